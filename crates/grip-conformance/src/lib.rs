@@ -1,0 +1,1 @@
+//! GRASP-01 as black-box cases that run against any server.

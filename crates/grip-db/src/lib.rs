@@ -1,0 +1,1 @@
+//! SQL state: pool, migrations, the purgatory journal.

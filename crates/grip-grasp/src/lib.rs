@@ -1,0 +1,1 @@
+//! Admission, push authorisation, release: drives the purgatory.

@@ -1,0 +1,32 @@
+//! The kinds this node knows by number.
+
+use nostr::prelude::Kind;
+
+pub const DELETION: Kind = Kind::Custom(5);
+pub const PATCH: Kind = Kind::Custom(1617);
+pub const PULL_REQUEST: Kind = Kind::Custom(1618);
+pub const PULL_REQUEST_UPDATE: Kind = Kind::Custom(1619);
+pub const ISSUE: Kind = Kind::Custom(1621);
+pub const AUTH: Kind = Kind::Custom(22242);
+pub const GRASP_LIST: Kind = Kind::Custom(10317);
+pub const ANNOUNCEMENT: Kind = Kind::Custom(30617);
+pub const STATE: Kind = Kind::Custom(30618);
+
+/// What a relay does with an event of this kind (NIP-01).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    Regular,
+    Replaceable,
+    Ephemeral,
+    Addressable,
+}
+
+/// The NIP-01 class of a kind; numbers without a class count as regular.
+pub fn class(kind: Kind) -> Class {
+    match kind.as_u16() {
+        0 | 3 | 10_000..=19_999 => Class::Replaceable,
+        20_000..=29_999 => Class::Ephemeral,
+        30_000..=39_999 => Class::Addressable,
+        _ => Class::Regular,
+    }
+}

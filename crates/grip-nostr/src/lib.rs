@@ -1,0 +1,32 @@
+//! Events, NIP-34 kinds, filters, relations and maintainer sets.
+//!
+//! Invariant: pure. Nothing here reads a clock, a store or the network; nothing here decides
+//! whether an event is accepted. Tags are read leniently: a bad value is skipped, not the event.
+
+mod announcement;
+mod deletion;
+mod filter;
+pub mod kinds;
+mod maintainers;
+mod pull_request;
+mod relation;
+mod repo;
+mod state;
+mod tags;
+
+pub use announcement::{Announcement, InvalidAnnouncement};
+pub use deletion::Deletion;
+pub use filter::{Filter, InvalidFilter};
+pub use maintainers::{MaintainerRule, MaintainerSet, maintainer_set};
+pub use nostr::prelude::{Event, EventId, Kind, PublicKey, Timestamp};
+pub use pull_request::{InvalidPullRequest, PullRequest};
+pub use relation::{Address, References, address_of, references};
+pub use repo::RepoAddr;
+pub use state::{InvalidState, State};
+pub use tags::{expiration, first_value, values};
+
+/// Says whether `a` comes before `b` among versions of one replaceable event (NIP-01): the later
+/// one wins, and of two made in the same second the one with the lowest id.
+pub fn supersedes(a: &Event, b: &Event) -> bool {
+    (a.created_at, std::cmp::Reverse(a.id)) > (b.created_at, std::cmp::Reverse(b.id))
+}

@@ -1,0 +1,1 @@
+//! What waits for what; pure: input and now give effects.

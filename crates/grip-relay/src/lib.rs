@@ -1,0 +1,1 @@
+//! Relay engine over any message stream: sessions, subscriptions, fan-out, group commit.

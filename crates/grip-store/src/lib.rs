@@ -1,0 +1,1 @@
+//! The event store: served events on LMDB, their indexes, queries and deletions.

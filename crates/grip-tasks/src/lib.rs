@@ -1,0 +1,1 @@
+//! Owned tasks, shutdown in phases, periodic work, serial lanes, fault points.

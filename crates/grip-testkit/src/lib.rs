@@ -1,0 +1,1 @@
+//! What tests share: node processes, a scripted relay client, git repositories, event builders.

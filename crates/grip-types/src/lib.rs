@@ -1,0 +1,14 @@
+//! Ids, ref names, identifiers and origins: parsed once, valid from then on.
+//!
+//! Invariant: a value of a type of this crate is valid. Nothing here reads a clock, a file or
+//! the network, and nothing here knows nostr.
+
+mod identifier;
+mod oid;
+mod ref_name;
+mod service;
+
+pub use identifier::{Identifier, InvalidIdentifier};
+pub use oid::{InvalidOid, ObjectFormat, Oid};
+pub use ref_name::{InvalidRefName, RefName};
+pub use service::{InvalidService, Service};

@@ -1,0 +1,1 @@
+//! All that serves HTTP: git routes, websocket, NIP-11, JSON API, pages.
