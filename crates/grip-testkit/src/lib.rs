@@ -1,1 +1,16 @@
-//! What tests share: node processes, a scripted relay client, git repositories, event builders.
+//! What tests share: node processes, a scripted relay client, git work trees, event builders.
+//!
+//! Everything here talks to a server the way its users do: over sockets, with real git. Waiting
+//! is always for a state, with a deadline ([`until`]); nothing trusts a fixed delay.
+
+pub mod events;
+pub mod git;
+pub mod node;
+pub mod relay;
+mod wait;
+
+pub use events::Author;
+pub use git::{GitOutput, WorkTree};
+pub use node::Node;
+pub use relay::{Answer, RelayClient};
+pub use wait::{DEADLINE, until, within};
