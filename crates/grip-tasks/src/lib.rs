@@ -1,1 +1,16 @@
 //! Owned tasks, shutdown in phases, periodic work, serial lanes, fault points.
+//!
+//! Invariant: every task of the process belongs to a [`TaskGroup`] that can stop it and wait for
+//! it; this is the one crate that calls tokio's `spawn`. Nothing here knows git, nostr or SQL.
+
+pub mod fault;
+mod group;
+mod lanes;
+mod panic;
+mod periodic;
+
+pub use group::{Ended, TaskGroup, TaskStatus};
+pub use lanes::{Busy, Lanes, Turn};
+pub use periodic::{Outcome, Periodic, PeriodicStatus};
+pub use tokio::task::{JoinError, JoinHandle};
+pub use tokio_util::sync::CancellationToken;
