@@ -1,0 +1,323 @@
+//! G01-32 … G01-34, G01-36 … G01-39: repositories over smart HTTP.
+
+use anyhow::{Context as _, Result, ensure};
+use grip_testkit::{Author, WorkTree, events::tag, git, until};
+
+use super::cases;
+use crate::{
+    Target,
+    world::{World, fresh_identifier},
+};
+
+cases! {
+    "G01-32" "repositories are served without authentication under npub and encoded identifier" Url => paths;
+    "G01-33" "browsers get a page, and unknown repositories a 404" Url => page;
+    "G01-34" "capabilities are advertised, filters and any oid are served" Url => capabilities;
+    "G01-34" "protocols 0, 1 and 2, shallow and partial clones work" Url => protocols;
+    "G01-36" "a push releases the events, sets HEAD and reaches sibling repositories" Url => siblings;
+    "G01-37" "HEAD follows the state with and without a push" Url => head;
+    "G01-38" "peeled, symbolic and unknown names of a state are skipped" Url => skipped_names;
+    "G01-38" "a state without refs removes all branches and tags" Url => empty_state;
+    "G01-39" "alignment creates, moves and deletes and leaves refs/nostr alone" Url => alignment;
+}
+
+async fn paths(target: &Target) -> Result<()> {
+    let mut world = World::new(target).await?;
+    world.identifier = format!("naïve repo {}", world.identifier);
+    let announcement = world.announcement(vec![]);
+    world.relay.publish_ok(&announcement).await?;
+    world.publish_and_push().await?;
+    let info = "info/refs?service=git-upload-pack";
+    let lower = world.path().replace("%C3%AF", "%c3%af");
+    let found = [world.path(), lower];
+    for path in found {
+        let response = target.get(&format!("{path}/{info}"), &[]).await?;
+        ensure!(response.status() == 200, "{path}: {}", response.status());
+    }
+    let encoded = world.path();
+    let identifier = encoded.rsplit('/').next().context("path")?.to_owned();
+    let npub = world.owner.npub();
+    let missing = [
+        format!("/{}/{identifier}", world.owner.hex()),
+        format!("/{}/{identifier}", npub.to_uppercase()),
+        format!("/{npub}x/{identifier}"),
+        format!("/{}/{identifier}", Author::new().npub()),
+        format!("/{npub}/{}", identifier.to_uppercase()),
+        format!("/{npub}/..%2f{npub}%2f{identifier}"),
+        format!("/{npub}/%2e%2e.git"),
+        format!("/{npub}/nul%00.git"),
+        format!("/{npub}/unknown.git"),
+    ];
+    for path in missing {
+        let response = target.get(&format!("{path}/{info}"), &[]).await?;
+        ensure!(response.status() == 404, "{path}: {}", response.status());
+    }
+    Ok(())
+}
+
+async fn page(target: &Target) -> Result<()> {
+    let world = World::served(target).await?;
+    for path in [world.path(), format!("{}/", world.path())] {
+        let response = target.get(&path, &[("Accept", "text/html")]).await?;
+        ensure!(
+            response.status().is_success(),
+            "{path}: {}",
+            response.status()
+        );
+        let text = response.text().await?;
+        ensure!(text.contains("gitworkshop.dev"), "a link to a web client");
+        ensure!(text.contains("nostr://"), "the nostr clone URL");
+    }
+    let unknown = format!("/{}/{}.git", Author::new().npub(), fresh_identifier());
+    ensure!(
+        target
+            .get(&unknown, &[("Accept", "text/html")])
+            .await?
+            .status()
+            == 404
+    );
+    let info = "info/refs?service=git-upload-pack";
+    ensure!(
+        target
+            .get(&format!("{}/{info}", world.path()), &[])
+            .await?
+            .status()
+            == 200
+    );
+    ensure!(
+        target
+            .get(&format!("{unknown}/{info}"), &[])
+            .await?
+            .status()
+            == 404
+    );
+    ensure!(
+        WorkTree::clone(&format!("{}/invalid/path", target.http), &[])
+            .await
+            .is_err()
+    );
+    Ok(())
+}
+
+async fn capabilities(target: &Target) -> Result<()> {
+    let mut world = World::served(target).await?;
+    let advertisement = target
+        .get(
+            &format!("{}/info/refs?service=git-upload-pack", world.path()),
+            &[],
+        )
+        .await?;
+    let kind = advertisement
+        .headers()
+        .get("content-type")
+        .context("content type")?;
+    ensure!(kind == "application/x-git-upload-pack-advertisement");
+    let text = advertisement.text().await?;
+    ensure!(text.starts_with("001e# service=git-upload-pack\n0000"));
+    for capability in [
+        "allow-tip-sha1-in-want",
+        "allow-reachable-sha1-in-want",
+        "filter",
+        "multi_ack_detailed",
+        "side-band-64k",
+        "shallow",
+        "object-format=sha1",
+        "symref=HEAD:refs/heads/main",
+    ] {
+        ensure!(text.contains(capability), "{capability} is not advertised");
+    }
+    // Any object by its id: the first commit, no longer a tip, and a blob.
+    let first = world.tree.tip("HEAD")?;
+    let blob = world.tree.tip("HEAD:README.md")?;
+    world.tree.commit("second", "x")?;
+    world.publish_and_push().await?;
+    for (version, oid) in [("0", &first), ("2", &first), ("2", &blob)] {
+        let fresh = WorkTree::init()?;
+        let protocol = format!("protocol.version={version}");
+        let args = ["-c", &protocol, "fetch", "-q", &world.clone_url(), oid];
+        fresh
+            .run(args)
+            .await?
+            .text()
+            .with_context(|| format!("v{version} {oid}"))?;
+    }
+    Ok(())
+}
+
+async fn protocols(target: &Target) -> Result<()> {
+    let mut world = World::served(target).await?;
+    for n in 0..5 {
+        world.tree.commit("file", &n.to_string())?;
+    }
+    let owner = world.owner.clone();
+    world.tree.git(["tag", "-a", "v1", "-m", "one"])?;
+    let (tip, tag) = (world.tree.tip("HEAD")?, world.tree.tip("v1")?);
+    let refs = [
+        ("refs/heads/main", tip.as_str()),
+        ("refs/tags/v1", tag.as_str()),
+    ];
+    let state = world.state_naming(&owner, &refs, Some("refs/heads/main"));
+    world.relay.publish_ok(&state).await?;
+    world.push_ok(&["main", "v1"]).await?;
+    for version in ["0", "1", "2"] {
+        let protocol = format!("protocol.version={version}");
+        for more in [
+            &[][..],
+            &["--depth=1"],
+            &["--filter=blob:none", "--no-checkout"],
+            &["--filter=tree:0", "--no-checkout"],
+            &["--single-branch"],
+        ] {
+            let mut args = vec!["-c", protocol.as_str()];
+            args.extend(more);
+            let clone = WorkTree::clone(&world.clone_url(), &args)
+                .await
+                .with_context(|| format!("v{version} {more:?}"))?;
+            ensure!(clone.tip("origin/HEAD")? == tip, "v{version} {more:?}");
+        }
+        let clone = WorkTree::clone(&world.clone_url(), &["-c", &protocol, "--depth=2"]).await?;
+        clone.run(["fetch", "-q", "--unshallow"]).await?.text()?;
+        clone.git(["fsck", "--strict"])?;
+        ensure!(clone.tip("v1")? == tag);
+    }
+    Ok(())
+}
+
+async fn siblings(target: &Target) -> Result<()> {
+    let helper = Author::new();
+    let mut world = World::served_with(target, vec![tag(["maintainers", &helper.hex()])]).await?;
+    let own = helper.announcement(
+        &target.authority,
+        &world.identifier,
+        vec![tag(["maintainers", &world.owner.hex()])],
+    );
+    world.relay.publish_ok(&own).await?;
+    let tip = world.tree.commit("shared", "x")?;
+    let state = world.publish_and_push().await?;
+    ensure!(git::remote_head(&world.clone_url()).await?.as_deref() == Some("refs/heads/main"));
+    let url = world.clone_url_of(&helper);
+    until("the sibling has the push", || async {
+        let refs = git::ls_remote(&url).await.ok()?;
+        refs.iter()
+            .any(|(name, oid)| name == "refs/heads/main" && *oid == tip)
+            .then_some(())
+    })
+    .await?;
+    WorkTree::clone(&url, &[]).await?.git(["fsck"])?;
+    world.must_serve(&state.id).await?;
+    world.must_serve(&own.id).await
+}
+
+async fn head(target: &Target) -> Result<()> {
+    let mut world = World::served(target).await?;
+    let owner = world.owner.clone();
+    let tip = world.tree.tip("HEAD")?;
+    let refs = [
+        ("refs/heads/main", tip.as_str()),
+        ("refs/heads/develop", tip.as_str()),
+    ];
+    let state = world.state_naming(&owner, &refs, Some("refs/heads/develop"));
+    world.accepted(&state).await?;
+    ensure!(git::remote_head(&world.clone_url()).await?.as_deref() == Some("refs/heads/develop"));
+    // With new commits it changes on the push, before the push returns.
+    let next = world.tree.commit("more", "x")?;
+    let refs = [
+        ("refs/heads/main", next.as_str()),
+        ("refs/heads/develop", tip.as_str()),
+    ];
+    let state = world.state_naming(&owner, &refs, Some("refs/heads/main"));
+    world.held(&state).await?;
+    world.push_ok(&["main"]).await?;
+    ensure!(git::remote_head(&world.clone_url()).await?.as_deref() == Some("refs/heads/main"));
+    // A bare ref name is understood; a branch that the state does not name is ignored.
+    let at = world.tick();
+    let mut tags = vec![tag(["d", &world.identifier])];
+    tags.extend(refs.iter().map(|(name, oid)| tag([*name, *oid])));
+    let mut bare = tags.clone();
+    bare.push(tag(["HEAD", "refs/heads/develop"]));
+    world.accepted(&owner.sign_at(30618, "", bare, at)).await?;
+    ensure!(git::remote_head(&world.clone_url()).await?.as_deref() == Some("refs/heads/develop"));
+    let at = world.tick();
+    tags.push(tag(["HEAD", "ref: refs/heads/nowhere"]));
+    world.accepted(&owner.sign_at(30618, "", tags, at)).await?;
+    ensure!(git::remote_head(&world.clone_url()).await?.as_deref() == Some("refs/heads/develop"));
+    Ok(())
+}
+
+async fn skipped_names(target: &Target) -> Result<()> {
+    let mut world = World::served(target).await?;
+    let tip = world.tree.tip("HEAD")?;
+    let at = world.tick();
+    let state = world.owner.sign_at(
+        30618,
+        "",
+        vec![
+            tag(["d", &world.identifier]),
+            tag(["refs/heads/main", &tip]),
+            tag(["refs/heads/main", &"ab".repeat(20)]),
+            tag(["refs/heads/alias", "ref: refs/heads/main"]),
+            tag(["refs/tags/v1^{}", &"cd".repeat(20)]),
+            tag(["refs/notes/commits", &"ef".repeat(20)]),
+            tag(["something", "else"]),
+        ],
+        at,
+    );
+    world.accepted(&state).await?;
+    let refs = git::ls_remote(&world.clone_url()).await?;
+    let names: Vec<&str> = refs.iter().map(|(name, _)| name.as_str()).collect();
+    ensure!(names == ["HEAD", "refs/heads/main"], "{names:?}");
+    Ok(())
+}
+
+async fn empty_state(target: &Target) -> Result<()> {
+    let mut world = World::served(target).await?;
+    let owner = world.owner.clone();
+    let state = world.state_naming(&owner, &[], None);
+    world.accepted(&state).await?;
+    ensure!(git::ls_remote(&world.clone_url()).await?.is_empty());
+    // The branch comes back by a state alone: the objects were kept.
+    let tip = world.tree.tip("HEAD")?;
+    let back = world.state_naming(&owner, &[("refs/heads/main", &tip)], None);
+    world.accepted(&back).await?;
+    ensure!(world.remote_ref("refs/heads/main").await? == Some(tip));
+    Ok(())
+}
+
+async fn alignment(target: &Target) -> Result<()> {
+    let mut world = World::served(target).await?;
+    let owner = world.owner.clone();
+    let first = world.tree.tip("HEAD")?;
+    let pr =
+        Author::new().pull_request(&owner, &world.identifier, &first, "https://x.example/x.git");
+    world.accepted(&pr).await?;
+    let refs = [
+        ("refs/heads/main", first.as_str()),
+        ("refs/heads/old", first.as_str()),
+        ("refs/tags/v1", first.as_str()),
+    ];
+    let state = world.state_naming(&owner, &refs, None);
+    world.accepted(&state).await?;
+    let second = world.tree.commit("second", "x")?;
+    let refs = [
+        ("refs/heads/main", second.as_str()),
+        ("refs/heads/new", first.as_str()),
+    ];
+    let state = world.state_naming(&owner, &refs, None);
+    world.held(&state).await?;
+    ensure!(
+        world.remote_ref("refs/heads/old").await?.is_some(),
+        "nothing moves before the data"
+    );
+    world.push_ok(&["main"]).await?;
+    let mut refs = git::ls_remote(&world.clone_url()).await?;
+    refs.retain(|(name, _)| name != "HEAD");
+    let nostr = format!("refs/nostr/{}", pr.id.to_hex());
+    let wanted = [
+        ("refs/heads/main", &second),
+        ("refs/heads/new", &first),
+        (nostr.as_str(), &first),
+    ]
+    .map(|(name, oid)| (name.to_owned(), oid.clone()));
+    ensure!(refs == wanted, "{refs:?}");
+    Ok(())
+}

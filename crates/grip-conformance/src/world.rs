@@ -1,0 +1,258 @@
+//! What most cases begin with: an owner, a repository, a connection.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::{Result, ensure};
+use grip_testkit::{Answer, Author, GitOutput, RelayClient, WorkTree, events::Tags, git, until};
+use nostr::prelude::{Event, EventId, Timestamp};
+use serde_json::json;
+
+use crate::Target;
+
+/// An owner with a work tree, on a connection to the server.
+pub struct World<'a> {
+    pub target: &'a Target,
+    pub owner: Author,
+    pub identifier: String,
+    pub relay: RelayClient,
+    pub tree: WorkTree,
+    /// Grows by one a state, so that no two states of a case tie by accident.
+    clock: u64,
+}
+
+/// A name no other case uses.
+pub fn fresh_identifier() -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let nanos = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(0, |d| d.subsec_nanos());
+    format!("case-{nanos:x}-{}", NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+impl<'a> World<'a> {
+    /// Nothing announced yet; one commit on `main`.
+    pub async fn new(target: &'a Target) -> Result<World<'a>> {
+        Ok(World {
+            target,
+            owner: Author::new(),
+            identifier: fresh_identifier(),
+            relay: target.connect().await?,
+            tree: WorkTree::with_commit()?,
+            clock: Timestamp::now().as_secs() - 600,
+        })
+    }
+
+    /// Announced and held.
+    pub async fn announced(target: &'a Target) -> Result<World<'a>> {
+        Self::announced_with(target, Vec::new()).await
+    }
+
+    /// Announced with further tags, and held.
+    pub async fn announced_with(target: &'a Target, more: Tags) -> Result<World<'a>> {
+        let mut world = Self::new(target).await?;
+        let event = world.announcement(more);
+        let answer = world.relay.publish_ok(&event).await?;
+        ensure!(
+            answer.is_held(),
+            "a new announcement is held, but: {answer:?}"
+        );
+        Ok(world)
+    }
+
+    /// Announced, pushed and served.
+    pub async fn served(target: &'a Target) -> Result<World<'a>> {
+        Self::served_with(target, Vec::new()).await
+    }
+
+    pub async fn served_with(target: &'a Target, more: Tags) -> Result<World<'a>> {
+        let mut world = Self::announced_with(target, more).await?;
+        world.publish_and_push().await?;
+        Ok(world)
+    }
+
+    /// A time later than every earlier one of this case.
+    pub fn tick(&mut self) -> Timestamp {
+        self.clock += 1;
+        Timestamp::from_secs(self.clock)
+    }
+
+    pub fn announcement(&mut self, more: Tags) -> Event {
+        let at = self.tick();
+        self.owner
+            .announcement_at(&self.target.authority, &self.identifier, more, at)
+    }
+
+    /// A state of `author` with `main` at the work tree's HEAD.
+    pub fn state_of(&mut self, author: &Author) -> Result<Event> {
+        let tip = self.tree.tip("HEAD")?;
+        Ok(self.state_naming(
+            author,
+            &[("refs/heads/main", &tip)],
+            Some("refs/heads/main"),
+        ))
+    }
+
+    pub fn state_naming(
+        &mut self,
+        author: &Author,
+        refs: &[(&str, &str)],
+        head: Option<&str>,
+    ) -> Event {
+        let at = self.tick();
+        author.state_at(&self.identifier, refs, head, at)
+    }
+
+    /// The owner's state for the work tree's `main`, published and pushed.
+    pub async fn publish_and_push(&mut self) -> Result<Event> {
+        let owner = self.owner.clone();
+        let state = self.state_of(&owner)?;
+        self.relay.publish_ok(&state).await?;
+        self.push_ok(&["+main:refs/heads/main"]).await?;
+        self.must_serve(&state.id).await?;
+        Ok(state)
+    }
+
+    pub fn clone_url(&self) -> String {
+        self.clone_url_of(&self.owner)
+    }
+
+    pub fn clone_url_of(&self, owner: &Author) -> String {
+        let path = grip_testkit::events::percent_encode(&self.identifier);
+        format!("{}/{}/{path}.git", self.target.http, owner.npub())
+    }
+
+    /// The path of the repository below the server's root.
+    pub fn path(&self) -> String {
+        let path = grip_testkit::events::percent_encode(&self.identifier);
+        format!("/{}/{path}.git", self.owner.npub())
+    }
+
+    pub async fn push(&self, refspecs: &[&str]) -> Result<GitOutput> {
+        self.tree.push(&self.clone_url(), refspecs).await
+    }
+
+    pub async fn push_ok(&self, refspecs: &[&str]) -> Result<GitOutput> {
+        let output = self.push(refspecs).await?;
+        ensure!(output.ok, "git push failed:\n{}", output.stderr);
+        Ok(output)
+    }
+
+    /// Pushes and demands a refusal whose reason a person can read.
+    pub async fn push_refused(&self, refspecs: &[&str]) -> Result<String> {
+        let output = self.push(refspecs).await?;
+        ensure!(
+            !output.ok,
+            "the push should have been refused:\n{}",
+            output.stderr
+        );
+        let readable =
+            output.stderr.contains("remote rejected") || output.stderr.contains("remote: ");
+        ensure!(readable, "the refusal is unreadable:\n{}", output.stderr);
+        ensure!(
+            !output.stderr.contains("bad band"),
+            "the refusal is garbled:\n{}",
+            output.stderr
+        );
+        Ok(output.stderr)
+    }
+
+    /// The oid of `name` on the server.
+    pub async fn remote_ref(&self, name: &str) -> Result<Option<String>> {
+        let refs = git::ls_remote(&self.clone_url()).await?;
+        Ok(refs
+            .into_iter()
+            .find(|(ref_name, _)| ref_name == name)
+            .map(|(_, oid)| oid))
+    }
+
+    /// Waits until the server serves the event.
+    pub async fn must_serve(&mut self, id: &EventId) -> Result<()> {
+        let target = self.target;
+        let id = *id;
+        until("the event is served", || async move {
+            target
+                .connect()
+                .await
+                .ok()?
+                .serves(&id)
+                .await
+                .ok()?
+                .then_some(())
+        })
+        .await
+    }
+
+    /// Demands that the event is not served now.
+    pub async fn must_not_serve(&mut self, id: &EventId) -> Result<()> {
+        ensure!(
+            !self.relay.serves(id).await?,
+            "event {id} is served and must not be"
+        );
+        Ok(())
+    }
+
+    /// Publishes and demands a refusal; returns its text.
+    pub async fn refused(&mut self, event: &Event) -> Result<String> {
+        refused(self.relay.publish(event).await?, event)
+    }
+
+    /// Publishes and demands that the event be served.
+    pub async fn accepted(&mut self, event: &Event) -> Result<()> {
+        let answer = self.relay.publish(event).await?;
+        ensure!(
+            answer.is_served(),
+            "kind {}: {answer:?}",
+            event.kind.as_u16()
+        );
+        let found = self
+            .relay
+            .query(&[json!({"ids": [event.id.to_hex()]})])
+            .await?;
+        ensure!(found.len() == 1, "OK true, yet the event is not served");
+        Ok(())
+    }
+
+    /// Publishes and demands that the event be held.
+    pub async fn held(&mut self, event: &Event) -> Result<()> {
+        let answer = self.relay.publish(event).await?;
+        ensure!(
+            answer
+                == Answer {
+                    accepted: true,
+                    message: HELD.into()
+                },
+            "kind {} should be held: {answer:?}",
+            event.kind.as_u16()
+        );
+        self.must_not_serve(&event.id).await
+    }
+}
+
+/// The spec's exact text for an event that waits.
+pub const HELD: &str = "purgatory: won't be served until git data arrives";
+
+/// Demands a refusal with a NIP-01 prefix; returns its text.
+pub fn refused(answer: Answer, event: &Event) -> Result<String> {
+    ensure!(
+        !answer.accepted,
+        "kind {} should be refused: {answer:?}",
+        event.kind.as_u16()
+    );
+    let prefixes = [
+        "invalid:",
+        "blocked:",
+        "restricted:",
+        "rate-limited:",
+        "duplicate:",
+        "error:",
+    ];
+    let known = prefixes
+        .iter()
+        .any(|prefix| answer.message.starts_with(prefix));
+    ensure!(
+        known,
+        "refusal without a NIP-01 prefix: {:?}",
+        answer.message
+    );
+    Ok(answer.message)
+}
