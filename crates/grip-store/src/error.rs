@@ -1,0 +1,66 @@
+//! What can go wrong with the store.
+
+use std::io;
+
+use nostr::prelude::Kind;
+
+/// Why the store cannot be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    #[error("the directory of the event store cannot be created")]
+    Directory(#[source] io::Error),
+    #[error("the event store cannot be opened")]
+    Lmdb(#[source] heed::Error),
+    #[error("the event store is already open in this process")]
+    AlreadyOpen,
+    #[error("the event store has format {found}, this version reads format {known}")]
+    Format { found: u32, known: u32 },
+}
+
+impl From<heed::Error> for OpenError {
+    fn from(error: heed::Error) -> Self {
+        match error {
+            heed::Error::EnvAlreadyOpened => Self::AlreadyOpen,
+            other => Self::Lmdb(other),
+        }
+    }
+}
+
+/// Why reading or writing failed. Whatever it was, the transaction changed nothing.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    #[error("the event store is full: the map size or the disk is used up")]
+    Full,
+    #[error("too many readers at once")]
+    TooManyReaders,
+    #[error("kind {} is ephemeral and is never stored", .0.as_u16())]
+    Ephemeral(Kind),
+    #[error("an earlier step of this transaction failed, so nothing of it was kept")]
+    Incomplete,
+    #[error("the event store is damaged: {0}")]
+    Corrupt(&'static str),
+    #[error("the event cannot be written as JSON")]
+    Encode(#[source] serde_json::Error),
+    #[error("the event store failed")]
+    Lmdb(#[source] heed::Error),
+}
+
+impl StoreError {
+    /// Says whether the same call may succeed later without anybody's help.
+    pub fn is_passing(&self) -> bool {
+        matches!(self, Self::TooManyReaders)
+    }
+}
+
+impl From<heed::Error> for StoreError {
+    fn from(error: heed::Error) -> Self {
+        match error {
+            heed::Error::Mdb(heed::MdbError::MapFull) => Self::Full,
+            heed::Error::Io(error) if error.kind() == io::ErrorKind::StorageFull => Self::Full,
+            heed::Error::Mdb(heed::MdbError::ReadersFull) => Self::TooManyReaders,
+            other => Self::Lmdb(other),
+        }
+    }
+}

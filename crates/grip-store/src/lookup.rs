@@ -1,0 +1,136 @@
+//! Reading by name: what both kinds of transaction can answer.
+
+use std::ops::Bound;
+
+use grip_nostr::{Address, address_of, kinds};
+use heed::RoTxn;
+use nostr::prelude::{Event, EventId, Kind};
+
+use crate::{
+    StoreError,
+    keys::{self, Serial, TagKey},
+    record::Record,
+    tables::{Table, Tables},
+};
+
+/// The tables as one transaction sees them.
+#[derive(Clone, Copy)]
+pub(crate) struct Lookup<'t> {
+    pub(crate) tables: Tables,
+    pub(crate) txn: &'t RoTxn<'t>,
+}
+
+impl<'t> Lookup<'t> {
+    pub(crate) fn serial_of(&self, id: &[u8; 32]) -> Result<Option<Serial>, StoreError> {
+        self.serial_in(self.tables.ids, id)
+    }
+
+    pub(crate) fn serial_in(&self, table: Table, key: &[u8]) -> Result<Option<Serial>, StoreError> {
+        table.get(self.txn, key)?.map(read_serial).transpose()
+    }
+
+    pub(crate) fn record(&self, serial: &Serial) -> Result<Record<'t>, StoreError> {
+        let bytes = self.tables.events.get(self.txn, serial)?;
+        Record::decode(bytes.ok_or(StoreError::Corrupt("an index names a missing event"))?)
+    }
+
+    pub(crate) fn contains(&self, id: &EventId) -> Result<bool, StoreError> {
+        Ok(self.serial_of(id.as_bytes())?.is_some())
+    }
+
+    pub(crate) fn get(&self, id: &EventId) -> Result<Option<Event>, StoreError> {
+        self.event(self.serial_of(id.as_bytes())?)
+    }
+
+    pub(crate) fn latest(&self, address: &Address) -> Result<Option<Event>, StoreError> {
+        self.event(self.serial_in(self.tables.addresses, &keys::address_key_of(address))?)
+    }
+
+    pub(crate) fn with_d(&self, kind: Kind, d: &str) -> Result<Vec<Event>, StoreError> {
+        let prefix = keys::kind_and_d(kind.as_u16(), &keys::digest(d));
+        let mut events = Vec::new();
+        for found in self.tables.addresses.prefix_iter(self.txn, &prefix)? {
+            let (_, serial) = found?;
+            events.push(parse(self.record(&read_serial(serial)?)?)?);
+        }
+        Ok(events)
+    }
+
+    pub(crate) fn is_referenced(&self, id: &EventId) -> Result<bool, StoreError> {
+        self.is_tagged(b"eEq", &id.to_hex())
+    }
+
+    pub(crate) fn is_address_referenced(&self, address: &Address) -> Result<bool, StoreError> {
+        self.is_tagged(b"aAq", &address.to_string())
+    }
+
+    pub(crate) fn deletion_of(&self, event: &Event) -> Result<Option<EventId>, StoreError> {
+        if event.kind == kinds::DELETION {
+            return Ok(None);
+        }
+        let key = keys::deleted_id(event.id.as_bytes(), event.pubkey.as_bytes());
+        if let Some(by) = self.tables.deleted_ids.get(self.txn, &key)? {
+            return read_id(by).map(Some);
+        }
+        let Some(address) = address_of(event) else {
+            return Ok(None);
+        };
+        let deleted = self.deleted_until(&keys::address_key_of(&address))?;
+        Ok(deleted
+            .filter(|(until, _)| event.created_at.as_secs() <= *until)
+            .map(|(_, by)| by))
+    }
+
+    /// Up to which time versions of an address are deleted, and by which request.
+    pub(crate) fn deleted_until(
+        &self,
+        address: &keys::AddressKey,
+    ) -> Result<Option<(u64, EventId)>, StoreError> {
+        let Some(bytes) = self.tables.deleted_addresses.get(self.txn, address)? else {
+            return Ok(None);
+        };
+        let (until, by) = bytes
+            .split_first_chunk()
+            .ok_or(StoreError::Corrupt("a deleted address lacks its time"))?;
+        Ok(Some((u64::from_be_bytes(*until), read_id(by)?)))
+    }
+
+    fn event(&self, serial: Option<Serial>) -> Result<Option<Event>, StoreError> {
+        serial
+            .map(|serial| parse(self.record(&serial)?))
+            .transpose()
+    }
+
+    fn is_tagged(&self, letters: &[u8], value: &str) -> Result<bool, StoreError> {
+        let digest = keys::digest(value);
+        for letter in letters {
+            let mut prefix: TagKey = [*letter; keys::TAG_KEY_LEN];
+            prefix[1..].copy_from_slice(&digest);
+            if self.starts(self.tables.by_tag, &prefix)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn starts(&self, table: Table, prefix: &[u8]) -> Result<bool, StoreError> {
+        let range = (Bound::Included(prefix), Bound::Unbounded);
+        let next = table.range(self.txn, &range)?.next().transpose()?;
+        Ok(next.is_some_and(|(key, _)| key.starts_with(prefix)))
+    }
+}
+
+pub(crate) fn read_serial(bytes: &[u8]) -> Result<Serial, StoreError> {
+    bytes
+        .try_into()
+        .map_err(|_| StoreError::Corrupt("a serial number has the wrong length"))
+}
+
+fn read_id(bytes: &[u8]) -> Result<EventId, StoreError> {
+    EventId::from_slice(bytes).map_err(|_| StoreError::Corrupt("an id has the wrong length"))
+}
+
+fn parse(record: Record<'_>) -> Result<Event, StoreError> {
+    Event::from_json(record.json())
+        .map_err(|_| StoreError::Corrupt("a stored event cannot be read"))
+}

@@ -1,0 +1,166 @@
+//! Snapshots, and what both kinds of transaction answer.
+
+use std::ops::ControlFlow;
+
+use grip_nostr::{Address, Filter};
+use heed::{RoTxn, WithoutTls};
+use nostr::prelude::{Event, EventId, Kind, Timestamp};
+
+use crate::{
+    Limits, StoreError,
+    keys::{self},
+    lookup::Lookup,
+    query::Matches,
+    record::Record,
+    tables::Tables,
+};
+
+/// Look-ups by name. Expired events are found until they are swept.
+pub trait EventView {
+    fn contains(&self, id: &EventId) -> Result<bool, StoreError>;
+
+    fn get(&self, id: &EventId) -> Result<Option<Event>, StoreError>;
+
+    /// The version of a replaceable or addressable event that is served.
+    fn latest(&self, address: &Address) -> Result<Option<Event>, StoreError>;
+
+    /// The served version of each author, ordered by author.
+    fn with_d(&self, kind: Kind, d: &str) -> Result<Vec<Event>, StoreError>;
+
+    /// Says whether some event tags the id by `e`, `E` or `q`.
+    fn is_referenced(&self, id: &EventId) -> Result<bool, StoreError>;
+
+    /// Says whether some event tags the address by `a`, `A` or `q`.
+    fn is_address_referenced(&self, address: &Address) -> Result<bool, StoreError>;
+
+    /// The kind 5 that forbids the event, stored or not.
+    fn deletion_of(&self, event: &Event) -> Result<Option<EventId>, StoreError>;
+}
+
+/// Implements the trait by the look-ups of the transaction inside.
+macro_rules! view_through_lookup {
+    ($view:ident) => {
+        impl $crate::EventView for $view<'_> {
+            fn contains(&self, id: &EventId) -> Result<bool, StoreError> {
+                self.lookup().contains(id)
+            }
+
+            fn get(&self, id: &EventId) -> Result<Option<Event>, StoreError> {
+                self.lookup().get(id)
+            }
+
+            fn latest(&self, address: &Address) -> Result<Option<Event>, StoreError> {
+                self.lookup().latest(address)
+            }
+
+            fn with_d(&self, kind: Kind, d: &str) -> Result<Vec<Event>, StoreError> {
+                self.lookup().with_d(kind, d)
+            }
+
+            fn is_referenced(&self, id: &EventId) -> Result<bool, StoreError> {
+                self.lookup().is_referenced(id)
+            }
+
+            fn is_address_referenced(&self, address: &Address) -> Result<bool, StoreError> {
+                self.lookup().is_address_referenced(address)
+            }
+
+            fn deletion_of(&self, event: &Event) -> Result<Option<EventId>, StoreError> {
+                self.lookup().deletion_of(event)
+            }
+        }
+    };
+}
+pub(crate) use view_through_lookup;
+
+/// A snapshot. It may move between threads.
+pub struct ReadView<'s> {
+    tables: Tables,
+    txn: RoTxn<'s, WithoutTls>,
+}
+
+view_through_lookup!(ReadView);
+
+/// An event as it lies in the store; `json` goes to clients as it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Stored<'a> {
+    pub json: &'a [u8],
+    pub id: [u8; 32],
+    pub author: [u8; 32],
+    pub kind: u16,
+    pub created_at: u64,
+}
+
+impl<'s> ReadView<'s> {
+    pub(crate) fn new(tables: Tables, txn: RoTxn<'s, WithoutTls>) -> Self {
+        Self { tables, txn }
+    }
+
+    fn lookup(&self) -> Lookup<'_> {
+        Lookup {
+            tables: self.tables,
+            txn: &self.txn,
+        }
+    }
+
+    /// Hands every match to `each` until it breaks off: newest first, ties lowest id first, each
+    /// event once over all filters, at most the limit of each filter, expired ones left out.
+    pub fn query(
+        &self,
+        filters: &[Filter],
+        limits: Limits,
+        now: Timestamp,
+        each: &mut dyn FnMut(&Stored<'_>) -> ControlFlow<()>,
+    ) -> Result<(), StoreError> {
+        let lookup = self.lookup();
+        let limit = |filter: &Filter| limits.of(filter);
+        let mut matches = Matches::open(lookup, filters, limit, now)?;
+        while let Some(found) = matches.next()? {
+            if each(&stored(found.record(lookup)?)).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts the distinct events that match some filter; `limit` plays no part.
+    pub fn count(&self, filters: &[Filter], now: Timestamp) -> Result<u64, StoreError> {
+        let mut matches = Matches::open(self.lookup(), filters, |_| usize::MAX, now)?;
+        let mut count = 0;
+        while matches.next()?.is_some() {
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    /// Time and id of every match, newest first, for set reconciliation (NIP-77). A `limit` keeps
+    /// the newest. `None` if there are more than `max`.
+    pub fn items(
+        &self,
+        filter: &Filter,
+        max: usize,
+        now: Timestamp,
+    ) -> Result<Option<Vec<(u64, [u8; 32])>>, StoreError> {
+        let limit = |filter: &Filter| filter.limit.unwrap_or(usize::MAX);
+        let mut matches = Matches::open(self.lookup(), std::slice::from_ref(filter), limit, now)?;
+        let mut items = Vec::new();
+        while let Some(found) = matches.next()? {
+            if items.len() == max {
+                return Ok(None);
+            }
+            let position = found.position();
+            items.push((keys::created_at_of(position), *keys::id_of(position)));
+        }
+        Ok(Some(items))
+    }
+}
+
+fn stored(record: Record<'_>) -> Stored<'_> {
+    Stored {
+        json: record.json(),
+        id: *record.id(),
+        author: record.author(),
+        kind: record.kind(),
+        created_at: record.created_at(),
+    }
+}

@@ -1,0 +1,185 @@
+//! Changing the store: the rules of NIP-01, NIP-09 and NIP-40, inside one transaction.
+
+mod deletion;
+mod indexes;
+
+use std::ops::Bound;
+
+use grip_nostr::{
+    Address,
+    kinds::{self, Class},
+};
+use heed::{RoTxn, RwTxn};
+use nostr::prelude::{Event, EventId, Kind, Timestamp};
+
+use crate::{
+    StoreError,
+    keys::{self, Serial},
+    lookup::{Lookup, read_serial},
+    record::Head,
+    tables::Tables,
+    view::view_through_lookup,
+};
+
+/// What became of an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Put {
+    /// It is served; these are not any more: the version it replaces, or what it deletes.
+    Stored { removed: Vec<EventId> },
+    /// It is here already.
+    Duplicate,
+    /// A later version of the same address is here.
+    Superseded { by: EventId },
+    /// Its author asked for its deletion.
+    Deleted { by: EventId },
+    /// Its time was over before it came.
+    Expired,
+}
+
+/// The one write transaction of the moment; it sees its own changes.
+pub struct WriteView<'s> {
+    tables: Tables,
+    txn: RwTxn<'s>,
+    next_serial: u64,
+    /// Kept between events, so that a batch allocates once.
+    buffer: Vec<u8>,
+    /// A step failed half-way: the transaction must not be committed, whatever its user says.
+    broken: bool,
+}
+
+view_through_lookup!(WriteView);
+
+impl<'s> WriteView<'s> {
+    pub(crate) fn new(tables: Tables, txn: RwTxn<'s>) -> Result<Self, StoreError> {
+        let next_serial = match tables.events.last(&txn)? {
+            Some((serial, _)) => u64::from_be_bytes(read_serial(serial)?) + 1,
+            None => 0,
+        };
+        Ok(Self {
+            tables,
+            txn,
+            next_serial,
+            buffer: Vec::new(),
+            broken: false,
+        })
+    }
+
+    pub(crate) fn commit(self) -> Result<(), StoreError> {
+        if self.broken {
+            return Err(StoreError::Incomplete);
+        }
+        Ok(self.txn.commit()?)
+    }
+
+    fn lookup(&self) -> Lookup<'_> {
+        let txn: &RoTxn<'_> = &self.txn;
+        Lookup {
+            tables: self.tables,
+            txn,
+        }
+    }
+
+    /// Stores an event if the rules of its class, earlier deletions and its expiration allow it.
+    ///
+    /// An ephemeral event is the caller's mistake and refused with [`StoreError::Ephemeral`], which
+    /// leaves the transaction usable; after any other error it cannot be committed.
+    pub fn put(&mut self, event: &Event, now: Timestamp) -> Result<Put, StoreError> {
+        if kinds::class(event.kind) == Class::Ephemeral {
+            return Err(StoreError::Ephemeral(event.kind));
+        }
+        self.guarded(|view| view.put_checked(event, now))
+    }
+
+    /// Takes an event out; says whether it was here. Nothing remembers it: it may come again.
+    /// Deletions a removed kind 5 asked for stay in force.
+    pub fn remove(&mut self, id: &EventId) -> Result<bool, StoreError> {
+        self.guarded(|view| {
+            let serial = view.lookup().serial_of(id.as_bytes())?;
+            serial
+                .map(|serial| view.take_out(&serial))
+                .transpose()
+                .map(|removed| removed.is_some())
+        })
+    }
+
+    /// Takes out at most `max` events whose time is over, the longest expired first.
+    pub fn sweep_expired(
+        &mut self,
+        now: Timestamp,
+        max: usize,
+    ) -> Result<Vec<EventId>, StoreError> {
+        self.guarded(|view| {
+            let last = keys::expiration(now.as_secs(), &[0xff; 32]);
+            let range = (Bound::Unbounded, Bound::Included(&last[..]));
+            let due: Vec<Serial> = view
+                .tables
+                .expirations
+                .range(&view.txn, &range)?
+                .take(max)
+                .map(|found| read_serial(found?.1))
+                .collect::<Result<_, _>>()?;
+            due.iter().map(|serial| view.take_out(serial)).collect()
+        })
+    }
+
+    fn guarded<T>(
+        &mut self,
+        step: impl FnOnce(&mut Self) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let result = step(self);
+        self.broken |= result.is_err();
+        result
+    }
+
+    fn put_checked(&mut self, event: &Event, now: Timestamp) -> Result<Put, StoreError> {
+        if self.lookup().contains(&event.id)? {
+            return Ok(Put::Duplicate);
+        }
+        let head = Head::of(event);
+        if head.expiration.is_some_and(|at| at <= now.as_secs()) {
+            return Ok(Put::Expired);
+        }
+        if let Some(by) = self.lookup().deletion_of(event)? {
+            return Ok(Put::Deleted { by });
+        }
+        let mut removed = Vec::new();
+        if let Some(older) = self.other_version(&head)? {
+            if older.position < head.position {
+                return Ok(Put::Superseded {
+                    by: EventId::from_byte_array(*older.id()),
+                });
+            }
+            removed.push(self.take_out(&older.serial)?);
+        }
+        self.insert(event, &head)?;
+        if event.kind == kinds::DELETION {
+            self.delete_targets(event, &mut removed)?;
+        }
+        Ok(Put::Stored { removed })
+    }
+
+    /// The version at the same address that is here.
+    fn other_version(&self, head: &Head) -> Result<Option<Version>, StoreError> {
+        if !indexes::has_address(head.kind) {
+            return Ok(None);
+        }
+        let key = keys::address_key(head.kind, &head.d, &head.author);
+        let lookup = self.lookup();
+        let Some(serial) = lookup.serial_in(self.tables.addresses, &key)? else {
+            return Ok(None);
+        };
+        let position = *lookup.record(&serial)?.position();
+        Ok(Some(Version { serial, position }))
+    }
+}
+
+struct Version {
+    serial: Serial,
+    position: keys::Position,
+}
+
+impl Version {
+    fn id(&self) -> &[u8; 32] {
+        keys::id_of(&self.position)
+    }
+}
