@@ -1,0 +1,178 @@
+//! The announcements of one identifier, served and held, and whom they trust.
+
+use std::collections::BTreeMap;
+
+use grip_nostr::{
+    Announcement, Event, EventId, MaintainerRule, MaintainerSet, PublicKey, RepoAddr,
+    maintainer_set, supersedes,
+};
+use grip_types::{Identifier, Service};
+
+use super::{Cause, Prefix, Reason, View, ViewError};
+use crate::policy::Policy;
+
+/// How an event stands here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    Served,
+    Held,
+    /// Held, but its time ran out: without a repository until a state brings it back.
+    Hidden,
+}
+
+/// The newest announcement of each author of one identifier (G01-28), banned ones left out.
+#[derive(Clone, Debug)]
+pub(crate) struct Announced {
+    identifier: Identifier,
+    service: Service,
+    rule: MaintainerRule,
+    by_author: BTreeMap<PublicKey, (Announcement, Standing)>,
+}
+
+/// An owner whose refs a key may move.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Grant {
+    pub(crate) repository: RepoAddr,
+    pub(crate) standing: Standing,
+    /// The reciprocal rule would not grant it (G01-28).
+    pub(crate) legacy_only: bool,
+}
+
+impl Announced {
+    pub(crate) fn load(
+        identifier: &Identifier,
+        view: &dyn View,
+        policy: &Policy,
+    ) -> Result<Self, ViewError> {
+        let mut all = Self {
+            identifier: identifier.clone(),
+            service: policy.service.clone(),
+            rule: policy.maintainer_rule,
+            by_author: BTreeMap::new(),
+        };
+        let served = view.served_announcements(identifier)?;
+        let served = served.into_iter().map(|event| (event, Standing::Served));
+        let held = view.held_announcements(identifier)?;
+        let held = held.into_iter().map(|held| match held.hidden {
+            true => (held.event, Standing::Hidden),
+            false => (held.event, Standing::Held),
+        });
+        for (event, standing) in served.chain(held) {
+            // What does not parse was never admitted; what is banned counts no longer.
+            if let Ok(announcement) = Announcement::parse(event)
+                && !policy.bans(&announcement.addr())
+            {
+                all.add(announcement, standing);
+            }
+        }
+        Ok(all)
+    }
+
+    fn add(&mut self, announcement: Announcement, standing: Standing) {
+        let known = self.by_author.get(&announcement.owner());
+        if known.is_none_or(|(known, _)| supersedes(&announcement.event, &known.event)) {
+            let entry = (announcement, standing);
+            self.by_author.insert(entry.0.owner(), entry);
+        }
+    }
+
+    /// The same announcements once `announcement` has taken the place of its author's last one.
+    pub(crate) fn with(&self, announcement: &Announcement, standing: Standing) -> Self {
+        let mut all = self.clone();
+        let entry = (announcement.clone(), standing);
+        all.by_author.insert(announcement.owner(), entry);
+        all
+    }
+
+    /// The same announcements but that of `owner`.
+    pub(crate) fn without(&self, owner: &PublicKey) -> Self {
+        let mut all = self.clone();
+        all.by_author.remove(owner);
+        all
+    }
+
+    pub(crate) fn of(&self, owner: &PublicKey) -> Option<(&Announcement, Standing)> {
+        let (announcement, standing) = self.by_author.get(owner)?;
+        Some((announcement, *standing))
+    }
+
+    /// Says whether nobody announced a repository of this identifier on this server.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.owners().next().is_none()
+    }
+
+    /// The owners who chose this server, with or without a repository at the moment.
+    fn owners(&self) -> impl Iterator<Item = (PublicKey, Standing)> {
+        let lists_us = |(a, _): &&(Announcement, Standing)| a.lists(&self.service);
+        let entries = self.by_author.values().filter(lists_us);
+        entries.map(|(a, standing)| (a.owner(), *standing))
+    }
+
+    /// The repositories that are reachable here.
+    pub(crate) fn hosted(&self) -> impl Iterator<Item = RepoAddr> {
+        let reachable = self.owners().filter(|(_, s)| *s != Standing::Hidden);
+        reachable.map(|(owner, _)| RepoAddr::new(owner, self.identifier.clone()))
+    }
+
+    /// The keys whose states move `owner`'s refs.
+    pub(crate) fn set_of(&self, owner: &PublicKey) -> MaintainerSet {
+        self.set_by(self.rule, owner)
+    }
+
+    fn set_by(&self, rule: MaintainerRule, owner: &PublicKey) -> MaintainerSet {
+        let by_author = self.by_author.iter().map(|(k, (a, _))| (*k, a)).collect();
+        maintainer_set(rule, owner, &by_author)
+    }
+
+    /// Says whether `key` is in `owner`'s set by the legacy rule alone (G01-28).
+    pub(crate) fn is_legacy_only(&self, owner: &PublicKey, key: &PublicKey) -> bool {
+        self.rule == MaintainerRule::Legacy
+            && self.set_of(owner).contains(key)
+            && !self.set_by(MaintainerRule::Reciprocal, owner).contains(key)
+    }
+
+    /// The owners on this server whose refs `author` may move.
+    pub(crate) fn grants(&self, author: &PublicKey) -> Vec<Grant> {
+        self.owners()
+            .filter(|(owner, _)| self.set_of(owner).contains(author))
+            .map(|(owner, standing)| Grant {
+                repository: RepoAddr::new(owner, self.identifier.clone()),
+                standing,
+                legacy_only: self.is_legacy_only(&owner, author),
+            })
+            .collect()
+    }
+
+    /// Held states whose author may move nobody's refs any more (G01-31).
+    pub(crate) fn orphaned(&self, view: &dyn View) -> Result<Vec<EventId>, ViewError> {
+        let held = view.held_states(&self.identifier)?;
+        let sets: Vec<_> = self
+            .owners()
+            .map(|(owner, _)| self.set_of(&owner))
+            .collect();
+        let trusted = |author| sets.iter().any(|set| set.contains(author));
+        let orphaned = held.iter().filter(|state| !trusted(&state.author));
+        Ok(orphaned.map(|state| state.id).collect())
+    }
+}
+
+/// Why `event` is no newer than `known`, if so (NIP-01).
+pub(super) fn outdated(event: &Event, known: &Event) -> Option<Reason> {
+    if !supersedes(known, event) {
+        return None;
+    }
+    Some(if known.created_at == event.created_at {
+        Reason::new(
+            Prefix::Invalid,
+            Cause::Tie,
+            "you signed another version in the same second, and the one with the lowest id \
+             counts (NIP-01); sign this again with a later created_at",
+        )
+    } else {
+        Reason::new(
+            Prefix::Replaced,
+            Cause::Superseded,
+            "have newer event; sign this again with a later created_at if it is meant to count",
+        )
+    })
+}

@@ -1,0 +1,202 @@
+//! Kind 30617: which repositories live here (G01-2 … G01-6, G01-15a).
+
+use grip_nostr::{Announcement, Event, State};
+
+use super::{
+    Announced, Cause, Decision, Effect, Outcome, Prefix, Reason, Standing, View, ViewError,
+    announced::outdated, decision::Trail, effective_state,
+};
+use crate::policy::Policy;
+
+pub(super) fn judge(
+    event: &Event,
+    view: &dyn View,
+    policy: &Policy,
+    mut trail: Trail,
+) -> Result<Decision, ViewError> {
+    let announcement = match Announcement::parse(event.clone()) {
+        Ok(announcement) => announcement,
+        Err(problem) => return Ok(trail.refuse("G01-4", Reason::invalid(problem))),
+    };
+    let addr = announcement.addr();
+    if policy.bans(&addr) {
+        let text = "the operator of this server does not take this repository";
+        let reason = Reason::new(Prefix::Blocked, Cause::Banned, text);
+        return Ok(trail.refuse("G01-9", reason));
+    }
+    let announced = Announced::load(&announcement.identifier, view, policy)?;
+    if let Some((known, _)) = announced.of(&addr.owner)
+        && let Some(reason) = outdated(event, &known.event)
+    {
+        return Ok(trail.refuse("G01-15a 2", reason));
+    }
+    let case = Case {
+        announcement,
+        announced,
+        view,
+        policy,
+    };
+    match case.objection() {
+        None => case.accept(trail),
+        Some((rule, reason)) if reason.cause == Cause::Private => case.refuse(trail, rule, reason),
+        Some((rule, reason)) => {
+            trail.note(rule, reason.text.clone());
+            match case.is_exception() {
+                true => case.except(trail),
+                false => case.refuse(trail, "G01-6", reason),
+            }
+        }
+    }
+}
+
+/// A well-formed announcement that is newer than what is known of its address.
+struct Case<'a> {
+    announcement: Announcement,
+    announced: Announced,
+    view: &'a dyn View,
+    policy: &'a Policy,
+}
+
+impl Case<'_> {
+    /// Why the author gets no repository here.
+    fn objection(&self) -> Option<(&'static str, Reason)> {
+        let blocked = |cause, text: String| Reason::new(Prefix::Blocked, cause, text);
+        let service = &self.policy.service;
+        if self.announcement.is_private() {
+            let text = "this server has no private repositories, and a public copy would betray \
+                        yours; announce it without the `private` tag or elsewhere";
+            return Some(("GRASP-08", blocked(Cause::Private, text.into())));
+        }
+        if !self.announcement.lists(service) {
+            let missing = match (
+                self.announcement.clones_from(service),
+                self.announcement.relays_through(service),
+            ) {
+                (true, _) => format!("`relays` lacks {}", service.relay_url()),
+                (_, true) => format!("`clone` lacks {}", self.clone_url()),
+                _ => format!(
+                    "`clone` lacks {} and `relays` lacks {}",
+                    self.clone_url(),
+                    service.relay_url()
+                ),
+            };
+            let text =
+                format!("announcement must list this service in clone and relays; {missing}");
+            return Some(("G01-2", blocked(Cause::NotListed, text)));
+        }
+        if !self.policy.selects(&self.announcement.addr()) {
+            let text = "this server hosts only repositories its operator has chosen; ask them, or \
+                        announce it elsewhere";
+            return Some(("G01-5", blocked(Cause::NotSelected, text.into())));
+        }
+        None
+    }
+
+    fn clone_url(&self) -> String {
+        let path = self.announcement.addr().path();
+        format!("{}/{path}", self.policy.service.http_url())
+    }
+
+    /// Serves a new version of what is served, or what has its data here; holds the rest.
+    fn accept(self, mut trail: Trail) -> Result<Decision, ViewError> {
+        let addr = self.announcement.addr();
+        trail.note("G01-3", "clone and relays list this service");
+        trail.then(Effect::CreateRepository(addr.clone()));
+        let known = self.announced.of(&addr.owner).map(|(_, standing)| standing);
+        let outcome = if known == Some(Standing::Served) {
+            trail.note("G01-14", "replaces a served version: nothing to wait for");
+            Outcome::Serve
+        } else if self.has_data()? {
+            trail.note(
+                "G01-15a 3",
+                "a served state speaks for it: its data is here",
+            );
+            Outcome::Serve
+        } else {
+            trail.note("G01-14", "new here: waits for the first push");
+            Outcome::Hold
+        };
+        let standing = match outcome {
+            Outcome::Serve => Standing::Served,
+            _ => Standing::Held,
+        };
+        let after = self.announced.with(&self.announcement, standing);
+        trail.drop_states(&addr.identifier, after.orphaned(self.view)?);
+        trail.then(Effect::Reexamine(addr.identifier));
+        Ok(trail.end(outcome))
+    }
+
+    /// Says whether a served state already speaks for this repository. An empty state does not:
+    /// anyone could have one served, and it proves no data.
+    fn has_data(&self) -> Result<bool, ViewError> {
+        let owner = self.announcement.owner();
+        let after = self.announced.with(&self.announcement, Standing::Held);
+        let states = self.view.served_states(&self.announcement.identifier)?;
+        let states = states
+            .into_iter()
+            .filter_map(|event| State::parse(event).ok());
+        let states: Vec<State> = states.collect();
+        let effective = effective_state(&after.set_of(&owner), &states);
+        Ok(effective.is_some_and(|state| !state.refs.is_empty()))
+    }
+
+    /// Says whether somebody else who is hosted here trusts the author (G01-6).
+    fn is_exception(&self) -> bool {
+        let author = self.announcement.owner();
+        let after = self.announced.with(&self.announcement, Standing::Served);
+        self.announced
+            .hosted()
+            .filter(|repository| repository.owner != author)
+            .any(|repository| after.set_of(&repository.owner).contains(&author))
+    }
+
+    /// Serves a maintainer's announcement of another server: recursion runs through it.
+    fn except(self, mut trail: Trail) -> Result<Decision, ViewError> {
+        trail.note(
+            "G01-6",
+            "its author maintains a repository hosted here: served, without a repository",
+        );
+        let after = self.announced.with(&self.announcement, Standing::Served);
+        self.give_up(&mut trail, &after)?;
+        let identifier = self.announcement.identifier.clone();
+        trail.then(Effect::Reexamine(identifier));
+        Ok(trail.end(Outcome::Serve))
+    }
+
+    fn refuse(
+        self,
+        mut trail: Trail,
+        rule: &'static str,
+        reason: Reason,
+    ) -> Result<Decision, ViewError> {
+        // The operator's choice does not undo what the owner still asks for.
+        if reason.cause != Cause::NotSelected {
+            let after = self.announced.without(&self.announcement.owner());
+            self.give_up(&mut trail, &after)?;
+        }
+        let text = match reason.cause {
+            Cause::Private => reason.text.clone(),
+            _ => "nobody hosted here has its author as a maintainer".into(),
+        };
+        trail.note(rule, text);
+        Ok(trail.end(Outcome::Refuse(reason)))
+    }
+
+    /// The owner left this server: what they had here goes (G01-18).
+    fn give_up(&self, trail: &mut Trail, after: &Announced) -> Result<(), ViewError> {
+        let addr = self.announcement.addr();
+        match self.announced.of(&addr.owner) {
+            Some((old, Standing::Served)) if old.lists(&self.policy.service) => {
+                trail.note("G01-15a 6", "the served version listed us: it is withdrawn");
+                trail.then(Effect::Withdraw(addr));
+            }
+            Some((_, Standing::Held | Standing::Hidden)) => {
+                trail.note("G01-18", "the held version is evicted");
+                trail.then(Effect::EvictAnnouncement(addr.clone()));
+                trail.drop_states(&addr.identifier, after.orphaned(self.view)?);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,242 @@
+//! What was decided, by which steps, and what has to be done about it.
+
+use std::{borrow::Cow, fmt};
+
+use grip_nostr::{EventId, RepoAddr};
+use grip_types::{Identifier, Oid};
+
+use super::Standing;
+
+/// The `OK` text of a held event, exactly as GRASP-01 words it.
+pub(crate) const HELD: &str = "purgatory: won't be served until git data arrives";
+
+/// A decision about one event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Decision {
+    pub(crate) outcome: Outcome,
+    /// The rules that were asked, in order, for `explain`.
+    pub(crate) steps: Vec<Step>,
+    /// What has to be done besides, whatever the outcome is; each may be done twice.
+    pub(crate) effects: Vec<Effect>,
+    /// Only the legacy maintainer rule granted this (G01-28); the reciprocal one would not.
+    pub(crate) legacy_only: bool,
+}
+
+/// What becomes of an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Store it and tell subscribers.
+    Serve,
+    /// Keep it unseen until its git data is here.
+    Hold,
+    /// Tell subscribers, store nothing.
+    Broadcast,
+    /// It is here already.
+    Duplicate(Standing),
+    Refuse(Reason),
+}
+
+/// One rule that was asked, and what it said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Step {
+    /// The requirement, such as `G01-3`.
+    pub(crate) rule: &'static str,
+    pub(crate) text: Cow<'static, str>,
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.rule, self.text)
+    }
+}
+
+/// Work that follows from a decision. All of it is idempotent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// Have an empty repository, or the archived one of this owner back.
+    CreateRepository(RepoAddr),
+    /// Restart the timer of a held announcement, or bring it back from hiding (G01-19, G01-20).
+    KeepAlive(RepoAddr),
+    /// Forget a held announcement and remove its empty repository (G01-18, G01-56).
+    EvictAnnouncement(RepoAddr),
+    /// Forget held states.
+    DropStates {
+        identifier: Identifier,
+        ids: Vec<EventId>,
+    },
+    /// Forget a held pull request or update.
+    DropPullRequest(EventId),
+    /// Have `refs/nostr/<event>` at `tip` in these repositories (G01-48).
+    SetPullRequestRef {
+        event: EventId,
+        tip: Oid,
+        repositories: Vec<RepoAddr>,
+    },
+    /// Delete `refs/nostr/<event>` in these repositories unless it is at `unless`.
+    ClearPullRequestRef {
+        event: EventId,
+        repositories: Vec<RepoAddr>,
+        unless: Option<Oid>,
+    },
+    /// The owner's newest announcement no longer lists us: keep the repository read-only for a
+    /// grace time, then archive it (G01-15a).
+    Withdraw(RepoAddr),
+    /// The owner deleted the served announcement: archive the repository now (G01-57).
+    Archive(RepoAddr),
+    /// Look again at what is authorised and effective, and release what can be (G01-15a 7).
+    Reexamine(Identifier),
+}
+
+/// Why an event is refused; written as `prefix: text`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Reason {
+    pub(crate) prefix: Prefix,
+    pub(crate) cause: Cause,
+    pub(crate) text: Cow<'static, str>,
+}
+
+impl Reason {
+    pub(super) fn new(prefix: Prefix, cause: Cause, text: impl Into<Cow<'static, str>>) -> Self {
+        let text = text.into();
+        Self {
+            prefix,
+            cause,
+            text,
+        }
+    }
+
+    pub(super) fn invalid(problem: impl fmt::Display) -> Self {
+        Self::new(Prefix::Invalid, Cause::Malformed, problem.to_string())
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.prefix.as_str(), self.text)
+    }
+}
+
+/// The machine-readable word before a refusal (NIP-01).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Prefix {
+    Invalid,
+    Blocked,
+    /// A newer version is here.
+    Replaced,
+}
+
+impl Prefix {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Invalid => "invalid",
+            Self::Blocked => "blocked",
+            Self::Replaced => "replaced",
+        }
+    }
+}
+
+/// What stood in the way, for counting and for callers that may wait a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    Banned,
+    Expired,
+    Deleted,
+    Malformed,
+    /// A newer version is here.
+    Superseded,
+    /// Another version of the same second wins; signing again later helps.
+    Tie,
+    NotListed,
+    NotSelected,
+    Private,
+    /// No announcement lists this server for the identifier. Clients send both at once, so it
+    /// may come within the second.
+    Unannounced,
+    Unauthorised,
+    /// All it refers to is held itself.
+    NoGitData,
+    Unrelated,
+    /// A kind that has no place here.
+    Kind,
+}
+
+impl Cause {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Banned => "banned",
+            Self::Expired => "expired",
+            Self::Deleted => "deleted",
+            Self::Malformed => "malformed",
+            Self::Superseded => "superseded",
+            Self::Tie => "tie",
+            Self::NotListed => "not_listed",
+            Self::NotSelected => "not_selected",
+            Self::Private => "private",
+            Self::Unannounced => "unannounced",
+            Self::Unauthorised => "unauthorised",
+            Self::NoGitData => "no_git_data",
+            Self::Unrelated => "unrelated",
+            Self::Kind => "kind",
+        }
+    }
+}
+
+impl Decision {
+    /// The two last members of the `OK` that answers the event.
+    pub(crate) fn answer(&self) -> (bool, Cow<'static, str>) {
+        match &self.outcome {
+            Outcome::Serve | Outcome::Broadcast => (true, "".into()),
+            Outcome::Hold => (true, HELD.into()),
+            Outcome::Duplicate(Standing::Served) => (true, "duplicate: already served".into()),
+            Outcome::Duplicate(_) => (true, "duplicate: in purgatory".into()),
+            Outcome::Refuse(reason) => (false, reason.to_string().into()),
+        }
+    }
+}
+
+/// The steps taken so far.
+#[derive(Debug, Default)]
+pub(super) struct Trail {
+    steps: Vec<Step>,
+    effects: Vec<Effect>,
+    legacy_only: bool,
+}
+
+impl Trail {
+    pub(super) fn note(&mut self, rule: &'static str, text: impl Into<Cow<'static, str>>) {
+        let text = text.into();
+        self.steps.push(Step { rule, text });
+    }
+
+    pub(super) fn then(&mut self, effect: Effect) {
+        self.effects.push(effect);
+    }
+
+    pub(super) fn drop_states(&mut self, identifier: &Identifier, mut ids: Vec<EventId>) {
+        ids.sort_unstable();
+        ids.dedup();
+        if !ids.is_empty() {
+            let identifier = identifier.clone();
+            self.then(Effect::DropStates { identifier, ids });
+        }
+    }
+
+    pub(super) fn flag_legacy_only(&mut self) {
+        self.legacy_only = true;
+        self.note("G01-28", "only the legacy maintainer rule grants this");
+    }
+
+    pub(super) fn refuse(mut self, rule: &'static str, reason: Reason) -> Decision {
+        self.note(rule, reason.text.clone());
+        self.end(Outcome::Refuse(reason))
+    }
+
+    pub(super) fn end(self, outcome: Outcome) -> Decision {
+        Decision {
+            outcome,
+            steps: self.steps,
+            effects: self.effects,
+            legacy_only: self.legacy_only,
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Kind 5: what an author takes back, in purgatory and in git (G01-54 … G01-57).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use grip_nostr::{
+    Announcement, Deletion, Event, EventId, PublicKey, PullRequest, RepoAddr, first_value, kinds,
+};
+use grip_types::Identifier;
+
+use super::{
+    Announced, Decision, Effect, Outcome, Reason, Standing, View, ViewError,
+    decision::Trail,
+    pull_request::{identifiers, named_by},
+};
+use crate::policy::Policy;
+
+pub(super) fn judge(
+    event: &Event,
+    view: &dyn View,
+    policy: &Policy,
+    mut trail: Trail,
+) -> Result<Decision, ViewError> {
+    let deletion = Deletion::parse(event.clone());
+    let named = deletion.filter(|d| !d.ids.is_empty() || !d.addresses.is_empty());
+    let Some(deletion) = named else {
+        let text = "a deletion request names what to delete by `e`, or by `a` of its own author";
+        return Ok(trail.refuse("G01-55", Reason::invalid(text)));
+    };
+    let mut plan = Plan::default();
+    for id in &deletion.ids {
+        plan.add_id(&deletion, id, view)?;
+    }
+    for address in &deletion.addresses {
+        if let Some(repository) = RepoAddr::from_address(address) {
+            if address.kind == kinds::STATE {
+                plan.add_state_address(&deletion, repository, view)?;
+            } else {
+                plan.add_announcement_address(&deletion, repository, view)?;
+            }
+        }
+    }
+    trail.note(
+        "G01-55",
+        "kept for good, and acts on its author's events only",
+    );
+    plan.finish(&event.pubkey, view, policy, &mut trail)?;
+    Ok(trail.end(Outcome::Serve))
+}
+
+/// What of the author's goes.
+#[derive(Default)]
+struct Plan {
+    announcements: BTreeMap<Identifier, (Announcement, Standing)>,
+    held_states: BTreeMap<Identifier, Vec<EventId>>,
+    /// Identifiers that lose a served state.
+    served_states: BTreeSet<Identifier>,
+    pull_requests: Vec<(PullRequest, Standing)>,
+}
+
+impl Plan {
+    fn add_id(
+        &mut self,
+        deletion: &Deletion,
+        id: &EventId,
+        view: &dyn View,
+    ) -> Result<(), ViewError> {
+        let (event, standing) = match view.served_event(id)? {
+            Some(event) => (Some(event), Standing::Served),
+            None => (view.held_event(id)?, Standing::Held),
+        };
+        if let Some(event) = event.filter(|event| deletion.covers(event)) {
+            self.add(event, standing);
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, event: Event, standing: Standing) {
+        if event.kind == kinds::STATE {
+            let identifier = first_value(&event, "d").unwrap_or_default();
+            if let Ok(identifier) = Identifier::parse(identifier) {
+                self.add_state(identifier, event.id, standing);
+            }
+        } else if let Ok(announcement) = Announcement::parse(event.clone()) {
+            let identifier = announcement.identifier.clone();
+            self.announcements
+                .insert(identifier, (announcement, standing));
+        } else if let Ok(request) = PullRequest::parse(event) {
+            self.pull_requests.push((request, standing));
+        }
+    }
+
+    fn add_state(&mut self, identifier: Identifier, id: EventId, standing: Standing) {
+        if standing == Standing::Served {
+            self.served_states.insert(identifier);
+        } else {
+            self.held_states.entry(identifier).or_default().push(id);
+        }
+    }
+
+    fn add_state_address(
+        &mut self,
+        deletion: &Deletion,
+        repository: RepoAddr,
+        view: &dyn View,
+    ) -> Result<(), ViewError> {
+        let mut address = repository.announcement();
+        address.kind = kinds::STATE;
+        if let Some(served) = view.latest(&address)?
+            && deletion.covers(&served)
+        {
+            self.add(served, Standing::Served);
+        }
+        for held in view.held_states(&repository.identifier)? {
+            let covered = held.created_at <= deletion.event.created_at;
+            if covered && held.author == repository.owner {
+                self.add_state(repository.identifier.clone(), held.id, Standing::Held);
+            }
+        }
+        Ok(())
+    }
+
+    fn add_announcement_address(
+        &mut self,
+        deletion: &Deletion,
+        repository: RepoAddr,
+        view: &dyn View,
+    ) -> Result<(), ViewError> {
+        if let Some(served) = view.latest(&repository.announcement())?
+            && deletion.covers(&served)
+        {
+            self.add(served, Standing::Served);
+        }
+        for held in view.held_announcements(&repository.identifier)? {
+            if deletion.covers(&held.event) {
+                self.add(held.event, Standing::Held);
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(
+        mut self,
+        author: &PublicKey,
+        view: &dyn View,
+        policy: &Policy,
+        trail: &mut Trail,
+    ) -> Result<(), ViewError> {
+        for (identifier, (announcement, standing)) in &self.announcements {
+            give_up(announcement, *standing, policy, trail);
+            let left = Announced::load(identifier, view, policy)?.without(author);
+            let orphaned = left.orphaned(view)?;
+            let dropped = self.held_states.entry(identifier.clone()).or_default();
+            dropped.extend(orphaned);
+        }
+        for (identifier, ids) in self.held_states {
+            trail.drop_states(&identifier, ids);
+        }
+        for (request, standing) in self.pull_requests {
+            drop_pull_request(&request, standing, view, policy, trail)?;
+        }
+        let announcements = self.announcements.into_keys();
+        let touched: BTreeSet<_> = announcements.chain(self.served_states).collect();
+        for identifier in touched {
+            trail.then(Effect::Reexamine(identifier));
+        }
+        Ok(())
+    }
+}
+
+fn give_up(announcement: &Announcement, standing: Standing, policy: &Policy, trail: &mut Trail) {
+    let addr = announcement.addr();
+    if standing != Standing::Served {
+        trail.note("G01-56", format!("the held announcement of {addr} goes"));
+        trail.then(Effect::EvictAnnouncement(addr));
+    } else if announcement.lists(&policy.service) {
+        trail.note(
+            "G01-57",
+            format!("{addr} is served no longer, and archived"),
+        );
+        trail.then(Effect::Archive(addr));
+    }
+}
+
+fn drop_pull_request(
+    request: &PullRequest,
+    standing: Standing,
+    view: &dyn View,
+    policy: &Policy,
+    trail: &mut Trail,
+) -> Result<(), ViewError> {
+    let event = request.event.id;
+    if standing != Standing::Served {
+        trail.then(Effect::DropPullRequest(event));
+    }
+    // Sets may have changed since the ref was made, so every repository it can be in is named.
+    let mut targets = request.targets.clone();
+    if let Some(root) = request.root
+        && let Some(root) = view.served_event(&root)?
+    {
+        targets.extend(named_by(&root));
+    }
+    let mut repositories = view.placeholders(&event)?;
+    for identifier in identifiers(&targets) {
+        repositories.extend(Announced::load(identifier, view, policy)?.hosted());
+    }
+    repositories.sort();
+    repositories.dedup();
+    trail.note("G01-57", "its pull request goes, and refs/nostr with it");
+    trail.then(Effect::ClearPullRequestRef {
+        event,
+        repositories,
+        unless: None,
+    });
+    Ok(())
+}

@@ -1,0 +1,208 @@
+//! Kinds 1618 and 1619: pull requests and their updates (G01-48 … G01-50).
+
+use grip_nostr::{Address, Event, PullRequest, RepoAddr, kinds, references};
+use grip_types::Identifier;
+
+use super::{
+    Announced, Cause, Decision, Effect, Found, Outcome, Prefix, Reason, View, ViewError,
+    decision::Trail,
+    related::{is_address_held, no_git_data},
+};
+use crate::policy::Policy;
+
+pub(super) fn judge(
+    event: &Event,
+    view: &dyn View,
+    policy: &Policy,
+    mut trail: Trail,
+) -> Result<Decision, ViewError> {
+    let request = match PullRequest::parse(event.clone()) {
+        Ok(request) => request,
+        Err(problem) => return Ok(trail.refuse("G01-50", Reason::invalid(problem))),
+    };
+    let targets = targets(&request, view, policy)?;
+    if targets.is_empty() {
+        let (rule, reason) = match waits_itself(&request, view)? {
+            true => ("G01-8", no_git_data()),
+            false => ("G01-48a", unrelated()),
+        };
+        return Ok(trail.refuse(rule, reason));
+    }
+    let repositories = relevant(&targets, view, policy)?;
+    if repositories.is_empty() {
+        return Ok(trail.refuse("G01-49", unrelated()));
+    }
+    for repository in &repositories {
+        trail.note("G01-49", format!("its tip belongs into {repository}"));
+    }
+    let Some(holders) = holders(&request, &repositories, view)? else {
+        let text = format!("{} in its `c` tag is no commit", request.tip.short());
+        return Ok(trail.refuse("G01-50", Reason::invalid(text)));
+    };
+    clear_wrong_refs(&request, repositories, view, &mut trail)?;
+    if holders.is_empty() {
+        trail.note(
+            "G01-48",
+            format!("its tip {} is not here", request.tip.short()),
+        );
+        return Ok(trail.end(Outcome::Hold));
+    }
+    trail.note("G01-48", "its tip is here");
+    trail.then(Effect::SetPullRequestRef {
+        event: event.id,
+        tip: request.tip,
+        repositories: holders,
+    });
+    Ok(trail.end(Outcome::Serve))
+}
+
+/// Says whether the tip of `request` belongs into `repository` (G01-45, G01-49).
+pub(crate) fn belongs_to(
+    request: &PullRequest,
+    repository: &RepoAddr,
+    view: &dyn View,
+    policy: &Policy,
+) -> Result<bool, ViewError> {
+    let targets = targets(request, view, policy)?;
+    Ok(relevant(&targets, view, policy)?.contains(repository))
+}
+
+fn unrelated() -> Reason {
+    let text = "it names no repository served here, neither by `a` nor through the pull request \
+                it updates";
+    Reason::new(Prefix::Blocked, Cause::Unrelated, text)
+}
+
+/// The repositories it is meant for whose announcement is served: by its own `a` tags, else by
+/// those of the served pull request or patch it continues.
+fn targets(
+    request: &PullRequest,
+    view: &dyn View,
+    policy: &Policy,
+) -> Result<Vec<RepoAddr>, ViewError> {
+    let own = served(&request.targets, view, policy)?;
+    if !own.is_empty() {
+        return Ok(own);
+    }
+    for id in references(&request.event).ids {
+        if let Some(root) = view.served_event(&id)? {
+            let inherited = served(&named_by(&root), view, policy)?;
+            if !inherited.is_empty() {
+                return Ok(inherited);
+            }
+        }
+    }
+    Ok(Vec::new())
+}
+
+fn served(
+    targets: &[RepoAddr],
+    view: &dyn View,
+    policy: &Policy,
+) -> Result<Vec<RepoAddr>, ViewError> {
+    let mut served = Vec::new();
+    for target in targets.iter().filter(|target| !policy.bans(target)) {
+        if view.is_address_served(&target.announcement())? {
+            served.push(target.clone());
+        }
+    }
+    Ok(served)
+}
+
+/// The repositories an event names by `a`.
+pub(super) fn named_by(event: &Event) -> Vec<RepoAddr> {
+    let values = event.tags.iter().filter(|tag| tag.kind() == "a");
+    values
+        .filter_map(|tag| tag.content()?.parse::<Address>().ok())
+        .filter(|address| address.kind == kinds::ANNOUNCEMENT)
+        .filter_map(|address| RepoAddr::from_address(&address))
+        .collect()
+}
+
+/// Says whether what it refers to is held and not served.
+fn waits_itself(request: &PullRequest, view: &dyn View) -> Result<bool, ViewError> {
+    for target in &request.targets {
+        if is_address_held(&target.announcement(), view)? {
+            return Ok(true);
+        }
+    }
+    for id in references(&request.event).ids {
+        if view.held_event(&id)?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Every hosted repository of a target's identifier whose maintainers include that target's owner
+/// (G01-49).
+fn relevant(
+    targets: &[RepoAddr],
+    view: &dyn View,
+    policy: &Policy,
+) -> Result<Vec<RepoAddr>, ViewError> {
+    let mut relevant = Vec::new();
+    for identifier in identifiers(targets) {
+        let announced = Announced::load(identifier, view, policy)?;
+        for repository in announced.hosted() {
+            let set = announced.set_of(&repository.owner);
+            let mut of_identifier = targets.iter().filter(|t| t.identifier == *identifier);
+            if of_identifier.any(|target| set.contains(&target.owner)) {
+                relevant.push(repository);
+            }
+        }
+    }
+    Ok(relevant)
+}
+
+pub(super) fn identifiers(repositories: &[RepoAddr]) -> Vec<&Identifier> {
+    let mut identifiers: Vec<_> = repositories.iter().map(|r| &r.identifier).collect();
+    identifiers.sort();
+    identifiers.dedup();
+    identifiers
+}
+
+/// Those of `repositories` that have the tip; none at all if it turns out to be no commit.
+fn holders(
+    request: &PullRequest,
+    repositories: &[RepoAddr],
+    view: &dyn View,
+) -> Result<Option<Vec<RepoAddr>>, ViewError> {
+    let mut holders = Vec::new();
+    for identifier in identifiers(repositories) {
+        match view.objects(identifier, &[request.tip])?.first() {
+            Some(Found::Other) => return Ok(None),
+            Some(Found::Missing) | None => {}
+            Some(Found::Commit) => {
+                let same = repositories.iter().filter(|r| r.identifier == *identifier);
+                holders.extend(same.cloned());
+            }
+        }
+    }
+    Ok(Some(holders))
+}
+
+/// Refs pushed ahead of the event go where they are at another commit, or in a repository the
+/// event does not belong to.
+fn clear_wrong_refs(
+    request: &PullRequest,
+    repositories: Vec<RepoAddr>,
+    view: &dyn View,
+    trail: &mut Trail,
+) -> Result<(), ViewError> {
+    let mut foreign = view.placeholders(&request.event.id)?;
+    foreign.retain(|repository| !repositories.contains(repository));
+    let mut clear = |repositories: Vec<RepoAddr>, unless| {
+        if !repositories.is_empty() {
+            let event = request.event.id;
+            trail.then(Effect::ClearPullRequestRef {
+                event,
+                repositories,
+                unless,
+            });
+        }
+    };
+    clear(foreign, None);
+    clear(repositories, Some(request.tip));
+    Ok(())
+}

@@ -1,0 +1,186 @@
+//! Kind 30618: what the refs of a repository are (G01-16, G01-30).
+
+use grip_nostr::{Address, Event, MaintainerSet, State, kinds, supersedes};
+use grip_types::RefName;
+
+use super::{
+    Announced, Cause, Decision, Effect, Found, Grant, HeldState, Outcome, Prefix, Reason, Standing,
+    View, ViewError,
+    announced::outdated,
+    decision::{Step, Trail},
+};
+use crate::policy::Policy;
+
+/// The state that counts among those of a maintainer set: the latest, and of two made in the same
+/// second the one with the lowest id (G01-30).
+pub(crate) fn effective_state<'a>(
+    set: &MaintainerSet,
+    states: impl IntoIterator<Item = &'a State>,
+) -> Option<&'a State> {
+    let by_members = states
+        .into_iter()
+        .filter(|state| set.contains(&state.event.pubkey));
+    by_members.reduce(|best, state| match supersedes(&state.event, &best.event) {
+        true => state,
+        false => best,
+    })
+}
+
+pub(super) fn judge(
+    event: &Event,
+    view: &dyn View,
+    policy: &Policy,
+    mut trail: Trail,
+) -> Result<Decision, ViewError> {
+    let state = match State::parse(event.clone()) {
+        Ok(state) => state,
+        Err(problem) => return Ok(trail.refuse("G01-16 1", Reason::invalid(problem))),
+    };
+    let held = own_held(&state, view)?;
+    if let Some(reason) = superseded(&state, &held, view)? {
+        return Ok(trail.refuse("G01-16 3", reason));
+    }
+    let announced = Announced::load(&state.identifier, view, policy)?;
+    if announced.is_empty() {
+        let text = "no announcement exists for this repository on this server; send it first";
+        let reason = Reason::new(Prefix::Invalid, Cause::Unannounced, text);
+        return Ok(trail.refuse("G01-16 4", reason));
+    }
+    let grants = announced.grants(&event.pubkey);
+    if grants.is_empty() {
+        let text = "author not authorized for this repository: no owner here lists them as a \
+                    maintainer";
+        let reason = Reason::new(Prefix::Invalid, Cause::Unauthorised, text);
+        return Ok(trail.refuse("G01-16 5", reason));
+    }
+    note_grants(&grants, &mut trail);
+    let satisfied = match look_for_data(&state, &grants, view)? {
+        Data::Unfit(name) => {
+            let text = format!("{name} must name a commit, and the object it names is none");
+            return Ok(trail.refuse("G01-38", Reason::invalid(text)));
+        }
+        Data::Missing(step) => {
+            trail.note(step.rule, step.text);
+            false
+        }
+        Data::Here => true,
+    };
+    trail.drop_states(&state.identifier, overtaken(&state, &held, satisfied));
+    if satisfied {
+        trail.note("G01-16 6", "every object it names is here");
+        trail.then(Effect::Reexamine(state.identifier));
+        return Ok(trail.end(Outcome::Serve));
+    }
+    Ok(trail.end(Outcome::Hold))
+}
+
+/// The author's other held versions.
+fn own_held(state: &State, view: &dyn View) -> Result<Vec<HeldState>, ViewError> {
+    let mut held = view.held_states(&state.identifier)?;
+    held.retain(|other| other.author == state.event.pubkey && other.id != state.event.id);
+    Ok(held)
+}
+
+/// Why this version does not count beside the author's others. Several versions may be held, as
+/// pushes for each may be under way; but of two of the same second only one can ever count, and
+/// taking the other would silently undo what was pushed for the first.
+fn superseded(
+    state: &State,
+    held: &[HeldState],
+    view: &dyn View,
+) -> Result<Option<Reason>, ViewError> {
+    let event = &state.event;
+    let address = Address {
+        kind: kinds::STATE,
+        author: event.pubkey,
+        d: state.identifier.as_str().to_owned(),
+    };
+    let served = view.latest(&address)?;
+    if let Some(reason) = served.and_then(|served| outdated(event, &served)) {
+        return Ok(Some(reason));
+    }
+    let mut ties = held.iter().filter(|h| h.created_at == event.created_at);
+    Ok(ties.any(|held| held.id < event.id).then(|| {
+        Reason::new(
+            Prefix::Invalid,
+            Cause::Tie,
+            "you signed another state in the same second, which waits for its git data, and the \
+             one with the lowest id counts (NIP-01); sign this again with a later created_at",
+        )
+    }))
+}
+
+/// Which of the author's held versions this one puts an end to: losers of a tie at once, older
+/// ones once this is served (G01-17).
+fn overtaken(state: &State, held: &[HeldState], served: bool) -> Vec<grip_nostr::EventId> {
+    let at = state.event.created_at;
+    held.iter()
+        .filter(|other| match other.created_at == at {
+            true => other.id > state.event.id,
+            false => served && other.created_at < at,
+        })
+        .map(|other| other.id)
+        .collect()
+}
+
+fn note_grants(grants: &[Grant], trail: &mut Trail) {
+    for grant in grants {
+        let how = match grant.standing {
+            Standing::Served => "served",
+            Standing::Held => "held",
+            Standing::Hidden => "hidden, brought back",
+        };
+        let text = format!("its author maintains {} ({how})", grant.repository);
+        trail.note("G01-26", text);
+        if grant.standing != Standing::Served {
+            trail.then(Effect::KeepAlive(grant.repository.clone()));
+        }
+    }
+    if grants.iter().all(|grant| grant.legacy_only) {
+        trail.flag_legacy_only();
+    }
+}
+
+enum Data {
+    Here,
+    Missing(Step),
+    /// This branch names something that is no commit.
+    Unfit(RefName),
+}
+
+fn look_for_data(state: &State, grants: &[Grant], view: &dyn View) -> Result<Data, ViewError> {
+    let missing = |rule, text: String| {
+        let text = text.into();
+        Data::Missing(Step { rule, text })
+    };
+    let (names, oids): (Vec<_>, Vec<_>) = state.refs.iter().map(|(n, o)| (n, *o)).unzip();
+    if oids.is_empty() && grants.iter().all(|g| g.standing != Standing::Served) {
+        // Otherwise a key and two small events would put an announcement on show.
+        let text = "it names no refs and no owner's announcement is served yet: waits for a push";
+        return Ok(missing("G01-14", text.to_owned()));
+    }
+    let found = view.objects(&state.identifier, &oids)?;
+    let unfit = |(name, found): &(&&RefName, &Found)| name.is_head() && **found == Found::Other;
+    if let Some((name, _)) = names.iter().zip(&found).find(unfit) {
+        return Ok(Data::Unfit((*name).clone()));
+    }
+    let absent = || {
+        found
+            .iter()
+            .enumerate()
+            .filter(|(_, f)| **f == Found::Missing)
+    };
+    Ok(match absent().next() {
+        None => Data::Here,
+        Some((first, _)) => missing(
+            "G01-16 7",
+            format!(
+                "{} of {} refs name objects that are not here, such as {} at {}",
+                absent().count(),
+                oids.len(),
+                names[first],
+                oids[first].short()
+            ),
+        ),
+    })
+}

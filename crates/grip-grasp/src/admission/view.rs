@@ -1,0 +1,96 @@
+//! What admission has to know of the rest of the node.
+
+use std::error::Error;
+
+use grip_nostr::{Address, Event, EventId, Kind, PublicKey, RepoAddr, Timestamp};
+use grip_types::{Identifier, Oid};
+
+/// What is held and served at one moment. Implemented by whoever has the identifier's turn, or
+/// the writer's transaction for the kinds that need no git data.
+pub(crate) trait View {
+    /// The kind of a served event.
+    fn served_kind(&self, id: &EventId) -> Result<Option<Kind>, ViewError>;
+
+    fn served_event(&self, id: &EventId) -> Result<Option<Event>, ViewError>;
+
+    /// The served version of an address.
+    fn latest(&self, address: &Address) -> Result<Option<Event>, ViewError>;
+
+    fn is_address_served(&self, address: &Address) -> Result<bool, ViewError> {
+        Ok(self.latest(address)?.is_some())
+    }
+
+    /// Says whether a served event refers to this one by `e`, `E` or `q`. Deletion requests and
+    /// grasp lists do not count: anyone may store them, so they would relate anything.
+    fn is_referenced(&self, id: &EventId) -> Result<bool, ViewError>;
+
+    /// As [`Self::is_referenced`], by `a`, `A` or `q`.
+    fn is_address_referenced(&self, address: &Address) -> Result<bool, ViewError>;
+
+    /// The served deletion request that covers this event.
+    fn deletion_of(&self, event: &Event) -> Result<Option<EventId>, ViewError>;
+
+    /// The newest served announcement of each author.
+    fn served_announcements(&self, identifier: &Identifier) -> Result<Vec<Event>, ViewError>;
+
+    fn held_announcements(
+        &self,
+        identifier: &Identifier,
+    ) -> Result<Vec<HeldAnnouncement>, ViewError>;
+
+    /// The newest served state of each author.
+    fn served_states(&self, identifier: &Identifier) -> Result<Vec<Event>, ViewError>;
+
+    fn held_states(&self, identifier: &Identifier) -> Result<Vec<HeldState>, ViewError>;
+
+    /// A held announcement, state or pull request, announcements that went into hiding included.
+    fn held_event(&self, id: &EventId) -> Result<Option<Event>, ViewError>;
+
+    /// Says whether an event is held and waiting; an announcement in hiding (G01-20) is not.
+    fn is_held(&self, id: &EventId) -> Result<bool, ViewError>;
+
+    /// Says whether this event came by sync and expired without git data (G01-20).
+    fn expired_before(&self, id: &EventId) -> Result<bool, ViewError>;
+
+    /// The repositories to which `refs/nostr/<id>` was pushed before the event was known.
+    fn placeholders(&self, id: &EventId) -> Result<Vec<RepoAddr>, ViewError>;
+
+    /// What is stored for an identifier under each of `oids`, in their order.
+    fn objects(&self, identifier: &Identifier, oids: &[Oid]) -> Result<Vec<Found>, ViewError>;
+}
+
+/// An announcement that waits for its first git data.
+#[derive(Clone, Debug)]
+pub(crate) struct HeldAnnouncement {
+    pub(crate) event: Event,
+    /// Its time ran out: the repository is gone, and a state would bring it back (G01-20).
+    pub(crate) hidden: bool,
+}
+
+/// What admission reads of a held state: never its refs, which may be thousands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HeldState {
+    pub(crate) id: EventId,
+    pub(crate) author: PublicKey,
+    pub(crate) created_at: Timestamp,
+}
+
+/// What an object id stands for here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    Missing,
+    Commit,
+    /// A tag, a tree or a blob.
+    Other,
+}
+
+/// What is held and served could not be read.
+#[derive(Debug, thiserror::Error)]
+#[error("what is held and served here could not be read")]
+pub(crate) struct ViewError(#[source] Box<dyn Error + Send + Sync>);
+
+impl ViewError {
+    pub(crate) fn new(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self(source.into())
+    }
+}

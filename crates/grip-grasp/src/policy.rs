@@ -1,0 +1,176 @@
+//! What the operator allows: one snapshot of settings, swapped whole on reload.
+
+use std::{collections::BTreeSet, str::FromStr};
+
+use grip_nostr::{MaintainerRule, PublicKey, RepoAddr};
+use grip_types::{Identifier, InvalidIdentifier, Service};
+
+/// The settings every admission decision reads.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    /// The name announcements must list.
+    pub service: Service,
+    pub maintainer_rule: MaintainerRule,
+    /// Repositories that may be announced here (`NGIT_REPOSITORY_WHITELIST`); empty = all.
+    pub repository_whitelist: Selection,
+    /// Repositories that may not (`NGIT_REPOSITORY_BLACKLIST`).
+    pub repository_blacklist: Selection,
+    /// Whose events are refused, whatever they are (`NGIT_EVENT_BLACKLIST`).
+    pub event_blacklist: BTreeSet<PublicKey>,
+}
+
+impl Policy {
+    /// An open server: every repository that lists `service`, legacy maintainer rule.
+    pub fn open(service: Service) -> Self {
+        Self {
+            service,
+            maintainer_rule: MaintainerRule::default(),
+            repository_whitelist: Selection::default(),
+            repository_blacklist: Selection::default(),
+            event_blacklist: BTreeSet::new(),
+        }
+    }
+
+    /// Says whether the operator takes this repository.
+    pub fn selects(&self, addr: &RepoAddr) -> bool {
+        self.repository_whitelist.is_empty() || self.repository_whitelist.contains(addr)
+    }
+
+    /// Says whether the operator bans this repository.
+    pub fn bans(&self, addr: &RepoAddr) -> bool {
+        self.repository_blacklist.contains(addr) || self.bans_author(&addr.owner)
+    }
+
+    /// Says whether everything this key signs is refused.
+    pub fn bans_author(&self, author: &PublicKey) -> bool {
+        self.event_blacklist.contains(author)
+    }
+}
+
+/// Repositories named by `<npub>`, `<npub>/<identifier>` or `<identifier>`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selection {
+    owners: BTreeSet<PublicKey>,
+    repositories: BTreeSet<RepoAddr>,
+    identifiers: BTreeSet<Identifier>,
+}
+
+/// Why a list of repositories or authors cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvalidSelection {
+    #[error("{0:?} is not an npub: check its spelling")]
+    Npub(String),
+    #[error("{entry:?} names no repository")]
+    Identifier {
+        entry: String,
+        source: InvalidIdentifier,
+    },
+}
+
+impl Selection {
+    pub fn is_empty(&self) -> bool {
+        self.owners.is_empty() && self.repositories.is_empty() && self.identifiers.is_empty()
+    }
+
+    pub fn contains(&self, addr: &RepoAddr) -> bool {
+        self.owners.contains(&addr.owner)
+            || self.identifiers.contains(&addr.identifier)
+            || self.repositories.contains(addr)
+    }
+
+    fn add(&mut self, entry: &str) -> Result<(), InvalidSelection> {
+        let identifier = |text: &str| {
+            Identifier::parse(text).map_err(|source| InvalidSelection::Identifier {
+                entry: entry.to_owned(),
+                source,
+            })
+        };
+        if let Some((owner, name)) = entry.split_once('/') {
+            let addr = RepoAddr::new(author(owner)?, identifier(name)?);
+            self.repositories.insert(addr);
+        } else if entry.starts_with("npub1") {
+            // A misspelt npub must not silently become an identifier that matches nothing.
+            self.owners.insert(author(entry)?);
+        } else {
+            self.identifiers.insert(identifier(entry)?);
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Selection {
+    type Err = InvalidSelection;
+
+    /// Reads entries separated by commas; blanks around them and empty entries do not count.
+    fn from_str(text: &str) -> Result<Self, InvalidSelection> {
+        let mut selection = Self::default();
+        for entry in entries(text) {
+            selection.add(entry)?;
+        }
+        Ok(selection)
+    }
+}
+
+/// Reads a comma-separated list of npubs.
+pub fn parse_authors(text: &str) -> Result<BTreeSet<PublicKey>, InvalidSelection> {
+    entries(text).map(author).collect()
+}
+
+fn entries(text: &str) -> impl Iterator<Item = &str> {
+    text.split(',').map(str::trim).filter(|e| !e.is_empty())
+}
+
+fn author(npub: &str) -> Result<PublicKey, InvalidSelection> {
+    RepoAddr::parse_npub(npub).ok_or_else(|| InvalidSelection::Npub(npub.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use nostr::prelude::{Keys, ToBech32};
+
+    use super::*;
+
+    fn addr(keys: &Keys, identifier: &str) -> RepoAddr {
+        RepoAddr::new(keys.public_key(), Identifier::parse(identifier).unwrap())
+    }
+
+    #[test]
+    fn entries_name_an_owner_a_repository_or_an_identifier() {
+        let (a, b, c) = (Keys::generate(), Keys::generate(), Keys::generate());
+        let npub = |keys: &Keys| keys.public_key().to_bech32().unwrap();
+        let list: Selection = format!(" {}, {}/tide table ,, sails ", npub(&a), npub(&b))
+            .parse()
+            .unwrap();
+        assert!(list.contains(&addr(&a, "anything")));
+        assert!(list.contains(&addr(&b, "tide table")) && !list.contains(&addr(&b, "x")));
+        assert!(list.contains(&addr(&c, "sails")) && !list.contains(&addr(&c, "tide table")));
+    }
+
+    #[test]
+    fn a_misspelt_npub_is_an_error_and_no_identifier() {
+        let mut npub = Keys::generate().public_key().to_bech32().unwrap();
+        npub.pop();
+        assert!(matches!(
+            npub.parse::<Selection>(),
+            Err(InvalidSelection::Npub(_))
+        ));
+        assert!(matches!(
+            format!("{npub}/x").parse::<Selection>(),
+            Err(InvalidSelection::Npub(_))
+        ));
+        assert!(parse_authors("sails").is_err());
+        assert!("..".parse::<Selection>().is_err());
+    }
+
+    #[test]
+    fn an_empty_whitelist_takes_everything_and_the_blacklist_still_bans() {
+        let keys = Keys::generate();
+        let mut policy = Policy::open(Service::parse("grasp.example.com").unwrap());
+        assert!(policy.selects(&addr(&keys, "x")) && !policy.bans(&addr(&keys, "x")));
+        policy.repository_blacklist = "x".parse().unwrap();
+        assert!(policy.bans(&addr(&keys, "x")) && !policy.bans(&addr(&keys, "y")));
+        policy.event_blacklist.insert(keys.public_key());
+        assert!(policy.bans(&addr(&keys, "y")));
+    }
+}

@@ -1,0 +1,185 @@
+//! Which pushes are allowed: what a signed state says of branches and tags (§5), and what pull
+//! request events say of `refs/nostr/*` (§5b).
+//!
+//! Invariant: pure, and whole pushes only: every command is allowed or none is carried out.
+
+mod alignment;
+mod candidates;
+mod nostr_refs;
+mod refusal;
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Bound,
+};
+
+use grip_nostr::{EventId, State};
+use grip_types::{Oid, RefName};
+
+pub(crate) use alignment::{Alignment, alignment};
+pub(crate) use candidates::Candidates;
+pub(crate) use nostr_refs::{Known, event_ids, known_event};
+pub(crate) use refusal::{RefRefusal, Refusal};
+
+use alignment::head_after;
+
+/// One line of a push: what a ref is to become.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Command {
+    pub(crate) name: RefName,
+    /// Where the client saw the ref; none for a ref it did not see.
+    pub(crate) old: Option<Oid>,
+    /// None deletes.
+    pub(crate) new: Option<Oid>,
+}
+
+/// One change of a ref, from what it was when the decision was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Edit {
+    pub(crate) name: RefName,
+    pub(crate) old: Option<Oid>,
+    pub(crate) new: Option<Oid>,
+}
+
+/// The refs of a repository at the moment of the decision.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Refs {
+    pub(crate) refs: BTreeMap<RefName, Oid>,
+    /// The branch HEAD names, there or not.
+    pub(crate) head: Option<RefName>,
+}
+
+/// A push that may be carried out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Authorised {
+    /// The state that allows the branches and tags; none if the push has neither.
+    pub(crate) by: Option<EventId>,
+    /// To be made in one transaction; refs that are already as asked are left out.
+    pub(crate) edits: Vec<Edit>,
+    /// Where HEAD goes, if it moves (G01-37).
+    pub(crate) head: Option<RefName>,
+    /// Tips pushed for events that are not known yet.
+    pub(crate) placeholders: Vec<(EventId, Oid)>,
+    /// Tips pushed for known events, equal to their `c`.
+    pub(crate) pull_requests: Vec<(EventId, Oid)>,
+}
+
+/// Decides about a push as a whole. `known` has the events among those of [`event_ids`] that are
+/// served or held.
+pub(crate) fn authorise(
+    commands: &[Command],
+    candidates: &Candidates,
+    current: &Refs,
+    known: &BTreeMap<EventId, Known>,
+) -> Result<Authorised, Refusal> {
+    let mut faults = BTreeMap::new();
+    let mut authorised = Authorised::default();
+    let mut seen = BTreeSet::new();
+    for command in commands {
+        let fault = match seen.insert(&command.name) {
+            false => Some(format!("{} is named twice in one push", command.name)),
+            true => {
+                namespace_fault(command, known, &mut authorised).or_else(|| stale(command, current))
+            }
+        };
+        if let Some(fault) = fault {
+            faults.insert(command.name.clone(), fault);
+        }
+    }
+    let state_commands: Vec<&Command> = commands
+        .iter()
+        .filter(|command| command.name.is_state_ref())
+        .collect();
+    let state = candidates.choose(&state_commands);
+    if let Err(problems) = &state {
+        for (name, problem) in problems {
+            faults
+                .entry(name.clone())
+                .or_insert_with(|| problem.clone());
+        }
+    }
+    match state {
+        Ok(state) if faults.is_empty() => {
+            plan(commands, state, current, &mut authorised);
+            Ok(authorised)
+        }
+        _ => Err(Refusal::new(commands, &faults)),
+    }
+}
+
+/// What speaks against a command by its name alone; notes the events that `refs/nostr/*` name.
+fn namespace_fault(
+    command: &Command,
+    known: &BTreeMap<EventId, Known>,
+    authorised: &mut Authorised,
+) -> Option<String> {
+    if command.name.is_state_ref() {
+        return None;
+    }
+    match nostr_refs::judge(command, known) {
+        Ok(nostr_refs::Tip::Known(id, tip)) => authorised.pull_requests.push((id, tip)),
+        Ok(nostr_refs::Tip::Placeholder(id, tip)) => authorised.placeholders.push((id, tip)),
+        Err(fault) => return Some(fault),
+    }
+    None
+}
+
+/// A ref that moved since the client looked, unless it is already as the client wants it.
+fn stale(command: &Command, current: &Refs) -> Option<String> {
+    let now = current.refs.get(&command.name).copied();
+    if now == command.new || now == command.old {
+        return None;
+    }
+    let now = now.map_or_else(|| "gone".to_owned(), |oid| format!("at {}", oid.short()));
+    Some(format!(
+        "{} is {now} by now; fetch first, then push again",
+        command.name
+    ))
+}
+
+fn plan(commands: &[Command], state: Option<&State>, current: &Refs, authorised: &mut Authorised) {
+    let mut after = current.refs.clone();
+    let mut change = |name: &RefName, new: Option<Oid>| {
+        let old = match new {
+            Some(new) => after.insert(name.clone(), new),
+            None => after.remove(name),
+        };
+        if old != new {
+            let name = name.clone();
+            authorised.edits.push(Edit { name, old, new });
+        }
+    };
+    for command in commands {
+        change(&command.name, command.new);
+    }
+    for name in in_the_way(commands, current) {
+        change(&name, None);
+    }
+    if let Some(state) = state {
+        authorised.by = Some(state.event.id);
+        authorised.head = head_after(state, &after, current.head.as_ref());
+    }
+}
+
+/// Branches and tags that git cannot have beside the pushed ones (`a` beside `a/b`). The state
+/// that allows the push cannot name them, so they are to go anyway.
+fn in_the_way(commands: &[Command], current: &Refs) -> BTreeSet<RefName> {
+    let mut found = BTreeSet::new();
+    let set = |command: &&Command| command.new.is_some() && command.name.is_state_ref();
+    for name in commands.iter().filter(set).map(|command| &command.name) {
+        for (slash, _) in name.as_str().match_indices('/').skip(2) {
+            if let Some((parent, _)) = current.refs.get_key_value(&name.as_str()[..slash]) {
+                found.insert(parent.clone());
+            }
+        }
+        let directory = format!("{name}/");
+        let from = (Bound::Included(directory.as_str()), Bound::Unbounded);
+        let below = current.refs.range::<str, _>(from);
+        let below = below.take_while(|(child, _)| child.as_str().starts_with(&directory));
+        found.extend(below.map(|(child, _)| child.clone()));
+    }
+    found
+}

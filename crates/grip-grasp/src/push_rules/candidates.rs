@@ -1,0 +1,104 @@
+//! Which states may allow a push.
+
+use std::{cmp::Reverse, collections::BTreeMap};
+
+use grip_nostr::{EventId, MaintainerSet, State, Timestamp};
+use grip_types::RefName;
+
+use super::Command;
+use crate::admission::effective_state;
+
+/// The states a push to one repository may rest on, newest first: those held, and the effective
+/// served one; none older than that.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Candidates {
+    states: Vec<State>,
+}
+
+impl Candidates {
+    /// Takes those of `served` and `held` that `set` makes count.
+    pub(crate) fn new(set: &MaintainerSet, served: Vec<State>, held: Vec<State>) -> Self {
+        let effective = effective_state(set, &served).cloned();
+        let since = effective.as_ref().map(rank);
+        let mut states: Vec<State> = held
+            .into_iter()
+            .filter(|state| set.contains(&state.event.pubkey))
+            .filter(|state| since.is_none_or(|since| rank(state) > since))
+            .chain(effective)
+            .collect();
+        states.sort_by_key(|state| Reverse(rank(state)));
+        Self { states }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &State> {
+        self.states.iter()
+    }
+
+    /// The newest state that accepts all of `commands`; none is needed where there are none.
+    pub(super) fn choose(
+        &self,
+        commands: &[&Command],
+    ) -> Result<Option<&State>, BTreeMap<RefName, String>> {
+        if commands.is_empty() {
+            return Ok(None);
+        }
+        let accepts = |state: &&State| commands.iter().all(|command| accepts(state, command));
+        match self.states.iter().find(accepts) {
+            Some(state) => Ok(Some(state)),
+            None => Err(self.problems(commands)),
+        }
+    }
+
+    /// What the newest state has against each command.
+    fn problems(&self, commands: &[&Command]) -> BTreeMap<RefName, String> {
+        let newest = self.states.first();
+        let problems = commands.iter().filter_map(|command| match newest {
+            None => Some((command.name.clone(), unallowed(command))),
+            Some(state) if !accepts(state, command) => {
+                Some((command.name.clone(), contradiction(state, command)))
+            }
+            Some(_) => None,
+        });
+        problems.collect()
+    }
+}
+
+/// NIP-01's order: the later one, and of two of the same second the lowest id.
+fn rank(state: &State) -> (Timestamp, Reverse<EventId>) {
+    (state.event.created_at, Reverse(state.event.id))
+}
+
+pub(super) fn accepts(state: &State, command: &Command) -> bool {
+    state.refs.get(&command.name).copied() == command.new
+}
+
+fn unallowed(command: &Command) -> String {
+    let name = &command.name;
+    match command.new {
+        Some(new) => format!(
+            "no state event from a maintainer allows {name} at {}; publish the state first",
+            new.short()
+        ),
+        None => format!(
+            "no state event from a maintainer allows deleting {name}; publish the state first"
+        ),
+    }
+}
+
+fn contradiction(state: &State, command: &Command) -> String {
+    let name = &command.name;
+    let state_id = &state.event.id.to_hex()[..8];
+    match (state.refs.get(name), command.new) {
+        (Some(said), Some(new)) => format!(
+            "the newest state ({state_id}) has {name} at {}, not {}; publish a new state first",
+            said.short(),
+            new.short()
+        ),
+        (Some(_), None) => format!(
+            "the newest state ({state_id}) still names {name}; publish a state without it first"
+        ),
+        (None, _) => format!(
+            "the newest state ({state_id}) does not name {name}; publish a state that does first"
+        ),
+    }
+}

@@ -1,0 +1,91 @@
+//! `refs/nostr/<event-id>`: tips of pull requests, pushed before or after their event.
+
+use std::collections::BTreeMap;
+
+use grip_nostr::{Event, EventId, Kind, PullRequest, RepoAddr};
+use grip_types::Oid;
+
+use super::Command;
+use crate::{
+    admission::{View, ViewError, belongs_to},
+    policy::Policy,
+};
+
+/// What is known of an event that a ref names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Known {
+    PullRequest {
+        tip: Oid,
+        /// It is meant for the repository pushed to.
+        belongs: bool,
+    },
+    OtherKind(Kind),
+}
+
+/// The events that the refs of a push name, for the caller to look up.
+pub(crate) fn event_ids(commands: &[Command]) -> Vec<EventId> {
+    commands.iter().filter_map(event_id).collect()
+}
+
+/// What `event`, served or held, says of a push to `repository`.
+pub(crate) fn known_event(
+    event: &Event,
+    repository: &RepoAddr,
+    view: &dyn View,
+    policy: &Policy,
+) -> Result<Known, ViewError> {
+    match PullRequest::parse(event.clone()) {
+        Ok(request) => Ok(Known::PullRequest {
+            tip: request.tip,
+            belongs: belongs_to(&request, repository, view, policy)?,
+        }),
+        Err(_) => Ok(Known::OtherKind(event.kind)),
+    }
+}
+
+/// A tip that may be set.
+pub(super) enum Tip {
+    Known(EventId, Oid),
+    /// The event is not known yet: git first is the normal order (G01-43).
+    Placeholder(EventId, Oid),
+}
+
+pub(super) fn judge(command: &Command, known: &BTreeMap<EventId, Known>) -> Result<Tip, String> {
+    let name = &command.name;
+    if !name.is_under_nostr() {
+        return Err(format!(
+            "{name} is outside refs/heads, refs/tags and refs/nostr, which is all this server keeps"
+        ));
+    }
+    let Some(id) = event_id(command) else {
+        return Err(format!(
+            "{name} does not name an event: refs/nostr/ takes 64 lower-case hex digits"
+        ));
+    };
+    let Some(new) = command.new else {
+        return Err(format!(
+            "{name} cannot be deleted by a push; delete the pull request event (kind 5) instead"
+        ));
+    };
+    match known.get(&id) {
+        None => Ok(Tip::Placeholder(id, new)),
+        Some(Known::OtherKind(kind)) => Err(format!(
+            "the event that {name} names is of kind {}, no pull request",
+            kind.as_u16()
+        )),
+        Some(Known::PullRequest { belongs: false, .. }) => Err(format!(
+            "the pull request that {name} names is for another repository"
+        )),
+        Some(Known::PullRequest { tip, .. }) if *tip != new => Err(format!(
+            "the pull request that {name} names has its tip at {}, not {}",
+            tip.short(),
+            new.short()
+        )),
+        Some(Known::PullRequest { .. }) => Ok(Tip::Known(id, new)),
+    }
+}
+
+fn event_id(command: &Command) -> Option<EventId> {
+    let id = command.name.nostr_event_id()?;
+    Some(EventId::from_slice(&id).expect("32 bytes"))
+}
