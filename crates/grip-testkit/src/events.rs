@@ -40,7 +40,7 @@ impl Author {
     }
 
     pub fn npub(&self) -> String {
-        self.pubkey().to_bech32().expect("every key has an npub")
+        npub(&self.pubkey())
     }
 
     /// The coordinate of this author's announcement of `identifier`.
@@ -181,6 +181,11 @@ impl Author {
             vec![tag(["a", &format!("{kind}:{}:{identifier}", self.hex())])],
         )
     }
+}
+
+/// The NIP-19 name of a key.
+pub fn npub(key: &PublicKey) -> String {
+    key.to_bech32().expect("every key has an npub")
 }
 
 /// Percent-encodes all but RFC 3986's unreserved characters.

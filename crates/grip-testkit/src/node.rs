@@ -146,6 +146,11 @@ impl Node {
         Ok(Pid::from_child(child))
     }
 
+    /// The process id of the running node.
+    pub fn id(&self) -> Result<u32> {
+        Ok(self.child.as_ref().context("the node is not running")?.id())
+    }
+
     /// The most memory the server process itself ever had resident, in bytes.
     pub fn peak_rss_bytes(&self) -> Result<u64> {
         self.status_field("VmHWM:")

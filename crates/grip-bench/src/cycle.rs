@@ -1,0 +1,208 @@
+//! The whole push cycle: state, held, push, served; and pushes of very many refs.
+
+use std::{path::Path, process::Stdio, time::Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use grip_testkit::{WorkTree, git};
+use serde_json::json;
+use tokio::io::AsyncWriteExt as _;
+
+use crate::{
+    http::Connection,
+    report::{Table, median, percentile},
+    world::World,
+};
+
+pub async fn measure(binary: &Path, table: &mut Table) -> Result<()> {
+    cycles(binary, table).await?;
+    for count in [1_000, 20_000] {
+        many_refs(binary, count, table).await?;
+    }
+    Ok(())
+}
+
+async fn cycles(binary: &Path, table: &mut Table) -> Result<()> {
+    let world = World::new(binary).await?;
+    let mut relay = world.node.connect().await?;
+    let mut http = Connection::open(world.node.port()).await?;
+    let bare = tempfile::tempdir()?;
+    git::run(bare.path(), ["init", "-q", "--bare"])
+        .await?
+        .text()?;
+    let bare_url = bare.path().to_str().context("UTF-8")?.to_owned();
+    let (mut wire, mut client, mut floor) = (Vec::new(), Vec::new(), Vec::new());
+    let mut version = 0;
+    for n in 0..60 {
+        let old = world.tree.tip("HEAD")?;
+        let tip = world.tree.commit("file", &n.to_string())?;
+        version += 1;
+        let state = world.state(&[("refs/heads/main", &tip)], version);
+        let over_wire = n % 2 == 0;
+        let request = push_request(
+            &world.tree,
+            &[(&old, &tip, "refs/heads/main")],
+            &tip,
+            Some(&old),
+        )
+        .await?;
+        let began = Instant::now();
+        ensure!(relay.publish_ok(&state).await?.is_held());
+        if over_wire {
+            push(&mut http, &world.path(), &request).await?;
+        } else {
+            let pushed = world.tree.push(&world.url(), &["main"]).await?;
+            ensure!(pushed.ok, "{}", pushed.stderr);
+        }
+        ensure!(
+            relay.serves(&state.id).await?,
+            "served when the push returns"
+        );
+        let millis = began.elapsed().as_secs_f64() * 1e3;
+        if over_wire { &mut wire } else { &mut client }.push(millis);
+        let began = Instant::now();
+        let pushed = world.tree.push(&bare_url, &["main"]).await?;
+        ensure!(pushed.ok, "{}", pushed.stderr);
+        floor.push(began.elapsed().as_secs_f64() * 1e3);
+    }
+    let floor = median(&mut floor);
+    let name = format!("git push over a path {floor:.1} ms");
+    for (path, times, peer) in [
+        ("wire", &mut wire, "30 ms"),
+        ("git client", &mut client, "56 ms"),
+    ] {
+        let p50 = median(times);
+        table.row(
+            &format!("push cycle, {path}"),
+            format!("{p50:.1} ms p50"),
+            &name,
+            Some(p50 / floor),
+            peer,
+        );
+    }
+    Ok(())
+}
+
+/// A wire push of `count` new refs, and what a stranger waits for meanwhile.
+async fn many_refs(binary: &Path, count: usize, table: &mut Table) -> Result<()> {
+    let world = World::new(binary).await?;
+    let tip = world.tree.commit("file", "x")?;
+    let names: Vec<String> = (0..count - 1)
+        .map(|n| format!("refs/tags/v{n:05}"))
+        .collect();
+    let mut refs = vec![("refs/heads/main", tip.as_str())];
+    refs.extend(names.iter().map(|name| (name.as_str(), tip.as_str())));
+    let mut relay = world.node.connect().await?;
+    relay.publish_ok(&world.state(&refs, 1)).await?;
+    let zero = "0".repeat(40);
+    let old = world.tree.tip("HEAD~1")?;
+    let mut commands = vec![(old.as_str(), tip.as_str(), "refs/heads/main")];
+    commands.extend(
+        names
+            .iter()
+            .map(|name| (zero.as_str(), tip.as_str(), name.as_str())),
+    );
+    let request = push_request(&world.tree, &commands, &tip, Some(&old)).await?;
+    let mut http = Connection::open(world.node.port()).await?;
+    let done = std::sync::atomic::AtomicBool::new(false);
+    let began = Instant::now();
+    let path = world.path();
+    let pushing = async {
+        push(&mut http, &path, &request).await?;
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        anyhow::Ok(began.elapsed().as_secs_f64())
+    };
+    let asking = async {
+        let mut stranger = world.node.connect().await?;
+        let mut waits = Vec::new();
+        while !done.load(std::sync::atomic::Ordering::Relaxed) {
+            let asked = Instant::now();
+            stranger.query(&[json!({"kinds": [1], "limit": 1})]).await?;
+            waits.push(asked.elapsed().as_secs_f64() * 1e3);
+        }
+        anyhow::Ok(percentile(&mut waits, 1.0))
+    };
+    let (seconds, longest) = tokio::join!(pushing, asking);
+    let (seconds, longest) = (seconds?, longest?);
+    let floor = path_push(&world.tree, count).await?;
+    let peer = if count == 1_000 {
+        "3.9 s; 2.7 s"
+    } else {
+        "57 s; 52 s"
+    };
+    table.row(
+        &format!("wire push of {count} new refs; a stranger's longest query"),
+        format!("{seconds:.2} s; {longest:.0} ms"),
+        &format!("git over a path {floor:.2} s"),
+        Some(seconds / floor),
+        peer,
+    );
+    Ok(())
+}
+
+/// Seconds that plain git takes to push as many refs to a directory.
+async fn path_push(tree: &WorkTree, count: usize) -> Result<f64> {
+    let bare = tempfile::tempdir()?;
+    git::run(bare.path(), ["init", "-q", "--bare"])
+        .await?
+        .text()?;
+    let refspecs: String = (0..count)
+        .map(|n| format!("create refs/tags/v{n:05} HEAD\n"))
+        .collect();
+    let mut child =
+        tokio::process::Command::from(git::command(tree.path(), ["update-ref", "--stdin"]))
+            .stdin(Stdio::piped())
+            .spawn()?;
+    let mut stdin = child.stdin.take().context("a pipe")?;
+    stdin.write_all(refspecs.as_bytes()).await?;
+    drop(stdin);
+    child.wait().await?;
+    let url = bare.path().to_str().context("UTF-8")?;
+    let began = Instant::now();
+    let pushed = tree.push(url, &["refs/tags/*:refs/tags/*"]).await?;
+    ensure!(pushed.ok, "{}", pushed.stderr);
+    Ok(began.elapsed().as_secs_f64())
+}
+
+/// The bytes a client sends to push `commands`, with the pack of `tip` without `base`.
+pub async fn push_request(
+    tree: &WorkTree,
+    commands: &[(&str, &str, &str)],
+    tip: &str,
+    base: Option<&str>,
+) -> Result<Vec<u8>> {
+    let mut body = Vec::new();
+    for (n, (old, new, name)) in commands.iter().enumerate() {
+        let caps = if n == 0 {
+            "\0 report-status side-band-64k"
+        } else {
+            ""
+        };
+        let line = format!("{old} {new} {name}{caps}");
+        body.extend(format!("{:04x}{line}", line.len() + 4).bytes());
+    }
+    body.extend(b"0000");
+    let mut child = tokio::process::Command::from(git::command(
+        tree.path(),
+        ["pack-objects", "--revs", "--stdout", "-q"],
+    ))
+    .stdin(Stdio::piped())
+    .stdout(Stdio::piped())
+    .spawn()?;
+    let mut stdin = child.stdin.take().context("a pipe")?;
+    let revisions = base.map_or_else(|| format!("{tip}\n"), |base| format!("{tip}\n^{base}\n"));
+    stdin.write_all(revisions.as_bytes()).await?;
+    drop(stdin);
+    body.extend(child.wait_with_output().await?.stdout);
+    Ok(body)
+}
+
+/// Pushes over an open connection and demands success.
+pub async fn push(http: &mut Connection, path: &str, request: &[u8]) -> Result<()> {
+    let kind = "application/x-git-receive-pack-request";
+    let answer = http
+        .post(&format!("{path}/git-receive-pack"), kind, "", request)
+        .await?;
+    let text = String::from_utf8_lossy(&answer.body);
+    ensure!(text.contains("unpack ok"), "{text}");
+    Ok(())
+}

@@ -1,0 +1,59 @@
+//! Measures a node over loopback, each figure beside its floor in the same run.
+//!
+//! Absolute values move by a factor of two between machines; what counts is the ratio. The
+//! column `peer` is what ngit-grasp 1.0.2 did on a machine of two shared cores.
+
+mod advertise;
+mod cycle;
+mod events;
+mod fanout;
+mod http;
+mod queries;
+mod report;
+mod transfer;
+mod world;
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Parser;
+
+#[derive(Parser)]
+struct Options {
+    /// The binary to measure.
+    #[arg(long)]
+    binary: PathBuf,
+    /// Only groups whose name contains this text.
+    #[arg(long, default_value = "")]
+    only: String,
+    /// Size of the generated repository in MiB.
+    #[arg(long, default_value_t = 212)]
+    repository_mib: u64,
+}
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let options = Options::parse();
+    let wanted = |name: &str| name.contains(&options.only);
+    let mut table = report::Table::default();
+    if wanted("events") {
+        events::measure(&options.binary, &mut table).await?;
+    }
+    if wanted("queries") {
+        queries::measure(&options.binary, &mut table).await?;
+    }
+    if wanted("fanout") {
+        fanout::measure(&options.binary, &mut table).await?;
+    }
+    if wanted("advertise") {
+        advertise::measure(&options.binary, &mut table).await?;
+    }
+    if wanted("cycle") {
+        cycle::measure(&options.binary, &mut table).await?;
+    }
+    if wanted("transfer") {
+        transfer::measure(&options.binary, options.repository_mib, &mut table).await?;
+    }
+    table.print();
+    Ok(())
+}

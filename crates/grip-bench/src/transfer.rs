@@ -1,0 +1,108 @@
+//! Large clones and pushes: time against git over a path, memory of the server.
+
+use std::{io::Write as _, path::Path, time::Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use grip_testkit::{WorkTree, git};
+
+use crate::{
+    report::{Table, mib},
+    world::World,
+};
+
+pub async fn measure(binary: &Path, size_mib: u64, table: &mut Table) -> Result<()> {
+    let mut world = World::new(binary).await?;
+    fill(&world.tree, size_mib)?;
+    let tip = world.tree.tip("HEAD")?;
+    let mut relay = world.node.connect().await?;
+    relay
+        .publish_ok(&world.state(&[("refs/heads/main", &tip)], 1))
+        .await?;
+    let began = Instant::now();
+    let pushed = world.tree.push(&world.url(), &["main"]).await?;
+    ensure!(pushed.ok, "{}", pushed.stderr);
+    let push = began.elapsed().as_secs_f64();
+    let floor = path_push(&world.tree).await?;
+    let rss = mib(world.node.peak_rss_bytes()?);
+    let name = format!("git push over a path {floor:.2} s");
+    table.row(
+        &format!("push {size_mib} MiB, git client"),
+        format!("{push:.2} s, server RSS {rss}"),
+        &name,
+        Some(push / floor),
+        "RSS 438 MB",
+    );
+    world.node.crash_and_restart().await?;
+    let repository = world
+        .node
+        .data_dir()
+        .join("git")
+        .join(world.path().trim_start_matches('/'));
+    let local = format!("file://{}", repository.to_str().context("UTF-8")?);
+    let (mut over_path, mut over_http) = (f64::MAX, f64::MAX);
+    for _ in 0..3 {
+        over_path = over_path.min(clone(&local).await?);
+        over_http = over_http.min(clone(&world.url()).await?);
+    }
+    let rss = mib(world.node.peak_rss_bytes()?);
+    let name = format!("git clone over a path {over_path:.2} s");
+    let value = format!("{over_http:.2} s, server RSS {rss}");
+    table.row(
+        &format!("clone {size_mib} MiB, 1 client"),
+        value,
+        &name,
+        Some(over_http / over_path),
+        "1.32–1.41×, RSS 444–479 MB",
+    );
+    let url = world.url();
+    futures_util::future::try_join_all((0..4).map(|_| clone(&url))).await?;
+    let rss = mib(world.node.peak_rss_bytes()?);
+    table.row(
+        &format!("clone {size_mib} MiB, 4 clients"),
+        format!("server RSS {rss}"),
+        "–",
+        None,
+        "RSS 1.1 GB",
+    );
+    Ok(())
+}
+
+async fn clone(url: &str) -> Result<f64> {
+    let began = Instant::now();
+    let tree = WorkTree::clone(url, &["--bare"]).await?;
+    let seconds = began.elapsed().as_secs_f64();
+    drop(tree);
+    Ok(seconds)
+}
+
+async fn path_push(tree: &WorkTree) -> Result<f64> {
+    let bare = tempfile::tempdir()?;
+    git::run(bare.path(), ["init", "-q", "--bare"])
+        .await?
+        .text()?;
+    let url = bare.path().to_str().context("UTF-8")?;
+    let began = Instant::now();
+    let pushed = tree.push(url, &["main"]).await?;
+    ensure!(pushed.ok, "{}", pushed.stderr);
+    Ok(began.elapsed().as_secs_f64())
+}
+
+/// Commits `size_mib` of data that does not compress, in files of 1 MiB.
+pub fn fill(tree: &WorkTree, size_mib: u64) -> Result<()> {
+    tree.git(["config", "core.compression", "0"])?;
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    for n in 0..size_mib {
+        let mut file = std::fs::File::create(tree.path().join(format!("blob-{n:05}")))?;
+        let mut block = Vec::with_capacity(1 << 20);
+        while block.len() < 1 << 20 {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            block.extend(state.to_le_bytes());
+        }
+        file.write_all(&block)?;
+    }
+    tree.git(["add", "-A"])?;
+    tree.git(["commit", "-q", "-m", "much data"])?;
+    Ok(())
+}

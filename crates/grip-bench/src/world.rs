@@ -1,0 +1,120 @@
+//! A node with one served repository, and what the machine itself can do.
+
+use std::{fs::File, io::Write as _, path::Path, time::Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use grip_testkit::{Author, Node, WorkTree};
+use nostr::prelude::{Event, Timestamp};
+
+/// Limits off: the engine is measured, not its politeness.
+const SETTINGS: &[(&str, &str)] = &[
+    ("GRIPFAST_EVENTS_PER_MINUTE", "0"),
+    ("GRIPFAST_REQS_PER_MINUTE", "0"),
+    ("GRIPFAST_MESSAGES_PER_MINUTE", "0"),
+    ("GRIPFAST_REQUESTS_PER_MINUTE", "0"),
+    ("GRIPFAST_MAX_CONNECTIONS_PER_IP", "4096"),
+    ("NGIT_LOG_LEVEL", "warn"),
+];
+
+pub struct World {
+    pub node: Node,
+    pub owner: Author,
+    pub identifier: String,
+    pub tree: WorkTree,
+}
+
+impl World {
+    /// Starts `binary` and serves one repository with one commit.
+    pub async fn new(binary: &Path) -> Result<Self> {
+        let node = Node::start_with(binary, SETTINGS).await?;
+        let world = Self {
+            node,
+            owner: Author::new(),
+            identifier: "bench".into(),
+            tree: WorkTree::with_commit()?,
+        };
+        let mut relay = world.node.connect().await?;
+        let announcement =
+            world
+                .owner
+                .announcement(&world.node.authority(), &world.identifier, vec![]);
+        relay.publish_ok(&announcement).await?;
+        let tip = world.tree.tip("HEAD")?;
+        relay
+            .publish_ok(&world.state(&[("refs/heads/main", &tip)], 0))
+            .await?;
+        let pushed = world.tree.push(&world.url(), &["main"]).await?;
+        ensure!(pushed.ok, "{}", pushed.stderr);
+        Ok(world)
+    }
+
+    pub fn url(&self) -> String {
+        self.owner
+            .clone_url(&self.node.authority(), &self.identifier)
+    }
+
+    pub fn path(&self) -> String {
+        format!("/{}/{}.git", self.owner.npub(), self.identifier)
+    }
+
+    /// A state of the owner; later `version`s are later.
+    pub fn state(&self, refs: &[(&str, &str)], version: u64) -> Event {
+        let at = Timestamp::from_secs(Timestamp::now().as_secs() - 3_000 + version);
+        self.owner
+            .state_at(&self.identifier, refs, Some("refs/heads/main"), at)
+    }
+
+    /// Events that look like issues, about 830 bytes each.
+    pub fn issues(&self, authors: &[Author], count: usize) -> Vec<Event> {
+        let coordinate = self.owner.coordinate(&self.identifier);
+        let body = "The tide table is off by an hour after the clocks change. ".repeat(5);
+        (0..count)
+            .map(|n| {
+                let tags = vec![
+                    grip_testkit::events::tag(["a", &coordinate]),
+                    grip_testkit::events::tag(["p", &self.owner.hex()]),
+                    grip_testkit::events::tag(["subject", &format!("issue {n}")]),
+                ];
+                let at = Timestamp::from_secs(Timestamp::now().as_secs() - 100_000 + n as u64);
+                authors[n % authors.len()].sign_at(1621, &body, tags, at)
+            })
+            .collect()
+    }
+
+    /// Seconds of CPU the server has used.
+    pub fn cpu_seconds(&self) -> Result<f64> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.node.id()?))?;
+        let fields = stat.rsplit_once(')').context("stat has a name")?.1;
+        let ticks: Vec<f64> = fields
+            .split_whitespace()
+            .skip(11)
+            .take(2)
+            .filter_map(|f| f.parse().ok())
+            .collect();
+        Ok(ticks.iter().sum::<f64>() / 100.0)
+    }
+}
+
+/// Microseconds to check one event's id and signature on one core.
+pub fn verify_micros(events: &[Event]) -> f64 {
+    let sample = &events[..events.len().min(500)];
+    let began = Instant::now();
+    for event in sample {
+        assert!(event.verify().is_ok(), "events are signed");
+    }
+    began.elapsed().as_secs_f64() * 1e6 / sample.len() as f64
+}
+
+/// Milliseconds for one small durable write.
+pub fn sync_millis() -> Result<f64> {
+    let dir = tempfile::tempdir()?;
+    let mut file = File::create(dir.path().join("probe"))?;
+    let mut times = Vec::new();
+    for _ in 0..50 {
+        let began = Instant::now();
+        file.write_all(&[7; 4096])?;
+        file.sync_data()?;
+        times.push(began.elapsed().as_secs_f64() * 1e3);
+    }
+    Ok(crate::report::median(&mut times))
+}
