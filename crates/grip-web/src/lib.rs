@@ -1,1 +1,42 @@
-//! All that serves HTTP: git routes, websocket, NIP-11, JSON API, pages.
+//! All that serves HTTP: git routes, WebSocket, NIP-11, JSON API, pages.
+//!
+//! Invariant: no other crate knows a status code or opens a listening socket, and this one
+//! decides nothing about events or refs. Work is admitted before it is done: beyond a bound a
+//! client is told so at once, while probes always answer.
+
+mod accept;
+mod admission;
+mod app;
+mod body;
+mod client;
+mod cors;
+mod error;
+mod metrics;
+mod pages;
+mod probes;
+mod readiness;
+mod request_id;
+mod respond;
+mod route;
+mod server;
+mod settings;
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+
+pub use self::{
+    metrics::Build,
+    readiness::Readiness,
+    server::serve,
+    settings::{NodeInfo, Timeouts, WebLimits, WebSettings},
+};
+
+/// All that the edge needs to serve a node.
+#[derive(Clone)]
+pub struct Web {
+    /// Swapped whole on reload; a request keeps the set it began with.
+    pub settings: Arc<ArcSwap<WebSettings>>,
+    pub readiness: Readiness,
+    pub build: Build,
+}

@@ -1,0 +1,106 @@
+//! Which of our forms of an answer a client would rather have.
+
+use http::{HeaderMap, header};
+
+/// How much a client wants a media type, in thousandths; `None` if it does not name it.
+///
+/// Only an exact name counts: a browser's `*/*` does not ask for a NIP-11 document.
+fn quality(headers: &HeaderMap, media_type: &str) -> Option<u16> {
+    headers
+        .get_all(header::ACCEPT)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|range| {
+            let mut parts = range.split(';').map(str::trim);
+            let named = parts.next()?.eq_ignore_ascii_case(media_type);
+            named.then(|| parts.find_map(read_q).unwrap_or(1000))
+        })
+        .max()
+}
+
+/// Reads `q=0.5` as 500; what cannot be read counts as if it were not there.
+fn read_q(parameter: &str) -> Option<u16> {
+    let (name, value) = parameter.split_once('=')?;
+    if !name.trim().eq_ignore_ascii_case("q") {
+        return None;
+    }
+    let q: f32 = value.trim().parse().ok()?;
+    (0.0..=1.0).contains(&q).then_some((q * 1000.0) as u16)
+}
+
+/// Says whether the NIP-11 document is wanted (G01-23): it is named, and a page is not
+/// preferred to it.
+pub(crate) fn wants_relay_document(headers: &HeaderMap) -> bool {
+    let document = quality(headers, "application/nostr+json").unwrap_or(0);
+    document > 0 && document >= quality(headers, "text/html").unwrap_or(0)
+}
+
+/// Says whether a person with a browser reads the answer.
+pub(crate) fn wants_page(headers: &HeaderMap) -> bool {
+    quality(headers, "text/html").is_some_and(|q| q > 0)
+        || quality(headers, "application/xhtml+xml").is_some_and(|q| q > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn accept(values: &[&str]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for value in values {
+            headers.append(header::ACCEPT, HeaderValue::from_str(value).unwrap());
+        }
+        headers
+    }
+
+    #[test]
+    fn g01_23_the_document_is_asked_for_alone_or_in_a_list() {
+        for values in [
+            &["application/nostr+json"][..],
+            &["Application/Nostr+JSON"],
+            &["text/html;q=0.5, application/nostr+json"],
+            &["application/json", "application/nostr+json;q=0.1"],
+            &["application/nostr+json;charset=utf-8;q=0.9,*/*;q=0.1"],
+            &["application/nostr+json ; Q=1, text/html"],
+            &["application/nostr+json;q=nonsense"],
+        ] {
+            assert!(wants_relay_document(&accept(values)), "{values:?}");
+        }
+    }
+
+    #[test]
+    fn g01_25_other_clients_get_the_page() {
+        for values in [
+            &[][..],
+            &["*/*"],
+            &["text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"],
+            &["application/nostr+json;q=0"],
+            &["application/nostr+json;q=0.2, text/html"],
+            &["application/nostr"],
+            &["application/*"],
+        ] {
+            assert!(!wants_relay_document(&accept(values)), "{values:?}");
+        }
+    }
+
+    #[test]
+    fn browsers_are_known_by_html() {
+        assert!(wants_page(&accept(&[
+            "text/html,application/xhtml+xml;q=0.9"
+        ])));
+        assert!(!wants_page(&accept(&["*/*"])));
+        assert!(!wants_page(&accept(&["text/html;q=0"])));
+    }
+
+    proptest! {
+        #[test]
+        fn any_header_is_read_without_panic(value in "[ -~]{0,80}") {
+            let headers = accept(&[&value]);
+            let _ = (wants_relay_document(&headers), wants_page(&headers));
+        }
+    }
+}

@@ -1,0 +1,346 @@
+//! What is taken on, before any work is done for it.
+//!
+//! Nothing here waits: a request is let in or told "busy" at once. Every right is a value that
+//! gives itself back when dropped.
+
+use std::{
+    collections::HashMap,
+    net::IpAddr,
+    num::NonZeroU32,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use arc_swap::ArcSwap;
+use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
+use parking_lot::Mutex;
+
+use crate::{
+    client::{Client, bucket},
+    settings::WebLimits,
+};
+
+/// Kinds of work that have a pool of their own, so that none starves another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Class {
+    Advertise,
+    Fetch,
+    Push,
+    Websocket,
+    Api,
+    Page,
+}
+
+impl Class {
+    pub(crate) const ALL: [Self; 6] = [
+        Self::Advertise,
+        Self::Fetch,
+        Self::Push,
+        Self::Websocket,
+        Self::Api,
+        Self::Page,
+    ];
+
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            Self::Advertise => "advertise",
+            Self::Fetch => "fetch",
+            Self::Push => "push",
+            Self::Websocket => "websocket",
+            Self::Api => "api",
+            Self::Page => "page",
+        }
+    }
+
+    fn bound(self, limits: &WebLimits) -> usize {
+        match self {
+            Self::Advertise => limits.advertise,
+            Self::Fetch => limits.fetch,
+            Self::Push => limits.push,
+            Self::Websocket => limits.websocket,
+            Self::Api => limits.api,
+            Self::Page => limits.page,
+        }
+    }
+}
+
+/// All counters of the edge. Bounds are read from the settings at each question, so a reload
+/// takes effect for the next request.
+pub(crate) struct Admission {
+    under_way: [AtomicUsize; Class::ALL.len()],
+    connections: AtomicUsize,
+    /// Bounded by the total of connections: an address leaves with its last one.
+    per_ip: Mutex<HashMap<IpAddr, usize>>,
+    rate: ArcSwap<Rate>,
+}
+
+/// One piece of work under way.
+#[must_use = "the slot is free again as soon as it is dropped"]
+pub(crate) struct Slot {
+    admission: Arc<Admission>,
+    class: Class,
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.admission.under_way[self.class as usize].fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// One open connection.
+#[must_use = "the place is free again as soon as it is dropped"]
+pub(crate) struct Place {
+    admission: Arc<Admission>,
+    in_total: bool,
+    bucket: Option<IpAddr>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.in_total {
+            self.admission.connections.fetch_sub(1, Ordering::AcqRel);
+        }
+        if let Some(bucket) = self.bucket {
+            self.admission.leave(bucket);
+        }
+    }
+}
+
+/// Which bound a connection ran into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Full {
+    Connections,
+    PerIp,
+}
+
+impl Admission {
+    pub(crate) fn new(limits: &WebLimits) -> Arc<Self> {
+        Arc::new(Self {
+            under_way: Default::default(),
+            connections: AtomicUsize::new(0),
+            per_ip: Mutex::default(),
+            rate: ArcSwap::from_pointee(Rate::new(limits)),
+        })
+    }
+
+    /// Takes a slot of `class`, or says that all are taken.
+    pub(crate) fn enter(self: &Arc<Self>, class: Class, limits: &WebLimits) -> Option<Slot> {
+        take_one(&self.under_way[class as usize], class.bound(limits)).then(|| Slot {
+            admission: Arc::clone(self),
+            class,
+        })
+    }
+
+    /// Counts a new connection from `peer`; `None` is a proxy, which stands for many clients.
+    pub(crate) fn connect(
+        self: &Arc<Self>,
+        peer: Option<IpAddr>,
+        limits: &WebLimits,
+    ) -> Result<Place, Full> {
+        if !take_one(&self.connections, limits.connections) {
+            return Err(Full::Connections);
+        }
+        let mut place = Place {
+            admission: Arc::clone(self),
+            in_total: true,
+            bucket: None,
+        };
+        if let Some(peer) = peer {
+            place.bucket = Some(self.arrive(bucket(peer), limits).ok_or(Full::PerIp)?);
+        }
+        Ok(place)
+    }
+
+    /// Counts a long-lived WebSocket that came through a proxy against its client's address.
+    pub(crate) fn count_behind_proxy(
+        self: &Arc<Self>,
+        client: IpAddr,
+        limits: &WebLimits,
+    ) -> Result<Place, Full> {
+        let bucket = self.arrive(bucket(client), limits).ok_or(Full::PerIp)?;
+        Ok(Place {
+            admission: Arc::clone(self),
+            in_total: false,
+            bucket: Some(bucket),
+        })
+    }
+
+    fn arrive(&self, bucket: IpAddr, limits: &WebLimits) -> Option<IpAddr> {
+        let mut per_ip = self.per_ip.lock();
+        let count = per_ip.entry(bucket).or_insert(0);
+        if *count >= limits.connections_per_ip {
+            return None;
+        }
+        *count += 1;
+        Some(bucket)
+    }
+
+    fn leave(&self, bucket: IpAddr) {
+        let mut per_ip = self.per_ip.lock();
+        if let Some(count) = per_ip.get_mut(&bucket) {
+            *count -= 1;
+            if *count == 0 {
+                per_ip.remove(&bucket);
+            }
+        }
+    }
+
+    /// Spends one request of the client's budget; false if it has none left.
+    pub(crate) fn spend(&self, client: Client, limits: &WebLimits) -> bool {
+        if client.exempt {
+            return true;
+        }
+        let rate = self.rate.load();
+        if !rate.is_for(limits) {
+            self.rate.store(Arc::new(Rate::new(limits)));
+        }
+        rate.spend(bucket(client.ip))
+    }
+
+    pub(crate) fn under_way(&self, class: Class) -> usize {
+        self.under_way[class as usize].load(Ordering::Acquire)
+    }
+
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn addresses(&self) -> usize {
+        self.per_ip.lock().len()
+    }
+}
+
+/// Adds one to `count` unless that would pass `bound`.
+fn take_one(count: &AtomicUsize, bound: usize) -> bool {
+    count
+        .fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| {
+            (n < bound).then_some(n + 1)
+        })
+        .is_ok()
+}
+
+/// A token bucket per address.
+struct Rate {
+    per_second: NonZeroU32,
+    burst: NonZeroU32,
+    limiter: DefaultKeyedRateLimiter<IpAddr>,
+}
+
+impl Rate {
+    /// Addresses remembered before the idle ones are swept; those still busy stay, so the map
+    /// is bounded by how many addresses can be active within a burst's refill time.
+    const SWEEP_AT: usize = 65_536;
+
+    fn new(limits: &WebLimits) -> Self {
+        let (per_second, burst) = Self::quota(limits);
+        Self {
+            per_second,
+            burst,
+            limiter: RateLimiter::keyed(Quota::per_second(per_second).allow_burst(burst)),
+        }
+    }
+
+    /// Zero would lock everyone out, operator included: it is read as one.
+    fn quota(limits: &WebLimits) -> (NonZeroU32, NonZeroU32) {
+        let at_least_one = |n| NonZeroU32::new(n).unwrap_or(NonZeroU32::MIN);
+        (
+            at_least_one(limits.requests_per_second),
+            at_least_one(limits.request_burst),
+        )
+    }
+
+    fn is_for(&self, limits: &WebLimits) -> bool {
+        (self.per_second, self.burst) == Self::quota(limits)
+    }
+
+    fn spend(&self, key: IpAddr) -> bool {
+        if self.limiter.len() > Self::SWEEP_AT {
+            self.limiter.retain_recent();
+        }
+        self.limiter.check_key(&key).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(last: u8) -> IpAddr {
+        IpAddr::from([203, 0, 113, last])
+    }
+
+    #[test]
+    fn a_class_is_full_at_its_bound_and_free_again_on_drop() {
+        let limits = WebLimits {
+            fetch: 1,
+            ..Default::default()
+        };
+        let admission = Admission::new(&limits);
+        let first = admission.enter(Class::Fetch, &limits);
+        assert!(first.is_some());
+        assert!(admission.enter(Class::Fetch, &limits).is_none());
+        assert!(admission.enter(Class::Push, &limits).is_some());
+        drop(first);
+        assert!(admission.enter(Class::Fetch, &limits).is_some());
+    }
+
+    #[test]
+    fn one_address_cannot_take_all_connections() {
+        let limits = WebLimits {
+            connections: 3,
+            connections_per_ip: 2,
+            ..Default::default()
+        };
+        let admission = Admission::new(&limits);
+        let connect = |n| admission.connect(Some(ip(n)), &limits);
+        let a = connect(1).ok();
+        let b = connect(1).ok();
+        assert!(a.is_some() && b.is_some());
+        assert_eq!(connect(1).err(), Some(Full::PerIp));
+        let c = connect(2).ok();
+        assert!(c.is_some());
+        assert_eq!(connect(3).err(), Some(Full::Connections));
+        drop((a, b, c));
+        assert_eq!((admission.connections(), admission.addresses()), (0, 0));
+    }
+
+    #[test]
+    fn a_proxy_is_bounded_in_total_only_and_its_clients_each() {
+        let limits = WebLimits {
+            connections_per_ip: 1,
+            ..Default::default()
+        };
+        let admission = Admission::new(&limits);
+        let places: Vec<_> = (0..5).map(|_| admission.connect(None, &limits)).collect();
+        assert!(places.iter().all(Result::is_ok));
+        let first = admission.count_behind_proxy(ip(1), &limits);
+        assert!(first.is_ok());
+        assert!(admission.count_behind_proxy(ip(1), &limits).is_err());
+        assert!(admission.count_behind_proxy(ip(2), &limits).is_ok());
+    }
+
+    #[test]
+    fn requests_beyond_the_burst_are_refused_but_not_those_of_others() {
+        let limits = WebLimits {
+            requests_per_second: 1,
+            request_burst: 2,
+            ..Default::default()
+        };
+        let admission = Admission::new(&limits);
+        let client = |n, exempt| Client { ip: ip(n), exempt };
+        let spend = |n| admission.spend(client(n, false), &limits);
+        assert_eq!(
+            [spend(1), spend(1), spend(1), spend(2)],
+            [true, true, false, true]
+        );
+        assert!((0..10).all(|_| admission.spend(client(1, true), &limits)));
+        let generous = WebLimits::default();
+        admission.spend(client(1, false), &generous);
+        assert!(
+            admission.spend(client(1, false), &generous),
+            "a reload counts"
+        );
+    }
+}

@@ -1,0 +1,130 @@
+//! Who the client is, also behind a proxy.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use http::HeaderMap;
+use ipnet::IpNet;
+
+/// The address a request counts against.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Client {
+    pub(crate) ip: IpAddr,
+    /// True where per-address bounds do not apply: a trusted peer that names no client, such as
+    /// a tool on this machine.
+    pub(crate) exempt: bool,
+}
+
+impl Client {
+    /// Finds the client of a request that came from `peer`.
+    ///
+    /// `X-Forwarded-For` is read from its right end, past proxies we trust: what stands further
+    /// left was written by the client and may be anything.
+    pub(crate) fn find(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> Self {
+        let peer = peer.to_canonical();
+        if !is_trusted(peer, trusted) {
+            return Self {
+                ip: peer,
+                exempt: false,
+            };
+        }
+        let named = headers
+            .get_all("x-forwarded-for")
+            .iter()
+            .filter_map(|value| value.to_str().ok())
+            .flat_map(|value| value.split(','))
+            .rev()
+            .map_while(read_address)
+            .find(|ip| !is_trusted(*ip, trusted));
+        Self {
+            ip: named.unwrap_or(peer),
+            exempt: named.is_none(),
+        }
+    }
+}
+
+/// Says whether `ip` is a proxy of the operator's.
+pub(crate) fn is_trusted(ip: IpAddr, trusted: &[IpNet]) -> bool {
+    let ip = ip.to_canonical();
+    trusted.iter().any(|net| net.contains(&ip))
+}
+
+/// Reads an address with or without a port, as proxies write both.
+fn read_address(text: &str) -> Option<IpAddr> {
+    let text = text.trim();
+    let ip = text
+        .parse::<IpAddr>()
+        .or_else(|_| text.parse::<std::net::SocketAddr>().map(|a| a.ip()))
+        .or_else(|_| text.trim_matches(['[', ']']).parse::<IpAddr>());
+    ip.ok().map(|ip| ip.to_canonical())
+}
+
+/// The key that one subscriber line counts under: an IPv4 address, or an IPv6 /64, since a
+/// single household holds 2^64 addresses.
+pub(crate) fn bucket(ip: IpAddr) -> IpAddr {
+    match ip.to_canonical() {
+        IpAddr::V4(ip) => IpAddr::V4(ip),
+        IpAddr::V6(ip) => {
+            let high = u128::from(ip) & !u128::from(u64::MAX);
+            IpAddr::V6(Ipv6Addr::from(high))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    fn find(peer: &str, forwarded: &[&str]) -> (String, bool) {
+        let mut headers = HeaderMap::new();
+        for value in forwarded {
+            headers.append("x-forwarded-for", HeaderValue::from_str(value).unwrap());
+        }
+        let trusted = ["10.0.0.0/8".parse().unwrap(), "fd00::/8".parse().unwrap()];
+        let client = Client::find(ip(peer), &headers, &trusted);
+        (client.ip.to_string(), client.exempt)
+    }
+
+    #[test]
+    fn a_stranger_cannot_choose_its_address() {
+        assert_eq!(
+            find("203.0.113.7", &["198.51.100.1"]),
+            ("203.0.113.7".into(), false)
+        );
+    }
+
+    #[test]
+    fn a_trusted_proxy_names_the_client_at_the_right_end() {
+        let cases: &[(&[&str], (&str, bool))] = &[
+            (&["198.51.100.1"], ("198.51.100.1", false)),
+            (&["1.1.1.1, 198.51.100.1"], ("198.51.100.1", false)),
+            (
+                &["1.1.1.1", "198.51.100.1, 10.9.9.9"],
+                ("198.51.100.1", false),
+            ),
+            (&["198.51.100.1:4711"], ("198.51.100.1", false)),
+            (&["[2001:db8::1]:4711"], ("2001:db8::1", false)),
+            (&["[2001:db8::1]"], ("2001:db8::1", false)),
+            (&["::ffff:198.51.100.1"], ("198.51.100.1", false)),
+            (&[], ("10.0.0.1", true)),
+            (&["1.1.1.1, unknown"], ("10.0.0.1", true)),
+        ];
+        for (forwarded, (expected, exempt)) in cases {
+            let found = find("10.0.0.1", forwarded);
+            assert_eq!(found, ((*expected).into(), *exempt), "{forwarded:?}");
+        }
+        assert_eq!(find("::ffff:10.0.0.1", &["1.2.3.4"]).0, "1.2.3.4");
+    }
+
+    #[test]
+    fn neighbours_in_one_ipv6_network_count_together() {
+        assert_eq!(bucket(ip("2001:db8::1")), bucket(ip("2001:db8::ffff:1")));
+        assert_ne!(bucket(ip("2001:db8::1")), bucket(ip("2001:db8:0:1::1")));
+        assert_eq!(bucket(ip("::ffff:1.2.3.4")), ip("1.2.3.4"));
+    }
+}

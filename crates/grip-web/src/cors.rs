@@ -1,0 +1,34 @@
+//! The headers that let pages of any origin use this node (G01-59 to G01-61).
+
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+
+use crate::body::Body;
+
+const HEADERS: [(&str, &str); 5] = [
+    ("access-control-allow-origin", "*"),
+    ("access-control-allow-methods", "GET, POST, OPTIONS, HEAD"),
+    (
+        "access-control-allow-headers",
+        "Content-Type, Authorization, Git-Protocol, Accept, Content-Encoding, X-Requested-With, \
+         X-Git-Request-Id",
+    ),
+    ("access-control-expose-headers", "*"),
+    ("access-control-max-age", "86400"),
+];
+
+/// Adds the headers to an answer; every answer goes through here.
+pub(crate) fn allow(headers: &mut HeaderMap) {
+    for (name, value) in HEADERS {
+        headers.insert(
+            HeaderName::from_static(name),
+            HeaderValue::from_static(value),
+        );
+    }
+}
+
+/// The answer to `OPTIONS` on any path, known or not.
+pub(crate) fn preflight() -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    response
+}

@@ -1,0 +1,192 @@
+//! What may go wrong with a request: the status, the sentence for the caller, the line for the
+//! log. No other file chooses a status for a failure.
+
+use std::time::Duration;
+
+use http::{HeaderValue, Method, Response, StatusCode, header};
+
+use crate::{admission::Class, body::Body, respond};
+
+type Source = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why a request gets no ordinary answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum WebError {
+    #[error("there is nothing at this path")]
+    NoSuchPage,
+    #[error("no such repository is hosted here")]
+    NoSuchRepository,
+    #[error("the path is no repository")]
+    BadRepositoryPath,
+    #[error("dumb HTTP was asked for")]
+    DumbHttp,
+    #[error("an unknown service was asked for")]
+    UnknownService,
+    #[error("the method is not allowed here")]
+    Method { allow: &'static str },
+    #[error("the content type is not {expected}")]
+    ContentType { expected: &'static str },
+    #[error("the content encoding is not known")]
+    ContentEncoding,
+    #[error("the request is malformed: {0}")]
+    Malformed(String),
+    #[error("all {} slots are taken", .0.label())]
+    Busy(Class),
+    #[error("one address sends too many requests")]
+    TooManyRequests,
+    #[error("one address has too many connections")]
+    TooManyConnections,
+    #[error("the node is shutting down")]
+    Draining,
+    #[error("the answer took too long")]
+    Deadline,
+    #[error("{what}")]
+    Internal { what: &'static str, source: Source },
+    #[error("a bug: the handler panicked")]
+    Panic,
+}
+
+impl WebError {
+    pub(crate) fn internal(what: &'static str, source: impl Into<Source>) -> Self {
+        Self::Internal {
+            what,
+            source: source.into(),
+        }
+    }
+
+    pub(crate) fn status(&self) -> StatusCode {
+        match self {
+            Self::NoSuchPage | Self::NoSuchRepository | Self::BadRepositoryPath => {
+                StatusCode::NOT_FOUND
+            }
+            Self::DumbHttp | Self::UnknownService => StatusCode::FORBIDDEN,
+            Self::Method { .. } => StatusCode::METHOD_NOT_ALLOWED,
+            Self::ContentType { .. } | Self::ContentEncoding => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::Malformed(_) => StatusCode::BAD_REQUEST,
+            Self::Busy(_) | Self::TooManyRequests | Self::TooManyConnections => {
+                StatusCode::TOO_MANY_REQUESTS
+            }
+            Self::Draining => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Deadline => StatusCode::GATEWAY_TIMEOUT,
+            Self::Internal { .. } | Self::Panic => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    /// One sentence for the person at the other end; git prints it after `remote:`.
+    pub(crate) fn caller(&self) -> String {
+        match self {
+            Self::NoSuchPage => "There is nothing here. Repositories are at \
+                                 /<npub>/<identifier>.git, the relay is at /."
+                .into(),
+            Self::NoSuchRepository => "No such repository is hosted here. Publish an announcement \
+                                       (kind 30617) that lists this server in clone and relays, \
+                                       then push."
+                .into(),
+            Self::BadRepositoryPath => "This is no repository path: it must be \
+                                        /<npub>/<identifier>.git with a valid npub and a \
+                                        percent-encoded identifier."
+                .into(),
+            Self::DumbHttp => {
+                "Only the smart HTTP protocol is served: use git 1.6.6 or later.".into()
+            }
+            Self::UnknownService => {
+                "Only git-upload-pack and git-receive-pack are served here.".into()
+            }
+            Self::Method { allow } => format!("This path answers only to {allow}."),
+            Self::ContentType { expected } => format!("The content type must be {expected}."),
+            Self::ContentEncoding => "The body may be plain or gzip, nothing else.".into(),
+            Self::Malformed(why) => format!("The request is malformed: {why}."),
+            Self::Busy(class) => format!(
+                "The server is busy: all {} slots are taken. Try again in a few seconds.",
+                class.label()
+            ),
+            Self::TooManyRequests => {
+                "Too many requests from your address. Try again in a few seconds.".into()
+            }
+            Self::TooManyConnections => {
+                "Too many open connections from your address. Close some and try again.".into()
+            }
+            Self::Draining => "The server is shutting down. Try again in a minute.".into(),
+            Self::Deadline => "The answer took too long and was given up. Try again.".into(),
+            Self::Internal { .. } | Self::Panic => {
+                "Something went wrong on the server. Try again; the operator finds the cause by \
+                 the request id."
+                    .into()
+            }
+        }
+    }
+
+    /// How long a client should stay away, where trying again makes sense.
+    fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Busy(_) | Self::TooManyRequests | Self::TooManyConnections => {
+                Some(Duration::from_secs(5))
+            }
+            Self::Draining => Some(Duration::from_secs(60)),
+            _ => None,
+        }
+    }
+
+    /// Writes the one log line of a failed request; what a client did wrong is no warning.
+    pub(crate) fn log(&self) {
+        match self {
+            Self::Internal { source, .. } => {
+                tracing::error!(error = %Chain(source.as_ref()), "{self}");
+            }
+            Self::Panic => tracing::error!("{self}"),
+            Self::Busy(_) | Self::Deadline => tracing::warn!("{self}"),
+            _ => tracing::debug!("{self}"),
+        }
+    }
+
+    /// The plain text form, which git and curl show as it is.
+    pub(crate) fn response(&self) -> Response<Body> {
+        let mut response = respond::text(self.status(), self.caller() + "\n");
+        self.add_headers(&mut response);
+        response
+    }
+
+    /// Adds `Retry-After` and `Allow` to an answer about this failure in any form.
+    pub(crate) fn add_headers(&self, response: &mut Response<Body>) {
+        let headers = response.headers_mut();
+        if let Some(after) = self.retry_after() {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(after.as_secs()));
+        }
+        if let Self::Method { allow } = self {
+            headers.insert(header::ALLOW, HeaderValue::from_static(allow));
+        }
+    }
+}
+
+/// Refuses all but GET (and HEAD, which is GET without its body).
+pub(crate) fn only_get(method: &Method) -> Result<(), WebError> {
+    only(method, &[Method::GET, Method::HEAD], "GET, HEAD, OPTIONS")
+}
+
+/// Refuses all but POST.
+pub(crate) fn only_post(method: &Method) -> Result<(), WebError> {
+    only(method, &[Method::POST], "POST, OPTIONS")
+}
+
+fn only(method: &Method, good: &[Method], allow: &'static str) -> Result<(), WebError> {
+    match good.contains(method) {
+        true => Ok(()),
+        false => Err(WebError::Method { allow }),
+    }
+}
+
+/// Prints an error with its causes, once.
+struct Chain<'a>(&'a (dyn std::error::Error + Send + Sync + 'static));
+
+impl std::fmt::Display for Chain<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.0)?;
+        let mut next = self.0.source();
+        while let Some(cause) = next {
+            write!(f, ": {cause}")?;
+            next = cause.source();
+        }
+        Ok(())
+    }
+}

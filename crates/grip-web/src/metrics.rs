@@ -1,0 +1,289 @@
+//! Everything that is counted, under the names operators know.
+//!
+//! Labels come from sets written in the source: no path, key, id or address is ever one.
+
+mod gathered;
+
+use std::{fmt, time::Duration};
+
+use http::StatusCode;
+use prometheus_client::{
+    encoding::{EncodeLabelSet, text},
+    metrics::{
+        counter::Counter,
+        family::{Family, MetricConstructor},
+        gauge::ConstGauge,
+        histogram::Histogram,
+    },
+    registry::Registry,
+};
+
+pub(crate) use self::gathered::Gathered;
+use crate::{
+    admission::{Class, Full},
+    server::Verdict,
+};
+
+/// The release this is, for `/version`, NIP-11 and metrics.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Build {
+    pub version: &'static str,
+    /// The commit it was built from, if the build knew.
+    pub commit: Option<&'static str>,
+}
+
+impl Build {
+    /// `0.1.0` or `0.1.0+1a2b3c4`.
+    pub(crate) fn full_version(&self) -> String {
+        match self.commit {
+            Some(commit) => format!("{}+{}", self.version, short(commit)),
+            None => self.version.to_owned(),
+        }
+    }
+}
+
+fn short(commit: &str) -> &str {
+    commit.get(..10).unwrap_or(commit)
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Request {
+    route: &'static str,
+    status: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Route {
+    route: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Reason {
+    reason: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct GitOperation {
+    operation: &'static str,
+    status: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Operation {
+    operation: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Direction {
+    direction: &'static str,
+}
+
+/// Makes histograms with one set of buckets.
+#[derive(Clone)]
+struct Buckets(&'static [f64]);
+
+impl MetricConstructor<Histogram> for Buckets {
+    fn new_metric(&self) -> Histogram {
+        Histogram::new(self.0.iter().copied())
+    }
+}
+
+const ANSWER_SECONDS: Buckets = Buckets(&[0.0005, 0.002, 0.01, 0.05, 0.2, 1.0, 5.0, 30.0, 300.0]);
+
+const SOCKET_SECONDS: [f64; 8] = [1.0, 5.0, 15.0, 30.0, 60.0, 300.0, 900.0, 3600.0];
+
+/// The counters that requests write, and the registry that prints them all.
+pub(crate) struct Metrics {
+    registry: Registry,
+    requests: Family<Request, Counter>,
+    latency: Family<Route, Histogram, Buckets>,
+    busy: Family<Route, Counter>,
+    rejected: Family<Reason, Counter>,
+    cut: Family<Reason, Counter>,
+    git_operations: Family<GitOperation, Counter>,
+    git_seconds: Family<Operation, Histogram, Buckets>,
+    git_bytes: Family<Direction, Counter>,
+    socket_seconds: Histogram,
+}
+
+/// A git operation, as operators of the peer know them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GitOp {
+    Advertise,
+    Fetch,
+    Push,
+}
+
+impl GitOp {
+    fn label(self) -> &'static str {
+        match self {
+            Self::Advertise => "advertise",
+            Self::Fetch => "fetch",
+            Self::Push => "push",
+        }
+    }
+}
+
+impl Metrics {
+    pub(crate) fn new(build: &Build, gathered: Gathered) -> Self {
+        let metrics = Self {
+            registry: Registry::default(),
+            requests: Family::default(),
+            latency: Family::new_with_constructor(ANSWER_SECONDS),
+            busy: Family::default(),
+            rejected: Family::default(),
+            cut: Family::default(),
+            git_operations: Family::default(),
+            git_seconds: Family::new_with_constructor(ANSWER_SECONDS),
+            git_bytes: Family::default(),
+            socket_seconds: Histogram::new(SOCKET_SECONDS),
+        };
+        metrics.registered(build, gathered)
+    }
+
+    fn registered(mut self, build: &Build, gathered: Gathered) -> Self {
+        let r = &mut self.registry;
+        r.register("http_requests", "Answered requests", self.requests.clone());
+        r.register(
+            "request_latency_seconds",
+            "From the head of a request to the head of its answer",
+            self.latency.clone(),
+        );
+        r.register(
+            "busy_rejections",
+            "Requests refused because all slots of their route were taken",
+            self.busy.clone(),
+        );
+        r.register(
+            "rejected",
+            "Connections and requests refused by a bound per address or in total",
+            self.rejected.clone(),
+        );
+        r.register(
+            "connections_cut",
+            "Connections closed because the client kept us waiting",
+            self.cut.clone(),
+        );
+        r.register(
+            "ngit_git_operations",
+            "Git operations by type and status",
+            self.git_operations.clone(),
+        );
+        r.register(
+            "ngit_git_operation_duration_seconds",
+            "Duration of git operations to the last byte",
+            self.git_seconds.clone(),
+        );
+        r.register(
+            "ngit_git_bytes",
+            "Bytes of git requests and answers",
+            self.git_bytes.clone(),
+        );
+        r.register(
+            "ngit_websocket_connection_duration_seconds",
+            "Duration of WebSocket connections",
+            self.socket_seconds.clone(),
+        );
+        let labels = BuildLabels {
+            version: build.version,
+            commit: build.commit.unwrap_or("unknown"),
+        };
+        let build_info: Family<BuildLabels, prometheus_client::metrics::gauge::Gauge> =
+            Family::default();
+        build_info.get_or_create(&labels).set(1);
+        r.register("ngit_build_info", "Build information", build_info);
+        r.register(
+            "ngit_start_time_seconds",
+            "When the node started, in unix time",
+            ConstGauge::new(unix_now()),
+        );
+        r.register_collector(Box::new(gathered));
+        self
+    }
+
+    /// The text form that scrapers read.
+    pub(crate) fn render(&self) -> Result<String, fmt::Error> {
+        let mut out = String::new();
+        text::encode(&mut out, &self.registry)?;
+        Ok(out)
+    }
+
+    pub(crate) fn answered(&self, route: &'static str, status: StatusCode, took: Duration) {
+        let status = status_class(status);
+        self.requests
+            .get_or_create(&Request { route, status })
+            .inc();
+        self.latency
+            .get_or_create(&Route { route })
+            .observe(took.as_secs_f64());
+    }
+
+    pub(crate) fn busy(&self, class: Class) {
+        let route = class.label();
+        self.busy.get_or_create(&Route { route }).inc();
+    }
+
+    pub(crate) fn rejected(&self, reason: &'static str) {
+        self.rejected.get_or_create(&Reason { reason }).inc();
+    }
+
+    pub(crate) fn refused_connection(&self, full: Option<Full>) {
+        self.rejected(match full {
+            Some(Full::Connections) => "connections",
+            Some(Full::PerIp) => "connections_per_ip",
+            None => "draining",
+        });
+    }
+
+    pub(crate) fn cut_connection(&self, verdict: Verdict) {
+        let reason = match verdict {
+            Verdict::SlowHead => "slow_head",
+            Verdict::Idle => "idle",
+            Verdict::Stuck => "stuck",
+            Verdict::LookAt(_) => return,
+        };
+        self.cut.get_or_create(&Reason { reason }).inc();
+    }
+
+    pub(crate) fn git(&self, operation: GitOp, ok: bool, took: Duration) {
+        let operation = operation.label();
+        let status = if ok { "success" } else { "error" };
+        self.git_operations
+            .get_or_create(&GitOperation { operation, status })
+            .inc();
+        self.git_seconds
+            .get_or_create(&Operation { operation })
+            .observe(took.as_secs_f64());
+    }
+
+    pub(crate) fn git_bytes(&self, direction: &'static str, bytes: u64) {
+        self.git_bytes
+            .get_or_create(&Direction { direction })
+            .inc_by(bytes);
+    }
+
+    pub(crate) fn socket_closed(&self, lasted: Duration) {
+        self.socket_seconds.observe(lasted.as_secs_f64());
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct BuildLabels {
+    version: &'static str,
+    commit: &'static str,
+}
+
+fn status_class(status: StatusCode) -> &'static str {
+    match status.as_u16() {
+        100..=199 => "1xx",
+        200..=299 => "2xx",
+        300..=399 => "3xx",
+        429 => "429",
+        400..=499 => "4xx",
+        _ => "5xx",
+    }
+}
+
+pub(crate) fn unix_now() -> i64 {
+    jiff::Timestamp::now().as_second()
+}

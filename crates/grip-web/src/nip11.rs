@@ -1,0 +1,108 @@
+//! The relay's document about itself (NIP-11, G01-23 to G01-25).
+
+use http::{Response, StatusCode};
+use serde::Serialize;
+
+use crate::{Build, body::Body, error::WebError, respond, settings::WebSettings};
+
+/// The NIPs the relay keeps to.
+const NIPS: [u16; 7] = [1, 9, 11, 34, 40, 45, 77];
+
+const SOFTWARE: &str = "https://github.com/gripfast/gripfast";
+
+#[derive(Serialize)]
+struct Document<'a> {
+    name: &'a str,
+    description: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    contact: Option<&'a str>,
+    icon: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pubkey: Option<String>,
+    #[serde(rename = "self", skip_serializing_if = "Option::is_none")]
+    own_key: Option<String>,
+    software: &'static str,
+    version: String,
+    supported_nips: &'static [u16],
+    supported_grasps: Vec<String>,
+    repo_acceptance_criteria: &'a str,
+    /// Absent, not empty, where nothing is curated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    curation: Option<&'a str>,
+    limitation: Limitation,
+}
+
+/// The bounds the relay really keeps.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Limitation {
+    max_message_length: usize,
+    max_subscriptions: usize,
+    max_subid_length: usize,
+    max_limit: usize,
+    default_limit: usize,
+    max_event_tags: usize,
+    created_at_upper_limit: u64,
+    auth_required: bool,
+    payment_required: bool,
+    restricted_writes: bool,
+}
+
+impl Limitation {
+    pub(crate) fn of(limits: &grip_relay::Limits) -> Self {
+        Self {
+            max_message_length: limits.message_bytes,
+            max_subscriptions: limits.subscriptions,
+            max_subid_length: limits.subscription_id_chars,
+            max_limit: limits.max_limit,
+            default_limit: limits.default_limit,
+            max_event_tags: limits.event.tags,
+            created_at_upper_limit: limits.future.as_secs(),
+            auth_required: false,
+            payment_required: false,
+            // Only what belongs to a repository hosted here is taken.
+            restricted_writes: true,
+        }
+    }
+}
+
+/// Writes the document.
+pub(crate) fn document(
+    settings: &WebSettings,
+    build: &Build,
+    limitation: Limitation,
+) -> Result<Response<Body>, WebError> {
+    let node = &settings.node;
+    let document = Document {
+        name: &node.name,
+        description: &node.description,
+        contact: node.contact.as_deref(),
+        icon: icon(settings),
+        pubkey: node.owner.map(|key| key.to_hex()),
+        own_key: node.own_key.map(|key| key.to_hex()),
+        software: SOFTWARE,
+        version: build.full_version(),
+        supported_nips: &NIPS,
+        supported_grasps: node
+            .grasps
+            .iter()
+            .map(|n| format!("GRASP-{n:02}"))
+            .collect(),
+        repo_acceptance_criteria: &node.repo_acceptance_criteria,
+        curation: node.curation.as_deref().filter(|text| !text.is_empty()),
+        limitation,
+    };
+    let json = serde_json::to_string_pretty(&document)
+        .map_err(|e| WebError::internal("the NIP-11 document cannot be written", e))?;
+    let mut response = respond::typed(StatusCode::OK, "application/nostr+json", json);
+    // The same path is a page for others.
+    response.headers_mut().insert(
+        http::header::VARY,
+        http::HeaderValue::from_static("accept"),
+    );
+    Ok(response)
+}
+
+fn icon(settings: &WebSettings) -> String {
+    let own = || format!("{}/icon.svg", settings.service.http_url());
+    settings.node.icon.clone().unwrap_or_else(own)
+}

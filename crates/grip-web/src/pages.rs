@@ -1,0 +1,194 @@
+//! Pages for people: plain values in, HTML out, everything escaped by the templates.
+//!
+//! Nothing here looks anything up, so every page can be drawn from values alone.
+
+use askama::Template;
+use http::{Response, StatusCode};
+
+use crate::{Build, body::Body, error::WebError, respond, settings::WebSettings};
+
+/// What stands around every page.
+#[derive(Clone, Debug)]
+pub(crate) struct Frame {
+    node: String,
+    domain: String,
+    /// The path of the home page: `/`, or `/base/`.
+    root: String,
+    http: String,
+    relay: String,
+    version: String,
+}
+
+impl Frame {
+    pub(crate) fn new(settings: &WebSettings, build: &Build) -> Self {
+        let service = &settings.service;
+        let root = match service.base() {
+            "" => "/".to_owned(),
+            base => format!("/{base}/"),
+        };
+        Self {
+            node: settings.node.name.clone(),
+            domain: service.authority(),
+            root,
+            http: service.http_url(),
+            relay: service.relay_url(),
+            version: build.full_version(),
+        }
+    }
+
+    pub(crate) fn http_url(&self) -> &str {
+        &self.http
+    }
+
+    pub(crate) fn root(&self) -> &str {
+        &self.root
+    }
+}
+
+#[derive(Template)]
+#[template(path = "home.html")]
+pub(crate) struct Home {
+    pub(crate) frame: Frame,
+    pub(crate) description: String,
+    pub(crate) counters: Vec<CounterView>,
+    pub(crate) repositories: Vec<RepositoryLine>,
+    /// Repositories beyond those listed.
+    pub(crate) more: usize,
+    pub(crate) grasps: String,
+    pub(crate) criteria: String,
+    pub(crate) curation: Option<String>,
+    pub(crate) metrics: bool,
+}
+
+pub(crate) struct CounterView {
+    pub(crate) label: &'static str,
+    pub(crate) value: String,
+}
+
+pub(crate) struct RepositoryLine {
+    pub(crate) name: String,
+    pub(crate) href: String,
+    pub(crate) owner: String,
+    pub(crate) description: String,
+    pub(crate) when: String,
+}
+
+#[derive(Template)]
+#[template(path = "repository.html")]
+pub(crate) struct RepositoryPage {
+    pub(crate) frame: Frame,
+    pub(crate) name: String,
+    pub(crate) description: String,
+    pub(crate) identifier: String,
+    pub(crate) held: Option<HeldNotice>,
+    pub(crate) clone: String,
+    pub(crate) nostr: String,
+    pub(crate) workshop: String,
+    pub(crate) refs: Vec<RefLine>,
+    pub(crate) more_refs: usize,
+    pub(crate) maintainers: Vec<String>,
+    pub(crate) state: Option<StateLine>,
+    pub(crate) elsewhere: Vec<String>,
+    pub(crate) explain: String,
+}
+
+pub(crate) struct HeldNotice {
+    pub(crate) why: String,
+    pub(crate) missing: Vec<String>,
+    pub(crate) until: Option<String>,
+}
+
+pub(crate) struct RefLine {
+    pub(crate) name: String,
+    pub(crate) oid: String,
+    pub(crate) short: String,
+    pub(crate) is_head: bool,
+    pub(crate) is_tag: bool,
+}
+
+pub(crate) struct StateLine {
+    pub(crate) when: String,
+    pub(crate) id: String,
+}
+
+#[derive(Template)]
+#[template(path = "failure.html")]
+struct Failure<'a> {
+    frame: Frame,
+    title: &'a str,
+    message: String,
+    hints: Vec<String>,
+    request: &'a str,
+}
+
+/// Draws a page.
+pub(crate) fn draw(status: StatusCode, page: &impl Template) -> Result<Response<Body>, WebError> {
+    let html = page
+        .render()
+        .map_err(|e| WebError::internal("a page cannot be drawn", e))?;
+    Ok(respond::page(status, html))
+}
+
+/// The page for a person who met a failure.
+pub(crate) fn failure(
+    frame: Frame,
+    error: &WebError,
+    request: &str,
+) -> Result<Response<Body>, WebError> {
+    let hints = hints(error, &frame);
+    let page = Failure {
+        title: title(error),
+        message: error.caller(),
+        hints,
+        request,
+        frame,
+    };
+    let mut response = draw(error.status(), &page)?;
+    error.add_headers(&mut response);
+    Ok(response)
+}
+
+fn title(error: &WebError) -> &'static str {
+    match error.status() {
+        StatusCode::NOT_FOUND => "Not found",
+        StatusCode::TOO_MANY_REQUESTS => "Busy",
+        StatusCode::SERVICE_UNAVAILABLE => "Shutting down",
+        StatusCode::FORBIDDEN | StatusCode::METHOD_NOT_ALLOWED => "Not allowed",
+        _ => "That did not work",
+    }
+}
+
+fn hints(error: &WebError, frame: &Frame) -> Vec<String> {
+    let repository = format!("A repository is at {}/<npub>/<identifier>.git", frame.http);
+    match error {
+        WebError::NoSuchRepository => vec![
+            "Check the npub and the spelling: identifiers are case-sensitive.".into(),
+            "A repository appears when its announcement arrives, and goes again if nothing is \
+             pushed within 30 minutes."
+                .into(),
+        ],
+        WebError::BadRepositoryPath | WebError::NoSuchPage => {
+            vec![repository, format!("The relay is at {}", frame.relay)]
+        }
+        _ => vec!["Try again in a moment.".into()],
+    }
+}
+
+/// `npub1abcd…wxyz`, for places where the whole key would push everything else aside.
+pub(crate) fn short_npub(npub: &str) -> String {
+    match (npub.get(..12), npub.get(npub.len().saturating_sub(6)..)) {
+        (Some(head), Some(tail)) if npub.len() > 24 => format!("{head}…{tail}"),
+        _ => npub.to_owned(),
+    }
+}
+
+/// A time for people, in UTC.
+pub(crate) fn when(unix_seconds: u64) -> String {
+    i64::try_from(unix_seconds)
+        .ok()
+        .and_then(|s| jiff::Timestamp::from_second(s).ok())
+        .map_or_else(
+            || "at an impossible time".to_owned(),
+            |t| t.strftime("%Y-%m-%d %H:%M UTC").to_string(),
+        )
+}

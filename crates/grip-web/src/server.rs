@@ -1,0 +1,133 @@
+//! The accept loop, and its end.
+
+mod activity;
+mod connection;
+mod watched;
+
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+
+use grip_tasks::TaskGroup;
+use socket2::{SockRef, TcpKeepalive};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::task::TaskTracker;
+
+pub(crate) use self::{activity::Verdict, connection::Connection};
+use crate::{Web, admission::Full, app::App, client::is_trusted};
+
+/// Connections beyond all bounds that are still answered: probes as ever, all else with 429 or
+/// 503. Those beyond are closed unread.
+const RESERVE: usize = 64;
+
+/// How long to wait after the system could not give us a connection (out of descriptors, say).
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+const KEEPALIVE: Duration = Duration::from_secs(60);
+
+/// Serves HTTP on `listener` until `group` is told to stop, and then until the last request and
+/// the last WebSocket is done.
+///
+/// While it drains, probes are answered on new connections, everything else with 503. Spawn it in
+/// `group`, whose shutdown cuts what takes too long.
+pub async fn serve(listener: TcpListener, web: Web, group: &TaskGroup) {
+    let server = Server {
+        app: App::new(web, group.clone()),
+        group: group.clone(),
+        at_work: TaskTracker::new(),
+        reserve: Arc::new(tokio::sync::Semaphore::new(RESERVE)),
+    };
+    let stop = group.token();
+    while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
+        server.take(accepted).await;
+    }
+    server.app.drain();
+    server.at_work.close();
+    let drained = server.at_work.wait();
+    tokio::pin!(drained);
+    loop {
+        tokio::select! {
+            () = &mut drained => return,
+            accepted = listener.accept() => server.take(accepted).await,
+        }
+    }
+}
+
+struct Server {
+    app: Arc<App>,
+    group: TaskGroup,
+    /// Every connection that may do work, WebSockets included.
+    at_work: TaskTracker,
+    reserve: Arc<tokio::sync::Semaphore>,
+}
+
+impl Server {
+    async fn take(&self, accepted: io::Result<(TcpStream, SocketAddr)>) {
+        match accepted {
+            Ok((stream, peer)) => self.open(stream, peer),
+            Err(error) if is_of_one_connection(&error) => {}
+            Err(error) => {
+                tracing::error!(%error, "cannot accept connections");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+
+    fn open(&self, stream: TcpStream, peer: SocketAddr) {
+        tune(&stream);
+        let settings = self.app.settings();
+        let ip = peer.ip().to_canonical();
+        let counted = (!is_trusted(ip, &settings.trusted_proxies)).then_some(ip);
+        let admitted = self.app.admission().connect(counted, &settings.limits);
+        let connection = match admitted {
+            Ok(place) if !self.app.is_draining() => {
+                let mark = self.at_work.token();
+                Connection::ordinary(peer, counted.is_none(), place, mark)
+            }
+            Ok(_) => return self.open_in_reserve(stream, peer, None),
+            Err(full) => return self.open_in_reserve(stream, peer, Some(full)),
+        };
+        self.spawn("connection", stream, connection);
+    }
+
+    /// Answers what must always be answered, and tells everyone else why not.
+    fn open_in_reserve(&self, stream: TcpStream, peer: SocketAddr, full: Option<Full>) {
+        self.app.metrics().refused_connection(full);
+        if let Ok(permit) = Arc::clone(&self.reserve).try_acquire_owned() {
+            self.spawn("reserve", stream, Connection::refused(peer, full, permit));
+        }
+    }
+
+    fn spawn(&self, kind: &'static str, stream: TcpStream, connection: Connection) {
+        let serving = connection::serve(
+            Arc::clone(&self.app),
+            self.group.clone(),
+            stream,
+            Arc::new(connection),
+        );
+        self.group.spawn(kind, serving);
+    }
+}
+
+/// Small answers leave at once (without this a query waits 40 ms for an acknowledgement), and a
+/// peer that vanished is noticed.
+fn tune(stream: &TcpStream) {
+    let keepalive = TcpKeepalive::new()
+        .with_time(KEEPALIVE)
+        .with_interval(KEEPALIVE / 4);
+    let socket = SockRef::from(stream);
+    let tuned = stream
+        .set_nodelay(true)
+        .and_then(|()| socket.set_tcp_keepalive(&keepalive));
+    if let Err(error) = tuned {
+        tracing::debug!(%error, "cannot tune a socket");
+    }
+}
+
+/// Says whether the error tells of a client that left before we looked.
+fn is_of_one_connection(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+    )
+}

@@ -1,0 +1,171 @@
+//! One connection from its first byte to its last.
+
+use std::{convert::Infallible, net::SocketAddr, pin::pin, sync::Arc};
+
+use grip_tasks::TaskGroup;
+use hyper::service::service_fn;
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    server::conn::auto,
+};
+use tokio::{net::TcpStream, sync::OwnedSemaphorePermit};
+use tokio_util::task::task_tracker::TaskTrackerToken;
+
+use super::{
+    activity::{Activity, Verdict},
+    watched::Watched,
+};
+use crate::{
+    admission::{Full, Place},
+    app::App,
+    error::WebError,
+};
+
+/// What is known of a connection when its requests are handled.
+pub(crate) struct Connection {
+    pub(crate) peer: SocketAddr,
+    /// The peer is a proxy of the operator's: its clients are counted, not itself.
+    pub(crate) is_proxy: bool,
+    pub(crate) activity: Arc<Activity>,
+    standing: Standing,
+}
+
+enum Standing {
+    Ordinary {
+        _place: Place,
+        _mark: TaskTrackerToken,
+    },
+    /// Only probes are answered.
+    Refused {
+        full: Option<Full>,
+        _permit: OwnedSemaphorePermit,
+    },
+}
+
+impl Connection {
+    pub(super) fn ordinary(
+        peer: SocketAddr,
+        is_proxy: bool,
+        place: Place,
+        mark: TaskTrackerToken,
+    ) -> Self {
+        let standing = Standing::Ordinary {
+            _place: place,
+            _mark: mark,
+        };
+        Self::new(peer, is_proxy, standing)
+    }
+
+    pub(super) fn refused(
+        peer: SocketAddr,
+        full: Option<Full>,
+        permit: OwnedSemaphorePermit,
+    ) -> Self {
+        let standing = Standing::Refused {
+            full,
+            _permit: permit,
+        };
+        Self::new(peer, true, standing)
+    }
+
+    fn new(peer: SocketAddr, is_proxy: bool, standing: Standing) -> Self {
+        Self {
+            peer,
+            is_proxy,
+            activity: Activity::begin(),
+            standing,
+        }
+    }
+
+    /// Why nothing but probes is answered here, if so.
+    pub(crate) fn refusal(&self) -> Option<WebError> {
+        match &self.standing {
+            Standing::Ordinary { .. } => None,
+            Standing::Refused { full, .. } => Some(match full {
+                Some(_) => WebError::TooManyConnections,
+                None => WebError::Draining,
+            }),
+        }
+    }
+}
+
+/// Serves HTTP/1 or HTTP/2 on `stream` until either side ends it.
+///
+/// An upgraded connection leaves here: its task keeps the [`Connection`] alive.
+pub(super) async fn serve(
+    app: Arc<App>,
+    group: TaskGroup,
+    stream: TcpStream,
+    connection: Arc<Connection>,
+) {
+    let io = TokioIo::new(Watched::new(stream, Arc::clone(&connection.activity)));
+    let builder = builder(group.clone());
+    let service = {
+        let (app, connection) = (Arc::clone(&app), Arc::clone(&connection));
+        service_fn(move |request| {
+            let (app, connection) = (Arc::clone(&app), Arc::clone(&connection));
+            async move { Ok::<_, Infallible>(app.handle(request, connection).await) }
+        })
+    };
+    let mut serving = pin!(builder.serve_connection_with_upgrades(io, service));
+    let stop = group.token();
+    let mut stopping = false;
+    let mut look_at = tokio::time::Instant::now();
+    loop {
+        tokio::select! {
+            ended = serving.as_mut() => {
+                if let Err(error) = ended {
+                    tracing::debug!(%error, "a connection ended early");
+                }
+                return;
+            }
+            () = stop.cancelled(), if !stopping => {
+                stopping = true;
+                serving.as_mut().graceful_shutdown();
+            }
+            () = tokio::time::sleep_until(look_at) => {
+                match connection.activity.check(&app.settings().timeouts) {
+                    Verdict::LookAt(then) => look_at = then,
+                    verdict => {
+                        tracing::debug!(?verdict, "a connection is cut");
+                        app.metrics().cut_connection(verdict);
+                        return;
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn builder(group: TaskGroup) -> auto::Builder<Owned> {
+    let mut builder = auto::Builder::new(Owned(group));
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        // The watch of the connection times heads, so that a kept connection may rest longer
+        // between requests than a head may take.
+        .header_read_timeout(None)
+        .max_buf_size(64 << 10);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(64)
+        .max_header_list_size(32 << 10)
+        .keep_alive_interval(std::time::Duration::from_secs(30))
+        .keep_alive_timeout(std::time::Duration::from_secs(20));
+    builder
+}
+
+/// Runs the tasks of HTTP/2 streams as tasks of our group.
+#[derive(Clone)]
+struct Owned(TaskGroup);
+
+impl<F> hyper::rt::Executor<F> for Owned
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    fn execute(&self, future: F) {
+        self.0.spawn("http2", future);
+    }
+}
