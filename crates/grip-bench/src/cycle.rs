@@ -3,7 +3,7 @@
 use std::{path::Path, process::Stdio, time::Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use grip_testkit::{WorkTree, git};
+use grip_testkit::{WorkTree, git, wire};
 use serde_json::json;
 use tokio::io::AsyncWriteExt as _;
 
@@ -93,13 +93,12 @@ async fn many_refs(binary: &Path, count: usize, table: &mut Table) -> Result<()>
     refs.extend(names.iter().map(|name| (name.as_str(), tip.as_str())));
     let mut relay = world.node.connect().await?;
     relay.publish_ok(&world.state(&refs, 1)).await?;
-    let zero = "0".repeat(40);
     let old = world.tree.tip("HEAD~1")?;
     let mut commands = vec![(old.as_str(), tip.as_str(), "refs/heads/main")];
     commands.extend(
         names
             .iter()
-            .map(|name| (zero.as_str(), tip.as_str(), name.as_str())),
+            .map(|name| (wire::ZERO, tip.as_str(), name.as_str())),
     );
     let request = push_request(&world.tree, &commands, &tip, Some(&old)).await?;
     let mut http = Connection::open(world.node.port()).await?;
@@ -164,40 +163,19 @@ async fn path_push(tree: &WorkTree, count: usize) -> Result<f64> {
 }
 
 /// The bytes a client sends to push `commands`, with the pack of `tip` without `base`.
-pub async fn push_request(
+async fn push_request(
     tree: &WorkTree,
     commands: &[(&str, &str, &str)],
     tip: &str,
     base: Option<&str>,
 ) -> Result<Vec<u8>> {
-    let mut body = Vec::new();
-    for (n, (old, new, name)) in commands.iter().enumerate() {
-        let caps = if n == 0 {
-            "\0 report-status side-band-64k"
-        } else {
-            ""
-        };
-        let line = format!("{old} {new} {name}{caps}");
-        body.extend(format!("{:04x}{line}", line.len() + 4).bytes());
-    }
-    body.extend(b"0000");
-    let mut child = tokio::process::Command::from(git::command(
-        tree.path(),
-        ["pack-objects", "--revs", "--stdout", "-q"],
-    ))
-    .stdin(Stdio::piped())
-    .stdout(Stdio::piped())
-    .spawn()?;
-    let mut stdin = child.stdin.take().context("a pipe")?;
-    let revisions = base.map_or_else(|| format!("{tip}\n"), |base| format!("{tip}\n^{base}\n"));
-    stdin.write_all(revisions.as_bytes()).await?;
-    drop(stdin);
-    body.extend(child.wait_with_output().await?.stdout);
+    let mut body = wire::commands(commands, wire::CAPABILITIES);
+    body.extend(wire::pack(tree, tip, base).await?);
     Ok(body)
 }
 
 /// Pushes over an open connection and demands success.
-pub async fn push(http: &mut Connection, path: &str, request: &[u8]) -> Result<()> {
+async fn push(http: &mut Connection, path: &str, request: &[u8]) -> Result<()> {
     let kind = "application/x-git-receive-pack-request";
     let answer = http
         .post(&format!("{path}/git-receive-pack"), kind, "", request)

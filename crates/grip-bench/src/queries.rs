@@ -55,15 +55,8 @@ pub async fn measure(binary: &Path, table: &mut Table) -> Result<()> {
         };
         let cpu = world.cpu_seconds()?;
         let began = Instant::now();
-        let asking = (0..CONNECTIONS).map(|c| {
-            ask(
-                &world,
-                rounds,
-                expected,
-                move |n| c * 131 + n,
-                &filter,
-            )
-        });
+        let asking =
+            (0..CONNECTIONS).map(|c| ask(&world, rounds, expected, move |n| c * 131 + n, &filter));
         futures_util::future::try_join_all(asking).await?;
         let seconds = began.elapsed().as_secs_f64();
         let total = (rounds * CONNECTIONS) as f64;

@@ -8,6 +8,7 @@ pub mod git;
 pub mod node;
 pub mod relay;
 mod wait;
+pub mod wire;
 
 pub use events::Author;
 pub use git::{GitOutput, WorkTree};
