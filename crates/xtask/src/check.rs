@@ -1,0 +1,50 @@
+//! `cargo xtask check`: rules that the compiler does not know.
+
+mod files;
+mod layers;
+mod text;
+
+use anyhow::bail;
+use cargo_metadata::{Metadata, MetadataCommand};
+
+use crate::{docs, run};
+
+/// A rule: what it looks at when it holds, or what breaks it.
+type Check = fn(&Metadata) -> anyhow::Result<String>;
+
+/// Runs every check, so that one look shows all that is wrong.
+pub(crate) fn run() -> anyhow::Result<()> {
+    let metadata = MetadataCommand::new()
+        .manifest_path(run::root().join("Cargo.toml"))
+        .no_deps()
+        .exec()?;
+    let checks: [(&str, Check); 4] = [
+        ("arrows between crates only point down", layers::check),
+        (
+            "every source file is compiled and no test is left out",
+            files::check,
+        ),
+        ("texts name no machine and leave nothing open", text::check),
+        ("generated documents are up to date", |_| docs::check()),
+    ];
+    let mut failed = 0;
+    for (rule, check) in checks {
+        match check(&metadata) {
+            Ok(what) => println!("ok    {rule} ({what})"),
+            Err(error) => {
+                failed += 1;
+                println!("FAIL  {rule}");
+                for line in error.to_string().lines() {
+                    println!("      {line}");
+                }
+            }
+        }
+    }
+    for (path, lines) in files::long(&metadata)? {
+        println!("note  {path} has {lines} shipped lines: is it two things?");
+    }
+    if failed > 0 {
+        bail!("{failed} of {} checks failed", checks.len());
+    }
+    Ok(())
+}

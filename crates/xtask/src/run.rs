@@ -1,0 +1,68 @@
+//! Starting programs.
+
+use std::{
+    ffi::OsStr,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context as _, bail};
+
+/// A command in the root of the workspace.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this program's work is to run others"
+)]
+pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(program);
+    command.current_dir(root());
+    command
+}
+
+/// The cargo that runs us.
+pub(crate) fn cargo() -> Command {
+    command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
+
+/// Runs to the end; failure is an error that names the command.
+pub(crate) fn succeed(command: &mut Command) -> anyhow::Result<()> {
+    let status = command
+        .status()
+        .with_context(|| format!("cannot start {command:?}"))?;
+    if !status.success() {
+        bail!("{command:?} ended with {status}");
+    }
+    Ok(())
+}
+
+/// Runs to the end and returns what was printed.
+pub(crate) fn output(command: &mut Command) -> anyhow::Result<String> {
+    let output = command
+        .stderr(Stdio::inherit())
+        .output()
+        .with_context(|| format!("cannot start {command:?}"))?;
+    if !output.status.success() {
+        bail!("{command:?} ended with {}", output.status);
+    }
+    String::from_utf8(output.stdout).context("it printed something that is no text")
+}
+
+/// Says whether the program can be started at all.
+pub(crate) fn exists(program: &str, argument: &str) -> bool {
+    command(program)
+        .arg(argument)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+}
+
+/// The directory of the workspace.
+pub(crate) fn root() -> PathBuf {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+    manifest
+        .ancestors()
+        .nth(2)
+        .expect("the crate lies two levels below the root")
+        .to_owned()
+}

@@ -1,0 +1,27 @@
+//! `cargo xtask test`: everything the tests need, then all of them.
+
+use crate::{run, tools};
+
+/// Runs all tests, or those that `rest` selects.
+pub(crate) fn run(rest: &[String]) -> anyhow::Result<()> {
+    let tools = tools::prepare()?;
+    let cargo = || {
+        let mut command = run::cargo();
+        command
+            .env("PATH", &tools.path)
+            .env("GRIPFAST_NGIT_DIR", &tools.ngit_dir);
+        command
+    };
+    let nextest = [
+        "nextest",
+        "run",
+        "--workspace",
+        "--features",
+        "gripfast/fault-points",
+    ];
+    run::succeed(cargo().args(nextest).args(rest))?;
+    if rest.is_empty() {
+        run::succeed(cargo().args(["test", "--workspace", "--doc", "--quiet"]))?;
+    }
+    Ok(())
+}
