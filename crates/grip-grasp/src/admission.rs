@@ -14,7 +14,7 @@ mod state;
 mod view;
 
 #[cfg(test)]
-mod fake;
+pub(crate) mod fake;
 #[cfg(test)]
 mod tests;
 

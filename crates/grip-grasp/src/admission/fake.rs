@@ -1,1 +1,324 @@
+//! A small node in memory: admits events and does what the decisions say.
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use grip_nostr::{
+    Address, Announcement, Deletion, Event, EventId, Kind, PublicKey, RepoAddr, Timestamp,
+    address_of, first_value, kinds, references, supersedes,
+};
+use grip_types::{Identifier, Oid, Service};
+use nostr::prelude::{EventBuilder, FinalizeEvent, Keys, Tag};
+
+use super::{
+    Arrival, Cause, Decision, Effect, Found, HeldAnnouncement, HeldState, Origin, Outcome, View,
+    ViewError, admit,
+};
+use crate::policy::Policy;
+
+pub(crate) const SERVICE: &str = "grasp.example.com";
+pub(crate) const D: &str = "tide-table";
+
+/// What is served and held, and which objects exist.
+pub(crate) struct World {
+    pub(crate) policy: Policy,
+    pub(crate) served: Vec<Event>,
+    pub(crate) held: Vec<Event>,
+    pub(crate) hidden: BTreeSet<EventId>,
+    pub(crate) expired: BTreeSet<EventId>,
+    pub(crate) objects: BTreeMap<Oid, Found>,
+    pub(crate) placeholders: Vec<(EventId, RepoAddr)>,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        Self {
+            policy: Policy::open(Service::parse(SERVICE).unwrap()),
+            served: Vec::new(),
+            held: Vec::new(),
+            hidden: BTreeSet::new(),
+            expired: BTreeSet::new(),
+            objects: BTreeMap::new(),
+            placeholders: Vec::new(),
+        }
+    }
+
+    /// Decides without doing anything about it.
+    pub(crate) fn ask(&self, event: &Event) -> Decision {
+        self.ask_as(event, Origin::Submitted)
+    }
+
+    pub(crate) fn ask_as(&self, event: &Event, origin: Origin) -> Decision {
+        let now = Timestamp::from_secs(1_000_000);
+        admit(event, self, &self.policy, Arrival { now, origin }).unwrap()
+    }
+
+    /// Decides, and does what was decided.
+    pub(crate) fn take(&mut self, event: &Event) -> Decision {
+        let decision = self.ask(event);
+        for effect in &decision.effects {
+            match effect {
+                Effect::DropStates { ids, .. } => self.forget(|e| ids.contains(&e.id)),
+                Effect::DropPullRequest(id) => self.forget(|e| e.id == *id),
+                Effect::EvictAnnouncement(addr) => self.forget(|e| announces(e, addr)),
+                Effect::KeepAlive(addr) => {
+                    let revived = self.held.iter().filter(|e| announces(e, addr));
+                    let revived: Vec<EventId> = revived.map(|e| e.id).collect();
+                    self.hidden.retain(|id| !revived.contains(id));
+                }
+                _ => {}
+            }
+        }
+        match decision.outcome {
+            Outcome::Serve => self.serve(event),
+            Outcome::Hold => self.hold(event),
+            _ => {}
+        }
+        decision
+    }
+
+    fn forget(&mut self, which: impl Fn(&Event) -> bool) {
+        self.held.retain(|event| !which(event));
+    }
+
+    pub(crate) fn serve(&mut self, event: &Event) {
+        self.held.retain(|held| held.id != event.id);
+        if let Some(address) = address_of(event) {
+            self.served
+                .retain(|e| address_of(e) != Some(address.clone()));
+        }
+        if let Some(deletion) = Deletion::parse(event.clone()) {
+            self.served.retain(|e| !deletion.covers(e));
+        }
+        self.served.push(event.clone());
+    }
+
+    /// Keeps an event unseen; of an announcement only the newest.
+    pub(crate) fn hold(&mut self, event: &Event) {
+        self.hidden.remove(&event.id);
+        let address = address_of(event).filter(|a| a.kind == kinds::ANNOUNCEMENT);
+        self.held
+            .retain(|e| e.id != event.id && (address.is_none() || address_of(e) != address));
+        self.held.push(event.clone());
+    }
+
+    pub(crate) fn has(&mut self, oids: &[Oid]) {
+        self.objects
+            .extend(oids.iter().map(|oid| (*oid, Found::Commit)));
+    }
+
+    /// An owner whose announcement is served.
+    pub(crate) fn hosting(&mut self, maintainers: &[&Keys]) -> Keys {
+        let owner = Keys::generate();
+        self.serve(&listing(&owner, maintainers, 100));
+        owner
+    }
+}
+
+fn announces(event: &Event, addr: &RepoAddr) -> bool {
+    Announcement::parse(event.clone()).is_ok_and(|a| a.addr() == *addr)
+}
+
+fn relates(event: &Event) -> bool {
+    ![kinds::DELETION, kinds::GRASP_LIST].contains(&event.kind)
+}
+
+impl View for World {
+    fn served_kind(&self, id: &EventId) -> Result<Option<Kind>, ViewError> {
+        Ok(self.served_event(id)?.map(|event| event.kind))
+    }
+
+    fn served_event(&self, id: &EventId) -> Result<Option<Event>, ViewError> {
+        Ok(self.served.iter().find(|event| event.id == *id).cloned())
+    }
+
+    fn latest(&self, address: &Address) -> Result<Option<Event>, ViewError> {
+        let found = |event: &&Event| address_of(event).as_ref() == Some(address);
+        Ok(self.served.iter().find(found).cloned())
+    }
+
+    fn is_referenced(&self, id: &EventId) -> Result<bool, ViewError> {
+        let mut relating = self.served.iter().filter(|e| relates(e));
+        Ok(relating.any(|event| references(event).ids.contains(id)))
+    }
+
+    fn is_address_referenced(&self, address: &Address) -> Result<bool, ViewError> {
+        let mut relating = self.served.iter().filter(|e| relates(e));
+        Ok(relating.any(|event| references(event).addresses.contains(address)))
+    }
+
+    fn deletion_of(&self, event: &Event) -> Result<Option<EventId>, ViewError> {
+        let deletions = self
+            .served
+            .iter()
+            .filter_map(|e| Deletion::parse(e.clone()));
+        Ok(deletions
+            .filter(|d| d.covers(event))
+            .map(|d| d.event.id)
+            .next())
+    }
+
+    fn served_announcements(&self, identifier: &Identifier) -> Result<Vec<Event>, ViewError> {
+        Ok(of_kind(&self.served, kinds::ANNOUNCEMENT, identifier).collect())
+    }
+
+    fn held_announcements(
+        &self,
+        identifier: &Identifier,
+    ) -> Result<Vec<HeldAnnouncement>, ViewError> {
+        let held = of_kind(&self.held, kinds::ANNOUNCEMENT, identifier);
+        Ok(held
+            .map(|event| HeldAnnouncement {
+                hidden: self.hidden.contains(&event.id),
+                event,
+            })
+            .collect())
+    }
+
+    fn served_states(&self, identifier: &Identifier) -> Result<Vec<Event>, ViewError> {
+        Ok(of_kind(&self.served, kinds::STATE, identifier).collect())
+    }
+
+    fn held_states(&self, identifier: &Identifier) -> Result<Vec<HeldState>, ViewError> {
+        let held = of_kind(&self.held, kinds::STATE, identifier);
+        Ok(held
+            .map(|event| HeldState {
+                id: event.id,
+                author: event.pubkey,
+                created_at: event.created_at,
+            })
+            .collect())
+    }
+
+    fn held_event(&self, id: &EventId) -> Result<Option<Event>, ViewError> {
+        Ok(self.held.iter().find(|event| event.id == *id).cloned())
+    }
+
+    fn is_held(&self, id: &EventId) -> Result<bool, ViewError> {
+        Ok(self.held_event(id)?.is_some() && !self.hidden.contains(id))
+    }
+
+    fn expired_before(&self, id: &EventId) -> Result<bool, ViewError> {
+        Ok(self.expired.contains(id))
+    }
+
+    fn placeholders(&self, id: &EventId) -> Result<Vec<RepoAddr>, ViewError> {
+        let of_event = self.placeholders.iter().filter(|(event, _)| event == id);
+        Ok(of_event.map(|(_, repository)| repository.clone()).collect())
+    }
+
+    fn objects(&self, _: &Identifier, oids: &[Oid]) -> Result<Vec<Found>, ViewError> {
+        let found = |oid| self.objects.get(oid).copied().unwrap_or(Found::Missing);
+        Ok(oids.iter().map(found).collect())
+    }
+}
+
+fn of_kind(events: &[Event], kind: Kind, d: &Identifier) -> impl Iterator<Item = Event> {
+    let matches = move |e: &&Event| e.kind == kind && first_value(e, "d") == Some(d.as_str());
+    events.iter().filter(matches).cloned()
+}
+
+pub(crate) fn identifier() -> Identifier {
+    Identifier::parse(D).unwrap()
+}
+
+pub(crate) fn addr(keys: &Keys) -> RepoAddr {
+    RepoAddr::new(keys.public_key(), identifier())
+}
+
+pub(crate) fn oid(n: u64) -> Oid {
+    format!("{n:040x}").parse().unwrap()
+}
+
+/// Signs an event of `kind`; a tag is written as its members.
+pub(crate) fn sign(keys: &Keys, kind: Kind, tags: &[&[&str]], at: u64) -> Event {
+    let tags = tags
+        .iter()
+        .map(|tag| Tag::parse(tag.iter().copied()).unwrap());
+    EventBuilder::new(kind, "")
+        .tags(tags)
+        .custom_created_at(Timestamp::from_secs(at))
+        .finalize(keys)
+        .unwrap()
+}
+
+pub(crate) fn announce(keys: &Keys, clone: &str, relay: &str, more: &[&[&str]], at: u64) -> Event {
+    let mut tags: Vec<&[&str]> = Vec::new();
+    let (d, clone, relay) = (["d", D], ["clone", clone], ["relays", relay]);
+    tags.extend([&d[..], &clone[..], &relay[..]]);
+    tags.extend(more);
+    sign(keys, kinds::ANNOUNCEMENT, &tags, at)
+}
+
+pub(crate) fn clone_url(keys: &Keys) -> String {
+    format!("https://{SERVICE}/{}", addr(keys).path())
+}
+
+fn hex(keys: &[&Keys]) -> Vec<String> {
+    keys.iter().map(|k| k.public_key().to_hex()).collect()
+}
+
+/// An announcement that lists this server.
+pub(crate) fn listing(keys: &Keys, maintainers: &[&Keys], at: u64) -> Event {
+    announce_with(
+        keys,
+        &clone_url(keys),
+        &format!("wss://{SERVICE}"),
+        maintainers,
+        at,
+    )
+}
+
+/// An announcement that lists another server.
+pub(crate) fn elsewhere(keys: &Keys, maintainers: &[&Keys], at: u64) -> Event {
+    let clone = format!("https://git.other.example/{}", addr(keys).path());
+    announce_with(keys, &clone, "wss://git.other.example", maintainers, at)
+}
+
+fn announce_with(keys: &Keys, clone: &str, relay: &str, others: &[&Keys], at: u64) -> Event {
+    let mut maintainers = vec!["maintainers".to_owned()];
+    maintainers.extend(hex(others));
+    let maintainers: Vec<&str> = maintainers.iter().map(String::as_str).collect();
+    announce(keys, clone, relay, &[&maintainers], at)
+}
+
+pub(crate) fn state(keys: &Keys, refs: &[(&str, Oid)], at: u64) -> Event {
+    let refs: Vec<(&str, String)> = refs.iter().map(|(n, o)| (*n, o.to_hex())).collect();
+    let refs: Vec<[&str; 2]> = refs
+        .iter()
+        .map(|(name, oid)| [*name, oid.as_str()])
+        .collect();
+    let mut tags: Vec<&[&str]> = vec![&["d", D]];
+    tags.extend(refs.iter().map(|tag| &tag[..]));
+    sign(keys, kinds::STATE, &tags, at)
+}
+
+/// Two states of one author and one second: the one that counts by NIP-01, then the other.
+pub(crate) fn tied_states(
+    keys: &Keys,
+    at: u64,
+    a: &[(&str, Oid)],
+    b: &[(&str, Oid)],
+) -> [Event; 2] {
+    // Ids are as good as random, so a meaningless branch decides soon who is lower.
+    for n in 0..u64::MAX {
+        let name = format!("refs/heads/try-{n}");
+        let mut refs = b.to_vec();
+        refs.push((&name, oid(1)));
+        let pair = [state(keys, a, at), state(keys, &refs, at)];
+        if supersedes(&pair[0], &pair[1]) {
+            return pair;
+        }
+    }
+    unreachable!("half of all ids are higher")
+}
+
+pub(crate) fn refusal(decision: &Decision) -> (Cause, String) {
+    match &decision.outcome {
+        Outcome::Refuse(reason) => (reason.cause, reason.to_string()),
+        other => panic!("expected a refusal, got {other:?}: {:#?}", decision.steps),
+    }
+}
+
+pub(crate) fn coordinate(kind: u16, key: &PublicKey) -> String {
+    format!("{kind}:{}:{D}", key.to_hex())
+}

@@ -1,0 +1,215 @@
+use grip_nostr::{Event, EventId, Kind, kinds};
+use nostr::prelude::Keys;
+
+use crate::admission::{Cause, Effect, Outcome, fake::*};
+
+const MAIN: &str = "refs/heads/main";
+
+fn delete_id(keys: &Keys, id: &EventId) -> Event {
+    sign(keys, kinds::DELETION, &[&["e", &id.to_hex()]], 500)
+}
+
+fn delete_address(keys: &Keys, of: &Keys, kind: u16, at: u64) -> Event {
+    let address = coordinate(kind, &of.public_key());
+    sign(keys, kinds::DELETION, &[&["a", &address]], at)
+}
+
+#[test]
+fn g01_54_a_held_state_goes_by_id_or_by_address() {
+    for by_address in [false, true] {
+        let mut world = World::new();
+        let owner = world.hosting(&[]);
+        let waiting = state(&owner, &[(MAIN, oid(1))], 100);
+        world.take(&waiting);
+        let decision = world.take(&match by_address {
+            true => delete_address(&owner, &owner, 30618, 500),
+            false => delete_id(&owner, &waiting.id),
+        });
+        assert_eq!(decision.outcome, Outcome::Serve);
+        let dropped = Effect::DropStates {
+            identifier: identifier(),
+            ids: vec![waiting.id],
+        };
+        assert_eq!(decision.effects, [dropped]);
+        assert!(world.held.is_empty());
+        assert_eq!(refusal(&world.ask(&waiting)).0, Cause::Deleted);
+    }
+}
+
+#[test]
+fn g01_55_only_the_authors_own_events_go() {
+    let mut world = World::new();
+    let owner = world.hosting(&[]);
+    let waiting = state(&owner, &[(MAIN, oid(1))], 100);
+    world.take(&waiting);
+    let stranger = Keys::generate();
+    let by_id = world.take(&delete_id(&stranger, &waiting.id));
+    assert_eq!((by_id.outcome, by_id.effects), (Outcome::Serve, vec![]));
+    let by_address = world.take(&delete_address(&stranger, &owner, 30618, 500));
+    assert_eq!(
+        refusal(&by_address).0,
+        Cause::Malformed,
+        "it names nothing of its author's"
+    );
+    assert_eq!(world.held.len(), 1);
+}
+
+#[test]
+fn g01_55_an_address_covers_versions_up_to_the_time_of_the_request() {
+    let mut world = World::new();
+    let owner = world.hosting(&[]);
+    let old = state(&owner, &[(MAIN, oid(1))], 100);
+    let new = state(&owner, &[(MAIN, oid(2))], 300);
+    world.take(&old);
+    world.take(&new);
+    world.take(&delete_address(&owner, &owner, 30618, 200));
+    assert_eq!(world.held, [new]);
+}
+
+#[test]
+fn g01_55_a_request_that_names_nothing_is_invalid_and_one_for_unknown_events_is_kept() {
+    let mut world = World::new();
+    let keys = Keys::generate();
+    assert_eq!(
+        refusal(&world.ask(&sign(&keys, kinds::DELETION, &[], 100))).0,
+        Cause::Malformed
+    );
+    let note = sign(&keys, Kind::Custom(1), &[], 100);
+    assert_eq!(
+        world.take(&delete_id(&keys, &note.id)).outcome,
+        Outcome::Serve
+    );
+    assert_eq!(refusal(&world.ask(&note)).0, Cause::Deleted);
+}
+
+#[test]
+fn g01_56_a_held_announcement_goes_with_its_repository_and_states() {
+    for by_address in [false, true] {
+        let (owner, m) = (Keys::generate(), Keys::generate());
+        let mut world = World::new();
+        let announcement = listing(&owner, &[&m], 100);
+        world.take(&announcement);
+        world.take(&state(&m, &[(MAIN, oid(1))], 100));
+        let decision = world.take(&match by_address {
+            true => delete_address(&owner, &owner, 30617, 500),
+            false => delete_id(&owner, &announcement.id),
+        });
+        assert!(
+            decision
+                .effects
+                .contains(&Effect::EvictAnnouncement(addr(&owner)))
+        );
+        assert!(world.held.is_empty());
+    }
+}
+
+#[test]
+fn g01_56_states_that_another_owner_uses_stay() {
+    let (owner, m) = (Keys::generate(), Keys::generate());
+    let mut world = World::new();
+    world.hosting(&[&m]);
+    world.take(&listing(&owner, &[&m], 100));
+    world.take(&state(&m, &[(MAIN, oid(1))], 100));
+    world.take(&state(&owner, &[(MAIN, oid(2))], 100));
+    world.take(&delete_address(&owner, &owner, 30617, 500));
+    assert_eq!(
+        world.held.len(),
+        1,
+        "the owner's own state served nobody else"
+    );
+    assert_eq!(world.held[0].pubkey, m.public_key());
+}
+
+fn pull_request(author: &Keys, owner: &Keys) -> Event {
+    let (repo, tip) = (coordinate(30617, &owner.public_key()), oid(1).to_hex());
+    sign(
+        author,
+        kinds::PULL_REQUEST,
+        &[&["a", &repo], &["c", &tip]],
+        100,
+    )
+}
+
+#[test]
+fn g01_56_a_held_pull_request_goes_with_its_ref() {
+    let mut world = World::new();
+    let (owner, author) = (world.hosting(&[]), Keys::generate());
+    let event = pull_request(&author, &owner);
+    world.take(&event);
+    let decision = world.take(&delete_id(&author, &event.id));
+    assert_eq!(
+        decision.effects,
+        [
+            Effect::DropPullRequest(event.id),
+            Effect::ClearPullRequestRef {
+                event: event.id,
+                repositories: vec![addr(&owner)],
+                unless: None,
+            },
+        ]
+    );
+    assert!(world.held.is_empty());
+}
+
+#[test]
+fn g01_57_a_served_pull_request_loses_its_ref() {
+    let mut world = World::new();
+    let (owner, author) = (world.hosting(&[]), Keys::generate());
+    let event = pull_request(&author, &owner);
+    world.serve(&event);
+    let decision = world.take(&delete_id(&author, &event.id));
+    let [
+        Effect::ClearPullRequestRef {
+            repositories,
+            unless: None,
+            ..
+        },
+    ] = &decision.effects[..]
+    else {
+        panic!("{:?}", decision.effects);
+    };
+    assert_eq!(repositories, &[addr(&owner)]);
+}
+
+#[test]
+fn g01_57_a_served_announcement_takes_its_repository_into_the_archive() {
+    let mut world = World::new();
+    let owner = world.hosting(&[]);
+    let other = world.hosting(&[]);
+    let decision = world.take(&delete_address(&owner, &owner, 30617, 500));
+    assert_eq!(
+        decision.effects,
+        [
+            Effect::Archive(addr(&owner)),
+            Effect::Reexamine(identifier())
+        ]
+    );
+    assert_eq!(
+        world
+            .served
+            .iter()
+            .filter(|e| e.pubkey == other.public_key())
+            .count(),
+        1
+    );
+}
+
+#[test]
+fn g01_57_a_served_state_is_only_recomputed() {
+    let mut world = World::new();
+    let owner = world.hosting(&[]);
+    let served = state(&owner, &[(MAIN, oid(1))], 100);
+    world.serve(&served);
+    let decision = world.take(&delete_id(&owner, &served.id));
+    assert_eq!(decision.effects, [Effect::Reexamine(identifier())]);
+}
+
+#[test]
+fn g01_57_deleting_an_announcement_of_another_server_archives_nothing() {
+    let m = Keys::generate();
+    let mut world = World::new();
+    world.hosting(&[&m]);
+    world.take(&elsewhere(&m, &[], 100));
+    let decision = world.take(&delete_address(&m, &m, 30617, 500));
+    assert_eq!(decision.effects, [Effect::Reexamine(identifier())]);
+}

@@ -1,0 +1,212 @@
+use grip_nostr::{Event, PullRequest, RepoAddr, kinds};
+use grip_types::Oid;
+use nostr::prelude::Keys;
+
+use crate::admission::{Cause, Effect, Found, Outcome, belongs_to, fake::*};
+
+fn request(targets: &[&Keys], tip: Oid) -> Event {
+    let targets: Vec<String> = targets
+        .iter()
+        .map(|keys| coordinate(30617, &keys.public_key()))
+        .collect();
+    let targets: Vec<[&str; 2]> = targets.iter().map(|t| ["a", t.as_str()]).collect();
+    let tip = tip.to_hex();
+    let tip = ["c", tip.as_str()];
+    let mut tags: Vec<&[&str]> = vec![&tip];
+    tags.extend(targets.iter().map(|t| &t[..]));
+    sign(&Keys::generate(), kinds::PULL_REQUEST, &tags, 100)
+}
+
+fn update(root: &Event, tip: Oid) -> Event {
+    let (root, tip) = (root.id.to_hex(), tip.to_hex());
+    let tags: &[&[&str]] = &[&["E", &root], &["c", &tip]];
+    sign(&Keys::generate(), kinds::PULL_REQUEST_UPDATE, tags, 200)
+}
+
+fn set(event: &Event, tip: Oid, repositories: &[RepoAddr]) -> Effect {
+    Effect::SetPullRequestRef {
+        event: event.id,
+        tip,
+        repositories: repositories.to_vec(),
+    }
+}
+
+fn clear(event: &Event, repositories: &[RepoAddr], unless: Option<Oid>) -> Effect {
+    Effect::ClearPullRequestRef {
+        event: event.id,
+        repositories: repositories.to_vec(),
+        unless,
+    }
+}
+
+#[test]
+fn g01_50_a_pull_request_names_its_tip_as_40_or_64_hex_digits() {
+    let mut world = World::new();
+    let owner = world.hosting(&[]);
+    let repo = coordinate(30617, &owner.public_key());
+    let sha256 = "ab".repeat(32);
+    let ask = |c: &[&str]| {
+        let tags: &[&[&str]] = &[&["a", &repo], c];
+        world.ask(&sign(&Keys::generate(), kinds::PULL_REQUEST, tags, 100))
+    };
+    for bad in [
+        &["x", "y"][..],
+        &["c"],
+        &["c", "main"],
+        &["c", &"AB".repeat(20)],
+    ] {
+        let (cause, text) = refusal(&ask(bad));
+        assert_eq!(cause, Cause::Malformed);
+        assert!(text.starts_with("invalid: "), "{text}");
+    }
+    assert_eq!(ask(&["c", &sha256]).outcome, Outcome::Hold);
+}
+
+#[test]
+fn g01_48_without_its_commit_a_pull_request_waits_and_wrong_refs_go() {
+    let mut world = World::new();
+    let owner = world.hosting(&[]);
+    let event = request(&[&owner], oid(1));
+    let decision = world.ask(&event);
+    assert_eq!(decision.outcome, Outcome::Hold);
+    assert_eq!(
+        decision.effects,
+        [clear(&event, &[addr(&owner)], Some(oid(1)))]
+    );
+}
+
+#[test]
+fn g01_48_with_its_commit_here_a_pull_request_is_served_and_its_ref_made() {
+    let mut world = World::new();
+    let owner = world.hosting(&[]);
+    world.has(&[oid(1)]);
+    let event = request(&[&owner], oid(1));
+    let decision = world.ask(&event);
+    assert_eq!(decision.outcome, Outcome::Serve);
+    assert!(
+        decision
+            .effects
+            .contains(&set(&event, oid(1), &[addr(&owner)]))
+    );
+}
+
+#[test]
+fn g01_50_a_tip_that_is_no_commit_is_refused() {
+    let mut world = World::new();
+    let owner = world.hosting(&[]);
+    world.objects.insert(oid(1), Found::Other);
+    let decision = world.ask(&request(&[&owner], oid(1)));
+    assert_eq!(refusal(&decision).0, Cause::Malformed);
+    assert!(decision.effects.is_empty());
+}
+
+#[test]
+fn g01_49_the_ref_goes_into_every_repository_that_trusts_the_named_owner() {
+    let m = Keys::generate();
+    let mut world = World::new();
+    let first = world.hosting(&[&m]);
+    let second = world.hosting(&[&m]);
+    world.hosting(&[]);
+    world.serve(&elsewhere(&m, &[], 100));
+    world.has(&[oid(1)]);
+    let event = request(&[&m], oid(1));
+    let decision = world.ask(&event);
+    let mut expected = vec![addr(&first), addr(&second)];
+    expected.sort();
+    assert!(
+        decision.effects.contains(&set(&event, oid(1), &expected)),
+        "{decision:#?}"
+    );
+    let parsed = PullRequest::parse(event).unwrap();
+    let belongs = |keys| belongs_to(&parsed, &addr(keys), &world, &world.policy).unwrap();
+    assert!(belongs(&first) && belongs(&second) && !belongs(&m));
+}
+
+#[test]
+fn g01_45_a_ref_pushed_to_a_repository_it_does_not_belong_to_goes() {
+    let mut world = World::new();
+    let owner = world.hosting(&[]);
+    let other = world.hosting(&[]);
+    let event = request(&[&owner], oid(1));
+    world.placeholders.push((event.id, addr(&other)));
+    world.placeholders.push((event.id, addr(&owner)));
+    world.has(&[oid(1)]);
+    let decision = world.ask(&event);
+    assert!(
+        decision
+            .effects
+            .contains(&clear(&event, &[addr(&other)], None))
+    );
+    assert!(
+        decision
+            .effects
+            .contains(&set(&event, oid(1), &[addr(&owner)]))
+    );
+}
+
+#[test]
+fn g01_48a_a_pull_request_without_a_served_repository_is_blocked() {
+    let world = World::new();
+    let (cause, text) = refusal(&world.ask(&request(&[&Keys::generate()], oid(1))));
+    assert_eq!(cause, Cause::Unrelated);
+    assert!(text.starts_with("blocked: "), "{text}");
+}
+
+#[test]
+fn g01_8_a_pull_request_to_a_held_announcement_is_told_to_come_back() {
+    let owner = Keys::generate();
+    let mut world = World::new();
+    world.take(&listing(&owner, &[], 100));
+    let (cause, text) = refusal(&world.ask(&request(&[&owner], oid(1))));
+    assert_eq!(cause, Cause::NoGitData);
+    assert!(
+        text.starts_with("blocked: repository has no git data yet"),
+        "{text}"
+    );
+}
+
+#[test]
+fn g01_50_an_update_finds_its_repository_through_the_pull_request_it_names() {
+    let mut world = World::new();
+    let owner = world.hosting(&[]);
+    let root = request(&[&owner], oid(1));
+    let event = update(&root, oid(2));
+    assert_eq!(refusal(&world.ask(&event)).0, Cause::Unrelated);
+    world.take(&root);
+    assert_eq!(
+        refusal(&world.ask(&event)).0,
+        Cause::NoGitData,
+        "its root is held"
+    );
+    world.serve(&root);
+    assert_eq!(world.ask(&event).outcome, Outcome::Hold);
+    world.has(&[oid(2)]);
+    let decision = world.ask(&event);
+    assert_eq!(decision.outcome, Outcome::Serve);
+    assert!(
+        decision
+            .effects
+            .contains(&set(&event, oid(2), &[addr(&owner)]))
+    );
+}
+
+#[test]
+fn g01_48a_a_deleted_pull_request_is_refused() {
+    let mut world = World::new();
+    let owner = world.hosting(&[]);
+    let author = Keys::generate();
+    let (repo, tip) = (coordinate(30617, &owner.public_key()), oid(1).to_hex());
+    let event = sign(
+        &author,
+        kinds::PULL_REQUEST,
+        &[&["a", &repo], &["c", &tip]],
+        100,
+    );
+    world.take(&sign(
+        &author,
+        kinds::DELETION,
+        &[&["e", &event.id.to_hex()]],
+        150,
+    ));
+    assert_eq!(refusal(&world.ask(&event)).0, Cause::Deleted);
+}

@@ -1,0 +1,213 @@
+use grip_nostr::{Event, Kind, kinds};
+use nostr::prelude::Keys;
+
+use crate::admission::{Cause, Outcome, fake::*};
+
+const COMMENT: Kind = Kind::Custom(1111);
+const NOTE: Kind = Kind::Custom(1);
+
+fn by_stranger(kind: Kind, tags: &[&[&str]]) -> Event {
+    sign(&Keys::generate(), kind, tags, 100)
+}
+
+#[test]
+fn g01_7_an_event_that_tags_a_served_announcement_is_served() {
+    let mut world = World::new();
+    let owner = world.hosting(&[]);
+    let repo = coordinate(30617, &owner.public_key());
+    for (kind, tag) in [
+        (kinds::ISSUE, "a"),
+        (COMMENT, "A"),
+        (NOTE, "q"),
+        (kinds::PATCH, "a"),
+    ] {
+        let event = by_stranger(kind, &[&[tag, &repo]]);
+        assert_eq!(world.ask(&event).outcome, Outcome::Serve, "{kind} {tag}");
+    }
+    let id = world.served[0].id.to_hex();
+    assert_eq!(
+        world.ask(&by_stranger(NOTE, &[&["e", &id]])).outcome,
+        Outcome::Serve
+    );
+}
+
+#[test]
+fn g01_7_acceptance_is_transitive() {
+    let mut world = World::new();
+    let owner = world.hosting(&[]);
+    let repo = coordinate(30617, &owner.public_key());
+    let mut last = by_stranger(kinds::ISSUE, &[&["a", &repo]]);
+    world.take(&last);
+    for (kind, tag) in [
+        (kinds::ISSUE, "q"),
+        (COMMENT, "E"),
+        (NOTE, "e"),
+        (Kind::Custom(7), "e"),
+    ] {
+        last = by_stranger(kind, &[&[tag, &last.id.to_hex()]]);
+        assert_eq!(world.take(&last).outcome, Outcome::Serve, "{kind} {tag}");
+    }
+}
+
+#[test]
+fn g01_7_an_event_that_something_served_tags_is_served_when_it_comes_later() {
+    let mut world = World::new();
+    let owner = world.hosting(&[]);
+    let repo = coordinate(30617, &owner.public_key());
+    let article = sign(
+        &Keys::generate(),
+        Kind::Custom(30023),
+        &[&["d", "tides"]],
+        100,
+    );
+    let article_address = format!("30023:{}:tides", article.pubkey.to_hex());
+    for (tag, later) in [("q", NOTE), ("e", NOTE), ("E", COMMENT)] {
+        let later = by_stranger(later, &[]);
+        assert_eq!(refusal(&world.ask(&later)).0, Cause::Unrelated);
+        let id = later.id.to_hex();
+        world.take(&by_stranger(kinds::ISSUE, &[&["a", &repo], &[tag, &id]]));
+        assert_eq!(world.ask(&later).outcome, Outcome::Serve);
+    }
+    world.take(&by_stranger(
+        kinds::ISSUE,
+        &[&["a", &repo], &["q", &article_address]],
+    ));
+    assert_eq!(world.ask(&article).outcome, Outcome::Serve);
+}
+
+#[test]
+fn g01_7_what_concerns_only_a_repository_never_accepted_is_blocked() {
+    let mut world = World::new();
+    let owner = world.hosting(&[]);
+    let unknown = coordinate(30617, &Keys::generate().public_key());
+    let key = owner.public_key().to_hex();
+    for event in [
+        by_stranger(kinds::ISSUE, &[&["a", &unknown]]),
+        by_stranger(COMMENT, &[&["A", &unknown]]),
+        by_stranger(NOTE, &[&["q", &unknown]]),
+        by_stranger(NOTE, &[]),
+        by_stranger(NOTE, &[&["p", &key]]),
+    ] {
+        let (cause, text) = refusal(&world.ask(&event));
+        assert_eq!(cause, Cause::Unrelated);
+        assert!(text.starts_with("blocked: "), "{text}");
+    }
+}
+
+#[test]
+fn g01_8_a_repository_is_also_known_by_its_state_and_identifiers_may_hold_colons() {
+    let mut world = World::new();
+    let owner = world.hosting(&[]);
+    let by_state = coordinate(30618, &owner.public_key());
+    assert_eq!(
+        world.ask(&by_stranger(NOTE, &[&["a", &by_state]])).outcome,
+        Outcome::Serve
+    );
+
+    let keys = Keys::generate();
+    let announcement = sign(&keys, kinds::ANNOUNCEMENT, &[&["d", "a:b"]], 100);
+    world.serve(&announcement);
+    let colons = format!("30617:{}:a:b", keys.public_key().to_hex());
+    assert_eq!(
+        world.ask(&by_stranger(NOTE, &[&["a", &colons]])).outcome,
+        Outcome::Serve
+    );
+}
+
+#[test]
+fn g01_8_what_concerns_only_a_held_announcement_is_told_to_come_back() {
+    let owner = Keys::generate();
+    let mut world = World::new();
+    world.take(&listing(&owner, &[], 100));
+    let repo = coordinate(30617, &owner.public_key());
+    let id = world.held[0].id.to_hex();
+    for tags in [&[&["a", repo.as_str()][..]][..], &[&["e", id.as_str()]]] {
+        let (cause, text) = refusal(&world.ask(&by_stranger(kinds::ISSUE, tags)));
+        assert_eq!(cause, Cause::NoGitData);
+        assert!(
+            text.starts_with("blocked: repository has no git data yet"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn g01_10_a_grasp_list_is_taken_from_anyone_and_relates_nothing() {
+    let mut world = World::new();
+    let note = by_stranger(NOTE, &[]);
+    let id = note.id.to_hex();
+    let list = by_stranger(kinds::GRASP_LIST, &[&["g", "wss://x.example"], &["e", &id]]);
+    assert_eq!(world.take(&list).outcome, Outcome::Serve);
+    assert_eq!(refusal(&world.ask(&note)).0, Cause::Unrelated);
+    let about = by_stranger(NOTE, &[&["e", &list.id.to_hex()]]);
+    assert_eq!(refusal(&world.ask(&about)).0, Cause::Unrelated);
+    let address = format!("10317:{}:", list.pubkey.to_hex());
+    assert_eq!(
+        refusal(&world.ask(&by_stranger(NOTE, &[&["a", &address]]))).0,
+        Cause::Unrelated
+    );
+}
+
+#[test]
+fn g01_10_a_deletion_request_relates_nothing() {
+    let mut world = World::new();
+    let note = by_stranger(NOTE, &[]);
+    let request = by_stranger(kinds::DELETION, &[&["e", &note.id.to_hex()]]);
+    assert_eq!(world.take(&request).outcome, Outcome::Serve);
+    assert_eq!(refusal(&world.ask(&note)).0, Cause::Unrelated);
+    let about = by_stranger(NOTE, &[&["e", &request.id.to_hex()]]);
+    assert_eq!(refusal(&world.ask(&about)).0, Cause::Unrelated);
+}
+
+#[test]
+fn an_ephemeral_event_with_a_relation_is_broadcast_and_without_one_refused() {
+    let mut world = World::new();
+    let owner = world.hosting(&[]);
+    let repo = coordinate(30617, &owner.public_key());
+    let ephemeral = Kind::Custom(29846);
+    let decision = world.ask(&by_stranger(ephemeral, &[&["a", &repo]]));
+    assert_eq!(decision.outcome, Outcome::Broadcast);
+    assert_eq!(
+        refusal(&world.ask(&by_stranger(ephemeral, &[]))).0,
+        Cause::Unrelated
+    );
+}
+
+#[test]
+fn private_messages_and_auth_events_are_blocked_whatever_they_name() {
+    let mut world = World::new();
+    let owner = world.hosting(&[]);
+    let repo = coordinate(30617, &owner.public_key());
+    for kind in [4, 13, 14, 1059, 21_059, 22_242] {
+        let event = by_stranger(Kind::Custom(kind), &[&["a", &repo]]);
+        let (cause, text) = refusal(&world.ask(&event));
+        assert_eq!(cause, Cause::Kind);
+        assert!(text.starts_with("blocked: "), "{text}");
+    }
+}
+
+#[test]
+fn profiles_are_taken_only_when_something_served_names_them() {
+    let mut world = World::new();
+    let owner = world.hosting(&[]);
+    let repo = coordinate(30617, &owner.public_key());
+    let profile = by_stranger(Kind::Custom(0), &[]);
+    assert_eq!(refusal(&world.ask(&profile)).0, Cause::Unrelated);
+    let address = format!("0:{}:", profile.pubkey.to_hex());
+    world.take(&by_stranger(NOTE, &[&["a", &repo], &["q", &address]]));
+    assert_eq!(world.ask(&profile).outcome, Outcome::Serve);
+}
+
+#[test]
+fn g01_52_patches_issues_and_statuses_are_never_held() {
+    let mut world = World::new();
+    let owner = world.hosting(&[]);
+    let repo = coordinate(30617, &owner.public_key());
+    for kind in [1617, 1621, 1622, 1624, 1630, 1631, 1632, 1633, 1985] {
+        let event = by_stranger(
+            Kind::Custom(kind),
+            &[&["a", &repo], &["c", &oid(1).to_hex()]],
+        );
+        assert_eq!(world.ask(&event).outcome, Outcome::Serve, "{kind}");
+    }
+}

@@ -1,0 +1,356 @@
+use grip_nostr::{MaintainerRule, State, kinds, maintainer_set};
+use nostr::prelude::Keys;
+
+use crate::{
+    admission::{Cause, Effect, Found, Outcome, Standing, effective_state, fake::*},
+    push_rules::{Candidates, Command, Refs, alignment, authorise},
+};
+
+const MAIN: &str = "refs/heads/main";
+const TAG: &str = "refs/tags/v1";
+
+#[test]
+fn g01_16_1_a_state_that_git_could_never_have_is_refused() {
+    let mut world = World::new();
+    let owner = world.hosting(&[]);
+    let a = oid(1).to_hex();
+    let sha256 = "ab".repeat(32);
+    for bad in [
+        &[&["d", D][..], &["refs/heads/a..b", &a][..]][..],
+        &[&["d", D], &["refs/heads/main", "XYZ"]],
+        &[&["d", D], &["refs/heads/main", &sha256]],
+        &[&["d", D], &["refs/heads/a", &a], &["refs/heads/a/b", &a]],
+        &[&["d", ""]],
+        &[],
+    ] {
+        let event = sign(&owner, kinds::STATE, bad, 100);
+        let (cause, text) = refusal(&world.ask(&event));
+        assert_eq!(cause, Cause::Malformed, "{bad:?}");
+        assert!(text.starts_with("invalid: "), "{text}");
+    }
+}
+
+#[test]
+fn g01_16_2_the_same_state_again_is_a_duplicate() {
+    let mut world = World::new();
+    let owner = world.hosting(&[]);
+    let event = state(&owner, &[(MAIN, oid(1))], 100);
+    assert_eq!(world.take(&event).outcome, Outcome::Hold);
+    let again = world.ask(&event);
+    assert_eq!(again.outcome, Outcome::Duplicate(Standing::Held));
+    assert_eq!(again.answer(), (true, "duplicate: in purgatory".into()));
+}
+
+#[test]
+fn g01_16_3_an_older_state_than_the_served_one_is_refused() {
+    let mut world = World::new();
+    let owner = world.hosting(&[]);
+    world.serve(&state(&owner, &[], 200));
+    let (cause, text) = refusal(&world.ask(&state(&owner, &[(MAIN, oid(1))], 100)));
+    assert_eq!(cause, Cause::Superseded);
+    assert!(text.starts_with("replaced: have newer event"), "{text}");
+}
+
+#[test]
+fn g01_17_an_older_state_than_a_held_one_is_held_beside_it() {
+    let mut world = World::new();
+    let owner = world.hosting(&[]);
+    world.take(&state(&owner, &[(MAIN, oid(2))], 200));
+    let older = state(&owner, &[(MAIN, oid(1))], 100);
+    assert_eq!(world.take(&older).outcome, Outcome::Hold);
+    assert_eq!(world.held.len(), 2);
+}
+
+#[test]
+fn g01_17_a_served_state_ends_its_authors_older_held_ones() {
+    let mut world = World::new();
+    let owner = world.hosting(&[]);
+    world.take(&state(&owner, &[(MAIN, oid(1))], 100));
+    world.take(&state(&owner, &[(MAIN, oid(3))], 300));
+    world.has(&[oid(2)]);
+    assert_eq!(
+        world.take(&state(&owner, &[(MAIN, oid(2))], 200)).outcome,
+        Outcome::Serve
+    );
+    assert_eq!(world.held.len(), 1, "the one of 300 still waits");
+}
+
+#[test]
+fn g01_16_3_of_two_states_of_one_second_the_loser_is_told_to_sign_again() {
+    let mut world = World::new();
+    let owner = world.hosting(&[]);
+    let [winner, loser] = tied_states(&owner, 100, &[(MAIN, oid(1))], &[(MAIN, oid(2))]);
+
+    world.take(&winner);
+    let (cause, text) = refusal(&world.ask(&loser));
+    assert_eq!(cause, Cause::Tie, "against a held one");
+    assert!(
+        text.contains("sign this again with a later created_at"),
+        "{text}"
+    );
+
+    world.serve(&winner);
+    let (cause, text) = refusal(&world.ask(&loser));
+    assert_eq!(cause, Cause::Tie, "against a served one");
+    assert!(text.starts_with("invalid: "), "{text}");
+    assert!(
+        text.contains("sign this again with a later created_at"),
+        "{text}"
+    );
+}
+
+#[test]
+fn g01_16_3_of_two_states_of_one_second_the_winner_supersedes_whenever_it_comes() {
+    let mut world = World::new();
+    let owner = world.hosting(&[]);
+    let [winner, loser] = tied_states(&owner, 100, &[(MAIN, oid(1))], &[(MAIN, oid(2))]);
+    assert_eq!(world.take(&loser).outcome, Outcome::Hold);
+    assert_eq!(world.take(&winner).outcome, Outcome::Hold);
+    assert_eq!(world.held, [winner.clone()]);
+
+    world.held.clear();
+    world.serve(&loser);
+    world.has(&[oid(1)]);
+    assert_eq!(world.take(&winner).outcome, Outcome::Serve);
+    assert!(!world.served.contains(&loser));
+}
+
+/// Two states signed in the same second: the first with a tag, which is pushed; the second
+/// without it. A server that lets the second count deletes the pushed tag.
+#[test]
+fn g01_30_a_tied_state_without_the_pushed_tag_is_refused_and_the_tag_stays() {
+    let mut world = World::new();
+    let owner = world.hosting(&[]);
+    let with_tag = [(MAIN, oid(1)), (TAG, oid(1))];
+    let [first, second] = tied_states(&owner, 100, &with_tag, &[(MAIN, oid(1))]);
+    let set = maintainer_set(
+        MaintainerRule::Legacy,
+        &owner.public_key(),
+        &[(
+            owner.public_key(),
+            &grip_nostr::Announcement::parse(world.served[0].clone()).unwrap(),
+        )]
+        .into(),
+    );
+
+    assert_eq!(world.take(&first).outcome, Outcome::Hold);
+    let held = vec![State::parse(first.clone()).unwrap()];
+    let push: Vec<Command> = with_tag
+        .iter()
+        .map(|(name, oid)| Command {
+            name: name.parse().unwrap(),
+            old: None,
+            new: Some(*oid),
+        })
+        .collect();
+    let candidates = Candidates::new(&set, Vec::new(), held);
+    let authorised = authorise(&push, &candidates, &Refs::default(), &[].into()).unwrap();
+    assert_eq!(authorised.by, Some(first.id));
+    let refs = authorised
+        .edits
+        .iter()
+        .map(|e| (e.name.clone(), e.new.unwrap()));
+    let current = Refs {
+        refs: refs.collect(),
+        head: authorised.head,
+    };
+    world.has(&[oid(1)]);
+    world.serve(&first);
+
+    let decision = world.take(&second);
+    assert_eq!(refusal(&decision).0, Cause::Tie);
+    assert!(decision.effects.is_empty());
+    let served: Vec<State> = world
+        .served
+        .iter()
+        .filter_map(|event| State::parse(event.clone()).ok())
+        .collect();
+    let effective = effective_state(&set, &served).unwrap();
+    assert!(alignment(effective, &current).is_empty());
+    assert!(current.refs.contains_key(TAG));
+}
+
+#[test]
+fn g01_16_3_a_deleted_state_is_refused() {
+    let mut world = World::new();
+    let owner = world.hosting(&[]);
+    let event = state(&owner, &[(MAIN, oid(1))], 100);
+    world.take(&sign(
+        &owner,
+        kinds::DELETION,
+        &[&["e", &event.id.to_hex()]],
+        150,
+    ));
+    assert_eq!(refusal(&world.ask(&event)).0, Cause::Deleted);
+}
+
+#[test]
+fn g01_16_4_a_state_without_an_announcement_is_refused() {
+    let (cause, text) = refusal(&World::new().ask(&state(&Keys::generate(), &[], 100)));
+    assert_eq!(cause, Cause::Unannounced);
+    assert!(
+        text.starts_with("invalid: no announcement exists for this repository"),
+        "{text}"
+    );
+}
+
+#[test]
+fn g01_16_5_a_strangers_state_is_refused() {
+    let mut world = World::new();
+    world.hosting(&[]);
+    let (cause, text) = refusal(&world.ask(&state(&Keys::generate(), &[], 100)));
+    assert_eq!(cause, Cause::Unauthorised);
+    assert!(
+        text.starts_with("invalid: author not authorized for this repository"),
+        "{text}"
+    );
+}
+
+#[test]
+fn g01_16_5_being_trusted_by_someone_hosted_elsewhere_is_not_enough() {
+    let (m, friend) = (Keys::generate(), Keys::generate());
+    let mut world = World::new();
+    let owner = world.hosting(&[&m]);
+    world.take(&elsewhere(&m, &[&friend], 100));
+    assert_eq!(world.ask(&state(&friend, &[], 100)).outcome, Outcome::Serve);
+    world.take(&listing(&owner, &[], 200));
+    assert_eq!(
+        refusal(&world.ask(&state(&friend, &[], 100))).0,
+        Cause::Unauthorised
+    );
+}
+
+#[test]
+fn g01_26_a_listed_maintainer_without_an_announcement_may_send_states_for_a_held_one() {
+    let (owner, m) = (Keys::generate(), Keys::generate());
+    let mut world = World::new();
+    world.take(&listing(&owner, &[&m], 100));
+    let decision = world.ask(&state(&m, &[(MAIN, oid(1))], 100));
+    assert_eq!(decision.outcome, Outcome::Hold);
+    assert!(
+        decision.effects.contains(&Effect::KeepAlive(addr(&owner))),
+        "G01-19"
+    );
+}
+
+#[test]
+fn g01_26_recursion_runs_through_a_held_announcement() {
+    let (owner, m, r) = (Keys::generate(), Keys::generate(), Keys::generate());
+    let mut world = World::new();
+    world.serve(&listing(&owner, &[&m], 100));
+    assert_eq!(world.take(&listing(&m, &[&r], 100)).outcome, Outcome::Hold);
+    assert_eq!(
+        world.ask(&state(&r, &[(MAIN, oid(1))], 100)).outcome,
+        Outcome::Hold
+    );
+}
+
+#[test]
+fn g01_28_a_grant_of_the_legacy_rule_alone_is_flagged() {
+    let m = Keys::generate();
+    let mut world = World::new();
+    let owner = world.hosting(&[&m]);
+    let by_m = state(&m, &[(MAIN, oid(1))], 100);
+    assert!(world.ask(&by_m).legacy_only);
+    assert!(
+        !world
+            .ask(&state(&owner, &[(MAIN, oid(1))], 100))
+            .legacy_only
+    );
+    world.serve(&elsewhere(&m, &[&owner], 100));
+    assert!(!world.ask(&by_m).legacy_only);
+    world.policy.maintainer_rule = MaintainerRule::Reciprocal;
+    assert_eq!(world.ask(&by_m).outcome, Outcome::Hold);
+    world.serve(&elsewhere(&m, &[], 200));
+    assert_eq!(refusal(&world.ask(&by_m)).0, Cause::Unauthorised);
+}
+
+#[test]
+fn g01_16_6_a_state_whose_objects_are_here_is_served_at_once() {
+    let mut world = World::new();
+    let owner = world.hosting(&[]);
+    world.has(&[oid(1)]);
+    let decision = world.ask(&state(&owner, &[(MAIN, oid(1)), (TAG, oid(1))], 100));
+    assert_eq!(decision.outcome, Outcome::Serve);
+    assert_eq!(decision.answer(), (true, "".into()));
+    assert_eq!(decision.effects, [Effect::Reexamine(identifier())]);
+}
+
+#[test]
+fn g01_16_7_one_missing_object_makes_it_wait() {
+    let mut world = World::new();
+    let owner = world.hosting(&[]);
+    world.has(&[oid(1)]);
+    let decision = world.ask(&state(&owner, &[(MAIN, oid(1)), (TAG, oid(2))], 100));
+    assert_eq!(decision.outcome, Outcome::Hold);
+    assert!(
+        decision
+            .steps
+            .iter()
+            .any(|step| step.text.contains("1 of 2 refs"))
+    );
+}
+
+#[test]
+fn g01_38_an_empty_state_applies_to_a_served_repository_only() {
+    let mut world = World::new();
+    let owner = world.hosting(&[]);
+    assert_eq!(world.ask(&state(&owner, &[], 100)).outcome, Outcome::Serve);
+    let newcomer = Keys::generate();
+    world.take(&listing(&newcomer, &[], 100));
+    assert_eq!(
+        world.ask(&state(&newcomer, &[], 100)).outcome,
+        Outcome::Hold
+    );
+}
+
+#[test]
+fn g01_38_a_branch_that_names_no_commit_is_refused_and_a_tag_may_name_anything() {
+    let mut world = World::new();
+    let owner = world.hosting(&[]);
+    world.objects.insert(oid(7), Found::Other);
+    let (cause, text) = refusal(&world.ask(&state(&owner, &[(MAIN, oid(7))], 100)));
+    assert_eq!(cause, Cause::Malformed);
+    assert!(
+        text.contains("refs/heads/main must name a commit"),
+        "{text}"
+    );
+    assert_eq!(
+        world.ask(&state(&owner, &[(TAG, oid(7))], 100)).outcome,
+        Outcome::Serve
+    );
+}
+
+#[test]
+fn g01_20_a_state_brings_an_announcement_back_from_hiding() {
+    let keys = Keys::generate();
+    let mut world = World::new();
+    let announcement = listing(&keys, &[], 100);
+    world.take(&announcement);
+    world.hidden.insert(announcement.id);
+    let decision = world.take(&state(&keys, &[(MAIN, oid(1))], 100));
+    assert_eq!(decision.outcome, Outcome::Hold);
+    assert!(decision.effects.contains(&Effect::KeepAlive(addr(&keys))));
+    assert!(world.hidden.is_empty());
+}
+
+#[test]
+fn g01_30_the_effective_state_is_the_latest_of_the_set_and_ties_go_to_the_lowest_id() {
+    let (m, stranger) = (Keys::generate(), Keys::generate());
+    let mut world = World::new();
+    let owner = world.hosting(&[&m]);
+    let announced =
+        crate::admission::Announced::load(&identifier(), &world, &world.policy).unwrap();
+    let set = announced.set_of(&owner.public_key());
+    let parse = |event| State::parse(event).unwrap();
+    let old = parse(state(&owner, &[], 100));
+    let [winner, loser] = tied_states(&m, 200, &[], &[]).map(parse);
+    let foreign = parse(state(&stranger, &[], 300));
+    for order in [
+        [&old, &winner, &loser, &foreign],
+        [&foreign, &loser, &winner, &old],
+    ] {
+        assert_eq!(effective_state(&set, order), Some(&winner));
+    }
+    assert_eq!(effective_state(&set, [&foreign]), None);
+}
