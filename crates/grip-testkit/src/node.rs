@@ -188,6 +188,11 @@ impl Node {
         format!("ws://{}", self.authority())
     }
 
+    /// The directory the node was started in.
+    pub fn work_dir(&self) -> &Path {
+        self.dir.path()
+    }
+
     pub fn data_dir(&self) -> PathBuf {
         self.dir.path().join("data")
     }
