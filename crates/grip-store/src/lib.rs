@@ -1,7 +1,7 @@
 //! The event store: served events on LMDB, their indexes, queries and deletions.
 //!
 //! An event is kept once, as the JSON that clients receive, behind a small binary head that answers
-//! every filter. All indexes end in the same forty bytes, the event's [position](keys::Position):
+//! every filter. All indexes end in the same forty bytes, the event's position:
 //! newest first, ties by lowest id. So every query is a forward walk, and several walks merge.
 //!
 //! Invariant: only what may be served is in here; events that wait for their data live elsewhere.
@@ -21,5 +21,5 @@ mod write;
 pub use error::{OpenError, StoreError};
 pub use query::Limits;
 pub use store::{EventStore, Options, Stats};
-pub use view::{EventView, ReadView, Stored};
+pub use view::{EventView, Item, ReadView, Stored};
 pub use write::{Put, WriteView};

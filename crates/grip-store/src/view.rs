@@ -7,12 +7,7 @@ use heed::{RoTxn, WithoutTls};
 use nostr::prelude::{Event, EventId, Kind, Timestamp};
 
 use crate::{
-    Limits, StoreError,
-    keys::{self},
-    lookup::Lookup,
-    query::Matches,
-    record::Record,
-    tables::Tables,
+    Limits, StoreError, keys, lookup::Lookup, query::Matches, record::Record, tables::Tables,
 };
 
 /// Look-ups by name. Expired events are found until they are swept.
@@ -91,6 +86,9 @@ pub struct Stored<'a> {
     pub created_at: u64,
 }
 
+/// `created_at` and id, which is all that set reconciliation compares.
+pub type Item = (u64, [u8; 32]);
+
 impl<'s> ReadView<'s> {
     pub(crate) fn new(tables: Tables, txn: RoTxn<'s, WithoutTls>) -> Self {
         Self { tables, txn }
@@ -140,7 +138,7 @@ impl<'s> ReadView<'s> {
         filter: &Filter,
         max: usize,
         now: Timestamp,
-    ) -> Result<Option<Vec<(u64, [u8; 32])>>, StoreError> {
+    ) -> Result<Option<Vec<Item>>, StoreError> {
         let limit = |filter: &Filter| filter.limit.unwrap_or(usize::MAX);
         let mut matches = Matches::open(self.lookup(), std::slice::from_ref(filter), limit, now)?;
         let mut items = Vec::new();

@@ -1,0 +1,199 @@
+//! Storing and finding single events.
+
+use std::ops::ControlFlow;
+
+use grip_store::{EventView, Put, StoreError};
+use nostr::prelude::{Event, EventBuilder, FinalizeEvent, Keys, Kind, Tag};
+
+use crate::support::*;
+
+#[test]
+fn a_signed_event_comes_back_byte_for_byte() {
+    let store = Fixture::new();
+    let keys = Keys::generate();
+    let event = EventBuilder::new(Kind::Custom(1621), "line\nbreak \u{1} \"q\" ∂")
+        .tags([Tag::parse(["subject", "an issue"]).unwrap()])
+        .finalize(&keys)
+        .unwrap();
+    assert_eq!(store.put(&event), stored(&[]));
+
+    let view = store.store.read().unwrap();
+    let found = view.get(&event.id).unwrap().unwrap();
+    assert_eq!(found, event);
+    assert!(found.verify().is_ok());
+    let mut seen = 0;
+    view.query(&[filter("{}")], LIMITS, NOW, &mut |stored| {
+        assert_eq!(stored.json, event.as_json().as_bytes());
+        assert_eq!(Event::from_json(stored.json).unwrap(), event);
+        assert_eq!(&stored.id, event.id.as_bytes());
+        assert_eq!(&stored.author, event.pubkey.as_bytes());
+        assert_eq!(stored.kind, 1621);
+        assert_eq!(stored.created_at, event.created_at.as_secs());
+        seen += 1;
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    assert_eq!(seen, 1);
+}
+
+#[test]
+fn the_second_copy_is_a_duplicate() {
+    let store = Fixture::new();
+    let event = event(1, ALICE, 1, 10, &[]);
+    assert_eq!(store.put(&event), stored(&[]));
+    assert_eq!(store.put(&event), Put::Duplicate);
+    assert_eq!(store.store.stats().unwrap().events, 1);
+}
+
+#[test]
+fn ephemeral_events_are_refused_and_the_rest_of_the_batch_lives() {
+    let store = Fixture::new();
+    store
+        .store
+        .write(|view| {
+            view.put(&event(1, ALICE, 1, 10, &[]), NOW)?;
+            let refused = view.put(&event(2, ALICE, 20_001, 10, &[]), NOW);
+            assert!(matches!(refused, Err(StoreError::Ephemeral(kind)) if kind.as_u16() == 20_001));
+            view.put(&event(3, ALICE, 1, 11, &[]), NOW)
+        })
+        .unwrap();
+    assert_eq!(store.all(), [3, 1]);
+}
+
+#[test]
+fn a_write_sees_its_own_changes_and_a_snapshot_does_not() {
+    let store = Fixture::new();
+    let before = store.store.read().unwrap();
+    store
+        .store
+        .write(|view| {
+            view.put(&event(1, ALICE, 1, 10, &[]), NOW)?;
+            assert!(view.contains(&id(1))?);
+            Ok(())
+        })
+        .unwrap();
+    assert!(!before.contains(&id(1)).unwrap());
+    assert!(store.store.read().unwrap().contains(&id(1)).unwrap());
+}
+
+#[test]
+fn a_snapshot_moves_between_threads() {
+    let store = Fixture::new();
+    store.put(&event(1, ALICE, 1, 10, &[]));
+    let view = store.store.read().unwrap();
+    std::thread::scope(|scope| {
+        let found = scope.spawn(move || view.contains(&id(1)).unwrap()).join();
+        assert!(found.unwrap());
+    });
+}
+
+#[test]
+fn removed_events_leave_no_trace_and_may_come_again() {
+    let store = Fixture::new();
+    let state = event(
+        1,
+        ALICE,
+        30_618,
+        10,
+        &[&["d", "repo"], &["e", "x"], &["expiration", "9999999"]],
+    );
+    store.put(&state);
+    let removed = |number| store.store.write(|view| view.remove(&id(number))).unwrap();
+    assert!(!removed(2));
+    assert!(removed(1));
+    assert!(!removed(1));
+    for json in ["{}", r##"{"kinds":[30618]}"##, r##"{"#d":["repo"]}"##] {
+        assert!(store.ids(&[filter(json)]).is_empty(), "{json}");
+    }
+    let view = store.store.read().unwrap();
+    assert_eq!(view.latest(&address(30_618, ALICE, "repo")).unwrap(), None);
+    drop(view);
+    assert_eq!(store.put(&state), stored(&[]));
+}
+
+#[test]
+fn references_are_found_by_every_relation_tag() {
+    let store = Fixture::new();
+    let repo = address(30_617, ALICE, "a:b");
+    let (by_id, by_address) = (id(9).to_hex(), repo.to_string());
+    let referenced = |store: &Fixture| {
+        let view = store.store.read().unwrap();
+        (
+            view.is_referenced(&id(9)).unwrap(),
+            view.is_address_referenced(&repo).unwrap(),
+        )
+    };
+    assert_eq!(referenced(&store), (false, false));
+    for (number, letter) in (1..).zip(["p", "r", "d", "refs/heads/a"]) {
+        store.put(&event(
+            number,
+            ALICE,
+            1,
+            10,
+            &[&[letter, &by_id], &[letter, &by_address]],
+        ));
+    }
+    assert_eq!(referenced(&store), (false, false));
+
+    for (letter, value, expected) in [
+        ("e", &by_id, (true, false)),
+        ("E", &by_id, (true, false)),
+        ("q", &by_id, (true, false)),
+        ("a", &by_address, (false, true)),
+        ("A", &by_address, (false, true)),
+        ("q", &by_address, (false, true)),
+        // Only the tags that can hold such a value count.
+        ("a", &by_id, (false, false)),
+        ("e", &by_address, (false, false)),
+    ] {
+        store.put(&event(77, BOB, 1, 10, &[&[letter, value]]));
+        assert_eq!(referenced(&store), expected, "{letter} {value}");
+        store.store.write(|view| view.remove(&id(77))).unwrap();
+        assert_eq!(referenced(&store), (false, false));
+    }
+}
+
+#[test]
+fn a_state_with_20_000_refs_is_stored_and_found() {
+    let store = Fixture::new();
+    let keys = Keys::generate();
+    let refs = (0..20_000).map(|n| {
+        let name = format!("refs/heads/feature/some-longer-branch-name-{n:05}");
+        Tag::parse([name, format!("{n:040x}")]).unwrap()
+    });
+    let state = EventBuilder::new(Kind::Custom(30_618), "")
+        .tag(Tag::parse(["d", "huge"]).unwrap())
+        .tags(refs)
+        .finalize(&keys)
+        .unwrap();
+    assert!(state.as_json().len() > 1_600_000);
+    assert_eq!(store.put(&state), stored(&[]));
+
+    let store = store.reopen();
+    let view = store.store.read().unwrap();
+    let found = view.with_d(Kind::Custom(30_618), "huge").unwrap();
+    assert_eq!(found, std::slice::from_ref(&state));
+    drop(view);
+    assert_eq!(
+        store.ids(&[filter(r##"{"#d":["huge"]}"##)]),
+        [state.id.to_bytes()]
+    );
+    assert!(store.store.write(|view| view.remove(&state.id)).unwrap());
+    assert!(store.all().is_empty());
+}
+
+#[test]
+fn an_event_with_thousands_of_indexed_tags_is_stored_found_and_removed() {
+    let store = Fixture::new();
+    let values: Vec<String> = (0..5_000).map(|n| format!("topic {n}")).collect();
+    let tags: Vec<[&str; 2]> = values.iter().map(|value| ["t", value.as_str()]).collect();
+    let tags: Vec<&[&str]> = tags.iter().map(|tag| &tag[..]).collect();
+    store.put(&event(1, ALICE, 1, 10, &tags));
+    assert_eq!(store.numbers(&[filter(r##"{"#t":["topic 4999"]}"##)]), [1]);
+    assert!(store.store.write(|view| view.remove(&id(1))).unwrap());
+    assert!(
+        store
+            .numbers(&[filter(r##"{"#t":["topic 4999"]}"##)])
+            .is_empty()
+    );
+}

@@ -1,0 +1,11 @@
+//! The store through its public face.
+#![expect(clippy::unwrap_used, reason = "a test fails where it stands")]
+
+mod deletion;
+mod durability;
+mod events;
+mod expiry;
+mod model;
+mod query;
+mod replace;
+mod support;
