@@ -16,7 +16,8 @@ pub(crate) struct Decision {
     pub(crate) outcome: Outcome,
     /// The rules that were asked, in order, for `explain`.
     pub(crate) steps: Vec<Step>,
-    /// What has to be done besides, whatever the outcome is; each may be done twice.
+    /// What has to be done besides, in this order, whatever the outcome is: refusals have
+    /// effects too.
     pub(crate) effects: Vec<Effect>,
     /// Only the legacy maintainer rule granted this (G01-28); the reciprocal one would not.
     pub(crate) legacy_only: bool,
@@ -50,10 +51,11 @@ impl fmt::Display for Step {
     }
 }
 
-/// Work that follows from a decision. All of it is idempotent.
+/// Work that follows from a decision. All of it is idempotent, as the same event may come again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
-    /// Have an empty repository, or the archived one of this owner back.
+    /// Have the repository: the one that is there and no longer withdrawn, the archived one of
+    /// this owner, or an empty one.
     CreateRepository(RepoAddr),
     /// Restart the timer of a held announcement, or bring it back from hiding (G01-19, G01-20).
     KeepAlive(RepoAddr),
@@ -79,7 +81,7 @@ pub(crate) enum Effect {
         unless: Option<Oid>,
     },
     /// The owner's newest announcement no longer lists us: keep the repository read-only for a
-    /// grace time, then archive it (G01-15a).
+    /// grace time from the first notice, then archive it (G01-15a 6).
     Withdraw(RepoAddr),
     /// The owner deleted the served announcement: archive the repository now (G01-57).
     Archive(RepoAddr),
