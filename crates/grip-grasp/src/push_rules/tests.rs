@@ -661,10 +661,9 @@ proptest! {
         prop_assert!(alignment(&state, &after).is_empty());
         let (kept, of_state): (BTreeMap<_, _>, BTreeMap<_, _>) = after
             .refs
-            .clone()
             .into_iter()
             .partition(|(name, _)| !name.is_state_ref());
-        prop_assert_eq!(of_state, state.refs.clone());
+        prop_assert_eq!(&of_state, &state.refs);
         let mut others = current.refs.clone();
         others.retain(|name, _| !name.is_state_ref());
         prop_assert_eq!(kept, others);

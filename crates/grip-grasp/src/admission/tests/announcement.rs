@@ -252,9 +252,9 @@ fn g01_15a_2_an_older_version_changes_nothing() {
         let mut world = World::new();
         let newer = listing(&keys, &[], 200);
         if hold {
-            world.hold(&newer)
+            world.hold(&newer);
         } else {
-            world.serve(&newer)
+            world.serve(&newer);
         }
         for older in [listing(&keys, &[], 100), elsewhere(&keys, &[], 100)] {
             let decision = world.ask(&older);

@@ -106,7 +106,7 @@ fn g01_16_3_of_two_states_of_one_second_the_winner_supersedes_whenever_it_comes(
     let [winner, loser] = tied_states(&owner, 100, &[(MAIN, oid(1))], &[(MAIN, oid(2))]);
     assert_eq!(world.take(&loser).outcome, Outcome::Hold);
     assert_eq!(world.take(&winner).outcome, Outcome::Hold);
-    assert_eq!(world.held, [winner.clone()]);
+    assert_eq!(world.held, std::slice::from_ref(&winner));
 
     world.held.clear();
     world.serve(&loser);
