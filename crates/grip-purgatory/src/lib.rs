@@ -1,1 +1,55 @@
-//! What waits for what; pure: input and now give effects.
+//! What waits for what: events that wait for git data, and pushed refs that wait for their event.
+//!
+//! Invariant: pure. Nothing here reads a clock, a file or the network: the time comes in as
+//! [`Millis`], and what must be kept goes out as [`Change`]s for a journal. Replaying the journal
+//! with [`Purgatory::restore`] gives the same purgatory again.
+//!
+//! Invariant: late binding. What a state says about refs is read when data arrives, by the
+//! functions of `matching`, and never kept from the time the event arrived.
+//!
+//! ```text
+//!   announcement ── 30 min ──▶ hidden: its empty repository goes ── 24 h ──▶ forgotten
+//!   state, pull request ── 30 min (15 more while a push is judged) ──▶ forgotten
+//!   refs/nostr/<id> without its event ── 20 min from the last push ──▶ ref deleted
+//! ```
+
+mod bounds;
+mod entry;
+mod expired_ids;
+mod journal;
+mod matching;
+mod millis;
+mod purgatory;
+mod schedule;
+mod sync_queue;
+
+pub use bounds::{Bounds, Full, Which};
+pub use entry::{
+    AnnouncementEntry, Held, Phase, Placeholder, PlaceholderRef, PrEntry, Source, StateEntry,
+};
+pub use journal::{Change, ReadRowError, Row, UnreadableRow};
+pub use matching::{
+    RefPair, RefUpdate, can_satisfy_state, extract_refs_from_state, get_unpushed_refs,
+};
+pub use millis::Millis;
+pub use purgatory::{Counts, Expired, Purgatory, Restored, Waiting};
+pub use sync_queue::SyncEntry;
+
+use std::time::Duration;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// How long an event waits for its git data (G01-12).
+pub const LIFETIME: Duration = MINUTE.saturating_mul(30);
+/// How long a hidden announcement can still be revived (G01-20).
+pub const HIDDEN_LIFETIME: Duration = MINUTE.saturating_mul(24 * 60);
+/// How long `refs/nostr/<id>` waits for its event, from its last push (G01-47).
+pub const PLACEHOLDER_LIFETIME: Duration = MINUTE.saturating_mul(20);
+/// What a state or pull request is sure to have left while a push for it is judged.
+pub const EXTENSION: Duration = MINUTE.saturating_mul(15);
+/// What an entry gets whose deadline passed while the node was down (G01-21).
+pub const RESTART_GRACE: Duration = MINUTE.saturating_mul(5);
+/// When data for a submitted event is looked for elsewhere: its author is likely to push it.
+pub const SYNC_DELAY_DEFAULT: Duration = MINUTE.saturating_mul(3);
+/// When data for a synced event is looked for: at once, but one search for a burst of events.
+pub const SYNC_DELAY_IMMEDIATE: Duration = Duration::from_millis(500);

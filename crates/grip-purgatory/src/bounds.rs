@@ -1,0 +1,162 @@
+//! How much may be held: purgatory is the one store anyone can fill for nothing (G01-22).
+
+use std::collections::HashMap;
+
+use grip_nostr::PublicKey;
+use grip_types::Identifier;
+
+use crate::journal::Class;
+
+/// The most that is held. What would go beyond is refused with [`Full`]; nothing held is dropped
+/// to make room, since it was acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Events of one author. Default 100.
+    pub per_author: usize,
+    /// Entries of one class for one identifier. Default 200. Classes are counted apart, so that
+    /// a flood of pull requests cannot keep a maintainer's state out.
+    pub per_identifier: usize,
+    /// Entries in all. Default 50,000.
+    pub total: usize,
+    /// Memory of all held events. Default 256 MiB.
+    pub total_bytes: usize,
+    /// Ids remembered after they expired; the oldest is forgotten for a new one. Default 50,000.
+    pub expired_ids: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            per_author: 100,
+            per_identifier: 200,
+            total: 50_000,
+            total_bytes: 256 << 20,
+            expired_ids: 50_000,
+        }
+    }
+}
+
+/// Which bound was reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Which {
+    Author,
+    Identifier,
+    Total,
+    Bytes,
+}
+
+/// No room for the entry. The text is what follows `rate-limited: ` in the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", self.sentence())]
+pub struct Full {
+    pub which: Which,
+    pub limit: usize,
+}
+
+impl Full {
+    fn sentence(&self) -> String {
+        let limit = self.limit;
+        match self.which {
+            Which::Author => format!(
+                "{limit} events of yours wait for git data already; push it, or try again when they have expired"
+            ),
+            Which::Identifier => format!(
+                "{limit} entries wait for this repository already; try again when some have expired"
+            ),
+            Which::Total => format!(
+                "{limit} entries wait for their other half on this server already; try again later"
+            ),
+            Which::Bytes => format!(
+                "the {limit} bytes for events that wait for git data are used up; try again later"
+            ),
+        }
+    }
+}
+
+/// What one entry takes up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Weight {
+    pub(crate) class: Class,
+    /// None for what was pushed: a push has no author.
+    pub(crate) author: Option<PublicKey>,
+    pub(crate) identifiers: Vec<Identifier>,
+    pub(crate) bytes: usize,
+}
+
+/// What all entries take up. A count that reaches zero leaves its map.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Usage {
+    authors: HashMap<PublicKey, usize>,
+    identifiers: HashMap<(Class, Identifier), usize>,
+    classes: HashMap<Class, usize>,
+    total: usize,
+    bytes: usize,
+}
+
+impl Usage {
+    /// Says whether `weight` fits on top of what is there.
+    pub(crate) fn check(&self, weight: &Weight, bounds: &Bounds) -> Result<(), Full> {
+        let full = |which, limit| Err(Full { which, limit });
+        if let Some(author) = &weight.author
+            && self.authors.get(author).copied().unwrap_or(0) >= bounds.per_author
+        {
+            return full(Which::Author, bounds.per_author);
+        }
+        for identifier in &weight.identifiers {
+            let key = (weight.class, identifier.clone());
+            if self.identifiers.get(&key).copied().unwrap_or(0) >= bounds.per_identifier {
+                return full(Which::Identifier, bounds.per_identifier);
+            }
+        }
+        if self.total >= bounds.total {
+            return full(Which::Total, bounds.total);
+        }
+        if self.bytes.saturating_add(weight.bytes) > bounds.total_bytes {
+            return full(Which::Bytes, bounds.total_bytes);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn add(&mut self, weight: &Weight) {
+        if let Some(author) = weight.author {
+            *self.authors.entry(author).or_default() += 1;
+        }
+        for identifier in &weight.identifiers {
+            let key = (weight.class, identifier.clone());
+            *self.identifiers.entry(key).or_default() += 1;
+        }
+        *self.classes.entry(weight.class).or_default() += 1;
+        self.total += 1;
+        self.bytes += weight.bytes;
+    }
+
+    pub(crate) fn remove(&mut self, weight: &Weight) {
+        if let Some(author) = weight.author {
+            decrement(&mut self.authors, &author);
+        }
+        for identifier in &weight.identifiers {
+            decrement(&mut self.identifiers, &(weight.class, identifier.clone()));
+        }
+        decrement(&mut self.classes, &weight.class);
+        self.total -= 1;
+        self.bytes -= weight.bytes;
+    }
+
+    pub(crate) fn of_class(&self, class: Class) -> usize {
+        self.classes.get(&class).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+fn decrement<K: Eq + std::hash::Hash>(counts: &mut HashMap<K, usize>, key: &K) {
+    if let Some(count) = counts.get_mut(key) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(key);
+        }
+    }
+}

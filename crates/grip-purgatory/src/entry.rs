@@ -1,0 +1,238 @@
+//! What is held.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use grip_nostr::{Event, EventId, PublicKey, RepoAddr, expiration};
+use grip_types::{Identifier, Oid};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    LIFETIME, Millis,
+    bounds::Weight,
+    journal::Class,
+    schedule::{Key, Times},
+};
+
+/// How an event came here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    /// A client sent it; its author is likely to push the data soon.
+    Submitted,
+    /// It was read from another relay; the data must be looked for.
+    Synced,
+}
+
+/// Whether a held announcement has a repository.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// Its empty repository can be reached over git.
+    Shown,
+    /// Its repository is gone; a state event can still revive it (G01-20).
+    Hidden,
+}
+
+/// An event that waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// Shared, so that it can be taken out of a lock without a copy.
+    pub event: Arc<Event>,
+    pub source: Source,
+    pub added_at: Millis,
+    /// When it is given up, unless the event itself ends sooner (NIP-40).
+    pub expires_at: Millis,
+}
+
+impl Held {
+    pub(crate) fn new(event: Event, source: Source, now: Millis) -> Self {
+        Self {
+            event: Arc::new(event),
+            source,
+            added_at: now,
+            expires_at: now + LIFETIME,
+        }
+    }
+
+    pub fn id(&self) -> EventId {
+        self.event.id
+    }
+
+    pub fn author(&self) -> PublicKey {
+        self.event.pubkey
+    }
+
+    /// When it leaves: its expiry, or the event's own end if that comes first.
+    pub fn deadline(&self) -> Millis {
+        match self.ends_at() {
+            Some(end) => self.expires_at.min(end),
+            None => self.expires_at,
+        }
+    }
+
+    /// When the event itself ends (NIP-40).
+    pub(crate) fn ends_at(&self) -> Option<Millis> {
+        expiration(&self.event).map(Millis::from)
+    }
+
+    fn times(&self) -> Times {
+        Times {
+            added_at: self.added_at,
+            deadline: self.deadline(),
+        }
+    }
+
+    fn weight(&self, class: Class, identifiers: Vec<Identifier>) -> Weight {
+        Weight {
+            class,
+            author: Some(self.event.pubkey),
+            identifiers,
+            bytes: size_bytes(&self.event),
+        }
+    }
+}
+
+/// What an event takes up in memory, near enough for a bound.
+fn size_bytes(event: &Event) -> usize {
+    let text = |value: &String| value.len() + size_of::<String>();
+    let tags = event.tags.iter().map(|tag| tag.as_slice());
+    let tags: usize = tags.flatten().map(text).sum();
+    size_of::<Event>() + event.content.len() + tags
+}
+
+/// A held announcement (kind 30617).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AnnouncementEntry {
+    pub addr: RepoAddr,
+    pub phase: Phase,
+    pub held: Held,
+}
+
+/// A held state (kind 30618).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StateEntry {
+    pub identifier: Identifier,
+    pub held: Held,
+}
+
+/// A held pull request or update (kinds 1618 and 1619).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PrEntry {
+    /// The tip it waits for.
+    pub commit: Oid,
+    /// The identifiers of the repositories it concerns, sorted.
+    pub identifiers: Vec<Identifier>,
+    pub held: Held,
+}
+
+/// The pushed refs `refs/nostr/<id>` that wait for the event of that id.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Placeholder {
+    /// By the repository that was pushed to.
+    pub refs: BTreeMap<RepoAddr, PlaceholderRef>,
+}
+
+/// One such ref in one repository.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlaceholderRef {
+    pub commit: Oid,
+    /// The first push.
+    pub added_at: Millis,
+    /// 20 minutes from the last push.
+    pub expires_at: Millis,
+}
+
+impl Placeholder {
+    /// The repositories where the ref has `commit`.
+    pub fn matching(&self, commit: Oid) -> impl Iterator<Item = &RepoAddr> {
+        let hits = self.refs.iter().filter(move |(_, r)| r.commit == commit);
+        hits.map(|(repo, _)| repo)
+    }
+
+    /// The repositories where the ref has another commit than `commit`, which must go (G01-48).
+    pub fn mismatching(&self, commit: Oid) -> impl Iterator<Item = &RepoAddr> {
+        let misses = self.refs.iter().filter(move |(_, r)| r.commit != commit);
+        misses.map(|(repo, _)| repo)
+    }
+}
+
+/// What the indexes need to know of an entry of any class.
+pub(crate) trait Entry {
+    fn key(&self) -> Key;
+    fn times(&self) -> Times;
+    fn weight(&self) -> Weight;
+}
+
+impl Entry for AnnouncementEntry {
+    fn key(&self) -> Key {
+        Key::Announcement(self.addr.clone())
+    }
+
+    fn times(&self) -> Times {
+        self.held.times()
+    }
+
+    fn weight(&self) -> Weight {
+        let identifiers = vec![self.addr.identifier.clone()];
+        self.held.weight(Class::Announcement, identifiers)
+    }
+}
+
+impl Entry for StateEntry {
+    fn key(&self) -> Key {
+        Key::State(self.identifier.clone(), self.held.id())
+    }
+
+    fn times(&self) -> Times {
+        self.held.times()
+    }
+
+    fn weight(&self) -> Weight {
+        let identifiers = vec![self.identifier.clone()];
+        self.held.weight(Class::State, identifiers)
+    }
+}
+
+impl Entry for PrEntry {
+    fn key(&self) -> Key {
+        Key::Pr(self.held.id())
+    }
+
+    fn times(&self) -> Times {
+        self.held.times()
+    }
+
+    fn weight(&self) -> Weight {
+        self.held.weight(Class::Pr, self.identifiers.clone())
+    }
+}
+
+/// A placeholder ref together with its name.
+#[derive(Clone, Copy)]
+pub(crate) struct NamedRef<'a> {
+    pub(crate) event_id: EventId,
+    pub(crate) repo: &'a RepoAddr,
+    pub(crate) pushed: PlaceholderRef,
+}
+
+impl Entry for NamedRef<'_> {
+    fn key(&self) -> Key {
+        Key::Placeholder(self.event_id, self.repo.clone())
+    }
+
+    fn times(&self) -> Times {
+        Times {
+            added_at: self.pushed.added_at,
+            deadline: self.pushed.expires_at,
+        }
+    }
+
+    fn weight(&self) -> Weight {
+        Weight {
+            class: Class::Placeholder,
+            author: None,
+            identifiers: vec![self.repo.identifier.clone()],
+            bytes: 0,
+        }
+    }
+}

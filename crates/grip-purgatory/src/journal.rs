@@ -1,0 +1,361 @@
+//! The durable form of what is held: one row per entry.
+
+use std::sync::Arc;
+
+use grip_nostr::{Event, EventId, PublicKey, RepoAddr};
+use grip_types::{Identifier, InvalidIdentifier, Oid};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    AnnouncementEntry, Held, Millis, Phase, PlaceholderRef, PrEntry, Source, StateEntry, SyncEntry,
+    entry::NamedRef, schedule::Key,
+};
+
+/// One row of the journal, in plain data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    pub class: String,
+    pub key: String,
+    pub identifier: String,
+    /// JSON.
+    pub payload: String,
+    /// Milliseconds since 1970.
+    pub expires_at: i64,
+}
+
+/// One step of the journal. Steps of one call belong into one transaction, in their order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use = "what is not journalled is lost at the next restart"]
+pub enum Change {
+    /// Writes the row, over an older one of the same class and key.
+    Put(Row),
+    Remove {
+        class: String,
+        key: String,
+    },
+}
+
+/// A row that could not be read back. It is not dropped: what to do with it is for a person.
+#[derive(Debug, thiserror::Error)]
+#[error("the purgatory row {:?} of class {:?} cannot be read", .row.key, .row.class)]
+pub struct UnreadableRow {
+    pub row: Row,
+    pub source: ReadRowError,
+}
+
+/// What is wrong with a row.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadRowError {
+    #[error("its class is not known here")]
+    Class,
+    #[error("its payload is not what its class needs")]
+    Payload(#[from] serde_json::Error),
+    #[error(transparent)]
+    Identifier(#[from] InvalidIdentifier),
+    #[error("its key is no event id")]
+    Key,
+    #[error("its payload has no `{0}`")]
+    Missing(&'static str),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Class {
+    Announcement,
+    State,
+    Pr,
+    Placeholder,
+    Sync,
+    Expired,
+}
+
+impl Class {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Announcement => "announcement",
+            Self::State => "state",
+            Self::Pr => "pr",
+            Self::Placeholder => "placeholder",
+            Self::Sync => "sync",
+            Self::Expired => "expired",
+        }
+    }
+
+    fn parse(name: &str) -> Option<Self> {
+        let all = [
+            Self::Announcement,
+            Self::State,
+            Self::Pr,
+            Self::Placeholder,
+            Self::Sync,
+            Self::Expired,
+        ];
+        all.into_iter().find(|class| class.name() == name)
+    }
+}
+
+/// What is written of an event of any class; the fields at the end belong to some classes only.
+#[derive(Serialize)]
+struct HeldPayload<'a> {
+    event: &'a Event,
+    source: Source,
+    added_at: Millis,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    phase: Option<Phase>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    commit: Option<Oid>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    identifiers: Option<&'a [Identifier]>,
+}
+
+#[derive(Deserialize)]
+struct StoredHeld {
+    event: Event,
+    source: Source,
+    added_at: Millis,
+    phase: Option<Phase>,
+    commit: Option<Oid>,
+    identifiers: Option<Vec<Identifier>>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct PlaceholderPayload {
+    event_id: EventId,
+    owner: PublicKey,
+    commit: Oid,
+    added_at: Millis,
+}
+
+#[derive(Serialize, Deserialize)]
+struct SyncPayload {
+    attempt_count: u32,
+}
+
+fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("events and plain values are always JSON")
+}
+
+impl Change {
+    fn put(class: Class, key: String, identifier: &str, payload: String, at: Millis) -> Self {
+        Self::Put(Row {
+            class: class.name().to_owned(),
+            key,
+            identifier: identifier.to_owned(),
+            payload,
+            expires_at: at.get(),
+        })
+    }
+
+    fn removal(class: Class, key: String) -> Self {
+        Self::Remove {
+            class: class.name().to_owned(),
+            key,
+        }
+    }
+
+    pub(crate) fn remove(key: &Key) -> Self {
+        let (class, key) = match key {
+            Key::Announcement(addr) => (Class::Announcement, repo_key(addr)),
+            Key::State(_, id) => (Class::State, id.to_hex()),
+            Key::Pr(id) => (Class::Pr, id.to_hex()),
+            Key::Placeholder(id, repo) => (Class::Placeholder, placeholder_key(id, repo)),
+        };
+        Self::removal(class, key)
+    }
+
+    pub(crate) fn put_announcement(entry: &AnnouncementEntry) -> Self {
+        let payload = HeldPayload {
+            phase: Some(entry.phase),
+            ..HeldPayload::new(&entry.held)
+        };
+        Self::put(
+            Class::Announcement,
+            repo_key(&entry.addr),
+            entry.addr.identifier.as_str(),
+            json(&payload),
+            entry.held.expires_at,
+        )
+    }
+
+    pub(crate) fn put_state(entry: &StateEntry) -> Self {
+        Self::put(
+            Class::State,
+            entry.held.id().to_hex(),
+            entry.identifier.as_str(),
+            json(&HeldPayload::new(&entry.held)),
+            entry.held.expires_at,
+        )
+    }
+
+    pub(crate) fn put_pr(entry: &PrEntry) -> Self {
+        let payload = HeldPayload {
+            commit: Some(entry.commit),
+            identifiers: Some(&entry.identifiers),
+            ..HeldPayload::new(&entry.held)
+        };
+        let first = entry.identifiers.first();
+        Self::put(
+            Class::Pr,
+            entry.held.id().to_hex(),
+            first.map_or("", Identifier::as_str),
+            json(&payload),
+            entry.held.expires_at,
+        )
+    }
+
+    pub(crate) fn put_placeholder(named: &NamedRef<'_>) -> Self {
+        let payload = PlaceholderPayload {
+            event_id: named.event_id,
+            owner: named.repo.owner,
+            commit: named.pushed.commit,
+            added_at: named.pushed.added_at,
+        };
+        Self::put(
+            Class::Placeholder,
+            placeholder_key(&named.event_id, named.repo),
+            named.repo.identifier.as_str(),
+            json(&payload),
+            named.pushed.expires_at,
+        )
+    }
+
+    pub(crate) fn put_sync(identifier: &Identifier, entry: &SyncEntry) -> Self {
+        let payload = SyncPayload {
+            attempt_count: entry.attempt_count,
+        };
+        let key = identifier.as_str().to_owned();
+        let payload = json(&payload);
+        Self::put(
+            Class::Sync,
+            key,
+            identifier.as_str(),
+            payload,
+            entry.next_attempt,
+        )
+    }
+
+    pub(crate) fn remove_sync(identifier: &Identifier) -> Self {
+        Self::removal(Class::Sync, identifier.as_str().to_owned())
+    }
+
+    /// The time is that of the expiry: it tells which id is forgotten first.
+    pub(crate) fn put_expired(id: EventId, at: Millis) -> Self {
+        Self::put(Class::Expired, id.to_hex(), "", "{}".to_owned(), at)
+    }
+
+    pub(crate) fn remove_expired(id: EventId) -> Self {
+        Self::removal(Class::Expired, id.to_hex())
+    }
+}
+
+fn repo_key(addr: &RepoAddr) -> String {
+    format!("{}:{}", addr.owner.to_hex(), addr.identifier)
+}
+
+fn placeholder_key(id: &EventId, repo: &RepoAddr) -> String {
+    format!("{}:{}", id.to_hex(), repo_key(repo))
+}
+
+impl<'a> HeldPayload<'a> {
+    fn new(held: &'a Held) -> Self {
+        Self {
+            event: &held.event,
+            source: held.source,
+            added_at: held.added_at,
+            phase: None,
+            commit: None,
+            identifiers: None,
+        }
+    }
+}
+
+/// A row read back.
+pub(crate) enum Stored {
+    Announcement(AnnouncementEntry),
+    State(StateEntry),
+    Pr(PrEntry),
+    Placeholder {
+        event_id: EventId,
+        repo: RepoAddr,
+        pushed: PlaceholderRef,
+    },
+    Sync(Identifier, SyncEntry),
+    Expired(EventId, Millis),
+}
+
+impl Stored {
+    pub(crate) fn read(row: &Row) -> Result<Self, ReadRowError> {
+        let class = Class::parse(&row.class).ok_or(ReadRowError::Class)?;
+        let at = Millis::new(row.expires_at);
+        Ok(match class {
+            Class::Announcement => Self::Announcement(read_announcement(row, at)?),
+            Class::State => Self::State(StateEntry {
+                identifier: identifier(row)?,
+                held: held(parse(row)?, at),
+            }),
+            Class::Pr => Self::Pr(read_pr(row, at)?),
+            Class::Placeholder => {
+                let payload: PlaceholderPayload = parse(row)?;
+                Self::Placeholder {
+                    event_id: payload.event_id,
+                    repo: RepoAddr::new(payload.owner, identifier(row)?),
+                    pushed: PlaceholderRef {
+                        commit: payload.commit,
+                        added_at: payload.added_at,
+                        expires_at: at,
+                    },
+                }
+            }
+            Class::Sync => {
+                let payload: SyncPayload = parse(row)?;
+                let entry = SyncEntry {
+                    next_attempt: at,
+                    attempt_count: payload.attempt_count,
+                    in_progress: false,
+                    renewed: false,
+                };
+                Self::Sync(identifier(row)?, entry)
+            }
+            Class::Expired => {
+                let id = EventId::from_hex(&row.key).map_err(|_| ReadRowError::Key)?;
+                Self::Expired(id, at)
+            }
+        })
+    }
+}
+
+fn parse<'a, T: Deserialize<'a>>(row: &'a Row) -> Result<T, ReadRowError> {
+    Ok(serde_json::from_str(&row.payload)?)
+}
+
+fn identifier(row: &Row) -> Result<Identifier, ReadRowError> {
+    Ok(Identifier::parse(&row.identifier)?)
+}
+
+fn held(stored: StoredHeld, expires_at: Millis) -> Held {
+    Held {
+        event: Arc::new(stored.event),
+        source: stored.source,
+        added_at: stored.added_at,
+        expires_at,
+    }
+}
+
+fn read_announcement(row: &Row, expires_at: Millis) -> Result<AnnouncementEntry, ReadRowError> {
+    let stored: StoredHeld = parse(row)?;
+    Ok(AnnouncementEntry {
+        addr: RepoAddr::new(stored.event.pubkey, identifier(row)?),
+        phase: stored.phase.ok_or(ReadRowError::Missing("phase"))?,
+        held: held(stored, expires_at),
+    })
+}
+
+fn read_pr(row: &Row, expires_at: Millis) -> Result<PrEntry, ReadRowError> {
+    let mut stored: StoredHeld = parse(row)?;
+    let identifiers = stored.identifiers.take();
+    Ok(PrEntry {
+        commit: stored.commit.ok_or(ReadRowError::Missing("commit"))?,
+        identifiers: identifiers.ok_or(ReadRowError::Missing("identifiers"))?,
+        held: held(stored, expires_at),
+    })
+}

@@ -1,0 +1,290 @@
+//! The purgatory as a whole.
+
+mod announcements;
+mod prs;
+mod restore;
+mod states;
+mod sync;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    time::Duration,
+};
+
+use grip_nostr::{EventId, PublicKey, RepoAddr};
+use grip_types::{Identifier, Oid};
+
+pub use restore::Restored;
+
+use crate::{
+    AnnouncementEntry, Bounds, Change, Full, Held, Millis, Placeholder, PrEntry, Source,
+    StateEntry,
+    bounds::Usage,
+    entry::Entry,
+    expired_ids::ExpiredIds,
+    journal::Class,
+    schedule::{Key, Schedule},
+    sync_queue::SyncQueue,
+};
+
+/// Holds what waits for its other half. Bounded by [`Bounds`].
+///
+/// Every verb that changes something returns the journal changes that make it durable, to be
+/// written in one transaction before anybody is told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Purgatory {
+    bounds: Bounds,
+    announcements: HashMap<Identifier, BTreeMap<PublicKey, AnnouncementEntry>>,
+    hidden: usize,
+    /// Oldest first.
+    states: HashMap<Identifier, Vec<StateEntry>>,
+    prs: HashMap<EventId, PrEntry>,
+    prs_by_identifier: HashMap<Identifier, BTreeSet<EventId>>,
+    placeholders: HashMap<EventId, Placeholder>,
+    /// Every held event.
+    ids: HashMap<EventId, Key>,
+    usage: Usage,
+    schedule: Schedule,
+    sync: SyncQueue,
+    expired: ExpiredIds,
+}
+
+/// A held event of any class.
+#[derive(Clone, Copy, Debug)]
+pub enum Waiting<'a> {
+    Announcement(&'a AnnouncementEntry),
+    State(&'a StateEntry),
+    Pr(&'a PrEntry),
+}
+
+impl<'a> Waiting<'a> {
+    pub fn held(self) -> &'a Held {
+        match self {
+            Self::Announcement(entry) => &entry.held,
+            Self::State(entry) => &entry.held,
+            Self::Pr(entry) => &entry.held,
+        }
+    }
+}
+
+/// What came to its end, for the user to act on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Expired {
+    /// The announcement is hidden from now on: its empty repository must go.
+    AnnouncementRepository(RepoAddr),
+    /// The announcement is forgotten.
+    Announcement { addr: RepoAddr, event_id: EventId },
+    State {
+        identifier: Identifier,
+        event_id: EventId,
+    },
+    Pr {
+        identifiers: Vec<Identifier>,
+        event_id: EventId,
+    },
+    /// No event came for the ref: it must be deleted, if it still has this commit.
+    Placeholder {
+        event_id: EventId,
+        repo: RepoAddr,
+        commit: Oid,
+    },
+}
+
+/// How much is held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Hidden ones too.
+    pub announcements: usize,
+    pub hidden_announcements: usize,
+    pub states: usize,
+    pub prs: usize,
+    /// Refs, not event ids.
+    pub placeholders: usize,
+    pub sync_queue: usize,
+    pub expired_ids: usize,
+    pub bytes: usize,
+}
+
+impl Purgatory {
+    pub fn new(bounds: Bounds) -> Self {
+        Self {
+            bounds,
+            ..Self::default()
+        }
+    }
+
+    /// Changes the bounds; what is held beyond new ones stays.
+    pub fn set_bounds(&mut self, bounds: Bounds) {
+        self.bounds = bounds;
+    }
+
+    /// The held event of this id, hidden announcements included.
+    pub fn find_event(&self, id: &EventId) -> Option<Waiting<'_>> {
+        match self.ids.get(id)? {
+            Key::Announcement(addr) => self.find_announcement(addr).map(Waiting::Announcement),
+            Key::State(identifier, id) => {
+                let state = self
+                    .find_state(identifier)
+                    .iter()
+                    .find(|s| s.held.id() == *id);
+                state.map(Waiting::State)
+            }
+            Key::Pr(id) => self.find_pr(id).map(Waiting::Pr),
+            Key::Placeholder(..) => None,
+        }
+    }
+
+    /// Says whether the event came by sync before and expired without its data (G01-20).
+    pub fn was_expired(&self, id: &EventId) -> bool {
+        self.expired.contains(id)
+    }
+
+    /// Ends everything whose time has come. Costs what it ends, not what stays.
+    pub fn cleanup(&mut self, now: Millis) -> (Vec<Expired>, Vec<Change>) {
+        let (mut expired, mut changes) = (Vec::new(), Vec::new());
+        while let Some(key) = self.schedule.pop_due(now) {
+            match key {
+                Key::Announcement(addr) => {
+                    self.expire_announcement(&addr, now, &mut expired, &mut changes);
+                }
+                Key::State(identifier, event_id) => {
+                    let source = self.source_of(&event_id);
+                    changes.extend(self.remove_state_event(&identifier, &event_id));
+                    changes.extend(self.remember(event_id, source, now));
+                    expired.push(Expired::State {
+                        identifier,
+                        event_id,
+                    });
+                }
+                Key::Pr(event_id) => {
+                    let source = self.source_of(&event_id);
+                    let identifiers = self.find_pr(&event_id).map(|pr| pr.identifiers.clone());
+                    changes.extend(self.take_pr(&event_id));
+                    changes.extend(self.remember(event_id, source, now));
+                    expired.push(Expired::Pr {
+                        identifiers: identifiers.unwrap_or_default(),
+                        event_id,
+                    });
+                }
+                Key::Placeholder(event_id, repo) => {
+                    let Some((commit, change)) = self.take_placeholder_ref(&event_id, &repo) else {
+                        continue;
+                    };
+                    changes.push(change);
+                    expired.push(Expired::Placeholder {
+                        event_id,
+                        repo,
+                        commit,
+                    });
+                }
+            }
+        }
+        (expired, changes)
+    }
+
+    /// Makes sure that the states and pull requests named have at least `duration` left.
+    ///
+    /// Other identifiers' events are left alone, and so is the end an event has set for itself.
+    pub fn extend_expiry(
+        &mut self,
+        identifier: &Identifier,
+        event_ids: &[EventId],
+        duration: Duration,
+        now: Millis,
+    ) -> Vec<Change> {
+        let until = now + duration;
+        let mut changes = Vec::new();
+        for id in event_ids {
+            match self.ids.get(id) {
+                Some(Key::State(held_for, _)) if held_for == identifier => {
+                    changes.extend(self.extend_state(identifier, id, until));
+                }
+                Some(Key::Pr(_)) => changes.extend(self.extend_pr(identifier, id, until)),
+                _ => {}
+            }
+        }
+        changes
+    }
+
+    pub fn count(&self) -> Counts {
+        Counts {
+            announcements: self.usage.of_class(Class::Announcement),
+            hidden_announcements: self.hidden,
+            states: self.usage.of_class(Class::State),
+            prs: self.usage.of_class(Class::Pr),
+            placeholders: self.usage.of_class(Class::Placeholder),
+            sync_queue: self.sync.len(),
+            expired_ids: self.expired.len(),
+            bytes: self.usage.bytes(),
+        }
+    }
+
+    /// How long the entry that waits longest has waited.
+    pub fn oldest_age(&self, now: Millis) -> Option<Duration> {
+        self.schedule.oldest().map(|added_at| now.since(added_at))
+    }
+
+    /// When [`Purgatory::cleanup`] has something to do next.
+    pub fn next_deadline(&self) -> Option<Millis> {
+        self.schedule.next_deadline()
+    }
+
+    /// Says whether an event for this identifier waits for git data.
+    pub fn has_pending_events(&self, identifier: &Identifier) -> bool {
+        self.states.contains_key(identifier) || self.prs_by_identifier.contains_key(identifier)
+    }
+
+    /// Checks the bounds and counts the entry in.
+    fn admit(&mut self, entry: &impl Entry) -> Result<(), Full> {
+        self.usage.check(&entry.weight(), &self.bounds)?;
+        self.count_in(entry);
+        Ok(())
+    }
+
+    fn count_in(&mut self, entry: &impl Entry) {
+        self.usage.add(&entry.weight());
+        self.schedule.insert(entry.key(), entry.times());
+    }
+
+    fn count_out(&mut self, entry: &impl Entry) {
+        self.usage.remove(&entry.weight());
+        self.schedule.remove(entry.key(), entry.times());
+    }
+
+    fn source_of(&self, id: &EventId) -> Option<Source> {
+        self.find_event(id).map(|waiting| waiting.held().source)
+    }
+
+    /// Remembers an expired event if it came by sync; a person may send the same one again.
+    fn remember(&mut self, id: EventId, source: Option<Source>, now: Millis) -> Vec<Change> {
+        match source {
+            Some(Source::Synced) => self.expired.remember(id, now, self.bounds.expired_ids),
+            _ => Vec::new(),
+        }
+    }
+
+    /// What is held is not called expired any more.
+    fn unremember(&mut self, id: &EventId) -> Option<Change> {
+        self.expired.forget(id)
+    }
+
+    /// Ends the search for data when nothing waits for it.
+    fn settle_sync(&mut self, identifier: &Identifier) -> Option<Change> {
+        if self.has_pending_events(identifier) {
+            return None;
+        }
+        self.sync.remove(identifier)
+    }
+}
+
+/// What a second arrival of a held event changes: a person stands behind it from now on.
+fn promoted(held: &Held, source: Source) -> Option<Held> {
+    let promotes = held.source == Source::Synced && source == Source::Submitted;
+    promotes.then(|| Held {
+        source,
+        ..held.clone()
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,224 @@
+//! Pull requests, by event id: the event waits for its commit, or the pushed ref for its event.
+
+use grip_nostr::{Event, EventId, RepoAddr};
+use grip_types::{Identifier, Oid};
+
+use super::{Purgatory, promoted};
+use crate::{
+    Change, Full, Held, Millis, PLACEHOLDER_LIFETIME, Placeholder, PlaceholderRef, PrEntry, Source,
+    entry::NamedRef, schedule::Key,
+};
+
+impl Purgatory {
+    /// Holds a pull request or an update of one (kinds 1618 and 1619) until `commit` is in a
+    /// repository of one of `identifiers`, and sees to it that it is looked for.
+    ///
+    /// One that is held already begins no new time.
+    pub fn add_pr(
+        &mut self,
+        event: Event,
+        commit: Oid,
+        mut identifiers: Vec<Identifier>,
+        source: Source,
+        now: Millis,
+    ) -> Result<Vec<Change>, Full> {
+        let id = event.id;
+        if self.ids.contains_key(&id) {
+            return Ok(self.promote_pr(&id, source, now));
+        }
+        identifiers.sort();
+        identifiers.dedup();
+        let entry = PrEntry {
+            commit,
+            identifiers,
+            held: Held::new(event, source, now),
+        };
+        self.admit(&entry)?;
+        let mut changes = vec![Change::put_pr(&entry)];
+        let identifiers = entry.identifiers.clone();
+        self.insert_pr(entry);
+        changes.extend(self.unremember(&id));
+        for identifier in &identifiers {
+            changes.extend(self.enqueue_for(identifier, source, now));
+        }
+        Ok(changes)
+    }
+
+    /// Notes that `refs/nostr/<event_id>` was pushed to `repo` before its event is known. A
+    /// further push begins the 20 minutes again.
+    pub fn add_pr_placeholder(
+        &mut self,
+        event_id: EventId,
+        commit: Oid,
+        repo: RepoAddr,
+        now: Millis,
+    ) -> Result<Vec<Change>, Full> {
+        let before = self.placeholder_ref(&event_id, &repo);
+        let pushed = PlaceholderRef {
+            commit,
+            added_at: before.map_or(now, |before| before.added_at),
+            expires_at: now + PLACEHOLDER_LIFETIME,
+        };
+        let named = NamedRef {
+            event_id,
+            repo: &repo,
+            pushed,
+        };
+        match before {
+            Some(pushed) => {
+                self.count_out(&NamedRef { pushed, ..named });
+                self.count_in(&named);
+            }
+            None => self.admit(&named)?,
+        }
+        let changes = vec![Change::put_placeholder(&named)];
+        self.insert_placeholder_ref(event_id, repo, pushed);
+        Ok(changes)
+    }
+
+    /// The held pull request event of this id.
+    pub fn find_pr(&self, id: &EventId) -> Option<&PrEntry> {
+        self.prs.get(id)
+    }
+
+    /// The pushed refs that wait for the event of this id.
+    pub fn find_pr_placeholder(&self, id: &EventId) -> Option<&Placeholder> {
+        self.placeholders.get(id)
+    }
+
+    /// The pull requests held for an identifier.
+    pub fn prs(&self, identifier: &Identifier) -> impl Iterator<Item = &PrEntry> {
+        let ids = self.prs_by_identifier.get(identifier);
+        ids.into_iter().flatten().filter_map(|id| self.prs.get(id))
+    }
+
+    /// Removes the pull request of this id: the held event, and the note of pushed refs.
+    pub fn remove_pr(&mut self, id: &EventId) -> Vec<Change> {
+        let mut changes = self.take_pr(id);
+        changes.extend(self.remove_pr_placeholder(id));
+        changes
+    }
+
+    /// Removes the note of all pushed refs of this id; a held event stays.
+    pub fn remove_pr_placeholder(&mut self, id: &EventId) -> Vec<Change> {
+        let Some(placeholder) = self.placeholders.get(id) else {
+            return Vec::new();
+        };
+        let repos: Vec<RepoAddr> = placeholder.refs.keys().cloned().collect();
+        let taken = repos.iter().filter_map(|repo| {
+            let (_, change) = self.take_placeholder_ref(id, repo)?;
+            Some(change)
+        });
+        taken.collect()
+    }
+
+    /// Removes the note of the ref pushed to one repository.
+    pub fn remove_pr_placeholder_in(&mut self, id: &EventId, repo: &RepoAddr) -> Vec<Change> {
+        let taken = self.take_placeholder_ref(id, repo);
+        taken.map(|(_, change)| change).into_iter().collect()
+    }
+
+    pub(super) fn extend_pr(
+        &mut self,
+        identifier: &Identifier,
+        id: &EventId,
+        until: Millis,
+    ) -> Option<Change> {
+        let pr = self.find_pr(id)?;
+        let extends = pr.identifiers.contains(identifier) && pr.held.expires_at < until;
+        let longer = extends.then(|| Held {
+            expires_at: until,
+            ..pr.held.clone()
+        })?;
+        self.replace_pr(id, longer)
+    }
+
+    fn promote_pr(&mut self, id: &EventId, source: Source, now: Millis) -> Vec<Change> {
+        let held = self.find_pr(id).and_then(|pr| promoted(&pr.held, source));
+        let Some(held) = held else {
+            return Vec::new();
+        };
+        let mut changes: Vec<Change> = self.replace_pr(id, held).into_iter().collect();
+        let identifiers = self.find_pr(id).map(|pr| pr.identifiers.clone());
+        for identifier in identifiers.iter().flatten() {
+            changes.extend(self.enqueue_for(identifier, source, now));
+        }
+        changes
+    }
+
+    fn replace_pr(&mut self, id: &EventId, held: Held) -> Option<Change> {
+        let before = self.prs.remove(id)?;
+        self.count_out(&before);
+        let entry = PrEntry { held, ..before };
+        self.count_in(&entry);
+        let change = Change::put_pr(&entry);
+        self.prs.insert(*id, entry);
+        Some(change)
+    }
+
+    /// Files an entry that has been counted in.
+    pub(super) fn insert_pr(&mut self, entry: PrEntry) {
+        let id = entry.held.id();
+        self.ids.insert(id, Key::Pr(id));
+        for identifier in &entry.identifiers {
+            let ids = self.prs_by_identifier.entry(identifier.clone());
+            ids.or_default().insert(id);
+        }
+        self.prs.insert(id, entry);
+    }
+
+    /// Removes the held event alone.
+    pub(super) fn take_pr(&mut self, id: &EventId) -> Vec<Change> {
+        let Some(entry) = self.prs.remove(id) else {
+            return Vec::new();
+        };
+        self.ids.remove(id);
+        self.count_out(&entry);
+        let mut changes = vec![Change::remove(&Key::Pr(*id))];
+        for identifier in &entry.identifiers {
+            if let Some(ids) = self.prs_by_identifier.get_mut(identifier) {
+                ids.remove(id);
+                if ids.is_empty() {
+                    self.prs_by_identifier.remove(identifier);
+                }
+            }
+            changes.extend(self.settle_sync(identifier));
+        }
+        changes
+    }
+
+    fn placeholder_ref(&self, id: &EventId, repo: &RepoAddr) -> Option<PlaceholderRef> {
+        self.placeholders.get(id)?.refs.get(repo).copied()
+    }
+
+    /// Files a ref that has been counted in.
+    pub(super) fn insert_placeholder_ref(
+        &mut self,
+        id: EventId,
+        repo: RepoAddr,
+        pushed: PlaceholderRef,
+    ) {
+        let placeholder = self.placeholders.entry(id).or_default();
+        placeholder.refs.insert(repo, pushed);
+    }
+
+    pub(super) fn take_placeholder_ref(
+        &mut self,
+        id: &EventId,
+        repo: &RepoAddr,
+    ) -> Option<(Oid, Change)> {
+        let placeholder = self.placeholders.get_mut(id)?;
+        let pushed = placeholder.refs.remove(repo)?;
+        if placeholder.refs.is_empty() {
+            self.placeholders.remove(id);
+        }
+        let event_id = *id;
+        self.count_out(&NamedRef {
+            event_id,
+            repo,
+            pushed,
+        });
+        let change = Change::remove(&Key::Placeholder(event_id, repo.clone()));
+        Some((pushed.commit, change))
+    }
+}

@@ -1,0 +1,107 @@
+//! Reading the journal back at the start.
+
+use grip_types::Identifier;
+
+use super::Purgatory;
+use crate::{
+    Bounds, Change, Millis, RESTART_GRACE, Row, UnreadableRow, entry::NamedRef, journal::Stored,
+};
+
+/// What came of the journal.
+#[derive(Debug)]
+pub struct Restored {
+    pub purgatory: Purgatory,
+    /// Deadlines that were moved and searches that were ended, to be journalled.
+    pub changes: Vec<Change>,
+    /// Rows that could not be read; they are still in the journal.
+    pub unreadable: Vec<UnreadableRow>,
+}
+
+impl Purgatory {
+    /// Rebuilds the purgatory from the rows of its journal.
+    ///
+    /// Lifetimes are absolute. An entry whose deadline passed while the node was down gets five
+    /// minutes (G01-21), once: the new deadline is journalled. Bounds do not apply: what is in
+    /// the journal was acknowledged.
+    pub fn restore(rows: impl IntoIterator<Item = Row>, bounds: Bounds, now: Millis) -> Restored {
+        let mut restored = Restored {
+            purgatory: Self::new(bounds),
+            changes: Vec::new(),
+            unreadable: Vec::new(),
+        };
+        for row in rows {
+            match Stored::read(&row) {
+                Ok(stored) => restored
+                    .changes
+                    .extend(restored.purgatory.take_in(stored, now)),
+                Err(source) => restored.unreadable.push(UnreadableRow { row, source }),
+            }
+        }
+        let stray = restored.purgatory.end_stray_syncs();
+        restored.changes.extend(stray);
+        restored
+    }
+
+    /// Ends searches for which nothing waits, as when the row of the event could not be read.
+    fn end_stray_syncs(&mut self) -> Vec<Change> {
+        let queued: Vec<Identifier> = self.sync.identifiers().cloned().collect();
+        let ended = queued.iter().filter_map(|it| self.settle_sync(it));
+        ended.collect()
+    }
+
+    fn take_in(&mut self, stored: Stored, now: Millis) -> Option<Change> {
+        match stored {
+            Stored::Announcement(mut entry) => {
+                let moved = grace(&mut entry.held.expires_at, now);
+                let change = self.set_announcement(entry);
+                moved.then_some(change)
+            }
+            Stored::State(mut entry) => {
+                let moved = grace(&mut entry.held.expires_at, now);
+                let change = moved.then(|| Change::put_state(&entry));
+                self.count_in(&entry);
+                self.insert_state(entry);
+                change
+            }
+            Stored::Pr(mut entry) => {
+                let moved = grace(&mut entry.held.expires_at, now);
+                let change = moved.then(|| Change::put_pr(&entry));
+                self.count_in(&entry);
+                self.insert_pr(entry);
+                change
+            }
+            Stored::Placeholder {
+                event_id,
+                repo,
+                mut pushed,
+            } => {
+                let moved = grace(&mut pushed.expires_at, now);
+                let named = NamedRef {
+                    event_id,
+                    repo: &repo,
+                    pushed,
+                };
+                let change = moved.then(|| Change::put_placeholder(&named));
+                self.count_in(&named);
+                self.insert_placeholder_ref(event_id, repo, pushed);
+                change
+            }
+            Stored::Sync(identifier, entry) => {
+                self.sync.set(&identifier, entry);
+                None
+            }
+            Stored::Expired(id, at) => {
+                self.expired.insert(id, at);
+                None
+            }
+        }
+    }
+}
+
+fn grace(expires_at: &mut Millis, now: Millis) -> bool {
+    let passed = *expires_at <= now;
+    if passed {
+        *expires_at = now + RESTART_GRACE;
+    }
+    passed
+}

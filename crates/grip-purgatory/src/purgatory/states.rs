@@ -1,0 +1,151 @@
+//! States: several per identifier, of several authors and of one.
+
+use std::collections::BTreeMap;
+
+use grip_nostr::{Event, EventId, supersedes};
+use grip_types::{Identifier, Oid, RefName};
+
+use super::{Purgatory, promoted};
+use crate::{
+    Change, Full, Held, Millis, RefUpdate, Source, StateEntry, matching::Push, schedule::Key,
+};
+
+impl Purgatory {
+    /// Holds a state and sees to it that its data is looked for.
+    ///
+    /// One that is held already begins no new time.
+    pub fn add_state(
+        &mut self,
+        event: Event,
+        identifier: Identifier,
+        source: Source,
+        now: Millis,
+    ) -> Result<Vec<Change>, Full> {
+        let id = event.id;
+        if self.ids.contains_key(&id) {
+            return Ok(self.promote_state(&identifier, &id, source, now));
+        }
+        let entry = StateEntry {
+            identifier,
+            held: Held::new(event, source, now),
+        };
+        self.admit(&entry)?;
+        let identifier = entry.identifier.clone();
+        let mut changes = vec![Change::put_state(&entry)];
+        self.insert_state(entry);
+        changes.extend(self.unremember(&id));
+        changes.extend(self.enqueue_for(&identifier, source, now));
+        Ok(changes)
+    }
+
+    /// The states that wait for an identifier, oldest first.
+    pub fn find_state(&self, identifier: &Identifier) -> &[StateEntry] {
+        self.states.get(identifier).map_or(&[], Vec::as_slice)
+    }
+
+    /// The states that a push to a repository with `local_refs` makes true, oldest first.
+    pub fn find_matching_states(
+        &self,
+        identifier: &Identifier,
+        pushed: &[RefUpdate],
+        local_refs: &BTreeMap<RefName, Oid>,
+    ) -> Vec<&StateEntry> {
+        let states = self.find_state(identifier);
+        if states.is_empty() {
+            return Vec::new();
+        }
+        let push = Push::new(pushed, local_refs);
+        let satisfied = |state: &&StateEntry| push.satisfies(&state.held.event);
+        states.iter().filter(satisfied).collect()
+    }
+
+    /// Removes all states of an identifier.
+    pub fn remove_state(&mut self, identifier: &Identifier) -> Vec<Change> {
+        let states = self.find_state(identifier).iter();
+        let ids: Vec<EventId> = states.map(|state| state.held.id()).collect();
+        let removals = ids.iter().map(|id| self.remove_state_event(identifier, id));
+        removals.collect::<Vec<_>>().concat()
+    }
+
+    /// Removes one state.
+    pub fn remove_state_event(&mut self, identifier: &Identifier, id: &EventId) -> Vec<Change> {
+        let Some(entry) = self.take_state(identifier, id) else {
+            return Vec::new();
+        };
+        self.count_out(&entry);
+        let removal = Change::remove(&Key::State(identifier.clone(), *id));
+        let sync = self.settle_sync(identifier);
+        [Some(removal), sync].into_iter().flatten().collect()
+    }
+
+    pub(super) fn extend_state(
+        &mut self,
+        identifier: &Identifier,
+        id: &EventId,
+        until: Millis,
+    ) -> Option<Change> {
+        let held = &self.state(identifier, id)?.held;
+        let longer = (held.expires_at < until).then(|| Held {
+            expires_at: until,
+            ..held.clone()
+        })?;
+        Some(self.replace_state(identifier, longer))
+    }
+
+    fn promote_state(
+        &mut self,
+        identifier: &Identifier,
+        id: &EventId,
+        source: Source,
+        now: Millis,
+    ) -> Vec<Change> {
+        let held = self.state(identifier, id).map(|state| &state.held);
+        let Some(held) = held.and_then(|held| promoted(held, source)) else {
+            return Vec::new();
+        };
+        let mut changes = vec![self.replace_state(identifier, held)];
+        changes.extend(self.enqueue_for(identifier, source, now));
+        changes
+    }
+
+    fn state(&self, identifier: &Identifier, id: &EventId) -> Option<&StateEntry> {
+        let states = self.find_state(identifier);
+        states.iter().find(|state| state.held.id() == *id)
+    }
+
+    /// Puts `held` in the place of its former version.
+    fn replace_state(&mut self, identifier: &Identifier, held: Held) -> Change {
+        if let Some(before) = self.take_state(identifier, &held.id()) {
+            self.count_out(&before);
+        }
+        let entry = StateEntry {
+            identifier: identifier.clone(),
+            held,
+        };
+        self.count_in(&entry);
+        let change = Change::put_state(&entry);
+        self.insert_state(entry);
+        change
+    }
+
+    /// Files an entry that has been counted in.
+    pub(super) fn insert_state(&mut self, entry: StateEntry) {
+        let key = Key::State(entry.identifier.clone(), entry.held.id());
+        self.ids.insert(entry.held.id(), key);
+        let states = self.states.entry(entry.identifier.clone()).or_default();
+        let older = |state: &StateEntry| supersedes(&entry.held.event, &state.held.event);
+        let place = states.partition_point(older);
+        states.insert(place, entry);
+    }
+
+    fn take_state(&mut self, identifier: &Identifier, id: &EventId) -> Option<StateEntry> {
+        let states = self.states.get_mut(identifier)?;
+        let place = states.iter().position(|state| state.held.id() == *id)?;
+        let entry = states.remove(place);
+        if states.is_empty() {
+            self.states.remove(identifier);
+        }
+        self.ids.remove(id);
+        Some(entry)
+    }
+}

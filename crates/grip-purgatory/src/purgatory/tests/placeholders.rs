@@ -1,0 +1,105 @@
+use super::*;
+
+fn add(purgatory: &mut Purgatory, repo: &RepoAddr, commit: char, at: Millis) -> Vec<Change> {
+    let added = purgatory.add_pr_placeholder(id(7), oid(commit), repo.clone(), at);
+    added.unwrap()
+}
+
+#[test]
+fn g01_47_a_ref_without_event_ends_20_minutes_after_its_last_push() {
+    let repo = addr(&Keys::generate());
+    let mut purgatory = Purgatory::default();
+    let _ = add(&mut purgatory, &repo, 'a', NOW);
+    let _ = add(&mut purgatory, &repo, 'b', NOW + MINUTE);
+    assert_eq!(purgatory.count().placeholders, 1);
+    assert!(purgatory.cleanup(NOW + PLACEHOLDER_LIFETIME).0.is_empty());
+    let (expired, changes) = purgatory.cleanup(NOW + MINUTE + PLACEHOLDER_LIFETIME);
+    assert_eq!(
+        expired,
+        [Expired::Placeholder {
+            event_id: id(7),
+            repo,
+            commit: oid('b')
+        }]
+    );
+    assert_eq!(changes.len(), 1);
+    assert_eq!(purgatory, Purgatory::default());
+}
+
+#[test]
+fn a_placeholder_knows_every_repository_and_its_commit() {
+    let (one, two) = (addr(&Keys::generate()), addr(&Keys::generate()));
+    let mut purgatory = Purgatory::default();
+    let _ = add(&mut purgatory, &one, 'a', NOW);
+    let _ = add(&mut purgatory, &two, 'b', NOW + MINUTE);
+    let placeholder = purgatory.find_pr_placeholder(&id(7)).unwrap();
+    assert_eq!(placeholder.refs.len(), 2);
+    assert_eq!(placeholder.matching(oid('a')).collect::<Vec<_>>(), [&one]);
+    assert_eq!(
+        placeholder.mismatching(oid('a')).collect::<Vec<_>>(),
+        [&two]
+    );
+
+    // Each ref has its own 20 minutes.
+    assert_eq!(purgatory.cleanup(NOW + PLACEHOLDER_LIFETIME).0.len(), 1);
+    assert_eq!(purgatory.find_pr_placeholder(&id(7)).unwrap().refs.len(), 1);
+    assert_eq!(purgatory.remove_pr_placeholder_in(&id(7), &two).len(), 1);
+    assert_eq!(purgatory, Purgatory::default());
+}
+
+#[test]
+fn a_pull_request_is_found_by_id_and_by_each_identifier() {
+    let mut purgatory = Purgatory::default();
+    let event = pr(&Keys::generate(), 1);
+    let (one, two) = (identifier("one"), identifier("two"));
+    let identifiers = vec![two.clone(), one.clone(), one.clone()];
+    let added = purgatory.add_pr(event.clone(), oid('a'), identifiers, Source::Submitted, NOW);
+    // Its own row, and a search for each identifier.
+    assert_eq!(added.unwrap().len(), 3);
+    assert_eq!(purgatory.find_pr(&event.id).unwrap().commit, oid('a'));
+    assert!(purgatory.find_pr_placeholder(&event.id).is_none());
+    for identifier in [&one, &two] {
+        assert_eq!(purgatory.prs(identifier).count(), 1);
+        assert!(purgatory.has_pending_events(identifier));
+    }
+    let late = NOW + LIFETIME - SECOND;
+    let _ = purgatory.extend_expiry(&two, &[event.id], EXTENSION, late);
+    assert_eq!(purgatory.next_deadline(), Some(late + EXTENSION));
+    assert_eq!(purgatory.remove_pr(&event.id).len(), 3);
+    assert_eq!(purgatory, Purgatory::default());
+}
+
+#[test]
+fn removing_a_pull_request_removes_both_halves() {
+    let repo = addr(&Keys::generate());
+    let event = pr(&Keys::generate(), 1);
+    let mut purgatory = Purgatory::default();
+    let pushed = purgatory.add_pr_placeholder(event.id, oid('a'), repo, NOW);
+    let _ = pushed.unwrap();
+    let added = purgatory.add_pr(event.clone(), oid('b'), vec![], Source::Submitted, NOW);
+    let _ = added.unwrap();
+    assert_eq!(purgatory.remove_pr(&event.id).len(), 2);
+    assert_eq!(purgatory, Purgatory::default());
+}
+
+#[test]
+fn an_expired_pull_request_names_its_identifiers_and_leaves_pushed_refs_alone() {
+    let repo = addr(&Keys::generate());
+    let event = pr(&Keys::generate(), 1);
+    let mut purgatory = Purgatory::default();
+    let identifiers = vec![identifier("repo")];
+    let added = purgatory.add_pr(event.clone(), oid('b'), identifiers, Source::Submitted, NOW);
+    let _ = added.unwrap();
+    let end = NOW + LIFETIME;
+    let pushed = purgatory.add_pr_placeholder(event.id, oid('a'), repo, end);
+    let _ = pushed.unwrap();
+    let (expired, _) = purgatory.cleanup(end);
+    assert_eq!(
+        expired,
+        [Expired::Pr {
+            identifiers: vec![identifier("repo")],
+            event_id: event.id
+        }]
+    );
+    assert!(purgatory.find_pr_placeholder(&event.id).is_some());
+}

@@ -1,0 +1,189 @@
+use super::*;
+
+fn add(purgatory: &mut Purgatory, event: &Event, source: Source) -> Vec<Change> {
+    let added = purgatory.add_state(event.clone(), identifier("repo"), source, NOW);
+    added.unwrap()
+}
+
+fn push(name: &str, new: Oid) -> RefUpdate {
+    RefUpdate {
+        old_oid: Oid::ZERO,
+        new_oid: new,
+        ref_name: RefName::parse(name).unwrap(),
+    }
+}
+
+fn ids(states: &[&StateEntry]) -> Vec<EventId> {
+    states.iter().map(|state| state.held.id()).collect()
+}
+
+#[test]
+fn g01_12_a_state_is_discarded_after_30_minutes() {
+    let mut purgatory = Purgatory::default();
+    let event = state(&Keys::generate(), 1, &[]);
+    // The row of the state, and that of the search for its data.
+    assert_eq!(add(&mut purgatory, &event, Source::Submitted).len(), 2);
+    assert!(purgatory.cleanup(NOW + LIFETIME - SECOND).0.is_empty());
+    let (expired, changes) = purgatory.cleanup(NOW + LIFETIME);
+    let identifier = identifier("repo");
+    let event_id = event.id;
+    assert_eq!(
+        expired,
+        [Expired::State {
+            identifier,
+            event_id
+        }]
+    );
+    assert_eq!(changes.len(), 2);
+    assert_eq!(purgatory, Purgatory::default());
+}
+
+#[test]
+fn g01_17_several_states_of_several_authors_are_held_oldest_first() {
+    let (a, b) = (Keys::generate(), Keys::generate());
+    let mut purgatory = Purgatory::default();
+    let events = [state(&a, 30, &[]), state(&b, 10, &[]), state(&a, 20, &[])];
+    for event in &events {
+        let _ = add(&mut purgatory, event, Source::Submitted);
+    }
+    let held: Vec<&StateEntry> = purgatory.find_state(&identifier("repo")).iter().collect();
+    assert_eq!(ids(&held), [events[1].id, events[2].id, events[0].id]);
+    assert!(purgatory.find_state(&identifier("other")).is_empty());
+}
+
+#[test]
+fn of_two_states_of_one_second_the_lower_id_counts_as_the_newer() {
+    let keys = Keys::generate();
+    let main = "a".repeat(40);
+    let mut events = [
+        state(&keys, 1, &[]),
+        state(&keys, 1, &[["refs/heads/main", &main]]),
+    ];
+    events.sort_by_key(|event| std::cmp::Reverse(event.id));
+    let mut purgatory = Purgatory::default();
+    for event in events.iter().rev() {
+        let _ = add(&mut purgatory, event, Source::Submitted);
+    }
+    let held: Vec<&StateEntry> = purgatory.find_state(&identifier("repo")).iter().collect();
+    assert_eq!(ids(&held), [events[0].id, events[1].id]);
+}
+
+#[test]
+fn a_push_finds_the_states_it_makes_true_and_no_others() {
+    let keys = Keys::generate();
+    let (a, b, c) = ("a".repeat(40), "b".repeat(40), "c".repeat(40));
+    let main = "refs/heads/main";
+    let events = [
+        state(&keys, 1, &[[main, &a]]),
+        state(&keys, 2, &[[main, &a], ["refs/tags/v1", &c]]),
+        state(&keys, 3, &[[main, &b]]),
+    ];
+    let mut purgatory = Purgatory::default();
+    for event in &events {
+        let _ = add(&mut purgatory, event, Source::Submitted);
+    }
+    let repo = identifier("repo");
+    let none = BTreeMap::new();
+    let has_tag = BTreeMap::from([(RefName::parse("refs/tags/v1").unwrap(), oid('c'))]);
+    let find = |pushed: &[RefUpdate], local: &BTreeMap<_, _>| {
+        ids(&purgatory.find_matching_states(&repo, pushed, local))
+    };
+    assert_eq!(find(&[push(main, oid('a'))], &none), [events[0].id]);
+    assert_eq!(
+        find(&[push(main, oid('a'))], &has_tag),
+        [events[0].id, events[1].id]
+    );
+    assert_eq!(find(&[push(main, oid('b'))], &has_tag), [events[2].id]);
+    // A ref the push deletes is not there, whatever the repository has now.
+    let deletes = [push(main, oid('a')), push("refs/tags/v1", Oid::ZERO)];
+    assert_eq!(find(&deletes, &has_tag), [events[0].id]);
+    assert!(find(&[], &has_tag).is_empty());
+}
+
+#[test]
+fn an_extension_gives_at_least_15_minutes_and_never_takes_any() {
+    let mut purgatory = Purgatory::default();
+    let event = state(&Keys::generate(), 1, &[]);
+    let _ = add(&mut purgatory, &event, Source::Submitted);
+    let repo = identifier("repo");
+    let ids = [event.id];
+    assert!(
+        purgatory
+            .extend_expiry(&repo, &ids, EXTENSION, NOW)
+            .is_empty()
+    );
+    let late = NOW + LIFETIME - SECOND;
+    let other = identifier("other");
+    assert!(
+        purgatory
+            .extend_expiry(&other, &ids, EXTENSION, late)
+            .is_empty()
+    );
+    let changes = purgatory.extend_expiry(&repo, &ids, EXTENSION, late);
+    assert!(matches!(&changes[..], [Change::Put(_)]));
+    assert_eq!(purgatory.next_deadline(), Some(late + EXTENSION));
+}
+
+#[test]
+fn a_state_whose_own_time_is_over_goes_although_it_was_extended() {
+    let keys = Keys::generate();
+    let end = NOW + MINUTE;
+    let tag = (end.get() / 1000).to_string();
+    let event = state(&keys, 1, &[["expiration", &tag]]);
+    let mut purgatory = Purgatory::default();
+    let _ = add(&mut purgatory, &event, Source::Submitted);
+    let _ = purgatory.extend_expiry(&identifier("repo"), &[event.id], LIFETIME * 2, NOW);
+    assert_eq!(purgatory.cleanup(end).0.len(), 1);
+    assert_eq!(purgatory, Purgatory::default());
+}
+
+#[test]
+fn g01_20_a_synced_event_that_expired_is_remembered_and_a_submitted_one_is_not() {
+    let (synced, submitted) = (
+        state(&Keys::generate(), 1, &[]),
+        state(&Keys::generate(), 1, &[]),
+    );
+    let mut purgatory = Purgatory::default();
+    let _ = add(&mut purgatory, &synced, Source::Synced);
+    let _ = add(&mut purgatory, &submitted, Source::Submitted);
+    let _ = purgatory.cleanup(NOW + LIFETIME);
+    assert!(purgatory.was_expired(&synced.id));
+    assert!(!purgatory.was_expired(&submitted.id));
+    // A person tries again.
+    let _ = add(&mut purgatory, &synced, Source::Submitted);
+    assert!(!purgatory.was_expired(&synced.id));
+    let _ = purgatory.cleanup(NOW + LIFETIME);
+    assert!(!purgatory.was_expired(&synced.id));
+}
+
+#[test]
+fn a_person_who_sends_a_synced_event_stands_behind_it() {
+    let mut purgatory = Purgatory::default();
+    let event = state(&Keys::generate(), 1, &[]);
+    let _ = add(&mut purgatory, &event, Source::Synced);
+    assert!(!add(&mut purgatory, &event, Source::Submitted).is_empty());
+    let held = purgatory.find_event(&event.id).unwrap().held();
+    assert_eq!(held.source, Source::Submitted);
+    assert!(add(&mut purgatory, &event, Source::Synced).is_empty());
+    assert_eq!(purgatory.count().states, 1);
+}
+
+#[test]
+fn removing_the_states_of_an_identifier_ends_the_search_for_their_data() {
+    let mut purgatory = Purgatory::default();
+    let keys = Keys::generate();
+    let events = [state(&keys, 1, &[]), state(&keys, 2, &[])];
+    for event in &events {
+        let _ = add(&mut purgatory, event, Source::Submitted);
+    }
+    let repo = identifier("repo");
+    assert_eq!(purgatory.remove_state_event(&repo, &events[0].id).len(), 1);
+    assert!(purgatory.has_pending_events(&repo));
+    assert!(
+        purgatory
+            .remove_state_event(&repo, &events[0].id)
+            .is_empty()
+    );
+    assert_eq!(purgatory.remove_state(&repo).len(), 2);
+    assert_eq!(purgatory, Purgatory::default());
+}
