@@ -1,0 +1,34 @@
+//! What flows over a connection, whatever carries it.
+
+use std::{borrow::Cow, net::IpAddr};
+
+use bytes::Bytes;
+
+/// One message of a connection.
+///
+/// Pings that come in need no answer from here: the socket below answers them itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Frame {
+    /// UTF-8 text. What comes in was checked by the socket; what goes out is JSON made here.
+    Text(Bytes),
+    /// Refused, so its bytes are not kept.
+    Binary,
+    Ping(Bytes),
+    Pong(Bytes),
+    /// A close code of RFC 6455 with a reason of at most 123 bytes.
+    Close(u16, Cow<'static, str>),
+}
+
+impl Frame {
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::Text(Bytes::from(text.into()))
+    }
+}
+
+/// Who is at the other end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    pub ip: IpAddr,
+    /// A number for the logs, given by whoever accepted the connection.
+    pub connection: u64,
+}

@@ -1,0 +1,171 @@
+//! The answering side of NIP-77: set reconciliation over a sealed snapshot.
+
+mod wire;
+
+use std::{collections::HashMap, sync::Arc};
+
+use grip_nostr::{Filter, Timestamp};
+use grip_store::{EventStore, StoreError};
+use negentropy::{Id, Negentropy, NegentropyStorageVector};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::Instant,
+};
+
+use crate::{Limits, Stats};
+
+/// Why an exchange ended; the text of its `NEG-ERR`.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    #[error("blocked: this query is too big")]
+    TooBig,
+    #[error("rate-limited: too many exchanges are open here; try again later")]
+    Busy,
+    #[error("invalid: {0}")]
+    Malformed(&'static str),
+    #[error("closed: no exchange with this id is open")]
+    Unknown,
+    #[error("error: the events could not be read")]
+    Store(#[from] StoreError),
+    #[error("error: the message could not be worked on")]
+    Failed,
+}
+
+/// Room for records over all connections.
+pub(crate) struct Pool {
+    records: Arc<Semaphore>,
+}
+
+impl Pool {
+    pub(crate) fn new(limits: &Limits) -> Self {
+        let records = limits
+            .reconciliation_records_total
+            .min(Semaphore::MAX_PERMITS);
+        Self {
+            records: Arc::new(Semaphore::new(records)),
+        }
+    }
+}
+
+/// The events of one exchange as they were when it was opened.
+pub(crate) struct Snapshot {
+    storage: NegentropyStorageVector,
+    /// Its share of the pool.
+    _records: OwnedSemaphorePermit,
+}
+
+impl Snapshot {
+    /// Reads the events that match. Long work: not for the runtime's threads.
+    pub(crate) fn read(
+        store: &EventStore,
+        filter: &Filter,
+        limits: &Limits,
+        pool: &Pool,
+    ) -> Result<Self, Failure> {
+        let most = limits.reconciliation_records;
+        let items = match filter.matches_nothing() {
+            true => Vec::new(),
+            false => store
+                .read()?
+                .items(filter, most, Timestamp::now())?
+                .ok_or(Failure::TooBig)?,
+        };
+        // An empty set takes a place too, so that the pool bounds their number.
+        let records = u32::try_from(items.len().max(1)).map_err(|_| Failure::TooBig)?;
+        let records = Arc::clone(&pool.records)
+            .try_acquire_many_owned(records)
+            .map_err(|_| Failure::Busy)?;
+        let mut storage = NegentropyStorageVector::with_capacity(items.len());
+        for (created_at, id) in items {
+            storage
+                .insert(created_at, Id::from_byte_array(id))
+                .expect("not sealed yet");
+        }
+        storage.seal().expect("not sealed yet");
+        Ok(Self {
+            storage,
+            _records: records,
+        })
+    }
+
+    /// Answers one message of the client. Long work as well.
+    pub(crate) fn answer(&self, message: &[u8], limits: &Limits) -> Result<Vec<u8>, Failure> {
+        wire::check(message).map_err(Failure::Malformed)?;
+        let frame = limits.reconciliation_frame_bytes as u64;
+        let mut side = Negentropy::borrowed(&self.storage, frame).map_err(|_| Failure::Failed)?;
+        side.reconcile(message)
+            .map_err(|_| Failure::Malformed("the message of the exchange is malformed"))
+    }
+}
+
+/// The open exchanges of one connection.
+pub(crate) struct Exchanges {
+    open: HashMap<String, Exchange>,
+    stats: Arc<Stats>,
+}
+
+struct Exchange {
+    snapshot: Arc<Snapshot>,
+    used: Instant,
+}
+
+impl Exchanges {
+    pub(crate) fn new(stats: Arc<Stats>) -> Self {
+        Self {
+            open: HashMap::new(),
+            stats,
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.open.len()
+    }
+
+    pub(crate) fn insert(&mut self, sub: String, snapshot: Arc<Snapshot>) {
+        let used = Instant::now();
+        if self.open.insert(sub, Exchange { snapshot, used }).is_none() {
+            self.stats.reconciliations.add(1);
+        }
+    }
+
+    pub(crate) fn remove(&mut self, sub: &str) {
+        if self.open.remove(sub).is_some() {
+            self.stats.reconciliations.sub(1);
+        }
+    }
+
+    pub(crate) fn touch(&mut self, sub: &str) -> Result<Arc<Snapshot>, Failure> {
+        let exchange = self.open.get_mut(sub).ok_or(Failure::Unknown)?;
+        exchange.used = Instant::now();
+        Ok(Arc::clone(&exchange.snapshot))
+    }
+
+    /// When the next exchange has rested for too long.
+    pub(crate) fn next_idle(&self, limits: &Limits) -> Option<Instant> {
+        let used = self.open.values().map(|exchange| exchange.used).min();
+        used.map(|used| used + limits.reconciliation_idle)
+    }
+
+    /// Closes those that have, and names them.
+    pub(crate) fn close_idle(&mut self, limits: &Limits) -> Vec<String> {
+        let now = Instant::now();
+        let rested = |exchange: &Exchange| exchange.used + limits.reconciliation_idle <= now;
+        let idle: Vec<String> = self
+            .open
+            .iter()
+            .filter(|(_, exchange)| rested(exchange))
+            .map(|(sub, _)| sub.clone())
+            .collect();
+        idle.iter().for_each(|sub| self.remove(sub));
+        idle
+    }
+}
+
+impl Drop for Exchanges {
+    fn drop(&mut self) {
+        self.stats.reconciliations.sub(self.open.len() as u64);
+    }
+}
+
+#[cfg(test)]
+mod tests;

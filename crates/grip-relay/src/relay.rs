@@ -1,0 +1,110 @@
+//! The engine: what all connections share.
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::{Sink, Stream};
+use grip_store::EventStore;
+use grip_tasks::TaskGroup;
+use tokio::{
+    sync::Semaphore,
+    time::{MissedTickBehavior, interval},
+};
+
+use crate::{
+    Frame, Limits, Peer, Stats, WritePolicy, Writer, hub::Hub, rates::ByAddress, readers::Readers,
+    reconcile, session,
+};
+
+/// How often expired events and idle rate buckets are cleared away.
+const SWEEP_EVERY: Duration = Duration::from_secs(60);
+/// Most expired events removed at once, so that a sweep holds up no answer for long.
+const SWEEP_EVENTS: usize = 1_000;
+
+/// A relay. Clones are handles to the same one.
+#[derive(Clone)]
+pub struct Relay {
+    shared: Arc<Shared>,
+}
+
+pub(crate) struct Shared {
+    pub(crate) limits: Limits,
+    pub(crate) store: EventStore,
+    pub(crate) stats: Arc<Stats>,
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) writer: Writer,
+    pub(crate) readers: Readers,
+    pub(crate) rates: ByAddress,
+    pub(crate) reconciliations: reconcile::Pool,
+    /// Bytes of events that are read and not answered, over all connections.
+    pub(crate) in_flight: Arc<Semaphore>,
+    pub(crate) settling: Arc<Semaphore>,
+    pub(crate) group: TaskGroup,
+}
+
+impl Relay {
+    /// Starts the writer, the readers and the sweeping. Needs a runtime around it.
+    ///
+    /// When the token of `group` is cancelled, connections are told and closed; the writer works
+    /// on until [`Relay::stop`], because others still have to finish what they promised.
+    pub fn start(store: EventStore, limits: Limits, group: &TaskGroup) -> (Self, Writer) {
+        let stats = Arc::new(Stats::default());
+        let hub = Arc::new(Hub::new(Arc::clone(&stats)));
+        let writer = Writer::start(
+            store.clone(),
+            Arc::clone(&hub),
+            Arc::clone(&stats),
+            limits.write_queue,
+        );
+        let shared = Arc::new(Shared {
+            readers: Readers::start(&store, Arc::clone(&stats), limits.read_queue),
+            rates: ByAddress::new(limits.address_rates),
+            reconciliations: reconcile::Pool::new(&limits),
+            in_flight: Arc::new(Semaphore::new(limits.in_flight_bytes_total)),
+            settling: Arc::new(Semaphore::new(limits.settling)),
+            group: group.child("relay"),
+            writer: writer.clone(),
+            hub,
+            stats,
+            store,
+            limits,
+        });
+        let swept = Arc::clone(&shared);
+        shared.group.spawn("relay-sweep", sweep(swept));
+        (Self { shared }, writer)
+    }
+
+    /// Serves one connection until it ends.
+    ///
+    /// Dropping the future closes its subscriptions; events under way are still decided.
+    pub async fn serve<S, E>(&self, policy: Arc<dyn WritePolicy>, socket: S, peer: Peer)
+    where
+        S: Stream<Item = Result<Frame, E>> + Sink<Frame> + Send,
+    {
+        session::serve(Arc::clone(&self.shared), policy, socket, peer).await;
+    }
+
+    pub fn stats(&self) -> &Stats {
+        &self.shared.stats
+    }
+
+    /// The bounds in force, for NIP-11.
+    pub fn limits(&self) -> Limits {
+        self.shared.limits
+    }
+
+    /// Ends the writer after what is queued now. For the end of the process, after the task group
+    /// was shut down.
+    pub async fn stop(&self) {
+        self.shared.writer.stop().await;
+    }
+}
+
+async fn sweep(shared: Arc<Shared>) {
+    let stop = shared.group.token();
+    let mut tick = interval(SWEEP_EVERY);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    while stop.run_until_cancelled(tick.tick()).await.is_some() {
+        shared.writer.sweep(SWEEP_EVENTS).await;
+        shared.rates.forget_idle();
+    }
+}

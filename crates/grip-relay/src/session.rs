@@ -1,0 +1,170 @@
+//! One connection: its loops, and how it ends.
+//!
+//! Four loops run side by side in one task: reading messages, checking events, having them
+//! written, and sending. Between them are bounded queues; a full one stops the loop before it, and
+//! in the end the reading, so that a client that sends too much is slowed down by TCP.
+
+mod incoming;
+mod lane;
+mod outgoing;
+mod requests;
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::{Sink, Stream, StreamExt as _};
+use parking_lot::Mutex;
+use tokio::{
+    sync::mpsc,
+    time::{Instant, interval_at, timeout},
+};
+
+use crate::{
+    Frame, Peer, WritePolicy, outbox::Outbox, rates::ByConnection, relay::Shared, reply,
+    stats::Raised,
+};
+
+/// How long a connection that ends may take to answer the events it has sent.
+const DRAIN: Duration = Duration::from_secs(10);
+/// How long the other side may take to accept our last words.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
+/// What the loops of a connection share.
+struct Connection {
+    shared: Arc<Shared>,
+    policy: Arc<dyn WritePolicy>,
+    outbox: Arc<Outbox>,
+    rates: ByConnection,
+    /// When something last came in.
+    heard: Mutex<Instant>,
+}
+
+/// Why a connection ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    /// The other side closed it, or it broke.
+    Gone,
+    /// Nothing can be sent any more.
+    Broken,
+    Silent,
+    SlowReader,
+    Stopping,
+}
+
+impl Ending {
+    fn last_words(self) -> Vec<Frame> {
+        let (text, code, reason) = match self {
+            Self::Gone | Self::Broken => return Vec::new(),
+            Self::Silent => ("error: nothing was heard for too long", 1001, "idle"),
+            Self::SlowReader => (
+                "error: events came faster than you read them; reconnect and ask for what you missed",
+                1008,
+                "slow reader",
+            ),
+            Self::Stopping => (
+                "error: this relay is restarting; reconnect soon",
+                1012,
+                "restart",
+            ),
+        };
+        let close = Frame::Close(code, reason.into());
+        vec![Frame::Text(reply::notice(text)), close]
+    }
+}
+
+pub(crate) async fn serve<S, E>(
+    shared: Arc<Shared>,
+    policy: Arc<dyn WritePolicy>,
+    socket: S,
+    peer: Peer,
+) where
+    S: Stream<Item = Result<Frame, E>> + Sink<Frame> + Send,
+{
+    let stats = Arc::clone(&shared.stats);
+    let _open = Raised::new(&stats.connections);
+    stats.connections_total.add(1);
+    let limits = &shared.limits;
+    let connection = Connection {
+        outbox: Arc::new(Outbox::new(limits.outbound_bytes, Arc::clone(&stats))),
+        rates: ByConnection::new(limits.connection_rates, peer.ip),
+        heard: Mutex::new(Instant::now()),
+        shared: Arc::clone(&shared),
+        policy,
+    };
+    let ending = run(&connection, socket).await;
+    if ending == Ending::SlowReader {
+        stats.slow_readers_cut.add(1);
+    }
+    tracing::debug!(connection = peer.connection, ip = %peer.ip, ?ending, "connection ended");
+}
+
+async fn run<S, E>(connection: &Connection, socket: S) -> Ending
+where
+    S: Stream<Item = Result<Frame, E>> + Sink<Frame> + Send,
+{
+    let (sink, stream) = socket.split();
+    let (raw, to_check) = mpsc::channel(connection.shared.limits.in_flight_events);
+    let (checked, to_write) = mpsc::channel(1);
+
+    let mut incoming = Box::pin(incoming::run(connection, stream, raw));
+    let outgoing = outgoing::run(sink, &connection.outbox);
+    let checking = lane::check(connection, to_check, checked);
+    let writing = lane::write(connection, to_write);
+    tokio::pin!(outgoing);
+    let lanes = async { tokio::join!(checking, writing) };
+    tokio::pin!(lanes);
+
+    let ending = tokio::select! {
+        ending = &mut incoming => ending,
+        ending = watch(connection) => ending,
+        () = &mut outgoing => Ending::Broken,
+        _ = &mut lanes => Ending::Gone,
+    };
+    // Takes the queue of raw events with it: the lanes end after what is in it.
+    drop(incoming);
+    let outbox = &connection.outbox;
+    match ending {
+        Ending::Broken => {
+            outbox.close([], true);
+            // Out of time or not, there is nobody to tell.
+            let _ = timeout(DRAIN, lanes).await;
+        }
+        Ending::SlowReader => {
+            outbox.close(ending.last_words(), true);
+            let _ = timeout(LAST_WORDS, outgoing).await;
+        }
+        Ending::Gone | Ending::Silent | Ending::Stopping => {
+            let drained = async {
+                // Ends the race when nobody can be answered any more.
+                tokio::select! { _ = &mut lanes => {}, () = &mut outgoing => {} }
+            };
+            let _ = timeout(DRAIN, drained).await;
+            outbox.close(ending.last_words(), false);
+            let _ = timeout(LAST_WORDS, outgoing).await;
+        }
+    }
+    ending
+}
+
+/// Pings, and notices when the connection should end for a reason of ours.
+async fn watch(connection: &Connection) -> Ending {
+    let Shared { limits, group, .. } = &*connection.shared;
+    let stop = group.token();
+    let mut tick = interval_at(Instant::now() + limits.ping_every, limits.ping_every);
+    let mut before = connection.outbox.progress();
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return Ending::Stopping,
+            () = connection.outbox.overflowed() => return Ending::SlowReader,
+            _ = tick.tick() => {}
+        }
+        let now = connection.outbox.progress();
+        if before.1 && now.1 && before.0 == now.0 {
+            return Ending::SlowReader;
+        }
+        before = now;
+        if connection.heard.lock().elapsed() >= limits.idle {
+            return Ending::Silent;
+        }
+        connection.outbox.control(Frame::Ping(bytes::Bytes::new()));
+    }
+}

@@ -1,0 +1,16 @@
+//! The engine over frames in memory, with a real store in a temporary directory.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "helpers of tests fail their test by panicking"
+)]
+
+mod ending;
+mod events;
+mod live;
+mod messages;
+mod rates;
+mod reconcile;
+mod requests;
+mod support;
+mod writing;
