@@ -664,7 +664,7 @@ proptest! {
             .into_iter()
             .partition(|(name, _)| !name.is_state_ref());
         prop_assert_eq!(&of_state, &state.refs);
-        let mut others = current.refs.clone();
+        let mut others = current.refs;
         others.retain(|name, _| !name.is_state_ref());
         prop_assert_eq!(kept, others);
         if let Some(head) = &state.head {
