@@ -1,6 +1,10 @@
 //! Points in time.
 
-use std::{fmt, ops::Add, time::Duration};
+use std::{
+    fmt,
+    ops::{Add, Sub},
+    time::Duration,
+};
 
 use grip_nostr::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -34,6 +38,15 @@ impl Add<Duration> for Millis {
     fn add(self, duration: Duration) -> Self {
         let ms = i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
         Self(self.0.saturating_add(ms))
+    }
+}
+
+impl Sub<Duration> for Millis {
+    type Output = Self;
+
+    fn sub(self, duration: Duration) -> Self {
+        let ms = i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
+        Self(self.0.saturating_sub(ms))
     }
 }
 

@@ -20,6 +20,14 @@ impl Purgatory {
         now: Millis,
     ) -> Result<Vec<Change>, Full> {
         let addr = RepoAddr::new(event.pubkey, identifier);
+        let key = Key::Announcement(addr.clone());
+        if self
+            .ids
+            .get(&event.id)
+            .is_some_and(|held_as| *held_as != key)
+        {
+            return Ok(Vec::new());
+        }
         let before = self.find_announcement(&addr).cloned();
         if let Some(before) = &before
             && !supersedes(&event, &before.held.event)
