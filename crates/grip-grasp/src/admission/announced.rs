@@ -170,9 +170,9 @@ pub(super) fn outdated(event: &Event, known: &Event) -> Option<Reason> {
         )
     } else {
         Reason::new(
-            Prefix::Replaced,
+            Prefix::Invalid,
             Cause::Superseded,
-            "have newer event; sign this again with a later created_at if it is meant to count",
+            "a newer version is already here; sign this again with a later created_at if it is meant to count",
         )
     })
 }

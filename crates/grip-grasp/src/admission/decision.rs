@@ -123,8 +123,6 @@ impl fmt::Display for Reason {
 pub(crate) enum Prefix {
     Invalid,
     Blocked,
-    /// A newer version is here.
-    Replaced,
 }
 
 impl Prefix {
@@ -132,7 +130,6 @@ impl Prefix {
         match self {
             Self::Invalid => "invalid",
             Self::Blocked => "blocked",
-            Self::Replaced => "replaced",
         }
     }
 }

@@ -260,7 +260,7 @@ fn g01_15a_2_an_older_version_changes_nothing() {
             let decision = world.ask(&older);
             let (cause, text) = refusal(&decision);
             assert_eq!(cause, Cause::Superseded);
-            assert!(text.starts_with("replaced: have newer event"), "{text}");
+            assert!(text.starts_with("invalid: a newer version"), "{text}");
             assert!(decision.effects.is_empty());
         }
     }

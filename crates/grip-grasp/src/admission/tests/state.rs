@@ -48,7 +48,7 @@ fn g01_16_3_an_older_state_than_the_served_one_is_refused() {
     world.serve(&state(&owner, &[], 200));
     let (cause, text) = refusal(&world.ask(&state(&owner, &[(MAIN, oid(1))], 100)));
     assert_eq!(cause, Cause::Superseded);
-    assert!(text.starts_with("replaced: have newer event"), "{text}");
+    assert!(text.starts_with("invalid: a newer version"), "{text}");
 }
 
 #[test]
