@@ -49,12 +49,15 @@ pub(crate) fn digest(text: &str) -> Digest16 {
 
 pub(crate) const TAG_KEY_LEN: usize = 17;
 
-/// A single-letter tag and the digest of its first value.
+/// The digest of a tag's first value, then the tag's letter.
+///
+/// The letter comes last because events name one value by several tags (`e` and `E`, `p` and `P`):
+/// so their entries share a page, and fewer pages are written.
 pub(crate) type TagKey = [u8; TAG_KEY_LEN];
 
-pub(crate) fn tag_key(letter: u8, value: &str) -> TagKey {
+pub(crate) fn tag_key(letter: u8, value: &Digest16) -> TagKey {
     let mut key = [letter; TAG_KEY_LEN];
-    key[1..].copy_from_slice(&digest(value));
+    key[..16].copy_from_slice(value);
     key
 }
 
@@ -64,7 +67,9 @@ pub(crate) fn tag_keys(event: &Event) -> Vec<TagKey> {
         .tags
         .iter()
         .filter_map(|tag| match tag.kind().as_bytes() {
-            [letter] if letter.is_ascii_alphabetic() => Some(tag_key(*letter, tag.content()?)),
+            [letter] if letter.is_ascii_alphabetic() => {
+                Some(tag_key(*letter, &digest(tag.content()?)))
+            }
             _ => None,
         })
         .collect();
@@ -97,8 +102,12 @@ pub(crate) fn kind_and_d(kind: u16, d: &Digest16) -> [u8; 18] {
     key
 }
 
-pub(crate) fn author_kind(author: &[u8; 32], kind: u16) -> [u8; 34] {
-    let mut key = [0; 34];
+pub(crate) const AUTHOR_KIND_LEN: usize = 34;
+
+pub(crate) type AuthorKind = [u8; AUTHOR_KIND_LEN];
+
+pub(crate) fn author_kind(author: &[u8; 32], kind: u16) -> AuthorKind {
+    let mut key = [0; AUTHOR_KIND_LEN];
     key[..32].copy_from_slice(author);
     key[32..].copy_from_slice(&kind.to_be_bytes());
     key
@@ -149,12 +158,12 @@ impl Entry {
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, StoreError> {
-        const DAMAGED: StoreError = StoreError::Corrupt("an index entry has the wrong length");
-        let (serial, rest) = bytes.split_first_chunk().ok_or(DAMAGED)?;
-        let (kind, rest) = rest.split_first_chunk().ok_or(DAMAGED)?;
+        let damaged = || StoreError::Corrupt("an index entry has the wrong length");
+        let (serial, rest) = bytes.split_first_chunk().ok_or_else(damaged)?;
+        let (kind, rest) = rest.split_first_chunk().ok_or_else(damaged)?;
         let expiration = match rest {
             [] => None,
-            rest => Some(u64::from_be_bytes(rest.try_into().map_err(|_| DAMAGED)?)),
+            rest => Some(u64::from_be_bytes(rest.try_into().map_err(|_| damaged())?)),
         };
         Ok(Self {
             serial: *serial,

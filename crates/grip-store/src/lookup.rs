@@ -8,7 +8,7 @@ use nostr::prelude::{Event, EventId, Kind};
 
 use crate::{
     StoreError,
-    keys::{self, Serial, TagKey},
+    keys::{self, Serial},
     record::Record,
     tables::{Table, Tables},
 };
@@ -31,7 +31,8 @@ impl<'t> Lookup<'t> {
 
     pub(crate) fn record(&self, serial: &Serial) -> Result<Record<'t>, StoreError> {
         let bytes = self.tables.events.get(self.txn, serial)?;
-        Record::decode(bytes.ok_or(StoreError::Corrupt("an index names a missing event"))?)
+        let missing = || StoreError::Corrupt("an index names a missing event");
+        Record::decode(bytes.ok_or_else(missing)?)
     }
 
     pub(crate) fn contains(&self, id: &EventId) -> Result<bool, StoreError> {
@@ -91,7 +92,7 @@ impl<'t> Lookup<'t> {
         };
         let (until, by) = bytes
             .split_first_chunk()
-            .ok_or(StoreError::Corrupt("a deleted address lacks its time"))?;
+            .ok_or_else(|| StoreError::Corrupt("a deleted address lacks its time"))?;
         Ok(Some((u64::from_be_bytes(*until), read_id(by)?)))
     }
 
@@ -104,9 +105,7 @@ impl<'t> Lookup<'t> {
     fn is_tagged(&self, letters: &[u8], value: &str) -> Result<bool, StoreError> {
         let digest = keys::digest(value);
         for letter in letters {
-            let mut prefix: TagKey = [*letter; keys::TAG_KEY_LEN];
-            prefix[1..].copy_from_slice(&digest);
-            if self.starts(self.tables.by_tag, &prefix)? {
+            if self.starts(self.tables.by_tag, &keys::tag_key(*letter, &digest))? {
                 return Ok(true);
             }
         }

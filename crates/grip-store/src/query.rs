@@ -1,5 +1,6 @@
 //! Answering filters: one plan per filter, each a merge of index walks, and a merge of those.
 
+mod authors;
 mod plan;
 mod walk;
 
@@ -65,7 +66,7 @@ impl<'t, 'f> Matches<'t, 'f> {
             if limit == 0 || filter.matches_nothing() {
                 continue;
             }
-            let plan = Plan::of(filter, lookup.tables, cursors_left);
+            let plan = Plan::of(filter, lookup, cursors_left)?;
             cursors_left -= plan.cursors().min(cursors_left);
             let mut walk = Walk::open(lookup, plan, limit, now.as_secs())?;
             if let Some(found) = walk.next()? {

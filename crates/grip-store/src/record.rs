@@ -85,12 +85,12 @@ pub(crate) struct Record<'t> {
 
 impl<'t> Record<'t> {
     pub(crate) fn decode(bytes: &'t [u8]) -> Result<Self, StoreError> {
-        const DAMAGED: StoreError = StoreError::Corrupt("an event record is cut short");
-        let (head, rest) = bytes.split_first_chunk::<TAGS>().ok_or(DAMAGED)?;
+        let damaged = || StoreError::Corrupt("an event record is cut short");
+        let (head, rest) = bytes.split_first_chunk::<TAGS>().ok_or_else(damaged)?;
         let count = u32::from_be_bytes(part(head, TAG_COUNT));
-        let count = usize::try_from(count).map_err(|_| DAMAGED)?;
-        let length = count.checked_mul(TAG_KEY_LEN).ok_or(DAMAGED)?;
-        let (tags, json) = rest.split_at_checked(length).ok_or(DAMAGED)?;
+        let count = usize::try_from(count).map_err(|_| damaged())?;
+        let length = count.checked_mul(TAG_KEY_LEN).ok_or_else(damaged)?;
+        let (tags, json) = rest.split_at_checked(length).ok_or_else(damaged)?;
         let (tags, _) = tags.as_chunks();
         Ok(Self { head, tags, json })
     }

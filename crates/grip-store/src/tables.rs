@@ -11,7 +11,7 @@ const FORMAT: u32 = 1;
 const FORMAT_KEY: &[u8] = b"format";
 
 /// How many tables there are, for LMDB's own bound.
-pub(crate) const COUNT: u32 = 12;
+pub(crate) const COUNT: u32 = 11;
 
 #[derive(Clone, Copy)]
 pub(crate) struct Tables {
@@ -19,15 +19,13 @@ pub(crate) struct Tables {
     pub(crate) events: Table,
     /// id → serial
     pub(crate) ids: Table,
-    /// position → entry; so are the values of the next four
+    /// position → entry; so are the values of the next three
     pub(crate) by_time: Table,
     /// kind, position
     pub(crate) by_kind: Table,
-    /// author, position
-    pub(crate) by_author: Table,
     /// author, kind, position
-    pub(crate) by_author_kind: Table,
-    /// letter, digest of the value, position
+    pub(crate) by_author: Table,
+    /// digest of the value, letter, position
     pub(crate) by_tag: Table,
     /// address → serial of its one version
     pub(crate) addresses: Table,
@@ -51,7 +49,6 @@ impl Tables {
                 table("by_time")?,
                 table("by_kind")?,
                 table("by_author")?,
-                table("by_author_kind")?,
                 table("by_tag")?,
                 table("addresses")?,
                 table("deleted_ids")?,
@@ -66,7 +63,6 @@ impl Tables {
             by_time,
             by_kind,
             by_author,
-            by_author_kind,
             by_tag,
             addresses,
             deleted_ids,
@@ -80,7 +76,6 @@ impl Tables {
             by_time,
             by_kind,
             by_author,
-            by_author_kind,
             by_tag,
             addresses,
             deleted_ids,

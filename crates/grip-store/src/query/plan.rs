@@ -2,15 +2,14 @@
 
 use grip_nostr::Filter;
 
+use super::authors;
 use crate::{
+    StoreError,
     keys::{self, TagKey},
+    lookup::Lookup,
     record::Record,
-    tables::{Table, Tables},
+    tables::Table,
 };
-
-/// Most cursors spent on the product of authors and kinds; beyond it the authors alone are walked,
-/// because index entries name the kind anyway.
-const MAX_PAIRS: usize = 256;
 
 /// How the candidates of a filter are found, and what is left to check on each.
 pub(crate) struct Plan<'f> {
@@ -31,12 +30,11 @@ pub(crate) enum Access<'f> {
 }
 
 /// Conditions that the chosen index does not imply.
-#[derive(Default)]
 pub(crate) struct Checks<'f> {
-    pub(crate) kinds: Option<&'f [u16]>,
-    pub(crate) authors: Option<&'f [[u8; 32]]>,
+    kinds: Option<&'f [u16]>,
+    authors: Option<&'f [[u8; 32]]>,
     /// One list of acceptable values, sorted, for every tag.
-    pub(crate) tags: Vec<Vec<TagKey>>,
+    tags: Vec<Vec<TagKey>>,
 }
 
 /// The part of a filter that picks the index.
@@ -44,7 +42,6 @@ pub(crate) struct Checks<'f> {
 enum Choice {
     Ids,
     Tag(char),
-    AuthorsAndKinds,
     Authors,
     Kinds,
     Time,
@@ -52,14 +49,18 @@ enum Choice {
 
 impl<'f> Plan<'f> {
     /// Plans with at most `cursors` ranges, but always at least one.
-    pub(crate) fn of(filter: &'f Filter, tables: Tables, cursors: usize) -> Self {
-        let choice = choose(filter, cursors);
-        Self {
-            access: access(choice, filter, tables),
+    pub(crate) fn of(
+        filter: &'f Filter,
+        lookup: Lookup<'_>,
+        cursors: usize,
+    ) -> Result<Self, StoreError> {
+        let (choice, access) = choose(filter, lookup, cursors)?;
+        Ok(Self {
+            access,
             since: filter.since.unwrap_or(0),
             until: filter.until.unwrap_or(u64::MAX),
-            checks: checks(choice, filter),
-        }
+            checks: Checks::after(choice, filter),
+        })
     }
 
     pub(crate) fn cursors(&self) -> usize {
@@ -70,34 +71,36 @@ impl<'f> Plan<'f> {
     }
 }
 
-/// The candidates in the order ids, tag, author and kind, author, kind, time; a tag that many
-/// unrelated events share comes after the author.
-fn choose(filter: &Filter, cursors: usize) -> Choice {
-    if filter.ids.is_some() {
-        return Choice::Ids;
-    }
-    let authors = filter.authors.as_ref().map(Vec::len);
-    let kinds = filter.kinds.as_ref().map(Vec::len);
+/// The first of ids, tag, author (with kind), kind that has few enough values; else all events of
+/// the time range. A tag that many unrelated events share comes after the author.
+fn choose<'f>(
+    filter: &'f Filter,
+    lookup: Lookup<'_>,
+    cursors: usize,
+) -> Result<(Choice, Access<'f>), StoreError> {
     let tag = filter
         .tags
         .iter()
         .min_by_key(|(letter, values)| (is_common(**letter), values.len()))
-        .map(|(letter, values)| (*letter, values.len()));
-    let by_author = authors.map(|authors| match kinds {
-        Some(kinds) if authors * kinds <= MAX_PAIRS => (Choice::AuthorsAndKinds, authors * kinds),
-        _ => (Choice::Authors, authors),
-    });
-    let by_tag = tag.map(|(letter, values)| (Choice::Tag(letter), values));
-    let by_kind = kinds.map(|kinds| (Choice::Kinds, kinds));
+        .map(|(letter, _)| *letter);
+    let tag = tag.map_or(Choice::Time, Choice::Tag);
     let ranked = match tag {
-        Some((letter, _)) if is_common(letter) => [by_author, by_tag, by_kind],
-        _ => [by_tag, by_author, by_kind],
+        Choice::Tag(letter) if is_common(letter) => [Choice::Authors, tag, Choice::Kinds],
+        _ => [tag, Choice::Authors, Choice::Kinds],
     };
-    ranked
-        .into_iter()
-        .flatten()
-        .find(|(_, needed)| *needed <= cursors)
-        .map_or(Choice::Time, |(choice, _)| choice)
+    if let Some(ids) = &filter.ids {
+        return Ok((Choice::Ids, Access::Ids(ids)));
+    }
+    for choice in ranked {
+        if let Some(access) = ranges(choice, filter, lookup, cursors)? {
+            return Ok((choice, access));
+        }
+    }
+    let everything = Access::Ranges {
+        table: lookup.tables.by_time,
+        prefixes: vec![Vec::new()],
+    };
+    Ok((Choice::Time, everything))
 }
 
 /// Tags whose values say little about which event is meant: topics, labels, kinds, people.
@@ -105,61 +108,60 @@ fn is_common(letter: char) -> bool {
     matches!(letter, 'k' | 'K' | 'l' | 'L' | 'm' | 'p' | 'P' | 't')
 }
 
-fn access(choice: Choice, filter: &Filter, tables: Tables) -> Access<'_> {
-    let authors = filter.authors.as_deref().unwrap_or_default();
-    let kinds = filter.kinds.as_deref().unwrap_or_default();
+/// The ranges of a choice, if the filter has that condition and the ranges are few enough.
+fn ranges<'f>(
+    choice: Choice,
+    filter: &'f Filter,
+    lookup: Lookup<'_>,
+    cursors: usize,
+) -> Result<Option<Access<'f>>, StoreError> {
+    let tables = lookup.tables;
     let (table, prefixes) = match choice {
-        Choice::Ids => return Access::Ids(filter.ids.as_deref().unwrap_or_default()),
-        Choice::Tag(letter) => {
-            let prefixes = tag_keys(filter, letter).into_iter();
-            (tables.by_tag, prefixes.map(Vec::from).collect())
+        Choice::Tag(letter) if filter.tags[&letter].len() <= cursors => {
+            let keys = tag_keys(filter, letter).into_iter();
+            (tables.by_tag, Some(keys.map(Vec::from).collect()))
         }
-        Choice::AuthorsAndKinds => {
-            let pairs = authors
-                .iter()
-                .flat_map(|author| kinds.iter().map(|kind| keys::author_kind(author, *kind)));
-            (tables.by_author_kind, pairs.map(Vec::from).collect())
-        }
-        Choice::Authors => {
-            let prefixes = authors.iter().map(|author| author.to_vec());
-            (tables.by_author, prefixes.collect())
-        }
+        Choice::Authors => (
+            tables.by_author,
+            authors::prefixes(filter, lookup, cursors)?,
+        ),
         Choice::Kinds => {
-            let prefixes = kinds.iter().map(|kind| kind.to_be_bytes().to_vec());
-            (tables.by_kind, prefixes.collect())
+            let kinds = filter.kinds.as_ref().filter(|kinds| kinds.len() <= cursors);
+            let prefix = |kind: &u16| kind.to_be_bytes().to_vec();
+            let prefixes = kinds.map(|kinds| kinds.iter().map(prefix).collect());
+            (tables.by_kind, prefixes)
         }
-        Choice::Time => (tables.by_time, vec![Vec::new()]),
+        Choice::Ids | Choice::Tag(_) | Choice::Time => return Ok(None),
     };
-    Access::Ranges { table, prefixes }
-}
-
-fn checks(choice: Choice, filter: &Filter) -> Checks<'_> {
-    let kinds_known = matches!(choice, Choice::AuthorsAndKinds | Choice::Kinds);
-    let authors_known = matches!(choice, Choice::AuthorsAndKinds | Choice::Authors);
-    Checks {
-        kinds: filter.kinds.as_deref().filter(|_| !kinds_known),
-        authors: filter.authors.as_deref().filter(|_| !authors_known),
-        tags: filter
-            .tags
-            .keys()
-            .filter(|letter| choice != Choice::Tag(**letter))
-            .map(|letter| tag_keys(filter, *letter))
-            .collect(),
-    }
+    Ok(prefixes.map(|prefixes| Access::Ranges { table, prefixes }))
 }
 
 fn tag_keys(filter: &Filter, letter: char) -> Vec<TagKey> {
     let letter_byte = u8::try_from(letter).expect("filters name ASCII letters only");
-    let values = filter.tags.get(&letter).map_or(&[][..], Vec::as_slice);
-    let mut keys: Vec<TagKey> = values
+    let mut keys: Vec<TagKey> = filter.tags[&letter]
         .iter()
-        .map(|value| keys::tag_key(letter_byte, value))
+        .map(|value| keys::tag_key(letter_byte, &keys::digest(value)))
         .collect();
     keys.sort_unstable();
     keys
 }
 
-impl Checks<'_> {
+impl<'f> Checks<'f> {
+    fn after(choice: Choice, filter: &'f Filter) -> Self {
+        let kinds_known = matches!(choice, Choice::Authors | Choice::Kinds);
+        let authors_known = choice == Choice::Authors;
+        Self {
+            kinds: filter.kinds.as_deref().filter(|_| !kinds_known),
+            authors: filter.authors.as_deref().filter(|_| !authors_known),
+            tags: filter
+                .tags
+                .keys()
+                .filter(|letter| choice != Choice::Tag(**letter))
+                .map(|letter| tag_keys(filter, *letter))
+                .collect(),
+        }
+    }
+
     pub(crate) fn accept_kind(&self, kind: u16) -> bool {
         self.kinds
             .is_none_or(|kinds| kinds.binary_search(&kind).is_ok())

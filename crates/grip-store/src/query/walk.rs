@@ -201,7 +201,7 @@ fn advance<'t>(
     };
     let position = key
         .last_chunk::<POSITION_LEN>()
-        .ok_or(StoreError::Corrupt("an index key is too short"))?;
+        .ok_or_else(|| StoreError::Corrupt("an index key is too short"))?;
     Ok(Some(Candidate {
         position,
         entry: Entry::decode(value)?,

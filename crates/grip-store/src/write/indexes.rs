@@ -7,13 +7,13 @@ use nostr::prelude::{Event, EventId, Kind};
 use super::WriteView;
 use crate::{
     StoreError,
-    keys::{self, POSITION_LEN, Position, Serial},
+    keys::{self, AUTHOR_KIND_LEN, POSITION_LEN, Position, Serial},
     record::Head,
     tables::{Table, Tables},
 };
 
 /// Room for the longest index key: author, kind, position.
-const MAX_INDEX_KEY: usize = 34 + POSITION_LEN;
+const MAX_INDEX_KEY: usize = AUTHOR_KIND_LEN + POSITION_LEN;
 
 pub(super) fn has_address(kind: u16) -> bool {
     matches!(
@@ -82,11 +82,8 @@ fn each_index(
     let mut act = |table, prefix: &[u8]| act(table, join(&mut room, prefix, &head.position));
     act(tables.by_time, &[])?;
     act(tables.by_kind, &head.kind.to_be_bytes())?;
-    act(tables.by_author, &head.author)?;
-    act(
-        tables.by_author_kind,
-        &keys::author_kind(&head.author, head.kind),
-    )?;
+    let author_kind = keys::author_kind(&head.author, head.kind);
+    act(tables.by_author, &author_kind)?;
     for tag in &head.tags {
         act(tables.by_tag, tag)?;
     }

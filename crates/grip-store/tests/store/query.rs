@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 
 use grip_nostr::Filter;
+use nostr::prelude::EventId;
 
 use crate::support::*;
 
@@ -285,4 +286,30 @@ fn items_name_time_and_id_and_stop_at_the_bound() {
         ..even
     };
     assert_eq!(view.items(&newest, 4, NOW).unwrap().unwrap(), expected[..2]);
+}
+
+#[test]
+fn an_author_of_very_many_kinds_is_found_whole() {
+    let store = Fixture::new();
+    let kinds = 1_000..6_000_u16;
+    store
+        .store
+        .write(|view| {
+            for kind in kinds.clone() {
+                let mut event = event(1, ALICE, kind, u64::from(kind), &[]);
+                let mut id = [1; 32];
+                id[..2].copy_from_slice(&kind.to_be_bytes());
+                event.id = EventId::from_byte_array(id);
+                view.put(&event, NOW)?;
+            }
+            view.put(&event(2, BOB, 5_999, 9_999, &[]), NOW)
+        })
+        .unwrap();
+    let view = store.store.read().unwrap();
+    let count = |json: &str| view.count(&[filter(json)], NOW).unwrap();
+    let alice = hex(ALICE);
+    assert_eq!(count(&format!(r##"{{"authors":["{alice}"]}}"##)), 5_000);
+    let last: Vec<u16> = (5_980..6_100).collect();
+    let json = format!(r##"{{"authors":["{alice}"],"kinds":{last:?}}}"##);
+    assert_eq!(count(&json), 20);
 }
