@@ -1,11 +1,11 @@
 //! How much may be held: purgatory is the one store anyone can fill for nothing (G01-22).
 
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Duration};
 
 use grip_nostr::PublicKey;
 use grip_types::Identifier;
 
-use crate::journal::Class;
+use crate::{LIFETIME, PLACEHOLDER_LIFETIME, journal::Class};
 
 /// The most that is held. What would go beyond is refused with [`Full`]; nothing held is dropped
 /// to make room, since it was acknowledged.
@@ -22,6 +22,10 @@ pub struct Bounds {
     pub total_bytes: usize,
     /// Ids remembered after they expired; the oldest is forgotten for a new one. Default 50,000.
     pub expired_ids: usize,
+    /// How long an event waits for its git data. Default 30 minutes (GRASP-01).
+    pub lifetime: Duration,
+    /// How long a pushed `refs/nostr/…` waits for its event. Default 20 minutes (GRASP-01).
+    pub placeholder_lifetime: Duration,
 }
 
 impl Default for Bounds {
@@ -32,6 +36,8 @@ impl Default for Bounds {
             total: 50_000,
             total_bytes: 256 << 20,
             expired_ids: 50_000,
+            lifetime: LIFETIME,
+            placeholder_lifetime: PLACEHOLDER_LIFETIME,
         }
     }
 }

@@ -1,13 +1,13 @@
 //! What is held.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use grip_nostr::{Event, EventId, PublicKey, RepoAddr, expiration};
 use grip_types::{Identifier, Oid};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    LIFETIME, Millis,
+    Millis,
     bounds::Weight,
     journal::Class,
     schedule::{Key, Times},
@@ -45,12 +45,12 @@ pub struct Held {
 }
 
 impl Held {
-    pub(crate) fn new(event: Event, source: Source, now: Millis) -> Self {
+    pub(crate) fn new(event: Event, source: Source, now: Millis, lifetime: Duration) -> Self {
         Self {
             event: Arc::new(event),
             source,
             added_at: now,
-            expires_at: now + LIFETIME,
+            expires_at: now + lifetime,
         }
     }
 

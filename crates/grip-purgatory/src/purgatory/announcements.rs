@@ -5,8 +5,8 @@ use grip_types::Identifier;
 
 use super::{Expired, Purgatory, promoted};
 use crate::{
-    AnnouncementEntry, Change, Full, HIDDEN_LIFETIME, Held, LIFETIME, Millis, Phase, Source,
-    entry::Entry, schedule::Key,
+    AnnouncementEntry, Change, Full, HIDDEN_LIFETIME, Held, Millis, Phase, Source, entry::Entry,
+    schedule::Key,
 };
 
 impl Purgatory {
@@ -41,7 +41,7 @@ impl Purgatory {
         let entry = AnnouncementEntry {
             addr,
             phase: Phase::Shown,
-            held: Held::new(event, source, now),
+            held: Held::new(event, source, now, self.bounds.lifetime),
         };
         self.check_replacing(before.as_ref(), &entry)?;
         let id = entry.held.id();
@@ -87,7 +87,7 @@ impl Purgatory {
             return Vec::new();
         };
         entry.phase = Phase::Shown;
-        entry.held.expires_at = now + LIFETIME;
+        entry.held.expires_at = now + self.bounds.lifetime;
         vec![self.set_announcement(entry)]
     }
 

@@ -5,8 +5,8 @@ use grip_types::{Identifier, Oid};
 
 use super::{Purgatory, promoted};
 use crate::{
-    Change, Full, Held, Millis, PLACEHOLDER_LIFETIME, Placeholder, PlaceholderRef, PrEntry, Source,
-    entry::NamedRef, schedule::Key,
+    Change, Full, Held, Millis, Placeholder, PlaceholderRef, PrEntry, Source, entry::NamedRef,
+    schedule::Key,
 };
 
 impl Purgatory {
@@ -31,7 +31,7 @@ impl Purgatory {
         let entry = PrEntry {
             commit,
             identifiers,
-            held: Held::new(event, source, now),
+            held: Held::new(event, source, now, self.bounds.lifetime),
         };
         self.admit(&entry)?;
         let mut changes = vec![Change::put_pr(&entry)];
@@ -57,7 +57,7 @@ impl Purgatory {
         let pushed = PlaceholderRef {
             commit,
             added_at: before.map_or(now, |before| before.added_at),
-            expires_at: now + PLACEHOLDER_LIFETIME,
+            expires_at: now + self.bounds.placeholder_lifetime,
         };
         let named = NamedRef {
             event_id,

@@ -27,7 +27,7 @@ impl Purgatory {
         }
         let entry = StateEntry {
             identifier,
-            held: Held::new(event, source, now),
+            held: Held::new(event, source, now, self.bounds.lifetime),
         };
         self.admit(&entry)?;
         let identifier = entry.identifier.clone();

@@ -7,6 +7,8 @@ const FEW: Bounds = Bounds {
     total: 5,
     total_bytes: 1 << 20,
     expired_ids: 2,
+    lifetime: LIFETIME,
+    placeholder_lifetime: PLACEHOLDER_LIFETIME,
 };
 
 fn add(purgatory: &mut Purgatory, keys: &Keys, at: u64, name: &str) -> Result<(), Full> {

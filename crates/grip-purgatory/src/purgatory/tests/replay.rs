@@ -148,6 +148,8 @@ const TIGHT: Bounds = Bounds {
     total: 12,
     total_bytes: 12_000,
     expired_ids: 3,
+    lifetime: LIFETIME,
+    placeholder_lifetime: PLACEHOLDER_LIFETIME,
 };
 
 proptest! {
