@@ -1,0 +1,97 @@
+//! Where things lie below the root.
+//!
+//! ```text
+//! <npub>/<encoded identifier>.git/     one owner's refs: HEAD, config, packed-refs
+//! .objects/<encoded identifier>.git/   the objects of an identifier, for all its owners
+//! .quarantine/<n>/                     incoming packs and half-made repositories, emptied at open
+//! .archive/<npub>/<stamp>/<…>.git      withdrawn repositories
+//! ```
+
+use std::path::{Path, PathBuf};
+
+use grip_types::Identifier;
+
+/// One owner's repository, by the two parts of its path.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RepoPath {
+    pub npub: String,
+    pub identifier: Identifier,
+}
+
+impl RepoPath {
+    pub fn new(npub: impl Into<String>, identifier: Identifier) -> Self {
+        Self {
+            npub: npub.into(),
+            identifier,
+        }
+    }
+
+    /// An npub is plain lower-case text; anything else would not be safe as a directory name.
+    pub(crate) fn has_plain_npub(&self) -> bool {
+        is_npub(&self.npub)
+    }
+}
+
+impl std::fmt::Display for RepoPath {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.npub, self.identifier)
+    }
+}
+
+pub(crate) fn is_npub(name: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+    name.starts_with("npub1") && name.len() <= 100 && name.bytes().all(plain)
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Layout {
+    pub(crate) root: PathBuf,
+}
+
+impl Layout {
+    pub(crate) fn owner(&self, npub: &str) -> PathBuf {
+        self.root.join(npub)
+    }
+
+    pub(crate) fn repository(&self, repo: &RepoPath) -> PathBuf {
+        self.owner(&repo.npub).join(directory(&repo.identifier))
+    }
+
+    pub(crate) fn stores(&self) -> PathBuf {
+        self.root.join(".objects")
+    }
+
+    /// A bare repository without refs, so that git's own commands work in it.
+    pub(crate) fn store(&self, identifier: &Identifier) -> PathBuf {
+        self.stores().join(directory(identifier))
+    }
+
+    pub(crate) fn quarantines(&self) -> PathBuf {
+        self.root.join(".quarantine")
+    }
+
+    pub(crate) fn archive(&self, npub: &str) -> PathBuf {
+        self.root.join(".archive").join(npub)
+    }
+}
+
+pub(crate) fn directory(identifier: &Identifier) -> String {
+    format!("{}.git", identifier.encoded())
+}
+
+/// The identifier a directory name stands for, encoded or (as others write it) raw.
+pub(crate) fn identifier_of(directory: &str) -> Option<Identifier> {
+    let stem = directory.strip_suffix(".git")?;
+    Identifier::from_encoded(stem)
+        .or_else(|_| Identifier::parse(stem))
+        .ok()
+}
+
+/// What `objects/info/alternates` of a repository says: relative, so that the root can be moved.
+pub(crate) fn alternates(identifier: &Identifier) -> String {
+    format!("../../../.objects/{}/objects\n", directory(identifier))
+}
+
+pub(crate) fn packs(objects: &Path) -> PathBuf {
+    objects.join("pack")
+}

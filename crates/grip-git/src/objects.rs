@@ -1,0 +1,154 @@
+//! Looking at objects in process, through gix.
+
+use std::{
+    io,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use gix::{
+    hash,
+    objs::{self, Find, TagRefIter},
+    odb,
+};
+use grip_types::{ObjectFormat, Oid};
+
+/// Largest tag object read to find what it points at.
+const MAX_TAG_BYTES: u64 = 4 << 20;
+/// Tags of tags that are followed.
+const MAX_TAG_DEPTH: usize = 16;
+
+/// What an object is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ObjectKind {
+    Commit,
+    Tree,
+    Blob,
+    Tag,
+}
+
+impl From<objs::Kind> for ObjectKind {
+    fn from(kind: objs::Kind) -> Self {
+        match kind {
+            objs::Kind::Commit => Self::Commit,
+            objs::Kind::Tree => Self::Tree,
+            objs::Kind::Blob => Self::Blob,
+            objs::Kind::Tag => Self::Tag,
+        }
+    }
+}
+
+/// An object directory as it was when opened: packs that came later are not seen.
+#[derive(Clone)]
+pub(crate) struct Objects {
+    store: Arc<odb::Store>,
+    pub(crate) stamp: Stamp,
+}
+
+/// Tells one state of a pack directory from another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    /// Counts what this process did; the time alone is too coarse to tell two quick changes apart.
+    pub(crate) generation: u64,
+    modified: (i64, i64),
+}
+
+impl Stamp {
+    pub(crate) fn of(objects: &Path, generation: u64) -> io::Result<Self> {
+        let metadata = std::fs::metadata(crate::layout::packs(objects))?;
+        Ok(Self {
+            generation,
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+        })
+    }
+}
+
+impl Objects {
+    pub(crate) fn open(objects: PathBuf, generation: u64) -> io::Result<Self> {
+        // Before the directory is read, so that a change meanwhile makes the stamp differ.
+        let stamp = Stamp::of(&objects, generation)?;
+        let handle = odb::at(objects, hash::Kind::Sha1)?;
+        Ok(Self {
+            store: handle.store(),
+            stamp,
+        })
+    }
+
+    pub(crate) fn reader(&self) -> Reader {
+        let mut handle = odb::Cache::from(self.store.to_handle_arc());
+        // A miss must not read the directory again: misses are what a stranger asks for.
+        handle.refresh_never();
+        Reader { handle }
+    }
+}
+
+/// Reads objects of one [`Objects`] on one thread.
+pub(crate) struct Reader {
+    handle: odb::HandleArc,
+}
+
+/// What is wrong with a tag that should be followed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PeelError {
+    #[error("object {0} is missing")]
+    Missing(Oid),
+    #[error("tag {0} cannot be read")]
+    Unreadable(Oid),
+    #[error("tag {0} is larger than 4 MiB")]
+    TooLarge(Oid),
+    #[error("tag {0} is a tag of a tag more than 16 times over")]
+    TooDeep(Oid),
+}
+
+impl Reader {
+    /// The kind and size of an object; `None` if it is not here or cannot be read.
+    pub(crate) fn header(&self, oid: &Oid) -> Option<(ObjectKind, u64)> {
+        let id = gix_id(oid)?;
+        match odb::Header::try_header(&self.handle, &id) {
+            Ok(header) => header.map(|header| (header.kind().into(), header.size())),
+            Err(error) => {
+                tracing::warn!(%oid, %error, "object cannot be read");
+                None
+            }
+        }
+    }
+
+    pub(crate) fn kind(&self, oid: &Oid) -> Option<ObjectKind> {
+        self.header(oid).map(|(kind, _)| kind)
+    }
+
+    /// What an annotated tag finally points at; `None` for an object that is no tag.
+    pub(crate) fn peel(&self, oid: &Oid) -> Result<Option<Oid>, PeelError> {
+        let mut at = *oid;
+        for depth in 0..=MAX_TAG_DEPTH {
+            match self.header(&at).ok_or(PeelError::Missing(at))? {
+                (ObjectKind::Tag, size) if size > MAX_TAG_BYTES => {
+                    return Err(PeelError::TooLarge(at));
+                }
+                (ObjectKind::Tag, _) => at = self.tag_target(&at)?,
+                _ => return Ok((depth > 0).then_some(at)),
+            }
+        }
+        Err(PeelError::TooDeep(*oid))
+    }
+
+    fn tag_target(&self, oid: &Oid) -> Result<Oid, PeelError> {
+        let unreadable = || PeelError::Unreadable(*oid);
+        let id = gix_id(oid).ok_or_else(unreadable)?;
+        let mut buffer = Vec::new();
+        let found = self.handle.try_find(&id, &mut buffer);
+        let data = found.ok().flatten().ok_or_else(unreadable)?;
+        let target = TagRefIter::from_bytes(data.data, hash::Kind::Sha1)
+            .target_id()
+            .map_err(|_| unreadable())?;
+        Oid::from_bytes(target.as_bytes()).map_err(|_| unreadable())
+    }
+}
+
+fn gix_id(oid: &Oid) -> Option<hash::ObjectId> {
+    (oid.format() == ObjectFormat::Sha1)
+        .then(|| hash::ObjectId::try_from(oid.as_bytes()).ok())
+        .flatten()
+}

@@ -1,0 +1,217 @@
+//! Starting git: one place, one clean environment.
+
+use std::{
+    ffi::OsStr,
+    io,
+    path::{Path, PathBuf},
+    process::{ExitStatus, Stdio},
+};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt},
+    process::{Child, ChildStderr, ChildStdin, ChildStdout, Command},
+};
+
+/// Oldest git that has all we rely on.
+const OLDEST: (u32, u32) = (2, 37);
+/// From here on objects are sent from several packs as they lie.
+const REUSES_MANY_PACKS: (u32, u32) = (2, 44);
+/// What is kept of what git says on its standard error; the rest is read and dropped.
+const MAX_STDERR: usize = 16 << 10;
+
+/// Why there is no git to work with.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GitMissing {
+    #[error("cannot run {}", .git.display())]
+    NotStarted { git: PathBuf, source: io::Error },
+    #[error("{} does not say which version it is: {said:?}", .git.display())]
+    Unreadable { git: PathBuf, said: String },
+    #[error("git {}.{} is too old, 2.37 is needed", .0.0, .0.1)]
+    TooOld((u32, u32)),
+}
+
+/// The git program, known to be new enough.
+#[derive(Clone, Debug)]
+pub(crate) struct Git {
+    binary: PathBuf,
+    home: PathBuf,
+    version: (u32, u32),
+}
+
+impl Git {
+    /// Asks the program for its version. Blocking.
+    pub(crate) fn find(binary: &Path, home: &Path) -> Result<Self, GitMissing> {
+        let mut git = Self {
+            binary: binary.to_owned(),
+            home: home.to_owned(),
+            version: OLDEST,
+        };
+        let output =
+            git.command(["version"])
+                .output()
+                .map_err(|source| GitMissing::NotStarted {
+                    git: binary.to_owned(),
+                    source,
+                })?;
+        let said = String::from_utf8_lossy(&output.stdout);
+        git.version = parse_version(&said).ok_or_else(|| GitMissing::Unreadable {
+            git: binary.to_owned(),
+            said: said.trim().chars().take(80).collect(),
+        })?;
+        if git.version < OLDEST {
+            return Err(GitMissing::TooOld(git.version));
+        }
+        Ok(git)
+    }
+
+    /// How packs are reused as they lie when objects are sent.
+    pub(crate) fn pack_reuse(&self) -> &'static str {
+        if self.version >= REUSES_MANY_PACKS {
+            "pack.allowPackReuse=multi"
+        } else {
+            "pack.allowPackReuse=true"
+        }
+    }
+
+    /// A command that inherits nothing but `PATH`, reads no configuration but the repository's
+    /// and runs in a process group of its own.
+    pub(crate) fn command<A>(&self, arguments: impl IntoIterator<Item = A>) -> std::process::Command
+    where
+        A: AsRef<OsStr>,
+    {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the one place that builds a command, with its clean environment"
+        )]
+        let mut command = std::process::Command::new(&self.binary);
+        command
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("HOME", &self.home)
+            .env("LC_ALL", "C")
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .env("GIT_CONFIG_GLOBAL", "/dev/null")
+            .env("GIT_TERMINAL_PROMPT", "0")
+            .env("GIT_NO_LAZY_FETCH", "1")
+            .env("GIT_NO_REPLACE_OBJECTS", "1")
+            .args(["-c", "safe.directory=*"])
+            .args(["-c", "core.hooksPath=/dev/null"])
+            .args(["-c", "core.bigFileThreshold=32m"])
+            .args(["-c", "pack.windowMemory=64m"])
+            .args(["-c", "pack.deltaCacheSize=64m"])
+            .args(arguments)
+            .stdin(Stdio::null());
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        command
+    }
+}
+
+fn parse_version(said: &str) -> Option<(u32, u32)> {
+    let mut numbers = said.trim().strip_prefix("git version ")?.split('.');
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+/// A running git; dropping it kills its whole process group.
+pub(crate) struct Running {
+    child: Child,
+}
+
+impl Running {
+    pub(crate) fn start(command: std::process::Command) -> io::Result<Self> {
+        let child = Command::from(command).kill_on_drop(true).spawn()?;
+        Ok(Self { child })
+    }
+
+    pub(crate) fn stdin(&mut self) -> Option<ChildStdin> {
+        self.child.stdin.take()
+    }
+
+    pub(crate) fn stdout(&mut self) -> Option<ChildStdout> {
+        self.child.stdout.take()
+    }
+
+    pub(crate) fn stderr(&mut self) -> Option<ChildStderr> {
+        self.child.stderr.take()
+    }
+
+    pub(crate) async fn wait(&mut self) -> io::Result<ExitStatus> {
+        self.child.wait().await
+    }
+
+    /// Ends the group now; [`Self::wait`] then returns.
+    pub(crate) fn kill(&self) {
+        // The id is there until the child is reaped, so it cannot have gone to another process.
+        let id = self.child.id().and_then(|id| Pid::from_raw(id as i32));
+        if let Some(group) = id {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Reads to the end, but keeps only the first [`MAX_STDERR`] bytes.
+pub(crate) async fn read_bounded(source: Option<impl AsyncRead + Unpin>) -> io::Result<String> {
+    let Some(mut source) = source else {
+        return Ok(String::new());
+    };
+    let mut kept = Vec::new();
+    let mut chunk = [0; 4096];
+    loop {
+        let read = source.read(&mut chunk).await?;
+        if read == 0 {
+            return Ok(String::from_utf8_lossy(&kept).into_owned());
+        }
+        let room = MAX_STDERR - kept.len();
+        kept.extend_from_slice(&chunk[..read.min(room)]);
+    }
+}
+
+/// What a git command that needs no input said.
+pub(crate) struct Finished {
+    pub(crate) status: ExitStatus,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+/// Runs a command to its end. Cancel safe: dropping the future kills it.
+pub(crate) async fn run(mut command: std::process::Command) -> io::Result<Finished> {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut running = Running::start(command)?;
+    let (stdout, stderr) = (running.stdout(), running.stderr());
+    let (stdout, stderr) = tokio::try_join!(read_bounded(stdout), read_bounded(stderr))?;
+    let status = running.wait().await?;
+    Ok(Finished {
+        status,
+        stdout,
+        stderr,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read_with_their_suffixes() {
+        assert_eq!(parse_version("git version 2.47.3\n"), Some((2, 47)));
+        assert_eq!(
+            parse_version("git version 2.39.5 (Apple Git-154)"),
+            Some((2, 39))
+        );
+        assert_eq!(parse_version("git version 2.51.0.windows.1"), Some((2, 51)));
+        assert_eq!(parse_version("hub version 2"), None);
+    }
+
+    #[test]
+    fn a_missing_program_is_named() {
+        let missing = Git::find(Path::new("/nonexistent/git"), Path::new("/"));
+        assert!(matches!(missing, Err(GitMissing::NotStarted { .. })));
+    }
+}

@@ -1,0 +1,200 @@
+//! Taking in a pack: into the quarantine, checked there, and from there into the store.
+
+use std::{
+    io,
+    process::{ExitStatus, Stdio},
+    time::Duration,
+};
+
+use grip_types::{Identifier, Oid};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
+    process::ChildStdin,
+    time,
+};
+
+use crate::{
+    process::{Running, read_bounded},
+    repositories::{RepoError, Repositories},
+};
+
+mod quarantine;
+mod reason;
+
+pub use quarantine::{Promoted, Quarantine};
+
+use quarantine::Incoming;
+
+/// Faults of old histories that hosting services let pass. Anything about paths stays an error:
+/// names such as `.git` and `..` attack those who check the commit out.
+const LENIENT: &str = "--strict=badDate=ignore,badDateOverflow=ignore,badEmail=ignore,\
+    badName=ignore,badTimezone=ignore,missingEmail=ignore,missingNameBeforeEmail=ignore,\
+    missingSpaceBeforeDate=ignore,missingSpaceBeforeEmail=ignore,missingTaggerEntry=ignore,\
+    badTagName=ignore,multipleAuthors=ignore,nulInCommit=ignore,zeroPaddedDate=ignore,\
+    zeroPaddedFilemode=ignore";
+
+/// Bytes moved at a time, and asked for as the size of the pipe.
+pub(crate) const CHUNK: usize = 256 << 10;
+
+/// Why a pack was not taken; nothing of it is left.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReceiveError {
+    #[error("the pack is larger than the {limit} bytes allowed here")]
+    TooBig { limit: u64 },
+    #[error("no byte of the pack arrived for {} s", .0.as_secs())]
+    Stalled(Duration),
+    #[error("the connection broke while the pack was sent")]
+    Client(#[source] io::Error),
+    #[error("the upload ended before the pack was complete")]
+    Truncated,
+    #[error("the pack is corrupt: {0}")]
+    Corrupt(String),
+    #[error("the pack needs object {0}, which is neither in it nor here")]
+    MissingObject(String),
+    #[error("the pack holds deltas against objects that are neither in it nor here")]
+    MissingBase,
+    #[error("the pack holds a malformed or dangerous object: {0}")]
+    Forbidden(String),
+    #[error("checking the pack took longer than {} s", .0.as_secs())]
+    TooSlow(Duration),
+    #[error("git did not take the pack: {0}")]
+    Refused(String),
+    #[error(transparent)]
+    Repository(#[from] RepoError),
+    #[error("the pack could not be stored")]
+    Io(#[from] io::Error),
+}
+
+impl ReceiveError {
+    /// Says whether the fault is ours, and the same push may succeed later.
+    pub fn is_ours(&self) -> bool {
+        matches!(self, Self::TooSlow(_) | Self::Repository(_) | Self::Io(_))
+    }
+}
+
+impl Repositories {
+    /// Streams a pack into quarantine and checks it there, links to objects we have included.
+    ///
+    /// `pack` is read to its end, or to the end of the pack. Memory does not grow with the pack:
+    /// git indexes it in a process of its own, which is killed when the future is dropped.
+    pub async fn receive<R>(
+        &self,
+        identifier: &Identifier,
+        pack: R,
+    ) -> Result<Quarantine, ReceiveError>
+    where
+        R: AsyncRead + Send + Unpin,
+    {
+        let options = &self.inner.options;
+        let incoming = self.new_incoming(identifier).await?;
+        let mut running = Running::start(self.index_pack(identifier, &incoming))?;
+        let feed = feed(pack, running.stdin(), options.max_pack_bytes, options.stall);
+        let (stdout, stderr) = (running.stdout(), running.stderr());
+        let finish =
+            async { tokio::try_join!(read_bounded(stdout), read_bounded(stderr), running.wait()) };
+        tokio::pin!(finish);
+        let (said, complaint, status) = tokio::select! {
+            // Git may find the fault, or the end of the pack, before the client has sent all.
+            finished = &mut finish => finished?,
+            fed = feed => {
+                fed?;
+                time::timeout(options.work_limit, finish)
+                    .await
+                    .map_err(|_| ReceiveError::TooSlow(options.work_limit))??
+            }
+        };
+        let stem = indexed(status, &said, &complaint)?;
+        Ok(Quarantine::new(self.clone(), identifier, incoming, stem)?)
+    }
+
+    /// What a push that only deletes refs has instead of a pack.
+    pub fn no_pack(&self, identifier: &Identifier) -> Quarantine {
+        Quarantine::empty(self.clone(), identifier)
+    }
+
+    /// Says what each object is, looking at the store alone.
+    async fn new_incoming(&self, identifier: &Identifier) -> Result<Incoming, ReceiveError> {
+        let (inner, identifier) = (self.inner.clone(), identifier.clone());
+        let made = tokio::task::spawn_blocking(move || {
+            let turn = inner.lock(&identifier);
+            inner.ensure_store(&identifier)?;
+            drop(turn);
+            Incoming::create(&inner.layout.quarantines())
+        });
+        Ok(made.await.map_err(io::Error::other)??)
+    }
+
+    fn index_pack(&self, identifier: &Identifier, incoming: &Incoming) -> std::process::Command {
+        let store = self.inner.layout.store(identifier);
+        let mut command = self.inner.git.command([
+            "-c",
+            "core.fsync=pack,pack-metadata",
+            "index-pack",
+            "--stdin",
+            "--fix-thin",
+            LENIENT,
+        ]);
+        command
+            .env("GIT_DIR", &store)
+            .env("GIT_OBJECT_DIRECTORY", incoming.path())
+            .env("GIT_ALTERNATE_OBJECT_DIRECTORIES", store.join("objects"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+}
+
+/// Passes the client's bytes on to git, within the limits.
+async fn feed<R>(
+    mut pack: R,
+    stdin: Option<ChildStdin>,
+    limit: u64,
+    stall: Duration,
+) -> Result<(), ReceiveError>
+where
+    R: AsyncRead + Send + Unpin,
+{
+    let mut stdin = stdin.ok_or_else(|| io::Error::other("git has no standard input"))?;
+    enlarge_pipe(&stdin);
+    let mut chunk = vec![0; CHUNK];
+    let mut total = 0;
+    loop {
+        let read = time::timeout(stall, pack.read(&mut chunk))
+            .await
+            .map_err(|_| ReceiveError::Stalled(stall))?
+            .map_err(ReceiveError::Client)?;
+        if read == 0 {
+            return Ok(());
+        }
+        total += read as u64;
+        if total > limit {
+            return Err(ReceiveError::TooBig { limit });
+        }
+        match stdin.write_all(&chunk[..read]).await {
+            // Git has seen enough: its exit status says whether of good or of bad.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+            written => written?,
+        }
+    }
+}
+
+/// Fewer switches between the processes; without it the transfer is only slower.
+pub(crate) fn enlarge_pipe(pipe: &impl std::os::fd::AsFd) {
+    #[cfg(target_os = "linux")]
+    let _ = rustix::pipe::fcntl_setpipe_size(pipe, CHUNK);
+    #[cfg(not(target_os = "linux"))]
+    let _ = pipe;
+}
+
+/// The name of the pack, or why there is none.
+fn indexed(status: ExitStatus, said: &str, complaint: &str) -> Result<String, ReceiveError> {
+    if !status.success() {
+        return Err(reason::from_complaint(status, complaint));
+    }
+    let hash = said.trim().strip_prefix("pack\t").map(str::trim);
+    let hash = hash.and_then(|hash| hash.parse::<Oid>().ok());
+    hash.map(|hash| format!("pack-{hash}"))
+        .ok_or_else(|| ReceiveError::Refused("it did not name the pack".to_owned()))
+}

@@ -1,0 +1,156 @@
+//! A pack that is checked but not yet part of anything.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use grip_tasks::fault;
+use grip_types::{Identifier, Oid};
+
+use crate::{
+    disk, layout,
+    objects::{ObjectKind, Objects},
+    repositories::{RepoError, Repositories},
+};
+
+/// The name git gives to a pack without objects.
+const EMPTY_PACK: &str = "pack-029d08823bd8a8eab510ad6ac75c823cfd3ed31e";
+
+/// A directory of the quarantine; dropping it removes it with all that is in it.
+pub(super) struct Incoming {
+    path: PathBuf,
+}
+
+impl Incoming {
+    pub(super) fn create(quarantines: &Path) -> io::Result<Self> {
+        let path = quarantines.join(disk::unique());
+        fs::create_dir(&path)?;
+        fs::create_dir(layout::packs(&path))?;
+        Ok(Self { path })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Incoming {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.path) {
+            tracing::warn!(path = %self.path.display(), %error, "quarantine not removed");
+        }
+    }
+}
+
+/// A received pack, waiting to be judged. Dropping it removes it.
+#[must_use = "a quarantine that is not promoted is removed"]
+pub struct Quarantine {
+    repositories: Repositories,
+    identifier: Identifier,
+    pack: Option<Pack>,
+}
+
+struct Pack {
+    incoming: Incoming,
+    stem: String,
+    objects: Objects,
+}
+
+/// What a promotion brought into the store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Promoted {
+    /// Size of the pack; 0 if there was none, or if the store had it already.
+    pub pack_bytes: u64,
+}
+
+impl Quarantine {
+    pub(super) fn new(
+        repositories: Repositories,
+        identifier: &Identifier,
+        incoming: Incoming,
+        stem: String,
+    ) -> io::Result<Self> {
+        let mut quarantine = Self::empty(repositories, identifier);
+        if stem != EMPTY_PACK {
+            let objects = Objects::open(incoming.path().to_owned(), 0)?;
+            quarantine.pack = Some(Pack {
+                incoming,
+                stem,
+                objects,
+            });
+        }
+        Ok(quarantine)
+    }
+
+    pub(super) fn empty(repositories: Repositories, identifier: &Identifier) -> Self {
+        Self {
+            repositories,
+            identifier: identifier.clone(),
+            pack: None,
+        }
+    }
+
+    pub fn identifier(&self) -> &Identifier {
+        &self.identifier
+    }
+
+    /// Says whether there are no objects in it.
+    pub fn is_empty(&self) -> bool {
+        self.pack.is_none()
+    }
+
+    /// What each object is, here or in the store; `None` for those in neither. Blocking.
+    pub fn kinds(&self, oids: &[Oid]) -> Result<Vec<Option<ObjectKind>>, RepoError> {
+        let mut kinds = self.repositories.inner.kinds(&self.identifier, oids)?;
+        if let Some(pack) = &self.pack {
+            let reader = pack.objects.reader();
+            for (kind, oid) in kinds.iter_mut().zip(oids) {
+                *kind = kind.or_else(|| reader.kind(oid));
+            }
+        }
+        Ok(kinds)
+    }
+
+    /// Makes the objects part of the identifier's store, for good. Blocking; durable on return.
+    ///
+    /// Doing it twice with the same pack is harmless. A crash halfway leaves a pack without an
+    /// index, which nobody sees and the next start removes.
+    pub fn promote(self) -> io::Result<Promoted> {
+        let Some(pack) = &self.pack else {
+            return Ok(Promoted::default());
+        };
+        let inner = &self.repositories.inner;
+        let _turn = inner.lock(&self.identifier);
+        inner.ensure_store(&self.identifier)?;
+        let to = layout::packs(&inner.layout.store(&self.identifier).join("objects"));
+        let promoted = pack.move_to(&to)?;
+        inner.packs_changed(&self.identifier);
+        fault::point("git.promote.done");
+        Ok(promoted)
+    }
+}
+
+impl Pack {
+    /// Git synced the files; the index goes last, since with it the pack is there.
+    fn move_to(&self, to: &Path) -> io::Result<Promoted> {
+        let from = layout::packs(self.incoming.path());
+        let file = |extension: &str| format!("{}.{extension}", self.stem);
+        if to.join(file("idx")).exists() {
+            return Ok(Promoted::default());
+        }
+        let pack_bytes = fs::metadata(from.join(file("pack")))?.len();
+        for extension in ["pack", "rev"] {
+            match fs::rename(from.join(file(extension)), to.join(file(extension))) {
+                // Older versions of git write no reverse index.
+                Err(error) if extension == "rev" && disk::is_absent(&error) => {}
+                moved => moved?,
+            }
+        }
+        disk::sync_dir(to)?;
+        fault::point("git.promote.half");
+        fs::rename(from.join(file("idx")), to.join(file("idx")))?;
+        disk::sync_dir(to)?;
+        Ok(Promoted { pack_bytes })
+    }
+}

@@ -1,0 +1,108 @@
+//! An unchanging view of a repository's refs.
+
+use std::sync::OnceLock;
+
+use bytes::Bytes;
+use grip_types::{Oid, RefName};
+
+use crate::fetch::{GitService, LsRefs, Protocol};
+
+use super::advertise;
+
+/// One ref.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ref {
+    pub name: RefName,
+    pub oid: Oid,
+    /// What an annotated tag finally points at.
+    pub peeled: Option<Oid>,
+}
+
+/// All refs of a repository at one moment, sorted by name, with what HEAD names.
+#[derive(Debug, Default)]
+pub struct RefSnapshot {
+    refs: Vec<Ref>,
+    head: Option<RefName>,
+    upload_v0: OnceLock<Bytes>,
+    upload_v1: OnceLock<Bytes>,
+    receive: OnceLock<Bytes>,
+}
+
+impl RefSnapshot {
+    /// Takes refs that are sorted by name and named once each.
+    pub(crate) fn new(refs: Vec<Ref>, head: Option<RefName>) -> Self {
+        debug_assert!(refs.is_sorted_by(|a, b| a.name < b.name));
+        Self {
+            refs,
+            head,
+            ..Self::default()
+        }
+    }
+
+    pub fn get(&self, name: &RefName) -> Option<&Ref> {
+        let found = self.refs.binary_search_by(|r| r.name.cmp(name));
+        found.ok().map(|at| &self.refs[at])
+    }
+
+    /// Every ref, sorted by the bytes of its name.
+    pub fn iter(&self) -> std::slice::Iter<'_, Ref> {
+        self.refs.iter()
+    }
+
+    pub fn len(&self) -> usize {
+        self.refs.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.refs.is_empty()
+    }
+
+    /// The branch HEAD names, whether or not it exists.
+    pub fn head(&self) -> Option<&RefName> {
+        self.head.as_ref()
+    }
+
+    /// The branch HEAD names, if it exists.
+    pub fn head_ref(&self) -> Option<&Ref> {
+        self.get(self.head()?)
+    }
+
+    /// The body of an answer to `info/refs`, made once and then shared.
+    pub fn advertisement(&self, service: GitService, protocol: Protocol) -> Bytes {
+        let made = match (service, protocol) {
+            (GitService::ReceivePack, _) => {
+                self.receive.get_or_init(|| advertise::receive_pack(self))
+            }
+            (GitService::UploadPack, Protocol::V0) => self
+                .upload_v0
+                .get_or_init(|| advertise::upload_pack(self, false)),
+            (GitService::UploadPack, Protocol::V1) => self
+                .upload_v1
+                .get_or_init(|| advertise::upload_pack(self, true)),
+            (GitService::UploadPack, Protocol::V2) => return advertise::capabilities_v2(),
+        };
+        made.clone()
+    }
+
+    /// The body of an answer to the `ls-refs` command.
+    pub fn ls_refs(&self, request: &LsRefs) -> Bytes {
+        advertise::ls_refs(self, request)
+    }
+
+    /// Bytes this takes at most, its advertisements included.
+    pub(crate) fn weight(&self) -> usize {
+        // A line holds the id and name, twice for a tag; three advertisements may be made.
+        let line = |r: &Ref| r.name.as_str().len() + 48;
+        let text: usize = self.refs.iter().map(|r| line(r) * 7 + 24).sum();
+        text + self.refs.capacity() * size_of::<Ref>() + 2048
+    }
+
+    /// The refs whose names start with `prefix`.
+    pub(crate) fn below(&self, prefix: &[u8]) -> &[Ref] {
+        let name = |r: &Ref| r.name.as_str().as_bytes() < prefix;
+        let start = self.refs.partition_point(name);
+        let len =
+            self.refs[start..].partition_point(|r| r.name.as_str().as_bytes().starts_with(prefix));
+        &self.refs[start..start + len]
+    }
+}

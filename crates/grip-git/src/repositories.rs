@@ -1,0 +1,416 @@
+//! All repositories below one root.
+//!
+//! Methods that are not async block on the disk: call them where blocking is allowed. Changes to
+//! one identifier are serialised here as well as by the caller, so that no caller can break a file.
+
+use std::{
+    fs,
+    hash::{BuildHasher, RandomState},
+    io,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use grip_tasks::fault;
+use grip_types::{Identifier, Oid, RefName};
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::{
+    disk,
+    layout::{self, Layout, RepoPath},
+    lru::Lru,
+    maintain::Claims,
+    objects::{ObjectKind, Objects, Reader, Stamp},
+    process::{Git, GitMissing},
+    refs::{self, RefEdit, RefSnapshot, RefUpdateError},
+};
+
+mod adopt;
+mod create;
+mod withdraw;
+
+pub use adopt::AdoptError;
+
+/// Identifiers that share one lock by chance only wait for each other.
+const STRIPES: usize = 64;
+/// Object directories kept open.
+const MAX_OPEN_STORES: usize = 256;
+
+/// How repositories are kept. All but `root` have a default.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub root: PathBuf,
+    /// The git program; default `git`, found through `PATH`.
+    pub git: PathBuf,
+    /// Largest pack taken; default 2 GiB.
+    pub max_pack_bytes: u64,
+    /// Largest body of a fetch request, inflated; default 64 MiB.
+    pub max_request_bytes: u64,
+    /// How long a client may send nothing; default 60 s.
+    pub stall: Duration,
+    /// How long git may work on a pack after its last byte came; default 15 min.
+    pub work_limit: Duration,
+    /// How long a fetch may go without a byte from git; default 120 s.
+    pub upload_idle: Duration,
+    /// Memory for refs, advertisements included; default 64 MiB.
+    pub ref_cache_bytes: usize,
+    /// Packs of one identifier beyond which maintenance rolls them up; default 20.
+    pub max_packs: usize,
+}
+
+impl Options {
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        Self {
+            root: root.into(),
+            git: "git".into(),
+            max_pack_bytes: 2 << 30,
+            max_request_bytes: 64 << 20,
+            stall: Duration::from_secs(60),
+            work_limit: Duration::from_secs(15 * 60),
+            upload_idle: Duration::from_secs(120),
+            ref_cache_bytes: 64 << 20,
+            max_packs: 20,
+        }
+    }
+}
+
+/// Why the repositories cannot be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    #[error(transparent)]
+    Git(#[from] GitMissing),
+    #[error("the git data directory {} cannot be used", .root.display())]
+    Root { root: PathBuf, source: io::Error },
+}
+
+/// Why a repository cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RepoError {
+    #[error("there is no repository {0}")]
+    NotFound(RepoPath),
+    #[error("{0:?} is not an npub")]
+    Npub(String),
+    #[error("the repository {0} has refs")]
+    NotEmpty(RepoPath),
+    #[error("the repository {repo} of another server cannot be taken over")]
+    Adopt { repo: RepoPath, source: AdoptError },
+    #[error("the refs of {repo} cannot be read: {reason}")]
+    Refs { repo: RepoPath, reason: String },
+    #[error("the repository {repo} cannot be reached")]
+    Io { repo: RepoPath, source: io::Error },
+    #[error("the objects of {identifier} cannot be reached")]
+    Objects {
+        identifier: Identifier,
+        source: io::Error,
+    },
+}
+
+/// The repositories of this node. Clones share everything.
+#[derive(Clone)]
+pub struct Repositories {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) layout: Layout,
+    pub(crate) git: Git,
+    pub(crate) options: Options,
+    snapshots: Mutex<Lru<RepoPath, Arc<RefSnapshot>>>,
+    stores: Mutex<Lru<Identifier, Objects>>,
+    hasher: RandomState,
+    locks: [Mutex<()>; STRIPES],
+    generations: [AtomicU64; STRIPES],
+    pub(crate) maintained: Claims,
+}
+
+impl Repositories {
+    /// Opens the root and makes it if it is not there.
+    ///
+    /// Empties the quarantine, finishes what a crash cut short, and takes over the repositories
+    /// of another server. A repository that cannot be taken over is logged and left as it is.
+    pub fn open(options: Options) -> Result<Self, OpenError> {
+        let failed = |source| OpenError::Root {
+            root: options.root.clone(),
+            source,
+        };
+        fs::create_dir_all(&options.root).map_err(failed)?;
+        let root = fs::canonicalize(&options.root).map_err(failed)?;
+        let git = Git::find(&options.git, &root)?;
+        let inner = Inner {
+            layout: Layout { root },
+            git,
+            snapshots: Mutex::new(Lru::new(options.ref_cache_bytes)),
+            stores: Mutex::new(Lru::new(MAX_OPEN_STORES)),
+            hasher: RandomState::new(),
+            locks: std::array::from_fn(|_| Mutex::new(())),
+            generations: std::array::from_fn(|_| AtomicU64::new(0)),
+            maintained: Claims::default(),
+            options: options.clone(),
+        };
+        inner.prepare_root().map_err(failed)?;
+        Ok(Self {
+            inner: Arc::new(inner),
+        })
+    }
+
+    pub fn options(&self) -> &Options {
+        &self.inner.options
+    }
+
+    /// Makes an empty repository; one that is there already stays as it is.
+    pub fn create(&self, repo: &RepoPath) -> Result<(), RepoError> {
+        self.inner.check_name(repo)?;
+        let _turn = self.inner.lock(&repo.identifier);
+        self.inner.create(repo)
+    }
+
+    /// Says whether there is a repository; a symbolic link in its place does not count.
+    pub fn exists(&self, repo: &RepoPath) -> bool {
+        self.inner.is_there(repo)
+    }
+
+    /// Every repository, by owner and name.
+    pub fn list(&self) -> io::Result<Vec<RepoPath>> {
+        self.inner.list()
+    }
+
+    /// The refs as they are now; from memory if they were used of late.
+    pub fn refs(&self, repo: &RepoPath) -> Result<Arc<RefSnapshot>, RepoError> {
+        if let Some(known) = self.inner.snapshots.lock().get(repo) {
+            return Ok(known);
+        }
+        self.inner.check_name(repo)?;
+        let _turn = self.inner.lock(&repo.identifier);
+        self.inner.load(repo)
+    }
+
+    /// Changes refs and, where `head` is given, what HEAD names.
+    ///
+    /// All edits or none, however many; durable on return. HEAD is a file of its own and is
+    /// written after the refs: a crash between the two leaves it where it was, and the same call
+    /// made again sets it.
+    pub fn update_refs(
+        &self,
+        repo: &RepoPath,
+        edits: &[RefEdit],
+        head: Option<&RefName>,
+    ) -> Result<Arc<RefSnapshot>, RefUpdateError> {
+        if let Some(head) = head.filter(|head| !head.is_head()) {
+            return Err(RefUpdateError::Head(head.clone()));
+        }
+        self.inner.check_name(repo)?;
+        let _turn = self.inner.lock(&repo.identifier);
+        let before = self.inner.load(repo)?;
+        let reader = self.inner.store_reader(&repo.identifier)?;
+        let after = refs::apply(&before, edits, &reader)?;
+        let head = head.filter(|head| before.head() != Some(head));
+        if after.is_none() && head.is_none() {
+            return Ok(before);
+        }
+        let path = self.inner.layout.repository(repo);
+        // A failed write may have gone through after all: nothing in memory is right until re-read.
+        self.inner.snapshots.lock().remove(repo);
+        if let Some(after) = &after {
+            fault::point("git.refs.before");
+            disk::replace(&path.join("packed-refs"), &refs::write(after))?;
+            fault::point("git.refs.written");
+        }
+        if let Some(head) = head {
+            disk::replace(&path.join("HEAD"), create::head_file(head).as_bytes())?;
+            fault::point("git.head.written");
+        }
+        let refs = after.unwrap_or_else(|| before.iter().cloned().collect());
+        let head = head.or(before.head()).cloned();
+        Ok(self.inner.remember(repo, RefSnapshot::new(refs, head)))
+    }
+
+    /// What each object is; `None` for those that are not in the identifier's store.
+    pub fn kinds(
+        &self,
+        identifier: &Identifier,
+        oids: &[Oid],
+    ) -> Result<Vec<Option<ObjectKind>>, RepoError> {
+        self.inner.kinds(identifier, oids)
+    }
+}
+
+impl Inner {
+    pub(crate) fn check_name(&self, repo: &RepoPath) -> Result<(), RepoError> {
+        if repo.has_plain_npub() {
+            Ok(())
+        } else {
+            Err(RepoError::Npub(repo.npub.chars().take(80).collect()))
+        }
+    }
+
+    fn stripe(&self, identifier: &Identifier) -> usize {
+        self.hasher.hash_one(identifier) as usize % STRIPES
+    }
+
+    /// The one lock for the files of an identifier. Not reentrant; never held across an await.
+    pub(crate) fn lock(&self, identifier: &Identifier) -> MutexGuard<'_, ()> {
+        self.locks[self.stripe(identifier)].lock()
+    }
+
+    fn generation(&self, identifier: &Identifier) -> &AtomicU64 {
+        &self.generations[self.stripe(identifier)]
+    }
+
+    /// Says that packs came or went, so that the next look opens the store anew.
+    pub(crate) fn packs_changed(&self, identifier: &Identifier) {
+        self.generation(identifier).fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// The directory of a repository; an error if a symbolic link is in the way.
+    pub(crate) fn find(&self, repo: &RepoPath) -> Result<Option<PathBuf>, RepoError> {
+        let path = self.layout.repository(repo);
+        let is_there = disk::is_real_dir(&self.layout.owner(&repo.npub))
+            .and_then(|owner| Ok(owner && disk::is_real_dir(&path)?));
+        match is_there {
+            Ok(is_there) => Ok(is_there.then_some(path)),
+            Err(source) => Err(unreachable_repo(repo, source)),
+        }
+    }
+
+    fn is_there(&self, repo: &RepoPath) -> bool {
+        repo.has_plain_npub() && matches!(self.find(repo), Ok(Some(_)))
+    }
+
+    /// Reads the refs; the caller holds the lock.
+    fn load(&self, repo: &RepoPath) -> Result<Arc<RefSnapshot>, RepoError> {
+        if let Some(known) = self.snapshots.lock().get(repo) {
+            return Ok(known);
+        }
+        let path = self
+            .find(repo)?
+            .ok_or_else(|| RepoError::NotFound(repo.clone()))?;
+        self.adopt(repo, &path).map_err(|source| RepoError::Adopt {
+            repo: repo.clone(),
+            source,
+        })?;
+        let snapshot = read_snapshot(repo, &path)?;
+        Ok(self.remember(repo, snapshot))
+    }
+
+    fn remember(&self, repo: &RepoPath, snapshot: RefSnapshot) -> Arc<RefSnapshot> {
+        let weight = snapshot.weight();
+        let snapshot = Arc::new(snapshot);
+        let mut snapshots = self.snapshots.lock();
+        snapshots.insert(repo.clone(), Arc::clone(&snapshot), weight);
+        snapshot
+    }
+
+    pub(crate) fn forget(&self, repo: &RepoPath) {
+        self.snapshots.lock().remove(repo);
+    }
+
+    fn objects(&self, identifier: &Identifier) -> io::Result<Objects> {
+        let path = self.layout.store(identifier).join("objects");
+        let generation = self.generation(identifier).load(Ordering::Acquire);
+        let stamp = Stamp::of(&path, generation)?;
+        let known = self.stores.lock().get(identifier);
+        if let Some(known) = known.filter(|known| known.stamp == stamp) {
+            return Ok(known);
+        }
+        let opened = Objects::open(path, generation)?;
+        let mut stores = self.stores.lock();
+        stores.insert(identifier.clone(), opened.clone(), 1);
+        Ok(opened)
+    }
+
+    pub(crate) fn store_reader(&self, identifier: &Identifier) -> Result<Reader, RepoError> {
+        let opened = self.objects(identifier).map(|objects| objects.reader());
+        opened.map_err(|source| RepoError::Objects {
+            identifier: identifier.clone(),
+            source,
+        })
+    }
+
+    pub(crate) fn kinds(
+        &self,
+        identifier: &Identifier,
+        oids: &[Oid],
+    ) -> Result<Vec<Option<ObjectKind>>, RepoError> {
+        match self.try_kinds(identifier, oids) {
+            Err(error) if disk::is_absent(&error) => Ok(vec![None; oids.len()]),
+            result => result.map_err(|source| RepoError::Objects {
+                identifier: identifier.clone(),
+                source,
+            }),
+        }
+    }
+
+    /// A pack may be rolled up into another while we look: a miss then proves nothing.
+    fn try_kinds(
+        &self,
+        identifier: &Identifier,
+        oids: &[Oid],
+    ) -> io::Result<Vec<Option<ObjectKind>>> {
+        let mut objects = self.objects(identifier)?;
+        loop {
+            let reader = objects.reader();
+            let kinds: Vec<_> = oids.iter().map(|oid| reader.kind(oid)).collect();
+            let before = objects.stamp;
+            objects = self.objects(identifier)?;
+            if objects.stamp == before || kinds.iter().all(Option::is_some) {
+                return Ok(kinds);
+            }
+        }
+    }
+
+    pub(crate) fn list(&self) -> io::Result<Vec<RepoPath>> {
+        let mut repositories = Vec::new();
+        for (npub, kind) in disk::entries(&self.layout.root)? {
+            if !kind.is_dir() || !layout::is_npub(&npub) {
+                continue;
+            }
+            for (name, kind) in disk::entries(&self.layout.owner(&npub))? {
+                let identifier = layout::identifier_of(&name)
+                    .filter(|identifier| kind.is_dir() && layout::directory(identifier) == name);
+                if let Some(identifier) = identifier {
+                    repositories.push(RepoPath::new(npub.clone(), identifier));
+                }
+            }
+        }
+        Ok(repositories)
+    }
+
+    /// The repositories that share the store of an identifier.
+    pub(crate) fn holders(&self, identifier: &Identifier) -> io::Result<Vec<RepoPath>> {
+        let mut holders = Vec::new();
+        for (npub, kind) in disk::entries(&self.layout.root)? {
+            let repo = RepoPath::new(npub, identifier.clone());
+            if kind.is_dir() && self.is_there(&repo) {
+                holders.push(repo);
+            }
+        }
+        Ok(holders)
+    }
+}
+
+fn unreachable_repo(repo: &RepoPath, source: io::Error) -> RepoError {
+    RepoError::Io {
+        repo: repo.clone(),
+        source,
+    }
+}
+
+fn read_snapshot(repo: &RepoPath, path: &Path) -> Result<RefSnapshot, RepoError> {
+    let read = |name: &str| {
+        let contents = disk::read(&path.join(name));
+        contents.map_err(|source| unreachable_repo(repo, source))
+    };
+    let packed = read("packed-refs")?.unwrap_or_default();
+    let refs = refs::parse(&packed).map_err(|invalid| RepoError::Refs {
+        repo: repo.clone(),
+        reason: invalid.to_string(),
+    })?;
+    let head = read("HEAD")?.and_then(|head| create::parse_head(&head));
+    Ok(RefSnapshot::new(refs, head))
+}

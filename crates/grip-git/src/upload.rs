@@ -1,0 +1,301 @@
+//! Sending objects: `git upload-pack`, streamed.
+//!
+//! The request is read to its end before git starts. Fetch requests are small, and a git that
+//! answers `have` lines while the client still writes them would otherwise fill every buffer on
+//! the way back until neither side moves. Up to [`IN_MEMORY`] bytes are kept in memory, the rest
+//! in a file without a name.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io,
+    path::Path,
+    pin::Pin,
+    process::Stdio,
+    time::Duration,
+};
+
+use bytes::{Bytes, BytesMut};
+use futures_util::{FutureExt, Stream, future::BoxFuture, stream};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
+    process::{ChildStdin, ChildStdout},
+    time,
+};
+
+use crate::{
+    disk,
+    fetch::Protocol,
+    layout::RepoPath,
+    pktline,
+    process::{Running, read_bounded},
+    receive::{CHUNK, enlarge_pipe},
+    report,
+    repositories::{RepoError, Repositories},
+};
+
+/// Bytes of a request that are not written to a file.
+const IN_MEMORY: usize = 64 << 10;
+
+/// The answer to a fetch, as it is made.
+pub type PackStream = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
+
+impl Repositories {
+    /// Answers a fetch of protocol version 0 or 1, or the `fetch` command of version 2.
+    ///
+    /// `body` is the whole request, inflated. A failure before the first byte is an `ERR` packet,
+    /// which clients show; a later one is an error of the stream. Dropping the stream kills git.
+    /// A stream that is not polled makes no progress: ending clients that do not read is for the
+    /// caller, though git itself gives up when nothing moves for [`Options::upload_idle`].
+    ///
+    /// [`Options::upload_idle`]: crate::Options::upload_idle
+    pub fn upload_pack<B>(
+        &self,
+        repo: &RepoPath,
+        protocol: Protocol,
+        body: B,
+    ) -> Result<PackStream, RepoError>
+    where
+        B: AsyncRead + Send + Unpin + 'static,
+    {
+        self.refs(repo)?;
+        let start = Start {
+            repositories: self.clone(),
+            repo: repo.clone(),
+            protocol,
+        };
+        let state = State::Start(Box::new((start, body)));
+        Ok(Box::pin(stream::try_unfold(state, |state| state.next())))
+    }
+}
+
+enum State<B> {
+    Start(Box<(Start, B)>),
+    Running(Box<Session>),
+    Over,
+}
+
+impl<B: AsyncRead + Send + Unpin + 'static> State<B> {
+    async fn next(self) -> io::Result<Option<(Bytes, Self)>> {
+        let mut session = match self {
+            Self::Start(parts) => {
+                let (start, body) = *parts;
+                match start.run(body).await {
+                    Ok(session) => session,
+                    Err(reason) => return Ok(Some((error_packet(&reason), Self::Over))),
+                }
+            }
+            Self::Running(session) => session,
+            Self::Over => return Ok(None),
+        };
+        match session.chunk().await? {
+            Some(chunk) => Ok(Some((chunk, Self::Running(session)))),
+            None => {
+                let last = session.end().await?;
+                Ok(last.map(|packet| (packet, Self::Over)))
+            }
+        }
+    }
+}
+
+fn error_packet(reason: &io::Error) -> Bytes {
+    pktline::error(&report::one_line(&reason.to_string()))
+}
+
+struct Start {
+    repositories: Repositories,
+    repo: RepoPath,
+    protocol: Protocol,
+}
+
+impl Start {
+    async fn run<B: AsyncRead + Unpin>(&self, body: B) -> io::Result<Box<Session>> {
+        let inner = &self.repositories.inner;
+        let options = &inner.options;
+        let quarantines = inner.layout.quarantines();
+        let limit = options.max_request_bytes;
+        let request = collect(body, limit, options.stall, &quarantines).await?;
+        let mut command = self.command();
+        let bytes = match request {
+            Request::Small(bytes) => {
+                command.stdin(Stdio::piped());
+                Some(bytes)
+            }
+            Request::Large(file) => {
+                command.stdin(file);
+                None
+            }
+        };
+        let mut running = Running::start(command)?;
+        let stdin = running.stdin();
+        let stderr = running.stderr();
+        let stdout = running.stdout();
+        let stdout = stdout.ok_or_else(|| io::Error::other("git has no standard output"))?;
+        enlarge_pipe(&stdout);
+        let aside = async move {
+            let feed = feed(bytes, stdin);
+            let (_, complaint) = tokio::join!(feed, read_bounded(stderr));
+            complaint.unwrap_or_default()
+        };
+        Ok(Box::new(Session {
+            running,
+            stdout,
+            aside: Some(aside.boxed()),
+            complaint: String::new(),
+            idle: options.upload_idle,
+            sent: false,
+        }))
+    }
+
+    fn command(&self) -> std::process::Command {
+        let inner = &self.repositories.inner;
+        let timeout = format!("--timeout={}", inner.options.upload_idle.as_secs().max(1));
+        let mut command = inner.git.command([
+            "-c",
+            inner.git.pack_reuse(),
+            "upload-pack",
+            "--stateless-rpc",
+            "--strict",
+            &timeout,
+        ]);
+        command
+            .arg(inner.layout.repository(&self.repo))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        if let Some(protocol) = self.protocol.environment() {
+            command.env("GIT_PROTOCOL", protocol);
+        }
+        command
+    }
+}
+
+async fn feed(bytes: Option<Bytes>, stdin: Option<ChildStdin>) {
+    if let (Some(bytes), Some(mut stdin)) = (bytes, stdin) {
+        // If git ends early it has said why.
+        let _ = stdin.write_all(&bytes).await;
+    }
+}
+
+enum Request {
+    Small(Bytes),
+    Large(File),
+}
+
+/// Reads a request to its end.
+async fn collect<B>(mut body: B, limit: u64, stall: Duration, spool: &Path) -> io::Result<Request>
+where
+    B: AsyncRead + Unpin,
+{
+    let mut buffer = BytesMut::with_capacity(4 << 10);
+    let mut file: Option<tokio::fs::File> = None;
+    let mut total = 0;
+    loop {
+        let read = time::timeout(stall, body.read_buf(&mut buffer)).await;
+        let read = read.map_err(|_| io::Error::other("the request stopped arriving"))??;
+        total += read as u64;
+        if total > limit {
+            return Err(io::Error::other(format!(
+                "the request exceeds {limit} bytes"
+            )));
+        }
+        if read > 0 && buffer.len() <= IN_MEMORY {
+            continue;
+        }
+        if read == 0 && file.is_none() {
+            return Ok(Request::Small(buffer.freeze()));
+        }
+        if file.is_none() {
+            file = Some(tokio::fs::File::from_std(nameless_file(spool)?));
+        }
+        if let Some(file) = &mut file {
+            file.write_all(&buffer).await?;
+            buffer.clear();
+        }
+        if let Some(mut file) = file.take_if(|_| read == 0) {
+            file.flush().await?;
+            let mut file = file.into_std().await;
+            io::Seek::rewind(&mut file)?;
+            return Ok(Request::Large(file));
+        }
+    }
+}
+
+/// A file that vanishes with its last user.
+fn nameless_file(dir: &Path) -> io::Result<File> {
+    let path = dir.join(format!("{}.request", disk::unique()));
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .open(&path)?;
+    fs::remove_file(&path)?;
+    Ok(file)
+}
+
+struct Session {
+    running: Running,
+    stdout: ChildStdout,
+    /// Writes the request and reads what git complains about, while the pack flows.
+    aside: Option<BoxFuture<'static, String>>,
+    complaint: String,
+    idle: Duration,
+    sent: bool,
+}
+
+impl Session {
+    async fn chunk(&mut self) -> io::Result<Option<Bytes>> {
+        let mut buffer = BytesMut::with_capacity(CHUNK);
+        let deadline = time::sleep(self.idle);
+        tokio::pin!(deadline);
+        loop {
+            let aside = async {
+                match &mut self.aside {
+                    Some(aside) => aside.await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                read = self.stdout.read_buf(&mut buffer) => {
+                    self.sent |= read? > 0;
+                    return Ok((!buffer.is_empty()).then(|| buffer.freeze()));
+                }
+                complaint = aside => {
+                    self.complaint = complaint;
+                    self.aside = None;
+                }
+                () = &mut deadline => {
+                    self.running.kill();
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+            }
+        }
+    }
+
+    /// After git's last byte: the packet that explains a failure, if nothing else was said.
+    async fn end(&mut self) -> io::Result<Option<Bytes>> {
+        let finish = async {
+            let complaint = match self.aside.take() {
+                Some(aside) => aside.await,
+                None => std::mem::take(&mut self.complaint),
+            };
+            Ok::<_, io::Error>((complaint, self.running.wait().await?))
+        };
+        let finished = time::timeout(self.idle, finish).await;
+        let (complaint, status) = finished.map_err(|_| io::ErrorKind::TimedOut)??;
+        if status.success() {
+            return Ok(None);
+        }
+        let fatal = complaint
+            .lines()
+            .find_map(|line| line.strip_prefix("fatal: "));
+        let fatal = fatal.unwrap_or("git could not answer the request");
+        tracing::debug!(%status, reason = fatal, "upload-pack failed");
+        if !self.sent {
+            return Ok(Some(error_packet(&io::Error::other(fatal.to_owned()))));
+        }
+        // Git has told the client in its own words, unless it was killed in mid-sentence.
+        match status.code() {
+            Some(_) => Ok(None),
+            None => Err(io::Error::other("git was killed while it sent a pack")),
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! Packs that go out.
+
+use std::{os::unix::fs::PermissionsExt, time::Duration};
+
+use futures_util::{StreamExt, TryStreamExt};
+use grip_git::{
+    GitService, Protocol, RepoPath,
+    fetch::{self, Request},
+    pktline::{self, Packet},
+};
+
+use crate::support::*;
+
+fn v2(arguments: &[String]) -> Vec<u8> {
+    let mut out = Vec::new();
+    pktline::put(&mut out, b"command=fetch\n");
+    pktline::put(&mut out, b"object-format=sha1\n");
+    out.extend_from_slice(pktline::DELIM);
+    for argument in arguments {
+        pktline::put(&mut out, argument.as_bytes());
+    }
+    out.extend_from_slice(pktline::FLUSH);
+    out
+}
+
+fn lines(arguments: &[&str]) -> Vec<String> {
+    arguments.iter().map(|text| format!("{text}\n")).collect()
+}
+
+async fn fetch(sandbox: &Sandbox, repo: &RepoPath, protocol: Protocol, body: Vec<u8>) -> Vec<u8> {
+    let body = std::io::Cursor::new(body);
+    let stream = sandbox
+        .repositories
+        .upload_pack(repo, protocol, body)
+        .unwrap();
+    let chunks: Vec<bytes::Bytes> = stream.try_collect().await.unwrap();
+    chunks.concat()
+}
+
+/// The pack in the side band of an answer, and the text lines before it.
+fn unpack(answer: &[u8]) -> (Vec<String>, Vec<u8>) {
+    let (mut at, mut said, mut pack) = (0, Vec::new(), Vec::new());
+    while at < answer.len() {
+        let (packet, len) = pktline::decode(&answer[at..]).unwrap().unwrap();
+        at += len;
+        match packet {
+            Packet::Data([1, payload @ ..]) => pack.extend_from_slice(payload),
+            Packet::Data([2, ..]) => {}
+            Packet::Data(line) => said.push(String::from_utf8_lossy(line).into_owned()),
+            _ => {}
+        }
+    }
+    (said, pack)
+}
+
+/// Puts a pack into a fresh repository and says which objects it brought.
+fn objects_in(pack: &[u8]) -> Vec<String> {
+    let dir = tempfile::TempDir::new().unwrap();
+    git(dir.path(), &["init", "--quiet", "--bare"]);
+    let (said, complaint) = try_git(dir.path(), &["index-pack", "--stdin"], pack);
+    assert!(said.is_some(), "{complaint}");
+    let format = "--batch-check=%(objecttype)";
+    let listed = git(dir.path(), &["cat-file", "--batch-all-objects", format]);
+    listed.lines().map(str::to_owned).collect()
+}
+
+fn count(objects: &[String], kind: &str) -> usize {
+    objects.iter().filter(|found| *found == kind).count()
+}
+
+#[tokio::test]
+async fn a_clone_in_version_two_brings_everything() {
+    let work = Work::example();
+    let (sandbox, repo) = Sandbox::published(&work).await;
+    let mut arguments = lines(&["ofs-delta", "no-progress", "done"]);
+    for (_, oid) in work.refs() {
+        arguments.insert(0, format!("want {oid}\n"));
+    }
+    let (said, pack) = unpack(&fetch(&sandbox, &repo, Protocol::V2, v2(&arguments)).await);
+    assert_eq!(said, ["packfile\n"]);
+    let objects = objects_in(&pack);
+    assert_eq!((count(&objects, "commit"), count(&objects, "tag")), (3, 2));
+}
+
+#[tokio::test]
+async fn a_clone_in_versions_zero_and_one_is_read_from_the_advertisement() {
+    let work = Work::example();
+    let (sandbox, repo) = Sandbox::published(&work).await;
+    for protocol in [Protocol::V0, Protocol::V1] {
+        let refs = sandbox.repositories.refs(&repo).unwrap();
+        let shown = refs.advertisement(GitService::UploadPack, protocol);
+        assert!(!shown.is_empty());
+        let mut body = Vec::new();
+        let caps =
+            "multi_ack_detailed no-done side-band-64k thin-pack ofs-delta object-format=sha1";
+        pktline::put(
+            &mut body,
+            format!("want {} {caps}\n", work.oid("main")).as_bytes(),
+        );
+        body.extend_from_slice(pktline::FLUSH);
+        pktline::put(&mut body, b"done\n");
+        let (said, pack) = unpack(&fetch(&sandbox, &repo, protocol, body).await);
+        assert_eq!(said, ["NAK\n"]);
+        assert_eq!(count(&objects_in(&pack), "commit"), 3);
+    }
+}
+
+#[tokio::test]
+async fn a_browser_may_ask_for_one_commit_without_blobs_and_for_single_objects() {
+    let work = Work::example();
+    let (sandbox, repo) = Sandbox::published(&work).await;
+    let mut body = Vec::new();
+    let want = format!("want {} side-band-64k shallow filter\n", work.oid("main"));
+    pktline::put(&mut body, want.as_bytes());
+    pktline::put(&mut body, b"deepen 1\n");
+    pktline::put(&mut body, b"filter blob:none\n");
+    body.extend_from_slice(pktline::FLUSH);
+    pktline::put(&mut body, b"done\n");
+    let (said, pack) = unpack(&fetch(&sandbox, &repo, Protocol::V0, body).await);
+    assert_eq!(said[0], format!("shallow {}", work.oid("main")));
+    let objects = objects_in(&pack);
+    assert_eq!((count(&objects, "commit"), count(&objects, "blob")), (1, 0));
+    let blob = work.oid("main:a.txt");
+    for (protocol, body) in [
+        (Protocol::V2, v2(&lines(&[&format!("want {blob}"), "done"]))),
+        (Protocol::V0, {
+            let mut body = Vec::new();
+            pktline::put(&mut body, format!("want {blob} side-band-64k\n").as_bytes());
+            body.extend_from_slice(pktline::FLUSH);
+            pktline::put(&mut body, b"done\n");
+            body
+        }),
+    ] {
+        let (_, pack) = unpack(&fetch(&sandbox, &repo, protocol, body).await);
+        assert_eq!(objects_in(&pack), ["blob"]);
+    }
+}
+
+#[tokio::test]
+async fn an_object_that_is_not_here_is_an_error_that_clients_show() {
+    let (sandbox, repo) = Sandbox::published(&Work::example()).await;
+    let want = format!("want {}", "ab".repeat(20));
+    let answer = fetch(&sandbox, &repo, Protocol::V2, v2(&lines(&[&want, "done"]))).await;
+    let (said, pack) = unpack(&answer);
+    assert!(
+        said[0].starts_with("ERR ") && said[0].contains("not our ref"),
+        "{said:?}"
+    );
+    assert!(pack.is_empty());
+    let answer = fetch(&sandbox, &repo, Protocol::V2, b"nonsense".to_vec()).await;
+    assert!(unpack(&answer).0[0].starts_with("ERR "));
+}
+
+#[tokio::test]
+async fn fifty_thousand_haves_are_answered() {
+    let work = Work::example();
+    let (sandbox, repo) = Sandbox::published(&work).await;
+    let mut body = Vec::new();
+    let caps = "multi_ack_detailed side-band-64k";
+    pktline::put(
+        &mut body,
+        format!("want {} {caps}\n", work.oid("main")).as_bytes(),
+    );
+    body.extend_from_slice(pktline::FLUSH);
+    let dev = work.oid("dev");
+    // Each is known here, so that git answers each at once.
+    for _ in 0..50_000 {
+        pktline::put(&mut body, format!("have {dev}\n").as_bytes());
+    }
+    pktline::put(&mut body, b"done\n");
+    let answer = tokio::time::timeout(
+        Duration::from_secs(60),
+        fetch(&sandbox, &repo, Protocol::V0, body),
+    );
+    let (said, pack) = unpack(&answer.await.expect("an answer in time"));
+    assert!(said.len() >= 50_000);
+    assert_eq!(&pack[..4], b"PACK");
+    sandbox.assert_quarantine_is_empty();
+}
+
+#[tokio::test]
+async fn a_request_over_the_limit_is_refused_in_words() {
+    let sandbox = Sandbox::with(|options| options.max_request_bytes = 100_000);
+    let repo = repo(ALICE, "project");
+    sandbox.repositories.create(&repo).unwrap();
+    let answer = fetch(&sandbox, &repo, Protocol::V2, vec![b'0'; 200_000]).await;
+    assert!(unpack(&answer).0[0].starts_with("ERR the request exceeds 100000 bytes"));
+    sandbox.assert_quarantine_is_empty();
+}
+
+#[tokio::test]
+async fn a_client_that_stops_in_mid_request_is_given_up() {
+    let sandbox = Sandbox::with(|options| options.stall = Duration::from_millis(50));
+    let repo = repo(ALICE, "project");
+    sandbox.repositories.create(&repo).unwrap();
+    let (_client, body) = tokio::io::duplex(64);
+    let mut stream = sandbox
+        .repositories
+        .upload_pack(&repo, Protocol::V2, body)
+        .unwrap();
+    let answer = stream.next().await.unwrap().unwrap();
+    assert!(answer[4..].starts_with(b"ERR the request stopped arriving"));
+    assert!(stream.next().await.is_none());
+}
+
+#[tokio::test]
+async fn an_unknown_repository_is_said_at_once() {
+    let sandbox = Sandbox::new();
+    let body = std::io::Cursor::new(Vec::new());
+    let result = sandbox
+        .repositories
+        .upload_pack(&repo(ALICE, "x"), Protocol::V2, body);
+    assert!(result.is_err());
+}
+
+/// A git whose `upload-pack` notes its process and that of a child, and then does nothing.
+fn stuck_git(dir: &std::path::Path) -> std::path::PathBuf {
+    let script = format!(
+        "#!/bin/sh\ncase \"$*\" in *upload-pack*) sleep 600 & echo $$ $! > {0}/pids.new; \
+         mv {0}/pids.new {0}/pids; wait;; esac\nexec git \"$@\"\n",
+        dir.display()
+    );
+    let path = dir.join("stuck-git");
+    std::fs::write(&path, script).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+fn is_running(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat
+        .rsplit(") ")
+        .next()
+        .and_then(|rest| rest.chars().next());
+    state.is_some_and(|state| state != 'Z')
+}
+
+#[tokio::test]
+async fn dropping_the_answer_ends_git_and_its_children() {
+    let tools = tempfile::TempDir::new().unwrap();
+    let sandbox = Sandbox::with(|options| options.git = stuck_git(tools.path()));
+    let repo = repo(ALICE, "project");
+    sandbox.repositories.create(&repo).unwrap();
+    let body = std::io::Cursor::new(b"0000".to_vec());
+    let mut stream = sandbox
+        .repositories
+        .upload_pack(&repo, Protocol::V2, body)
+        .unwrap();
+    let pids = tools.path().join("pids");
+    tokio::select! {
+        _ = stream.next() => panic!("a stuck git answers nothing"),
+        () = eventually("git has started", || pids.exists()) => {}
+    }
+    let pids = std::fs::read_to_string(pids).unwrap();
+    let pids: Vec<&str> = pids.split_whitespace().collect();
+    assert!(pids.len() == 2 && pids.iter().all(|pid| is_running(pid)));
+    drop(stream);
+    eventually("both are gone", || !pids.iter().any(|pid| is_running(pid))).await;
+}
+
+#[tokio::test]
+async fn a_git_that_says_nothing_is_ended() {
+    let tools = tempfile::TempDir::new().unwrap();
+    let sandbox = Sandbox::with(|options| {
+        options.git = stuck_git(tools.path());
+        options.upload_idle = Duration::from_millis(300);
+    });
+    let repo = repo(ALICE, "project");
+    sandbox.repositories.create(&repo).unwrap();
+    let body = std::io::Cursor::new(b"0000".to_vec());
+    let mut stream = sandbox
+        .repositories
+        .upload_pack(&repo, Protocol::V2, body)
+        .unwrap();
+    assert!(stream.next().await.unwrap().is_err());
+}
+
+#[tokio::test]
+async fn the_head_of_a_request_and_its_rest_make_the_whole() {
+    let work = Work::example();
+    let (sandbox, repo) = Sandbox::published(&work).await;
+    let body = v2(&lines(&[&format!("want {}", work.oid("main")), "done"]));
+    let mut reader = &body[..];
+    let request = fetch::read(&mut reader, Duration::from_secs(1))
+        .await
+        .unwrap();
+    let Request::Fetch(head) = request else {
+        panic!("{request:?}");
+    };
+    let whole = tokio::io::AsyncReadExt::chain(
+        std::io::Cursor::new(head),
+        std::io::Cursor::new(reader.to_vec()),
+    );
+    let stream = sandbox
+        .repositories
+        .upload_pack(&repo, Protocol::V2, whole)
+        .unwrap();
+    let chunks: Vec<bytes::Bytes> = stream.try_collect().await.unwrap();
+    let (_, pack) = unpack(&chunks.concat());
+    assert_eq!(count(&objects_in(&pack), "commit"), 3);
+}

@@ -1,0 +1,159 @@
+//! Making, finding, withdrawing.
+
+use std::{fs, os::unix::fs::symlink};
+
+use grip_git::{RepoError, RepoPath};
+
+use crate::support::*;
+
+#[test]
+fn a_new_repository_is_one_for_git_too() {
+    let sandbox = Sandbox::new();
+    let repo = repo(ALICE, "naïve repo");
+    sandbox.repositories.create(&repo).unwrap();
+    let path = sandbox.path(&repo);
+    assert!(path.ends_with("npub1alice/na%C3%AFve%20repo.git"));
+    assert_eq!(git(&path, &["rev-parse", "--is-bare-repository"]), "true");
+    assert_eq!(git(&path, &["symbolic-ref", "HEAD"]), "refs/heads/main");
+    assert_fsck_is_clean(&path);
+    let refs = sandbox.repositories.refs(&repo).unwrap();
+    assert!(refs.is_empty());
+    assert_eq!(refs.head(), Some(&name("refs/heads/main")));
+    assert_eq!(sandbox.repositories.list().unwrap(), [repo.clone()]);
+    sandbox.assert_quarantine_is_empty();
+    sandbox.repositories.create(&repo).unwrap();
+}
+
+#[test]
+fn a_half_made_repository_is_completed() {
+    let sandbox = Sandbox::new();
+    let repo = repo(ALICE, "x");
+    let path = sandbox.path(&repo);
+    fs::create_dir_all(path.join("objects")).unwrap();
+    sandbox.repositories.create(&repo).unwrap();
+    assert!(sandbox.repositories.refs(&repo).unwrap().is_empty());
+    assert_eq!(git(&path, &["symbolic-ref", "HEAD"]), "refs/heads/main");
+    assert_fsck_is_clean(&path);
+}
+
+#[test]
+fn names_that_are_no_npub_touch_nothing() {
+    let sandbox = Sandbox::new();
+    for bad in [
+        "",
+        "..",
+        "npub1../x",
+        ".objects",
+        "npub1/x",
+        "npub1A",
+        "nprofile1x",
+    ] {
+        let repo = repo(bad, "x");
+        assert!(!sandbox.repositories.exists(&repo));
+        let result = sandbox.repositories.create(&repo);
+        assert!(matches!(result, Err(RepoError::Npub(_))), "{bad}");
+        assert!(matches!(
+            sandbox.repositories.refs(&repo),
+            Err(RepoError::Npub(_))
+        ));
+    }
+    assert_eq!(
+        names_in(&sandbox.root()),
+        [".archive", ".objects", ".quarantine"]
+    );
+}
+
+#[test]
+fn an_unknown_repository_is_not_found() {
+    let sandbox = Sandbox::new();
+    let result = sandbox.repositories.refs(&repo(ALICE, "nothing"));
+    assert!(matches!(result, Err(RepoError::NotFound(_))));
+}
+
+#[test]
+fn symbolic_links_are_not_followed() {
+    let mut sandbox = Sandbox::new();
+    let outside = tempfile::TempDir::new().unwrap();
+    git(outside.path(), &["init", "--quiet", "--bare", "secret.git"]);
+    let secret = outside.path().join("secret.git");
+    fs::create_dir(sandbox.root().join(ALICE)).unwrap();
+    symlink(&secret, sandbox.root().join(ALICE).join("x.git")).unwrap();
+    symlink(outside.path(), sandbox.root().join(BOB)).unwrap();
+    let taken = [repo(ALICE, "x"), repo(BOB, "secret")];
+    for round in 0..2 {
+        for repo in &taken {
+            assert!(!sandbox.repositories.exists(repo), "round {round}");
+            assert!(sandbox.repositories.refs(repo).is_err());
+            assert!(sandbox.repositories.create(repo).is_err());
+        }
+        assert_eq!(sandbox.repositories.list().unwrap(), [] as [RepoPath; 0]);
+        sandbox.reopen();
+    }
+    assert!(secret.join("hooks").exists() && !secret.join("packed-refs").exists());
+}
+
+#[tokio::test]
+async fn a_withdrawn_repository_comes_back_as_it_was() {
+    let (sandbox, repo) = Sandbox::published(&Work::example()).await;
+    let before = sandbox.repositories.refs(&repo).unwrap();
+    sandbox.repositories.archive(&repo, 1_700_000_000).unwrap();
+    assert!(!sandbox.repositories.exists(&repo));
+    assert!(sandbox.repositories.refs(&repo).is_err());
+    sandbox.repositories.archive(&repo, 1_700_000_001).unwrap();
+    assert!(sandbox.repositories.restore(&repo).unwrap());
+    assert!(!sandbox.repositories.restore(&repo).unwrap());
+    let after = sandbox.repositories.refs(&repo).unwrap();
+    assert_eq!(refs_by_us(&after), refs_by_us(&before));
+    assert_fsck_is_clean(&sandbox.path(&repo));
+}
+
+#[tokio::test]
+async fn the_last_withdrawn_repository_of_a_name_comes_back() {
+    let work = Work::example();
+    let (sandbox, repo) = Sandbox::published(&work).await;
+    sandbox.repositories.archive(&repo, 9).unwrap();
+    sandbox.repositories.create(&repo).unwrap();
+    sandbox
+        .set(&repo, &[set("refs/heads/new", work.oid("HEAD"))])
+        .unwrap();
+    sandbox.repositories.archive(&repo, 10).unwrap();
+    assert!(sandbox.repositories.restore(&repo).unwrap());
+    assert_eq!(sandbox.repositories.refs(&repo).unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn only_an_empty_repository_is_removed_and_its_unused_store_with_it() {
+    let sandbox = Sandbox::new();
+    let (alices, bobs) = (repo(ALICE, "x"), repo(BOB, "x"));
+    sandbox.repositories.create(&alices).unwrap();
+    sandbox.repositories.create(&bobs).unwrap();
+    assert!(sandbox.repositories.remove_empty(&alices).unwrap());
+    assert!(!sandbox.repositories.remove_empty(&alices).unwrap());
+    assert!(sandbox.store(&bobs.identifier).exists());
+    assert!(sandbox.repositories.remove_empty(&bobs).unwrap());
+    assert!(!sandbox.store(&bobs.identifier).exists());
+    sandbox.assert_quarantine_is_empty();
+
+    let (sandbox, full) = Sandbox::published(&Work::example()).await;
+    let refused = sandbox.repositories.remove_empty(&full);
+    assert!(matches!(refused, Err(RepoError::NotEmpty(_))));
+}
+
+#[tokio::test]
+async fn what_a_crash_left_is_cleared_at_the_next_start() {
+    let (mut sandbox, repo) = Sandbox::published(&Work::example()).await;
+    let packs = sandbox.store(&repo.identifier).join("objects/pack");
+    let before = names_in(&packs);
+    fs::create_dir_all(sandbox.root().join(".quarantine/99-1/pack")).unwrap();
+    fs::write(sandbox.root().join(".quarantine/99-2.tips"), "x").unwrap();
+    fs::write(packs.join("tmp_pack_abc"), "x").unwrap();
+    fs::write(packs.join(format!("pack-{}.pack", "a".repeat(40))), "x").unwrap();
+    fs::write(sandbox.path(&repo).join(".packed-refs.1-1.new"), "x").unwrap();
+    let refs = sandbox.repositories.refs(&repo).unwrap();
+    sandbox.reopen();
+    sandbox.assert_quarantine_is_empty();
+    assert_eq!(names_in(&packs), before);
+    assert!(!sandbox.path(&repo).join(".packed-refs.1-1.new").exists());
+    let again = sandbox.repositories.refs(&repo).unwrap();
+    assert_eq!(refs_by_us(&again), refs_by_us(&refs));
+}

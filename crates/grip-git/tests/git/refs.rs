@@ -1,0 +1,168 @@
+//! Ref transactions, compared with git.
+
+use grip_git::{Expect, ObjectKind, RefEdit, RefUpdateError};
+use grip_types::Oid;
+
+use crate::support::*;
+
+#[tokio::test]
+async fn git_reads_the_same_refs_as_we_do() {
+    let work = Work::example();
+    let (mut sandbox, repo) = Sandbox::published(&work).await;
+    let path = sandbox.path(&repo);
+    for _ in 0..2 {
+        let refs = sandbox.repositories.refs(&repo).unwrap();
+        assert_eq!(refs_by_us(&refs), refs_by_git(&path));
+        assert_eq!(refs_by_us(&refs), refs_by_git(work.dir.path()));
+        let tag = refs.get(&name("refs/tags/v1-again")).unwrap();
+        assert_eq!(tag.peeled, Some(work.oid("v1^{commit}")));
+        assert_eq!(refs.head_ref().unwrap().oid, work.oid("main"));
+        assert_eq!(
+            git(&path, &["rev-parse", "HEAD"]),
+            work.oid("main").to_hex()
+        );
+        sandbox.reopen();
+    }
+    assert_fsck_is_clean(&path);
+    assert_eq!(names_in(&path.join("refs")), [""; 0]);
+}
+
+#[tokio::test]
+async fn head_follows_and_only_branches_can_be_head() {
+    let work = Work::example();
+    let (sandbox, repo) = Sandbox::published(&work).await;
+    let dev = name("refs/heads/dev");
+    let refs = sandbox
+        .repositories
+        .update_refs(&repo, &[], Some(&dev))
+        .unwrap();
+    assert_eq!(refs.head(), Some(&dev));
+    assert_eq!(
+        git(&sandbox.path(&repo), &["symbolic-ref", "HEAD"]),
+        "refs/heads/dev"
+    );
+    let tag = name("refs/tags/v1");
+    let refused = sandbox.repositories.update_refs(&repo, &[], Some(&tag));
+    assert!(matches!(refused, Err(RefUpdateError::Head(_))));
+}
+
+#[tokio::test]
+async fn one_bad_edit_stops_them_all() {
+    let work = Work::example();
+    let (sandbox, repo) = Sandbox::published(&work).await;
+    let before = refs_by_git(&sandbox.path(&repo));
+    let (main, dev) = (work.oid("main"), work.oid("dev"));
+    let blob = work.oid("main:a.txt");
+    let good = set("refs/heads/new", main);
+    let stale = RefEdit {
+        expect: Expect::Is(Some(dev)),
+        ..set("refs/heads/main", dev)
+    };
+    let taken = RefEdit {
+        expect: Expect::Is(None),
+        ..set("refs/heads/main", dev)
+    };
+    let gone = RefEdit {
+        expect: Expect::Is(Some(dev)),
+        ..delete("refs/heads/absent")
+    };
+    let missing: Oid = "ab".repeat(20).parse().unwrap();
+    type Check = fn(&RefUpdateError) -> bool;
+    let cases: [(RefEdit, Check); 9] = [
+        (stale, |e| matches!(e, RefUpdateError::Stale { .. })),
+        (taken, |e| matches!(e, RefUpdateError::Stale { .. })),
+        (gone, |e| matches!(e, RefUpdateError::Stale { .. })),
+        (good.clone(), |e| matches!(e, RefUpdateError::Duplicate(_))),
+        (set("refs/heads/main/x", main), |e| {
+            matches!(e, RefUpdateError::Conflict(..))
+        }),
+        (set("refs/heads/new/x/y", main), |e| {
+            matches!(e, RefUpdateError::Conflict(..))
+        }),
+        (set("refs/heads/b", missing), |e| {
+            matches!(e, RefUpdateError::Missing { .. })
+        }),
+        (set("refs/heads/b", blob), |e| {
+            matches!(e, RefUpdateError::NotACommit { .. })
+        }),
+        (set("refs/heads/b", work.oid("v1")), |e| {
+            matches!(e, RefUpdateError::NotACommit { .. })
+        }),
+    ];
+    for (bad, expected) in cases {
+        let error = sandbox
+            .set(&repo, &[good.clone(), bad.clone()])
+            .unwrap_err();
+        assert!(expected(&error), "{bad:?}: {error}");
+        assert_eq!(refs_by_git(&sandbox.path(&repo)), before);
+    }
+    sandbox.set(&repo, &[set("refs/tags/blob", blob)]).unwrap();
+}
+
+#[tokio::test]
+async fn a_branch_may_become_a_directory_of_branches_in_one_step() {
+    let work = Work::example();
+    let (sandbox, repo) = Sandbox::published(&work).await;
+    let edits = [
+        delete("refs/heads/dev"),
+        set("refs/heads/dev/x", work.oid("dev")),
+    ];
+    let refs = sandbox.set(&repo, &edits).unwrap();
+    assert!(refs.get(&name("refs/heads/dev/x")).is_some());
+    assert_eq!(refs_by_us(&refs), refs_by_git(&sandbox.path(&repo)));
+    // `dev-2` sorts between `dev` and `dev/x`.
+    sandbox
+        .set(&repo, &[set("refs/heads/dev-2", work.oid("dev"))])
+        .unwrap();
+    let refused = sandbox.set(&repo, &[set("refs/heads/dev", work.oid("dev"))]);
+    assert!(matches!(refused, Err(RefUpdateError::Conflict(..))));
+}
+
+#[tokio::test]
+async fn deleting_what_is_not_there_and_setting_what_is_change_nothing() {
+    let work = Work::example();
+    let (sandbox, repo) = Sandbox::published(&work).await;
+    let before = sandbox.repositories.refs(&repo).unwrap();
+    let edits = [
+        delete("refs/heads/absent"),
+        set("refs/heads/main", work.oid("main")),
+    ];
+    let after = sandbox.set(&repo, &edits).unwrap();
+    assert!(std::sync::Arc::ptr_eq(&before, &after));
+}
+
+#[tokio::test]
+async fn twenty_thousand_refs_are_one_update() {
+    let work = Work::example();
+    let (sandbox, repo) = Sandbox::published(&work).await;
+    let main = work.oid("main");
+    let edits: Vec<RefEdit> = (0..20_000)
+        .map(|n| set(&format!("refs/heads/many/{n:05}"), main))
+        .collect();
+    let started = std::time::Instant::now();
+    let refs = sandbox.set(&repo, &edits).unwrap();
+    println!("20,000 refs in {:?}", started.elapsed());
+    assert_eq!(refs_by_us(&refs), refs_by_git(&sandbox.path(&repo)));
+    let gone: Vec<RefEdit> = edits.iter().map(|e| delete(e.name.as_str())).collect();
+    assert_eq!(sandbox.set(&repo, &gone).unwrap().len(), 5);
+}
+
+#[tokio::test]
+async fn owners_share_objects_and_not_refs() {
+    let work = Work::example();
+    let (sandbox, alices) = Sandbox::published(&work).await;
+    let bobs = repo(BOB, "project");
+    sandbox.repositories.create(&bobs).unwrap();
+    assert!(sandbox.repositories.refs(&bobs).unwrap().is_empty());
+    assert_eq!(sandbox.kind(&bobs, work.oid("v1")), Some(ObjectKind::Tag));
+    sandbox
+        .set(&bobs, &[set("refs/heads/main", work.oid("dev"))])
+        .unwrap();
+    assert_eq!(
+        git(&sandbox.path(&bobs), &["rev-parse", "HEAD"]),
+        work.oid("dev").to_hex()
+    );
+    assert_eq!(sandbox.repositories.refs(&alices).unwrap().len(), 5);
+    assert_eq!(sandbox.packs(&alices.identifier).len(), 1);
+    assert_fsck_is_clean(&sandbox.path(&bobs));
+}

@@ -1,0 +1,281 @@
+//! A root of repositories, a work tree to push from, and git to compare with.
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use grip_git::{
+    Expect, ObjectKind, Options, RefEdit, RefSnapshot, RefUpdateError, RepoPath, Repositories,
+};
+use grip_types::{Identifier, Oid, RefName};
+use tempfile::TempDir;
+
+pub const ALICE: &str = "npub1alice";
+pub const BOB: &str = "npub1bob";
+
+pub struct Sandbox {
+    pub dir: TempDir,
+    pub repositories: Repositories,
+}
+
+impl Sandbox {
+    pub fn new() -> Self {
+        Self::with(|_| {})
+    }
+
+    pub fn with(change: impl FnOnce(&mut Options)) -> Self {
+        let dir = TempDir::new().unwrap();
+        let repositories = open(dir.path(), change);
+        Self { dir, repositories }
+    }
+
+    pub fn root(&self) -> PathBuf {
+        self.dir.path().join("git")
+    }
+
+    /// The same root, opened as after a restart.
+    pub fn reopen(&mut self) {
+        self.repositories = open(self.dir.path(), |_| {});
+    }
+
+    /// A repository with the history of `work` and its refs.
+    pub async fn published(work: &Work) -> (Self, RepoPath) {
+        let sandbox = Self::new();
+        let repo = repo(ALICE, "project");
+        sandbox.repositories.create(&repo).unwrap();
+        sandbox.publish(&repo, work).await;
+        (sandbox, repo)
+    }
+
+    /// Brings all of `work` into `repo`.
+    pub async fn publish(&self, repo: &RepoPath, work: &Work) {
+        let pack = work.pack("", &["--all"]);
+        let quarantine = self
+            .repositories
+            .receive(&repo.identifier, &pack[..])
+            .await
+            .unwrap();
+        quarantine.promote().unwrap();
+        let edits: Vec<RefEdit> = work.refs().into_iter().map(|(n, o)| set(&n, o)).collect();
+        self.repositories.update_refs(repo, &edits, None).unwrap();
+    }
+
+    pub fn path(&self, repo: &RepoPath) -> PathBuf {
+        let name = format!("{}.git", repo.identifier.encoded());
+        self.root().join(&repo.npub).join(name)
+    }
+
+    pub fn store(&self, identifier: &Identifier) -> PathBuf {
+        let name = format!("{}.git", identifier.encoded());
+        self.root().join(".objects").join(name)
+    }
+
+    pub fn packs(&self, identifier: &Identifier) -> Vec<String> {
+        let names = names_in(&self.store(identifier).join("objects/pack"));
+        names.into_iter().filter(|n| n.ends_with(".pack")).collect()
+    }
+
+    /// No pack waits and nothing half-made is left.
+    pub fn assert_quarantine_is_empty(&self) {
+        assert_eq!(names_in(&self.root().join(".quarantine")), [""; 0]);
+    }
+
+    pub fn kind(&self, repo: &RepoPath, oid: Oid) -> Option<ObjectKind> {
+        self.repositories.kinds(&repo.identifier, &[oid]).unwrap()[0]
+    }
+
+    pub fn set(
+        &self,
+        repo: &RepoPath,
+        edits: &[RefEdit],
+    ) -> Result<std::sync::Arc<RefSnapshot>, RefUpdateError> {
+        self.repositories.update_refs(repo, edits, None)
+    }
+}
+
+fn open(dir: &Path, change: impl FnOnce(&mut Options)) -> Repositories {
+    let mut options = Options::new(dir.join("git"));
+    change(&mut options);
+    Repositories::open(options).unwrap()
+}
+
+pub fn names_in(dir: &Path) -> Vec<String> {
+    let mut names: Vec<String> = std::fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+pub fn repo(npub: &str, identifier: &str) -> RepoPath {
+    RepoPath::new(npub, Identifier::parse(identifier).unwrap())
+}
+
+pub fn name(text: &str) -> RefName {
+    RefName::parse(text).unwrap()
+}
+
+pub fn set(text: &str, oid: Oid) -> RefEdit {
+    RefEdit {
+        name: name(text),
+        expect: Expect::Any,
+        new: Some(oid),
+    }
+}
+
+pub fn delete(text: &str) -> RefEdit {
+    RefEdit {
+        name: name(text),
+        expect: Expect::Any,
+        new: None,
+    }
+}
+
+/// Runs git as a user would, without this machine's configuration.
+pub fn git(dir: &Path, arguments: &[&str]) -> String {
+    let (said, complaint) = try_git(dir, arguments, b"");
+    let said = said.unwrap_or_else(|| panic!("git {arguments:?}: {complaint}"));
+    String::from_utf8(said).unwrap().trim_end().to_owned()
+}
+
+pub fn try_git(dir: &Path, arguments: &[&str], input: &[u8]) -> (Option<Vec<u8>>, String) {
+    #[expect(clippy::disallowed_methods, reason = "tests compare with git itself")]
+    let mut command = Command::new("git");
+    let mut child = command
+        .current_dir(dir)
+        .args(arguments)
+        .env("GIT_CONFIG_NOSYSTEM", "1")
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .env("GIT_AUTHOR_NAME", "Alice")
+        .env("GIT_AUTHOR_EMAIL", "alice@example.com")
+        .env("GIT_COMMITTER_NAME", "Alice")
+        .env("GIT_COMMITTER_EMAIL", "alice@example.com")
+        .env("LC_ALL", "C")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let output = std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let _ = std::io::Write::write_all(&mut stdin, input);
+        });
+        child.wait_with_output().unwrap()
+    });
+    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.success().then_some(output.stdout), complaint)
+}
+
+/// A work tree to push from.
+pub struct Work {
+    pub dir: TempDir,
+}
+
+impl Work {
+    pub fn new() -> Self {
+        let dir = TempDir::new().unwrap();
+        git(dir.path(), &["init", "--quiet", "--initial-branch=main"]);
+        Self { dir }
+    }
+
+    /// Two branches, a light tag, an annotated tag and a tag of a tag.
+    pub fn example() -> Self {
+        let work = Self::new();
+        work.commit("a.txt", "one\n");
+        work.commit("b.txt", "two\n");
+        work.git(&["tag", "light"]);
+        work.git(&["tag", "--annotate", "--message=first", "v1"]);
+        work.git(&["tag", "--annotate", "--message=nested", "v1-again", "v1"]);
+        work.git(&["branch", "dev", "HEAD~1"]);
+        work.commit("dir/c.txt", "three\n");
+        work
+    }
+
+    pub fn git(&self, arguments: &[&str]) -> String {
+        git(self.dir.path(), arguments)
+    }
+
+    pub fn commit(&self, file: &str, contents: &str) -> Oid {
+        let path = self.dir.path().join(file);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, contents).unwrap();
+        self.git(&["add", "--all"]);
+        self.git(&["commit", "--quiet", "--message", file]);
+        self.oid("HEAD")
+    }
+
+    pub fn oid(&self, revision: &str) -> Oid {
+        self.git(&["rev-parse", revision]).parse().unwrap()
+    }
+
+    /// Writes an object that git itself would not.
+    pub fn write_object(&self, kind: &str, contents: &[u8]) -> Oid {
+        let arguments = ["hash-object", "-w", "-t", kind, "--literally", "--stdin"];
+        let (said, complaint) = try_git(self.dir.path(), &arguments, contents);
+        let said = said.unwrap_or_else(|| panic!("{complaint}"));
+        String::from_utf8(said).unwrap().trim().parse().unwrap()
+    }
+
+    pub fn refs(&self) -> Vec<(String, Oid)> {
+        let listed = self.git(&["for-each-ref", "--format=%(refname) %(objectname)"]);
+        let line = |line: &str| {
+            let (name, oid) = line.split_once(' ').unwrap();
+            (name.to_owned(), oid.parse().unwrap())
+        };
+        listed.lines().map(line).collect()
+    }
+
+    /// A pack of all that `revisions` reach, as a push would send it.
+    pub fn pack(&self, revisions: &str, extra: &[&str]) -> Vec<u8> {
+        let mut arguments = vec!["pack-objects", "--quiet", "--stdout", "--revs"];
+        arguments.extend(extra);
+        let (pack, complaint) = try_git(self.dir.path(), &arguments, revisions.as_bytes());
+        pack.unwrap_or_else(|| panic!("{complaint}"))
+    }
+
+    /// A pack of exactly these objects.
+    pub fn pack_of(&self, oids: &[Oid]) -> Vec<u8> {
+        let lines: String = oids.iter().map(|oid| format!("{oid}\n")).collect();
+        let arguments = ["pack-objects", "--quiet", "--stdout"];
+        let (pack, complaint) = try_git(self.dir.path(), &arguments, lines.as_bytes());
+        pack.unwrap_or_else(|| panic!("{complaint}"))
+    }
+}
+
+/// What git itself says the refs of a repository are, tags peeled.
+pub fn refs_by_git(path: &Path) -> Vec<String> {
+    let (listed, _) = try_git(path, &["show-ref", "--dereference"], b"");
+    let listed = String::from_utf8(listed.unwrap_or_default()).unwrap();
+    listed.lines().map(str::to_owned).collect()
+}
+
+/// A snapshot in the form of [`refs_by_git`].
+pub fn refs_by_us(snapshot: &RefSnapshot) -> Vec<String> {
+    let mut lines = Vec::new();
+    for r in snapshot.iter() {
+        lines.push(format!("{} {}", r.oid, r.name));
+        lines.extend(r.peeled.map(|peeled| format!("{peeled} {}^{{}}", r.name)));
+    }
+    lines
+}
+
+pub fn assert_fsck_is_clean(path: &Path) {
+    let (said, complaint) = try_git(path, &["fsck", "--full", "--strict", "--no-dangling"], b"");
+    assert!(said.is_some(), "{complaint}");
+    assert!(!complaint.contains("error"), "{complaint}");
+}
+
+/// Waits until `state` holds, for a while.
+pub async fn eventually(what: &str, mut state: impl FnMut() -> bool) {
+    for _ in 0..500 {
+        if state() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("{what} did not happen");
+}
