@@ -12,7 +12,6 @@ use grip_store::{EventStore, EventView, Limits, Options};
 use nostr::prelude::{Event, EventId, Kind, PublicKey, Signature, Tag, Timestamp};
 
 const EVENTS: u64 = 60_000;
-const BATCH: usize = 256;
 const AUTHORS: u64 = 200;
 const REPOSITORIES: u64 = 100;
 const NOW: Timestamp = Timestamp::from_secs(2_000_000_000);
@@ -22,11 +21,19 @@ const LIMITS: Limits = Limits {
 };
 
 fn main() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = EventStore::open(dir.path(), Options::default()).unwrap();
     let events: Vec<Event> = (0..EVENTS).map(comment).collect();
     println!("{EVENTS} events of {} bytes", events[0].as_json().len());
-    save(&store, &events);
+    for batch in [32, 1_024] {
+        let dir = tempfile::tempdir().unwrap();
+        save(
+            &EventStore::open(dir.path(), Options::default()).unwrap(),
+            &events,
+            batch,
+        );
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let store = EventStore::open(dir.path(), Options::default()).unwrap();
+    save(&store, &events, 256);
     let stats = store.stats().unwrap();
     println!("file {} MiB, {}", stats.used_bytes >> 20, memory());
 
@@ -86,9 +93,9 @@ fn main() {
     println!("{}", memory());
 }
 
-fn save(store: &EventStore, events: &[Event]) {
+fn save(store: &EventStore, events: &[Event], batch: usize) {
     let (began, cpu_began) = (Instant::now(), cpu_us());
-    for batch in events.chunks(BATCH) {
+    for batch in events.chunks(batch) {
         store
             .write(|view| {
                 batch
@@ -99,7 +106,7 @@ fn save(store: &EventStore, events: &[Event]) {
     }
     let count = f64::from(u32::try_from(events.len()).unwrap());
     println!(
-        "save in batches of {BATCH}: {:.1} µs wall, {:.1} µs CPU an event",
+        "save in batches of {batch}: {:.1} µs wall, {:.1} µs CPU an event",
         began.elapsed().as_secs_f64() * 1e6 / count,
         (cpu_us() - cpu_began) / count
     );

@@ -148,3 +148,28 @@ fn part<const N: usize>(head: &[u8; TAGS], at: usize) -> [u8; N] {
         .try_into()
         .expect("every field lies inside the head")
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn damaged_bytes_are_refused_or_read_but_never_panic(
+            mut bytes in proptest::collection::vec(any::<u8>(), 0..400),
+            tags in 0..20_u8,
+        ) {
+            if let Some(count) = bytes.get_mut(TAG_COUNT..TAGS) {
+                count.copy_from_slice(&[0, 0, 0, tags]);
+            }
+            let _ = Entry::decode(&bytes);
+            if let Ok(record) = Record::decode(&bytes) {
+                let read = record.to_head();
+                prop_assert_eq!(read.tags.len(), usize::from(tags));
+                prop_assert_eq!(TAGS + read.tags.len() * TAG_KEY_LEN + record.json().len(), bytes.len());
+            }
+        }
+    }
+}

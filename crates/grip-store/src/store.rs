@@ -109,3 +109,36 @@ fn open_env(path: &Path, options: &Options) -> Result<Env<WithoutTls>, OpenError
     // SAFETY: the default flags keep LMDB's locks and syncs; the file is changed through it alone.
     Ok(unsafe { builder.open(path) }?)
 }
+
+#[cfg(test)]
+mod tests {
+    use heed::{CommitOrAbort, types::Bytes};
+
+    use super::*;
+
+    #[test]
+    fn a_store_of_another_format_is_refused_and_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = EventStore::open(dir.path(), Options::default()).unwrap();
+        let txn = store.env.write_txn().unwrap();
+        store
+            .env
+            .create_databases_and_commit(txn, |opener, txn| {
+                let meta = opener.create_database::<Bytes, Bytes>(txn, Some("meta"))?;
+                meta.put(txn, b"format", &99_u32.to_be_bytes())?;
+                Ok::<_, heed::Error>(CommitOrAbort::<_, ()>::Commit(meta))
+            })
+            .unwrap();
+        drop(store);
+        for _ in 0..2 {
+            let refused = EventStore::open(dir.path(), Options::default());
+            assert!(matches!(
+                refused,
+                Err(OpenError::Format {
+                    found: 99,
+                    known: 1
+                })
+            ));
+        }
+    }
+}
