@@ -5,5 +5,34 @@
 //! starts a process, speaks HTTP or decides on the writer thread by more than reading.
 
 mod admission;
+mod disk;
+mod effects;
+mod explain;
+mod grasp;
+mod hold;
+mod hosted;
+mod maintenance;
 mod policy;
+mod push;
 mod push_rules;
+mod refusals;
+mod release;
+mod settle;
+mod start;
+mod summary;
+mod sweep;
+mod trouble;
+mod withdrawal;
+mod world;
+
+pub use explain::{EventFacts, Explanation, Missing, Status};
+pub use grasp::{Grasp, Parts};
+pub use grip_purgatory::{Bounds, Millis};
+pub use hosted::RepositoryStatus;
+pub use policy::{InvalidSelection, Policy, Selection, parse_authors};
+pub use push::PushReply;
+pub use refusals::Refusal;
+pub use release::{DataSource, Released};
+pub use start::StartError;
+pub use summary::{ListedRef, LookError, RepositorySummary, StateFacts, Stats};
+pub use sweep::Swept;

@@ -1,0 +1,170 @@
+//! Repositories on disk: made, aligned, withdrawn. Everything here blocks.
+
+use grip_git::{Expect, RefEdit, RefSnapshot, RepoError};
+use grip_nostr::{EventId, RepoAddr, State};
+use grip_types::{Oid, RefName};
+
+use crate::{
+    grasp::{Core, path, timestamp},
+    hosted::RepositoryStatus,
+    push_rules::{Edit, Refs, alignment},
+    trouble::Trouble,
+};
+
+/// How many refs a change created, moved and deleted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Moved {
+    pub(crate) created: usize,
+    pub(crate) updated: usize,
+    pub(crate) deleted: usize,
+    /// HEAD went elsewhere.
+    pub(crate) head: bool,
+}
+
+impl Moved {
+    pub(crate) fn count(edits: &[Edit], head: bool) -> Self {
+        let count = |matches: fn(&Edit) -> bool| edits.iter().filter(|e| matches(e)).count();
+        Self {
+            created: count(|edit| edit.old.is_none() && edit.new.is_some()),
+            updated: count(|edit| edit.old.is_some() && edit.new.is_some()),
+            deleted: count(|edit| edit.new.is_none()),
+            head,
+        }
+    }
+
+    pub(crate) fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Core {
+    /// Has a repository for `addr`: the one archived for it, or an empty one.
+    pub(crate) fn ensure_repository(
+        &self,
+        addr: &RepoAddr,
+        status: RepositoryStatus,
+    ) -> Result<(), Trouble> {
+        let repo = path(addr);
+        let failed = || Trouble::repository(addr);
+        if !self.repositories.exists(&repo) && !self.repositories.restore(&repo).map_err(failed())?
+        {
+            self.repositories.create(&repo).map_err(failed())?;
+        }
+        self.hosted.set(addr, status);
+        Ok(())
+    }
+
+    /// Takes a repository off the net and keeps it in the archive.
+    pub(crate) fn archive(&self, addr: &RepoAddr) -> Result<(), Trouble> {
+        self.hosted.remove(addr);
+        let stamp = timestamp().as_secs();
+        let archived = self.repositories.archive(&path(addr), stamp);
+        archived.map_err(Trouble::repository(addr))
+    }
+
+    /// Removes the repository of an announcement that never got its data. What strangers pushed
+    /// to `refs/nostr/` meanwhile is archived with it.
+    pub(crate) fn remove_unused(&self, addr: &RepoAddr) -> Result<(), Trouble> {
+        self.hosted.remove(addr);
+        match self.repositories.remove_empty(&path(addr)) {
+            Ok(_) => Ok(()),
+            Err(RepoError::NotEmpty(_)) => self.archive(addr),
+            Err(error) => Err(Trouble::repository(addr)(error)),
+        }
+    }
+
+    /// The refs as they are now.
+    pub(crate) fn refs(&self, addr: &RepoAddr) -> Result<Refs, Trouble> {
+        let snapshot = self.repositories.refs(&path(addr));
+        snapshot
+            .map(|snapshot| refs_of(&snapshot))
+            .map_err(Trouble::repository(addr))
+    }
+
+    /// Makes the changes in one step, if the refs are still where they were.
+    pub(crate) fn change_refs(
+        &self,
+        addr: &RepoAddr,
+        edits: &[Edit],
+        head: Option<&RefName>,
+    ) -> Result<Moved, Trouble> {
+        let moved = Moved::count(edits, head.is_some());
+        if !moved.is_nothing() {
+            let edits: Vec<RefEdit> = edits.iter().map(ref_edit).collect();
+            let changed = self.repositories.update_refs(&path(addr), &edits, head);
+            changed.map_err(Trouble::refs(addr))?;
+        }
+        Ok(moved)
+    }
+
+    /// Brings a repository to `state`, all of whose objects are here.
+    pub(crate) fn align(&self, addr: &RepoAddr, state: &State) -> Result<Moved, Trouble> {
+        let alignment = alignment(state, &self.refs(addr)?);
+        if alignment.is_empty() {
+            return Ok(Moved::default());
+        }
+        self.change_refs(addr, &alignment.edits, alignment.head.as_ref())
+    }
+
+    /// Has `refs/nostr/<event>` at `tip`.
+    pub(crate) fn set_tip(
+        &self,
+        addr: &RepoAddr,
+        event: &EventId,
+        tip: Oid,
+    ) -> Result<Moved, Trouble> {
+        self.move_tip(addr, event, |_| Some(tip))
+    }
+
+    /// Deletes `refs/nostr/<event>` unless it is at `unless`.
+    pub(crate) fn clear_tip(
+        &self,
+        addr: &RepoAddr,
+        event: &EventId,
+        unless: Option<Oid>,
+    ) -> Result<Moved, Trouble> {
+        self.move_tip(addr, event, |old| old.filter(|old| Some(*old) == unless))
+    }
+
+    /// Deletes `refs/nostr/<event>` if it is at `commit`.
+    pub(crate) fn clear_tip_at(
+        &self,
+        addr: &RepoAddr,
+        event: &EventId,
+        commit: Oid,
+    ) -> Result<Moved, Trouble> {
+        self.move_tip(addr, event, |old| old.filter(|old| *old != commit))
+    }
+
+    fn move_tip(
+        &self,
+        addr: &RepoAddr,
+        event: &EventId,
+        target: impl FnOnce(Option<Oid>) -> Option<Oid>,
+    ) -> Result<Moved, Trouble> {
+        let name = RefName::for_nostr_event(event.as_bytes());
+        let snapshot = self.repositories.refs(&path(addr));
+        let snapshot = snapshot.map_err(Trouble::repository(addr))?;
+        let old = snapshot.get(&name).map(|found| found.oid);
+        let new = target(old);
+        if old == new {
+            return Ok(Moved::default());
+        }
+        self.change_refs(addr, &[Edit { name, old, new }], None)
+    }
+}
+
+pub(crate) fn refs_of(snapshot: &RefSnapshot) -> Refs {
+    Refs {
+        refs: snapshot.iter().map(|r| (r.name.clone(), r.oid)).collect(),
+        head: snapshot.head().cloned(),
+    }
+}
+
+fn ref_edit(edit: &Edit) -> RefEdit {
+    RefEdit {
+        name: edit.name.clone(),
+        expect: Expect::Is(edit.old),
+        new: edit.new,
+    }
+}

@@ -1,0 +1,110 @@
+//! Does what admission's decisions ask for besides serving, holding and refusing.
+
+use std::sync::Arc;
+
+use grip_nostr::{EventId, RepoAddr};
+use grip_purgatory::Phase;
+use grip_types::Identifier;
+
+use crate::{
+    admission::Effect,
+    grasp::{Core, now},
+    hosted::RepositoryStatus,
+    release::{DataSource, Released},
+    trouble::Trouble,
+};
+
+impl Core {
+    /// Carries out `effects` in their order; the caller has the turns of all they name.
+    pub(crate) async fn carry_out(self: &Arc<Self>, effects: Vec<Effect>) -> Result<(), Trouble> {
+        for effect in effects {
+            self.carry_out_one(effect).await?;
+        }
+        Ok(())
+    }
+
+    async fn carry_out_one(self: &Arc<Self>, effect: Effect) -> Result<(), Trouble> {
+        match effect {
+            Effect::CreateRepository(addr) => self.open_repository(addr).await,
+            Effect::KeepAlive(addr) => self.keep_alive(&addr).await,
+            Effect::EvictAnnouncement(addr) => self.evict(addr).await,
+            Effect::DropStates { identifier, ids } => {
+                self.drop_states(&identifier, &ids).await;
+                Ok(())
+            }
+            Effect::DropPullRequest(id) => {
+                self.forget(|purgatory| purgatory.remove_pr(&id)).await;
+                Ok(())
+            }
+            Effect::SetPullRequestRef { .. } | Effect::ClearPullRequestRef { .. } => {
+                self.move_tips(vec![effect]).await.map(drop)
+            }
+            Effect::Withdraw(addr) => self.withdraw(&addr).await,
+            Effect::Archive(addr) => {
+                self.end_withdrawal(&addr).await?;
+                self.blocking("git.archive", move |core| core.archive(&addr))
+                    .await?
+            }
+            Effect::Reexamine(identifier) => {
+                let released = self.release(&identifier, DataSource::Announcement).await;
+                released.log(&identifier);
+                Ok(())
+            }
+        }
+    }
+
+    /// Has a repository for an announcement that was just accepted.
+    async fn open_repository(self: &Arc<Self>, addr: RepoAddr) -> Result<(), Trouble> {
+        self.end_withdrawal(&addr).await?;
+        let create = move |core: &Self| {
+            let status = core.hosted.status(&addr).unwrap_or(RepositoryStatus::Held);
+            core.ensure_repository(&addr, status)
+        };
+        self.blocking("git.create", create).await?
+    }
+
+    /// Restarts the time of a held announcement; one that was hidden gets its repository back.
+    pub(crate) async fn keep_alive(self: &Arc<Self>, addr: &RepoAddr) -> Result<(), Trouble> {
+        let phase = {
+            let purgatory = self.purgatory.lock();
+            purgatory.find_announcement(addr).map(|entry| entry.phase)
+        };
+        let Some(phase) = phase else {
+            return Ok(());
+        };
+        self.held(|purgatory| ((), purgatory.revive(addr, now())))
+            .await?;
+        if phase == Phase::Hidden {
+            let addr = addr.clone();
+            let create = move |core: &Self| core.ensure_repository(&addr, RepositoryStatus::Held);
+            self.blocking("git.create", create).await??;
+        }
+        Ok(())
+    }
+
+    async fn evict(self: &Arc<Self>, addr: RepoAddr) -> Result<(), Trouble> {
+        self.forget(|purgatory| purgatory.remove_announcement(&addr))
+            .await;
+        self.blocking("git.remove", move |core| core.remove_unused(&addr))
+            .await?
+    }
+
+    pub(crate) async fn drop_states(&self, identifier: &Identifier, ids: &[EventId]) {
+        self.forget(|purgatory| {
+            let removals = ids
+                .iter()
+                .map(|id| purgatory.remove_state_event(identifier, id));
+            removals.collect::<Vec<_>>().concat()
+        })
+        .await;
+    }
+}
+
+impl Released {
+    /// Tells the operator what could not be released.
+    pub(crate) fn log(&self, identifier: &Identifier) {
+        for error in &self.errors {
+            tracing::error!(%identifier, %error, "a held event could not be released");
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! The service and what it stands on.
+
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use arc_swap::ArcSwap;
+use grip_db::Journal;
+use grip_git::{RepoPath, Repositories};
+use grip_nostr::{RepoAddr, Timestamp};
+use grip_purgatory::{Bounds, Millis, Purgatory};
+use grip_relay::Writer;
+use grip_store::EventStore;
+use grip_tasks::{Lanes, Periodic, TaskGroup, Turn};
+use grip_types::Identifier;
+use parking_lot::Mutex;
+use tokio::sync::{Semaphore, watch};
+
+use crate::{
+    Policy,
+    admission::{View, ViewError},
+    hosted::{Hosted, RepositoryStatus},
+    maintenance::Touched,
+    push::Pushes,
+    refusals::Refusals,
+    trouble::Trouble,
+    withdrawal::Withdrawals,
+    world::World,
+};
+
+/// How many may wait for the turn of one identifier; more are told to try again.
+pub(crate) const MAX_WAITING: usize = 256;
+
+/// What the service is made of; each part is open and ready.
+pub struct Parts {
+    pub store: EventStore,
+    pub writer: Writer,
+    pub journal: Journal,
+    pub repositories: Repositories,
+    /// Swapped whole when the settings are read again.
+    pub policy: Arc<ArcSwap<Policy>>,
+    /// How much is held, and how long.
+    pub bounds: Bounds,
+    /// How often expired entries are looked for; GRASP-01 servers do so every minute.
+    pub sweep_every: Duration,
+    /// Owns every task of the service.
+    pub group: TaskGroup,
+}
+
+/// The GRASP service. Cheap to clone; clones are the same service.
+#[derive(Clone)]
+pub struct Grasp {
+    pub(crate) core: Arc<Core>,
+    pub(crate) sweeper: Periodic,
+}
+
+/// A turn of one identifier, kept while something about it is decided and done.
+pub(crate) type Turns = Vec<Turn<Identifier>>;
+
+/// What all work shares.
+pub(crate) struct Core {
+    pub(crate) store: EventStore,
+    pub(crate) writer: Writer,
+    pub(crate) journal: Journal,
+    pub(crate) repositories: Repositories,
+    pub(crate) policy: Arc<ArcSwap<Policy>>,
+    pub(crate) group: TaskGroup,
+    pub(crate) purgatory: Mutex<Purgatory>,
+    pub(crate) bounds: Bounds,
+    pub(crate) lanes: Lanes<Identifier>,
+    pub(crate) hosted: Hosted,
+    pub(crate) withdrawals: Withdrawals,
+    pub(crate) refusals: Refusals,
+    pub(crate) pushes: Pushes,
+    pub(crate) touched: Touched,
+    /// Counts announcements accepted, for states that came a moment too soon.
+    pub(crate) announced: watch::Sender<u64>,
+    /// Places for those states.
+    pub(crate) too_soon: Semaphore,
+}
+
+impl Grasp {
+    /// Says how a repository stands; none means there is no such repository here.
+    pub fn repository(&self, addr: &RepoAddr) -> Option<RepositoryStatus> {
+        self.core.hosted.status(addr)
+    }
+
+    /// The rules in force.
+    pub fn policy(&self) -> Arc<Policy> {
+        self.core.policy.load_full()
+    }
+}
+
+impl Core {
+    /// Runs `work` where it may block: LMDB and the file system do.
+    pub(crate) async fn blocking<T: Send + 'static>(
+        self: &Arc<Self>,
+        kind: &'static str,
+        work: impl FnOnce(&Self) -> T + Send + 'static,
+    ) -> Result<T, Trouble> {
+        let core = Arc::clone(self);
+        let handle = self.group.spawn_blocking(kind, move || work(&core));
+        handle.await.map_err(|_| Trouble::Stopped)
+    }
+
+    /// Lets `read` look at what is held and served at this moment. Blocks.
+    pub(crate) fn look<T>(
+        &self,
+        read: impl FnOnce(&dyn View) -> Result<T, ViewError>,
+    ) -> Result<T, ViewError> {
+        let events = self.store.read().map_err(ViewError::new)?;
+        read(&World::new(self, &events))
+    }
+
+    pub(crate) async fn turns(&self, identifiers: Vec<Identifier>) -> Result<Turns, Trouble> {
+        Ok(self.lanes.enter_all(identifiers).await?)
+    }
+}
+
+/// Where the repository lies on disk.
+pub(crate) fn path(addr: &RepoAddr) -> RepoPath {
+    RepoPath {
+        npub: addr.npub(),
+        identifier: addr.identifier.clone(),
+    }
+}
+
+pub(crate) fn now() -> Millis {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
+    Millis::new(0) + since_1970.unwrap_or(Duration::ZERO)
+}
+
+pub(crate) fn timestamp() -> Timestamp {
+    Timestamp::now()
+}

@@ -1,0 +1,53 @@
+//! Keeps object stores small after pushes.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use grip_git::MaintainError;
+use grip_types::Identifier;
+use parking_lot::Mutex;
+
+use crate::grasp::Core;
+
+/// How many identifiers are remembered; a push beyond it waits for the next push to be noticed.
+const MAX_TOUCHED: usize = 10_000;
+/// How many are maintained in one sweep, one after the other, so that pushes keep the disk.
+const PER_SWEEP: usize = 8;
+
+/// The identifiers that got new objects.
+#[derive(Default)]
+pub(crate) struct Touched {
+    identifiers: Mutex<BTreeSet<Identifier>>,
+}
+
+impl Touched {
+    pub(crate) fn add(&self, identifier: &Identifier) {
+        let mut identifiers = self.identifiers.lock();
+        if identifiers.len() < MAX_TOUCHED {
+            identifiers.insert(identifier.clone());
+        }
+    }
+
+    fn take(&self) -> Option<Identifier> {
+        self.identifiers.lock().pop_first()
+    }
+}
+
+impl Core {
+    /// Rolls up the packs of some identifiers that got new ones. Readers are not disturbed.
+    pub(crate) async fn maintain(self: &Arc<Self>) -> usize {
+        let mut maintained = 0;
+        for _ in 0..PER_SWEEP {
+            let Some(identifier) = self.touched.take() else {
+                break;
+            };
+            match self.repositories.maintain(&identifier).await {
+                Ok(_) => maintained += 1,
+                Err(MaintainError::Busy(_)) => self.touched.add(&identifier),
+                Err(error) => {
+                    tracing::warn!(%identifier, error = &error as &dyn std::error::Error, "objects not rolled up");
+                }
+            }
+        }
+        maintained
+    }
+}

@@ -1,0 +1,185 @@
+//! Pushes: judged by their commands, received into quarantine, judged again in the identifier's
+//! turn, and carried out whole or not at all.
+//!
+//! ```text
+//! commands ─▶ allowed? ─▶ pack into quarantine ─▶ turn ─▶ still allowed? ─▶ objects ─▶ refs ─▶ release
+//!                └─ no: the upload is drained, the reason told          └─ no: quarantine dropped
+//! ```
+//!
+//! While the pack is incomplete, a client that goes away takes everything with it. Once it is
+//! whole, the push is finished whether anybody waits for the answer or not.
+
+mod judge;
+mod land;
+mod places;
+mod reply;
+mod upload;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use grip_git::{
+    push::{Capabilities, PushRequest, ReadError},
+    report,
+};
+use grip_nostr::RepoAddr;
+use grip_tasks::{CancellationToken, fault};
+use tokio::{io::AsyncRead, sync::oneshot};
+
+use crate::{Grasp, grasp::Core, push_rules::Command};
+
+pub(crate) use places::Pushes;
+pub use reply::PushReply;
+
+use land::Denied;
+use upload::{Upload, drain};
+
+impl Grasp {
+    /// Takes a push to `addr`. Returns once the upload is read; the body of the answer goes on
+    /// with keep-alives until all is done.
+    ///
+    /// Dropping the future before it returns gives the push up.
+    pub async fn push<B>(&self, addr: RepoAddr, mut body: B) -> PushReply
+    where
+        B: AsyncRead + Send + Unpin + 'static,
+    {
+        let stall = self.core.repositories.options().stall;
+        match grip_git::push::read(&mut body, stall).await {
+            // The probe that git sends ahead of a large push.
+            Ok((request, _)) if request.commands.is_empty() => PushReply::whole(Bytes::new()),
+            Ok((request, taken)) => {
+                let push = Push::new(addr, request);
+                self.core.push(push, Upload::new(taken, body)).await
+            }
+            Err(ReadError::Refused(error)) => {
+                drain(&mut body).await;
+                self.core
+                    .refusals
+                    .note_push(&addr, &error.to_string(), Vec::new());
+                PushReply::whole(error.reply())
+            }
+            Err(error) => {
+                let capabilities = Capabilities::default();
+                PushReply::whole(report::refused(&capabilities, [], &error.to_string()))
+            }
+        }
+    }
+}
+
+/// What a client asks for.
+struct Push {
+    addr: RepoAddr,
+    commands: Vec<Command>,
+    has_pack: bool,
+    capabilities: Capabilities,
+}
+
+impl Push {
+    fn new(addr: RepoAddr, request: PushRequest) -> Self {
+        let has_pack = request.has_pack();
+        let command = |command: grip_git::push::Command| Command {
+            name: command.name,
+            old: command.old,
+            new: command.new,
+        };
+        Self {
+            addr,
+            commands: request.commands.into_iter().map(command).collect(),
+            has_pack,
+            capabilities: request.capabilities,
+        }
+    }
+
+    fn refused(&self, reason: &str) -> Bytes {
+        let names = self
+            .commands
+            .iter()
+            .map(|command| command.name.as_str().as_bytes());
+        report::refused(&self.capabilities, names, reason)
+    }
+
+    fn accepted(&self, messages: &[String]) -> Bytes {
+        let messages: Vec<&str> = messages.iter().map(String::as_str).collect();
+        let names = self.commands.iter().map(|command| &command.name);
+        report::accepted(&self.capabilities, names, &messages)
+    }
+}
+
+impl Core {
+    async fn push<B>(
+        self: &Arc<Self>,
+        push: Push,
+        (mut upload, at_end): (Upload<B>, oneshot::Receiver<()>),
+    ) -> PushReply
+    where
+        B: AsyncRead + Send + Unpin + 'static,
+    {
+        let push = Arc::new(push);
+        let Some(place) = self.pushes.enter(&push.addr) else {
+            drain(&mut upload).await;
+            return PushReply::whole(self.deny(&push, Denied::Busy));
+        };
+        if let Err(denied) = self.allow(&push).await {
+            drain(&mut upload).await;
+            return PushReply::whole(self.deny(&push, denied));
+        }
+        let keep_alive = report::keep_alive(&push.capabilities);
+        // Dropped with this future: while the upload is under way, it ends with its client.
+        let gone = CancellationToken::new();
+        let client = gone.clone().drop_guard();
+        let (answer, answered) = oneshot::channel();
+        let core = Arc::clone(self);
+        self.group.spawn("grasp.push", async move {
+            let _place = place;
+            let Some(bytes) = core.receive_and_land(&push, upload, gone).await else {
+                return;
+            };
+            // Nobody listens if the client has gone; the push is carried out all the same.
+            let _ = answer.send(bytes);
+        });
+        // An error means that the upload ended without reaching its end: the answer says why.
+        let _ = at_end.await;
+        client.disarm();
+        PushReply::later(answered, keep_alive)
+    }
+
+    /// The answer to a push whose commands were allowed; none if its client went away.
+    async fn receive_and_land<B>(
+        self: &Arc<Self>,
+        push: &Arc<Push>,
+        mut upload: Upload<B>,
+        gone: CancellationToken,
+    ) -> Option<Bytes>
+    where
+        B: AsyncRead + Send + Unpin + 'static,
+    {
+        let identifier = &push.addr.identifier;
+        let received = match push.has_pack {
+            true => {
+                let receiving = self.repositories.receive(identifier, &mut upload);
+                gone.run_until_cancelled(receiving).await?
+            }
+            false => Ok(self.repositories.no_pack(identifier)),
+        };
+        fault::point("push.received");
+        drain(&mut upload).await;
+        drop(upload);
+        let landed = match received {
+            Ok(quarantine) => self.land(push, quarantine).await,
+            Err(error) => Err(Denied::Pack(error)),
+        };
+        Some(match landed {
+            Ok(messages) => push.accepted(&messages),
+            Err(denied) => self.deny(push, denied),
+        })
+    }
+
+    /// The answer that tells why nothing was done.
+    fn deny(&self, push: &Push, denied: Denied) -> Bytes {
+        let (reason, per_ref) = denied.reason();
+        tracing::info!(repository = %push.addr, %reason, "push refused");
+        self.refusals.count("push");
+        self.refusals.note_push(&push.addr, &reason, per_ref);
+        push.refused(&reason)
+    }
+}

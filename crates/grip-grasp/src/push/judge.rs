@@ -1,0 +1,114 @@
+//! Says whether a push is allowed, from what is held and served at this moment.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use grip_nostr::{EventId, State};
+use grip_purgatory::EXTENSION;
+
+use super::{Push, land::Denied};
+use crate::{
+    admission::{Announced, View, ViewError},
+    grasp::{Core, now},
+    push_rules::{Authorised, Candidates, Known, Refs, authorise, event_ids, known_event},
+    release::served_states,
+    trouble::Trouble,
+    world::World,
+};
+
+/// An allowed push.
+pub(super) struct Judged {
+    pub(super) authorised: Authorised,
+    /// The state it rests on, if it has branches or tags.
+    pub(super) state: Option<State>,
+    /// The refs it was judged against.
+    pub(super) current: Refs,
+}
+
+impl Core {
+    /// Judges a push by its commands, before anything of its pack is taken, and sees to it that
+    /// what it rests on does not expire under it.
+    pub(super) async fn allow(self: &Arc<Self>, push: &Arc<Push>) -> Result<(), Denied> {
+        let judge = {
+            let push = Arc::clone(push);
+            move |core: &Self| core.judge_push(&push)
+        };
+        let judged = self.blocking("grasp.judge", judge).await??;
+        let pull_requests = judged.authorised.pull_requests.iter().map(|(id, _)| *id);
+        let rests_on: Vec<EventId> = judged
+            .authorised
+            .by
+            .into_iter()
+            .chain(pull_requests)
+            .collect();
+        self.held(|purgatory| {
+            let identifier = &push.addr.identifier;
+            let mut changes = purgatory.extend_expiry(identifier, &rests_on, EXTENSION, now());
+            changes.extend(purgatory.restart_announcement_timer(&push.addr, now()));
+            ((), changes)
+        })
+        .await?;
+        Ok(())
+    }
+
+    /// Judges a push against what is here now. Blocks.
+    pub(super) fn judge_push(&self, push: &Push) -> Result<Judged, Denied> {
+        if self.hosted.status(&push.addr).is_none() {
+            return Err(Denied::NotHosted);
+        }
+        if self.withdrawals.until(&push.addr).is_some() {
+            return Err(Denied::Withdrawn);
+        }
+        let events = self.store.read().map_err(ViewError::new)?;
+        let world = World::new(self, &events);
+        let candidates = self.candidates(push, &world)?;
+        let known = self.known(push, &world)?;
+        let current = self.refs(&push.addr)?;
+        let authorised = authorise(&push.commands, &candidates, &current, &known)?;
+        let by = |state: &&State| Some(state.event.id) == authorised.by;
+        let state = candidates.iter().find(by).cloned();
+        Ok(Judged {
+            authorised,
+            state,
+            current,
+        })
+    }
+
+    fn candidates(&self, push: &Push, view: &dyn View) -> Result<Candidates, Trouble> {
+        if !push
+            .commands
+            .iter()
+            .any(|command| command.name.is_state_ref())
+        {
+            return Ok(Candidates::default());
+        }
+        let identifier = &push.addr.identifier;
+        let announced = Announced::load(identifier, view, &self.policy.load())?;
+        let served = served_states(identifier, view)?;
+        let held: Vec<_> = {
+            let purgatory = self.purgatory.lock();
+            let entries = purgatory.find_state(identifier).iter();
+            entries.map(|entry| Arc::clone(&entry.held.event)).collect()
+        };
+        let held = held
+            .iter()
+            .filter_map(|event| State::parse((**event).clone()).ok());
+        let set = announced.set_of(&push.addr.owner);
+        Ok(Candidates::new(&set, served, held.collect()))
+    }
+
+    /// The events that the refs of the push name, as far as they are held or served.
+    fn known(&self, push: &Push, view: &dyn View) -> Result<BTreeMap<EventId, Known>, ViewError> {
+        let policy = self.policy.load();
+        let mut known = BTreeMap::new();
+        for id in event_ids(&push.commands) {
+            let event = match view.served_event(&id)? {
+                Some(event) => Some(event),
+                None => view.held_event(&id)?,
+            };
+            if let Some(event) = event {
+                known.insert(id, known_event(&event, &push.addr, view, &policy)?);
+            }
+        }
+        Ok(known)
+    }
+}

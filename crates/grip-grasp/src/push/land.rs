@@ -1,0 +1,265 @@
+//! Carries out a push whose pack is whole, in the turn of its identifier.
+
+use std::sync::Arc;
+
+use grip_git::{ObjectKind, Quarantine, ReceiveError};
+use grip_nostr::{EventId, State};
+use grip_tasks::fault;
+use grip_types::{Oid, RefName};
+
+use super::{Push, judge::Judged};
+use crate::{
+    admission::ViewError,
+    grasp::{Core, now},
+    push_rules::{Edit, Refusal, alignment},
+    release::{DataSource, Released, with_causes},
+    trouble::Trouble,
+};
+
+/// Why nothing of a push was carried out.
+pub(super) enum Denied {
+    Busy,
+    NotHosted,
+    Withdrawn,
+    Refused(Refusal),
+    /// A tip that is not there, or not what its ref needs.
+    Tip(String),
+    Pack(ReceiveError),
+    Trouble(Trouble),
+}
+
+impl From<Trouble> for Denied {
+    fn from(trouble: Trouble) -> Self {
+        Self::Trouble(trouble)
+    }
+}
+
+impl From<ViewError> for Denied {
+    fn from(error: ViewError) -> Self {
+        Self::Trouble(error.into())
+    }
+}
+
+impl From<Refusal> for Denied {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl Denied {
+    /// One line for the person who pushed, and one for each ref where they differ.
+    pub(super) fn reason(self) -> (String, Vec<String>) {
+        let reason = match self {
+            Self::Busy => "busy, try again: too many pushes to this repository at once".to_owned(),
+            Self::NotHosted => "this repository is not hosted here any more".to_owned(),
+            Self::Withdrawn => {
+                "read-only: its owner's newest announcement no longer lists this server".to_owned()
+            }
+            Self::Refused(refusal) => {
+                let refs = refusal
+                    .refs
+                    .iter()
+                    .map(|r| format!("{}: {}", r.name, r.reason));
+                return (refusal.summary.clone(), refs.collect());
+            }
+            Self::Tip(reason) => reason,
+            Self::Pack(error) => {
+                if error.is_ours() {
+                    tracing::error!(error = &error as &dyn std::error::Error, "a pack was lost");
+                }
+                with_causes(&error)
+            }
+            Self::Trouble(trouble) if trouble.is_overload() => format!("busy: {trouble}"),
+            Self::Trouble(trouble) => {
+                trouble.log("a push could not be carried out");
+                with_causes(&trouble)
+            }
+        };
+        (reason, Vec::new())
+    }
+}
+
+/// What an allowed push comes to.
+struct Landing {
+    quarantine: Quarantine,
+    edits: Vec<Edit>,
+    head: Option<RefName>,
+    placeholders: Vec<(EventId, Oid)>,
+    state: Option<State>,
+}
+
+impl Core {
+    /// Judges the push again, makes its objects and refs part of the repository and releases what
+    /// waited for them. Returns what to tell the person.
+    pub(super) async fn land(
+        self: &Arc<Self>,
+        push: &Arc<Push>,
+        quarantine: Quarantine,
+    ) -> Result<Vec<String>, Denied> {
+        let identifier = &push.addr.identifier;
+        let _turns = self.turns(self.released_with(identifier)).await?;
+        let plan = {
+            let push = Arc::clone(push);
+            move |core: &Self| core.plan_landing(&push, quarantine)
+        };
+        let landing = self.blocking("grasp.judge", plan).await??;
+        // Noted before the ref appears: a ref that nothing notes would stay for ever.
+        self.note_placeholders(push, landing.placeholders.clone())
+            .await?;
+        let state = landing.state.as_ref().map(|state| state.event.id);
+        let waiting = landing.placeholders.len();
+        let settle = {
+            let push = Arc::clone(push);
+            move |core: &Self| core.settle_landing(&push, landing)
+        };
+        self.blocking("git.land", settle).await??;
+        fault::point("push.refs_updated");
+        let released = self.release(identifier, DataSource::Push).await;
+        released.log(identifier);
+        self.touched.add(identifier);
+        Ok(self.messages(push, state, waiting, &released))
+    }
+
+    /// Judges the push against what is here now and against its objects. Blocks.
+    fn plan_landing(&self, push: &Push, quarantine: Quarantine) -> Result<Landing, Denied> {
+        let Judged {
+            authorised,
+            state,
+            current,
+        } = self.judge_push(push)?;
+        check_tips(push, &quarantine)?;
+        let (mut edits, mut head) = (authorised.edits, authorised.head);
+        if let Some(state) = &state
+            && is_complete(state, &quarantine)?
+        {
+            // All at once: a reader never sees half of what the state says.
+            let aligned = alignment(state, &current);
+            edits.retain(|edit| !edit.name.is_state_ref());
+            edits.extend(aligned.edits);
+            head = aligned.head;
+        }
+        Ok(Landing {
+            quarantine,
+            edits,
+            head,
+            placeholders: authorised.placeholders,
+            state,
+        })
+    }
+
+    fn settle_landing(&self, push: &Push, landing: Landing) -> Result<(), Trouble> {
+        let promoted = landing.quarantine.promote();
+        promoted.map_err(|source| Trouble::Objects {
+            identifier: push.addr.identifier.clone(),
+            source,
+        })?;
+        fault::point("push.promoted");
+        self.change_refs(&push.addr, &landing.edits, landing.head.as_ref())?;
+        Ok(())
+    }
+
+    async fn note_placeholders(
+        &self,
+        push: &Push,
+        placeholders: Vec<(EventId, Oid)>,
+    ) -> Result<(), Trouble> {
+        let ids: Vec<EventId> = placeholders.iter().map(|(id, _)| *id).collect();
+        let forget = |purgatory: &mut grip_purgatory::Purgatory, ids: &[EventId]| {
+            for id in ids {
+                drop(purgatory.remove_pr_placeholder_in(id, &push.addr));
+            }
+        };
+        let ((), journalled) = self
+            .try_held(|purgatory| {
+                let mut changes = Vec::new();
+                for (n, (id, tip)) in placeholders.into_iter().enumerate() {
+                    match purgatory.add_pr_placeholder(id, tip, push.addr.clone(), now()) {
+                        Ok(more) => changes.extend(more),
+                        Err(full) => {
+                            forget(purgatory, &ids[..n]);
+                            return Err(full);
+                        }
+                    }
+                }
+                Ok(((), changes))
+            })
+            .await?;
+        if let Err(error) = journalled {
+            forget(&mut self.purgatory.lock(), &ids);
+            return Err(error.into());
+        }
+        Ok(())
+    }
+
+    fn messages(
+        &self,
+        push: &Push,
+        state: Option<EventId>,
+        placeholders: usize,
+        released: &Released,
+    ) -> Vec<String> {
+        let mut lines = Vec::new();
+        if released.announcements_released > 0 {
+            lines.push("the repository is announced to everyone now".to_owned());
+        }
+        if let Some(state) = state {
+            let short = &state.to_hex()[..8];
+            let waits = self.purgatory.lock().find_event(&state).is_some();
+            lines.push(match waits {
+                true => format!("state {short} waits for the rest of its objects"),
+                false => format!("state {short} is served"),
+            });
+        }
+        if released.prs_released > 0 {
+            lines.push(format!(
+                "{} pull request(s) served now",
+                released.prs_released
+            ));
+        }
+        if placeholders > 0 {
+            let minutes = self.bounds.placeholder_lifetime.as_secs() / 60;
+            lines.push(format!(
+                "{placeholders} ref(s) wait {minutes} minutes for their event"
+            ));
+        }
+        let url = self.policy.load().service.http_url();
+        lines.push(format!("{url}/{}", push.addr.path()));
+        lines
+    }
+}
+
+/// Every new tip must be there, and a commit where git or GRASP wants one.
+fn check_tips(push: &Push, quarantine: &Quarantine) -> Result<(), Denied> {
+    let commands = push.commands.iter();
+    let tips: Vec<(&RefName, Oid)> = commands
+        .filter_map(|command| Some((&command.name, command.new?)))
+        .collect();
+    let oids: Vec<Oid> = tips.iter().map(|(_, oid)| *oid).collect();
+    let kinds = quarantine.kinds(&oids).map_err(ViewError::new)?;
+    for ((name, oid), kind) in tips.into_iter().zip(kinds) {
+        let needs_commit = name.is_head() || name.is_under_nostr();
+        match kind {
+            None => {
+                let text = format!("{} for {name} is neither in the pack nor here", oid.short());
+                return Err(Denied::Tip(text));
+            }
+            Some(kind) if needs_commit && kind != ObjectKind::Commit => {
+                let text = format!("{name} needs a commit, and {} is none", oid.short());
+                return Err(Denied::Tip(text));
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Says whether with this push everything is here that `state` names.
+fn is_complete(state: &State, quarantine: &Quarantine) -> Result<bool, ViewError> {
+    let (names, oids): (Vec<&RefName>, Vec<Oid>) = state.refs.iter().map(|(n, o)| (n, *o)).unzip();
+    let kinds = quarantine.kinds(&oids).map_err(ViewError::new)?;
+    let fits = |(name, kind): (&RefName, Option<ObjectKind>)| match kind {
+        None => false,
+        Some(kind) => !name.is_head() || kind == ObjectKind::Commit,
+    };
+    Ok(names.into_iter().zip(kinds).all(fits))
+}

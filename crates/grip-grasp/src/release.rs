@@ -1,0 +1,190 @@
+//! The one way out of purgatory: for pushes, fetches, announcements and the start.
+//!
+//! ```text
+//! objects durable ─▶ refs and HEAD aligned ─▶ event saved, subscribers told ─▶ journal row removed
+//! ```
+//!
+//! Forward only and idempotent: a crash between two steps is finished by the same function at the
+//! next start. Every event goes its way alone, so that one failure stops no other. Whether an
+//! event is authorised is judged here again, by the same function as at its arrival.
+
+mod announcements;
+mod pull_requests;
+mod states;
+
+use std::sync::Arc;
+
+use grip_nostr::{EventId, RepoAddr};
+use grip_tasks::fault;
+use grip_types::Identifier;
+use serde::Serialize;
+
+use crate::{
+    Grasp,
+    admission::{Arrival, Origin},
+    disk::Moved,
+    grasp::{Core, timestamp},
+    trouble::Trouble,
+};
+
+pub(crate) use states::{Plan, served_states};
+
+/// What made data available.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DataSource {
+    /// A git client pushed it.
+    Push,
+    /// It was fetched from another server.
+    Fetch,
+    /// It was here; an event made it count.
+    Announcement,
+    /// The node starts, and finishes what it had begun.
+    Start,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Released {
+    pub states_released: usize,
+    pub prs_released: usize,
+    pub announcements_released: usize,
+    /// Repositories whose refs or HEAD were changed.
+    pub repos_synced: usize,
+    pub refs_created: usize,
+    pub refs_updated: usize,
+    pub refs_deleted: usize,
+    /// The events that are served from now on.
+    pub events: Vec<EventId>,
+    /// What failed, for people; it is tried again when data comes next, or at the next start.
+    pub errors: Vec<String>,
+}
+
+impl Released {
+    pub(crate) fn count(&mut self, moved: Moved) {
+        self.repos_synced += usize::from(!moved.is_nothing());
+        self.refs_created += moved.created;
+        self.refs_updated += moved.updated;
+        self.refs_deleted += moved.deleted;
+    }
+
+    fn note(&mut self, outcome: Result<(), Trouble>) {
+        if let Err(trouble) = outcome {
+            self.errors.push(with_causes(&trouble));
+        }
+    }
+}
+
+impl Grasp {
+    /// Releases whatever waits for data of `identifier` and has it now.
+    ///
+    /// Runs to its end even if the caller goes away.
+    pub async fn process_newly_available_git_data(
+        &self,
+        identifier: &Identifier,
+        source: DataSource,
+    ) -> Released {
+        let core = Arc::clone(&self.core);
+        let identifier = identifier.clone();
+        let work = async move {
+            match core.turns(core.released_with(&identifier)).await {
+                Ok(_turns) => core.release(&identifier, source).await,
+                Err(trouble) => Released {
+                    errors: vec![trouble.to_string()],
+                    ..Released::default()
+                },
+            }
+        };
+        let handle = self.core.group.spawn("grasp.release", work);
+        handle.await.unwrap_or_else(|_| Released {
+            errors: vec![Trouble::Stopped.to_string()],
+            ..Released::default()
+        })
+    }
+}
+
+impl Core {
+    /// The identifiers whose turns a release of `identifier` needs: pull requests that wait for
+    /// it may concern others as well.
+    pub(crate) fn released_with(&self, identifier: &Identifier) -> Vec<Identifier> {
+        let purgatory = self.purgatory.lock();
+        let others = purgatory
+            .prs(identifier)
+            .flat_map(|entry| entry.identifiers.iter());
+        let mut all: Vec<Identifier> = others.cloned().collect();
+        all.push(identifier.clone());
+        all
+    }
+
+    /// Releases what it can; the caller has the turn of `identifier`.
+    pub(crate) async fn release(
+        self: &Arc<Self>,
+        identifier: &Identifier,
+        source: DataSource,
+    ) -> Released {
+        let mut released = Released::default();
+        let outcome = self.release_announcements(identifier, &mut released).await;
+        released.note(outcome);
+        for id in self.held_states(identifier) {
+            let outcome = self.release_state(identifier, id, &mut released).await;
+            released.note(outcome);
+        }
+        for id in self.held_pull_requests(identifier) {
+            let outcome = self.release_pull_request(id, &mut released).await;
+            released.note(outcome);
+        }
+        if !released.events.is_empty() {
+            tracing::info!(
+                %identifier,
+                ?source,
+                announcements = released.announcements_released,
+                states = released.states_released,
+                pull_requests = released.prs_released,
+                "released from purgatory"
+            );
+        }
+        released
+    }
+
+    /// Oldest first: a later state overtakes an earlier one, never the other way (G01-17).
+    fn held_states(&self, identifier: &Identifier) -> Vec<EventId> {
+        let purgatory = self.purgatory.lock();
+        let states = purgatory.find_state(identifier).iter();
+        states.map(|entry| entry.held.id()).collect()
+    }
+
+    fn held_pull_requests(&self, identifier: &Identifier) -> Vec<EventId> {
+        let purgatory = self.purgatory.lock();
+        purgatory
+            .prs(identifier)
+            .map(|entry| entry.held.id())
+            .collect()
+    }
+
+    /// The held announcement of `addr` is served now, or will never be.
+    async fn forget_announcement(&self, addr: &RepoAddr) {
+        self.forget(|purgatory| purgatory.remove_announcement(addr))
+            .await;
+        fault::point("release.journal_removed");
+    }
+}
+
+/// An event that is judged again counts as submitted: what came by sync and is held here has not
+/// expired.
+fn again() -> Arrival {
+    Arrival {
+        now: timestamp(),
+        origin: Origin::Submitted,
+    }
+}
+
+/// An error and what caused it, in one line.
+pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,137 @@
+//! Releasing announcements for which a served state speaks already.
+
+use std::sync::Arc;
+
+use grip_nostr::{Event, RepoAddr, State, supersedes};
+use grip_purgatory::Phase;
+use grip_tasks::fault;
+use grip_types::Identifier;
+
+use super::{
+    Released,
+    states::{has_all, served_states},
+};
+use crate::{
+    admission::{Announced, View, effective_state},
+    grasp::Core,
+    hosted::RepositoryStatus,
+    trouble::Trouble,
+};
+
+/// What a held announcement has come to.
+enum Due {
+    /// It or a newer version is served: only the row is left.
+    Served,
+    /// Its owner deleted it.
+    Deleted,
+    /// A served state is its first data.
+    Ready(Box<State>),
+}
+
+struct Step {
+    addr: RepoAddr,
+    event: Arc<Event>,
+    due: Due,
+}
+
+impl Core {
+    pub(super) async fn release_announcements(
+        self: &Arc<Self>,
+        identifier: &Identifier,
+        released: &mut Released,
+    ) -> Result<(), Trouble> {
+        let held: Vec<(RepoAddr, Arc<Event>, Phase)> = {
+            let purgatory = self.purgatory.lock();
+            let entries = purgatory.announcements(identifier);
+            let held = entries.map(|e| (e.addr.clone(), Arc::clone(&e.held.event), e.phase));
+            held.collect()
+        };
+        if held.is_empty() {
+            return Ok(());
+        }
+        let identifier = identifier.clone();
+        let look = move |core: &Self| {
+            let mut steps = Vec::new();
+            for (addr, event, phase) in held {
+                let due = core.due(&identifier, &addr, &event, phase)?;
+                steps.extend(due.map(|due| Step { addr, event, due }));
+            }
+            Ok::<_, Trouble>(steps)
+        };
+        for step in self.blocking("grasp.judge", look).await?? {
+            let outcome = self.release_announcement(step, released).await;
+            released.note(outcome);
+        }
+        Ok(())
+    }
+
+    fn due(
+        &self,
+        identifier: &Identifier,
+        addr: &RepoAddr,
+        event: &Event,
+        phase: Phase,
+    ) -> Result<Option<Due>, Trouble> {
+        let policy = self.policy.load();
+        let due = self.look(|view: &dyn View| {
+            if view.deletion_of(event)?.is_some() {
+                return Ok(Some(Due::Deleted));
+            }
+            if let Some(served) = view.latest(&addr.announcement())?
+                && !supersedes(event, &served)
+            {
+                return Ok(Some(Due::Served));
+            }
+            let announced = Announced::load(identifier, view, &policy)?;
+            let states = served_states(identifier, view)?;
+            let effective = effective_state(&announced.set_of(&addr.owner), &states);
+            let speaks = effective.filter(|state| !state.refs.is_empty() && phase == Phase::Shown);
+            match speaks {
+                Some(state) if has_all(state, view)? => {
+                    Ok(Some(Due::Ready(Box::new(state.clone()))))
+                }
+                _ => Ok(None),
+            }
+        })?;
+        Ok(due)
+    }
+
+    async fn release_announcement(
+        self: &Arc<Self>,
+        step: Step,
+        released: &mut Released,
+    ) -> Result<(), Trouble> {
+        let Step { addr, event, due } = step;
+        match due {
+            Due::Served => {
+                let open = {
+                    let addr = addr.clone();
+                    move |core: &Self| core.ensure_repository(&addr, RepositoryStatus::Served)
+                };
+                self.blocking("git.create", open).await??;
+                self.forget_announcement(&addr).await;
+            }
+            Due::Deleted => {
+                self.forget_announcement(&addr).await;
+                self.blocking("git.remove", move |core| core.remove_unused(&addr))
+                    .await??;
+            }
+            Due::Ready(state) => {
+                let align = {
+                    let addr = addr.clone();
+                    move |core: &Self| core.align(&addr, &state)
+                };
+                released.count(self.blocking("git.align", align).await??);
+                fault::point("release.refs_aligned");
+                let puts = self.writer.save(vec![Event::clone(&event)]).await?;
+                fault::point("release.event_saved");
+                if self.is_served_now(&puts[0], event.id, released) {
+                    released.announcements_released += 1;
+                    self.hosted.set(&addr, RepositoryStatus::Served);
+                }
+                self.forget_announcement(&addr).await;
+            }
+        }
+        Ok(())
+    }
+}

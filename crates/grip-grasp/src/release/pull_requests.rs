@@ -1,0 +1,126 @@
+//! Releasing pull requests and their updates.
+
+use std::sync::Arc;
+
+use grip_nostr::{Event, EventId};
+use grip_tasks::fault;
+
+use super::{Released, again};
+use crate::{
+    admission::{Decision, Effect, Outcome, ViewError, admit},
+    disk::Moved,
+    grasp::Core,
+    trouble::Trouble,
+    world::World,
+};
+
+impl Core {
+    pub(super) async fn release_pull_request(
+        self: &Arc<Self>,
+        id: EventId,
+        released: &mut Released,
+    ) -> Result<(), Trouble> {
+        let judge = move |core: &Self| core.judge_held_pull_request(&id);
+        let Some((event, decision)) = self.blocking("grasp.judge", judge).await?? else {
+            return Ok(());
+        };
+        match decision.outcome {
+            Outcome::Serve => {
+                let event = Event::clone(&event);
+                self.serve_pull_request(event, decision.effects, released)
+                    .await
+            }
+            Outcome::Refuse(_) | Outcome::Duplicate(_) => {
+                tracing::info!(%id, outcome = ?decision.outcome, "held pull request dropped");
+                self.forget(|purgatory| purgatory.remove_pr(&id)).await;
+                fault::point("release.journal_removed");
+                Ok(())
+            }
+            Outcome::Hold | Outcome::Broadcast => Ok(()),
+        }
+    }
+
+    fn judge_held_pull_request(
+        &self,
+        id: &EventId,
+    ) -> Result<Option<(Arc<Event>, Decision)>, Trouble> {
+        let event = {
+            let purgatory = self.purgatory.lock();
+            purgatory
+                .find_pr(id)
+                .map(|entry| Arc::clone(&entry.held.event))
+        };
+        let Some(event) = event else { return Ok(None) };
+        let events = self.store.read().map_err(ViewError::new)?;
+        let world = World::leaving_out(self, &events, *id);
+        let decision = admit(&event, &world, &self.policy.load(), again())?;
+        Ok(Some((event, decision)))
+    }
+
+    /// Sets the refs of a pull request whose tip is here, saves it, and forgets what was held.
+    pub(crate) async fn serve_pull_request(
+        self: &Arc<Self>,
+        event: Event,
+        effects: Vec<Effect>,
+        released: &mut Released,
+    ) -> Result<(), Trouble> {
+        fault::point("release.objects_durable");
+        for moved in self.move_tips(effects).await? {
+            released.count(moved);
+        }
+        fault::point("release.refs_aligned");
+        let id = event.id;
+        let puts = self.writer.save(vec![event]).await?;
+        fault::point("release.event_saved");
+        if self.is_served_now(&puts[0], id, released) {
+            released.prs_released += 1;
+        }
+        self.forget(|purgatory| purgatory.remove_pr(&id)).await;
+        fault::point("release.journal_removed");
+        Ok(())
+    }
+
+    /// Carries out those effects that set or clear `refs/nostr/*`.
+    pub(crate) async fn move_tips(
+        self: &Arc<Self>,
+        effects: Vec<Effect>,
+    ) -> Result<Vec<Moved>, Trouble> {
+        let work = move |core: &Self| {
+            let mut moved = Vec::new();
+            for effect in &effects {
+                core.move_tips_of(effect, &mut moved)?;
+            }
+            Ok(moved)
+        };
+        self.blocking("git.refs", work).await?
+    }
+
+    fn move_tips_of(&self, effect: &Effect, moved: &mut Vec<Moved>) -> Result<(), Trouble> {
+        let (repositories, event) = match effect {
+            Effect::SetPullRequestRef {
+                repositories,
+                event,
+                ..
+            }
+            | Effect::ClearPullRequestRef {
+                repositories,
+                event,
+                ..
+            } => (repositories, event),
+            _ => return Ok(()),
+        };
+        for addr in repositories
+            .iter()
+            .filter(|addr| self.hosted.status(addr).is_some())
+        {
+            moved.push(match effect {
+                Effect::SetPullRequestRef { tip, .. } => self.set_tip(addr, event, *tip)?,
+                Effect::ClearPullRequestRef { unless, .. } => {
+                    self.clear_tip(addr, event, *unless)?
+                }
+                _ => continue,
+            });
+        }
+        Ok(())
+    }
+}

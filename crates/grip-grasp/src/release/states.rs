@@ -1,0 +1,283 @@
+//! Releasing states, and with them the announcements that waited for a first push.
+
+use std::sync::Arc;
+
+use grip_nostr::{Event, EventId, RepoAddr, State};
+use grip_store::Put;
+use grip_tasks::fault;
+use grip_types::Identifier;
+
+use super::{Released, again};
+use crate::{
+    admission::{
+        Announced, Arrival, Decision, Effect, Found, Grant, Outcome, Standing, View, ViewError,
+        admit, effective_state,
+    },
+    disk::Moved,
+    grasp::Core,
+    hosted::RepositoryStatus,
+    policy::Policy,
+    trouble::Trouble,
+    world::World,
+};
+
+/// What is to be done about a state whose data is here.
+pub(crate) struct Plan {
+    state: State,
+    /// Repositories it is the effective state of.
+    align: Vec<RepoAddr>,
+    /// Announcements it is the first data of: served together with it.
+    announcements: Vec<(RepoAddr, Event)>,
+    /// Repositories among `align` that went into hiding and are to be made anew.
+    hidden: Vec<RepoAddr>,
+    /// Versions of the same author that it overtakes.
+    overtaken: Vec<EventId>,
+}
+
+impl Core {
+    /// Releases one held state if its data is here, and drops it if it no longer counts.
+    pub(super) async fn release_state(
+        self: &Arc<Self>,
+        identifier: &Identifier,
+        id: EventId,
+        released: &mut Released,
+    ) -> Result<(), Trouble> {
+        let judge = move |core: &Self| {
+            let event = core.held_event(&id)?;
+            Some(core.judge_state(&event, again(), true))
+        };
+        let Some(judged) = self.blocking("grasp.judge", judge).await? else {
+            return Ok(());
+        };
+        match judged? {
+            (_, Some(plan)) => self.serve_state(identifier, plan, released).await,
+            (decision, None) => {
+                if matches!(decision.outcome, Outcome::Refuse(_) | Outcome::Duplicate(_)) {
+                    tracing::info!(%identifier, %id, outcome = ?decision.outcome, "held state dropped");
+                    self.drop_states(identifier, &[id]).await;
+                    fault::point("release.journal_removed");
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn held_event(&self, id: &EventId) -> Option<Arc<Event>> {
+        let purgatory = self.purgatory.lock();
+        let waiting = purgatory.find_event(id)?;
+        Some(Arc::clone(&waiting.held().event))
+    }
+
+    /// Decides about a state that just came or is held, and plans its release if it can be served.
+    pub(crate) fn judge_state(
+        &self,
+        event: &Event,
+        arrival: Arrival,
+        is_held: bool,
+    ) -> Result<(Decision, Option<Plan>), Trouble> {
+        let events = self.store.read().map_err(ViewError::new)?;
+        let world = match is_held {
+            true => World::leaving_out(self, &events, event.id),
+            false => World::new(self, &events),
+        };
+        let policy = self.policy.load();
+        let decision = admit(event, &world, &policy, arrival)?;
+        if decision.outcome != Outcome::Serve {
+            return Ok((decision, None));
+        }
+        let state = State::parse(event.clone()).expect("only a state is admitted as one");
+        let plan = self.plan(state, &decision, &world, &policy)?;
+        Ok((decision, plan))
+    }
+
+    /// Aligns refs, saves the state with what waited for it, and forgets that they were held.
+    pub(crate) async fn serve_state(
+        self: &Arc<Self>,
+        identifier: &Identifier,
+        plan: Plan,
+        released: &mut Released,
+    ) -> Result<(), Trouble> {
+        fault::point("release.objects_durable");
+        for addr in &plan.hidden {
+            self.keep_alive(addr).await?;
+        }
+        let Plan {
+            state,
+            align,
+            announcements,
+            overtaken,
+            ..
+        } = plan;
+        let state = Arc::new(state);
+        self.align_all(align, Arc::clone(&state), released).await?;
+        fault::point("release.refs_aligned");
+        let mut events: Vec<Event> = announcements.iter().map(|(_, e)| e.clone()).collect();
+        events.push(state.event.clone());
+        let puts = self.writer.save(events).await?;
+        fault::point("release.event_saved");
+        for ((addr, event), put) in announcements.iter().zip(&puts) {
+            if self.is_served_now(put, event.id, released) {
+                released.announcements_released += 1;
+                self.hosted.set(addr, RepositoryStatus::Served);
+            }
+        }
+        if self.is_served_now(&puts[announcements.len()], state.event.id, released) {
+            released.states_released += 1;
+        }
+        self.forget(|purgatory| {
+            let mut changes = purgatory.remove_state_event(identifier, &state.event.id);
+            for id in &overtaken {
+                changes.extend(purgatory.remove_state_event(identifier, id));
+            }
+            for (addr, _) in &announcements {
+                changes.extend(purgatory.remove_announcement(addr));
+            }
+            changes
+        })
+        .await;
+        fault::point("release.journal_removed");
+        Ok(())
+    }
+
+    /// Aligns all of `repositories`. One that fails is reported and stops the rest only if none
+    /// could be aligned: the state is true for the others.
+    async fn align_all(
+        self: &Arc<Self>,
+        repositories: Vec<RepoAddr>,
+        state: Arc<State>,
+        released: &mut Released,
+    ) -> Result<(), Trouble> {
+        let align = move |core: &Self| {
+            let aligned = repositories.iter().map(|addr| core.align(addr, &state));
+            aligned.collect::<Vec<_>>()
+        };
+        let aligned = self.blocking("git.align", align).await?;
+        let any = aligned.is_empty() || aligned.iter().any(Result::is_ok);
+        let mut failure = None;
+        for moved in aligned {
+            match moved {
+                Ok(moved) => released.count(moved),
+                Err(trouble) if any => released.note(Err(trouble)),
+                Err(trouble) => failure = Some(trouble),
+            }
+        }
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// Notes an event that the store took; what it did not take is superseded or deleted.
+    pub(super) fn is_served_now(&self, put: &Put, id: EventId, released: &mut Released) -> bool {
+        match put {
+            Put::Stored { .. } => {
+                released.events.push(id);
+                true
+            }
+            Put::Duplicate => true,
+            other => {
+                tracing::info!(%id, ?other, "a held event was not stored");
+                false
+            }
+        }
+    }
+
+    /// Brings the repositories whose effective served state differs between `before` and `after`
+    /// to the new one (G01-31). Blocks.
+    pub(crate) fn realign(
+        &self,
+        identifier: &Identifier,
+        before: &Announced,
+        after: &Announced,
+        view: &dyn View,
+    ) -> Result<Vec<Moved>, Trouble> {
+        let states = served_states(identifier, view)?;
+        let mut moved = Vec::new();
+        for addr in after.hosted() {
+            let old = effective_state(&before.set_of(&addr.owner), &states);
+            let new = effective_state(&after.set_of(&addr.owner), &states);
+            let changed = old.map(|s| s.event.id) != new.map(|s| s.event.id);
+            let Some(new) = new.filter(|_| changed && self.hosted.status(&addr).is_some()) else {
+                continue;
+            };
+            if has_all(new, view)? {
+                moved.push(self.align(&addr, new)?);
+            }
+        }
+        Ok(moved)
+    }
+
+    /// Says for whom a state that can be served is the effective one. None if nobody could show
+    /// it: its owners' announcements wait, and an older state is not what they wait for.
+    fn plan(
+        &self,
+        state: State,
+        decision: &Decision,
+        view: &dyn View,
+        policy: &Policy,
+    ) -> Result<Option<Plan>, ViewError> {
+        let announced = Announced::load(&state.identifier, view, policy)?;
+        let mut states = served_states(&state.identifier, view)?;
+        states.retain(|served| served.event.pubkey != state.event.pubkey);
+        states.push(state.clone());
+        let mut plan = Plan {
+            state,
+            align: Vec::new(),
+            announcements: Vec::new(),
+            hidden: Vec::new(),
+            overtaken: overtaken(decision),
+        };
+        let mut is_shown = false;
+        for Grant {
+            repository: addr,
+            standing,
+            ..
+        } in announced.grants(&plan.state.event.pubkey)
+        {
+            if standing != Standing::Hidden && self.hosted.status(&addr).is_none() {
+                continue;
+            }
+            is_shown |= standing == Standing::Served;
+            let effective = effective_state(&announced.set_of(&addr.owner), &states);
+            let leads = effective.is_some_and(|e| e.event.id == plan.state.event.id);
+            if !leads || (plan.state.refs.is_empty() && standing != Standing::Served) {
+                continue;
+            }
+            if standing != Standing::Served
+                && let Some((announcement, _)) = announced.of(&addr.owner)
+            {
+                is_shown = true;
+                let event = announcement.event.clone();
+                plan.announcements.push((addr.clone(), event));
+            }
+            if standing == Standing::Hidden {
+                plan.hidden.push(addr.clone());
+            }
+            plan.align.push(addr);
+        }
+        Ok(is_shown.then_some(plan))
+    }
+}
+
+fn overtaken(decision: &Decision) -> Vec<EventId> {
+    let dropped = decision.effects.iter().filter_map(|effect| match effect {
+        Effect::DropStates { ids, .. } => Some(ids),
+        _ => None,
+    });
+    dropped.flatten().copied().collect()
+}
+
+/// The served states of an identifier.
+pub(crate) fn served_states(
+    identifier: &Identifier,
+    view: &dyn View,
+) -> Result<Vec<State>, ViewError> {
+    let events = view.served_states(identifier)?;
+    Ok(events
+        .into_iter()
+        .filter_map(|event| State::parse(event).ok())
+        .collect())
+}
+
+/// Says whether every object a state names is here.
+pub(super) fn has_all(state: &State, view: &dyn View) -> Result<bool, ViewError> {
+    let found = view.objects(&state.identifier, &state.oids())?;
+    Ok(found.iter().all(|found| *found != Found::Missing))
+}

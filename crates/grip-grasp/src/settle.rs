@@ -1,0 +1,134 @@
+//! Settles what comes over the relay and concerns git: announcements, states, pull requests,
+//! deletions. Each in the turn of the identifiers it concerns.
+
+mod announcement;
+mod concerns;
+mod deletion;
+mod pull_request;
+mod state;
+
+pub(crate) use state::MAX_TOO_SOON;
+
+use std::sync::Arc;
+
+use futures_util::{FutureExt, future::BoxFuture};
+use grip_nostr::{Event, PullRequest, Timestamp, kinds};
+use grip_relay::{Answer, Source, Verdict, WritePolicy};
+use grip_store::{EventView, StoreError};
+
+use crate::{
+    Grasp,
+    admission::{Arrival, Decision, Origin, Outcome, admit},
+    grasp::{Core, timestamp},
+    trouble::Trouble,
+    world::World,
+};
+
+impl WritePolicy for Grasp {
+    fn judge(
+        &self,
+        event: &Event,
+        view: &dyn EventView,
+        now: Timestamp,
+    ) -> Result<Verdict, StoreError> {
+        let core = &self.core;
+        let arrival = Arrival {
+            now,
+            origin: Origin::Submitted,
+        };
+        let decision = admit(event, &World::new(core, view), &core.policy.load(), arrival);
+        let decision = match decision {
+            Ok(decision) => decision,
+            Err(error) => return Ok(Verdict::Refuse(Trouble::from(error).answer())),
+        };
+        Ok(match decision.outcome {
+            Outcome::Serve => Verdict::Store,
+            Outcome::Broadcast => Verdict::Broadcast,
+            _ => Verdict::Refuse(core.answer(event, &decision)),
+        })
+    }
+
+    fn settle<'a>(&'a self, event: Event, source: Source) -> BoxFuture<'a, Answer> {
+        self.core.settle(event, source).boxed()
+    }
+
+    fn defers(&self, event: &Event) -> bool {
+        let git = [kinds::ANNOUNCEMENT, kinds::STATE, kinds::DELETION];
+        git.contains(&event.kind) || PullRequest::is_one(event)
+    }
+
+    fn noted(&self, event: &Event, answer: &Answer) {
+        if !answer.accepted {
+            self.core
+                .refusals
+                .note_again(event, &answer.message, timestamp());
+        }
+    }
+}
+
+impl Core {
+    async fn settle(self: &Arc<Self>, event: Event, source: Source) -> Answer {
+        let settled = if event.kind == kinds::ANNOUNCEMENT {
+            self.settle_announcement(&event, source).await
+        } else if event.kind == kinds::STATE {
+            self.settle_state(&event, source).await
+        } else if event.kind == kinds::DELETION {
+            self.settle_deletion(&event, source).await
+        } else {
+            self.settle_pull_request(&event, source).await
+        };
+        settled.unwrap_or_else(|trouble| {
+            let answer = trouble.answer();
+            self.refusals
+                .note_event(&event, &answer.message, Vec::new(), timestamp());
+            answer
+        })
+    }
+
+    /// Asks admission about an event that just came. Blocks.
+    fn judge(&self, event: &Event, source: Source) -> Result<Decision, Trouble> {
+        let policy = self.policy.load();
+        let decision = self.look(|view| admit(event, view, &policy, arrival(source)))?;
+        Ok(decision)
+    }
+
+    async fn decide(self: &Arc<Self>, event: &Event, source: Source) -> Result<Decision, Trouble> {
+        let event = event.clone();
+        let judge = move |core: &Self| core.judge(&event, source);
+        self.blocking("grasp.judge", judge).await?
+    }
+
+    /// The `OK` for a decision; refusals are remembered for `explain`.
+    fn answer(&self, event: &Event, decision: &Decision) -> Answer {
+        let (accepted, message) = decision.answer();
+        let message = message.into_owned();
+        if decision.legacy_only {
+            tracing::info!(id = %event.id, author = %event.pubkey, "authorised by the legacy maintainer rule alone");
+        }
+        if let Outcome::Refuse(reason) = &decision.outcome {
+            self.refusals.count(reason.cause.name());
+            let steps = decision.steps.iter().map(ToString::to_string).collect();
+            self.refusals
+                .note_event(event, &message, steps, timestamp());
+        }
+        Answer { accepted, message }
+    }
+}
+
+fn arrival(source: Source) -> Arrival {
+    Arrival {
+        now: timestamp(),
+        origin: match source {
+            Source::Submitted => Origin::Submitted,
+            Source::Synced => Origin::Synced,
+        },
+    }
+}
+
+/// The same word for the purgatory.
+fn held_source(source: Source) -> grip_purgatory::Source {
+    match source {
+        Source::Submitted => grip_purgatory::Source::Submitted,
+        Source::Synced => grip_purgatory::Source::Synced,
+    }
+}

@@ -1,0 +1,120 @@
+//! Kind 30617.
+
+use std::sync::Arc;
+
+use grip_nostr::{Announcement, Event, RepoAddr};
+use grip_relay::{Answer, Source, answer_to_put};
+use grip_store::Put;
+use grip_tasks::fault;
+
+use super::{concerns::own_identifier, held_source};
+use crate::{
+    admission::{Announced, Decision, Effect, Outcome, Standing},
+    grasp::{Core, now},
+    hosted::RepositoryStatus,
+    trouble::Trouble,
+};
+
+impl Core {
+    pub(super) async fn settle_announcement(
+        self: &Arc<Self>,
+        event: &Event,
+        source: Source,
+    ) -> Result<Answer, Trouble> {
+        let identifiers = own_identifier(event).into_iter().collect();
+        let _turns = self.turns(identifiers).await?;
+        let decision = self.decide(event, source).await?;
+        match decision.outcome {
+            Outcome::Serve => self.serve_announcement(event, decision).await,
+            Outcome::Hold => self.hold_announcement(event, decision, source).await,
+            _ => {
+                let answer = self.answer(event, &decision);
+                self.carry_out(decision.effects).await?;
+                Ok(answer)
+            }
+        }
+    }
+
+    /// Serves an announcement that has nothing to wait for. Whatever refs follow from it are set
+    /// before anybody sees it.
+    async fn serve_announcement(
+        self: &Arc<Self>,
+        event: &Event,
+        decision: Decision,
+    ) -> Result<Answer, Trouble> {
+        let answer = self.answer(event, &decision);
+        let announcement =
+            Announcement::parse(event.clone()).expect("only an announcement is admitted as one");
+        let addr = announcement.addr();
+        let hosted = decision
+            .effects
+            .contains(&Effect::CreateRepository(addr.clone()));
+        let is_last = |effect: &Effect| matches!(effect, Effect::Reexamine(_));
+        let (last, first) = decision.effects.into_iter().partition(is_last);
+        self.carry_out(first).await?;
+        let align = move |core: &Self| core.align_to(&announcement);
+        self.blocking("git.align", align).await??;
+        let puts = self.writer.save(vec![event.clone()]).await?;
+        if !matches!(puts[0], Put::Stored { .. } | Put::Duplicate) {
+            return Ok(answer_to_put(&puts[0], false));
+        }
+        if hosted {
+            self.hosted.set(&addr, RepositoryStatus::Served);
+        }
+        self.forget(|purgatory| purgatory.remove_announcement(&addr))
+            .await;
+        self.carry_out(last).await?;
+        self.announced.send_modify(|count| *count += 1);
+        Ok(answer)
+    }
+
+    /// Aligns every repository whose effective state is another with `announcement`. Blocks.
+    fn align_to(&self, announcement: &Announcement) -> Result<(), Trouble> {
+        let policy = self.policy.load();
+        let identifier = &announcement.identifier;
+        let events = self
+            .store
+            .read()
+            .map_err(crate::admission::ViewError::new)?;
+        let world = crate::world::World::new(self, &events);
+        let before = Announced::load(identifier, &world, &policy)?;
+        let after = before.with(announcement, Standing::Served);
+        self.realign(identifier, &before, &after, &world).map(drop)
+    }
+
+    async fn hold_announcement(
+        self: &Arc<Self>,
+        event: &Event,
+        decision: Decision,
+        source: Source,
+    ) -> Result<Answer, Trouble> {
+        let identifier = own_identifier(event).expect("an admitted announcement has one");
+        let addr = RepoAddr::new(event.pubkey, identifier.clone());
+        let copy = event.clone();
+        let (before, journalled) = self
+            .try_held(move |purgatory| {
+                let before = purgatory.find_announcement(&addr).cloned();
+                let source = held_source(source);
+                let changes = purgatory.add_announcement(copy, identifier, source, now())?;
+                Ok(((addr, before), changes))
+            })
+            .await?;
+        let (addr, before) = before;
+        if let Err(error) = journalled {
+            // The row of the version before is still in the journal: only memory is put back.
+            let mut purgatory = self.purgatory.lock();
+            drop(purgatory.remove_announcement(&addr));
+            if let Some(before) = before {
+                let (event, source) = (Event::clone(&before.held.event), before.held.source);
+                let identifier = addr.identifier.clone();
+                drop(purgatory.add_announcement(event, identifier, source, now()));
+            }
+            return Err(error.into());
+        }
+        fault::point("hold.journalled");
+        let answer = self.answer(event, &decision);
+        self.carry_out(decision.effects).await?;
+        self.announced.send_modify(|count| *count += 1);
+        Ok(answer)
+    }
+}

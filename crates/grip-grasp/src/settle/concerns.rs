@@ -1,0 +1,89 @@
+//! Which identifiers an event is about, so that their turns can be taken before anything is
+//! decided.
+
+use std::collections::BTreeSet;
+
+use grip_nostr::{
+    Deletion, Event, EventId, PullRequest, References, RepoAddr, first_value, references,
+};
+use grip_types::Identifier;
+
+use crate::{
+    admission::{View, ViewError},
+    grasp::Core,
+};
+
+/// The identifier of an announcement or state; none if it has no usable one.
+pub(super) fn own_identifier(event: &Event) -> Option<Identifier> {
+    Identifier::parse(first_value(event, "d")?).ok()
+}
+
+impl Core {
+    /// What a pull request or a deletion is about: only identifiers that something is hosted or
+    /// held for, so that their number is ours and not the sender's.
+    pub(super) fn concerns(
+        &self,
+        event: &Event,
+        view: &dyn View,
+    ) -> Result<Vec<Identifier>, ViewError> {
+        let mut found = BTreeSet::new();
+        if let Some(deletion) = Deletion::parse(event.clone()) {
+            for id in &deletion.ids {
+                self.concerned_by(id, view, &mut found)?;
+            }
+            let addresses = deletion.addresses.iter();
+            let repositories = addresses.filter_map(RepoAddr::from_address);
+            found.extend(repositories.map(|repository| repository.identifier));
+        } else if PullRequest::is_one(event) {
+            found.extend(named(&references(event)));
+            for id in references(event).ids {
+                if let Some(root) = view.served_event(&id)? {
+                    found.extend(named(&references(&root)));
+                }
+            }
+            let pushed_to = view.placeholders(&event.id)?;
+            found.extend(
+                pushed_to
+                    .into_iter()
+                    .map(|repository| repository.identifier),
+            );
+        }
+        found.retain(|identifier| self.knows(identifier));
+        Ok(found.into_iter().collect())
+    }
+
+    fn concerned_by(
+        &self,
+        id: &EventId,
+        view: &dyn View,
+        found: &mut BTreeSet<Identifier>,
+    ) -> Result<(), ViewError> {
+        let target = match view.served_event(id)? {
+            Some(event) => Some(event),
+            None => view.held_event(id)?,
+        };
+        let Some(target) = target else { return Ok(()) };
+        found.extend(own_identifier(&target));
+        if PullRequest::is_one(&target) {
+            found.extend(self.concerns(&target, view)?);
+        }
+        Ok(())
+    }
+
+    fn knows(&self, identifier: &Identifier) -> bool {
+        if !self.hosted.owners(identifier).is_empty() {
+            return true;
+        }
+        let purgatory = self.purgatory.lock();
+        purgatory.has_pending_events(identifier)
+            || purgatory.announcements(identifier).next().is_some()
+    }
+}
+
+fn named(references: &References) -> impl Iterator<Item = Identifier> {
+    let repositories = references
+        .addresses
+        .iter()
+        .filter_map(RepoAddr::from_address);
+    repositories.map(|repository| repository.identifier)
+}

@@ -1,0 +1,87 @@
+//! Kinds 1618 and 1619.
+
+use std::sync::Arc;
+
+use grip_nostr::{Event, PullRequest};
+use grip_relay::{Answer, Source};
+use grip_tasks::fault;
+use grip_types::Identifier;
+
+use super::held_source;
+use crate::{
+    admission::{Decision, Outcome},
+    grasp::{Core, now},
+    release::Released,
+    trouble::Trouble,
+};
+
+impl Core {
+    pub(super) async fn settle_pull_request(
+        self: &Arc<Self>,
+        event: &Event,
+        source: Source,
+    ) -> Result<Answer, Trouble> {
+        let identifiers = self.concerned(event).await?;
+        let _turns = self.turns(identifiers.clone()).await?;
+        let decision = self.decide(event, source).await?;
+        match decision.outcome {
+            Outcome::Serve => {
+                let answer = self.answer(event, &decision);
+                let mut released = Released::default();
+                self.serve_pull_request(event.clone(), decision.effects, &mut released)
+                    .await?;
+                Ok(answer)
+            }
+            Outcome::Hold => {
+                self.hold_pull_request(event, identifiers, decision, source)
+                    .await
+            }
+            _ => Ok(self.answer(event, &decision)),
+        }
+    }
+
+    /// The identifiers whose turns a pull request or a deletion needs.
+    pub(super) async fn concerned(
+        self: &Arc<Self>,
+        event: &Event,
+    ) -> Result<Vec<Identifier>, Trouble> {
+        let event = event.clone();
+        let look = move |core: &Self| core.look(|view| core.concerns(&event, view));
+        Ok(self.blocking("grasp.judge", look).await??)
+    }
+
+    async fn hold_pull_request(
+        self: &Arc<Self>,
+        event: &Event,
+        identifiers: Vec<Identifier>,
+        decision: Decision,
+        source: Source,
+    ) -> Result<Answer, Trouble> {
+        let request = PullRequest::parse(event.clone()).expect("admitted as a pull request");
+        let (id, tip) = (event.id, request.tip);
+        let (placeholder, journalled) = self
+            .try_held(move |purgatory| {
+                let placeholder = purgatory.find_pr_placeholder(&id).cloned();
+                let source = held_source(source);
+                let changes = purgatory.add_pr(request.event, tip, identifiers, source, now())?;
+                Ok((placeholder, changes))
+            })
+            .await?;
+        if let Err(error) = journalled {
+            let mut purgatory = self.purgatory.lock();
+            drop(purgatory.remove_pr(&id));
+            // Refs pushed ahead go on waiting for the event.
+            for (addr, pushed) in placeholder.into_iter().flat_map(|found| found.refs) {
+                drop(purgatory.add_pr_placeholder(id, pushed.commit, addr, now()));
+            }
+            return Err(error.into());
+        }
+        fault::point("hold.journalled");
+        let answer = self.answer(event, &decision);
+        // Refs at another commit go, and with them the note that they wait (G01-48).
+        self.carry_out(decision.effects).await?;
+        self.forget(|purgatory| purgatory.remove_pr_placeholder(&id))
+            .await;
+        Ok(answer)
+    }
+}

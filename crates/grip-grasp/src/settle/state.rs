@@ -1,0 +1,118 @@
+//! Kind 30618.
+
+use std::{sync::Arc, time::Duration};
+
+use grip_nostr::Event;
+use grip_relay::{Answer, Source};
+use grip_tasks::fault;
+use grip_types::Identifier;
+use tokio::time::{Instant, timeout_at};
+
+use super::{arrival, concerns::own_identifier, held_source};
+use crate::{
+    admission::{Cause, Decision, HELD, Outcome},
+    grasp::{Core, now},
+    release::{Plan, Released},
+    trouble::Trouble,
+};
+
+/// How long a state waits for its announcement: clients send both at once.
+const MOMENT: Duration = Duration::from_secs(1);
+/// How many states may wait so; more are refused at once.
+pub(crate) const MAX_TOO_SOON: usize = 16;
+
+impl Core {
+    pub(super) async fn settle_state(
+        self: &Arc<Self>,
+        event: &Event,
+        source: Source,
+    ) -> Result<Answer, Trouble> {
+        let deadline = Instant::now() + MOMENT;
+        let mut place = None;
+        loop {
+            // Registered before looking, so that no announcement is missed.
+            let mut announced = self.announced.subscribe();
+            let decision = match self.try_settle_state(event, source).await? {
+                Ok(answer) => return Ok(answer),
+                Err(decision) => decision,
+            };
+            place = place.or_else(|| self.too_soon.try_acquire().ok());
+            let another = timeout_at(deadline, announced.changed()).await;
+            if place.is_none() || another.is_err() {
+                return Ok(self.answer(event, &decision));
+            }
+        }
+    }
+
+    /// The inner error is the refusal of a state whose announcement is not here, perhaps yet.
+    async fn try_settle_state(
+        self: &Arc<Self>,
+        event: &Event,
+        source: Source,
+    ) -> Result<Result<Answer, Decision>, Trouble> {
+        let identifiers = own_identifier(event).into_iter().collect();
+        let _turns = self.turns(identifiers).await?;
+        let judge = {
+            let event = event.clone();
+            move |core: &Self| core.judge_state(&event, arrival(source), false)
+        };
+        let (decision, plan) = self.blocking("grasp.judge", judge).await??;
+        match (&decision.outcome, plan) {
+            (Outcome::Refuse(reason), _) if reason.cause == Cause::Unannounced => Ok(Err(decision)),
+            (Outcome::Serve, Some(plan)) => {
+                self.serve_new_state(event, decision, plan).await.map(Ok)
+            }
+            (Outcome::Serve | Outcome::Hold, _) => {
+                self.hold_state(event, decision, source).await.map(Ok)
+            }
+            _ => {
+                let answer = self.answer(event, &decision);
+                self.carry_out(decision.effects).await?;
+                Ok(Ok(answer))
+            }
+        }
+    }
+
+    async fn serve_new_state(
+        self: &Arc<Self>,
+        event: &Event,
+        decision: Decision,
+        plan: Plan,
+    ) -> Result<Answer, Trouble> {
+        let identifier = identifier(event);
+        let answer = self.answer(event, &decision);
+        let mut released = Released::default();
+        self.serve_state(&identifier, plan, &mut released).await?;
+        released.log(&identifier);
+        self.carry_out(decision.effects).await?;
+        Ok(answer)
+    }
+
+    async fn hold_state(
+        self: &Arc<Self>,
+        event: &Event,
+        decision: Decision,
+        source: Source,
+    ) -> Result<Answer, Trouble> {
+        let (id, identifier) = (event.id, identifier(event));
+        let (copy, name) = (event.clone(), identifier.clone());
+        let ((), journalled) = self
+            .try_held(move |purgatory| {
+                let changes = purgatory.add_state(copy, name, held_source(source), now())?;
+                Ok(((), changes))
+            })
+            .await?;
+        if let Err(error) = journalled {
+            drop(self.purgatory.lock().remove_state_event(&identifier, &id));
+            return Err(error.into());
+        }
+        fault::point("hold.journalled");
+        drop(self.answer(event, &decision));
+        self.carry_out(decision.effects).await?;
+        Ok(Answer::accepted(HELD))
+    }
+}
+
+fn identifier(event: &Event) -> Identifier {
+    own_identifier(event).expect("an admitted state has one")
+}

@@ -1,0 +1,264 @@
+//! The start: what was held is held again, what was half done is finished, and what lies on disk
+//! is compared with what is served.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    ops::ControlFlow,
+    sync::Arc,
+};
+
+use grip_db::{JournalError, Row};
+use grip_git::RepoError;
+use grip_nostr::{Announcement, EventId, Filter, RepoAddr, kinds};
+use grip_purgatory::{Phase, Purgatory, Restored};
+use grip_store::{EventView, Limits, ReadView, StoreError};
+use grip_tasks::{Lanes, Periodic};
+use grip_types::{Identifier, Oid};
+use parking_lot::Mutex;
+use tokio::sync::{Semaphore, watch};
+
+use crate::{
+    DataSource, Grasp, Parts,
+    grasp::{Core, MAX_WAITING, now, path, timestamp},
+    hosted::{Hosted, RepositoryStatus},
+    settle::MAX_TOO_SOON,
+    trouble::Trouble,
+    withdrawal::Withdrawals,
+};
+
+/// Why the service cannot start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    #[error("what was held cannot be read back")]
+    Journal(#[from] JournalError),
+    #[error("the events that are served cannot be read")]
+    Store(#[from] StoreError),
+    #[error("the repositories cannot be listed")]
+    List(#[source] io::Error),
+    #[error("a repository cannot be read")]
+    Repository(#[from] RepoError),
+    #[error("the repositories cannot be brought in step with the events")]
+    Reconcile(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl Grasp {
+    /// Starts the service: restores what was held, brings disk and events in step, finishes
+    /// releases that were cut short, and begins to sweep.
+    pub async fn start(parts: Parts) -> Result<Self, StartError> {
+        let mut rows = parts.journal.load().await?;
+        let withdrawals = Withdrawals::restore(&mut rows);
+        let identifiers = identifiers(&rows);
+        let rows = rows.into_iter().map(held_row);
+        let restored = Purgatory::restore(rows, parts.bounds, now());
+        let Restored {
+            purgatory,
+            changes,
+            unreadable,
+        } = restored;
+        for row in &unreadable {
+            tracing::error!(%row, "a held entry cannot be read; it is left in the journal");
+        }
+        let sweep_every = parts.sweep_every;
+        let core = Arc::new(Core::new(parts, purgatory, withdrawals));
+        core.write(changes).await?;
+        core.reconcile(identifiers.clone()).await?;
+        for identifier in identifiers {
+            let released = core.release_at_start(&identifier).await;
+            released.log(&identifier);
+        }
+        let sweeping = Arc::clone(&core);
+        let sweeper = Periodic::start(&core.group, "grasp.sweep", sweep_every, move || {
+            Arc::clone(&sweeping).sweep_now()
+        });
+        Ok(Self { core, sweeper })
+    }
+}
+
+impl Core {
+    fn new(parts: Parts, purgatory: Purgatory, withdrawals: Withdrawals) -> Self {
+        Self {
+            store: parts.store,
+            writer: parts.writer,
+            journal: parts.journal,
+            repositories: parts.repositories,
+            policy: parts.policy,
+            group: parts.group,
+            purgatory: Mutex::new(purgatory),
+            bounds: parts.bounds,
+            lanes: Lanes::new(MAX_WAITING),
+            hosted: Hosted::default(),
+            withdrawals,
+            refusals: Default::default(),
+            pushes: Default::default(),
+            touched: Default::default(),
+            announced: watch::Sender::new(0),
+            too_soon: Semaphore::new(MAX_TOO_SOON),
+        }
+    }
+
+    async fn release_at_start(self: &Arc<Self>, identifier: &Identifier) -> crate::Released {
+        // Nobody else is at work yet, so the turn is not asked for.
+        self.release(identifier, DataSource::Start).await
+    }
+
+    /// Brings disk and events in step, and notes pushed refs that nothing notes.
+    async fn reconcile(self: &Arc<Self>, held: BTreeSet<Identifier>) -> Result<(), StartError> {
+        let failed = |trouble: Trouble| StartError::Reconcile(Box::new(trouble));
+        let reconcile = move |core: &Self| {
+            core.reconcile_disk(&held)?;
+            core.unnoted_refs()
+        };
+        let unnoted = self
+            .blocking("grasp.start", reconcile)
+            .await
+            .map_err(failed)??;
+        let count = unnoted.len();
+        let note = self.held(|purgatory| {
+            let mut changes = Vec::new();
+            for (id, tip, addr) in unnoted {
+                // Without room they stay until the next start.
+                let noted = purgatory.add_pr_placeholder(id, tip, addr, now());
+                changes.extend(noted.unwrap_or_default());
+            }
+            ((), changes)
+        });
+        note.await.map_err(failed)?;
+        if count > 0 {
+            tracing::info!(count, "refs without an event were given their time");
+        }
+        Ok(())
+    }
+
+    fn reconcile_disk(&self, held: &BTreeSet<Identifier>) -> Result<(), StartError> {
+        let view = self.store.read()?;
+        let is_new_here = self.store.stats()?.events == 0;
+        for repo in self.repositories.list().map_err(StartError::List)? {
+            let owner = RepoAddr::parse_npub(&repo.npub);
+            let Some(addr) = owner.map(|owner| RepoAddr::new(owner, repo.identifier.clone()))
+            else {
+                tracing::warn!(%repo, "the directory is not named by an npub; left as it is");
+                continue;
+            };
+            match self.standing(&addr, &view)? {
+                Some(status) => self.hosted.set(&addr, status),
+                // Another server's data was put here before its events: they may still come.
+                None if is_new_here => {
+                    tracing::info!(repository = %addr, "kept, and not served until it is announced");
+                }
+                None => {
+                    tracing::info!(repository = %addr, "neither served nor held: archived");
+                    let removed = self.remove_unused(&addr);
+                    removed.map_err(|trouble| StartError::Reconcile(Box::new(trouble)))?;
+                }
+            }
+        }
+        for (addr, status) in self.announced_here(held, &view)? {
+            if self.hosted.status(&addr).is_none() {
+                let made = self.ensure_repository(&addr, status);
+                made.map_err(|trouble| StartError::Reconcile(Box::new(trouble)))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// How a repository on disk stands by its announcement.
+    fn standing(
+        &self,
+        addr: &RepoAddr,
+        view: &dyn EventView,
+    ) -> Result<Option<RepositoryStatus>, StoreError> {
+        if view.latest(&addr.announcement())?.is_some() {
+            return Ok(Some(RepositoryStatus::Served));
+        }
+        let purgatory = self.purgatory.lock();
+        let held = purgatory.find_announcement(addr);
+        let shown = held.is_some_and(|entry| entry.phase == Phase::Shown);
+        Ok(shown.then_some(RepositoryStatus::Held))
+    }
+
+    /// Every repository that an announcement says is here.
+    fn announced_here(
+        &self,
+        held: &BTreeSet<Identifier>,
+        view: &ReadView<'_>,
+    ) -> Result<BTreeMap<RepoAddr, RepositoryStatus>, StoreError> {
+        let policy = self.policy.load();
+        let mut found = BTreeMap::new();
+        for addr in self.shown_announcements(held) {
+            found.insert(addr, RepositoryStatus::Held);
+        }
+        let filter = Filter {
+            kinds: Some(vec![kinds::ANNOUNCEMENT.as_u16()]),
+            ..Filter::default()
+        };
+        let limits = Limits {
+            default_limit: usize::MAX,
+            max_limit: usize::MAX,
+        };
+        view.query(&[filter], limits, timestamp(), &mut |stored| {
+            let event = serde_json::from_slice(stored.json).ok();
+            let announcement = event.and_then(|event| Announcement::parse(event).ok());
+            if let Some(announcement) = announcement
+                && announcement.lists(&policy.service)
+                && policy.selects(&announcement.addr())
+            {
+                found.insert(announcement.addr(), RepositoryStatus::Served);
+            }
+            ControlFlow::Continue(())
+        })?;
+        Ok(found)
+    }
+
+    fn shown_announcements(&self, held: &BTreeSet<Identifier>) -> Vec<RepoAddr> {
+        let purgatory = self.purgatory.lock();
+        let all = held
+            .iter()
+            .flat_map(|identifier| purgatory.announcements(identifier));
+        let shown = all.filter(|entry| entry.phase == Phase::Shown);
+        shown.map(|entry| entry.addr.clone()).collect()
+    }
+
+    /// `refs/nostr/*` for which there is neither an event nor a note: left by a crash, or by the
+    /// server whose data this was.
+    fn unnoted_refs(&self) -> Result<Vec<(EventId, Oid, RepoAddr)>, StartError> {
+        let view = self.store.read()?;
+        let mut unnoted = Vec::new();
+        for (addr, _) in self.hosted.all() {
+            for found in self.repositories.refs(&path(&addr))?.iter() {
+                let Some(id) = found.name.nostr_event_id() else {
+                    continue;
+                };
+                let id = EventId::from_slice(&id).expect("32 bytes");
+                if !view.contains(&id)? && !self.is_noted(&id, &addr) {
+                    unnoted.push((id, found.oid, addr.clone()));
+                }
+            }
+        }
+        Ok(unnoted)
+    }
+
+    fn is_noted(&self, id: &EventId, addr: &RepoAddr) -> bool {
+        let purgatory = self.purgatory.lock();
+        let placeholder = purgatory.find_pr_placeholder(id);
+        placeholder.is_some_and(|found| found.refs.contains_key(addr))
+            || purgatory.find_pr(id).is_some()
+    }
+}
+
+/// The identifiers that something is held for.
+fn identifiers(rows: &[Row]) -> BTreeSet<Identifier> {
+    let parsed = rows.iter().map(|row| Identifier::parse(&row.identifier));
+    parsed.filter_map(Result::ok).collect()
+}
+
+fn held_row(row: Row) -> grip_purgatory::Row {
+    grip_purgatory::Row {
+        class: row.class,
+        key: row.key,
+        identifier: row.identifier,
+        payload: row.payload,
+        expires_at: row.expires_at,
+    }
+}

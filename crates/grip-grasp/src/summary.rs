@@ -1,0 +1,200 @@
+//! Facts for pages and metrics.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use grip_nostr::{Announcement, PublicKey, RepoAddr, values};
+use grip_purgatory::Counts;
+use grip_types::{Oid, RefName};
+use nostr::prelude::ToBech32;
+use serde::Serialize;
+
+use crate::{
+    Grasp, RepositoryStatus,
+    admission::{Announced, View, effective_state},
+    grasp::{Core, now, path},
+    release::served_states,
+    trouble::Trouble,
+};
+
+/// How many refs a summary lists; the counts are always whole.
+const MAX_LISTED: usize = 200;
+
+/// What a page shows of a repository.
+#[derive(Clone, Debug, Serialize)]
+pub struct RepositorySummary {
+    pub npub: String,
+    pub identifier: String,
+    pub name: String,
+    pub description: String,
+    pub status: RepositoryStatus,
+    pub clone_url: String,
+    /// `nostr://…`, which git-remote-nostr clones.
+    pub nostr_url: String,
+    /// Web pages the owner names.
+    pub web: Vec<String>,
+    /// Who may move its refs, as npubs, its owner first.
+    pub maintainers: Vec<String>,
+    pub head: Option<RefName>,
+    pub branches: usize,
+    pub tags: usize,
+    /// `refs/nostr/*`.
+    pub pull_requests: usize,
+    /// The first branches and tags.
+    pub refs: Vec<ListedRef>,
+    /// The state that speaks for it.
+    pub state: Option<StateFacts>,
+    /// States that wait for git data.
+    pub held_states: usize,
+    /// Its owner has left: read-only until this time, then archived (unix milliseconds).
+    pub withdrawn_until: Option<i64>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct ListedRef {
+    pub name: RefName,
+    pub oid: Oid,
+}
+
+/// A state as its author signed it.
+#[derive(Clone, Debug, Serialize)]
+pub struct StateFacts {
+    pub id: String,
+    pub author: String,
+    pub created_at: u64,
+}
+
+/// Numbers for metrics.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    pub purgatory: Counts,
+    /// How long the entry that waits longest has waited.
+    pub oldest_wait: Option<Duration>,
+    pub repositories: usize,
+    pub pushes: usize,
+    /// Identifiers at work, and those who wait for them.
+    pub turns: usize,
+    pub waiting: usize,
+    /// Events and pushes refused since the start, by cause.
+    pub refused: BTreeMap<&'static str, u64>,
+}
+
+/// What was asked for could not be read.
+#[derive(Debug, thiserror::Error)]
+#[error("what is known of it could not be read")]
+pub struct LookError(#[source] Box<dyn std::error::Error + Send + Sync>);
+
+impl From<Trouble> for LookError {
+    fn from(trouble: Trouble) -> Self {
+        Self(Box::new(trouble))
+    }
+}
+
+impl Grasp {
+    /// What a page shows of a repository; none if it is not here.
+    pub async fn summary(&self, addr: &RepoAddr) -> Result<Option<RepositorySummary>, LookError> {
+        let addr = addr.clone();
+        let look = move |core: &Core| core.summary(&addr);
+        Ok(self.core.blocking("grasp.look", look).await??)
+    }
+
+    /// Every hosted repository, by name.
+    pub fn repositories(&self) -> Vec<(RepoAddr, RepositoryStatus)> {
+        self.core.hosted.all()
+    }
+
+    pub fn stats(&self) -> Stats {
+        let core = &self.core;
+        let (purgatory, oldest_wait) = {
+            let purgatory = core.purgatory.lock();
+            (purgatory.count(), purgatory.oldest_age(now()))
+        };
+        Stats {
+            purgatory,
+            oldest_wait,
+            repositories: core.hosted.len(),
+            pushes: core.pushes.len(),
+            turns: core.lanes.in_use(),
+            waiting: core.lanes.waiting(),
+            refused: core.refusals.counts(),
+        }
+    }
+}
+
+impl Core {
+    /// Blocks.
+    pub(crate) fn summary(&self, addr: &RepoAddr) -> Result<Option<RepositorySummary>, Trouble> {
+        let Some(status) = self.hosted.status(addr) else {
+            return Ok(None);
+        };
+        let snapshot = self.repositories.refs(&path(addr));
+        let snapshot = snapshot.map_err(Trouble::repository(addr))?;
+        let count = |is: fn(&RefName) -> bool| snapshot.iter().filter(|r| is(&r.name)).count();
+        let listed = snapshot
+            .iter()
+            .filter(|r| r.name.is_state_ref())
+            .take(MAX_LISTED);
+        let listed = listed.map(|r| ListedRef {
+            name: r.name.clone(),
+            oid: r.oid,
+        });
+        let mut summary = RepositorySummary {
+            npub: addr.npub(),
+            identifier: addr.identifier.as_str().to_owned(),
+            name: addr.identifier.as_str().to_owned(),
+            description: String::new(),
+            status,
+            clone_url: format!("{}/{}", self.policy.load().service.http_url(), addr.path()),
+            nostr_url: format!("nostr://{}/{}", addr.npub(), addr.identifier.encoded()),
+            web: Vec::new(),
+            maintainers: Vec::new(),
+            head: snapshot.head_ref().map(|head| head.name.clone()),
+            branches: count(RefName::is_head),
+            tags: count(RefName::is_tag),
+            pull_requests: count(RefName::is_under_nostr),
+            refs: listed.collect(),
+            state: None,
+            held_states: self.purgatory.lock().find_state(&addr.identifier).len(),
+            withdrawn_until: self.withdrawals.until(addr).map(|until| until.get()),
+        };
+        self.look(|view| {
+            let announced = Announced::load(&addr.identifier, view, &self.policy.load())?;
+            if let Some((announcement, _)) = announced.of(&addr.owner) {
+                summary.announce(announcement);
+            }
+            summary.speak_for(addr, &announced, view)
+        })?;
+        Ok(Some(summary))
+    }
+}
+
+impl RepositorySummary {
+    fn announce(&mut self, announcement: &Announcement) {
+        self.name = announcement.name().to_owned();
+        self.description = announcement.description().to_owned();
+        let web = values(&announcement.event, "web").map(str::to_owned);
+        self.web = web.collect();
+    }
+
+    fn speak_for(
+        &mut self,
+        addr: &RepoAddr,
+        announced: &Announced,
+        view: &dyn View,
+    ) -> Result<(), crate::admission::ViewError> {
+        let set = announced.set_of(&addr.owner);
+        let others = set.iter().filter(|key| **key != addr.owner);
+        let keys = std::iter::once(&addr.owner).chain(others);
+        self.maintainers = keys.map(npub).collect();
+        let states = served_states(&addr.identifier, view)?;
+        self.state = effective_state(&set, &states).map(|state| StateFacts {
+            id: state.event.id.to_hex(),
+            author: npub(&state.event.pubkey),
+            created_at: state.event.created_at.as_secs(),
+        });
+        Ok(())
+    }
+}
+
+pub(crate) fn npub(key: &PublicKey) -> String {
+    key.to_bech32().expect("every public key has an npub")
+}

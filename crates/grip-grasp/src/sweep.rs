@@ -1,0 +1,193 @@
+//! Ends what has waited too long.
+
+use std::{fmt, sync::Arc};
+
+use grip_nostr::{EventId, RepoAddr};
+use grip_purgatory::{Expired, Millis, Phase};
+use grip_tasks::PeriodicStatus;
+use grip_types::Oid;
+
+use crate::{
+    Grasp,
+    grasp::{Core, now},
+    release::with_causes,
+    trouble::Trouble,
+};
+
+/// What one sweep did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// Held events given up.
+    pub events: usize,
+    /// Empty repositories removed.
+    pub repositories: usize,
+    /// `refs/nostr/*` deleted because no event came.
+    pub refs: usize,
+    /// Repositories archived because their owners had left.
+    pub withdrawn: usize,
+    /// Object stores rolled up.
+    pub maintained: usize,
+}
+
+impl fmt::Display for Swept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            events,
+            repositories,
+            refs,
+            withdrawn,
+            maintained,
+        } = self;
+        write!(
+            f,
+            "{events} events expired, {repositories} empty repositories and {refs} refs removed, \
+             {withdrawn} repositories archived, {maintained} stores maintained"
+        )
+    }
+}
+
+impl Grasp {
+    /// How the sweeper is doing.
+    pub fn sweeper(&self) -> PeriodicStatus {
+        self.sweeper.status()
+    }
+
+    /// Ends what has expired by `now`. The sweeper does this every minute.
+    pub async fn sweep(&self, now: Millis) -> Swept {
+        match self.core.sweep(now).await {
+            Ok(swept) => swept,
+            Err(trouble) => {
+                trouble.log("a sweep failed");
+                Swept::default()
+            }
+        }
+    }
+}
+
+impl Core {
+    pub(crate) async fn sweep_now(self: Arc<Self>) -> Result<Swept, String> {
+        let swept = self.sweep(now()).await;
+        swept.map_err(|trouble| with_causes(&trouble))
+    }
+
+    async fn sweep(self: &Arc<Self>, now: Millis) -> Result<Swept, Trouble> {
+        let expired = self.held(|purgatory| purgatory.cleanup(now)).await?;
+        let mut swept = Swept::default();
+        for expired in expired {
+            if let Err(trouble) = self.end(expired, &mut swept).await {
+                trouble.log("an expired entry could not be cleared away");
+            }
+        }
+        for addr in self.withdrawals.due(now) {
+            match self.end_of_grace(&addr).await {
+                Ok(()) => swept.withdrawn += 1,
+                Err(trouble) => trouble.log("a withdrawn repository could not be archived"),
+            }
+        }
+        swept.maintained = self.maintain().await;
+        Ok(swept)
+    }
+
+    async fn end(self: &Arc<Self>, expired: Expired, swept: &mut Swept) -> Result<(), Trouble> {
+        match expired {
+            Expired::AnnouncementRepository(addr) => {
+                swept.repositories += usize::from(self.end_repository(addr).await?);
+            }
+            Expired::Placeholder {
+                event_id,
+                repo,
+                commit,
+            } => {
+                swept.refs += usize::from(self.end_ref(event_id, repo, commit).await?);
+            }
+            Expired::Announcement { addr, event_id } => {
+                tracing::info!(repository = %addr, %event_id, "announcement expired");
+                swept.events += 1;
+            }
+            Expired::State {
+                identifier,
+                event_id,
+            } => {
+                tracing::info!(%identifier, %event_id, "state expired without its git data");
+                swept.events += 1;
+            }
+            Expired::Pr { event_id, .. } => {
+                tracing::info!(%event_id, "pull request expired without its git data");
+                swept.events += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the empty repository of an announcement that is hidden, unless it came back before
+    /// the turn was ours.
+    async fn end_repository(self: &Arc<Self>, addr: RepoAddr) -> Result<bool, Trouble> {
+        let _turns = self.turns(vec![addr.identifier.clone()]).await?;
+        let remove = move |core: &Self| {
+            let shown = {
+                let purgatory = core.purgatory.lock();
+                let entry = purgatory.find_announcement(&addr);
+                entry.is_some_and(|entry| entry.phase == Phase::Shown)
+            };
+            let served = core
+                .look(|view| view.latest(&addr.announcement()))?
+                .is_some();
+            if shown || served {
+                return Ok(false);
+            }
+            core.remove_unused(&addr).map(|()| true)
+        };
+        self.blocking("git.remove", remove).await?
+    }
+
+    /// Deletes a ref whose event did not come, unless it did before the turn was ours.
+    async fn end_ref(
+        self: &Arc<Self>,
+        id: EventId,
+        addr: RepoAddr,
+        commit: Oid,
+    ) -> Result<bool, Trouble> {
+        let _turns = self.turns(vec![addr.identifier.clone()]).await?;
+        let delete = move |core: &Self| {
+            let waits = {
+                let purgatory = core.purgatory.lock();
+                let placeholder = purgatory.find_pr_placeholder(&id);
+                placeholder.is_some_and(|found| found.refs.contains_key(&addr))
+                    || purgatory.find_event(&id).is_some()
+            };
+            let served = core.look(|view| view.served_event(&id))?.is_some();
+            if waits || served || core.hosted.status(&addr).is_none() {
+                return Ok(false);
+            }
+            core.clear_tip_at(&addr, &id, commit)
+                .map(|moved| moved.deleted > 0)
+        };
+        self.blocking("git.refs", delete).await?
+    }
+
+    async fn end_of_grace(self: &Arc<Self>, addr: &RepoAddr) -> Result<(), Trouble> {
+        let _turns = self.turns(vec![addr.identifier.clone()]).await?;
+        if self.withdrawals.until(addr).is_none() {
+            return Ok(());
+        }
+        let archive = {
+            let addr = addr.clone();
+            move |core: &Self| {
+                core.archive(&addr)?;
+                Ok::<_, Trouble>(core.look(|view| view.latest(&addr.announcement()))?)
+            }
+        };
+        let announcement = self.blocking("git.archive", archive).await??;
+        let policy = self.policy.load_full();
+        let lists_us = |event: &grip_nostr::Event| {
+            let parsed = grip_nostr::Announcement::parse(event.clone());
+            parsed.is_ok_and(|announcement| announcement.lists(&policy.service))
+        };
+        // What it says is not true any more: the repository is gone.
+        if let Some(event) = announcement.filter(lists_us) {
+            self.writer.remove(vec![event.id]).await?;
+        }
+        self.end_withdrawal(addr).await?;
+        Ok(())
+    }
+}

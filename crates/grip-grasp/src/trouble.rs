@@ -1,0 +1,77 @@
+//! What goes wrong on our side, as opposed to what is refused.
+
+use std::io;
+
+use grip_db::JournalError;
+use grip_git::{RefUpdateError, RepoError};
+use grip_nostr::RepoAddr;
+use grip_purgatory::Full;
+use grip_relay::{Answer, WriteError};
+use grip_tasks::Busy;
+use grip_types::Identifier;
+
+use crate::admission::ViewError;
+
+/// Why something that was allowed could not be done.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum Trouble {
+    #[error(transparent)]
+    View(#[from] ViewError),
+    #[error("the journal of held events could not be written")]
+    Journal(#[from] JournalError),
+    #[error("the event could not be stored")]
+    Write(#[from] WriteError),
+    #[error("the refs of {repository} could not be changed")]
+    Refs {
+        repository: RepoAddr,
+        source: RefUpdateError,
+    },
+    #[error("{repository} could not be read or changed on disk")]
+    Repository {
+        repository: RepoAddr,
+        source: RepoError,
+    },
+    #[error("the objects of {identifier} could not be stored")]
+    Objects {
+        identifier: Identifier,
+        source: io::Error,
+    },
+    #[error(transparent)]
+    Full(#[from] Full),
+    #[error("too many changes of this repository are waiting; try again")]
+    Busy(#[from] Busy),
+    #[error("the server is stopping; try again")]
+    Stopped,
+}
+
+impl Trouble {
+    pub(crate) fn refs(repository: &RepoAddr) -> impl FnOnce(RefUpdateError) -> Self + use<> {
+        let repository = repository.clone();
+        |source| Self::Refs { repository, source }
+    }
+
+    pub(crate) fn repository(repository: &RepoAddr) -> impl FnOnce(RepoError) -> Self + use<> {
+        let repository = repository.clone();
+        |source| Self::Repository { repository, source }
+    }
+
+    /// Says whether the sender is to slow down, as opposed to us having failed.
+    pub(crate) fn is_overload(&self) -> bool {
+        matches!(self, Self::Full(_) | Self::Busy(_))
+    }
+
+    /// The `OK` that tells the sender, after telling the operator.
+    pub(crate) fn answer(&self) -> Answer {
+        if self.is_overload() {
+            return Answer::refused(format!("rate-limited: {self}"));
+        }
+        self.log("an event could not be settled");
+        Answer::refused(format!("error: {self}"))
+    }
+
+    /// Tells the operator, with all causes.
+    pub(crate) fn log(&self, what: &'static str) {
+        tracing::error!(error = self as &dyn std::error::Error, "{what}");
+    }
+}

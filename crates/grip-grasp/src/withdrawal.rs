@@ -1,0 +1,85 @@
+//! Repositories whose owner has left: readable for a while, then archived (G01-15a 6).
+
+use std::{collections::BTreeMap, time::Duration};
+
+use grip_db::{Change, JournalError, Row};
+use grip_nostr::RepoAddr;
+use grip_purgatory::Millis;
+use parking_lot::Mutex;
+
+use crate::{
+    grasp::{Core, now},
+    trouble::Trouble,
+};
+
+/// How long such a repository can still be read: as long as a hidden announcement is kept.
+const GRACE: Duration = grip_purgatory::HIDDEN_LIFETIME;
+/// The class of its rows in the journal.
+const CLASS: &str = "withdrawal";
+
+/// The repositories that are on their way out. Bounded by the repositories hosted.
+#[derive(Default)]
+pub(crate) struct Withdrawals {
+    until: Mutex<BTreeMap<RepoAddr, Millis>>,
+}
+
+impl Withdrawals {
+    /// Takes its rows from those of the journal and leaves the others.
+    pub(crate) fn restore(rows: &mut Vec<Row>) -> Self {
+        let mut until = BTreeMap::new();
+        rows.retain(|row| {
+            let ours = row.class == CLASS;
+            let addr = row.key.split_once('/').filter(|_| ours);
+            if let Some(addr) = addr.and_then(|(npub, name)| RepoAddr::from_segments(npub, name)) {
+                until.insert(addr, Millis::new(row.expires_at));
+            }
+            !ours
+        });
+        Self {
+            until: Mutex::new(until),
+        }
+    }
+
+    /// Until when the repository is read-only, if it is on its way out.
+    pub(crate) fn until(&self, addr: &RepoAddr) -> Option<Millis> {
+        self.until.lock().get(addr).copied()
+    }
+
+    pub(crate) fn due(&self, now: Millis) -> Vec<RepoAddr> {
+        let until = self.until.lock();
+        let due = until.iter().filter(|(_, end)| **end <= now);
+        due.map(|(addr, _)| addr.clone()).collect()
+    }
+}
+
+impl Core {
+    /// Makes a repository read-only and sets its end. A second withdrawal changes nothing.
+    pub(crate) async fn withdraw(&self, addr: &RepoAddr) -> Result<(), Trouble> {
+        if self.hosted.status(addr).is_none() || self.withdrawals.until(addr).is_some() {
+            return Ok(());
+        }
+        let end = now() + GRACE;
+        let row = Row {
+            class: CLASS.to_owned(),
+            key: addr.path(),
+            identifier: addr.identifier.as_str().to_owned(),
+            payload: "{}".to_owned(),
+            expires_at: end.get(),
+        };
+        self.journal.apply(&[Change::Put(row)]).await?;
+        self.withdrawals.until.lock().insert(addr.clone(), end);
+        Ok(())
+    }
+
+    /// The owner is back, or the repository is gone.
+    pub(crate) async fn end_withdrawal(&self, addr: &RepoAddr) -> Result<(), JournalError> {
+        if self.withdrawals.until.lock().remove(addr).is_none() {
+            return Ok(());
+        }
+        let row = Change::Remove {
+            class: CLASS.to_owned(),
+            key: addr.path(),
+        };
+        self.journal.apply(&[row]).await
+    }
+}

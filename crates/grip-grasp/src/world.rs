@@ -1,0 +1,191 @@
+//! What admission reads: the event store, the purgatory and the objects on disk.
+
+use std::{collections::BTreeMap, ops::ControlFlow};
+
+use grip_git::ObjectKind;
+use grip_nostr::{Address, Event, EventId, Filter, Kind, RepoAddr, Timestamp, kinds};
+use grip_purgatory::{Phase, Purgatory, Waiting};
+use grip_store::{EventView, Limits, StoreError};
+use grip_types::{Identifier, Oid};
+
+use crate::{
+    admission::{Found, HeldAnnouncement, HeldState, View, ViewError},
+    grasp::Core,
+};
+
+/// How many events that name another are looked at before it counts as unnamed.
+const MAX_REFERRERS: usize = 1_000;
+
+/// Implements [`View`] over one snapshot or transaction of the event store.
+pub(crate) struct World<'a> {
+    core: &'a Core,
+    events: &'a dyn EventView,
+    /// A held event that is judged again, and therefore must not meet itself.
+    leaving_out: Option<EventId>,
+}
+
+impl<'a> World<'a> {
+    pub(crate) fn new(core: &'a Core, events: &'a dyn EventView) -> Self {
+        Self {
+            core,
+            events,
+            leaving_out: None,
+        }
+    }
+
+    /// The same world as if the held event `id` had not come yet.
+    pub(crate) fn leaving_out(core: &'a Core, events: &'a dyn EventView, id: EventId) -> Self {
+        Self {
+            leaving_out: Some(id),
+            ..Self::new(core, events)
+        }
+    }
+
+    fn purgatory<T>(&self, read: impl FnOnce(&Purgatory) -> T) -> Result<T, ViewError> {
+        Ok(read(&self.core.purgatory.lock()))
+    }
+
+    fn shows(&self, id: &EventId) -> bool {
+        self.leaving_out.as_ref() != Some(id)
+    }
+
+    /// Says whether one of the events found by a tag may relate others: deletion requests and
+    /// grasp lists are taken from anyone, so they may not.
+    fn has_relating_referrer(&self, letters: [char; 3], value: &str) -> Result<bool, StoreError> {
+        let filters = letters.map(|letter| Filter {
+            tags: BTreeMap::from([(letter, vec![value.to_owned()])]),
+            ..Filter::default()
+        });
+        let limits = Limits {
+            default_limit: MAX_REFERRERS,
+            max_limit: MAX_REFERRERS,
+        };
+        let idle = [kinds::DELETION.as_u16(), kinds::GRASP_LIST.as_u16()];
+        let (mut seen, mut relates) = (false, false);
+        let view = self.core.store.read()?;
+        view.query(&filters, limits, Timestamp::now(), &mut |found| {
+            seen = true;
+            relates = !idle.contains(&found.kind);
+            match relates {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        })?;
+        // Not in the last commit at all: it is in the one under way, and counts.
+        Ok(relates || !seen)
+    }
+}
+
+impl View for World<'_> {
+    fn served_kind(&self, id: &EventId) -> Result<Option<Kind>, ViewError> {
+        Ok(self.served_event(id)?.map(|event| event.kind))
+    }
+
+    fn served_event(&self, id: &EventId) -> Result<Option<Event>, ViewError> {
+        self.events.get(id).map_err(ViewError::new)
+    }
+
+    fn latest(&self, address: &Address) -> Result<Option<Event>, ViewError> {
+        self.events.latest(address).map_err(ViewError::new)
+    }
+
+    fn is_referenced(&self, id: &EventId) -> Result<bool, ViewError> {
+        let named = self.events.is_referenced(id).map_err(ViewError::new)?;
+        let relates = || self.has_relating_referrer(['e', 'E', 'q'], &id.to_hex());
+        Ok(named && relates().map_err(ViewError::new)?)
+    }
+
+    fn is_address_referenced(&self, address: &Address) -> Result<bool, ViewError> {
+        let named = self.events.is_address_referenced(address);
+        let relates = || self.has_relating_referrer(['a', 'A', 'q'], &address.to_string());
+        Ok(named.map_err(ViewError::new)? && relates().map_err(ViewError::new)?)
+    }
+
+    fn deletion_of(&self, event: &Event) -> Result<Option<EventId>, ViewError> {
+        self.events.deletion_of(event).map_err(ViewError::new)
+    }
+
+    fn served_announcements(&self, identifier: &Identifier) -> Result<Vec<Event>, ViewError> {
+        let found = self.events.with_d(kinds::ANNOUNCEMENT, identifier.as_str());
+        found.map_err(ViewError::new)
+    }
+
+    fn held_announcements(
+        &self,
+        identifier: &Identifier,
+    ) -> Result<Vec<HeldAnnouncement>, ViewError> {
+        self.purgatory(|purgatory| {
+            let entries = purgatory.announcements(identifier);
+            let shown = entries.filter(|entry| self.shows(&entry.held.id()));
+            let held = shown.map(|entry| HeldAnnouncement {
+                event: Event::clone(&entry.held.event),
+                hidden: entry.phase == Phase::Hidden,
+            });
+            held.collect()
+        })
+    }
+
+    fn served_states(&self, identifier: &Identifier) -> Result<Vec<Event>, ViewError> {
+        let found = self.events.with_d(kinds::STATE, identifier.as_str());
+        found.map_err(ViewError::new)
+    }
+
+    fn held_states(&self, identifier: &Identifier) -> Result<Vec<HeldState>, ViewError> {
+        self.purgatory(|purgatory| {
+            let entries = purgatory.find_state(identifier).iter();
+            let shown = entries.filter(|entry| self.shows(&entry.held.id()));
+            let held = shown.map(|entry| HeldState {
+                id: entry.held.id(),
+                author: entry.held.author(),
+                created_at: entry.held.event.created_at,
+            });
+            held.collect()
+        })
+    }
+
+    fn held_event(&self, id: &EventId) -> Result<Option<Event>, ViewError> {
+        if !self.shows(id) {
+            return Ok(None);
+        }
+        self.purgatory(|purgatory| {
+            let waiting = purgatory.find_event(id);
+            waiting.map(|waiting| Event::clone(&waiting.held().event))
+        })
+    }
+
+    fn is_held(&self, id: &EventId) -> Result<bool, ViewError> {
+        if !self.shows(id) {
+            return Ok(false);
+        }
+        self.purgatory(|purgatory| match purgatory.find_event(id) {
+            Some(Waiting::Announcement(entry)) => entry.phase == Phase::Shown,
+            Some(Waiting::State(_) | Waiting::Pr(_)) => true,
+            None => false,
+        })
+    }
+
+    fn expired_before(&self, id: &EventId) -> Result<bool, ViewError> {
+        self.purgatory(|purgatory| purgatory.was_expired(id))
+    }
+
+    fn placeholders(&self, id: &EventId) -> Result<Vec<RepoAddr>, ViewError> {
+        self.purgatory(|purgatory| {
+            let placeholder = purgatory.find_pr_placeholder(id);
+            placeholder.map_or_else(Vec::new, |found| found.refs.keys().cloned().collect())
+        })
+    }
+
+    fn objects(&self, identifier: &Identifier, oids: &[Oid]) -> Result<Vec<Found>, ViewError> {
+        let kinds = self.core.repositories.kinds(identifier, oids);
+        let kinds = kinds.map_err(ViewError::new)?;
+        Ok(kinds.into_iter().map(found).collect())
+    }
+}
+
+pub(crate) fn found(kind: Option<ObjectKind>) -> Found {
+    match kind {
+        None => Found::Missing,
+        Some(ObjectKind::Commit) => Found::Commit,
+        Some(_) => Found::Other,
+    }
+}
