@@ -1,0 +1,11 @@
+//! The stories of GRASP-01 at the level of the service: real git, real stores, no sockets.
+
+mod announcements;
+mod deletions;
+mod expiry;
+mod explain;
+mod node;
+mod pull_requests;
+mod pushes;
+mod restarts;
+mod states;

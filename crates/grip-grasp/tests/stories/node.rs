@@ -1,0 +1,262 @@
+//! A node without a network, in a directory that outlives it.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use arc_swap::ArcSwap;
+use futures_util::StreamExt;
+use grip_db::Db;
+use grip_git::{Options, RepoPath, Repositories};
+use grip_grasp::{Bounds, Grasp, Parts, Policy, PushReply};
+use grip_nostr::{Event, EventId, RepoAddr};
+use grip_relay::{Answer, Limits, Relay, Source, WritePolicy};
+use grip_store::{EventStore, EventView};
+use grip_tasks::{Ended, TaskGroup};
+use grip_testkit::{Author, WorkTree, wire};
+use grip_types::{Identifier, Service};
+use nostr::prelude::Timestamp;
+use tempfile::TempDir;
+
+pub(crate) const SERVICE: &str = "grasp.example.com";
+pub(crate) const HELD: &str = "purgatory: won't be served until git data arrives";
+pub(crate) const ZERO: &str = wire::ZERO;
+
+/// A node, running or between two runs.
+pub(crate) struct Node {
+    dir: TempDir,
+    running: Option<Running>,
+}
+
+struct Running {
+    grasp: Grasp,
+    relay: Relay,
+    store: EventStore,
+    db: Db,
+    repositories: Repositories,
+    group: TaskGroup,
+}
+
+/// What a pushing client was told.
+#[derive(Debug)]
+pub(crate) struct Told {
+    pub(crate) accepted: bool,
+    pub(crate) text: String,
+}
+
+impl Node {
+    pub(crate) async fn start() -> Self {
+        let mut node = Self {
+            dir: TempDir::new().unwrap(),
+            running: None,
+        };
+        node.open().await;
+        node
+    }
+
+    async fn open(&mut self) {
+        let root = self.dir.path();
+        let group = TaskGroup::new("node");
+        let store = EventStore::open(&root.join("events"), small()).unwrap();
+        let db = Db::open(&root.join("node.db")).await.unwrap();
+        let repositories = Repositories::open(Options::new(root.join("git"))).unwrap();
+        let (relay, writer) = Relay::start(store.clone(), Limits::default(), &group);
+        let policy = Policy::open(Service::parse(SERVICE).unwrap());
+        let grasp = Grasp::start(Parts {
+            store: store.clone(),
+            writer,
+            journal: db.journal(),
+            repositories: repositories.clone(),
+            policy: Arc::new(ArcSwap::from_pointee(policy)),
+            bounds: Bounds::default(),
+            sweep_every: Duration::from_secs(3600),
+            group: group.child("grasp"),
+        });
+        self.running = Some(Running {
+            grasp: grasp.await.unwrap(),
+            relay,
+            store,
+            db,
+            repositories,
+            group,
+        });
+    }
+
+    /// Stops the node and starts it anew on the same directory.
+    pub(crate) async fn restart(&mut self) {
+        let running = self.running.take().unwrap();
+        let ended = running.group.shutdown(Duration::from_secs(20)).await;
+        assert_eq!(ended, Ended::Drained);
+        running.relay.stop().await;
+        running.db.close().await;
+        drop(running);
+        self.open().await;
+    }
+
+    fn running(&self) -> &Running {
+        self.running.as_ref().unwrap()
+    }
+
+    pub(crate) fn grasp(&self) -> &Grasp {
+        &self.running().grasp
+    }
+
+    /// Sends an event that concerns git, as a client of the relay does.
+    pub(crate) async fn send(&self, event: &Event) -> Answer {
+        let grasp = self.grasp();
+        assert!(grasp.defers(event));
+        grasp.settle(event.clone(), Source::Submitted).await
+    }
+
+    /// Sends an event and expects the text of its `OK true`.
+    pub(crate) async fn accepts(&self, event: &Event, message: &str) {
+        let answer = self.send(event).await;
+        assert!(answer.accepted, "{answer:?}");
+        assert_eq!(answer.message, message);
+    }
+
+    pub(crate) async fn refuses(&self, event: &Event, part: &str) {
+        let answer = self.send(event).await;
+        assert!(
+            !answer.accepted && answer.message.contains(part),
+            "{answer:?}"
+        );
+    }
+
+    pub(crate) fn serves(&self, event: &Event) -> bool {
+        self.serves_id(&event.id)
+    }
+
+    pub(crate) fn serves_id(&self, id: &EventId) -> bool {
+        self.running().store.read().unwrap().contains(id).unwrap()
+    }
+
+    /// The refs of a repository, `HEAD` among them if its branch exists.
+    pub(crate) fn refs(&self, addr: &RepoAddr) -> BTreeMap<String, String> {
+        let path = RepoPath::new(addr.npub(), addr.identifier.clone());
+        let snapshot = self.running().repositories.refs(&path).unwrap();
+        let refs = snapshot
+            .iter()
+            .map(|r| (r.name.to_string(), r.oid.to_string()));
+        let head = snapshot
+            .head_ref()
+            .map(|head| ("HEAD".to_owned(), head.name.to_string()));
+        refs.chain(head).collect()
+    }
+
+    pub(crate) fn has_object(&self, identifier: &str, oid: &str) -> bool {
+        let identifier = Identifier::parse(identifier).unwrap();
+        let oids = [oid.parse().unwrap()];
+        let kinds = self
+            .running()
+            .repositories
+            .kinds(&identifier, &oids)
+            .unwrap();
+        kinds[0].is_some()
+    }
+
+    pub(crate) async fn fsck_is_clean(&self, addr: &RepoAddr) -> bool {
+        let path = RepoPath::new(addr.npub(), addr.identifier.clone());
+        let fsck = self.running().repositories.fsck(&path).await.unwrap();
+        assert!(fsck.is_clean, "{}", fsck.report);
+        fsck.is_clean
+    }
+
+    /// Pushes `old new ref` commands with a pack, as bytes.
+    pub(crate) async fn push_bytes(&self, addr: &RepoAddr, body: Vec<u8>) -> Told {
+        told(
+            self.grasp()
+                .push(addr.clone(), std::io::Cursor::new(body))
+                .await,
+        )
+        .await
+    }
+
+    /// Pushes commands with everything the new tips reach.
+    pub(crate) async fn push(
+        &self,
+        addr: &RepoAddr,
+        tree: &WorkTree,
+        commands: &[(&str, &str, &str)],
+    ) -> Told {
+        let mut body = wire::commands(commands, wire::CAPABILITIES);
+        let tips: Vec<&str> = commands.iter().map(|(_, new, _)| *new).collect();
+        let tips: Vec<&str> = tips.into_iter().filter(|tip| *tip != ZERO).collect();
+        if !tips.is_empty() {
+            body.extend(wire::pack(tree, &tips.join("\n"), None).await.unwrap());
+        }
+        self.push_bytes(addr, body).await
+    }
+
+    /// How many events and refs wait.
+    pub(crate) fn waiting(&self) -> usize {
+        let counts = self.grasp().stats().purgatory;
+        counts.announcements + counts.states + counts.prs + counts.placeholders
+    }
+}
+
+fn small() -> grip_store::Options {
+    grip_store::Options {
+        map_bytes: 64 << 20,
+        ..grip_store::Options::default()
+    }
+}
+
+pub(crate) async fn told(mut reply: PushReply) -> Told {
+    let mut bytes = Vec::new();
+    while let Some(piece) = reply.body.next().await {
+        bytes.extend_from_slice(&piece);
+    }
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    Told {
+        accepted: text.contains("unpack ok\n") && !text.contains("ng "),
+        text,
+    }
+}
+
+/// Where an author's repository is.
+pub(crate) fn addr(author: &Author, identifier: &str) -> RepoAddr {
+    RepoAddr::new(author.pubkey(), Identifier::parse(identifier).unwrap())
+}
+
+/// An announcement that lists the node, with further maintainers.
+pub(crate) fn announce(author: &Author, identifier: &str, maintainers: &[&Author]) -> Event {
+    announce_at(author, identifier, maintainers, Timestamp::now())
+}
+
+pub(crate) fn announce_at(
+    author: &Author,
+    identifier: &str,
+    maintainers: &[&Author],
+    at: Timestamp,
+) -> Event {
+    let mut tag = vec!["maintainers".to_owned()];
+    tag.extend(maintainers.iter().map(|maintainer| maintainer.hex()));
+    let more = if maintainers.is_empty() {
+        vec![]
+    } else {
+        vec![tag]
+    };
+    author.announcement_at(SERVICE, identifier, more, at)
+}
+
+/// Seconds from now: states of one story follow each other in time.
+pub(crate) fn later(seconds: u64) -> Timestamp {
+    Timestamp::from_secs(Timestamp::now().as_secs() + seconds)
+}
+
+/// A node on which `author` has pushed one commit to `main`.
+pub(crate) async fn with_repository(author: &Author, identifier: &str) -> (Node, WorkTree, String) {
+    let node = Node::start().await;
+    let tree = WorkTree::with_commit().unwrap();
+    let tip = tree.tip("HEAD").unwrap();
+    node.accepts(&announce(author, identifier, &[]), HELD).await;
+    let state = author.state(
+        identifier,
+        &[("refs/heads/main", &tip)],
+        Some("refs/heads/main"),
+    );
+    node.accepts(&state, HELD).await;
+    let main = [(ZERO, tip.as_str(), "refs/heads/main")];
+    let told = node.push(&addr(author, identifier), &tree, &main).await;
+    assert!(told.accepted, "{told:?}");
+    (node, tree, tip)
+}

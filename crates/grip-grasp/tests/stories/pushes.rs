@@ -1,0 +1,258 @@
+//! Pushes: allowed, refused, half and broken.
+
+use std::{
+    io,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use grip_testkit::{Author, WorkTree, wire};
+use tokio::io::{AsyncRead, ReadBuf};
+
+use crate::node::{HELD, Node, ZERO, addr, announce, later, told, with_repository};
+
+#[tokio::test]
+async fn a_refused_push_leaves_no_object_and_tells_why() {
+    let owner = Author::new();
+    let (node, tree, tip) = with_repository(&owner, "x").await;
+    let repo = addr(&owner, "x");
+    let unsigned = tree.commit("a", "nobody signed this").unwrap();
+    let push = [(tip.as_str(), unsigned.as_str(), "refs/heads/main")];
+    let told = node.push(&repo, &tree, &push).await;
+    assert!(!told.accepted, "{told:?}");
+    assert!(told.text.contains("unpack rejected: ") && told.text.contains("ng refs/heads/main"));
+    assert!(told.text.contains("publish a new state first"), "{told:?}");
+    assert!(!node.has_object("x", &unsigned));
+    assert_eq!(node.refs(&repo)["refs/heads/main"], tip);
+}
+
+#[tokio::test]
+async fn g01_40_one_bad_command_refuses_the_whole_push() {
+    let owner = Author::new();
+    let (node, tree, tip) = with_repository(&owner, "x").await;
+    let next = tree.commit("a", "next").unwrap();
+    let state = owner.state_at("x", &[("refs/heads/main", &next)], None, later(1));
+    node.accepts(&state, HELD).await;
+    let push = [
+        (tip.as_str(), next.as_str(), "refs/heads/main"),
+        (ZERO, next.as_str(), "refs/notes/commits"),
+    ];
+    let told = node.push(&addr(&owner, "x"), &tree, &push).await;
+    assert!(
+        !told.accepted && told.text.contains("ng refs/heads/main"),
+        "{told:?}"
+    );
+    assert!(!node.has_object("x", &next) && !node.serves(&state));
+}
+
+#[tokio::test]
+async fn part_of_a_state_is_taken_and_the_state_waits_for_the_rest() {
+    let (owner, node) = (Author::new(), Node::start().await);
+    let repo = addr(&owner, "x");
+    let tree = WorkTree::with_commit().unwrap();
+    let one = tree.tip("HEAD").unwrap();
+    let two = tree.commit("a", "two").unwrap();
+    let announcement = announce(&owner, "x", &[]);
+    node.accepts(&announcement, HELD).await;
+    let refs = [
+        ("refs/heads/main", one.as_str()),
+        ("refs/heads/next", two.as_str()),
+    ];
+    let state = owner.state("x", &refs, Some("refs/heads/next"));
+    node.accepts(&state, HELD).await;
+
+    let told = node
+        .push(&repo, &tree, &[(ZERO, &one, "refs/heads/main")])
+        .await;
+    assert!(
+        told.accepted && told.text.contains("waits for the rest"),
+        "{told:?}"
+    );
+    assert_eq!(node.refs(&repo)["refs/heads/main"], one);
+    assert!(!node.serves(&state) && !node.serves(&announcement));
+
+    assert!(
+        node.push(&repo, &tree, &[(ZERO, &two, "refs/heads/next")])
+            .await
+            .accepted
+    );
+    assert!(node.serves(&state) && node.serves(&announcement));
+    assert_eq!(node.refs(&repo)["HEAD"], "refs/heads/next");
+}
+
+#[tokio::test]
+async fn a_push_that_matches_an_older_held_state_is_overtaken_by_the_newer() {
+    let owner = Author::new();
+    let (node, tree, tip) = with_repository(&owner, "x").await;
+    let repo = addr(&owner, "x");
+    let two = tree.commit("a", "two").unwrap();
+    let three = tree.commit("a", "three").unwrap();
+    let older = owner.state_at("x", &[("refs/heads/main", &two)], None, later(1));
+    let newer = owner.state_at("x", &[("refs/heads/main", &three)], None, later(2));
+    node.accepts(&older, HELD).await;
+    node.accepts(&newer, HELD).await;
+    let push = [(tip.as_str(), two.as_str(), "refs/heads/main")];
+    assert!(node.push(&repo, &tree, &push).await.accepted);
+    assert!(node.serves(&older) && !node.serves(&newer));
+    let push = [(two.as_str(), three.as_str(), "refs/heads/main")];
+    assert!(node.push(&repo, &tree, &push).await.accepted);
+    assert!(node.serves(&newer) && !node.serves(&older));
+    assert_eq!(node.waiting(), 0);
+}
+
+#[tokio::test]
+async fn an_old_value_that_is_out_of_date_refuses_the_push() {
+    let owner = Author::new();
+    let (node, tree, _tip) = with_repository(&owner, "x").await;
+    let next = tree.commit("a", "next").unwrap();
+    let state = owner.state_at("x", &[("refs/heads/main", &next)], None, later(1));
+    node.accepts(&state, HELD).await;
+    let told = node
+        .push(
+            &addr(&owner, "x"),
+            &tree,
+            &[(ZERO, &next, "refs/heads/main")],
+        )
+        .await;
+    assert!(
+        !told.accepted && told.text.contains("fetch first"),
+        "{told:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_deletion_the_state_implies_is_taken_also_when_it_is_done_already() {
+    let owner = Author::new();
+    let (node, tree, tip) = with_repository(&owner, "x").await;
+    let repo = addr(&owner, "x");
+    let main = ("refs/heads/main", tip.as_str());
+    let both = [main, ("refs/heads/old", tip.as_str())];
+    node.accepts(&owner.state_at("x", &both, None, later(1)), "")
+        .await;
+    assert!(node.refs(&repo).contains_key("refs/heads/old"));
+    let told = node
+        .push(&repo, &tree, &[(&tip, ZERO, "refs/heads/old")])
+        .await;
+    assert!(!told.accepted, "the state still names it: {told:?}");
+    node.accepts(&owner.state_at("x", &[main], None, later(2)), "")
+        .await;
+    assert!(!node.refs(&repo).contains_key("refs/heads/old"));
+    let told = node
+        .push(&repo, &tree, &[(&tip, ZERO, "refs/heads/old")])
+        .await;
+    assert!(told.accepted, "{told:?}");
+}
+
+#[tokio::test]
+async fn the_probe_before_a_large_push_gets_an_empty_answer() {
+    let owner = Author::new();
+    let (node, _tree, _tip) = with_repository(&owner, "x").await;
+    let told = node.push_bytes(&addr(&owner, "x"), b"0000".to_vec()).await;
+    assert_eq!(told.text, "");
+}
+
+#[tokio::test]
+async fn a_push_to_nothing_is_refused_in_band() {
+    let (owner, node) = (Author::new(), Node::start().await);
+    let tree = WorkTree::with_commit().unwrap();
+    let tip = tree.tip("HEAD").unwrap();
+    let push = [(ZERO, tip.as_str(), "refs/heads/main")];
+    let told = node.push(&addr(&owner, "x"), &tree, &push).await;
+    assert!(
+        !told.accepted && told.text.contains("not hosted here"),
+        "{told:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_corrupt_or_lacking_pack_leaves_nothing() {
+    let owner = Author::new();
+    let (node, tree, tip) = with_repository(&owner, "x").await;
+    let repo = addr(&owner, "x");
+    let next = tree.commit("a", "next").unwrap();
+    let state = owner.state_at("x", &[("refs/heads/main", &next)], None, later(1));
+    node.accepts(&state, HELD).await;
+    let head = wire::commands(&[(&tip, &next, "refs/heads/main")], wire::CAPABILITIES);
+
+    let mut corrupt = wire::pack(&tree, &next, None).await.unwrap();
+    let middle = corrupt.len() / 2;
+    corrupt[middle] ^= 0xff;
+    let lacking = wire::pack(&tree, &tip, None).await.unwrap();
+    for pack in [corrupt, lacking, b"PACK".to_vec(), Vec::new()] {
+        let told = node.push_bytes(&repo, [head.clone(), pack].concat()).await;
+        assert!(!told.accepted && told.text.contains("unpack "), "{told:?}");
+        assert!(!node.has_object("x", &next) && !node.serves(&state));
+    }
+    let push = [(tip.as_str(), next.as_str(), "refs/heads/main")];
+    assert!(node.push(&repo, &tree, &push).await.accepted);
+}
+
+#[tokio::test]
+async fn a_client_that_goes_away_in_the_middle_leaves_nothing() {
+    let owner = Author::new();
+    let (node, tree, tip) = with_repository(&owner, "x").await;
+    let repo = addr(&owner, "x");
+    let next = tree.commit("a", "next").unwrap();
+    let state = owner.state_at("x", &[("refs/heads/main", &next)], None, later(1));
+    node.accepts(&state, HELD).await;
+    let mut body = wire::commands(&[(&tip, &next, "refs/heads/main")], wire::CAPABILITIES);
+    body.extend(wire::pack(&tree, &next, None).await.unwrap());
+    body.truncate(body.len() - 10);
+    let reply = node
+        .grasp()
+        .push(repo.clone(), Broken(io::Cursor::new(body)))
+        .await;
+    assert!(!told(reply).await.accepted);
+    assert!(!node.has_object("x", &next) && !node.serves(&state));
+    assert_eq!(node.grasp().stats().pushes, 0);
+}
+
+#[tokio::test]
+async fn a_whole_push_is_finished_though_nobody_waits_for_the_answer() {
+    let owner = Author::new();
+    let (node, tree, tip) = with_repository(&owner, "x").await;
+    let next = tree.commit("a", "next").unwrap();
+    let state = owner.state_at("x", &[("refs/heads/main", &next)], None, later(1));
+    node.accepts(&state, HELD).await;
+    let mut body = wire::commands(&[(&tip, &next, "refs/heads/main")], wire::CAPABILITIES);
+    body.extend(wire::pack(&tree, &next, None).await.unwrap());
+    drop(
+        node.grasp()
+            .push(addr(&owner, "x"), io::Cursor::new(body))
+            .await,
+    );
+    grip_testkit::until("the state is served", || async {
+        node.serves(&state).then_some(())
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn a_plain_report_is_given_to_clients_without_side_band() {
+    let owner = Author::new();
+    let (node, tree, tip) = with_repository(&owner, "x").await;
+    let main = [(tip.as_str(), tip.as_str(), "refs/heads/main")];
+    let mut body = wire::commands(&main, "report-status delete-refs");
+    body.extend(wire::pack(&tree, &tip, None).await.unwrap());
+    let told = node.push_bytes(&addr(&owner, "x"), body).await;
+    assert_eq!(told.text, "000eunpack ok\n0017ok refs/heads/main\n0000");
+}
+
+/// Gives its bytes, then fails as a connection does.
+struct Broken(io::Cursor<Vec<u8>>);
+
+impl AsyncRead for Broken {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        let read = Pin::new(&mut self.0).poll_read(cx, buf);
+        match buf.filled().len() == before {
+            true => Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())),
+            false => read,
+        }
+    }
+}

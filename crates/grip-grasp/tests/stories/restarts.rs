@@ -1,0 +1,116 @@
+//! A restart between every two steps loses nothing that was acknowledged.
+
+use grip_grasp::RepositoryStatus;
+use grip_testkit::{Author, WorkTree};
+
+use crate::node::{HELD, Node, ZERO, addr, announce, later, with_repository};
+
+#[tokio::test]
+async fn g01_21_every_step_of_a_first_push_survives_a_restart() {
+    let (owner, mut node) = (Author::new(), Node::start().await);
+    let repo = addr(&owner, "x");
+    let tree = WorkTree::with_commit().unwrap();
+    let one = tree.tip("HEAD").unwrap();
+    let two = tree.commit("a", "two").unwrap();
+    let announcement = announce(&owner, "x", &[]);
+    node.accepts(&announcement, HELD).await;
+    node.restart().await;
+    assert_eq!(node.grasp().repository(&repo), Some(RepositoryStatus::Held));
+    let refs = [
+        ("refs/heads/main", one.as_str()),
+        ("refs/heads/next", two.as_str()),
+    ];
+    let state = owner.state("x", &refs, Some("refs/heads/next"));
+    node.accepts(&state, HELD).await;
+    node.restart().await;
+    node.accepts(&state, "duplicate: in purgatory").await;
+    assert!(
+        node.push(&repo, &tree, &[(ZERO, &one, "refs/heads/main")])
+            .await
+            .accepted
+    );
+    node.restart().await;
+    assert!(!node.serves(&state));
+    assert!(
+        node.push(&repo, &tree, &[(ZERO, &two, "refs/heads/next")])
+            .await
+            .accepted
+    );
+    node.restart().await;
+    assert!(node.serves(&state) && node.serves(&announcement));
+    assert_eq!(
+        node.grasp().repository(&repo),
+        Some(RepositoryStatus::Served)
+    );
+    assert_eq!(node.refs(&repo)["HEAD"], "refs/heads/next");
+    assert_eq!(node.waiting(), 0);
+    assert!(node.fsck_is_clean(&repo).await);
+}
+
+#[tokio::test]
+async fn g01_21_both_orders_of_a_pull_request_survive_a_restart() {
+    let (owner, author) = (Author::new(), Author::new());
+    let (mut node, tree, _tip) = with_repository(&owner, "x").await;
+    let repo = addr(&owner, "x");
+    let one = tree.commit("a", "one").unwrap();
+    let two = tree.commit("b", "two").unwrap();
+    let git_first = author.pull_request(&owner, "x", &one, "https://elsewhere.example/x.git");
+    let event_first = author.pull_request(&owner, "x", &two, "https://elsewhere.example/x.git");
+    let name = |event: &nostr::prelude::Event| format!("refs/nostr/{}", event.id.to_hex());
+    assert!(
+        node.push(&repo, &tree, &[(ZERO, &one, &name(&git_first))])
+            .await
+            .accepted
+    );
+    node.accepts(&event_first, HELD).await;
+    node.restart().await;
+    assert_eq!(node.waiting(), 2);
+    node.accepts(&git_first, "").await;
+    assert!(
+        node.push(&repo, &tree, &[(ZERO, &two, &name(&event_first))])
+            .await
+            .accepted
+    );
+    node.restart().await;
+    assert!(node.serves(&git_first) && node.serves(&event_first));
+    assert_eq!(node.refs(&repo)[&name(&git_first)], one);
+    assert_eq!(node.refs(&repo)[&name(&event_first)], two);
+}
+
+#[tokio::test]
+async fn a_served_repository_is_served_after_a_restart_and_takes_pushes() {
+    let owner = Author::new();
+    let (mut node, tree, tip) = with_repository(&owner, "x").await;
+    node.restart().await;
+    let next = tree.commit("a", "next").unwrap();
+    let state = owner.state_at("x", &[("refs/heads/main", &next)], None, later(1));
+    node.accepts(&state, HELD).await;
+    let push = [(tip.as_str(), next.as_str(), "refs/heads/main")];
+    assert!(node.push(&addr(&owner, "x"), &tree, &push).await.accepted);
+    assert!(node.serves(&state));
+}
+
+#[tokio::test]
+async fn data_that_came_before_a_crash_is_released_by_the_start() {
+    let owner = Author::new();
+    let (mut node, tree, tip) = with_repository(&owner, "x").await;
+    let next = tree.commit("a", "next").unwrap();
+    let state = owner.state_at("x", &[("refs/heads/main", &next)], None, later(1));
+    node.accepts(&state, HELD).await;
+    // The objects come under another name: the state's own ref is not touched, nor is it released
+    // by name. What counts is that they are here.
+    let name = format!("refs/nostr/{}", "cd".repeat(32));
+    assert!(
+        node.push(&addr(&owner, "x"), &tree, &[(ZERO, &next, &name)])
+            .await
+            .accepted
+    );
+    assert!(
+        node.serves(&state),
+        "any way the objects come releases the state"
+    );
+    assert_eq!(node.refs(&addr(&owner, "x"))["refs/heads/main"], next);
+    node.restart().await;
+    assert_ne!(tip, next);
+    assert_eq!(node.refs(&addr(&owner, "x"))["refs/heads/main"], next);
+}
