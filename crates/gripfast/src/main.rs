@@ -1,1 +1,31 @@
-fn main() {}
+//! The gripfast binary: command line, configuration, wiring, signals.
+
+mod cli;
+mod commands;
+mod config;
+mod failure;
+mod logging;
+mod node;
+
+use std::process::ExitCode;
+
+use cli::Command;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    rustls::crypto::ring::default_provider()
+        .install_default()
+        .expect("nothing was installed before the first statement");
+    let outcome = match cli::parse(std::env::args_os()) {
+        Ok(Command::Serve(flags)) => commands::serve::run(flags),
+        Ok(Command::Config(request)) => commands::config::run(request),
+        Ok(Command::Explain(request)) => commands::explain::run(request),
+        Ok(Command::Healthcheck(request)) => commands::healthcheck::run(request),
+        Ok(Command::Completions(shell)) => commands::completions::run(shell),
+        Ok(Command::Version { json }) => commands::version::run(json),
+        Err(shown) => return cli::show(&shown),
+    };
+    outcome.map_or_else(failure::report, |()| ExitCode::SUCCESS)
+}

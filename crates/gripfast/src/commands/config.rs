@@ -1,0 +1,116 @@
+//! `gripfast config`: what counts, and why.
+
+use anstyle::Style;
+use serde_json::{Value as Json, json};
+
+use crate::{
+    cli::ConfigRequest,
+    config::{self, Group, Loaded, Opt, Process, Reload, Source, Status, docs, table::OPTIONS},
+};
+
+/// Prints the effective configuration.
+pub(crate) fn run(request: ConfigRequest) -> anyhow::Result<()> {
+    match request.docs.as_deref() {
+        Some("reference") => {
+            anstream::print!("{}", docs::markdown());
+            return Ok(());
+        }
+        Some(_) => {
+            anstream::print!("{}", docs::example());
+            return Ok(());
+        }
+        None => {}
+    }
+    let loaded = config::load(&request.flags, &Process)?;
+    if request.json {
+        anstream::println!("{:#}", as_json(&loaded));
+    } else {
+        anstream::print!("{}", as_table(&loaded));
+        for warning in &loaded.warnings {
+            anstream::eprintln!("{YELLOW}warning:{YELLOW:#} {warning}");
+        }
+    }
+    Ok(())
+}
+
+const BOLD: Style = Style::new().bold();
+const DIM: Style = Style::new().dimmed();
+const YELLOW: Style = Style::new().fg_color(Some(anstyle::Color::Ansi(anstyle::AnsiColor::Yellow)));
+/// What is shown of a secret.
+const MASK: &str = "••••••";
+
+fn shown(option: &Opt, loaded: &Loaded) -> Option<String> {
+    let text = loaded.values[option.key].text.clone()?;
+    Some(if option.is_secret() {
+        MASK.to_owned()
+    } else {
+        text
+    })
+}
+
+fn as_table(loaded: &Loaded) -> String {
+    let mut out = String::new();
+    for group in Group::ALL {
+        section(&mut out, group.title(), loaded, |o| {
+            o.group == group && o.status == Status::Active
+        });
+    }
+    section(&mut out, "Accepted, has no effect yet", loaded, |o| {
+        o.status == Status::NoEffectYet
+    });
+    out
+}
+
+fn section(out: &mut String, title: &str, loaded: &Loaded, wanted: impl Fn(&Opt) -> bool) {
+    let options: Vec<_> = OPTIONS.iter().filter(|o| wanted(o)).collect();
+    if options.is_empty() {
+        return;
+    }
+    if !out.is_empty() {
+        out.push('\n');
+    }
+    out.push_str(&format!("{BOLD}{title}{BOLD:#}\n"));
+    let key_width = options.iter().map(|o| o.key.len()).max().unwrap_or(0);
+    let texts: Vec<_> = options
+        .iter()
+        .map(|o| shown(o, loaded).unwrap_or_else(|| "–".into()))
+        .collect();
+    let text_width = texts
+        .iter()
+        .map(|t| t.chars().count())
+        .max()
+        .unwrap_or(0)
+        .min(52);
+    for (option, text) in options.iter().zip(texts) {
+        let source = &loaded.values[option.key].source;
+        let style = if is_default(source) {
+            DIM
+        } else {
+            Style::new()
+        };
+        let key = option.key;
+        out.push_str(&format!(
+            "  {key:key_width$}  {text:text_width$}  {style}{source}{style:#}\n"
+        ));
+    }
+}
+
+fn is_default(source: &Source) -> bool {
+    matches!(source, Source::Default | Source::Derived { .. })
+}
+
+fn as_json(loaded: &Loaded) -> Json {
+    let options: Vec<_> = OPTIONS
+        .iter()
+        .map(|option| {
+            json!({
+                "key": option.key,
+                "value": shown(option, loaded),
+                "source": loaded.values[option.key].source,
+                "has_effect": option.status == Status::Active,
+                "live": option.reload == Reload::Live,
+            })
+        })
+        .collect();
+    json!({ "options": options, "warnings": loaded.warnings })
+}

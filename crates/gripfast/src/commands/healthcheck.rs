@@ -1,0 +1,29 @@
+//! `gripfast healthcheck`: for containers, where no curl is at hand.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+
+use crate::{
+    cli::HealthcheckRequest,
+    commands::explain::{base_url, fetch},
+};
+
+/// Longer than a node that is well ever needs to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Succeeds when the node says that it is ready.
+pub(crate) fn run(request: HealthcheckRequest) -> anyhow::Result<()> {
+    let url = format!(
+        "{}/readyz",
+        base_url(request.url.as_deref(), &request.flags)?
+    );
+    let answer = fetch(&url, PATIENCE).with_context(|| format!("no answer from {url}"))?;
+    match answer.status {
+        200 => {
+            anstream::println!("ready");
+            Ok(())
+        }
+        status => bail!("{url} says {status}: {}", answer.body.trim()),
+    }
+}

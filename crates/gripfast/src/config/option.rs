@@ -1,0 +1,256 @@
+//! What an option is.
+
+/// One setting of the node, with all that its users and documents need to know of it.
+#[derive(Debug)]
+pub(crate) struct Opt {
+    /// Its name in `gripfast.toml`; flag and environment names follow from it.
+    pub(crate) key: &'static str,
+    pub(crate) kind: Kind,
+    pub(crate) default: Default,
+    pub(crate) group: Group,
+    /// One sentence; the first is what `-h` shows.
+    pub(crate) help: &'static str,
+    pub(crate) reload: Reload,
+    pub(crate) status: Status,
+    /// Whether ngit-grasp has it, so that `NGIT_…` is read too.
+    pub(crate) ngit: bool,
+    /// Whether the short help shows it.
+    pub(crate) common: bool,
+}
+
+/// The shape of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Text,
+    /// `host[:port]`, optionally with a scheme.
+    Domain,
+    /// `IP:PORT`.
+    Address,
+    Path,
+    /// A private key; never shown.
+    Secret,
+    Npub,
+    Bool,
+    Count {
+        min: u64,
+        max: u64,
+    },
+    Bytes,
+    Duration,
+    /// Values separated by commas.
+    List,
+    /// `npub`, `npub/identifier` or `identifier`, separated by commas.
+    Repositories,
+    /// Public keys separated by commas.
+    Npubs,
+    /// Networks separated by commas.
+    Networks,
+    /// A level or filter directives.
+    LogFilter,
+    Choice(&'static [&'static str]),
+}
+
+impl Kind {
+    /// Says whether a TOML value of this type can be one of ours.
+    pub(crate) fn takes(self, toml_type: &str) -> bool {
+        match toml_type {
+            "string" => true,
+            "boolean" => self == Self::Bool,
+            "integer" => matches!(self, Self::Count { .. } | Self::Bytes),
+            "array" => {
+                matches!(
+                    self,
+                    Self::List | Self::Repositories | Self::Npubs | Self::Networks
+                )
+            }
+            _ => false,
+        }
+    }
+
+    /// What stands for the value in help texts.
+    pub(crate) fn placeholder(self) -> &'static str {
+        match self {
+            Self::Text => "TEXT",
+            Self::Domain => "HOST",
+            Self::Address => "IP:PORT",
+            Self::Path => "PATH",
+            Self::Secret => "NSEC",
+            Self::Npub => "NPUB",
+            Self::Bool => "BOOL",
+            Self::Count { .. } => "NUMBER",
+            Self::Bytes => "SIZE",
+            Self::Duration => "DURATION",
+            Self::List | Self::Repositories | Self::Npubs => "LIST",
+            Self::LogFilter => "LEVEL",
+            Self::Networks => "CIDRS",
+            Self::Choice(_) => "CHOICE",
+        }
+    }
+
+    /// How the reference names the type.
+    pub(crate) fn describe(self) -> String {
+        match self {
+            Self::Text => "text".into(),
+            Self::Domain => "host name, with port if it is not the usual one".into(),
+            Self::Address => "IP:PORT".into(),
+            Self::Path => "path".into(),
+            Self::Secret => "private key (nsec or hex)".into(),
+            Self::Npub => "npub or hex public key".into(),
+            Self::Bool => "true or false".into(),
+            Self::Count { min, max: u64::MAX } => format!("number, at least {min}"),
+            Self::Count { min, max } => format!("number from {min} to {max}"),
+            Self::Bytes => "size, such as `500 MB` or `2 GiB`".into(),
+            Self::Duration => "duration, such as `500ms` or `5s`".into(),
+            Self::List => "comma-separated list (an array in the file)".into(),
+            Self::Repositories => {
+                "comma-separated `npub`, `npub/identifier` or `identifier` (an array in the file)"
+                    .into()
+            }
+            Self::Npubs => "comma-separated npubs (an array in the file)".into(),
+            Self::LogFilter => "level or filter directives".into(),
+            Self::Networks => "comma-separated networks, such as `10.0.0.0/8`".into(),
+            Self::Choice(values) => values
+                .iter()
+                .map(|v| format!("`{v}`"))
+                .collect::<Vec<_>>()
+                .join(" or "),
+        }
+    }
+}
+
+/// What holds when nobody says anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Default {
+    Value(&'static str),
+    /// Follows from other settings; the text says how.
+    Derived(&'static str),
+    Unset,
+}
+
+/// Whether SIGHUP is enough for a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reload {
+    Live,
+    Restart,
+}
+
+/// Whether the option does something in this version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Status {
+    Active,
+    /// Known and checked, but what it governs is not part of this version.
+    NoEffectYet,
+}
+
+/// The sections of help, reference and example.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Group {
+    Reach,
+    Storage,
+    About,
+    Acceptance,
+    Limits,
+    Timeouts,
+    Logs,
+    Archive,
+    Sync,
+}
+
+impl Group {
+    pub(crate) const ALL: [Self; 9] = [
+        Self::Reach,
+        Self::Storage,
+        Self::About,
+        Self::Acceptance,
+        Self::Limits,
+        Self::Timeouts,
+        Self::Logs,
+        Self::Archive,
+        Self::Sync,
+    ];
+
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::Reach => "Where it is reached",
+            Self::Storage => "Where it keeps things",
+            Self::About => "What it says of itself",
+            Self::Acceptance => "What it accepts",
+            Self::Limits => "Limits",
+            Self::Timeouts => "Timeouts",
+            Self::Logs => "Logs and metrics",
+            Self::Archive => "Archive and pull request hosting",
+            Self::Sync => "Sync with other servers",
+        }
+    }
+}
+
+impl Opt {
+    /// An active option of our own that needs a restart; the methods below say otherwise.
+    pub(crate) const fn new(
+        key: &'static str,
+        kind: Kind,
+        default: Default,
+        group: Group,
+        help: &'static str,
+    ) -> Self {
+        Self {
+            key,
+            kind,
+            default,
+            group,
+            help,
+            reload: Reload::Restart,
+            status: Status::Active,
+            ngit: false,
+            common: false,
+        }
+    }
+
+    pub(crate) const fn ngit(mut self) -> Self {
+        self.ngit = true;
+        self
+    }
+
+    pub(crate) const fn live(mut self) -> Self {
+        self.reload = Reload::Live;
+        self
+    }
+
+    pub(crate) const fn common(mut self) -> Self {
+        self.common = true;
+        self
+    }
+
+    pub(crate) const fn no_effect_yet(mut self) -> Self {
+        self.status = Status::NoEffectYet;
+        self
+    }
+
+    /// `--bind-address`, without the dashes in front.
+    pub(crate) fn flag(&self) -> String {
+        self.key.replace('_', "-")
+    }
+
+    /// Environment names, the strongest first.
+    pub(crate) fn env_names(&self) -> Vec<String> {
+        let key = self.key.to_ascii_uppercase();
+        let mut names = vec![format!("GRIPFAST_{key}")];
+        if self.ngit {
+            names.push(format!("NGIT_{key}"));
+        }
+        names
+    }
+
+    /// The default as plain text, where there is one.
+    pub(crate) fn default_text(&self) -> Option<String> {
+        match self.default {
+            Default::Value(text) => Some(text.to_owned()),
+            Default::Derived(how) => Some(how.replace('`', "")),
+            Default::Unset => None,
+        }
+    }
+
+    pub(crate) fn is_secret(&self) -> bool {
+        self.kind == Kind::Secret
+    }
+}

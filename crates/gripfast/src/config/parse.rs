@@ -1,0 +1,194 @@
+//! Reading values: one function per shape, each with a message that says what would be right.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
+
+use grip_grasp::{InvalidSelection, Selection, parse_authors};
+use ipnet::IpNet;
+use nostr::prelude::{Keys, PublicKey};
+use tracing_subscriber::EnvFilter;
+
+use super::Kind;
+
+/// What is wrong with a value, as the end of a sentence: "NGIT_DOMAIN=… " + this.
+pub(crate) type Complaint = String;
+
+/// Checks `text` against the shape of its option.
+pub(crate) fn check(kind: Kind, text: &str) -> Result<(), Complaint> {
+    match kind {
+        Kind::Text | Kind::Path | Kind::List => Ok(()),
+        Kind::Domain => grip_types::Service::parse(text).map(drop).map_err(|_| {
+            "is no host name; write it as `grasp.example.com` or `localhost:7334`".to_owned()
+        }),
+        Kind::Address => address(text).map(drop),
+        Kind::Secret => Keys::parse(text).map(drop).map_err(|_| {
+            "is no private key; it should start with `nsec1` or be 64 hex digits".to_owned()
+        }),
+        Kind::Npub => npub(text).map(drop),
+        Kind::Bool => boolean(text).map(drop),
+        Kind::Count { min, max } => count(text, min, max).map(drop),
+        Kind::Bytes => bytes(text).map(drop),
+        Kind::Duration => duration(text).map(drop),
+        // A mistyped key in a list would let in, or keep out, the wrong people.
+        Kind::Repositories => text
+            .parse::<Selection>()
+            .map(drop)
+            .map_err(|e| wrong_entry(&e)),
+        Kind::Npubs => parse_authors(text).map(drop).map_err(|e| wrong_entry(&e)),
+        Kind::LogFilter => log_filter(text).map(drop),
+        Kind::Networks => networks(text).map(drop),
+        Kind::Choice(values) if values.contains(&text) => Ok(()),
+        Kind::Choice(values) => Err(format!("is none of {}", values.join(", "))),
+    }
+}
+
+fn wrong_entry(error: &InvalidSelection) -> Complaint {
+    format!("has a wrong entry: {error}")
+}
+
+pub(crate) fn address(text: &str) -> Result<SocketAddr, Complaint> {
+    text.parse()
+        .map_err(|_| "is no IP:PORT such as 127.0.0.1:7334 or [::]:7334".to_owned())
+}
+
+pub(crate) fn npub(text: &str) -> Result<PublicKey, Complaint> {
+    PublicKey::parse(text).map_err(|_| {
+        "is no public key; it should start with `npub1` or be 64 hex digits".to_owned()
+    })
+}
+
+/// Reads a truth value as shells, Nix and systemd units write them.
+pub(crate) fn boolean(text: &str) -> Result<bool, Complaint> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" | "1" | "yes" | "on" => Ok(true),
+        "false" | "0" | "no" | "off" => Ok(false),
+        _ => Err("is neither true nor false".to_owned()),
+    }
+}
+
+pub(crate) fn count(text: &str, min: u64, max: u64) -> Result<u64, Complaint> {
+    let number: u64 = text.parse().map_err(|_| "is no whole number".to_owned())?;
+    match number {
+        n if n < min => Err(format!("is less than {min}")),
+        n if n > max => Err(format!("is more than {max}")),
+        n => Ok(n),
+    }
+}
+
+/// Reads `2147483648`, `2 GiB`, `2G` or `500 MB`; K, M, G, T alone mean powers of 1024.
+pub(crate) fn bytes(text: &str) -> Result<u64, Complaint> {
+    let wrong = || "is no size such as `500 MB`, `2 GiB` or a number of bytes".to_owned();
+    let digits = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
+    let number: u64 = text[..digits].parse().map_err(|_| wrong())?;
+    let unit: u64 = match text[digits..].trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "kb" => 1000,
+        "mb" => 1000_u64.pow(2),
+        "gb" => 1000_u64.pow(3),
+        "tb" => 1000_u64.pow(4),
+        "k" | "kib" => 1 << 10,
+        "m" | "mib" => 1 << 20,
+        "g" | "gib" => 1 << 30,
+        "t" | "tib" => 1 << 40,
+        _ => return Err(wrong()),
+    };
+    number
+        .checked_mul(unit)
+        .filter(|n| *n > 0)
+        .ok_or_else(wrong)
+}
+
+pub(crate) fn duration(text: &str) -> Result<Duration, Complaint> {
+    let duration = humantime::parse_duration(text).map_err(|_| match text.parse::<u64>() {
+        Ok(_) => format!("has no unit; write `{text}s` or `{text}ms`"),
+        Err(_) => "is no duration such as `500ms` or `5s`".to_owned(),
+    })?;
+    // A timer of nothing never rests, and a patience of nothing refuses everybody.
+    if duration.is_zero() {
+        return Err("is no time at all; the least is `1ms`".to_owned());
+    }
+    Ok(duration)
+}
+
+pub(crate) fn list(text: &str) -> Vec<String> {
+    text.split(',')
+        .map(str::trim)
+        .filter(|item| !item.is_empty())
+        .map(str::to_owned)
+        .collect()
+}
+
+pub(crate) fn log_filter(text: &str) -> Result<EnvFilter, Complaint> {
+    EnvFilter::try_new(text)
+        .map_err(|_| "is no log level; use error, warn, info, debug or trace".to_owned())
+}
+
+/// Reads networks; a single address stands for itself.
+pub(crate) fn networks(text: &str) -> Result<Vec<IpNet>, Complaint> {
+    list(text)
+        .iter()
+        .map(|item| {
+            item.parse::<IpNet>()
+                .or_else(|_| item.parse::<IpAddr>().map(IpNet::from))
+                .map_err(|_| format!("has `{item}`, which is no network such as 10.0.0.0/8"))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_units_or_none() {
+        for (text, expected) in [
+            ("2147483648", 2_147_483_648),
+            ("2 GiB", 2 << 30),
+            ("2G", 2 << 30),
+            ("500 MB", 500_000_000),
+            ("64kib", 64 << 10),
+        ] {
+            assert_eq!(bytes(text), Ok(expected), "{text}");
+        }
+        for text in ["", "0", "-1", "2 gigs", "1.5 GiB", "99999999999 TiB"] {
+            assert!(bytes(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_duration_without_unit_is_told_which_to_add() {
+        assert_eq!(duration("5s"), Ok(Duration::from_secs(5)));
+        assert_eq!(duration("1m 30s"), Ok(Duration::from_secs(90)));
+        assert_eq!(
+            duration("5").unwrap_err(),
+            "has no unit; write `5s` or `5ms`"
+        );
+        assert!(duration("soon").is_err());
+        assert!(duration("0s").is_err());
+    }
+
+    #[test]
+    fn truth_is_written_in_many_ways() {
+        for text in ["true", "1", "YES", "on"] {
+            assert_eq!(boolean(text), Ok(true));
+        }
+        for text in ["false", "0", "No", "off"] {
+            assert_eq!(boolean(text), Ok(false));
+        }
+        assert!(boolean("maybe").is_err());
+    }
+
+    #[test]
+    fn a_single_address_is_a_network() {
+        let found = networks("10.0.0.0/8, 127.0.0.1,").unwrap();
+        assert_eq!(
+            found.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            ["10.0.0.0/8", "127.0.0.1/32"]
+        );
+        assert!(networks("10.0.0.0/99").unwrap_err().contains("10.0.0.0/99"));
+    }
+}

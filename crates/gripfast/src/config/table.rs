@@ -1,0 +1,646 @@
+//! The table of options. A new setting is one entry here and one field of `Settings`.
+
+use super::option::{
+    Default::{Derived, Unset, Value},
+    Group::{About, Acceptance, Archive, Limits, Logs, Reach, Storage, Sync, Timeouts},
+    Kind::{
+        Address, Bool, Bytes, Choice, Count, Domain, Duration, List, LogFilter, Networks, Npub,
+        Npubs, Path, Repositories, Secret, Text,
+    },
+    Opt,
+};
+
+const ANY: super::Kind = Count {
+    min: 0,
+    max: u64::MAX,
+};
+const POSITIVE: super::Kind = Count {
+    min: 1,
+    max: u64::MAX,
+};
+/// Bounded so that fifty times the value still fits its bucket.
+const RATE: super::Kind = Count {
+    min: 0,
+    max: 50_000_000,
+};
+
+/// Every option, in the order in which people meet them.
+pub(crate) static OPTIONS: &[Opt] = &[
+    // Where it is reached
+    Opt::new(
+        "domain",
+        Domain,
+        Derived("the bind address, for use on one machine"),
+        Reach,
+        "Host name under which clients reach this node, as announcements list it. \
+         A scheme may be given (`http://…`); without one, names are https and IP addresses \
+         and localhost are http.",
+    )
+    .ngit()
+    .common(),
+    Opt::new(
+        "bind_address",
+        Address,
+        Value("127.0.0.1:7334"),
+        Reach,
+        "Address to listen on.",
+    )
+    .ngit()
+    .common(),
+    Opt::new(
+        "base_path",
+        Text,
+        Unset,
+        Reach,
+        "Path below which everything is served, when the host is shared with something else.",
+    )
+    .ngit(),
+    Opt::new(
+        "trusted_proxy_cidrs",
+        Networks,
+        Value("127.0.0.0/8,::1/128"),
+        Reach,
+        "Networks of reverse proxies, whose `X-Forwarded-For` is believed.",
+    )
+    .ngit()
+    .live(),
+    // Where it keeps things
+    Opt::new(
+        "data_dir",
+        Path,
+        Value("./data"),
+        Storage,
+        "Directory that holds all state.",
+    )
+    .common(),
+    Opt::new(
+        "git_data_path",
+        Path,
+        Derived("`git` in the data directory"),
+        Storage,
+        "Directory of the repositories. One laid out by ngit-grasp is taken over as it is.",
+    )
+    .ngit(),
+    Opt::new(
+        "relay_data_path",
+        Path,
+        Derived("`relay` in the data directory"),
+        Storage,
+        "Directory of the event store.",
+    )
+    .ngit(),
+    Opt::new(
+        "database_backend",
+        Choice(&["lmdb", "memory", "nostrdb"]),
+        Value("lmdb"),
+        Storage,
+        "Accepted for the sake of ngit-grasp's units: events are kept in LMDB whatever it says.",
+    )
+    .ngit(),
+    Opt::new(
+        "event_map_bytes",
+        Bytes,
+        Value("64 GiB"),
+        Storage,
+        "Most that the event store may ever hold. Address space, not disk: the file grows as \
+         it is filled.",
+    ),
+    Opt::new(
+        "git_program",
+        Path,
+        Value("git"),
+        Storage,
+        "The git to run; 2.37 or newer.",
+    ),
+    // What it says of itself
+    Opt::new(
+        "relay_name",
+        Text,
+        Derived("`<domain> grasp relay`"),
+        About,
+        "Name shown in the relay information document (NIP-11) and on the pages.",
+    )
+    .ngit()
+    .live()
+    .common(),
+    Opt::new(
+        "relay_description",
+        Text,
+        Value("A git node that never shows a claim it cannot prove"),
+        About,
+        "Description shown beside the name.",
+    )
+    .ngit()
+    .live(),
+    Opt::new(
+        "relay_contact",
+        Text,
+        Unset,
+        About,
+        "How to reach the operator, such as `mailto:…`.",
+    )
+    .live(),
+    Opt::new(
+        "relay_icon",
+        Text,
+        Derived("our own"),
+        About,
+        "URL of an image for the node.",
+    )
+    .live(),
+    Opt::new(
+        "owner_npub",
+        Npub,
+        Derived("the key of `relay_owner_nsec`"),
+        About,
+        "Public key of the operator, shown in the relay information document.",
+    )
+    .ngit()
+    .live(),
+    Opt::new(
+        "relay_owner_nsec",
+        Secret,
+        Derived(
+            "the systemd credential `relay_owner_nsec`, else the file `.relay- \
+             owner.nsec`, where there is one",
+        ),
+        About,
+        "Private key of the relay. Prefer `relay_owner_nsec_file` or a systemd credential.",
+    )
+    .ngit(),
+    Opt::new(
+        "relay_owner_nsec_file",
+        Path,
+        Unset,
+        About,
+        "File that holds the private key of the relay.",
+    )
+    .ngit(),
+    // What it accepts
+    Opt::new(
+        "maintainer_rule",
+        Choice(&["legacy", "reciprocal"]),
+        Value("legacy"),
+        Acceptance,
+        "Who counts as maintainer: everybody the owner's announcement leads to (`legacy`), \
+         or of those only who names a maintainer back (`reciprocal`).",
+    )
+    .live(),
+    Opt::new(
+        "repository_whitelist",
+        Repositories,
+        Unset,
+        Acceptance,
+        "Only these repositories are accepted: `npub`, `npub/identifier` or `identifier`.",
+    )
+    .ngit()
+    .live(),
+    Opt::new(
+        "repository_blacklist",
+        Repositories,
+        Unset,
+        Acceptance,
+        "These repositories are refused, whatever the whitelists say: `npub`, \
+         `npub/identifier` or `identifier`.",
+    )
+    .ngit()
+    .live(),
+    Opt::new(
+        "event_blacklist",
+        Npubs,
+        Unset,
+        Acceptance,
+        "Events of these authors (npubs) are refused, before any other check.",
+    )
+    .ngit()
+    .live(),
+    Opt::new(
+        "private_mode",
+        Bool,
+        Value("false"),
+        Acceptance,
+        "Private repositories (GRASP-08) are not part of this version: the node refuses to start \
+         with it rather than serve to everybody.",
+    )
+    .ngit(),
+    // Limits
+    Opt::new(
+        "max_pack_bytes",
+        Bytes,
+        Value("2 GiB"),
+        Limits,
+        "Largest pack that a push may carry.",
+    )
+    .common(),
+    Opt::new(
+        "max_connections",
+        POSITIVE,
+        Value("4096"),
+        Limits,
+        "Most connections at once.",
+    )
+    .ngit()
+    .live(),
+    Opt::new(
+        "max_connections_per_ip",
+        POSITIVE,
+        Value("256"),
+        Limits,
+        "Most connections at once from one address; IPv6 by /64.",
+    )
+    .live(),
+    Opt::new(
+        "max_pushes",
+        POSITIVE,
+        Value("64"),
+        Limits,
+        "Most pushes under way; a git process each.",
+    ),
+    Opt::new(
+        "max_fetches",
+        POSITIVE,
+        Value("64"),
+        Limits,
+        "Most fetches under way; a git process each.",
+    ),
+    Opt::new(
+        "http_requests_per_second",
+        RATE,
+        Value("100"),
+        Limits,
+        "Requests a second that one address may make for long; ten times as many in one go. \
+         0 lifts the limit.",
+    ),
+    Opt::new(
+        "relay_events_per_second",
+        RATE,
+        Value("1000"),
+        Limits,
+        "Events a second that one connection may send for long, and twice as many one address; \
+         ten times as many in one go. 0 lifts the limit.",
+    ),
+    Opt::new(
+        "relay_requests_per_second",
+        RATE,
+        Value("200"),
+        Limits,
+        "Queries a second that one connection may make for long, and five times as many one \
+         address; ten times as many in one go. 0 lifts the limit.",
+    ),
+    Opt::new(
+        "relay_max_message_bytes",
+        Bytes,
+        Value("2 MiB"),
+        Limits,
+        "Longest message and longest state event; one with 20,000 refs takes about 1.6 MB.",
+    ),
+    Opt::new(
+        "relay_max_subscriptions",
+        POSITIVE,
+        Value("300"),
+        Limits,
+        "Most open subscriptions of one connection.",
+    )
+    .ngit(),
+    Opt::new(
+        "relay_filter_limit",
+        POSITIVE,
+        Value("5000"),
+        Limits,
+        "Most stored events that one filter brings.",
+    )
+    .ngit(),
+    Opt::new(
+        "purgatory_max_entries",
+        POSITIVE,
+        Value("50000"),
+        Limits,
+        "Most events that wait for git data.",
+    ),
+    Opt::new(
+        "purgatory_max_bytes",
+        Bytes,
+        Value("256 MiB"),
+        Limits,
+        "Most bytes of such events.",
+    ),
+    Opt::new(
+        "purgatory_max_per_author",
+        POSITIVE,
+        Value("100"),
+        Limits,
+        "Most such events of one author.",
+    ),
+    Opt::new(
+        "purgatory_max_per_identifier",
+        POSITIVE,
+        Value("200"),
+        Limits,
+        "Most such events for one repository identifier.",
+    ),
+    // Timeouts
+    Opt::new(
+        "drain_deadline",
+        Duration,
+        Value("5s"),
+        Timeouts,
+        "How long work under way may go on after SIGTERM before it is cut.",
+    )
+    .live(),
+    Opt::new(
+        "stall_timeout",
+        Duration,
+        Value("60s"),
+        Timeouts,
+        "How long a client may send or take nothing in the middle of a push, fetch or answer.",
+    ),
+    Opt::new(
+        "idle_timeout",
+        Duration,
+        Value("60s"),
+        Timeouts,
+        "How long a connection may rest between requests.",
+    )
+    .live(),
+    Opt::new(
+        "header_timeout",
+        Duration,
+        Value("10s"),
+        Timeouts,
+        "How long a client may take to send its headers.",
+    )
+    .live(),
+    Opt::new(
+        "purgatory_lifetime",
+        Duration,
+        Value("30m"),
+        Timeouts,
+        "How long an event waits for its git data; GRASP-01 says 30 minutes.",
+    ),
+    Opt::new(
+        "orphan_ref_lifetime",
+        Duration,
+        Value("20m"),
+        Timeouts,
+        "How long a pushed `refs/nostr/…` waits for its event; GRASP-01 says 20 minutes.",
+    ),
+    Opt::new(
+        "purgatory_sweep_interval",
+        Duration,
+        Value("60s"),
+        Timeouts,
+        "How often what has waited too long is looked for.",
+    ),
+    // Logs and metrics
+    Opt::new(
+        "log_level",
+        LogFilter,
+        Value("info"),
+        Logs,
+        "How much is logged: `error`, `warn`, `info`, `debug`, `trace`, or directives such as \
+         `info,grip_git=debug`.",
+    )
+    .ngit()
+    .live()
+    .common(),
+    Opt::new(
+        "log_format",
+        Choice(&["text", "json"]),
+        Value("text"),
+        Logs,
+        "Log lines for people (`text`) or for programs (`json`).",
+    ),
+    Opt::new(
+        "metrics_enabled",
+        Bool,
+        Value("true"),
+        Logs,
+        "Serve `/metrics`.",
+    )
+    .ngit()
+    .live(),
+    Opt::new(
+        "metrics_top_n_repos",
+        ANY,
+        Value("10"),
+        Logs,
+        "How many repositories have bandwidth series of their own.",
+    )
+    .ngit()
+    .no_effect_yet(),
+    Opt::new(
+        "metrics_connection_per_ip_abuse_threshold",
+        ANY,
+        Value("10"),
+        Logs,
+        "Connections from one address from which the metrics count it as suspicious.",
+    )
+    .ngit()
+    .no_effect_yet(),
+    // Archive and pull request hosting
+    Opt::new(
+        "archive_all",
+        Bool,
+        Value("false"),
+        Archive,
+        "Accept every announcement, whether it lists this node or not (GRASP-05).",
+    )
+    .ngit()
+    .no_effect_yet(),
+    Opt::new(
+        "archive_whitelist",
+        Repositories,
+        Unset,
+        Archive,
+        "Repositories to mirror though they do not list this node: `npub`, `npub/identifier` \
+         or `identifier`.",
+    )
+    .ngit()
+    .no_effect_yet(),
+    Opt::new(
+        "archive_grasp_services",
+        List,
+        Unset,
+        Archive,
+        "Mirror all repositories of these servers.",
+    )
+    .ngit()
+    .no_effect_yet(),
+    Opt::new(
+        "archive_read_only",
+        Bool,
+        Derived("true where an archive setting is on"),
+        Archive,
+        "Take nothing but what the archive settings name.",
+    )
+    .ngit()
+    .no_effect_yet(),
+    Opt::new(
+        "grasp06_enable",
+        Bool,
+        Value("false"),
+        Archive,
+        "Host pull requests of contributors below `/prs/` (GRASP-06).",
+    )
+    .ngit()
+    .no_effect_yet(),
+    // Sync with other servers
+    Opt::new(
+        "sync_bootstrap_relay_url",
+        Text,
+        Unset,
+        Sync,
+        "First relay to learn announcements from.",
+    )
+    .ngit()
+    .no_effect_yet(),
+    Opt::new(
+        "sync_loop_interval_ms",
+        POSITIVE,
+        Value("1000"),
+        Sync,
+        "Longest sleep of the sync loop.",
+    )
+    .ngit()
+    .no_effect_yet(),
+    Opt::new(
+        "sync_domain_concurrent",
+        POSITIVE,
+        Value("5"),
+        Sync,
+        "Requests in flight to one host.",
+    )
+    .ngit()
+    .no_effect_yet(),
+    Opt::new(
+        "sync_domain_rate_limit",
+        POSITIVE,
+        Value("30"),
+        Sync,
+        "Requests to one host in any minute.",
+    )
+    .ngit()
+    .no_effect_yet(),
+    Opt::new(
+        "sync_default_delay_secs",
+        ANY,
+        Value("180"),
+        Sync,
+        "How long the data of a submitted event is awaited before it is looked for elsewhere.",
+    )
+    .ngit()
+    .no_effect_yet(),
+    Opt::new(
+        "sync_immediate_delay_ms",
+        ANY,
+        Value("500"),
+        Sync,
+        "The same for an event that came from another relay.",
+    )
+    .ngit()
+    .no_effect_yet(),
+    Opt::new(
+        "sync_base_backoff_secs",
+        POSITIVE,
+        Value("5"),
+        Sync,
+        "First pause after a relay failed.",
+    )
+    .ngit()
+    .no_effect_yet(),
+    Opt::new(
+        "sync_max_backoff_secs",
+        POSITIVE,
+        Value("3600"),
+        Sync,
+        "Longest pause after a relay failed.",
+    )
+    .ngit()
+    .no_effect_yet(),
+    Opt::new(
+        "sync_disconnect_check_interval_secs",
+        POSITIVE,
+        Value("60"),
+        Sync,
+        "How often lost relays are looked at.",
+    )
+    .ngit()
+    .no_effect_yet(),
+    Opt::new(
+        "sync_disable_negentropy",
+        Bool,
+        Value("false"),
+        Sync,
+        "Learn history by REQ, not by NIP-77.",
+    )
+    .ngit()
+    .no_effect_yet(),
+    Opt::new(
+        "sync_plus_enabled",
+        Bool,
+        Value("false"),
+        Sync,
+        "Keep events of users' own relays (GRASP-03).",
+    )
+    .ngit()
+    .no_effect_yet(),
+    Opt::new(
+        "sync_plus_fallback_relays",
+        List,
+        Unset,
+        Sync,
+        "Relays to ask where a user has none.",
+    )
+    .ngit()
+    .no_effect_yet(),
+    Opt::new(
+        "user_index_relays",
+        List,
+        Unset,
+        Sync,
+        "Relays that know the relay lists of users.",
+    )
+    .ngit()
+    .no_effect_yet(),
+    Opt::new(
+        "sync_allow_non_global_targets",
+        Bool,
+        Value("false"),
+        Sync,
+        "Let sync reach private and loopback addresses.",
+    )
+    .ngit()
+    .no_effect_yet(),
+    Opt::new(
+        "rejected_hot_cache_duration_secs",
+        ANY,
+        Value("120"),
+        Sync,
+        "How long a refused announcement is kept whole, to be judged again.",
+    )
+    .ngit()
+    .no_effect_yet(),
+    Opt::new(
+        "rejected_cold_index_expiry_secs",
+        ANY,
+        Value("604800"),
+        Sync,
+        "How long a refused announcement is remembered, so as not to fetch it again.",
+    )
+    .ngit()
+    .no_effect_yet(),
+    Opt::new(
+        "naughty_list_expiration_hours",
+        ANY,
+        Value("12"),
+        Sync,
+        "How long a broken relay is left alone.",
+    )
+    .ngit()
+    .no_effect_yet(),
+];
+
+/// The option with this key.
+pub(crate) fn find(key: &str) -> Option<&'static Opt> {
+    OPTIONS.iter().find(|option| option.key == key)
+}

@@ -1,0 +1,398 @@
+//! The layers, from all sides; no real environment or file is touched.
+
+use std::{collections::BTreeMap, io, path::Path};
+
+use super::{table::OPTIONS, *};
+
+const NSEC: &str = "nsec1qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqsmhltgl";
+const NPUB: &str = "npub10xlxvlhemja6c4dqv22uapctqupfhlxm9h8z3k2e72q4k9hcz7vqpkge6d";
+
+/// An environment and a file system in memory.
+#[derive(Default)]
+struct Fake {
+    env: Vec<(String, String)>,
+    files: BTreeMap<String, String>,
+    flags: Flags,
+}
+
+impl Fake {
+    fn env(mut self, name: &str, value: &str) -> Self {
+        self.env.push((name.into(), value.into()));
+        self
+    }
+
+    fn file(mut self, path: &str, text: &str) -> Self {
+        self.files.insert(path.into(), text.into());
+        self
+    }
+
+    fn flag(mut self, key: &'static str, value: &str) -> Self {
+        self.flags.values.insert(key, value.into());
+        self
+    }
+
+    fn load(&self) -> Result<Loaded, Invalid> {
+        load(&self.flags, self)
+    }
+
+    fn loaded(&self) -> Loaded {
+        self.load().unwrap_or_else(|invalid| panic!("{invalid}"))
+    }
+
+    fn mistakes(&self) -> Vec<String> {
+        self.load().expect_err("the configuration is wrong").0
+    }
+}
+
+impl Surroundings for Fake {
+    fn variables(&self) -> Vec<(String, String)> {
+        self.env.clone()
+    }
+
+    fn read(&self, path: &Path) -> io::Result<String> {
+        let found = self.files.get(&path.to_string_lossy().into_owned());
+        found.cloned().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+}
+
+fn source(loaded: &Loaded, key: &str) -> String {
+    loaded.values[key].source.to_string()
+}
+
+fn text(loaded: &Loaded, key: &str) -> Option<String> {
+    loaded.values[key].text.clone()
+}
+
+#[test]
+fn nothing_set_gives_a_node_for_this_machine() {
+    let loaded = Fake::default().loaded();
+    let settings = &loaded.settings;
+    assert_eq!(settings.bind_address.to_string(), "127.0.0.1:7334");
+    assert_eq!(settings.service.http_url(), "http://127.0.0.1:7334");
+    assert_eq!(settings.git_data_path, Path::new("./data/git"));
+    assert_eq!(settings.relay_data_path, Path::new("./data/relay"));
+    assert_eq!(settings.limits.pack_bytes, 2 << 30);
+    assert_eq!(settings.timeouts.drain.as_secs(), 5);
+    assert_eq!(settings.relay_name, "127.0.0.1:7334 grasp relay");
+    assert_eq!(settings.owner, None);
+    assert_eq!(loaded.warnings, Vec::<String>::new());
+}
+
+#[test]
+fn the_stronger_layer_wins() {
+    let all = Fake::default()
+        .flag("relay_name", "flag")
+        .env("GRIPFAST_RELAY_NAME", "gripfast")
+        .env("NGIT_RELAY_NAME", "ngit")
+        .file(".env", "# top\nNGIT_RELAY_NAME=dotenv\n")
+        .file("gripfast.toml", "relay_name = \"file\"\n");
+    let steps: [(&str, &str, fn(&mut Fake)); 5] = [
+        ("flag", "flag --relay-name", |f| f.flags.values.clear()),
+        ("gripfast", "environment GRIPFAST_RELAY_NAME", |f| {
+            f.env.remove(0);
+        }),
+        ("ngit", "environment NGIT_RELAY_NAME", |f| f.env.clear()),
+        ("dotenv", ".env:2", |f| {
+            f.files.remove(".env");
+        }),
+        ("file", "gripfast.toml:1", |f| f.files.clear()),
+    ];
+    let mut fake = all;
+    for (value, from, take_away) in steps {
+        let loaded = fake.loaded();
+        assert_eq!(loaded.settings.relay_name, value);
+        assert_eq!(source(&loaded, "relay_name"), from);
+        take_away(&mut fake);
+    }
+    assert_eq!(
+        fake.loaded().settings.relay_name,
+        "127.0.0.1:7334 grasp relay"
+    );
+}
+
+#[test]
+fn an_empty_value_is_none() {
+    let loaded = Fake::default()
+        .env("NGIT_BIND_ADDRESS", "")
+        .env("NGIT_RELAY_NAME", "  ")
+        .file(
+            "gripfast.toml",
+            "relay_name = \"file\"\nrepository_whitelist = []\n",
+        )
+        .loaded();
+    assert_eq!(loaded.settings.bind_address.port(), 7334);
+    assert_eq!(loaded.settings.relay_name, "file");
+    assert!(loaded.settings.repository_whitelist.is_empty());
+}
+
+#[test]
+fn two_names_of_one_option_that_disagree_are_named() {
+    let loaded = Fake::default()
+        .env("NGIT_DOMAIN", "a.example")
+        .env("GRIPFAST_DOMAIN", "b.example")
+        .loaded();
+    assert_eq!(loaded.settings.service.authority(), "b.example");
+    assert_eq!(
+        loaded.warnings,
+        ["NGIT_DOMAIN is set too, but GRIPFAST_DOMAIN counts"]
+    );
+}
+
+#[test]
+fn unknown_names_are_warned_of_with_a_suggestion() {
+    let loaded = Fake::default()
+        .env("NGIT_DOMIAN", "x")
+        .env("PATH", "/bin")
+        .env("GRIPFAST_FAULT", "")
+        .file(".env", "GRIPFAST_WHATEVER=1\nnonsense\n")
+        .file(
+            "gripfast.toml",
+            "bind_adress = \"x\"\n[relay]\nname = \"x\"\n",
+        )
+        .loaded();
+    assert_eq!(
+        loaded.warnings,
+        [
+            "gripfast.toml:1: bind_adress is no setting of gripfast; did you mean bind_address?",
+            "gripfast.toml:2: relay is no setting of gripfast",
+            ".env:2: is no KEY=value line",
+            ".env:1: GRIPFAST_WHATEVER is no setting of gripfast",
+            "the environment variable NGIT_DOMIAN is no setting of gripfast; did you mean NGIT_DOMAIN?",
+        ]
+    );
+}
+
+#[test]
+fn every_bad_value_is_named_with_its_place() {
+    let mistakes = Fake::default()
+        .flag("drain_deadline", "5")
+        .env("NGIT_BIND_ADDRESS", "localhost")
+        .env("NGIT_RELAY_OWNER_NSEC", "nsec1secret")
+        .file(".env", "\n\nNGIT_MAX_CONNECTIONS=0\n")
+        .file(
+            "gripfast.toml",
+            "max_pack_bytes = \"big\"\nlog_format = \"xml\"\ndomain = 1.5\nevent_blacklist = 7\n",
+        )
+        .mistakes();
+    assert_eq!(
+        mistakes,
+        [
+            "gripfast.toml:3: domain cannot be of type float",
+            "gripfast.toml:4: event_blacklist cannot be of type integer",
+            "environment NGIT_BIND_ADDRESS: bind_address — `localhost` is no IP:PORT such as 127.0.0.1:7334 or [::]:7334",
+            "flag --drain-deadline: drain_deadline — `5` has no unit; write `5s` or `5ms`",
+            "gripfast.toml:2: log_format — `xml` is none of text, json",
+            ".env:3: max_connections — `0` is less than 1",
+            "gripfast.toml:1: max_pack_bytes — `big` is no size such as `500 MB`, `2 GiB` or a number of bytes",
+            "environment NGIT_RELAY_OWNER_NSEC: relay_owner_nsec — the value given is no private key; it should start with `nsec1` or be 64 hex digits",
+        ]
+    );
+}
+
+#[test]
+fn a_config_file_that_was_asked_for_must_be_there() {
+    let mistakes = Fake::default()
+        .env("GRIPFAST_CONFIG", "/etc/none.toml")
+        .mistakes();
+    assert_eq!(mistakes.len(), 1);
+    assert!(
+        mistakes[0].starts_with("/etc/none.toml: cannot be read"),
+        "{mistakes:?}"
+    );
+    let mistakes = Fake::default().file("gripfast.toml", "a = \n").mistakes();
+    assert!(
+        mistakes[0].starts_with("gripfast.toml:1: is no TOML"),
+        "{mistakes:?}"
+    );
+}
+
+#[test]
+fn an_idle_option_is_accepted_and_said_to_be_idle() {
+    let loaded = Fake::default()
+        .env("NGIT_SYNC_BOOTSTRAP_RELAY_URL", "wss://relay.example")
+        .env("NGIT_SYNC_DOMAIN_CONCURRENT", "5")
+        .loaded();
+    assert_eq!(
+        loaded.warnings,
+        [
+            "environment NGIT_SYNC_BOOTSTRAP_RELAY_URL: sync_bootstrap_relay_url is accepted but has no effect yet"
+        ]
+    );
+}
+
+#[test]
+fn what_could_not_be_kept_is_refused() {
+    let mistakes = Fake::default().env("NGIT_PRIVATE_MODE", "true").mistakes();
+    assert!(
+        mistakes[0].contains("serves every repository to everybody"),
+        "{mistakes:?}"
+    );
+    let loaded = Fake::default()
+        .env("NGIT_DATABASE_BACKEND", "memory")
+        .loaded();
+    assert!(
+        loaded.warnings[0].contains("kept in LMDB"),
+        "{:?}",
+        loaded.warnings
+    );
+}
+
+#[test]
+fn the_domain_takes_scheme_port_and_base_path() {
+    let loaded = Fake::default()
+        .env("NGIT_DOMAIN", "example.com")
+        .env("NGIT_BASE_PATH", "/grasp/")
+        .loaded();
+    assert_eq!(
+        loaded.settings.service.http_url(),
+        "https://example.com/grasp"
+    );
+    let loaded = Fake::default()
+        .env("NGIT_BIND_ADDRESS", "0.0.0.0:80")
+        .loaded();
+    assert_eq!(loaded.settings.service.http_url(), "http://127.0.0.1");
+    assert!(
+        loaded.warnings[0].starts_with("domain is not set"),
+        "{:?}",
+        loaded.warnings
+    );
+}
+
+#[test]
+fn the_relay_key_comes_from_value_file_credential_or_the_key_of_before() {
+    let cases = [
+        (
+            Fake::default().env("NGIT_RELAY_OWNER_NSEC", NSEC),
+            "environment NGIT_RELAY_OWNER_NSEC",
+        ),
+        (
+            Fake::default()
+                .env("NGIT_RELAY_OWNER_NSEC_FILE", "/k")
+                .file("/k", &format!("{NSEC}\n")),
+            "/k",
+        ),
+        (
+            Fake::default()
+                .env("CREDENTIALS_DIRECTORY", "/c")
+                .file("/c/relay_owner_nsec", NSEC),
+            "/c/relay_owner_nsec",
+        ),
+        (
+            Fake::default().file(".relay-owner.nsec", NSEC),
+            ".relay-owner.nsec",
+        ),
+    ];
+    for (fake, from) in cases {
+        let loaded = fake.loaded();
+        assert!(loaded.settings.owner.is_some(), "{from}");
+        assert_eq!(source(&loaded, "relay_owner_nsec"), from);
+        assert!(text(&loaded, "owner_npub").unwrap().starts_with("npub1"));
+    }
+    let mistakes = Fake::default()
+        .env("NGIT_RELAY_OWNER_NSEC_FILE", "/none")
+        .mistakes();
+    assert!(
+        mistakes[0].starts_with("/none: relay_owner_nsec_file cannot be read"),
+        "{mistakes:?}"
+    );
+}
+
+#[test]
+fn a_mistyped_key_in_a_list_is_an_error() {
+    let good = format!("{NPUB},{NPUB}/linux,rust");
+    let loaded = Fake::default()
+        .env("NGIT_REPOSITORY_WHITELIST", &good)
+        .loaded();
+    assert_eq!(loaded.settings.repository_whitelist, good);
+    for bad in [
+        "npub1xyz",
+        "npub1xyz/linux",
+        "alice/linux",
+        &format!("{NPUB}/"),
+    ] {
+        let mistakes = Fake::default()
+            .env("NGIT_REPOSITORY_BLACKLIST", bad)
+            .mistakes();
+        assert_eq!(mistakes.len(), 1, "{bad}");
+    }
+    assert_eq!(
+        Fake::default()
+            .env("NGIT_EVENT_BLACKLIST", "rust")
+            .mistakes()
+            .len(),
+        1
+    );
+}
+
+#[test]
+fn keys_are_unique_and_defaults_have_the_right_shape() {
+    let mut names: Vec<_> = OPTIONS.iter().flat_map(Opt::env_names).collect();
+    let count = names.len();
+    names.sort();
+    names.dedup();
+    assert_eq!(names.len(), count, "two options share an environment name");
+    for option in OPTIONS {
+        assert!(
+            option.help.ends_with('.'),
+            "{} is explained in a sentence",
+            option.key
+        );
+    }
+    // Loading checks every given value, so giving each its own default checks the defaults.
+    let mut fake = Fake::default();
+    for option in OPTIONS {
+        if let option::Default::Value(value) = option.default {
+            fake.flags.values.insert(option.key, value.into());
+        }
+    }
+    fake.loaded();
+}
+
+#[test]
+fn the_example_loads_when_every_line_is_switched_on() {
+    let text: String = docs::example()
+        .lines()
+        .map(|line| match line.strip_prefix("# ") {
+            Some(rest)
+                if rest
+                    .split_once(" = ")
+                    .is_some_and(|(k, _)| table::find(k).is_some()) =>
+            {
+                format!("{rest}\n")
+            }
+            _ => format!("{line}\n"),
+        })
+        .collect();
+    let loaded = Fake::default()
+        .file("gripfast.toml", &text)
+        .file("/etc/gripfast/relay.nsec", NSEC)
+        .loaded();
+    assert_eq!(loaded.warnings, Vec::<String>::new());
+    let from_file = loaded
+        .values
+        .values()
+        .filter(|v| matches!(v.source, Source::File { .. }));
+    let active = OPTIONS
+        .iter()
+        .filter(|o| o.status == Status::Active)
+        .count();
+    assert!(
+        from_file.count() + 4 >= active,
+        "nearly every active option is in the example"
+    );
+}
+
+#[test]
+fn the_written_documents_are_those_of_the_table() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    for (file, expected) in [
+        ("docs/configuration.md", docs::markdown()),
+        ("gripfast.example.toml", docs::example()),
+    ] {
+        let written = std::fs::read_to_string(root.join(file)).unwrap_or_default();
+        assert!(
+            written == expected,
+            "{file} is out of date: run `cargo xtask docs`"
+        );
+    }
+}

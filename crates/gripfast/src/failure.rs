@@ -1,0 +1,29 @@
+//! How the program ends when it cannot do what was asked.
+
+use std::process::ExitCode;
+
+use crate::config::Invalid;
+
+/// The exit code of a wrong command line or configuration (`EX_USAGE` of sysexits).
+pub(crate) const USAGE: u8 = 64;
+
+/// Prints one sentence and chooses the exit code.
+pub(crate) fn report(error: anyhow::Error) -> ExitCode {
+    if let Some(Invalid(mistakes)) = error.downcast_ref::<Invalid>() {
+        for mistake in mistakes {
+            anstream::eprintln!("gripfast: {mistake}");
+        }
+        return ExitCode::from(USAGE);
+    }
+    anstream::eprintln!("gripfast: {}", sentence(&error));
+    ExitCode::FAILURE
+}
+
+/// The error and its causes in one line.
+pub(crate) fn sentence(error: &anyhow::Error) -> String {
+    error
+        .chain()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(": ")
+}

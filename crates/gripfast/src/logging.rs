@@ -1,0 +1,39 @@
+//! Log lines on stderr, for people or for programs; the level can change while we run.
+
+use std::io::IsTerminal as _;
+
+use anyhow::Context as _;
+use tracing_subscriber::{
+    EnvFilter, Registry, layer::SubscriberExt as _, reload, util::SubscriberInitExt as _,
+};
+
+use crate::config::{LogFormat, Settings};
+
+/// Changes the level of a running log.
+#[derive(Clone, Debug)]
+pub(crate) struct LogLevel(reload::Handle<EnvFilter, Registry>);
+
+impl LogLevel {
+    pub(crate) fn set(&self, level: &str) -> anyhow::Result<()> {
+        self.0
+            .reload(EnvFilter::try_new(level)?)
+            .context("the log is gone")
+    }
+}
+
+/// Starts the log.
+pub(crate) fn start(settings: &Settings) -> anyhow::Result<LogLevel> {
+    let (filter, handle) = reload::Layer::new(EnvFilter::try_new(&settings.log_level)?);
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let registry = tracing_subscriber::registry().with(filter);
+    match settings.log_format {
+        LogFormat::Json => registry.with(lines.json().flatten_event(true)).try_init()?,
+        LogFormat::Text => {
+            let ansi = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+            registry
+                .with(lines.with_ansi(ansi).with_target(false))
+                .try_init()?;
+        }
+    }
+    Ok(LogLevel(handle))
+}

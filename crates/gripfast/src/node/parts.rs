@@ -1,0 +1,205 @@
+//! The parts of a node: opened from the bottom up, ended from the top down.
+
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+
+use anyhow::{Context as _, bail};
+use arc_swap::ArcSwap;
+use grip_db::Db;
+use grip_git::Repositories;
+use grip_grasp::{Grasp, Policy};
+use grip_relay::Relay;
+use grip_store::EventStore;
+use grip_tasks::{Ended, JoinHandle, TaskGroup};
+use grip_types::Service;
+use grip_web::{Build, Readiness, Web, WebSettings};
+use tokio::{net::TcpSocket, time::Instant};
+
+use super::snapshot;
+use crate::{
+    commands::version,
+    config::{Settings, service_at},
+};
+
+/// Connections that may wait to be accepted; beyond it the kernel makes clients try again.
+const BACKLOG: u32 = 1024;
+
+/// What the last steps get when the drain deadline has passed: they only write what is promised.
+const LAST_STEPS: Duration = Duration::from_secs(2);
+
+/// All that runs.
+pub(crate) struct Parts {
+    service: Service,
+    policy: Arc<ArcSwap<Policy>>,
+    web: Arc<ArcSwap<WebSettings>>,
+    /// Connections and what they asked for: told to stop first.
+    front: TaskGroup,
+    /// What finishes the promises of the front.
+    back: TaskGroup,
+    relay: Relay,
+    db: Db,
+    serving: JoinHandle<()>,
+}
+
+impl Parts {
+    /// Opens everything, recovers, and begins to listen; nothing answers before all is there.
+    pub(crate) async fn start(settings: &Settings) -> anyhow::Result<Self> {
+        // Bound first, so that a taken port is found out before anything is touched, but not yet
+        // listening: a port that accepts and does not answer would fool every probe.
+        let (socket, address) = bind(settings.bind_address)?;
+        let service = match settings.service_is_address {
+            true => service_at(address, settings.service.base()),
+            false => settings.service.clone(),
+        };
+        let root = TaskGroup::new("gripfast");
+        let (front, back) = (root.child("front"), root.child("back"));
+        let (store, repositories) = open(settings, &back).await?;
+        let database = settings.data_dir.join("gripfast.sqlite");
+        let db = Db::open(&database)
+            .await
+            .with_context(|| format!("cannot open {}", database.display()))?;
+        let policy = Arc::new(ArcSwap::from_pointee(snapshot::policy(settings, &service)?));
+        let web = Arc::new(ArcSwap::from_pointee(snapshot::web(settings, &service)));
+        let (relay, writer) = Relay::start(store.clone(), snapshot::relay(settings), &front);
+        let grasp = Grasp::start(grip_grasp::Parts {
+            store: store.clone(),
+            writer,
+            journal: db.journal(),
+            repositories: repositories.clone(),
+            policy: Arc::clone(&policy),
+            bounds: snapshot::bounds(settings),
+            sweep_every: settings.purgatory.sweep_interval,
+            group: back.clone(),
+        })
+        .await
+        .context("cannot take up where the last run ended")?;
+        let listener = socket
+            .listen(BACKLOG)
+            .with_context(|| format!("cannot listen on {address}"))?;
+        let edge = Web {
+            grasp,
+            relay: relay.clone(),
+            store: store.clone(),
+            repositories,
+            settings: Arc::clone(&web),
+            readiness: Readiness::ready(),
+            build: BUILD,
+        };
+        let group = front.clone();
+        let serving = front.spawn("http", async move {
+            grip_web::serve(listener, edge, &group).await;
+        });
+        tracing::info!(%address, url = service.http_url(), "ready");
+        Ok(Self {
+            service,
+            policy,
+            web,
+            front,
+            back,
+            relay,
+            db,
+            serving,
+        })
+    }
+
+    pub(crate) fn url(&self) -> String {
+        self.service.http_url()
+    }
+
+    /// The line that greets the operator.
+    pub(crate) fn welcome(&self) -> String {
+        let url = self.url();
+        format!(
+            "gripfast is ready at {url} — push a repository here with: ngit init --grasp-server {url}"
+        )
+    }
+
+    /// Waits until a part ends that should not, and says why.
+    pub(crate) async fn died(&mut self) -> String {
+        match (&mut self.serving).await {
+            Ok(()) => "the HTTP server ended by itself".to_owned(),
+            Err(error) => format!("the HTTP server: {error}"),
+        }
+    }
+
+    /// Swaps in settings that may change while we run.
+    pub(crate) fn apply(&self, settings: &Settings) -> anyhow::Result<()> {
+        let policy = snapshot::policy(settings, &self.service)?;
+        self.web
+            .store(Arc::new(snapshot::web(settings, &self.service)));
+        self.policy.store(Arc::new(policy));
+        Ok(())
+    }
+
+    /// Lets work under way finish for `grace`, cuts the rest, and says which.
+    pub(crate) async fn stop(&self, grace: Duration) {
+        let deadline = Instant::now() + grace;
+        let front = self.front.shutdown(grace).await;
+        let rest = deadline.duration_since(Instant::now()).max(LAST_STEPS);
+        let back = self.back.shutdown(rest).await;
+        self.relay.stop().await;
+        self.db.close().await;
+        match left(front) + left(back) {
+            0 => tracing::info!("stopped: drained, all work under way was finished"),
+            left => tracing::warn!(left, ?grace, "stopped: aborted, the drain deadline passed"),
+        }
+    }
+}
+
+const BUILD: Build = Build {
+    version: version::VERSION,
+    commit: version::COMMIT,
+};
+
+fn left(ended: Ended) -> usize {
+    match ended {
+        Ended::Drained => 0,
+        Ended::Aborted { left } => left,
+    }
+}
+
+fn bind(wanted: SocketAddr) -> anyhow::Result<(TcpSocket, SocketAddr)> {
+    let socket = match wanted {
+        SocketAddr::V4(_) => TcpSocket::new_v4(),
+        SocketAddr::V6(_) => TcpSocket::new_v6(),
+    }
+    .context("cannot open a socket")?;
+    socket.set_reuseaddr(true).context("cannot open a socket")?;
+    match socket.bind(wanted) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+            bail!(
+                "{wanted} is in use by another program; choose another address with --bind-address"
+            );
+        }
+        Err(error) => return Err(error).with_context(|| format!("cannot listen on {wanted}")),
+    }
+    let address = socket.local_addr().context("cannot tell where we listen")?;
+    Ok((socket, address))
+}
+
+/// Opens what lies on disk, where it may block.
+async fn open(
+    settings: &Settings,
+    group: &TaskGroup,
+) -> anyhow::Result<(EventStore, Repositories)> {
+    let settings = settings.clone();
+    let opened = group.spawn_blocking("open", move || {
+        let git = grip_git::Options {
+            git: settings.git_program.clone(),
+            max_pack_bytes: settings.limits.pack_bytes,
+            stall: settings.timeouts.stall,
+            ..grip_git::Options::new(&settings.git_data_path)
+        };
+        let repositories = Repositories::open(git).context("cannot open the repositories")?;
+        // In a directory of its own: ngit-grasp keeps another LMDB in the one above.
+        let path = settings.relay_data_path.join("events");
+        let options = grip_store::Options {
+            map_bytes: usize::try_from(settings.event_map_bytes).unwrap_or(usize::MAX),
+            ..grip_store::Options::default()
+        };
+        let store = EventStore::open(&path, options)
+            .with_context(|| format!("cannot open the event store {}", path.display()))?;
+        anyhow::Ok((store, repositories))
+    });
+    opened.await.context("opening was interrupted")?
+}

@@ -1,0 +1,145 @@
+//! The settings in the words of each part.
+
+use grip_grasp::{Bounds, Policy};
+use grip_relay::{Limits, Rate, Rates};
+use grip_types::Service;
+use grip_web::{NodeInfo, WebLimits, WebSettings};
+
+use crate::config::{Settings, Timeouts};
+
+/// What admission reads.
+pub(crate) fn policy(settings: &Settings, service: &Service) -> anyhow::Result<Policy> {
+    Ok(Policy {
+        maintainer_rule: settings.maintainer_rule,
+        repository_whitelist: settings.repository_whitelist.parse()?,
+        repository_blacklist: settings.repository_blacklist.parse()?,
+        event_blacklist: grip_grasp::parse_authors(&settings.event_blacklist)?,
+        ..Policy::open(service.clone())
+    })
+}
+
+/// More requests a second than one address can make.
+const BOUNDLESS: u32 = 50_000_000;
+
+/// What the edge reads.
+pub(crate) fn web(settings: &Settings, service: &Service) -> WebSettings {
+    let limits = &settings.limits;
+    let http_rate = match limits.http_requests_per_second {
+        0 => BOUNDLESS,
+        rate => rate,
+    };
+    WebSettings {
+        node: node(settings),
+        limits: WebLimits {
+            connections: limits.connections,
+            connections_per_ip: limits.connections_per_ip,
+            requests_per_second: http_rate,
+            request_burst: http_rate.saturating_mul(10),
+            fetch: limits.fetches,
+            push: limits.pushes,
+            websocket: limits.connections,
+            ..WebLimits::default()
+        },
+        timeouts: timeouts(&settings.timeouts),
+        trusted_proxies: settings.trusted_proxies.clone(),
+        metrics: settings.metrics_enabled,
+        ..WebSettings::new(service.clone())
+    }
+}
+
+fn timeouts(timeouts: &Timeouts) -> grip_web::Timeouts {
+    grip_web::Timeouts {
+        header: timeouts.header,
+        idle: timeouts.idle,
+        body_stall: timeouts.stall,
+        write_stall: timeouts.stall,
+        ..grip_web::Timeouts::default()
+    }
+}
+
+fn node(settings: &Settings) -> NodeInfo {
+    let open = NodeInfo::default();
+    let curated = !settings.repository_whitelist.is_empty();
+    NodeInfo {
+        name: settings.relay_name.clone(),
+        description: settings.relay_description.clone(),
+        contact: settings.relay_contact.clone(),
+        icon: settings.relay_icon.clone(),
+        owner: settings.owner,
+        repo_acceptance_criteria: if curated {
+            "Only repositories that the operator chose".to_owned()
+        } else {
+            open.repo_acceptance_criteria.clone()
+        },
+        curation: curated.then(|| "Repositories are chosen by the operator".to_owned()),
+        ..open
+    }
+}
+
+/// How much waits for git data, and how long.
+pub(crate) fn bounds(settings: &Settings) -> Bounds {
+    let purgatory = &settings.purgatory;
+    Bounds {
+        per_author: purgatory.per_author,
+        per_identifier: purgatory.per_identifier,
+        total: purgatory.entries,
+        total_bytes: purgatory.bytes,
+        lifetime: purgatory.lifetime,
+        placeholder_lifetime: purgatory.orphan_ref_lifetime,
+        ..Bounds::default()
+    }
+}
+
+/// The bounds of the relay.
+pub(crate) fn relay(settings: &Settings) -> Limits {
+    let limits = &settings.limits;
+    let defaults = Limits::default();
+    let mut state = defaults.state;
+    state.bytes = limits.message_bytes;
+    Limits {
+        message_bytes: limits.message_bytes,
+        state,
+        subscriptions: limits.subscriptions,
+        max_limit: limits.filter_limit,
+        default_limit: defaults.default_limit.min(limits.filter_limit),
+        connection_rates: rates(limits.events_per_second, limits.queries_per_second),
+        address_rates: rates(
+            limits.events_per_second.saturating_mul(2),
+            limits.queries_per_second.saturating_mul(5),
+        ),
+        ..defaults
+    }
+}
+
+/// Messages of all types together are bounded where both of their main types are: `EVENT` and `REQ`
+/// once each, and four `CLOSE` or other messages for every query.
+fn rates(events: u32, queries: u32) -> Rates {
+    let messages = match (events, queries) {
+        (0, _) | (_, 0) => 0,
+        _ => events.saturating_add(queries.saturating_mul(5)),
+    };
+    Rates {
+        events: rate(events),
+        requests: rate(queries),
+        messages: rate(messages),
+    }
+}
+
+fn rate(per_second: u32) -> Rate {
+    match per_second {
+        0 => Rate::OFF,
+        n => Rate::new(n, n.saturating_mul(10)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_of_the_table_are_those_of_the_relay() {
+        let expected = Limits::default().connection_rates;
+        assert_eq!(rates(1000, 200), expected);
+        assert_eq!(rates(0, 200).messages, Rate::OFF);
+    }
+}

@@ -1,0 +1,232 @@
+//! The command line as people meet it: help, configuration, and sentences when it cannot start.
+
+use std::{
+    fs,
+    net::TcpListener,
+    os::unix::fs::PermissionsExt as _,
+    path::Path,
+    process::{Command, Output, Stdio},
+};
+
+use tempfile::TempDir;
+
+/// Runs the binary in `dir` with nothing in its environment but `PATH` and what is given.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the binary is what is tested here"
+)]
+fn gripfast(dir: &Path, arguments: &[&str], env: &[(&str, &str)]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_gripfast"))
+        .current_dir(dir)
+        .args(arguments)
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .envs(env.iter().copied())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+fn dir() -> TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// The last line, which says why it could not start, without the program's name.
+fn reason(output: &Output) -> String {
+    let text = stderr(output);
+    let line = text.lines().last().unwrap_or_default();
+    line.strip_prefix("gripfast: ").unwrap_or(line).to_owned()
+}
+
+#[test]
+fn short_help_shows_what_most_people_need() {
+    let output = gripfast(dir().path(), &["-h"], &[]);
+    assert!(output.status.success());
+    insta::assert_snapshot!("short_help", stdout(&output));
+}
+
+#[test]
+fn long_help_shows_every_option() {
+    let output = gripfast(dir().path(), &["--help"], &[]);
+    assert!(output.status.success());
+    insta::assert_snapshot!("long_help", stdout(&output));
+}
+
+#[test]
+fn the_effective_configuration_is_shown_with_its_sources() {
+    let dir = dir();
+    fs::write(
+        dir.path().join("gripfast.toml"),
+        "max_pack_bytes = \"1 GiB\"\n",
+    )
+    .unwrap();
+    fs::write(dir.path().join(".env"), "NGIT_RELAY_NAME=\"Harbour\"\n").unwrap();
+    let nsec = format!("{:0>64}", 1);
+    let env = [
+        ("NGIT_DOMAIN", "grasp.example.com"),
+        ("NGIT_RELAY_OWNER_NSEC", nsec.as_str()),
+        ("NGIT_SYNC_MAX_BACKOFF_SECS", "60"),
+        ("NGIT_DOMIAN", "x"),
+    ];
+    let output = gripfast(dir.path(), &["config", "--log-level", "debug"], &env);
+    assert!(output.status.success(), "{}", stderr(&output));
+    insta::assert_snapshot!(
+        "config",
+        format!("{}---\n{}", stdout(&output), stderr(&output))
+    );
+    assert!(!stdout(&output).contains(&nsec), "a secret is masked");
+}
+
+#[test]
+fn the_effective_configuration_is_there_for_programs() {
+    let nsec = format!("{:0>64}", 1);
+    let env = [("NGIT_RELAY_OWNER_NSEC", nsec.as_str())];
+    let output = gripfast(dir().path(), &["config", "--json"], &env);
+    assert!(!stdout(&output).contains(&nsec), "a secret is masked");
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let options = json["options"].as_array().unwrap();
+    let find = |key: &str| options.iter().find(|o| o["key"] == key).unwrap();
+    assert_eq!(find("bind_address")["value"], "127.0.0.1:7334");
+    assert_eq!(find("bind_address")["source"]["kind"], "default");
+    assert_eq!(
+        find("relay_owner_nsec")["source"]["name"],
+        "NGIT_RELAY_OWNER_NSEC"
+    );
+    assert_eq!(find("sync_bootstrap_relay_url")["has_effect"], false);
+}
+
+#[test]
+fn bad_configuration_ends_with_64_and_names_its_place() {
+    let dir = dir();
+    fs::write(
+        dir.path().join("gripfast.toml"),
+        "\nmax_pack_bytes = \"big\"\n",
+    )
+    .unwrap();
+    let output = gripfast(dir.path(), &[], &[("NGIT_BIND_ADDRESS", "here")]);
+    assert_eq!(output.status.code(), Some(64));
+    assert_eq!(
+        stderr(&output).lines().collect::<Vec<_>>(),
+        [
+            "gripfast: environment NGIT_BIND_ADDRESS: bind_address — `here` is no IP:PORT such as \
+             127.0.0.1:7334 or [::]:7334",
+            "gripfast: gripfast.toml:2: max_pack_bytes — `big` is no size such as `500 MB`, \
+             `2 GiB` or a number of bytes",
+        ]
+    );
+    assert!(!dir.path().join("data").exists(), "nothing was touched");
+}
+
+#[test]
+fn a_wrong_command_line_ends_with_64() {
+    for arguments in [&["--bind-adress", "x"][..], &["sevre"], &["explain"]] {
+        let output = gripfast(dir().path(), arguments, &[]);
+        assert_eq!(output.status.code(), Some(64), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_taken_port_is_named() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let output = gripfast(dir().path(), &["--bind-address", &address], &[]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(
+        reason(&output),
+        format!(
+            "{address} is in use by another program; choose another address with --bind-address"
+        )
+    );
+}
+
+#[test]
+fn a_data_directory_in_use_names_its_holder() {
+    let dir = dir();
+    fs::create_dir(dir.path().join("data")).unwrap();
+    let path = dir.path().join("data/gripfast.lock");
+    fs::write(&path, "4711\n").unwrap();
+    let held = fs::File::open(&path).unwrap();
+    rustix::fs::flock(&held, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let output = gripfast(dir.path(), &["--bind-address", "127.0.0.1:0"], &[]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(
+        reason(&output),
+        "the directory ./data is in use by another gripfast (process 4711)"
+    );
+}
+
+#[test]
+fn a_data_directory_that_cannot_be_written_is_named() {
+    let dir = dir();
+    fs::write(dir.path().join("file"), "").unwrap();
+    let arguments = ["--data-dir", "file/data", "--bind-address", "127.0.0.1:0"];
+    let output = gripfast(dir.path(), &arguments, &[]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        reason(&output).starts_with("cannot write to the directory file/data: "),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
+fn git_that_is_missing_or_too_old_is_named() {
+    let dir = dir();
+    let serve = |git: &str| {
+        let arguments = ["--git-program", git, "--bind-address", "127.0.0.1:0"];
+        let output = gripfast(dir.path(), &arguments, &[]);
+        assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+        reason(&output)
+    };
+    let missing = serve("no-such-git");
+    assert!(missing.contains("no-such-git"), "{missing}");
+    let old = dir.path().join("old-git");
+    fs::write(&old, "#!/bin/sh\necho git version 2.30.1\n").unwrap();
+    fs::set_permissions(&old, fs::Permissions::from_mode(0o755)).unwrap();
+    let old = serve(old.to_str().unwrap());
+    assert!(old.contains("2.30.1") && old.contains("2.37"), "{old}");
+}
+
+#[test]
+fn without_a_node_the_client_commands_say_so() {
+    let free = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .to_string();
+    let env = [("NGIT_BIND_ADDRESS", free.as_str())];
+    let explain = gripfast(dir().path(), &["explain", "npub1x/sails"], &env);
+    assert_eq!(explain.status.code(), Some(1));
+    assert!(
+        reason(&explain).starts_with(&format!(
+            "no answer from http://{free}; is the node running?"
+        )),
+        "{}",
+        stderr(&explain)
+    );
+    let health = gripfast(dir().path(), &["healthcheck"], &env);
+    assert_eq!(health.status.code(), Some(1));
+    assert!(
+        reason(&health).starts_with("no answer from"),
+        "{}",
+        stderr(&health)
+    );
+}
+
+#[test]
+fn completions_know_every_option() {
+    for shell in ["bash", "zsh", "fish"] {
+        let output = gripfast(dir().path(), &["completions", shell], &[]);
+        assert!(stdout(&output).contains("max-pack-bytes"), "{shell}");
+    }
+    let version = gripfast(dir().path(), &["version", "--json"], &[]);
+    assert!(stdout(&version).contains(env!("CARGO_PKG_VERSION")));
+}
