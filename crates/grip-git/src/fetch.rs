@@ -227,7 +227,7 @@ impl Parser {
         }
         match (&self.stage, packet) {
             (Stage::Capabilities, Packet::Data(line)) => {
-                self.capability(pktline::strip_lf(line))?
+                self.capability(pktline::strip_lf(line))?;
             }
             (Stage::Capabilities, Packet::Delim) if self.is_ls_refs => {
                 self.stage = Stage::Arguments;
@@ -251,10 +251,9 @@ impl Parser {
     }
 
     fn capability(&mut self, line: &[u8]) -> Result<(), FetchError> {
-        if let Some(format) = line.strip_prefix(b"object-format=") {
-            if format != ObjectFormat::Sha1.name().as_bytes() {
-                return Err(FetchError::ObjectFormat);
-            }
+        let format = line.strip_prefix(b"object-format=");
+        if format.is_some_and(|format| format != ObjectFormat::Sha1.name().as_bytes()) {
+            return Err(FetchError::ObjectFormat);
         }
         match line.strip_prefix(b"command=") {
             Some(b"ls-refs") => self.is_ls_refs = true,

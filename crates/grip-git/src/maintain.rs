@@ -66,6 +66,10 @@ impl Claims {
             identifier,
         })
     }
+
+    pub(crate) fn has(&self, identifier: &Identifier) -> bool {
+        self.0.lock().contains(identifier)
+    }
 }
 
 impl Drop for Claim<'_> {

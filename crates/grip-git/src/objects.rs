@@ -75,11 +75,19 @@ impl Objects {
         })
     }
 
+    /// A reader whose misses cost no look at the directory: misses are what a stranger asks for.
     pub(crate) fn reader(&self) -> Reader {
-        let mut handle = odb::Cache::from(self.store.to_handle_arc());
-        // A miss must not read the directory again: misses are what a stranger asks for.
-        handle.refresh_never();
-        Reader { handle }
+        let mut reader = self.patient_reader();
+        reader.handle.refresh_never();
+        reader
+    }
+
+    /// A reader that looks at the directory again before it says that an object is not there, and
+    /// so also finds those whose pack was rolled up a moment ago.
+    pub(crate) fn patient_reader(&self) -> Reader {
+        Reader {
+            handle: odb::Cache::from(self.store.to_handle_arc()),
+        }
     }
 }
 

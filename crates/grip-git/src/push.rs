@@ -49,6 +49,19 @@ impl PushRequest {
     pub fn has_pack(&self) -> bool {
         self.commands.iter().any(|command| command.new.is_some())
     }
+
+    /// The answer that all was done; `messages` are shown to the person.
+    pub fn accepted(&self, messages: &[&str]) -> Bytes {
+        let names = self.commands.iter().map(|command| &command.name);
+        report::accepted(&self.capabilities, names, messages)
+    }
+
+    /// The answer that nothing was done, and why.
+    pub fn refused(&self, reason: &str) -> Bytes {
+        let names = self.commands.iter();
+        let names = names.map(|command| command.name.as_str().as_bytes());
+        report::refused(&self.capabilities, names, reason)
+    }
 }
 
 /// What is wrong with the head of a push.

@@ -105,7 +105,9 @@ impl Repositories {
             }
         };
         let stem = indexed(status, &said, &complaint)?;
-        Ok(Quarantine::new(self.clone(), identifier, incoming, stem)?)
+        let (repositories, identifier) = (self.clone(), identifier.clone());
+        let seal = move || Quarantine::seal(repositories, identifier, incoming, stem);
+        blocking(seal).await
     }
 
     /// What a push that only deletes refs has instead of a pack.
@@ -113,23 +115,25 @@ impl Repositories {
         Quarantine::empty(self.clone(), identifier)
     }
 
-    /// Says what each object is, looking at the store alone.
     async fn new_incoming(&self, identifier: &Identifier) -> Result<Incoming, ReceiveError> {
         let (inner, identifier) = (self.inner.clone(), identifier.clone());
-        let made = tokio::task::spawn_blocking(move || {
+        blocking(move || {
             let turn = inner.lock(&identifier);
             inner.ensure_store(&identifier)?;
             drop(turn);
             Incoming::create(&inner.layout.quarantines())
-        });
-        Ok(made.await.map_err(io::Error::other)??)
+        })
+        .await
     }
 
     fn index_pack(&self, identifier: &Identifier, incoming: &Incoming) -> std::process::Command {
         let store = self.inner.layout.store(identifier);
+        // We sync ourselves, both files at once; reverse indexes come with maintenance.
         let mut command = self.inner.git.command([
             "-c",
-            "core.fsync=pack,pack-metadata",
+            "core.fsync=none",
+            "-c",
+            "pack.writeReverseIndex=false",
             "index-pack",
             "--stdin",
             "--fix-thin",
@@ -144,6 +148,15 @@ impl Repositories {
             .stderr(Stdio::piped());
         command
     }
+}
+
+async fn blocking<T, F>(work: F) -> Result<T, ReceiveError>
+where
+    T: Send + 'static,
+    F: FnOnce() -> io::Result<T> + Send + 'static,
+{
+    let done = tokio::task::spawn_blocking(work).await;
+    Ok(done.map_err(io::Error::other)??)
 }
 
 /// Passes the client's bytes on to git, within the limits.

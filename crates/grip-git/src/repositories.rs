@@ -24,7 +24,7 @@ use crate::{
     layout::{self, Layout, RepoPath},
     lru::Lru,
     maintain::Claims,
-    objects::{ObjectKind, Objects, Reader, Stamp},
+    objects::{ObjectKind, Objects, Stamp},
     process::{Git, GitMissing},
     refs::{self, RefEdit, RefSnapshot, RefUpdateError},
 };
@@ -207,8 +207,9 @@ impl Repositories {
         self.inner.check_name(repo)?;
         let _turn = self.inner.lock(&repo.identifier);
         let before = self.inner.load(repo)?;
-        let reader = self.inner.store_reader(&repo.identifier)?;
-        let after = refs::apply(&before, edits, &reader)?;
+        let objects = self.inner.objects(&repo.identifier);
+        let objects = objects.map_err(|source| unreachable_objects(&repo.identifier, source))?;
+        let after = refs::apply(&before, edits, &objects.patient_reader())?;
         let head = head.filter(|head| before.head() != Some(head));
         if after.is_none() && head.is_none() {
             return Ok(before);
@@ -262,9 +263,11 @@ impl Inner {
         &self.generations[self.stripe(identifier)]
     }
 
-    /// Says that packs came or went, so that the next look opens the store anew.
+    /// Says that packs came or went: the next look opens the store anew, and what is mapped of
+    /// packs that are gone is let go.
     pub(crate) fn packs_changed(&self, identifier: &Identifier) {
         self.generation(identifier).fetch_add(1, Ordering::AcqRel);
+        self.stores.lock().remove(identifier);
     }
 
     /// The directory of a repository; an error if a symbolic link is in the way.
@@ -324,14 +327,6 @@ impl Inner {
         Ok(opened)
     }
 
-    pub(crate) fn store_reader(&self, identifier: &Identifier) -> Result<Reader, RepoError> {
-        let opened = self.objects(identifier).map(|objects| objects.reader());
-        opened.map_err(|source| RepoError::Objects {
-            identifier: identifier.clone(),
-            source,
-        })
-    }
-
     pub(crate) fn kinds(
         &self,
         identifier: &Identifier,
@@ -339,29 +334,30 @@ impl Inner {
     ) -> Result<Vec<Option<ObjectKind>>, RepoError> {
         match self.try_kinds(identifier, oids) {
             Err(error) if disk::is_absent(&error) => Ok(vec![None; oids.len()]),
-            result => result.map_err(|source| RepoError::Objects {
-                identifier: identifier.clone(),
-                source,
-            }),
+            result => result.map_err(|source| unreachable_objects(identifier, source)),
         }
     }
 
-    /// A pack may be rolled up into another while we look: a miss then proves nothing.
     fn try_kinds(
         &self,
         identifier: &Identifier,
         oids: &[Oid],
     ) -> io::Result<Vec<Option<ObjectKind>>> {
-        let mut objects = self.objects(identifier)?;
-        loop {
-            let reader = objects.reader();
-            let kinds: Vec<_> = oids.iter().map(|oid| reader.kind(oid)).collect();
-            let before = objects.stamp;
-            objects = self.objects(identifier)?;
-            if objects.stamp == before || kinds.iter().all(Option::is_some) {
-                return Ok(kinds);
+        let objects = self.objects(identifier)?;
+        let reader = objects.reader();
+        let mut kinds: Vec<_> = oids.iter().map(|oid| reader.kind(oid)).collect();
+        if kinds.iter().all(Option::is_some) {
+            return Ok(kinds);
+        }
+        // A pack that is rolled up while we look makes a miss that proves nothing.
+        let now = self.objects(identifier)?;
+        if now.stamp != objects.stamp || self.maintained.has(identifier) {
+            let reader = now.patient_reader();
+            for (kind, oid) in kinds.iter_mut().zip(oids) {
+                *kind = kind.or_else(|| reader.kind(oid));
             }
         }
+        Ok(kinds)
     }
 
     pub(crate) fn list(&self) -> io::Result<Vec<RepoPath>> {
@@ -391,6 +387,13 @@ impl Inner {
             }
         }
         Ok(holders)
+    }
+}
+
+fn unreachable_objects(identifier: &Identifier, source: io::Error) -> RepoError {
+    RepoError::Objects {
+        identifier: identifier.clone(),
+        source,
     }
 }
 

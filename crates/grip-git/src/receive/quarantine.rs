@@ -1,7 +1,8 @@
 //! A pack that is checked but not yet part of anything.
 
 use std::{
-    fs, io,
+    fs::{self, File},
+    io,
     path::{Path, PathBuf},
 };
 
@@ -32,6 +33,17 @@ impl Incoming {
 
     pub(super) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Syncs pack and index at the same time: file systems commit the two together.
+    fn sync(&self, stem: &str) -> io::Result<()> {
+        let file = |extension: &str| layout::packs(&self.path).join(format!("{stem}.{extension}"));
+        let (pack, index) = (File::open(file("pack"))?, File::open(file("idx"))?);
+        std::thread::scope(|scope| {
+            let index = scope.spawn(move || index.sync_all());
+            pack.sync_all()?;
+            index.join().expect("syncing does not panic")
+        })
     }
 }
 
@@ -65,14 +77,16 @@ pub struct Promoted {
 }
 
 impl Quarantine {
-    pub(super) fn new(
+    /// Makes what git wrote durable, before anybody's turn is taken for it. Blocking.
+    pub(super) fn seal(
         repositories: Repositories,
-        identifier: &Identifier,
+        identifier: Identifier,
         incoming: Incoming,
         stem: String,
     ) -> io::Result<Self> {
-        let mut quarantine = Self::empty(repositories, identifier);
+        let mut quarantine = Self::empty(repositories, &identifier);
         if stem != EMPTY_PACK {
+            incoming.sync(&stem)?;
             let objects = Objects::open(incoming.path().to_owned(), 0)?;
             quarantine.pack = Some(Pack {
                 incoming,
@@ -132,7 +146,7 @@ impl Quarantine {
 }
 
 impl Pack {
-    /// Git synced the files; the index goes last, since with it the pack is there.
+    /// The files are synced; the index goes last, since with it the pack is there.
     fn move_to(&self, to: &Path) -> io::Result<Promoted> {
         let from = layout::packs(self.incoming.path());
         let file = |extension: &str| format!("{}.{extension}", self.stem);
@@ -140,14 +154,7 @@ impl Pack {
             return Ok(Promoted::default());
         }
         let pack_bytes = fs::metadata(from.join(file("pack")))?.len();
-        for extension in ["pack", "rev"] {
-            match fs::rename(from.join(file(extension)), to.join(file(extension))) {
-                // Older versions of git write no reverse index.
-                Err(error) if extension == "rev" && disk::is_absent(&error) => {}
-                moved => moved?,
-            }
-        }
-        disk::sync_dir(to)?;
+        fs::rename(from.join(file("pack")), to.join(file("pack")))?;
         fault::point("git.promote.half");
         fs::rename(from.join(file("idx")), to.join(file("idx")))?;
         disk::sync_dir(to)?;

@@ -271,15 +271,19 @@ fn remove_temporary(dir: &Path, is_temporary: impl Fn(&str) -> bool) -> io::Resu
 
 /// Removes what a killed repack or a cut promotion left behind.
 ///
-/// A pack without an index is the first half of a promotion or of a take-over; the latter is
-/// finished by now, unless a repository could not be taken over.
+/// Half of a pack is the first step of a promotion or of a take-over; the latter is finished by
+/// now, unless a repository could not be taken over.
 fn clean_packs(packs: &Path, all_adopted: bool) -> io::Result<()> {
-    remove_temporary(packs, |name| {
-        let half = name
-            .strip_suffix(".pack")
-            .or_else(|| name.strip_suffix(".rev"))
+    let lacks = |name: &str, own: &str, other: &str| {
+        let stem = name
+            .strip_suffix(own)
             .filter(|stem| stem.starts_with("pack-"));
-        let is_cut = half.is_some_and(|stem| !packs.join(format!("{stem}.idx")).exists());
-        name.starts_with("tmp_") || name.starts_with(".tmp-") || (is_cut && all_adopted)
+        stem.is_some_and(|stem| !packs.join(format!("{stem}{other}")).exists())
+    };
+    remove_temporary(packs, |name| {
+        let is_half = lacks(name, ".pack", ".idx")
+            || lacks(name, ".rev", ".idx")
+            || lacks(name, ".idx", ".pack");
+        name.starts_with("tmp_") || name.starts_with(".tmp-") || (is_half && all_adopted)
     })
 }

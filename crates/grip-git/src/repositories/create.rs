@@ -74,10 +74,17 @@ impl Inner {
     /// Makes the object store of an identifier; the caller holds the lock.
     pub(crate) fn ensure_store(&self, identifier: &Identifier) -> io::Result<()> {
         let target = self.layout.store(identifier);
-        if disk::is_real_dir(&target)? {
-            return Ok(());
+        if !disk::is_real_dir(&target)? {
+            return self.build(&target, None);
         }
-        self.build(&target, None)
+        if disk::read(&target.join("config"))?.as_deref() != Some(CONFIG.as_bytes()) {
+            for dir in ["objects/info", "objects/pack", "refs"] {
+                disk::make_dirs(&self.layout.root, &target.join(dir))?;
+            }
+            disk::replace(&target.join("HEAD"), FIRST_HEAD.as_bytes())?;
+            disk::replace(&target.join("config"), CONFIG.as_bytes())?;
+        }
+        Ok(())
     }
 
     fn build(&self, target: &Path, alternates: Option<&str>) -> io::Result<()> {

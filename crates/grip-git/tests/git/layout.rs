@@ -19,7 +19,10 @@ fn a_new_repository_is_one_for_git_too() {
     let refs = sandbox.repositories.refs(&repo).unwrap();
     assert!(refs.is_empty());
     assert_eq!(refs.head(), Some(&name("refs/heads/main")));
-    assert_eq!(sandbox.repositories.list().unwrap(), [repo.clone()]);
+    assert_eq!(
+        sandbox.repositories.list().unwrap(),
+        std::slice::from_ref(&repo)
+    );
     sandbox.assert_quarantine_is_empty();
     sandbox.repositories.create(&repo).unwrap();
 }

@@ -64,8 +64,14 @@ async fn a_store_that_is_not_there_needs_nothing() {
 #[tokio::test]
 async fn a_large_store_gets_a_bitmap_that_git_uses() {
     let work = Work::new();
-    let noise: Vec<u8> = (0..9_u64 << 20)
-        .map(|n| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 53) as u8)
+    let mut state = 1_u64;
+    let noise: Vec<u8> = (0..9 << 20)
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state as u8
+        })
         .collect();
     std::fs::write(work.dir.path().join("noise"), noise).unwrap();
     for n in 0..120 {

@@ -1,7 +1,9 @@
 //! Ref transactions, compared with git.
 
+use std::collections::BTreeMap;
+
 use grip_git::{Expect, ObjectKind, RefEdit, RefUpdateError};
-use grip_types::Oid;
+use grip_types::{Oid, RefName};
 
 use crate::support::*;
 
@@ -165,4 +167,59 @@ async fn owners_share_objects_and_not_refs() {
     assert_eq!(sandbox.repositories.refs(&alices).unwrap().len(), 5);
     assert_eq!(sandbox.packs(&alices.identifier).len(), 1);
     assert_fsck_is_clean(&sandbox.path(&bobs));
+}
+
+#[tokio::test]
+async fn any_sequence_of_updates_ends_where_a_plain_map_does() {
+    let work = Work::example();
+    let (sandbox, repo) = Sandbox::published(&work).await;
+    let mut model: BTreeMap<RefName, Oid> = work
+        .refs()
+        .into_iter()
+        .map(|(text, oid)| (name(&text), oid))
+        .collect();
+    let tips = [work.oid("main"), work.oid("dev")];
+    let mut state = 7_u32;
+    let mut random = |below: u32| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 16) % below
+    };
+    for _ in 0..60 {
+        let mut edits = BTreeMap::new();
+        for _ in 0..random(6) {
+            let name = name(&format!(
+                "refs/heads/{}",
+                ["a", "a/b", "a-b", "c", "c/d/e"][random(5) as usize]
+            ));
+            let new = (random(3) > 0).then(|| tips[random(2) as usize]);
+            edits.insert(name, new);
+        }
+        let list: Vec<RefEdit> = edits
+            .iter()
+            .map(|(name, new)| RefEdit {
+                name: name.clone(),
+                expect: Expect::Is(model.get(name).copied()),
+                new: *new,
+            })
+            .collect();
+        match sandbox.set(&repo, &list) {
+            Ok(_) => {
+                for (name, new) in edits {
+                    match new {
+                        Some(oid) => drop(model.insert(name, oid)),
+                        None => drop(model.remove(&name)),
+                    }
+                }
+            }
+            Err(RefUpdateError::Conflict(parent, child)) => {
+                assert!(child.as_str().starts_with(&format!("{parent}/")));
+            }
+            Err(other) => panic!("{other}"),
+        }
+        let refs = sandbox.repositories.refs(&repo).unwrap();
+        let ours = refs.iter().map(|r| (r.name.clone(), r.oid));
+        assert_eq!(ours.collect::<BTreeMap<_, _>>(), model);
+    }
+    let refs = sandbox.repositories.refs(&repo).unwrap();
+    assert_eq!(refs_by_us(&refs), refs_by_git(&sandbox.path(&repo)));
 }
