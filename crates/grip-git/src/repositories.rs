@@ -8,15 +8,12 @@ use std::{
     hash::{BuildHasher, RandomState},
     io,
     path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, atomic::AtomicU64},
     time::Duration,
 };
 
 use grip_tasks::fault;
-use grip_types::{Identifier, Oid, RefName};
+use grip_types::{Identifier, RefName};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
@@ -24,13 +21,14 @@ use crate::{
     layout::{self, Layout, RepoPath},
     lru::Lru,
     maintain::Claims,
-    objects::{ObjectKind, Objects, Stamp},
+    objects::Objects,
     process::{Git, GitMissing},
     refs::{self, RefEdit, RefSnapshot, RefUpdateError},
 };
 
 mod adopt;
 mod create;
+mod lookup;
 mod withdraw;
 
 pub use adopt::AdoptError;
@@ -208,7 +206,7 @@ impl Repositories {
         let _turn = self.inner.lock(&repo.identifier);
         let before = self.inner.load(repo)?;
         let objects = self.inner.objects(&repo.identifier);
-        let objects = objects.map_err(|source| unreachable_objects(&repo.identifier, source))?;
+        let objects = objects.map_err(|e| lookup::unreachable_objects(&repo.identifier, e))?;
         let after = refs::apply(&before, edits, &objects.patient_reader())?;
         let head = head.filter(|head| before.head() != Some(head));
         if after.is_none() && head.is_none() {
@@ -230,15 +228,6 @@ impl Repositories {
         let head = head.or(before.head()).cloned();
         Ok(self.inner.remember(repo, RefSnapshot::new(refs, head)))
     }
-
-    /// What each object is; `None` for those that are not in the identifier's store.
-    pub fn kinds(
-        &self,
-        identifier: &Identifier,
-        oids: &[Oid],
-    ) -> Result<Vec<Option<ObjectKind>>, RepoError> {
-        self.inner.kinds(identifier, oids)
-    }
 }
 
 impl Inner {
@@ -257,17 +246,6 @@ impl Inner {
     /// The one lock for the files of an identifier. Not reentrant; never held across an await.
     pub(crate) fn lock(&self, identifier: &Identifier) -> MutexGuard<'_, ()> {
         self.locks[self.stripe(identifier)].lock()
-    }
-
-    fn generation(&self, identifier: &Identifier) -> &AtomicU64 {
-        &self.generations[self.stripe(identifier)]
-    }
-
-    /// Says that packs came or went: the next look opens the store anew, and what is mapped of
-    /// packs that are gone is let go.
-    pub(crate) fn packs_changed(&self, identifier: &Identifier) {
-        self.generation(identifier).fetch_add(1, Ordering::AcqRel);
-        self.stores.lock().remove(identifier);
     }
 
     /// The directory of a repository; an error if a symbolic link is in the way.
@@ -313,53 +291,6 @@ impl Inner {
         self.snapshots.lock().remove(repo);
     }
 
-    fn objects(&self, identifier: &Identifier) -> io::Result<Objects> {
-        let path = self.layout.store(identifier).join("objects");
-        let generation = self.generation(identifier).load(Ordering::Acquire);
-        let stamp = Stamp::of(&path, generation)?;
-        let known = self.stores.lock().get(identifier);
-        if let Some(known) = known.filter(|known| known.stamp == stamp) {
-            return Ok(known);
-        }
-        let opened = Objects::open(path, generation)?;
-        let mut stores = self.stores.lock();
-        stores.insert(identifier.clone(), opened.clone(), 1);
-        Ok(opened)
-    }
-
-    pub(crate) fn kinds(
-        &self,
-        identifier: &Identifier,
-        oids: &[Oid],
-    ) -> Result<Vec<Option<ObjectKind>>, RepoError> {
-        match self.try_kinds(identifier, oids) {
-            Err(error) if disk::is_absent(&error) => Ok(vec![None; oids.len()]),
-            result => result.map_err(|source| unreachable_objects(identifier, source)),
-        }
-    }
-
-    fn try_kinds(
-        &self,
-        identifier: &Identifier,
-        oids: &[Oid],
-    ) -> io::Result<Vec<Option<ObjectKind>>> {
-        let objects = self.objects(identifier)?;
-        let reader = objects.reader();
-        let mut kinds: Vec<_> = oids.iter().map(|oid| reader.kind(oid)).collect();
-        if kinds.iter().all(Option::is_some) {
-            return Ok(kinds);
-        }
-        // A pack that is rolled up while we look makes a miss that proves nothing.
-        let now = self.objects(identifier)?;
-        if now.stamp != objects.stamp || self.maintained.has(identifier) {
-            let reader = now.patient_reader();
-            for (kind, oid) in kinds.iter_mut().zip(oids) {
-                *kind = kind.or_else(|| reader.kind(oid));
-            }
-        }
-        Ok(kinds)
-    }
-
     pub(crate) fn list(&self) -> io::Result<Vec<RepoPath>> {
         let mut repositories = Vec::new();
         for (npub, kind) in disk::entries(&self.layout.root)? {
@@ -387,13 +318,6 @@ impl Inner {
             }
         }
         Ok(holders)
-    }
-}
-
-fn unreachable_objects(identifier: &Identifier, source: io::Error) -> RepoError {
-    RepoError::Objects {
-        identifier: identifier.clone(),
-        source,
     }
 }
 
