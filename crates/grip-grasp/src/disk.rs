@@ -38,20 +38,24 @@ impl Moved {
 }
 
 impl Core {
-    /// Has a repository for `addr`: the one archived for it, or an empty one.
+    /// Has a repository for `addr`: the one archived for it, or an empty one. Says whether it
+    /// came out of the archive.
     pub(crate) fn ensure_repository(
         &self,
         addr: &RepoAddr,
         status: RepositoryStatus,
-    ) -> Result<(), Trouble> {
+    ) -> Result<bool, Trouble> {
         let repo = path(addr);
         let failed = || Trouble::repository(addr);
-        if !self.repositories.exists(&repo) && !self.repositories.restore(&repo).map_err(failed())?
-        {
-            self.repositories.create(&repo).map_err(failed())?;
+        let mut restored = false;
+        if !self.repositories.exists(&repo) {
+            restored = self.repositories.restore(&repo).map_err(failed())?;
+            if !restored {
+                self.repositories.create(&repo).map_err(failed())?;
+            }
         }
         self.hosted.set(addr, status);
-        Ok(())
+        Ok(restored)
     }
 
     /// Takes a repository off the net and keeps it in the archive.

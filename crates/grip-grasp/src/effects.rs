@@ -56,11 +56,25 @@ impl Core {
     /// Has a repository for an announcement that was just accepted.
     async fn open_repository(self: &Arc<Self>, addr: RepoAddr) -> Result<(), Trouble> {
         self.end_withdrawal(&addr).await?;
-        let create = move |core: &Self| {
-            let status = core.hosted.status(&addr).unwrap_or(RepositoryStatus::Held);
-            core.ensure_repository(&addr, status)
+        let status = self.hosted.status(&addr);
+        self.have_repository(addr, status.unwrap_or(RepositoryStatus::Held))
+            .await
+    }
+
+    /// Has a repository; what the archive brings back may hold refs that nothing notes any more.
+    pub(crate) async fn have_repository(
+        self: &Arc<Self>,
+        addr: RepoAddr,
+        status: RepositoryStatus,
+    ) -> Result<(), Trouble> {
+        let ensure = {
+            let addr = addr.clone();
+            move |core: &Self| core.ensure_repository(&addr, status)
         };
-        self.blocking("git.create", create).await?
+        if self.blocking("git.create", ensure).await?? {
+            self.note_refs(vec![addr]).await?;
+        }
+        Ok(())
     }
 
     /// Restarts the time of a held announcement; one that was hidden gets its repository back.
@@ -75,9 +89,8 @@ impl Core {
         self.held(|purgatory| ((), purgatory.revive(addr, now())))
             .await?;
         if phase == Phase::Hidden {
-            let addr = addr.clone();
-            let create = move |core: &Self| core.ensure_repository(&addr, RepositoryStatus::Held);
-            self.blocking("git.create", create).await??;
+            self.have_repository(addr.clone(), RepositoryStatus::Held)
+                .await?;
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ use crate::{
     Grasp, LookError, Refusal, RepositorySummary,
     admission::{Arrival, Found, Origin, View, ViewError, admit},
     grasp::{Core, timestamp},
+    settle::in_words,
     summary::npub,
     trouble::Trouble,
     world::World,
@@ -183,7 +184,7 @@ impl Core {
             origin: Origin::Submitted,
         };
         let decision = admit(event, view, &self.policy.load(), arrival)?;
-        Ok(decision.steps.iter().map(ToString::to_string).collect())
+        Ok(in_words(&decision.steps))
     }
 
     fn list_missing(
@@ -216,7 +217,7 @@ impl Core {
         let announcement = {
             let purgatory = self.purgatory.lock();
             let states = purgatory.find_state(&addr.identifier).iter();
-            let held = states.map(|entry| Waiting::State(entry));
+            let held = states.map(Waiting::State);
             let held = held.chain(purgatory.prs(&addr.identifier).map(Waiting::Pr));
             to.held = held
                 .take(MAX_LISTED)

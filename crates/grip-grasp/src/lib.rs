@@ -22,6 +22,7 @@ mod start;
 mod summary;
 mod sweep;
 mod trouble;
+mod unnoted;
 mod withdrawal;
 mod world;
 

@@ -18,7 +18,7 @@ use grip_store::{EventView, StoreError};
 
 use crate::{
     Grasp,
-    admission::{Arrival, Decision, Origin, Outcome, admit},
+    admission::{Arrival, Decision, Origin, Outcome, Step, admit},
     grasp::{Core, timestamp},
     trouble::Trouble,
     world::World,
@@ -107,12 +107,17 @@ impl Core {
         }
         if let Outcome::Refuse(reason) = &decision.outcome {
             self.refusals.count(reason.cause.name());
-            let steps = decision.steps.iter().map(ToString::to_string).collect();
+            let steps = in_words(&decision.steps);
             self.refusals
                 .note_event(event, &message, steps, timestamp());
         }
         Answer { accepted, message }
     }
+}
+
+/// The rules that were asked, and what each said.
+pub(crate) fn in_words(steps: &[Step]) -> Vec<String> {
+    steps.iter().map(ToString::to_string).collect()
 }
 
 fn arrival(source: Source) -> Arrival {

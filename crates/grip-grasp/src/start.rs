@@ -9,18 +9,17 @@ use std::{
 };
 
 use grip_db::{JournalError, Row};
-use grip_git::RepoError;
-use grip_nostr::{Announcement, EventId, Filter, RepoAddr, kinds};
+use grip_nostr::{Announcement, Filter, RepoAddr, kinds};
 use grip_purgatory::{Phase, Purgatory, Restored};
 use grip_store::{EventView, Limits, ReadView, StoreError};
 use grip_tasks::{Lanes, Periodic};
-use grip_types::{Identifier, Oid};
+use grip_types::Identifier;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 
 use crate::{
     DataSource, Grasp, Parts,
-    grasp::{Core, MAX_WAITING, now, path, timestamp},
+    grasp::{Core, MAX_WAITING, now, timestamp},
     hosted::{Hosted, RepositoryStatus},
     settle::MAX_TOO_SOON,
     trouble::Trouble,
@@ -37,10 +36,14 @@ pub enum StartError {
     Store(#[from] StoreError),
     #[error("the repositories cannot be listed")]
     List(#[source] io::Error),
-    #[error("a repository cannot be read")]
-    Repository(#[from] RepoError),
     #[error("the repositories cannot be brought in step with the events")]
     Reconcile(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl From<Trouble> for StartError {
+    fn from(trouble: Trouble) -> Self {
+        Self::Reconcile(Box::new(trouble))
+    }
 }
 
 impl Grasp {
@@ -105,29 +108,10 @@ impl Core {
 
     /// Brings disk and events in step, and notes pushed refs that nothing notes.
     async fn reconcile(self: &Arc<Self>, held: BTreeSet<Identifier>) -> Result<(), StartError> {
-        let failed = |trouble: Trouble| StartError::Reconcile(Box::new(trouble));
-        let reconcile = move |core: &Self| {
-            core.reconcile_disk(&held)?;
-            core.unnoted_refs()
-        };
-        let unnoted = self
-            .blocking("grasp.start", reconcile)
-            .await
-            .map_err(failed)??;
-        let count = unnoted.len();
-        let note = self.held(|purgatory| {
-            let mut changes = Vec::new();
-            for (id, tip, addr) in unnoted {
-                // Without room they stay until the next start.
-                let noted = purgatory.add_pr_placeholder(id, tip, addr, now());
-                changes.extend(noted.unwrap_or_default());
-            }
-            ((), changes)
-        });
-        note.await.map_err(failed)?;
-        if count > 0 {
-            tracing::info!(count, "refs without an event were given their time");
-        }
+        let reconcile = move |core: &Self| core.reconcile_disk(&held);
+        self.blocking("grasp.start", reconcile).await??;
+        let hosted = self.hosted.all().into_iter().map(|(addr, _)| addr);
+        self.note_refs(hosted.collect()).await?;
         Ok(())
     }
 
@@ -149,15 +133,13 @@ impl Core {
                 }
                 None => {
                     tracing::info!(repository = %addr, "neither served nor held: archived");
-                    let removed = self.remove_unused(&addr);
-                    removed.map_err(|trouble| StartError::Reconcile(Box::new(trouble)))?;
+                    self.remove_unused(&addr)?;
                 }
             }
         }
         for (addr, status) in self.announced_here(held, &view)? {
             if self.hosted.status(&addr).is_none() {
-                let made = self.ensure_repository(&addr, status);
-                made.map_err(|trouble| StartError::Reconcile(Box::new(trouble)))?;
+                self.ensure_repository(&addr, status)?;
             }
         }
         Ok(())
@@ -218,32 +200,6 @@ impl Core {
             .flat_map(|identifier| purgatory.announcements(identifier));
         let shown = all.filter(|entry| entry.phase == Phase::Shown);
         shown.map(|entry| entry.addr.clone()).collect()
-    }
-
-    /// `refs/nostr/*` for which there is neither an event nor a note: left by a crash, or by the
-    /// server whose data this was.
-    fn unnoted_refs(&self) -> Result<Vec<(EventId, Oid, RepoAddr)>, StartError> {
-        let view = self.store.read()?;
-        let mut unnoted = Vec::new();
-        for (addr, _) in self.hosted.all() {
-            for found in self.repositories.refs(&path(&addr))?.iter() {
-                let Some(id) = found.name.nostr_event_id() else {
-                    continue;
-                };
-                let id = EventId::from_slice(&id).expect("32 bytes");
-                if !view.contains(&id)? && !self.is_noted(&id, &addr) {
-                    unnoted.push((id, found.oid, addr.clone()));
-                }
-            }
-        }
-        Ok(unnoted)
-    }
-
-    fn is_noted(&self, id: &EventId, addr: &RepoAddr) -> bool {
-        let purgatory = self.purgatory.lock();
-        let placeholder = purgatory.find_pr_placeholder(id);
-        placeholder.is_some_and(|found| found.refs.contains_key(addr))
-            || purgatory.find_pr(id).is_some()
     }
 }
 

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::{
     Grasp, RepositoryStatus,
-    admission::{Announced, View, effective_state},
+    admission::{Announced, View, ViewError, effective_state},
     grasp::{Core, now, path},
     release::served_states,
     trouble::Trouble,
@@ -180,7 +180,7 @@ impl RepositorySummary {
         addr: &RepoAddr,
         announced: &Announced,
         view: &dyn View,
-    ) -> Result<(), crate::admission::ViewError> {
+    ) -> Result<(), ViewError> {
         let set = announced.set_of(&addr.owner);
         let others = set.iter().filter(|key| **key != addr.owner);
         let keys = std::iter::once(&addr.owner).chain(others);

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use grip_nostr::{EventId, RepoAddr};
+use grip_nostr::{Announcement, Event, EventId, RepoAddr};
 use grip_purgatory::{Expired, Millis, Phase};
 use grip_tasks::PeriodicStatus;
 use grip_types::Oid;
@@ -179,8 +179,8 @@ impl Core {
         };
         let announcement = self.blocking("git.archive", archive).await??;
         let policy = self.policy.load_full();
-        let lists_us = |event: &grip_nostr::Event| {
-            let parsed = grip_nostr::Announcement::parse(event.clone());
+        let lists_us = |event: &Event| {
+            let parsed = Announcement::parse(event.clone());
             parsed.is_ok_and(|announcement| announcement.lists(&policy.service))
         };
         // What it says is not true any more: the repository is gone.

@@ -25,12 +25,12 @@ pub(crate) enum Trouble {
     #[error("the refs of {repository} could not be changed")]
     Refs {
         repository: RepoAddr,
-        source: RefUpdateError,
+        source: Box<RefUpdateError>,
     },
     #[error("{repository} could not be read or changed on disk")]
     Repository {
         repository: RepoAddr,
-        source: RepoError,
+        source: Box<RepoError>,
     },
     #[error("the objects of {identifier} could not be stored")]
     Objects {
@@ -48,12 +48,18 @@ pub(crate) enum Trouble {
 impl Trouble {
     pub(crate) fn refs(repository: &RepoAddr) -> impl FnOnce(RefUpdateError) -> Self + use<> {
         let repository = repository.clone();
-        |source| Self::Refs { repository, source }
+        |source| Self::Refs {
+            repository,
+            source: Box::new(source),
+        }
     }
 
     pub(crate) fn repository(repository: &RepoAddr) -> impl FnOnce(RepoError) -> Self + use<> {
         let repository = repository.clone();
-        |source| Self::Repository { repository, source }
+        |source| Self::Repository {
+            repository,
+            source: Box::new(source),
+        }
     }
 
     /// Says whether the sender is to slow down, as opposed to us having failed.

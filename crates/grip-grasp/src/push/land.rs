@@ -11,7 +11,7 @@ use super::{Push, judge::Judged};
 use crate::{
     admission::ViewError,
     grasp::{Core, now},
-    push_rules::{Edit, Refusal, alignment},
+    push_rules::{Alignment, Edit, RefRefusal, Refusal, alignment},
     release::{DataSource, Released, with_causes},
     trouble::Trouble,
 };
@@ -56,11 +56,9 @@ impl Denied {
                 "read-only: its owner's newest announcement no longer lists this server".to_owned()
             }
             Self::Refused(refusal) => {
-                let refs = refusal
-                    .refs
-                    .iter()
-                    .map(|r| format!("{}: {}", r.name, r.reason));
-                return (refusal.summary.clone(), refs.collect());
+                let line = |of: &RefRefusal| format!("{}: {}", of.name, of.reason);
+                let refs = refusal.refs.iter().map(line).collect();
+                return (refusal.summary, refs);
             }
             Self::Tip(reason) => reason,
             Self::Pack(error) => {
@@ -133,10 +131,13 @@ impl Core {
             && is_complete(state, &quarantine)?
         {
             // All at once: a reader never sees half of what the state says.
-            let aligned = alignment(state, &current);
+            let Alignment {
+                edits: all,
+                head: to,
+            } = alignment(state, &current);
             edits.retain(|edit| !edit.name.is_state_ref());
-            edits.extend(aligned.edits);
-            head = aligned.head;
+            edits.extend(all);
+            head = to;
         }
         Ok(Landing {
             quarantine,

@@ -104,11 +104,8 @@ impl Core {
         let Step { addr, event, due } = step;
         match due {
             Due::Served => {
-                let open = {
-                    let addr = addr.clone();
-                    move |core: &Self| core.ensure_repository(&addr, RepositoryStatus::Served)
-                };
-                self.blocking("git.create", open).await??;
+                self.have_repository(addr.clone(), RepositoryStatus::Served)
+                    .await?;
                 self.forget_announcement(&addr).await;
             }
             Due::Deleted => {

@@ -3,16 +3,18 @@
 use std::sync::Arc;
 
 use grip_nostr::{Announcement, Event, RepoAddr};
+use grip_purgatory::Phase;
 use grip_relay::{Answer, Source, answer_to_put};
 use grip_store::Put;
 use grip_tasks::fault;
 
 use super::{concerns::own_identifier, held_source};
 use crate::{
-    admission::{Announced, Decision, Effect, Outcome, Standing},
+    admission::{Announced, Decision, Effect, Outcome, Standing, ViewError},
     grasp::{Core, now},
     hosted::RepositoryStatus,
     trouble::Trouble,
+    world::World,
 };
 
 impl Core {
@@ -72,11 +74,8 @@ impl Core {
     fn align_to(&self, announcement: &Announcement) -> Result<(), Trouble> {
         let policy = self.policy.load();
         let identifier = &announcement.identifier;
-        let events = self
-            .store
-            .read()
-            .map_err(crate::admission::ViewError::new)?;
-        let world = crate::world::World::new(self, &events);
+        let events = self.store.read().map_err(ViewError::new)?;
+        let world = World::new(self, &events);
         let before = Announced::load(identifier, &world, &policy)?;
         let after = before.with(announcement, Standing::Served);
         self.realign(identifier, &before, &after, &world).map(drop)
@@ -95,7 +94,12 @@ impl Core {
             .try_held(move |purgatory| {
                 let before = purgatory.find_announcement(&addr).cloned();
                 let source = held_source(source);
-                let changes = purgatory.add_announcement(copy, identifier, source, now())?;
+                let mut changes = purgatory.add_announcement(copy, identifier, source, now())?;
+                // The very one that is hidden may come again: it gets its time anew (G01-20).
+                let entry = purgatory.find_announcement(&addr);
+                if entry.is_some_and(|entry| entry.phase == Phase::Hidden) {
+                    changes.extend(purgatory.revive(&addr, now()));
+                }
                 Ok(((addr, before), changes))
             })
             .await?;

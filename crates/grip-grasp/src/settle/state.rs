@@ -37,8 +37,7 @@ impl Core {
                 Err(decision) => decision,
             };
             place = place.or_else(|| self.too_soon.try_acquire().ok());
-            let another = timeout_at(deadline, announced.changed()).await;
-            if place.is_none() || another.is_err() {
+            if place.is_none() || timeout_at(deadline, announced.changed()).await.is_err() {
                 return Ok(self.answer(event, &decision));
             }
         }

@@ -56,3 +56,57 @@ async fn g01_47_a_ref_without_its_event_goes_after_twenty_minutes_and_not_later(
     assert!(!node.refs(&repo).contains_key(&name));
     assert_eq!(node.refs(&repo)["refs/heads/main"], tip);
 }
+
+#[tokio::test]
+async fn g01_20_a_person_may_send_the_hidden_announcement_again() {
+    let (owner, node) = (Author::new(), Node::start().await);
+    let repo = addr(&owner, "x");
+    let announcement = announce(&owner, "x", &[]);
+    node.accepts(&announcement, HELD).await;
+    assert_eq!(node.grasp().sweep(in_minutes(30)).await.repositories, 1);
+    node.accepts(&announcement, HELD).await;
+    assert_eq!(node.grasp().repository(&repo), Some(RepositoryStatus::Held));
+    assert_eq!(node.grasp().stats().purgatory.hidden_announcements, 0);
+}
+
+#[tokio::test]
+async fn a_hidden_announcement_is_served_by_a_state_whose_data_a_sibling_brought() {
+    let (owner, other) = (Author::new(), Author::new());
+    let (node, _tree, tip) = with_repository(&owner, "x").await;
+    let announcement = announce(&other, "x", &[]);
+    node.accepts(&announcement, HELD).await;
+    assert_eq!(node.grasp().sweep(in_minutes(30)).await.repositories, 1);
+    assert_eq!(node.grasp().repository(&addr(&other, "x")), None);
+    let state = other.state("x", &[("refs/heads/main", &tip)], None);
+    node.accepts(&state, "").await;
+    assert!(node.serves(&state) && node.serves(&announcement));
+    assert_eq!(node.refs(&addr(&other, "x"))["refs/heads/main"], tip);
+}
+
+#[tokio::test]
+async fn refs_that_come_back_from_the_archive_wait_for_their_events_again() {
+    let (owner, node) = (Author::new(), Node::start().await);
+    let repo = addr(&owner, "x");
+    let announcement = announce(&owner, "x", &[]);
+    node.accepts(&announcement, HELD).await;
+    let tree = grip_testkit::WorkTree::with_commit().unwrap();
+    let tip = tree.tip("HEAD").unwrap();
+    let name = format!("refs/nostr/{}", "ab".repeat(32));
+    assert!(
+        node.push(&repo, &tree, &[(ZERO, &tip, &name)])
+            .await
+            .accepted
+    );
+    let elsewhere = owner.announcement_at("other.example.com", "x", vec![], later(1));
+    node.refuses(&elsewhere, "blocked: ").await;
+    assert_eq!(
+        node.grasp().sweep(in_minutes(20)).await.refs,
+        0,
+        "its repository is archived"
+    );
+    assert_eq!(node.waiting(), 0);
+    node.accepts(&crate::node::announce_at(&owner, "x", &[], later(2)), HELD)
+        .await;
+    assert!(node.refs(&repo).contains_key(&name));
+    assert_eq!(node.grasp().stats().purgatory.placeholders, 1);
+}

@@ -91,6 +91,23 @@ impl Node {
         self.open().await;
     }
 
+    /// Aborts whatever is under way and starts anew on the same directory.
+    pub(crate) async fn cut(&mut self) {
+        let running = self.running.take().unwrap();
+        // Either end will do: what matters is that nobody waits for it.
+        let _ = running.group.shutdown(Duration::from_millis(1)).await;
+        running.relay.stop().await;
+        running.db.close().await;
+        drop(running);
+        let events = self.dir.path().join("events");
+        grip_testkit::until("blocking work has let go of the store", || async {
+            EventStore::open(&events, small()).ok()
+        })
+        .await
+        .unwrap();
+        self.open().await;
+    }
+
     fn running(&self) -> &Running {
         self.running.as_ref().unwrap()
     }
@@ -127,6 +144,11 @@ impl Node {
 
     pub(crate) fn serves_id(&self, id: &EventId) -> bool {
         self.running().store.read().unwrap().contains(id).unwrap()
+    }
+
+    pub(crate) async fn holds(&self, event: &Event) -> bool {
+        let explained = self.grasp().explain(&event.id.to_hex()).await.unwrap();
+        explained.status == grip_grasp::Status::Held
     }
 
     /// The refs of a repository, `HEAD` among them if its branch exists.
@@ -184,6 +206,22 @@ impl Node {
             body.extend(wire::pack(tree, &tips.join("\n"), None).await.unwrap());
         }
         self.push_bytes(addr, body).await
+    }
+
+    /// Nothing can be journalled from now on.
+    pub(crate) async fn close_journal(&self) {
+        self.running().db.close().await;
+    }
+
+    /// Puts an empty repository on disk that no event speaks of.
+    pub(crate) fn put_repository(&self, addr: &RepoAddr) {
+        let path = RepoPath::new(addr.npub(), addr.identifier.clone());
+        self.running().repositories.create(&path).unwrap();
+    }
+
+    pub(crate) fn is_on_disk(&self, addr: &RepoAddr) -> bool {
+        let path = RepoPath::new(addr.npub(), addr.identifier.clone());
+        self.running().repositories.exists(&path)
     }
 
     /// How many events and refs wait.

@@ -7,7 +7,7 @@ use std::{
 };
 
 use grip_testkit::{Author, WorkTree, wire};
-use tokio::io::{AsyncRead, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 
 use crate::node::{HELD, Node, ZERO, addr, announce, later, told, with_repository};
 
@@ -237,6 +237,91 @@ async fn a_plain_report_is_given_to_clients_without_side_band() {
     body.extend(wire::pack(&tree, &tip, None).await.unwrap());
     let told = node.push_bytes(&addr(&owner, "x"), body).await;
     assert_eq!(told.text, "000eunpack ok\n0017ok refs/heads/main\n0000");
+}
+
+#[tokio::test]
+async fn of_two_pushes_at_once_one_lands_and_the_other_is_told_to_fetch() {
+    let owner = Author::new();
+    let (node, tree, tip) = with_repository(&owner, "x").await;
+    let repo = addr(&owner, "x");
+    let two = tree.commit("a", "two").unwrap();
+    let three = tree.commit("a", "three").unwrap();
+    let older = owner.state_at("x", &[("refs/heads/main", &two)], None, later(1));
+    let newer = owner.state_at("x", &[("refs/heads/main", &three)], None, later(2));
+    node.accepts(&older, HELD).await;
+    node.accepts(&newer, HELD).await;
+    let first = [(tip.as_str(), two.as_str(), "refs/heads/main")];
+    let second = [(tip.as_str(), three.as_str(), "refs/heads/main")];
+    let (first, second) = tokio::join!(
+        node.push(&repo, &tree, &first),
+        node.push(&repo, &tree, &second)
+    );
+    let landed = [&first, &second]
+        .iter()
+        .filter(|told| told.accepted)
+        .count();
+    assert_eq!(landed, 1, "{first:?} {second:?}");
+    let tip = node.refs(&repo)["refs/heads/main"].clone();
+    assert_eq!(tip, if first.accepted { two } else { three });
+    assert_eq!(node.serves(&newer), second.accepted);
+}
+
+#[tokio::test]
+async fn a_push_whose_state_is_deleted_meanwhile_is_refused_in_its_turn() {
+    let owner = Author::new();
+    let (node, tree, tip) = with_repository(&owner, "x").await;
+    let repo = addr(&owner, "x");
+    let next = tree.commit("a", "next").unwrap();
+    let state = owner.state_at("x", &[("refs/heads/main", &next)], None, later(1));
+    node.accepts(&state, HELD).await;
+    let mut body = wire::commands(&[(&tip, &next, "refs/heads/main")], wire::CAPABILITIES);
+    body.extend(wire::pack(&tree, &next, None).await.unwrap());
+    let (mut client, server) = tokio::io::duplex(64);
+    let deletion = owner.delete_events(&[state.id]);
+    let uploading = async {
+        let (most, last) = body.split_at(body.len() - 100);
+        client.write_all(most).await.unwrap();
+        node.accepts(&deletion, "").await;
+        client.write_all(last).await.unwrap();
+        drop(client);
+    };
+    let pushing = async { told(node.grasp().push(repo.clone(), server).await).await };
+    let ((), told) = tokio::join!(uploading, pushing);
+    assert!(!told.accepted, "{told:?}");
+    assert!(!node.has_object("x", &next));
+    assert_eq!(node.refs(&repo)["refs/heads/main"], tip);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_repositories_push_side_by_side() {
+    let node = Node::start().await;
+    let tree = WorkTree::with_commit().unwrap();
+    let tip = tree.tip("HEAD").unwrap();
+    let cycle = |n: usize| {
+        let (node, tree, tip) = (&node, &tree, tip.as_str());
+        async move {
+            let (owner, name) = (Author::new(), format!("r{}", n % 5));
+            let announcement = announce(&owner, &name, &[]);
+            // The data may be here already through a namesake's push, but nobody's state speaks
+            // for this owner yet.
+            node.accepts(&announcement, HELD).await;
+            let state = owner.state(&name, &[("refs/heads/main", tip)], Some("refs/heads/main"));
+            assert!(node.send(&state).await.accepted);
+            let old = node
+                .refs(&addr(&owner, &name))
+                .get("refs/heads/main")
+                .cloned();
+            let old = old.unwrap_or_else(|| ZERO.to_owned());
+            let push = [(old.as_str(), tip, "refs/heads/main")];
+            let told = node.push(&addr(&owner, &name), tree, &push).await;
+            assert!(told.accepted, "{told:?}");
+            assert!(node.serves(&state) && node.serves(&announcement));
+        }
+    };
+    futures_util::future::join_all((0..20).map(cycle)).await;
+    assert_eq!(node.waiting(), 0);
+    assert_eq!(node.grasp().repositories().len(), 20);
+    assert_eq!(node.grasp().stats().turns, 0);
 }
 
 /// Gives its bytes, then fails as a connection does.

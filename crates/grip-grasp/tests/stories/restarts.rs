@@ -114,3 +114,105 @@ async fn data_that_came_before_a_crash_is_released_by_the_start() {
     assert_ne!(tip, next);
     assert_eq!(node.refs(&addr(&owner, "x"))["refs/heads/main"], next);
 }
+
+#[tokio::test]
+async fn what_cannot_be_journalled_is_neither_held_nor_acknowledged() {
+    let owner = Author::new();
+    let (node, tree, tip) = with_repository(&owner, "x").await;
+    let repo = addr(&owner, "x");
+    node.close_journal().await;
+    let state = owner.state_at("x", &[("refs/heads/main", &"1".repeat(40))], None, later(1));
+    node.refuses(&state, "error: ").await;
+    node.refuses(&announce(&owner, "y", &[]), "error: ").await;
+    assert_eq!(node.waiting(), 0);
+    assert_eq!(node.grasp().repository(&addr(&owner, "y")), None);
+    let other = tree.commit("a", "other").unwrap();
+    let event = owner.pull_request(&owner, "x", &other, "https://elsewhere.example/x.git");
+    node.refuses(&event, "error: ").await;
+    let name = format!("refs/nostr/{}", event.id.to_hex());
+    let told = node.push(&repo, &tree, &[(ZERO, &other, &name)]).await;
+    assert!(!told.accepted && told.text.contains("journal"), "{told:?}");
+    assert!(!node.has_object("x", &other) && node.waiting() == 0);
+    assert_eq!(node.refs(&repo)["refs/heads/main"], tip);
+}
+
+#[tokio::test]
+async fn a_repository_of_nobody_is_archived_and_one_taken_over_is_kept() {
+    let (owner, other) = (Author::new(), Author::new());
+    let mut node = Node::start().await;
+    node.put_repository(&addr(&owner, "old"));
+    node.restart().await;
+    assert!(
+        node.is_on_disk(&addr(&owner, "old")),
+        "no events yet: they may still come"
+    );
+    assert_eq!(node.grasp().repository(&addr(&owner, "old")), None);
+    node.accepts(&announce(&owner, "old", &[]), HELD).await;
+    assert_eq!(
+        node.grasp().repository(&addr(&owner, "old")),
+        Some(RepositoryStatus::Held)
+    );
+
+    let (mut node, _tree, _tip) = with_repository(&other, "x").await;
+    node.put_repository(&addr(&owner, "stray"));
+    node.restart().await;
+    assert!(!node.is_on_disk(&addr(&owner, "stray")));
+    assert!(node.is_on_disk(&addr(&other, "x")));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn work_cut_short_at_any_moment_is_finished_and_loses_nothing_acknowledged() {
+    let mut node = Node::start().await;
+    let tree = WorkTree::with_commit().unwrap();
+    let tip = tree.tip("HEAD").unwrap();
+    for n in 0..40 {
+        let (owner, name) = (Author::new(), format!("r{n}"));
+        let repo = addr(&owner, &name);
+        let announcement = announce(&owner, &name, &[]);
+        let state = owner.state(&name, &[("refs/heads/main", &tip)], Some("refs/heads/main"));
+        let push = [(ZERO, tip.as_str(), "refs/heads/main")];
+        let (mut announced, mut stated, mut pushed) = (false, false, false);
+        let flow = async {
+            node.accepts(&announcement, HELD).await;
+            announced = true;
+            node.accepts(&state, HELD).await;
+            stated = true;
+            pushed = node.push(&repo, &tree, &push).await.accepted;
+        };
+        let moment = std::time::Duration::from_micros(2_000 * n);
+        let _ = tokio::time::timeout(moment, flow).await;
+        node.cut().await;
+
+        let announcement_is_known = node.serves(&announcement) || node.holds(&announcement).await;
+        assert!(!announced || announcement_is_known, "round {n}");
+        let state_is_known = node.serves(&state) || node.holds(&state).await;
+        assert!(!stated || state_is_known, "round {n}");
+        assert!(!pushed || node.serves(&state), "round {n}");
+        assert_eq!(
+            node.serves(&state),
+            node.serves(&announcement),
+            "round {n}: in one commit"
+        );
+        if node.serves(&state) {
+            assert!(node.has_object(&name, &tip), "round {n}");
+            assert_eq!(node.refs(&repo)["refs/heads/main"], tip, "round {n}");
+        }
+
+        // Whoever heard nothing sends again, and all ends well.
+        assert!(node.send(&announcement).await.accepted);
+        assert!(node.send(&state).await.accepted);
+        let old = node.refs(&repo).get("refs/heads/main").cloned();
+        let again = [(
+            old.as_deref().unwrap_or(ZERO),
+            tip.as_str(),
+            "refs/heads/main",
+        )];
+        let told = node.push(&repo, &tree, &again).await;
+        assert!(told.accepted, "round {n}: {told:?}");
+        assert!(
+            node.serves(&state) && node.serves(&announcement),
+            "round {n}"
+        );
+        assert_eq!(node.waiting(), 0, "round {n}");
+    }
+}
