@@ -204,3 +204,6 @@ impl Hub {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -21,12 +21,12 @@ mod message;
 mod outbox;
 mod policy;
 mod rates;
-mod readers;
 mod reconcile;
 mod relay;
 mod reply;
 mod session;
 mod stats;
+mod threads;
 mod writer;
 
 pub use frame::{Frame, Peer};

@@ -42,6 +42,8 @@ pub struct Limits {
     pub write_queue: usize,
     /// Queries that may wait for a reader thread; at the bound the sessions wait.
     pub read_queue: usize,
+    /// Batches of events that may wait to be checked; at the bound the sessions wait.
+    pub check_queue: usize,
     /// Open NIP-77 exchanges per connection.
     pub reconciliations: usize,
     /// Records one NIP-77 exchange may cover.
@@ -132,6 +134,7 @@ impl Default for Limits {
             settling: 256,
             write_queue: 1_024,
             read_queue: 1_024,
+            check_queue: 1_024,
             reconciliations: 10,
             reconciliation_records: 500_000,
             reconciliation_records_total: 4_000_000,

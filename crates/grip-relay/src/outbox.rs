@@ -240,3 +240,6 @@ pub(crate) struct Batch {
     pub(crate) frames: Vec<Frame>,
     pub(crate) bytes: usize,
 }
+
+#[cfg(test)]
+mod tests;

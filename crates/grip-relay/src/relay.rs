@@ -11,8 +11,8 @@ use tokio::{
 };
 
 use crate::{
-    Frame, Limits, Peer, Stats, WritePolicy, Writer, hub::Hub, rates::ByAddress, readers::Readers,
-    reconcile, session,
+    Frame, Limits, Peer, Stats, WritePolicy, Writer, hub::Hub, rates::ByAddress, reconcile,
+    session, stats::Raised, threads::Threads,
 };
 
 /// How often expired events and idle rate buckets are cleared away.
@@ -32,13 +32,27 @@ pub(crate) struct Shared {
     pub(crate) stats: Arc<Stats>,
     pub(crate) hub: Arc<Hub>,
     pub(crate) writer: Writer,
-    pub(crate) readers: Readers,
+    /// For queries, so that a long scan holds up neither the runtime nor the checks.
+    pub(crate) readers: Threads,
+    /// For parsing and signatures.
+    pub(crate) checkers: Threads,
     pub(crate) rates: ByAddress,
     pub(crate) reconciliations: reconcile::Pool,
     /// Bytes of events that are read and not answered, over all connections.
     pub(crate) in_flight: Arc<Semaphore>,
     pub(crate) settling: Arc<Semaphore>,
     pub(crate) group: TaskGroup,
+}
+
+impl Shared {
+    /// Runs a query off the runtime. `None` if it panicked.
+    pub(crate) async fn read<T: Send + 'static>(
+        &self,
+        query: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        let _waiting = Raised::new(&self.stats.read_queue);
+        self.readers.run(query).await
+    }
 }
 
 impl Relay {
@@ -55,8 +69,11 @@ impl Relay {
             Arc::clone(&stats),
             limits.write_queue,
         );
+        let cores = std::thread::available_parallelism().map_or(2, usize::from);
         let shared = Arc::new(Shared {
-            readers: Readers::start(&store, Arc::clone(&stats), limits.read_queue),
+            // One more than cores, so that an endless scan does not take half of them.
+            readers: Threads::start("relay-reader", cores + 1, limits.read_queue),
+            checkers: Threads::start("relay-checker", cores, limits.check_queue),
             rates: ByAddress::new(limits.address_rates),
             reconciliations: reconcile::Pool::new(&limits),
             in_flight: Arc::new(Semaphore::new(limits.in_flight_bytes_total)),

@@ -23,6 +23,8 @@ use crate::{
     stats::Raised,
 };
 
+/// Batches that may be checked while an earlier one is being written; they are written together.
+const CHECKED_BATCHES: usize = 8;
 /// How long a connection that ends may take to answer the events it has sent.
 const DRAIN: Duration = Duration::from_secs(10);
 /// How long the other side may take to accept our last words.
@@ -103,7 +105,7 @@ where
 {
     let (sink, stream) = socket.split();
     let (raw, to_check) = mpsc::channel(connection.shared.limits.in_flight_events);
-    let (checked, to_write) = mpsc::channel(1);
+    let (checked, to_write) = mpsc::channel(CHECKED_BATCHES);
 
     let mut incoming = Box::pin(incoming::run(connection, stream, raw));
     let outgoing = outgoing::run(sink, &connection.outbox);
@@ -114,10 +116,12 @@ where
     tokio::pin!(lanes);
 
     let ending = tokio::select! {
+        // In the order of a message's way, so that its answer leaves in the same round.
+        biased;
         ending = &mut incoming => ending,
+        _ = &mut lanes => Ending::Gone,
         ending = watch(connection) => ending,
         () = &mut outgoing => Ending::Broken,
-        _ = &mut lanes => Ending::Gone,
     };
     // Takes the queue of raw events with it: the lanes end after what is in it.
     drop(incoming);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _, stream::SplitStream};
 use tokio::{
-    sync::{Semaphore, mpsc, oneshot},
+    sync::{Semaphore, mpsc},
     time::{Instant, sleep_until},
 };
 
@@ -15,6 +15,7 @@ use crate::{
     message::{self, Message, Refusal},
     rates::Cost,
     reconcile::{Exchanges, Failure, Snapshot},
+    relay::Shared,
     reply,
 };
 
@@ -105,7 +106,7 @@ impl Reader<'_> {
             let refusal = format!("invalid: a message has at most {most} bytes");
             return self.notice(&refusal).await;
         }
-        match parse(text.clone(), *self.limits()).await {
+        match parse(&self.connection.shared, text.clone()).await {
             Ok(Message::Event) => self.event(text, allowed).await,
             Ok(message) if allowed => self.handle(message).await,
             Ok(message) => self.too_many(message).await,
@@ -124,7 +125,7 @@ impl Reader<'_> {
         let raw = Raw {
             text,
             limited,
-            _room: [own, of_all.expect("never closed")],
+            room: [own, of_all.expect("never closed")],
         };
         // The lane lives as long as this loop.
         let _ = self.events.send(raw).await;
@@ -198,13 +199,13 @@ impl Reader<'_> {
             return Err(Failure::Busy);
         }
         let shared = Arc::clone(&self.connection.shared);
-        let read = move |store: &grip_store::EventStore| {
-            let pool = &shared.reconciliations;
-            let snapshot = Snapshot::read(store, &filter, &shared.limits, pool)?;
-            let answer = snapshot.answer(&first, &shared.limits)?;
+        let read = move || {
+            let Shared { store, limits, .. } = &*shared;
+            let snapshot = Snapshot::read(store, &filter, limits, &shared.reconciliations)?;
+            let answer = snapshot.answer(&first, limits)?;
             Ok::<_, Failure>((Arc::new(snapshot), answer))
         };
-        let done = self.connection.shared.readers.run(read).await;
+        let done = self.connection.shared.read(read).await;
         let (snapshot, answer) = done.ok_or(Failure::Failed)??;
         self.exchanges.insert(sub.to_owned(), snapshot);
         Ok(answer)
@@ -212,8 +213,8 @@ impl Reader<'_> {
 
     async fn answer(&self, snapshot: Arc<Snapshot>, message: Vec<u8>) -> Result<Vec<u8>, Failure> {
         let limits = *self.limits();
-        let work = move |_: &_| snapshot.answer(&message, &limits);
-        let done = self.connection.shared.readers.run(work).await;
+        let work = move || snapshot.answer(&message, &limits);
+        let done = self.connection.shared.read(work).await;
         done.ok_or(Failure::Failed)?
     }
 
@@ -248,11 +249,11 @@ impl Reader<'_> {
     }
 }
 
-async fn parse(text: Bytes, limits: Limits) -> Result<Message, Refusal> {
+async fn parse(shared: &Shared, text: Bytes) -> Result<Message, Refusal> {
+    let limits = shared.limits;
     if text.len() <= INLINE_BYTES {
         return message::parse(&text, &limits);
     }
-    let (reply, parsed) = oneshot::channel();
-    rayon::spawn(move || drop(reply.send(message::parse(&text, &limits))));
+    let parsed = shared.checkers.run(move || message::parse(&text, &limits));
     parsed.await.expect("parsing does not panic")
 }

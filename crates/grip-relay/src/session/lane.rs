@@ -1,23 +1,24 @@
 //! The way of events: checked off the runtime in batches, decided in arrival order.
 
 use bytes::Bytes;
+use futures_util::{StreamExt as _, stream::FuturesOrdered};
 use grip_nostr::{Event, Timestamp};
-use rayon::iter::{IntoParallelRefIterator as _, ParallelIterator as _};
 use std::sync::Arc;
-use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use super::Connection;
 use crate::{
     Answer, Limits, Source,
     event::{self, Checked},
+    relay::Shared,
     reply,
 };
 
 /// So few small events are checked where they are: handing them over would cost as much.
 const INLINE_EVENTS: usize = 1;
 const INLINE_BYTES: usize = 16 << 10;
-/// From here on a batch is worth several cores.
-const PARALLEL_EVENTS: usize = 4;
+/// Fewer events are not worth a core of their own.
+const SHARE_EVENTS: usize = 4;
 
 /// An EVENT message as it came.
 pub(super) struct Raw {
@@ -25,13 +26,23 @@ pub(super) struct Raw {
     /// It came too soon after others.
     pub(super) limited: bool,
     /// Its share of the bytes in flight, of this connection and of all.
-    pub(super) _room: [OwnedSemaphorePermit; 2],
+    pub(super) room: Room,
 }
 
+type Room = [OwnedSemaphorePermit; 2];
+
 /// Checked events with the room they take until they are answered.
+#[derive(Default)]
 pub(super) struct Batch {
     events: Vec<Checked>,
-    _room: Vec<Raw>,
+    room: Vec<Room>,
+}
+
+impl Batch {
+    fn extend(&mut self, more: Self) {
+        self.events.extend(more.events);
+        self.room.extend(more.room);
+    }
 }
 
 /// Checks what is ready together as one batch.
@@ -40,27 +51,39 @@ pub(super) async fn check(
     mut raw: mpsc::Receiver<Raw>,
     checked: mpsc::Sender<Batch>,
 ) {
-    let limits = connection.shared.limits;
+    let most = connection.shared.limits.in_flight_events;
     let mut ready = Vec::new();
-    while raw.recv_many(&mut ready, limits.in_flight_events).await > 0 {
-        let batch = check_all(std::mem::take(&mut ready), limits).await;
+    while raw.recv_many(&mut ready, most).await > 0 {
+        let batch = check_all(&connection.shared, std::mem::take(&mut ready)).await;
         if checked.send(batch).await.is_err() {
             return;
         }
     }
 }
 
-async fn check_all(raw: Vec<Raw>, limits: Limits) -> Batch {
+async fn check_all(shared: &Shared, mut raw: Vec<Raw>) -> Batch {
+    let limits = shared.limits;
     let bytes: usize = raw.iter().map(|raw| raw.text.len()).sum();
     if raw.len() <= INLINE_EVENTS && bytes <= INLINE_BYTES {
         return check_here(raw, &limits);
     }
-    let (reply, batch) = oneshot::channel();
-    rayon::spawn(move || drop(reply.send(check_here(raw, &limits))));
-    batch.await.expect("checking an event does not panic")
+    let each = raw
+        .len()
+        .div_ceil(shared.checkers.count())
+        .max(SHARE_EVENTS);
+    let mut parts = FuturesOrdered::new();
+    while !raw.is_empty() {
+        let part: Vec<Raw> = raw.drain(..each.min(raw.len())).collect();
+        parts.push_back(shared.checkers.run(move || check_here(part, &limits)));
+    }
+    let mut whole = Batch::default();
+    while let Some(part) = parts.next().await {
+        whole.extend(part.expect("checking an event does not panic"));
+    }
+    whole
 }
 
-fn check_here(mut raw: Vec<Raw>, limits: &Limits) -> Batch {
+fn check_here(raw: Vec<Raw>, limits: &Limits) -> Batch {
     let now = Timestamp::now();
     let one = |raw: &Raw| match raw.limited {
         true => event::unreadable(
@@ -69,18 +92,20 @@ fn check_here(mut raw: Vec<Raw>, limits: &Limits) -> Batch {
         ),
         false => event::check(&raw.text, limits, now),
     };
-    let events = match raw.len() {
-        PARALLEL_EVENTS.. => raw.par_iter().map(one).collect(),
-        _ => raw.iter().map(one).collect(),
-    };
-    raw.iter_mut().for_each(|raw| raw.text = Bytes::new());
-    Batch { events, _room: raw }
+    let events = raw.iter().map(one).collect();
+    let room = raw.into_iter().map(|raw| raw.room).collect();
+    Batch { events, room }
 }
 
 /// Has checked events decided, in their order: runs of ordinary ones by the writer in one go,
 /// deferred ones by the policy one after the other.
 pub(super) async fn write(connection: &Connection, mut checked: mpsc::Receiver<Batch>) {
-    while let Some(batch) = checked.recv().await {
+    while let Some(mut batch) = checked.recv().await {
+        // What was checked during the last commit goes into the next.
+        while let Ok(more) = checked.try_recv() {
+            batch.extend(more);
+        }
+        let _until_answered = batch.room;
         let mut run = Vec::new();
         for event in batch.events {
             match event {

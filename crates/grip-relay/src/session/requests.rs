@@ -92,12 +92,12 @@ impl<'c> Requests<'c> {
         let snapshot = Snapshot::new(sub, filters, &limits);
         let (mut snapshot, mut chunk) = match snapshot.is_small() {
             true => first(snapshot, &shared.store),
-            false => self.read(move |store| first(snapshot, store)).await?,
+            false => self.read(|store| first(snapshot, store)).await?,
         }?;
         while snapshot.has_more() {
             self.count_sent(&chunk);
             outbox.send(chunk.frames).await;
-            (snapshot, chunk) = self.read(move |store| more(snapshot, store)).await??;
+            (snapshot, chunk) = self.read(|store| more(snapshot, store)).await??;
         }
         self.count_sent(&chunk);
         let eose = std::iter::once(reply::eose(sub));
@@ -132,7 +132,8 @@ impl<'c> Requests<'c> {
         &self,
         work: impl FnOnce(&grip_store::EventStore) -> T + Send + 'static,
     ) -> Result<T, StoreError> {
-        let done = self.connection.shared.readers.run(work).await;
+        let store = self.connection.shared.store.clone();
+        let done = self.connection.shared.read(move || work(&store)).await;
         done.ok_or(StoreError::Incomplete)
     }
 

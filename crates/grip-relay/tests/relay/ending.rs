@@ -25,7 +25,7 @@ async fn rest(client: &mut Client) -> Vec<Frame> {
     frames
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn relay_8_a_silent_connection_is_pinged_and_then_closed_with_a_reason() {
     let node = Node::with(quick());
     let mut client = node.connect();
@@ -37,7 +37,7 @@ async fn relay_8_a_silent_connection_is_pinged_and_then_closed_with_a_reason() {
     client.ended().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn relay_8_pongs_keep_a_connection_open() {
     let node = Node::with(quick());
     let mut client = node.connect();

@@ -13,7 +13,7 @@ use grip_store::{EventStore, Limits as QueryLimits, StoreError, Stored};
 use crate::{Limits, reply};
 
 /// A slice ends when it holds this much.
-const SLICE_BYTES: usize = 256 << 10;
+const SLICE_BYTES: usize = 1 << 20;
 /// Ids asked for at once in later slices.
 const SLICE_IDS: usize = 256;
 /// A query for so few ids runs where it is: handing it over would cost more than it does.

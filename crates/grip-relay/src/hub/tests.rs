@@ -1,0 +1,104 @@
+use nostr::prelude::{EventBuilder, FinalizeEvent, Keys, Kind};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::Frame;
+
+struct Listener {
+    hub: Hub,
+    outbox: Arc<Outbox>,
+}
+
+impl Listener {
+    fn new(limit: usize) -> Self {
+        let stats = Arc::new(Stats::default());
+        Self {
+            outbox: Arc::new(Outbox::new(limit, Arc::clone(&stats))),
+            hub: Hub::new(stats),
+        }
+    }
+
+    fn subscribe(&self) -> Key {
+        self.hub
+            .subscribe(&self.outbox, "s", Arc::new([Filter::default()]))
+    }
+
+    fn publish(&self, events: &[&Event]) {
+        let batch = self.hub.begin();
+        self.hub.publish(batch, events.iter().copied());
+    }
+
+    /// Contents of the events queued so far.
+    async fn heard(&self) -> Vec<String> {
+        // So that there is always something to take.
+        self.outbox.control(Frame::Binary);
+        let batch = self.outbox.take(|| 0).await.expect("not closed");
+        self.outbox.sent(batch.bytes);
+        let content = |frame: Frame| match frame {
+            Frame::Text(text) => {
+                let message: Value = serde_json::from_slice(&text).unwrap();
+                assert_eq!((&message[0], &message[1]), (&json!("EVENT"), &json!("s")));
+                Some(message[2]["content"].as_str().unwrap().to_owned())
+            }
+            _ => None,
+        };
+        batch.frames.into_iter().filter_map(content).collect()
+    }
+}
+
+fn note(content: &str) -> Event {
+    EventBuilder::new(Kind::from(1), content)
+        .finalize(&Keys::generate())
+        .unwrap()
+}
+
+#[tokio::test]
+async fn relay_3_what_comes_while_the_snapshot_is_read_waits_and_is_not_doubled() {
+    let listener = Listener::new(1 << 20);
+    let key = listener.subscribe();
+    let (stored, late) = (note("stored"), note("late"));
+    listener.publish(&[&stored, &late]);
+    assert!(listener.heard().await.is_empty());
+    listener.hub.go_live(key, &[stored.id.to_bytes()]);
+    assert_eq!(listener.heard().await, ["late"]);
+    listener.publish(&[&note("live")]);
+    assert_eq!(listener.heard().await, ["live"]);
+}
+
+#[tokio::test]
+async fn relay_9_2_an_event_committed_before_the_snapshot_and_told_after_it_is_not_doubled() {
+    let listener = Listener::new(1 << 20);
+    let (stored, new) = (note("stored"), note("new"));
+    // Committed, and so in the snapshot; its fan-out comes last of all.
+    let batch = listener.hub.begin();
+    let key = listener.subscribe();
+    listener.hub.go_live(key, &[stored.id.to_bytes()]);
+    listener.hub.publish(batch, [&stored, &new].into_iter());
+    assert_eq!(listener.heard().await, ["new"]);
+    // The memory of the snapshot is gone with its batch.
+    listener.publish(&[&stored]);
+    assert_eq!(listener.heard().await, ["stored"]);
+}
+
+#[tokio::test]
+async fn a_closed_key_reaches_nobody_even_if_its_place_is_taken_again() {
+    let listener = Listener::new(1 << 20);
+    let old = listener.subscribe();
+    listener.hub.unsubscribe(old);
+    let new = listener.subscribe();
+    listener.hub.unsubscribe(old);
+    listener.hub.go_live(old, &[]);
+    listener.publish(&[&note("held")]);
+    assert!(listener.heard().await.is_empty(), "the new one is loading");
+    listener.hub.go_live(new, &[]);
+    assert_eq!(listener.heard().await, ["held"]);
+    assert_eq!(listener.hub.stats.subscriptions.get(), 1);
+}
+
+#[tokio::test]
+async fn relay_8_what_waits_for_a_snapshot_is_bounded() {
+    let listener = Listener::new(1_000);
+    listener.subscribe();
+    listener.publish(&[&note(&"x".repeat(2_000))]);
+    listener.outbox.overflowed().await;
+}
