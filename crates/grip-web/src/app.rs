@@ -1,27 +1,42 @@
 //! One request from its head to the head of its answer.
 
-use std::{panic::AssertUnwindSafe, sync::Arc};
+use std::{
+    panic::AssertUnwindSafe,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use futures_util::FutureExt;
+use grip_git::{RefSnapshot, RepoPath, Repositories};
+use grip_grasp::Grasp;
+use grip_nostr::RepoAddr;
+use grip_relay::{Relay, WritePolicy};
+use grip_store::EventStore;
 use grip_tasks::TaskGroup;
-use http::{HeaderValue, Method, Request, Response, Version, header};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use hyper::body::Incoming;
 use tokio::time::{Instant, timeout};
 use tracing::Instrument;
 
 use crate::{
     Build, Web, accept,
-    admission::{Admission, Class, Slot},
+    admission::{Admission, Class, Place, Slot},
+    api,
     body::Body,
     client::Client,
     cors,
     error::{WebError, only_get},
+    git,
     metrics::{Gathered, Metrics, unix_now},
-    pages, probes,
+    nip11, pages, probes,
     request_id::{self, RequestIds},
+    respond,
     route::Route,
     server::Connection,
     settings::WebSettings,
+    views, websocket,
 };
 
 /// The application behind the accept loop.
@@ -31,6 +46,10 @@ pub(crate) struct App {
     admission: Arc<Admission>,
     metrics: Metrics,
     ids: RequestIds,
+    /// The service as the relay knows it.
+    policy: Arc<dyn WritePolicy>,
+    sockets: AtomicU64,
+    recent: views::Recent,
 }
 
 /// What a handler knows of its request beside the request itself.
@@ -46,11 +65,16 @@ impl App {
         let gathered = Gathered {
             admission: Arc::clone(&admission),
             group: group.clone(),
+            relay: web.relay.clone(),
+            grasp: web.grasp.clone(),
             started: Instant::now(),
         };
         Arc::new(Self {
             metrics: Metrics::new(&web.build, gathered),
             ids: RequestIds::new(unix_now()),
+            policy: Arc::new(web.grasp.clone()),
+            sockets: AtomicU64::new(0),
+            recent: views::Recent::default(),
             admission,
             group,
             web,
@@ -71,6 +95,58 @@ impl App {
 
     pub(crate) fn build(&self) -> &Build {
         &self.web.build
+    }
+
+    pub(crate) fn group(&self) -> &TaskGroup {
+        &self.group
+    }
+
+    pub(crate) fn relay(&self) -> &Relay {
+        &self.web.relay
+    }
+
+    pub(crate) fn grasp(&self) -> &Grasp {
+        &self.web.grasp
+    }
+
+    pub(crate) fn repositories(&self) -> &Repositories {
+        &self.web.repositories
+    }
+
+    pub(crate) fn store(&self) -> &EventStore {
+        &self.web.store
+    }
+
+    pub(crate) fn recent(&self) -> &views::Recent {
+        &self.recent
+    }
+
+    pub(crate) fn policy(&self) -> Arc<dyn WritePolicy> {
+        Arc::clone(&self.policy)
+    }
+
+    /// A number for a new WebSocket, for the log.
+    pub(crate) fn next_socket(&self) -> u64 {
+        self.sockets.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// The refs of a repository; off the runtime, because they may have to be read from disk.
+    pub(crate) async fn refs(&self, repo: &RepoPath) -> Result<Arc<RefSnapshot>, WebError> {
+        let (repositories, repo) = (self.web.repositories.clone(), repo.clone());
+        self.blocking("refs", move || repositories.refs(&repo))
+            .await?
+            .map_err(|e| WebError::internal("the refs of a repository cannot be read", e))
+    }
+
+    /// Runs `work` where it may block.
+    pub(crate) async fn blocking<T: Send + 'static>(
+        &self,
+        kind: &'static str,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, WebError> {
+        let handle = self.group.spawn_blocking(kind, work);
+        let stopped = |e| WebError::internal("a reading task was stopped", e);
+        handle.await.map_err(stopped)
     }
 
     pub(crate) fn drain(&self) {
@@ -172,10 +248,72 @@ impl App {
         }
         self.admit(&asked)?;
         match route {
-            Route::Nowhere => Err(WebError::NoSuchPage),
+            Route::Root => self.root(request, asked).await,
+            Route::Git(addr, endpoint) => git::handle(self, addr, endpoint, request, asked).await,
+            Route::Repository(addr) => {
+                only_get(request.method())?;
+                let page = views::repository(self, addr, &asked);
+                self.in_time(Class::Page, &asked, page).await
+            }
+            Route::Bare(addr) => redirect(&addr, &request, &asked),
+            Route::Explain(subject) => {
+                only_get(request.method())?;
+                let explanation = api::explain(self, subject);
+                self.in_time(Class::Api, &asked, explanation).await
+            }
+            Route::Icon => only_get(request.method()).map(|()| probes::icon()),
             Route::BadRepository => Err(WebError::BadRepositoryPath),
             _ => Err(WebError::NoSuchPage),
         }
+    }
+
+    /// The relay, its NIP-11 document or the landing page: all live at `/`.
+    async fn root(
+        self: &Arc<Self>,
+        request: Request<Incoming>,
+        asked: Asked,
+    ) -> Result<Response<Body>, WebError> {
+        if websocket::is_upgrade(request.headers()) {
+            return self.upgrade(request, asked);
+        }
+        only_get(request.method())?;
+        if accept::wants_relay_document(request.headers()) {
+            let limitation = nip11::Limitation::of(&self.web.relay.limits());
+            return nip11::document(&asked.settings, &self.web.build, limitation);
+        }
+        let page = views::home(self, &asked);
+        self.in_time(Class::Page, &asked, page).await
+    }
+
+    fn upgrade(
+        self: &Arc<Self>,
+        request: Request<Incoming>,
+        asked: Asked,
+    ) -> Result<Response<Body>, WebError> {
+        let slot = self.enter(Class::Websocket, &asked)?;
+        let client = asked.client;
+        // A direct connection is counted for its address already.
+        let place = match asked.connection.is_proxy && !client.exempt {
+            true => Some(self.place_behind_proxy(&asked)?),
+            false => None,
+        };
+        let session = websocket::Session {
+            app: Arc::clone(self),
+            client: client.ip,
+            connection: asked.connection,
+            slot,
+            place,
+        };
+        websocket::accept(request, session)
+    }
+
+    fn place_behind_proxy(&self, asked: &Asked) -> Result<Place, WebError> {
+        self.admission
+            .count_behind_proxy(asked.client.ip, &asked.settings.limits)
+            .map_err(|full| {
+                self.metrics.refused_connection(Some(full));
+                WebError::TooManyConnections
+            })
     }
 
     /// Answers what must never wait behind work.
@@ -230,6 +368,29 @@ impl App {
         response.body_mut().hold(slot);
         Ok(response)
     }
+}
+
+/// Sends a browser on to the repository's page; programs are told that nothing is here, since
+/// git must not learn to leave out the suffix.
+fn redirect(
+    addr: &RepoAddr,
+    request: &Request<Incoming>,
+    asked: &Asked,
+) -> Result<Response<Body>, WebError> {
+    only_get(request.method())?;
+    if !accept::wants_page(request.headers()) {
+        return Err(WebError::NoSuchRepository);
+    }
+    let base = match asked.settings.service.base() {
+        "" => String::new(),
+        base => format!("/{base}"),
+    };
+    let target = format!("{base}/{}", addr.path());
+    let location = HeaderValue::from_str(&target)
+        .map_err(|e| WebError::internal("a path is no header value", e))?;
+    let mut response = respond::text(StatusCode::FOUND, format!("{target}\n"));
+    response.headers_mut().insert(header::LOCATION, location);
+    Ok(response)
 }
 
 /// What HEAD gets: the head of a GET, with the length its body would have.

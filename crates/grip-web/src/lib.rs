@@ -6,12 +6,15 @@
 
 mod accept;
 mod admission;
+mod api;
 mod app;
 mod body;
 mod client;
 mod cors;
 mod error;
+mod git;
 mod metrics;
+mod nip11;
 mod pages;
 mod probes;
 mod readiness;
@@ -20,10 +23,16 @@ mod respond;
 mod route;
 mod server;
 mod settings;
+mod views;
+mod websocket;
 
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use grip_git::Repositories;
+use grip_grasp::Grasp;
+use grip_relay::Relay;
+use grip_store::EventStore;
 
 pub use self::{
     metrics::Build,
@@ -35,6 +44,11 @@ pub use self::{
 /// All that the edge needs to serve a node.
 #[derive(Clone)]
 pub struct Web {
+    pub grasp: Grasp,
+    pub relay: Relay,
+    pub repositories: Repositories,
+    /// Read for the list of recent repositories.
+    pub store: EventStore,
     /// Swapped whole on reload; a request keeps the set it began with.
     pub settings: Arc<ArcSwap<WebSettings>>,
     pub readiness: Readiness,

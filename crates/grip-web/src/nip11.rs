@@ -55,7 +55,8 @@ impl Limitation {
             max_subid_length: limits.subscription_id_chars,
             max_limit: limits.max_limit,
             default_limit: limits.default_limit,
-            max_event_tags: limits.event.tags,
+            // States carry a tag per ref and may have more than other kinds.
+            max_event_tags: limits.event.tags.max(limits.state.tags),
             created_at_upper_limit: limits.future.as_secs(),
             auth_required: false,
             payment_required: false,
@@ -95,10 +96,9 @@ pub(crate) fn document(
         .map_err(|e| WebError::internal("the NIP-11 document cannot be written", e))?;
     let mut response = respond::typed(StatusCode::OK, "application/nostr+json", json);
     // The same path is a page for others.
-    response.headers_mut().insert(
-        http::header::VARY,
-        http::HeaderValue::from_static("accept"),
-    );
+    response
+        .headers_mut()
+        .insert(http::header::VARY, http::HeaderValue::from_static("accept"));
     Ok(response)
 }
 

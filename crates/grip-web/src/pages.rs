@@ -36,10 +36,6 @@ impl Frame {
         }
     }
 
-    pub(crate) fn http_url(&self) -> &str {
-        &self.http
-    }
-
     pub(crate) fn root(&self) -> &str {
         &self.root
     }
@@ -65,6 +61,7 @@ pub(crate) struct CounterView {
     pub(crate) value: String,
 }
 
+#[derive(Clone)]
 pub(crate) struct RepositoryLine {
     pub(crate) name: String,
     pub(crate) href: String,
@@ -80,7 +77,8 @@ pub(crate) struct RepositoryPage {
     pub(crate) name: String,
     pub(crate) description: String,
     pub(crate) identifier: String,
-    pub(crate) held: Option<HeldNotice>,
+    pub(crate) is_held: bool,
+    pub(crate) notice: Option<Notice>,
     pub(crate) clone: String,
     pub(crate) nostr: String,
     pub(crate) workshop: String,
@@ -88,11 +86,13 @@ pub(crate) struct RepositoryPage {
     pub(crate) more_refs: usize,
     pub(crate) maintainers: Vec<String>,
     pub(crate) state: Option<StateLine>,
-    pub(crate) elsewhere: Vec<String>,
+    pub(crate) pull_requests: usize,
+    pub(crate) web: Vec<String>,
     pub(crate) explain: String,
 }
 
-pub(crate) struct HeldNotice {
+pub(crate) struct Notice {
+    pub(crate) title: &'static str,
     pub(crate) why: String,
     pub(crate) missing: Vec<String>,
     pub(crate) until: Option<String>,
@@ -192,3 +192,11 @@ pub(crate) fn when(unix_seconds: u64) -> String {
             |t| t.strftime("%Y-%m-%d %H:%M UTC").to_string(),
         )
 }
+
+/// The same for milliseconds, as deadlines are kept.
+pub(crate) fn when_ms(unix_ms: i64) -> String {
+    when(u64::try_from(unix_ms / 1000).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests;

@@ -9,7 +9,7 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 use grip_tasks::TaskGroup;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
-use tokio_util::task::TaskTracker;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub(crate) use self::{activity::Verdict, connection::Connection};
 use crate::{Web, admission::Full, app::App, client::is_trusted};
@@ -34,6 +34,7 @@ pub async fn serve(listener: TcpListener, web: Web, group: &TaskGroup) {
         group: group.clone(),
         at_work: TaskTracker::new(),
         reserve: Arc::new(tokio::sync::Semaphore::new(RESERVE)),
+        drained: CancellationToken::new(),
     };
     let stop = group.token();
     while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
@@ -45,10 +46,11 @@ pub async fn serve(listener: TcpListener, web: Web, group: &TaskGroup) {
     tokio::pin!(drained);
     loop {
         tokio::select! {
-            () = &mut drained => return,
+            () = &mut drained => break,
             accepted = listener.accept() => server.take(accepted).await,
         }
     }
+    server.drained.cancel();
 }
 
 struct Server {
@@ -57,6 +59,8 @@ struct Server {
     /// Every connection that may do work, WebSockets included.
     at_work: TaskTracker,
     reserve: Arc<tokio::sync::Semaphore>,
+    /// Probes are answered until this is cancelled, longer than anything else.
+    drained: CancellationToken,
 }
 
 impl Server {
@@ -85,24 +89,27 @@ impl Server {
             Ok(_) => return self.open_in_reserve(stream, peer, None),
             Err(full) => return self.open_in_reserve(stream, peer, Some(full)),
         };
-        self.spawn("connection", stream, connection);
+        self.spawn("connection", stream, connection, self.group.token());
     }
 
     /// Answers what must always be answered, and tells everyone else why not.
     fn open_in_reserve(&self, stream: TcpStream, peer: SocketAddr, full: Option<Full>) {
         self.app.metrics().refused_connection(full);
         if let Ok(permit) = Arc::clone(&self.reserve).try_acquire_owned() {
-            self.spawn("reserve", stream, Connection::refused(peer, full, permit));
+            let connection = Connection::refused(peer, full, permit);
+            self.spawn("reserve", stream, connection, self.drained.clone());
         }
     }
 
-    fn spawn(&self, kind: &'static str, stream: TcpStream, connection: Connection) {
-        let serving = connection::serve(
-            Arc::clone(&self.app),
-            self.group.clone(),
-            stream,
-            Arc::new(connection),
-        );
+    fn spawn(
+        &self,
+        kind: &'static str,
+        stream: TcpStream,
+        connection: Connection,
+        stop: CancellationToken,
+    ) {
+        let app = Arc::clone(&self.app);
+        let serving = connection::serve(app, stream, Arc::new(connection), stop);
         self.group.spawn(kind, serving);
     }
 }

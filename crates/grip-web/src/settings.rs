@@ -103,9 +103,8 @@ pub struct WebLimits {
     pub api: usize,
     /// Pages under way. Default 128.
     pub page: usize,
-    /// Largest body of a fetch request, after inflating. Default 64 MiB: a million `have` lines.
-    pub fetch_request_bytes: u64,
-    /// How much of a refused push is read, so that the client sees the reason. Default 64 MiB.
+    /// How much of a push that finds no slot is read, so that its client sees the reason.
+    /// Default 64 MiB.
     pub drain_bytes: u64,
 }
 
@@ -122,7 +121,6 @@ impl Default for WebLimits {
             websocket: 4096,
             api: 64,
             page: 128,
-            fetch_request_bytes: 64 << 20,
             drain_bytes: 64 << 20,
         }
     }

@@ -2,6 +2,8 @@
 
 use std::{fmt, sync::Arc};
 
+use grip_grasp::Grasp;
+use grip_relay::Relay;
 use grip_tasks::TaskGroup;
 use prometheus_client::{
     collector::Collector,
@@ -16,6 +18,8 @@ use crate::admission::{Admission, Class};
 pub(crate) struct Gathered {
     pub(crate) admission: Arc<Admission>,
     pub(crate) group: TaskGroup,
+    pub(crate) relay: Relay,
+    pub(crate) grasp: Grasp,
     pub(crate) started: Instant,
 }
 
@@ -42,6 +46,8 @@ impl Collector for Gathered {
             self.admission.connections() as u64,
         )?;
         self.encode_slots(out)?;
+        self.encode_relay(out)?;
+        self.encode_grasp(out)?;
         self.encode_tasks(out)
     }
 }
@@ -55,6 +61,172 @@ impl Gathered {
             "Requests under way by the pool they count in",
             "route",
             slots,
+        )
+    }
+
+    fn encode_relay(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let stats = self.relay.stats();
+        gauge(
+            out,
+            "ngit_websocket_connections_active",
+            "Open WebSocket connections",
+            stats.connections.get(),
+        )?;
+        counter(
+            out,
+            "ngit_websocket_connections",
+            "WebSocket connections since the start",
+            stats.connections_total.get(),
+        )?;
+        gauge(
+            out,
+            "ngit_websocket_unique_ips",
+            "Client addresses with an open connection (IPv6 by /64)",
+            self.admission.addresses() as u64,
+        )?;
+        gauge(
+            out,
+            "ngit_websocket_subscriptions_active",
+            "Open subscriptions",
+            stats.subscriptions.get(),
+        )?;
+        counters(
+            out,
+            "ngit_websocket_messages_received",
+            "Messages of clients",
+            "type",
+            stats.messages(),
+        )?;
+        counter(
+            out,
+            "ngit_events_stored",
+            "Events accepted by the relay",
+            stats.events_accepted.get(),
+        )?;
+        counters(
+            out,
+            "ngit_events_rejected",
+            "Events refused, by the prefix of the answer",
+            "reason",
+            stats
+                .refused()
+                .map(|(r, n)| (if r.is_empty() { "none" } else { r }, n)),
+        )?;
+        self.encode_queues(out)
+    }
+
+    fn encode_queues(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let stats = self.relay.stats();
+        let turns = self.grasp.stats();
+        gauges(
+            out,
+            "queue_depth",
+            "What waits, by queue",
+            "queue",
+            [
+                ("relay_write", stats.write_queue.get()),
+                ("relay_read", stats.read_queue.get()),
+                ("repository_turns", turns.waiting as u64),
+            ],
+        )?;
+        gauge(
+            out,
+            "relay_outbound_bytes",
+            "Bytes waiting to be sent to relay clients",
+            stats.outbound_bytes.get(),
+        )?;
+        counter(
+            out,
+            "relay_live_deliveries",
+            "Live events handed to subscribers",
+            stats.deliveries.get(),
+        )?;
+        counter(
+            out,
+            "relay_slow_readers_cut",
+            "Relay connections closed because they did not keep up",
+            stats.slow_readers_cut.get(),
+        )?;
+        counter(
+            out,
+            "relay_commits",
+            "Commits of events",
+            stats.commits.get(),
+        )?;
+        counter(
+            out,
+            "relay_commits_failed",
+            "Commits that failed",
+            stats.commits_failed.get(),
+        )
+    }
+
+    fn encode_grasp(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let stats = self.grasp.stats();
+        let held = stats.purgatory;
+        gauge(
+            out,
+            "ngit_repositories_total",
+            "Repositories hosted, served or held",
+            stats.repositories as u64,
+        )?;
+        let kinds = [
+            ("announcement", held.announcements),
+            ("state", held.states),
+            ("pull_request", held.prs),
+            ("placeholder", held.placeholders),
+        ];
+        gauges(
+            out,
+            "ngit_purgatory_entries",
+            "What waits for its other half",
+            "kind",
+            kinds.map(|(kind, count)| (kind, count as u64)),
+        )?;
+        let oldest = stats.oldest_wait.unwrap_or_default();
+        for (name, help, value) in [
+            (
+                "ngit_purgatory_oldest_age_seconds",
+                "How long the oldest entry has waited",
+                oldest.as_secs(),
+            ),
+            (
+                "purgatory_announcements",
+                "Announcements held",
+                held.announcements as u64,
+            ),
+            (
+                "purgatory_announcements_hidden",
+                "Announcements kept unseen after their repository expired",
+                held.hidden_announcements as u64,
+            ),
+            ("purgatory_states", "States held", held.states as u64),
+            (
+                "purgatory_pull_requests",
+                "Pull requests held",
+                held.prs as u64,
+            ),
+            (
+                "purgatory_placeholders",
+                "Refs pushed ahead of their pull request",
+                held.placeholders as u64,
+            ),
+            ("purgatory_bytes", "Bytes of held events", held.bytes as u64),
+            (
+                "purgatory_sync_queue_size",
+                "Identifiers pending sync",
+                held.sync_queue as u64,
+            ),
+            ("pushes_active", "Pushes under way", stats.pushes as u64),
+        ] {
+            gauge(out, name, help, value)?;
+        }
+        counters(
+            out,
+            "ngit_refusals",
+            "Events and pushes refused, by cause",
+            "cause",
+            stats.refused.iter().map(|(cause, count)| (*cause, *count)),
         )
     }
 
@@ -88,6 +260,15 @@ pub(super) fn gauge(
     value: u64,
 ) -> fmt::Result {
     ConstGauge::new(value).encode(out.encode_descriptor(name, help, None, MetricType::Gauge)?)
+}
+
+pub(super) fn counter(
+    out: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    value: u64,
+) -> fmt::Result {
+    ConstCounter::new(value).encode(out.encode_descriptor(name, help, None, MetricType::Counter)?)
 }
 
 pub(super) fn gauges<'a>(

@@ -9,7 +9,7 @@ use hyper_util::{
     server::conn::auto,
 };
 use tokio::{net::TcpStream, sync::OwnedSemaphorePermit};
-use tokio_util::task::task_tracker::TaskTrackerToken;
+use tokio_util::{sync::CancellationToken, task::task_tracker::TaskTrackerToken};
 
 use super::{
     activity::{Activity, Verdict},
@@ -91,15 +91,16 @@ impl Connection {
 
 /// Serves HTTP/1 or HTTP/2 on `stream` until either side ends it.
 ///
-/// An upgraded connection leaves here: its task keeps the [`Connection`] alive.
+/// An upgraded connection leaves here: its task keeps the [`Connection`] alive. After `stop` the
+/// request under way is finished and no other begun.
 pub(super) async fn serve(
     app: Arc<App>,
-    group: TaskGroup,
     stream: TcpStream,
     connection: Arc<Connection>,
+    stop: CancellationToken,
 ) {
     let io = TokioIo::new(Watched::new(stream, Arc::clone(&connection.activity)));
-    let builder = builder(group.clone());
+    let builder = builder(app.group().clone());
     let service = {
         let (app, connection) = (Arc::clone(&app), Arc::clone(&connection));
         service_fn(move |request| {
@@ -108,7 +109,6 @@ pub(super) async fn serve(
         })
     };
     let mut serving = pin!(builder.serve_connection_with_upgrades(io, service));
-    let stop = group.token();
     let mut stopping = false;
     let mut look_at = tokio::time::Instant::now();
     loop {

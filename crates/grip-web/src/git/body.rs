@@ -1,0 +1,170 @@
+//! The body of a git request as a plain stream of bytes.
+
+use std::{
+    io,
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use bytes::{Buf, Bytes};
+use grip_git::gunzip::Gunzip;
+use http::{HeaderMap, header};
+use http_body::Body as _;
+use hyper::body::Incoming;
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, ReadBuf},
+    time::{Instant, Sleep},
+};
+
+use crate::error::WebError;
+
+/// How a body is packed for the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Encoding {
+    Plain,
+    Gzip,
+}
+
+impl Encoding {
+    /// Reads `Content-Encoding`; git compresses long fetch requests, nothing else.
+    pub(super) fn of(headers: &HeaderMap) -> Result<Self, WebError> {
+        let mut values = headers.get_all(header::CONTENT_ENCODING).iter();
+        let first = match values.next() {
+            None => return Ok(Self::Plain),
+            Some(value) => value.to_str().map_err(|_| WebError::ContentEncoding)?,
+        };
+        if values.next().is_some() {
+            return Err(WebError::ContentEncoding);
+        }
+        match first.trim().to_ascii_lowercase().as_str() {
+            "" | "identity" => Ok(Self::Plain),
+            "gzip" | "x-gzip" => Ok(Self::Gzip),
+            _ => Err(WebError::ContentEncoding),
+        }
+    }
+}
+
+/// Reads the bytes git sent, unpacked.
+pub(super) enum Reader {
+    Plain(Received),
+    Gzip(Box<Gunzip<Received>>),
+}
+
+impl Reader {
+    pub(super) fn new(body: Incoming, encoding: Encoding, stall: Duration) -> Self {
+        let received = Received::new(body, stall);
+        match encoding {
+            Encoding::Plain => Self::Plain(received),
+            Encoding::Gzip => Self::Gzip(Box::new(Gunzip::new(received))),
+        }
+    }
+}
+
+impl AsyncRead for Reader {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(inner) => Pin::new(inner).poll_read(cx, buf),
+            Self::Gzip(inner) => Pin::new(inner.as_mut()).poll_read(cx, buf),
+        }
+    }
+}
+
+/// The bytes as they came, with a limit on how long a client may send nothing.
+pub(super) struct Received {
+    body: Incoming,
+    chunk: Bytes,
+    stall: Duration,
+    deadline: Pin<Box<Sleep>>,
+}
+
+impl Received {
+    fn new(body: Incoming, stall: Duration) -> Self {
+        Self {
+            body,
+            chunk: Bytes::new(),
+            stall,
+            deadline: Box::pin(tokio::time::sleep(stall)),
+        }
+    }
+
+    fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+        loop {
+            let frame = match Pin::new(&mut self.body).poll_frame(cx) {
+                Poll::Ready(Some(frame)) => frame.map_err(io::Error::other),
+                Poll::Ready(None) => return Poll::Ready(None),
+                Poll::Pending => {
+                    ready!(self.deadline.as_mut().poll(cx));
+                    let stalled = "the client sent nothing for too long";
+                    return Poll::Ready(Some(Err(io::Error::new(
+                        io::ErrorKind::TimedOut,
+                        stalled,
+                    ))));
+                }
+            };
+            self.deadline.as_mut().reset(Instant::now() + self.stall);
+            match frame.map(http_body::Frame::into_data) {
+                Ok(Ok(data)) if data.has_remaining() => return Poll::Ready(Some(Ok(data))),
+                Ok(_) => {}
+                Err(error) => return Poll::Ready(Some(Err(error))),
+            }
+        }
+    }
+}
+
+impl AsyncRead for Received {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.chunk.is_empty() {
+            match ready!(self.poll_chunk(cx)) {
+                Some(chunk) => self.chunk = chunk?,
+                None => return Poll::Ready(Ok(())),
+            }
+        }
+        let len = self.chunk.len().min(buf.remaining());
+        buf.put_slice(&self.chunk.split_to(len));
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Reads and forgets up to `limit` bytes, so that a client which is still sending gets to read
+/// the answer. Says whether the end was reached.
+pub(super) async fn discard(reader: &mut (impl AsyncRead + Unpin), limit: u64) -> bool {
+    let mut rest = reader.take(limit);
+    match tokio::io::copy(&mut rest, &mut tokio::io::sink()).await {
+        Ok(read) => read < limit,
+        Err(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn plain_and_gzip_are_known_and_nothing_else() {
+        let of = |values: &[&'static str]| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append(header::CONTENT_ENCODING, HeaderValue::from_static(value));
+            }
+            Encoding::of(&headers).ok()
+        };
+        assert_eq!(of(&[]), Some(Encoding::Plain));
+        assert_eq!(of(&["identity"]), Some(Encoding::Plain));
+        assert_eq!(of(&["gzip"]), Some(Encoding::Gzip));
+        assert_eq!(of(&["X-Gzip"]), Some(Encoding::Gzip));
+        assert_eq!(of(&["br"]), None);
+        assert_eq!(of(&["gzip, gzip"]), None);
+        assert_eq!(of(&["gzip", "gzip"]), None);
+    }
+}

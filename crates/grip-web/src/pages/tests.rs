@@ -1,0 +1,168 @@
+//! Pages drawn from values alone.
+
+use grip_types::Service;
+
+use super::*;
+
+const NPUB: &str = "npub15qydau2hjma6ngxkl2cyar74wzyjshvl65za5k5rl69264ar2exs5cyejr";
+
+fn frame() -> Frame {
+    let mut settings = WebSettings::new(Service::parse("grasp.example.com").unwrap());
+    settings.node.name = "Harbour <b>".into();
+    let build = Build {
+        version: "0.1.0",
+        commit: Some("0123456789abcdef"),
+    };
+    Frame::new(&settings, &build)
+}
+
+fn home(repositories: Vec<RepositoryLine>) -> Home {
+    Home {
+        frame: frame(),
+        description: "A git server with a nostr relay in it".into(),
+        counters: vec![
+            CounterView {
+                label: "repositories",
+                value: "12".into(),
+            },
+            CounterView {
+                label: "events served",
+                value: "48,210".into(),
+            },
+            CounterView {
+                label: "waiting for data",
+                value: "3".into(),
+            },
+            CounterView {
+                label: "relay clients",
+                value: "57".into(),
+            },
+        ],
+        repositories,
+        more: 2,
+        grasps: "GRASP-01".into(),
+        criteria: "None".into(),
+        curation: None,
+        metrics: true,
+    }
+}
+
+fn line(name: &str, description: &str) -> RepositoryLine {
+    RepositoryLine {
+        name: name.into(),
+        href: format!("/{NPUB}/{name}.git"),
+        owner: short_npub(NPUB),
+        description: description.into(),
+        when: when(1_763_000_000),
+    }
+}
+
+fn repository(notice: Option<Notice>) -> RepositoryPage {
+    let reference = |name: &str, is_head, is_tag| RefLine {
+        name: name.into(),
+        oid: "5e0d1f2a3b4c5d6e7f8091a2b3c4d5e6f7081920".into(),
+        short: "5e0d1f2a3b".into(),
+        is_head,
+        is_tag,
+    };
+    let clone = format!("https://grasp.example.com/{NPUB}/tide-table.git");
+    RepositoryPage {
+        frame: frame(),
+        name: "tide table".into(),
+        description: "High and low water for small harbours.\nMade of <script>tides</script>."
+            .into(),
+        identifier: "tide-table".into(),
+        is_held: notice.is_some(),
+        notice,
+        clone,
+        nostr: format!("nostr://{NPUB}/grasp.example.com/tide-table"),
+        workshop: format!("https://gitworkshop.dev/{NPUB}/tide-table"),
+        refs: vec![
+            reference("main", true, false),
+            reference("feature/spring-tide", false, false),
+            reference("v1.0.0", false, true),
+        ],
+        more_refs: 0,
+        maintainers: vec![NPUB.into(), NPUB.into()],
+        state: Some(StateLine {
+            when: when(1_763_000_000),
+            id: "a".repeat(64),
+        }),
+        pull_requests: 2,
+        web: vec!["https://tides.example".into()],
+        explain: format!("/api/v1/explain/{NPUB}/tide-table"),
+    }
+}
+
+fn draw_text(page: &impl Template) -> String {
+    page.render().unwrap()
+}
+
+#[test]
+fn everything_that_people_wrote_is_escaped() {
+    let html = draw_text(&repository(None));
+    assert!(!html.contains("<script"), "{html}");
+    assert!(html.contains("&#60;script&#62;tides"));
+    let html = draw_text(&home(vec![line("\"><img src=x>", "<i>")]));
+    assert!(!html.contains("<img") && !html.contains("<b>Harbour"));
+    assert!(html.contains("Harbour &#60;b&#62;"));
+}
+
+#[test]
+fn pages_carry_their_style_and_load_nothing_from_elsewhere() {
+    for html in [draw_text(&home(vec![])), draw_text(&repository(None))] {
+        assert!(html.contains("prefers-color-scheme: dark"));
+        assert!(!html.contains("<script") && !html.contains("src=\"http"));
+        assert!(!html.contains("@import") && !html.contains("url("));
+        assert!(html.len() < 100_000);
+    }
+}
+
+#[test]
+fn g01_33_the_repository_page_links_to_web_clients_and_both_clone_forms() {
+    let html = draw_text(&repository(None));
+    for text in [
+        format!("https://gitworkshop.dev/{NPUB}/tide-table"),
+        format!("git clone nostr://{NPUB}/grasp.example.com/tide-table"),
+        format!("git clone https://grasp.example.com/{NPUB}/tide-table.git"),
+        "5e0d1f2a3b".into(),
+        "2025-11-13 02:13 UTC".into(),
+    ] {
+        assert!(html.contains(&text), "{text} is missing");
+    }
+    assert!(!html.contains("Not served yet"));
+}
+
+#[test]
+fn a_held_repository_says_what_is_missing_and_until_when_it_waits() {
+    let notice = Notice {
+        title: "Not served yet.",
+        why: "The announcement is here, the git data is not.".into(),
+        missing: vec!["main at 5e0d1f2a3b".into()],
+        until: Some(when(1_763_001_800)),
+    };
+    let html = draw_text(&repository(Some(notice)));
+    assert!(html.contains("Not served yet") && html.contains("main at 5e0d1f2a3b"));
+    assert!(html.contains("Kept until 2025-11-13 02:43 UTC"));
+}
+
+#[test]
+fn a_failure_helps() {
+    let response = failure(frame(), &WebError::NoSuchRepository, "abc-1").unwrap();
+    assert_eq!(response.status(), StatusCode::NOT_FOUND);
+    let policy = response.headers()["content-security-policy"]
+        .to_str()
+        .unwrap();
+    assert!(policy.starts_with("default-src 'none'"));
+    let busy = WebError::Busy(crate::admission::Class::Page);
+    let response = failure(frame(), &busy, "abc-2").unwrap();
+    assert_eq!(response.headers()["retry-after"], "5");
+}
+
+#[test]
+fn keys_and_times_are_short_for_people() {
+    assert_eq!(short_npub(NPUB), "npub15qydau2…5cyejr");
+    assert_eq!(short_npub("npub1x"), "npub1x");
+    assert_eq!(when(0), "1970-01-01 00:00 UTC");
+    assert_eq!(when(u64::MAX), "at an impossible time");
+}

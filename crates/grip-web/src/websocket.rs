@@ -1,0 +1,243 @@
+//! The relay at `/`: the WebSocket handshake, and frames on their way to the engine.
+
+use std::{
+    net::IpAddr,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use futures_util::{Sink, Stream};
+use grip_relay::{Frame, Peer};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
+use hyper::{
+    body::Incoming,
+    upgrade::{OnUpgrade, Upgraded},
+};
+use hyper_util::rt::TokioIo;
+use tokio::time::Instant;
+use tokio_tungstenite::{
+    WebSocketStream,
+    tungstenite::{
+        self, Message, Utf8Bytes,
+        handshake::derive_accept_key,
+        protocol::{CloseFrame, Role, WebSocketConfig},
+    },
+};
+
+use crate::{admission::Slot, app::App, body::Body, error::WebError, server::Connection};
+
+/// Taken at once for every connection; larger messages grow it while they are read.
+const READ_BUFFER: usize = 4 << 10;
+
+/// Frames gather up to this before they are written: small, since idle sockets are many.
+const WRITE_BUFFER: usize = 16 << 10;
+
+/// Says whether a client asks for a WebSocket, in whatever case it writes so.
+pub(crate) fn is_upgrade(headers: &HeaderMap) -> bool {
+    has_token(headers, &header::CONNECTION, "upgrade")
+        && has_token(headers, &header::UPGRADE, "websocket")
+}
+
+fn has_token(headers: &HeaderMap, name: &HeaderName, token: &str) -> bool {
+    headers
+        .get_all(name)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .any(|value| value.trim().eq_ignore_ascii_case(token))
+}
+
+/// All that a WebSocket keeps taken while it lives.
+pub(crate) struct Session {
+    pub(crate) app: Arc<App>,
+    pub(crate) client: IpAddr,
+    pub(crate) connection: Arc<Connection>,
+    pub(crate) slot: Slot,
+    /// Set where the connection itself is a proxy's and only this socket counts for its client.
+    pub(crate) place: Option<crate::admission::Place>,
+}
+
+/// Answers the handshake and hands the socket to the relay.
+pub(crate) fn accept(
+    mut request: Request<Incoming>,
+    session: Session,
+) -> Result<Response<Body>, WebError> {
+    let key = handshake_key(request.method(), request.headers())?;
+    let upgrade = hyper::upgrade::on(&mut request);
+    let group = session.app.group().clone();
+    group.spawn("websocket", serve(upgrade, session));
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    let headers = response.headers_mut();
+    headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+    headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+    headers.insert(header::SEC_WEBSOCKET_ACCEPT, key);
+    Ok(response)
+}
+
+fn handshake_key(method: &Method, headers: &HeaderMap) -> Result<HeaderValue, WebError> {
+    let malformed = |why: &str| WebError::Malformed(why.to_owned());
+    if method != Method::GET {
+        return Err(malformed("a WebSocket begins with GET"));
+    }
+    if headers
+        .get(header::SEC_WEBSOCKET_VERSION)
+        .is_none_or(|v| v != "13")
+    {
+        return Err(malformed("only WebSocket version 13 is spoken here"));
+    }
+    let key = headers
+        .get(header::SEC_WEBSOCKET_KEY)
+        .ok_or_else(|| malformed("Sec-WebSocket-Key is missing"))?;
+    HeaderValue::from_str(&derive_accept_key(key.as_bytes()))
+        .map_err(|e| WebError::internal("the WebSocket key cannot be answered", e))
+}
+
+async fn serve(upgrade: OnUpgrade, session: Session) {
+    let began = Instant::now();
+    let io = match upgrade.await {
+        Ok(io) => TokioIo::new(io),
+        Err(error) => {
+            tracing::debug!(%error, "a client left during the WebSocket handshake");
+            return;
+        }
+    };
+    let Session {
+        app,
+        client,
+        connection,
+        slot,
+        place,
+    } = session;
+    let max_message = app.relay().limits().message_bytes;
+    let config = WebSocketConfig::default()
+        .read_buffer_size(READ_BUFFER)
+        .write_buffer_size(WRITE_BUFFER)
+        .max_message_size(Some(max_message))
+        .max_frame_size(Some(max_message));
+    let socket = WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await;
+    let peer = Peer {
+        ip: client,
+        connection: app.next_socket(),
+    };
+    app.relay()
+        .serve(app.policy(), Frames { socket }, peer)
+        .await;
+    app.metrics().socket_closed(began.elapsed());
+    drop((connection, slot, place));
+}
+
+/// A socket that speaks the relay's frames.
+struct Frames {
+    socket: WebSocketStream<TokioIo<Upgraded>>,
+}
+
+impl Stream for Frames {
+    type Item = Result<Frame, tungstenite::Error>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        loop {
+            let Some(message) = ready!(Pin::new(&mut self.socket).poll_next(cx)) else {
+                return Poll::Ready(None);
+            };
+            match message.map(from_message) {
+                Ok(Some(frame)) => return Poll::Ready(Some(Ok(frame))),
+                Ok(None) => {}
+                Err(error) => return Poll::Ready(Some(Err(error))),
+            }
+        }
+    }
+}
+
+impl Sink<Frame> for Frames {
+    type Error = tungstenite::Error;
+
+    fn poll_ready(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Pin::new(&mut self.socket).poll_ready(cx)
+    }
+
+    fn start_send(mut self: Pin<&mut Self>, frame: Frame) -> Result<(), Self::Error> {
+        Pin::new(&mut self.socket).start_send(to_message(frame)?)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Pin::new(&mut self.socket).poll_flush(cx)
+    }
+
+    fn poll_close(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Pin::new(&mut self.socket).poll_close(cx)
+    }
+}
+
+fn from_message(message: Message) -> Option<Frame> {
+    match message {
+        Message::Text(text) => Some(Frame::Text(text.into())),
+        Message::Binary(_) => Some(Frame::Binary),
+        Message::Ping(data) => Some(Frame::Ping(data)),
+        Message::Pong(data) => Some(Frame::Pong(data)),
+        Message::Close(close) => Some(match close {
+            Some(close) => Frame::Close(close.code.into(), close.reason.to_string().into()),
+            None => Frame::Close(1005, "".into()),
+        }),
+        Message::Frame(_) => None,
+    }
+}
+
+fn to_message(frame: Frame) -> Result<Message, tungstenite::Error> {
+    Ok(match frame {
+        Frame::Text(bytes) => Message::Text(Utf8Bytes::try_from(bytes)?),
+        Frame::Binary => Message::Binary(bytes::Bytes::new()),
+        Frame::Ping(data) => Message::Ping(data),
+        Frame::Pong(data) => Message::Pong(data),
+        Frame::Close(code, reason) => Message::Close(Some(CloseFrame {
+            code: code.into(),
+            reason: reason.into_owned().into(),
+        })),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs {
+            headers.append(
+                HeaderName::from_static(name),
+                HeaderValue::from_static(value),
+            );
+        }
+        headers
+    }
+
+    #[test]
+    fn an_upgrade_is_known_in_any_case_and_among_other_tokens() {
+        for (connection, upgrade) in [
+            ("Upgrade", "websocket"),
+            ("upgrade", "WebSocket"),
+            ("keep-alive, Upgrade", "WEBSOCKET"),
+        ] {
+            let headers = headers(&[("connection", connection), ("upgrade", upgrade)]);
+            assert!(is_upgrade(&headers), "{connection} {upgrade}");
+        }
+        assert!(!is_upgrade(&headers(&[("upgrade", "websocket")])));
+        assert!(!is_upgrade(&headers(&[
+            ("connection", "upgrade"),
+            ("upgrade", "h2c")
+        ])));
+    }
+
+    #[test]
+    fn the_handshake_needs_its_version_and_key() {
+        let key = ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==");
+        let good = headers(&[key, ("sec-websocket-version", "13")]);
+        let answer = handshake_key(&Method::GET, &good).unwrap();
+        assert_eq!(answer, "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
+        assert!(handshake_key(&Method::POST, &good).is_err());
+        assert!(handshake_key(&Method::GET, &headers(&[key])).is_err());
+        let keyless = headers(&[("sec-websocket-version", "13")]);
+        assert!(handshake_key(&Method::GET, &keyless).is_err());
+    }
+}

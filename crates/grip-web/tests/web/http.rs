@@ -1,0 +1,163 @@
+//! What holds for every answer.
+
+use anyhow::Result;
+use grip_testkit::Author;
+
+use crate::support::Node;
+
+#[tokio::test]
+async fn g01_59_every_answer_allows_any_origin_errors_included() -> Result<()> {
+    let node = Node::start().await?;
+    let npub = Author::new().npub();
+    let cases = [
+        ("GET", "/".to_owned(), 200),
+        ("GET", "/nowhere".to_owned(), 404),
+        (
+            "GET",
+            "/npub1test/nonexistent.git/info/refs?service=git-upload-pack".to_owned(),
+            404,
+        ),
+        (
+            "GET",
+            format!("/{npub}/x.git/info/refs?service=git-upload-pack"),
+            404,
+        ),
+        ("GET", format!("/{npub}/x.git"), 404),
+        ("POST", format!("/{npub}/x.git/info/refs"), 405),
+        ("DELETE", "/".to_owned(), 405),
+        ("GET", format!("/{npub}/x.git/HEAD"), 403),
+        ("GET", "/healthz".to_owned(), 200),
+        ("POST", "/healthz".to_owned(), 405),
+        ("GET", "/api/v1/explain/nonsense".to_owned(), 404),
+    ];
+    for (method, path, status) in cases {
+        let reply = node.ask(method, &path, &[], b"").await?;
+        reply.must_allow_any_origin();
+        assert_eq!(reply.status, status, "{method} {path}: {}", reply.text());
+        assert!(!reply.header("x-request-id").is_empty());
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn g01_60_options_is_204_on_any_path() -> Result<()> {
+    let node = Node::start().await?;
+    for path in [
+        "/",
+        "/npub1test/test.git/git-upload-pack",
+        "/npub1test/test.git/info/refs",
+        "/prs/npub1test/test.git/info/refs",
+        "/no/such/thing",
+    ] {
+        let reply = node.ask("OPTIONS", path, &[], b"").await?;
+        assert_eq!(reply.status, 204, "{path}");
+        assert!(reply.must_allow_any_origin().body.is_empty());
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn g01_23_the_document_tells_what_is_true() -> Result<()> {
+    let node = Node::start().await?;
+    let accept = [("accept", "application/nostr+json")];
+    let reply = node.ask("GET", "/", &accept, b"").await?;
+    assert_eq!(reply.header("content-type"), "application/nostr+json");
+    reply.must_allow_any_origin();
+    let mut document = reply.json()?;
+    document["icon"] = "…/icon.svg".into();
+    insta::assert_json_snapshot!(document, @r#"
+    {
+      "description": "A git server with a nostr relay in it",
+      "icon": "…/icon.svg",
+      "limitation": {
+        "auth_required": false,
+        "created_at_upper_limit": 900,
+        "default_limit": 500,
+        "max_event_tags": 25000,
+        "max_limit": 5000,
+        "max_message_length": 2097152,
+        "max_subid_length": 250,
+        "max_subscriptions": 300,
+        "payment_required": false,
+        "restricted_writes": true
+      },
+      "name": "gripfast",
+      "repo_acceptance_criteria": "None: any announcement that lists this service in clone and relays is accepted",
+      "software": "https://github.com/gripfast/gripfast",
+      "supported_grasps": [
+        "GRASP-01"
+      ],
+      "supported_nips": [
+        1,
+        9,
+        11,
+        34,
+        40,
+        45,
+        77
+      ],
+      "version": "0.0.0-test"
+    }
+    "#);
+    Ok(())
+}
+
+#[tokio::test]
+async fn g01_23_curation_is_named_only_where_there_is_any() -> Result<()> {
+    let node = Node::start_with(|s| s.node.curation = Some("Only boats.".into())).await?;
+    let accept = [("accept", "text/html;q=0.1, application/nostr+json")];
+    let document = node.ask("GET", "/", &accept, b"").await?.json()?;
+    assert_eq!(document["curation"], "Only boats.");
+    Ok(())
+}
+
+#[tokio::test]
+async fn head_is_get_without_its_body() -> Result<()> {
+    let node = Node::start().await?;
+    for path in ["/", "/healthz", "/version", "/icon.svg", "/nowhere"] {
+        let get = node.get(path).await?;
+        let head = node.ask("HEAD", path, &[], b"").await?;
+        assert_eq!(head.status, get.status, "{path}");
+        assert_eq!(head.header("content-length"), get.body.len().to_string());
+        assert!(head.body.is_empty() && !get.body.is_empty());
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn probes_tell_name_version_and_numbers() -> Result<()> {
+    let node = Node::start().await?;
+    assert_eq!(node.get("/healthz").await?.text(), "ok\n");
+    assert_eq!(node.get("/version").await?.json()?["version"], "0.0.0-test");
+    assert_eq!(node.get("/readyz").await?.json()?["ready"], true);
+    node.readiness.lacks("events", "40 % of the index is read");
+    let reply = node.get("/readyz").await?;
+    assert_eq!(reply.status, 503);
+    assert_eq!(
+        reply.json()?["missing"]["events"],
+        "40 % of the index is read"
+    );
+    let metrics = node.get("/metrics").await?.text();
+    for name in [
+        "ngit_build_info{",
+        "ngit_uptime_seconds ",
+        "ngit_websocket_connections_active 0",
+        "ngit_repositories_total 0",
+        "ngit_purgatory_entries{",
+        "queue_depth{queue=\"relay_write\"} 0",
+        "http_requests_total{",
+    ] {
+        assert!(metrics.contains(name), "{name} is not in\n{metrics}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn metrics_can_be_switched_off_while_serving() -> Result<()> {
+    let node = Node::start().await?;
+    let mut settings = (**node.settings.load()).clone();
+    settings.metrics = false;
+    node.settings.store(settings.into());
+    assert_eq!(node.get("/metrics").await?.status, 404);
+    Ok(())
+}

@@ -1,0 +1,9 @@
+//! The edge over real sockets, with real git and temporary data.
+
+mod drain;
+mod git;
+mod http;
+mod limits;
+mod pages;
+mod support;
+mod websocket;

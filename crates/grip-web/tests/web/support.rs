@@ -1,0 +1,239 @@
+//! A node in this process, and a client that shows answers byte for byte.
+
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
+
+use anyhow::{Context as _, Result};
+use arc_swap::ArcSwap;
+use grip_db::Db;
+use grip_git::{Options, Repositories};
+use grip_grasp::{Grasp, Parts, Policy};
+use grip_relay::Relay;
+use grip_store::EventStore;
+use grip_tasks::{Ended, TaskGroup};
+use grip_testkit::{Author, RelayClient, WorkTree, within};
+use grip_types::Service;
+use grip_web::{Build, Readiness, Web, WebSettings, serve};
+use nostr::prelude::Timestamp;
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+};
+
+/// A whole node on a port of its own.
+pub struct Node {
+    pub addr: SocketAddr,
+    pub settings: Arc<ArcSwap<WebSettings>>,
+    pub readiness: Readiness,
+    pub group: TaskGroup,
+    _dir: TempDir,
+}
+
+impl Node {
+    pub async fn start() -> Result<Self> {
+        Self::start_with(|_| {}).await
+    }
+
+    /// Starts a node whose settings `change` has touched.
+    pub async fn start_with(change: impl FnOnce(&mut WebSettings)) -> Result<Self> {
+        let dir = TempDir::new()?;
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let addr = listener.local_addr()?;
+        let service = Service::parse(&addr.to_string())?;
+        let group = TaskGroup::new("node");
+        let store = EventStore::open(&dir.path().join("events"), Default::default())?;
+        let db = Db::open(&dir.path().join("node.sqlite")).await?;
+        let repositories = Repositories::open(Options::new(dir.path().join("git")))?;
+        let (relay, writer) = Relay::start(store.clone(), Default::default(), &group);
+        let grasp = Grasp::start(Parts {
+            store: store.clone(),
+            writer,
+            journal: db.journal(),
+            repositories: repositories.clone(),
+            policy: Arc::new(ArcSwap::from_pointee(Policy::open(service.clone()))),
+            group: group.child("grasp"),
+            bounds: Default::default(),
+            sweep_every: Duration::from_secs(60),
+        })
+        .await?;
+        let mut settings = WebSettings::new(service);
+        change(&mut settings);
+        let settings = Arc::new(ArcSwap::from_pointee(settings));
+        let web = Web {
+            grasp,
+            relay,
+            repositories,
+            store,
+            settings: Arc::clone(&settings),
+            readiness: Readiness::ready(),
+            build: Build {
+                version: "0.0.0-test",
+                commit: None,
+            },
+        };
+        let readiness = web.readiness.clone();
+        let edge = group.clone();
+        group.spawn("http", async move { serve(listener, web, &edge).await });
+        Ok(Self {
+            addr,
+            settings,
+            readiness,
+            group,
+            _dir: dir,
+        })
+    }
+
+    pub fn authority(&self) -> String {
+        self.addr.to_string()
+    }
+
+    pub async fn relay(&self) -> Result<RelayClient> {
+        RelayClient::connect(&format!("ws://{}", self.addr)).await
+    }
+
+    pub async fn get(&self, path: &str) -> Result<Reply> {
+        self.ask("GET", path, &[], b"").await
+    }
+
+    /// Sends one request on a connection of its own.
+    pub async fn ask(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> Result<Reply> {
+        let mut stream = TcpStream::connect(self.addr).await?;
+        let mut all = headers.to_vec();
+        all.push(("connection", "close"));
+        stream.write_all(&request(method, path, &all, body)).await?;
+        Reply::read_to_end(&mut stream).await
+    }
+
+    /// Announces `identifier` and its state, and pushes `tree`'s main to it.
+    pub async fn host(&self, owner: &Author, identifier: &str, tree: &WorkTree) -> Result<String> {
+        let url = self.announce(owner, identifier).await?;
+        let tip = tree.tip("main")?;
+        let refs = [("refs/heads/main", tip.as_str())];
+        let state = owner.state_at(identifier, &refs, Some("refs/heads/main"), Timestamp::now());
+        self.relay().await?.publish_ok(&state).await?;
+        tree.push(&url, &["main"]).await?.text()?;
+        Ok(url)
+    }
+
+    /// Announces `identifier`, which is then held; returns its clone URL.
+    pub async fn announce(&self, owner: &Author, identifier: &str) -> Result<String> {
+        let announcement = owner.announcement(&self.authority(), identifier, vec![]);
+        self.relay().await?.publish_ok(&announcement).await?;
+        Ok(owner.clone_url(&self.authority(), identifier))
+    }
+
+    pub async fn stop(&self, grace: Duration) -> Ended {
+        self.group.shutdown(grace).await
+    }
+}
+
+pub fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
+    let mut out = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\n");
+    for (name, value) in headers {
+        out.push_str(&format!("{name}: {value}\r\n"));
+    }
+    if !body.is_empty() || method == "POST" {
+        out.push_str(&format!("content-length: {}\r\n", body.len()));
+    }
+    out.push_str("\r\n");
+    let mut out = out.into_bytes();
+    out.extend_from_slice(body);
+    out
+}
+
+/// An answer as it came.
+#[derive(Debug)]
+pub struct Reply {
+    pub status: u16,
+    pub headers: BTreeMap<String, String>,
+    pub body: Vec<u8>,
+}
+
+impl Reply {
+    pub async fn read_to_end(stream: &mut TcpStream) -> Result<Self> {
+        let mut raw = Vec::new();
+        within("an answer", stream.read_to_end(&mut raw)).await??;
+        Self::parse(&raw)
+    }
+
+    fn parse(raw: &[u8]) -> Result<Self> {
+        let end = raw
+            .windows(4)
+            .position(|w| w == b"\r\n\r\n")
+            .with_context(|| format!("no head in {:?}", String::from_utf8_lossy(raw)))?;
+        let head = String::from_utf8_lossy(&raw[..end]).into_owned();
+        let mut lines = head.lines();
+        let status = lines
+            .next()
+            .and_then(|line| line.split(' ').nth(1))
+            .context("no status")?
+            .parse()?;
+        let headers: BTreeMap<String, String> = lines
+            .filter_map(|line| line.split_once(": "))
+            .map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))
+            .collect();
+        let rest = &raw[end + 4..];
+        let chunked = headers
+            .get("transfer-encoding")
+            .is_some_and(|v| v == "chunked");
+        let body = if chunked {
+            dechunk(rest)?
+        } else {
+            rest.to_vec()
+        };
+        Ok(Self {
+            status,
+            headers,
+            body,
+        })
+    }
+
+    pub fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", String::as_str)
+    }
+
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    pub fn json(&self) -> Result<serde_json::Value> {
+        Ok(serde_json::from_slice(&self.body)?)
+    }
+
+    /// Fails unless the answer lets pages of any origin read it (G01-59).
+    #[track_caller]
+    pub fn must_allow_any_origin(&self) -> &Self {
+        assert_eq!(self.header("access-control-allow-origin"), "*", "{self:?}");
+        for method in ["GET", "POST"] {
+            assert!(self.header("access-control-allow-methods").contains(method));
+        }
+        let allowed = self
+            .header("access-control-allow-headers")
+            .to_ascii_lowercase();
+        assert!(allowed.contains("content-type") && allowed.contains("git-protocol"));
+        self
+    }
+}
+
+fn dechunk(mut raw: &[u8]) -> Result<Vec<u8>> {
+    let mut out = Vec::new();
+    loop {
+        let line = raw
+            .windows(2)
+            .position(|w| w == b"\r\n")
+            .context("a chunk has no length")?;
+        let length = usize::from_str_radix(std::str::from_utf8(&raw[..line])?, 16)?;
+        if length == 0 {
+            return Ok(out);
+        }
+        raw = &raw[line + 2..];
+        out.extend_from_slice(raw.get(..length).context("a chunk is cut short")?);
+        raw = &raw[length + 2..];
+    }
+}
