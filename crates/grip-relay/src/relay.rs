@@ -20,6 +20,9 @@ const SWEEP_EVERY: Duration = Duration::from_secs(60);
 /// Most expired events removed at once, so that a sweep holds up no answer for long.
 const SWEEP_EVENTS: usize = 1_000;
 
+/// Long scans at once. More of them would only slow each other down.
+const SCANNERS: usize = 2;
+
 /// A relay. Clones are handles to the same one.
 #[derive(Clone)]
 pub struct Relay {
@@ -32,8 +35,10 @@ pub(crate) struct Shared {
     pub(crate) stats: Arc<Stats>,
     pub(crate) hub: Arc<Hub>,
     pub(crate) writer: Writer,
-    /// For queries, so that a long scan holds up neither the runtime nor the checks.
+    /// For REQs, so that a long one holds up neither the runtime nor the checks.
     pub(crate) readers: Threads,
+    /// For COUNT and NIP-77, which go through all that matches: they hold up no REQ.
+    pub(crate) scanners: Threads,
     /// For parsing and signatures.
     pub(crate) checkers: Threads,
     pub(crate) rates: ByAddress,
@@ -52,6 +57,15 @@ impl Shared {
     ) -> Option<T> {
         let _waiting = Raised::new(&self.stats.read_queue);
         self.readers.run(query).await
+    }
+
+    /// The same for a query that may go through very many events.
+    pub(crate) async fn scan<T: Send + 'static>(
+        &self,
+        query: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        let _waiting = Raised::new(&self.stats.read_queue);
+        self.scanners.run(query).await
     }
 }
 
@@ -73,6 +87,7 @@ impl Relay {
         let shared = Arc::new(Shared {
             // One more than cores, so that an endless scan does not take half of them.
             readers: Threads::start("relay-reader", cores + 1, limits.read_queue),
+            scanners: Threads::start("relay-scanner", SCANNERS, limits.read_queue),
             checkers: Threads::start("relay-checker", cores, limits.check_queue),
             rates: ByAddress::new(limits.address_rates),
             reconciliations: reconcile::Pool::new(&limits),

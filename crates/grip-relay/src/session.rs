@@ -36,8 +36,9 @@ struct Connection {
     policy: Arc<dyn WritePolicy>,
     outbox: Arc<Outbox>,
     rates: ByConnection,
-    /// When something last came in.
-    heard: Mutex<Instant>,
+    /// Since when nothing has come in; `None` while a message is worked on, which is no silence
+    /// of the client.
+    silent_since: Mutex<Option<Instant>>,
 }
 
 /// Why a connection ends.
@@ -88,7 +89,7 @@ pub(crate) async fn serve<S, E>(
     let connection = Connection {
         outbox: Arc::new(Outbox::new(limits.outbound_bytes, Arc::clone(&stats))),
         rates: ByConnection::new(limits.connection_rates, peer.ip),
-        heard: Mutex::new(Instant::now()),
+        silent_since: Mutex::new(Some(Instant::now())),
         shared: Arc::clone(&shared),
         policy,
     };
@@ -104,7 +105,7 @@ where
     S: Stream<Item = Result<Frame, E>> + Sink<Frame> + Send,
 {
     let (sink, stream) = socket.split();
-    let (raw, to_check) = mpsc::channel(connection.shared.limits.in_flight_events);
+    let (raw, to_check) = mpsc::channel(connection.shared.limits.in_flight_events.max(1));
     let (checked, to_write) = mpsc::channel(CHECKED_BATCHES);
 
     let mut incoming = Box::pin(incoming::run(connection, stream, raw));
@@ -166,7 +167,8 @@ async fn watch(connection: &Connection) -> Ending {
             return Ending::SlowReader;
         }
         before = now;
-        if connection.heard.lock().elapsed() >= limits.idle {
+        let silent_since = *connection.silent_since.lock();
+        if silent_since.is_some_and(|since| since.elapsed() >= limits.idle) {
             return Ending::Silent;
         }
         connection.outbox.control(Frame::Ping(bytes::Bytes::new()));

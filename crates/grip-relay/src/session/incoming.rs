@@ -22,6 +22,8 @@ use crate::{
 /// Longer messages are parsed off the runtime.
 const INLINE_BYTES: usize = 64 << 10;
 
+const BINARY: &str = "invalid: binary frames are not understood here; send text";
+
 /// What only the reading loop knows of a connection.
 struct Reader<'c> {
     connection: &'c Connection,
@@ -59,17 +61,14 @@ where
         let Some(Ok(frame)) = frame else {
             return Ending::Gone;
         };
-        *connection.heard.lock() = Instant::now();
+        *connection.silent_since.lock() = None;
         match frame {
             Frame::Text(text) => reader.text(text).await,
-            Frame::Binary => {
-                reader
-                    .notice("invalid: binary frames are not understood here; send text")
-                    .await;
-            }
+            Frame::Binary => reader.notice(BINARY).await,
             Frame::Ping(_) | Frame::Pong(_) => {}
             Frame::Close(..) => return Ending::Gone,
         }
+        *connection.silent_since.lock() = Some(Instant::now());
     }
 }
 
@@ -117,8 +116,14 @@ impl Reader<'_> {
     /// Queues an event for the lane; waits when too much is in flight.
     async fn event(&mut self, text: Bytes, allowed: bool) {
         let limited = !allowed || !self.allows(Cost::Event);
-        let most = self.limits().in_flight_bytes;
-        let bytes = u32::try_from(text.len().min(most)).unwrap_or(u32::MAX);
+        // One that is larger than all the room takes all of it, and comes alone.
+        let Limits {
+            in_flight_bytes,
+            in_flight_bytes_total,
+            ..
+        } = *self.limits();
+        let bytes = text.len().min(in_flight_bytes).min(in_flight_bytes_total);
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         let take = |room: &Arc<Semaphore>| Arc::clone(room).acquire_many_owned(bytes);
         let own = take(&self.room).await.expect("never closed");
         let of_all = take(&self.connection.shared.in_flight).await;
@@ -205,7 +210,7 @@ impl Reader<'_> {
             let answer = snapshot.answer(&first, limits)?;
             Ok::<_, Failure>((Arc::new(snapshot), answer))
         };
-        let done = self.connection.shared.read(read).await;
+        let done = self.connection.shared.scan(read).await;
         let (snapshot, answer) = done.ok_or(Failure::Failed)??;
         self.exchanges.insert(sub.to_owned(), snapshot);
         Ok(answer)
@@ -214,7 +219,7 @@ impl Reader<'_> {
     async fn answer(&self, snapshot: Arc<Snapshot>, message: Vec<u8>) -> Result<Vec<u8>, Failure> {
         let limits = *self.limits();
         let work = move || snapshot.answer(&message, &limits);
-        let done = self.connection.shared.read(work).await;
+        let done = self.connection.shared.scan(work).await;
         done.ok_or(Failure::Failed)?
     }
 

@@ -111,14 +111,16 @@ impl<'c> Requests<'c> {
     }
 
     pub(super) async fn count(&self, sub: String, filters: Vec<Filter>) {
-        let count = move |store: &grip_store::EventStore| {
+        let store = self.connection.shared.store.clone();
+        let count = move || {
             let filters: Vec<Filter> = filters
                 .into_iter()
                 .filter(|filter| !filter.matches_nothing())
                 .collect();
             store.read()?.count(&filters, Timestamp::now())
         };
-        let answer = match self.read(count).await.and_then(|counted| counted) {
+        let counted = self.connection.shared.scan(count).await;
+        let answer = match counted.unwrap_or(Err(StoreError::Incomplete)) {
             Ok(count) => reply::count(&sub, count),
             Err(error) => {
                 tracing::error!(error = &error as &dyn std::error::Error, "count failed");

@@ -97,3 +97,28 @@ async fn a_close_frame_ends_the_connection() {
     client.ended().await;
     assert_eq!(node.relay.stats().subscriptions.get(), 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn relay_8_a_client_whose_message_is_worked_on_is_not_silent() {
+    let node = Node::with(Limits {
+        in_flight_events: 1,
+        ..quick()
+    });
+    node.policy.gate.send_replace(false);
+    let mut client = node.connect();
+    let author = Author::new();
+    // More than is taken in flight: reading stops until the first is settled.
+    let events: Vec<_> = (0..20)
+        .map(|n| author.event(1617, &n.to_string(), &[], now()))
+        .collect();
+    for event in &events {
+        client.event(event).await;
+    }
+    for _ in 0..10 {
+        assert_eq!(client.next_frame().await, Some(Frame::Ping(Bytes::new())));
+    }
+    node.policy.gate.send_replace(true);
+    for event in &events {
+        assert!(client.ok(event).await.0);
+    }
+}

@@ -16,8 +16,9 @@ use crate::{Limits, reply};
 const SLICE_BYTES: usize = 1 << 20;
 /// Ids asked for at once in later slices.
 const SLICE_IDS: usize = 256;
-/// A query for so few ids runs where it is: handing it over would cost more than it does.
-const SMALL_IDS: usize = 16;
+/// A query that reads no more events than this runs where it is: handing it over would cost as
+/// much as it does.
+const SMALL_EVENTS: usize = 64;
 
 pub(super) struct Snapshot {
     /// `["EVENT","…",`
@@ -57,10 +58,8 @@ impl Snapshot {
 
     /// Says whether the query cannot take long.
     pub(super) fn is_small(&self) -> bool {
-        let ids = self
-            .asking()
-            .map(|filter| filter.ids.as_ref().map_or(usize::MAX, Vec::len));
-        ids.fold(0, usize::saturating_add) <= SMALL_IDS
+        let most = self.asking().map(most_events);
+        most.fold(0, usize::saturating_add) <= SMALL_EVENTS
     }
 
     pub(super) fn has_more(&self) -> bool {
@@ -127,6 +126,18 @@ impl Snapshot {
         };
         self.done += read.unwrap_or(wanted.len());
         Ok(slice.finish())
+    }
+}
+
+/// How many events the store looks at for a filter, as far as an index of it tells.
+fn most_events(filter: &Filter) -> usize {
+    match (&filter.ids, &filter.authors, &filter.kinds, filter.limit) {
+        (Some(ids), ..) => ids.len(),
+        (None, Some(authors), Some(kinds), Some(limit)) if filter.tags.is_empty() => authors
+            .len()
+            .saturating_mul(kinds.len())
+            .saturating_add(limit),
+        _ => usize::MAX,
     }
 }
 
