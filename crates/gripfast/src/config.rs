@@ -20,7 +20,7 @@ mod surroundings;
 pub(crate) mod table;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub(crate) use layers::{Flags, Loaded, Source, Value, load};
 pub(crate) use option::{Group, Kind, Opt, Reload, Status};

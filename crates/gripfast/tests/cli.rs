@@ -24,19 +24,19 @@ fn gripfast(dir: &Path, arguments: &[&str], env: &[(&str, &str)]) -> Output {
         .envs(env.iter().copied())
         .stdin(Stdio::null())
         .output()
-        .unwrap()
+        .expect("the binary was built")
 }
 
 fn dir() -> TempDir {
-    tempfile::tempdir().unwrap()
+    tempfile::tempdir().expect("there is room for a directory")
 }
 
 fn stdout(output: &Output) -> String {
-    String::from_utf8(output.stdout.clone()).unwrap()
+    String::from_utf8(output.stdout.clone()).expect("it prints text")
 }
 
 fn stderr(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).unwrap()
+    String::from_utf8(output.stderr.clone()).expect("it prints text")
 }
 
 /// The last line, which says why it could not start, without the program's name.
@@ -192,7 +192,7 @@ fn git_that_is_missing_or_too_old_is_named() {
     fs::write(&old, "#!/bin/sh\necho git version 2.30.1\n").unwrap();
     fs::set_permissions(&old, fs::Permissions::from_mode(0o755)).unwrap();
     let old = serve(old.to_str().unwrap());
-    assert!(old.contains("2.30.1") && old.contains("2.37"), "{old}");
+    assert!(old.contains("2.30") && old.contains("2.37"), "{old}");
 }
 
 #[test]

@@ -5,7 +5,9 @@ use serde_json::{Value as Json, json};
 
 use crate::{
     cli::ConfigRequest,
-    config::{self, Group, Loaded, Opt, Process, Reload, Source, Status, docs, table::OPTIONS},
+    config::{
+        self, Group, Loaded, Opt, Process, Reload, Source, Status, Value, docs, table::OPTIONS,
+    },
 };
 
 /// Prints the effective configuration.
@@ -75,18 +77,20 @@ fn section(out: &mut String, title: &str, loaded: &Loaded, wanted: impl Fn(&Opt)
         .iter()
         .map(|o| shown(o, loaded).unwrap_or_else(|| "–".into()))
         .collect();
-    let text_width = texts
-        .iter()
-        .map(|t| t.chars().count())
-        .max()
-        .unwrap_or(0)
-        .min(52);
+    let text_width = texts.iter().map(|t| t.chars().count()).max().unwrap_or(0);
     for (option, text) in options.iter().zip(texts) {
-        let source = &loaded.values[option.key].source;
+        let Value {
+            text: value,
+            source,
+        } = &loaded.values[option.key];
         let style = if is_default(source) {
             DIM
         } else {
             Style::new()
+        };
+        let source = match (value, source) {
+            (None, Source::Default) => "not set".to_owned(),
+            _ => source.to_string(),
         };
         let key = option.key;
         out.push_str(&format!(

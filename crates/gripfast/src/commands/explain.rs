@@ -1,9 +1,13 @@
 //! `gripfast explain`: asks the running node and shows its answer.
 
-use std::{net::IpAddr, time::Duration};
+mod render;
+
+use std::{
+    net::IpAddr,
+    time::{Duration, SystemTime},
+};
 
 use anyhow::{Context as _, bail};
-use serde_json::Value as Json;
 
 use crate::{
     cli::ExplainRequest,
@@ -31,13 +35,11 @@ pub(crate) fn run(request: ExplainRequest) -> anyhow::Result<()> {
         anstream::println!("{}", answer.body.trim_end());
         return Ok(());
     }
-    let explanation: Json = serde_json::from_str(&answer.body)
+    let explanation = serde_json::from_str(&answer.body)
         .with_context(|| format!("{base} gave something else than an explanation"))?;
-    anstream::print!("{}", render::explanation(&explanation));
+    anstream::print!("{}", render::page(&explanation, SystemTime::now()));
     Ok(())
 }
-
-mod render;
 
 /// An HTTP answer, read whole.
 pub(crate) struct Answer {

@@ -123,8 +123,15 @@ pub(crate) fn list(text: &str) -> Vec<String> {
 }
 
 pub(crate) fn log_filter(text: &str) -> Result<EnvFilter, Complaint> {
-    EnvFilter::try_new(text)
-        .map_err(|_| "is no log level; use error, warn, info, debug or trace".to_owned())
+    const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+    let wrong = || "is no log level; use error, warn, info, debug or trace".to_owned();
+    // A lone word that is no level would be taken for a part of the program, and silence the rest.
+    let is_level = |word: &str| LEVELS.iter().any(|level| word.eq_ignore_ascii_case(level));
+    let known = |directive: &String| directive.contains(['=', '[']) || is_level(directive);
+    if !list(text).iter().all(known) {
+        return Err(wrong());
+    }
+    EnvFilter::try_new(text).map_err(|_| wrong())
 }
 
 /// Reads networks; a single address stands for itself.
@@ -180,6 +187,21 @@ mod tests {
             assert_eq!(boolean(text), Ok(false));
         }
         assert!(boolean("maybe").is_err());
+    }
+
+    #[test]
+    fn a_log_level_is_a_level_or_names_its_part() {
+        for text in [
+            "info",
+            "WARN",
+            "info,grip_git=debug",
+            "grip_web[request]=trace",
+        ] {
+            assert!(log_filter(text).is_ok(), "{text}");
+        }
+        for text in ["loud", "info,grip_git", "grip_git=loud"] {
+            assert!(log_filter(text).is_err(), "{text}");
+        }
     }
 
     #[test]

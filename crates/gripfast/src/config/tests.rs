@@ -9,19 +9,19 @@ const NPUB: &str = "npub10xlxvlhemja6c4dqv22uapctqupfhlxm9h8z3k2e72q4k9hcz7vqpkg
 
 /// An environment and a file system in memory.
 #[derive(Default)]
-struct Fake {
+pub(crate) struct Fake {
     env: Vec<(String, String)>,
     files: BTreeMap<String, String>,
     flags: Flags,
 }
 
 impl Fake {
-    fn env(mut self, name: &str, value: &str) -> Self {
+    pub(crate) fn env(mut self, name: &str, value: &str) -> Self {
         self.env.push((name.into(), value.into()));
         self
     }
 
-    fn file(mut self, path: &str, text: &str) -> Self {
+    pub(crate) fn file(mut self, path: &str, text: &str) -> Self {
         self.files.insert(path.into(), text.into());
         self
     }
@@ -35,7 +35,7 @@ impl Fake {
         load(&self.flags, self)
     }
 
-    fn loaded(&self) -> Loaded {
+    pub(crate) fn loaded(&self) -> Loaded {
         self.load().unwrap_or_else(|invalid| panic!("{invalid}"))
     }
 

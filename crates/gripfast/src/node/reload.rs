@@ -54,3 +54,51 @@ pub(crate) fn read(
         need_restart,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::tests::Fake;
+
+    fn file(text: &str) -> Fake {
+        Fake::default()
+            .env("NGIT_DOMAIN", "a.example")
+            .file("gripfast.toml", text)
+    }
+
+    #[test]
+    fn live_options_change_and_the_others_wait_for_a_restart() {
+        let before = file("relay_name = \"old\"\n").loaded();
+        let after = file("relay_name = \"new\"\nmax_pack_bytes = \"1 GiB\"\n");
+        let reloaded = read(&before, &Flags::default(), &after).unwrap();
+        assert_eq!(reloaded.changed, ["relay_name"]);
+        assert_eq!(reloaded.need_restart, ["max_pack_bytes"]);
+        assert_eq!(reloaded.loaded.settings.relay_name, "new");
+        assert_eq!(reloaded.loaded.settings.limits.pack_bytes, 2 << 30);
+        // What waits for a restart is said again the next time.
+        let again = read(&reloaded.loaded, &Flags::default(), &after).unwrap();
+        assert_eq!(again.changed, Vec::<&str>::new());
+        assert_eq!(again.need_restart, ["max_pack_bytes"]);
+    }
+
+    #[test]
+    fn a_mistake_changes_nothing_and_is_named() {
+        let before = file("relay_name = \"old\"\n").loaded();
+        let after = file("relay_name = \"new\"\nidle_timeout = \"soon\"\n");
+        let invalid = read(&before, &Flags::default(), &after).unwrap_err();
+        assert!(
+            invalid.0[0].starts_with("gripfast.toml:2: idle_timeout"),
+            "{invalid}"
+        );
+    }
+
+    #[test]
+    fn a_node_named_by_its_address_keeps_its_name() {
+        let before = Fake::default().loaded();
+        let after = Fake::default().file("gripfast.toml", "relay_contact = \"x\"\n");
+        let reloaded = read(&before, &Flags::default(), &after).unwrap();
+        assert_eq!(reloaded.changed, ["relay_contact"]);
+        assert_eq!(reloaded.need_restart, Vec::<&str>::new());
+        assert!(reloaded.loaded.settings.service_is_address);
+    }
+}

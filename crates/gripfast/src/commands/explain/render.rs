@@ -1,93 +1,288 @@
-//! An explanation as a page for people. Reads the JSON leniently: an older command shows what a
-//! newer node says, field by field, in the order in which the node gave it.
+//! An explanation as a page for people.
 
-use anstyle::Style;
-use serde_json::Value as Json;
+use std::{
+    fmt::Write as _,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use anstyle::{AnsiColor, Color, Style};
+use serde::Deserialize;
+
+/// What we read of the node's answer. Lenient: a field of an older node may be missing, one of a
+/// newer node is left to `--json`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Explanation {
+    subject: String,
+    status: String,
+    summary: String,
+    event: Option<Event>,
+    chain: Vec<String>,
+    missing: Vec<Missing>,
+    missing_total: usize,
+    deadline: Option<i64>,
+    repository: Option<Repository>,
+    held: Vec<Event>,
+    refusals: Vec<Refusal>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Event {
+    id: String,
+    kind: u16,
+    author: String,
+    created_at: u64,
+    deadline: Option<i64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Missing {
+    name: String,
+    oid: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Repository {
+    clone_url: String,
+    nostr_url: String,
+    maintainers: Vec<String>,
+    head: Option<String>,
+    branches: usize,
+    tags: usize,
+    pull_requests: usize,
+    state: Option<Event>,
+    withdrawn_until: Option<i64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Refusal {
+    event: Option<String>,
+    kind: Option<u16>,
+    reason: String,
+    at: u64,
+}
 
 const BOLD: Style = Style::new().bold();
 const DIM: Style = Style::new().dimmed();
 
-/// Lays the explanation out as indented lines.
-pub(super) fn explanation(answer: &Json) -> String {
-    let mut out = String::new();
-    fields(&mut out, answer, 0);
-    out
-}
-
-fn fields(out: &mut String, value: &Json, depth: usize) {
-    let indent = "  ".repeat(depth);
-    match value {
-        Json::Object(map) => {
-            let width = map
-                .iter()
-                .filter(|(_, v)| is_short(v))
-                .map(|(k, _)| k.chars().count())
-                .max()
-                .unwrap_or(0);
-            for (key, value) in map.iter().filter(|(_, v)| !is_empty(v)) {
-                let label = key.replace('_', " ");
-                if is_short(value) {
-                    out.push_str(&format!(
-                        "{indent}{BOLD}{label:width$}{BOLD:#}  {}\n",
-                        short(value)
-                    ));
-                } else {
-                    out.push_str(&format!("{indent}{BOLD}{label}{BOLD:#}\n"));
-                    fields(out, value, depth + 1);
-                }
-            }
-        }
-        Json::Array(items) => {
-            for (index, item) in items.iter().enumerate() {
-                if is_short(item) {
-                    out.push_str(&format!(
-                        "{indent}{DIM}{}.{DIM:#} {}\n",
-                        index + 1,
-                        short(item)
-                    ));
-                } else if let Some(line) = one_line(item) {
-                    out.push_str(&format!("{indent}{DIM}{}.{DIM:#} {line}\n", index + 1));
-                } else {
-                    out.push_str(&format!("{indent}{DIM}{}.{DIM:#}\n", index + 1));
-                    fields(out, item, depth + 1);
-                }
-            }
-        }
-        other => out.push_str(&format!("{indent}{}\n", short(other))),
+/// Lays it out; `now` turns times into distances.
+pub(super) fn page(explanation: &Explanation, now: SystemTime) -> String {
+    let mut page = Page {
+        out: String::new(),
+        now,
+    };
+    page.head(explanation);
+    page.list("why", explanation.chain.iter().map(String::as_str));
+    page.missing(explanation);
+    if let Some(repository) = &explanation.repository {
+        page.repository(repository);
     }
+    page.held(&explanation.held);
+    page.refusals(&explanation.refusals);
+    page.out
 }
 
-/// A flat object as `a · b · c`.
-fn one_line(item: &Json) -> Option<String> {
-    let map = item.as_object()?;
-    let parts: Vec<_> = map.values().filter(|v| !is_empty(v)).collect();
-    parts.iter().all(|v| is_short(v)).then(|| {
-        parts
+struct Page {
+    out: String,
+    now: SystemTime,
+}
+
+/// Writing to a string cannot fail.
+macro_rules! line {
+    ($page:expr, $($text:tt)*) => { let _ = writeln!($page.out, $($text)*); };
+}
+
+impl Page {
+    fn head(&mut self, e: &Explanation) {
+        let style = Style::new()
+            .bold()
+            .fg_color(Some(Color::Ansi(match e.status.as_str() {
+                "served" => AnsiColor::Green,
+                "held" | "awaited" => AnsiColor::Yellow,
+                "refused" => AnsiColor::Red,
+                _ => AnsiColor::BrightBlack,
+            })));
+        line!(self, "{style}{}{style:#}  {}", e.status, e.subject);
+        line!(self, "{}", e.summary);
+        if let Some(event) = &e.event {
+            line!(self, "{}", self.event(event));
+        }
+        if let Some(deadline) = e.deadline {
+            line!(self, "given up {}", self.when_ms(deadline));
+        }
+    }
+
+    fn list<'a>(&mut self, title: &str, items: impl Iterator<Item = &'a str>) {
+        for (index, item) in items.enumerate() {
+            if index == 0 {
+                line!(self, "\n{BOLD}{title}{BOLD:#}");
+            }
+            line!(self, "  {DIM}{}.{DIM:#} {item}", index + 1);
+        }
+    }
+
+    fn missing(&mut self, e: &Explanation) {
+        if e.missing_total == 0 {
+            return;
+        }
+        line!(self, "\n{BOLD}waits for{BOLD:#}");
+        let width = e
+            .missing
             .iter()
-            .map(|v| short(v))
-            .collect::<Vec<_>>()
-            .join(" · ")
-    })
-}
+            .map(|m| m.name.chars().count())
+            .max()
+            .unwrap_or(0);
+        for Missing { name, oid } in &e.missing {
+            line!(self, "  {name:width$}  {oid}");
+        }
+        let more = e.missing_total.saturating_sub(e.missing.len());
+        if more > 0 {
+            line!(self, "  {DIM}and {more} more{DIM:#}");
+        }
+    }
 
-fn is_empty(value: &Json) -> bool {
-    match value {
-        Json::Null => true,
-        Json::Array(items) => items.is_empty(),
-        Json::Object(map) => map.is_empty(),
-        _ => false,
+    fn repository(&mut self, r: &Repository) {
+        line!(self, "\n{BOLD}repository{BOLD:#}");
+        let head = r.head.as_deref().unwrap_or("none");
+        let (branches, tags) = (r.branches, r.tags);
+        let requests = r.pull_requests;
+        line!(
+            self,
+            "  HEAD {head}, branches {branches}, tags {tags}, pull request refs {requests}"
+        );
+        match &r.state {
+            Some(state) => {
+                let when = self.when(state.created_at);
+                line!(
+                    self,
+                    "  state {} of {when} by {}",
+                    short(&state.id),
+                    state.author
+                );
+            }
+            None => {
+                line!(self, "  no state is served");
+            }
+        }
+        if let Some(until) = r.withdrawn_until {
+            line!(
+                self,
+                "  withdrawn: read-only, archived {}",
+                self.when_ms(until)
+            );
+        }
+        for url in [&r.clone_url, &r.nostr_url] {
+            line!(self, "  {url}");
+        }
+        self.list("maintainers", r.maintainers.iter().map(String::as_str));
+    }
+
+    fn held(&mut self, events: &[Event]) {
+        let lines: Vec<_> = events
+            .iter()
+            .map(|event| match event.deadline {
+                Some(deadline) => {
+                    format!("{}, given up {}", self.event(event), self.when_ms(deadline))
+                }
+                None => self.event(event),
+            })
+            .collect();
+        self.list("held for this identifier", lines.iter().map(String::as_str));
+    }
+
+    fn refusals(&mut self, refusals: &[Refusal]) {
+        let lines: Vec<_> = refusals
+            .iter()
+            .map(|refusal| {
+                let what = match (&refusal.event, refusal.kind) {
+                    (Some(id), Some(kind)) => format!("kind {kind} {}", short(id)),
+                    (Some(id), None) => format!("event {}", short(id)),
+                    (None, _) => "push".to_owned(),
+                };
+                format!("{what}, {}: {}", self.when(refusal.at), refusal.reason)
+            })
+            .collect();
+        self.list("refused of late", lines.iter().map(String::as_str));
+    }
+
+    fn event(&self, event: &Event) -> String {
+        let when = self.when(event.created_at);
+        format!(
+            "kind {} {} of {when} by {}",
+            event.kind,
+            short(&event.id),
+            event.author
+        )
+    }
+
+    fn when(&self, seconds: u64) -> String {
+        self.distance(UNIX_EPOCH + Duration::from_secs(seconds))
+    }
+
+    fn when_ms(&self, millis: i64) -> String {
+        self.distance(UNIX_EPOCH + Duration::from_millis(millis.try_into().unwrap_or(0)))
+    }
+
+    /// "in 29m 12s" or "3m ago".
+    fn distance(&self, time: SystemTime) -> String {
+        let whole = |d: Duration| humantime::format_duration(rounded(d)).to_string();
+        match time.duration_since(self.now) {
+            Ok(ahead) => format!("in {}", whole(ahead)),
+            Err(error) => format!("{} ago", whole(error.duration())),
+        }
     }
 }
 
-fn is_short(value: &Json) -> bool {
-    !matches!(value, Json::Array(_) | Json::Object(_))
+/// Nobody wants the seconds of a distance in days.
+fn rounded(distance: Duration) -> Duration {
+    let step = match distance.as_secs() {
+        0..3_600 => 1,
+        3_600..86_400 => 60,
+        _ => 3_600,
+    };
+    Duration::from_secs(distance.as_secs() / step * step)
 }
 
-fn short(value: &Json) -> String {
-    match value {
-        Json::String(text) => text.clone(),
-        Json::Bool(true) => "yes".to_owned(),
-        Json::Bool(false) => "no".to_owned(),
-        other => other.to_string(),
+fn short(id: &str) -> &str {
+    id.get(..8).unwrap_or(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_held_state_says_what_it_waits_for_and_until_when() {
+        let answer = r#"{
+            "subject": "99edac5dc5286a9c", "status": "held", "summary": "waits for git data",
+            "event": {"id": "99edac5dc5286a9c", "kind": 30618, "author": "npub1x", "created_at": 940},
+            "chain": ["the author is a maintainer", "an object is missing"],
+            "missing": [{"name": "refs/heads/main", "oid": "ce6ce6e3"}], "missing_total": 3,
+            "deadline": 2800000, "held": [], "later": {"unknown": true},
+            "refusals": [{"event": null, "reason": "no state names it", "at": 990}]
+        }"#;
+        let explanation = serde_json::from_str(answer).unwrap();
+        let text = page(&explanation, UNIX_EPOCH + Duration::from_secs(1000));
+        insta::assert_snapshot!(anstream::adapter::strip_str(&text).to_string(), @r"
+        held  99edac5dc5286a9c
+        waits for git data
+        kind 30618 99edac5d of 1m ago by npub1x
+        given up in 30m
+
+        why
+          1. the author is a maintainer
+          2. an object is missing
+
+        waits for
+          refs/heads/main  ce6ce6e3
+          and 2 more
+
+        refused of late
+          1. push, 10s ago: no state names it
+        ");
     }
 }
