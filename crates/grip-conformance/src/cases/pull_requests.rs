@@ -132,9 +132,16 @@ async fn size_limit(target: &Target) -> Result<()> {
         .restart_with(&[("GRIPFAST_MAX_PACK_BYTES", "100000")])
         .await?;
     let it = Contribution::new(target).await?;
-    let noise: String = (0..400_000u32)
-        .map(|n| char::from(33 + (n.wrapping_mul(2_654_435_761) >> 25) as u8 % 90))
-        .collect();
+    // Letters of a generator, which hardly compress.
+    let mut state = 1_u64;
+    let noise: String = std::iter::repeat_with(|| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        char::from(b'!' + (state >> 58) as u8)
+    })
+    .take(400_000)
+    .collect();
     it.world.tree.commit("large", &noise)?;
     let pr = it.pull_request();
     let printed = it

@@ -1,0 +1,5 @@
+//! Stories of people and operators, told against the real binary.
+
+mod lifecycle;
+mod memory;
+mod takeover;

@@ -1,0 +1,7 @@
+//! Hostile input: each attack gets a clear error, leaves no object or ref behind, and the node
+//! goes on serving others.
+
+mod http;
+mod packs;
+mod relay;
+mod scene;
