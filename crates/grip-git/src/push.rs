@@ -25,7 +25,10 @@ pub const MAX_COMMANDS: usize = 100_000;
 pub const MAX_HEAD_BYTES: usize = 32 << 20;
 pub const MAX_OPTIONS: usize = 1000;
 
-/// One ref update that a client asks for; at least one of the two ids is there.
+/// One ref update that a client asks for.
+///
+/// From nothing to nothing is a deletion too: libgit2 sends it for a ref that it does not see,
+/// which is what is left of a branch once a state without it has come ahead of the push.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command {
     pub name: RefName,
@@ -78,8 +81,6 @@ pub enum Problem {
     RefName(String, InvalidRefName),
     #[error("{0} is named twice in one push")]
     Duplicate(RefName),
-    #[error("{0} would go from nothing to nothing")]
-    Nothing(RefName),
     #[error("signed pushes (push certificates) are not supported here")]
     Certificate,
     #[error("this repository uses sha1 object ids, the push another object format")]
@@ -336,11 +337,11 @@ impl RawCommand {
             return Err(Problem::ObjectFormat);
         }
         let some = |oid: Oid| (!oid.is_zero()).then_some(oid);
-        let (old, new) = (some(self.old), some(self.new));
-        if old.is_none() && new.is_none() {
-            return Err(Problem::Nothing(name));
-        }
-        Ok(Command { name, old, new })
+        Ok(Command {
+            name,
+            old: some(self.old),
+            new: some(self.new),
+        })
     }
 }
 

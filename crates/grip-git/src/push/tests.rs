@@ -49,6 +49,16 @@ fn commands_are_read_with_and_without_line_feeds_and_spaces() {
 }
 
 #[test]
+fn a_ref_that_the_client_does_not_see_can_be_deleted() {
+    let (request, rest) = parse(&lines(&[&format!("{ZERO} {ZERO} refs/heads/x\0 ")])).unwrap();
+    assert!(rest.is_empty() && !request.has_pack());
+    assert_eq!(
+        (request.commands[0].old, request.commands[0].new),
+        (None, None)
+    );
+}
+
+#[test]
 fn four_bytes_of_flush_are_the_probe() {
     let (request, rest) = parse(b"0000").unwrap();
     assert!(request.commands.is_empty() && rest.is_empty() && !request.has_pack());
@@ -74,10 +84,6 @@ fn each_bad_head_has_its_reason() {
     assert!(matches!(
         problem(&lines(&[&command, &command])),
         Problem::Duplicate(_)
-    ));
-    assert!(matches!(
-        problem(&lines(&[&format!("{ZERO} {ZERO} refs/heads/main")])),
-        Problem::Nothing(_)
     ));
     for name in [
         "HEAD",
