@@ -1,7 +1,13 @@
 //! What holds for every answer.
 
+use std::time::Duration;
+
 use anyhow::Result;
-use grip_testkit::Author;
+use grip_testkit::{Author, within};
+use http_body_util::{BodyExt, Empty};
+use hyper::{Request, body::Bytes, client::conn::http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::net::TcpStream;
 
 use crate::support::Node;
 
@@ -159,5 +165,31 @@ async fn metrics_can_be_switched_off_while_serving() -> Result<()> {
     settings.metrics = false;
     node.settings.store(settings.into());
     assert_eq!(node.get("/metrics").await?.status, 404);
+    Ok(())
+}
+
+#[tokio::test]
+async fn http_2_is_spoken_on_the_same_port() -> Result<()> {
+    let node = Node::start_with(|s| s.timeouts.idle = Duration::from_millis(500)).await?;
+    let io = TokioIo::new(TcpStream::connect(node.addr).await?);
+    let (mut sender, connection) = http2::handshake(TokioExecutor::new(), io).await?;
+    let ended = node.group.spawn("client", connection);
+    for (method, path, status) in [
+        ("GET", "/", 200),
+        ("HEAD", "/version", 200),
+        ("OPTIONS", "/x", 204),
+        ("GET", "/nowhere", 404),
+    ] {
+        let url = format!("http://{}{path}", node.addr);
+        let request = Request::builder().method(method).uri(url);
+        let request = request.body(Empty::<Bytes>::new())?;
+        let response = within("an answer", sender.send_request(request)).await??;
+        assert_eq!(response.status().as_u16(), status, "{method} {path}");
+        assert_eq!(response.headers()["access-control-allow-origin"], "*");
+        let body = response.into_body().collect().await?.to_bytes();
+        assert_eq!(body.is_empty(), method != "GET");
+    }
+    // A client that keeps the connection and asks nothing is let go after a while.
+    let _ = within("the idle connection ends", ended).await?;
     Ok(())
 }

@@ -1,0 +1,178 @@
+//! Which handler answers, and what must be free before it may.
+
+use std::sync::Arc;
+
+use grip_nostr::RepoAddr;
+use http::{HeaderValue, Request, Response, StatusCode, header};
+use hyper::body::Incoming;
+use tokio::time::timeout;
+
+use super::{App, Asked};
+use crate::{
+    accept,
+    admission::{Class, Place, Slot},
+    api,
+    body::Body,
+    error::{WebError, only_get},
+    git, nip11, probes, respond,
+    route::Route,
+    views, websocket,
+};
+
+impl App {
+    pub(super) async fn answer(
+        self: &Arc<Self>,
+        route: Route<'_>,
+        request: Request<Incoming>,
+        asked: Asked,
+    ) -> Result<Response<Body>, WebError> {
+        if route.is_probe() {
+            only_get(request.method())?;
+            return self.probe(&route, &asked);
+        }
+        self.admit(&asked)?;
+        match route {
+            Route::Root => self.root(request, asked).await,
+            Route::Git(addr, endpoint) => git::handle(self, addr, endpoint, request, asked).await,
+            Route::Repository(addr) => {
+                only_get(request.method())?;
+                let page = views::repository(self, addr, &asked);
+                self.in_time(Class::Page, &asked, page).await
+            }
+            Route::Bare(addr) => redirect(&addr, &request, &asked),
+            Route::Explain(subject) => {
+                only_get(request.method())?;
+                let explanation = api::explain(self, subject);
+                self.in_time(Class::Api, &asked, explanation).await
+            }
+            Route::Icon => only_get(request.method()).map(|()| probes::icon()),
+            Route::BadRepository => Err(WebError::BadRepositoryPath),
+            _ => Err(WebError::NoSuchPage),
+        }
+    }
+
+    /// The relay, its NIP-11 document or the landing page: all live at `/`.
+    async fn root(
+        self: &Arc<Self>,
+        request: Request<Incoming>,
+        asked: Asked,
+    ) -> Result<Response<Body>, WebError> {
+        if websocket::is_upgrade(request.headers()) {
+            return self.upgrade(request, asked);
+        }
+        only_get(request.method())?;
+        if accept::wants_relay_document(request.headers()) {
+            let limitation = nip11::Limitation::of(&self.web.relay.limits());
+            return nip11::document(&asked.settings, &self.web.build, limitation);
+        }
+        let page = views::home(self, &asked);
+        self.in_time(Class::Page, &asked, page).await
+    }
+
+    fn upgrade(
+        self: &Arc<Self>,
+        request: Request<Incoming>,
+        asked: Asked,
+    ) -> Result<Response<Body>, WebError> {
+        let slot = self.enter(Class::Websocket, &asked)?;
+        let client = asked.client;
+        // A direct connection is counted for its address already.
+        let place = match asked.connection.is_proxy && !client.exempt {
+            true => Some(self.place_behind_proxy(&asked)?),
+            false => None,
+        };
+        let session = websocket::Session {
+            app: Arc::clone(self),
+            client: client.ip,
+            connection: asked.connection,
+            slot,
+            place,
+        };
+        websocket::accept(request, session)
+    }
+
+    fn place_behind_proxy(&self, asked: &Asked) -> Result<Place, WebError> {
+        self.admission
+            .count_behind_proxy(asked.client.ip, &asked.settings.limits)
+            .map_err(|full| {
+                self.metrics.refused_connection(Some(full));
+                WebError::TooManyConnections
+            })
+    }
+
+    /// Answers what must never wait behind work.
+    fn probe(&self, route: &Route<'_>, asked: &Asked) -> Result<Response<Body>, WebError> {
+        match route {
+            Route::Health => Ok(probes::health()),
+            Route::Ready => probes::ready(&self.web.readiness),
+            Route::Version => probes::version(&self.web.build),
+            Route::Metrics if asked.settings.metrics => probes::metrics(&self.metrics),
+            Route::Robots => Ok(probes::robots()),
+            _ => Err(WebError::NoSuchPage),
+        }
+    }
+
+    /// Refuses what this connection or this client may not have at the moment.
+    fn admit(&self, asked: &Asked) -> Result<(), WebError> {
+        if let Some(refusal) = asked.connection.refusal() {
+            return Err(refusal);
+        }
+        if self.is_draining() {
+            self.metrics.rejected("draining");
+            return Err(WebError::Draining);
+        }
+        if !self.admission.spend(asked.client, &asked.settings.limits) {
+            self.metrics.rejected("requests_per_ip");
+            return Err(WebError::TooManyRequests);
+        }
+        Ok(())
+    }
+
+    /// Takes a slot of `class`.
+    pub(crate) fn enter(&self, class: Class, asked: &Asked) -> Result<Slot, WebError> {
+        self.admission
+            .enter(class, &asked.settings.limits)
+            .ok_or_else(|| {
+                self.metrics.busy(class);
+                WebError::Busy(class)
+            })
+    }
+
+    /// Runs a page or an API answer in a slot of its class, within the time an answer may take.
+    async fn in_time(
+        &self,
+        class: Class,
+        asked: &Asked,
+        work: impl Future<Output = Result<Response<Body>, WebError>>,
+    ) -> Result<Response<Body>, WebError> {
+        let slot = self.enter(class, asked)?;
+        let mut response = timeout(asked.settings.timeouts.answer, work)
+            .await
+            .map_err(|_| WebError::Deadline)??;
+        response.body_mut().hold(slot);
+        Ok(response)
+    }
+}
+
+/// Sends a browser on to the repository's page; programs are told that nothing is here, since
+/// git must not learn to leave out the suffix.
+fn redirect(
+    addr: &RepoAddr,
+    request: &Request<Incoming>,
+    asked: &Asked,
+) -> Result<Response<Body>, WebError> {
+    only_get(request.method())?;
+    if !accept::wants_page(request.headers()) {
+        return Err(WebError::NoSuchRepository);
+    }
+    let base = match asked.settings.service.base() {
+        "" => String::new(),
+        base => format!("/{base}"),
+    };
+    let target = format!("{base}/{}", addr.path());
+    let location = HeaderValue::from_str(&target)
+        .map_err(|e| WebError::internal("a path is no header value", e))?;
+    let mut response = respond::text(StatusCode::FOUND, format!("{target}\n"));
+    response.headers_mut().insert(header::LOCATION, location);
+    Ok(response)
+}
