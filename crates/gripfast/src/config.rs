@@ -14,6 +14,7 @@ mod file;
 mod layers;
 mod option;
 mod parse;
+mod resolve;
 mod settings;
 mod suggest;
 mod surroundings;
@@ -24,7 +25,8 @@ pub(crate) mod tests;
 
 pub(crate) use layers::{Flags, Loaded, Source, Value, load};
 pub(crate) use option::{Group, Kind, Opt, Reload, Status};
-pub(crate) use settings::{LogFormat, Settings, Timeouts, service_at};
+pub(crate) use resolve::service_at;
+pub(crate) use settings::{LogFormat, Settings, Timeouts};
 pub(crate) use surroundings::{Process, Surroundings};
 
 /// Why the configuration cannot be used; one sentence per mistake.
