@@ -28,9 +28,9 @@ pub(crate) fn cargo() -> Command {
 pub(crate) fn succeed(command: &mut Command) -> anyhow::Result<()> {
     let status = command
         .status()
-        .with_context(|| format!("cannot start {command:?}"))?;
+        .with_context(|| format!("cannot start `{}`", shown(command)))?;
     if !status.success() {
-        bail!("{command:?} ended with {status}");
+        bail!("`{}` ended with {status}", shown(command));
     }
     Ok(())
 }
@@ -40,11 +40,23 @@ pub(crate) fn output(command: &mut Command) -> anyhow::Result<String> {
     let output = command
         .stderr(Stdio::inherit())
         .output()
-        .with_context(|| format!("cannot start {command:?}"))?;
+        .with_context(|| format!("cannot start `{}`", shown(command)))?;
     if !output.status.success() {
-        bail!("{command:?} ended with {}", output.status);
+        bail!("`{}` ended with {}", shown(command), output.status);
     }
     String::from_utf8(output.stdout).context("it printed something that is no text")
+}
+
+/// The command as a person would type it.
+fn shown(command: &Command) -> String {
+    let program = Path::new(command.get_program())
+        .file_name()
+        .unwrap_or_default();
+    let words = std::iter::once(program).chain(command.get_args());
+    words
+        .map(OsStr::to_string_lossy)
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// Says whether the program can be started at all.
