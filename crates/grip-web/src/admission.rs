@@ -4,7 +4,8 @@
 //! gives itself back when dropped.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, hash_map::Entry},
+    hash::Hash,
     net::IpAddr,
     num::NonZeroU32,
     sync::{
@@ -54,6 +55,12 @@ impl Class {
         }
     }
 
+    /// Says whether one address may take only a part of the slots: those whose work a slow client
+    /// can draw out.
+    fn is_shared_out(self) -> bool {
+        matches!(self, Self::Fetch | Self::Push)
+    }
+
     fn bound(self, limits: &WebLimits) -> usize {
         match self {
             Self::Advertise => limits.advertise,
@@ -73,6 +80,8 @@ pub(crate) struct Admission {
     connections: AtomicUsize,
     /// Bounded by the total of connections: an address leaves with its last one.
     per_ip: Mutex<HashMap<IpAddr, usize>>,
+    /// Slots by address, for classes that are shared out. Bounded by the slots taken.
+    shares: Mutex<HashMap<(IpAddr, Class), usize>>,
     rate: ArcSwap<Rate>,
 }
 
@@ -81,11 +90,16 @@ pub(crate) struct Admission {
 pub(crate) struct Slot {
     admission: Arc<Admission>,
     class: Class,
+    /// The address whose share it is taken from.
+    bucket: Option<IpAddr>,
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
         self.admission.under_way[self.class as usize].fetch_sub(1, Ordering::AcqRel);
+        if let Some(bucket) = self.bucket {
+            forget_one(&mut self.admission.shares.lock(), &(bucket, self.class));
+        }
     }
 }
 
@@ -103,7 +117,7 @@ impl Drop for Place {
             self.admission.connections.fetch_sub(1, Ordering::AcqRel);
         }
         if let Some(bucket) = self.bucket {
-            self.admission.leave(bucket);
+            forget_one(&mut self.admission.per_ip.lock(), &bucket);
         }
     }
 }
@@ -121,16 +135,36 @@ impl Admission {
             under_way: Default::default(),
             connections: AtomicUsize::new(0),
             per_ip: Mutex::default(),
+            shares: Mutex::default(),
             rate: ArcSwap::from_pointee(Rate::new(limits)),
         })
     }
 
-    /// Takes a slot of `class`, or says that all are taken.
-    pub(crate) fn enter(self: &Arc<Self>, class: Class, limits: &WebLimits) -> Option<Slot> {
-        take_one(&self.under_way[class as usize], class.bound(limits)).then(|| Slot {
+    /// Takes a slot of `class`, or says that all are taken, or all that one address may have.
+    pub(crate) fn enter(
+        self: &Arc<Self>,
+        class: Class,
+        client: Client,
+        limits: &WebLimits,
+    ) -> Option<Slot> {
+        let bound = class.bound(limits);
+        if !take_one(&self.under_way[class as usize], bound) {
+            return None;
+        }
+        let mut slot = Slot {
             admission: Arc::clone(self),
             class,
-        })
+            bucket: None,
+        };
+        if class.is_shared_out() && !client.exempt {
+            let bucket = bucket(client.ip);
+            let share = bound.div_ceil(4);
+            if !count_one(&mut self.shares.lock(), (bucket, class), share) {
+                return None;
+            }
+            slot.bucket = Some(bucket);
+        }
+        Some(slot)
     }
 
     /// Counts a new connection from `peer`; `None` is a proxy, which stands for many clients.
@@ -168,23 +202,8 @@ impl Admission {
     }
 
     fn arrive(&self, bucket: IpAddr, limits: &WebLimits) -> Option<IpAddr> {
-        let mut per_ip = self.per_ip.lock();
-        let count = per_ip.entry(bucket).or_insert(0);
-        if *count >= limits.connections_per_ip {
-            return None;
-        }
-        *count += 1;
-        Some(bucket)
-    }
-
-    fn leave(&self, bucket: IpAddr) {
-        let mut per_ip = self.per_ip.lock();
-        if let Some(count) = per_ip.get_mut(&bucket) {
-            *count -= 1;
-            if *count == 0 {
-                per_ip.remove(&bucket);
-            }
-        }
+        let bound = limits.connections_per_ip;
+        count_one(&mut self.per_ip.lock(), bucket, bound).then_some(bucket)
     }
 
     /// Spends one request of the client's budget; false if it has none left.
@@ -221,17 +240,43 @@ fn take_one(count: &AtomicUsize, bound: usize) -> bool {
         .is_ok()
 }
 
+/// Adds one to the count of `key` unless that would pass `bound`.
+fn count_one<K: Eq + Hash>(counts: &mut HashMap<K, usize>, key: K, bound: usize) -> bool {
+    match counts.entry(key) {
+        Entry::Occupied(mut entry) if *entry.get() < bound => {
+            *entry.get_mut() += 1;
+            true
+        }
+        Entry::Vacant(entry) if bound > 0 => {
+            entry.insert(1);
+            true
+        }
+        Entry::Occupied(_) | Entry::Vacant(_) => false,
+    }
+}
+
+/// Takes one from the count of `key`, which leaves the map with its last.
+fn forget_one<K: Eq + Hash>(counts: &mut HashMap<K, usize>, key: &K) {
+    if let Some(count) = counts.get_mut(key) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(key);
+        }
+    }
+}
+
 /// A token bucket per address.
 struct Rate {
     per_second: NonZeroU32,
     burst: NonZeroU32,
     limiter: DefaultKeyedRateLimiter<IpAddr>,
+    spent: AtomicUsize,
 }
 
 impl Rate {
-    /// Addresses remembered before the idle ones are swept; those still busy stay, so the map
-    /// is bounded by how many addresses can be active within a burst's refill time.
-    const SWEEP_AT: usize = 65_536;
+    /// After so many requests the addresses whose buckets are full again are forgotten: the map
+    /// is bounded by those that were active within a refill, and this number.
+    const SWEEP_EVERY: usize = 16_384;
 
     fn new(limits: &WebLimits) -> Self {
         let (per_second, burst) = Self::quota(limits);
@@ -239,6 +284,7 @@ impl Rate {
             per_second,
             burst,
             limiter: RateLimiter::keyed(Quota::per_second(per_second).allow_burst(burst)),
+            spent: AtomicUsize::new(0),
         }
     }
 
@@ -256,7 +302,8 @@ impl Rate {
     }
 
     fn spend(&self, key: IpAddr) -> bool {
-        if self.limiter.len() > Self::SWEEP_AT {
+        let spent = self.spent.fetch_add(1, Ordering::Relaxed);
+        if spent % Self::SWEEP_EVERY == Self::SWEEP_EVERY - 1 {
             self.limiter.retain_recent();
         }
         self.limiter.check_key(&key).is_ok()
@@ -271,19 +318,49 @@ mod tests {
         IpAddr::from([203, 0, 113, last])
     }
 
+    fn client(last: u8, exempt: bool) -> Client {
+        Client {
+            ip: ip(last),
+            exempt,
+        }
+    }
+
     #[test]
     fn a_class_is_full_at_its_bound_and_free_again_on_drop() {
         let limits = WebLimits {
-            fetch: 1,
+            page: 1,
             ..Default::default()
         };
         let admission = Admission::new(&limits);
-        let first = admission.enter(Class::Fetch, &limits);
+        let enter = |class| admission.enter(class, client(1, false), &limits);
+        let first = enter(Class::Page);
         assert!(first.is_some());
-        assert!(admission.enter(Class::Fetch, &limits).is_none());
-        assert!(admission.enter(Class::Push, &limits).is_some());
+        assert!(enter(Class::Page).is_none());
+        assert!(enter(Class::Push).is_some());
         drop(first);
-        assert!(admission.enter(Class::Fetch, &limits).is_some());
+        assert!(enter(Class::Page).is_some());
+    }
+
+    #[test]
+    fn one_address_takes_a_quarter_of_the_git_slots_at_most() {
+        let limits = WebLimits {
+            push: 8,
+            ..Default::default()
+        };
+        let admission = Admission::new(&limits);
+        let enter = |n, exempt| admission.enter(Class::Push, client(n, exempt), &limits);
+        let mine = [enter(1, false), enter(1, false)];
+        assert!(mine.iter().all(Option::is_some));
+        assert!(enter(1, false).is_none());
+        assert_eq!(
+            admission.under_way(Class::Push),
+            2,
+            "a refusal takes nothing"
+        );
+        assert!(enter(2, false).is_some() && enter(1, true).is_some());
+        drop(mine);
+        assert!(enter(1, false).is_some());
+        assert!(admission.shares.lock().is_empty());
     }
 
     #[test]
@@ -329,7 +406,6 @@ mod tests {
             ..Default::default()
         };
         let admission = Admission::new(&limits);
-        let client = |n, exempt| Client { ip: ip(n), exempt };
         let spend = |n| admission.spend(client(n, false), &limits);
         assert_eq!(
             [spend(1), spend(1), spend(1), spend(2)],

@@ -175,7 +175,7 @@ impl App {
 
         let mut response = self
             .respond(route, request, connection, settings, &id)
-            .instrument(span)
+            .instrument(span.clone())
             .await;
 
         cors::allow(response.headers_mut());
@@ -189,8 +189,9 @@ impl App {
         if method == Method::HEAD {
             leave_body_out(&mut response);
         }
-        self.metrics
-            .answered(label, response.status(), began.elapsed());
+        let (status, took) = (response.status(), began.elapsed());
+        span.in_scope(|| tracing::debug!(status = status.as_u16(), ?took, "answered"));
+        self.metrics.answered(label, status, took);
         response.body_mut().hold(busy);
         response
     }

@@ -93,9 +93,9 @@ pub struct WebLimits {
     pub request_burst: u32,
     /// Ref listings under way. Default 256.
     pub advertise: usize,
-    /// Fetches under way, a git process each. Default 64.
+    /// Fetches under way, a git process each; one address has at most a quarter. Default 64.
     pub fetch: usize,
-    /// Pushes under way, a git process each. Default 64.
+    /// Pushes under way, a git process each; one address has at most a quarter. Default 64.
     pub push: usize,
     /// Open WebSockets. Default 4096.
     pub websocket: usize,
@@ -133,7 +133,7 @@ pub struct Timeouts {
     pub header: Duration,
     /// Between two requests of a connection. Default 60 s.
     pub idle: Duration,
-    /// Between two pieces of a request body. Default 60 s.
+    /// For each KiB of a request body, and for reading a push that found no slot. Default 60 s.
     pub body_stall: Duration,
     /// Without the client taking a byte of an answer. Default 60 s.
     pub write_stall: Duration,

@@ -131,7 +131,7 @@ impl App {
     /// Takes a slot of `class`.
     pub(crate) fn enter(&self, class: Class, asked: &Asked) -> Result<Slot, WebError> {
         self.admission
-            .enter(class, &asked.settings.limits)
+            .enter(class, asked.client, &asked.settings.limits)
             .ok_or_else(|| {
                 self.metrics.busy(class);
                 WebError::Busy(class)

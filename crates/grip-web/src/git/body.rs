@@ -74,10 +74,15 @@ impl AsyncRead for Reader {
     }
 }
 
-/// The bytes as they came, with a limit on how long a client may send nothing.
+/// Bytes that buy a client another while: without it one byte a minute would hold a slot for ever.
+const PIECE: usize = 1024;
+
+/// The bytes as they came, with a limit on how long a client may take for each [`PIECE`].
 pub(super) struct Received {
     body: Incoming,
     chunk: Bytes,
+    /// What came since the deadline was set.
+    fresh: usize,
     stall: Duration,
     deadline: Pin<Box<Sleep>>,
 }
@@ -87,6 +92,7 @@ impl Received {
         Self {
             body,
             chunk: Bytes::new(),
+            fresh: 0,
             stall,
             deadline: Box::pin(tokio::time::sleep(stall)),
         }
@@ -99,19 +105,29 @@ impl Received {
                 Poll::Ready(None) => return Poll::Ready(None),
                 Poll::Pending => {
                     ready!(self.deadline.as_mut().poll(cx));
-                    let stalled = "the client sent nothing for too long";
+                    let stalled = "the client sent next to nothing for too long";
                     return Poll::Ready(Some(Err(io::Error::new(
                         io::ErrorKind::TimedOut,
                         stalled,
                     ))));
                 }
             };
-            self.deadline.as_mut().reset(Instant::now() + self.stall);
             match frame.map(http_body::Frame::into_data) {
-                Ok(Ok(data)) if data.has_remaining() => return Poll::Ready(Some(Ok(data))),
+                Ok(Ok(data)) if data.has_remaining() => {
+                    self.came(data.len());
+                    return Poll::Ready(Some(Ok(data)));
+                }
                 Ok(_) => {}
                 Err(error) => return Poll::Ready(Some(Err(error))),
             }
+        }
+    }
+
+    fn came(&mut self, bytes: usize) {
+        self.fresh += bytes;
+        if self.fresh >= PIECE {
+            self.fresh = 0;
+            self.deadline.as_mut().reset(Instant::now() + self.stall);
         }
     }
 }
@@ -135,13 +151,12 @@ impl AsyncRead for Received {
 }
 
 /// Reads and forgets up to `limit` bytes, so that a client which is still sending gets to read
-/// the answer. Says whether the end was reached.
-pub(super) async fn discard(reader: &mut (impl AsyncRead + Unpin), limit: u64) -> bool {
-    let mut rest = reader.take(limit);
-    match tokio::io::copy(&mut rest, &mut tokio::io::sink()).await {
-        Ok(read) => read < limit,
-        Err(_) => false,
-    }
+/// the answer; for at most `time`.
+pub(super) async fn discard(reader: &mut (impl AsyncRead + Unpin), limit: u64, time: Duration) {
+    let (mut rest, mut nowhere) = (reader.take(limit), tokio::io::sink());
+    let reading = tokio::io::copy(&mut rest, &mut nowhere);
+    // However it ends, what follows is the refusal.
+    let _ = tokio::time::timeout(time, reading).await;
 }
 
 #[cfg(test)]

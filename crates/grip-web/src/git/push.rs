@@ -74,7 +74,7 @@ async fn refuse(error: &WebError, mut reader: Reader, asked: &Asked) -> Response
         Err(ReadError::Refused(refused)) => refused.reply(),
         Err(broken) => grip_git::pktline::error(&report::one_line(&broken.to_string())),
     };
-    discard(&mut reader, asked.settings.limits.drain_bytes).await;
+    discard(&mut reader, asked.settings.limits.drain_bytes, stall).await;
     let mut response = reply(RESULT, body);
     error.add_headers(&mut response);
     response

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use grip_testkit::{Author, RelayClient, WorkTree, until, within};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -70,7 +70,7 @@ async fn a_body_that_stops_coming_is_given_up() -> Result<()> {
     let node = Node::start_with(|s| s.timeouts.body_stall = SHORT).await?;
     let (owner, tree) = (Author::new(), WorkTree::with_commit()?);
     let url = node.host(&owner, "x", &tree).await?;
-    let path = url.split_once(&node.authority()).unwrap().1;
+    let path = url.split_once(&node.authority()).context("a path")?.1;
     let mut stream = TcpStream::connect(node.addr).await?;
     let head = format!(
         "POST {path}/git-receive-pack HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
@@ -84,6 +84,38 @@ async fn a_body_that_stops_coming_is_given_up() -> Result<()> {
         String::from_utf8_lossy(&answer)
     );
     assert_eq!(node.get("/readyz").await?.status, 200);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_body_that_trickles_is_given_up_and_its_slot_is_free_again() -> Result<()> {
+    let node = Node::start_with(|s| s.timeouts.body_stall = SHORT).await?;
+    let url = node.announce(&Author::new(), "x").await?;
+    let path = url.split_once(&node.authority()).context("a path")?.1;
+    let mut stream = TcpStream::connect(node.addr).await?;
+    let head = format!(
+        "POST {path}/git-receive-pack HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
+         content-type: application/x-git-receive-pack-request\r\ncontent-length: 5000\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).await?;
+    let began = tokio::time::Instant::now();
+    let mut answer = [0; 1024];
+    loop {
+        // One byte at a time, each long before the stall would be over.
+        if stream.write_all(b"0").await.is_err() {
+            break;
+        }
+        let reading = tokio::time::timeout(SHORT / 10, stream.read(&mut answer)).await;
+        if matches!(reading, Ok(_)) {
+            break;
+        }
+        assert!(began.elapsed() < SHORT * 20, "it trickles on");
+    }
+    let metrics = node.get("/metrics").await?.text();
+    assert!(
+        metrics.contains("requests_in_flight{route=\"push\"} 0"),
+        "{metrics}"
+    );
     Ok(())
 }
 
