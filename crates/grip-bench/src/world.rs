@@ -8,10 +8,9 @@ use nostr::prelude::{Event, Timestamp};
 
 /// Limits off: the engine is measured, not its politeness.
 const SETTINGS: &[(&str, &str)] = &[
-    ("GRIPFAST_EVENTS_PER_MINUTE", "0"),
-    ("GRIPFAST_REQS_PER_MINUTE", "0"),
-    ("GRIPFAST_MESSAGES_PER_MINUTE", "0"),
-    ("GRIPFAST_REQUESTS_PER_MINUTE", "0"),
+    ("GRIPFAST_RELAY_EVENTS_PER_SECOND", "0"),
+    ("GRIPFAST_RELAY_REQUESTS_PER_SECOND", "0"),
+    ("GRIPFAST_HTTP_REQUESTS_PER_SECOND", "0"),
     ("GRIPFAST_MAX_CONNECTIONS_PER_IP", "4096"),
     ("NGIT_LOG_LEVEL", "warn"),
 ];

@@ -81,7 +81,7 @@ impl Case {
     }
 }
 
-/// Runs every case against one server and prints a table; `Ok(true)` if none failed.
+/// Runs every case against one server and prints a table; true if none failed.
 pub async fn run_and_print(target: &Target) -> bool {
     let (mut passed, mut failed, mut left_out) = (0, 0, 0);
     println!("{:<9} {:<8} requirement", "id", "result");

@@ -1,7 +1,8 @@
-//! Checks and tests of this repository: `cargo xtask <command>`.
+//! Checks, tests and measurements of this repository: `cargo xtask <command>`.
 
 mod check;
 mod docs;
+mod measure;
 mod run;
 mod test;
 mod tools;
@@ -11,7 +12,10 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
-#[command(name = "cargo xtask", about = "Checks and tests of this repository")]
+#[command(
+    name = "cargo xtask",
+    about = "Checks, tests and measurements of this repository"
+)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -29,6 +33,20 @@ enum Command {
         #[arg(last = true)]
         rest: Vec<String>,
     },
+    /// Measure a release build over loopback, each figure beside its floor
+    Bench {
+        /// Handed to the benchmark, such as `--only events`
+        #[arg(last = true)]
+        rest: Vec<String>,
+    },
+    /// Run the long form of a test
+    Campaign { name: measure::Campaign },
+    /// Run the GRASP-01 cases against any server and print a table
+    Conformance {
+        /// The server, such as `https://grasp.example.com`
+        #[arg(long)]
+        url: String,
+    },
 }
 
 fn main() -> ExitCode {
@@ -36,6 +54,9 @@ fn main() -> ExitCode {
         Command::Check => check::run(),
         Command::Docs => docs::write(),
         Command::Test { rest } => test::run(&rest),
+        Command::Bench { rest } => measure::bench(&rest),
+        Command::Campaign { name } => measure::campaign(name),
+        Command::Conformance { url } => measure::conformance(&url),
     };
     let Err(error) = outcome else {
         return ExitCode::SUCCESS;
