@@ -96,8 +96,9 @@ impl Core {
     }
 
     async fn evict(self: &Arc<Self>, addr: RepoAddr) -> Result<(), Trouble> {
-        self.forget(|purgatory| purgatory.remove_announcement(&addr))
-            .await;
+        // Waited for: the start could not tell that the owner has left.
+        self.held(|purgatory| ((), purgatory.remove_announcement(&addr)))
+            .await?;
         self.blocking("git.remove", move |core| core.remove_unused(&addr))
             .await?
     }

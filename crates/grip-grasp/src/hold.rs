@@ -1,11 +1,19 @@
 //! The purgatory in memory and its journal, changed as one.
 
-use std::task::{Context, Poll, Waker};
+use std::{
+    sync::Arc,
+    task::{Context, Poll, Waker},
+};
 
+use futures_util::future::BoxFuture;
 use grip_db::{Change as Step, JournalError, Row};
 use grip_purgatory::{Change, Full, Purgatory};
+use grip_tasks::fault;
 
 use crate::{grasp::Core, trouble::Trouble};
+
+/// Removals that may be on their way to the disk at once; beyond it the next one waits.
+pub(crate) const MAX_FORGETTING: usize = 256;
 
 impl Core {
     /// Changes the purgatory and makes the change durable.
@@ -26,20 +34,22 @@ impl Core {
         &self,
         change: impl FnOnce(&mut Purgatory) -> Result<(T, Vec<Change>), Full>,
     ) -> Result<(T, Result<(), JournalError>), Full> {
-        let (value, first, writing) = {
+        let (value, queued) = {
             let mut purgatory = self.purgatory.lock();
             let (value, changes) = change(&mut purgatory)?;
-            let mut writing = Box::pin(self.write(changes));
-            let first = writing
-                .as_mut()
-                .poll(&mut Context::from_waker(Waker::noop()));
-            (value, first, writing)
+            (value, self.queue(changes))
         };
-        let outcome = match first {
-            Poll::Ready(outcome) => outcome,
-            Poll::Pending => writing.await,
-        };
-        Ok((value, outcome))
+        Ok((value, queued.done().await))
+    }
+
+    /// Puts changes into the journal's queue; to be called while the purgatory is locked.
+    fn queue(&self, changes: Vec<Change>) -> Queued {
+        let mut writing: BoxFuture<'static, _> = Box::pin(self.write(changes));
+        let mut nobody = Context::from_waker(Waker::noop());
+        match writing.as_mut().poll(&mut nobody) {
+            Poll::Ready(outcome) => Queued::Done(outcome),
+            Poll::Pending => Queued::Writing(writing),
+        }
     }
 
     /// Writes to the journal. Outside the budget of tasks, so that the first poll always reaches
@@ -53,11 +63,37 @@ impl Core {
         tokio::task::unconstrained(async move { journal.apply(&steps).await })
     }
 
-    /// Removes held entries. If the journal fails the rows come back at the next start, where
-    /// the same judgement removes them again: so this is only reported.
+    /// Removes held entries, at once in memory and soon from the journal: nobody waits for the
+    /// disk. A row that outlives a crash is judged again by the start, which removes it for the
+    /// same reason; so a failure is only reported.
     pub(crate) async fn forget(&self, change: impl FnOnce(&mut Purgatory) -> Vec<Change>) {
-        if let Err(trouble) = self.held(|purgatory| ((), change(purgatory))).await {
-            trouble.log("a held entry could not be removed from the journal");
+        let place = Arc::clone(&self.forgetting).acquire_owned().await;
+        let queued = {
+            let mut purgatory = self.purgatory.lock();
+            let changes = change(&mut purgatory);
+            self.queue(changes)
+        };
+        self.group.spawn("grasp.forget", async move {
+            if let Err(error) = queued.done().await {
+                Trouble::from(error).log("a held entry could not be removed from the journal");
+            }
+            fault::point("release.journal_removed");
+            drop(place);
+        });
+    }
+}
+
+/// Changes on their way to the disk.
+enum Queued {
+    Done(Result<(), JournalError>),
+    Writing(BoxFuture<'static, Result<(), JournalError>>),
+}
+
+impl Queued {
+    async fn done(self) -> Result<(), JournalError> {
+        match self {
+            Self::Done(outcome) => outcome,
+            Self::Writing(writing) => writing.await,
         }
     }
 }

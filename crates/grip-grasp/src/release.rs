@@ -15,7 +15,6 @@ mod states;
 use std::sync::Arc;
 
 use grip_nostr::{EventId, RepoAddr};
-use grip_tasks::fault;
 use grip_types::Identifier;
 use serde::Serialize;
 
@@ -164,7 +163,6 @@ impl Core {
     async fn forget_announcement(&self, addr: &RepoAddr) {
         self.forget(|purgatory| purgatory.remove_announcement(addr))
             .await;
-        fault::point("release.journal_removed");
     }
 }
 

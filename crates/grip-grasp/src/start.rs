@@ -20,6 +20,7 @@ use tokio::sync::{Semaphore, watch};
 use crate::{
     DataSource, Grasp, Parts,
     grasp::{Core, MAX_WAITING, now, timestamp},
+    hold::MAX_FORGETTING,
     hosted::{Hosted, RepositoryStatus},
     settle::MAX_TOO_SOON,
     trouble::Trouble,
@@ -98,6 +99,7 @@ impl Core {
             touched: Default::default(),
             announced: watch::Sender::new(0),
             too_soon: Semaphore::new(MAX_TOO_SOON),
+            forgetting: Arc::new(Semaphore::new(MAX_FORGETTING)),
         }
     }
 

@@ -33,7 +33,6 @@ impl Core {
             Outcome::Refuse(_) | Outcome::Duplicate(_) => {
                 tracing::info!(%id, outcome = ?decision.outcome, "held pull request dropped");
                 self.forget(|purgatory| purgatory.remove_pr(&id)).await;
-                fault::point("release.journal_removed");
                 Ok(())
             }
             Outcome::Hold | Outcome::Broadcast => Ok(()),
@@ -76,7 +75,6 @@ impl Core {
             released.prs_released += 1;
         }
         self.forget(|purgatory| purgatory.remove_pr(&id)).await;
-        fault::point("release.journal_removed");
         Ok(())
     }
 

@@ -55,7 +55,6 @@ impl Core {
                 if matches!(decision.outcome, Outcome::Refuse(_) | Outcome::Duplicate(_)) {
                     tracing::info!(%identifier, %id, outcome = ?decision.outcome, "held state dropped");
                     self.drop_states(identifier, &[id]).await;
-                    fault::point("release.journal_removed");
                 }
                 Ok(())
             }
@@ -135,7 +134,6 @@ impl Core {
             changes
         })
         .await;
-        fault::point("release.journal_removed");
         Ok(())
     }
 

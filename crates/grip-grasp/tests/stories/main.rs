@@ -1,6 +1,9 @@
 //! The stories of GRASP-01 at the level of the service: real git, real stores, no sockets.
 
-#![expect(clippy::unwrap_used, reason = "a story that cannot be set up has failed")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a story that cannot be set up has failed"
+)]
 
 mod announcements;
 mod deletions;
