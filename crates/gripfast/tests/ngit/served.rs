@@ -98,7 +98,11 @@ impl Served {
     }
 
     async fn one(&self, node: &Node, filter: Value) -> Result<Event> {
-        let mut found = node.connect().await?.query(&[filter.clone()]).await?;
+        let mut found = node
+            .connect()
+            .await?
+            .query(std::slice::from_ref(&filter))
+            .await?;
         ensure!(found.len() == 1, "{} events match {filter}", found.len());
         found.pop().context("one was just counted")
     }
