@@ -74,6 +74,11 @@ struct Operation {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Outcome {
+    result: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Direction {
     direction: &'static str,
 }
@@ -103,6 +108,7 @@ pub(crate) struct Metrics {
     git_operations: Family<GitOperation, Counter>,
     git_seconds: Family<Operation, Histogram, Buckets>,
     git_bytes: Family<Direction, Counter>,
+    pushes: Family<Outcome, Counter>,
     socket_seconds: Histogram,
 }
 
@@ -136,6 +142,7 @@ impl Metrics {
             git_operations: Family::default(),
             git_seconds: Family::new_with_constructor(ANSWER_SECONDS),
             git_bytes: Family::default(),
+            pushes: Family::default(),
             socket_seconds: Histogram::new(SOCKET_SECONDS),
         };
         metrics.registered(build, gathered)
@@ -178,6 +185,11 @@ impl Metrics {
             "ngit_git_bytes",
             "Bytes of git requests and answers",
             self.git_bytes.clone(),
+        );
+        r.register(
+            "ngit_git_push_authorization",
+            "Pushes carried out, and those that were not",
+            self.pushes.clone(),
         );
         r.register(
             "ngit_websocket_connection_duration_seconds",
@@ -254,6 +266,11 @@ impl Metrics {
         self.git_seconds
             .get_or_create(&Operation { operation })
             .observe(took.as_secs_f64());
+    }
+
+    pub(crate) fn push(&self, allowed: bool) {
+        let result = if allowed { "allowed" } else { "denied" };
+        self.pushes.get_or_create(&Outcome { result }).inc();
     }
 
     pub(crate) fn git_bytes(&self, direction: &'static str, bytes: u64) {

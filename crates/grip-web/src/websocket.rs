@@ -66,7 +66,8 @@ pub(crate) fn accept(
     let key = handshake_key(request.method(), request.headers())?;
     let upgrade = hyper::upgrade::on(&mut request);
     let group = session.app.group().clone();
-    group.spawn("websocket", serve(upgrade, session));
+    // Boxed: wrapping moves a future, and its size would count three times in an idle socket.
+    group.spawn("websocket", Box::pin(serve(upgrade, session)));
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     let headers = response.headers_mut();

@@ -74,8 +74,13 @@ impl Drop for Counted {
         let metrics = self.app.metrics();
         let ok = *self.succeeded.get_mut();
         metrics.git(self.operation, ok, self.began.elapsed());
+        let sent = *self.sent.get_mut();
+        // The probe before a large push has an empty answer and is no push.
+        if self.operation == GitOp::Push && sent > 0 {
+            metrics.push(ok);
+        }
         metrics.git_bytes("in", *self.received.get_mut());
-        metrics.git_bytes("out", *self.sent.get_mut());
+        metrics.git_bytes("out", sent);
     }
 }
 

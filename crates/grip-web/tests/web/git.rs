@@ -228,6 +228,11 @@ async fn a_push_in_chunks_is_streamed_and_a_refused_one_tells_why() -> Result<()
     hosted.tree.push(&hosted.url, &["main"]).await?.text()?;
     let clone = WorkTree::clone(&hosted.url, &[]).await?;
     assert_eq!(clone.tip("HEAD")?, tip);
+    let metrics = hosted.node.get("/metrics").await?.text();
+    for (result, count) in [("allowed", 2), ("denied", 1)] {
+        let line = format!("ngit_git_push_authorization_total{{result=\"{result}\"}} {count}\n");
+        assert!(metrics.contains(&line), "{line} is not in {metrics}");
+    }
     Ok(())
 }
 
