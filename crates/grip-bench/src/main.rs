@@ -33,7 +33,9 @@ struct Options {
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    let options = Options::parse();
+    let mut options = Options::parse();
+    // Nodes run in directories of their own.
+    options.binary = options.binary.canonicalize()?;
     let wanted = |name: &str| name.contains(&options.only);
     let mut table = report::Table::default();
     if wanted("events") {

@@ -86,7 +86,8 @@ fn the_stronger_layer_wins() {
         .env("NGIT_RELAY_NAME", "ngit")
         .file(".env", "# top\nNGIT_RELAY_NAME=dotenv\n")
         .file("gripfast.toml", "relay_name = \"file\"\n");
-    let steps: [(&str, &str, fn(&mut Fake)); 5] = [
+    type Step = (&'static str, &'static str, fn(&mut Fake));
+    let steps: [Step; 5] = [
         ("flag", "flag --relay-name", |f| f.flags.values.clear()),
         ("gripfast", "environment GRIPFAST_RELAY_NAME", |f| {
             f.env.remove(0);

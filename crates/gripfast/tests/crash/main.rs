@@ -106,10 +106,10 @@ async fn crash_at(point: &str, hit: u32) -> Result<()> {
     let mut node = Node::prepare(binary, &[("GRIPFAST_FAULT", &format!("{point}:{hit}"))])?;
     node.launch().await?;
     let mut ledger = Ledger::default();
-    let mut maintainers = vec![Maintainer::new(&node)?];
+    let mut maintainer = Maintainer::new(&node)?;
     // Works until the node dies at the step.
     for _ in 0..MOST_CYCLES {
-        if workload::cycle(&node, &mut maintainers[0], &mut ledger)
+        if workload::cycle(&node, &mut maintainer, &mut ledger)
             .await
             .is_err()
         {
@@ -125,6 +125,6 @@ async fn crash_at(point: &str, hit: u32) -> Result<()> {
     node.crash_and_restart().await?;
     ledger.check(&node).await?;
     // And it goes on working.
-    workload::cycle(&node, &mut maintainers[0], &mut ledger).await?;
+    workload::cycle(&node, &mut maintainer, &mut ledger).await?;
     ledger.check(&node).await
 }
