@@ -80,9 +80,11 @@ impl Service {
     pub fn has_authority(&self, url: &Url) -> bool {
         let same_port = url.port_or_known_default() == Some(self.port_or_default())
             || (url.port().is_none() && self.port.is_none());
-        url.host().map(|h| h.to_owned()).as_ref() == Some(&self.host)
-            && same_port
-            && url.username().is_empty()
+        let same_host = url.host().is_some_and(|host| {
+            let host = host.to_owned();
+            host == self.host || (is_loopback(&host) && is_loopback(&self.host))
+        });
+        same_host && same_port && url.username().is_empty()
     }
 
     fn port_or_default(&self) -> u16 {
@@ -121,6 +123,16 @@ impl Service {
             if self.secure { "wss" } else { "ws" },
             self.authority()
         )
+    }
+}
+
+/// Says whether a host is this machine itself, under whichever of its names: `localhost`,
+/// `127.0.0.1` and `[::1]` with one port are one server.
+fn is_loopback(host: &Host<String>) -> bool {
+    match host {
+        Host::Domain(name) => name == "localhost",
+        Host::Ipv4(address) => address.is_loopback(),
+        Host::Ipv6(address) => address.is_loopback(),
     }
 }
 
@@ -192,6 +204,15 @@ mod tests {
             "grasp.example.com",
             "https://grasp.example.com:8443/x"
         ));
+    }
+
+    #[test]
+    fn the_names_of_this_machine_are_one_server() {
+        assert!(owns("127.0.0.1:7334", "http://localhost:7334/x"));
+        assert!(owns("localhost:7334", "http://[::1]:7334/x"));
+        assert!(!owns("127.0.0.1:7334", "http://localhost:7335/x"));
+        assert!(!owns("127.0.0.1:7334", "http://localhost.evil.net:7334/x"));
+        assert!(!owns("grasp.example.com:7334", "http://localhost:7334/x"));
     }
 
     #[test]

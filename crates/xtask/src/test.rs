@@ -19,9 +19,9 @@ pub(crate) fn run(rest: &[String]) -> anyhow::Result<()> {
         "--features",
         "gripfast/fault-points",
     ];
-    run::succeed(cargo().args(nextest).args(rest))?;
+    // The examples in the documentation first, so that the summary of all tests ends the output.
     if rest.is_empty() {
         run::succeed(cargo().args(["test", "--workspace", "--doc", "--quiet"]))?;
     }
-    Ok(())
+    run::succeed(cargo().args(nextest).args(rest))
 }
