@@ -1,6 +1,6 @@
 //! Large clones and pushes: time against git over a path, memory of the server.
 
-use std::{io::Write as _, path::Path, time::Instant};
+use std::{path::Path, time::Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use grip_testkit::{WorkTree, git};
@@ -12,8 +12,7 @@ use crate::{
 
 pub async fn measure(binary: &Path, size_mib: u64, table: &mut Table) -> Result<()> {
     let mut world = World::new(binary).await?;
-    fill(&world.tree, size_mib)?;
-    let tip = world.tree.tip("HEAD")?;
+    let tip = world.tree.commit_noise(size_mib, 1)?;
     let mut relay = world.node.connect().await?;
     relay
         .publish_ok(&world.state(&[("refs/heads/main", &tip)], 1))
@@ -85,24 +84,4 @@ async fn path_push(tree: &WorkTree) -> Result<f64> {
     let pushed = tree.push(url, &["main"]).await?;
     ensure!(pushed.ok, "{}", pushed.stderr);
     Ok(began.elapsed().as_secs_f64())
-}
-
-/// Commits `size_mib` of data that does not compress, in files of 1 MiB.
-pub fn fill(tree: &WorkTree, size_mib: u64) -> Result<()> {
-    tree.git(["config", "core.compression", "0"])?;
-    let mut state = 0x2545_f491_4f6c_dd1d_u64;
-    for n in 0..size_mib {
-        let mut file = std::fs::File::create(tree.path().join(format!("blob-{n:05}")))?;
-        let mut block = Vec::with_capacity(1 << 20);
-        while block.len() < 1 << 20 {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            block.extend(state.to_le_bytes());
-        }
-        file.write_all(&block)?;
-    }
-    tree.git(["add", "-A"])?;
-    tree.git(["commit", "-q", "-m", "much data"])?;
-    Ok(())
 }

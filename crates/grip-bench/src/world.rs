@@ -82,16 +82,21 @@ impl World {
 
     /// Seconds of CPU the server has used.
     pub fn cpu_seconds(&self) -> Result<f64> {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.node.id()?))?;
-        let fields = stat.rsplit_once(')').context("stat has a name")?.1;
-        let ticks: Vec<f64> = fields
-            .split_whitespace()
-            .skip(11)
-            .take(2)
-            .filter_map(|f| f.parse().ok())
-            .collect();
-        Ok(ticks.iter().sum::<f64>() / 100.0)
+        cpu_seconds(&format!("/proc/{}/stat", self.node.id()?))
     }
+}
+
+/// Seconds of CPU, user's and system's, as a `stat` file of `/proc` tells them.
+pub fn cpu_seconds(stat: &str) -> Result<f64> {
+    let stat = std::fs::read_to_string(stat)?;
+    let fields = stat.rsplit_once(')').context("stat has a name")?.1;
+    let ticks: Vec<f64> = fields
+        .split_whitespace()
+        .skip(11)
+        .take(2)
+        .filter_map(|f| f.parse().ok())
+        .collect();
+    Ok(ticks.iter().sum::<f64>() / 100.0)
 }
 
 /// Microseconds to check one event's id and signature on one core.

@@ -3,6 +3,7 @@
 use std::{
     ffi::OsStr,
     io,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{ExitStatus, Stdio},
 };
@@ -44,7 +45,7 @@ impl Git {
     /// Asks the program for its version. Blocking.
     pub(crate) fn find(binary: &Path, home: &Path) -> Result<Self, GitMissing> {
         let mut git = Self {
-            binary: binary.to_owned(),
+            binary: in_path(binary).unwrap_or_else(|| binary.to_owned()),
             home: home.to_owned(),
             version: OLDEST,
         };
@@ -106,6 +107,23 @@ impl Git {
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         command
     }
+}
+
+/// Looks a bare name up once, instead of at every start of a process.
+fn in_path(binary: &Path) -> Option<PathBuf> {
+    if binary.components().count() != 1 {
+        return None;
+    }
+    let path = std::env::var_os("PATH")?;
+    let is_program = |file: &PathBuf| {
+        let mode = file
+            .metadata()
+            .map(|found| (found.is_file(), found.permissions().mode()));
+        mode.is_ok_and(|(is_file, mode)| is_file && mode & 0o111 != 0)
+    };
+    std::env::split_paths(&path)
+        .map(|directory| directory.join(binary))
+        .find(is_program)
 }
 
 fn parse_version(said: &str) -> Option<(u32, u32)> {

@@ -21,6 +21,7 @@ use crate::{
 mod quarantine;
 mod reason;
 
+pub(crate) use quarantine::Spares;
 pub use quarantine::{Promoted, Quarantine};
 
 use quarantine::Incoming;
@@ -121,7 +122,7 @@ impl Repositories {
             let turn = inner.lock(&identifier);
             inner.ensure_store(&identifier)?;
             drop(turn);
-            Incoming::create(&inner.layout.quarantines())
+            Incoming::create(&inner)
         })
         .await
     }

@@ -23,6 +23,7 @@ use crate::{
     maintain::Claims,
     objects::Objects,
     process::{Git, GitMissing},
+    receive::Spares,
     refs::{self, RefEdit, RefSnapshot, RefUpdateError},
 };
 
@@ -125,6 +126,7 @@ pub(crate) struct Inner {
     locks: [Mutex<()>; STRIPES],
     generations: [AtomicU64; STRIPES],
     pub(crate) maintained: Claims,
+    pub(crate) spares: Spares,
 }
 
 impl Repositories {
@@ -149,6 +151,7 @@ impl Repositories {
             locks: std::array::from_fn(|_| Mutex::new(())),
             generations: std::array::from_fn(|_| AtomicU64::new(0)),
             maintained: Claims::default(),
+            spares: Spares::default(),
             options: options.clone(),
         };
         inner.prepare_root().map_err(failed)?;

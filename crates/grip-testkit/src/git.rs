@@ -98,6 +98,26 @@ impl WorkTree {
         self.tip("HEAD")
     }
 
+    /// Commits `size_mib` of data that does not compress, in files of `file_mib`.
+    pub fn commit_noise(&self, size_mib: u64, file_mib: usize) -> Result<String> {
+        self.git(["config", "core.compression", "0"])?;
+        let mut state = 0x2545_f491_4f6c_dd1d_u64;
+        let mut word = || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state.to_le_bytes()
+        };
+        for n in 0..size_mib.div_ceil(file_mib as u64) {
+            let words = std::iter::repeat_with(&mut word).take(file_mib << 17);
+            let block: Vec<u8> = words.flatten().collect();
+            std::fs::write(self.path.join(format!("noise-{n:05}")), block)?;
+        }
+        self.git(["add", "-A"])?;
+        self.git(["commit", "-q", "-m", "much data"])?;
+        self.tip("HEAD")
+    }
+
     /// The object id of `revision`.
     pub fn tip(&self, revision: &str) -> Result<String> {
         self.git(["rev-parse", revision])

@@ -3,6 +3,7 @@
 //! Everything here talks to a server the way its users do: over sockets, with real git. Waiting
 //! is always for a state, with a deadline ([`until`]); nothing trusts a fixed delay.
 
+pub mod browser;
 pub mod events;
 pub mod git;
 pub mod node;

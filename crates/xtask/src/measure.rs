@@ -56,7 +56,6 @@ pub(crate) fn campaign(campaign: Campaign) -> anyhow::Result<()> {
     };
     let build = [
         "test",
-        "--release",
         "-p",
         "gripfast",
         "--features",

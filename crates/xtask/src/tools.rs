@@ -26,16 +26,11 @@ pub(crate) struct Tools {
 pub(crate) fn prepare() -> anyhow::Result<Tools> {
     let cache = cache_dir()?;
     system_program("git", "git")?;
+    system_program("chromium", "chromium")?;
     let mut path = env::var_os("PATH").unwrap_or_default();
     if !run::exists("cargo-nextest", "--version") {
         let root = cache.join(format!("nextest-{NEXTEST_VERSION}"));
-        install(
-            "cargo-nextest",
-            NEXTEST_VERSION,
-            "cargo-nextest",
-            &root,
-            false,
-        )?;
+        install("cargo-nextest", NEXTEST_VERSION, "cargo-nextest", &root)?;
         let dirs = std::iter::once(root.join("bin")).chain(env::split_paths(&path));
         path = env::join_paths(dirs.collect::<Vec<_>>())?;
     }
@@ -48,7 +43,7 @@ pub(crate) fn prepare() -> anyhow::Result<Tools> {
                 apt_install("libssl-dev")?;
             }
         }
-        install("ngit", version, "ngit", &root, true)?;
+        install("ngit", version, "ngit", &root)?;
     }
     Ok(Tools {
         ngit_dir: cache,
@@ -65,15 +60,9 @@ fn cache_dir() -> anyhow::Result<PathBuf> {
     Ok(cache.join("gripfast"))
 }
 
-/// Installs a crate's programs below `root`, unless they are there. A debug build is enough for a
-/// client and takes a third of the time.
-fn install(
-    krate: &str,
-    version: &str,
-    program: &str,
-    root: &Path,
-    debug: bool,
-) -> anyhow::Result<()> {
+/// Installs a crate's programs below `root`, unless they are there. A debug build is enough for
+/// tests and takes a third of the time.
+fn install(krate: &str, version: &str, program: &str, root: &Path) -> anyhow::Result<()> {
     if root.join("bin").join(program).is_file() {
         return Ok(());
     }
@@ -83,13 +72,19 @@ fn install(
     );
     let mut command = run::cargo();
     command
-        .args(["install", krate, "--version", version, "--locked", "--root"])
+        .args([
+            "install",
+            krate,
+            "--version",
+            version,
+            "--locked",
+            "--debug",
+            "--root",
+        ])
         .arg(root)
+        .env("CARGO_PROFILE_DEV_DEBUG", "0")
         // Elsewhere, so that our toolchain file and target directory do not concern it.
         .current_dir(env::temp_dir());
-    if debug {
-        command.arg("--debug").env("CARGO_PROFILE_DEV_DEBUG", "0");
-    }
     run::succeed(&mut command)
         .with_context(|| format!("{krate} {version} is needed by the tests and cannot be had"))
 }

@@ -4,31 +4,76 @@ use std::{
     fs::{self, File},
     io,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use grip_tasks::fault;
 use grip_types::{Identifier, Oid};
+use parking_lot::Mutex;
 
 use crate::{
     disk, layout,
     objects::{ObjectKind, Objects},
-    repositories::{RepoError, Repositories},
+    repositories::{Inner, RepoError, Repositories},
 };
 
 /// The name git gives to a pack without objects.
 const EMPTY_PACK: &str = "pack-029d08823bd8a8eab510ad6ac75c823cfd3ed31e";
 
-/// A directory of the quarantine; dropping it removes it with all that is in it.
+/// Most directories that are kept ready; more are removed.
+const MAX_SPARES: usize = 8;
+
+/// Empty directories of the quarantine, ready for the next pack: to make and remove two of them
+/// costs a small push more than all its syncs.
+#[derive(Default)]
+pub(crate) struct Spares {
+    ready: Mutex<Vec<PathBuf>>,
+}
+
+impl Spares {
+    fn take(&self) -> Option<PathBuf> {
+        self.ready.lock().pop()
+    }
+
+    /// Takes a directory back; false if there are enough.
+    fn give(&self, path: &Path) -> bool {
+        let mut ready = self.ready.lock();
+        let has_room = ready.len() < MAX_SPARES;
+        if has_room {
+            ready.push(path.to_owned());
+        }
+        has_room
+    }
+}
+
+/// A directory of the quarantine; dropping it removes it with all that is in it, or keeps it for
+/// the next pack if nothing is.
 pub(super) struct Incoming {
     path: PathBuf,
+    inner: Arc<Inner>,
 }
 
 impl Incoming {
-    pub(super) fn create(quarantines: &Path) -> io::Result<Self> {
-        let path = quarantines.join(disk::unique());
+    pub(super) fn create(inner: &Arc<Inner>) -> io::Result<Self> {
+        let inner = Arc::clone(inner);
+        if let Some(path) = inner.spares.take() {
+            return Ok(Self { path, inner });
+        }
+        let path = inner.layout.quarantines().join(disk::unique());
         fs::create_dir(&path)?;
         fs::create_dir(layout::packs(&path))?;
-        Ok(Self { path })
+        Ok(Self { path, inner })
+    }
+
+    /// Says whether there is nothing in it but the directory for packs.
+    fn is_empty(&self) -> io::Result<bool> {
+        let packs = layout::packs(&self.path);
+        for entry in fs::read_dir(&self.path)? {
+            if entry?.path() != packs {
+                return Ok(false);
+            }
+        }
+        Ok(fs::read_dir(packs)?.next().is_none())
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -49,6 +94,9 @@ impl Incoming {
 
 impl Drop for Incoming {
     fn drop(&mut self) {
+        if matches!(self.is_empty(), Ok(true)) && self.inner.spares.give(&self.path) {
+            return;
+        }
         if let Err(error) = fs::remove_dir_all(&self.path) {
             tracing::warn!(path = %self.path.display(), %error, "quarantine not removed");
         }

@@ -2,4 +2,5 @@
 
 mod lifecycle;
 mod memory;
+mod pages;
 mod takeover;

@@ -243,10 +243,8 @@ async fn a_client_that_closes_in_the_middle_leaves_nothing() -> Result<()> {
         stream.write_all(&request[..cut]).await?;
         drop(stream);
     }
-    let quarantine = scene.node.data_dir().join("git/.quarantine");
     until("quarantine is empty", || {
-        let left = std::fs::read_dir(&quarantine).into_iter().flatten().count();
-        std::future::ready((left == 0).then_some(()))
+        std::future::ready(scene.quarantined().is_empty().then_some(()))
     })
     .await?;
     scene.must_lack(&new).await?;

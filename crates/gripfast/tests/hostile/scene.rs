@@ -115,14 +115,22 @@ impl Scene {
             !fresh.run(["fetch", "-q", &self.url(), oid]).await?.ok,
             "{oid} can be fetched"
         );
-        let quarantine = self.node.data_dir().join("git/.quarantine");
-        let left: Vec<_> = std::fs::read_dir(&quarantine)
-            .into_iter()
-            .flatten()
-            .flatten()
-            .collect();
+        let left = self.quarantined();
         ensure!(left.is_empty(), "quarantine is not empty: {left:?}");
         Ok(())
+    }
+
+    /// Files of packs that were received and not taken.
+    pub fn quarantined(&self) -> Vec<std::path::PathBuf> {
+        let entries = |dir: &std::path::Path| -> Vec<std::path::PathBuf> {
+            let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+            entries.map(|entry| entry.path()).collect()
+        };
+        let quarantines = entries(&self.node.data_dir().join("git/.quarantine"));
+        quarantines
+            .iter()
+            .flat_map(|dir| entries(&dir.join("pack")))
+            .collect()
     }
 
     /// The repository is sound, `main` is at `tip`, and an honest maintainer can go on.
