@@ -171,6 +171,21 @@ impl Node {
         Ok(kib.trim().parse::<u64>()? * 1024)
     }
 
+    /// Runs `work` and returns, beside its result, the most memory that the processes the node
+    /// started had resident together, in bytes, looked at every few milliseconds.
+    pub async fn watching_children<T>(&self, work: impl Future<Output = T>) -> Result<(T, u64)> {
+        let node = self.id()?;
+        let mut most = 0;
+        tokio::pin!(work);
+        loop {
+            let pause = tokio::time::sleep(std::time::Duration::from_millis(5));
+            tokio::select! {
+                done = &mut work => return Ok((done, most)),
+                () = pause => most = most.max(descendants_rss_bytes(node)),
+            }
+        }
+    }
+
     /// `127.0.0.1:port`
     pub fn authority(&self) -> String {
         format!("127.0.0.1:{}", self.port)
@@ -220,6 +235,29 @@ impl Drop for Node {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// Resident memory of all processes below `ancestor`; those that end meanwhile count nothing.
+fn descendants_rss_bytes(ancestor: u32) -> u64 {
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let status = |entry: std::fs::DirEntry| {
+        let status = std::fs::read_to_string(entry.path().join("status")).ok()?;
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+            line.split_whitespace().next()?.parse::<u64>().ok()
+        };
+        Some((field("Pid:")?, field("PPid:")?, field("VmRSS:")?))
+    };
+    let all: Vec<(u64, u64, u64)> = processes.filter_map(status).collect();
+    let mut family = vec![u64::from(ancestor)];
+    let mut kib = 0;
+    while let Some(parent) = family.pop() {
+        for (pid, _, rss) in all.iter().filter(|(_, ppid, _)| *ppid == parent) {
+            family.push(*pid);
+            kib += rss;
+        }
+    }
+    kib * 1024
 }
 
 /// A port nobody listens on at the moment.

@@ -26,17 +26,24 @@ async fn pushing_and_cloning_a_large_repository_takes_constant_memory() -> Resul
         .publish_ok(&owner.state("large", &[("refs/heads/main", &tip)], None))
         .await?;
     let url = owner.clone_url(&node.authority(), "large");
-    let pushed = tree.push(&url, &["main"]).await?;
+    let (pushed, receiving) = node.watching_children(tree.push(&url, &["main"])).await?;
+    let pushed = pushed?;
     ensure!(pushed.ok, "{}", pushed.stderr);
     let after_push = node.peak_rss_bytes()?;
-    let clone = WorkTree::clone(&url, &["--bare"]).await?;
+    let (clone, sending) = node
+        .watching_children(WorkTree::clone(&url, &["--bare"]))
+        .await?;
+    let clone = clone?;
     ensure!(clone.tip("main")? == tip);
     let after_clone = node.peak_rss_bytes()?;
     println!(
-        "{} MiB: server peak RSS {} MiB after the push, {} MiB after the clone",
+        "{} MiB: server peak RSS {} MiB after the push, {} MiB after the clone; \
+         its git processes {} MiB receiving, {} MiB sending",
         size_mib(),
         after_push >> 20,
-        after_clone >> 20
+        after_clone >> 20,
+        receiving >> 20,
+        sending >> 20
     );
     ensure!(after_clone <= LIMIT, "peak RSS {after_clone} bytes");
     Ok(())
