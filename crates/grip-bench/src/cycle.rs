@@ -3,7 +3,8 @@
 use std::{path::Path, process::Stdio, time::Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use grip_testkit::{WorkTree, git, wire};
+use grip_testkit::{Author, WorkTree, git, wire};
+use nostr::prelude::{Event, Timestamp};
 use serde_json::json;
 use tokio::io::AsyncWriteExt as _;
 
@@ -15,6 +16,7 @@ use crate::{
 
 pub async fn measure(binary: &Path, table: &mut Table) -> Result<()> {
     cycles(binary, table).await?;
+    side_by_side(binary, table).await?;
     for count in [1_000, 20_000] {
         many_refs(binary, count, table).await?;
     }
@@ -79,6 +81,69 @@ async fn cycles(binary: &Path, table: &mut Table) -> Result<()> {
             peer,
         );
     }
+    Ok(())
+}
+
+/// Repositories that are pushed to at once, and pushes to each.
+const REPOSITORIES: usize = 8;
+const PUSHES: u64 = 12;
+
+/// A repository with states and pushes made ready, so that only the server's work is timed.
+struct Prepared {
+    path: String,
+    rounds: Vec<(Event, Vec<u8>)>,
+}
+
+impl Prepared {
+    async fn new(world: &World, number: usize) -> Result<Self> {
+        let (owner, tree) = (Author::new(), WorkTree::init()?);
+        let identifier = format!("side-{number}");
+        let mut relay = world.node.connect().await?;
+        relay
+            .publish_ok(&owner.announcement(&world.node.authority(), &identifier, vec![]))
+            .await?;
+        let mut rounds = Vec::new();
+        let mut old = wire::ZERO.to_owned();
+        for n in 0..PUSHES {
+            let tip = tree.commit("file", &n.to_string())?;
+            let base = (n > 0).then_some(old.as_str());
+            let commands = [(old.as_str(), tip.as_str(), "refs/heads/main")];
+            let request = push_request(&tree, &commands, &tip, base).await?;
+            let at = Timestamp::from_secs(Timestamp::now().as_secs() - 1_000 + n);
+            rounds.push((
+                owner.state_at(&identifier, &[("refs/heads/main", &tip)], None, at),
+                request,
+            ));
+            old = tip;
+        }
+        Ok(Self {
+            path: format!("/{}/{identifier}.git", owner.npub()),
+            rounds,
+        })
+    }
+
+    async fn run(&self, world: &World) -> Result<()> {
+        let mut relay = world.node.connect().await?;
+        let mut http = Connection::open(world.node.port()).await?;
+        for (state, request) in &self.rounds {
+            ensure!(relay.publish_ok(state).await?.is_held());
+            push(&mut http, &self.path, request).await?;
+        }
+        Ok(())
+    }
+}
+
+async fn side_by_side(binary: &Path, table: &mut Table) -> Result<()> {
+    let world = World::new(binary).await?;
+    let mut prepared = Vec::new();
+    for number in 0..REPOSITORIES {
+        prepared.push(Prepared::new(&world, number).await?);
+    }
+    let began = Instant::now();
+    futures_util::future::try_join_all(prepared.iter().map(|it| it.run(&world))).await?;
+    let rate = (REPOSITORIES as f64 * PUSHES as f64) / began.elapsed().as_secs_f64();
+    let path = format!("push cycles, {REPOSITORIES} repositories at once, wire");
+    table.row(&path, format!("{rate:.0}/s"), "–", None, "29/s");
     Ok(())
 }
 
