@@ -85,10 +85,7 @@ impl Node {
         let running = self.running.take().unwrap();
         let ended = running.group.shutdown(Duration::from_secs(20)).await;
         assert_eq!(ended, Ended::Drained);
-        running.relay.stop().await;
-        running.db.close().await;
-        drop(running);
-        self.open().await;
+        self.reopen(running).await;
     }
 
     /// Aborts whatever is under way and starts anew on the same directory.
@@ -96,11 +93,17 @@ impl Node {
         let running = self.running.take().unwrap();
         // Either end will do: what matters is that nobody waits for it.
         let _ = running.group.shutdown(Duration::from_millis(1)).await;
+        self.reopen(running).await;
+    }
+
+    /// Lets go of everything and opens it again. Threads end a moment after they are told to, and
+    /// a store is not opened twice in one process.
+    async fn reopen(&mut self, running: Running) {
         running.relay.stop().await;
         running.db.close().await;
         drop(running);
         let events = self.dir.path().join("events");
-        grip_testkit::until("blocking work has let go of the store", || async {
+        grip_testkit::until("every thread has let go of the store", || async {
             EventStore::open(&events, small()).ok()
         })
         .await
