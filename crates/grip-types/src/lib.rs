@@ -3,11 +3,13 @@
 //! Invariant: a value of a type of this crate is valid. Nothing here reads a clock, a file or
 //! the network, and nothing here knows nostr.
 
+mod domain;
 mod identifier;
 mod oid;
 mod ref_name;
 mod service;
 
+pub use domain::{Domain, InvalidDomain};
 pub use identifier::{Identifier, InvalidIdentifier};
 pub use oid::{InvalidOid, ObjectFormat, Oid};
 pub use ref_name::{InvalidRefName, RefName};

@@ -18,6 +18,8 @@ const LAYERS: &[Layer] = &[
             "grip-types",
             "grip-nostr",
             "grip-tasks",
+            "grip-throttle",
+            "grip-egress",
             "grip-db",
             "grip-store",
         ],
@@ -30,7 +32,7 @@ const LAYERS: &[Layer] = &[
     },
     Layer {
         name: "features",
-        crates: &["grip-grasp"],
+        crates: &["grip-grasp", "grip-sync"],
         ordered: false,
     },
     Layer {

@@ -1,0 +1,1 @@
+//! The one way out: HTTP requests that reach public hosts only, politely and within limits.

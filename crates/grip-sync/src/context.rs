@@ -1,0 +1,72 @@
+//! What the sync asks of the rest of the node. `gripfast` implements it over the real parts, tests
+//! over made-up ones.
+
+use std::{collections::BTreeSet, future::Future, time::Duration};
+
+use grip_nostr::EventId;
+use grip_purgatory::Millis;
+use grip_types::{Identifier, Oid};
+use tokio::sync::watch;
+use url::Url;
+
+/// What one waiting event lacks, and who may have it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Need {
+    pub event: EventId,
+    /// The objects it names that are not here; never empty.
+    pub oids: BTreeSet<Oid>,
+    /// The clone URLs of the announcements that speak for it, and its own, in their order. A URL
+    /// is asked for nothing else: the same identifier is not the same project.
+    pub urls: Vec<Url>,
+}
+
+/// How an attempt for an identifier ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum After {
+    /// Nothing is missing any more.
+    Complete,
+    /// Something is still missing: count the attempt, and try again after this.
+    Retry(Duration),
+    /// A host told us how to ask it better: the attempt does not count, and goes on after this.
+    Resume(Duration),
+}
+
+/// Why the node could not say what is missing.
+#[derive(Debug, thiserror::Error)]
+#[error("what is missing could not be looked up")]
+pub struct ContextError(#[source] pub Box<dyn std::error::Error + Send + Sync>);
+
+/// What waits here, when it is due, and what to tell when data came.
+pub trait SyncContext: Send + Sync + 'static {
+    fn now(&self) -> Millis;
+
+    /// When the next attempt is due; none if nothing waits.
+    fn next_due(&self) -> Option<Millis>;
+
+    /// Takes the identifier that is due first, if its time has come; it is nobody else's until
+    /// [`SyncContext::finish`].
+    fn begin(&self) -> Option<Identifier>;
+
+    /// Ends what `begin` began, durably.
+    fn finish(&self, identifier: &Identifier, after: After) -> impl Future<Output = ()> + Send;
+
+    /// Changes whenever [`SyncContext::next_due`] may have come forward.
+    fn changes(&self) -> watch::Receiver<u64>;
+
+    /// How many identifiers wait.
+    fn queue_len(&self) -> usize;
+
+    fn has_pending_events(&self, identifier: &Identifier) -> bool;
+
+    /// What all waiting events of the identifier lack.
+    fn needs(
+        &self,
+        identifier: &Identifier,
+    ) -> impl Future<Output = Result<Vec<Need>, ContextError>> + Send;
+
+    /// Releases what has its data now, and says how many events that were.
+    fn process_newly_available_git_data(
+        &self,
+        identifier: &Identifier,
+    ) -> impl Future<Output = usize> + Send;
+}

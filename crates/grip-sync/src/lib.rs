@@ -1,0 +1,1 @@
+//! Brings missing git data from remote hosts.

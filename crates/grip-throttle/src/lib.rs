@@ -1,0 +1,1 @@
+//! Per-host politeness: permits, sliding windows, breakers, advice, fair queues.
