@@ -35,7 +35,8 @@ impl Domain {
     pub fn parse(text: &str) -> Result<Self, InvalidDomain> {
         let invalid = || InvalidDomain(text.chars().take(300).collect());
         let url = Url::parse(&format!("http://{}/", text.trim())).map_err(|_| invalid())?;
-        let is_bare = url.port().is_none()
+        let has_port = !text.trim().ends_with(']') && text.contains(':');
+        let is_bare = !has_port
             && url.username().is_empty()
             && url.password().is_none()
             && url.path() == "/"
