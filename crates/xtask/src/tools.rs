@@ -27,6 +27,8 @@ pub(crate) fn prepare() -> anyhow::Result<Tools> {
     let cache = cache_dir()?;
     system_program("git", "git")?;
     system_program("chromium", "chromium")?;
+    // The program only: tests start servers of their own, and need none of the system's.
+    system_program("redis-server", "redis-server")?;
     let mut path = env::var_os("PATH").unwrap_or_default();
     if !run::exists("cargo-nextest", "--version") {
         let root = cache.join(format!("nextest-{NEXTEST_VERSION}"));

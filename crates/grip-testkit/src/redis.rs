@@ -1,0 +1,183 @@
+//! A real `redis-server`, in a directory of its own, on a free loopback port.
+
+use std::{
+    fs::File,
+    path::PathBuf,
+    process::{Child, Command, ExitStatus, Stdio},
+};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+};
+
+use crate::{node::free_port, wait::until};
+
+/// How often another port is tried when somebody took ours between finding and using it.
+const PORTS_TRIED: usize = 5;
+
+/// A running server that keeps nothing on disk and is killed when dropped, with its directory.
+#[derive(Debug)]
+pub struct RedisServer {
+    dir: TempDir,
+    port: u16,
+    password: Option<String>,
+    child: Option<Child>,
+}
+
+impl RedisServer {
+    /// Starts an empty server and waits until it answers.
+    pub async fn start() -> Result<Self> {
+        Self::start_as(None).await
+    }
+
+    /// Like [`RedisServer::start`], for those who know the password.
+    pub async fn start_with_password(password: &str) -> Result<Self> {
+        Self::start_as(Some(password.to_owned())).await
+    }
+
+    async fn start_as(password: Option<String>) -> Result<Self> {
+        let mut server = Self {
+            dir: TempDir::new()?,
+            port: 0,
+            password,
+            child: None,
+        };
+        for _ in 0..PORTS_TRIED {
+            server.port = free_port()?;
+            if server.launch().await.is_ok() {
+                return Ok(server);
+            }
+            server.kill();
+        }
+        bail!("redis-server does not start:\n{}", server.log());
+    }
+
+    /// Starts the process, on the port it had before, and waits until it answers.
+    ///
+    /// It knows nothing of its former life.
+    pub async fn launch(&mut self) -> Result<()> {
+        self.spawn()?;
+        let port = self.port;
+        until("redis answers", || {
+            let running = self.is_running();
+            async move {
+                if !running {
+                    return Some(Err(anyhow!("redis-server ended at once")));
+                }
+                answers(port).await.then_some(Ok(()))
+            }
+        })
+        .await?
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "tests run the real server")]
+    fn spawn(&mut self) -> Result<()> {
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(self.log_path())?;
+        let mut command = Command::new("redis-server");
+        command
+            .current_dir(self.dir.path())
+            .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
+            .args(["--port", &self.port.to_string()])
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log);
+        if let Some(password) = &self.password {
+            command.args(["--requirepass", password]);
+        }
+        let child = command.spawn();
+        self.child = Some(child.context("starting redis-server: is it installed?")?);
+        Ok(())
+    }
+
+    /// Ends the process as a power cut would.
+    pub fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            // A process that has ended by itself is as dead as we want it.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    /// Kills and starts again, empty, on the same port.
+    pub async fn restart(&mut self) -> Result<()> {
+        self.kill();
+        self.launch().await
+    }
+
+    /// Asks for an orderly end and waits for it.
+    pub async fn stop(&mut self) -> Result<ExitStatus> {
+        self.signal(Signal::TERM)?;
+        let mut child = self.child.take().context("the server is not running")?;
+        until("the server has ended", || {
+            std::future::ready(child.try_wait().ok().flatten())
+        })
+        .await
+    }
+
+    /// Lets the process stand still: its connections stay open and nothing is answered.
+    pub fn freeze(&self) -> Result<()> {
+        self.signal(Signal::STOP)
+    }
+
+    /// Lets a frozen process go on.
+    pub fn thaw(&self) -> Result<()> {
+        self.signal(Signal::CONT)
+    }
+
+    fn signal(&self, signal: Signal) -> Result<()> {
+        let child = self.child.as_ref().context("the server is not running")?;
+        kill_process(Pid::from_child(child), signal).context("signalling the server")
+    }
+
+    fn is_running(&mut self) -> bool {
+        self.child
+            .as_mut()
+            .is_some_and(|child| matches!(child.try_wait(), Ok(None)))
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The URL to connect with, the password in it.
+    pub fn url(&self) -> String {
+        match &self.password {
+            Some(password) => format!("redis://:{password}@127.0.0.1:{}/", self.port),
+            None => format!("redis://127.0.0.1:{}/", self.port),
+        }
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.dir.path().join("redis.log")
+    }
+
+    /// All that the server has printed, over all its lives.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.log_path()).unwrap_or_default()
+    }
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Says whether something on the port speaks the protocol; a demand for a password is an answer.
+async fn answers(port: u16) -> bool {
+    let exchange = async {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
+        stream.write_all(b"PING\r\n").await?;
+        let mut answer = [0; 5];
+        stream.read_exact(&mut answer).await?;
+        std::io::Result::Ok(answer)
+    };
+    matches!(exchange.await.as_ref(), Ok(b"+PONG" | b"-NOAU"))
+}
