@@ -9,6 +9,7 @@ pub mod git;
 pub mod node;
 pub mod redis;
 pub mod relay;
+pub mod remote;
 mod wait;
 pub mod wire;
 
@@ -17,4 +18,5 @@ pub use git::{GitOutput, WorkTree};
 pub use node::Node;
 pub use redis::RedisServer;
 pub use relay::{Answer, RelayClient};
+pub use remote::RemoteHost;
 pub use wait::{DEADLINE, until, within};
