@@ -5,7 +5,9 @@ use std::{collections::HashMap, time::Duration};
 use grip_nostr::PublicKey;
 use grip_types::Identifier;
 
-use crate::{LIFETIME, PLACEHOLDER_LIFETIME, journal::Class};
+use crate::{
+    LIFETIME, PLACEHOLDER_LIFETIME, SYNC_DELAY_DEFAULT, SYNC_DELAY_IMMEDIATE, journal::Class,
+};
 
 /// The most that is held. What would go beyond is refused with [`Full`]; nothing held is dropped
 /// to make room, since it was acknowledged.
@@ -26,6 +28,26 @@ pub struct Bounds {
     pub lifetime: Duration,
     /// How long a pushed `refs/nostr/…` waits for its event. Default 20 minutes (GRASP-01).
     pub placeholder_lifetime: Duration,
+    /// When data is looked for elsewhere.
+    pub sync_delays: SyncDelays,
+}
+
+/// How long after an event comes its data is looked for elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SyncDelays {
+    /// For a submitted event. Default 3 minutes: its author is likely to push the data.
+    pub submitted: Duration,
+    /// For a synced event. Default 500 ms, in which a burst of events gathers.
+    pub synced: Duration,
+}
+
+impl Default for SyncDelays {
+    fn default() -> Self {
+        Self {
+            submitted: SYNC_DELAY_DEFAULT,
+            synced: SYNC_DELAY_IMMEDIATE,
+        }
+    }
 }
 
 impl Default for Bounds {
@@ -38,6 +60,7 @@ impl Default for Bounds {
             expired_ids: 50_000,
             lifetime: LIFETIME,
             placeholder_lifetime: PLACEHOLDER_LIFETIME,
+            sync_delays: SyncDelays::default(),
         }
     }
 }

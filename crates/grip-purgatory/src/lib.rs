@@ -23,7 +23,7 @@ mod purgatory;
 mod schedule;
 mod sync_queue;
 
-pub use bounds::{Bounds, Full, Which};
+pub use bounds::{Bounds, Full, SyncDelays, Which};
 pub use entry::{
     AnnouncementEntry, Held, Phase, Placeholder, PlaceholderRef, PrEntry, Source, StateEntry,
 };

@@ -1,7 +1,7 @@
 //! When data for an identifier is looked for elsewhere.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap, HashSet},
     time::Duration,
 };
 
@@ -27,6 +27,9 @@ pub(crate) struct SyncQueue {
     entries: HashMap<Identifier, SyncEntry>,
     /// Those not in progress, in the order in which they are due.
     due: BTreeSet<(Millis, Identifier)>,
+    /// Attempts under way. One may outlive its entry; should the identifier come back meanwhile,
+    /// its next attempt waits for the end of that one.
+    running: HashSet<Identifier>,
 }
 
 impl SyncQueue {
@@ -46,6 +49,16 @@ impl SyncQueue {
         self.due.first().map(|(at, identifier)| (*at, identifier))
     }
 
+    /// Those not in progress, in the order in which they are due.
+    pub(crate) fn due(&self) -> impl Iterator<Item = &Identifier> {
+        self.due.iter().map(|(_, identifier)| identifier)
+    }
+
+    /// Those in progress.
+    pub(crate) fn running(&self) -> impl Iterator<Item = &Identifier> {
+        self.running.iter()
+    }
+
     /// A new event resets the count and may only bring the attempt forward.
     pub(crate) fn enqueue(
         &mut self,
@@ -53,29 +66,45 @@ impl SyncQueue {
         delay: Duration,
         now: Millis,
     ) -> Vec<Change> {
-        let wanted = now + delay;
-        let before = self.get(identifier).copied();
-        let entry = match before {
-            // The time of the attempt under way is spent: it cannot serve the new event.
+        let entry = SyncEntry {
+            attempt_count: 0,
+            ..self.brought_forward(identifier, now + delay)
+        };
+        self.change(identifier, entry)
+    }
+
+    /// Brings the attempt forward to `at`; the count stays.
+    pub(crate) fn bring_forward(&mut self, identifier: &Identifier, at: Millis) -> Vec<Change> {
+        let entry = self.brought_forward(identifier, at);
+        self.change(identifier, entry)
+    }
+
+    fn brought_forward(&self, identifier: &Identifier, at: Millis) -> SyncEntry {
+        match self.get(identifier).copied() {
+            // The time of the attempt under way is spent: it cannot serve what comes now.
             Some(entry) if entry.in_progress && !entry.renewed => SyncEntry {
-                next_attempt: wanted,
-                attempt_count: 0,
+                next_attempt: at,
                 renewed: true,
                 ..entry
             },
             Some(entry) => SyncEntry {
-                next_attempt: entry.next_attempt.min(wanted),
-                attempt_count: 0,
+                next_attempt: entry.next_attempt.min(at),
                 ..entry
             },
-            None => SyncEntry {
-                next_attempt: wanted,
-                attempt_count: 0,
-                in_progress: false,
-                renewed: false,
-            },
-        };
-        if before == Some(entry) {
+            None => {
+                let is_running = self.running.contains(identifier);
+                SyncEntry {
+                    next_attempt: at,
+                    attempt_count: 0,
+                    in_progress: is_running,
+                    renewed: is_running,
+                }
+            }
+        }
+    }
+
+    fn change(&mut self, identifier: &Identifier, entry: SyncEntry) -> Vec<Change> {
+        if self.get(identifier) == Some(&entry) {
             return Vec::new();
         }
         self.set(identifier, entry);
@@ -92,23 +121,25 @@ impl SyncQueue {
         let mut entry = *self.get(&identifier)?;
         entry.in_progress = true;
         self.set(&identifier, entry);
+        self.running.insert(identifier.clone());
         Some(identifier)
     }
 
-    /// Ends an attempt that did not bring everything; the next one is `delay` away, or sooner if
-    /// a new event asked for it meanwhile.
-    pub(crate) fn retry(
+    /// Ends the attempt under way: the next one comes at `next`, unless something has asked for
+    /// one meanwhile. It counts if `counts`.
+    pub(crate) fn end(
         &mut self,
         identifier: &Identifier,
-        delay: Duration,
-        now: Millis,
+        next: impl FnOnce(&SyncEntry) -> Millis,
+        counts: bool,
     ) -> Vec<Change> {
+        self.running.remove(identifier);
         let Some(mut entry) = self.get(identifier).copied().filter(|e| e.in_progress) else {
             return Vec::new();
         };
         if !entry.renewed {
-            entry.attempt_count = entry.attempt_count.saturating_add(1);
-            entry.next_attempt = now + delay;
+            entry.attempt_count = entry.attempt_count.saturating_add(u32::from(counts));
+            entry.next_attempt = next(&entry);
         }
         entry.in_progress = false;
         entry.renewed = false;
@@ -120,6 +151,11 @@ impl SyncQueue {
         let entry = self.entries.remove(identifier)?;
         self.due.remove(&(entry.next_attempt, identifier.clone()));
         Some(Change::remove_sync(identifier))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn forget_running(&mut self) {
+        self.running.clear();
     }
 
     pub(crate) fn set(&mut self, identifier: &Identifier, entry: SyncEntry) {

@@ -5,7 +5,11 @@ use std::time::Duration;
 use grip_types::Identifier;
 
 use super::Purgatory;
-use crate::{Change, Millis, SYNC_DELAY_DEFAULT, SYNC_DELAY_IMMEDIATE, Source, SyncEntry};
+use crate::{Change, Millis, Source, SyncEntry};
+
+/// When an identifier is looked at again for which nothing was missing although something waits:
+/// the longest pause between two attempts for a held event.
+const COMPLETE_BUT_WAITING: Duration = Duration::from_secs(120);
 
 impl Purgatory {
     /// Has the data of an identifier looked for after `delay`: the count of attempts begins
@@ -22,14 +26,23 @@ impl Purgatory {
         self.sync.enqueue(identifier, delay, now)
     }
 
-    /// After three minutes: its author is likely to push the data himself.
+    /// After the delay of submitted events: their author is likely to push the data.
     pub fn enqueue_sync_default(&mut self, identifier: &Identifier, now: Millis) -> Vec<Change> {
-        self.enqueue_sync(identifier, SYNC_DELAY_DEFAULT, now)
+        self.enqueue_sync(identifier, self.bounds.sync_delays.submitted, now)
     }
 
-    /// After half a second, in which a burst of events gathers.
+    /// After the delay of synced events, in which a burst gathers.
     pub fn enqueue_sync_immediate(&mut self, identifier: &Identifier, now: Millis) -> Vec<Change> {
-        self.enqueue_sync(identifier, SYNC_DELAY_IMMEDIATE, now)
+        self.enqueue_sync(identifier, self.bounds.sync_delays.synced, now)
+    }
+
+    /// Brings the next attempt forward to `now`; the count of attempts stays. Without a waiting
+    /// event it does nothing.
+    pub fn sync_now(&mut self, identifier: &Identifier, now: Millis) -> Vec<Change> {
+        if !self.has_pending_events(identifier) {
+            return Vec::new();
+        }
+        self.sync.bring_forward(identifier, now)
     }
 
     pub fn remove_from_sync_queue(&mut self, identifier: &Identifier) -> Vec<Change> {
@@ -51,6 +64,12 @@ impl Purgatory {
         self.sync.begin(now)
     }
 
+    /// The identifiers whose data is looked for: those under way, then the others as they are due.
+    pub fn sync_queue(&self) -> impl Iterator<Item = (&Identifier, &SyncEntry)> {
+        let identifiers = self.sync.running().chain(self.sync.due());
+        identifiers.filter_map(|identifier| Some((identifier, self.sync.get(identifier)?)))
+    }
+
     /// Ends an attempt that did not bring everything: one more is counted, and the next comes
     /// after `delay`, unless a new event has asked for one meanwhile.
     pub fn retry_sync(
@@ -59,7 +78,28 @@ impl Purgatory {
         delay: Duration,
         now: Millis,
     ) -> Vec<Change> {
-        self.sync.retry(identifier, delay, now)
+        self.sync.end(identifier, |_| now + delay, true)
+    }
+
+    /// Ends an attempt that has not come to its end: it does not count, and goes on after `delay`.
+    pub fn resume_sync(
+        &mut self,
+        identifier: &Identifier,
+        delay: Duration,
+        now: Millis,
+    ) -> Vec<Change> {
+        self.sync.end(identifier, |_| now + delay, false)
+    }
+
+    /// Ends an attempt that found nothing missing. The search is over, unless something waits
+    /// all the same: then it counts as one that did not bring everything.
+    pub fn complete_sync(&mut self, identifier: &Identifier, now: Millis) -> Vec<Change> {
+        if self.has_pending_events(identifier) {
+            return self.retry_sync(identifier, COMPLETE_BUT_WAITING, now);
+        }
+        let ended = self.sync.end(identifier, |_| now, true);
+        let removed = self.sync.remove(identifier).map(|change| vec![change]);
+        removed.unwrap_or(ended)
     }
 
     pub(super) fn enqueue_for(

@@ -16,7 +16,7 @@ use nostr::prelude::{EventBuilder, FinalizeEvent, Keys, Tag};
 use super::*;
 use crate::{
     EXTENSION, HIDDEN_LIFETIME, LIFETIME, PLACEHOLDER_LIFETIME, Phase, RESTART_GRACE, RefUpdate,
-    Row,
+    Row, SYNC_DELAY_DEFAULT, SYNC_DELAY_IMMEDIATE, SyncDelays,
 };
 
 const NOW: Millis = Millis::new(1_700_000_000_000);

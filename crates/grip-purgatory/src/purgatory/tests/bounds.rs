@@ -9,6 +9,10 @@ const FEW: Bounds = Bounds {
     expired_ids: 2,
     lifetime: LIFETIME,
     placeholder_lifetime: PLACEHOLDER_LIFETIME,
+    sync_delays: SyncDelays {
+        submitted: SYNC_DELAY_DEFAULT,
+        synced: SYNC_DELAY_IMMEDIATE,
+    },
 };
 
 fn add(purgatory: &mut Purgatory, keys: &Keys, at: u64, name: &str) -> Result<(), Full> {

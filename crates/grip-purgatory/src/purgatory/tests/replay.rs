@@ -43,6 +43,9 @@ enum Verb {
     Dequeue(usize),
     BeginSync,
     RetrySync(usize),
+    ResumeSync(usize),
+    CompleteSync(usize),
+    SyncNow(usize),
     Cleanup,
 }
 
@@ -64,7 +67,10 @@ fn verb() -> impl Strategy<Value = Verb> {
         1 => (name.clone(), any::<u16>()).prop_map(|(n, d)| Verb::Enqueue(n, d)),
         1 => name.clone().prop_map(Verb::Dequeue),
         2 => Just(Verb::BeginSync),
-        1 => name.prop_map(Verb::RetrySync),
+        1 => name.clone().prop_map(Verb::RetrySync),
+        1 => name.clone().prop_map(Verb::ResumeSync),
+        1 => name.clone().prop_map(Verb::CompleteSync),
+        1 => name.prop_map(Verb::SyncNow),
         3 => Just(Verb::Cleanup),
     ]
 }
@@ -106,6 +112,9 @@ fn perform(purgatory: &mut Purgatory, verb: &Verb, now: Millis) -> Vec<Change> {
             Vec::new()
         }
         Verb::RetrySync(name) => purgatory.retry_sync(&named(name), MINUTE, now),
+        Verb::ResumeSync(name) => purgatory.resume_sync(&named(name), SECOND, now),
+        Verb::CompleteSync(name) => purgatory.complete_sync(&named(name), now),
+        Verb::SyncNow(name) => purgatory.sync_now(&named(name), now),
         Verb::Cleanup => purgatory.cleanup(now).1,
     }
 }
@@ -138,6 +147,7 @@ fn without_attempts_under_way(mut purgatory: Purgatory) -> Purgatory {
         entry.renewed = false;
         purgatory.sync.set(&identifier, entry);
     }
+    purgatory.sync.forget_running();
     purgatory
 }
 
@@ -150,6 +160,10 @@ const TIGHT: Bounds = Bounds {
     expired_ids: 3,
     lifetime: LIFETIME,
     placeholder_lifetime: PLACEHOLDER_LIFETIME,
+    sync_delays: SyncDelays {
+        submitted: SYNC_DELAY_DEFAULT,
+        synced: SYNC_DELAY_IMMEDIATE,
+    },
 };
 
 proptest! {

@@ -1,5 +1,4 @@
 use super::*;
-use crate::{SYNC_DELAY_DEFAULT, SYNC_DELAY_IMMEDIATE};
 
 fn holding(source: Source) -> Purgatory {
     let mut purgatory = Purgatory::default();
@@ -64,4 +63,135 @@ fn what_nothing_waits_for_is_not_looked_for() {
     assert!(purgatory.remove_from_sync_queue(&repo).is_empty());
     assert!(purgatory.retry_sync(&repo, MINUTE, NOW).is_empty());
     assert!(purgatory.has_pending_events(&repo));
+}
+
+#[test]
+fn a_burst_of_events_is_one_entry_with_one_attempt() {
+    let mut purgatory = Purgatory::default();
+    let repo = identifier("repo");
+    for n in 0..50u32 {
+        let event = state(&Keys::generate(), 1, &[]);
+        let at = NOW + Duration::from_millis(u64::from(n));
+        let added = purgatory.add_state(event, repo.clone(), Source::Synced, at);
+        let _ = added.unwrap();
+    }
+    assert_eq!(purgatory.count().sync_queue, 1);
+    assert_eq!(next(&purgatory), NOW + SYNC_DELAY_IMMEDIATE);
+    assert_eq!(
+        purgatory.begin_sync(next(&purgatory)),
+        Some(repo),
+        "all of them wait for one attempt"
+    );
+    assert_eq!(purgatory.next_sync(), None);
+}
+
+#[test]
+fn states_and_pull_requests_both_count_as_pending() {
+    let (repo, other) = (identifier("repo"), identifier("other"));
+    let mut purgatory = holding(Source::Submitted);
+    assert!(purgatory.has_pending_events(&repo) && !purgatory.has_pending_events(&other));
+    let event = pr(&Keys::generate(), 1);
+    let identifiers = vec![other.clone()];
+    let added = purgatory.add_pr(event.clone(), oid('a'), identifiers, Source::Submitted, NOW);
+    let _ = added.unwrap();
+    assert!(purgatory.has_pending_events(&other));
+    let _ = purgatory.remove_pr(&event.id);
+    let _ = purgatory.remove_state(&repo);
+    assert!(!purgatory.has_pending_events(&repo) && !purgatory.has_pending_events(&other));
+}
+
+#[test]
+fn the_delays_are_those_of_the_settings() {
+    let bounds = Bounds {
+        sync_delays: SyncDelays {
+            submitted: MINUTE,
+            synced: SECOND,
+        },
+        ..Bounds::default()
+    };
+    for (source, delay) in [(Source::Submitted, MINUTE), (Source::Synced, SECOND)] {
+        let mut purgatory = Purgatory::new(bounds);
+        let event = state(&Keys::generate(), 1, &[]);
+        let added = purgatory.add_state(event, identifier("repo"), source, NOW);
+        let _ = added.unwrap();
+        assert_eq!(next(&purgatory), NOW + delay);
+    }
+}
+
+#[test]
+fn an_attempt_that_is_resumed_does_not_count() {
+    let repo = identifier("repo");
+    let mut purgatory = holding(Source::Synced);
+    let due = next(&purgatory);
+    let _ = purgatory.begin_sync(due);
+    let _ = purgatory.retry_sync(&repo, SECOND, due);
+    let _ = purgatory.begin_sync(due + SECOND);
+    let changes = purgatory.resume_sync(&repo, SECOND, due + SECOND);
+    assert!(matches!(&changes[..], [Change::Put(_)]));
+    let entry = *purgatory.sync_entry(&repo).unwrap();
+    assert_eq!((entry.attempt_count, entry.in_progress), (1, false));
+    assert_eq!(entry.next_attempt, due + SECOND * 2);
+}
+
+#[test]
+fn a_complete_search_ends_unless_something_waits_all_the_same() {
+    let repo = identifier("repo");
+    let mut purgatory = holding(Source::Synced);
+    let due = next(&purgatory);
+    let _ = purgatory.begin_sync(due);
+    let _ = purgatory.complete_sync(&repo, due);
+    assert_eq!(next(&purgatory), due + SECOND * 120);
+    assert_eq!(purgatory.sync_entry(&repo).unwrap().attempt_count, 1);
+
+    let _ = purgatory.begin_sync(next(&purgatory));
+    let _ = purgatory.remove_state(&repo);
+    assert!(purgatory.complete_sync(&repo, due).is_empty());
+    assert_eq!(purgatory, Purgatory::default());
+}
+
+#[test]
+fn an_identifier_that_comes_back_waits_for_the_end_of_its_attempt() {
+    let repo = identifier("repo");
+    let mut purgatory = holding(Source::Synced);
+    let due = next(&purgatory);
+    let _ = purgatory.begin_sync(due);
+    let _ = purgatory.remove_state(&repo);
+    assert_eq!(purgatory.sync_entry(&repo), None);
+    let event = state(&Keys::generate(), 2, &[]);
+    let added = purgatory.add_state(event, repo.clone(), Source::Synced, due);
+    let _ = added.unwrap();
+    let later = due + MINUTE;
+    assert_eq!(purgatory.begin_sync(later), None, "never two at once");
+    assert_eq!(purgatory.sync_queue().count(), 1);
+    let _ = purgatory.complete_sync(&repo, later);
+    assert_eq!(next(&purgatory), due + SYNC_DELAY_IMMEDIATE);
+    assert_eq!(purgatory.begin_sync(later), Some(repo));
+}
+
+#[test]
+fn an_attempt_can_be_brought_forward_by_hand_and_keeps_its_count() {
+    let repo = identifier("repo");
+    let mut purgatory = holding(Source::Synced);
+    let due = next(&purgatory);
+    let _ = purgatory.begin_sync(due);
+    let _ = purgatory.retry_sync(&repo, MINUTE, due);
+    assert_eq!(purgatory.sync_now(&repo, due + SECOND).len(), 1);
+    let entry = *purgatory.sync_entry(&repo).unwrap();
+    assert_eq!((entry.attempt_count, entry.next_attempt), (1, due + SECOND));
+    assert!(purgatory.sync_now(&identifier("other"), due).is_empty());
+    let _ = purgatory.remove_from_sync_queue(&repo);
+    assert_eq!(purgatory.sync_now(&repo, due).len(), 1);
+}
+
+#[test]
+fn identifiers_are_taken_in_the_order_in_which_they_are_due() {
+    let mut purgatory = Purgatory::default();
+    for (name, seconds) in [("c", 3), ("a", 1), ("b", 2)] {
+        let event = state(&Keys::generate(), 1, &[]);
+        let at = NOW + SECOND * seconds;
+        let added = purgatory.add_state(event, identifier(name), Source::Synced, at);
+        let _ = added.unwrap();
+    }
+    let taken: Vec<_> = std::iter::from_fn(|| purgatory.begin_sync(NOW + MINUTE)).collect();
+    assert_eq!(taken, ["a", "b", "c"].map(identifier));
 }
