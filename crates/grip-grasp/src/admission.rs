@@ -22,7 +22,7 @@ use grip_nostr::{Event, PullRequest, Timestamp, expiration, kinds};
 
 pub(crate) use announced::{Announced, Grant, Standing};
 pub(crate) use decision::{Cause, Decision, Effect, HELD, Outcome, Reason, Step};
-pub(crate) use pull_request::belongs_to;
+pub(crate) use pull_request::{belongs_to, targets};
 pub(crate) use state::effective_state;
 pub(crate) use view::{Found, HeldAnnouncement, HeldState, View, ViewError};
 

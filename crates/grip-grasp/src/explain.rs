@@ -139,6 +139,12 @@ impl Explanation {
         self.status = status;
         self.summary = summary.into();
     }
+
+    fn lacks(&mut self, mut missing: Vec<Missing>) {
+        self.missing_total = missing.len();
+        missing.truncate(MAX_LISTED);
+        self.missing = missing;
+    }
 }
 
 impl Core {
@@ -163,7 +169,7 @@ impl Core {
             to.event = Some(facts(&event, Some(deadline)));
             to.deadline = Some(deadline.get());
             to.chain = self.chain(&event, &world)?;
-            self.list_missing(&event, &world, to)?;
+            to.lacks(missing(&event, &world)?);
         } else if let Some(refusal) = &refusal {
             to.is(
                 Status::Refused,
@@ -185,31 +191,6 @@ impl Core {
         };
         let decision = admit(event, view, &self.policy.load(), arrival)?;
         Ok(in_words(&decision.steps))
-    }
-
-    fn list_missing(
-        &self,
-        event: &Event,
-        view: &dyn View,
-        to: &mut Explanation,
-    ) -> Result<(), ViewError> {
-        let (identifiers, wanted) = wants(event);
-        let oids: Vec<Oid> = wanted.iter().map(|(_, oid)| *oid).collect();
-        let mut is_here = vec![false; oids.len()];
-        for identifier in &identifiers {
-            let found = view.objects(identifier, &oids)?;
-            for (here, found) in is_here.iter_mut().zip(found) {
-                *here |= found != Found::Missing;
-            }
-        }
-        let missing = wanted.into_iter().zip(is_here).filter(|(_, here)| !here);
-        for ((name, oid), _) in missing {
-            to.missing_total += 1;
-            if to.missing.len() < MAX_LISTED {
-                to.missing.push(Missing { name, oid });
-            }
-        }
-        Ok(())
     }
 
     fn explain_repository(&self, addr: &RepoAddr, to: &mut Explanation) -> Result<(), Trouble> {
@@ -271,6 +252,22 @@ fn explain_placeholder(placeholder: &Placeholder, to: &mut Explanation) {
         .map(|pushed| pushed.expires_at)
         .min();
     to.deadline = deadline.map(Millis::get);
+}
+
+/// The objects an event names that are not here.
+pub(crate) fn missing(event: &Event, view: &dyn View) -> Result<Vec<Missing>, ViewError> {
+    let (identifiers, wanted) = wants(event);
+    let oids: Vec<Oid> = wanted.iter().map(|(_, oid)| *oid).collect();
+    let mut is_here = vec![false; oids.len()];
+    for identifier in &identifiers {
+        let found = view.objects(identifier, &oids)?;
+        for (here, found) in is_here.iter_mut().zip(found) {
+            *here |= found != Found::Missing;
+        }
+    }
+    let missing = wanted.into_iter().zip(is_here).filter(|(_, here)| !here);
+    let missing = missing.map(|((name, oid), _)| Missing { name, oid });
+    Ok(missing.collect())
 }
 
 /// What an event needs, under which names, and where it may be.

@@ -74,6 +74,8 @@ pub(crate) struct Core {
     pub(crate) refusals: Refusals,
     pub(crate) pushes: Pushes,
     pub(crate) touched: Touched,
+    /// Changes whenever the next attempt to find data may have come forward.
+    pub(crate) sync_changes: watch::Sender<u64>,
     /// Counts announcements accepted, for states that came a moment too soon.
     pub(crate) announced: watch::Sender<u64>,
     /// Places for those states.

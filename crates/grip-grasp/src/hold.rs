@@ -1,6 +1,7 @@
 //! The purgatory in memory and its journal, changed as one.
 
 use std::{
+    convert::Infallible,
     sync::Arc,
     task::{Context, Poll, Waker},
 };
@@ -34,12 +35,27 @@ impl Core {
         &self,
         change: impl FnOnce(&mut Purgatory) -> Result<(T, Vec<Change>), Full>,
     ) -> Result<(T, Result<(), JournalError>), Full> {
-        let (value, queued) = {
-            let mut purgatory = self.purgatory.lock();
-            let (value, changes) = change(&mut purgatory)?;
-            (value, self.queue(changes))
-        };
+        let (value, queued) = self.change(change)?;
         Ok((value, queued.done().await))
+    }
+
+    /// Changes the purgatory and queues the change for the journal, in one step; tells the sync if
+    /// its next attempt has come forward.
+    fn change<T, E>(
+        &self,
+        change: impl FnOnce(&mut Purgatory) -> Result<(T, Vec<Change>), E>,
+    ) -> Result<(T, Queued), E> {
+        let due = |purgatory: &Purgatory| purgatory.next_sync().map(|(at, _)| at);
+        let mut purgatory = self.purgatory.lock();
+        let before = due(&purgatory);
+        let (value, changes) = change(&mut purgatory)?;
+        let queued = self.queue(changes);
+        let after = due(&purgatory);
+        drop(purgatory);
+        if after.is_some_and(|after| before.is_none_or(|before| after < before)) {
+            self.sync_changes.send_modify(|count| *count += 1);
+        }
+        Ok((value, queued))
     }
 
     /// Puts changes into the journal's queue; to be called while the purgatory is locked.
@@ -68,11 +84,8 @@ impl Core {
     /// same reason; so a failure is only reported.
     pub(crate) async fn forget(&self, change: impl FnOnce(&mut Purgatory) -> Vec<Change>) {
         let place = Arc::clone(&self.forgetting).acquire_owned().await;
-        let queued = {
-            let mut purgatory = self.purgatory.lock();
-            let changes = change(&mut purgatory);
-            self.queue(changes)
-        };
+        let changed = self.change(|purgatory| Ok::<_, Infallible>(((), change(purgatory))));
+        let Ok(((), queued)) = changed;
         self.group.spawn("grasp.forget", async move {
             if let Err(error) = queued.done().await {
                 Trouble::from(error).log("a held entry could not be removed from the journal");

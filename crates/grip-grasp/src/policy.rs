@@ -4,12 +4,15 @@ use std::{collections::BTreeSet, str::FromStr};
 
 use grip_nostr::{MaintainerRule, PublicKey, RepoAddr};
 use grip_types::{Identifier, InvalidIdentifier, Service};
+use url::Url;
 
 /// The settings every admission decision reads.
 #[derive(Clone, Debug)]
 pub struct Policy {
     /// The name announcements must list.
     pub service: Service,
+    /// Other names this server is reached by: never asked for data, as it would ask itself.
+    pub aliases: Vec<Service>,
     pub maintainer_rule: MaintainerRule,
     /// Repositories that may be announced here (`NGIT_REPOSITORY_WHITELIST`); empty = all.
     pub repository_whitelist: Selection,
@@ -24,11 +27,18 @@ impl Policy {
     pub fn open(service: Service) -> Self {
         Self {
             service,
+            aliases: Vec::new(),
             maintainer_rule: MaintainerRule::default(),
             repository_whitelist: Selection::default(),
             repository_blacklist: Selection::default(),
             event_blacklist: BTreeSet::new(),
         }
+    }
+
+    /// Says whether `url` leads to this very server.
+    pub fn is_own(&self, url: &Url) -> bool {
+        let mut names = std::iter::once(&self.service).chain(&self.aliases);
+        names.any(|name| name.has_authority(url))
     }
 
     /// Says whether the operator takes this repository.

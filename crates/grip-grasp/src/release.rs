@@ -168,7 +168,7 @@ impl Core {
 
 /// An event that is judged again counts as submitted: what came by sync and is held here has not
 /// expired.
-fn again() -> Arrival {
+pub(crate) fn again() -> Arrival {
     Arrival {
         now: timestamp(),
         origin: Origin::Submitted,

@@ -97,6 +97,7 @@ impl Core {
             refusals: Default::default(),
             pushes: Default::default(),
             touched: Default::default(),
+            sync_changes: watch::Sender::new(0),
             announced: watch::Sender::new(0),
             too_soon: Semaphore::new(MAX_TOO_SOON),
             forgetting: Arc::new(Semaphore::new(MAX_FORGETTING)),

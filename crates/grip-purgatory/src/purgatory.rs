@@ -65,6 +65,15 @@ impl<'a> Waiting<'a> {
             Self::Pr(entry) => &entry.held,
         }
     }
+
+    /// The identifiers it concerns.
+    pub fn identifiers(self) -> &'a [Identifier] {
+        match self {
+            Self::Announcement(entry) => std::slice::from_ref(&entry.addr.identifier),
+            Self::State(entry) => std::slice::from_ref(&entry.identifier),
+            Self::Pr(entry) => &entry.identifiers,
+        }
+    }
 }
 
 /// What came to its end, for the user to act on.
@@ -120,18 +129,34 @@ impl Purgatory {
 
     /// The held event of this id, hidden announcements included.
     pub fn find_event(&self, id: &EventId) -> Option<Waiting<'_>> {
-        match self.ids.get(id)? {
+        self.find(self.ids.get(id)?)
+    }
+
+    /// Every held event, the one that ends first at the front.
+    pub fn waiting(&self) -> impl Iterator<Item = Waiting<'_>> {
+        self.schedule.by_deadline().filter_map(|key| self.find(key))
+    }
+
+    fn find(&self, key: &Key) -> Option<Waiting<'_>> {
+        match key {
             Key::Announcement(addr) => self.find_announcement(addr).map(Waiting::Announcement),
-            Key::State(identifier, id) => {
-                let state = self
-                    .find_state(identifier)
-                    .iter()
-                    .find(|s| s.held.id() == *id);
-                state.map(Waiting::State)
-            }
+            Key::State(identifier, id) => self.state(identifier, id).map(Waiting::State),
             Key::Pr(id) => self.find_pr(id).map(Waiting::Pr),
             Key::Placeholder(..) => None,
         }
+    }
+
+    /// Gives up a held event before its time, as if it had expired.
+    pub fn drop_event(&mut self, id: &EventId, now: Millis) -> Vec<Change> {
+        let source = self.source_of(id);
+        let mut changes = match self.ids.get(id).cloned() {
+            Some(Key::Announcement(addr)) => self.remove_announcement(&addr),
+            Some(Key::State(identifier, _)) => self.remove_state_event(&identifier, id),
+            Some(Key::Pr(_)) => self.take_pr(id),
+            Some(Key::Placeholder(..)) | None => Vec::new(),
+        };
+        changes.extend(self.remember(*id, source, now));
+        changes
     }
 
     /// Says whether the event came by sync before and expired without its data (G01-20).

@@ -54,6 +54,11 @@ impl Schedule {
         self.deadlines.first().map(|(deadline, _)| *deadline)
     }
 
+    /// All entries, the one that ends first at the front.
+    pub(crate) fn by_deadline(&self) -> impl Iterator<Item = &Key> {
+        self.deadlines.iter().map(|(_, key)| key)
+    }
+
     pub(crate) fn oldest(&self) -> Option<Millis> {
         self.arrivals.first().map(|(added_at, _)| *added_at)
     }

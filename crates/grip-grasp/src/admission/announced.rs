@@ -143,6 +143,30 @@ impl Announced {
             .collect()
     }
 
+    /// The announcements of all who share a repository on this server with `key`: the author's own
+    /// first, then of those both sides agree on, then of those by the legacy rule alone.
+    ///
+    /// The same identifier is not the same project: nobody else's announcement speaks for what
+    /// `key` signs.
+    pub(crate) fn family(&self, key: &PublicKey) -> Vec<&Announcement> {
+        let mut ranks: BTreeMap<PublicKey, u8> = BTreeMap::new();
+        for grant in self.grants(key) {
+            for member in self.set_of(&grant.repository.owner).iter() {
+                let rank = match member == key {
+                    true => 0,
+                    false => 1 + u8::from(grant.legacy_only),
+                };
+                let known = ranks.entry(*member).or_insert(rank);
+                *known = rank.min(*known);
+            }
+        }
+        let ranked = ranks.iter();
+        let known = ranked.filter_map(|(member, rank)| Some((rank, self.of(member)?.0)));
+        let mut family: Vec<_> = known.collect();
+        family.sort_by_key(|(rank, _)| **rank);
+        family.into_iter().map(|(_, known)| known).collect()
+    }
+
     /// Held states whose author may move nobody's refs any more (G01-31).
     pub(crate) fn orphaned(&self, view: &dyn View) -> Result<Vec<EventId>, ViewError> {
         let held = view.held_states(&self.identifier)?;

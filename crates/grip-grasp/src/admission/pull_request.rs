@@ -75,7 +75,7 @@ fn unrelated() -> Reason {
 
 /// The repositories it is meant for whose announcement is served: by its own `a` tags, else by
 /// those of the served pull request or patch it continues.
-fn targets(
+pub(crate) fn targets(
     request: &PullRequest,
     view: &dyn View,
     policy: &Policy,

@@ -108,7 +108,7 @@ impl Purgatory {
         changes
     }
 
-    fn state(&self, identifier: &Identifier, id: &EventId) -> Option<&StateEntry> {
+    pub(super) fn state(&self, identifier: &Identifier, id: &EventId) -> Option<&StateEntry> {
         let states = self.find_state(identifier);
         states.iter().find(|state| state.held.id() == *id)
     }

@@ -1,0 +1,175 @@
+//! What waiting events lack, and which clone URLs may be asked for it.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use grip_nostr::{Event, EventId, PullRequest, State};
+use grip_types::{Identifier, Oid};
+use url::Url;
+
+use crate::{
+    DataSource, Grasp, LookError, Policy,
+    admission::{Announced, Found, Outcome, View, ViewError, admit, targets},
+    grasp::Core,
+    release::again,
+    trouble::Trouble,
+    world::World,
+};
+
+/// How many clone URLs are asked for one event.
+const MAX_URLS: usize = 32;
+/// How many of them one announcement or pull request may name, so that it leaves room for others.
+const MAX_URLS_OF_ONE: usize = 16;
+/// No clone URL is longer.
+const MAX_URL_BYTES: usize = 2_048;
+
+/// What one waiting event lacks, and who may have it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Need {
+    pub event: EventId,
+    /// The objects it names that are not here; never empty.
+    pub oids: BTreeSet<Oid>,
+    /// The clone URLs of the announcements that speak for it, and its own; none is ours. A URL is
+    /// asked for nothing else: the same identifier is not the same project.
+    pub urls: Vec<Url>,
+}
+
+struct Looked {
+    needs: Vec<Need>,
+    /// Something that waits has its data, or will never be served.
+    unsettled: bool,
+}
+
+impl Grasp {
+    /// What the waiting events of an identifier lack that would be served if they had it.
+    ///
+    /// What turns out to wait for nothing is settled on the way: served, or dropped.
+    pub async fn needs(&self, identifier: &Identifier) -> Result<Vec<Need>, LookError> {
+        let look = {
+            let identifier = identifier.clone();
+            move |core: &Core| core.look_for_needs(&identifier)
+        };
+        let looked = self.core.blocking("grasp.look", look).await??;
+        if looked.unsettled {
+            let released = self.process_newly_available_git_data(identifier, DataSource::Fetch);
+            released.await.log(identifier);
+        }
+        Ok(looked.needs)
+    }
+}
+
+impl Core {
+    /// Blocks.
+    fn look_for_needs(&self, identifier: &Identifier) -> Result<Looked, Trouble> {
+        let policy = self.policy.load();
+        let events = self.store.read().map_err(ViewError::new)?;
+        let announced = Announced::load(identifier, &World::new(self, &events), &policy)?;
+        let mut looked = Looked {
+            needs: Vec::new(),
+            unsettled: false,
+        };
+        for event in self.waiting_for_data(identifier) {
+            let world = World::leaving_out(self, &events, event.id);
+            match admit(&event, &world, &policy, again())?.outcome {
+                Outcome::Hold => {
+                    let asks = asks(&event, &announced, identifier, &world, &policy)?;
+                    looked
+                        .needs
+                        .extend(asks.filter(|need| !need.oids.is_empty()));
+                }
+                _ => looked.unsettled = true,
+            }
+        }
+        Ok(looked)
+    }
+
+    /// The states and pull requests that wait for data of an identifier.
+    fn waiting_for_data(&self, identifier: &Identifier) -> Vec<Arc<Event>> {
+        let purgatory = self.purgatory.lock();
+        let states = purgatory.find_state(identifier).iter();
+        let states = states.map(|entry| &entry.held);
+        let requests = purgatory.prs(identifier).map(|entry| &entry.held);
+        let waiting = states.chain(requests);
+        waiting.map(|held| Arc::clone(&held.event)).collect()
+    }
+}
+
+/// What `event` lacks of an identifier's data; none if it wants nothing there.
+pub(crate) fn asks(
+    event: &Event,
+    announced: &Announced,
+    identifier: &Identifier,
+    view: &dyn View,
+    policy: &Policy,
+) -> Result<Option<Need>, ViewError> {
+    let mut urls = Urls::new(policy);
+    let oids = if let Ok(state) = State::parse(event.clone()) {
+        for announcement in announced.family(&event.pubkey) {
+            urls.add(&announcement.clone);
+        }
+        state.oids()
+    } else if let Ok(request) = PullRequest::parse(event.clone()) {
+        let mut targets = targets(&request, view, policy)?;
+        targets.retain(|target| target.identifier == *identifier);
+        if targets.is_empty() {
+            return Ok(None);
+        }
+        urls.add(&request.clone);
+        for target in &targets {
+            for announcement in announced.family(&target.owner) {
+                urls.add(&announcement.clone);
+            }
+        }
+        vec![request.tip]
+    } else {
+        return Ok(None);
+    };
+    let found = view.objects(identifier, &oids)?;
+    let missing = oids.iter().zip(found).filter(|(_, f)| *f == Found::Missing);
+    Ok(Some(Need {
+        event: event.id,
+        oids: missing.map(|(oid, _)| *oid).collect(),
+        urls: urls.listed,
+    }))
+}
+
+/// Collects clone URLs that can be asked.
+struct Urls<'a> {
+    policy: &'a Policy,
+    listed: Vec<Url>,
+}
+
+impl<'a> Urls<'a> {
+    fn new(policy: &'a Policy) -> Self {
+        Self {
+            policy,
+            listed: Vec::new(),
+        }
+    }
+
+    /// Adds the URLs of one list in its order, as far as there is room.
+    fn add(&mut self, values: &[String]) {
+        let usable = values.iter().filter_map(|value| self.usable(value));
+        let usable: Vec<Url> = usable.take(MAX_URLS_OF_ONE).collect();
+        for url in usable {
+            if self.listed.len() < MAX_URLS && !self.listed.contains(&url) {
+                self.listed.push(url);
+            }
+        }
+    }
+
+    /// Reads a URL that names a foreign host plainly: whoever hides one behind a user name or
+    /// gives us secrets to send is left out.
+    fn usable(&self, value: &str) -> Option<Url> {
+        if value.len() > MAX_URL_BYTES {
+            return None;
+        }
+        let mut url = Url::parse(value).ok()?;
+        let is_http = ["http", "https"].contains(&url.scheme());
+        let is_plain = url.username().is_empty() && url.password().is_none();
+        if !is_http || !is_plain || !url.has_host() || self.policy.is_own(&url) {
+            return None;
+        }
+        url.set_fragment(None);
+        Some(url)
+    }
+}

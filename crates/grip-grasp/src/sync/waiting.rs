@@ -1,0 +1,212 @@
+//! The list of what waits, and what an operator may do about one of its entries.
+
+use std::sync::Arc;
+
+use grip_nostr::{Event, EventId, RepoAddr};
+use grip_purgatory::{Held, Phase, Purgatory, Source, Waiting};
+use grip_types::Identifier;
+use serde::Serialize;
+
+use super::SyncFacts;
+use crate::{
+    Grasp, LookError, Missing,
+    admission::{View, ViewError},
+    explain::missing,
+    grasp::{Core, now},
+    summary::npub,
+    trouble::Trouble,
+    world::World,
+};
+
+/// One waiting event.
+#[derive(Clone, Debug, Serialize)]
+pub struct WaitingFacts {
+    pub id: String,
+    pub kind: u16,
+    pub author: String,
+    pub identifiers: Vec<String>,
+    /// `announcement`, `state` or `pull_request`.
+    pub class: &'static str,
+    pub status: WaitingStatus,
+    pub source: Source,
+    /// Since when it waits in this way (unix milliseconds).
+    pub since: i64,
+    /// When it is given up (unix milliseconds).
+    pub deadline: i64,
+    /// How many objects it names that are not here.
+    pub missing: usize,
+    pub first_missing: Option<Missing>,
+    /// Attempts to find its data that did not bring everything.
+    pub attempts: u32,
+    /// When its data is looked for next (unix milliseconds).
+    pub next_attempt: Option<i64>,
+    /// Its data is looked for at this moment.
+    pub in_progress: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WaitingStatus {
+    Held,
+    /// An announcement whose time is over; a state brings it back.
+    Hidden,
+}
+
+/// A waiting event as it was when the purgatory was looked at.
+struct Snapshot {
+    event: Arc<Event>,
+    facts: WaitingFacts,
+}
+
+impl Grasp {
+    /// The first `limit` waiting events, the one that is given up first at the front.
+    pub async fn waiting(&self, limit: usize) -> Result<Vec<WaitingFacts>, LookError> {
+        let look = move |core: &Core| core.waiting(limit);
+        Ok(self.core.blocking("grasp.look", look).await??)
+    }
+
+    /// Gives up a waiting event before its time; false if none of this id waits.
+    pub async fn drop_waiting(&self, id: &EventId) -> Result<bool, LookError> {
+        Ok(self.core.drop_waiting(id).await?)
+    }
+
+    /// Has the data of a waiting event looked for at this moment; false if none of this id waits
+    /// for data.
+    pub async fn retry_waiting(&self, id: &EventId) -> Result<bool, LookError> {
+        let identifiers = self.core.identifiers_of(id).unwrap_or_default();
+        let brought = self.core.held(|purgatory| {
+            let waits = identifiers
+                .iter()
+                .any(|it| purgatory.has_pending_events(it));
+            let changes = identifiers.iter().map(|it| purgatory.sync_now(it, now()));
+            (waits, changes.collect::<Vec<_>>().concat())
+        });
+        Ok(brought.await?)
+    }
+}
+
+impl Core {
+    /// Blocks.
+    fn waiting(&self, limit: usize) -> Result<Vec<WaitingFacts>, Trouble> {
+        let waiting: Vec<Snapshot> = {
+            let purgatory = self.purgatory.lock();
+            let held = purgatory.waiting().map(|waiting| held(waiting, &purgatory));
+            held.take(limit).collect()
+        };
+        let events = self.store.read().map_err(ViewError::new)?;
+        let world = World::new(self, &events);
+        let facts = waiting.into_iter().map(|it| it.complete(&world));
+        Ok(facts.collect::<Result<_, ViewError>>()?)
+    }
+
+    fn identifiers_of(&self, id: &EventId) -> Option<Vec<Identifier>> {
+        let purgatory = self.purgatory.lock();
+        let waiting = purgatory.find_event(id)?;
+        Some(waiting.identifiers().to_vec())
+    }
+
+    async fn drop_waiting(self: &Arc<Self>, id: &EventId) -> Result<bool, Trouble> {
+        let Some(identifiers) = self.identifiers_of(id) else {
+            return Ok(false);
+        };
+        let _turns = self.turns(identifiers).await?;
+        let announcement = self.announcement_of(id);
+        let dropped = self
+            .held(|purgatory| {
+                let waits = purgatory.find_event(id).is_some();
+                (waits, purgatory.drop_event(id, now()))
+            })
+            .await?;
+        if let Some(addr) = announcement {
+            let remove = move |core: &Self| core.remove_unused(&addr);
+            self.blocking("git.remove", remove).await??;
+        }
+        if dropped {
+            tracing::info!(%id, "a waiting event was dropped by hand");
+        }
+        Ok(dropped)
+    }
+
+    fn announcement_of(&self, id: &EventId) -> Option<RepoAddr> {
+        match self.purgatory.lock().find_event(id)? {
+            Waiting::Announcement(entry) => Some(entry.addr.clone()),
+            Waiting::State(_) | Waiting::Pr(_) => None,
+        }
+    }
+}
+
+fn held(waiting: Waiting<'_>, purgatory: &Purgatory) -> Snapshot {
+    let (class, status) = match waiting {
+        Waiting::Announcement(entry) => match entry.phase {
+            Phase::Shown => ("announcement", WaitingStatus::Held),
+            Phase::Hidden => ("announcement", WaitingStatus::Hidden),
+        },
+        Waiting::State(_) => ("state", WaitingStatus::Held),
+        Waiting::Pr(_) => ("pull_request", WaitingStatus::Held),
+    };
+    let mut snapshot = snapshot(waiting.held(), waiting.identifiers(), class, status);
+    if !matches!(waiting, Waiting::Announcement(_)) {
+        let search = search(waiting.identifiers(), purgatory);
+        snapshot.facts.searched(search);
+    }
+    snapshot
+}
+
+/// How the search for the data of some identifiers stands: the attempt that comes first counts.
+pub(crate) fn search(identifiers: &[Identifier], purgatory: &Purgatory) -> Option<SyncFacts> {
+    let entries = identifiers.iter().filter_map(|it| purgatory.sync_entry(it));
+    let facts = entries.map(SyncFacts::from);
+    facts.min_by_key(|facts| (!facts.in_progress, facts.next_attempt))
+}
+
+fn snapshot(
+    held: &Held,
+    identifiers: &[Identifier],
+    class: &'static str,
+    status: WaitingStatus,
+) -> Snapshot {
+    let event = &held.event;
+    let facts = WaitingFacts {
+        id: event.id.to_hex(),
+        kind: event.kind.as_u16(),
+        author: npub(&event.pubkey),
+        identifiers: identifiers
+            .iter()
+            .map(|it| it.as_str().to_owned())
+            .collect(),
+        class,
+        status,
+        source: held.source,
+        since: held.added_at.get(),
+        deadline: held.deadline().get(),
+        missing: 0,
+        first_missing: None,
+        attempts: 0,
+        next_attempt: None,
+        in_progress: false,
+    };
+    Snapshot {
+        event: Arc::clone(event),
+        facts,
+    }
+}
+
+impl WaitingFacts {
+    fn searched(&mut self, search: Option<SyncFacts>) {
+        self.attempts = search.map_or(0, |search| search.attempt_count);
+        self.next_attempt = search.map(|search| search.next_attempt.get());
+        self.in_progress = search.is_some_and(|search| search.in_progress);
+    }
+}
+
+impl Snapshot {
+    /// Looks up what is missing.
+    fn complete(self, view: &dyn View) -> Result<WaitingFacts, ViewError> {
+        let missing = missing(&self.event, view)?;
+        Ok(WaitingFacts {
+            missing: missing.len(),
+            first_missing: missing.into_iter().next(),
+            ..self.facts
+        })
+    }
+}
