@@ -1,0 +1,77 @@
+//! What operators see of the throttle.
+
+use grip_types::Domain;
+use serde::Serialize;
+
+/// One host as this process knows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct HostStatus {
+    pub domain: Domain,
+    /// Requests under way.
+    pub in_flight: u32,
+    pub in_flight_limit: u32,
+    /// Starts within the window.
+    pub started: u32,
+    pub window_limit: u32,
+    pub breaker: BreakerState,
+    /// Present while no request may go, whatever its lane, for a reason that ends by time.
+    pub closed: Option<Closed>,
+    /// Since the host was last forgotten.
+    pub requests_total: u64,
+    pub failures_total: u64,
+}
+
+/// How long a host stays closed, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Closed {
+    /// Milliseconds from now.
+    pub for_ms: u64,
+    pub why: ClosedWhy,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ClosedWhy {
+    /// Its window is full.
+    Window,
+    /// It failed too often.
+    Breaker,
+    /// It said `Retry-After`.
+    RetryAfter,
+    /// It said that nothing remains of a rate limit.
+    RateLimit,
+    /// It refused by rate limit without a word about the time.
+    Unsaid,
+}
+
+/// What a breaker lets through.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BreakerState {
+    /// Everything.
+    #[default]
+    Passing,
+    /// Nothing.
+    Shut,
+    /// A few requests, to see whether the host is well again.
+    Probing,
+}
+
+/// Who keeps the books at the moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum BackendStatus {
+    /// This process alone.
+    Memory,
+    /// All instances together.
+    Redis { connected: bool },
+    /// Redis is away: this process alone, with a part of every limit.
+    Fallback {
+        since: jiff::Timestamp,
+        percent: u32,
+        reason: String,
+    },
+}
