@@ -8,14 +8,11 @@ use std::{io, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 use grip_types::ObjectFormat;
-use tokio::{
-    io::{AsyncRead, AsyncReadExt},
-    time,
-};
+use tokio::io::AsyncRead;
 
 use crate::{
+    head::{self, Broken, Feed},
     pktline::{self, Packet},
-    push::Feed,
     report,
 };
 
@@ -138,23 +135,23 @@ pub enum ReadError {
     Client(#[source] io::Error),
 }
 
+impl From<Broken> for ReadError {
+    fn from(broken: Broken) -> Self {
+        match broken {
+            Broken::Stalled(stall) => Self::Stalled(stall),
+            Broken::Client(error) => Self::Client(error),
+        }
+    }
+}
+
 /// Reads the head of a version 2 request.
 pub async fn read<R>(reader: &mut R, stall: Duration) -> Result<Request, ReadError>
 where
     R: AsyncRead + Unpin,
 {
     let mut parser = Parser::default();
-    let mut buffer = BytesMut::with_capacity(8 << 10);
-    loop {
-        buffer.clear();
-        let read = time::timeout(stall, reader.read_buf(&mut buffer))
-            .await
-            .map_err(|_| ReadError::Stalled(stall))?
-            .map_err(ReadError::Client)?;
-        if read == 0 || parser.feed(&buffer) == Feed::Complete {
-            return Ok(parser.finish()?);
-        }
-    }
+    head::feed(reader, stall, 8 << 10, |bytes| parser.feed(bytes)).await?;
+    Ok(parser.finish()?)
 }
 
 /// Reads a request from pieces of any size.

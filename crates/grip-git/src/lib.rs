@@ -20,6 +20,7 @@ pub mod push;
 pub mod report;
 
 mod disk;
+mod head;
 mod layout;
 mod lru;
 mod maintain;

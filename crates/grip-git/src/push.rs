@@ -7,18 +7,17 @@ use std::{collections::HashSet, io, time::Duration};
 
 use bytes::{Buf, Bytes, BytesMut};
 use grip_types::{InvalidRefName, ObjectFormat, Oid, RefName};
-use tokio::{
-    io::{AsyncRead, AsyncReadExt},
-    time,
-};
+use tokio::io::AsyncRead;
 
 use crate::{
+    head::{self, Broken},
     pktline::{self, Packet},
     report,
 };
 
 mod capabilities;
 
+pub use crate::head::Feed;
 pub use capabilities::Capabilities;
 
 pub const MAX_COMMANDS: usize = 100_000;
@@ -126,31 +125,23 @@ pub enum ReadError {
     Client(#[source] io::Error),
 }
 
+impl From<Broken> for ReadError {
+    fn from(broken: Broken) -> Self {
+        match broken {
+            Broken::Stalled(stall) => Self::Stalled(stall),
+            Broken::Client(error) => Self::Client(error),
+        }
+    }
+}
+
 /// Reads the head of a push; the bytes returned beside it are the first of the pack.
 pub async fn read<R>(reader: &mut R, stall: Duration) -> Result<(PushRequest, Bytes), ReadError>
 where
     R: AsyncRead + Unpin,
 {
     let mut parser = Parser::default();
-    let mut buffer = BytesMut::with_capacity(16 << 10);
-    loop {
-        buffer.clear();
-        let read = time::timeout(stall, reader.read_buf(&mut buffer))
-            .await
-            .map_err(|_| ReadError::Stalled(stall))?
-            .map_err(ReadError::Client)?;
-        if read == 0 || parser.feed(&buffer) == Feed::Complete {
-            return parser.finish().map_err(|e| ReadError::Refused(e.into()));
-        }
-    }
-}
-
-/// Says whether a parser wants more bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Feed {
-    More,
-    /// The head is whole, or refused: [`Parser::finish`] tells.
-    Complete,
+    head::feed(reader, stall, 16 << 10, |bytes| parser.feed(bytes)).await?;
+    parser.finish().map_err(|e| ReadError::Refused(e.into()))
 }
 
 /// Reads a head from pieces of any size.
