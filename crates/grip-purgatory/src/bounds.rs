@@ -6,7 +6,8 @@ use grip_nostr::PublicKey;
 use grip_types::Identifier;
 
 use crate::{
-    LIFETIME, PLACEHOLDER_LIFETIME, SYNC_DELAY_DEFAULT, SYNC_DELAY_IMMEDIATE, journal::Class,
+    LIFETIME, PLACEHOLDER_LIFETIME, SYNC_DELAY_DEFAULT, SYNC_DELAY_IMMEDIATE, WANTED_INTERVAL,
+    WANTED_LIFETIME, journal::Class,
 };
 
 /// The most that is held. What would go beyond is refused with [`Full`]; nothing held is dropped
@@ -28,6 +29,15 @@ pub struct Bounds {
     pub lifetime: Duration,
     /// How long a pushed `refs/nostr/…` waits for its event. Default 20 minutes (GRASP-01).
     pub placeholder_lifetime: Duration,
+    /// Events still looked for after they expired; the oldest is given up for a new one.
+    /// Default 10,000.
+    pub wanted: usize,
+    /// Memory of those events; the oldest are given up for a new one. Default 64 MiB.
+    pub wanted_bytes: usize,
+    /// How long they are looked for. Default 30 days.
+    pub wanted_lifetime: Duration,
+    /// The longest time between two attempts for them. Default one hour (GRASP-02).
+    pub wanted_interval: Duration,
     /// When data is looked for elsewhere.
     pub sync_delays: SyncDelays,
 }
@@ -60,6 +70,10 @@ impl Default for Bounds {
             expired_ids: 50_000,
             lifetime: LIFETIME,
             placeholder_lifetime: PLACEHOLDER_LIFETIME,
+            wanted: 10_000,
+            wanted_bytes: 64 << 20,
+            wanted_lifetime: WANTED_LIFETIME,
+            wanted_interval: WANTED_INTERVAL,
             sync_delays: SyncDelays::default(),
         }
     }

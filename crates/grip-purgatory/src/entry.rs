@@ -125,6 +125,21 @@ pub struct PrEntry {
     pub held: Held,
 }
 
+/// A state or pull request that expired without its data, which is still looked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WantedEntry {
+    /// The identifiers of the repositories it concerns, sorted.
+    pub identifiers: Vec<Identifier>,
+    /// The event as it was held; its times are those of the search after it expired.
+    pub held: Held,
+}
+
+impl WantedEntry {
+    pub(crate) fn size_bytes(&self) -> usize {
+        size_bytes(&self.held.event)
+    }
+}
+
 /// The pushed refs `refs/nostr/<id>` that wait for the event of that id.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Placeholder {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     AnnouncementEntry, Held, Millis, Phase, PlaceholderRef, PrEntry, Source, StateEntry, SyncEntry,
-    entry::NamedRef, schedule::Key,
+    WantedEntry, entry::NamedRef, schedule::Key,
 };
 
 /// One row of the journal, in plain data.
@@ -67,6 +67,7 @@ pub(crate) enum Class {
     Placeholder,
     Sync,
     Expired,
+    Wanted,
 }
 
 impl Class {
@@ -78,6 +79,7 @@ impl Class {
             Self::Placeholder => "placeholder",
             Self::Sync => "sync",
             Self::Expired => "expired",
+            Self::Wanted => "wanted",
         }
     }
 
@@ -89,6 +91,7 @@ impl Class {
             Self::Placeholder,
             Self::Sync,
             Self::Expired,
+            Self::Wanted,
         ];
         all.into_iter().find(|class| class.name() == name)
     }
@@ -203,6 +206,25 @@ impl Change {
         )
     }
 
+    pub(crate) fn put_wanted(entry: &WantedEntry) -> Self {
+        let payload = HeldPayload {
+            identifiers: Some(&entry.identifiers),
+            ..HeldPayload::new(&entry.held)
+        };
+        let first = entry.identifiers.first();
+        Self::put(
+            Class::Wanted,
+            entry.held.id().to_hex(),
+            first.map_or("", Identifier::as_str),
+            json(&payload),
+            entry.held.expires_at,
+        )
+    }
+
+    pub(crate) fn remove_wanted(id: &EventId) -> Self {
+        Self::removal(Class::Wanted, id.to_hex())
+    }
+
     pub(crate) fn put_placeholder(named: &NamedRef<'_>) -> Self {
         let payload = PlaceholderPayload {
             event_id: named.event_id,
@@ -281,6 +303,7 @@ pub(crate) enum Stored {
     },
     Sync(Identifier, SyncEntry),
     Expired(EventId, Millis),
+    Wanted(WantedEntry),
 }
 
 impl Stored {
@@ -319,6 +342,14 @@ impl Stored {
             Class::Expired => {
                 let id = EventId::from_hex(&row.key).map_err(|_| ReadRowError::Key)?;
                 Self::Expired(id, at)
+            }
+            Class::Wanted => {
+                let mut stored: StoredHeld = parse(row)?;
+                let identifiers = stored.identifiers.take();
+                Self::Wanted(WantedEntry {
+                    identifiers: identifiers.ok_or(ReadRowError::Missing("identifiers"))?,
+                    held: held(stored, at),
+                })
             }
         })
     }

@@ -9,7 +9,7 @@
 //!
 //! ```text
 //!   announcement ── 30 min ──▶ hidden: its empty repository goes ── 24 h ──▶ forgotten
-//!   state, pull request ── 30 min (15 more while a push is judged) ──▶ forgotten
+//!   state, pull request ── 30 min (15 more while a push is judged) ──▶ wanted ── 30 d ──▶ forgotten
 //!   refs/nostr/<id> without its event ── 20 min from the last push ──▶ ref deleted
 //! ```
 
@@ -22,10 +22,12 @@ mod millis;
 mod purgatory;
 mod schedule;
 mod sync_queue;
+mod wanted;
 
 pub use bounds::{Bounds, Full, SyncDelays, Which};
 pub use entry::{
     AnnouncementEntry, Held, Phase, Placeholder, PlaceholderRef, PrEntry, Source, StateEntry,
+    WantedEntry,
 };
 pub use journal::{Change, ReadRowError, Row, UnreadableRow};
 pub use matching::{
@@ -53,3 +55,7 @@ pub const RESTART_GRACE: Duration = MINUTE.saturating_mul(5);
 pub const SYNC_DELAY_DEFAULT: Duration = MINUTE.saturating_mul(3);
 /// When data for a synced event is looked for: at once, but one search for a burst of events.
 pub const SYNC_DELAY_IMMEDIATE: Duration = Duration::from_millis(500);
+/// How long the data of an expired event is still looked for.
+pub const WANTED_LIFETIME: Duration = MINUTE.saturating_mul(30 * 24 * 60);
+/// The longest time between two attempts to find the data of an expired event (G02-2, G02-3).
+pub const WANTED_INTERVAL: Duration = MINUTE.saturating_mul(60);

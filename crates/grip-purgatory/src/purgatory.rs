@@ -5,6 +5,7 @@ mod prs;
 mod restore;
 mod states;
 mod sync;
+mod wanted;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -25,6 +26,7 @@ use crate::{
     journal::Class,
     schedule::{Key, Schedule},
     sync_queue::SyncQueue,
+    wanted::Wanted,
 };
 
 /// Holds what waits for its other half. Bounded by [`Bounds`].
@@ -47,6 +49,7 @@ pub struct Purgatory {
     schedule: Schedule,
     sync: SyncQueue,
     expired: ExpiredIds,
+    wanted: Wanted,
 }
 
 /// A held event of any class.
@@ -97,6 +100,11 @@ pub enum Expired {
         repo: RepoAddr,
         commit: Oid,
     },
+    /// The data of an event that expired before is not looked for any more.
+    Wanted {
+        identifiers: Vec<Identifier>,
+        event_id: EventId,
+    },
 }
 
 /// How much is held.
@@ -112,6 +120,9 @@ pub struct Counts {
     pub sync_queue: usize,
     pub expired_ids: usize,
     pub bytes: usize,
+    /// Expired events whose data is still looked for.
+    pub wanted: usize,
+    pub wanted_bytes: usize,
 }
 
 impl Purgatory {
@@ -146,14 +157,16 @@ impl Purgatory {
         }
     }
 
-    /// Gives up a held event before its time, as if it had expired.
+    /// Gives up a held or wanted event before its time: it is not looked for any more.
     pub fn drop_event(&mut self, id: &EventId, now: Millis) -> Vec<Change> {
-        let source = self.source_of(id);
+        let held = self.find_event(id).map(Waiting::held);
+        let held = held.or_else(|| self.find_wanted(id).map(|entry| &entry.held));
+        let source = held.map(|held| held.source);
         let mut changes = match self.ids.get(id).cloned() {
             Some(Key::Announcement(addr)) => self.remove_announcement(&addr),
             Some(Key::State(identifier, _)) => self.remove_state_event(&identifier, id),
             Some(Key::Pr(_)) => self.take_pr(id),
-            Some(Key::Placeholder(..)) | None => Vec::new(),
+            Some(Key::Placeholder(..)) | None => self.remove_wanted(id),
         };
         changes.extend(self.remember(*id, source, now));
         changes
@@ -173,19 +186,15 @@ impl Purgatory {
                     self.expire_announcement(&addr, now, &mut expired, &mut changes);
                 }
                 Key::State(identifier, event_id) => {
-                    let source = self.source_of(&event_id);
-                    changes.extend(self.remove_state_event(&identifier, &event_id));
-                    changes.extend(self.remember(event_id, source, now));
+                    changes.extend(self.expire_state(&identifier, &event_id, now));
                     expired.push(Expired::State {
                         identifier,
                         event_id,
                     });
                 }
                 Key::Pr(event_id) => {
-                    let source = self.source_of(&event_id);
                     let identifiers = self.find_pr(&event_id).map(|pr| pr.identifiers.clone());
-                    changes.extend(self.take_pr(&event_id));
-                    changes.extend(self.remember(event_id, source, now));
+                    changes.extend(self.expire_pr(&event_id, now));
                     expired.push(Expired::Pr {
                         identifiers: identifiers.unwrap_or_default(),
                         event_id,
@@ -204,6 +213,7 @@ impl Purgatory {
                 }
             }
         }
+        self.expire_wanted(now, &mut expired, &mut changes);
         (expired, changes)
     }
 
@@ -241,6 +251,8 @@ impl Purgatory {
             sync_queue: self.sync.len(),
             expired_ids: self.expired.len(),
             bytes: self.usage.bytes(),
+            wanted: self.wanted.len(),
+            wanted_bytes: self.wanted.bytes(),
         }
     }
 
@@ -251,11 +263,16 @@ impl Purgatory {
 
     /// When [`Purgatory::cleanup`] has something to do next.
     pub fn next_deadline(&self) -> Option<Millis> {
-        self.schedule.next_deadline()
+        let deadlines = [self.schedule.next_deadline(), self.wanted.next_deadline()];
+        deadlines.into_iter().flatten().min()
     }
 
-    /// Says whether an event for this identifier waits for git data.
+    /// Says whether an event for this identifier waits for git data, held or wanted.
     pub fn has_pending_events(&self, identifier: &Identifier) -> bool {
+        self.has_held_events(identifier) || self.wanted.concerns(identifier)
+    }
+
+    fn has_held_events(&self, identifier: &Identifier) -> bool {
         self.states.contains_key(identifier) || self.prs_by_identifier.contains_key(identifier)
     }
 
@@ -274,10 +291,6 @@ impl Purgatory {
     fn count_out(&mut self, entry: &impl Entry) {
         self.usage.remove(&entry.weight());
         self.schedule.remove(entry.key(), entry.times());
-    }
-
-    fn source_of(&self, id: &EventId) -> Option<Source> {
-        self.find_event(id).map(|waiting| waiting.held().source)
     }
 
     /// Remembers an expired event if it came by sync; a person may send the same one again.

@@ -13,7 +13,7 @@ impl Purgatory {
     /// Holds a pull request or an update of one (kinds 1618 and 1619) until `commit` is in a
     /// repository of one of `identifiers`, and sees to it that it is looked for.
     ///
-    /// One that is held already begins no new time.
+    /// One that is held already begins no new time, nor does a wanted one that comes by sync.
     pub fn add_pr(
         &mut self,
         event: Event,
@@ -26,6 +26,9 @@ impl Purgatory {
         if self.ids.contains_key(&id) {
             return Ok(self.promote_pr(&id, source, now));
         }
+        if self.is_wanted_already(&id, source) {
+            return Ok(Vec::new());
+        }
         identifiers.sort();
         identifiers.dedup();
         let entry = PrEntry {
@@ -37,6 +40,7 @@ impl Purgatory {
         let mut changes = vec![Change::put_pr(&entry)];
         let identifiers = entry.identifiers.clone();
         self.insert_pr(entry);
+        changes.extend(self.remove_wanted(&id));
         changes.extend(self.unremember(&id));
         for identifier in &identifiers {
             changes.extend(self.enqueue_for(identifier, source, now));
@@ -92,9 +96,10 @@ impl Purgatory {
         ids.into_iter().flatten().filter_map(|id| self.prs.get(id))
     }
 
-    /// Removes the pull request of this id: the held event, and the note of pushed refs.
+    /// Removes the pull request of this id: the held or wanted event, and the note of pushed refs.
     pub fn remove_pr(&mut self, id: &EventId) -> Vec<Change> {
         let mut changes = self.take_pr(id);
+        changes.extend(self.remove_wanted(id));
         changes.extend(self.remove_pr_placeholder(id));
         changes
     }
@@ -169,12 +174,34 @@ impl Purgatory {
 
     /// Removes the held event alone.
     pub(super) fn take_pr(&mut self, id: &EventId) -> Vec<Change> {
-        let Some(entry) = self.prs.remove(id) else {
+        let Some(entry) = self.unfile_pr(id) else {
             return Vec::new();
         };
+        let mut changes = vec![Change::remove(&Key::Pr(*id))];
+        for identifier in &entry.identifiers {
+            changes.extend(self.settle_sync(identifier));
+        }
+        changes
+    }
+
+    /// Ends the time of a held event, which is wanted from now on.
+    pub(super) fn expire_pr(&mut self, id: &EventId, now: Millis) -> Vec<Change> {
+        let Some(entry) = self.unfile_pr(id) else {
+            return Vec::new();
+        };
+        let mut changes = vec![Change::remove(&Key::Pr(*id))];
+        changes.extend(self.remember(*id, Some(entry.held.source), now));
+        changes.extend(self.want(entry.identifiers.clone(), entry.held, now));
+        for identifier in &entry.identifiers {
+            changes.extend(self.settle_sync(identifier));
+        }
+        changes
+    }
+
+    fn unfile_pr(&mut self, id: &EventId) -> Option<PrEntry> {
+        let entry = self.prs.remove(id)?;
         self.ids.remove(id);
         self.count_out(&entry);
-        let mut changes = vec![Change::remove(&Key::Pr(*id))];
         for identifier in &entry.identifiers {
             if let Some(ids) = self.prs_by_identifier.get_mut(identifier) {
                 ids.remove(id);
@@ -182,9 +209,8 @@ impl Purgatory {
                     self.prs_by_identifier.remove(identifier);
                 }
             }
-            changes.extend(self.settle_sync(identifier));
         }
-        changes
+        Some(entry)
     }
 
     fn placeholder_ref(&self, id: &EventId, repo: &RepoAddr) -> Option<PlaceholderRef> {

@@ -21,8 +21,8 @@ impl Purgatory {
     /// Rebuilds the purgatory from the rows of its journal.
     ///
     /// Lifetimes are absolute. An entry whose deadline passed while the node was down gets five
-    /// minutes (G01-21), once: the new deadline is journalled. Bounds do not apply: what is in
-    /// the journal was acknowledged.
+    /// minutes (G01-21), once: the new deadline is journalled. Bounds do not apply to what is held:
+    /// it was acknowledged.
     pub fn restore(rows: impl IntoIterator<Item = Row>, bounds: Bounds, now: Millis) -> Restored {
         let mut restored = Restored {
             purgatory: Self::new(bounds),
@@ -37,6 +37,9 @@ impl Purgatory {
                 Err(source) => restored.unreadable.push(UnreadableRow { row, source }),
             }
         }
+        let room = (bounds.wanted, bounds.wanted_bytes);
+        let given_up = restored.purgatory.make_room(room.0, room.1);
+        restored.changes.extend(given_up);
         let stray = restored.purgatory.end_stray_syncs();
         restored.changes.extend(stray);
         restored
@@ -92,6 +95,11 @@ impl Purgatory {
             }
             Stored::Expired(id, at) => {
                 self.expired.insert(id, at);
+                None
+            }
+            // No grace for it: nobody was promised anything.
+            Stored::Wanted(entry) => {
+                self.wanted.insert(entry);
                 None
             }
         }

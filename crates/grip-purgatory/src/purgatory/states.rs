@@ -1,19 +1,21 @@
 //! States: several per identifier, of several authors and of one.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use grip_nostr::{Event, EventId, supersedes};
 use grip_types::{Identifier, Oid, RefName};
 
 use super::{Purgatory, promoted};
 use crate::{
-    Change, Full, Held, Millis, RefUpdate, Source, StateEntry, matching::Push, schedule::Key,
+    Change, Full, Held, Millis, RefUpdate, Source, StateEntry, extract_refs_from_state,
+    matching::Push, schedule::Key,
 };
 
 impl Purgatory {
-    /// Holds a state and sees to it that its data is looked for.
+    /// Holds a state and sees to it that its data is looked for; older versions are not wanted any
+    /// more.
     ///
-    /// One that is held already begins no new time.
+    /// One that is held already begins no new time, nor does a wanted one that comes by sync.
     pub fn add_state(
         &mut self,
         event: Event,
@@ -25,14 +27,19 @@ impl Purgatory {
         if self.ids.contains_key(&id) {
             return Ok(self.promote_state(&identifier, &id, source, now));
         }
+        if self.is_wanted_already(&id, source) {
+            return Ok(Vec::new());
+        }
         let entry = StateEntry {
             identifier,
             held: Held::new(event, source, now, self.bounds.lifetime),
         };
         self.admit(&entry)?;
-        let identifier = entry.identifier.clone();
+        let (identifier, event) = (entry.identifier.clone(), Arc::clone(&entry.held.event));
         let mut changes = vec![Change::put_state(&entry)];
         self.insert_state(entry);
+        changes.extend(self.remove_wanted(&id));
+        changes.extend(self.remove_superseded(&identifier, &event));
         changes.extend(self.unremember(&id));
         changes.extend(self.enqueue_for(&identifier, source, now));
         Ok(changes)
@@ -67,15 +74,43 @@ impl Purgatory {
         removals.collect::<Vec<_>>().concat()
     }
 
-    /// Removes one state.
+    /// Removes one state, held or wanted.
     pub fn remove_state_event(&mut self, identifier: &Identifier, id: &EventId) -> Vec<Change> {
         let Some(entry) = self.take_state(identifier, id) else {
-            return Vec::new();
+            let wanted = self.wanted.get(id);
+            return match wanted.is_some_and(|entry| entry.identifiers.contains(identifier)) {
+                true => self.remove_wanted(id),
+                false => Vec::new(),
+            };
         };
         self.count_out(&entry);
         let removal = Change::remove(&Key::State(identifier.clone(), *id));
         let sync = self.settle_sync(identifier);
         [Some(removal), sync].into_iter().flatten().collect()
+    }
+
+    /// Ends the time of a state. If it names objects and is the latest of its author, it is
+    /// wanted from now on.
+    pub(super) fn expire_state(
+        &mut self,
+        identifier: &Identifier,
+        id: &EventId,
+        now: Millis,
+    ) -> Vec<Change> {
+        let Some(entry) = self.take_state(identifier, id) else {
+            return Vec::new();
+        };
+        self.count_out(&entry);
+        let held = entry.held;
+        let mut changes = vec![Change::remove(&Key::State(identifier.clone(), *id))];
+        changes.extend(self.remember(*id, Some(held.source), now));
+        let names_objects = !extract_refs_from_state(&held.event).is_empty();
+        if names_objects && !self.has_newer(identifier, &held.event) {
+            changes.extend(self.remove_superseded(identifier, &held.event));
+            changes.extend(self.want(vec![identifier.clone()], held, now));
+        }
+        changes.extend(self.settle_sync(identifier));
+        changes
     }
 
     pub(super) fn extend_state(

@@ -71,14 +71,23 @@ impl Purgatory {
     }
 
     /// Ends an attempt that did not bring everything: one more is counted, and the next comes
-    /// after `delay`, unless a new event has asked for one meanwhile.
+    /// after `delay`, unless a new event has asked for one meanwhile. Where nothing is held and
+    /// something wanted, attempts come as far apart as those for wanted events may.
     pub fn retry_sync(
         &mut self,
         identifier: &Identifier,
         delay: Duration,
         now: Millis,
     ) -> Vec<Change> {
-        self.sync.end(identifier, |_| now + delay, true)
+        let soonest = now + delay;
+        if self.has_held_events(identifier) {
+            return self.sync.end(identifier, |_| soonest, true);
+        }
+        let interval = self.bounds.wanted_interval;
+        // From the time this one was due, or a long attempt would put them further apart.
+        let next = |due: Millis| (due + interval).max(soonest).min(now + interval);
+        self.sync
+            .end(identifier, |entry| next(entry.next_attempt), true)
     }
 
     /// Ends an attempt that has not come to its end: it does not count, and goes on after `delay`.

@@ -6,6 +6,7 @@ mod placeholders;
 mod replay;
 mod states;
 mod sync;
+mod wanted;
 
 use std::collections::BTreeMap;
 
@@ -16,7 +17,7 @@ use nostr::prelude::{EventBuilder, FinalizeEvent, Keys, Tag};
 use super::*;
 use crate::{
     EXTENSION, HIDDEN_LIFETIME, LIFETIME, PLACEHOLDER_LIFETIME, Phase, RESTART_GRACE, RefUpdate,
-    Row, SYNC_DELAY_DEFAULT, SYNC_DELAY_IMMEDIATE, SyncDelays,
+    Row, SYNC_DELAY_DEFAULT, SYNC_DELAY_IMMEDIATE, SyncDelays, WANTED_INTERVAL, WANTED_LIFETIME,
 };
 
 const NOW: Millis = Millis::new(1_700_000_000_000);

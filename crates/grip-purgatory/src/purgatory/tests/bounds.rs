@@ -9,6 +9,10 @@ const FEW: Bounds = Bounds {
     expired_ids: 2,
     lifetime: LIFETIME,
     placeholder_lifetime: PLACEHOLDER_LIFETIME,
+    wanted: 2,
+    wanted_bytes: 1 << 20,
+    wanted_lifetime: WANTED_LIFETIME,
+    wanted_interval: WANTED_INTERVAL,
     sync_delays: SyncDelays {
         submitted: SYNC_DELAY_DEFAULT,
         synced: SYNC_DELAY_IMMEDIATE,

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 
+const OBJECT: &str = "0123456789012345678901234567890123456789";
 const NAMES: [&str; 3] = ["one", "two", "naïve repo"];
 
 /// Events of three authors, some with an end of their own.
@@ -19,6 +20,9 @@ static EVENTS: LazyLock<Vec<Event>> = LazyLock::new(|| {
             .cycle(),
     ) {
         let mut tags = vec![["d", NAMES[n % 2]]];
+        if n % 4 != 3 {
+            tags.push(["refs/heads/main", OBJECT]);
+        }
         if n % 5 == 0 {
             tags.push(["expiration", &end]);
         }
@@ -46,6 +50,7 @@ enum Verb {
     ResumeSync(usize),
     CompleteSync(usize),
     SyncNow(usize),
+    Drop(usize),
     Cleanup,
 }
 
@@ -63,7 +68,8 @@ fn verb() -> impl Strategy<Value = Verb> {
         1 => (event.clone(), name.clone()).prop_map(|(e, n)| Verb::Revive(e, n)),
         1 => (event.clone(), name.clone()).prop_map(|(e, n)| Verb::RestartTimer(e, n)),
         1 => (event.clone(), name.clone()).prop_map(|(e, n)| Verb::RemoveAnnouncement(e, n)),
-        1 => (event, name.clone()).prop_map(|(e, n)| Verb::RemovePlaceholder(e, n)),
+        1 => (event.clone(), name.clone()).prop_map(|(e, n)| Verb::RemovePlaceholder(e, n)),
+        1 => event.prop_map(Verb::Drop),
         1 => (name.clone(), any::<u16>()).prop_map(|(n, d)| Verb::Enqueue(n, d)),
         1 => name.clone().prop_map(Verb::Dequeue),
         2 => Just(Verb::BeginSync),
@@ -115,6 +121,7 @@ fn perform(purgatory: &mut Purgatory, verb: &Verb, now: Millis) -> Vec<Change> {
         Verb::ResumeSync(name) => purgatory.resume_sync(&named(name), SECOND, now),
         Verb::CompleteSync(name) => purgatory.complete_sync(&named(name), now),
         Verb::SyncNow(name) => purgatory.sync_now(&named(name), now),
+        Verb::Drop(event) => purgatory.drop_event(&of(event).id, now),
         Verb::Cleanup => purgatory.cleanup(now).1,
     }
 }
@@ -160,6 +167,10 @@ const TIGHT: Bounds = Bounds {
     expired_ids: 3,
     lifetime: LIFETIME,
     placeholder_lifetime: PLACEHOLDER_LIFETIME,
+    wanted: 4,
+    wanted_bytes: 1 << 20,
+    wanted_lifetime: WANTED_LIFETIME,
+    wanted_interval: WANTED_INTERVAL,
     sync_delays: SyncDelays {
         submitted: SYNC_DELAY_DEFAULT,
         synced: SYNC_DELAY_IMMEDIATE,
@@ -198,7 +209,7 @@ proptest! {
             now = now + SECOND * u32::try_from(*seconds).unwrap();
             journal.apply(perform(&mut purgatory, verb, now));
         }
-        for phase in [LIFETIME, HIDDEN_LIFETIME] {
+        for phase in [LIFETIME, HIDDEN_LIFETIME, WANTED_LIFETIME] {
             now = now + phase;
             journal.apply(purgatory.cleanup(now).1);
         }

@@ -1,0 +1,323 @@
+//! What is still looked for after its 30 minutes.
+
+use super::*;
+use crate::WantedEntry;
+
+const MAIN: &str = "refs/heads/main";
+const HOUR: Duration = WANTED_INTERVAL;
+const EXPIRED: Millis = Millis::new(NOW.get() + 30 * 60 * 1000);
+
+/// A state that names an object.
+fn naming(keys: &Keys, created_at: u64) -> Event {
+    state(keys, created_at, &[[MAIN, &"a".repeat(40)]])
+}
+
+fn hold(purgatory: &mut Purgatory, event: &Event, source: Source, at: Millis) -> Vec<Change> {
+    let added = purgatory.add_state(event.clone(), identifier("repo"), source, at);
+    added.unwrap()
+}
+
+/// A purgatory in which this state has expired.
+fn wanting(event: &Event, source: Source) -> Purgatory {
+    let mut purgatory = Purgatory::default();
+    let _ = hold(&mut purgatory, event, source, NOW);
+    let (expired, _) = purgatory.cleanup(EXPIRED);
+    assert_eq!(expired.len(), 1);
+    purgatory
+}
+
+fn wanted_ids(purgatory: &Purgatory) -> Vec<EventId> {
+    let repo = identifier("repo");
+    let wanted = purgatory.wanted(&repo);
+    wanted.map(|entry| entry.held.id()).collect()
+}
+
+#[test]
+fn g02_2_a_state_that_expires_without_its_data_is_wanted_and_not_held() {
+    let event = naming(&Keys::generate(), 1);
+    for source in [Source::Submitted, Source::Synced] {
+        let purgatory = wanting(&event, source);
+        let WantedEntry { identifiers, held } = purgatory.find_wanted(&event.id).unwrap();
+        assert_eq!(identifiers, &[identifier("repo")]);
+        assert_eq!((held.source, held.added_at), (source, EXPIRED));
+        assert_eq!(held.deadline(), EXPIRED + WANTED_LIFETIME);
+        // In no other sense is it here.
+        assert!(purgatory.find_event(&event.id).is_none());
+        assert!(purgatory.find_state(&identifier("repo")).is_empty());
+        let counts = purgatory.count();
+        assert_eq!((counts.states, counts.bytes, counts.wanted), (0, 0, 1));
+        assert_eq!(purgatory.oldest_age(EXPIRED), None);
+        // But for the search.
+        assert!(purgatory.has_pending_events(&identifier("repo")));
+        assert_eq!(counts.sync_queue, 1);
+    }
+}
+
+#[test]
+fn g02_3_a_pull_request_that_expires_is_wanted_for_each_of_its_identifiers() {
+    let (one, two) = (identifier("one"), identifier("two"));
+    let event = pr(&Keys::generate(), 1);
+    let mut purgatory = Purgatory::default();
+    let identifiers = vec![one.clone(), two.clone()];
+    let added = purgatory.add_pr(event.clone(), oid('a'), identifiers, Source::Synced, NOW);
+    let _ = added.unwrap();
+    let _ = purgatory.cleanup(EXPIRED);
+    for it in [&one, &two] {
+        assert_eq!(purgatory.wanted(it).count(), 1);
+        assert!(purgatory.has_pending_events(it));
+        assert!(purgatory.sync_entry(it).is_some());
+    }
+    assert_eq!(purgatory.remove_pr(&event.id).len(), 3);
+    assert_eq!(purgatory.count().wanted, 0);
+    assert_eq!(purgatory.count().sync_queue, 0);
+}
+
+#[test]
+fn attempts_for_wanted_events_are_an_hour_apart_and_never_more() {
+    let repo = identifier("repo");
+    let mut purgatory = wanting(&naming(&Keys::generate(), 1), Source::Synced);
+    let (due, _) = purgatory.next_sync().unwrap();
+    assert!(due <= EXPIRED + HOUR);
+    let mut begins = EXPIRED;
+    let mut count = 0;
+    for minutes in [0, 15, 1] {
+        assert_eq!(purgatory.begin_sync(begins), Some(repo.clone()));
+        let ends = begins + MINUTE * minutes;
+        let _ = purgatory.retry_sync(&repo, SECOND * 20, ends);
+        count += 1;
+        let entry = *purgatory.sync_entry(&repo).unwrap();
+        assert_eq!(entry.attempt_count, count);
+        assert!(entry.next_attempt > ends && entry.next_attempt <= begins + HOUR);
+        begins = entry.next_attempt;
+    }
+    // A complete search that leaves it waiting is no other.
+    let _ = purgatory.begin_sync(begins);
+    let _ = purgatory.complete_sync(&repo, begins);
+    assert_eq!(
+        purgatory.sync_entry(&repo).unwrap().next_attempt,
+        begins + HOUR
+    );
+}
+
+#[test]
+fn while_something_is_held_beside_it_a_wanted_event_is_looked_for_more_often() {
+    let repo = identifier("repo");
+    let mut purgatory = wanting(&naming(&Keys::generate(), 1), Source::Synced);
+    let other = naming(&Keys::generate(), 2);
+    let _ = hold(&mut purgatory, &other, Source::Synced, EXPIRED);
+    assert_eq!(
+        purgatory.begin_sync(EXPIRED + SECOND).as_ref(),
+        Some(&repo),
+        "the new event brought the attempt forward"
+    );
+    let _ = purgatory.retry_sync(&repo, SECOND * 20, EXPIRED + SECOND);
+    assert_eq!(
+        purgatory.next_sync().unwrap().0,
+        EXPIRED + SECOND * 21,
+        "as for any held event"
+    );
+}
+
+#[test]
+fn a_state_that_names_no_object_is_not_wanted() {
+    let mut purgatory = Purgatory::default();
+    let _ = hold(
+        &mut purgatory,
+        &state(&Keys::generate(), 1, &[]),
+        Source::Submitted,
+        NOW,
+    );
+    let _ = purgatory.cleanup(EXPIRED);
+    assert_eq!(purgatory, Purgatory::default());
+}
+
+#[test]
+fn an_event_whose_own_time_is_over_is_not_wanted_and_a_wanted_one_ends_with_it() {
+    let keys = Keys::generate();
+    for (end, wanted) in [(EXPIRED, 0), (EXPIRED + HOUR, 1)] {
+        let tag = (end.get() / 1000).to_string();
+        let event = state(&keys, 1, &[[MAIN, &"a".repeat(40)], ["expiration", &tag]]);
+        let mut purgatory = Purgatory::default();
+        let _ = hold(&mut purgatory, &event, Source::Submitted, NOW);
+        let _ = purgatory.cleanup(EXPIRED);
+        assert_eq!(purgatory.count().wanted, wanted);
+        let _ = purgatory.cleanup(end);
+        assert_eq!(purgatory, Purgatory::default());
+    }
+}
+
+#[test]
+fn a_newer_version_takes_the_place_of_a_wanted_state_and_an_older_one_does_not() {
+    let (keys, stranger) = (Keys::generate(), Keys::generate());
+    let event = naming(&keys, 10);
+    let mut purgatory = wanting(&event, Source::Synced);
+    for other in [naming(&keys, 9), naming(&stranger, 11)] {
+        let _ = hold(&mut purgatory, &other, Source::Synced, EXPIRED);
+    }
+    assert_eq!(wanted_ids(&purgatory), [event.id]);
+    // The older one expires, and is not wanted beside the newer one; the stranger's is.
+    let _ = purgatory.cleanup(EXPIRED + LIFETIME);
+    assert_eq!(purgatory.count().wanted, 2);
+    assert!(purgatory.find_wanted(&event.id).is_some());
+
+    let newer = naming(&keys, 11);
+    let changes = hold(
+        &mut purgatory,
+        &newer,
+        Source::Submitted,
+        EXPIRED + LIFETIME,
+    );
+    let (class, key) = ("wanted".to_owned(), event.id.to_hex());
+    assert!(changes.contains(&Change::Remove { class, key }));
+    assert!(purgatory.find_wanted(&event.id).is_none());
+    assert_eq!(purgatory.count().wanted, 1);
+}
+
+#[test]
+fn of_two_held_versions_only_the_newer_is_wanted_whichever_expires_first() {
+    let keys = Keys::generate();
+    let (old, new) = (naming(&keys, 1), naming(&keys, 2));
+    for order in [[&old, &new], [&new, &old]] {
+        let mut purgatory = Purgatory::default();
+        let _ = hold(&mut purgatory, order[0], Source::Synced, NOW);
+        let _ = hold(&mut purgatory, order[1], Source::Synced, NOW + MINUTE);
+        let _ = purgatory.cleanup(EXPIRED);
+        let _ = purgatory.cleanup(EXPIRED + MINUTE);
+        assert_eq!(wanted_ids(&purgatory), [new.id]);
+    }
+}
+
+#[test]
+fn a_synced_copy_changes_nothing_and_a_submitted_one_is_held_anew() {
+    let event = naming(&Keys::generate(), 1);
+    let mut purgatory = wanting(&event, Source::Synced);
+    assert!(purgatory.was_expired(&event.id));
+    let before = purgatory.clone();
+    assert!(hold(&mut purgatory, &event, Source::Synced, EXPIRED).is_empty());
+    assert_eq!(purgatory, before);
+
+    let _ = hold(&mut purgatory, &event, Source::Submitted, EXPIRED);
+    assert!(purgatory.find_wanted(&event.id).is_none());
+    assert!(!purgatory.was_expired(&event.id));
+    let held = purgatory.find_event(&event.id).unwrap().held();
+    assert_eq!(held.deadline(), EXPIRED + LIFETIME);
+    assert_eq!(purgatory.count().sync_queue, 1);
+}
+
+#[test]
+fn the_oldest_leaves_for_a_new_one_at_the_bounds_of_number_and_bytes() {
+    let repo = |n: usize| identifier(&format!("repo{n}"));
+    let events: Vec<Event> = (0..3).map(|_| naming(&Keys::generate(), 1)).collect();
+    let size = wanting(&events[0], Source::Synced).count().wanted_bytes * 5 / 2;
+    for bounds in [
+        Bounds {
+            wanted: 2,
+            ..Bounds::default()
+        },
+        Bounds {
+            wanted_bytes: size,
+            ..Bounds::default()
+        },
+    ] {
+        let mut purgatory = Purgatory::new(bounds);
+        let mut last = Vec::new();
+        for (n, event) in events.iter().enumerate() {
+            let at = NOW + MINUTE * u32::try_from(n).unwrap();
+            let added = purgatory.add_state(event.clone(), repo(n), Source::Synced, at);
+            let _ = added.unwrap();
+            last = purgatory.cleanup(at + LIFETIME).1;
+        }
+        let known = events
+            .iter()
+            .map(|e| purgatory.find_wanted(&e.id).is_some());
+        assert_eq!(known.collect::<Vec<_>>(), [false, true, true]);
+        let (class, key) = ("wanted".to_owned(), events[0].id.to_hex());
+        assert!(last.contains(&Change::Remove { class, key }));
+        assert!(!purgatory.has_pending_events(&repo(0)));
+        assert_eq!(purgatory.sync_entry(&repo(0)), None);
+        assert!(purgatory.count().wanted_bytes <= size);
+    }
+    let mut none = Purgatory::new(Bounds {
+        wanted: 0,
+        ..Bounds::default()
+    });
+    let _ = hold(&mut none, &events[0], Source::Submitted, NOW);
+    let _ = none.cleanup(EXPIRED);
+    assert_eq!(none.count(), Counts::default());
+}
+
+#[test]
+fn a_wanted_event_is_given_up_after_30_days_and_remembered_if_it_was_synced() {
+    for (source, remembered) in [(Source::Synced, true), (Source::Submitted, false)] {
+        let event = naming(&Keys::generate(), 1);
+        let mut purgatory = wanting(&event, source);
+        let end = EXPIRED + WANTED_LIFETIME;
+        assert_eq!(purgatory.next_deadline(), Some(end));
+        assert!(purgatory.cleanup(end - SECOND).0.is_empty());
+        let (expired, _) = purgatory.cleanup(end);
+        let (identifiers, event_id) = (vec![identifier("repo")], event.id);
+        assert_eq!(
+            expired,
+            [Expired::Wanted {
+                identifiers,
+                event_id
+            }]
+        );
+        assert_eq!(purgatory.was_expired(&event.id), remembered);
+        assert!(!purgatory.has_pending_events(&identifier("repo")));
+        assert_eq!(purgatory.count().sync_queue, 0);
+    }
+}
+
+#[test]
+fn a_restart_keeps_what_is_wanted_and_how_often_it_was_looked_for() {
+    let (mut journal, mut purgatory) = (Journal::default(), Purgatory::default());
+    let repo = identifier("repo");
+    let event = naming(&Keys::generate(), 1);
+    journal.apply(hold(&mut purgatory, &event, Source::Synced, NOW));
+    journal.apply(purgatory.cleanup(EXPIRED).1);
+    let _ = purgatory.begin_sync(EXPIRED);
+    journal.apply(purgatory.retry_sync(&repo, SECOND, EXPIRED));
+    let before = *purgatory.sync_entry(&repo).unwrap();
+    // In the middle of the next attempt.
+    let _ = purgatory.begin_sync(before.next_attempt).unwrap();
+
+    let later = before.next_attempt + MINUTE;
+    let restored = journal.restore(later);
+    assert!(restored.changes.is_empty() && restored.unreadable.is_empty());
+    let mut purgatory = restored.purgatory;
+    assert_eq!(*purgatory.sync_entry(&repo).unwrap(), before);
+    assert_eq!(wanted_ids(&purgatory), [event.id]);
+    assert_eq!(purgatory.begin_sync(later), Some(repo), "made again");
+}
+
+#[test]
+fn a_restart_with_tighter_bounds_gives_up_the_oldest() {
+    let (mut journal, mut purgatory) = (Journal::default(), Purgatory::default());
+    let events: Vec<Event> = (0..3).map(|_| naming(&Keys::generate(), 1)).collect();
+    for (event, n) in events.iter().zip(0u32..) {
+        let at = NOW + MINUTE * n;
+        journal.apply(hold(&mut purgatory, event, Source::Synced, at));
+        journal.apply(purgatory.cleanup(at + LIFETIME).1);
+    }
+    let bounds = Bounds {
+        wanted: 1,
+        ..Bounds::default()
+    };
+    let restored = Purgatory::restore(journal.0.values().cloned(), bounds, EXPIRED);
+    assert_eq!(wanted_ids(&restored.purgatory), [events[2].id]);
+    assert_eq!(restored.changes.len(), 2);
+}
+
+#[test]
+fn dropping_by_hand_ends_the_search() {
+    let event = naming(&Keys::generate(), 1);
+    let mut purgatory = wanting(&event, Source::Submitted);
+    assert_eq!(purgatory.drop_event(&event.id, EXPIRED).len(), 2);
+    assert_eq!(purgatory, Purgatory::default());
+    assert!(purgatory.drop_event(&event.id, EXPIRED).is_empty());
+
+    let _ = hold(&mut purgatory, &event, Source::Synced, NOW);
+    let _ = purgatory.drop_event(&event.id, NOW);
+    assert!(purgatory.find_event(&event.id).is_none() && purgatory.was_expired(&event.id));
+}

@@ -1,0 +1,135 @@
+//! What is still looked for after its time in purgatory.
+//!
+//! Invariant: a wanted event is not held: it authorises nothing, and it leaves as soon as a newer
+//! version or a copy that a person sends takes its place.
+
+use grip_nostr::{Event, EventId, supersedes};
+use grip_types::Identifier;
+
+use super::{Expired, Purgatory};
+use crate::{Change, Held, Millis, Source, WantedEntry};
+
+impl Purgatory {
+    /// The wanted event of this id.
+    pub fn find_wanted(&self, id: &EventId) -> Option<&WantedEntry> {
+        self.wanted.get(id)
+    }
+
+    /// The wanted events of an identifier.
+    pub fn wanted(&self, identifier: &Identifier) -> impl Iterator<Item = &WantedEntry> {
+        self.wanted.of(identifier)
+    }
+
+    /// Every wanted event, the one that is given up first at the front.
+    pub fn all_wanted(&self) -> impl Iterator<Item = &WantedEntry> {
+        self.wanted.by_deadline()
+    }
+
+    /// Ends the search for one event's data.
+    pub fn remove_wanted(&mut self, id: &EventId) -> Vec<Change> {
+        let Some(entry) = self.wanted.remove(id) else {
+            return Vec::new();
+        };
+        let mut changes = vec![Change::remove_wanted(id)];
+        for identifier in &entry.identifiers {
+            changes.extend(self.settle_sync(identifier));
+        }
+        changes
+    }
+
+    /// Ends the search for the states that `state` takes the place of.
+    pub fn remove_superseded(&mut self, identifier: &Identifier, state: &Event) -> Vec<Change> {
+        let older = self.wanted.of(identifier).filter(|entry| {
+            let other = &entry.held.event;
+            is_version(other, state) && supersedes(state, other)
+        });
+        let older: Vec<EventId> = older.map(|entry| entry.held.id()).collect();
+        let removals = older.iter().map(|id| self.remove_wanted(id));
+        removals.collect::<Vec<_>>().concat()
+    }
+
+    /// Says whether a copy that came by sync is one of what is wanted already.
+    pub(super) fn is_wanted_already(&self, id: &EventId, source: Source) -> bool {
+        source == Source::Synced && self.wanted.get(id).is_some()
+    }
+
+    /// Says whether a newer version of a state is held or wanted.
+    pub(super) fn has_newer(&self, identifier: &Identifier, state: &Event) -> bool {
+        let held = self.find_state(identifier).iter().map(|entry| &entry.held);
+        let wanted = self.wanted.of(identifier).map(|entry| &entry.held);
+        let mut others = held.chain(wanted).map(|held| &held.event);
+        others.any(|other| is_version(other, state) && supersedes(other, state))
+    }
+
+    /// Goes on looking for the data of an event that has just expired, unless the event itself
+    /// has ended. The oldest make room for it.
+    pub(super) fn want(
+        &mut self,
+        identifiers: Vec<Identifier>,
+        held: Held,
+        now: Millis,
+    ) -> Vec<Change> {
+        let entry = WantedEntry {
+            identifiers,
+            held: Held {
+                added_at: now,
+                expires_at: now + self.bounds.wanted_lifetime,
+                ..held
+            },
+        };
+        let size = entry.size_bytes();
+        let fits = self.bounds.wanted > 0 && size <= self.bounds.wanted_bytes;
+        if !fits || entry.identifiers.is_empty() || entry.held.deadline() <= now {
+            return Vec::new();
+        }
+        let mut changes = self.make_room(self.bounds.wanted - 1, self.bounds.wanted_bytes - size);
+        changes.push(Change::put_wanted(&entry));
+        let identifiers = entry.identifiers.clone();
+        self.wanted.insert(entry);
+        for identifier in &identifiers {
+            if self.sync.get(identifier).is_none_or(|it| !it.in_progress) {
+                let latest = now + self.bounds.wanted_interval;
+                changes.extend(self.sync.bring_forward(identifier, latest));
+            }
+        }
+        changes
+    }
+
+    /// Gives up the oldest beyond `entries` and `bytes`.
+    pub(super) fn make_room(&mut self, entries: usize, bytes: usize) -> Vec<Change> {
+        let mut changes = Vec::new();
+        while self.wanted.len() > entries || self.wanted.bytes() > bytes {
+            let Some(oldest) = self.wanted.oldest() else {
+                break;
+            };
+            changes.extend(self.remove_wanted(&oldest));
+        }
+        changes
+    }
+
+    /// Gives up what has been looked for long enough.
+    pub(super) fn expire_wanted(
+        &mut self,
+        now: Millis,
+        expired: &mut Vec<Expired>,
+        changes: &mut Vec<Change>,
+    ) {
+        while let Some(event_id) = self.wanted.due(now) {
+            let Some(entry) = self.wanted.get(&event_id) else {
+                break;
+            };
+            let (identifiers, source) = (entry.identifiers.clone(), entry.held.source);
+            changes.extend(self.remove_wanted(&event_id));
+            changes.extend(self.remember(event_id, Some(source), now));
+            expired.push(Expired::Wanted {
+                identifiers,
+                event_id,
+            });
+        }
+    }
+}
+
+/// Says whether two events of one identifier are versions of the same state.
+fn is_version(one: &Event, other: &Event) -> bool {
+    one.pubkey == other.pubkey && one.kind == other.kind && one.id != other.id
+}

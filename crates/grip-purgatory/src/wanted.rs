@@ -1,0 +1,93 @@
+//! Events that expired without their data and are still looked for (G02-2, G02-3).
+
+use std::collections::{BTreeSet, HashMap};
+
+use grip_nostr::EventId;
+use grip_types::Identifier;
+
+use crate::{Millis, WantedEntry};
+
+/// The entries and their indexes. The purgatory keeps the bounds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    entries: HashMap<EventId, WantedEntry>,
+    by_identifier: HashMap<Identifier, BTreeSet<EventId>>,
+    by_age: BTreeSet<(Millis, EventId)>,
+    deadlines: BTreeSet<(Millis, EventId)>,
+    bytes: usize,
+}
+
+impl Wanted {
+    pub(crate) fn get(&self, id: &EventId) -> Option<&WantedEntry> {
+        self.entries.get(id)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Says whether something is wanted for an identifier.
+    pub(crate) fn concerns(&self, identifier: &Identifier) -> bool {
+        self.by_identifier.contains_key(identifier)
+    }
+
+    pub(crate) fn of(&self, identifier: &Identifier) -> impl Iterator<Item = &WantedEntry> {
+        let ids = self.by_identifier.get(identifier);
+        ids.into_iter()
+            .flatten()
+            .filter_map(|id| self.entries.get(id))
+    }
+
+    /// All entries, the one that ends first at the front.
+    pub(crate) fn by_deadline(&self) -> impl Iterator<Item = &WantedEntry> {
+        let ids = self.deadlines.iter();
+        ids.filter_map(|(_, id)| self.entries.get(id))
+    }
+
+    /// The one that is wanted longest.
+    pub(crate) fn oldest(&self) -> Option<EventId> {
+        self.by_age.first().map(|(_, id)| *id)
+    }
+
+    pub(crate) fn next_deadline(&self) -> Option<Millis> {
+        self.deadlines.first().map(|(at, _)| *at)
+    }
+
+    /// An entry whose time is over.
+    pub(crate) fn due(&self, now: Millis) -> Option<EventId> {
+        let (at, id) = self.deadlines.first()?;
+        (*at <= now).then_some(*id)
+    }
+
+    pub(crate) fn insert(&mut self, entry: WantedEntry) {
+        let id = entry.held.id();
+        self.by_age.insert((entry.held.added_at, id));
+        self.deadlines.insert((entry.held.deadline(), id));
+        self.bytes += entry.size_bytes();
+        for identifier in &entry.identifiers {
+            let ids = self.by_identifier.entry(identifier.clone());
+            ids.or_default().insert(id);
+        }
+        self.entries.insert(id, entry);
+    }
+
+    pub(crate) fn remove(&mut self, id: &EventId) -> Option<WantedEntry> {
+        let entry = self.entries.remove(id)?;
+        self.by_age.remove(&(entry.held.added_at, *id));
+        self.deadlines.remove(&(entry.held.deadline(), *id));
+        self.bytes -= entry.size_bytes();
+        for identifier in &entry.identifiers {
+            if let Some(ids) = self.by_identifier.get_mut(identifier) {
+                ids.remove(id);
+                if ids.is_empty() {
+                    self.by_identifier.remove(identifier);
+                }
+            }
+        }
+        Some(entry)
+    }
+}
