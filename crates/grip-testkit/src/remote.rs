@@ -15,7 +15,7 @@ mod service;
 mod tests;
 
 use std::{
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     path::PathBuf,
     sync::Arc,
     time::Duration,
@@ -39,6 +39,7 @@ pub struct RemoteHost {
     address: SocketAddr,
     shared: Arc<Shared>,
     _serving: JoinSet<()>,
+    _port: Option<std::net::TcpListener>,
 }
 
 #[derive(Debug)]
@@ -57,8 +58,7 @@ impl RemoteHost {
 
     /// A host on a loopback address that understands what `speaks` says.
     pub async fn speaking(address: &str, speaks: Speaks) -> Result<Self> {
-        let address: IpAddr = address.parse().context("an IP address")?;
-        let listener = TcpListener::bind((address, 0)).await?;
+        let (listener, port) = bind(address.parse().context("an IP address")?).await?;
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared {
             root: TempDir::new()?,
@@ -72,6 +72,7 @@ impl RemoteHost {
             address,
             shared,
             _serving: serving,
+            _port: port,
         })
     }
 
@@ -122,6 +123,12 @@ impl RemoteHost {
         let all = ["refs/heads/*:refs/heads/*", "refs/tags/*:refs/tags/*"];
         self.take(tree, repository, &all)?;
         Ok(url)
+    }
+
+    /// Serves `repository` under another name too; its requests are counted apart.
+    pub fn alias(&self, repository: &str, name: &str) -> Result<String> {
+        std::os::unix::fs::symlink(self.path(repository), self.path(name))?;
+        Ok(self.clone_url(name))
     }
 
     /// The object that `name` points to in `repository`.
@@ -190,5 +197,20 @@ impl RemoteHost {
     /// Forgets what was asked so far.
     pub fn forget(&self) {
         self.shared.record.clear();
+    }
+}
+
+/// Listens on a port of `address` that no node on 127.0.0.1 has or gets: this machine's addresses
+/// with one port are one server to a node, and it never asks itself.
+async fn bind(address: IpAddr) -> Result<(TcpListener, Option<std::net::TcpListener>)> {
+    loop {
+        let listener = TcpListener::bind((address, 0)).await?;
+        if address == IpAddr::V4(Ipv4Addr::LOCALHOST) {
+            return Ok((listener, None));
+        }
+        let same = (Ipv4Addr::LOCALHOST, listener.local_addr()?.port());
+        if let Ok(reserved) = std::net::TcpListener::bind(same) {
+            return Ok((listener, Some(reserved)));
+        }
     }
 }
