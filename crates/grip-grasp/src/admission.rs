@@ -110,6 +110,10 @@ fn known_already(
             Reason::new(Prefix::Invalid, Cause::Deleted, text),
         );
     }
+    if arrival.origin == Origin::Synced && needs_git(event) && view.is_wanted(&event.id)? {
+        trail.note("G02-2", "it came before, and its data is still looked for");
+        return Ok(Some(Outcome::Duplicate(Standing::Held)));
+    }
     if arrival.origin == Origin::Synced && needs_git(event) && view.expired_before(&event.id)? {
         let text = "previously expired from purgatory without git data";
         return refuse(

@@ -12,9 +12,10 @@ mod announcements;
 mod pull_requests;
 mod states;
 
-use std::sync::Arc;
+use std::{cmp::Reverse, sync::Arc};
 
-use grip_nostr::{EventId, RepoAddr};
+use grip_nostr::{Event, EventId, PullRequest, RepoAddr, kinds};
+use grip_purgatory::Waiting;
 use grip_types::Identifier;
 use serde::Serialize;
 
@@ -106,10 +107,9 @@ impl Core {
     /// it may concern others as well.
     pub(crate) fn released_with(&self, identifier: &Identifier) -> Vec<Identifier> {
         let purgatory = self.purgatory.lock();
-        let others = purgatory
-            .prs(identifier)
-            .flat_map(|entry| entry.identifiers.iter());
-        let mut all: Vec<Identifier> = others.cloned().collect();
+        let held = purgatory.prs(identifier).map(|entry| &entry.identifiers);
+        let wanted = purgatory.wanted(identifier).map(|entry| &entry.identifiers);
+        let mut all: Vec<Identifier> = held.chain(wanted).flatten().cloned().collect();
         all.push(identifier.clone());
         all
     }
@@ -123,11 +123,11 @@ impl Core {
         let mut released = Released::default();
         let outcome = self.release_announcements(identifier, &mut released).await;
         released.note(outcome);
-        for id in self.held_states(identifier) {
+        for id in self.waiting_states(identifier) {
             let outcome = self.release_state(identifier, id, &mut released).await;
             released.note(outcome);
         }
-        for id in self.held_pull_requests(identifier) {
+        for id in self.waiting_pull_requests(identifier) {
             let outcome = self.release_pull_request(id, &mut released).await;
             released.note(outcome);
         }
@@ -144,19 +144,37 @@ impl Core {
         released
     }
 
-    /// Oldest first: a later state overtakes an earlier one, never the other way (G01-17).
-    fn held_states(&self, identifier: &Identifier) -> Vec<EventId> {
+    /// The states and pull requests that wait for data of an identifier, held or wanted.
+    pub(crate) fn waiting_for_data(&self, identifier: &Identifier) -> Vec<Arc<Event>> {
         let purgatory = self.purgatory.lock();
         let states = purgatory.find_state(identifier).iter();
-        states.map(|entry| entry.held.id()).collect()
+        let states = states.map(|entry| &entry.held);
+        let requests = purgatory.prs(identifier).map(|entry| &entry.held);
+        let wanted = purgatory.wanted(identifier).map(|entry| &entry.held);
+        let waiting = states.chain(requests).chain(wanted);
+        waiting.map(|held| Arc::clone(&held.event)).collect()
     }
 
-    fn held_pull_requests(&self, identifier: &Identifier) -> Vec<EventId> {
+    /// Oldest first: a later state overtakes an earlier one, never the other way (G01-17).
+    fn waiting_states(&self, identifier: &Identifier) -> Vec<EventId> {
+        let mut states = self.waiting_for_data(identifier);
+        states.retain(|event| event.kind == kinds::STATE);
+        states.sort_by_key(|event| (event.created_at, Reverse(event.id)));
+        states.iter().map(|event| event.id).collect()
+    }
+
+    fn waiting_pull_requests(&self, identifier: &Identifier) -> Vec<EventId> {
+        let mut requests = self.waiting_for_data(identifier);
+        requests.retain(|event| PullRequest::is_one(event));
+        requests.iter().map(|event| event.id).collect()
+    }
+
+    /// A waiting event, held or wanted.
+    pub(crate) fn waiting_event(&self, id: &EventId) -> Option<Arc<Event>> {
         let purgatory = self.purgatory.lock();
-        purgatory
-            .prs(identifier)
-            .map(|entry| entry.held.id())
-            .collect()
+        let held = purgatory.find_event(id).map(Waiting::held);
+        let held = held.or_else(|| purgatory.find_wanted(id).map(|entry| &entry.held));
+        held.map(|held| Arc::clone(&held.event))
     }
 
     /// The held announcement of `addr` is served now, or will never be.

@@ -115,6 +115,9 @@ impl Core {
                 tracing::info!(%event_id, "pull request expired without its git data");
                 swept.events += 1;
             }
+            Expired::Wanted { event_id, .. } => {
+                tracing::info!(%event_id, "the git data of an expired event is given up");
+            }
         }
         Ok(())
     }

@@ -168,6 +168,10 @@ impl View for World<'_> {
         self.purgatory(|purgatory| purgatory.was_expired(id))
     }
 
+    fn is_wanted(&self, id: &EventId) -> Result<bool, ViewError> {
+        self.purgatory(|purgatory| purgatory.find_wanted(id).is_some())
+    }
+
     fn placeholders(&self, id: &EventId) -> Result<Vec<RepoAddr>, ViewError> {
         self.purgatory(|purgatory| {
             let placeholder = purgatory.find_pr_placeholder(id);

@@ -25,6 +25,7 @@ pub(crate) struct World {
     pub(crate) held: Vec<Event>,
     pub(crate) hidden: BTreeSet<EventId>,
     pub(crate) expired: BTreeSet<EventId>,
+    pub(crate) wanted: BTreeSet<EventId>,
     pub(crate) objects: BTreeMap<Oid, Found>,
     pub(crate) placeholders: Vec<(EventId, RepoAddr)>,
 }
@@ -37,6 +38,7 @@ impl World {
             held: Vec::new(),
             hidden: BTreeSet::new(),
             expired: BTreeSet::new(),
+            wanted: BTreeSet::new(),
             objects: BTreeMap::new(),
             placeholders: Vec::new(),
         }
@@ -199,6 +201,10 @@ impl View for World {
 
     fn expired_before(&self, id: &EventId) -> Result<bool, ViewError> {
         Ok(self.expired.contains(id))
+    }
+
+    fn is_wanted(&self, id: &EventId) -> Result<bool, ViewError> {
+        Ok(self.wanted.contains(id))
     }
 
     fn placeholders(&self, id: &EventId) -> Result<Vec<RepoAddr>, ViewError> {

@@ -52,6 +52,10 @@ pub(crate) trait View {
     /// Says whether this event came by sync and expired without git data (G01-20).
     fn expired_before(&self, id: &EventId) -> Result<bool, ViewError>;
 
+    /// Says whether this event expired and its data is still looked for (G02-2). It is not held,
+    /// and nothing else here shows it.
+    fn is_wanted(&self, id: &EventId) -> Result<bool, ViewError>;
+
     /// The repositories to which `refs/nostr/<id>` was pushed before the event was known.
     fn placeholders(&self, id: &EventId) -> Result<Vec<RepoAddr>, ViewError>;
 

@@ -20,7 +20,7 @@ impl Core {
         id: EventId,
         released: &mut Released,
     ) -> Result<(), Trouble> {
-        let judge = move |core: &Self| core.judge_held_pull_request(&id);
+        let judge = move |core: &Self| core.judge_waiting_pull_request(&id);
         let Some((event, decision)) = self.blocking("grasp.judge", judge).await?? else {
             return Ok(());
         };
@@ -31,25 +31,26 @@ impl Core {
                     .await
             }
             Outcome::Refuse(_) | Outcome::Duplicate(_) => {
-                tracing::info!(%id, outcome = ?decision.outcome, "held pull request dropped");
-                self.forget(|purgatory| purgatory.remove_pr(&id)).await;
+                tracing::info!(%id, outcome = ?decision.outcome, "waiting pull request dropped");
+                self.forget(|purgatory| match purgatory.find_pr(&id) {
+                    Some(_) => purgatory.remove_pr(&id),
+                    // Refs pushed under its name since it expired go on waiting.
+                    None => purgatory.remove_wanted(&id),
+                })
+                .await;
                 Ok(())
             }
             Outcome::Hold | Outcome::Broadcast => Ok(()),
         }
     }
 
-    fn judge_held_pull_request(
+    fn judge_waiting_pull_request(
         &self,
         id: &EventId,
     ) -> Result<Option<(Arc<Event>, Decision)>, Trouble> {
-        let event = {
-            let purgatory = self.purgatory.lock();
-            purgatory
-                .find_pr(id)
-                .map(|entry| Arc::clone(&entry.held.event))
+        let Some(event) = self.waiting_event(id) else {
+            return Ok(None);
         };
-        let Some(event) = event else { return Ok(None) };
         let events = self.store.read().map_err(ViewError::new)?;
         let world = World::leaving_out(self, &events, *id);
         let decision = admit(&event, &world, &self.policy.load(), again())?;

@@ -35,7 +35,7 @@ pub(crate) struct Plan {
 }
 
 impl Core {
-    /// Releases one held state if its data is here, and drops it if it no longer counts.
+    /// Releases one waiting state if its data is here, and drops it if it no longer counts.
     pub(super) async fn release_state(
         self: &Arc<Self>,
         identifier: &Identifier,
@@ -43,7 +43,7 @@ impl Core {
         released: &mut Released,
     ) -> Result<(), Trouble> {
         let judge = move |core: &Self| {
-            let event = core.held_event(&id)?;
+            let event = core.waiting_event(&id)?;
             Some(core.judge_state(&event, again(), true))
         };
         let Some(judged) = self.blocking("grasp.judge", judge).await? else {
@@ -53,18 +53,12 @@ impl Core {
             (_, Some(plan)) => self.serve_state(identifier, plan, released).await,
             (decision, None) => {
                 if matches!(decision.outcome, Outcome::Refuse(_) | Outcome::Duplicate(_)) {
-                    tracing::info!(%identifier, %id, outcome = ?decision.outcome, "held state dropped");
+                    tracing::info!(%identifier, %id, outcome = ?decision.outcome, "waiting state dropped");
                     self.drop_states(identifier, &[id]).await;
                 }
                 Ok(())
             }
         }
-    }
-
-    fn held_event(&self, id: &EventId) -> Option<Arc<Event>> {
-        let purgatory = self.purgatory.lock();
-        let waiting = purgatory.find_event(id)?;
-        Some(Arc::clone(&waiting.held().event))
     }
 
     /// Decides about a state that just came or is held, and plans its release if it can be served.
@@ -125,6 +119,7 @@ impl Core {
         }
         self.forget(|purgatory| {
             let mut changes = purgatory.remove_state_event(identifier, &state.event.id);
+            changes.extend(purgatory.remove_superseded(identifier, &state.event));
             for id in &overtaken {
                 changes.extend(purgatory.remove_state_event(identifier, id));
             }

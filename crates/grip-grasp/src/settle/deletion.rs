@@ -1,10 +1,11 @@
 //! Kind 5.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
-use grip_nostr::Event;
+use grip_nostr::{Deletion, Event, EventId, RepoAddr};
 use grip_relay::{Answer, Source, answer_to_put};
 use grip_store::Put;
+use grip_types::Identifier;
 
 use crate::{admission::Outcome, grasp::Core, trouble::Trouble};
 
@@ -26,11 +27,35 @@ impl Core {
         if !matches!(puts[0], Put::Stored { .. } | Put::Duplicate) {
             return Ok(answer_to_put(&puts[0], false));
         }
+        self.unwant(event).await;
         for effect in decision.effects {
             if let Err(trouble) = self.carry_out(vec![effect]).await {
                 trouble.log("a deletion could not be carried out in full");
             }
         }
         Ok(answer)
+    }
+
+    /// Ends the search for the data of what a deletion request covers. Admission does not see
+    /// these events: they are not held.
+    async fn unwant(&self, request: &Event) {
+        let Some(deletion) = Deletion::parse(request.clone()) else {
+            return;
+        };
+        self.forget(|purgatory| {
+            let by_id = deletion
+                .ids
+                .iter()
+                .filter_map(|id| purgatory.find_wanted(id));
+            let repositories = deletion.addresses.iter().filter_map(RepoAddr::from_address);
+            let names: BTreeSet<Identifier> = repositories.map(|addr| addr.identifier).collect();
+            let by_name = names.iter().flat_map(|name| purgatory.wanted(name));
+            let named = by_id.chain(by_name).map(|entry| &entry.held.event);
+            let covered = named.filter(|event| deletion.covers(event));
+            let ids: Vec<EventId> = covered.map(|event| event.id).collect();
+            let removals = ids.iter().map(|id| purgatory.remove_wanted(id));
+            removals.collect::<Vec<_>>().concat()
+        })
+        .await;
     }
 }

@@ -1,6 +1,6 @@
 //! What waiting events lack, and which clone URLs may be asked for it.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::collections::BTreeSet;
 
 use grip_nostr::{Event, EventId, PullRequest, State};
 use grip_types::{Identifier, Oid};
@@ -80,16 +80,6 @@ impl Core {
             }
         }
         Ok(looked)
-    }
-
-    /// The states and pull requests that wait for data of an identifier.
-    fn waiting_for_data(&self, identifier: &Identifier) -> Vec<Arc<Event>> {
-        let purgatory = self.purgatory.lock();
-        let states = purgatory.find_state(identifier).iter();
-        let states = states.map(|entry| &entry.held);
-        let requests = purgatory.prs(identifier).map(|entry| &entry.held);
-        let waiting = states.chain(requests);
-        waiting.map(|held| Arc::clone(&held.event)).collect()
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use grip_nostr::{Event, EventId, RepoAddr};
-use grip_purgatory::{Held, Phase, Purgatory, Source, Waiting};
+use grip_nostr::{Event, EventId, PullRequest, RepoAddr};
+use grip_purgatory::{Held, Phase, Purgatory, Source, Waiting, WantedEntry};
 use grip_types::Identifier;
 use serde::Serialize;
 
@@ -50,6 +50,8 @@ pub enum WaitingStatus {
     Held,
     /// An announcement whose time is over; a state brings it back.
     Hidden,
+    /// Expired without its data, which is still looked for.
+    Wanted,
 }
 
 /// A waiting event as it was when the purgatory was looked at.
@@ -59,7 +61,8 @@ struct Snapshot {
 }
 
 impl Grasp {
-    /// The first `limit` waiting events, the one that is given up first at the front.
+    /// The first `limit` waiting events: those held, then those wanted, and of each the one that
+    /// is given up first at the front.
     pub async fn waiting(&self, limit: usize) -> Result<Vec<WaitingFacts>, LookError> {
         let look = move |core: &Core| core.waiting(limit);
         Ok(self.core.blocking("grasp.look", look).await??)
@@ -90,8 +93,9 @@ impl Core {
     fn waiting(&self, limit: usize) -> Result<Vec<WaitingFacts>, Trouble> {
         let waiting: Vec<Snapshot> = {
             let purgatory = self.purgatory.lock();
-            let held = purgatory.waiting().map(|waiting| held(waiting, &purgatory));
-            held.take(limit).collect()
+            let held = purgatory.waiting().map(|it| held(it, &purgatory));
+            let wanted = purgatory.all_wanted().map(|it| wanted(it, &purgatory));
+            held.chain(wanted).take(limit).collect()
         };
         let events = self.store.read().map_err(ViewError::new)?;
         let world = World::new(self, &events);
@@ -101,8 +105,13 @@ impl Core {
 
     fn identifiers_of(&self, id: &EventId) -> Option<Vec<Identifier>> {
         let purgatory = self.purgatory.lock();
-        let waiting = purgatory.find_event(id)?;
-        Some(waiting.identifiers().to_vec())
+        let held = purgatory.find_event(id).map(Waiting::identifiers);
+        let wanted = || {
+            purgatory
+                .find_wanted(id)
+                .map(|entry| &entry.identifiers[..])
+        };
+        held.or_else(wanted).map(<[Identifier]>::to_vec)
     }
 
     async fn drop_waiting(self: &Arc<Self>, id: &EventId) -> Result<bool, Trouble> {
@@ -113,7 +122,8 @@ impl Core {
         let announcement = self.announcement_of(id);
         let dropped = self
             .held(|purgatory| {
-                let waits = purgatory.find_event(id).is_some();
+                let is_held = purgatory.find_event(id).is_some();
+                let waits = is_held || purgatory.find_wanted(id).is_some();
                 (waits, purgatory.drop_event(id, now()))
             })
             .await?;
@@ -149,6 +159,22 @@ fn held(waiting: Waiting<'_>, purgatory: &Purgatory) -> Snapshot {
         let search = search(waiting.identifiers(), purgatory);
         snapshot.facts.searched(search);
     }
+    snapshot
+}
+
+fn wanted(entry: &WantedEntry, purgatory: &Purgatory) -> Snapshot {
+    let class = match PullRequest::is_one(&entry.held.event) {
+        true => "pull_request",
+        false => "state",
+    };
+    let mut snapshot = snapshot(
+        &entry.held,
+        &entry.identifiers,
+        class,
+        WaitingStatus::Wanted,
+    );
+    let search = search(&entry.identifiers, purgatory);
+    snapshot.facts.searched(search);
     snapshot
 }
 
