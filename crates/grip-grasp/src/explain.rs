@@ -1,15 +1,23 @@
 //! Says why something is served, held or refused.
 
-use grip_nostr::{Event, EventId, PullRequest, RepoAddr, State};
+mod subject;
+mod waiting;
+
+use grip_nostr::{Event, EventId, RepoAddr};
 use grip_purgatory::{Millis, Placeholder, Waiting};
-use grip_types::{Identifier, Oid, RefName};
-use nostr::prelude::{FromBech32, Nip19Event};
+use grip_types::{Identifier, Oid};
 use serde::Serialize;
+use url::Url;
+
+pub(crate) use waiting::missing;
+
+use subject::Subject;
 
 use crate::{
     Grasp, LookError, Refusal, RepositorySummary,
-    admission::{Arrival, Found, Origin, View, ViewError, admit},
-    grasp::{Core, timestamp},
+    admission::{View, ViewError, admit},
+    grasp::Core,
+    release::again,
     settle::in_words,
     summary::npub,
     trouble::Trouble,
@@ -33,11 +41,23 @@ pub struct Explanation {
     /// What it waits for; the first of them.
     pub missing: Vec<Missing>,
     pub missing_total: usize,
+    /// The clone URLs that are asked for it.
+    pub urls: Vec<Url>,
+    /// Attempts to find it that did not bring everything.
+    pub attempts: Option<u32>,
+    /// When it is looked for next (unix milliseconds).
+    pub next_attempt: Option<i64>,
+    /// It is looked for at this moment.
+    pub in_progress: bool,
     /// When it is given up (unix milliseconds).
     pub deadline: Option<i64>,
+    /// The identifiers it concerns.
+    pub identifiers: Vec<Identifier>,
     pub repository: Option<RepositorySummary>,
     /// The held events of a repository's identifier.
     pub held: Vec<EventFacts>,
+    /// Those that expired and are still looked for.
+    pub wanted: Vec<EventFacts>,
     /// What was refused of late, newest first.
     pub refusals: Vec<Refusal>,
 }
@@ -47,6 +67,8 @@ pub struct Explanation {
 pub enum Status {
     Served,
     Held,
+    /// It expired without its data, which is still looked for.
+    Wanted,
     /// Not the event but its ref is here: pushed ahead of it.
     Awaited,
     Refused,
@@ -70,17 +92,12 @@ pub struct Missing {
     pub oid: Oid,
 }
 
-enum Subject {
-    Event(EventId),
-    Repository(RepoAddr),
-}
-
 impl Grasp {
     /// Explains an event (hex id, `note1…`, `nevent1…`) or a repository (`npub/identifier`, or
     /// its URL).
     pub async fn explain(&self, subject: &str) -> Result<Explanation, LookError> {
         let mut explanation = Explanation::new(subject);
-        let parsed = parse(subject);
+        let parsed = subject::parse(subject);
         let look = move |core: &Core| {
             match parsed {
                 Some(Subject::Event(id)) => core.explain_event(&id, &mut explanation)?,
@@ -98,26 +115,6 @@ impl Grasp {
     }
 }
 
-fn parse(subject: &str) -> Option<Subject> {
-    let subject = subject.trim().trim_end_matches('/');
-    let bare = subject.strip_prefix("nostr:").unwrap_or(subject);
-    if let Ok(id) = EventId::from_hex(bare) {
-        return Some(Subject::Event(id));
-    }
-    if let Ok(id) = EventId::from_bech32(bare) {
-        return Some(Subject::Event(id));
-    }
-    if let Ok(event) = Nip19Event::from_bech32(bare) {
-        return Some(Subject::Event(event.event_id));
-    }
-    let (before, name) = subject.rsplit_once('/')?;
-    let owner = before.rsplit('/').next().unwrap_or(before);
-    let owner = RepoAddr::parse_npub(owner)?;
-    let name = name.strip_suffix(".git").unwrap_or(name);
-    let identifier = Identifier::from_encoded(name).ok()?;
-    Some(Subject::Repository(RepoAddr::new(owner, identifier)))
-}
-
 impl Explanation {
     fn new(subject: &str) -> Self {
         Self {
@@ -128,9 +125,15 @@ impl Explanation {
             chain: Vec::new(),
             missing: Vec::new(),
             missing_total: 0,
+            urls: Vec::new(),
+            attempts: None,
+            next_attempt: None,
+            in_progress: false,
             deadline: None,
+            identifiers: Vec::new(),
             repository: None,
             held: Vec::new(),
+            wanted: Vec::new(),
             refusals: Vec::new(),
         }
     }
@@ -139,37 +142,22 @@ impl Explanation {
         self.status = status;
         self.summary = summary.into();
     }
-
-    fn lacks(&mut self, mut missing: Vec<Missing>) {
-        self.missing_total = missing.len();
-        missing.truncate(MAX_LISTED);
-        self.missing = missing;
-    }
 }
 
 impl Core {
     fn explain_event(&self, id: &EventId, to: &mut Explanation) -> Result<(), Trouble> {
         let refusal = self.refusals.of_event(id);
-        let (held, placeholder) = {
-            let purgatory = self.purgatory.lock();
-            let held = purgatory.find_event(id).map(|waiting| {
-                let held = waiting.held();
-                (Event::clone(&held.event), held.deadline())
-            });
-            (held, purgatory.find_pr_placeholder(id).cloned())
-        };
+        let waiting = self.waiting_claim(id);
+        let placeholder = self.purgatory.lock().find_pr_placeholder(id).cloned();
         let events = self.store.read().map_err(ViewError::new)?;
         let world = World::leaving_out(self, &events, *id);
         if let Some(event) = world.served_event(id)? {
             to.is(Status::Served, "it is served");
             to.event = Some(facts(&event, None));
             to.chain = self.chain(&event, &world)?;
-        } else if let Some((event, deadline)) = held {
-            to.is(Status::Held, "it is held until its git data arrives");
-            to.event = Some(facts(&event, Some(deadline)));
-            to.deadline = Some(deadline.get());
-            to.chain = self.chain(&event, &world)?;
-            to.lacks(missing(&event, &world)?);
+        } else if let Some(waiting) = waiting {
+            to.chain = self.chain(&waiting.event, &world)?;
+            self.explain_waiting(waiting, &world, to)?;
         } else if let Some(refusal) = &refusal {
             to.is(
                 Status::Refused,
@@ -185,16 +173,13 @@ impl Core {
 
     /// What admission says of an event now.
     fn chain(&self, event: &Event, view: &dyn View) -> Result<Vec<String>, ViewError> {
-        let arrival = Arrival {
-            now: timestamp(),
-            origin: Origin::Submitted,
-        };
-        let decision = admit(event, view, &self.policy.load(), arrival)?;
+        let decision = admit(event, view, &self.policy.load(), again())?;
         Ok(in_words(&decision.steps))
     }
 
     fn explain_repository(&self, addr: &RepoAddr, to: &mut Explanation) -> Result<(), Trouble> {
         to.repository = self.summary(addr)?;
+        to.identifiers = vec![addr.identifier.clone()];
         let announcement = {
             let purgatory = self.purgatory.lock();
             let states = purgatory.find_state(&addr.identifier).iter();
@@ -203,6 +188,10 @@ impl Core {
             to.held = held
                 .take(MAX_LISTED)
                 .map(|waiting| facts(&waiting.held().event, Some(waiting.held().deadline())))
+                .collect();
+            let wanted = purgatory.wanted(&addr.identifier).take(MAX_LISTED);
+            to.wanted = wanted
+                .map(|entry| facts(&entry.held.event, Some(entry.held.deadline())))
                 .collect();
             let entry = purgatory.find_announcement(addr);
             entry.map(|entry| (Event::clone(&entry.held.event), entry.held.deadline()))
@@ -254,39 +243,6 @@ fn explain_placeholder(placeholder: &Placeholder, to: &mut Explanation) {
     to.deadline = deadline.map(Millis::get);
 }
 
-/// The objects an event names that are not here.
-pub(crate) fn missing(event: &Event, view: &dyn View) -> Result<Vec<Missing>, ViewError> {
-    let (identifiers, wanted) = wants(event);
-    let oids: Vec<Oid> = wanted.iter().map(|(_, oid)| *oid).collect();
-    let mut is_here = vec![false; oids.len()];
-    for identifier in &identifiers {
-        let found = view.objects(identifier, &oids)?;
-        for (here, found) in is_here.iter_mut().zip(found) {
-            *here |= found != Found::Missing;
-        }
-    }
-    let missing = wanted.into_iter().zip(is_here).filter(|(_, here)| !here);
-    let missing = missing.map(|((name, oid), _)| Missing { name, oid });
-    Ok(missing.collect())
-}
-
-/// What an event needs, under which names, and where it may be.
-fn wants(event: &Event) -> (Vec<Identifier>, Vec<(String, Oid)>) {
-    if let Ok(state) = State::parse(event.clone()) {
-        let refs = state
-            .refs
-            .iter()
-            .map(|(name, oid)| (name.to_string(), *oid));
-        return (vec![state.identifier.clone()], refs.collect());
-    }
-    let Ok(request) = PullRequest::parse(event.clone()) else {
-        return (Vec::new(), Vec::new());
-    };
-    let name = RefName::for_nostr_event(event.id.as_bytes()).to_string();
-    let targets = request.targets.into_iter().map(|target| target.identifier);
-    (targets.collect(), vec![(name, request.tip)])
-}
-
 fn facts(event: &Event, deadline: Option<Millis>) -> EventFacts {
     EventFacts {
         id: event.id.to_hex(),
@@ -294,36 +250,5 @@ fn facts(event: &Event, deadline: Option<Millis>) -> EventFacts {
         author: npub(&event.pubkey),
         created_at: event.created_at.as_secs(),
         deadline: deadline.map(Millis::get),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use nostr::prelude::{Keys, ToBech32};
-
-    use super::*;
-
-    #[test]
-    fn events_and_repositories_are_named_in_every_usual_way() {
-        let id = EventId::from_hex(&"ab".repeat(32)).unwrap();
-        for text in [id.to_hex(), id.to_bech32().unwrap()] {
-            assert!(matches!(parse(&text), Some(Subject::Event(found)) if found == id));
-            assert!(matches!(
-                parse(&format!("nostr:{text}")),
-                Some(Subject::Event(_))
-            ));
-        }
-        let npub = Keys::generate().public_key().to_bech32().unwrap();
-        for text in [
-            format!("{npub}/a%20b"),
-            format!("https://grasp.example.com/{npub}/a%20b.git"),
-            format!("nostr://{npub}/a%20b/"),
-        ] {
-            let Some(Subject::Repository(addr)) = parse(&text) else {
-                panic!("{text}")
-            };
-            assert_eq!(addr.identifier.as_str(), "a b");
-        }
-        assert!(parse("hello").is_none() && parse("a/b").is_none());
     }
 }

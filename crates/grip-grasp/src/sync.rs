@@ -13,6 +13,8 @@ use serde::Serialize;
 use tokio::sync::watch;
 
 pub use needs::Need;
+pub(crate) use needs::asks;
+pub(crate) use waiting::search;
 pub use waiting::{WaitingFacts, WaitingStatus};
 
 use crate::{Grasp, grasp::now};

@@ -1,0 +1,62 @@
+//! What a person asks about, in any of its usual notations.
+
+use grip_nostr::{EventId, RepoAddr};
+use grip_types::Identifier;
+use nostr::prelude::{FromBech32, Nip19Event};
+
+pub(super) enum Subject {
+    Event(EventId),
+    Repository(RepoAddr),
+}
+
+/// Reads an event id or a repository; none if it is neither.
+pub(super) fn parse(subject: &str) -> Option<Subject> {
+    let subject = subject.trim().trim_end_matches('/');
+    let bare = subject.strip_prefix("nostr:").unwrap_or(subject);
+    if let Ok(id) = EventId::from_hex(bare) {
+        return Some(Subject::Event(id));
+    }
+    if let Ok(id) = EventId::from_bech32(bare) {
+        return Some(Subject::Event(id));
+    }
+    if let Ok(event) = Nip19Event::from_bech32(bare) {
+        return Some(Subject::Event(event.event_id));
+    }
+    let (before, name) = subject.rsplit_once('/')?;
+    let owner = before.rsplit('/').next().unwrap_or(before);
+    let owner = RepoAddr::parse_npub(owner)?;
+    let name = name.strip_suffix(".git").unwrap_or(name);
+    let identifier = Identifier::from_encoded(name).ok()?;
+    Some(Subject::Repository(RepoAddr::new(owner, identifier)))
+}
+
+#[cfg(test)]
+mod tests {
+    use nostr::prelude::{Keys, ToBech32};
+
+    use super::*;
+
+    #[test]
+    fn events_and_repositories_are_named_in_every_usual_way() {
+        let id = EventId::from_hex(&"ab".repeat(32)).unwrap();
+        for text in [id.to_hex(), id.to_bech32().unwrap()] {
+            assert!(matches!(parse(&text), Some(Subject::Event(found)) if found == id));
+            assert!(matches!(
+                parse(&format!("nostr:{text}")),
+                Some(Subject::Event(_))
+            ));
+        }
+        let npub = Keys::generate().public_key().to_bech32().unwrap();
+        for text in [
+            format!("{npub}/a%20b"),
+            format!("https://grasp.example.com/{npub}/a%20b.git"),
+            format!("nostr://{npub}/a%20b/"),
+        ] {
+            let Some(Subject::Repository(addr)) = parse(&text) else {
+                panic!("{text}")
+            };
+            assert_eq!(addr.identifier.as_str(), "a b");
+        }
+        assert!(parse("hello").is_none() && parse("a/b").is_none());
+    }
+}
