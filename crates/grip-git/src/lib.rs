@@ -4,7 +4,8 @@
 //! once, for all of them. A push goes: [`push::read`] its head, [`Repositories::receive`] its pack
 //! into a [`Quarantine`], judge it, [`Quarantine::promote`], [`Repositories::update_refs`], then
 //! [`report::accepted`]. A fetch goes: [`RefSnapshot::advertisement`], in protocol version 2
-//! [`fetch::read`] and [`RefSnapshot::ls_refs`], then [`Repositories::upload_pack`].
+//! [`fetch::read`] and [`RefSnapshot::ls_refs`], then [`Repositories::upload_pack`]. What is missing
+//! here is asked of other servers with [`remote`].
 //!
 //! Invariants:
 //! - An object in a store has everything it links to in there as well: a pack is only promoted
@@ -17,6 +18,7 @@ pub mod fetch;
 pub mod gunzip;
 pub mod pktline;
 pub mod push;
+pub mod remote;
 pub mod report;
 
 mod disk;

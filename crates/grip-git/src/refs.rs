@@ -8,5 +8,6 @@ mod snapshot;
 pub use edit::{Expect, RefEdit, RefUpdateError};
 pub use snapshot::{Ref, RefSnapshot};
 
+pub(crate) use advertise::AGENT;
 pub(crate) use edit::apply;
 pub(crate) use packed::{parse, write};

@@ -7,7 +7,7 @@ use crate::{fetch::LsRefs, pktline};
 
 use super::{Ref, RefSnapshot};
 
-const AGENT: &str = concat!("agent=gripfast/", env!("CARGO_PKG_VERSION"));
+pub(crate) const AGENT: &str = concat!("agent=gripfast/", env!("CARGO_PKG_VERSION"));
 
 const UPLOAD_PACK: &str = "multi_ack thin-pack side-band side-band-64k ofs-delta shallow \
     deepen-since deepen-not deepen-relative no-progress include-tag multi_ack_detailed \
