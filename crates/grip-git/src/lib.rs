@@ -38,7 +38,7 @@ pub use layout::RepoPath;
 pub use maintain::{Fsck, MaintainError, Maintenance};
 pub use objects::{ObjectKind, PeelError};
 pub use process::GitMissing;
-pub use receive::{Promoted, Quarantine, ReceiveError};
+pub use receive::{Caps, Kept, Promoted, Quarantine, ReceiveError};
 pub use refs::{Expect, Ref, RefEdit, RefSnapshot, RefUpdateError};
 pub use repositories::{AdoptError, OpenError, Options, RepoError, Repositories};
 pub use upload::PackStream;

@@ -156,11 +156,8 @@ impl Repositories {
     /// The commits that clones will start from: the store itself has no refs.
     fn write_tips(&self, identifier: &Identifier) -> io::Result<std::path::PathBuf> {
         let mut tips: BTreeSet<Oid> = BTreeSet::new();
-        for repo in self.inner.holders(identifier)? {
-            match self.refs(&repo) {
-                Ok(refs) => tips.extend(refs.iter().map(|r| r.peeled.unwrap_or(r.oid))),
-                Err(error) => tracing::warn!(%repo, %error, "refs left out of the bitmap"),
-            }
+        for refs in self.refs_of_all(identifier)? {
+            tips.extend(refs.iter().map(|r| r.peeled.unwrap_or(r.oid)));
         }
         let lines: String = tips.iter().map(|oid| format!("{oid}\n")).collect();
         let path = self.inner.layout.quarantines();

@@ -155,7 +155,8 @@ impl Reader {
     }
 }
 
-fn gix_id(oid: &Oid) -> Option<hash::ObjectId> {
+/// The id as gix knows it; `None` for one of another format than ours.
+pub(crate) fn gix_id(oid: &Oid) -> Option<hash::ObjectId> {
     (oid.format() == ObjectFormat::Sha1)
         .then(|| hash::ObjectId::try_from(oid.as_bytes()).ok())
         .flatten()

@@ -10,7 +10,7 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::{
-    io::{AsyncRead, AsyncReadExt},
+    io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
     process::{Child, ChildStderr, ChildStdin, ChildStdout, Command},
 };
 
@@ -208,6 +208,47 @@ pub(crate) async fn run(mut command: std::process::Command) -> io::Result<Finish
     Ok(Finished {
         status,
         stdout,
+        stderr,
+    })
+}
+
+/// Runs a command that reads `input`, and hands its output on as it comes.
+///
+/// What it says on its standard error is kept as [`run`] keeps it. Cancel safe as well.
+pub(crate) async fn run_with(
+    mut command: std::process::Command,
+    input: impl Iterator<Item = Vec<u8>>,
+    mut output: impl FnMut(&[u8]),
+) -> io::Result<Finished> {
+    command.stdin(Stdio::piped());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut running = Running::start(command)?;
+    let (stdin, stdout, stderr) = (running.stdin(), running.stdout(), running.stderr());
+    let missing = || io::Error::other("git has no pipes");
+    let (mut stdin, mut stdout) = (stdin.ok_or_else(missing)?, stdout.ok_or_else(missing)?);
+    let write = async move {
+        for chunk in input {
+            if stdin.write_all(&chunk).await.is_err() {
+                // Git has ended: its exit status says more than the pipe.
+                break;
+            }
+        }
+        Ok(())
+    };
+    let read = async move {
+        let mut chunk = vec![0; 64 << 10];
+        loop {
+            match stdout.read(&mut chunk).await? {
+                0 => return Ok(()),
+                read => output(&chunk[..read]),
+            }
+        }
+    };
+    let ((), (), stderr) = tokio::try_join!(write, read, read_bounded(stderr))?;
+    let status = running.wait().await?;
+    Ok(Finished {
+        status,
+        stdout: String::new(),
         stderr,
     })
 }

@@ -15,12 +15,15 @@ use tokio::{
 
 use crate::{
     process::{Running, read_bounded},
+    remote::RemoteError,
     repositories::{RepoError, Repositories},
 };
 
+mod keep;
 mod quarantine;
 mod reason;
 
+pub use keep::Kept;
 pub(crate) use quarantine::Spares;
 pub use quarantine::{Promoted, Quarantine};
 
@@ -72,6 +75,22 @@ impl ReceiveError {
     pub fn is_ours(&self) -> bool {
         matches!(self, Self::TooSlow(_) | Self::Repository(_) | Self::Io(_))
     }
+
+    /// What a remote server did, if the pack came from one and that is why.
+    pub fn remote(&self) -> Option<&RemoteError> {
+        match self {
+            Self::Client(error) => RemoteError::inside(error),
+            _ => None,
+        }
+    }
+}
+
+/// What one pack may cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caps {
+    pub max_pack_bytes: u64,
+    /// How long no byte of the pack may come.
+    pub stall: Duration,
 }
 
 impl Repositories {
@@ -88,9 +107,27 @@ impl Repositories {
         R: AsyncRead + Send + Unpin,
     {
         let options = &self.inner.options;
+        let caps = Caps {
+            max_pack_bytes: options.max_pack_bytes,
+            stall: options.stall,
+        };
+        self.receive_within(identifier, pack, caps).await
+    }
+
+    /// As [`Self::receive`], with limits of its own.
+    pub async fn receive_within<R>(
+        &self,
+        identifier: &Identifier,
+        pack: R,
+        caps: Caps,
+    ) -> Result<Quarantine, ReceiveError>
+    where
+        R: AsyncRead + Send + Unpin,
+    {
+        let options = &self.inner.options;
         let incoming = self.new_incoming(identifier).await?;
         let mut running = Running::start(self.index_pack(identifier, &incoming))?;
-        let feed = feed(pack, running.stdin(), options.max_pack_bytes, options.stall);
+        let feed = feed(pack, running.stdin(), caps);
         let (stdout, stderr) = (running.stdout(), running.stderr());
         let finish =
             async { tokio::try_join!(read_bounded(stdout), read_bounded(stderr), running.wait()) };
@@ -128,7 +165,6 @@ impl Repositories {
     }
 
     fn index_pack(&self, identifier: &Identifier, incoming: &Incoming) -> std::process::Command {
-        let store = self.inner.layout.store(identifier);
         // We sync ourselves, both files at once; reverse indexes come with maintenance.
         let mut command = self.inner.git.command([
             "-c",
@@ -140,14 +176,32 @@ impl Repositories {
             "--fix-thin",
             LENIENT,
         ]);
+        self.confine(&mut command, identifier, incoming, None);
         command
-            .env("GIT_DIR", &store)
-            .env("GIT_OBJECT_DIRECTORY", incoming.path())
-            .env("GIT_ALTERNATE_OBJECT_DIRECTORIES", store.join("objects"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         command
+    }
+
+    /// Makes git write into the quarantine only, and see the store, and `also`, beside it.
+    fn confine(
+        &self,
+        command: &mut std::process::Command,
+        identifier: &Identifier,
+        incoming: &Incoming,
+        also: Option<&Incoming>,
+    ) {
+        let store = self.inner.layout.store(identifier);
+        let mut alternates = store.join("objects").into_os_string();
+        if let Some(also) = also {
+            alternates.push(":");
+            alternates.push(also.path());
+        }
+        command
+            .env("GIT_DIR", &store)
+            .env("GIT_OBJECT_DIRECTORY", incoming.path())
+            .env("GIT_ALTERNATE_OBJECT_DIRECTORIES", alternates);
     }
 }
 
@@ -161,15 +215,14 @@ where
 }
 
 /// Passes the client's bytes on to git, within the limits.
-async fn feed<R>(
-    mut pack: R,
-    stdin: Option<ChildStdin>,
-    limit: u64,
-    stall: Duration,
-) -> Result<(), ReceiveError>
+async fn feed<R>(mut pack: R, stdin: Option<ChildStdin>, caps: Caps) -> Result<(), ReceiveError>
 where
     R: AsyncRead + Send + Unpin,
 {
+    let Caps {
+        max_pack_bytes: limit,
+        stall,
+    } = caps;
     let mut stdin = stdin.ok_or_else(|| io::Error::other("git has no standard input"))?;
     enlarge_pipe(&stdin);
     let mut chunk = vec![0; CHUNK];
@@ -207,8 +260,12 @@ fn indexed(status: ExitStatus, said: &str, complaint: &str) -> Result<String, Re
     if !status.success() {
         return Err(reason::from_complaint(status, complaint));
     }
-    let hash = said.trim().strip_prefix("pack\t").map(str::trim);
-    let hash = hash.and_then(|hash| hash.parse::<Oid>().ok());
+    pack_name(said.trim().strip_prefix("pack\t").unwrap_or_default())
+}
+
+/// The name of the files of a pack, from what git says when it has written them.
+fn pack_name(hash: &str) -> Result<String, ReceiveError> {
+    let hash = hash.trim().parse::<Oid>().ok();
     hash.map(|hash| format!("pack-{hash}"))
         .ok_or_else(|| ReceiveError::Refused("it did not name the pack".to_owned()))
 }

@@ -30,6 +30,7 @@ use crate::{
 mod adopt;
 mod create;
 mod lookup;
+mod tips;
 mod withdraw;
 
 pub use adopt::AdoptError;

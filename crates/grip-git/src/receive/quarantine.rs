@@ -106,13 +106,13 @@ impl Drop for Incoming {
 /// A received pack, waiting to be judged. Dropping it removes it.
 #[must_use = "a quarantine that is not promoted is removed"]
 pub struct Quarantine {
-    repositories: Repositories,
-    identifier: Identifier,
-    pack: Option<Pack>,
+    pub(super) repositories: Repositories,
+    pub(super) identifier: Identifier,
+    pub(super) pack: Option<Pack>,
 }
 
-struct Pack {
-    incoming: Incoming,
+pub(super) struct Pack {
+    pub(super) incoming: Incoming,
     stem: String,
     objects: Objects,
 }
@@ -194,6 +194,10 @@ impl Quarantine {
 }
 
 impl Pack {
+    pub(super) fn index(&self) -> PathBuf {
+        layout::packs(self.incoming.path()).join(format!("{}.idx", self.stem))
+    }
+
     /// The files are synced; the index goes last, since with it the pack is there.
     fn move_to(&self, to: &Path) -> io::Result<Promoted> {
         let from = layout::packs(self.incoming.path());

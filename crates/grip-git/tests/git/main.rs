@@ -4,8 +4,11 @@
 
 mod adopt;
 mod fetching;
+mod keeping;
 mod layout;
 mod maintain;
 mod pushing;
 mod refs;
+mod remote;
+mod strangers;
 mod support;

@@ -2,7 +2,7 @@
 
 use std::{
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::{Command, Output, Stdio},
     time::Duration,
 };
 
@@ -77,7 +77,6 @@ impl Sandbox {
         names.into_iter().filter(|n| n.ends_with(".pack")).collect()
     }
 
-    /// No pack waits and nothing half-made is left.
     /// Nothing received is left; empty directories may wait for the next pack.
     pub fn assert_quarantine_is_empty(&self) {
         let quarantine = self.root().join(".quarantine");
@@ -147,6 +146,17 @@ pub fn git(dir: &Path, arguments: &[&str]) -> String {
 }
 
 pub fn try_git(dir: &Path, arguments: &[&str], input: &[u8]) -> (Option<Vec<u8>>, String) {
+    let output = run_git(dir, arguments, input, &[]);
+    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.success().then_some(output.stdout), complaint)
+}
+
+pub fn run_git(
+    dir: &Path,
+    arguments: &[&str],
+    input: &[u8],
+    environment: &[(&str, &str)],
+) -> Output {
     #[expect(clippy::disallowed_methods, reason = "tests compare with git itself")]
     let mut command = Command::new("git");
     let mut child = command
@@ -159,20 +169,19 @@ pub fn try_git(dir: &Path, arguments: &[&str], input: &[u8]) -> (Option<Vec<u8>>
         .env("GIT_COMMITTER_NAME", "Alice")
         .env("GIT_COMMITTER_EMAIL", "alice@example.com")
         .env("LC_ALL", "C")
+        .envs(environment.iter().copied())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
     let mut stdin = child.stdin.take().unwrap();
-    let output = std::thread::scope(|scope| {
+    std::thread::scope(|scope| {
         scope.spawn(move || {
             let _ = std::io::Write::write_all(&mut stdin, input);
         });
         child.wait_with_output().unwrap()
-    });
-    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
-    (output.status.success().then_some(output.stdout), complaint)
+    })
 }
 
 /// A work tree to push from.

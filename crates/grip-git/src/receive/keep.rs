@@ -1,0 +1,266 @@
+//! Keeping of a pack only what was asked for.
+//!
+//! What is asked for, with all it links to, is walked by git in quarantine. A link that leaves the
+//! pack leads into the store, where everything is complete already: the walk stops at the objects
+//! that refs reach. If the pack has objects that the walk did not meet and the store does not have,
+//! those it met are packed anew, into a quarantine of their own, and the first pack is removed.
+
+use std::{io, path::PathBuf};
+
+use gix::{hash, odb::pack::index};
+use grip_types::{Identifier, Oid};
+use tokio::time;
+
+use crate::{
+    layout,
+    objects::gix_id,
+    process::{self, Finished},
+    repositories::{RepoError, Repositories},
+};
+
+use super::{
+    ReceiveError, blocking, pack_name,
+    quarantine::{Pack, Quarantine},
+    reason,
+};
+
+/// Tips that the walk is told to stop at; without the others it is longer, but right.
+const MAX_TIPS: usize = 1000;
+/// Ids looked up, or handed to git, at a time.
+const BATCH: usize = 1024;
+
+/// What [`Quarantine::keep_only`] leaves.
+#[must_use = "a quarantine that is not promoted is removed"]
+pub struct Kept {
+    pub quarantine: Quarantine,
+    /// The wanted objects that came with the pack, each once, in the order they were asked for.
+    pub arrived: Vec<Oid>,
+}
+
+impl Quarantine {
+    /// Drops all that is neither wanted nor linked to, however far, by what is wanted.
+    ///
+    /// Wanted objects that did not come are no error. If none came the quarantine is empty. Packs
+    /// that bring nothing else stay as they are. Takes as long as git walks the new objects, twice
+    /// [`Options::work_limit`] at most. Cancel safe: git is killed and the quarantine removed.
+    ///
+    /// [`Options::work_limit`]: crate::Options::work_limit
+    pub async fn keep_only(self, wanted: &[Oid]) -> Result<Kept, ReceiveError> {
+        let Some(pack) = &self.pack else {
+            return Ok(self.kept(Vec::new()));
+        };
+        let index = pack.index();
+        let marked = blocking(move || Marked::open(index)).await?;
+        let arrived = marked.distinct_of(wanted);
+        if arrived.is_empty() {
+            return self.emptied(arrived).await;
+        }
+        let marked = self.walk(pack, &arrived, marked).await?;
+        if marked.count == 0 {
+            // Refs reach all of it already, so the store has it.
+            return self.emptied(arrived).await;
+        }
+        let (marked, has_extra) = self.compare(marked).await?;
+        if !has_extra {
+            return Ok(self.kept(arrived));
+        }
+        let smaller = self.repack(pack, &marked).await?;
+        self.replaced(smaller, arrived).await
+    }
+
+    fn kept(self, arrived: Vec<Oid>) -> Kept {
+        Kept {
+            quarantine: self,
+            arrived,
+        }
+    }
+
+    async fn emptied(self, arrived: Vec<Oid>) -> Result<Kept, ReceiveError> {
+        let nothing = Self::empty(self.repositories.clone(), &self.identifier);
+        self.replaced(nothing, arrived).await
+    }
+
+    async fn replaced(self, by: Self, arrived: Vec<Oid>) -> Result<Kept, ReceiveError> {
+        blocking(move || {
+            drop(self);
+            Ok(())
+        })
+        .await?;
+        Ok(by.kept(arrived))
+    }
+
+    /// Marks the objects of the pack that the wanted ones need.
+    async fn walk(
+        &self,
+        pack: &Pack,
+        wanted: &[Oid],
+        mut marked: Marked,
+    ) -> Result<Marked, ReceiveError> {
+        let (repositories, identifier) = (self.repositories.clone(), self.identifier.clone());
+        let tips = blocking(move || Ok(tips(&repositories, &identifier))).await??;
+        let wanted = wanted.iter().map(|oid| format!("{oid}\n"));
+        let tips = tips.iter().map(|oid| format!("^{oid}\n"));
+        let input: String = wanted.chain(tips).collect();
+        let arguments = ["rev-list", "--objects", "--no-object-names", "--stdin"];
+        let mut command = self.repositories.inner.git.command(arguments);
+        let repositories = &self.repositories;
+        repositories.confine(&mut command, &self.identifier, &pack.incoming, None);
+        let input = std::iter::once(input.into_bytes());
+        let output = |bytes: &[u8]| marked.read(bytes);
+        self.run(command, input, output).await?;
+        Ok(marked)
+    }
+
+    /// Says whether the pack has something for the store that is not marked.
+    async fn compare(&self, marked: Marked) -> Result<(Marked, bool), ReceiveError> {
+        let (repositories, identifier) = (self.repositories.clone(), self.identifier.clone());
+        let compare = move || Ok((marked.has_extra(&repositories, &identifier), marked));
+        let (has_extra, marked) = blocking(compare).await?;
+        Ok((marked, has_extra?))
+    }
+
+    /// Packs the marked objects into a quarantine of their own; deltas are taken over as they are.
+    async fn repack(&self, pack: &Pack, marked: &Marked) -> Result<Self, ReceiveError> {
+        let repositories = &self.repositories;
+        let incoming = repositories.new_incoming(&self.identifier).await?;
+        let mut command = self.repositories.inner.git.command([
+            "-c",
+            "core.fsync=none",
+            "-c",
+            "pack.writeReverseIndex=false",
+            "pack-objects",
+            "--quiet",
+            "--delta-base-offset",
+            "--window=0",
+        ]);
+        command.arg(layout::packs(incoming.path()).join("pack"));
+        let also = Some(&pack.incoming);
+        repositories.confine(&mut command, &self.identifier, &incoming, also);
+        let mut said = Vec::new();
+        let output = |bytes: &[u8]| said.extend_from_slice(bytes);
+        self.run(command, marked.lines(), output).await?;
+        let stem = pack_name(&String::from_utf8_lossy(&said))?;
+        let (repositories, identifier) = (self.repositories.clone(), self.identifier.clone());
+        let seal = move || Self::seal(repositories, identifier, incoming, stem);
+        blocking(seal).await
+    }
+
+    async fn run(
+        &self,
+        command: std::process::Command,
+        input: impl Iterator<Item = Vec<u8>>,
+        output: impl FnMut(&[u8]),
+    ) -> Result<(), ReceiveError> {
+        let limit = self.repositories.inner.options.work_limit;
+        let finished = time::timeout(limit, process::run_with(command, input, output)).await;
+        let Finished { status, stderr, .. } =
+            finished.map_err(|_| ReceiveError::TooSlow(limit))??;
+        if !status.success() {
+            return Err(reason::from_complaint(status, &stderr));
+        }
+        Ok(())
+    }
+}
+
+/// Where the walk may stop. A ref whose object is lost must not stop it altogether.
+fn tips(repositories: &Repositories, identifier: &Identifier) -> Result<Vec<Oid>, RepoError> {
+    let mut tips = repositories.known_tips(identifier, MAX_TIPS)?;
+    let mut kinds = repositories.kinds(identifier, &tips)?.into_iter();
+    tips.retain(|_| kinds.next().flatten().is_some());
+    Ok(tips)
+}
+
+/// The objects of a pack, some of them marked: a bit for each.
+struct Marked {
+    index: index::File,
+    bits: Vec<u64>,
+    count: u32,
+    /// The start of a line that is not yet whole.
+    partial: Vec<u8>,
+}
+
+impl Marked {
+    fn open(path: PathBuf) -> io::Result<Self> {
+        let index = index::File::at(path, hash::Kind::Sha1).map_err(io::Error::other)?;
+        let words = (index.num_objects() as usize).div_ceil(64);
+        Ok(Self {
+            index,
+            bits: vec![0; words],
+            count: 0,
+            partial: Vec::new(),
+        })
+    }
+
+    /// Those of the ids that are in the pack, each once.
+    fn distinct_of(&self, oids: &[Oid]) -> Vec<Oid> {
+        let mut seen = std::collections::HashSet::new();
+        let is_here = |oid: &Oid| gix_id(oid).is_some_and(|id| self.index.lookup(id).is_some());
+        let here = oids.iter().filter(|oid| is_here(oid));
+        here.filter(|oid| seen.insert(**oid)).copied().collect()
+    }
+
+    /// Marks what git lists, one id a line, in pieces of any size.
+    fn read(&mut self, bytes: &[u8]) {
+        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+            self.partial.extend_from_slice(piece);
+            if let Some(line) = self.partial.strip_suffix(b"\n") {
+                let oid = Oid::from_hex(line).ok();
+                self.mark(oid);
+                self.partial.clear();
+            }
+        }
+    }
+
+    fn mark(&mut self, oid: Option<Oid>) {
+        let id = oid.as_ref().and_then(gix_id);
+        if let Some(at) = id.and_then(|id| self.index.lookup(id)) {
+            let (word, bit) = (at as usize / 64, 1 << (at % 64));
+            self.count += u32::from(self.bits[word] & bit == 0);
+            self.bits[word] |= bit;
+        }
+    }
+
+    fn is_marked(&self, at: u32) -> bool {
+        self.bits[at as usize / 64] & (1 << (at % 64)) != 0
+    }
+
+    fn all(&self, marked: bool) -> impl Iterator<Item = Oid> {
+        let all = 0..self.index.num_objects();
+        all.filter(move |at| self.is_marked(*at) == marked)
+            .filter_map(|at| Oid::from_bytes(self.index.oid_at_index(at).as_bytes()).ok())
+    }
+
+    /// Says whether the store would get an object that is not marked. Blocking.
+    ///
+    /// What it has already are the bases of deltas, which came without and were added.
+    fn has_extra(
+        &self,
+        repositories: &Repositories,
+        identifier: &Identifier,
+    ) -> Result<bool, RepoError> {
+        let mut rest = self.all(false);
+        loop {
+            let batch: Vec<Oid> = rest.by_ref().take(BATCH).collect();
+            if batch.is_empty() {
+                return Ok(false);
+            }
+            let kinds = repositories.kinds(identifier, &batch)?;
+            if kinds.iter().any(Option::is_none) {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// The marked ids, one a line, many lines at a time.
+    fn lines(&self) -> impl Iterator<Item = Vec<u8>> {
+        let mut oids = self.all(true);
+        std::iter::from_fn(move || {
+            let batch: String = oids
+                .by_ref()
+                .take(BATCH)
+                .map(|oid| oid.to_hex() + "\n")
+                .collect();
+            (!batch.is_empty()).then(|| batch.into_bytes())
+        })
+    }
+}

@@ -1,0 +1,48 @@
+//! What the refs of all owners of an identifier point at.
+
+use std::{collections::HashSet, io, sync::Arc};
+
+use grip_types::{Identifier, Oid};
+
+use crate::refs::{Ref, RefSnapshot};
+
+use super::{RepoError, Repositories, lookup::unreachable_objects};
+
+impl Repositories {
+    /// What the refs of all owners point at, tags followed: at most `max`, each once.
+    ///
+    /// Default branches come first, then other branches, then the rest: what another server most
+    /// likely has too. Blocking.
+    pub fn known_tips(&self, identifier: &Identifier, max: usize) -> Result<Vec<Oid>, RepoError> {
+        let all = self.refs_of_all(identifier);
+        let all = all.map_err(|source| unreachable_objects(identifier, source))?;
+        let of_kind = |is_wanted: fn(&RefSnapshot, &Ref) -> bool| {
+            let refs = all
+                .iter()
+                .flat_map(|refs| refs.iter().map(move |r| (refs, r)));
+            refs.filter(move |(refs, r)| is_wanted(refs, r))
+        };
+        let is_default = |refs: &RefSnapshot, r: &Ref| refs.head() == Some(&r.name);
+        let tips = of_kind(is_default)
+            .chain(of_kind(|_, r| r.name.is_head()))
+            .chain(of_kind(|_, r| !r.name.is_head()));
+        let mut seen = HashSet::new();
+        Ok(tips
+            .map(|(_, r)| r.peeled.unwrap_or(r.oid))
+            .filter(|oid| seen.insert(*oid))
+            .take(max)
+            .collect())
+    }
+
+    /// The refs of every repository that shares the store; those that cannot be read are left out.
+    pub(crate) fn refs_of_all(&self, identifier: &Identifier) -> io::Result<Vec<Arc<RefSnapshot>>> {
+        let mut all = Vec::new();
+        for repo in self.inner.holders(identifier)? {
+            match self.refs(&repo) {
+                Ok(refs) => all.push(refs),
+                Err(error) => tracing::warn!(%repo, %error, "refs left out"),
+            }
+        }
+        Ok(all)
+    }
+}

@@ -1,0 +1,168 @@
+//! Servers that lie, break off, or want to hurt.
+
+use std::time::Duration;
+
+use grip_git::{
+    Caps, ReceiveError, RepoPath,
+    pktline::{self, Band},
+    remote::{RemoteError, Version, open_pack},
+};
+use grip_types::Oid;
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+use crate::{remote::CAPS, support::*};
+
+fn client() -> (Sandbox, RepoPath) {
+    let sandbox = Sandbox::new();
+    let repo = repo(ALICE, "project");
+    sandbox.repositories.create(&repo).unwrap();
+    (sandbox, repo)
+}
+
+/// The start of an answer that carries these bytes as its pack.
+fn open_answer(pack: &[u8]) -> Vec<u8> {
+    let mut answer = Vec::new();
+    pktline::put(&mut answer, b"packfile\n");
+    pktline::put_band(&mut answer, Band::Payload, pack);
+    answer
+}
+
+fn whole_answer(pack: &[u8]) -> Vec<u8> {
+    [&open_answer(pack), pktline::FLUSH].concat()
+}
+
+/// The error a pack is refused with; nothing of it is left.
+async fn refused(answer: impl AsyncRead + Send + Unpin, caps: Caps) -> ReceiveError {
+    let (sandbox, repo) = client();
+    let pack = open_pack(answer, Version::V2).await.unwrap();
+    let repositories = &sandbox.repositories;
+    let received = repositories
+        .receive_within(&repo.identifier, pack, caps)
+        .await;
+    let error = received.err().expect("the pack is refused");
+    sandbox.assert_quarantine_is_empty();
+    assert!(sandbox.packs(&repo.identifier).is_empty());
+    error
+}
+
+#[tokio::test]
+async fn a_pack_without_what_was_wanted_brings_nothing() {
+    let (sandbox, repo) = client();
+    let work = Work::example();
+    let answer = whole_answer(&work.pack("", &["--all"]));
+    let pack = open_pack(&answer[..], Version::V2).await.unwrap();
+    let received = sandbox
+        .repositories
+        .receive_within(&repo.identifier, pack, CAPS);
+    let quarantine = received.await.unwrap();
+    let wanted: Oid = "ab".repeat(20).parse().unwrap();
+    let kept = quarantine.keep_only(&[wanted]).await.unwrap();
+    assert!(kept.arrived.is_empty() && kept.quarantine.is_empty());
+    sandbox.assert_quarantine_is_empty();
+    kept.quarantine.promote().unwrap();
+    assert!(sandbox.packs(&repo.identifier).is_empty());
+}
+
+#[tokio::test]
+async fn a_pack_that_is_cut_short_is_refused_however_the_answer_ends() {
+    let pack = Work::example().pack("", &["--all"]);
+    let cut = &pack[..pack.len() - 30];
+    let error = refused(&whole_answer(cut)[..], CAPS).await;
+    assert!(matches!(error, ReceiveError::Truncated), "{error}");
+    let error = refused(&open_answer(cut)[..], CAPS).await;
+    let remote = error.remote().expect("the server broke off");
+    assert!(matches!(remote, RemoteError::Truncated), "{remote}");
+    let mut fatal = open_answer(cut);
+    pktline::put_band(&mut fatal, Band::Fatal, b"out of memory");
+    let error = refused(&fatal[..], CAPS).await;
+    let remote = error.remote().expect("the server gave up");
+    assert!(matches!(remote, RemoteError::Refused(said) if said == "out of memory"));
+}
+
+#[tokio::test]
+async fn a_pack_with_a_wrong_checksum_is_refused() {
+    let mut pack = Work::example().pack("", &["--all"]);
+    *pack.last_mut().unwrap() ^= 1;
+    let error = refused(&whole_answer(&pack)[..], CAPS).await;
+    assert!(matches!(error, ReceiveError::Corrupt(_)), "{error}");
+}
+
+#[tokio::test]
+async fn a_pack_beyond_the_cap_of_the_fetch_is_cut_off() {
+    let work = Work::new();
+    let noise: String = (0..200_000_u64)
+        .map(|n| format!("{:016x}", n.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
+        .collect();
+    work.commit("noise", &noise);
+    let answer = whole_answer(&work.pack("", &["--all"]));
+    let caps = Caps {
+        max_pack_bytes: 50_000,
+        ..CAPS
+    };
+    let error = refused(&answer[..], caps).await;
+    assert!(
+        matches!(error, ReceiveError::TooBig { limit: 50_000 }),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn progress_without_end_is_given_up() {
+    let pack = Work::example().pack("", &["--all"]);
+    let mut answer = open_answer(&pack[..40]);
+    for _ in 0..20_000 {
+        let line = format!("Counting objects: {}", "x".repeat(60));
+        pktline::put_band(&mut answer, Band::Progress, line.as_bytes());
+    }
+    let error = refused(&answer[..], CAPS).await;
+    let remote = error.remote().expect("the server talks on");
+    assert!(matches!(remote, RemoteError::Endless), "{remote}");
+}
+
+#[tokio::test]
+async fn a_server_that_stops_in_the_middle_is_given_up() {
+    let pack = Work::example().pack("", &["--all"]);
+    let (stream, _open) = tokio::io::duplex(64);
+    let answer = std::io::Cursor::new(open_answer(&pack[..40])).chain(stream);
+    let caps = Caps {
+        stall: Duration::from_millis(50),
+        ..CAPS
+    };
+    let error = refused(answer, caps).await;
+    assert!(matches!(error, ReceiveError::Stalled(_)), "{error}");
+}
+
+/// The most memory this process has had.
+#[cfg(target_os = "linux")]
+fn peak_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let line = line.unwrap().trim().trim_end_matches(" kB");
+    line.parse().unwrap()
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_small_pack_that_inflates_hugely_costs_us_no_memory() {
+    const INFLATED: u64 = 512 << 20;
+    let (sandbox, repo) = client();
+    let work = Work::new();
+    let file = std::fs::File::create(work.dir.path().join("bomb")).unwrap();
+    file.set_len(INFLATED).unwrap();
+    work.git(&["-c", "core.bigFileThreshold=1m", "add", "bomb"]);
+    work.git(&["commit", "--quiet", "--message=bomb"]);
+    let answer = whole_answer(&work.pack("", &["--all"]));
+    assert!(answer.len() < 4 << 20, "{}", answer.len());
+    let before = peak_kib();
+    let pack = open_pack(&answer[..], Version::V2).await.unwrap();
+    let received = sandbox
+        .repositories
+        .receive_within(&repo.identifier, pack, CAPS);
+    let quarantine = received.await.unwrap();
+    let kept = quarantine.keep_only(&[work.oid("HEAD")]).await.unwrap();
+    assert_eq!(kept.arrived, [work.oid("HEAD")]);
+    let on_disk = kept.quarantine.promote().unwrap().pack_bytes;
+    assert!(on_disk < 4 << 20, "{on_disk}");
+    let grown = peak_kib() - before;
+    assert!(grown < 32 << 10, "{grown} KiB");
+}
