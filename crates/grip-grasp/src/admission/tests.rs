@@ -73,6 +73,18 @@ fn g01_20_what_expired_after_a_sync_is_not_synced_again_but_may_be_sent_again() 
 }
 
 #[test]
+fn g02_2_a_synced_copy_of_what_is_still_looked_for_is_a_duplicate_and_a_sent_one_is_held() {
+    let mut world = World::new();
+    let owner = world.hosting(&[]);
+    let event = state(&owner, &[("refs/heads/main", oid(1))], 100);
+    world.wanted.insert(event.id);
+    world.expired.insert(event.id);
+    let synced = world.ask_as(&event, Origin::Synced);
+    assert_eq!(synced.outcome, Outcome::Duplicate(Standing::Held));
+    assert_eq!(world.ask(&event).outcome, Outcome::Hold);
+}
+
+#[test]
 fn every_decision_names_the_rules_that_led_to_it() {
     let mut world = World::new();
     let keys = Keys::generate();

@@ -163,3 +163,6 @@ impl<'a> Urls<'a> {
         Some(url)
     }
 }
+
+#[cfg(test)]
+mod tests;

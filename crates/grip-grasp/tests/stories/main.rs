@@ -14,3 +14,4 @@ mod pull_requests;
 mod pushes;
 mod restarts;
 mod states;
+mod sync;

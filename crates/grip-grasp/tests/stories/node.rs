@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use arc_swap::ArcSwap;
 use futures_util::StreamExt;
 use grip_db::Db;
-use grip_git::{Options, RepoPath, Repositories};
+use grip_git::{Options, Quarantine, RepoPath, Repositories};
 use grip_grasp::{Bounds, Grasp, Parts, Policy, PushReply};
 use grip_nostr::{Event, EventId, RepoAddr};
 use grip_relay::{Answer, Limits, Relay, Source, WritePolicy};
@@ -124,6 +124,19 @@ impl Node {
         let grasp = self.grasp();
         assert!(grasp.defers(event));
         grasp.settle(event.clone(), Source::Submitted).await
+    }
+
+    /// Has an event come in the way of `source`.
+    pub(crate) async fn send_as(&self, event: &Event, source: Source) -> Answer {
+        self.grasp().settle(event.clone(), source).await
+    }
+
+    /// Takes a pack into quarantine, as a fetch does.
+    pub(crate) async fn receive(&self, identifier: &str, pack: Vec<u8>) -> Quarantine {
+        let identifier = Identifier::parse(identifier).unwrap();
+        let repositories = &self.running().repositories;
+        let mut pack = std::io::Cursor::new(pack);
+        repositories.receive(&identifier, &mut pack).await.unwrap()
     }
 
     /// Sends an event and expects the text of its `OK true`.
