@@ -26,7 +26,7 @@ pub(crate) mod tests;
 pub(crate) use layers::{Flags, Loaded, Source, Value, load};
 pub(crate) use option::{Group, Kind, Opt, Reload, Status};
 pub(crate) use resolve::service_at;
-pub(crate) use settings::{LogFormat, Settings, Timeouts};
+pub(crate) use settings::{LogFormat, Settings, Sync as SyncSettings, Timeouts};
 pub(crate) use surroundings::{Process, Surroundings};
 
 /// Why the configuration cannot be used; one sentence per mistake.

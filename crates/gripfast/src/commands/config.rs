@@ -38,16 +38,10 @@ pub(crate) fn run(request: ConfigRequest) -> anyhow::Result<()> {
 const BOLD: Style = Style::new().bold();
 const DIM: Style = Style::new().dimmed();
 const YELLOW: Style = Style::new().fg_color(Some(anstyle::Color::Ansi(anstyle::AnsiColor::Yellow)));
-/// What is shown of a secret.
-const MASK: &str = "••••••";
 
 fn shown(option: &Opt, loaded: &Loaded) -> Option<String> {
-    let text = loaded.values[option.key].text.clone()?;
-    Some(if option.is_secret() {
-        MASK.to_owned()
-    } else {
-        text
-    })
+    let text = loaded.values[option.key].text.as_deref()?;
+    Some(option.shown(text))
 }
 
 fn as_table(loaded: &Loaded) -> String {

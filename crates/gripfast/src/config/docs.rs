@@ -106,7 +106,7 @@ pub(crate) fn example() -> String {
     );
     for group in Group::ALL {
         let _ = write!(out, "\n# --- {} ---\n", group.title());
-        for option in of(group).filter(|o| o.status == Status::Active && !o.is_secret()) {
+        for option in of(group).filter(|o| o.status == Status::Active && o.kind != Kind::Secret) {
             let _ = writeln!(out);
             for line in wrap(option.help, 96) {
                 let _ = writeln!(out, "# {line}");
@@ -134,6 +134,9 @@ fn example_value(option: &Opt) -> String {
         (_, "relay_contact") => "mailto:operator@example.com",
         (_, "relay_icon") => "https://example.com/icon.png",
         (_, "base_path") => "/git",
+        (_, "domain_aliases") => "www.grasp.example.com",
+        (_, "sync_host_limits") => "github.com=10/60",
+        (_, "redis_url") => "redis://127.0.0.1/",
         (_, "trusted_proxy_cidrs") => "127.0.0.1,::1",
         (_, "owner_npub") => EXAMPLE_NPUB,
         _ => match option.kind {
@@ -143,7 +146,7 @@ fn example_value(option: &Opt) -> String {
     };
     match option.kind {
         Kind::Bool | Kind::Count { .. } => text.to_owned(),
-        Kind::List | Kind::Repositories | Kind::Npubs | Kind::Networks => {
+        kind if kind.is_list() => {
             let items: Vec<_> = text
                 .split(',')
                 .filter(|t| !t.is_empty())

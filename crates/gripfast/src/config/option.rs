@@ -45,6 +45,14 @@ pub(crate) enum Kind {
     Npubs,
     /// Networks separated by commas.
     Networks,
+    /// Hosts or services, as for `Domain`, separated by commas.
+    Domains,
+    /// `host=concurrent/per-minute`, separated by commas.
+    HostLimits,
+    /// URL schemes separated by commas.
+    Schemes,
+    /// `redis://…` or `rediss://…`; its password is never shown.
+    RedisUrl,
     /// A level or filter directives.
     LogFilter,
     Choice(&'static [&'static str]),
@@ -57,14 +65,23 @@ impl Kind {
             "string" => true,
             "boolean" => self == Self::Bool,
             "integer" => matches!(self, Self::Count { .. } | Self::Bytes),
-            "array" => {
-                matches!(
-                    self,
-                    Self::List | Self::Repositories | Self::Npubs | Self::Networks
-                )
-            }
+            "array" => self.is_list(),
             _ => false,
         }
+    }
+
+    /// Says whether the value is a list: separated by commas, or an array in the file.
+    pub(crate) fn is_list(self) -> bool {
+        matches!(
+            self,
+            Self::List
+                | Self::Repositories
+                | Self::Npubs
+                | Self::Networks
+                | Self::Domains
+                | Self::HostLimits
+                | Self::Schemes
+        )
     }
 
     /// What stands for the value in help texts.
@@ -80,7 +97,10 @@ impl Kind {
             Self::Count { .. } => "NUMBER",
             Self::Bytes => "SIZE",
             Self::Duration => "DURATION",
-            Self::List | Self::Repositories | Self::Npubs => "LIST",
+            Self::List | Self::Repositories | Self::Npubs | Self::Schemes => "LIST",
+            Self::Domains => "HOSTS",
+            Self::HostLimits => "HOST=N/M",
+            Self::RedisUrl => "URL",
             Self::LogFilter => "LEVEL",
             Self::Networks => "CIDRS",
             Self::Choice(_) => "CHOICE",
@@ -107,6 +127,16 @@ impl Kind {
                     .into()
             }
             Self::Npubs => "comma-separated npubs (an array in the file)".into(),
+            Self::Domains => {
+                "comma-separated host names, with ports if they are not the usual ones (an array \
+                 in the file)"
+                    .into()
+            }
+            Self::HostLimits => {
+                "comma-separated `host=concurrent/per-minute` (an array in the file)".into()
+            }
+            Self::Schemes => "`https`, `http` or both (an array in the file)".into(),
+            Self::RedisUrl => "URL of a Redis server".into(),
             Self::LogFilter => "level or filter directives".into(),
             Self::Networks => "comma-separated networks, such as `10.0.0.0/8`".into(),
             Self::Choice(values) => values
@@ -250,7 +280,27 @@ impl Opt {
         }
     }
 
+    /// Says whether the value as such must not be shown.
     pub(crate) fn is_secret(&self) -> bool {
-        self.kind == Kind::Secret
+        matches!(self.kind, Kind::Secret | Kind::RedisUrl)
+    }
+
+    /// The value as it may be shown to anybody.
+    pub(crate) fn shown(&self, text: &str) -> String {
+        match self.kind {
+            Kind::Secret => MASK.to_owned(),
+            Kind::RedisUrl => without_password(text),
+            _ => text.to_owned(),
+        }
+    }
+}
+
+/// What is shown of a secret.
+const MASK: &str = "••••••";
+
+fn without_password(url: &str) -> String {
+    match (url.split_once("://"), url.rsplit_once('@')) {
+        (Some((scheme, _)), Some((_, host))) => format!("{scheme}://{MASK}@{host}"),
+        _ => url.to_owned(),
     }
 }

@@ -6,6 +6,7 @@ use std::{
 };
 
 use grip_grasp::{InvalidSelection, Selection, parse_authors};
+use grip_types::{Domain, Service};
 use ipnet::IpNet;
 use nostr::prelude::{Keys, PublicKey};
 use tracing_subscriber::EnvFilter;
@@ -19,9 +20,13 @@ pub(crate) type Complaint = String;
 pub(crate) fn check(kind: Kind, text: &str) -> Result<(), Complaint> {
     match kind {
         Kind::Text | Kind::Path | Kind::List => Ok(()),
-        Kind::Domain => grip_types::Service::parse(text).map(drop).map_err(|_| {
+        Kind::Domain => Service::parse(text).map(drop).map_err(|_| {
             "is no host name; write it as `grasp.example.com` or `localhost:7334`".to_owned()
         }),
+        Kind::Domains => services(text).map(drop),
+        Kind::HostLimits => host_limits(text).map(drop),
+        Kind::Schemes => schemes(text).map(drop),
+        Kind::RedisUrl => redis_url(text).map(drop),
         Kind::Address => address(text).map(drop),
         Kind::Secret => Keys::parse(text).map(drop).map_err(|_| {
             "is no private key; it should start with `nsec1` or be 64 hex digits".to_owned()
@@ -146,9 +151,121 @@ pub(crate) fn networks(text: &str) -> Result<Vec<IpNet>, Complaint> {
         .collect()
 }
 
+/// Reads names of services.
+pub(crate) fn services(text: &str) -> Result<Vec<Service>, Complaint> {
+    list(text)
+        .iter()
+        .map(|item| {
+            Service::parse(item).map_err(|_| {
+                format!("has `{item}`, which is no host name such as `grasp.example.com`")
+            })
+        })
+        .collect()
+}
+
+/// What one host gets in place of the usual limits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct HostLimit {
+    pub(crate) host: Domain,
+    pub(crate) concurrent: u32,
+    pub(crate) per_minute: u32,
+}
+
+/// Reads `host=concurrent/per-minute` items; none may name a host twice.
+pub(crate) fn host_limits(text: &str) -> Result<Vec<HostLimit>, Complaint> {
+    let mut found: Vec<HostLimit> = Vec::new();
+    for item in list(text) {
+        let limit = host_limit(&item).ok_or_else(|| {
+            format!("has `{item}`, which is no host=concurrent/per-minute such as github.com=10/60")
+        })?;
+        if found.iter().any(|known| known.host == limit.host) {
+            return Err(format!("names {} twice", limit.host));
+        }
+        found.push(limit);
+    }
+    Ok(found)
+}
+
+fn host_limit(item: &str) -> Option<HostLimit> {
+    let (host, limits) = item.split_once('=')?;
+    let (concurrent, per_minute) = limits.split_once('/')?;
+    let number = |text: &str| text.trim().parse::<u32>().ok().filter(|n| *n > 0);
+    Some(HostLimit {
+        host: Domain::parse(host).ok()?,
+        concurrent: number(concurrent)?,
+        per_minute: number(per_minute)?,
+    })
+}
+
+/// Reads URL schemes. Git data is fetched by HTTP alone, so another scheme would do nothing.
+pub(crate) fn schemes(text: &str) -> Result<Vec<String>, Complaint> {
+    let schemes = list(&text.to_ascii_lowercase());
+    match schemes
+        .iter()
+        .find(|s| !matches!(s.as_str(), "https" | "http"))
+    {
+        Some(other) => Err(format!(
+            "has `{other}`, but data is fetched by `https` or `http` only"
+        )),
+        None if schemes.is_empty() => Err("names no scheme".to_owned()),
+        None => Ok(schemes),
+    }
+}
+
+pub(crate) fn redis_url(text: &str) -> Result<String, Complaint> {
+    let good = url::Url::parse(text)
+        .is_ok_and(|url| matches!(url.scheme(), "redis" | "rediss") && url.has_host());
+    match good {
+        true => Ok(text.to_owned()),
+        false => Err("is no URL such as redis://127.0.0.1/ or rediss://user:password@host/".into()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn limits_of_single_hosts_name_each_host_once() {
+        let found = host_limits("GitHub.com=10/60, codeberg.org = 2 / 10").unwrap();
+        let shown: Vec<_> = found
+            .iter()
+            .map(|l| format!("{} {} {}", l.host, l.concurrent, l.per_minute))
+            .collect();
+        assert_eq!(shown, ["github.com 10 60", "codeberg.org 2 10"]);
+        for text in [
+            "github.com",
+            "github.com=10",
+            "github.com=0/60",
+            "github.com:443=1/2",
+            "=1/2",
+            "a=1/-2",
+        ] {
+            assert!(host_limits(text).unwrap_err().contains(text), "{text}");
+        }
+        let twice = host_limits("a.example=1/2,A.example.=3/4").unwrap_err();
+        assert_eq!(twice, "names a.example twice");
+    }
+
+    #[test]
+    fn only_what_can_be_fetched_is_a_scheme() {
+        assert_eq!(schemes("HTTPS").unwrap(), ["https"]);
+        assert!(schemes("https,ssh").unwrap_err().contains("`ssh`"));
+        assert!(schemes(",").is_err());
+    }
+
+    #[test]
+    fn redis_is_named_by_a_url() {
+        for text in [
+            "redis://127.0.0.1/",
+            "rediss://:secret@cache.example:6380/2",
+        ] {
+            assert!(redis_url(text).is_ok(), "{text}");
+        }
+        for text in ["127.0.0.1:6379", "http://127.0.0.1/", "redis:"] {
+            assert!(redis_url(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn sizes_have_units_or_none() {

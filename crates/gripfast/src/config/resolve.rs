@@ -1,5 +1,7 @@
 //! From texts that have the right shape to settings: types, and what follows from what.
 
+mod sync;
+
 use std::{
     collections::BTreeMap,
     net::SocketAddr,
@@ -74,6 +76,10 @@ impl Settings {
             limits: r.limits(),
             purgatory: r.purgatory(),
             timeouts: r.timeouts(),
+            sync: r.sync(),
+            aliases: r
+                .optional("domain_aliases", parse::services)
+                .unwrap_or_default(),
             log_level: r.text("log_level"),
             log_format: match r.text("log_format").as_str() {
                 "json" => LogFormat::Json,

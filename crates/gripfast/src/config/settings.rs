@@ -7,12 +7,16 @@ use grip_types::Service;
 use ipnet::IpNet;
 use nostr::prelude::PublicKey;
 
+use super::parse::HostLimit;
+
 /// What the node runs with.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) service: Service,
     /// Nobody named the service: it is called by the address it listens on.
     pub(crate) service_is_address: bool,
+    /// Other names of ours.
+    pub(crate) aliases: Vec<Service>,
     pub(crate) bind_address: SocketAddr,
     pub(crate) trusted_proxies: Vec<IpNet>,
     pub(crate) data_dir: PathBuf,
@@ -34,6 +38,7 @@ pub(crate) struct Settings {
     pub(crate) limits: Limits,
     pub(crate) purgatory: PurgatoryLimits,
     pub(crate) timeouts: Timeouts,
+    pub(crate) sync: Sync,
     pub(crate) log_level: String,
     pub(crate) log_format: LogFormat,
     pub(crate) metrics_enabled: bool,
@@ -75,6 +80,39 @@ pub(crate) struct Timeouts {
     pub(crate) stall: Duration,
     pub(crate) idle: Duration,
     pub(crate) header: Duration,
+}
+
+/// How missing git data is fetched, and how politely.
+#[derive(Clone, Debug)]
+#[expect(dead_code, reason = "read by the sync, which is wired next")]
+pub(crate) struct Sync {
+    pub(crate) enabled: bool,
+    pub(crate) concurrent: u32,
+    pub(crate) per_minute: u32,
+    /// Hosts with limits of their own.
+    pub(crate) host_limits: Vec<HostLimit>,
+    pub(crate) submitted_delay: Duration,
+    pub(crate) synced_delay: Duration,
+    pub(crate) loop_interval: Duration,
+    pub(crate) tasks: usize,
+    pub(crate) pack_bytes: u64,
+    pub(crate) connect: Duration,
+    pub(crate) idle: Duration,
+    pub(crate) total: Duration,
+    pub(crate) schemes: Vec<String>,
+    pub(crate) allow_non_global: bool,
+    pub(crate) wanted: Wanted,
+    /// Where several instances count together.
+    pub(crate) redis_url: Option<String>,
+    pub(crate) redis_fallback_percent: u32,
+}
+
+/// What is looked for after it expired.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) max: usize,
+    pub(crate) lifetime: Duration,
+    pub(crate) interval: Duration,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,8 +4,8 @@ use super::option::{
     Default::{Derived, Unset, Value},
     Group::{About, Acceptance, Archive, Limits, Logs, Reach, Storage, Sync, Timeouts},
     Kind::{
-        Address, Bool, Bytes, Choice, Count, Domain, Duration, List, LogFilter, Networks, Npub,
-        Npubs, Path, Repositories, Secret, Text,
+        Address, Bool, Bytes, Choice, Count, Domain, Domains, Duration, HostLimits, List,
+        LogFilter, Networks, Npub, Npubs, Path, RedisUrl, Repositories, Schemes, Secret, Text,
     },
     Opt,
 };
@@ -18,6 +18,17 @@ const POSITIVE: super::Kind = Count {
     min: 1,
     max: u64::MAX,
 };
+/// What is counted in 32 bits.
+const SMALL: super::Kind = Count {
+    min: 1,
+    max: u32::MAX as u64,
+};
+/// Seconds or milliseconds that still make sense as a delay.
+const DELAY: super::Kind = Count {
+    min: 0,
+    max: 86_400_000,
+};
+const PERCENT: super::Kind = Count { min: 1, max: 100 };
 /// Bounded so that fifty times the value still fits its bucket.
 const RATE: super::Kind = Count {
     min: 0,
@@ -55,6 +66,14 @@ pub(crate) static OPTIONS: &[Opt] = &[
         "Path below which everything is served, when the host is shared with something else.",
     )
     .ngit(),
+    Opt::new(
+        "domain_aliases",
+        Domains,
+        Unset,
+        Reach,
+        "Other names under which clients reach this node. Data is never fetched from them: it \
+         would be asking ourselves.",
+    ),
     Opt::new(
         "trusted_proxy_cidrs",
         Networks,
@@ -486,56 +505,162 @@ pub(crate) static OPTIONS: &[Opt] = &[
     .no_effect_yet(),
     // Sync with other servers
     Opt::new(
+        "sync_enabled",
+        Bool,
+        Value("true"),
+        Sync,
+        "Fetch git data that events wait for from the other servers that announcements and pull \
+         requests name.",
+    )
+    .common(),
+    Opt::new(
+        "sync_domain_concurrent",
+        SMALL,
+        Value("5"),
+        Sync,
+        "Requests in flight to one host.",
+    )
+    .ngit(),
+    Opt::new(
+        "sync_domain_rate_limit",
+        SMALL,
+        Value("30"),
+        Sync,
+        "Requests to one host in any minute, redirects included.",
+    )
+    .ngit(),
+    Opt::new(
+        "sync_host_limits",
+        HostLimits,
+        Unset,
+        Sync,
+        "Limits for single hosts in place of the two above: `host=concurrent/per-minute`, such as \
+         `github.com=10/60`.",
+    ),
+    Opt::new(
+        "sync_default_delay_secs",
+        DELAY,
+        Value("180"),
+        Sync,
+        "How long the data of a submitted event is awaited before it is looked for elsewhere: \
+         its author is about to push.",
+    )
+    .ngit(),
+    Opt::new(
+        "sync_immediate_delay_ms",
+        DELAY,
+        Value("500"),
+        Sync,
+        "The same for an event that came from another relay.",
+    )
+    .ngit(),
+    Opt::new(
+        "sync_loop_interval_ms",
+        Count {
+            min: 1,
+            max: 60_000,
+        },
+        Value("1000"),
+        Sync,
+        "Longest sleep of the sync loop.",
+    )
+    .ngit(),
+    Opt::new(
+        "sync_max_tasks",
+        POSITIVE,
+        Value("64"),
+        Sync,
+        "Most repositories whose data is fetched at once, over all hosts.",
+    ),
+    Opt::new(
+        "sync_max_pack_bytes",
+        Bytes,
+        Value("2 GiB"),
+        Sync,
+        "Largest pack that is fetched.",
+    ),
+    Opt::new(
+        "sync_connect_timeout",
+        Duration,
+        Value("10s"),
+        Sync,
+        "How long a host may take to accept a connection.",
+    ),
+    Opt::new(
+        "sync_idle_timeout",
+        Duration,
+        Value("30s"),
+        Sync,
+        "How long a host may send nothing, before its answer and in the middle of it.",
+    ),
+    Opt::new(
+        "sync_total_timeout",
+        Duration,
+        Value("15m"),
+        Sync,
+        "How long one fetch may take in all.",
+    ),
+    Opt::new(
+        "sync_schemes",
+        Schemes,
+        Value("https,http"),
+        Sync,
+        "Kinds of clone URLs that are fetched from: `https` alone, or `http` as well.",
+    ),
+    Opt::new(
+        "sync_allow_non_global_targets",
+        Bool,
+        Value("false"),
+        Sync,
+        "Let sync reach private, loopback and other addresses that are not public. Anybody can \
+         announce a clone URL, so this lets strangers make the node ask hosts of your network.",
+    )
+    .ngit(),
+    Opt::new(
+        "wanted_max",
+        ANY,
+        Value("10000"),
+        Sync,
+        "Most states and pull requests whose data is still looked for after they expired; the \
+         oldest leaves for a new one.",
+    ),
+    Opt::new(
+        "wanted_lifetime",
+        Duration,
+        Value("30days"),
+        Sync,
+        "How long their data is looked for.",
+    ),
+    Opt::new(
+        "wanted_interval",
+        Duration,
+        Value("1h"),
+        Sync,
+        "Longest pause between two tries; GRASP-02 says an hour.",
+    ),
+    Opt::new(
+        "redis_url",
+        RedisUrl,
+        Unset,
+        Sync,
+        "Redis through which several instances keep the limits of each host together, such as \
+         `redis://127.0.0.1/` or `rediss://user:password@host/`. Without one each instance \
+         counts for itself.",
+    ),
+    Opt::new(
+        "redis_fallback_percent",
+        PERCENT,
+        Value("25"),
+        Sync,
+        "Share of each host's limits that this instance uses while Redis is away. With n \
+         instances, 100/n keeps their sum within the limits.",
+    ),
+    Opt::new(
         "sync_bootstrap_relay_url",
         Text,
         Unset,
         Sync,
         "First relay to learn announcements from.",
-    )
-    .ngit()
-    .no_effect_yet(),
-    Opt::new(
-        "sync_loop_interval_ms",
-        POSITIVE,
-        Value("1000"),
-        Sync,
-        "Longest sleep of the sync loop.",
-    )
-    .ngit()
-    .no_effect_yet(),
-    Opt::new(
-        "sync_domain_concurrent",
-        POSITIVE,
-        Value("5"),
-        Sync,
-        "Requests in flight to one host.",
-    )
-    .ngit()
-    .no_effect_yet(),
-    Opt::new(
-        "sync_domain_rate_limit",
-        POSITIVE,
-        Value("30"),
-        Sync,
-        "Requests to one host in any minute.",
-    )
-    .ngit()
-    .no_effect_yet(),
-    Opt::new(
-        "sync_default_delay_secs",
-        ANY,
-        Value("180"),
-        Sync,
-        "How long the data of a submitted event is awaited before it is looked for elsewhere.",
-    )
-    .ngit()
-    .no_effect_yet(),
-    Opt::new(
-        "sync_immediate_delay_ms",
-        ANY,
-        Value("500"),
-        Sync,
-        "The same for an event that came from another relay.",
     )
     .ngit()
     .no_effect_yet(),
@@ -599,15 +724,6 @@ pub(crate) static OPTIONS: &[Opt] = &[
         Unset,
         Sync,
         "Relays that know the relay lists of users.",
-    )
-    .ngit()
-    .no_effect_yet(),
-    Opt::new(
-        "sync_allow_non_global_targets",
-        Bool,
-        Value("false"),
-        Sync,
-        "Let sync reach private and loopback addresses.",
     )
     .ngit()
     .no_effect_yet(),

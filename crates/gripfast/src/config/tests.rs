@@ -222,6 +222,68 @@ fn an_idle_option_is_accepted_and_said_to_be_idle() {
 }
 
 #[test]
+fn the_five_of_the_sync_document_have_their_defaults_and_names() {
+    let sync = Fake::default().loaded().settings.sync;
+    assert!(sync.enabled && !sync.allow_non_global);
+    assert_eq!((sync.concurrent, sync.per_minute), (5, 30));
+    assert_eq!(sync.submitted_delay.as_secs(), 180);
+    assert_eq!(sync.synced_delay.as_millis(), 500);
+    assert_eq!(sync.loop_interval.as_millis(), 1000);
+    let sync = Fake::default()
+        .env("NGIT_SYNC_LOOP_INTERVAL_MS", "50")
+        .env("NGIT_SYNC_DOMAIN_CONCURRENT", "2")
+        .env("NGIT_SYNC_DOMAIN_RATE_LIMIT", "7")
+        .env("NGIT_SYNC_DEFAULT_DELAY_SECS", "0")
+        .env("NGIT_SYNC_IMMEDIATE_DELAY_MS", "1")
+        .env("NGIT_SYNC_ALLOW_NON_GLOBAL_TARGETS", "true")
+        .loaded()
+        .settings
+        .sync;
+    assert!(sync.allow_non_global);
+    assert_eq!((sync.concurrent, sync.per_minute), (2, 7));
+    assert_eq!(sync.loop_interval.as_millis(), 50);
+    assert!(sync.submitted_delay.is_zero());
+    assert_eq!(sync.synced_delay.as_millis(), 1);
+}
+
+#[test]
+fn sync_is_set_in_all_its_parts() {
+    let loaded = Fake::default()
+        .file(
+            "gripfast.toml",
+            "sync_enabled = false\nsync_host_limits = [\"github.com=10/60\"]\n\
+             sync_schemes = [\"https\"]\nwanted_max = 0\nwanted_lifetime = \"2days\"\n\
+             domain_aliases = [\"www.example.com\", \"example.com:8443\"]\n\
+             redis_url = \"redis://:secret@cache.example/\"\nredis_fallback_percent = 50\n",
+        )
+        .loaded();
+    let sync = &loaded.settings.sync;
+    assert!(!sync.enabled);
+    assert_eq!(sync.host_limits[0].host.as_str(), "github.com");
+    assert_eq!(sync.schemes, ["https"]);
+    assert_eq!(sync.wanted.max, 0);
+    assert_eq!(sync.wanted.lifetime.as_secs(), 2 * 86_400);
+    assert_eq!(sync.redis_fallback_percent, 50);
+    assert_eq!(
+        sync.redis_url.as_deref(),
+        Some("redis://:secret@cache.example/")
+    );
+    assert_eq!(loaded.settings.aliases[1].authority(), "example.com:8443");
+}
+
+#[test]
+fn the_password_of_redis_is_never_shown() {
+    let option = table::find("redis_url").unwrap();
+    let shown = option.shown("redis://me:secret@cache.example/2");
+    assert_eq!(shown, "redis://••••••@cache.example/2");
+    assert_eq!(option.shown("redis://127.0.0.1/"), "redis://127.0.0.1/");
+    let mistakes = Fake::default()
+        .env("GRIPFAST_REDIS_URL", "redis:/:secret@cache")
+        .mistakes();
+    assert!(!mistakes[0].contains("secret"), "{mistakes:?}");
+}
+
+#[test]
 fn what_could_not_be_kept_is_refused() {
     let mistakes = Fake::default().env("NGIT_PRIVATE_MODE", "true").mistakes();
     assert!(

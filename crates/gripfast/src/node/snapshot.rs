@@ -1,6 +1,6 @@
 //! The settings in the words of each part.
 
-use grip_grasp::{Bounds, Policy};
+use grip_grasp::{Bounds, Policy, SyncDelays};
 use grip_relay::{Limits, Rate, Rates};
 use grip_types::Service;
 use grip_web::{NodeInfo, WebLimits, WebSettings};
@@ -10,6 +10,7 @@ use crate::config::{Settings, Timeouts};
 /// What admission reads.
 pub(crate) fn policy(settings: &Settings, service: &Service) -> anyhow::Result<Policy> {
     Ok(Policy {
+        aliases: settings.aliases.clone(),
         maintainer_rule: settings.maintainer_rule,
         repository_whitelist: settings.repository_whitelist.parse()?,
         repository_blacklist: settings.repository_blacklist.parse()?,
@@ -86,6 +87,13 @@ pub(crate) fn bounds(settings: &Settings) -> Bounds {
         total_bytes: purgatory.bytes,
         lifetime: purgatory.lifetime,
         placeholder_lifetime: purgatory.orphan_ref_lifetime,
+        wanted: settings.sync.wanted.max,
+        wanted_lifetime: settings.sync.wanted.lifetime,
+        wanted_interval: settings.sync.wanted.interval,
+        sync_delays: SyncDelays {
+            submitted: settings.sync.submitted_delay,
+            synced: settings.sync.synced_delay,
+        },
         ..Bounds::default()
     }
 }
