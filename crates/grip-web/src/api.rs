@@ -1,27 +1,30 @@
 //! The JSON API.
 
-use std::sync::Arc;
+mod explain;
+pub(crate) mod purgatory;
+pub(crate) mod sync;
 
-use grip_grasp::Status;
-use http::{HeaderValue, Response, StatusCode, header};
+use http::{HeaderValue, Response, header};
 
-use crate::{app::App, body::Body, error::WebError, respond};
+pub(crate) use self::explain::explain;
+use crate::{body::Body, error::WebError, route::query_value};
 
-/// Tells why an event, a repository or a ref is served, held or refused.
-pub(crate) async fn explain(app: &Arc<App>, subject: &str) -> Result<Response<Body>, WebError> {
-    let explanation = app
-        .grasp()
-        .explain(subject)
-        .await
-        .map_err(|e| WebError::internal("an explanation cannot be given", e))?;
-    let status = match explanation.status {
-        Status::Unknown => StatusCode::NOT_FOUND,
-        _ => StatusCode::OK,
+/// How many entries of a list are wanted: `?limit=`, within what is told at most.
+fn limit(query: Option<&str>) -> Result<usize, WebError> {
+    let Some(text) = query_value(query, "limit") else {
+        return Ok(sync::LISTED);
     };
-    let mut response = respond::json(status, &explanation)?;
+    let limit: usize = text
+        .parse()
+        .map_err(|_| WebError::Malformed("limit is no number".into()))?;
+    Ok(limit.min(sync::MOST_LISTED))
+}
+
+/// The state of this moment is not kept by anybody.
+fn uncached(mut response: Response<Body>) -> Response<Body> {
     let no_cache = HeaderValue::from_static("no-cache");
     response
         .headers_mut()
         .insert(header::CACHE_CONTROL, no_cache);
-    Ok(response)
+    response
 }

@@ -22,13 +22,13 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use crate::{
-    Build, Web, accept,
+    Build, SyncHandle, Web, accept,
     admission::Admission,
     body::Body,
     client::Client,
     cors,
     error::WebError,
-    metrics::{Gathered, Metrics, unix_now},
+    metrics::{Domains, Gathered, Metrics, unix_now},
     pages,
     request_id::{self, RequestIds},
     route::Route,
@@ -65,6 +65,8 @@ impl App {
             group: group.clone(),
             relay: web.relay.clone(),
             grasp: web.grasp.clone(),
+            sync: web.sync.clone(),
+            domains: Domains::default(),
             started: Instant::now(),
         };
         Arc::new(Self {
@@ -105,6 +107,10 @@ impl App {
 
     pub(crate) fn grasp(&self) -> &Grasp {
         &self.web.grasp
+    }
+
+    pub(crate) fn sync(&self) -> &SyncHandle {
+        &self.web.sync
     }
 
     pub(crate) fn repositories(&self) -> &Repositories {

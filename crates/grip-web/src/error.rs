@@ -31,6 +31,16 @@ pub(crate) enum WebError {
     ContentEncoding,
     #[error("the request is malformed: {0}")]
     Malformed(String),
+    #[error("something of the operator's was asked for without the admin token")]
+    NoToken,
+    #[error("a wrong admin token was shown")]
+    WrongToken,
+    #[error("something of the operator's was asked for from another machine")]
+    NotLocal,
+    #[error("nothing waits under this name")]
+    NothingWaits { what: &'static str },
+    #[error("sync is switched off")]
+    SyncOff,
     #[error("all {} slots are taken", .0.label())]
     Busy(Class),
     #[error("one address sends too many requests")]
@@ -57,10 +67,13 @@ impl WebError {
 
     pub(crate) fn status(&self) -> StatusCode {
         match self {
-            Self::NoSuchPage | Self::NoSuchRepository | Self::BadRepositoryPath => {
-                StatusCode::NOT_FOUND
-            }
-            Self::DumbHttp | Self::UnknownService => StatusCode::FORBIDDEN,
+            Self::NoSuchPage
+            | Self::NoSuchRepository
+            | Self::BadRepositoryPath
+            | Self::NothingWaits { .. } => StatusCode::NOT_FOUND,
+            Self::NoToken | Self::WrongToken => StatusCode::UNAUTHORIZED,
+            Self::NotLocal | Self::DumbHttp | Self::UnknownService => StatusCode::FORBIDDEN,
+            Self::SyncOff => StatusCode::CONFLICT,
             Self::Method { .. } => StatusCode::METHOD_NOT_ALLOWED,
             Self::ContentType { .. } | Self::ContentEncoding => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::Malformed(_) => StatusCode::BAD_REQUEST,
@@ -97,6 +110,20 @@ impl WebError {
             Self::ContentType { expected } => format!("The content type must be {expected}."),
             Self::ContentEncoding => "The body may be plain or gzip, nothing else.".into(),
             Self::Malformed(why) => format!("The request is malformed: {why}."),
+            Self::NoToken => "This is for the operator: send `Authorization: Bearer <token>` with \
+                              the token that the node keeps in admin.token in its data \
+                              directory, or use the gripfast command on its machine."
+                .into(),
+            Self::WrongToken => "The admin token is wrong: the right one is in admin.token in \
+                                 the data directory of this node."
+                .into(),
+            Self::NotLocal => "This is for the operator on the machine itself: connect to the \
+                               node's own address from there, not through a proxy."
+                .into(),
+            Self::NothingWaits { what } => format!("No {what} of this name waits for git data."),
+            Self::SyncOff => "Sync is switched off on this node: set sync_enabled to true and \
+                              start it again."
+                .into(),
             Self::Busy(class) => format!(
                 "The server is busy: all {} slots are taken. Try again in a few seconds.",
                 class.label()
@@ -147,7 +174,7 @@ impl WebError {
         response
     }
 
-    /// Adds `Retry-After` and `Allow` to an answer about this failure in any form.
+    /// Adds `Retry-After`, `Allow` and `WWW-Authenticate` to an answer about this failure in any form.
     pub(crate) fn add_headers(&self, response: &mut Response<Body>) {
         let headers = response.headers_mut();
         if let Some(after) = self.retry_after() {
@@ -155,6 +182,10 @@ impl WebError {
         }
         if let Self::Method { allow } = self {
             headers.insert(header::ALLOW, HeaderValue::from_static(allow));
+        }
+        if let Self::NoToken | Self::WrongToken = self {
+            let bearer = HeaderValue::from_static("Bearer realm=\"gripfast\"");
+            headers.insert(header::WWW_AUTHENTICATE, bearer);
         }
     }
 }
@@ -167,6 +198,11 @@ pub(crate) fn only_get(method: &Method) -> Result<(), WebError> {
 /// Refuses all but POST.
 pub(crate) fn only_post(method: &Method) -> Result<(), WebError> {
     only(method, &[Method::POST], "POST, OPTIONS")
+}
+
+/// Refuses all but DELETE.
+pub(crate) fn only_delete(method: &Method) -> Result<(), WebError> {
+    only(method, &[Method::DELETE], "DELETE, OPTIONS")
 }
 
 fn only(method: &Method, good: &[Method], allow: &'static str) -> Result<(), WebError> {

@@ -5,6 +5,7 @@
 //! client is told so at once, while probes always answer.
 
 mod accept;
+mod admin;
 mod admission;
 mod api;
 mod app;
@@ -23,6 +24,7 @@ mod respond;
 mod route;
 mod server;
 mod settings;
+mod sync;
 mod views;
 mod websocket;
 
@@ -35,10 +37,12 @@ use grip_relay::Relay;
 use grip_store::EventStore;
 
 pub use self::{
+    admin::AdminToken,
     metrics::Build,
     readiness::Readiness,
     server::serve,
     settings::{NodeInfo, Timeouts, WebLimits, WebSettings},
+    sync::{Backend, Breaker, HostBudget, SyncHandle, SyncReport, SyncTotals, Tried},
 };
 
 /// All that the edge needs to serve a node.
@@ -52,5 +56,9 @@ pub struct Web {
     /// Swapped whole on reload; a request keeps the set it began with.
     pub settings: Arc<ArcSwap<WebSettings>>,
     pub readiness: Readiness,
+    /// Tells what is fetched from elsewhere.
+    pub sync: SyncHandle,
+    /// Opens what changes something by hand.
+    pub admin: AdminToken,
     pub build: Build,
 }

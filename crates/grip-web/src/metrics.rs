@@ -1,8 +1,11 @@
 //! Everything that is counted, under the names operators know.
 //!
-//! Labels come from sets written in the source: no path, key, id or address is ever one.
+//! Labels come from sets written in the source: no path, key, id or address is ever one. The one
+//! exception are remote hosts, of which a fixed number is named (`domains`).
 
+mod domains;
 mod gathered;
+mod sync;
 
 use std::{fmt, time::Duration};
 
@@ -18,7 +21,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-pub(crate) use self::gathered::Gathered;
+pub(crate) use self::{domains::Domains, gathered::Gathered};
 use crate::{
     admission::{Class, Full},
     server::Verdict,
@@ -303,4 +306,8 @@ fn status_class(status: StatusCode) -> &'static str {
 
 pub(crate) fn unix_now() -> i64 {
     jiff::Timestamp::now().as_second()
+}
+
+pub(crate) fn unix_now_ms() -> i64 {
+    jiff::Timestamp::now().as_millisecond()
 }

@@ -2,6 +2,9 @@
 //!
 //! Nothing here looks anything up, so every page can be drawn from values alone.
 
+pub(crate) mod purgatory;
+pub(crate) mod sync;
+
 use askama::Template;
 use http::{Response, StatusCode};
 
@@ -153,7 +156,9 @@ fn title(error: &WebError) -> &'static str {
         StatusCode::NOT_FOUND => "Not found",
         StatusCode::TOO_MANY_REQUESTS => "Busy",
         StatusCode::SERVICE_UNAVAILABLE => "Shutting down",
-        StatusCode::FORBIDDEN | StatusCode::METHOD_NOT_ALLOWED => "Not allowed",
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::METHOD_NOT_ALLOWED => {
+            "Not allowed"
+        }
         _ => "That did not work",
     }
 }
@@ -169,6 +174,9 @@ fn hints(error: &WebError, frame: &Frame) -> Vec<String> {
         ],
         WebError::BadRepositoryPath | WebError::NoSuchPage => {
             vec![repository, format!("The relay is at {}", frame.relay)]
+        }
+        WebError::NoToken | WebError::WrongToken | WebError::NotLocal => {
+            vec!["`gripfast sync` and `gripfast purgatory` on its machine do it for you.".into()]
         }
         _ => vec!["Try again in a moment.".into()],
     }
@@ -196,6 +204,49 @@ pub(crate) fn when(unix_seconds: u64) -> String {
 /// The same for milliseconds, as deadlines are kept.
 pub(crate) fn when_ms(unix_ms: i64) -> String {
     when(u64::try_from(unix_ms / 1000).unwrap_or(0))
+}
+
+/// How far a moment is from now, in the largest unit that says enough: `in 29 min`, `3 s ago`.
+pub(crate) fn distance(unix_ms: i64, now_ms: i64) -> String {
+    let ahead = unix_ms.saturating_sub(now_ms);
+    match span(ahead.unsigned_abs()) {
+        None => "now".to_owned(),
+        Some(span) if ahead > 0 => format!("in {span}"),
+        Some(span) => format!("{span} ago"),
+    }
+}
+
+fn span(ms: u64) -> Option<String> {
+    let seconds = ms / 1000;
+    Some(match seconds {
+        0 => return None,
+        1..120 => format!("{seconds} s"),
+        120..7_200 => format!("{} min", seconds / 60),
+        7_200..172_800 => format!("{} h", seconds / 3_600),
+        _ => format!("{} days", seconds / 86_400),
+    })
+}
+
+/// `840 ms`, or a span.
+pub(crate) fn took(ms: u64) -> String {
+    match ms {
+        0..1000 => format!("{ms} ms"),
+        1000..10_000 => format!("{}.{} s", ms / 1000, ms % 1000 / 100),
+        _ => span(ms).unwrap_or_default(),
+    }
+}
+
+/// `48210` as `48,210`.
+pub(crate) fn grouped(value: u64) -> String {
+    let digits = value.to_string();
+    let mut out = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use http::{HeaderValue, Response, StatusCode, header};
 use serde::Serialize;
 
-use crate::{Build, Readiness, body::Body, error::WebError, metrics::Metrics, respond};
+use crate::{Build, Readiness, SyncHandle, body::Body, error::WebError, metrics::Metrics, respond};
 
 /// The process lives.
 pub(crate) fn health() -> Response<Body> {
@@ -16,17 +16,26 @@ pub(crate) fn health() -> Response<Body> {
 struct Ready {
     ready: bool,
     missing: BTreeMap<&'static str, String>,
+    /// What works, but not as it was meant to.
+    degraded: BTreeMap<&'static str, String>,
 }
 
 /// Whether requests are served, and if not, what is missing.
-pub(crate) fn ready(readiness: &Readiness) -> Result<Response<Body>, WebError> {
+pub(crate) fn ready(readiness: &Readiness, sync: &SyncHandle) -> Result<Response<Body>, WebError> {
+    let trouble = sync.backend().and_then(|backend| backend.trouble());
+    let degraded = trouble.map(|why| ("redis", why)).into_iter().collect();
     let missing = readiness.missing();
     let ready = missing.is_empty();
     let status = match ready {
         true => StatusCode::OK,
         false => StatusCode::SERVICE_UNAVAILABLE,
     };
-    respond::json(status, &Ready { ready, missing }).map(uncached)
+    let answer = Ready {
+        ready,
+        missing,
+        degraded,
+    };
+    respond::json(status, &answer).map(uncached)
 }
 
 #[derive(Serialize)]

@@ -15,6 +15,20 @@ pub(crate) enum Route<'a> {
     Robots,
     /// `/api/v1/explain/<subject>`, the subject still percent-encoded.
     Explain(&'a str),
+    /// `/sync`: a page for people.
+    SyncPage,
+    /// `/purgatory`: a page for people.
+    PurgatoryPage,
+    /// `/api/v1/sync`
+    Sync,
+    /// `/api/v1/sync/<identifier>/now`, the identifier still percent-encoded.
+    SyncNow(&'a str),
+    /// `/api/v1/purgatory`
+    Purgatory,
+    /// `/api/v1/purgatory/<event id>`
+    Waiting(&'a str),
+    /// `/api/v1/purgatory/<event id>/retry`
+    WaitingRetry(&'a str),
     /// `/<npub>/<identifier>.git`: a page for people.
     Repository(RepoAddr),
     Git(RepoAddr, Endpoint),
@@ -55,6 +69,13 @@ impl<'a> Route<'a> {
             ["metrics"] => Self::Metrics,
             ["icon.svg" | "icon.png" | "favicon.ico"] => Self::Icon,
             ["robots.txt"] => Self::Robots,
+            ["sync"] => Self::SyncPage,
+            ["purgatory"] => Self::PurgatoryPage,
+            ["api", "v1", "sync"] => Self::Sync,
+            ["api", "v1", "sync", identifier, "now"] => Self::SyncNow(identifier),
+            ["api", "v1", "purgatory"] => Self::Purgatory,
+            ["api", "v1", "purgatory", id] => Self::Waiting(id),
+            ["api", "v1", "purgatory", id, "retry"] => Self::WaitingRetry(id),
             [npub, repository, rest @ ..] => Self::parse_repository(npub, repository, rest),
             [_] => Self::Nowhere,
         }
@@ -92,6 +113,9 @@ impl<'a> Route<'a> {
             Self::Icon => "icon",
             Self::Robots => "robots",
             Self::Explain(_) => "explain",
+            Self::SyncPage | Self::PurgatoryPage => "page",
+            Self::Sync | Self::SyncNow(_) => "sync",
+            Self::Purgatory | Self::Waiting(_) | Self::WaitingRetry(_) => "purgatory",
             Self::Repository(_) => "repository",
             Self::Git(_, Endpoint::InfoRefs) => "info-refs",
             Self::Git(_, Endpoint::UploadPack) => "upload-pack",
@@ -258,6 +282,28 @@ mod tests {
         assert_eq!(Route::parse("/grasp/healthz", "grasp"), Route::Health);
         assert_eq!(Route::parse("/healthz", "grasp"), Route::Health);
         assert_eq!(Route::parse("/graspx", "grasp"), Route::Nowhere);
+    }
+
+    #[test]
+    fn pages_and_the_api_of_sync_are_told_apart() {
+        assert_eq!(Route::parse("/sync", ""), Route::SyncPage);
+        assert_eq!(Route::parse("/purgatory/", ""), Route::PurgatoryPage);
+        assert_eq!(Route::parse("/api/v1/sync", ""), Route::Sync);
+        assert_eq!(
+            Route::parse("/g/api/v1/sync/a%2Fb/now", "g"),
+            Route::SyncNow("a%2Fb")
+        );
+        assert_eq!(
+            Route::parse("/api/v1/purgatory/ab", ""),
+            Route::Waiting("ab")
+        );
+        assert_eq!(
+            Route::parse("/api/v1/purgatory/ab/retry", ""),
+            Route::WaitingRetry("ab")
+        );
+        for path in ["/api/v1/sync/x", "/api/v1/sync/x/later", "/api/v2/sync"] {
+            assert_eq!(Route::parse(path, ""), Route::Nowhere, "{path}");
+        }
     }
 
     #[test]

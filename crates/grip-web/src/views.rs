@@ -1,6 +1,8 @@
 //! Gathers what pages show.
 
+mod purgatory;
 mod recent;
+mod sync;
 
 use std::sync::Arc;
 
@@ -8,7 +10,7 @@ use grip_grasp::{Explanation, RepositoryStatus, RepositorySummary};
 use grip_nostr::{RepoAddr, kinds};
 use http::{Response, StatusCode};
 
-pub(crate) use self::recent::Recent;
+pub(crate) use self::{purgatory::purgatory, recent::Recent, sync::sync};
 use crate::{
     app::{App, Asked},
     body::Body,
@@ -52,7 +54,7 @@ fn counters(app: &App, events: u64) -> Vec<CounterView> {
     let waiting = stats.purgatory.announcements + stats.purgatory.states + stats.purgatory.prs;
     let counter = |label, value: u64| CounterView {
         label,
-        value: grouped(value),
+        value: pages::grouped(value),
     };
     vec![
         counter("repositories", stats.repositories as u64),
@@ -60,19 +62,6 @@ fn counters(app: &App, events: u64) -> Vec<CounterView> {
         counter("waiting for git data", waiting as u64),
         counter("relay clients", app.relay().stats().connections.get()),
     ]
-}
-
-/// `48210` as `48,210`.
-fn grouped(value: u64) -> String {
-    let digits = value.to_string();
-    let mut out = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
 }
 
 /// The page of one repository (G01-33).
@@ -191,18 +180,4 @@ async fn missing(
         lines.push(format!("and {} more", total - lines.len()));
     }
     Ok(lines)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::grouped;
-
-    #[test]
-    fn numbers_are_grouped_in_threes() {
-        let cases = [(0, "0"), (999, "999"), (1000, "1,000"), (48_210, "48,210")];
-        for (value, text) in cases {
-            assert_eq!(grouped(value), text);
-        }
-        assert_eq!(grouped(u64::MAX), "18,446,744,073,709,551,615");
-    }
 }

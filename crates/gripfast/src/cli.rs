@@ -1,12 +1,15 @@
-//! The command line, made from the table of options.
+//! The command line: what was asked for.
+
+mod grammar;
 
 use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 
-use clap::{Arg, ArgAction, ArgMatches, value_parser};
+use clap::ArgMatches;
 use clap_complete::Shell;
 
+pub(crate) use self::grammar::command;
 use crate::{
-    config::{Flags, Kind, Opt, Status, table::OPTIONS},
+    config::{Flags, table::OPTIONS},
     failure,
 };
 
@@ -16,6 +19,8 @@ pub(crate) enum Command {
     Serve(Flags),
     Config(ConfigRequest),
     Explain(ExplainRequest),
+    Sync(NodeRequest, SyncAction),
+    Purgatory(NodeRequest, PurgatoryAction),
     Healthcheck(HealthcheckRequest),
     Completions(Shell),
     Version { json: bool },
@@ -30,10 +35,34 @@ pub(crate) struct ConfigRequest {
 
 #[derive(Debug)]
 pub(crate) struct ExplainRequest {
-    pub(crate) flags: Flags,
+    pub(crate) node: NodeRequest,
     pub(crate) subject: String,
+}
+
+/// Which node to ask, and in which form to show its answer.
+#[derive(Debug)]
+pub(crate) struct NodeRequest {
+    pub(crate) flags: Flags,
     pub(crate) url: Option<String>,
     pub(crate) json: bool,
+}
+
+#[derive(Debug)]
+pub(crate) enum SyncAction {
+    Status,
+    /// An identifier, or `npub/identifier`.
+    Now(String),
+}
+
+#[derive(Debug)]
+pub(crate) enum PurgatoryAction {
+    Ls,
+    Retry(String),
+    /// Only with `yes` something is dropped.
+    Drop {
+        id: String,
+        yes: bool,
+    },
 }
 
 #[derive(Debug)]
@@ -50,8 +79,16 @@ pub(crate) fn parse(
     let Some((name, sub)) = matches.subcommand() else {
         return Ok(Command::Serve(flags(&[&matches])));
     };
-    let flags = || flags(&[&matches, sub]);
-    let text = |id: &str| sub.get_one::<String>(id).cloned();
+    // `sync status` and its like have their arguments one level further down.
+    let (verb, last) = sub.subcommand().unwrap_or(("", sub));
+    let flags = || flags(&[&matches, sub, last]);
+    let text = |id: &str| last.get_one::<String>(id).cloned();
+    let node = || NodeRequest {
+        flags: flags(),
+        url: text("url"),
+        json: last.get_flag("json"),
+    };
+    let subject = || text("subject").expect("clap demands it");
     Ok(match name {
         "config" => Command::Config(ConfigRequest {
             flags: flags(),
@@ -59,11 +96,27 @@ pub(crate) fn parse(
             docs: text("docs"),
         }),
         "explain" => Command::Explain(ExplainRequest {
-            flags: flags(),
-            subject: text("subject").expect("clap demands it"),
-            url: text("url"),
-            json: sub.get_flag("json"),
+            node: node(),
+            subject: subject(),
         }),
+        "sync" => {
+            let action = match verb {
+                "now" => SyncAction::Now(subject()),
+                _ => SyncAction::Status,
+            };
+            Command::Sync(node(), action)
+        }
+        "purgatory" => {
+            let action = match verb {
+                "retry" => PurgatoryAction::Retry(subject()),
+                "drop" => PurgatoryAction::Drop {
+                    id: subject(),
+                    yes: last.get_flag("yes"),
+                },
+                _ => PurgatoryAction::Ls,
+            };
+            Command::Purgatory(node(), action)
+        }
         "healthcheck" => Command::Healthcheck(HealthcheckRequest {
             flags: flags(),
             url: text("url"),
@@ -103,135 +156,4 @@ fn flags(places: &[&ArgMatches]) -> Flags {
         }
     }
     flags
-}
-
-/// The whole command line, for parsing and for completions.
-pub(crate) fn command() -> clap::Command {
-    let json = |help: &'static str| {
-        Arg::new("json")
-            .long("json")
-            .action(ArgAction::SetTrue)
-            .help(help)
-    };
-    let url = || {
-        Arg::new("url")
-            .long("url")
-            .value_name("URL")
-            .help("The node to ask [default: the one configured here]")
-    };
-    let subject = Arg::new("subject")
-        .required(true)
-        .value_name("EVENT | NPUB/IDENTIFIER")
-        .help("An event id (hex or note1/nevent1) or a repository");
-    let shell = Arg::new("shell")
-        .required(true)
-        .value_parser(value_parser!(Shell));
-    let docs = Arg::new("docs")
-        .long("docs")
-        .hide(true)
-        .value_parser(["reference", "example"]);
-    with_options(clap::Command::new("gripfast"))
-        .about("A self-hosted git node that never shows a claim it cannot prove")
-        .long_about(LONG_ABOUT)
-        .version(env!("CARGO_PKG_VERSION"))
-        .args_conflicts_with_subcommands(false)
-        .subcommand_required(false)
-        .disable_help_subcommand(true)
-        .after_help(AFTER_HELP)
-        .subcommand(
-            with_options(clap::Command::new("serve"))
-                .about("Run the node (what `gripfast` alone does)"),
-        )
-        .subcommand(
-            with_options(clap::Command::new("config"))
-                .about("Show the effective configuration and where each value comes from")
-                .arg(json("Print JSON"))
-                .arg(docs),
-        )
-        .subcommand(
-            clap::Command::new("explain")
-                .about("Say why an event or repository is served, held or refused")
-                .arg(subject)
-                .arg(url())
-                .arg(json("Print the node's answer as it is"))
-                .arg(config_file()),
-        )
-        .subcommand(
-            clap::Command::new("healthcheck")
-                .about("Ask the running node whether it is ready; exit 0 if so")
-                .arg(url())
-                .arg(config_file()),
-        )
-        .subcommand(
-            clap::Command::new("completions")
-                .about("Print shell completions")
-                .arg(shell),
-        )
-        .subcommand(
-            clap::Command::new("version")
-                .about("Print the version")
-                .arg(json("Print JSON")),
-        )
-}
-
-const LONG_ABOUT: &str = "\
-A self-hosted git node that never shows a claim it cannot prove.
-
-`gripfast` alone serves on http://127.0.0.1:7334 and keeps its data in ./data.";
-
-const AFTER_HELP: &str = "\
-Every option can also be set as GRIPFAST_<NAME> (or NGIT_<NAME>, as for ngit-grasp) in the \
-environment or a .env file, or as <name> in gripfast.toml. `gripfast config` shows what counts.";
-
-fn with_options(command: clap::Command) -> clap::Command {
-    command
-        .args(OPTIONS.iter().map(argument))
-        .arg(config_file())
-}
-
-fn config_file() -> Arg {
-    Arg::new("config")
-        .long("config")
-        .value_name("PATH")
-        .value_parser(value_parser!(PathBuf))
-        .help("Configuration file [default: gripfast.toml, where there is one]")
-}
-
-fn argument(option: &'static Opt) -> Arg {
-    let (first, _) = option.help.split_once(". ").unwrap_or((option.help, ""));
-    let argument = Arg::new(option.key)
-        .long(option.flag())
-        .value_name(match option.kind {
-            Kind::Choice(values) => values.join("|"),
-            kind => kind.placeholder().to_owned(),
-        })
-        .help_heading(option.group.title())
-        .help(format!(
-            "{}{}",
-            first.trim_end_matches('.'),
-            default_note(option)
-        ))
-        .long_help(format!("{}{}", option.help, default_note(option)))
-        .hide_short_help(!option.common)
-        .allow_hyphen_values(true);
-    match option.kind {
-        // `--archive-all` alone means yes, as it does for ngit-grasp.
-        Kind::Bool => argument
-            .num_args(0..=1)
-            .default_missing_value("true")
-            .require_equals(true),
-        _ => argument,
-    }
-}
-
-fn default_note(option: &Opt) -> String {
-    let idle = if option.status == Status::NoEffectYet {
-        " (no effect yet)"
-    } else {
-        ""
-    };
-    match option.default_text() {
-        Some(text) => format!("{idle} [default: {text}]"),
-        None => idle.to_owned(),
-    }
 }

@@ -1,8 +1,13 @@
-//! One file per command; each only wires.
+//! One file per command; each only wires. The rest is what they share.
 
+pub(crate) mod client;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod explain;
 pub(crate) mod healthcheck;
+pub(crate) mod purgatory;
 pub(crate) mod serve;
+pub(crate) mod sync;
+pub(crate) mod table;
 pub(crate) mod version;
+pub(crate) mod when;

@@ -15,15 +15,22 @@ pub(crate) struct LogLevel(reload::Handle<EnvFilter, Registry>);
 
 impl LogLevel {
     pub(crate) fn set(&self, level: &str) -> anyhow::Result<()> {
-        self.0
-            .reload(EnvFilter::try_new(level)?)
-            .context("the log is gone")
+        self.0.reload(filter(level)?).context("the log is gone")
     }
+}
+
+/// What is logged: as much as was asked for, and what an operator changed by hand in any case.
+fn filter(level: &str) -> anyhow::Result<EnvFilter> {
+    let text = match level.contains("audit") {
+        true => level.to_owned(),
+        false => format!("{level},audit=info"),
+    };
+    Ok(EnvFilter::try_new(text)?)
 }
 
 /// Starts the log.
 pub(crate) fn start(settings: &Settings) -> anyhow::Result<LogLevel> {
-    let (filter, handle) = reload::Layer::new(EnvFilter::try_new(&settings.log_level)?);
+    let (filter, handle) = reload::Layer::new(filter(&settings.log_level)?);
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     let registry = tracing_subscriber::registry().with(filter);
     match settings.log_format {

@@ -1,5 +1,6 @@
 //! The gripfast binary: command line, configuration, wiring, signals.
 
+mod admin_token;
 mod cli;
 mod commands;
 mod config;
@@ -22,6 +23,8 @@ fn main() -> ExitCode {
         Ok(Command::Serve(flags)) => commands::serve::run(flags),
         Ok(Command::Config(request)) => commands::config::run(request),
         Ok(Command::Explain(request)) => commands::explain::run(request),
+        Ok(Command::Sync(request, action)) => commands::sync::run(request, action),
+        Ok(Command::Purgatory(request, action)) => commands::purgatory::run(request, action),
         Ok(Command::Healthcheck(request)) => commands::healthcheck::run(request),
         Ok(Command::Completions(shell)) => commands::completions::run(shell),
         Ok(Command::Version { json }) => commands::version::run(json),

@@ -9,11 +9,11 @@ use tokio::time::timeout;
 
 use super::{App, Asked};
 use crate::{
-    accept,
+    accept, admin,
     admission::{Class, Place, Slot},
     api,
     body::Body,
-    error::{WebError, only_get},
+    error::{WebError, only_delete, only_get, only_post},
     git, nip11, probes, respond,
     route::Route,
     views, websocket,
@@ -45,9 +45,62 @@ impl App {
                 let explanation = api::explain(self, subject);
                 self.in_time(Class::Api, &asked, explanation).await
             }
+            Route::SyncPage => {
+                only_get(request.method())?;
+                let page = views::sync(self, &asked);
+                self.in_time(Class::Page, &asked, page).await
+            }
+            Route::PurgatoryPage => {
+                only_get(request.method())?;
+                let page = views::purgatory(self, &asked);
+                self.in_time(Class::Page, &asked, page).await
+            }
+            Route::Sync
+            | Route::SyncNow(_)
+            | Route::Purgatory
+            | Route::Waiting(_)
+            | Route::WaitingRetry(_) => self.api(route, &request, &asked).await,
             Route::Icon => only_get(request.method()).map(|()| probes::icon()),
             Route::BadRepository => Err(WebError::BadRepositoryPath),
             _ => Err(WebError::NoSuchPage),
+        }
+    }
+
+    /// What operators' tools ask. What changes something passes the gate before anything else.
+    async fn api(
+        self: &Arc<Self>,
+        route: Route<'_>,
+        request: &Request<Incoming>,
+        asked: &Asked,
+    ) -> Result<Response<Body>, WebError> {
+        let (method, query) = (request.method(), request.uri().query());
+        let admit = || admin::admit(&self.web.admin, asked.connection.peer, request.headers());
+        match route {
+            Route::SyncNow(identifier) => {
+                only_post(method)?;
+                let now = api::sync::now(self, admit()?, identifier);
+                self.in_time(Class::Api, asked, now).await
+            }
+            Route::WaitingRetry(id) => {
+                only_post(method)?;
+                let retry = api::purgatory::retry(self, admit()?, id);
+                self.in_time(Class::Api, asked, retry).await
+            }
+            Route::Waiting(id) => {
+                only_delete(method)?;
+                let forget = api::purgatory::forget(self, admit()?, id);
+                self.in_time(Class::Api, asked, forget).await
+            }
+            Route::Purgatory => {
+                only_get(method)?;
+                let list = api::purgatory::list(self, query);
+                self.in_time(Class::Api, asked, list).await
+            }
+            _ => {
+                only_get(method)?;
+                let status = async { api::sync::status(self, query) };
+                self.in_time(Class::Api, asked, status).await
+            }
         }
     }
 
@@ -104,7 +157,7 @@ impl App {
     fn probe(&self, route: &Route<'_>, asked: &Asked) -> Result<Response<Body>, WebError> {
         match route {
             Route::Health => Ok(probes::health()),
-            Route::Ready => probes::ready(&self.web.readiness),
+            Route::Ready => probes::ready(&self.web.readiness, &self.web.sync),
             Route::Version => probes::version(&self.web.build),
             Route::Metrics if asked.settings.metrics => probes::metrics(&self.metrics),
             Route::Robots => Ok(probes::robots()),

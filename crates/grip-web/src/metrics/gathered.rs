@@ -12,7 +12,11 @@ use prometheus_client::{
 };
 use tokio::time::Instant;
 
-use crate::admission::{Admission, Class};
+use super::Domains;
+use crate::{
+    SyncHandle,
+    admission::{Admission, Class},
+};
 
 /// Where the numbers come from.
 pub(crate) struct Gathered {
@@ -20,6 +24,8 @@ pub(crate) struct Gathered {
     pub(crate) group: TaskGroup,
     pub(crate) relay: Relay,
     pub(crate) grasp: Grasp,
+    pub(crate) sync: SyncHandle,
+    pub(crate) domains: Domains,
     pub(crate) started: Instant,
 }
 
@@ -48,6 +54,7 @@ impl Collector for Gathered {
         self.encode_slots(out)?;
         self.encode_relay(out)?;
         self.encode_grasp(out)?;
+        self.encode_sync(out)?;
         self.encode_tasks(out)
     }
 }
@@ -175,6 +182,7 @@ impl Gathered {
             ("state", held.states),
             ("pull_request", held.prs),
             ("placeholder", held.placeholders),
+            ("wanted", held.wanted),
         ];
         gauges(
             out,

@@ -166,3 +166,34 @@ fn keys_and_times_are_short_for_people() {
     assert_eq!(when(0), "1970-01-01 00:00 UTC");
     assert_eq!(when(u64::MAX), "at an impossible time");
 }
+
+#[test]
+fn numbers_are_grouped_in_threes() {
+    let cases = [(0, "0"), (999, "999"), (1000, "1,000"), (48_210, "48,210")];
+    for (value, text) in cases {
+        assert_eq!(grouped(value), text);
+    }
+    assert_eq!(grouped(u64::MAX), "18,446,744,073,709,551,615");
+}
+
+#[test]
+fn moments_are_told_by_their_distance() {
+    let now = 1_000_000_000;
+    let cases = [
+        (now, "now"),
+        (now + 999, "now"),
+        (now + 5_000, "in 5 s"),
+        (now - 65_000, "65 s ago"),
+        (now + 29 * 60_000, "in 29 min"),
+        (now - 3 * 3_600_000, "3 h ago"),
+        (now + 29 * 86_400_000, "in 29 days"),
+    ];
+    for (moment, text) in cases {
+        assert_eq!(distance(moment, now), text);
+    }
+    assert_eq!(distance(i64::MIN, i64::MAX).split(' ').nth(1), Some("days"));
+    assert_eq!(
+        (took(840), took(1_250), took(75_000)),
+        ("840 ms".into(), "1.2 s".into(), "75 s".into())
+    );
+}

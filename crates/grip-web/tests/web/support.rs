@@ -12,7 +12,7 @@ use grip_store::EventStore;
 use grip_tasks::{Ended, TaskGroup};
 use grip_testkit::{Author, RelayClient, WorkTree, within};
 use grip_types::Service;
-use grip_web::{Build, Readiness, Web, WebSettings, serve};
+use grip_web::{AdminToken, Build, Readiness, SyncHandle, Web, WebSettings, serve};
 use nostr::prelude::Timestamp;
 use tempfile::TempDir;
 use tokio::{
@@ -20,9 +20,13 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
+/// What opens the node to its operator.
+pub const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+
 /// A whole node on a port of its own.
 pub struct Node {
     pub addr: SocketAddr,
+    pub grasp: Grasp,
     pub settings: Arc<ArcSwap<WebSettings>>,
     pub readiness: Readiness,
     pub group: TaskGroup,
@@ -36,6 +40,14 @@ impl Node {
 
     /// Starts a node whose settings `change` has touched.
     pub async fn start_with(change: impl FnOnce(&mut WebSettings)) -> Result<Self> {
+        Self::start_whole(change, SyncHandle::off()).await
+    }
+
+    /// Starts a node that tells of `sync` what that says.
+    pub async fn start_whole(
+        change: impl FnOnce(&mut WebSettings),
+        sync: SyncHandle,
+    ) -> Result<Self> {
         let dir = TempDir::new()?;
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let addr = listener.local_addr()?;
@@ -60,7 +72,9 @@ impl Node {
         change(&mut settings);
         let settings = Arc::new(ArcSwap::from_pointee(settings));
         let web = Web {
-            grasp,
+            grasp: grasp.clone(),
+            sync,
+            admin: AdminToken::new(TOKEN),
             relay,
             repositories,
             store,
@@ -76,6 +90,7 @@ impl Node {
         group.spawn("http", async move { serve(listener, web, &edge).await });
         Ok(Self {
             addr,
+            grasp,
             settings,
             readiness,
             group,
@@ -89,6 +104,18 @@ impl Node {
 
     pub async fn relay(&self) -> Result<RelayClient> {
         RelayClient::connect(&format!("ws://{}", self.addr)).await
+    }
+
+    /// Announces `identifier` and a state that names a commit nobody pushed; returns the state's id.
+    pub async fn wait_for_data(&self, owner: &Author, identifier: &str) -> Result<String> {
+        self.announce(owner, identifier).await?;
+        let refs = [(
+            "refs/heads/main",
+            "5e0d1f2a3b4c5d6e7f8091a2b3c4d5e6f7081920",
+        )];
+        let state = owner.state_at(identifier, &refs, Some("refs/heads/main"), Timestamp::now());
+        self.relay().await?.publish_ok(&state).await?;
+        Ok(state.id.to_hex())
     }
 
     pub async fn get(&self, path: &str) -> Result<Reply> {

@@ -6,7 +6,7 @@ use anyhow::{Context as _, bail};
 
 use crate::{
     cli::HealthcheckRequest,
-    commands::explain::{base_url, fetch},
+    commands::client::{base_url, fetch},
 };
 
 /// Longer than a node that is well ever needs to answer.

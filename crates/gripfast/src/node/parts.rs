@@ -11,11 +11,12 @@ use grip_relay::Relay;
 use grip_store::EventStore;
 use grip_tasks::{Ended, JoinHandle, TaskGroup};
 use grip_types::Service;
-use grip_web::{Build, Readiness, Web, WebSettings};
+use grip_web::{AdminToken, Build, Readiness, SyncHandle, Web, WebSettings};
 use tokio::{net::TcpSocket, time::Instant};
 
 use super::snapshot;
 use crate::{
+    admin_token,
     commands::version,
     config::{Settings, service_at},
 };
@@ -57,6 +58,8 @@ impl Parts {
         let db = Db::open(&database)
             .await
             .with_context(|| format!("cannot open {}", database.display()))?;
+        let admin = admin_token::make(&settings.data_dir)
+            .with_context(|| format!("cannot keep a token in {}", settings.data_dir.display()))?;
         let policy = Arc::new(ArcSwap::from_pointee(snapshot::policy(settings, &service)?));
         let web = Arc::new(ArcSwap::from_pointee(snapshot::web(settings, &service)));
         let (relay, writer) = Relay::start(store.clone(), snapshot::relay(settings), &front);
@@ -82,6 +85,8 @@ impl Parts {
             repositories,
             settings: Arc::clone(&web),
             readiness: Readiness::ready(),
+            sync: SyncHandle::off(),
+            admin: AdminToken::new(admin),
             build: BUILD,
         };
         let group = front.clone();

@@ -1,12 +1,14 @@
 //! An explanation as a page for people.
 
-use std::{
-    fmt::Write as _,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::fmt::Write as _;
 
 use anstyle::{AnsiColor, Color, Style};
 use serde::Deserialize;
+
+use crate::commands::{
+    sync::{Tried, tried},
+    when::Now,
+};
 
 /// What we read of the node's answer. Lenient: a field of an older node may be missing, one of a
 /// newer node is left to `--json`.
@@ -24,6 +26,21 @@ pub(super) struct Explanation {
     repository: Option<Repository>,
     held: Vec<Event>,
     refusals: Vec<Refusal>,
+    sync: Vec<Search>,
+    /// The clone URLs that may have what is missing.
+    urls: Vec<String>,
+    wanted: Vec<Event>,
+}
+
+/// How the data of one identifier is looked for.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Search {
+    identifier: String,
+    attempts: u32,
+    next_attempt: Option<i64>,
+    in_progress: bool,
+    tried: Vec<Tried>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -70,7 +87,7 @@ const BOLD: Style = Style::new().bold();
 const DIM: Style = Style::new().dimmed();
 
 /// Lays it out; `now` turns times into distances.
-pub(super) fn page(explanation: &Explanation, now: SystemTime) -> String {
+pub(super) fn page(explanation: &Explanation, now: Now) -> String {
     let mut page = Page {
         out: String::new(),
         now,
@@ -78,17 +95,22 @@ pub(super) fn page(explanation: &Explanation, now: SystemTime) -> String {
     page.head(explanation);
     page.list("why", explanation.chain.iter().map(String::as_str));
     page.missing(explanation);
+    for search in &explanation.sync {
+        page.search(search);
+    }
+    page.not_asked(explanation);
     if let Some(repository) = &explanation.repository {
         page.repository(repository);
     }
-    page.held(&explanation.held);
+    page.held("held for this identifier", &explanation.held);
+    page.held("expired, still looked for", &explanation.wanted);
     page.refusals(&explanation.refusals);
     page.out
 }
 
 struct Page {
     out: String,
-    now: SystemTime,
+    now: Now,
 }
 
 /// Writing to a string cannot fail.
@@ -102,7 +124,7 @@ impl Page {
             .bold()
             .fg_color(Some(Color::Ansi(match e.status.as_str() {
                 "served" => AnsiColor::Green,
-                "held" | "awaited" => AnsiColor::Yellow,
+                "held" | "awaited" | "wanted" => AnsiColor::Yellow,
                 "refused" => AnsiColor::Red,
                 _ => AnsiColor::BrightBlack,
             })));
@@ -145,6 +167,46 @@ impl Page {
         }
     }
 
+    fn search(&mut self, search: &Search) {
+        let name = &search.identifier;
+        line!(
+            self,
+            "\n{BOLD}looked for elsewhere{BOLD:#}  {DIM}{name}{DIM:#}"
+        );
+        let tries = match search.attempts {
+            0 => String::new(),
+            1 => ", once in vain so far".to_owned(),
+            n => format!(", {n} times in vain so far"),
+        };
+        match search.next_attempt {
+            _ if search.in_progress => {
+                line!(self, "  at this moment{tries}");
+            }
+            Some(at) => {
+                line!(self, "  next {}{tries}", self.when_ms(at));
+            }
+            None => {}
+        }
+        if let Some(table) = tried(&search.tried, self.now) {
+            self.out.push_str(&table);
+        }
+    }
+
+    /// The URLs that may have it and were not asked, as far as the node remembers.
+    fn not_asked(&mut self, e: &Explanation) {
+        let asked = |url: &String| {
+            let mut tried = e.sync.iter().flat_map(|search| &search.tried);
+            tried.any(|tried| tried.url() == url)
+        };
+        let rest: Vec<_> = e.urls.iter().filter(|url| !asked(url)).collect();
+        if !rest.is_empty() {
+            line!(self, "\n{BOLD}not asked yet{BOLD:#}");
+        }
+        for url in rest {
+            line!(self, "  {url}");
+        }
+    }
+
     fn repository(&mut self, r: &Repository) {
         line!(self, "\n{BOLD}repository{BOLD:#}");
         let head = r.head.as_deref().unwrap_or("none");
@@ -181,7 +243,7 @@ impl Page {
         self.list("maintainers", r.maintainers.iter().map(String::as_str));
     }
 
-    fn held(&mut self, events: &[Event]) {
+    fn held(&mut self, title: &str, events: &[Event]) {
         let lines: Vec<_> = events
             .iter()
             .map(|event| match event.deadline {
@@ -191,7 +253,7 @@ impl Page {
                 None => self.event(event),
             })
             .collect();
-        self.list("held for this identifier", lines.iter().map(String::as_str));
+        self.list(title, lines.iter().map(String::as_str));
     }
 
     fn refusals(&mut self, refusals: &[Refusal]) {
@@ -220,31 +282,12 @@ impl Page {
     }
 
     fn when(&self, seconds: u64) -> String {
-        self.distance(UNIX_EPOCH + Duration::from_secs(seconds))
+        self.now.seconds(seconds)
     }
 
     fn when_ms(&self, millis: i64) -> String {
-        self.distance(UNIX_EPOCH + Duration::from_millis(millis.try_into().unwrap_or(0)))
+        self.now.millis(millis)
     }
-
-    /// "in 29m 12s" or "3m ago".
-    fn distance(&self, time: SystemTime) -> String {
-        let whole = |d: Duration| humantime::format_duration(rounded(d)).to_string();
-        match time.duration_since(self.now) {
-            Ok(ahead) => format!("in {}", whole(ahead)),
-            Err(error) => format!("{} ago", whole(error.duration())),
-        }
-    }
-}
-
-/// Nobody wants the seconds of a distance in days.
-fn rounded(distance: Duration) -> Duration {
-    let step = match distance.as_secs() {
-        0..3_600 => 1,
-        3_600..86_400 => 60,
-        _ => 3_600,
-    };
-    Duration::from_secs(distance.as_secs() / step * step)
 }
 
 fn short(id: &str) -> &str {
@@ -263,26 +306,17 @@ mod tests {
             "chain": ["the author is a maintainer", "an object is missing"],
             "missing": [{"name": "refs/heads/main", "oid": "ce6ce6e3"}], "missing_total": 3,
             "deadline": 2800000, "held": [], "later": {"unknown": true},
-            "refusals": [{"event": null, "reason": "no state names it", "at": 990}]
+            "refusals": [{"event": null, "reason": "no state names it", "at": 990}],
+            "urls": ["https://git.example/tides.git", "https://new.example/tides.git"],
+            "sync": [{"identifier": "tides", "attempts": 2, "next_attempt": 1040000,
+                "in_progress": false, "tried": [
+                {"url": "https://git.example/tides.git", "at": 980000, "duration_ms": 840,
+                 "outcome": "brought 2 of 5 objects"},
+                {"url": "https://dead.example/a/long/path/to/the/repository/tides.git",
+                 "at": 940000, "duration_ms": 10020, "outcome": "no answer within 10s"}]}]
         }"#;
         let explanation = serde_json::from_str(answer).unwrap();
-        let text = page(&explanation, UNIX_EPOCH + Duration::from_secs(1000));
-        insta::assert_snapshot!(anstream::adapter::strip_str(&text).to_string(), @r"
-        held  99edac5dc5286a9c
-        waits for git data
-        kind 30618 99edac5d of 1m ago by npub1x
-        given up in 30m
-
-        why
-          1. the author is a maintainer
-          2. an object is missing
-
-        waits for
-          refs/heads/main  ce6ce6e3
-          and 2 more
-
-        refused of late
-          1. push, 10s ago: no state names it
-        ");
+        let text = page(&explanation, Now::at(1000));
+        insta::assert_snapshot!(anstream::adapter::strip_str(&text).to_string());
     }
 }

@@ -1,0 +1,78 @@
+//! Why something is served, held or refused.
+
+use std::sync::Arc;
+
+use grip_grasp::{Explanation, Status};
+use grip_types::Identifier;
+use http::{Response, StatusCode};
+use serde::Serialize;
+
+use super::uncached;
+use crate::{Tried, app::App, body::Body, error::WebError, respond};
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    #[serde(flatten)]
+    explanation: &'a Explanation,
+    /// How its data is looked for, by identifier; empty where nothing is missing.
+    sync: Vec<Search>,
+}
+
+/// How the data of one identifier is looked for.
+#[derive(Serialize)]
+pub(crate) struct Search {
+    pub(crate) identifier: Identifier,
+    pub(crate) attempts: u32,
+    /// Unix milliseconds.
+    pub(crate) next_attempt: Option<i64>,
+    pub(crate) in_progress: bool,
+    /// Newest first.
+    pub(crate) tried: Vec<Tried>,
+}
+
+/// Tells why an event, a repository or a ref is served, held or refused.
+pub(crate) async fn explain(app: &Arc<App>, subject: &str) -> Result<Response<Body>, WebError> {
+    let explanation = app
+        .grasp()
+        .explain(subject)
+        .await
+        .map_err(|e| WebError::internal("an explanation cannot be given", e))?;
+    let status = match explanation.status {
+        Status::Unknown => StatusCode::NOT_FOUND,
+        _ => StatusCode::OK,
+    };
+    let identifiers = identifiers(&explanation);
+    let answer = Answer {
+        sync: identifiers
+            .iter()
+            .filter_map(|id| search(app, id))
+            .collect(),
+        explanation: &explanation,
+    };
+    respond::json(status, &answer).map(uncached)
+}
+
+/// The identifiers whose data the subject waits for.
+fn identifiers(explanation: &Explanation) -> Vec<Identifier> {
+    let repository = explanation.repository.as_ref();
+    let of_repository = repository.and_then(|r| Identifier::parse(&r.identifier).ok());
+    let mut all = explanation.identifiers.clone();
+    all.extend(of_repository.filter(|identifier| !explanation.identifiers.contains(identifier)));
+    all
+}
+
+/// How the data of `identifier` is looked for, if it is or was of late.
+fn search(app: &App, identifier: &Identifier) -> Option<Search> {
+    let entry = app.grasp().sync_entry(identifier);
+    let tried = app.sync().tried(identifier);
+    if entry.is_none() && tried.is_empty() {
+        return None;
+    }
+    Some(Search {
+        identifier: identifier.clone(),
+        attempts: entry.as_ref().map_or(0, |facts| facts.attempt_count),
+        next_attempt: entry.as_ref().map(|facts| facts.next_attempt.get()),
+        in_progress: entry.is_some_and(|facts| facts.in_progress),
+        tried,
+    })
+}

@@ -1,0 +1,165 @@
+//! What the edge asks of the part that fetches missing git data.
+
+use std::{fmt, sync::Arc};
+
+use grip_types::{Domain, Identifier};
+use serde::Serialize;
+
+/// Tells what is fetched, from whom and how it went. `gripfast` implements it over the real sync,
+/// tests over made-up figures.
+pub trait SyncReport: Send + Sync + 'static {
+    fn totals(&self) -> SyncTotals;
+
+    /// What was tried for `identifier`, newest first; bounded.
+    fn tried(&self, identifier: &Identifier) -> Vec<Tried>;
+
+    /// What was tried for anybody, newest first.
+    fn recent(&self, limit: usize) -> Vec<Tried>;
+
+    /// Every host that is remembered; bounded by the throttle.
+    fn hosts(&self) -> Vec<HostBudget>;
+
+    /// Who counts what hosts are asked.
+    fn backend(&self) -> Backend;
+}
+
+/// Counts since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct SyncTotals {
+    /// Identifiers whose data is being fetched at the moment.
+    pub running: usize,
+    /// Attempts for identifiers.
+    pub attempts_total: u64,
+    /// URLs asked.
+    pub requests_total: u64,
+    pub oids_fetched_total: u64,
+}
+
+/// One URL that was asked, and what came of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Tried {
+    pub identifier: Identifier,
+    pub url: String,
+    /// When it began, in unix milliseconds.
+    pub at: i64,
+    pub duration_ms: u64,
+    /// In words.
+    pub outcome: String,
+    pub oids_fetched: usize,
+}
+
+/// What a host may be asked, and how much of that is used.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct HostBudget {
+    pub domain: Domain,
+    pub in_flight: u32,
+    pub in_flight_limit: u32,
+    /// Requests begun within the window that ends now.
+    pub started: u32,
+    pub window_limit: u32,
+    pub breaker: Breaker,
+    /// How long the host is left alone, and why.
+    pub closed_ms: Option<u64>,
+    pub closed_why: Option<String>,
+    pub requests_total: u64,
+    pub failures_total: u64,
+}
+
+/// What the breaker of a host lets through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Breaker {
+    Passing,
+    Shut,
+    Probing,
+}
+
+/// Where limits are counted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "backend", rename_all = "lowercase")]
+pub enum Backend {
+    /// In this process alone.
+    Memory,
+    /// Together with other instances.
+    Redis,
+    /// Redis is away: a share of the limits, counted here.
+    Fallback {
+        /// Since when it has been away, in unix milliseconds.
+        since: i64,
+        percent: u32,
+        reason: String,
+    },
+}
+
+impl Backend {
+    pub(crate) const LABELS: [&'static str; 3] = ["memory", "redis", "fallback"];
+
+    pub(crate) fn label(&self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Redis => "redis",
+            Self::Fallback { .. } => "fallback",
+        }
+    }
+
+    /// What an operator should know of it, if anything is not as it was meant to be.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        match self {
+            Self::Memory | Self::Redis => None,
+            Self::Fallback {
+                percent, reason, ..
+            } => Some(format!(
+                "Redis is away ({reason}): until it is back this instance uses {percent} % of \
+                 each host's limits"
+            )),
+        }
+    }
+}
+
+/// The report, shared; none where sync is switched off.
+#[derive(Clone, Default)]
+pub struct SyncHandle(Option<Arc<dyn SyncReport>>);
+
+impl SyncHandle {
+    pub fn new(report: impl SyncReport) -> Self {
+        Self(Some(Arc::new(report)))
+    }
+
+    /// A node that fetches nothing.
+    pub fn off() -> Self {
+        Self(None)
+    }
+
+    pub(crate) fn get(&self) -> Option<&dyn SyncReport> {
+        self.0.as_deref()
+    }
+
+    pub(crate) fn tried(&self, identifier: &Identifier) -> Vec<Tried> {
+        self.get().map(|r| r.tried(identifier)).unwrap_or_default()
+    }
+
+    /// The hosts that matter most at the moment first: those with requests under way, then those
+    /// that were asked most.
+    pub(crate) fn hosts(&self) -> Vec<HostBudget> {
+        let mut hosts = self.get().map(|r| r.hosts()).unwrap_or_default();
+        hosts.sort_by(|a, b| {
+            let weight = |h: &HostBudget| (h.in_flight, h.started, h.requests_total);
+            weight(b)
+                .cmp(&weight(a))
+                .then_with(|| a.domain.cmp(&b.domain))
+        });
+        hosts
+    }
+
+    pub(crate) fn backend(&self) -> Option<Backend> {
+        self.get().map(|r| r.backend())
+    }
+}
+
+impl fmt::Debug for SyncHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("SyncHandle")
+            .field(&self.0.is_some())
+            .finish()
+    }
+}

@@ -1,0 +1,186 @@
+//! What only the operator may do, and the record it leaves.
+
+use std::{
+    fmt::{Debug, Write as _},
+    sync::{Arc, Mutex},
+};
+
+use anyhow::Result;
+use grip_testkit::Author;
+use grip_web::SyncHandle;
+use tracing::{Event, Subscriber, field::Field, subscriber::DefaultGuard};
+use tracing_subscriber::{Layer, layer::Context, prelude::*};
+
+use crate::{
+    support::{Node, Reply, TOKEN},
+    sync::Figures,
+};
+
+/// Every record at the target `audit` since it was set up, on this thread.
+#[derive(Clone, Default)]
+struct Records(Arc<Mutex<Vec<String>>>);
+
+impl Records {
+    fn keep() -> (Self, DefaultGuard) {
+        let records = Self::default();
+        let subscriber = tracing_subscriber::registry().with(records.clone());
+        (records, subscriber.set_default())
+    }
+
+    /// The records of changes.
+    fn changes(&self) -> Vec<String> {
+        let all = self.0.lock().unwrap();
+        let changes = all.iter().filter(|line| line.contains("changed by hand"));
+        changes.cloned().collect()
+    }
+}
+
+impl<S: Subscriber> Layer<S> for Records {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        if event.metadata().target() != "audit" {
+            return;
+        }
+        let mut line = String::new();
+        event.record(&mut |field: &Field, value: &dyn Debug| {
+            let _ = write!(line, "{field}={value:?} ");
+        });
+        self.0.lock().unwrap().push(line);
+    }
+}
+
+async fn node() -> Result<Node> {
+    Node::start_whole(|_| {}, SyncHandle::new(Figures::default())).await
+}
+
+async fn ask(node: &Node, method: &str, path: &str, headers: &[(&str, &str)]) -> Result<Reply> {
+    let bearer = format!("Bearer {TOKEN}");
+    let mut all = vec![("authorization", bearer.as_str())];
+    all.extend(headers);
+    node.ask(method, path, &all, b"").await
+}
+
+#[tokio::test]
+async fn without_the_token_nothing_changes_and_the_answer_says_where_it_is() -> Result<()> {
+    let (records, _guard) = Records::keep();
+    let node = node().await?;
+    let id = node.wait_for_data(&Author::new(), "tides").await?;
+    let paths = [
+        ("POST", "/api/v1/sync/tides/now".to_owned()),
+        ("POST", format!("/api/v1/purgatory/{id}/retry")),
+        ("DELETE", format!("/api/v1/purgatory/{id}")),
+    ];
+    for (method, path) in &paths {
+        let none = node.ask(method, path, &[], b"").await?;
+        assert_eq!(none.must_allow_any_origin().status, 401, "{method} {path}");
+        assert!(none.text().contains("admin.token"), "{}", none.text());
+        assert!(none.header("www-authenticate").starts_with("Bearer"));
+        let wrong = [("authorization", "Bearer 0123456789abcdef0123456789abcdee")];
+        let wrong = node.ask(method, path, &wrong, b"").await?;
+        assert_eq!(wrong.status, 401);
+        assert!(wrong.text().contains("is wrong"), "{}", wrong.text());
+        assert!(!wrong.text().contains(TOKEN));
+    }
+    assert_eq!(node.get("/api/v1/purgatory").await?.json()?["total"], 2);
+    assert_eq!(records.changes(), Vec::<String>::new());
+    Ok(())
+}
+
+#[tokio::test]
+async fn through_a_proxy_even_the_right_token_opens_nothing() -> Result<()> {
+    let node = node().await?;
+    let id = node.wait_for_data(&Author::new(), "tides").await?;
+    for header in ["x-forwarded-for", "forwarded", "via", "x-real-ip"] {
+        let reply = ask(
+            &node,
+            "DELETE",
+            &format!("/api/v1/purgatory/{id}"),
+            &[(header, "127.0.0.1")],
+        )
+        .await?;
+        assert_eq!(reply.status, 403, "{header}");
+        assert!(
+            reply.text().contains("not through a proxy"),
+            "{}",
+            reply.text()
+        );
+    }
+    assert_eq!(node.get("/api/v1/purgatory").await?.json()?["total"], 2);
+    Ok(())
+}
+
+#[tokio::test]
+async fn with_the_token_an_attempt_is_brought_forward_and_recorded_once() -> Result<()> {
+    let (records, _guard) = Records::keep();
+    let node = node().await?;
+    let id = node.wait_for_data(&Author::new(), "tide table").await?;
+    let due = |node: &Node| node.grasp.sync_queue(1)[0].1.next_attempt.get();
+    let before = due(&node);
+
+    let now = ask(&node, "POST", "/api/v1/sync/tide%20table/now", &[]).await?;
+    assert_eq!(now.status, 202, "{}", now.text());
+    assert_eq!(now.json()?["identifier"], "tide table");
+    assert!(due(&node) < before, "submitted events wait for minutes");
+    let retry = ask(&node, "POST", &format!("/api/v1/purgatory/{id}/retry"), &[]).await?;
+    assert_eq!(retry.status, 202, "{}", retry.text());
+
+    let changes = records.changes();
+    assert_eq!(changes.len(), 2, "{changes:?}");
+    for (change, what) in changes.iter().zip(["sync now", "purgatory retry"]) {
+        for part in [
+            "who=\"admin token from 127.0.0.1:",
+            &format!("what=\"{what}\""),
+            "outcome=\"brought forward\"",
+        ] {
+            assert!(change.contains(part), "{part} is not in {change}");
+        }
+        assert!(!change.contains(TOKEN));
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn with_the_token_a_waiting_event_is_dropped_and_recorded_once() -> Result<()> {
+    let (records, _guard) = Records::keep();
+    let node = node().await?;
+    let id = node.wait_for_data(&Author::new(), "tides").await?;
+    let path = format!("/api/v1/purgatory/{id}");
+    let dropped = ask(&node, "DELETE", &path, &[]).await?;
+    assert_eq!(dropped.status, 200, "{}", dropped.text());
+    assert_eq!(node.get("/api/v1/purgatory").await?.json()?["total"], 1);
+    let again = ask(&node, "DELETE", &path, &[]).await?;
+    assert_eq!(again.status, 404);
+    let changes = records.changes();
+    assert_eq!(changes.len(), 2, "{changes:?}");
+    assert!(changes[0].contains(&id) && changes[0].contains("outcome=\"dropped\""));
+    assert!(changes[1].contains("outcome=\"nothing waits\""));
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_cannot_be_done_says_why() -> Result<()> {
+    let node = node().await?;
+    for (method, path, status, said) in [
+        ("POST", "/api/v1/sync/nothing/now", 404, "No repository"),
+        ("POST", "/api/v1/sync/a%2Fb/now", 400, "slash"),
+        ("POST", "/api/v1/purgatory/abc/retry", 400, "64 hex digits"),
+        ("DELETE", "/api/v1/purgatory/abc", 400, "64 hex digits"),
+        ("GET", "/api/v1/sync/tides/now", 405, "POST"),
+        ("POST", "/api/v1/purgatory", 405, "GET"),
+        ("GET", "/api/v1/sync?limit=many", 400, "limit"),
+    ] {
+        let reply = ask(&node, method, path, &[]).await?;
+        assert_eq!(reply.status, status, "{method} {path}: {}", reply.text());
+        assert!(reply.text().contains(said), "{}", reply.text());
+    }
+    let off = Node::start().await?;
+    let id = off.wait_for_data(&Author::new(), "tides").await?;
+    for path in [
+        "/api/v1/sync/tides/now".to_owned(),
+        format!("/api/v1/purgatory/{id}/retry"),
+    ] {
+        let reply = ask(&off, "POST", &path, &[]).await?;
+        assert_eq!(reply.status, 409);
+        assert!(reply.text().contains("sync_enabled"), "{}", reply.text());
+    }
+    Ok(())
+}

@@ -1,0 +1,284 @@
+//! What is told of the search for missing data: API, metrics, probes, pages.
+
+use anyhow::Result;
+use grip_testkit::Author;
+use grip_types::{Domain, Identifier};
+use grip_web::{Backend, Breaker, HostBudget, SyncHandle, SyncReport, SyncTotals, Tried};
+
+use crate::support::Node;
+
+/// Made-up figures.
+pub struct Figures {
+    pub hosts: Vec<HostBudget>,
+    pub backend: Backend,
+    pub tried: Vec<Tried>,
+}
+
+impl Default for Figures {
+    fn default() -> Self {
+        Self {
+            hosts: Vec::new(),
+            backend: Backend::Memory,
+            tried: Vec::new(),
+        }
+    }
+}
+
+impl SyncReport for Figures {
+    fn totals(&self) -> SyncTotals {
+        SyncTotals {
+            running: 1,
+            attempts_total: 12,
+            requests_total: 56,
+            oids_fetched_total: 34,
+        }
+    }
+
+    fn tried(&self, identifier: &Identifier) -> Vec<Tried> {
+        let all = self.tried.iter();
+        all.filter(|t| t.identifier == *identifier)
+            .cloned()
+            .collect()
+    }
+
+    fn recent(&self, limit: usize) -> Vec<Tried> {
+        self.tried.iter().take(limit).cloned().collect()
+    }
+
+    fn hosts(&self) -> Vec<HostBudget> {
+        self.hosts.clone()
+    }
+
+    fn backend(&self) -> Backend {
+        self.backend.clone()
+    }
+}
+
+fn host(name: &str, requests_total: u64) -> HostBudget {
+    HostBudget {
+        domain: Domain::parse(name).unwrap(),
+        in_flight: 2,
+        in_flight_limit: 5,
+        started: 12,
+        window_limit: 30,
+        breaker: Breaker::Passing,
+        closed_ms: None,
+        closed_why: None,
+        requests_total,
+        failures_total: 1,
+    }
+}
+
+fn tried(identifier: &str) -> Tried {
+    Tried {
+        identifier: Identifier::parse(identifier).unwrap(),
+        url: "https://dead.example/<script>.git".into(),
+        at: 1_763_000_000_000,
+        duration_ms: 840,
+        outcome: "no answer".into(),
+        oids_fetched: 0,
+    }
+}
+
+async fn node(figures: Figures) -> Result<Node> {
+    Node::start_whole(|_| {}, SyncHandle::new(figures)).await
+}
+
+#[tokio::test]
+async fn the_state_of_sync_is_told_to_programs() -> Result<()> {
+    let node = node(Figures {
+        hosts: vec![host("a.example", 7), host("b.example", 9)],
+        tried: vec![tried("tides")],
+        ..Figures::default()
+    })
+    .await?;
+    node.wait_for_data(&Author::new(), "tides").await?;
+    let status = node.get("/api/v1/sync?limit=1").await?.json()?;
+    assert_eq!(status["enabled"], true);
+    assert_eq!(status["queue_length"], 1);
+    assert_eq!(status["queue"][0]["identifier"], "tides");
+    assert_eq!(status["queue"][0]["attempts"], 0);
+    assert!(status["queue"][0]["next_attempt"].as_i64() > Some(0));
+    assert_eq!(status["attempts_total"], 12);
+    assert_eq!(status["throttle"]["backend"], "memory");
+    assert_eq!(status["hosts_total"], 2);
+    assert_eq!(
+        status["hosts"][0]["domain"], "b.example",
+        "the busier first"
+    );
+    assert_eq!(status["hosts"].as_array().map(Vec::len), Some(1));
+    assert_eq!(status["tried"][0]["outcome"], "no answer");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_node_without_sync_says_so() -> Result<()> {
+    let node = Node::start().await?;
+    let status = node.get("/api/v1/sync").await?.json()?;
+    assert_eq!(status["enabled"], false);
+    assert_eq!(status["throttle"], serde_json::Value::Null);
+    assert!(node.get("/sync").await?.text().contains("switched off"));
+    let metrics = node.get("/metrics").await?.text();
+    assert!(!metrics.contains("purgatory_domain_"), "{metrics}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_waits_is_told_to_programs() -> Result<()> {
+    let node = node(Figures::default()).await?;
+    let owner = Author::new();
+    let id = node.wait_for_data(&owner, "tides").await?;
+    let list = node.get("/api/v1/purgatory").await?.json()?;
+    assert_eq!(list["total"], 2);
+    let waiting = list["waiting"].as_array().unwrap();
+    let state = waiting.iter().find(|w| w["id"] == id).unwrap();
+    assert_eq!(state["class"], "state");
+    assert_eq!(state["identifiers"][0], "tides");
+    assert_eq!(state["author"], owner.npub());
+    assert_eq!(state["missing"], 1);
+    assert!(state["deadline"].as_i64() > state["since"].as_i64());
+    assert!(state["next_attempt"].is_i64());
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_explanation_names_every_url_that_was_tried() -> Result<()> {
+    let node = node(Figures {
+        tried: vec![tried("tides"), tried("other")],
+        ..Figures::default()
+    })
+    .await?;
+    let owner = Author::new();
+    let id = node.wait_for_data(&owner, "tides").await?;
+    for subject in [id, format!("{}/tides", owner.npub())] {
+        let explanation = node
+            .get(&format!("/api/v1/explain/{subject}"))
+            .await?
+            .json()?;
+        let sync = explanation["sync"].as_array().unwrap();
+        assert_eq!(sync.len(), 1, "{explanation:#}");
+        assert_eq!(sync[0]["identifier"], "tides");
+        assert_eq!(sync[0]["attempts"], 0);
+        assert!(sync[0]["next_attempt"].is_i64());
+        let tried = sync[0]["tried"].as_array().unwrap();
+        assert_eq!(tried.len(), 1);
+        assert_eq!(tried[0]["outcome"], "no answer");
+        assert!(tried[0]["at"].is_i64());
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_thousand_hosts_make_twenty_one_series() -> Result<()> {
+    let hosts = (0..1000).map(|n| host(&format!("h{n}.example"), n));
+    let node = node(Figures {
+        hosts: hosts.collect(),
+        ..Figures::default()
+    })
+    .await?;
+    for _ in 0..2 {
+        let metrics = node.get("/metrics").await?.text();
+        let series = |name: &str| {
+            let lines = metrics.lines().filter(|line| line.starts_with(name));
+            lines.count()
+        };
+        assert_eq!(series("purgatory_domain_in_flight{"), 21, "{metrics}");
+        assert_eq!(series("purgatory_domain_requests_total{"), 21);
+        for line in [
+            "purgatory_domain_requests_total{domain=\"h999.example\"} 999",
+            "purgatory_domain_in_flight{domain=\"other\"} 1960",
+            "purgatory_sync_attempts_total 12",
+            "purgatory_sync_requests_total 56",
+            "purgatory_sync_oids_fetched_total 34",
+            "purgatory_sync_queue_size 0",
+            "throttle_backend{backend=\"memory\"} 1",
+            "throttle_backend{backend=\"fallback\"} 0",
+        ] {
+            assert!(metrics.contains(line), "{line} is not in\n{metrics}");
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn without_redis_the_node_is_ready_and_says_what_it_lacks() -> Result<()> {
+    let node = node(Figures {
+        backend: Backend::Fallback {
+            since: 1_763_000_000_000,
+            percent: 25,
+            reason: "connection refused".into(),
+        },
+        ..Figures::default()
+    })
+    .await?;
+    let ready = node.get("/readyz").await?;
+    assert_eq!(ready.status, 200);
+    let ready = ready.json()?;
+    assert_eq!(ready["ready"], true);
+    let redis = ready["degraded"]["redis"].as_str().unwrap();
+    assert!(
+        redis.contains("connection refused") && redis.contains("25 %"),
+        "{redis}"
+    );
+    let page = node.get("/sync").await?.text();
+    assert!(page.contains("Redis is away"), "{page}");
+    let metrics = node.get("/metrics").await?.text();
+    assert!(metrics.contains("throttle_backend{backend=\"fallback\"} 1"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn people_see_hosts_with_their_budgets_and_what_was_tried() -> Result<()> {
+    let mut closed = host("slow.example", 3);
+    closed.closed_ms = Some(75_000);
+    closed.closed_why = Some("asks us to wait".into());
+    let node = node(Figures {
+        hosts: vec![host("a.example", 7), closed],
+        tried: vec![tried("tides")],
+        ..Figures::default()
+    })
+    .await?;
+    node.wait_for_data(&Author::new(), "tides").await?;
+    let page = node.get("/sync").await?;
+    assert_eq!(page.status, 200);
+    assert!(
+        page.header("content-security-policy")
+            .contains("default-src 'none'")
+    );
+    let html = page.text();
+    for text in [
+        "a.example",
+        "2 of 5 at once",
+        "12 of 30 in a minute",
+        "asks us to wait: 75 s",
+        "no answer",
+        "tides",
+        "not tried yet",
+        "dead.example/&#60;script&#62;.git",
+    ] {
+        assert!(html.contains(text), "{text} is not in {html}");
+    }
+    assert!(!html.contains("<script"));
+    let home = node.get("/").await?.text();
+    assert!(home.contains("href=\"/sync\"") && home.contains("href=\"/purgatory\""));
+    Ok(())
+}
+
+#[tokio::test]
+async fn people_see_what_waits_why_and_until_when() -> Result<()> {
+    let node = node(Figures::default()).await?;
+    let owner = Author::new();
+    let id = node.wait_for_data(&owner, "<i>tides").await?;
+    let html = node.get("/purgatory").await?.text();
+    for text in [
+        "&#60;i&#62;tides",
+        "lacks refs/heads/main at 5e0d1f2a3b",
+        "given up in 29 min",
+        "looked for in",
+        "lacks its first push",
+        &id[..8],
+    ] {
+        assert!(html.contains(text), "{text} is not in {html}");
+    }
+    Ok(())
+}

@@ -1,0 +1,109 @@
+//! Tables for people: columns as wide as they need to be, and never wider than a terminal.
+
+use std::fmt::Write as _;
+
+use anstyle::Style;
+
+const DIM: Style = Style::new().dimmed();
+/// Where lines end on a terminal that does not say.
+const WIDTH: usize = 80;
+const INDENT: &str = "  ";
+const GAP: &str = "  ";
+
+/// Rows under one head.
+pub(crate) struct Table<const N: usize> {
+    head: [&'static str; N],
+    /// The column that gives way where a line would be too long.
+    flexible: usize,
+    rows: Vec<[String; N]>,
+}
+
+impl<const N: usize> Table<N> {
+    pub(crate) fn new(head: [&'static str; N], flexible: usize) -> Self {
+        Self {
+            head,
+            flexible,
+            rows: Vec::new(),
+        }
+    }
+
+    pub(crate) fn row(&mut self, cells: [String; N]) {
+        self.rows.push(cells);
+    }
+
+    pub(crate) fn render(&self) -> String {
+        let mut widths: [usize; N] = self.head.map(|title| title.chars().count());
+        for row in &self.rows {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = (*width).max(cell.chars().count());
+            }
+        }
+        let all = widths.iter().sum::<usize>() + INDENT.len() + GAP.len() * (N - 1);
+        let least = self.head[self.flexible].chars().count().max(8);
+        let spare = widths[self.flexible].saturating_sub(all.saturating_sub(WIDTH));
+        widths[self.flexible] = spare.max(least.min(widths[self.flexible]));
+        let mut out = String::new();
+        let head = line(&self.head.map(str::to_owned), &widths);
+        let _ = writeln!(out, "{DIM}{head}{DIM:#}");
+        for row in &self.rows {
+            let _ = writeln!(out, "{}", line(row, &widths));
+        }
+        out
+    }
+}
+
+fn line<const N: usize>(cells: &[String; N], widths: &[usize; N]) -> String {
+    let cells = cells.iter().zip(widths);
+    let padded: Vec<String> = cells
+        .map(|(cell, width)| format!("{:width$}", cut(cell, *width)))
+        .collect();
+    format!("{INDENT}{}", padded.join(GAP))
+        .trim_end()
+        .to_owned()
+}
+
+/// The beginning of `text`, with an ellipsis where something is left out.
+fn cut(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(width.saturating_sub(1)).collect();
+    format!("{kept}…")
+}
+
+/// A budget as a picture: `▰▰▱▱▱ 2/5`.
+pub(crate) fn gauge(used: u32, limit: u32, cells: u32) -> String {
+    let full = match limit {
+        0 => cells,
+        // Rounded up: one request under way is seen.
+        limit => (u64::from(used) * u64::from(cells)).div_ceil(u64::from(limit)) as u32,
+    };
+    let full = full.min(cells) as usize;
+    let empty = cells as usize - full;
+    format!("{}{} {used}/{limit}", "▰".repeat(full), "▱".repeat(empty))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_fits_a_terminal_and_says_where_it_was_cut() {
+        let mut table = Table::new(["host", "what it said", "when"], 1);
+        table.row(["a.example".into(), "no answer ".repeat(20), "now".into()]);
+        table.row(["b.example".into(), "fine".into(), "in 3m".into()]);
+        let text = anstream::adapter::strip_str(&table.render()).to_string();
+        for line in text.lines() {
+            assert!(line.chars().count() <= WIDTH, "{line}");
+        }
+        assert!(text.contains("…  now"), "{text}");
+        assert!(text.lines().next().unwrap().starts_with("  host"));
+    }
+
+    #[test]
+    fn a_gauge_shows_what_is_used() {
+        assert_eq!(gauge(0, 5, 5), "▱▱▱▱▱ 0/5");
+        assert_eq!(gauge(1, 30, 6), "▰▱▱▱▱▱ 1/30");
+        assert_eq!(gauge(9, 5, 5), "▰▰▰▰▰ 9/5");
+    }
+}
