@@ -158,11 +158,31 @@ impl Running {
         self.child.wait().await
     }
 
+    /// Bounds the memory that it may take for itself; where the system cannot, there is no bound.
+    pub(crate) fn limit_memory(&self, bytes: u64) {
+        #[cfg(target_os = "linux")]
+        if let Some(process) = self.id() {
+            use rustix::process::{Resource, Rlimit, prlimit};
+            let limit = Rlimit {
+                current: Some(bytes),
+                maximum: Some(bytes),
+            };
+            if let Err(error) = prlimit(Some(process), Resource::Data, limit) {
+                tracing::debug!(%error, "the memory of git is not bounded");
+            }
+        }
+        #[cfg(not(target_os = "linux"))]
+        let _ = bytes;
+    }
+
+    /// There until the child is reaped, so it cannot have gone to another process.
+    fn id(&self) -> Option<Pid> {
+        self.child.id().and_then(|id| Pid::from_raw(id as i32))
+    }
+
     /// Ends the group now; [`Self::wait`] then returns.
     pub(crate) fn kill(&self) {
-        // The id is there until the child is reaped, so it cannot have gone to another process.
-        let id = self.child.id().and_then(|id| Pid::from_raw(id as i32));
-        if let Some(group) = id {
+        if let Some(group) = self.id() {
             let _ = kill_process_group(group, Signal::KILL);
         }
     }

@@ -40,6 +40,10 @@ const LENIENT: &str = "--strict=badDate=ignore,badDateOverflow=ignore,badEmail=i
 /// Bytes moved at a time, and asked for as the size of the pipe.
 pub(crate) const CHUNK: usize = 256 << 10;
 
+/// Memory git may take to check a pack, beside as much as the pack may be large: it holds every
+/// delta it applies whole, and a few bytes can stand for gigabytes.
+const SPARE_MEMORY: u64 = 1 << 30;
+
 /// Why a pack was not taken; nothing of it is left.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -60,6 +64,8 @@ pub enum ReceiveError {
     MissingBase,
     #[error("the pack holds a malformed or dangerous object: {0}")]
     Forbidden(String),
+    #[error("the pack inflates to more than can be checked here")]
+    Bomb,
     #[error("checking the pack took longer than {} s", .0.as_secs())]
     TooSlow(Duration),
     #[error("git did not take the pack: {0}")]
@@ -127,6 +133,7 @@ impl Repositories {
         let options = &self.inner.options;
         let incoming = self.new_incoming(identifier).await?;
         let mut running = Running::start(self.index_pack(identifier, &incoming))?;
+        running.limit_memory(caps.max_pack_bytes.saturating_add(SPARE_MEMORY));
         let feed = feed(pack, running.stdin(), caps);
         let (stdout, stderr) = (running.stdout(), running.stderr());
         let finish =

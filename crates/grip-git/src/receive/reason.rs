@@ -45,6 +45,9 @@ pub(super) fn from_complaint(status: ExitStatus, complaint: &str) -> ReceiveErro
         let error = line_with(complaint, "error: ").unwrap_or(fatal);
         return ReceiveError::Forbidden(error.to_owned());
     }
+    if fatal.starts_with("Out of memory") {
+        return ReceiveError::Bomb;
+    }
     if says("No space left") || says("Disk quota") || says("Permission denied") {
         return ReceiveError::Io(std::io::Error::other(fatal.to_owned()));
     }
@@ -91,6 +94,10 @@ mod tests {
             (
                 "fatal: something new\n",
                 "did not take the pack: something new",
+            ),
+            (
+                "fatal: Out of memory, malloc failed (tried to allocate 3019898701 bytes)\n",
+                "inflates to more",
             ),
             ("", "no reason was given"),
         ] {

@@ -1,7 +1,8 @@
 //! Servers that lie, break off, or want to hurt.
 
-use std::time::Duration;
+use std::{io::Write, time::Duration};
 
+use flate2::{Compression, write::ZlibEncoder};
 use grip_git::{
     Caps, ReceiveError, RepoPath,
     pktline::{self, Band},
@@ -165,4 +166,53 @@ async fn a_small_pack_that_inflates_hugely_costs_us_no_memory() {
     assert!(on_disk < 4 << 20, "{on_disk}");
     let grown = peak_kib() - before;
     assert!(grown < 32 << 10, "{grown} KiB");
+}
+
+/// A pack of some kilobytes: a blob of zeros, and a delta that repeats it to three gigabytes.
+#[cfg(target_os = "linux")]
+fn delta_bomb() -> Vec<u8> {
+    const BASE: usize = 0xff_ffff;
+    const TIMES: usize = 190;
+    let deflated = |data: &[u8]| {
+        let mut encoder = ZlibEncoder::new(Vec::new(), Compression::best());
+        encoder.write_all(data).unwrap();
+        encoder.finish().unwrap()
+    };
+    let in_sevens = |mut number: usize, mut bytes: Vec<u8>| {
+        while number > 0x7f {
+            bytes.push(number as u8 | 0x80);
+            number >>= 7;
+        }
+        bytes.push(number as u8);
+        bytes
+    };
+    let header = |kind: u8, size: usize| {
+        let first = (kind << 4) | (size as u8 & 0xf) | 0x80;
+        in_sevens(size >> 4, vec![first])
+    };
+    let copy_all = [0xf0, 0xff, 0xff, 0xff];
+    let mut delta = in_sevens(BASE * TIMES, in_sevens(BASE, Vec::new()));
+    delta.extend(copy_all.repeat(TIMES));
+    let base = [header(3, BASE), deflated(&vec![0; BASE])].concat();
+    let back = base.len();
+    assert!((128..16_512).contains(&back));
+    let back = [((back - 128) >> 7) as u8 | 0x80, (back & 0x7f) as u8];
+    let mut pack = b"PACK\0\0\0\x02\0\0\0\x02".to_vec();
+    pack.extend(base);
+    pack.extend(header(6, delta.len()));
+    pack.extend(back);
+    pack.extend(deflated(&delta));
+    let mut hasher = gix::hash::hasher(gix::hash::Kind::Sha1);
+    hasher.update(&pack);
+    pack.extend(hasher.try_finalize().unwrap().as_bytes());
+    pack
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_delta_that_stands_for_gigabytes_is_refused() {
+    let bomb = delta_bomb();
+    assert!(bomb.len() < 32 << 10, "{}", bomb.len());
+    let error = refused(&whole_answer(&bomb)[..], CAPS).await;
+    assert!(matches!(error, ReceiveError::Bomb), "{error}");
 }
