@@ -146,3 +146,6 @@ fn retry_after(status: StatusCode, headers: &HeaderMap, now: SystemTime) -> Opti
     let wait = waits.max().filter(|wait| !wait.is_zero())?;
     Some(Advice::new(wait, Why::RetryAfter))
 }
+
+#[cfg(test)]
+mod tests;

@@ -208,3 +208,6 @@ impl Breaker {
         self.state == State::Passing && self.answers.is_empty() && self.probes == 0
     }
 }
+
+#[cfg(test)]
+mod tests;

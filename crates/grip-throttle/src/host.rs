@@ -1,8 +1,8 @@
 //! The books of one host.
 //!
-//! Pure: time is an argument and never goes back by more than the caller's clock does. A start
-//! counts from its instant until a whole window has passed, so that no half-open window of that
-//! length ever holds more than the limit.
+//! Pure: time is an argument. A start counts until a whole window and a
+//! small margin have passed, so that no window of that length ever holds more than the limit,
+//! neither here nor where the requests arrive.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -80,9 +80,9 @@ impl Host {
     pub fn ask(&mut self, lane: Lane, now: Instant) -> Result<Started, Hold> {
         self.look(lane, now)?;
         self.in_flight[lane.index()] += 1;
-        self.count_start(lane, now);
+        let at = self.count_start(lane, now);
         let probe = self.breaker.start();
-        Ok(Started { at: now, probe })
+        Ok(Started { at, probe })
     }
 
     /// Whether a request of `lane` may go now.
@@ -108,9 +108,8 @@ impl Host {
             breaker.err(),
             self.window_hold(slot.lane),
         ])?;
-        self.count_start(slot.lane, now);
+        slot.started = self.count_start(slot.lane, now);
         self.breaker.start_again(&mut slot.probe);
-        slot.started = now;
         Ok(())
     }
 
@@ -142,11 +141,15 @@ impl Host {
         }
     }
 
-    fn count_start(&mut self, lane: Lane, now: Instant) {
-        self.starts.push_back((now, lane));
+    /// Notes a start and returns its time: two callers may have read the clock in one order and
+    /// come here in the other, and the log stays in order all the same.
+    fn count_start(&mut self, lane: Lane, now: Instant) -> Instant {
+        let at = self.starts.back().map_or(now, |(last, _)| now.max(*last));
+        self.starts.push_back((at, lane));
         self.started[lane.index()] += 1;
         self.requests_total += 1;
-        self.used_at = now;
+        self.used_at = at;
+        at
     }
 
     /// Takes back the start of a request that was never made.
@@ -166,7 +169,7 @@ impl Host {
     /// Forgets what is over.
     fn expire(&mut self, now: Instant) {
         while let Some((at, lane)) = self.starts.front().copied()
-            && now.saturating_duration_since(at) >= self.limits.window
+            && now.saturating_duration_since(at) >= self.limits.counted_for()
         {
             self.starts.pop_front();
             self.started[lane.index()] -= 1;
@@ -197,7 +200,7 @@ impl Host {
         while !self.fits(lane, started, started, kept, limit) {
             let (at, lane) = oldest.next()?;
             started[lane.index()] -= 1;
-            frees_at = Some(*at + self.limits.window);
+            frees_at = Some(*at + self.limits.counted_for());
         }
         frees_at.map(|at| Hold::new(Reason::Window, at))
     }
@@ -243,3 +246,6 @@ fn latest<const N: usize>(holds: [Option<Hold>; N]) -> Result<(), Hold> {
         None => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests;

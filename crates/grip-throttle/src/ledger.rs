@@ -160,3 +160,6 @@ impl Bell {
         (Since::Rang(rang), rung.total)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -77,9 +77,12 @@ impl Ledger for Memory {
     }
 
     fn release(&self, slot: Slot, outcome: Outcome) {
-        if let Some(host) = self.books.lock().hosts.get_mut(&slot.domain) {
-            host.release(&slot, outcome, Instant::now());
+        let now = Instant::now();
+        let mut books = self.books.lock();
+        if let Some(host) = books.hosts.get_mut(&slot.domain) {
+            host.release(&slot, outcome, now);
         }
+        drop(books);
         self.bell.ring(&slot.domain);
     }
 
@@ -174,3 +177,6 @@ fn refused(domain: &Domain, hold: Hold) -> Refused {
         retry_at: hold.retry_at,
     }
 }
+
+#[cfg(test)]
+mod tests;

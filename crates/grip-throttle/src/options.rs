@@ -5,6 +5,10 @@ use std::{collections::BTreeMap, time::Duration};
 use grip_types::Domain;
 use serde::Serialize;
 
+/// Bounds of what is added to a window.
+const LEAST_MARGIN: Duration = Duration::from_millis(2);
+const MOST_MARGIN: Duration = Duration::from_millis(250);
+
 /// Settings of a throttle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -25,7 +29,7 @@ pub struct Options {
 pub struct Limits {
     /// Requests under way at once: 5.
     pub in_flight: u32,
-    /// Starts within any `window`: 30.
+    /// Starts within any `window`, as the host counts them: 30.
     pub per_window: u32,
     /// 60 seconds.
     pub window: Duration,
@@ -73,6 +77,15 @@ impl Limits {
             per_window: part(self.per_window, percent),
             window: self.window,
         }
+    }
+
+    /// How long a start counts: a little longer than the window.
+    ///
+    /// A slow request followed by a fast one arrive closer together than they left, and it is the
+    /// host's count that matters.
+    pub(crate) fn counted_for(self) -> Duration {
+        let margin = (self.window / 100).clamp(LEAST_MARGIN, MOST_MARGIN);
+        self.window + margin
     }
 
     /// Slots that each lane leaves to the other while both use a host.

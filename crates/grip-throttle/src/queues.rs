@@ -238,3 +238,6 @@ impl Default for QueueBounds {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -106,3 +106,6 @@ impl Lane {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -21,6 +21,13 @@ const CLOCK_MARGIN: Duration = Duration::from_secs(5);
 /// Longest text that is looked at; the longest true one has about 40 characters.
 const MAX_TEXT: usize = 64;
 
+/// What the parser for mail dates leaves: the newest form beyond its last day, and the two old ones.
+const FORMS: [&str; 3] = [
+    "%a, %d %b %Y %H:%M:%S GMT",
+    "%A, %d-%b-%y %H:%M:%S GMT",
+    "%a %b %e %H:%M:%S %Y",
+];
+
 /// The span in `Retry-After`: seconds, or a date.
 pub(super) fn retry_after(text: &str, now: SystemTime) -> Option<Duration> {
     let text = text.trim();
@@ -74,12 +81,14 @@ fn http_date(text: &str) -> Option<SystemTime> {
     if let Ok(zoned) = rfc2822::parse(text) {
         return Some(zoned.timestamp().into());
     }
-    let forms = ["%A, %d-%b-%y %H:%M:%S GMT", "%a %b %e %H:%M:%S %Y"];
-    forms.iter().find_map(|form| utc(form, text))
+    FORMS.iter().find_map(|form| utc(form, text))
 }
 
 fn utc(form: &str, text: &str) -> Option<SystemTime> {
     let civil: DateTime = strtime::parse(form, text).ok()?.to_datetime().ok()?;
-    let moment: Timestamp = civil.to_zoned(TimeZone::UTC).ok()?.timestamp();
-    Some(moment.into())
+    match civil.to_zoned(TimeZone::UTC) {
+        Ok(zoned) => Some(zoned.timestamp().into()),
+        // The very last days of the year 9999, which stand for "never".
+        Err(_) => (civil.year() > 0).then(|| Timestamp::MAX.into()),
+    }
 }

@@ -13,10 +13,12 @@ use tokio::time::Instant;
 use url::Url;
 
 use super::{Full, QueueBounds};
-use crate::ledger::Since;
 
-/// Tried URLs remembered per key and host. A key that has tried so many leaves the line.
-const MAX_TRIED: usize = 1_024;
+mod entry;
+mod listing;
+
+use entry::{Entry, Place, Then};
+use listing::State;
 
 pub(super) struct Lines<K> {
     bounds: QueueBounds,
@@ -41,43 +43,6 @@ struct Line<K> {
     state: State,
 }
 
-struct Entry {
-    tried: HashSet<Url>,
-    state: Place,
-}
-
-#[derive(Clone, Copy)]
-enum Place {
-    Waiting(u64),
-    InProgress {
-        /// What follows if the turn ends without saying more.
-        then: Then,
-    },
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Then {
-    AsTold,
-    /// Enqueued again in the meantime.
-    OneMore,
-    /// Removed in the meantime.
-    Leave,
-}
-
-/// Whether a line can be asked for. Each variant knows where it is listed.
-#[derive(Clone, Copy, PartialEq)]
-enum State {
-    /// Nobody waits in it.
-    Resting,
-    Ready(u64),
-    /// Someone asks for it; `rung`: its host rang meanwhile, so a refusal may be out of date.
-    Asking {
-        rung: bool,
-    },
-    /// Refused: until its host rings or the moment comes.
-    Blocked(Option<(Instant, u64)>),
-}
-
 impl<K: Clone + Eq + Hash> Lines<K> {
     pub fn new(bounds: QueueBounds) -> Self {
         Self {
@@ -100,10 +65,14 @@ impl<K: Clone + Eq + Hash> Lines<K> {
         self.lines.get(domain).map_or(0, |line| line.entries.len())
     }
 
-    /// The moment at which the next blocked line is ready again.
-    pub fn first_timer(&self) -> Option<Instant> {
-        let ((at, _), _) = self.timers.first_key_value()?;
-        Some(*at)
+    /// Whether nothing is remembered about anyone.
+    #[cfg(test)]
+    pub fn is_blank(&self) -> bool {
+        self.lines.is_empty()
+            && self.places.is_empty()
+            && self.ready.is_empty()
+            && self.timers.is_empty()
+            && self.total == 0
     }
 
     pub fn enqueue(&mut self, domain: &Domain, key: K, tried: HashSet<Url>) -> Result<bool, Full> {
@@ -142,41 +111,6 @@ impl<K: Clone + Eq + Hash> Lines<K> {
         }
     }
 
-    /// Takes note of the hosts that rang.
-    pub fn hear(&mut self, since: &Since) {
-        match since {
-            Since::Rang(domains) => domains.iter().for_each(|domain| self.rang(domain)),
-            Since::Missed => {
-                let all: Vec<_> = self.lines.keys().cloned().collect();
-                all.iter().for_each(|domain| self.rang(domain));
-            }
-        }
-    }
-
-    fn rang(&mut self, domain: &Domain) {
-        let Some(line) = self.lines.get_mut(domain) else {
-            return;
-        };
-        match &mut line.state {
-            State::Asking { rung } => *rung = true,
-            State::Blocked(_) => self.make_ready(domain),
-            State::Resting | State::Ready(_) => {}
-        }
-    }
-
-    /// The line to ask for next; it stays out of the way of others until its answer is told.
-    pub fn begin_ask(&mut self, now: Instant) -> Option<Domain> {
-        while self.first_timer().is_some_and(|at| at <= now) {
-            let (_, domain) = self.timers.pop_first()?;
-            self.make_ready(&domain);
-        }
-        let (_, domain) = self.ready.pop_first()?;
-        if let Some(line) = self.lines.get_mut(&domain) {
-            line.state = State::Asking { rung: false };
-        }
-        Some(domain)
-    }
-
     /// Takes the first in line; none if everyone left meanwhile.
     pub fn granted(&mut self, domain: &Domain) -> Option<(K, HashSet<Url>)> {
         let line = self.lines.get_mut(domain)?;
@@ -188,31 +122,6 @@ impl<K: Clone + Eq + Hash> Lines<K> {
         });
         self.make_ready(domain);
         taken
-    }
-
-    /// Blocks the line until its host rings or the moment comes.
-    pub fn refused(&mut self, domain: &Domain, retry_at: Option<Instant>) -> bool {
-        match self.lines.get(domain).map(|line| line.state) {
-            Some(State::Asking { rung: true }) => self.make_ready(domain),
-            Some(State::Asking { rung: false }) => {
-                let first = self.first_timer();
-                let timer = retry_at.map(|at| (at, self.number()));
-                self.set_state(domain, State::Blocked(timer));
-                return self.first_timer() != first;
-            }
-            // The line is another one by now.
-            _ => {}
-        }
-        true
-    }
-
-    /// Nobody waits for the answer any more.
-    pub fn asked_in_vain(&mut self, domain: &Domain) -> bool {
-        let state = self.lines.get(domain).map(|line| line.state);
-        if matches!(state, Some(State::Asking { .. })) {
-            self.make_ready(domain);
-        }
-        true
     }
 
     /// Takes a key back from its turn.
@@ -234,7 +143,7 @@ impl<K: Clone + Eq + Hash> Lines<K> {
             return false;
         };
         entry.merge(tried);
-        let told = leaves || entry.tried.len() >= MAX_TRIED;
+        let told = leaves || entry.has_tried_enough();
         if then == Then::Leave || (then == Then::AsTold && told) {
             self.leave(domain, key);
             return false;
@@ -283,53 +192,6 @@ impl<K: Clone + Eq + Hash> Lines<K> {
         }
     }
 
-    /// Lets an empty line rest, unless it is being asked for: the answer is still to come.
-    fn rest(&mut self, domain: &Domain) {
-        let state = self.lines.get(domain).map(|line| line.state);
-        if let Some(State::Ready(_) | State::Blocked(_)) = state {
-            self.set_state(domain, State::Resting);
-        }
-    }
-
-    fn wake_if_resting(&mut self, domain: &Domain) -> bool {
-        let state = self.lines.get(domain).map(|line| line.state);
-        let rests = state == Some(State::Resting);
-        if rests {
-            self.make_ready(domain);
-        }
-        rests
-    }
-
-    /// Lists a line as ready, or lets it rest if nobody waits in it.
-    fn make_ready(&mut self, domain: &Domain) {
-        let number = self.number();
-        let Some(line) = self.lines.get(domain) else {
-            return;
-        };
-        let state = match line.waiting.is_empty() {
-            true => State::Resting,
-            false => State::Ready(number),
-        };
-        self.set_state(domain, state);
-    }
-
-    /// Changes the state of a line and the list it is in.
-    fn set_state(&mut self, domain: &Domain, state: State) {
-        let Some(line) = self.lines.get_mut(domain) else {
-            return;
-        };
-        match std::mem::replace(&mut line.state, state) {
-            State::Ready(number) => drop(self.ready.remove(&number)),
-            State::Blocked(Some(timer)) => drop(self.timers.remove(&timer)),
-            State::Blocked(None) | State::Resting | State::Asking { .. } => {}
-        }
-        match state {
-            State::Ready(number) => drop(self.ready.insert(number, domain.clone())),
-            State::Blocked(Some(timer)) => drop(self.timers.insert(timer, domain.clone())),
-            State::Blocked(None) | State::Resting | State::Asking { .. } => {}
-        }
-    }
-
     /// A number above all earlier ones: it orders whatever waits.
     fn number(&mut self) -> u64 {
         self.next_number += 1;
@@ -343,28 +205,6 @@ impl<K> Default for Line<K> {
             entries: HashMap::new(),
             waiting: BTreeMap::new(),
             state: State::Resting,
-        }
-    }
-}
-
-impl Entry {
-    fn new(number: u64) -> Self {
-        Self {
-            tried: HashSet::new(),
-            state: Place::Waiting(number),
-        }
-    }
-
-    fn merge(&mut self, tried: HashSet<Url>) {
-        if self.tried.is_empty() && tried.len() <= MAX_TRIED {
-            self.tried = tried;
-            return;
-        }
-        for url in tried {
-            if self.tried.len() >= MAX_TRIED {
-                return;
-            }
-            self.tried.insert(url);
         }
     }
 }

@@ -1,0 +1,558 @@
+use std::{
+    collections::HashMap,
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use tokio::time::{advance, sleep, timeout};
+
+use super::*;
+use crate::{
+    Advice, BackendStatus, HostStatus, Limits, Options, Verdict, Why,
+    ledger::{Asked, Bell, Ledger, Outcome, Slot},
+    memory::Memory,
+};
+
+mod property;
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// The memory ledger, with a count of how often it was asked, and an answer that takes time.
+struct Watched {
+    memory: Memory,
+    asked: AtomicUsize,
+    delay: Duration,
+    recheck: Option<Duration>,
+}
+
+impl Watched {
+    fn new(options: Options) -> Self {
+        Self {
+            memory: Memory::new(options),
+            asked: AtomicUsize::new(0),
+            delay: Duration::ZERO,
+            recheck: None,
+        }
+    }
+
+    fn asked(&self) -> usize {
+        self.asked.load(Ordering::Relaxed)
+    }
+}
+
+impl Ledger for Watched {
+    fn acquire<'a>(&'a self, domain: &'a Domain, lane: Lane) -> Asked<'a, Result<Slot, Refused>> {
+        Box::pin(async move {
+            self.asked.fetch_add(1, Ordering::Relaxed);
+            let answer = self.memory.acquire(domain, lane).await;
+            if !self.delay.is_zero() {
+                sleep(self.delay).await;
+            }
+            answer
+        })
+    }
+
+    fn again<'a>(&'a self, slot: &'a mut Slot) -> Asked<'a, Result<(), Refused>> {
+        self.memory.again(slot)
+    }
+
+    fn release(&self, slot: Slot, outcome: Outcome) {
+        self.memory.release(slot, outcome);
+    }
+
+    fn is_throttled(&self, domain: &Domain, lane: Lane) -> bool {
+        self.memory.is_throttled(domain, lane)
+    }
+
+    fn failures(&self, domain: &Domain) -> u32 {
+        self.memory.failures(domain)
+    }
+
+    fn bell(&self) -> &Bell {
+        self.memory.bell()
+    }
+
+    fn hosts(&self) -> Vec<HostStatus> {
+        self.memory.hosts()
+    }
+
+    fn backend(&self) -> BackendStatus {
+        self.memory.backend()
+    }
+
+    fn recheck(&self) -> Option<Duration> {
+        self.recheck
+    }
+}
+
+fn domain(name: &str) -> Domain {
+    Domain::parse(name).unwrap()
+}
+
+fn host() -> Domain {
+    domain("git.example")
+}
+
+fn url(path: &str) -> Url {
+    Url::parse(&format!("https://git.example/{path}")).unwrap()
+}
+
+fn queues<K: Clone + Eq + Hash + Send + Sync + 'static>(options: Options) -> Queues<K> {
+    let throttle = Throttle::memory(options);
+    Queues::new(throttle, Lane::Git, QueueBounds::default())
+}
+
+fn watched(ledger: Watched) -> (Arc<Watched>, Queues<usize>) {
+    let ledger = Arc::new(ledger);
+    let throttle = Throttle::over(Arc::clone(&ledger) as Arc<dyn Ledger>);
+    let queues = Queues::new(throttle, Lane::Git, QueueBounds::default());
+    (ledger, queues)
+}
+
+fn limits(in_flight: u32, per_window: u32) -> Options {
+    Options {
+        limits: Limits {
+            in_flight,
+            per_window,
+            ..Limits::default()
+        },
+        ..Options::default()
+    }
+}
+
+fn enqueue<K: Clone + Eq + Hash + Send + Sync + 'static>(queues: &Queues<K>, key: K) {
+    queues.enqueue(&host(), key, HashSet::new()).unwrap();
+}
+
+/// The next turn, if it can be had without time passing.
+async fn now<K: Clone + Eq + Hash + Send + Sync + 'static>(queues: &Queues<K>) -> Option<Turn<K>> {
+    timeout(Duration::ZERO, queues.next()).await.ok()
+}
+
+/// Uses the permit of a turn for a request that went well.
+fn succeed<K: Clone + Eq + Hash>(turn: &mut Turn<K>) {
+    let permit = turn.take_permit().unwrap();
+    permit.finish(Verdict::Success, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn round_robin_processes_identifiers_fairly() {
+    let queues = queues(Options::default());
+    for key in ["a", "b", "c"] {
+        enqueue(&queues, key);
+    }
+    let mut order = Vec::new();
+    for round in 0..9 {
+        let mut turn = now(&queues).await.unwrap();
+        order.push(*turn.key());
+        succeed(&mut turn);
+        turn.tried_url(url(&round.to_string()));
+    }
+    assert_eq!(order, ["a", "b", "c", "a", "b", "c", "a", "b", "c"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn skips_in_progress_identifiers() {
+    let queues = queues(Options::default());
+    enqueue(&queues, "a");
+    enqueue(&queues, "b");
+    let first = now(&queues).await.unwrap();
+    let second = now(&queues).await.unwrap();
+    assert_eq!((*first.key(), *second.key()), ("a", "b"));
+    // Three slots are free, but nobody is there to use them.
+    assert!(now(&queues).await.is_none());
+    drop(second);
+    assert_eq!(*now(&queues).await.unwrap().key(), "b");
+    drop(first);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_window_wakes_the_queue_by_itself_when_it_frees() {
+    let options = Options::default();
+    let window = options.limits.counted_for();
+    let queues = queues(options);
+    for key in 0..31 {
+        enqueue(&queues, key);
+    }
+    let began = Instant::now();
+    for _ in 0..30 {
+        let mut turn = now(&queues).await.unwrap();
+        succeed(&mut turn);
+        turn.done();
+    }
+    // Nothing is under way any more, so no completion will ever tell.
+    let turn = timeout(HOUR, queues.next()).await.unwrap();
+    let waited = began.elapsed();
+    assert_eq!(*turn.key(), 30);
+    assert!(waited >= window && waited <= window + Duration::from_millis(5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_completion_wakes_the_queue() {
+    let queues = queues(Options::default());
+    let mut held = Vec::new();
+    for key in 0..6 {
+        enqueue(&queues, key);
+    }
+    for _ in 0..5 {
+        held.push(now(&queues).await.unwrap());
+    }
+    let completing = async {
+        sleep(Duration::from_secs(3)).await;
+        let mut turn = held.pop().unwrap();
+        succeed(&mut turn);
+        turn.done();
+    };
+    let began = Instant::now();
+    let (turn, ()) = tokio::join!(queues.next(), completing);
+    assert_eq!(*turn.key(), 5);
+    assert_eq!(began.elapsed(), Duration::from_secs(3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_arrival_wakes_the_queue() {
+    let queues = queues(Options::default());
+    let arriving = async {
+        sleep(Duration::from_secs(3)).await;
+        enqueue(&queues, "late");
+    };
+    let (turn, ()) = tokio::join!(queues.next(), arriving);
+    assert_eq!(*turn.key(), "late");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_advice_wakes_the_queue() {
+    let queues = queues(Options::default());
+    enqueue(&queues, "a");
+    let mut turn = now(&queues).await.unwrap();
+    let advice = Advice::new(Duration::from_secs(1_000), Why::RetryAfter);
+    let permit = turn.take_permit().unwrap();
+    permit.finish(Verdict::Neutral, Some(advice));
+    drop(turn);
+    let began = Instant::now();
+    queues.next().await.done();
+    assert_eq!(began.elapsed(), Duration::from_secs(1_000));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_identifiers_on_one_domain_are_all_served_within_one_round() {
+    const KEYS: usize = 1_000;
+    let queues = queues(Options::default());
+    for key in 0..KEYS {
+        enqueue(&queues, key);
+    }
+    let mut served = HashMap::new();
+    for step in 0..2 * KEYS {
+        let mut turn = timeout(HOUR, queues.next()).await.unwrap();
+        succeed(&mut turn);
+        *served.entry(*turn.key()).or_insert(0) += 1;
+        assert_eq!(served[turn.key()], step / KEYS + 1, "step {step}");
+        turn.tried_url(url(&step.to_string()));
+    }
+    assert_eq!(served.len(), KEYS);
+}
+
+#[tokio::test(start_paused = true)]
+async fn tried_urls_are_merged_when_an_identifier_is_enqueued_again() {
+    let queues = queues(Options::default());
+    let tried = |paths: &[&str]| paths.iter().map(|path| url(path)).collect::<HashSet<_>>();
+    queues.enqueue(&host(), "a", tried(&["1", "2"])).unwrap();
+    queues.enqueue(&host(), "a", tried(&["2", "3"])).unwrap();
+    assert_eq!((queues.len(), queues.waiting(&host())), (1, 1));
+
+    let turn = now(&queues).await.unwrap();
+    assert_eq!(turn.tried(), &tried(&["1", "2", "3"]));
+    queues.enqueue(&host(), "a", tried(&["4"])).unwrap();
+    turn.tried_url(url("5"));
+    let turn = now(&queues).await.unwrap();
+    assert_eq!(turn.tried(), &tried(&["1", "2", "3", "4", "5"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn tried_urls_are_kept_per_domain() {
+    let queues = queues(Options::default());
+    let other = domain("other.example");
+    queues
+        .enqueue(&host(), "a", HashSet::from([url("1")]))
+        .unwrap();
+    queues.enqueue(&other, "a", HashSet::new()).unwrap();
+    for _ in 0..2 {
+        let turn = now(&queues).await.unwrap();
+        assert_eq!(turn.tried().len(), usize::from(*turn.domain() == host()));
+        turn.done();
+    }
+    assert!(queues.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_identifier_enqueued_during_its_turn_gets_another() {
+    let queues = queues(Options::default());
+    enqueue(&queues, "a");
+    let turn = now(&queues).await.unwrap();
+    enqueue(&queues, "a");
+    turn.done();
+    now(&queues).await.unwrap().done();
+    assert!(now(&queues).await.is_none());
+    assert!(queues.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_removed_identifier_leaves_all_lines_and_leaves_after_its_turn() {
+    let queues = queues(Options::default());
+    let other = domain("other.example");
+    enqueue(&queues, "a");
+    queues.enqueue(&other, "a", HashSet::new()).unwrap();
+    queues.enqueue(&other, "b", HashSet::new()).unwrap();
+    let turn = now(&queues).await.unwrap();
+    assert_eq!((turn.domain(), *turn.key()), (&host(), "a"));
+    queues.remove(&"a");
+    assert_eq!((queues.waiting(&host()), queues.waiting(&other)), (1, 1));
+    turn.tried_url(url("1"));
+    assert_eq!(queues.len(), 1);
+    assert_eq!(*now(&queues).await.unwrap().key(), "b");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_turn_is_back_in_line_and_gives_its_start_back() {
+    let options = limits(1, 1);
+    let throttle = Throttle::memory(options);
+    let queues = Queues::new(throttle.clone(), Lane::Git, QueueBounds::default());
+    enqueue(&queues, "a");
+    for _ in 0..3 {
+        drop(now(&queues).await.unwrap());
+    }
+    assert_eq!(throttle.hosts()[0].started, 0);
+    let mut turn = now(&queues).await.unwrap();
+    let permit = turn.take_permit().unwrap();
+    assert!(turn.take_permit().is_none(), "given out once");
+    drop(permit);
+    drop(turn);
+    assert_eq!(queues.len(), 1);
+    assert!(now(&queues).await.is_none(), "that start was used");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_line_has_a_bound_and_all_lines_together_too() {
+    let throttle = Throttle::memory(Options::default());
+    let bounds = QueueBounds {
+        per_domain: 2,
+        total: 3,
+    };
+    let queues = Queues::new(throttle, Lane::Git, bounds);
+    let put = |name: &str, key: usize| queues.enqueue(&domain(name), key, HashSet::new());
+    put("a.example", 1).unwrap();
+    put("a.example", 2).unwrap();
+    let full = put("a.example", 3).unwrap_err();
+    assert_eq!((full.domain, full.waiting), (domain("a.example"), 2));
+    put("b.example", 1).unwrap();
+    assert_eq!(put("c.example", 1).unwrap_err().waiting, 3);
+    // Whoever is there already may merge.
+    put("a.example", 2).unwrap();
+    queues.remove(&1);
+    assert_eq!(queues.len(), 1);
+    put("c.example", 1).unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_host_delays_nobody_else() {
+    let queues = queues(Options::default());
+    let (dead, healthy) = (domain("dead.example"), domain("healthy.example"));
+    for key in 0..20 {
+        queues.enqueue(&dead, key, HashSet::new()).unwrap();
+        queues.enqueue(&healthy, key, HashSet::new()).unwrap();
+    }
+    let began = Instant::now();
+    let mut served = 0;
+    let mut asked_dead = 0;
+    while let Some(mut turn) = now(&queues).await {
+        let permit = turn.take_permit().unwrap();
+        if *turn.domain() == dead {
+            asked_dead += 1;
+            permit.finish(Verdict::Failure, None);
+        } else {
+            served += 1;
+            permit.finish(Verdict::Success, None);
+        }
+        turn.done();
+    }
+    assert_eq!((served, asked_dead), (20, 4));
+    assert_eq!(began.elapsed(), Duration::ZERO);
+    assert_eq!(queues.waiting(&dead), 16);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hundred_thousand_that_cannot_go_cost_nothing() {
+    const HOSTS: usize = 100;
+    let (ledger, queues) = watched(Watched::new(Options::default()));
+    let names: Vec<_> = (0..HOSTS)
+        .map(|number| domain(&format!("host-{number}.example")))
+        .collect();
+    let name = |number: usize| names[number].clone();
+    let mut held = Vec::new();
+    // Half of the hosts asked to be left alone, the others are saturated.
+    for number in 0..HOSTS {
+        for _ in 0..5 {
+            let slot = ledger.acquire(&name(number), Lane::Git).await.unwrap();
+            if number % 2 == 0 {
+                held.push(slot);
+                continue;
+            }
+            let advice = Some(Advice::new(HOUR, Why::RetryAfter));
+            let verdict = Verdict::Neutral;
+            ledger.release(slot, Outcome::Done { verdict, advice });
+            break;
+        }
+    }
+    for key in 0..100_000 {
+        queues
+            .enqueue(&name(key % HOSTS), key, HashSet::new())
+            .unwrap();
+    }
+    let before = ledger.asked();
+    assert!(timeout(HOUR / 2, queues.next()).await.is_err());
+    assert_eq!(ledger.asked() - before, HOSTS, "once for each line");
+
+    // Neither newcomers nor other hosts' completions make it look again.
+    for key in 100_000..101_000 {
+        queues
+            .enqueue(&name(key % HOSTS), key, HashSet::new())
+            .unwrap();
+    }
+    for _ in 0..1_000 {
+        ledger.bell().ring(&domain("unrelated.example"));
+        assert!(
+            timeout(Duration::from_millis(1), queues.next())
+                .await
+                .is_err()
+        );
+    }
+    assert_eq!(ledger.asked() - before, HOSTS);
+
+    // One completion lets one go, after one question, and one more finds the host full again.
+    ledger.release(held.pop().unwrap(), Outcome::Cancelled);
+    let turn = now(&queues).await.unwrap();
+    assert!(now(&queues).await.is_none());
+    assert_eq!(ledger.asked() - before, HOSTS + 2);
+    drop(turn);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_missed_rings_asks_all_lines_once() {
+    let (ledger, queues) = watched(Watched::new(limits(1, 30)));
+    for number in 0..10 {
+        let host = domain(&format!("host-{number}.example"));
+        std::mem::forget(ledger.acquire(&host, Lane::Git).await.unwrap());
+        queues.enqueue(&host, number, HashSet::new()).unwrap();
+    }
+    assert!(now(&queues).await.is_none());
+    let before = ledger.asked();
+    ledger.bell().ring_all();
+    assert!(now(&queues).await.is_none());
+    assert_eq!(ledger.asked() - before, 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_joint_limit_is_asked_about_again_a_few_times_a_second() {
+    let mut ledger = Watched::new(limits(1, 30));
+    ledger.recheck = Some(Duration::from_millis(250));
+    let (ledger, queues) = watched(ledger);
+    let slot = ledger.acquire(&host(), Lane::Git).await.unwrap();
+    enqueue(&queues, 1);
+    let before = ledger.asked();
+    let wait = Duration::from_millis(1_100);
+    assert!(timeout(wait, queues.next()).await.is_err());
+    assert_eq!(ledger.asked() - before, 5);
+    drop(slot);
+}
+
+#[tokio::test(start_paused = true)]
+async fn giving_up_in_the_middle_of_a_question_loses_nothing() {
+    let mut ledger = Watched::new(Options::default());
+    ledger.delay = Duration::from_secs(1);
+    let (_ledger, queues) = watched(ledger);
+    enqueue(&queues, 1);
+    for _ in 0..3 {
+        let short = Duration::from_millis(500);
+        assert!(timeout(short, queues.next()).await.is_err());
+        assert_eq!(queues.waiting(&host()), 1);
+    }
+    let turn = timeout(HOUR, queues.next()).await.unwrap();
+    assert_eq!(*turn.key(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slot_that_frees_while_its_refusal_is_on_the_way_is_not_missed() {
+    let mut ledger = Watched::new(limits(1, 30));
+    ledger.delay = Duration::from_secs(1);
+    let (ledger, queues) = watched(ledger);
+    let slot = ledger.memory.acquire(&host(), Lane::Git).await.unwrap();
+    enqueue(&queues, 1);
+    let releasing = async {
+        sleep(Duration::from_millis(500)).await;
+        ledger.release(slot, Outcome::Cancelled);
+        // Somebody else who waits hears the ring first.
+        assert!(now(&queues).await.is_none());
+    };
+    let (turn, ()) = tokio::join!(timeout(HOUR, queues.next()), releasing);
+    assert_eq!(*turn.unwrap().key(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permit_for_a_line_that_everyone_left_is_given_back() {
+    let mut ledger = Watched::new(Options::default());
+    ledger.delay = Duration::from_secs(1);
+    let (ledger, queues) = watched(ledger);
+    enqueue(&queues, 1);
+    let leaving = async {
+        sleep(Duration::from_millis(500)).await;
+        queues.remove(&1);
+    };
+    let (turn, ()) = tokio::join!(timeout(HOUR, queues.next()), leaving);
+    assert!(turn.is_err());
+    assert!(
+        ledger
+            .hosts()
+            .iter()
+            .all(|host| host.in_flight == 0 && host.started == 0)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn several_callers_share_the_turns() {
+    let queues = queues(Options::default());
+    for key in 0..5 {
+        enqueue(&queues, key);
+    }
+    let all = tokio::join!(queues.next(), queues.next(), queues.next(), queues.next());
+    let keys = [&all.0, &all.1, &all.2, &all.3].map(|turn| *turn.key());
+    assert_eq!(HashSet::from(keys).len(), 4);
+
+    // Two wait, and one completion after the other reaches both.
+    let mut fifth = now(&queues).await.unwrap();
+    enqueue(&queues, 5);
+    enqueue(&queues, 6);
+    let completing = async {
+        sleep(Duration::from_secs(1)).await;
+        succeed(&mut fifth);
+        fifth.done();
+        sleep(Duration::from_secs(1)).await;
+        drop(all);
+    };
+    let (one, other, ()) = tokio::join!(queues.next(), queues.next(), completing);
+    assert_ne!(one.key(), other.key());
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_left_behind_once_all_are_done() {
+    let queues = queues(Options::default());
+    for key in 0..500 {
+        let host = domain(&format!("host-{}.example", key % 40));
+        queues.enqueue(&host, key, HashSet::new()).unwrap();
+    }
+    while !queues.is_empty() {
+        let mut turn = timeout(HOUR, queues.next()).await.unwrap();
+        succeed(&mut turn);
+        turn.done();
+        advance(Duration::from_millis(10)).await;
+    }
+    assert!(queues.shared.lines.lock().is_blank());
+}

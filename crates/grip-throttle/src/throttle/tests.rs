@@ -1,0 +1,198 @@
+use std::panic::AssertUnwindSafe;
+
+use tokio::time::{Instant, timeout};
+
+use super::*;
+use crate::{Advice, BreakerState, Reason, Verdict, Why};
+
+fn domain() -> Domain {
+    Domain::parse("git.example").unwrap()
+}
+
+fn throttle() -> Throttle {
+    Throttle::memory(Options::default())
+}
+
+async fn take(throttle: &Throttle) -> Result<Permit, Refused> {
+    throttle.acquire(&domain(), Lane::Git).await
+}
+
+async fn take_all(throttle: &Throttle) -> Vec<Permit> {
+    let mut permits = Vec::new();
+    while let Ok(permit) = take(throttle).await {
+        permits.push(permit);
+    }
+    permits
+}
+
+fn in_flight(throttle: &Throttle) -> u32 {
+    throttle.hosts().iter().map(|host| host.in_flight).sum()
+}
+
+#[tokio::test(start_paused = true)]
+async fn is_throttled_reflects_domain_capacity() {
+    let throttle = throttle();
+    assert!(!throttle.is_throttled(&domain(), Lane::Git));
+    let mut permits = take_all(&throttle).await;
+    assert_eq!(permits.len(), 5);
+    assert!(throttle.is_throttled(&domain(), Lane::Git));
+    permits.pop();
+    assert!(!throttle.is_throttled(&domain(), Lane::Git));
+    drop(permits);
+    // The window counts as well.
+    while let Ok(permit) = take(&throttle).await {
+        permit.finish(Verdict::Success, None);
+    }
+    assert_eq!(in_flight(&throttle), 0);
+    assert!(throttle.is_throttled(&domain(), Lane::Git));
+    tokio::time::advance(Duration::from_secs(61)).await;
+    assert!(!throttle.is_throttled(&domain(), Lane::Git));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_request_gives_its_slot_back() {
+    let throttle = throttle();
+    let group = grip_tasks::TaskGroup::new("test");
+    let handle = throttle.clone();
+    let request = group.spawn("request", async move {
+        let _permit = take(&handle).await.unwrap();
+        std::future::pending::<()>().await;
+    });
+    while in_flight(&throttle) == 0 {
+        tokio::task::yield_now().await;
+    }
+    request.abort();
+    assert!(request.await.unwrap_err().is_cancelled());
+    assert_eq!(in_flight(&throttle), 0);
+    assert_eq!(throttle.hosts()[0].started, 1);
+    assert_eq!(throttle.failures(&domain()), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_times_out_gives_its_slot_back() {
+    let throttle = throttle();
+    let request = async {
+        let _permit = take(&throttle).await.unwrap();
+        std::future::pending::<()>().await;
+    };
+    timeout(Duration::from_secs(3), request).await.unwrap_err();
+    assert_eq!(in_flight(&throttle), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_panics_gives_its_slot_back() {
+    let throttle = throttle();
+    let permit = take(&throttle).await.unwrap();
+    assert_eq!(in_flight(&throttle), 1);
+    let unwound = std::panic::catch_unwind(AssertUnwindSafe(move || {
+        let _held = permit;
+        std::panic::resume_unwind(Box::new("a fault of the request"));
+    }));
+    assert!(unwound.is_err());
+    assert_eq!(in_flight(&throttle), 0);
+}
+
+#[test]
+fn a_permit_may_be_dropped_outside_a_runtime() {
+    let throttle = throttle();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    let permit = runtime.block_on(take(&throttle)).unwrap();
+    drop(runtime);
+    drop(permit);
+    assert_eq!(in_flight(&throttle), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn clones_share_one_ledger() {
+    let throttle = throttle();
+    let clone = throttle.clone();
+    let permits = take_all(&throttle).await;
+    assert_eq!(take(&clone).await.unwrap_err().reason, Reason::InFlight);
+    drop(permits);
+    take(&clone).await.unwrap().unused();
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_end_of_a_permit_is_told_to_those_who_wait() {
+    let throttle = throttle();
+    let mut freed = throttle.freed();
+    let ends: [fn(Permit); 4] = [
+        drop,
+        Permit::unused,
+        |permit| permit.finish(Verdict::Success, None),
+        |permit| permit.finish(Verdict::Failure, None),
+    ];
+    for end in ends {
+        let permit = take(&throttle).await.unwrap();
+        freed.borrow_and_update();
+        end(permit);
+        assert!(freed.has_changed().unwrap());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_is_a_sentence_with_the_host_in_it() {
+    let throttle = throttle();
+    let permit = take(&throttle).await.unwrap();
+    let advice = Advice::new(Duration::from_secs(30), Why::RetryAfter);
+    permit.finish(Verdict::Neutral, Some(advice));
+    let refused = take(&throttle).await.unwrap_err();
+    let sentence = "git.example cannot be asked now: it asked us to wait";
+    assert_eq!(refused.to_string(), sentence);
+    assert_eq!(refused.retry_in(Instant::now()), Duration::from_secs(30));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_redirect_is_paid_for_under_the_same_slot() {
+    let throttle = throttle();
+    let mut permit = take(&throttle).await.unwrap();
+    for _ in 0..29 {
+        permit.again().await.unwrap();
+    }
+    let refused = permit.again().await.unwrap_err();
+    assert_eq!(refused.reason, Reason::Window);
+    assert_eq!((permit.domain(), permit.lane()), (&domain(), Lane::Git));
+    assert_eq!(in_flight(&throttle), 1);
+    permit.finish(Verdict::Success, None);
+    assert_eq!(throttle.hosts()[0].requests_total, 30);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failing_host_is_shut_and_probed() {
+    let throttle = throttle();
+    for _ in 0..4 {
+        take(&throttle)
+            .await
+            .unwrap()
+            .finish(Verdict::Failure, None);
+    }
+    assert_eq!(take(&throttle).await.unwrap_err().reason, Reason::Shut);
+    assert_eq!(throttle.failures(&domain()), 4);
+    tokio::time::advance(Duration::from_secs(10)).await;
+    let probes = take_all(&throttle).await;
+    assert_eq!(probes.len(), 3);
+    for probe in probes {
+        probe.finish(Verdict::Success, None);
+    }
+    assert_eq!(throttle.hosts()[0].breaker, BreakerState::Passing);
+    assert_eq!(throttle.failures(&domain()), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn asking_and_taking_is_one_step() {
+    let throttle = throttle();
+    let group = grip_tasks::TaskGroup::new("test");
+    let askers: Vec<_> = (0..64)
+        .map(|_| {
+            let throttle = throttle.clone();
+            group.spawn("ask", async move { take(&throttle).await })
+        })
+        .collect();
+    let mut granted = Vec::new();
+    for asker in askers {
+        granted.extend(asker.await.unwrap().ok());
+    }
+    assert_eq!(granted.len(), 5);
+}
