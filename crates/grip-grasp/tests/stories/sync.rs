@@ -82,7 +82,7 @@ async fn a_held_state_is_due_names_what_it_lacks_and_is_released_by_a_fetch() {
     assert_eq!(needs.len(), 1);
     assert_eq!(needs[0].event, state.id);
     let oids: Vec<String> = needs[0].oids.iter().map(ToString::to_string).collect();
-    assert_eq!(oids, [next.clone()]);
+    assert_eq!(oids, std::slice::from_ref(&next));
     assert_eq!(needs[0].urls, [MIRROR.parse().unwrap()]);
 
     fetch(&node, &tree, &next).await;
