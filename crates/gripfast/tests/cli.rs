@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    io::{Read as _, Write as _},
     net::TcpListener,
     os::unix::fs::PermissionsExt as _,
     path::Path,
@@ -219,6 +220,94 @@ fn without_a_node_the_client_commands_say_so() {
         "{}",
         stderr(&health)
     );
+}
+
+#[test]
+fn commands_that_steer_the_node_say_when_it_does_not_run() {
+    let free = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .to_string();
+    let env = [("NGIT_BIND_ADDRESS", free.as_str())];
+    for arguments in [
+        &["sync", "status"][..],
+        &["sync", "now", "tides"],
+        &["purgatory", "ls"],
+        &["purgatory", "retry", "ab12"],
+        &["purgatory", "drop", "ab12", "--yes"],
+    ] {
+        let output = gripfast(dir().path(), arguments, &env);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        assert!(
+            reason(&output).starts_with(&format!(
+                "no answer from http://{free}; is the node running?"
+            )),
+            "{}",
+            stderr(&output)
+        );
+    }
+}
+
+#[test]
+fn commands_that_change_something_say_where_the_token_should_be() {
+    // Answers every request with 200, as a node would its health.
+    let node = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = node.local_addr().unwrap().to_string();
+    let answering = std::thread::spawn(move || {
+        for stream in node.incoming().take(2) {
+            let mut stream = stream.unwrap();
+            let mut head = [0; 1024];
+            let _ = stream.read(&mut head).unwrap();
+            let answer = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok";
+            stream.write_all(answer.as_bytes()).unwrap();
+        }
+    });
+    let dir = dir();
+    let env = [("NGIT_BIND_ADDRESS", address.as_str())];
+    let none = gripfast(dir.path(), &["sync", "now", "tides"], &env);
+    assert_eq!(none.status.code(), Some(1));
+    assert!(
+        reason(&none).starts_with(
+            "there is no admin token to read in ./data/admin.token (the running node makes it; \
+             name its data directory with --data-dir): "
+        ),
+        "{}",
+        stderr(&none)
+    );
+    fs::write(dir.path().join("admin.token"), "not a token\n").unwrap();
+    let arguments = ["sync", "now", "tides", "--data-dir", "."];
+    let broken = gripfast(dir.path(), &arguments, &env);
+    assert!(
+        reason(&broken).starts_with(
+            "there is no admin token to read in ./admin.token (run this as the user of the node)"
+        ),
+        "{}",
+        stderr(&broken)
+    );
+    answering.join().unwrap();
+}
+
+#[test]
+fn each_steering_command_explains_itself() {
+    let mut all = String::new();
+    for arguments in [
+        &["sync", "-h"][..],
+        &["sync", "now", "-h"],
+        &["purgatory", "-h"],
+        &["purgatory", "drop", "-h"],
+    ] {
+        let output = gripfast(dir().path(), arguments, &[]);
+        assert!(output.status.success(), "{arguments:?}");
+        all.push_str(&format!("$ gripfast {}\n", arguments.join(" ")));
+        all.push_str(&stdout(&output));
+        all.push('\n');
+    }
+    insta::assert_snapshot!("steering_help", all);
+    for arguments in [&["sync"][..], &["purgatory", "drop"], &["sync", "later"]] {
+        let output = gripfast(dir().path(), arguments, &[]);
+        assert_eq!(output.status.code(), Some(64), "{arguments:?}");
+    }
 }
 
 #[test]

@@ -24,8 +24,7 @@ pub(crate) struct WaitingLine {
     pub(crate) explain: String,
     /// It expired: only its data is still looked for.
     pub(crate) is_wanted: bool,
-    pub(crate) since: String,
-    pub(crate) lacks: String,
-    pub(crate) next: String,
+    /// What it lacks, when that is looked for, since when it waits.
+    pub(crate) details: String,
     pub(crate) until: String,
 }

@@ -63,11 +63,18 @@ fn line(facts: WaitingFacts, frame: &Frame, now: i64) -> WaitingLine {
         short: facts.id.get(..8).unwrap_or(&facts.id).to_owned(),
         explain: format!("{}api/v1/explain/{}", frame.root(), facts.id),
         is_wanted: is_over,
-        since: pages::distance(facts.since, now),
-        lacks: lacks(&facts),
-        next: next(&facts, now),
+        details: details(&facts, now),
         until: format!("given up {}", pages::distance(facts.deadline, now)),
     }
+}
+
+fn details(facts: &WaitingFacts, now: i64) -> String {
+    let came = match pages::distance(facts.since, now).as_str() {
+        "now" => "came just now".to_owned(),
+        since => format!("came {since}"),
+    };
+    let parts = [Some(lacks(facts)), next(facts, now), Some(came)];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(" · ")
 }
 
 fn lacks(facts: &WaitingFacts) -> String {
@@ -84,15 +91,16 @@ fn lacks(facts: &WaitingFacts) -> String {
     }
 }
 
-fn next(facts: &WaitingFacts, now: i64) -> String {
+/// When its data is looked for; an announcement waits for a push and nothing else.
+fn next(facts: &WaitingFacts, now: i64) -> Option<String> {
     let tries = match facts.attempts {
         0 => String::new(),
         1 => ", tried once".to_owned(),
         n => format!(", tried {n} times"),
     };
     match facts.next_attempt {
-        _ if facts.in_progress => "being fetched".to_owned(),
-        Some(at) => format!("looked for {}{tries}", pages::distance(at, now)),
-        None => "not looked for".to_owned(),
+        _ if facts.in_progress => Some("being fetched".to_owned()),
+        Some(at) => Some(format!("looked for {}{tries}", pages::distance(at, now))),
+        None => None,
     }
 }
