@@ -1,1 +1,35 @@
 //! The one way out: HTTP requests that reach public hosts only, politely and within limits.
+//!
+//! Invariants:
+//! - No request goes to an address that is not public, unless the operator allows it, and none
+//!   to our own service. This is judged for every hop, after names are resolved, and the address
+//!   that was judged is the one that is connected to.
+//! - No request is made that no permit has paid for, and every permit is given back with what
+//!   the host's answer says about it.
+//! - Neither credentials nor cookies nor traces of other pages are ever sent; no proxy is used.
+//! - No answer is read beyond its limits of size and time.
+//!
+//! TLS uses its own provider and the certificates of the web; nothing must be installed in the
+//! process first.
+
+mod address;
+mod body;
+mod client;
+mod egress;
+mod error;
+mod guard;
+mod lookup;
+mod options;
+mod redirect;
+mod said;
+mod shown;
+
+pub use address::Special;
+pub use body::Body;
+pub use egress::{Egress, Reply};
+pub use error::{BuildError, EgressError, Fault, Unusable, What};
+pub use guard::Forbidden;
+pub use lookup::{Lookup, SystemLookup};
+pub use options::{Options, Request};
+pub use redirect::RedirectError;
+pub use shown::Shown;

@@ -1,0 +1,117 @@
+//! The HTTP client underneath: no proxy, no redirects, no credentials, no compression, no retry.
+
+use std::{sync::Arc, time::Duration};
+
+use http::{
+    HeaderMap, HeaderValue,
+    header::{self, HeaderName},
+};
+use reqwest::redirect;
+use rustls::{ClientConfig, RootCertStore, crypto::ring, pki_types::CertificateDer};
+use url::Url;
+
+use crate::{
+    address::Rules,
+    error::{BuildError, Fault},
+    lookup::Resolver,
+    options::{Options, Request},
+};
+
+/// Idle connections kept for the next request to a host.
+const MAX_IDLE_CONNECTIONS: usize = 2;
+/// How long they are kept.
+const KEEP_CONNECTION: Duration = Duration::from_secs(30);
+/// Headers of one answer, all names and values together.
+pub(crate) const MAX_HEADER_BYTES: usize = 64 * 1024;
+
+/// Builds the one client that all requests share.
+///
+/// A connection that waits for its next request goes to an address that was judged when it was
+/// made.
+pub(crate) fn build(
+    options: &Options,
+    rules: Rules,
+    roots: &[CertificateDer<'static>],
+) -> Result<reqwest::Client, BuildError> {
+    let agent = HeaderValue::from_str(&options.user_agent).map_err(BuildError::UserAgent)?;
+    let resolver = Resolver {
+        lookup: Arc::clone(&options.lookup),
+        rules,
+    };
+    reqwest::Client::builder()
+        .user_agent(agent)
+        .no_proxy()
+        .redirect(redirect::Policy::none())
+        .referer(false)
+        // A repeated request would be one that no permit paid for.
+        .retry(reqwest::retry::never())
+        .no_gzip()
+        .no_brotli()
+        .no_zstd()
+        .no_deflate()
+        .dns_resolver(resolver)
+        .connect_timeout(options.connect)
+        .pool_max_idle_per_host(MAX_IDLE_CONNECTIONS)
+        .pool_idle_timeout(KEEP_CONNECTION)
+        .http2_max_header_list_size(MAX_HEADER_BYTES as u32)
+        .tls_backend_preconfigured(tls(roots)?)
+        .build()
+        .map_err(|error| BuildError::Client(Fault::new(error)))
+}
+
+/// TLS by `ring`, with the certificates of the web and those of `roots`; neither the process
+/// nor the machine is asked for its own.
+fn tls(roots: &[CertificateDer<'static>]) -> Result<ClientConfig, BuildError> {
+    let mut store = RootCertStore::empty();
+    store.add_parsable_certificates(webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter().cloned());
+    store.add_parsable_certificates(roots.iter().cloned());
+    let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(BuildError::Tls)?
+        .with_root_certificates(store)
+        .with_no_client_auth();
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+/// What no caller may set: credentials, traces of other pages, and what the connection needs.
+const NEVER_SENT: &[HeaderName] = &[
+    header::AUTHORIZATION,
+    header::PROXY_AUTHORIZATION,
+    header::COOKIE,
+    header::REFERER,
+    header::ORIGIN,
+    header::FORWARDED,
+    header::HOST,
+    header::USER_AGENT,
+    header::ACCEPT_ENCODING,
+    header::CONTENT_LENGTH,
+    header::TRANSFER_ENCODING,
+    header::CONNECTION,
+    header::UPGRADE,
+    header::EXPECT,
+    header::TE,
+    header::TRAILER,
+];
+
+/// `request` as it is sent to `url`.
+pub(crate) fn prepare(request: &Request, url: &Url) -> reqwest::Request {
+    let mut prepared = reqwest::Request::new(request.method.clone(), url.clone());
+    *prepared.headers_mut() = clean(&request.headers);
+    if !request.body.is_empty() {
+        *prepared.body_mut() = Some(request.body.clone().into());
+    }
+    prepared
+}
+
+fn clean(headers: &HeaderMap) -> HeaderMap {
+    let mut headers = headers.clone();
+    for name in NEVER_SENT {
+        headers.remove(name);
+    }
+    headers.insert(
+        header::ACCEPT_ENCODING,
+        HeaderValue::from_static("identity"),
+    );
+    headers
+}

@@ -1,0 +1,109 @@
+//! Which URLs may be asked, as far as they tell by themselves.
+
+use grip_types::{Domain, Service};
+use url::{Host, Url};
+
+use crate::address::{Rules, Special};
+
+/// Longest URL that is sent; a host can make up any length in a redirect.
+const MAX_URL_BYTES: usize = 8192;
+
+/// Why a request must not be made at all.
+///
+/// A name that leads to a refused address is not told together with that address: whoever named
+/// the host would learn how our network looks from inside.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Forbidden {
+    #[error("URLs with the scheme `{0}` are not fetched")]
+    Scheme(String),
+    #[error("the URL carries a user name or a password")]
+    UserInfo,
+    #[error("the URL names no host")]
+    NoHost,
+    #[error("the URL names port 0")]
+    Port,
+    #[error("the URL is longer than {MAX_URL_BYTES} bytes")]
+    TooLong,
+    #[error("{0} is this service itself")]
+    Own(Domain),
+    #[error("{domain} is not a public host: it is {special}")]
+    Address { domain: Domain, special: Special },
+    #[error("{domain} is not a public host: its name leads to {special}")]
+    Name { domain: Domain, special: Special },
+}
+
+/// The part of the egress guard that needs no network.
+#[derive(Clone, Debug)]
+pub(crate) struct Guard {
+    pub(crate) rules: Rules,
+    pub(crate) own: Vec<Service>,
+    pub(crate) schemes: Vec<String>,
+}
+
+impl Guard {
+    /// Gives the host that a request to `url` counts for, or says why there must be none.
+    ///
+    /// Names that must be looked up are judged again when their addresses are known.
+    pub(crate) fn check(&self, url: &Url) -> Result<Domain, Forbidden> {
+        self.check_scheme(url)?;
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(Forbidden::UserInfo);
+        }
+        if url.as_str().len() > MAX_URL_BYTES {
+            return Err(Forbidden::TooLong);
+        }
+        let domain = Domain::of(url).ok_or(Forbidden::NoHost)?;
+        if url.port() == Some(0) {
+            return Err(Forbidden::Port);
+        }
+        let plain = in_plain_form(url);
+        if self.own.iter().any(|own| own.has_authority(&plain)) {
+            return Err(Forbidden::Own(domain));
+        }
+        match self.refuse_host(&plain) {
+            Some(special) => Err(Forbidden::Address { domain, special }),
+            None => Ok(domain),
+        }
+    }
+
+    fn check_scheme(&self, url: &Url) -> Result<(), Forbidden> {
+        let scheme = url.scheme();
+        let is_spoken = matches!(scheme, "http" | "https");
+        if is_spoken && self.schemes.iter().any(|known| known == scheme) {
+            return Ok(());
+        }
+        Err(Forbidden::Scheme(scheme.chars().take(20).collect()))
+    }
+
+    fn refuse_host(&self, url: &Url) -> Option<Special> {
+        match url.host()? {
+            Host::Ipv4(address) => self.rules.refuse(address.into()),
+            Host::Ipv6(address) => self.rules.refuse(address.into()),
+            // This name is this machine whatever a name server says.
+            Host::Domain("localhost") if !self.rules.allow_non_global => Some(Special::Loopback),
+            Host::Domain(_) => None,
+        }
+    }
+}
+
+/// The same URL with the one spelling of its host that comparisons know: no dot at the end, one
+/// name for this machine, IPv4 addresses as such.
+fn in_plain_form(url: &Url) -> Url {
+    let mut plain = url.clone();
+    let done = match url.host() {
+        Some(Host::Domain(name)) => {
+            let name = name.strip_suffix('.').unwrap_or(name);
+            let is_local = name == "localhost" || name.ends_with(".localhost");
+            let name = if is_local { "localhost" } else { name };
+            plain.set_host(Some(name)).is_ok()
+        }
+        Some(Host::Ipv6(address)) => plain.set_ip_host(address.to_canonical()).is_ok(),
+        Some(Host::Ipv4(_)) | None => true,
+    };
+    debug_assert!(done, "a host that was parsed is a host");
+    plain
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,65 @@
+//! How the way out is set up, and what is asked through it.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use grip_types::Service;
+use http::{HeaderMap, Method};
+use url::Url;
+
+use crate::lookup::{Lookup, SystemLookup};
+
+/// How far requests may go and how long they may take.
+#[derive(Clone)]
+pub struct Options {
+    /// Also allow hosts that are not public. Our own service stays forbidden, and so do
+    /// addresses that no host can have. Default: no.
+    pub allow_non_global: bool,
+    /// The names under which we are reached ourselves. Default: none.
+    pub own: Vec<Service>,
+    /// Of `https` and `http`, those that are spoken. Default: both.
+    pub schemes: Vec<String>,
+    /// Longest wait for a connection, name lookup and TLS included. Default: 10 s.
+    pub connect: Duration,
+    /// Longest silence while we wait for bytes: once connected until the headers, then between
+    /// any two pieces of the body. Default: 30 s.
+    pub idle: Duration,
+    /// Longest time from the request to the last byte, redirects included. Default: 15 min.
+    pub total: Duration,
+    /// Redirects that are followed in a row. Default: 5.
+    pub max_redirects: usize,
+    /// What we call ourselves. Default: `gripfast/<version>`.
+    pub user_agent: String,
+    /// Where addresses come from. Default: the operating system.
+    pub lookup: Arc<dyn Lookup>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            allow_non_global: false,
+            own: Vec::new(),
+            schemes: vec!["https".to_owned(), "http".to_owned()],
+            connect: Duration::from_secs(10),
+            idle: Duration::from_secs(30),
+            total: Duration::from_secs(15 * 60),
+            max_redirects: 5,
+            user_agent: concat!("gripfast/", env!("CARGO_PKG_VERSION")).to_owned(),
+            lookup: Arc::new(SystemLookup),
+        }
+    }
+}
+
+/// One request.
+///
+/// Headers that carry credentials, name another host or belong to the connection are left out
+/// when it is sent.
+#[derive(Clone, Debug)]
+pub struct Request {
+    pub method: Method,
+    pub url: Url,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+    /// Longest body of the answer that is read.
+    pub max_bytes: u64,
+}
