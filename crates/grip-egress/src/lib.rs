@@ -24,6 +24,9 @@ mod redirect;
 mod said;
 mod shown;
 
+#[cfg(test)]
+mod tests;
+
 pub use address::Special;
 pub use body::Body;
 pub use egress::{Egress, Reply};

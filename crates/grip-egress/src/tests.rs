@@ -1,0 +1,13 @@
+//! Whole requests over real sockets of this machine.
+//!
+//! `127.0.0.2` stands for a public host, and every other address of this machine for what it is.
+
+mod environment;
+mod headers;
+mod hops;
+mod host;
+mod limits;
+mod politeness;
+mod statuses;
+mod support;
+mod tls;

@@ -1,0 +1,182 @@
+//! What refusals mean.
+
+use std::time::Duration;
+
+use grip_throttle::{ClosedWhy, answer::Answer};
+use jiff::{SignedDuration, Timestamp, fmt::rfc2822::DateTimePrinter};
+
+use super::{
+    host::{Host, PUBLIC, answer},
+    support::{Client, client},
+};
+use crate::EgressError;
+
+const HOST: &str = "127.0.0.2";
+
+struct Heard {
+    client: Client,
+    answer: Answer,
+    said: String,
+    retry_after: Option<Duration>,
+}
+
+/// Asks a host once that refuses so.
+async fn refused(status: u16, headers: &[(&str, &str)], body: &'static str) -> Heard {
+    let headers: Vec<_> = headers
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+        .collect();
+    let host = Host::on(PUBLIC, move |_| {
+        let headers: Vec<_> = headers
+            .iter()
+            .map(|(n, v)| (n.as_str(), v.as_str()))
+            .collect();
+        answer(status, &headers, body)
+    })
+    .await;
+    let client = client();
+    let error = client.fail(host.url("/")).await;
+    let EgressError::Status {
+        status: seen,
+        said,
+        answer,
+        retry_after,
+    } = error
+    else {
+        panic!("{status}: {error:?}");
+    };
+    assert_eq!(seen.as_u16(), status);
+    let (in_flight, started, _) = client.counts(HOST);
+    assert_eq!((in_flight, started), (0, 1));
+    Heard {
+        client,
+        answer,
+        said,
+        retry_after,
+    }
+}
+
+impl Heard {
+    fn failures(&self) -> u64 {
+        self.client.counts(HOST).2
+    }
+
+    /// Why the host is closed, and for how many seconds.
+    fn closed(&self) -> Option<(ClosedWhy, u64)> {
+        let closed = self.client.status(HOST)?.closed?;
+        Some((closed.why, closed.for_ms.div_ceil(1000)))
+    }
+}
+
+#[tokio::test]
+async fn refusals_that_only_mean_this_request_close_nothing() {
+    for (status, expected) in [
+        (400, Answer::ClientError),
+        (401, Answer::ClientError),
+        (403, Answer::AccessDenied),
+        (404, Answer::ClientError),
+        (410, Answer::ClientError),
+    ] {
+        let heard = refused(status, &[], "").await;
+        assert_eq!(heard.answer, expected, "{status}");
+        assert_eq!((heard.failures(), heard.closed()), (0, None), "{status}");
+        assert_eq!(heard.retry_after, None);
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_modified_is_no_reply_and_no_failure() {
+    let heard = refused(304, &[], "").await;
+    assert_eq!((heard.answer, heard.failures()), (Answer::NotModified, 0));
+}
+
+#[tokio::test]
+async fn a_failing_host_is_counted_as_one() {
+    for status in [500, 502, 503, 504] {
+        let heard = refused(status, &[], "").await;
+        assert_eq!(heard.answer, Answer::ServerError, "{status}");
+        assert_eq!((heard.failures(), heard.closed()), (1, None), "{status}");
+    }
+}
+
+#[tokio::test]
+async fn retry_after_in_seconds_closes_the_host() {
+    for (status, expected, failures) in [
+        (429, Answer::RateLimited { secondary: true }, 0),
+        (403, Answer::RateLimited { secondary: true }, 0),
+        (503, Answer::ServerError, 1),
+        (500, Answer::ServerError, 1),
+    ] {
+        let heard = refused(status, &[("retry-after", "120")], "").await;
+        assert_eq!(
+            (heard.answer, heard.failures()),
+            (expected, failures),
+            "{status}"
+        );
+        assert_eq!(
+            heard.retry_after,
+            Some(Duration::from_secs(120)),
+            "{status}"
+        );
+        assert_eq!(
+            heard.closed(),
+            Some((ClosedWhy::RetryAfter, 120)),
+            "{status}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn retry_after_as_a_date_closes_the_host() {
+    let then = Timestamp::now() + SignedDuration::from_secs(600);
+    let date = DateTimePrinter::new()
+        .timestamp_to_rfc9110_string(&then)
+        .unwrap();
+    let heard = refused(429, &[("retry-after", &date)], "").await;
+    let wait = heard.retry_after.unwrap().as_secs();
+    assert!((590..=610).contains(&wait), "{wait}");
+    let (why, _) = heard.closed().unwrap();
+    assert_eq!((why, heard.failures()), (ClosedWhy::RetryAfter, 0));
+}
+
+#[tokio::test]
+async fn too_many_requests_without_a_time_closes_the_host_for_a_while() {
+    let heard = refused(429, &[], "").await;
+    assert_eq!(heard.answer, Answer::RateLimited { secondary: false });
+    let (why, _) = heard.closed().unwrap();
+    assert_eq!((why, heard.failures()), (ClosedWhy::Unsaid, 0));
+}
+
+#[tokio::test]
+async fn the_body_tells_a_rate_limit_from_a_closed_door() {
+    let body = "You have exceeded a secondary rate limit.";
+    let heard = refused(403, &[("content-type", "text/plain")], body).await;
+    assert_eq!(heard.answer, Answer::RateLimited { secondary: true });
+    assert_eq!(heard.said, body);
+    assert!(heard.closed().is_some());
+}
+
+#[tokio::test]
+async fn what_a_host_says_is_told_as_plain_text() {
+    let heard = refused(
+        404,
+        &[("content-type", "text/plain")],
+        "no\x1b[31m\n such\u{202e} thing",
+    )
+    .await;
+    assert_eq!(heard.said, "no [31m such thing");
+    let heard = refused(404, &[("content-type", "text/html")], "<script>x</script>").await;
+    assert_eq!(heard.said, "");
+}
+
+#[tokio::test]
+async fn a_closed_host_is_not_asked_again() {
+    let heard = refused(429, &[("retry-after", "60")], "").await;
+    let domain = grip_types::Domain::parse(HOST).unwrap();
+    let throttle = heard.client.egress.throttle();
+    let refused = throttle
+        .acquire(&domain, grip_throttle::Lane::Git)
+        .await
+        .unwrap_err();
+    assert_eq!(refused.reason, grip_throttle::Reason::Advised);
+}

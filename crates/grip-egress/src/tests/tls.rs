@@ -1,0 +1,150 @@
+//! Hosts by https. Their certificates are valid for a hundred years from 2026 and were made for
+//! these tests alone.
+
+use std::{
+    io::{Read as _, Write as _},
+    net::{SocketAddr, TcpListener, TcpStream},
+    sync::Arc,
+};
+
+use rustls::{
+    ServerConfig, ServerConnection, StreamOwned,
+    crypto::ring,
+    pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer},
+};
+use url::Url;
+
+use super::{
+    host::{Host, PUBLIC, fine, moved},
+    support::{Client, Setup, client},
+};
+use crate::{EgressError, RedirectError};
+
+const AUTHORITY: CertificateDer<'static> =
+    CertificateDer::from_slice(include_bytes!("tls/authority.der"));
+/// For `public.example` and `127.0.0.2`.
+const CERTIFICATE: CertificateDer<'static> =
+    CertificateDer::from_slice(include_bytes!("tls/host.der"));
+const KEY: &[u8] = include_bytes!("tls/host.key.der");
+
+/// Starts a host that answers every connection once, with these bytes.
+fn secure_host(answer: String) -> SocketAddr {
+    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(KEY));
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![CERTIFICATE], key)
+        .unwrap();
+    let config = Arc::new(config);
+    let listener = TcpListener::bind((PUBLIC, 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let connection = ServerConnection::new(Arc::clone(&config)).unwrap();
+            // A client that turns away is no failure of the host.
+            let _ = serve(StreamOwned::new(connection, stream), &answer);
+        }
+    });
+    address
+}
+
+fn serve(
+    mut stream: StreamOwned<ServerConnection, TcpStream>,
+    answer: &str,
+) -> std::io::Result<()> {
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut byte)?;
+        head.push(byte[0]);
+    }
+    stream.write_all(answer.as_bytes())?;
+    stream.conn.send_close_notify();
+    stream.flush()
+}
+
+fn hello() -> String {
+    "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello".to_owned()
+}
+
+fn url(name: &str, address: SocketAddr) -> Url {
+    format!("https://{name}:{}/", address.port())
+        .parse()
+        .unwrap()
+}
+
+/// A client that knows the authority of these tests.
+fn trusting() -> Client {
+    let roots = vec![AUTHORITY];
+    Setup {
+        roots,
+        ..Setup::default()
+    }
+    .build()
+}
+
+#[tokio::test]
+async fn a_host_with_a_good_certificate_is_reached_by_name_and_by_address() {
+    let address = secure_host(hello());
+    let client = trusting();
+    for name in ["public.example", "127.0.0.2"] {
+        assert_eq!(
+            client.fetch(url(name, address)).await.unwrap(),
+            "hello",
+            "{name}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_of_an_unknown_authority_is_refused() {
+    let address = secure_host(hello());
+    let client = client();
+    let error = client.fail(url("public.example", address)).await;
+    assert!(
+        matches!(error, EgressError::Unreachable { .. }),
+        "{error:?}"
+    );
+    assert_eq!(client.counts("public.example"), (0, 1, 1));
+}
+
+#[tokio::test]
+async fn a_certificate_of_another_name_is_refused() {
+    let address = secure_host(hello());
+    let client = trusting();
+    client.names.answer("imposter.example", &[PUBLIC]);
+    let error = client.fail(url("imposter.example", address)).await;
+    assert!(
+        matches!(error, EgressError::Unreachable { .. }),
+        "{error:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_host_that_does_not_speak_tls_is_no_https_host() {
+    let host = Host::on(PUBLIC, |_| fine("plain")).await;
+    let error = trusting().fail(url("public.example", host.address)).await;
+    assert!(
+        matches!(error, EgressError::Unreachable { .. }),
+        "{error:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_redirect_may_lead_to_https_but_not_back() {
+    let secure = secure_host(hello());
+    let place = url("public.example", secure).to_string();
+    let plain = Host::on(PUBLIC, move |_| moved(&place)).await;
+    let client = trusting();
+    assert_eq!(client.fetch(plain.url("/")).await.unwrap(), "hello");
+
+    let head = format!("HTTP/1.1 302 Found\r\nLocation: {}\r\n", plain.url("/"));
+    let back = secure_host(format!(
+        "{head}Content-Length: 0\r\nConnection: close\r\n\r\n"
+    ));
+    let error = client.fail(url("public.example", back)).await;
+    let is_downgrade = matches!(error, EgressError::Redirect(RedirectError::Downgrade));
+    assert!(is_downgrade, "{error:?}");
+    assert_eq!(plain.connections(), 1);
+}
