@@ -47,7 +47,11 @@ pub trait SyncContext: Send + Sync + 'static {
     /// [`SyncContext::finish`].
     fn begin(&self) -> Option<Identifier>;
 
-    /// Ends what `begin` began, durably.
+    /// Attempts that did not bring everything, since the last new event: the waits grow with it.
+    fn attempt_count(&self, identifier: &Identifier) -> u32;
+
+    /// Ends what `begin` began, durably. An event that came meanwhile keeps the identifier in the
+    /// queue, whatever `after` says.
     fn finish(&self, identifier: &Identifier, after: After) -> impl Future<Output = ()> + Send;
 
     /// Changes whenever [`SyncContext::next_due`] may have come forward.

@@ -1,1 +1,38 @@
 //! Brings missing git data from remote hosts.
+//!
+//! The sync asks a [`SyncContext`] which identifier is due and what its events lack, asks the
+//! clone URLs of those events for it through a [`Fetch`], and tells the context after every
+//! fetch that brought something, so that each event is released as soon as its own data is here.
+//! [`GitFetch`] is the real way to fetch.
+//!
+//! Invariants:
+//! - No request goes out without a permit of the throttle, and a URL gets one request per attempt.
+//! - A URL is asked for the objects of those events alone that list it, and only wanted objects
+//!   with what they link to are kept.
+//! - At most one attempt per identifier is under way, and tasks are bounded in number. A host that
+//!   hangs holds its own slots and nobody else's.
+//! - An idle sync does nothing, however many identifiers wait.
+
+mod board;
+mod context;
+mod engine;
+mod fetch;
+mod functions;
+mod git;
+mod handle;
+mod lru;
+mod options;
+mod plan;
+mod run;
+mod slots;
+mod tries;
+
+#[cfg(test)]
+mod testing;
+
+pub use context::{After, ContextError, Need, SyncContext};
+pub use fetch::{Fetch, FetchError, Fetched, Job};
+pub use git::{GitFetch, GitOptions};
+pub use handle::{Parts, Status, Sync};
+pub use options::{Backoff, Options, Random};
+pub use tries::Tried;

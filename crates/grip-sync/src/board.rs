@@ -1,0 +1,189 @@
+//! What the sync remembers beside its work; all of it bounded, none of it durable.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::atomic::{AtomicU64, AtomicUsize, Ordering},
+    time::Duration,
+};
+
+use grip_types::{Domain, Identifier, Oid};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use url::Url;
+
+use crate::{
+    lru::Lru,
+    tries::{Tried, Tries},
+};
+
+/// How long a URL that must not be asked stays so.
+const FORBIDDEN_FOR: Duration = Duration::from_secs(3600);
+/// At the bound the longest unused is forgotten, and judged anew.
+const MAX_FORBIDDEN: usize = 10_000;
+/// A host is warned about once in this time.
+const WARN_EVERY: Duration = Duration::from_secs(60);
+const MAX_WARNED: usize = 10_000;
+/// Times in a row that a URL may ask to be asked again. An honest host needs two.
+const MAX_RESUMES: u32 = 3;
+const MAX_RESUMING: usize = 10_000;
+/// Attempts that were cut short and go on; one that is forgotten begins anew.
+const MAX_CARRIED: usize = 1_000;
+
+/// What each URL was asked for.
+pub(crate) type Asked = HashMap<Url, BTreeSet<Oid>>;
+
+pub(crate) struct Board {
+    pub(crate) counters: Counters,
+    tries: Mutex<Tries>,
+    forbidden: Mutex<Lru<(Identifier, Url), Instant>>,
+    warned: Mutex<Lru<Option<Domain>, Warned>>,
+    resumes: Mutex<Lru<(Identifier, Url), u32>>,
+    carried: Mutex<Lru<Identifier, Asked>>,
+}
+
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub(crate) running: AtomicUsize,
+    pub(crate) attempts: AtomicU64,
+    pub(crate) requests: AtomicU64,
+    pub(crate) failures: AtomicU64,
+    pub(crate) oids_fetched: AtomicU64,
+    pub(crate) released: AtomicU64,
+}
+
+#[derive(Clone, Copy)]
+struct Warned {
+    at: Instant,
+    /// Faults since then that were not warned about.
+    unsaid: u64,
+}
+
+impl Default for Board {
+    fn default() -> Self {
+        Self {
+            counters: Counters::default(),
+            tries: Mutex::default(),
+            forbidden: Mutex::new(Lru::new(MAX_FORBIDDEN)),
+            warned: Mutex::new(Lru::new(MAX_WARNED)),
+            resumes: Mutex::new(Lru::new(MAX_RESUMING)),
+            carried: Mutex::new(Lru::new(MAX_CARRIED)),
+        }
+    }
+}
+
+impl Board {
+    pub(crate) fn note(&self, identifier: &Identifier, tried: Tried) {
+        self.tries.lock().add(identifier, tried);
+    }
+
+    pub(crate) fn tries(&self, identifier: &Identifier) -> Vec<Tried> {
+        self.tries.lock().of(identifier)
+    }
+
+    pub(crate) fn is_forbidden(&self, identifier: &Identifier, url: &Url, now: Instant) -> bool {
+        let key = (identifier.clone(), url.clone());
+        let mut forbidden = self.forbidden.lock();
+        forbidden.get(&key).is_some_and(|until| *until > now)
+    }
+
+    pub(crate) fn forbid(&self, identifier: &Identifier, url: &Url, now: Instant) {
+        let key = (identifier.clone(), url.clone());
+        self.forbidden.lock().insert(key, now + FORBIDDEN_FOR);
+    }
+
+    /// Says whether a fault of a host, or with `None` of ours, is worth a warning, and how many
+    /// were kept quiet before it.
+    pub(crate) fn may_warn(&self, domain: Option<&Domain>, now: Instant) -> Option<u64> {
+        let mut warned = self.warned.lock();
+        let domain = domain.cloned();
+        let mut unsaid = 0;
+        if let Some(last) = warned.get(&domain) {
+            if now.duration_since(last.at) < WARN_EVERY {
+                last.unsaid += 1;
+                return None;
+            }
+            unsaid = last.unsaid;
+        }
+        let said = Warned { at: now, unsaid: 0 };
+        warned.insert(domain, said);
+        Some(unsaid)
+    }
+
+    /// Counts the wishes of a URL to be asked again; false once there were too many in a row.
+    pub(crate) fn may_resume(&self, identifier: &Identifier, url: &Url, wishes: bool) -> bool {
+        let key = (identifier.clone(), url.clone());
+        let mut resumes = self.resumes.lock();
+        let so_far = resumes.remove(&key).unwrap_or(0);
+        let may = wishes && so_far < MAX_RESUMES;
+        if may {
+            resumes.insert(key, so_far + 1);
+        }
+        may
+    }
+
+    /// Keeps what was asked in an attempt that is to go on.
+    pub(crate) fn carry(&self, identifier: &Identifier, asked: Asked) {
+        self.carried.lock().insert(identifier.clone(), asked);
+    }
+
+    /// What was asked in the attempt that this one carries on; empty if it begins anew.
+    pub(crate) fn carried(&self, identifier: &Identifier) -> Asked {
+        self.carried.lock().remove(identifier).unwrap_or_default()
+    }
+}
+
+/// Counts something that is under way until it is dropped.
+pub(crate) struct Gauge<'a>(&'a AtomicUsize);
+
+impl<'a> Gauge<'a> {
+    pub(crate) fn up(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for Gauge<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{identifier, url};
+
+    #[test]
+    fn a_host_is_warned_about_once_a_minute_and_the_rest_is_counted() {
+        let board = Board::default();
+        let (now, host) = (Instant::now(), Domain::parse("a.example").unwrap());
+        let at = |seconds| now + Duration::from_secs(seconds);
+        assert_eq!(board.may_warn(Some(&host), at(0)), Some(0));
+        assert_eq!(board.may_warn(Some(&host), at(1)), None);
+        assert_eq!(board.may_warn(Some(&host), at(59)), None);
+        assert_eq!(board.may_warn(None, at(59)), Some(0));
+        assert_eq!(board.may_warn(Some(&host), at(60)), Some(2));
+        assert_eq!(board.may_warn(Some(&host), at(120)), Some(0));
+    }
+
+    #[test]
+    fn a_url_cannot_ask_for_ever_to_be_asked_again() {
+        let board = Board::default();
+        let (x, a) = (identifier("x"), url("https://a.example/x"));
+        let row: Vec<_> = (0..5).map(|_| board.may_resume(&x, &a, true)).collect();
+        assert_eq!(row, [true, true, true, false, true]);
+        assert!(!board.may_resume(&x, &a, false));
+        let row: Vec<_> = (0..4).map(|_| board.may_resume(&x, &a, true)).collect();
+        assert_eq!(row, [true, true, true, false]);
+    }
+
+    #[test]
+    fn what_is_forbidden_is_so_for_an_hour() {
+        let board = Board::default();
+        let (x, a, now) = (identifier("x"), url("https://a.example/x"), Instant::now());
+        board.forbid(&x, &a, now);
+        assert!(board.is_forbidden(&x, &a, now + FORBIDDEN_FOR - Duration::from_secs(1)));
+        assert!(!board.is_forbidden(&x, &a, now + FORBIDDEN_FOR));
+        assert!(!board.is_forbidden(&identifier("y"), &a, now));
+    }
+}

@@ -1,0 +1,149 @@
+//! What all tasks of the sync share.
+
+use std::{sync::Arc, time::Duration};
+
+use grip_egress::{Forbidden, Shown};
+use grip_tasks::CancellationToken;
+use grip_throttle::{Lane, Queues, Throttle};
+use grip_types::{Domain, Identifier};
+use tokio::time::Instant;
+use url::Url;
+
+use crate::{
+    board::Board,
+    context::SyncContext,
+    fetch::{Fetch, FetchError, Fetched, in_words},
+    options::Options,
+    plan::Target,
+    slots::Slots,
+    tries::Tried,
+};
+
+pub(crate) struct Engine<C, F> {
+    pub(crate) context: C,
+    pub(crate) fetch: F,
+    pub(crate) throttle: Throttle,
+    pub(crate) queues: Queues<Identifier>,
+    pub(crate) options: Options,
+    pub(crate) slots: Arc<Slots>,
+    pub(crate) board: Arc<Board>,
+    /// Cancelled when fetches under way shall be given up.
+    pub(crate) stop: CancellationToken,
+}
+
+impl<C: SyncContext, F: Fetch> Engine<C, F> {
+    pub(crate) fn new(
+        context: C,
+        fetch: F,
+        throttle: Throttle,
+        options: Options,
+        stop: CancellationToken,
+    ) -> Self {
+        let queues = Queues::new(throttle.clone(), Lane::Git, options.queues);
+        let slots = Slots::new(options.max_tasks, options.max_slow, options.patience);
+        Self {
+            context,
+            fetch,
+            throttle,
+            queues,
+            options,
+            slots: Arc::new(slots),
+            board: Arc::default(),
+            stop,
+        }
+    }
+
+    /// Whether an attempt must stand in line for a host: it is at its limits, or others stand in
+    /// line already.
+    pub(crate) fn must_wait(&self, domain: &Domain) -> bool {
+        self.throttle.is_throttled(domain, Lane::Git) || self.queues.waiting(domain) > 0
+    }
+
+    /// Whether a URL may be asked at all. What is found out is remembered and noted once.
+    pub(crate) fn may_ask(&self, identifier: &Identifier, url: &Url) -> bool {
+        let now = Instant::now();
+        if self.board.is_forbidden(identifier, url, now) {
+            return false;
+        }
+        let Err(forbidden) = self.fetch.check(url) else {
+            return true;
+        };
+        self.forbid(identifier, url, &forbidden);
+        self.note(identifier, url, in_words(&forbidden), 0, Duration::ZERO);
+        false
+    }
+
+    pub(crate) fn forbid(&self, identifier: &Identifier, url: &Url, why: &Forbidden) {
+        let url_shown = Shown(url);
+        tracing::debug!(%identifier, url = %url_shown, reason = %why, "this URL is never asked");
+        self.board.forbid(identifier, url, Instant::now());
+    }
+
+    /// Notes what came of asking a URL, for `explain`.
+    pub(crate) fn note_result(
+        &self,
+        identifier: &Identifier,
+        url: &Url,
+        result: &Result<Fetched, FetchError>,
+        took: Duration,
+    ) {
+        let (outcome, oids) = match result {
+            Ok(fetched) => (told(fetched), fetched.arrived.len()),
+            Err(error) => (in_words(error), 0),
+        };
+        self.note(identifier, url, outcome, oids, took);
+    }
+
+    fn note(
+        &self,
+        identifier: &Identifier,
+        url: &Url,
+        outcome: String,
+        oids: usize,
+        took: Duration,
+    ) {
+        let tried = Tried {
+            url: Shown(url).to_string(),
+            at: self.context.now().get(),
+            outcome,
+            oids_fetched: oids,
+            duration_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+        };
+        self.board.note(identifier, tried);
+    }
+
+    /// Logs why a URL brought nothing: as a warning once per host and minute.
+    pub(crate) fn log_failure(&self, identifier: &Identifier, target: &Target, error: &FetchError) {
+        let (url, reason) = (Shown(&target.url), in_words(error));
+        let is_news = !matches!(error, FetchError::Forbidden(_) | FetchError::Throttled(_));
+        let unsaid = is_news.then(|| self.board.may_warn(Some(&target.domain), Instant::now()));
+        if let Some(unsaid) = unsaid.flatten() {
+            tracing::warn!(%identifier, %url, reason, unsaid, "a fetch failed");
+        } else {
+            tracing::debug!(%identifier, %url, reason, "a fetch failed");
+        }
+    }
+
+    /// Logs a fault of our own: as a warning once a minute.
+    pub(crate) fn log_fault(
+        &self,
+        identifier: &Identifier,
+        error: &(dyn std::error::Error + 'static),
+    ) {
+        let reason = in_words(error);
+        if let Some(unsaid) = self.board.may_warn(None, Instant::now()) {
+            tracing::warn!(%identifier, reason, unsaid, "what is missing is not known");
+        } else {
+            tracing::debug!(%identifier, reason, "what is missing is not known");
+        }
+    }
+}
+
+fn told(fetched: &Fetched) -> String {
+    match (fetched.arrived.len(), fetched.note.as_str()) {
+        (0, "") => "brought nothing".to_owned(),
+        (_, "") => "fetched".to_owned(),
+        (0, note) => note.to_owned(),
+        (_, note) => format!("fetched; {note}"),
+    }
+}

@@ -1,0 +1,111 @@
+//! Asking one URL for objects.
+
+use std::{collections::BTreeSet, error::Error, future::Future};
+
+use grip_egress::{EgressError, Forbidden};
+use grip_git::{ReceiveError, remote::RemoteError};
+use grip_throttle::{Permit, Refused};
+use grip_types::{Identifier, Oid};
+use url::Url;
+
+/// Longest text that is kept of what went wrong.
+const MAX_TEXT: usize = 300;
+
+/// Brings objects from a URL into the store of an identifier.
+pub trait Fetch: Send + Sync + 'static {
+    /// Says why a URL must not be asked, as far as that is known without asking anybody.
+    fn check(&self, url: &Url) -> Result<(), Forbidden>;
+
+    /// Asks with one HTTP request, redirects not counted, which `permit` pays for.
+    ///
+    /// Cancel safe: what had not arrived whole leaves nothing behind.
+    fn fetch(
+        &self,
+        job: Job<'_>,
+        permit: Permit,
+    ) -> impl Future<Output = Result<Fetched, FetchError>> + Send;
+}
+
+/// What one URL is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Job<'a> {
+    pub identifier: &'a Identifier,
+    pub url: &'a Url,
+    pub wants: &'a BTreeSet<Oid>,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fetched {
+    /// Those of the wanted objects that are in the store now, each with all it links to.
+    pub arrived: BTreeSet<Oid>,
+    /// The answer taught us how to ask this URL better: it is worth asking again at once.
+    pub resume: bool,
+    /// What the host said, in words for people; empty if the objects speak for themselves.
+    pub note: String,
+}
+
+/// Why a URL brought nothing.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FetchError {
+    /// Nobody was asked, and must not be.
+    #[error(transparent)]
+    Forbidden(Forbidden),
+    /// The host a redirect led to is at its limits.
+    #[error(transparent)]
+    Throttled(Refused),
+    #[error(transparent)]
+    Egress(EgressError),
+    #[error(transparent)]
+    Remote(#[from] RemoteError),
+    #[error(transparent)]
+    Receive(#[from] ReceiveError),
+    #[error("the host sent objects, but none of those it was asked for")]
+    NothingWanted,
+    #[error("the objects could not be looked up or stored here")]
+    Local(#[source] Box<dyn Error + Send + Sync>),
+}
+
+impl From<EgressError> for FetchError {
+    fn from(error: EgressError) -> Self {
+        match error {
+            EgressError::Forbidden(forbidden) => Self::Forbidden(forbidden),
+            EgressError::Throttled(refused) => Self::Throttled(refused),
+            other => Self::Egress(other),
+        }
+    }
+}
+
+/// An error with all that led to it, in one line of bounded length.
+pub(crate) fn in_words(error: &(dyn Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let cause = error.to_string();
+        if !text.ends_with(&cause) {
+            text.push_str(": ");
+            text.push_str(&cause);
+        }
+        source = error.source();
+    }
+    match text.char_indices().nth(MAX_TEXT) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn an_error_is_told_with_its_causes_in_bounded_length() {
+        let cause = io::Error::other("x".repeat(1000));
+        let text = in_words(&FetchError::Local(Box::new(cause)));
+        assert!(text.starts_with("the objects could not be looked up or stored here: xxx"));
+        assert_eq!(text.chars().count(), MAX_TEXT + 1);
+    }
+}

@@ -1,0 +1,84 @@
+//! The attempt of an identifier that is due.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use grip_throttle::Lane;
+use grip_types::Identifier;
+
+use super::{
+    Ended, Next, Progress, ask::release, get_throttled_domains_with_untried_urls,
+    sync_identifier_from_url, sync_identifier_next_url,
+};
+use crate::{context::SyncContext, engine::Engine, fetch::Fetch, slots::Slot};
+
+/// One attempt: asks every URL whose host has capacity until nothing is missing, and puts the
+/// identifier in line for the hosts that have none.
+pub(crate) async fn sync_identifier<C: SyncContext, F: Fetch>(
+    engine: &Engine<C, F>,
+    identifier: &Identifier,
+    mut slot: Slot,
+) -> Ended {
+    engine.board.counters.attempts.fetch_add(1, Relaxed);
+    let mut progress = Progress::carrying_on(engine.board.carried(identifier));
+    while !engine.stop.is_cancelled() {
+        let target = match sync_identifier_next_url(engine, identifier, None, &progress).await {
+            Next::Ask(target) => target,
+            Next::Complete => return complete(engine, identifier, &progress).await,
+            Next::Nobody => return incomplete(engine, identifier, progress).await,
+        };
+        match engine.throttle.acquire(&target.domain, Lane::Git).await {
+            Ok(permit) => {
+                let asking =
+                    sync_identifier_from_url(engine, identifier, &target, permit, &mut slot);
+                let brought = asking.await;
+                progress.add(target, brought);
+            }
+            Err(refused) => {
+                tracing::debug!(%identifier, %refused, "the host is at its limits");
+                progress.refused.insert(target.domain);
+            }
+        }
+    }
+    Ended::Stopped
+}
+
+async fn complete<C: SyncContext, F: Fetch>(
+    engine: &Engine<C, F>,
+    identifier: &Identifier,
+    progress: &Progress,
+) -> Ended {
+    engine.queues.remove(identifier);
+    // The data can be here while its event still waits: the node may have died between the two.
+    if progress.fetched == 0 && engine.context.has_pending_events(identifier) {
+        release(engine, identifier).await;
+    }
+    if progress.fetched > 0 {
+        tracing::info!(%identifier, oids = progress.fetched, "all missing git data is here");
+    } else {
+        tracing::debug!(%identifier, "no git data is missing");
+    }
+    Ended::Complete
+}
+
+async fn incomplete<C: SyncContext, F: Fetch>(
+    engine: &Engine<C, F>,
+    identifier: &Identifier,
+    progress: Progress,
+) -> Ended {
+    for left in get_throttled_domains_with_untried_urls(engine, identifier, &progress).await {
+        let domain = left.domain;
+        match engine
+            .queues
+            .enqueue(&domain, identifier.clone(), left.tried)
+        {
+            Ok(()) => tracing::debug!(%identifier, %domain, "in line for a host at its limits"),
+            // It comes back with the next attempt.
+            Err(full) => tracing::debug!(%identifier, %domain, %full, "no room in line"),
+        }
+    }
+    if !progress.resume {
+        return Ended::Incomplete;
+    }
+    engine.board.carry(identifier, progress.into_carried());
+    Ended::Resume
+}

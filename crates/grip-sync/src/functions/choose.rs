@@ -1,0 +1,95 @@
+//! Whom to ask next, and who cannot be asked now.
+
+use std::collections::{HashMap, HashSet};
+
+use grip_types::{Domain, Identifier};
+
+use super::{Next, Progress, ThrottledDomain};
+use crate::{
+    context::SyncContext,
+    engine::Engine,
+    fetch::Fetch,
+    plan::{Plan, Target},
+};
+
+enum Look {
+    Plan(Plan),
+    Complete,
+    Unknown,
+}
+
+async fn look<C: SyncContext, F: Fetch>(engine: &Engine<C, F>, identifier: &Identifier) -> Look {
+    if !engine.context.has_pending_events(identifier) {
+        return Look::Complete;
+    }
+    match engine.context.needs(identifier).await {
+        Ok(needs) if needs.is_empty() => Look::Complete,
+        Ok(needs) => Look::Plan(Plan::of(&needs)),
+        Err(error) => {
+            engine.log_fault(identifier, &error);
+            Look::Unknown
+        }
+    }
+}
+
+/// Finds the next URL to ask: any whose host has capacity, or one of `domain`.
+pub(crate) async fn sync_identifier_next_url<C: SyncContext, F: Fetch>(
+    engine: &Engine<C, F>,
+    identifier: &Identifier,
+    domain: Option<&Domain>,
+    progress: &Progress,
+) -> Next {
+    let plan = match look(engine, identifier).await {
+        Look::Plan(plan) => plan,
+        Look::Complete => return Next::Complete,
+        Look::Unknown => return Next::Nobody,
+    };
+    let has_capacity = |target: &Target| match domain {
+        Some(domain) => target.domain == *domain,
+        None => !progress.refused.contains(&target.domain) && !engine.must_wait(&target.domain),
+    };
+    let mut targets = plan
+        .healthy_first(|domain| engine.throttle.failures(domain))
+        .into_iter();
+    targets
+        .find(|target| {
+            !progress.has_tried(target)
+                && has_capacity(target)
+                && engine.may_ask(identifier, &target.url)
+        })
+        .map_or(Next::Nobody, |target| Next::Ask(target.clone()))
+}
+
+/// The hosts with URLs that were not tried because the host is at its limits.
+pub(crate) async fn get_throttled_domains_with_untried_urls<C: SyncContext, F: Fetch>(
+    engine: &Engine<C, F>,
+    identifier: &Identifier,
+    progress: &Progress,
+) -> Vec<ThrottledDomain> {
+    let Look::Plan(plan) = look(engine, identifier).await else {
+        return Vec::new();
+    };
+    let mut throttled: Vec<ThrottledDomain> = Vec::new();
+    let mut places: HashMap<&Domain, usize> = HashMap::new();
+    for target in plan.targets() {
+        let domain = &target.domain;
+        let is_left = !progress.has_tried(target)
+            && !places.contains_key(domain)
+            && (progress.refused.contains(domain) || engine.must_wait(domain))
+            && engine.may_ask(identifier, &target.url);
+        if is_left {
+            places.insert(domain, throttled.len());
+            throttled.push(ThrottledDomain {
+                domain: domain.clone(),
+                tried: HashSet::new(),
+            });
+        }
+    }
+    for target in plan.targets() {
+        let place = places.get(&target.domain).copied();
+        if let Some(place) = place.filter(|_| progress.has_tried(target)) {
+            throttled[place].tried.insert(target.url.clone());
+        }
+    }
+    throttled
+}

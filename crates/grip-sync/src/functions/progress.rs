@@ -1,0 +1,97 @@
+//! What one attempt or turn knows of itself.
+
+use std::collections::HashSet;
+
+use grip_types::Domain;
+use url::Url;
+
+use crate::{board::Asked, plan::Target};
+
+/// What to do next for an identifier.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    Ask(Target),
+    /// Nothing waits, or nothing is missing.
+    Complete,
+    /// Something is missing, and nobody is left to be asked now.
+    Nobody,
+}
+
+/// How an attempt ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    Complete,
+    Incomplete,
+    /// A host told us how to ask it better.
+    Resume,
+    /// The node stops.
+    Stopped,
+}
+
+/// What one URL brought.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Brought {
+    pub(crate) oids: usize,
+    pub(crate) resume: bool,
+    pub(crate) stopped: bool,
+}
+
+/// What an attempt, or a turn, has tried so far.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    pub(crate) tried: HashSet<Url>,
+    /// Hosts that refused between choosing and taking.
+    pub(crate) refused: HashSet<Domain>,
+    /// What was asked in the attempt that this one carries on.
+    earlier: Asked,
+    asked: Asked,
+    pub(super) fetched: usize,
+    pub(super) resume: bool,
+}
+
+impl Progress {
+    /// The beginning of an attempt; `earlier` is empty unless it carries another one on.
+    pub(crate) fn carrying_on(earlier: Asked) -> Self {
+        Self {
+            earlier,
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn having_tried(tried: HashSet<Url>) -> Self {
+        Self {
+            tried,
+            ..Self::default()
+        }
+    }
+
+    /// A URL counts as tried in an attempt that is carried on unless it is worth more now.
+    pub(super) fn has_tried(&self, target: &Target) -> bool {
+        let earlier = self.earlier.get(&target.url);
+        self.tried.contains(&target.url)
+            || earlier.is_some_and(|asked| asked.is_superset(&target.wants))
+    }
+
+    pub(super) fn add(&mut self, target: Target, brought: Brought) {
+        self.fetched += brought.oids;
+        self.resume |= brought.resume;
+        self.tried.insert(target.url.clone());
+        if !brought.resume {
+            self.asked.insert(target.url, target.wants);
+        }
+    }
+
+    /// All that need not be asked again when the attempt goes on.
+    pub(super) fn into_carried(self) -> Asked {
+        let mut carried = self.earlier;
+        carried.extend(self.asked);
+        carried
+    }
+}
+
+/// A host that stands in the way, and what was tried there already.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ThrottledDomain {
+    pub(crate) domain: Domain,
+    pub(crate) tried: HashSet<Url>,
+}

@@ -1,0 +1,44 @@
+//! The turn of an identifier that stood in line for a host.
+
+use grip_throttle::Turn;
+use grip_types::Identifier;
+
+use super::{Next, Progress, sync_identifier_from_url, sync_identifier_next_url};
+use crate::{context::SyncContext, engine::Engine, fetch::Fetch, slots::Slot};
+
+/// One turn of an identifier that stood in line for a host: asks one URL there.
+pub(crate) async fn process_queued_identifier<C: SyncContext, F: Fetch>(
+    engine: &Engine<C, F>,
+    mut turn: Turn<Identifier>,
+    mut slot: Slot,
+) {
+    let (identifier, domain) = (turn.key().clone(), turn.domain().clone());
+    let mut progress = Progress::having_tried(turn.tried().clone());
+    let next = sync_identifier_next_url(engine, &identifier, Some(&domain), &progress).await;
+    let Some(permit) = turn.take_permit() else {
+        return;
+    };
+    let Next::Ask(target) = next else {
+        permit.unused();
+        return leave(engine, turn, &next);
+    };
+    let url = target.url.clone();
+    let asking = sync_identifier_from_url(engine, &identifier, &target, permit, &mut slot);
+    let brought = asking.await;
+    // Without a word the turn goes back in line with nothing marked as tried.
+    if brought.stopped || brought.resume {
+        return;
+    }
+    progress.add(target, brought);
+    match sync_identifier_next_url(engine, &identifier, Some(&domain), &progress).await {
+        Next::Ask(_) => turn.tried_url(url),
+        next => leave(engine, turn, &next),
+    }
+}
+
+fn leave<C: SyncContext, F: Fetch>(engine: &Engine<C, F>, turn: Turn<Identifier>, next: &Next) {
+    if *next == Next::Complete {
+        engine.queues.remove(turn.key());
+    }
+    turn.done();
+}

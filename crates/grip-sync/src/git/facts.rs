@@ -1,0 +1,100 @@
+//! What is known of one URL.
+
+use std::collections::BTreeSet;
+
+use grip_git::remote::{MAX_WANTS, RemoteRef};
+use grip_types::Oid;
+use tokio::time::Instant;
+
+use super::step::{Lesson, Step};
+
+/// Objects remembered that a host said it lacks.
+const MAX_LACKS: usize = 256;
+
+#[derive(Clone, Debug)]
+pub(super) struct Facts {
+    /// Not believed any longer after this.
+    pub(super) until: Instant,
+    pub(super) is_old: bool,
+    /// It has shown which version it speaks.
+    pub(super) is_sure: bool,
+    /// It has not all that was wanted of it.
+    is_partial: bool,
+    lacks: BTreeSet<Oid>,
+    /// The wanted objects among its refs, if they were just listed.
+    pub(super) tips: Option<BTreeSet<Oid>>,
+}
+
+impl Facts {
+    pub(super) fn new(until: Instant, is_old: bool) -> Self {
+        Self {
+            until,
+            is_old,
+            is_sure: false,
+            is_partial: false,
+            lacks: BTreeSet::new(),
+            tips: None,
+        }
+    }
+
+    /// Wanted objects that it never said it lacks.
+    pub(super) fn hopeful(&self, wants: &BTreeSet<Oid>) -> Vec<Oid> {
+        wants.difference(&self.lacks).copied().collect()
+    }
+
+    pub(super) fn step_v2(&self, wants: &BTreeSet<Oid>) -> Step {
+        let mut oids: Vec<Oid> = match &self.tips {
+            _ if !self.is_partial => wants.iter().copied().collect(),
+            None => return Step::ListRefs,
+            Some(tips) => tips.intersection(wants).copied().collect(),
+        };
+        if oids.is_empty() {
+            oids = self.hopeful(wants);
+        }
+        if oids.is_empty() {
+            return Step::ListRefs;
+        }
+        oids.truncate(MAX_WANTS);
+        Step::FetchV2(oids)
+    }
+
+    pub(super) fn lacks(&mut self, oid: Oid, asked: &[Oid], wants: &BTreeSet<Oid>) -> Lesson {
+        let was_whole = !self.is_partial;
+        self.is_partial = true;
+        self.is_sure = true;
+        self.tips = None;
+        if asked.contains(&oid) && self.lacks.len() < MAX_LACKS {
+            self.lacks.insert(oid);
+        }
+        // With its refs it may still serve the others.
+        let resume = was_whole && !self.is_old && !self.hopeful(wants).is_empty();
+        Lesson::answer(resume, format!("the host does not have {}", oid.short()))
+    }
+
+    pub(super) fn refs(&mut self, refs: &[RemoteRef], wants: &BTreeSet<Oid>) -> Lesson {
+        self.is_sure = true;
+        let tips: BTreeSet<Oid> = tips_of(refs).filter(|oid| wants.contains(oid)).collect();
+        let note = match tips.len() {
+            0 => "none of its refs points at what is missing".to_owned(),
+            some => format!("its refs point at {some} of the missing objects"),
+        };
+        let resume = !tips.is_empty();
+        self.tips = Some(tips);
+        Lesson::answer(resume, note)
+    }
+
+    pub(super) fn not_understood(&mut self, is_certain: bool) -> Lesson {
+        if self.is_sure {
+            return Lesson::default();
+        }
+        self.is_old = true;
+        if !is_certain {
+            return Lesson::default();
+        }
+        Lesson::answer(true, "the host speaks only the old git protocol")
+    }
+}
+
+fn tips_of(refs: &[RemoteRef]) -> impl Iterator<Item = Oid> {
+    refs.iter().flat_map(|r| [Some(r.oid), r.peeled]).flatten()
+}

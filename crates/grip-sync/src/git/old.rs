@@ -1,0 +1,137 @@
+//! Asking hosts that speak only the old protocol.
+
+use std::{
+    collections::{BTreeSet, hash_map::DefaultHasher},
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
+
+use grip_git::remote::{Advertisement, MAX_WANTS};
+use grip_types::Oid;
+use url::Url;
+
+use crate::lru::Lru;
+
+/// Prepared requests, and the objects in all of them; one that is forgotten is prepared again.
+const MAX_PREPARED: usize = 10_000;
+const MAX_PREPARED_OIDS: usize = 400_000;
+
+/// A fetch from an old host, prepared from its list of refs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Asks {
+    /// What the host can do; its refs are left out.
+    pub(super) advertised: Advertisement,
+    pub(super) oids: Vec<Oid>,
+    /// Stands for all its refs.
+    pub(super) tips: u64,
+    /// Everything is asked for, in the hope that it reaches what is wanted.
+    pub(super) is_everything: bool,
+}
+
+impl Asks {
+    /// What an old host is asked for: the wanted objects if its rules allow it, else everything.
+    pub(super) fn prepare(
+        advertised: &Advertisement,
+        wants: &BTreeSet<Oid>,
+        hopeful: &[Oid],
+    ) -> Self {
+        let tips: BTreeSet<Oid> = advertised.refs.iter().map(|r| r.oid).collect();
+        let mut oids: Vec<Oid> = wants.intersection(&tips).copied().collect();
+        let mut is_everything = false;
+        if oids.len() < wants.len() {
+            if advertised.can_serve_any_oid() {
+                let others = hopeful.iter().filter(|oid| !tips.contains(oid));
+                oids.extend(others);
+            } else {
+                is_everything = true;
+                oids.extend(advertised.heads_and_tags());
+            }
+        }
+        let mut seen = BTreeSet::new();
+        oids.retain(|oid| seen.insert(*oid));
+        oids.truncate(MAX_WANTS);
+        let mut hasher = DefaultHasher::new();
+        tips.hash(&mut hasher);
+        Self {
+            advertised: Advertisement {
+                refs: Vec::new(),
+                ..advertised.clone()
+            },
+            oids,
+            tips: hasher.finish(),
+            is_everything,
+        }
+    }
+
+    /// Says whether it may bring any of `wants`.
+    pub(super) fn is_of_use(&self, wants: &BTreeSet<Oid>) -> bool {
+        self.is_everything || self.oids.iter().any(|oid| wants.contains(oid))
+    }
+}
+
+/// Fetches that wait to be made.
+pub(super) struct Prepared {
+    by_url: Lru<Url, Arc<Asks>>,
+    oids: usize,
+}
+
+impl Default for Prepared {
+    fn default() -> Self {
+        Self {
+            by_url: Lru::new(MAX_PREPARED),
+            oids: 0,
+        }
+    }
+}
+
+impl Prepared {
+    pub(super) fn put(&mut self, url: &Url, asks: Asks) {
+        self.take(url);
+        if let Some(forgotten) = self.by_url.make_room() {
+            self.oids -= forgotten.oids.len();
+        }
+        self.oids += asks.oids.len();
+        self.by_url.insert(url.clone(), Arc::new(asks));
+        while self.oids > MAX_PREPARED_OIDS {
+            let Some((_, forgotten)) = self.by_url.pop_oldest() else {
+                break;
+            };
+            self.oids -= forgotten.oids.len();
+        }
+    }
+
+    pub(super) fn take(&mut self, url: &Url) -> Option<Arc<Asks>> {
+        let asks = self.by_url.remove(url)?;
+        self.oids -= asks.oids.len();
+        Some(asks)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{oid, url};
+
+    #[test]
+    fn prepared_fetches_are_bounded_by_their_objects() {
+        let mut prepared = Prepared::default();
+        let asks = Asks {
+            advertised: Advertisement::default(),
+            oids: (0..MAX_WANTS as u64).map(oid).collect(),
+            tips: 0,
+            is_everything: true,
+        };
+        for n in 0..300 {
+            let at = url(&format!("https://a.example/{n}"));
+            prepared.put(&at, asks.clone());
+            prepared.put(&at, asks.clone());
+            assert!(prepared.oids <= MAX_PREPARED_OIDS);
+        }
+        assert_eq!(prepared.by_url.len() * MAX_WANTS, prepared.oids);
+        assert!(prepared.take(&url("https://a.example/0")).is_none());
+        while let Some((_, asks)) = prepared.by_url.pop_oldest() {
+            prepared.oids -= asks.oids.len();
+        }
+        assert_eq!(prepared.oids, 0);
+    }
+}

@@ -1,0 +1,105 @@
+//! The running sync, as the rest of the node sees it.
+
+use std::sync::{Arc, atomic::Ordering::Relaxed};
+
+use grip_tasks::TaskGroup;
+use grip_throttle::{BackendStatus, HostStatus, Queues, Throttle};
+use grip_types::Identifier;
+use serde::Serialize;
+
+use crate::{
+    board::Board, context::SyncContext, engine::Engine, fetch::Fetch, options::Options, run,
+    slots::Slots, tries::Tried,
+};
+
+/// What the sync is made of.
+pub struct Parts<C, F> {
+    pub context: C,
+    pub fetch: F,
+    pub throttle: Throttle,
+    pub options: Options,
+    /// Owns the tasks; its stop gives up the fetches under way, of which nothing stays behind.
+    pub group: TaskGroup,
+}
+
+/// The running sync. Cheap to clone; the group of its parts stops it, not the drop of this.
+#[derive(Clone)]
+pub struct Sync {
+    board: Arc<Board>,
+    slots: Arc<Slots>,
+    throttle: Throttle,
+    queues: Queues<Identifier>,
+    queue_len: Arc<dyn Fn() -> usize + Send + std::marker::Sync>,
+}
+
+/// How the sync is doing. Totals count from the start of the process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Status {
+    /// Identifiers whose data is looked for.
+    pub queue_len: usize,
+    /// Places of identifiers in the lines of hosts that are at their limits.
+    pub in_line: usize,
+    /// Tasks at work.
+    pub running: usize,
+    /// Those of them whose host is slow.
+    pub slow: usize,
+    pub attempts_total: u64,
+    /// URLs asked.
+    pub requests_total: u64,
+    pub failures_total: u64,
+    pub oids_fetched_total: u64,
+    /// Events whose wait ended by fetched data.
+    pub released_total: u64,
+    pub backend: BackendStatus,
+    pub hosts: Vec<HostStatus>,
+}
+
+impl Sync {
+    /// Starts looking for what waits.
+    pub fn start<C: SyncContext, F: Fetch>(parts: Parts<C, F>) -> Self {
+        let Parts {
+            context,
+            fetch,
+            throttle,
+            options,
+            group,
+        } = parts;
+        let engine = Engine::new(context, fetch, throttle, options, group.token());
+        let engine = Arc::new(engine);
+        group.spawn(
+            "attempts",
+            run::attempts(Arc::clone(&engine), group.clone()),
+        );
+        group.spawn("turns", run::turns(Arc::clone(&engine), group.clone()));
+        Self {
+            board: Arc::clone(&engine.board),
+            slots: Arc::clone(&engine.slots),
+            throttle: engine.throttle.clone(),
+            queues: engine.queues.clone(),
+            queue_len: Arc::new(move || engine.context.queue_len()),
+        }
+    }
+
+    pub fn status(&self) -> Status {
+        let counters = &self.board.counters;
+        Status {
+            queue_len: (self.queue_len)(),
+            in_line: self.queues.len(),
+            running: counters.running.load(Relaxed),
+            slow: self.slots.slow(),
+            attempts_total: counters.attempts.load(Relaxed),
+            requests_total: counters.requests.load(Relaxed),
+            failures_total: counters.failures.load(Relaxed),
+            oids_fetched_total: counters.oids_fetched.load(Relaxed),
+            released_total: counters.released.load(Relaxed),
+            backend: self.throttle.backend(),
+            hosts: self.throttle.hosts(),
+        }
+    }
+
+    /// What was tried for an identifier of late, oldest first.
+    pub fn attempts(&self, identifier: &Identifier) -> Vec<Tried> {
+        self.board.tries(identifier)
+    }
+}

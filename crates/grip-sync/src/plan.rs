@@ -1,0 +1,162 @@
+//! Whom to ask for what, from what is missing; pure.
+
+use std::collections::{BTreeSet, HashMap};
+
+use grip_types::{Domain, Oid};
+use url::Url;
+
+use crate::context::Need;
+
+/// Most URLs of one identifier in one attempt. Beyond it the later URLs of the longest lists are
+/// left out, never the first of any event.
+const MAX_URLS: usize = 1024;
+
+/// A URL and what it is asked for: the objects of those events alone that list it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    pub(crate) url: Url,
+    pub(crate) domain: Domain,
+    pub(crate) wants: BTreeSet<Oid>,
+}
+
+/// All targets of an identifier, each URL once, in the order in which they are tried: the first
+/// URL of each event, then the second of each, and so on. So an event with a long list of dead
+/// hosts does not hold up the others.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Plan {
+    targets: Vec<Target>,
+}
+
+impl Plan {
+    pub(crate) fn of(needs: &[Need]) -> Self {
+        let mut plan = Self::default();
+        let mut places: HashMap<&Url, usize> = HashMap::new();
+        let longest = needs.iter().map(|need| need.urls.len()).max().unwrap_or(0);
+        for rank in 0..longest {
+            for need in needs {
+                let Some(url) = need.urls.get(rank) else {
+                    continue;
+                };
+                if let Some(place) = places.get(url) {
+                    plan.targets[*place].wants.extend(&need.oids);
+                } else if let Some(domain) = Domain::of(url).filter(|_| places.len() < MAX_URLS) {
+                    places.insert(url, plan.targets.len());
+                    plan.targets.push(Target {
+                        url: url.clone(),
+                        domain,
+                        wants: need.oids.clone(),
+                    });
+                }
+            }
+        }
+        plan
+    }
+
+    pub(crate) fn targets(&self) -> &[Target] {
+        &self.targets
+    }
+
+    /// The targets with those first whose host has failed least of late.
+    pub(crate) fn healthy_first(&self, failures: impl Fn(&Domain) -> u32) -> Vec<&Target> {
+        let mut targets: Vec<_> = self.targets.iter().collect();
+        targets.sort_by_cached_key(|target| failures(&target.domain));
+        targets
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{need, oid, url};
+
+    fn urls(plan: &Plan) -> Vec<&str> {
+        plan.targets
+            .iter()
+            .map(|target| target.url.as_str())
+            .collect()
+    }
+
+    #[test]
+    fn a_url_is_asked_only_for_the_objects_of_the_events_that_list_it() {
+        let needs = [
+            need(&[1, 2], &["https://a.example/x", "https://both.example/x"]),
+            need(&[3], &["https://both.example/x", "https://b.example/x"]),
+        ];
+        let plan = Plan::of(&needs);
+        let wants: Vec<_> = plan
+            .targets()
+            .iter()
+            .map(|target| (target.domain.as_str(), target.wants.clone()))
+            .collect();
+        assert_eq!(
+            wants,
+            [
+                ("a.example", [oid(1), oid(2)].into()),
+                ("both.example", [oid(1), oid(2), oid(3)].into()),
+                ("b.example", [oid(3)].into()),
+            ]
+        );
+    }
+
+    #[test]
+    fn each_event_gets_its_first_url_before_any_gets_its_second() {
+        let needs = [
+            need(&[1], &["https://a1.example/", "https://a2.example/"]),
+            need(&[2], &["https://b1.example/"]),
+        ];
+        assert_eq!(
+            urls(&Plan::of(&needs)),
+            [
+                "https://a1.example/",
+                "https://b1.example/",
+                "https://a2.example/"
+            ]
+        );
+    }
+
+    #[test]
+    fn hosts_without_failures_come_first_and_the_rest_keeps_its_order() {
+        let needs = [need(
+            &[1],
+            &[
+                "https://bad.example/",
+                "https://b.example/",
+                "https://a.example/",
+            ],
+        )];
+        let plan = Plan::of(&needs);
+        let failures = |domain: &Domain| u32::from(domain.as_str() == "bad.example");
+        let order = plan.healthy_first(failures);
+        let order: Vec<_> = order.iter().map(|target| target.url.as_str()).collect();
+        assert_eq!(
+            order,
+            [
+                "https://b.example/",
+                "https://a.example/",
+                "https://bad.example/"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_flood_of_urls_is_cut_but_not_the_first_of_any_event() {
+        let many = |name: &str| -> Vec<String> {
+            (0..MAX_URLS)
+                .map(|n| format!("https://{name}.example/{n}"))
+                .collect()
+        };
+        let flood = crate::context::Need {
+            urls: many("flood").iter().map(|u| url(u)).collect(),
+            ..need(&[1], &[])
+        };
+        let plan = Plan::of(&[flood, need(&[2], &["https://quiet.example/"])]);
+        assert_eq!(plan.targets().len(), MAX_URLS);
+        assert_eq!(plan.targets()[1].domain.as_str(), "quiet.example");
+    }
+
+    #[test]
+    fn urls_without_a_host_are_left_out() {
+        let needs = [need(&[1], &["data:text/plain,x", "https://a.example/"])];
+        assert_eq!(urls(&Plan::of(&needs)), ["https://a.example/"]);
+    }
+}

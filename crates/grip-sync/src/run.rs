@@ -1,0 +1,140 @@
+//! The two loops: identifiers that are due, and identifiers whose host has capacity again.
+//!
+//! Invariant: nothing is polled. The first sleeps until the earliest identifier is due or the
+//! queue changes, however many wait; the second until a host has capacity for somebody.
+
+use std::{future::pending, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+
+use futures_util::FutureExt;
+use grip_tasks::TaskGroup;
+use grip_types::Identifier;
+use tokio::{select, sync::watch, time::sleep};
+
+use crate::{
+    board::Gauge,
+    context::{After, SyncContext},
+    engine::Engine,
+    fetch::Fetch,
+    functions::{Ended, process_queued_identifier, sync_identifier},
+    slots::Slot,
+};
+
+/// From so many intervals before the earliest is due, no sleep is longer than the interval: the
+/// clock of the wall may be set meanwhile.
+const NEAR: u32 = 10;
+/// Longest sleep while anything waits, for the same reason.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// Starts attempts as identifiers become due, until the group stops.
+pub(crate) async fn attempts<C: SyncContext, F: Fetch>(
+    engine: Arc<Engine<C, F>>,
+    group: TaskGroup,
+) {
+    let stop = engine.stop.clone();
+    let starting = async {
+        let mut changes = engine.context.changes();
+        loop {
+            until_due(&engine, &mut changes).await;
+            let slot = engine.slots.attempt().await;
+            let Some(identifier) = engine.context.begin() else {
+                // Somebody was quicker, or the clock was set back.
+                nap(&mut changes, Some(engine.options.loop_interval)).await;
+                continue;
+            };
+            group.spawn("attempt", attempt(Arc::clone(&engine), identifier, slot));
+        }
+    };
+    stop.run_until_cancelled(starting).await;
+}
+
+/// Starts turns as hosts have capacity for those who stand in line, until the group stops.
+pub(crate) async fn turns<C: SyncContext, F: Fetch>(engine: Arc<Engine<C, F>>, group: TaskGroup) {
+    let stop = engine.stop.clone();
+    let starting = async {
+        loop {
+            let slot = engine.slots.turn().await;
+            let turn = engine.queues.next().await;
+            let engine = Arc::clone(&engine);
+            group.spawn("turn", async move {
+                let _running = Gauge::up(&engine.board.counters.running);
+                process_queued_identifier(&engine, turn, slot).await;
+            });
+        }
+    };
+    stop.run_until_cancelled(starting).await;
+}
+
+/// Makes an attempt and says how it ended, even if it panics: an identifier that nobody ends
+/// would never be tried again.
+async fn attempt<C: SyncContext, F: Fetch>(
+    engine: Arc<Engine<C, F>>,
+    identifier: Identifier,
+    slot: Slot,
+) {
+    let _running = Gauge::up(&engine.board.counters.running);
+    let trying = AssertUnwindSafe(sync_identifier(&engine, &identifier, slot));
+    let ended = trying.catch_unwind().await.unwrap_or_else(|_| {
+        tracing::error!(%identifier, "an attempt panicked");
+        Ended::Incomplete
+    });
+    let after = match ended {
+        Ended::Complete => After::Complete,
+        Ended::Resume => After::Resume(engine.options.immediate),
+        Ended::Stopped => After::Resume(Duration::ZERO),
+        Ended::Incomplete => {
+            let count = engine.context.attempt_count(&identifier).saturating_add(1);
+            After::Retry(engine.options.backoff.delay(count))
+        }
+    };
+    tracing::debug!(%identifier, ?after, "an attempt ended");
+    engine.context.finish(&identifier, after).await;
+}
+
+async fn until_due<C: SyncContext, F: Fetch>(
+    engine: &Engine<C, F>,
+    changes: &mut watch::Receiver<u64>,
+) {
+    loop {
+        // Before looking, so that no change falls in between.
+        changes.borrow_and_update();
+        let now = engine.context.now();
+        let left = match engine.context.next_due() {
+            Some(due) if due <= now => return,
+            Some(due) => Some(due.since(now)),
+            None => None,
+        };
+        let rest = left.map(|left| sleep_for(left, engine.options.loop_interval));
+        nap(changes, rest).await;
+    }
+}
+
+/// Sleeps that long, or for ever, or until something changes.
+async fn nap(changes: &mut watch::Receiver<u64>, rest: Option<Duration>) {
+    let changed = async {
+        if changes.changed().await.is_err() {
+            pending::<()>().await;
+        }
+    };
+    let slept = async {
+        match rest {
+            Some(rest) => sleep(rest).await,
+            None => pending().await,
+        }
+    };
+    select! {
+        () = changed => {}
+        () = slept => {}
+    }
+}
+
+fn sleep_for(left: Duration, interval: Duration) -> Duration {
+    let interval = interval.max(Duration::from_millis(1));
+    let near = interval.saturating_mul(NEAR);
+    match left.checked_sub(near) {
+        None | Some(Duration::ZERO) => left.min(interval),
+        Some(far) => far.min(LONGEST),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,303 @@
+use std::{collections::BTreeSet, time::Duration};
+
+use grip_tasks::Ended as GroupEnded;
+use tokio::time::sleep;
+
+use super::*;
+use crate::{Options, testing::*};
+
+mod property;
+
+const A: &str = "https://a.example/x.git";
+const B: &str = "https://b.example/x.git";
+const SECOND: Duration = Duration::from_secs(1);
+
+fn asked_at(world: &World) -> Vec<i64> {
+    world
+        .state
+        .lock()
+        .asked
+        .iter()
+        .map(|asked| asked.at)
+        .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_identifier_is_tried_when_due_and_then_after_growing_waits() {
+    let world = World::new();
+    world.wait_for("x", need(&[1], &[A]), SECOND * 180);
+    world.act(A, &[Act::Fail]);
+    let (_sync, group) = start(&world, steady());
+    sleep(SECOND * 700).await;
+    let times: Vec<_> = asked_at(&world).iter().map(|at| at / 1000).collect();
+    assert_eq!(times, [180, 200, 240, 320, 440, 560, 680]);
+    let _ = group.shutdown(SECOND).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_that_comes_meanwhile_wakes_the_loop() {
+    let world = World::new();
+    let (_sync, _group) = start(&world, steady());
+    world.wait_for("far", need(&[9], &[B]), SECOND * 3600);
+    sleep(SECOND * 5).await;
+    world.provide(A, &[1]);
+    world.wait_for("x", need(&[1], &[A]), Duration::from_millis(500));
+    sleep(SECOND).await;
+    assert_eq!(asked_at(&world), [5500]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_sync_does_nothing_however_many_wait() {
+    let world = World::new();
+    for n in 0..2_000 {
+        world.wait_for(&format!("x{n}"), need(&[n], &[A]), SECOND * 7200);
+    }
+    let (sync, _group) = start(&world, steady());
+    sleep(SECOND * 3600).await;
+    let looks = world.state.lock().looks;
+    assert!(looks <= 62, "{looks} looks in an hour");
+    assert_eq!((sync.status().queue_len, sync.status().running), (2_000, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_empty_queue_is_not_looked_at_again() {
+    let world = World::new();
+    let (_sync, _group) = start(&world, steady());
+    sleep(SECOND * 86_400).await;
+    assert_eq!(world.state.lock().looks, 1);
+}
+
+#[test]
+fn the_interval_bounds_sleeps_only_near_the_due_time() {
+    let interval = SECOND;
+    let sleeps = |left| sleep_for(SECOND * left, interval).as_secs();
+    assert_eq!([1, 5, 10].map(sleeps), [1, 1, 1]);
+    assert_eq!([11, 40, 3600].map(sleeps), [1, 30, 60]);
+    let short = Duration::from_millis(300);
+    assert_eq!(sleep_for(short, interval), short);
+}
+
+#[tokio::test(start_paused = true)]
+async fn resume_is_not_counted_and_comes_after_half_a_second() {
+    let world = World::new();
+    world.now_for("x", need(&[1], &[A]));
+    world.act(A, &[Act::Resume, Act::Resume, Act::Fail]);
+    let (_sync, _group) = start(&world, steady());
+    sleep(SECOND * 25).await;
+    assert_eq!(asked_at(&world), [0, 500, 1000, 21_000]);
+    let state = world.state.lock();
+    let resume = After::Resume(Duration::from_millis(500));
+    let ends: Vec<_> = state.ended.iter().map(|(_, after)| *after).collect();
+    let retry = |s| After::Retry(Duration::from_secs(s));
+    assert_eq!(ends, [resume, resume, retry(20), retry(40)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_identifier_has_one_attempt_at_a_time() {
+    let world = World::new();
+    world.now_for("x", need(&[1], &[A]));
+    world.act(A, &[Act::Slow(SECOND * 30)]);
+    let (sync, _group) = start(&world, steady());
+    for n in 2..20 {
+        sleep(SECOND).await;
+        world.now_for("x", need(&[n], &[A]));
+        assert_eq!(sync.status().running, 1);
+    }
+    assert_eq!(world.state.lock().begun.len(), 1);
+    sleep(SECOND * 15).await;
+    assert_eq!(
+        world.state.lock().begun.len(),
+        2,
+        "the new events get theirs"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn tasks_are_bounded_in_number() {
+    let world = World::new();
+    for n in 0..100 {
+        let at = format!("https://host{n}.example/x.git");
+        world.act(&at, &[Act::Hang]);
+        world.now_for(&format!("x{n}"), need(&[n], &[&at]));
+    }
+    let options = Options {
+        max_tasks: 8,
+        max_slow: 12,
+        ..steady()
+    };
+    let (sync, _group) = start(&world, options);
+    sleep(SECOND).await;
+    assert_eq!(sync.status().running, 4, "half of the quick ones");
+    sleep(SECOND * 60).await;
+    let status = sync.status();
+    assert_eq!((status.running, status.slow), (16, 12));
+}
+
+#[tokio::test(start_paused = true)]
+async fn hanging_hosts_do_not_delay_healthy_ones() {
+    let world = World::new();
+    // One host that hangs has hundreds of identifiers; forty others have one each.
+    for n in 0..300 {
+        let at = format!("https://dead.example/{n}.git");
+        world.act(&at, &[Act::Hang]);
+        world.now_for(&format!("dead{n}"), need(&[n], &[&at]));
+    }
+    for n in 0..40 {
+        let at = format!("https://dead{n}.example/x.git");
+        world.act(&at, &[Act::Hang]);
+        world.now_for(&format!("alsodead{n}"), need(&[n], &[&at]));
+    }
+    let (_sync, _group) = start(&world, steady());
+    sleep(SECOND * 30).await;
+    world.provide(A, &[1000]);
+    world.now_for("x", need(&[1000], &[A]));
+    sleep(SECOND).await;
+    assert_eq!(world.state.lock().released.len(), 1);
+    assert_eq!(
+        world.state.lock().most_in_flight[&domain("dead.example")],
+        5
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn queued_identifiers_go_on_when_the_window_frees() {
+    let world = World::new();
+    for n in 0..100 {
+        let at = format!("https://a.example/{n}.git");
+        world.provide(&at, &[n]);
+        world.now_for(&format!("x{n}"), need(&[n], &[&at]));
+    }
+    let (sync, _group) = start(&world, steady());
+    let mut done = Vec::new();
+    for _ in 0..5 {
+        sleep(SECOND * 59).await;
+        done.push(world.state.lock().released.len());
+        sleep(SECOND).await;
+    }
+    assert_eq!(done, [30, 60, 90, 100, 100]);
+    assert!(counts(&world).values().all(|count| *count == 1));
+    assert_eq!((sync.status().in_line, sync.status().queue_len), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn ten_thousand_due_identifiers_are_served_in_order_and_fairly() {
+    let world = World::new();
+    for n in 0..10_000 {
+        // Ten hosts, each with a thousand identifiers.
+        let at = format!("https://host{}.example/{n}.git", n % 10);
+        world.provide(&at, &[n]);
+        let due = Duration::from_millis(n / 10);
+        world.wait_for(&format!("x{n}"), need(&[n], &[&at]), due);
+    }
+    let mut limits = grip_throttle::Options::default();
+    limits.limits.per_window = 600;
+    let (_sync, _group) = start_with(&world, steady(), limits);
+    sleep(SECOND * 130).await;
+    let state = world.state.lock();
+    assert_eq!((state.asked.len(), state.released.len()), (10_000, 10_000));
+    assert!(state.most_in_flight.values().all(|most| *most <= 5));
+    // Of each host, nobody comes more than a few slots before somebody who was due earlier.
+    for host in 0..10 {
+        let of_host = state
+            .asked
+            .iter()
+            .filter(|asked| asked.url.host_str() == Some(&format!("host{host}.example")));
+        let numbers: Vec<i64> = of_host
+            .map(|asked| asked.identifier.as_str()[1..].parse().unwrap())
+            .collect();
+        assert_eq!(numbers.len(), 1_000);
+        for (place, number) in numbers.iter().enumerate() {
+            let right = i64::try_from(place).unwrap();
+            assert!(
+                (number / 10 - right).abs() <= 10,
+                "{number} came at place {place}"
+            );
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_begins_again_what_a_stop_cut_short() {
+    let world = World::new();
+    world.now_for("x", need(&[1], &[A]));
+    world.provide(A, &[1]);
+    world.act(A, &[Act::Hang, Act::Slow(Duration::ZERO)]);
+    let (_sync, group) = start(&world, steady());
+    sleep(SECOND).await;
+    assert_eq!(group.shutdown(SECOND).await, GroupEnded::Drained);
+    assert!(!world.is_done());
+    let entry = world.state.lock().queue[&identifier("x")];
+    assert_eq!((entry.count, entry.in_progress), (0, false));
+    let (_sync, _group) = start(&world, steady());
+    sleep(SECOND).await;
+    assert!(world.is_done());
+    assert_eq!(world.state.lock().begun.len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_panics_is_tried_again() {
+    let world = World::new();
+    world.now_for("x", need(&[1], &[A]));
+    world.provide(A, &[1]);
+    world.act(A, &[Act::Panic, Act::Slow(Duration::ZERO)]);
+    let (sync, _group) = start(&world, steady());
+    sleep(SECOND * 21).await;
+    assert!(world.is_done());
+    assert_eq!(sync.status().running, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn status_and_tries_tell_what_happened() {
+    let world = World::new();
+    world.now_for("x", need(&[1, 2], &[A, B]));
+    world.provide(A, &[1]);
+    world.act(B, &[Act::Fail]);
+    let (sync, _group) = start(&world, steady());
+    sleep(SECOND).await;
+    let status = sync.status();
+    assert_eq!((status.queue_len, status.attempts_total), (1, 1));
+    assert_eq!((status.requests_total, status.failures_total), (2, 1));
+    assert_eq!((status.oids_fetched_total, status.released_total), (1, 0));
+    assert_eq!(status.hosts.len(), 2);
+    let tries = sync.attempts(&identifier("x"));
+    let told: Vec<_> = tries
+        .iter()
+        .map(|t| (t.url.as_str(), t.oids_fetched))
+        .collect();
+    assert_eq!(told, [(A, 1), (B, 0)]);
+    assert_eq!(tries[0].at, 1_700_000_000_000);
+    assert!(sync.attempts(&identifier("y")).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_burst_of_events_is_one_request_per_identifier_and_url() {
+    let world = World::new();
+    for event in 0..1_000_u64 {
+        let name = event % 100;
+        let at = format!("https://host{}.example/{name}.git", name % 7);
+        world.provide(&at, &[event]);
+        let wait = Duration::from_millis(500);
+        world.wait_for(&format!("x{name}"), need(&[event], &[&at]), wait);
+    }
+    let (_sync, _group) = start(&world, steady());
+    sleep(SECOND * 5).await;
+    assert!(world.is_done());
+    let counts = counts(&world);
+    assert_eq!((counts.len(), counts.values().max()), (100, Some(&1)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_url_shared_by_many_identifiers_serves_them_all() {
+    let world = World::new();
+    for n in 0..50 {
+        world.provide(A, &[n]);
+        world.now_for(&format!("x{n}"), need(&[n], &[A]));
+    }
+    let (sync, group) = start(&world, steady());
+    sleep(SECOND * 130).await;
+    assert!(world.is_done());
+    let begun: BTreeSet<_> = world.state.lock().begun.iter().cloned().collect();
+    assert_eq!((begun.len(), counts(&world)[A]), (50, 50));
+    assert_eq!((sync.status().running, sync.status().in_line), (0, 0));
+    assert_eq!(group.shutdown(SECOND).await, GroupEnded::Drained);
+}
