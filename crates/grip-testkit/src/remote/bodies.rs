@@ -85,7 +85,8 @@ pub(super) fn broken(bytes: Bytes, after: usize, under_way: UnderWay) -> Body {
 
 /// A pack of blobs, all different, without end.
 pub(super) fn endless(speaks: Speaks, under_way: UnderWay) -> Body {
-    let start = packs::framed(&packs::head(u32::MAX), speaks, false);
+    // Git makes room for as many objects as the head says, so not more than it would believe.
+    let start = packs::framed(&packs::head(1 << 20), speaks, false);
     let blobs = stream::unfold((under_way, 0_u64), |(held, n)| async move {
         let blob = packs::stored_blob(&n.to_be_bytes().repeat(8 * 1024));
         Some((Bytes::from(packs::banded(&blob)), (held, n + 1)))
