@@ -1,0 +1,8 @@
+//! Fetching from hosts that are real git behind a server that misbehaves when told to.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on stops here")]
+
+mod faults;
+mod old;
+mod plain;
+mod support;
