@@ -127,7 +127,7 @@ impl Drop for Audit {
             what = self.what,
             subject = self.subject,
             outcome = outcome.unwrap_or("cut off before the outcome was known"),
-            "changed by hand",
+            "ordered by hand",
         );
     }
 }

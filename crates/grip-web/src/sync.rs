@@ -46,6 +46,8 @@ pub struct Tried {
     /// In words.
     pub outcome: String,
     pub oids_fetched: usize,
+    /// It brought something that was missing.
+    pub is_success: bool,
 }
 
 /// What a host may be asked, and how much of that is used.

@@ -123,6 +123,6 @@ fn tried_line(tried: Tried, now: i64) -> TriedLine {
         when: pages::distance(tried.at, now),
         took: pages::took(tried.duration_ms),
         outcome: tried.outcome,
-        is_success: tried.oids_fetched > 0,
+        is_success: tried.is_success,
     }
 }

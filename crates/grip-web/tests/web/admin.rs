@@ -2,12 +2,13 @@
 
 use std::{
     fmt::{Debug, Write as _},
-    sync::{Arc, Mutex},
+    sync::Arc,
 };
 
 use anyhow::Result;
 use grip_testkit::Author;
 use grip_web::SyncHandle;
+use parking_lot::Mutex;
 use tracing::{Event, Subscriber, field::Field, subscriber::DefaultGuard};
 use tracing_subscriber::{Layer, layer::Context, prelude::*};
 
@@ -29,8 +30,8 @@ impl Records {
 
     /// The records of changes.
     fn changes(&self) -> Vec<String> {
-        let all = self.0.lock().unwrap();
-        let changes = all.iter().filter(|line| line.contains("changed by hand"));
+        let all = self.0.lock();
+        let changes = all.iter().filter(|line| line.contains("ordered by hand"));
         changes.cloned().collect()
     }
 }
@@ -44,7 +45,7 @@ impl<S: Subscriber> Layer<S> for Records {
         event.record(&mut |field: &Field, value: &dyn Debug| {
             let _ = write!(line, "{field}={value:?} ");
         });
-        self.0.lock().unwrap().push(line);
+        self.0.lock().push(line);
     }
 }
 

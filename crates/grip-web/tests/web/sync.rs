@@ -56,7 +56,7 @@ impl SyncReport for Figures {
 
 fn host(name: &str, requests_total: u64) -> HostBudget {
     HostBudget {
-        domain: Domain::parse(name).unwrap(),
+        domain: Domain::parse(name).expect("the name is one"),
         in_flight: 2,
         in_flight_limit: 5,
         started: 12,
@@ -71,12 +71,13 @@ fn host(name: &str, requests_total: u64) -> HostBudget {
 
 fn tried(identifier: &str) -> Tried {
     Tried {
-        identifier: Identifier::parse(identifier).unwrap(),
+        identifier: Identifier::parse(identifier).expect("the name is one"),
         url: "https://dead.example/<script>.git".into(),
         at: 1_763_000_000_000,
         duration_ms: 840,
         outcome: "no answer".into(),
         oids_fetched: 0,
+        is_success: false,
     }
 }
 
