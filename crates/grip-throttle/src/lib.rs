@@ -19,9 +19,11 @@ mod memory;
 mod options;
 mod permit;
 mod queues;
+mod redis;
 mod status;
 mod throttle;
 
+pub use self::redis::{RedisError, RedisOptions};
 pub use answer::{Advice, Why};
 pub use options::{BreakerOptions, Limits, Options};
 pub use permit::{Permit, Reason, Refused, Verdict};
