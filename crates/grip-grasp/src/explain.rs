@@ -187,14 +187,19 @@ impl Core {
             let held = held.chain(purgatory.prs(&addr.identifier).map(Waiting::Pr));
             to.held = held
                 .take(MAX_LISTED)
-                .map(|waiting| facts(&waiting.held().event, Some(waiting.held().deadline())))
+                .map(|waiting| {
+                    facts(
+                        &waiting.held().event.unpack(),
+                        Some(waiting.held().deadline()),
+                    )
+                })
                 .collect();
             let wanted = purgatory.wanted(&addr.identifier).take(MAX_LISTED);
             to.wanted = wanted
-                .map(|entry| facts(&entry.held.event, Some(entry.held.deadline())))
+                .map(|entry| facts(&entry.held.event.unpack(), Some(entry.held.deadline())))
                 .collect();
             let entry = purgatory.find_announcement(addr);
-            entry.map(|entry| (Event::clone(&entry.held.event), entry.held.deadline()))
+            entry.map(|entry| (entry.held.event.unpack(), entry.held.deadline()))
         };
         let events = self.store.read().map_err(ViewError::new)?;
         let world = World::new(self, &events);

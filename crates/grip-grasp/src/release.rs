@@ -14,8 +14,8 @@ mod states;
 
 use std::{cmp::Reverse, sync::Arc};
 
-use grip_nostr::{Event, EventId, PullRequest, RepoAddr, kinds};
-use grip_purgatory::Waiting;
+use grip_nostr::{Event, EventId, RepoAddr, kinds};
+use grip_purgatory::{Packed, Waiting};
 use grip_types::Identifier;
 use serde::Serialize;
 
@@ -145,36 +145,36 @@ impl Core {
     }
 
     /// The states and pull requests that wait for data of an identifier, held or wanted.
-    pub(crate) fn waiting_for_data(&self, identifier: &Identifier) -> Vec<Arc<Event>> {
+    pub(crate) fn waiting_for_data(&self, identifier: &Identifier) -> Vec<Packed> {
         let purgatory = self.purgatory.lock();
         let states = purgatory.find_state(identifier).iter();
         let states = states.map(|entry| &entry.held);
         let requests = purgatory.prs(identifier).map(|entry| &entry.held);
         let wanted = purgatory.wanted(identifier).map(|entry| &entry.held);
         let waiting = states.chain(requests).chain(wanted);
-        waiting.map(|held| Arc::clone(&held.event)).collect()
+        waiting.map(|held| held.event.clone()).collect()
     }
 
     /// Oldest first: a later state overtakes an earlier one, never the other way (G01-17).
     fn waiting_states(&self, identifier: &Identifier) -> Vec<EventId> {
         let mut states = self.waiting_for_data(identifier);
-        states.retain(|event| event.kind == kinds::STATE);
-        states.sort_by_key(|event| (event.created_at, Reverse(event.id)));
-        states.iter().map(|event| event.id).collect()
+        states.retain(|event| event.kind() == kinds::STATE);
+        states.sort_by_key(|event| (event.created_at(), Reverse(event.id())));
+        states.iter().map(Packed::id).collect()
     }
 
     fn waiting_pull_requests(&self, identifier: &Identifier) -> Vec<EventId> {
         let mut requests = self.waiting_for_data(identifier);
-        requests.retain(|event| PullRequest::is_one(event));
-        requests.iter().map(|event| event.id).collect()
+        requests.retain(|event| event.kind() != kinds::STATE);
+        requests.iter().map(Packed::id).collect()
     }
 
     /// A waiting event, held or wanted.
-    pub(crate) fn waiting_event(&self, id: &EventId) -> Option<Arc<Event>> {
+    pub(crate) fn waiting_event(&self, id: &EventId) -> Option<Event> {
         let purgatory = self.purgatory.lock();
         let held = purgatory.find_event(id).map(Waiting::held);
         let held = held.or_else(|| purgatory.find_wanted(id).map(|entry| &entry.held));
-        held.map(|held| Arc::clone(&held.event))
+        held.map(|held| held.event.unpack())
     }
 
     /// The held announcement of `addr` is served now, or will never be.

@@ -118,7 +118,7 @@ impl View for World<'_> {
             let entries = purgatory.announcements(identifier);
             let shown = entries.filter(|entry| self.shows(&entry.held.id()));
             let held = shown.map(|entry| HeldAnnouncement {
-                event: Event::clone(&entry.held.event),
+                event: entry.held.event.unpack(),
                 hidden: entry.phase == Phase::Hidden,
             });
             held.collect()
@@ -137,7 +137,7 @@ impl View for World<'_> {
             let held = shown.map(|entry| HeldState {
                 id: entry.held.id(),
                 author: entry.held.author(),
-                created_at: entry.held.event.created_at,
+                created_at: entry.held.event.created_at(),
             });
             held.collect()
         })
@@ -149,7 +149,7 @@ impl View for World<'_> {
         }
         self.purgatory(|purgatory| {
             let waiting = purgatory.find_event(id);
-            waiting.map(|waiting| Event::clone(&waiting.held().event))
+            waiting.map(|waiting| waiting.held().event.unpack())
         })
     }
 

@@ -127,30 +127,44 @@ pub(crate) struct Weight {
     pub(crate) bytes: usize,
 }
 
+impl Weight {
+    fn placeholders(&self) -> &[Identifier] {
+        match self.class {
+            Class::Placeholder => &self.identifiers,
+            _ => &[],
+        }
+    }
+}
+
 /// What all entries take up. A count that reaches zero leaves its map.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
     authors: HashMap<PublicKey, usize>,
-    identifiers: HashMap<(Class, Identifier), usize>,
+    /// Of placeholders; the other classes are filed by identifier, where they can be counted.
+    placeholders: HashMap<Identifier, usize>,
     classes: HashMap<Class, usize>,
     total: usize,
     bytes: usize,
 }
 
 impl Usage {
-    /// Says whether `weight` fits on top of what is there.
-    pub(crate) fn check(&self, weight: &Weight, bounds: &Bounds) -> Result<(), Full> {
+    /// Says whether `weight` fits on top of what is there; `of_identifier` counts the entries of
+    /// its class for one identifier.
+    pub(crate) fn check(
+        &self,
+        weight: &Weight,
+        bounds: &Bounds,
+        of_identifier: impl Fn(&Identifier) -> usize,
+    ) -> Result<(), Full> {
         let full = |which, limit| Err(Full { which, limit });
         if let Some(author) = &weight.author
             && self.authors.get(author).copied().unwrap_or(0) >= bounds.per_author
         {
             return full(Which::Author, bounds.per_author);
         }
-        for identifier in &weight.identifiers {
-            let key = (weight.class, identifier.clone());
-            if self.identifiers.get(&key).copied().unwrap_or(0) >= bounds.per_identifier {
-                return full(Which::Identifier, bounds.per_identifier);
-            }
+        let mut identifiers = weight.identifiers.iter();
+        if identifiers.any(|it| of_identifier(it) >= bounds.per_identifier) {
+            return full(Which::Identifier, bounds.per_identifier);
         }
         if self.total >= bounds.total {
             return full(Which::Total, bounds.total);
@@ -165,9 +179,8 @@ impl Usage {
         if let Some(author) = weight.author {
             *self.authors.entry(author).or_default() += 1;
         }
-        for identifier in &weight.identifiers {
-            let key = (weight.class, identifier.clone());
-            *self.identifiers.entry(key).or_default() += 1;
+        for identifier in weight.placeholders() {
+            *self.placeholders.entry(identifier.clone()).or_default() += 1;
         }
         *self.classes.entry(weight.class).or_default() += 1;
         self.total += 1;
@@ -178,12 +191,16 @@ impl Usage {
         if let Some(author) = weight.author {
             decrement(&mut self.authors, &author);
         }
-        for identifier in &weight.identifiers {
-            decrement(&mut self.identifiers, &(weight.class, identifier.clone()));
+        for identifier in weight.placeholders() {
+            decrement(&mut self.placeholders, identifier);
         }
         decrement(&mut self.classes, &weight.class);
         self.total -= 1;
         self.bytes -= weight.bytes;
+    }
+
+    pub(crate) fn placeholders_of(&self, identifier: &Identifier) -> usize {
+        self.placeholders.get(identifier).copied().unwrap_or(0)
     }
 
     pub(crate) fn of_class(&self, class: Class) -> usize {

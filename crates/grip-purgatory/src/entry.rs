@@ -1,13 +1,13 @@
 //! What is held.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::collections::BTreeMap;
 
-use grip_nostr::{Event, EventId, PublicKey, RepoAddr, expiration};
+use grip_nostr::{Event, EventId, PublicKey, RepoAddr};
 use grip_types::{Identifier, Oid};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Millis,
+    Millis, Packed,
     bounds::Weight,
     journal::Class,
     schedule::{Key, Times},
@@ -36,8 +36,7 @@ pub enum Phase {
 /// An event that waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// Shared, so that it can be taken out of a lock without a copy.
-    pub event: Arc<Event>,
+    pub event: Packed,
     pub source: Source,
     pub added_at: Millis,
     /// When it is given up, unless the event itself ends sooner (NIP-40).
@@ -45,34 +44,34 @@ pub struct Held {
 }
 
 impl Held {
-    pub(crate) fn new(event: Event, source: Source, now: Millis, lifetime: Duration) -> Self {
+    pub(crate) fn new(event: &Event, source: Source, added_at: Millis, expires_at: Millis) -> Self {
         Self {
-            event: Arc::new(event),
+            event: Packed::new(event),
             source,
-            added_at: now,
-            expires_at: now + lifetime,
+            added_at,
+            expires_at,
         }
     }
 
     pub fn id(&self) -> EventId {
-        self.event.id
+        self.event.id()
     }
 
     pub fn author(&self) -> PublicKey {
-        self.event.pubkey
+        self.event.author()
     }
 
     /// When it leaves: its expiry, or the event's own end if that comes first.
     pub fn deadline(&self) -> Millis {
-        match self.ends_at() {
+        match self.event.ends_at() {
             Some(end) => self.expires_at.min(end),
             None => self.expires_at,
         }
     }
 
-    /// When the event itself ends (NIP-40).
-    pub(crate) fn ends_at(&self) -> Option<Millis> {
-        expiration(&self.event).map(Millis::from)
+    /// Says whether the event's own end has come (NIP-40).
+    pub(crate) fn has_ended(&self, now: Millis) -> bool {
+        self.event.ends_at().is_some_and(|end| end <= now)
     }
 
     fn times(&self) -> Times {
@@ -82,22 +81,19 @@ impl Held {
         }
     }
 
+    /// What it takes up in memory, near enough for a bound.
+    fn size_bytes(&self) -> usize {
+        size_of::<Self>() + self.event.size_bytes()
+    }
+
     fn weight(&self, class: Class, identifiers: Vec<Identifier>) -> Weight {
         Weight {
             class,
-            author: Some(self.event.pubkey),
+            author: Some(self.author()),
             identifiers,
-            bytes: size_bytes(&self.event),
+            bytes: self.size_bytes(),
         }
     }
-}
-
-/// What an event takes up in memory, near enough for a bound.
-fn size_bytes(event: &Event) -> usize {
-    let text = |value: &String| value.len() + size_of::<String>();
-    let tags = event.tags.iter().map(|tag| tag.as_slice());
-    let tags: usize = tags.flatten().map(text).sum();
-    size_of::<Event>() + event.content.len() + tags
 }
 
 /// A held announcement (kind 30617).
@@ -136,7 +132,7 @@ pub struct WantedEntry {
 
 impl WantedEntry {
     pub(crate) fn size_bytes(&self) -> usize {
-        size_bytes(&self.held.event)
+        self.held.size_bytes()
     }
 }
 
@@ -180,7 +176,7 @@ pub(crate) trait Entry {
 
 impl Entry for AnnouncementEntry {
     fn key(&self) -> Key {
-        Key::Announcement(self.addr.clone())
+        Key::Event(self.held.id())
     }
 
     fn times(&self) -> Times {
@@ -195,7 +191,7 @@ impl Entry for AnnouncementEntry {
 
 impl Entry for StateEntry {
     fn key(&self) -> Key {
-        Key::State(self.identifier.clone(), self.held.id())
+        Key::Event(self.held.id())
     }
 
     fn times(&self) -> Times {
@@ -210,7 +206,7 @@ impl Entry for StateEntry {
 
 impl Entry for PrEntry {
     fn key(&self) -> Key {
-        Key::Pr(self.held.id())
+        Key::Event(self.held.id())
     }
 
     fn times(&self) -> Times {

@@ -1,14 +1,12 @@
 //! The durable form of what is held: one row per entry.
 
-use std::sync::Arc;
-
 use grip_nostr::{Event, EventId, PublicKey, RepoAddr};
 use grip_types::{Identifier, InvalidIdentifier, Oid};
 use serde::{Deserialize, Serialize};
 
 use crate::{
     AnnouncementEntry, Held, Millis, Phase, PlaceholderRef, PrEntry, Source, StateEntry, SyncEntry,
-    WantedEntry, entry::NamedRef, schedule::Key,
+    WantedEntry, entry::NamedRef,
 };
 
 /// One row of the journal, in plain data.
@@ -100,7 +98,7 @@ impl Class {
 /// What is written of an event of any class; the fields at the end belong to some classes only.
 #[derive(Serialize)]
 struct HeldPayload<'a> {
-    event: &'a Event,
+    event: Event,
     source: Source,
     added_at: Millis,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -156,14 +154,20 @@ impl Change {
         }
     }
 
-    pub(crate) fn remove(key: &Key) -> Self {
-        let (class, key) = match key {
-            Key::Announcement(addr) => (Class::Announcement, repo_key(addr)),
-            Key::State(_, id) => (Class::State, id.to_hex()),
-            Key::Pr(id) => (Class::Pr, id.to_hex()),
-            Key::Placeholder(id, repo) => (Class::Placeholder, placeholder_key(id, repo)),
-        };
-        Self::removal(class, key)
+    pub(crate) fn remove_announcement(addr: &RepoAddr) -> Self {
+        Self::removal(Class::Announcement, repo_key(addr))
+    }
+
+    pub(crate) fn remove_state(id: &EventId) -> Self {
+        Self::removal(Class::State, id.to_hex())
+    }
+
+    pub(crate) fn remove_pr(id: &EventId) -> Self {
+        Self::removal(Class::Pr, id.to_hex())
+    }
+
+    pub(crate) fn remove_placeholder(id: &EventId, repo: &RepoAddr) -> Self {
+        Self::removal(Class::Placeholder, placeholder_key(id, repo))
     }
 
     pub(crate) fn put_announcement(entry: &AnnouncementEntry) -> Self {
@@ -281,7 +285,7 @@ fn placeholder_key(id: &EventId, repo: &RepoAddr) -> String {
 impl<'a> HeldPayload<'a> {
     fn new(held: &'a Held) -> Self {
         Self {
-            event: &held.event,
+            event: held.event.unpack(),
             source: held.source,
             added_at: held.added_at,
             phase: None,
@@ -314,7 +318,7 @@ impl Stored {
             Class::Announcement => Self::Announcement(read_announcement(row, at)?),
             Class::State => Self::State(StateEntry {
                 identifier: identifier(row)?,
-                held: held(parse(row)?, at),
+                held: held(&parse(row)?, at),
             }),
             Class::Pr => Self::Pr(read_pr(row, at)?),
             Class::Placeholder => {
@@ -348,7 +352,7 @@ impl Stored {
                 let identifiers = stored.identifiers.take();
                 Self::Wanted(WantedEntry {
                     identifiers: identifiers.ok_or(ReadRowError::Missing("identifiers"))?,
-                    held: held(stored, at),
+                    held: held(&stored, at),
                 })
             }
         })
@@ -363,13 +367,8 @@ fn identifier(row: &Row) -> Result<Identifier, ReadRowError> {
     Ok(Identifier::parse(&row.identifier)?)
 }
 
-fn held(stored: StoredHeld, expires_at: Millis) -> Held {
-    Held {
-        event: Arc::new(stored.event),
-        source: stored.source,
-        added_at: stored.added_at,
-        expires_at,
-    }
+fn held(stored: &StoredHeld, expires_at: Millis) -> Held {
+    Held::new(&stored.event, stored.source, stored.added_at, expires_at)
 }
 
 fn read_announcement(row: &Row, expires_at: Millis) -> Result<AnnouncementEntry, ReadRowError> {
@@ -377,7 +376,7 @@ fn read_announcement(row: &Row, expires_at: Millis) -> Result<AnnouncementEntry,
     Ok(AnnouncementEntry {
         addr: RepoAddr::new(stored.event.pubkey, identifier(row)?),
         phase: stored.phase.ok_or(ReadRowError::Missing("phase"))?,
-        held: held(stored, expires_at),
+        held: held(&stored, expires_at),
     })
 }
 
@@ -387,6 +386,6 @@ fn read_pr(row: &Row, expires_at: Millis) -> Result<PrEntry, ReadRowError> {
     Ok(PrEntry {
         commit: stored.commit.ok_or(ReadRowError::Missing("commit"))?,
         identifiers: identifiers.ok_or(ReadRowError::Missing("identifiers"))?,
-        held: held(stored, expires_at),
+        held: held(&stored, expires_at),
     })
 }

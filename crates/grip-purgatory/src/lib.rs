@@ -19,6 +19,7 @@ mod expired_ids;
 mod journal;
 mod matching;
 mod millis;
+mod packed;
 mod purgatory;
 mod schedule;
 mod sync_queue;
@@ -34,6 +35,7 @@ pub use matching::{
     RefPair, RefUpdate, can_satisfy_state, extract_refs_from_state, get_unpushed_refs,
 };
 pub use millis::Millis;
+pub use packed::Packed;
 pub use purgatory::{Counts, Expired, Purgatory, Restored, Waiting};
 pub use sync_queue::SyncEntry;
 

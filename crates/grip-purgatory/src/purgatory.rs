@@ -44,12 +44,20 @@ pub struct Purgatory {
     prs_by_identifier: HashMap<Identifier, BTreeSet<EventId>>,
     placeholders: HashMap<EventId, Placeholder>,
     /// Every held event.
-    ids: HashMap<EventId, Key>,
+    ids: HashMap<EventId, Home>,
     usage: Usage,
     schedule: Schedule,
     sync: SyncQueue,
     expired: ExpiredIds,
     wanted: Wanted,
+}
+
+/// Where a held event is filed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Home {
+    Announcement(Identifier),
+    State(Identifier),
+    Pr,
 }
 
 /// A held event of any class.
@@ -140,33 +148,34 @@ impl Purgatory {
 
     /// The held event of this id, hidden announcements included.
     pub fn find_event(&self, id: &EventId) -> Option<Waiting<'_>> {
-        self.find(self.ids.get(id)?)
+        match self.ids.get(id)? {
+            Home::Announcement(identifier) => {
+                let mut entries = self.announcements(identifier);
+                let entry = entries.find(|entry| entry.held.id() == *id);
+                entry.map(Waiting::Announcement)
+            }
+            Home::State(identifier) => self.state(identifier, id).map(Waiting::State),
+            Home::Pr => self.find_pr(id).map(Waiting::Pr),
+        }
     }
 
     /// Every held event, the one that ends first at the front.
     pub fn waiting(&self) -> impl Iterator<Item = Waiting<'_>> {
-        self.schedule.by_deadline().filter_map(|key| self.find(key))
-    }
-
-    fn find(&self, key: &Key) -> Option<Waiting<'_>> {
-        match key {
-            Key::Announcement(addr) => self.find_announcement(addr).map(Waiting::Announcement),
-            Key::State(identifier, id) => self.state(identifier, id).map(Waiting::State),
-            Key::Pr(id) => self.find_pr(id).map(Waiting::Pr),
-            Key::Placeholder(..) => None,
-        }
+        let ids = self.schedule.events();
+        ids.filter_map(|id| self.find_event(id))
     }
 
     /// Gives up a held or wanted event before its time: it is not looked for any more.
     pub fn drop_event(&mut self, id: &EventId, now: Millis) -> Vec<Change> {
-        let held = self.find_event(id).map(Waiting::held);
+        let waiting = self.find_event(id);
+        let held = waiting.map(Waiting::held);
         let held = held.or_else(|| self.find_wanted(id).map(|entry| &entry.held));
         let source = held.map(|held| held.source);
-        let mut changes = match self.ids.get(id).cloned() {
-            Some(Key::Announcement(addr)) => self.remove_announcement(&addr),
-            Some(Key::State(identifier, _)) => self.remove_state_event(&identifier, id),
-            Some(Key::Pr(_)) => self.take_pr(id),
-            Some(Key::Placeholder(..)) | None => self.remove_wanted(id),
+        let mut changes = match waiting {
+            Some(Waiting::Announcement(entry)) => self.remove_announcement(&entry.addr.clone()),
+            Some(Waiting::State(entry)) => self.remove_state_event(&entry.identifier.clone(), id),
+            Some(Waiting::Pr(_)) => self.take_pr(id),
+            None => self.remove_wanted(id),
         };
         changes.extend(self.remember(*id, source, now));
         changes
@@ -182,24 +191,7 @@ impl Purgatory {
         let (mut expired, mut changes) = (Vec::new(), Vec::new());
         while let Some(key) = self.schedule.pop_due(now) {
             match key {
-                Key::Announcement(addr) => {
-                    self.expire_announcement(&addr, now, &mut expired, &mut changes);
-                }
-                Key::State(identifier, event_id) => {
-                    changes.extend(self.expire_state(&identifier, &event_id, now));
-                    expired.push(Expired::State {
-                        identifier,
-                        event_id,
-                    });
-                }
-                Key::Pr(event_id) => {
-                    let identifiers = self.find_pr(&event_id).map(|pr| pr.identifiers.clone());
-                    changes.extend(self.expire_pr(&event_id, now));
-                    expired.push(Expired::Pr {
-                        identifiers: identifiers.unwrap_or_default(),
-                        event_id,
-                    });
-                }
+                Key::Event(id) => self.expire_event(id, now, &mut expired, &mut changes),
                 Key::Placeholder(event_id, repo) => {
                     let Some((commit, change)) = self.take_placeholder_ref(&event_id, &repo) else {
                         continue;
@@ -217,6 +209,38 @@ impl Purgatory {
         (expired, changes)
     }
 
+    fn expire_event(
+        &mut self,
+        event_id: EventId,
+        now: Millis,
+        expired: &mut Vec<Expired>,
+        changes: &mut Vec<Change>,
+    ) {
+        match self.find_event(&event_id) {
+            Some(Waiting::Announcement(entry)) => {
+                let addr = entry.addr.clone();
+                self.expire_announcement(&addr, now, expired, changes);
+            }
+            Some(Waiting::State(entry)) => {
+                let identifier = entry.identifier.clone();
+                changes.extend(self.expire_state(&identifier, &event_id, now));
+                expired.push(Expired::State {
+                    identifier,
+                    event_id,
+                });
+            }
+            Some(Waiting::Pr(entry)) => {
+                let identifiers = entry.identifiers.clone();
+                changes.extend(self.expire_pr(&event_id, now));
+                expired.push(Expired::Pr {
+                    identifiers,
+                    event_id,
+                });
+            }
+            None => {}
+        }
+    }
+
     /// Makes sure that the states and pull requests named have at least `duration` left.
     ///
     /// Other identifiers' events are left alone, and so is the end an event has set for itself.
@@ -231,10 +255,10 @@ impl Purgatory {
         let mut changes = Vec::new();
         for id in event_ids {
             match self.ids.get(id) {
-                Some(Key::State(held_for, _)) if held_for == identifier => {
+                Some(Home::State(held_for)) if held_for == identifier => {
                     changes.extend(self.extend_state(identifier, id, until));
                 }
-                Some(Key::Pr(_)) => changes.extend(self.extend_pr(identifier, id, until)),
+                Some(Home::Pr) => changes.extend(self.extend_pr(identifier, id, until)),
                 _ => {}
             }
         }
@@ -278,9 +302,25 @@ impl Purgatory {
 
     /// Checks the bounds and counts the entry in.
     fn admit(&mut self, entry: &impl Entry) -> Result<(), Full> {
-        self.usage.check(&entry.weight(), &self.bounds)?;
+        let weight = entry.weight();
+        let of_identifier = |it: &Identifier| self.count_of(weight.class, it);
+        self.usage.check(&weight, &self.bounds, of_identifier)?;
         self.count_in(entry);
         Ok(())
+    }
+
+    /// How many entries of a class there are for one identifier.
+    fn count_of(&self, class: Class, identifier: &Identifier) -> usize {
+        match class {
+            Class::Announcement => self.announcements.get(identifier).map_or(0, BTreeMap::len),
+            Class::State => self.find_state(identifier).len(),
+            Class::Pr => self
+                .prs_by_identifier
+                .get(identifier)
+                .map_or(0, BTreeSet::len),
+            Class::Placeholder => self.usage.placeholders_of(identifier),
+            Class::Sync | Class::Expired | Class::Wanted => 0,
+        }
     }
 
     fn count_in(&mut self, entry: &impl Entry) {

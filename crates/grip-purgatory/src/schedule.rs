@@ -1,18 +1,15 @@
 //! Which entry is due next, and which is the oldest.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use grip_nostr::{EventId, RepoAddr};
-use grip_types::Identifier;
 
 use crate::Millis;
 
 /// Names one entry.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Key {
-    Announcement(RepoAddr),
-    State(Identifier, EventId),
-    Pr(EventId),
+    Event(EventId),
     Placeholder(EventId, RepoAddr),
 }
 
@@ -22,44 +19,65 @@ pub(crate) struct Times {
     pub(crate) deadline: Millis,
 }
 
-/// All entries in the order of their deadlines and of their arrival, so that a sweep costs what
-/// it removes and not what it leaves.
+/// All entries in the order of their deadlines, so that a sweep costs what it removes and not what
+/// it leaves; and how many came when.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Schedule {
-    deadlines: BTreeSet<(Millis, Key)>,
-    arrivals: BTreeSet<(Millis, Key)>,
+    events: BTreeSet<(Millis, EventId)>,
+    placeholders: BTreeSet<(Millis, EventId, RepoAddr)>,
+    arrivals: BTreeMap<Millis, u32>,
 }
 
 impl Schedule {
     pub(crate) fn insert(&mut self, key: Key, times: Times) {
-        self.deadlines.insert((times.deadline, key.clone()));
-        self.arrivals.insert((times.added_at, key));
+        let at = times.deadline;
+        match key {
+            Key::Event(id) => self.events.insert((at, id)),
+            Key::Placeholder(id, repo) => self.placeholders.insert((at, id, repo)),
+        };
+        *self.arrivals.entry(times.added_at).or_default() += 1;
     }
 
     pub(crate) fn remove(&mut self, key: Key, times: Times) {
-        let in_deadlines = (times.deadline, key);
-        self.deadlines.remove(&in_deadlines);
-        self.arrivals.remove(&(times.added_at, in_deadlines.1));
+        let at = times.deadline;
+        match key {
+            Key::Event(id) => self.events.remove(&(at, id)),
+            Key::Placeholder(id, repo) => self.placeholders.remove(&(at, id, repo)),
+        };
+        if let Some(count) = self.arrivals.get_mut(&times.added_at) {
+            *count -= 1;
+            if *count == 0 {
+                self.arrivals.remove(&times.added_at);
+            }
+        }
     }
 
     /// Takes an entry whose deadline has come out of the deadlines; whoever removes the entry or
     /// gives it a new deadline does the rest.
     pub(crate) fn pop_due(&mut self, now: Millis) -> Option<Key> {
-        let due = self.deadlines.first().is_some_and(|(at, _)| *at <= now);
-        let (_, key) = due.then(|| self.deadlines.pop_first())??;
-        Some(key)
+        if self.events.first().is_some_and(|(at, _)| *at <= now) {
+            let (_, id) = self.events.pop_first()?;
+            return Some(Key::Event(id));
+        }
+        if self.placeholders.first().is_some_and(|(at, ..)| *at <= now) {
+            let (_, id, repo) = self.placeholders.pop_first()?;
+            return Some(Key::Placeholder(id, repo));
+        }
+        None
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Millis> {
-        self.deadlines.first().map(|(deadline, _)| *deadline)
+        let event = self.events.first().map(|(at, _)| *at);
+        let placeholder = self.placeholders.first().map(|(at, ..)| *at);
+        event.into_iter().chain(placeholder).min()
     }
 
-    /// All entries, the one that ends first at the front.
-    pub(crate) fn by_deadline(&self) -> impl Iterator<Item = &Key> {
-        self.deadlines.iter().map(|(_, key)| key)
+    /// All events, the one that ends first at the front.
+    pub(crate) fn events(&self) -> impl Iterator<Item = &EventId> {
+        self.events.iter().map(|(_, id)| id)
     }
 
     pub(crate) fn oldest(&self) -> Option<Millis> {
-        self.arrivals.first().map(|(added_at, _)| *added_at)
+        self.arrivals.first_key_value().map(|(at, _)| *at)
     }
 }

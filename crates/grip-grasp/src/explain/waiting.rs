@@ -1,6 +1,6 @@
 //! What a waiting event waits for, and how that is looked for.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use grip_nostr::{Event, EventId, PullRequest, State};
 use grip_purgatory::{Held, Millis, Waiting};
@@ -16,7 +16,7 @@ use crate::{
 
 /// A waiting event, as the purgatory knows it at this moment.
 pub(super) struct Claim {
-    pub(super) event: Arc<Event>,
+    pub(super) event: Event,
     deadline: Millis,
     identifiers: Vec<Identifier>,
     is_held: bool,
@@ -34,7 +34,7 @@ impl Core {
             };
         let is_announcement = matches!(purgatory.find_event(id), Some(Waiting::Announcement(_)));
         Some(Claim {
-            event: Arc::clone(&held.event),
+            event: held.event.unpack(),
             deadline: held.deadline(),
             identifiers: identifiers.to_vec(),
             is_held,

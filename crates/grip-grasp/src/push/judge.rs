@@ -87,11 +87,11 @@ impl Core {
         let held: Vec<_> = {
             let purgatory = self.purgatory.lock();
             let entries = purgatory.find_state(identifier).iter();
-            entries.map(|entry| Arc::clone(&entry.held.event)).collect()
+            entries.map(|entry| entry.held.event.clone()).collect()
         };
         let held = held
             .iter()
-            .filter_map(|event| State::parse((**event).clone()).ok());
+            .filter_map(|event| State::parse(event.unpack()).ok());
         let set = announced.set_of(&push.addr.owner);
         Ok(Candidates::new(&set, served, held.collect()))
     }

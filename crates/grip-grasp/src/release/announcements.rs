@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use grip_nostr::{Event, RepoAddr, State, supersedes};
-use grip_purgatory::Phase;
+use grip_purgatory::{Packed, Phase};
 use grip_tasks::fault;
 use grip_types::Identifier;
 
@@ -30,7 +30,7 @@ enum Due {
 
 struct Step {
     addr: RepoAddr,
-    event: Arc<Event>,
+    event: Event,
     due: Due,
 }
 
@@ -40,10 +40,10 @@ impl Core {
         identifier: &Identifier,
         released: &mut Released,
     ) -> Result<(), Trouble> {
-        let held: Vec<(RepoAddr, Arc<Event>, Phase)> = {
+        let held: Vec<(RepoAddr, Packed, Phase)> = {
             let purgatory = self.purgatory.lock();
             let entries = purgatory.announcements(identifier);
-            let held = entries.map(|e| (e.addr.clone(), Arc::clone(&e.held.event), e.phase));
+            let held = entries.map(|e| (e.addr.clone(), e.held.event.clone(), e.phase));
             held.collect()
         };
         if held.is_empty() {
@@ -53,6 +53,7 @@ impl Core {
         let look = move |core: &Self| {
             let mut steps = Vec::new();
             for (addr, event, phase) in held {
+                let event = event.unpack();
                 let due = core.due(&identifier, &addr, &event, phase)?;
                 steps.extend(due.map(|due| Step { addr, event, due }));
             }
@@ -120,7 +121,7 @@ impl Core {
                 };
                 released.count(self.blocking("git.align", align).await??);
                 fault::point("release.refs_aligned");
-                let puts = self.writer.save(vec![Event::clone(&event)]).await?;
+                let puts = self.writer.save(vec![event.clone()]).await?;
                 fault::point("release.event_saved");
                 if self.is_served_now(&puts[0], event.id, released) {
                     released.announcements_released += 1;

@@ -26,7 +26,6 @@ impl Core {
         };
         match decision.outcome {
             Outcome::Serve => {
-                let event = Event::clone(&event);
                 self.serve_pull_request(event, decision.effects, released)
                     .await
             }
@@ -47,7 +46,7 @@ impl Core {
     fn judge_waiting_pull_request(
         &self,
         id: &EventId,
-    ) -> Result<Option<(Arc<Event>, Decision)>, Trouble> {
+    ) -> Result<Option<(Event, Decision)>, Trouble> {
         let Some(event) = self.waiting_event(id) else {
             return Ok(None);
         };

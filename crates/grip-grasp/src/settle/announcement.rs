@@ -109,7 +109,7 @@ impl Core {
             let mut purgatory = self.purgatory.lock();
             drop(purgatory.remove_announcement(&addr));
             if let Some(before) = before {
-                let (event, source) = (Event::clone(&before.held.event), before.held.source);
+                let (event, source) = (before.held.event.unpack(), before.held.source);
                 let identifier = addr.identifier.clone();
                 drop(purgatory.add_announcement(event, identifier, source, now()));
             }

@@ -60,7 +60,7 @@ impl Core {
     ) -> Result<(), ViewError> {
         let target = match view.served_event(id)? {
             Some(event) => Some(event),
-            None => self.waiting_event(id).map(|event| Event::clone(&event)),
+            None => self.waiting_event(id),
         };
         let Some(target) = target else { return Ok(()) };
         found.extend(own_identifier(&target));

@@ -50,7 +50,7 @@ impl Core {
             let repositories = deletion.addresses.iter().filter_map(RepoAddr::from_address);
             let names: BTreeSet<Identifier> = repositories.map(|addr| addr.identifier).collect();
             let by_name = names.iter().flat_map(|name| purgatory.wanted(name));
-            let named = by_id.chain(by_name).map(|entry| &entry.held.event);
+            let named = by_id.chain(by_name).map(|entry| entry.held.event.unpack());
             let covered = named.filter(|event| deletion.covers(event));
             let ids: Vec<EventId> = covered.map(|event| event.id).collect();
             let removals = ids.iter().map(|id| purgatory.remove_wanted(id));

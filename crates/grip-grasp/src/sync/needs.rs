@@ -68,6 +68,7 @@ impl Core {
             unsettled: false,
         };
         for event in self.waiting_for_data(identifier) {
+            let event = event.unpack();
             let world = World::leaving_out(self, &events, event.id);
             match admit(&event, &world, &policy, again())?.outcome {
                 Outcome::Hold => {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use grip_nostr::{Event, EventId, PullRequest, RepoAddr};
+use grip_nostr::{Event, EventId, RepoAddr, kinds};
 use grip_purgatory::{Held, Phase, Purgatory, Source, Waiting, WantedEntry};
 use grip_types::Identifier;
 use serde::Serialize;
@@ -56,7 +56,7 @@ pub enum WaitingStatus {
 
 /// A waiting event as it was when the purgatory was looked at.
 struct Snapshot {
-    event: Arc<Event>,
+    event: Event,
     facts: WaitingFacts,
 }
 
@@ -163,9 +163,9 @@ fn held(waiting: Waiting<'_>, purgatory: &Purgatory) -> Snapshot {
 }
 
 fn wanted(entry: &WantedEntry, purgatory: &Purgatory) -> Snapshot {
-    let class = match PullRequest::is_one(&entry.held.event) {
-        true => "pull_request",
-        false => "state",
+    let class = match entry.held.event.kind() == kinds::STATE {
+        true => "state",
+        false => "pull_request",
     };
     let mut snapshot = snapshot(
         &entry.held,
@@ -191,7 +191,7 @@ fn snapshot(
     class: &'static str,
     status: WaitingStatus,
 ) -> Snapshot {
-    let event = &held.event;
+    let event = held.event.unpack();
     let facts = WaitingFacts {
         id: event.id.to_hex(),
         kind: event.kind.as_u16(),
@@ -211,10 +211,7 @@ fn snapshot(
         next_attempt: None,
         in_progress: false,
     };
-    Snapshot {
-        event: Arc::clone(event),
-        facts,
-    }
+    Snapshot { event, facts }
 }
 
 impl WaitingFacts {

@@ -1,12 +1,12 @@
 //! Announcements: one per owner and identifier.
 
-use grip_nostr::{Event, RepoAddr, supersedes};
+use grip_nostr::{Event, RepoAddr};
 use grip_types::Identifier;
 
-use super::{Expired, Purgatory, promoted};
+use super::{Expired, Home, Purgatory, promoted};
 use crate::{
     AnnouncementEntry, Change, Full, HIDDEN_LIFETIME, Held, Millis, Phase, Source, entry::Entry,
-    schedule::Key,
+    journal::Class,
 };
 
 impl Purgatory {
@@ -19,18 +19,15 @@ impl Purgatory {
         source: Source,
         now: Millis,
     ) -> Result<Vec<Change>, Full> {
+        let held = Held::new(&event, source, now, now + self.bounds.lifetime);
         let addr = RepoAddr::new(event.pubkey, identifier);
-        let key = Key::Announcement(addr.clone());
-        if self
-            .ids
-            .get(&event.id)
-            .is_some_and(|held_as| *held_as != key)
-        {
+        let home = Home::Announcement(addr.identifier.clone());
+        if self.ids.get(&event.id).is_some_and(|held| *held != home) {
             return Ok(Vec::new());
         }
         let before = self.find_announcement(&addr).cloned();
         if let Some(before) = &before
-            && !supersedes(&event, &before.held.event)
+            && !held.event.supersedes(&before.held.event)
         {
             let held = promoted(&before.held, source).filter(|_| event.id == before.held.id());
             let phase = before.phase;
@@ -41,7 +38,7 @@ impl Purgatory {
         let entry = AnnouncementEntry {
             addr,
             phase: Phase::Shown,
-            held: Held::new(event, source, now, self.bounds.lifetime),
+            held,
         };
         self.check_replacing(before.as_ref(), &entry)?;
         let id = entry.held.id();
@@ -66,7 +63,7 @@ impl Purgatory {
 
     pub fn remove_announcement(&mut self, addr: &RepoAddr) -> Vec<Change> {
         self.take_announcement(addr)
-            .map(|entry| Change::remove(&Key::Announcement(entry.addr)))
+            .map(|entry| Change::remove_announcement(&entry.addr))
             .into_iter()
             .collect()
     }
@@ -100,7 +97,11 @@ impl Purgatory {
         if let Some(before) = before {
             self.usage.remove(&before.weight());
         }
-        let room = self.usage.check(&entry.weight(), &self.bounds);
+        let others = |it: &Identifier| {
+            let all = self.count_of(Class::Announcement, it);
+            all - usize::from(before.is_some())
+        };
+        let room = self.usage.check(&entry.weight(), &self.bounds, others);
         if let Some(before) = before {
             self.usage.add(&before.weight());
         }
@@ -118,7 +119,7 @@ impl Purgatory {
         let Some(mut entry) = self.find_announcement(addr).cloned() else {
             return;
         };
-        let has_ended = entry.held.ends_at().is_some_and(|end| end <= now);
+        let has_ended = entry.held.has_ended(now);
         if entry.phase == Phase::Shown {
             expired.push(Expired::AnnouncementRepository(addr.clone()));
         }
@@ -144,8 +145,8 @@ impl Purgatory {
         let change = Change::put_announcement(&entry);
         self.count_in(&entry);
         self.hidden += usize::from(entry.phase == Phase::Hidden);
-        let key = Key::Announcement(entry.addr.clone());
-        self.ids.insert(entry.held.id(), key);
+        let home = Home::Announcement(entry.addr.identifier.clone());
+        self.ids.insert(entry.held.id(), home);
         let owners = self.announcements.entry(entry.addr.identifier.clone());
         owners.or_default().insert(entry.addr.owner, entry);
         change

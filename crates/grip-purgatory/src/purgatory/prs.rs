@@ -3,10 +3,9 @@
 use grip_nostr::{Event, EventId, RepoAddr};
 use grip_types::{Identifier, Oid};
 
-use super::{Purgatory, promoted};
+use super::{Home, Purgatory, promoted};
 use crate::{
     Change, Full, Held, Millis, Placeholder, PlaceholderRef, PrEntry, Source, entry::NamedRef,
-    schedule::Key,
 };
 
 impl Purgatory {
@@ -34,7 +33,7 @@ impl Purgatory {
         let entry = PrEntry {
             commit,
             identifiers,
-            held: Held::new(event, source, now, self.bounds.lifetime),
+            held: Held::new(&event, source, now, now + self.bounds.lifetime),
         };
         self.admit(&entry)?;
         let mut changes = vec![Change::put_pr(&entry)];
@@ -164,7 +163,7 @@ impl Purgatory {
     /// Files an entry that has been counted in.
     pub(super) fn insert_pr(&mut self, entry: PrEntry) {
         let id = entry.held.id();
-        self.ids.insert(id, Key::Pr(id));
+        self.ids.insert(id, Home::Pr);
         for identifier in &entry.identifiers {
             let ids = self.prs_by_identifier.entry(identifier.clone());
             ids.or_default().insert(id);
@@ -177,7 +176,7 @@ impl Purgatory {
         let Some(entry) = self.unfile_pr(id) else {
             return Vec::new();
         };
-        let mut changes = vec![Change::remove(&Key::Pr(*id))];
+        let mut changes = vec![Change::remove_pr(id)];
         for identifier in &entry.identifiers {
             changes.extend(self.settle_sync(identifier));
         }
@@ -189,7 +188,7 @@ impl Purgatory {
         let Some(entry) = self.unfile_pr(id) else {
             return Vec::new();
         };
-        let mut changes = vec![Change::remove(&Key::Pr(*id))];
+        let mut changes = vec![Change::remove_pr(id)];
         changes.extend(self.remember(*id, Some(entry.held.source), now));
         changes.extend(self.want(entry.identifiers.clone(), entry.held, now));
         for identifier in &entry.identifiers {
@@ -244,7 +243,7 @@ impl Purgatory {
             repo,
             pushed,
         });
-        let change = Change::remove(&Key::Placeholder(event_id, repo.clone()));
+        let change = Change::remove_placeholder(id, repo);
         Some((pushed.commit, change))
     }
 }

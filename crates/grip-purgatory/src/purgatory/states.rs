@@ -1,14 +1,14 @@
 //! States: several per identifier, of several authors and of one.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
-use grip_nostr::{Event, EventId, supersedes};
+use grip_nostr::{Event, EventId};
 use grip_types::{Identifier, Oid, RefName};
 
-use super::{Purgatory, promoted};
+use super::{Home, Purgatory, promoted};
 use crate::{
     Change, Full, Held, Millis, RefUpdate, Source, StateEntry, extract_refs_from_state,
-    matching::Push, schedule::Key,
+    matching::Push,
 };
 
 impl Purgatory {
@@ -32,10 +32,10 @@ impl Purgatory {
         }
         let entry = StateEntry {
             identifier,
-            held: Held::new(event, source, now, self.bounds.lifetime),
+            held: Held::new(&event, source, now, now + self.bounds.lifetime),
         };
         self.admit(&entry)?;
-        let (identifier, event) = (entry.identifier.clone(), Arc::clone(&entry.held.event));
+        let identifier = entry.identifier.clone();
         let mut changes = vec![Change::put_state(&entry)];
         self.insert_state(entry);
         changes.extend(self.remove_wanted(&id));
@@ -62,7 +62,7 @@ impl Purgatory {
             return Vec::new();
         }
         let push = Push::new(pushed, local_refs);
-        let satisfied = |state: &&StateEntry| push.satisfies(&state.held.event);
+        let satisfied = |state: &&StateEntry| push.satisfies(&state.held.event.unpack());
         states.iter().filter(satisfied).collect()
     }
 
@@ -84,7 +84,7 @@ impl Purgatory {
             };
         };
         self.count_out(&entry);
-        let removal = Change::remove(&Key::State(identifier.clone(), *id));
+        let removal = Change::remove_state(id);
         let sync = self.settle_sync(identifier);
         [Some(removal), sync].into_iter().flatten().collect()
     }
@@ -102,11 +102,12 @@ impl Purgatory {
         };
         self.count_out(&entry);
         let held = entry.held;
-        let mut changes = vec![Change::remove(&Key::State(identifier.clone(), *id))];
+        let mut changes = vec![Change::remove_state(id)];
         changes.extend(self.remember(*id, Some(held.source), now));
-        let names_objects = !extract_refs_from_state(&held.event).is_empty();
+        let event = held.event.unpack();
+        let names_objects = !extract_refs_from_state(&event).is_empty();
         if names_objects && !self.has_newer(identifier, &held.event) {
-            changes.extend(self.remove_superseded(identifier, &held.event));
+            changes.extend(self.remove_superseded(identifier, &event));
             changes.extend(self.want(vec![identifier.clone()], held, now));
         }
         changes.extend(self.settle_sync(identifier));
@@ -165,11 +166,13 @@ impl Purgatory {
 
     /// Files an entry that has been counted in.
     pub(super) fn insert_state(&mut self, entry: StateEntry) {
-        let key = Key::State(entry.identifier.clone(), entry.held.id());
-        self.ids.insert(entry.held.id(), key);
+        let home = Home::State(entry.identifier.clone());
+        self.ids.insert(entry.held.id(), home);
         let states = self.states.entry(entry.identifier.clone()).or_default();
-        let older = |state: &StateEntry| supersedes(&entry.held.event, &state.held.event);
+        let older = |state: &StateEntry| entry.held.event.supersedes(&state.held.event);
         let place = states.partition_point(older);
+        // One is the rule.
+        states.reserve_exact(1);
         states.insert(place, entry);
     }
 

@@ -3,11 +3,11 @@
 //! Invariant: a wanted event is not held: it authorises nothing, and it leaves as soon as a newer
 //! version or a copy that a person sends takes its place.
 
-use grip_nostr::{Event, EventId, supersedes};
+use grip_nostr::{Event, EventId};
 use grip_types::Identifier;
 
 use super::{Expired, Purgatory};
-use crate::{Change, Held, Millis, Source, WantedEntry};
+use crate::{Change, Held, Millis, Packed, Source, WantedEntry};
 
 impl Purgatory {
     /// The wanted event of this id.
@@ -39,9 +39,10 @@ impl Purgatory {
 
     /// Ends the search for the states that `state` takes the place of.
     pub fn remove_superseded(&mut self, identifier: &Identifier, state: &Event) -> Vec<Change> {
+        let state = Packed::new(state);
         let older = self.wanted.of(identifier).filter(|entry| {
             let other = &entry.held.event;
-            is_version(other, state) && supersedes(state, other)
+            is_version(other, &state) && state.supersedes(other)
         });
         let older: Vec<EventId> = older.map(|entry| entry.held.id()).collect();
         let removals = older.iter().map(|id| self.remove_wanted(id));
@@ -54,11 +55,11 @@ impl Purgatory {
     }
 
     /// Says whether a newer version of a state is held or wanted.
-    pub(super) fn has_newer(&self, identifier: &Identifier, state: &Event) -> bool {
+    pub(super) fn has_newer(&self, identifier: &Identifier, state: &Packed) -> bool {
         let held = self.find_state(identifier).iter().map(|entry| &entry.held);
         let wanted = self.wanted.of(identifier).map(|entry| &entry.held);
         let mut others = held.chain(wanted).map(|held| &held.event);
-        others.any(|other| is_version(other, state) && supersedes(other, state))
+        others.any(|other| is_version(other, state) && other.supersedes(state))
     }
 
     /// Goes on looking for the data of an event that has just expired, unless the event itself
@@ -130,6 +131,6 @@ impl Purgatory {
 }
 
 /// Says whether two events of one identifier are versions of the same state.
-fn is_version(one: &Event, other: &Event) -> bool {
-    one.pubkey == other.pubkey && one.kind == other.kind && one.id != other.id
+fn is_version(one: &Packed, other: &Packed) -> bool {
+    one.author() == other.author() && one.kind() == other.kind() && one.id() != other.id()
 }
