@@ -156,13 +156,15 @@ async fn a_flood_is_cut_at_the_largest_pack() -> Result<()> {
 #[tokio::test]
 async fn silence_ends_a_fetch() -> Result<()> {
     let (host, url, tip, _tree) = host_with_commit().await?;
-    for (silent, at) in [
-        (Behaviour::HangAfter { bytes: 60 }, What::Body),
-        (Behaviour::HangBeforeHeaders, What::Headers),
+    // A busy machine may take its time for the headers.
+    for (silent, idle_ms, at) in [
+        (Behaviour::HangAfter { bytes: 60 }, 2_500, What::Body),
+        (Behaviour::HangBeforeHeaders, 100, What::Headers),
     ] {
         host.behave(silent);
-        let mut settings = quick();
-        settings.egress.connect = Duration::from_millis(300);
+        let mut settings = Settings::default();
+        settings.egress.idle = Duration::from_millis(idle_ms);
+        settings.egress.connect = Duration::from_millis(400);
         let error = Desk::with(settings).ask(&url, &[&tip]).await.err();
         let error = error.context("silence is an error")?;
         let text = format!("{:#}", anyhow::Error::from(error));

@@ -1,6 +1,6 @@
 //! A place to fetch into.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::collections::BTreeSet;
 
 use grip_egress::Egress;
 use grip_git::Repositories;
@@ -115,12 +115,6 @@ impl Desk {
         assert_eq!(found.len(), 1, "the place of the quarantine has moved");
         found[0]
     }
-}
-
-pub fn quick() -> Settings {
-    let mut settings = Settings::default();
-    settings.egress.idle = Duration::from_millis(300);
-    settings
 }
 
 pub fn parse(oid: &str) -> Oid {
