@@ -6,6 +6,7 @@ mod parts;
 mod reload;
 mod signals;
 mod snapshot;
+mod sync;
 
 use std::time::Duration;
 

@@ -84,7 +84,6 @@ pub(crate) struct Timeouts {
 
 /// How missing git data is fetched, and how politely.
 #[derive(Clone, Debug)]
-#[expect(dead_code, reason = "read by the sync, which is wired next")]
 pub(crate) struct Sync {
     pub(crate) enabled: bool,
     pub(crate) concurrent: u32,

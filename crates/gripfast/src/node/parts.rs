@@ -11,10 +11,10 @@ use grip_relay::Relay;
 use grip_store::EventStore;
 use grip_tasks::{Ended, JoinHandle, TaskGroup};
 use grip_types::Service;
-use grip_web::{AdminToken, Build, Readiness, SyncHandle, Web, WebSettings};
+use grip_web::{AdminToken, Build, Readiness, Web, WebSettings};
 use tokio::{net::TcpSocket, time::Instant};
 
-use super::snapshot;
+use super::{snapshot, sync};
 use crate::{
     admin_token,
     commands::version,
@@ -75,6 +75,17 @@ impl Parts {
         })
         .await
         .context("cannot take up where the last run ended")?;
+        let sync = sync::start(
+            settings,
+            sync::Base {
+                grasp: &grasp,
+                repositories: &repositories,
+                service: &service,
+                search: front.child("sync"),
+                books: &back,
+            },
+        )
+        .await?;
         let listener = socket
             .listen(BACKLOG)
             .with_context(|| format!("cannot listen on {address}"))?;
@@ -85,7 +96,7 @@ impl Parts {
             repositories,
             settings: Arc::clone(&web),
             readiness: Readiness::ready(),
-            sync: SyncHandle::off(),
+            sync,
             admin: AdminToken::new(admin),
             build: BUILD,
         };
