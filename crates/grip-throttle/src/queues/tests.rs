@@ -128,6 +128,12 @@ async fn now<K: Clone + Eq + Hash + Send + Sync + 'static>(queues: &Queues<K>) -
     timeout(Duration::ZERO, queues.next()).await.ok()
 }
 
+/// The next turn; a turn that never comes is a failure and not a hang.
+async fn soon<K: Clone + Eq + Hash + Send + Sync + 'static>(queues: &Queues<K>) -> Turn<K> {
+    let turn = timeout(HOUR, queues.next()).await;
+    turn.expect("because a turn is due")
+}
+
 /// Uses the permit of a turn for a request that went well.
 fn succeed<K: Clone + Eq + Hash>(turn: &mut Turn<K>) {
     let permit = turn.take_permit().unwrap();
@@ -180,7 +186,7 @@ async fn a_full_window_wakes_the_queue_by_itself_when_it_frees() {
         turn.done();
     }
     // Nothing is under way any more, so no completion will ever tell.
-    let turn = timeout(HOUR, queues.next()).await.unwrap();
+    let turn = soon(&queues).await;
     let waited = began.elapsed();
     assert_eq!(*turn.key(), 30);
     assert!(waited >= window && waited <= window + Duration::from_millis(5));
@@ -203,7 +209,7 @@ async fn a_completion_wakes_the_queue() {
         turn.done();
     };
     let began = Instant::now();
-    let (turn, ()) = tokio::join!(queues.next(), completing);
+    let (turn, ()) = tokio::join!(soon(&queues), completing);
     assert_eq!(*turn.key(), 5);
     assert_eq!(began.elapsed(), Duration::from_secs(3));
 }
@@ -215,7 +221,7 @@ async fn an_arrival_wakes_the_queue() {
         sleep(Duration::from_secs(3)).await;
         enqueue(&queues, "late");
     };
-    let (turn, ()) = tokio::join!(queues.next(), arriving);
+    let (turn, ()) = tokio::join!(soon(&queues), arriving);
     assert_eq!(*turn.key(), "late");
 }
 
@@ -229,7 +235,7 @@ async fn the_end_of_advice_wakes_the_queue() {
     permit.finish(Verdict::Neutral, Some(advice));
     drop(turn);
     let began = Instant::now();
-    queues.next().await.done();
+    soon(&queues).await.done();
     assert_eq!(began.elapsed(), Duration::from_secs(1_000));
 }
 
@@ -242,7 +248,7 @@ async fn a_thousand_identifiers_on_one_domain_are_all_served_within_one_round() 
     }
     let mut served = HashMap::new();
     for step in 0..2 * KEYS {
-        let mut turn = timeout(HOUR, queues.next()).await.unwrap();
+        let mut turn = soon(&queues).await;
         succeed(&mut turn);
         *served.entry(*turn.key()).or_insert(0) += 1;
         assert_eq!(served[turn.key()], step / KEYS + 1, "step {step}");
@@ -475,7 +481,7 @@ async fn giving_up_in_the_middle_of_a_question_loses_nothing() {
         assert!(timeout(short, queues.next()).await.is_err());
         assert_eq!(queues.waiting(&host()), 1);
     }
-    let turn = timeout(HOUR, queues.next()).await.unwrap();
+    let turn = soon(&queues).await;
     assert_eq!(*turn.key(), 1);
 }
 
@@ -522,7 +528,7 @@ async fn several_callers_share_the_turns() {
     for key in 0..5 {
         enqueue(&queues, key);
     }
-    let all = tokio::join!(queues.next(), queues.next(), queues.next(), queues.next());
+    let all = tokio::join!(soon(&queues), soon(&queues), soon(&queues), soon(&queues));
     let keys = [&all.0, &all.1, &all.2, &all.3].map(|turn| *turn.key());
     assert_eq!(HashSet::from(keys).len(), 4);
 
@@ -537,7 +543,7 @@ async fn several_callers_share_the_turns() {
         sleep(Duration::from_secs(1)).await;
         drop(all);
     };
-    let (one, other, ()) = tokio::join!(queues.next(), queues.next(), completing);
+    let (one, other, ()) = tokio::join!(soon(&queues), soon(&queues), completing);
     assert_ne!(one.key(), other.key());
 }
 
@@ -549,7 +555,7 @@ async fn nothing_is_left_behind_once_all_are_done() {
         queues.enqueue(&host, key, HashSet::new()).unwrap();
     }
     while !queues.is_empty() {
-        let mut turn = timeout(HOUR, queues.next()).await.unwrap();
+        let mut turn = soon(&queues).await;
         succeed(&mut turn);
         turn.done();
         advance(Duration::from_millis(10)).await;
