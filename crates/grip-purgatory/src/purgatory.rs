@@ -1,6 +1,7 @@
 //! The purgatory as a whole.
 
 mod announcements;
+mod expiry;
 mod prs;
 mod restore;
 mod states;
@@ -12,21 +13,16 @@ use std::{
     time::Duration,
 };
 
-use grip_nostr::{EventId, PublicKey, RepoAddr};
-use grip_types::{Identifier, Oid};
+use grip_nostr::{EventId, PublicKey};
+use grip_types::Identifier;
 
+pub use expiry::Expired;
 pub use restore::Restored;
 
 use crate::{
     AnnouncementEntry, Bounds, Change, Full, Held, Millis, Placeholder, PrEntry, Source,
-    StateEntry,
-    bounds::Usage,
-    entry::Entry,
-    expired_ids::ExpiredIds,
-    journal::Class,
-    schedule::{Key, Schedule},
-    sync_queue::SyncQueue,
-    wanted::Wanted,
+    StateEntry, bounds::Usage, entry::Entry, expired_ids::ExpiredIds, journal::Class,
+    schedule::Schedule, sync_queue::SyncQueue, wanted::Wanted,
 };
 
 /// Holds what waits for its other half. Bounded by [`Bounds`].
@@ -85,34 +81,6 @@ impl<'a> Waiting<'a> {
             Self::Pr(entry) => &entry.identifiers,
         }
     }
-}
-
-/// What came to its end, for the user to act on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Expired {
-    /// The announcement is hidden from now on: its empty repository must go.
-    AnnouncementRepository(RepoAddr),
-    /// The announcement is forgotten.
-    Announcement { addr: RepoAddr, event_id: EventId },
-    State {
-        identifier: Identifier,
-        event_id: EventId,
-    },
-    Pr {
-        identifiers: Vec<Identifier>,
-        event_id: EventId,
-    },
-    /// No event came for the ref: it must be deleted, if it still has this commit.
-    Placeholder {
-        event_id: EventId,
-        repo: RepoAddr,
-        commit: Oid,
-    },
-    /// The data of an event that expired before is not looked for any more.
-    Wanted {
-        identifiers: Vec<Identifier>,
-        event_id: EventId,
-    },
 }
 
 /// How much is held.
@@ -184,61 +152,6 @@ impl Purgatory {
     /// Says whether the event came by sync before and expired without its data (G01-20).
     pub fn was_expired(&self, id: &EventId) -> bool {
         self.expired.contains(id)
-    }
-
-    /// Ends everything whose time has come. Costs what it ends, not what stays.
-    pub fn cleanup(&mut self, now: Millis) -> (Vec<Expired>, Vec<Change>) {
-        let (mut expired, mut changes) = (Vec::new(), Vec::new());
-        while let Some(key) = self.schedule.pop_due(now) {
-            match key {
-                Key::Event(id) => self.expire_event(id, now, &mut expired, &mut changes),
-                Key::Placeholder(event_id, repo) => {
-                    let Some((commit, change)) = self.take_placeholder_ref(&event_id, &repo) else {
-                        continue;
-                    };
-                    changes.push(change);
-                    expired.push(Expired::Placeholder {
-                        event_id,
-                        repo,
-                        commit,
-                    });
-                }
-            }
-        }
-        self.expire_wanted(now, &mut expired, &mut changes);
-        (expired, changes)
-    }
-
-    fn expire_event(
-        &mut self,
-        event_id: EventId,
-        now: Millis,
-        expired: &mut Vec<Expired>,
-        changes: &mut Vec<Change>,
-    ) {
-        match self.find_event(&event_id) {
-            Some(Waiting::Announcement(entry)) => {
-                let addr = entry.addr.clone();
-                self.expire_announcement(&addr, now, expired, changes);
-            }
-            Some(Waiting::State(entry)) => {
-                let identifier = entry.identifier.clone();
-                changes.extend(self.expire_state(&identifier, &event_id, now));
-                expired.push(Expired::State {
-                    identifier,
-                    event_id,
-                });
-            }
-            Some(Waiting::Pr(entry)) => {
-                let identifiers = entry.identifiers.clone();
-                changes.extend(self.expire_pr(&event_id, now));
-                expired.push(Expired::Pr {
-                    identifiers,
-                    event_id,
-                });
-            }
-            None => {}
-        }
     }
 
     /// Makes sure that the states and pull requests named have at least `duration` left.
@@ -331,19 +244,6 @@ impl Purgatory {
     fn count_out(&mut self, entry: &impl Entry) {
         self.usage.remove(&entry.weight());
         self.schedule.remove(entry.key(), entry.times());
-    }
-
-    /// Remembers an expired event if it came by sync; a person may send the same one again.
-    fn remember(&mut self, id: EventId, source: Option<Source>, now: Millis) -> Vec<Change> {
-        match source {
-            Some(Source::Synced) => self.expired.remember(id, now, self.bounds.expired_ids),
-            _ => Vec::new(),
-        }
-    }
-
-    /// What is held is not called expired any more.
-    fn unremember(&mut self, id: &EventId) -> Option<Change> {
-        self.expired.forget(id)
     }
 
     /// Ends the search for data when nothing waits for it.
