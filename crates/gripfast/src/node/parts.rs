@@ -81,6 +81,7 @@ impl Parts {
                 grasp: &grasp,
                 repositories: &repositories,
                 service: &service,
+                address,
                 search: front.child("sync"),
                 books: &back,
             },

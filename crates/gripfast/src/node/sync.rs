@@ -1,9 +1,10 @@
 //! Missing git data, brought from elsewhere: the parts of that, wired over the service.
 
 mod context;
+mod lately;
 mod report;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
 use anyhow::Context as _;
 use grip_egress::Egress;
@@ -15,8 +16,8 @@ use grip_throttle::{Limits, RedisOptions, Throttle};
 use grip_types::Service;
 use grip_web::SyncHandle;
 
-use self::{context::Context, report::Report};
-use crate::config::{Settings, SyncSettings};
+use self::{context::Context, lately::Lately, report::Report};
+use crate::config::{Settings, SyncSettings, service_at};
 
 /// What the limits of a host count over.
 const MINUTE: Duration = Duration::from_secs(60);
@@ -26,6 +27,8 @@ pub(super) struct Base<'a> {
     pub(super) grasp: &'a Grasp,
     pub(super) repositories: &'a Repositories,
     pub(super) service: &'a Service,
+    /// Where we listen.
+    pub(super) address: SocketAddr,
     /// Owns the search; it stops when no new work is taken on, and fetches under way are given up.
     pub(super) search: TaskGroup,
     /// Owns the books of the throttle, which outlive the search to take back its slots.
@@ -40,8 +43,11 @@ pub(super) async fn start(settings: &Settings, base: Base<'_>) -> anyhow::Result
         return Ok(SyncHandle::off());
     }
     let throttle = throttle(sync, base.books).await?;
-    let egress = Egress::new(way_out(settings, base.service), throttle.clone())
-        .context("cannot set up requests to other hosts")?;
+    let egress = Egress::new(
+        way_out(settings, base.service, base.address),
+        throttle.clone(),
+    )
+    .context("cannot set up requests to other hosts")?;
     let fetch = GitFetch::new(
         egress,
         base.repositories.clone(),
@@ -52,8 +58,9 @@ pub(super) async fn start(settings: &Settings, base: Base<'_>) -> anyhow::Result
             ..GitOptions::default()
         },
     );
+    let lately = Lately::default();
     let running = Sync::start(grip_sync::Parts {
-        context: Context::new(base.grasp.clone()),
+        context: Context::new(base.grasp.clone(), lately.clone()),
         fetch,
         throttle: throttle.clone(),
         options: grip_sync::Options {
@@ -64,11 +71,7 @@ pub(super) async fn start(settings: &Settings, base: Base<'_>) -> anyhow::Result
         },
         group: base.search,
     });
-    Ok(SyncHandle::new(Report::new(
-        running,
-        throttle,
-        base.grasp.clone(),
-    )))
+    Ok(SyncHandle::new(Report::new(running, throttle, lately)))
 }
 
 async fn throttle(sync: &SyncSettings, books: &TaskGroup) -> anyhow::Result<Throttle> {
@@ -103,13 +106,12 @@ fn limits(sync: &SyncSettings) -> grip_throttle::Options {
     }
 }
 
-fn way_out(settings: &Settings, service: &Service) -> grip_egress::Options {
+fn way_out(settings: &Settings, service: &Service, address: SocketAddr) -> grip_egress::Options {
     let sync = &settings.sync;
     let mut own = vec![service.clone()];
     own.extend(settings.aliases.iter().cloned());
     // Whatever the node is called, its own address leads to it as well.
-    let address = settings.bind_address;
-    own.extend(Service::parse(&format!("http://{address}")).ok());
+    own.push(service_at(address, ""));
     grip_egress::Options {
         allow_non_global: sync.allow_non_global,
         own,
@@ -150,7 +152,7 @@ mod tests {
         let theirs = grip_throttle::Options::default();
         assert_eq!(limits(&settings.sync), theirs);
         let (ours, theirs) = (
-            way_out(&settings, &settings.service),
+            way_out(&settings, &settings.service, settings.bind_address),
             grip_egress::Options::default(),
         );
         assert_eq!(ours.schemes, theirs.schemes);
@@ -172,14 +174,15 @@ mod tests {
                 "GRIPFAST_DOMAIN_ALIASES",
                 "www.example.com,example.com:8443",
             )
-            .env("NGIT_BIND_ADDRESS", "192.0.2.7:7334")
+            .env("NGIT_BIND_ADDRESS", "0.0.0.0:7334")
             .loaded();
-        let options = way_out(&loaded.settings, &loaded.settings.service);
+        let settings = &loaded.settings;
+        let options = way_out(settings, &settings.service, settings.bind_address);
         for url in [
             "https://grasp.example.com/x.git",
             "https://www.example.com/x.git",
             "https://example.com:8443/x.git",
-            "http://192.0.2.7:7334/x.git",
+            "http://localhost:7334/x.git",
         ] {
             let url = Url::parse(url).unwrap();
             assert!(

@@ -7,14 +7,17 @@ use grip_sync::{After, ContextError, Need, SyncContext};
 use grip_types::Identifier;
 use tokio::sync::watch;
 
+use super::lately::Lately;
+
 /// The service, as the sync sees it.
 pub(super) struct Context {
     grasp: Grasp,
+    lately: Lately,
 }
 
 impl Context {
-    pub(super) fn new(grasp: Grasp) -> Self {
-        Self { grasp }
+    pub(super) fn new(grasp: Grasp, lately: Lately) -> Self {
+        Self { grasp, lately }
     }
 }
 
@@ -30,7 +33,9 @@ impl SyncContext for Context {
     }
 
     fn begin(&self) -> Option<Identifier> {
-        self.grasp.begin_sync()
+        let identifier = self.grasp.begin_sync()?;
+        self.lately.note(&identifier);
+        Some(identifier)
     }
 
     fn attempt_count(&self, identifier: &Identifier) -> u32 {

@@ -1,27 +1,25 @@
 //! What the edge tells of the sync.
 
-use grip_grasp::Grasp;
 use grip_sync::Sync;
 use grip_throttle::{BackendStatus, BreakerState, ClosedWhy, HostStatus, Throttle};
 use grip_types::Identifier;
 use grip_web::{Backend, Breaker, HostBudget, SyncReport, SyncTotals, Tried};
 
-/// Identifiers whose tries are looked through for the last ones.
-const LOOKED_AT: usize = 200;
+use super::lately::Lately;
 
 /// The running sync, as the edge sees it.
 pub(super) struct Report {
     sync: Sync,
     throttle: Throttle,
-    grasp: Grasp,
+    lately: Lately,
 }
 
 impl Report {
-    pub(super) fn new(sync: Sync, throttle: Throttle, grasp: Grasp) -> Self {
+    pub(super) fn new(sync: Sync, throttle: Throttle, lately: Lately) -> Self {
         Self {
             sync,
             throttle,
-            grasp,
+            lately,
         }
     }
 }
@@ -43,8 +41,8 @@ impl SyncReport for Report {
     }
 
     fn recent(&self, limit: usize) -> Vec<Tried> {
-        let waiting = self.grasp.sync_queue(LOOKED_AT).into_iter();
-        let mut tried: Vec<Tried> = waiting.flat_map(|(it, _)| self.tried(&it)).collect();
+        let lately = self.lately.list();
+        let mut tried: Vec<Tried> = lately.iter().flat_map(|it| self.tried(it)).collect();
         tried.sort_by_key(|tried| std::cmp::Reverse(tried.at));
         tried.truncate(limit);
         tried
