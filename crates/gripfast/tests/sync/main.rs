@@ -1,0 +1,12 @@
+//! Events that came before their data: the node fetches it from the hosts that announcements
+//! name, politely, and serves each event the moment its own objects are there.
+
+mod burst;
+mod egress;
+mod limits;
+mod misbehaviour;
+mod operator;
+mod peers;
+mod restart;
+mod scene;
+mod stories;
