@@ -111,13 +111,13 @@ pub(super) fn list(list: &List, now: Now) -> String {
 pub(super) fn plan(waiting: &Waiting, now: Now) -> String {
     let mut out = format!("would drop {BOLD}{}{BOLD:#}\n", waiting.name());
     if waiting.deadline > 0 {
-        let _ = writeln!(
-            out,
-            "by {}, lacks {} objects, given up {} anyway",
-            waiting.author,
-            waiting.missing,
-            now.millis(waiting.deadline)
-        );
+        let until = now.millis(waiting.deadline);
+        let lacks = match waiting.missing {
+            1 => "1 object".to_owned(),
+            n => format!("{n} objects"),
+        };
+        let _ = writeln!(out, "by {}", waiting.author);
+        let _ = writeln!(out, "lacks {lacks}, given up {until} anyway");
     }
     let _ = writeln!(
         out,
