@@ -17,7 +17,8 @@ pub struct Bounds {
     /// Events of one author. Default 100.
     pub per_author: usize,
     /// Entries of one class for one identifier. Default 200. Classes are counted apart, so that
-    /// a flood of pull requests cannot keep a maintainer's state out.
+    /// a flood of pull requests cannot keep a maintainer's state out. As many may be wanted
+    /// beside; there the oldest is given up for a new one.
     pub per_identifier: usize,
     /// Entries in all. Default 50,000.
     pub total: usize,

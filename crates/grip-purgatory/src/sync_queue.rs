@@ -79,6 +79,18 @@ impl SyncQueue {
         self.change(identifier, entry)
     }
 
+    /// Brings those forward to `at` that are due after `latest`, where none can be by right.
+    pub(crate) fn bring_back_from(&mut self, latest: Millis, at: Millis) -> Vec<Change> {
+        let mut changes = Vec::new();
+        while let Some((due, identifier)) = self.due.last()
+            && *due > latest
+        {
+            let identifier = identifier.clone();
+            changes.extend(self.bring_forward(&identifier, at));
+        }
+        changes
+    }
+
     fn brought_forward(&self, identifier: &Identifier, at: Millis) -> SyncEntry {
         match self.get(identifier).copied() {
             // The time of the attempt under way is spent: it cannot serve what comes now.

@@ -35,6 +35,11 @@ impl Wanted {
         self.by_identifier.contains_key(identifier)
     }
 
+    /// The identifiers something is wanted for.
+    pub(crate) fn identifiers(&self) -> impl Iterator<Item = &Identifier> {
+        self.by_identifier.keys()
+    }
+
     pub(crate) fn of(&self, identifier: &Identifier) -> impl Iterator<Item = &WantedEntry> {
         let ids = self.by_identifier.get(identifier);
         ids.into_iter()

@@ -35,7 +35,8 @@ pub enum Expired {
 }
 
 impl Purgatory {
-    /// Ends everything whose time has come. Costs what it ends, not what stays.
+    /// Ends everything whose time has come. Costs what it ends, not what stays. Also sees to it
+    /// that a clock that was set back does not put attempts off.
     pub fn cleanup(&mut self, now: Millis) -> (Vec<Expired>, Vec<Change>) {
         let (mut expired, mut changes) = (Vec::new(), Vec::new());
         while let Some(key) = self.schedule.pop_due(now) {
@@ -55,6 +56,7 @@ impl Purgatory {
             }
         }
         self.expire_wanted(now, &mut expired, &mut changes);
+        changes.extend(self.heed_clock(now));
         (expired, changes)
     }
 

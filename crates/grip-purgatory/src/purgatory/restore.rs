@@ -1,5 +1,7 @@
 //! Reading the journal back at the start.
 
+use std::collections::BTreeSet;
+
 use grip_types::Identifier;
 
 use super::Purgatory;
@@ -11,7 +13,7 @@ use crate::{
 #[derive(Debug)]
 pub struct Restored {
     pub purgatory: Purgatory,
-    /// Deadlines that were moved and searches that were ended, to be journalled.
+    /// Deadlines that were moved, searches that were ended or begun, to be journalled.
     pub changes: Vec<Change>,
     /// Rows that could not be read; they are still in the journal.
     pub unreadable: Vec<UnreadableRow>,
@@ -42,6 +44,8 @@ impl Purgatory {
         restored.changes.extend(given_up);
         let stray = restored.purgatory.end_stray_syncs();
         restored.changes.extend(stray);
+        let lost = restored.purgatory.begin_lost_syncs(now);
+        restored.changes.extend(lost);
         restored
     }
 
@@ -50,6 +54,16 @@ impl Purgatory {
         let queued: Vec<Identifier> = self.sync.identifiers().cloned().collect();
         let ended = queued.iter().filter_map(|it| self.settle_sync(it));
         ended.collect()
+    }
+
+    /// Begins searches that have no row although something waits, as when it could not be read.
+    fn begin_lost_syncs(&mut self, now: Millis) -> Vec<Change> {
+        let held = self.states.keys().chain(self.prs_by_identifier.keys());
+        let waiting = held.chain(self.wanted.identifiers());
+        let lost = waiting.filter(|it| self.sync.get(it).is_none());
+        let lost: BTreeSet<Identifier> = lost.cloned().collect();
+        let begun = lost.iter().map(|it| self.enqueue_sync_default(it, now));
+        begun.collect::<Vec<_>>().concat()
     }
 
     fn take_in(&mut self, stored: Stored, now: Millis) -> Option<Change> {

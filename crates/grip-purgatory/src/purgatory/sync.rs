@@ -10,6 +10,8 @@ use crate::{Change, Millis, Source, SyncEntry};
 /// When an identifier is looked at again for which nothing was missing although something waits:
 /// the longest pause between two attempts for a held event.
 const COMPLETE_BUT_WAITING: Duration = Duration::from_secs(120);
+/// No attempt is put off for longer than this, or than the settings say.
+const LONGEST_RETRY: Duration = Duration::from_secs(3600);
 
 impl Purgatory {
     /// Has the data of an identifier looked for after `delay`: the count of attempts begins
@@ -45,8 +47,10 @@ impl Purgatory {
         self.sync.bring_forward(identifier, now)
     }
 
+    /// Takes an identifier out of the queue for which nothing waits. While something does it
+    /// stays: nothing would bring it back.
     pub fn remove_from_sync_queue(&mut self, identifier: &Identifier) -> Vec<Change> {
-        self.sync.remove(identifier).into_iter().collect()
+        self.settle_sync(identifier).into_iter().collect()
     }
 
     pub fn sync_entry(&self, identifier: &Identifier) -> Option<&SyncEntry> {
@@ -109,6 +113,15 @@ impl Purgatory {
         let ended = self.sync.end(identifier, |_| now, true);
         let removed = self.sync.remove(identifier).map(|change| vec![change]);
         removed.unwrap_or(ended)
+    }
+
+    /// Brings attempts forward to `now` that are further away than any wait is long: the clock
+    /// was set back, and nothing would be looked for until it has caught up.
+    pub(super) fn heed_clock(&mut self, now: Millis) -> Vec<Change> {
+        let delays = self.bounds.sync_delays;
+        let waits = [delays.submitted, delays.synced, self.bounds.wanted_interval];
+        let longest = waits.into_iter().fold(LONGEST_RETRY, Duration::max);
+        self.sync.bring_back_from(now + longest, now)
     }
 
     pub(super) fn enqueue_for(

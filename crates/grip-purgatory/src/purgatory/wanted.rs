@@ -3,7 +3,7 @@
 //! Invariant: a wanted event is not held: it authorises nothing, and it leaves as soon as a newer
 //! version or a copy that a person sends takes its place.
 
-use grip_nostr::{Event, EventId};
+use grip_nostr::{Event, EventId, kinds};
 use grip_types::Identifier;
 
 use super::{Expired, Purgatory};
@@ -84,6 +84,9 @@ impl Purgatory {
             return Vec::new();
         }
         let mut changes = self.make_room(self.bounds.wanted - 1, self.bounds.wanted_bytes - size);
+        for identifier in &entry.identifiers {
+            changes.extend(self.make_room_beside(identifier, &entry));
+        }
         changes.push(Change::put_wanted(&entry));
         let identifiers = entry.identifiers.clone();
         self.wanted.insert(entry);
@@ -106,6 +109,22 @@ impl Purgatory {
             changes.extend(self.remove_wanted(&oldest));
         }
         changes
+    }
+
+    /// Gives up the oldest of an identifier and of the class of `entry` beyond what may be held of
+    /// one class: a flood of pull requests takes the place of pull requests only.
+    fn make_room_beside(&mut self, identifier: &Identifier, entry: &WantedEntry) -> Vec<Change> {
+        let is_state = |entry: &WantedEntry| entry.held.event.kind() == kinds::STATE;
+        let same = self.wanted.of(identifier);
+        let same = same.filter(|other| is_state(other) == is_state(entry));
+        let mut same: Vec<(Millis, EventId)> = same
+            .map(|other| (other.held.added_at, other.held.id()))
+            .collect();
+        same.sort_unstable();
+        let room = self.bounds.per_identifier.saturating_sub(1);
+        let beyond = same.len().saturating_sub(room);
+        let given_up = same[..beyond].iter().map(|(_, id)| self.remove_wanted(id));
+        given_up.collect::<Vec<_>>().concat()
     }
 
     /// Gives up what has been looked for long enough.

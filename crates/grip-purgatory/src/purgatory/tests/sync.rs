@@ -58,11 +58,12 @@ fn what_nothing_waits_for_is_not_looked_for() {
     let mut purgatory = holding(Source::Submitted);
     let (repo, other) = (identifier("repo"), identifier("other"));
     assert!(purgatory.enqueue_sync_immediate(&other, NOW).is_empty());
-    assert_eq!(purgatory.remove_from_sync_queue(&repo).len(), 1);
-    assert_eq!(purgatory.sync_entry(&repo), None);
     assert!(purgatory.remove_from_sync_queue(&repo).is_empty());
-    assert!(purgatory.retry_sync(&repo, MINUTE, NOW).is_empty());
+    assert!(purgatory.sync_entry(&repo).is_some());
     assert!(purgatory.has_pending_events(&repo));
+    assert_eq!(purgatory.remove_state(&repo).len(), 2);
+    assert_eq!(purgatory.sync_entry(&repo), None);
+    assert!(purgatory.retry_sync(&repo, MINUTE, NOW).is_empty());
 }
 
 #[test]
@@ -179,8 +180,8 @@ fn an_attempt_can_be_brought_forward_by_hand_and_keeps_its_count() {
     let entry = *purgatory.sync_entry(&repo).unwrap();
     assert_eq!((entry.attempt_count, entry.next_attempt), (1, due + SECOND));
     assert!(purgatory.sync_now(&identifier("other"), due).is_empty());
-    let _ = purgatory.remove_from_sync_queue(&repo);
-    assert_eq!(purgatory.sync_now(&repo, due).len(), 1);
+    let _ = purgatory.remove_state(&repo);
+    assert!(purgatory.sync_now(&repo, due).is_empty());
 }
 
 #[test]
@@ -194,4 +195,52 @@ fn identifiers_are_taken_in_the_order_in_which_they_are_due() {
     }
     let taken: Vec<_> = std::iter::from_fn(|| purgatory.begin_sync(NOW + MINUTE)).collect();
     assert_eq!(taken, ["a", "b", "c"].map(identifier));
+}
+
+#[test]
+fn a_clock_that_was_set_back_does_not_put_attempts_off() {
+    let repo = identifier("repo");
+    let mut journal = Journal::default();
+    let mut purgatory = holding(Source::Synced);
+    let day = MINUTE * 60 * 24;
+    let set_back = NOW - day;
+    let (expired, changes) = purgatory.cleanup(set_back);
+    assert!(expired.is_empty());
+    assert_eq!(next(&purgatory), set_back);
+    journal.apply(changes);
+    assert!(
+        journal
+            .0
+            .values()
+            .any(|row| row.expires_at == set_back.get())
+    );
+    assert_eq!(purgatory.begin_sync(set_back), Some(repo.clone()));
+    // What is as far away as waits are stays where it is.
+    let _ = purgatory.retry_sync(&repo, WANTED_INTERVAL, set_back);
+    assert!(purgatory.cleanup(set_back).1.is_empty());
+    assert_eq!(next(&purgatory), set_back + WANTED_INTERVAL);
+}
+
+#[test]
+fn a_search_whose_row_is_lost_begins_again_at_the_start() {
+    let mut journal = Journal::default();
+    let mut purgatory = Purgatory::default();
+    let (held, wanted) = (identifier("held"), identifier("wanted"));
+    let event = pr(&Keys::generate(), 1);
+    let added = purgatory.add_pr(event, oid('a'), vec![wanted.clone()], Source::Synced, NOW);
+    journal.apply(added.unwrap());
+    journal.apply(purgatory.cleanup(NOW + LIFETIME).1);
+    let event = state(&Keys::generate(), 1, &[]);
+    let later = NOW + LIFETIME;
+    let added = purgatory.add_state(event, held.clone(), Source::Synced, later);
+    journal.apply(added.unwrap());
+    assert!(journal.restore(later).changes.is_empty());
+    journal.0.retain(|(class, _), _| class != "sync");
+    let restored = journal.restore(later);
+    for it in [&held, &wanted] {
+        let entry = restored.purgatory.sync_entry(it).unwrap();
+        assert_eq!(entry.next_attempt, later + SYNC_DELAY_DEFAULT);
+    }
+    journal.apply(restored.changes);
+    assert_eq!(journal.restore(later).purgatory, restored.purgatory);
 }

@@ -321,3 +321,33 @@ fn dropping_by_hand_ends_the_search() {
     let _ = purgatory.drop_event(&event.id, NOW);
     assert!(purgatory.find_event(&event.id).is_none() && purgatory.was_expired(&event.id));
 }
+
+#[test]
+fn a_flood_of_wanted_pull_requests_takes_no_others_place() {
+    let bounds = Bounds {
+        per_identifier: 3,
+        ..Bounds::default()
+    };
+    let mut purgatory = Purgatory::new(bounds);
+    let (repo, other) = (identifier("repo"), identifier("other"));
+    let kept = naming(&Keys::generate(), 1);
+    let _ = hold(&mut purgatory, &kept, Source::Synced, NOW);
+    let mut want = |n: u64, identifiers: &[&Identifier]| {
+        let at = NOW + LIFETIME * u32::try_from(n).unwrap();
+        let identifiers = identifiers.iter().copied().cloned().collect();
+        let event = pr(&Keys::generate(), n);
+        let added = purgatory.add_pr(event.clone(), oid('a'), identifiers, Source::Synced, at);
+        let _ = added.unwrap();
+        let (_, changes) = purgatory.cleanup(at + LIFETIME);
+        (event.id, changes)
+    };
+    let elsewhere = want(0, &[&other]).0;
+    let flood: Vec<_> = (1..=5).map(|n| want(n, &[&repo, &other])).collect();
+    let removed = |(id, _): &(EventId, _)| Change::remove_wanted(id);
+    assert!(flood[3].1.contains(&removed(&flood[0])));
+    let ids: BTreeSet<_> = wanted_ids(&purgatory).into_iter().collect();
+    let newest = flood[2..].iter().map(|(id, _)| *id);
+    assert_eq!(ids, newest.chain([kept.id]).collect());
+    assert!(purgatory.find_wanted(&elsewhere).is_none());
+    assert_eq!(purgatory.wanted(&other).count(), 3);
+}
