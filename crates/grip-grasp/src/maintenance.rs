@@ -1,4 +1,4 @@
-//! Keeps object stores small after pushes.
+//! Keeps object stores small after pushes and fetches.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use crate::grasp::Core;
 
-/// How many identifiers are remembered; a push beyond it waits for the next push to be noticed.
+/// How many identifiers are remembered; one beyond it waits for its next new objects to be noticed.
 const MAX_TOUCHED: usize = 10_000;
 /// How many are maintained in one sweep, one after the other, so that pushes keep the disk.
 const PER_SWEEP: usize = 8;

@@ -85,6 +85,10 @@ impl Grasp {
     ) -> Released {
         let core = Arc::clone(&self.core);
         let identifier = identifier.clone();
+        if source == DataSource::Fetch {
+            // Every fetch leaves a pack, as every push does.
+            core.touched.add(&identifier);
+        }
         let work = async move {
             match core.turns(core.released_with(&identifier)).await {
                 Ok(_turns) => core.release(&identifier, source).await,

@@ -96,6 +96,18 @@ async fn a_held_state_is_due_names_what_it_lacks_and_is_released_by_a_fetch() {
 }
 
 #[tokio::test]
+async fn packs_that_fetches_bring_are_rolled_up_as_those_of_pushes_are() {
+    let (node, tree, _, next) = waiting(&Author::new()).await;
+    let grasp = node.grasp();
+    // What the pushes before left.
+    grasp.sweep(in_minutes(0)).await;
+    assert_eq!(grasp.sweep(in_minutes(0)).await.maintained, 0);
+    fetch(&node, &tree, &next).await;
+    fetched(&node).await;
+    assert_eq!(grasp.sweep(in_minutes(0)).await.maintained, 1);
+}
+
+#[tokio::test]
 async fn whoever_watches_hears_of_every_attempt_that_comes_forward() {
     let owner = Author::new();
     let (node, _tree, _state, _next) = waiting(&owner).await;
