@@ -95,14 +95,18 @@ fn host_line(host: &HostBudget) -> HostLine {
             used: host.started,
             limit: host.window_limit,
         },
-        totals: match host.failures_total {
-            0 => format!("{} requests", pages::grouped(host.requests_total)),
-            failures => format!(
-                "{} requests, {} failed",
-                pages::grouped(host.requests_total),
-                pages::grouped(failures)
-            ),
-        },
+        totals: totals(host),
+    }
+}
+
+fn totals(host: &HostBudget) -> String {
+    let requests = match host.requests_total {
+        1 => "1 request".to_owned(),
+        many => format!("{} requests", pages::grouped(many)),
+    };
+    match host.failures_total {
+        0 => requests,
+        failures => format!("{requests}, {} failed", pages::grouped(failures)),
     }
 }
 

@@ -3,9 +3,11 @@
 
 mod burst;
 mod egress;
+mod instances;
 mod limits;
 mod misbehaviour;
 mod operator;
+mod pages;
 mod peers;
 mod restart;
 mod scene;
