@@ -2,32 +2,31 @@
 
 use std::{
     collections::{BTreeSet, HashMap},
+    num::NonZeroUsize,
     sync::atomic::{AtomicU64, AtomicUsize, Ordering},
     time::Duration,
 };
 
 use grip_types::{Domain, Identifier, Oid};
+use lru::LruCache;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use url::Url;
 
-use crate::{
-    lru::Lru,
-    tries::{Tried, Tries},
-};
+use crate::tries::{Tried, Tries};
 
 /// How long a URL that must not be asked stays so.
 const FORBIDDEN_FOR: Duration = Duration::from_secs(3600);
 /// At the bound the longest unused is forgotten, and judged anew.
-const MAX_FORBIDDEN: usize = 10_000;
+const MAX_FORBIDDEN: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
 /// A host is warned about once in this time.
 const WARN_EVERY: Duration = Duration::from_secs(60);
-const MAX_WARNED: usize = 10_000;
+const MAX_WARNED: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
 /// Times in a row that a URL may ask to be asked again. An honest host needs two.
 const MAX_RESUMES: u32 = 3;
-const MAX_RESUMING: usize = 10_000;
+const MAX_RESUMING: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
 /// Attempts that were cut short and go on; one that is forgotten begins anew.
-const MAX_CARRIED: usize = 1_000;
+const MAX_CARRIED: NonZeroUsize = NonZeroUsize::new(1_000).unwrap();
 
 /// What each URL was asked for.
 pub(crate) type Asked = HashMap<Url, BTreeSet<Oid>>;
@@ -35,10 +34,10 @@ pub(crate) type Asked = HashMap<Url, BTreeSet<Oid>>;
 pub(crate) struct Board {
     pub(crate) counters: Counters,
     tries: Mutex<Tries>,
-    forbidden: Mutex<Lru<(Identifier, Url), Instant>>,
-    warned: Mutex<Lru<Option<Domain>, Warned>>,
-    resumes: Mutex<Lru<(Identifier, Url), u32>>,
-    carried: Mutex<Lru<Identifier, Asked>>,
+    forbidden: Mutex<LruCache<(Identifier, Url), Instant>>,
+    warned: Mutex<LruCache<Option<Domain>, Warned>>,
+    resumes: Mutex<LruCache<(Identifier, Url), u32>>,
+    carried: Mutex<LruCache<Identifier, Asked>>,
 }
 
 #[derive(Default)]
@@ -63,10 +62,10 @@ impl Default for Board {
         Self {
             counters: Counters::default(),
             tries: Mutex::default(),
-            forbidden: Mutex::new(Lru::new(MAX_FORBIDDEN)),
-            warned: Mutex::new(Lru::new(MAX_WARNED)),
-            resumes: Mutex::new(Lru::new(MAX_RESUMING)),
-            carried: Mutex::new(Lru::new(MAX_CARRIED)),
+            forbidden: Mutex::new(LruCache::new(MAX_FORBIDDEN)),
+            warned: Mutex::new(LruCache::new(MAX_WARNED)),
+            resumes: Mutex::new(LruCache::new(MAX_RESUMING)),
+            carried: Mutex::new(LruCache::new(MAX_CARRIED)),
         }
     }
 }
@@ -88,7 +87,7 @@ impl Board {
 
     pub(crate) fn forbid(&self, identifier: &Identifier, url: &Url, now: Instant) {
         let key = (identifier.clone(), url.clone());
-        self.forbidden.lock().insert(key, now + FORBIDDEN_FOR);
+        self.forbidden.lock().put(key, now + FORBIDDEN_FOR);
     }
 
     /// Says whether a fault of a host, or with `None` of ours, is worth a warning, and how many
@@ -97,7 +96,7 @@ impl Board {
         let mut warned = self.warned.lock();
         let domain = domain.cloned();
         let mut unsaid = 0;
-        if let Some(last) = warned.get(&domain) {
+        if let Some(last) = warned.get_mut(&domain) {
             if now.duration_since(last.at) < WARN_EVERY {
                 last.unsaid += 1;
                 return None;
@@ -105,7 +104,7 @@ impl Board {
             unsaid = last.unsaid;
         }
         let said = Warned { at: now, unsaid: 0 };
-        warned.insert(domain, said);
+        warned.put(domain, said);
         Some(unsaid)
     }
 
@@ -113,22 +112,22 @@ impl Board {
     pub(crate) fn may_resume(&self, identifier: &Identifier, url: &Url, wishes: bool) -> bool {
         let key = (identifier.clone(), url.clone());
         let mut resumes = self.resumes.lock();
-        let so_far = resumes.remove(&key).unwrap_or(0);
+        let so_far = resumes.pop(&key).unwrap_or(0);
         let may = wishes && so_far < MAX_RESUMES;
         if may {
-            resumes.insert(key, so_far + 1);
+            resumes.put(key, so_far + 1);
         }
         may
     }
 
     /// Keeps what was asked in an attempt that is to go on.
     pub(crate) fn carry(&self, identifier: &Identifier, asked: Asked) {
-        self.carried.lock().insert(identifier.clone(), asked);
+        self.carried.lock().put(identifier.clone(), asked);
     }
 
     /// What was asked in the attempt that this one carries on; empty if it begins anew.
     pub(crate) fn carried(&self, identifier: &Identifier) -> Asked {
-        self.carried.lock().remove(identifier).unwrap_or_default()
+        self.carried.lock().pop(identifier).unwrap_or_default()
     }
 }
 

@@ -20,7 +20,6 @@ mod fetch;
 mod functions;
 mod git;
 mod handle;
-mod lru;
 mod options;
 mod plan;
 mod run;

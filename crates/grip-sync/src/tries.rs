@@ -1,14 +1,13 @@
 //! What was tried for each identifier, for those who ask why it still waits.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, num::NonZeroUsize};
 
 use grip_types::Identifier;
+use lru::LruCache;
 use serde::Serialize;
 
-use crate::lru::Lru;
-
 /// Most identifiers remembered; the longest unchanged goes first.
-const MAX_IDENTIFIERS: usize = 20_000;
+const MAX_IDENTIFIERS: NonZeroUsize = NonZeroUsize::new(20_000).unwrap();
 /// Most tries remembered of one identifier; the oldest goes first.
 const MAX_PER_IDENTIFIER: usize = 32;
 /// Most tries remembered in all, some 40 MB.
@@ -27,7 +26,7 @@ pub struct Tried {
 }
 
 pub(crate) struct Tries {
-    by_identifier: Lru<Identifier, VecDeque<Tried>>,
+    by_identifier: LruCache<Identifier, VecDeque<Tried>>,
     count: usize,
     max: usize,
 }
@@ -35,7 +34,7 @@ pub(crate) struct Tries {
 impl Default for Tries {
     fn default() -> Self {
         Self {
-            by_identifier: Lru::new(MAX_IDENTIFIERS),
+            by_identifier: LruCache::new(MAX_IDENTIFIERS),
             count: 0,
             max: MAX_IN_ALL,
         }
@@ -44,19 +43,18 @@ impl Default for Tries {
 
 impl Tries {
     pub(crate) fn add(&mut self, identifier: &Identifier, tried: Tried) {
-        let mut tries = self.by_identifier.remove(identifier).unwrap_or_default();
+        let mut tries = self.by_identifier.pop(identifier).unwrap_or_default();
         if tries.len() == MAX_PER_IDENTIFIER {
             tries.pop_front();
             self.count -= 1;
         }
         tries.push_back(tried);
         self.count += 1;
-        if let Some(forgotten) = self.by_identifier.make_room() {
+        if let Some((_, forgotten)) = self.by_identifier.push(identifier.clone(), tries) {
             self.count -= forgotten.len();
         }
-        self.by_identifier.insert(identifier.clone(), tries);
         while self.count > self.max {
-            let Some((_, forgotten)) = self.by_identifier.pop_oldest() else {
+            let Some((_, forgotten)) = self.by_identifier.pop_lru() else {
                 break;
             };
             self.count -= forgotten.len();
@@ -102,7 +100,7 @@ mod tests {
     #[test]
     fn neither_identifiers_nor_tries_go_beyond_their_bounds() {
         let mut tries = Tries {
-            by_identifier: Lru::new(10),
+            by_identifier: LruCache::new(NonZeroUsize::new(10).unwrap()),
             count: 0,
             max: 25,
         };

@@ -8,10 +8,11 @@
 //!      └ (an error that may mean so: old, at the next attempt)  └──▶ fetch heads and tags
 //! ```
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, num::NonZeroUsize, sync::Arc, time::Duration};
 
 use grip_git::remote::{Advertisement, MAX_WANTS, Version};
 use grip_types::Oid;
+use lru::LruCache;
 use tokio::time::Instant;
 use url::Url;
 
@@ -20,7 +21,6 @@ use super::{
     old::{Asks, Prepared},
     step::{Heard, Lesson, Step},
 };
-use crate::lru::Lru;
 
 /// How long a fact is believed.
 const BELIEVED_FOR: Duration = Duration::from_secs(600);
@@ -30,16 +30,16 @@ const PENDING_FOR: Duration = Duration::from_secs(24 * 3600);
 /// How long a host is believed not to hide wanted objects behind refs that did not change.
 const IN_VAIN_FOR: Duration = Duration::from_secs(24 * 3600);
 /// URLs remembered; the longest unused is forgotten, and asked like an unknown one.
-const MAX_URLS: usize = 30_000;
-const MAX_IN_VAIN: usize = 1_000;
-const MAX_OLD_HOSTS: usize = 1_000;
+const MAX_URLS: NonZeroUsize = NonZeroUsize::new(30_000).unwrap();
+const MAX_IN_VAIN: NonZeroUsize = NonZeroUsize::new(1_000).unwrap();
+const MAX_OLD_HOSTS: NonZeroUsize = NonZeroUsize::new(1_000).unwrap();
 
 pub(super) struct Knowledge {
-    facts: Lru<Url, Facts>,
+    facts: LruCache<Url, Facts>,
     prepared: Prepared,
     /// Hosts that were found to be old, by name and port, and until when that is believed.
-    old_hosts: Lru<String, Instant>,
-    in_vain: Lru<Url, InVain>,
+    old_hosts: LruCache<String, Instant>,
+    in_vain: LruCache<Url, InVain>,
 }
 
 struct InVain {
@@ -51,10 +51,10 @@ struct InVain {
 impl Default for Knowledge {
     fn default() -> Self {
         Self {
-            facts: Lru::new(MAX_URLS),
+            facts: LruCache::new(MAX_URLS),
             prepared: Prepared::default(),
-            old_hosts: Lru::new(MAX_OLD_HOSTS),
-            in_vain: Lru::new(MAX_IN_VAIN),
+            old_hosts: LruCache::new(MAX_OLD_HOSTS),
+            in_vain: LruCache::new(MAX_IN_VAIN),
         }
     }
 }
@@ -130,10 +130,10 @@ impl Knowledge {
             let is_old = until_old.is_some_and(|until| until > now);
             self.prepared.take(url);
             let facts = Facts::new(now + BELIEVED_FOR, is_old);
-            self.facts.insert(url.clone(), facts);
+            self.facts.put(url.clone(), facts);
         }
         self.facts
-            .get(url)
+            .get_mut(url)
             .expect("because it is there or was just put there")
     }
 
@@ -152,7 +152,7 @@ impl Knowledge {
             return Lesson::answer(true, "the host speaks the new git protocol after all");
         }
         let asks = Asks::prepare(advertised, wants, &facts.hopeful(wants));
-        self.old_hosts.insert(host_of(url), now + BELIEVED_FOR);
+        self.old_hosts.put(host_of(url), now + BELIEVED_FOR);
         if asks.oids.is_empty() {
             return Lesson::answer(false, "the host has nothing of what is missing");
         }
@@ -191,7 +191,7 @@ impl Knowledge {
                 missing,
                 until: now + IN_VAIN_FOR,
             };
-            self.in_vain.insert(url.clone(), vain);
+            self.in_vain.put(url.clone(), vain);
         }
         Lesson::answer(false, "")
     }

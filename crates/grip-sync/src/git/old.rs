@@ -3,17 +3,17 @@
 use std::{
     collections::{BTreeSet, hash_map::DefaultHasher},
     hash::{Hash, Hasher},
+    num::NonZeroUsize,
     sync::Arc,
 };
 
 use grip_git::remote::{Advertisement, MAX_WANTS};
 use grip_types::Oid;
+use lru::LruCache;
 use url::Url;
 
-use crate::lru::Lru;
-
 /// Prepared requests, and the objects in all of them; one that is forgotten is prepared again.
-const MAX_PREPARED: usize = 10_000;
+const MAX_PREPARED: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
 const MAX_PREPARED_OIDS: usize = 400_000;
 
 /// A fetch from an old host, prepared from its list of refs.
@@ -71,14 +71,14 @@ impl Asks {
 
 /// Fetches that wait to be made.
 pub(super) struct Prepared {
-    by_url: Lru<Url, Arc<Asks>>,
+    by_url: LruCache<Url, Arc<Asks>>,
     oids: usize,
 }
 
 impl Default for Prepared {
     fn default() -> Self {
         Self {
-            by_url: Lru::new(MAX_PREPARED),
+            by_url: LruCache::new(MAX_PREPARED),
             oids: 0,
         }
     }
@@ -87,13 +87,12 @@ impl Default for Prepared {
 impl Prepared {
     pub(super) fn put(&mut self, url: &Url, asks: Asks) {
         self.take(url);
-        if let Some(forgotten) = self.by_url.make_room() {
+        self.oids += asks.oids.len();
+        if let Some((_, forgotten)) = self.by_url.push(url.clone(), Arc::new(asks)) {
             self.oids -= forgotten.oids.len();
         }
-        self.oids += asks.oids.len();
-        self.by_url.insert(url.clone(), Arc::new(asks));
         while self.oids > MAX_PREPARED_OIDS {
-            let Some((_, forgotten)) = self.by_url.pop_oldest() else {
+            let Some((_, forgotten)) = self.by_url.pop_lru() else {
                 break;
             };
             self.oids -= forgotten.oids.len();
@@ -101,7 +100,7 @@ impl Prepared {
     }
 
     pub(super) fn take(&mut self, url: &Url) -> Option<Arc<Asks>> {
-        let asks = self.by_url.remove(url)?;
+        let asks = self.by_url.pop(url)?;
         self.oids -= asks.oids.len();
         Some(asks)
     }
@@ -129,7 +128,7 @@ mod tests {
         }
         assert_eq!(prepared.by_url.len() * MAX_WANTS, prepared.oids);
         assert!(prepared.take(&url("https://a.example/0")).is_none());
-        while let Some((_, asks)) = prepared.by_url.pop_oldest() {
+        while let Some((_, asks)) = prepared.by_url.pop_lru() {
             prepared.oids -= asks.oids.len();
         }
         assert_eq!(prepared.oids, 0);
