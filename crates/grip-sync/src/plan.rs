@@ -10,6 +10,10 @@ use crate::context::Need;
 /// Most URLs of one identifier in one attempt. Beyond it the later URLs of the longest lists are
 /// left out, never the first of any event.
 const MAX_URLS: usize = 1024;
+/// Most objects of one target, and of all targets of an attempt together. What is left out is
+/// still missing at the next attempt.
+const MAX_WANTS: usize = 20_000;
+const MAX_WANTS_IN_ALL: usize = 200_000;
 
 /// A URL and what it is asked for: the objects of those events alone that list it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,26 +34,44 @@ pub(crate) struct Plan {
 impl Plan {
     pub(crate) fn of(needs: &[Need]) -> Self {
         let mut plan = Self::default();
-        let mut places: HashMap<&Url, usize> = HashMap::new();
+        let mut places: HashMap<&Url, usize> = HashMap::with_capacity(needs.len());
         let longest = needs.iter().map(|need| need.urls.len()).max().unwrap_or(0);
         for rank in 0..longest {
             for need in needs {
                 let Some(url) = need.urls.get(rank) else {
                     continue;
                 };
-                if let Some(place) = places.get(url) {
-                    plan.targets[*place].wants.extend(&need.oids);
-                } else if let Some(domain) = Domain::of(url).filter(|_| places.len() < MAX_URLS) {
+                if places.len() >= MAX_URLS || places.contains_key(url) {
+                    continue;
+                }
+                if let Some(domain) = Domain::of(url) {
                     places.insert(url, plan.targets.len());
                     plan.targets.push(Target {
                         url: url.clone(),
                         domain,
-                        wants: need.oids.clone(),
+                        wants: BTreeSet::new(),
                     });
                 }
             }
         }
+        plan.share_out(needs, &places);
         plan
+    }
+
+    /// Says what each target is asked for. All have the same room, and the events that lack
+    /// least go first: one with very many objects does not keep the others out.
+    fn share_out(&mut self, needs: &[Need], places: &HashMap<&Url, usize>) {
+        let share = MAX_WANTS_IN_ALL / self.targets.len().max(1);
+        let share = share.min(MAX_WANTS);
+        let mut needs: Vec<&Need> = needs.iter().collect();
+        needs.sort_by_key(|need| need.oids.len());
+        for need in needs {
+            for place in need.urls.iter().filter_map(|url| places.get(url)) {
+                let wants = &mut self.targets[*place].wants;
+                let room = share.saturating_sub(wants.len());
+                wants.extend(need.oids.iter().take(room));
+            }
+        }
     }
 
     pub(crate) fn targets(&self) -> &[Target] {
@@ -152,6 +174,24 @@ mod tests {
         let plan = Plan::of(&[flood, need(&[2], &["https://quiet.example/"])]);
         assert_eq!(plan.targets().len(), MAX_URLS);
         assert_eq!(plan.targets()[1].domain.as_str(), "quiet.example");
+    }
+
+    #[test]
+    fn very_many_objects_are_asked_for_in_parts_and_keep_no_other_event_out() {
+        let big: Vec<u64> = (0..MAX_WANTS as u64 + 5_000).collect();
+        let one = ["https://a.example/"];
+        let plan = Plan::of(&[need(&big, &one), need(&[1_000_000], &one)]);
+        let wants = &plan.targets()[0].wants;
+        assert_eq!(wants.len(), MAX_WANTS);
+        assert!(wants.contains(&oid(1_000_000)));
+
+        let many: Vec<String> = (0..50).map(|n| format!("https://h{n}.example/")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        let plan = Plan::of(&[need(&big, &many), need(&[1_000_000], &many)]);
+        let all: usize = plan.targets().iter().map(|target| target.wants.len()).sum();
+        assert_eq!(all, MAX_WANTS_IN_ALL);
+        let mut targets = plan.targets().iter();
+        assert!(targets.all(|target| target.wants.contains(&oid(1_000_000))));
     }
 
     #[test]
