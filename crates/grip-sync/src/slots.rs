@@ -58,6 +58,11 @@ impl Slots {
         Slot { held, is_slow }
     }
 
+    /// Says whether an identifier that is due has to wait for room.
+    pub(crate) fn is_full(&self) -> bool {
+        self.attempts.available_permits() == 0
+    }
+
     /// Tasks in the slow room now.
     pub(crate) fn slow(&self) -> usize {
         self.max_slow - self.slow.available_permits()

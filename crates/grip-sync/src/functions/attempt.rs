@@ -1,9 +1,10 @@
 //! The attempt of an identifier that is due.
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 
 use grip_throttle::Lane;
 use grip_types::Identifier;
+use tokio::time::Instant;
 
 use super::{
     Ended, Next, Progress, ask::release, get_throttled_domains_with_untried_urls,
@@ -11,8 +12,13 @@ use super::{
 };
 use crate::{context::SyncContext, engine::Engine, fetch::Fetch, slots::Slot};
 
+/// How long an attempt may go on while others wait for their own: with a thousand URLs that each
+/// take a moment it would last for hours.
+const SLICE: Duration = Duration::from_secs(10);
+
 /// One attempt: asks every URL whose host has capacity until nothing is missing, and puts the
-/// identifier in line for the hosts that have none.
+/// identifier in line for the hosts that have none. One that takes long gives way to others that
+/// are due, and goes on after them where it was.
 pub(crate) async fn sync_identifier<C: SyncContext, F: Fetch>(
     engine: &Engine<C, F>,
     identifier: &Identifier,
@@ -20,8 +26,12 @@ pub(crate) async fn sync_identifier<C: SyncContext, F: Fetch>(
 ) -> Ended {
     engine.board.counters.attempts.fetch_add(1, Relaxed);
     let mut progress = Progress::carrying_on(engine.board.carried(identifier));
+    let began = Instant::now();
     while !engine.stop.is_cancelled() {
         let target = match sync_identifier_next_url(engine, identifier, None, &progress).await {
+            Next::Ask(_) if must_give_way(engine, began) => {
+                return pause(engine, identifier, progress);
+            }
             Next::Ask(target) => target,
             Next::Complete => return complete(engine, identifier, &progress).await,
             Next::Nobody => return incomplete(engine, identifier, progress).await,
@@ -76,9 +86,25 @@ async fn incomplete<C: SyncContext, F: Fetch>(
             Err(full) => tracing::debug!(%identifier, %domain, %full, "no room in line"),
         }
     }
-    if !progress.resume {
-        return Ended::Incomplete;
+    match progress.resume {
+        true => pause(engine, identifier, progress),
+        false => Ended::Incomplete,
     }
+}
+
+fn must_give_way<C: SyncContext, F: Fetch>(engine: &Engine<C, F>, began: Instant) -> bool {
+    let is_due = || {
+        let due = engine.context.next_due();
+        due.is_some_and(|due| due <= engine.context.now())
+    };
+    began.elapsed() >= SLICE && engine.slots.is_full() && is_due()
+}
+
+fn pause<C: SyncContext, F: Fetch>(
+    engine: &Engine<C, F>,
+    identifier: &Identifier,
+    progress: Progress,
+) -> Ended {
     engine.board.carry(identifier, progress.into_carried());
     Ended::Resume
 }

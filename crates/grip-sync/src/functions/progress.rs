@@ -22,7 +22,7 @@ pub(crate) enum Next {
 pub(crate) enum Ended {
     Complete,
     Incomplete,
-    /// A host told us how to ask it better.
+    /// A host told us how to ask it better, or others are due: there is more to ask.
     Resume,
     /// The node stops.
     Stopped,

@@ -160,6 +160,42 @@ async fn hanging_hosts_do_not_delay_healthy_ones() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_attempt_with_very_many_slow_urls_gives_way_and_goes_on_where_it_was() {
+    let world = World::new();
+    let urls: Vec<String> = (0..32).map(|n| format!("https://h{n}.example/")).collect();
+    let urls: Vec<&str> = urls.iter().map(String::as_str).collect();
+    for at in &urls {
+        world.act(at, &[Act::Slow(Duration::from_millis(1_900))]);
+    }
+    world.now_for("long", need(&[1], &urls));
+    let options = Options {
+        max_tasks: 2,
+        max_slow: 0,
+        ..steady()
+    };
+    let (_sync, _group) = start(&world, options);
+    sleep(SECOND).await;
+    world.provide(A, &[2]);
+    world.now_for("x", need(&[2], &[A]));
+    sleep(SECOND * 12).await;
+    assert_eq!(world.state.lock().released.len(), 1);
+    // Nobody else waits: it goes on to its end, and asks nobody twice.
+    sleep(SECOND * 55).await;
+    let counts = counts(&world);
+    assert_eq!(counts.len(), urls.len() + 1);
+    assert!(counts.values().all(|count| *count == 1));
+    let ends: Vec<_> = world
+        .state
+        .lock()
+        .ended
+        .iter()
+        .map(|(_, end)| *end)
+        .collect();
+    let resumed = After::Resume(Duration::from_millis(500));
+    assert_eq!(ends, [resumed, After::Complete, After::Retry(SECOND * 20)]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn queued_identifiers_go_on_when_the_window_frees() {
     let world = World::new();
     for n in 0..100 {
