@@ -1,19 +1,21 @@
 //! What the sync remembers beside its work; all of it bounded, none of it durable.
 
 use std::{
-    collections::{BTreeSet, HashMap},
     num::NonZeroUsize,
     sync::atomic::{AtomicU64, AtomicUsize, Ordering},
     time::Duration,
 };
 
-use grip_types::{Domain, Identifier, Oid};
+use grip_types::{Domain, Identifier};
 use lru::LruCache;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use url::Url;
 
-use crate::tries::{Tried, Tries};
+use crate::{
+    carried::{Asked, Carried},
+    tries::{Tried, Tries},
+};
 
 /// How long a URL that must not be asked stays so.
 const FORBIDDEN_FOR: Duration = Duration::from_secs(3600);
@@ -25,11 +27,6 @@ const MAX_WARNED: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
 /// Times in a row that a URL may ask to be asked again. An honest host needs two.
 const MAX_RESUMES: u32 = 3;
 const MAX_RESUMING: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
-/// Attempts that were cut short and go on; one that is forgotten begins anew.
-const MAX_CARRIED: NonZeroUsize = NonZeroUsize::new(1_000).unwrap();
-
-/// What each URL was asked for.
-pub(crate) type Asked = HashMap<Url, BTreeSet<Oid>>;
 
 pub(crate) struct Board {
     pub(crate) counters: Counters,
@@ -37,7 +34,7 @@ pub(crate) struct Board {
     forbidden: Mutex<LruCache<(Identifier, Url), Instant>>,
     warned: Mutex<LruCache<Option<Domain>, Warned>>,
     resumes: Mutex<LruCache<(Identifier, Url), u32>>,
-    carried: Mutex<LruCache<Identifier, Asked>>,
+    carried: Mutex<Carried>,
 }
 
 #[derive(Default)]
@@ -65,7 +62,7 @@ impl Default for Board {
             forbidden: Mutex::new(LruCache::new(MAX_FORBIDDEN)),
             warned: Mutex::new(LruCache::new(MAX_WARNED)),
             resumes: Mutex::new(LruCache::new(MAX_RESUMING)),
-            carried: Mutex::new(LruCache::new(MAX_CARRIED)),
+            carried: Mutex::default(),
         }
     }
 }
@@ -122,12 +119,12 @@ impl Board {
 
     /// Keeps what was asked in an attempt that is to go on.
     pub(crate) fn carry(&self, identifier: &Identifier, asked: Asked) {
-        self.carried.lock().put(identifier.clone(), asked);
+        self.carried.lock().put(identifier, asked);
     }
 
     /// What was asked in the attempt that this one carries on; empty if it begins anew.
     pub(crate) fn carried(&self, identifier: &Identifier) -> Asked {
-        self.carried.lock().pop(identifier).unwrap_or_default()
+        self.carried.lock().take(identifier).unwrap_or_default()
     }
 }
 

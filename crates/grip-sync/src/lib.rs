@@ -14,6 +14,7 @@
 //! - An idle sync does nothing, however many identifiers wait.
 
 mod board;
+mod carried;
 mod context;
 mod engine;
 mod fetch;

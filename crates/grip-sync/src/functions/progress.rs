@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use grip_types::Domain;
 use url::Url;
 
-use crate::{board::Asked, plan::Target};
+use crate::{carried::Asked, plan::Target};
 
 /// What to do next for an identifier.
 #[derive(Clone, Debug, PartialEq, Eq)]
