@@ -71,6 +71,14 @@ impl Facts {
         Lesson::answer(resume, format!("the host does not have {}", oid.short()))
     }
 
+    /// It refused a request for several objects and did not say why. Perhaps it lacks one, which
+    /// must not keep the others from being fetched: the next attempt begins with its refs.
+    pub(super) fn doubt(&mut self) -> Lesson {
+        self.is_partial = true;
+        self.tips = None;
+        Lesson::default()
+    }
+
     pub(super) fn refs(&mut self, refs: &[RemoteRef], wants: &BTreeSet<Oid>) -> Lesson {
         self.is_sure = true;
         let tips: BTreeSet<Oid> = tips_of(refs).filter(|oid| wants.contains(oid)).collect();

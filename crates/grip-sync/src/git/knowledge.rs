@@ -5,7 +5,8 @@
 //!      │ lacks one: partial ── list refs ──▶ some wants are tips ── fetch those
 //!      │                                └──▶ none is: next time, all it did not say it lacks
 //!      │ does not understand: old ── info/refs ──▶ wants are tips, or it serves any ── fetch those
-//!      └ (an error that may mean so: old, at the next attempt)  └──▶ fetch heads and tags
+//!      ├ (an error that may mean so: old, at the next attempt)  └──▶ fetch heads and tags
+//!      └ refuses several and says not why: partial, at the next attempt
 //! ```
 
 use std::{collections::BTreeSet, num::NonZeroUsize, sync::Arc, time::Duration};
@@ -113,6 +114,7 @@ impl Knowledge {
             }
             (Step::FetchV2(asked), Heard::Lacks(oid)) => facts.lacks(*oid, asked, wants),
             (Step::FetchV0(asks), Heard::Lacks(oid)) => facts.lacks(*oid, &asks.oids, wants),
+            (Step::FetchV2(asked), Heard::Refused) if asked.len() > 1 => facts.doubt(),
             (Step::ListRefs, Heard::Refs(refs)) => facts.refs(refs, wants),
             (Step::Advertise, Heard::Advertised(advertised)) => {
                 self.advertised(url, wants, advertised, now)

@@ -28,6 +28,8 @@ pub(super) enum Heard {
     Refs(Vec<RemoteRef>),
     Advertised(Advertisement),
     NotUnderstood,
+    /// A refusal in words that say neither why nor which of the objects is meant.
+    Refused,
     /// An error that may mean `NotUnderstood`.
     Doubtful,
 }
@@ -46,6 +48,7 @@ impl Heard {
         match remote? {
             RemoteError::NotOurRef(oid) => Some(Self::Lacks(*oid)),
             RemoteError::UnsupportedVersion => Some(Self::NotUnderstood),
+            RemoteError::Refused(_) => Some(Self::Refused),
             _ => None,
         }
     }

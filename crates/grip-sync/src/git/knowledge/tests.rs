@@ -92,6 +92,25 @@ fn a_partial_host_lists_its_refs_and_is_asked_for_those_it_has() {
 }
 
 #[test]
+fn one_object_that_a_host_refuses_without_naming_it_does_not_hold_up_the_others() {
+    let mut host = Host::new();
+    let (wants, step) = ([1, 2], fetch(&[1, 2]));
+    assert_eq!(host.step(&wants), step);
+    let lesson = host.learn(&wants, &step, Heard::Refused);
+    assert_eq!(
+        lesson,
+        Lesson::default(),
+        "it stays a failure, with its words"
+    );
+    assert!(host.go(&wants, Step::ListRefs, refs(&[2, 9])));
+    assert!(!host.go(&wants, fetch(&[2]), pack(&[2])));
+    // A single one is refused for itself.
+    let mut host = Host::new();
+    assert!(!host.go(&[1], fetch(&[1]), Heard::Refused));
+    assert_eq!(host.step(&[1]), fetch(&[1]));
+}
+
+#[test]
 fn a_host_that_lacks_the_only_want_is_not_asked_again_at_once() {
     let mut host = Host::new();
     assert!(!host.go(&[1], fetch(&[1]), Heard::Lacks(oid(1))));
