@@ -107,7 +107,8 @@ impl Ledger for Memory {
     fn hosts(&self) -> Vec<HostStatus> {
         let now = Instant::now();
         let mut books = self.books.lock();
-        books.sweep(self.options.forget_after, now);
+        // Does not count as a look for room: who watches the list must not put that off.
+        books.forget(self.options.forget_after, now);
         let hosts = books.hosts.iter_mut();
         let mut hosts: Vec<_> = hosts
             .map(|(domain, host)| host.status(domain, now))
@@ -141,14 +142,14 @@ impl Books {
 
     /// Forgets idle hosts now and then; at the bound also those that are only just idle.
     fn make_room(&mut self, options: &Options, now: Instant) -> Result<(), Hold> {
-        if self.is_due(options.forget_after / 2, now) {
-            self.sweep(options.forget_after, now);
-        }
-        if self.hosts.len() < options.max_domains {
-            return Ok(());
-        }
-        if self.is_due(SWEEP_SPACING, now) {
-            self.sweep(Duration::ZERO, now);
+        let is_full = self.hosts.len() >= options.max_domains;
+        let (spacing, idle) = match is_full {
+            true => (SWEEP_SPACING, Duration::ZERO),
+            false => (options.forget_after / 2, options.forget_after),
+        };
+        if self.is_due(spacing, now) {
+            self.swept_at = Some(now);
+            self.forget(idle, now);
         }
         if self.hosts.len() < options.max_domains {
             return Ok(());
@@ -163,8 +164,7 @@ impl Books {
     }
 
     /// Forgets hosts that were idle for `idle` and owe nothing.
-    fn sweep(&mut self, idle: Duration, now: Instant) {
-        self.swept_at = Some(now);
+    fn forget(&mut self, idle: Duration, now: Instant) {
         self.hosts
             .retain(|_, host| host.idle_for(now) < idle || !host.is_blank(now));
     }

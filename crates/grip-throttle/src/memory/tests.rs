@@ -87,6 +87,19 @@ async fn at_the_bound_a_host_that_owes_nothing_makes_room_early() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_watches_the_list_of_hosts_keeps_no_new_host_out() {
+    let throttle = few_hosts(3);
+    for number in 0..3 {
+        request(&throttle, number).await;
+    }
+    for _ in 0..70 {
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(throttle.hosts().len(), 3);
+    }
+    request(&throttle, 3).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_flood_of_hosts_never_outgrows_the_map() {
     let memory = Memory::new(Options {
         max_domains: 50,
