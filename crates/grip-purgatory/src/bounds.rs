@@ -14,7 +14,8 @@ use crate::{
 /// to make room, since it was acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Events of one author. Default 100.
+    /// Events of one author. Default 100. As many may be wanted beside; there the author's own
+    /// oldest is given up for a new one.
     pub per_author: usize,
     /// Entries of one class for one identifier. Default 200. Classes are counted apart, so that
     /// a flood of pull requests cannot keep a maintainer's state out. As many may be wanted
@@ -30,10 +31,11 @@ pub struct Bounds {
     pub lifetime: Duration,
     /// How long a pushed `refs/nostr/…` waits for its event. Default 20 minutes (GRASP-01).
     pub placeholder_lifetime: Duration,
-    /// Events still looked for after they expired; the oldest is given up for a new one.
-    /// Default 10,000.
+    /// Events still looked for after they expired. Default 10,000. For a new one the oldest pull
+    /// request is given up, or the oldest state if there are states alone; but no state for a
+    /// pull request.
     pub wanted: usize,
-    /// Memory of those events; the oldest are given up for a new one. Default 64 MiB.
+    /// Memory of those events, with the same rule. Default 64 MiB.
     pub wanted_bytes: usize,
     /// How long they are looked for. Default 30 days.
     pub wanted_lifetime: Duration,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use grip_nostr::{Event, EventId, PublicKey, RepoAddr};
+use grip_nostr::{Event, EventId, PublicKey, RepoAddr, kinds};
 use grip_types::{Identifier, Oid};
 use serde::{Deserialize, Serialize};
 
@@ -131,6 +131,11 @@ pub struct WantedEntry {
 }
 
 impl WantedEntry {
+    /// Says whether it is a state, and else a pull request or an update of one.
+    pub fn is_state(&self) -> bool {
+        self.held.event.kind() == kinds::STATE
+    }
+
     pub(crate) fn size_bytes(&self) -> usize {
         self.held.size_bytes()
     }

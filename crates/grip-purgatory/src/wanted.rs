@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use grip_nostr::EventId;
+use grip_nostr::{EventId, PublicKey};
 use grip_types::Identifier;
 
 use crate::{Millis, WantedEntry};
@@ -12,7 +12,9 @@ use crate::{Millis, WantedEntry};
 pub(crate) struct Wanted {
     entries: HashMap<EventId, WantedEntry>,
     by_identifier: HashMap<Identifier, BTreeSet<EventId>>,
-    by_age: BTreeSet<(Millis, EventId)>,
+    /// In the order in which they make room: all pull requests before any state.
+    by_worth: BTreeSet<(bool, Millis, EventId)>,
+    by_author: HashMap<PublicKey, BTreeSet<(Millis, EventId)>>,
     deadlines: BTreeSet<(Millis, EventId)>,
     bytes: usize,
 }
@@ -53,9 +55,22 @@ impl Wanted {
         ids.filter_map(|(_, id)| self.entries.get(id))
     }
 
-    /// The one that is wanted longest.
-    pub(crate) fn oldest(&self) -> Option<EventId> {
-        self.by_age.first().map(|(_, id)| *id)
+    /// The one to give up first: the oldest pull request, or the oldest state if there is none.
+    pub(crate) fn least(&self) -> Option<EventId> {
+        self.by_worth.first().map(|(_, _, id)| *id)
+    }
+
+    /// The authors something is wanted of.
+    pub(crate) fn authors(&self) -> impl Iterator<Item = &PublicKey> {
+        self.by_author.keys()
+    }
+
+    /// The oldest of an author, without the newest `kept`.
+    pub(crate) fn beyond(&self, author: &PublicKey, kept: usize) -> Vec<EventId> {
+        let ids = self.by_author.get(author);
+        let beyond = ids.map_or(0, BTreeSet::len).saturating_sub(kept);
+        let oldest = ids.into_iter().flatten().take(beyond);
+        oldest.map(|(_, id)| *id).collect()
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Millis> {
@@ -70,7 +85,10 @@ impl Wanted {
 
     pub(crate) fn insert(&mut self, entry: WantedEntry) {
         let id = entry.held.id();
-        self.by_age.insert((entry.held.added_at, id));
+        let (is_state, author) = (entry.is_state(), entry.held.author());
+        self.by_worth.insert((is_state, entry.held.added_at, id));
+        let of_author = self.by_author.entry(author).or_default();
+        of_author.insert((entry.held.added_at, id));
         self.deadlines.insert((entry.held.deadline(), id));
         self.bytes += entry.size_bytes();
         for identifier in &entry.identifiers {
@@ -82,7 +100,15 @@ impl Wanted {
 
     pub(crate) fn remove(&mut self, id: &EventId) -> Option<WantedEntry> {
         let entry = self.entries.remove(id)?;
-        self.by_age.remove(&(entry.held.added_at, *id));
+        let added_at = entry.held.added_at;
+        self.by_worth.remove(&(entry.is_state(), added_at, *id));
+        let author = entry.held.author();
+        if let Some(ids) = self.by_author.get_mut(&author) {
+            ids.remove(&(added_at, *id));
+            if ids.is_empty() {
+                self.by_author.remove(&author);
+            }
+        }
         self.deadlines.remove(&(entry.held.deadline(), *id));
         self.bytes -= entry.size_bytes();
         for identifier in &entry.identifiers {

@@ -39,8 +39,7 @@ impl Purgatory {
                 Err(source) => restored.unreadable.push(UnreadableRow { row, source }),
             }
         }
-        let room = (bounds.wanted, bounds.wanted_bytes);
-        let given_up = restored.purgatory.make_room(room.0, room.1);
+        let given_up = restored.purgatory.keep_wanted_bounds();
         restored.changes.extend(given_up);
         let stray = restored.purgatory.end_stray_syncs();
         restored.changes.extend(stray);

@@ -3,7 +3,7 @@
 //! Invariant: a wanted event is not held: it authorises nothing, and it leaves as soon as a newer
 //! version or a copy that a person sends takes its place.
 
-use grip_nostr::{Event, EventId, kinds};
+use grip_nostr::{Event, EventId};
 use grip_types::Identifier;
 
 use super::{Expired, Purgatory};
@@ -45,8 +45,7 @@ impl Purgatory {
             is_version(other, &state) && state.supersedes(other)
         });
         let older: Vec<EventId> = older.map(|entry| entry.held.id()).collect();
-        let removals = older.iter().map(|id| self.remove_wanted(id));
-        removals.collect::<Vec<_>>().concat()
+        self.give_up(&older)
     }
 
     /// Says whether a copy that came by sync is one of what is wanted already.
@@ -63,7 +62,9 @@ impl Purgatory {
     }
 
     /// Goes on looking for the data of an event that has just expired, unless the event itself
-    /// has ended. The oldest make room for it.
+    /// has ended. Others make room for it: the oldest of its author at the author's share, of its
+    /// class beside it, and at the bounds of all the oldest pull request. A state leaves for
+    /// another state only.
     pub(super) fn want(
         &mut self,
         identifiers: Vec<Identifier>,
@@ -83,9 +84,15 @@ impl Purgatory {
         if !fits || entry.identifiers.is_empty() || entry.held.deadline() <= now {
             return Vec::new();
         }
-        let mut changes = self.make_room(self.bounds.wanted - 1, self.bounds.wanted_bytes - size);
+        let share = self.bounds.per_author.saturating_sub(1);
+        let mut changes = self.give_up(&self.wanted.beyond(&entry.held.author(), share));
         for identifier in &entry.identifiers {
             changes.extend(self.make_room_beside(identifier, &entry));
+        }
+        let room = (self.bounds.wanted - 1, self.bounds.wanted_bytes - size);
+        changes.extend(self.make_room(room.0, room.1, Some(&entry)));
+        if self.wanted.len() > room.0 || self.wanted.bytes() > room.1 {
+            return changes;
         }
         changes.push(Change::put_wanted(&entry));
         let identifiers = entry.identifiers.clone();
@@ -99,32 +106,57 @@ impl Purgatory {
         changes
     }
 
-    /// Gives up the oldest beyond `entries` and `bytes`.
-    pub(super) fn make_room(&mut self, entries: usize, bytes: usize) -> Vec<Change> {
+    /// Gives up the least beyond `entries` and `bytes`, but no state for a pull request.
+    fn make_room(
+        &mut self,
+        entries: usize,
+        bytes: usize,
+        new: Option<&WantedEntry>,
+    ) -> Vec<Change> {
+        let may_leave =
+            |least: &WantedEntry| new.is_none_or(|new| new.is_state() || !least.is_state());
         let mut changes = Vec::new();
         while self.wanted.len() > entries || self.wanted.bytes() > bytes {
-            let Some(oldest) = self.wanted.oldest() else {
+            let least = self.wanted.least().and_then(|id| self.wanted.get(&id));
+            let Some(least) = least.filter(|least| may_leave(least)) else {
                 break;
             };
-            changes.extend(self.remove_wanted(&oldest));
+            let id = least.held.id();
+            changes.extend(self.remove_wanted(&id));
         }
         changes
+    }
+
+    /// Gives up what is beyond the bounds, as after they were changed.
+    pub(super) fn keep_wanted_bounds(&mut self) -> Vec<Change> {
+        let share = self.bounds.per_author;
+        let authors = self.wanted.authors();
+        let beyond: Vec<EventId> = authors
+            .flat_map(|author| self.wanted.beyond(author, share))
+            .collect();
+        let mut changes = self.give_up(&beyond);
+        changes.extend(self.make_room(self.bounds.wanted, self.bounds.wanted_bytes, None));
+        changes
+    }
+
+    fn give_up(&mut self, ids: &[EventId]) -> Vec<Change> {
+        let removals = ids.iter().map(|id| self.remove_wanted(id));
+        removals.collect::<Vec<_>>().concat()
     }
 
     /// Gives up the oldest of an identifier and of the class of `entry` beyond what may be held of
     /// one class: a flood of pull requests takes the place of pull requests only.
     fn make_room_beside(&mut self, identifier: &Identifier, entry: &WantedEntry) -> Vec<Change> {
-        let is_state = |entry: &WantedEntry| entry.held.event.kind() == kinds::STATE;
         let same = self.wanted.of(identifier);
-        let same = same.filter(|other| is_state(other) == is_state(entry));
+        let same = same.filter(|other| other.is_state() == entry.is_state());
         let mut same: Vec<(Millis, EventId)> = same
             .map(|other| (other.held.added_at, other.held.id()))
             .collect();
         same.sort_unstable();
         let room = self.bounds.per_identifier.saturating_sub(1);
         let beyond = same.len().saturating_sub(room);
-        let given_up = same[..beyond].iter().map(|(_, id)| self.remove_wanted(id));
-        given_up.collect::<Vec<_>>().concat()
+        let oldest: Vec<EventId> = same[..beyond].iter().map(|(_, id)| *id).collect();
+        self.give_up(&oldest)
     }
 
     /// Gives up what has been looked for long enough.

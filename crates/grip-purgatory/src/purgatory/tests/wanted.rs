@@ -351,3 +351,93 @@ fn a_flood_of_wanted_pull_requests_takes_no_others_place() {
     assert!(purgatory.find_wanted(&elsewhere).is_none());
     assert_eq!(purgatory.wanted(&other).count(), 3);
 }
+
+/// Lets the event of a new author expire, `n` minutes after the first.
+fn expire(purgatory: &mut Purgatory, event: &Event, name: &str, n: u32) -> Vec<Change> {
+    let (at, it) = (NOW + MINUTE * n, identifier(name));
+    let added = match event.kind == kinds::STATE {
+        true => purgatory.add_state(event.clone(), it, Source::Synced, at),
+        false => purgatory.add_pr(event.clone(), oid('a'), vec![it], Source::Synced, at),
+    };
+    let _ = added.unwrap();
+    purgatory.cleanup(at + LIFETIME).1
+}
+
+#[test]
+fn one_author_has_a_share_of_what_is_wanted_and_gives_up_its_own_oldest() {
+    let bounds = Bounds {
+        per_author: 2,
+        ..Bounds::default()
+    };
+    let mut purgatory = Purgatory::new(bounds);
+    let (victim, flooder) = (naming(&Keys::generate(), 1), Keys::generate());
+    let _ = expire(&mut purgatory, &victim, "victim", 0);
+    let flood: Vec<Event> = (1..=4).map(|n| pr(&flooder, n)).collect();
+    let mut journal = Journal::default();
+    for (event, n) in flood.iter().zip(1..) {
+        journal.apply(expire(&mut purgatory, event, &format!("repo{n}"), n));
+    }
+    let is_wanted =
+        |purgatory: &Purgatory, event: &Event| purgatory.find_wanted(&event.id).is_some();
+    assert!(is_wanted(&purgatory, &victim));
+    let left = flood.iter().map(|event| is_wanted(&purgatory, event));
+    assert_eq!(left.collect::<Vec<_>>(), [false, false, true, true]);
+    assert!(!purgatory.has_pending_events(&identifier("repo1")));
+
+    // A smaller share counts from the next start on.
+    let bounds = Bounds {
+        per_author: 1,
+        ..bounds
+    };
+    let restored = Purgatory::restore(journal.0.values().cloned(), bounds, EXPIRED);
+    assert!(is_wanted(&restored.purgatory, &flood[3]));
+    assert_eq!(restored.purgatory.count().wanted, 1);
+    assert!(
+        restored
+            .changes
+            .contains(&Change::remove_wanted(&flood[2].id))
+    );
+}
+
+#[test]
+fn at_the_bound_of_all_states_outlive_pull_requests() {
+    let bounds = Bounds {
+        wanted: 3,
+        ..Bounds::default()
+    };
+    let mut purgatory = Purgatory::new(bounds);
+    let author = Keys::generate;
+    let oldest = naming(&author(), 1);
+    let _ = expire(&mut purgatory, &oldest, "state", 0);
+    let flood: Vec<Event> = (1..=5).map(|n| pr(&author(), n)).collect();
+    for (event, n) in flood.iter().zip(1..) {
+        let _ = expire(&mut purgatory, event, &format!("pr{n}"), n);
+    }
+    let all = |purgatory: &Purgatory| -> BTreeSet<EventId> {
+        purgatory.all_wanted().map(|it| it.held.id()).collect()
+    };
+    let expected = [oldest.id, flood[3].id, flood[4].id];
+    assert_eq!(all(&purgatory), expected.into());
+    // New states take the place of pull requests while there are any, and then of the oldest.
+    let states: Vec<Event> = (6..=8).map(|n| naming(&author(), n)).collect();
+    let _ = expire(&mut purgatory, &states[0], "state6", 6);
+    let _ = expire(&mut purgatory, &states[1], "state7", 7);
+    let expected = [oldest.id, states[0].id, states[1].id];
+    assert_eq!(all(&purgatory), expected.into());
+    let before = purgatory.count();
+    let late = pr(&author(), 9);
+    let changes = expire(&mut purgatory, &late, "late", 8);
+    assert_eq!(all(&purgatory), expected.into(), "no state leaves for it");
+    assert!(
+        !changes
+            .iter()
+            .any(|it| matches!(it, Change::Put(row) if row.class == "wanted"))
+    );
+    assert!(!purgatory.has_pending_events(&identifier("late")));
+    assert_eq!(purgatory.count().sync_queue, before.sync_queue);
+    let _ = expire(&mut purgatory, &states[2], "state8", 9);
+    assert_eq!(
+        all(&purgatory),
+        states.iter().map(|state| state.id).collect()
+    );
+}
