@@ -32,7 +32,7 @@ pub use entry::{
 };
 pub use journal::{Change, ReadRowError, Row, UnreadableRow};
 pub use matching::{
-    RefPair, RefUpdate, can_satisfy_state, extract_refs_from_state, get_unpushed_refs,
+    RefPair, RefUpdate, can_be_here, can_satisfy_state, extract_refs_from_state, get_unpushed_refs,
 };
 pub use millis::Millis;
 pub use packed::Packed;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use grip_nostr::Event;
-use grip_types::{Oid, RefName};
+use grip_types::{ObjectFormat, Oid, RefName};
 
 /// A ref and the object it names.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -46,6 +46,12 @@ pub fn extract_refs_from_state(event: &Event) -> Vec<RefPair> {
         .filter_map(pair)
         .filter(|pair| seen.insert(pair.ref_name.clone()))
         .collect()
+}
+
+/// Says whether an object of this name can ever be here: repositories are SHA-1 ones. What cannot
+/// is not looked for.
+pub fn can_be_here(oid: &Oid) -> bool {
+    oid.format() == ObjectFormat::Sha1
 }
 
 /// Says whether a push makes a state true: every ref of the state is as the push or, where that

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use grip_nostr::{Event, EventId, PullRequest, State};
-use grip_purgatory::{Held, Millis, Waiting};
+use grip_purgatory::{Held, Millis, Waiting, can_be_here};
 use grip_types::{Identifier, Oid, RefName};
 
 use super::{Explanation, MAX_LISTED, Missing, Status, facts};
@@ -13,6 +13,10 @@ use crate::{
     grasp::Core,
     sync::{asks, search},
 };
+
+/// What is added for an event whose data can never be here.
+const NOT_LOOKED_FOR: &str =
+    "; it is not looked for: it names an object by SHA-256, and repositories here are SHA-1";
 
 /// A waiting event, as the purgatory knows it at this moment.
 pub(super) struct Claim {
@@ -57,10 +61,15 @@ impl Core {
         }
         to.event = Some(facts(&claim.event, Some(claim.deadline)));
         to.deadline = Some(claim.deadline.get());
-        to.attempts = claim.search.map(|search| search.attempt_count);
-        to.next_attempt = claim.search.map(|search| search.next_attempt.get());
-        to.in_progress = claim.search.is_some_and(|search| search.in_progress);
         let mut missing = missing(&claim.event, view)?;
+        let can_come = missing.iter().all(|missing| can_be_here(&missing.oid));
+        if !can_come {
+            to.summary.push_str(NOT_LOOKED_FOR);
+        }
+        let search = claim.search.filter(|_| can_come);
+        to.attempts = search.map(|search| search.attempt_count);
+        to.next_attempt = search.map(|search| search.next_attempt.get());
+        to.in_progress = search.is_some_and(|search| search.in_progress);
         to.missing_total = missing.len();
         missing.truncate(MAX_LISTED);
         to.missing = missing;

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use grip_nostr::{Event, EventId, PullRequest, State};
+use grip_purgatory::can_be_here;
 use grip_types::{Identifier, Oid};
 use url::Url;
 
@@ -84,7 +85,8 @@ impl Core {
     }
 }
 
-/// What `event` lacks of an identifier's data; none if it wants nothing there.
+/// What `event` lacks of an identifier's data; none if it wants nothing there, or something that
+/// no search can bring: then the rest would not serve it either.
 pub(crate) fn asks(
     event: &Event,
     announced: &Announced,
@@ -116,11 +118,13 @@ pub(crate) fn asks(
     };
     let found = view.objects(identifier, &oids)?;
     let missing = oids.iter().zip(found).filter(|(_, f)| *f == Found::Missing);
-    Ok(Some(Need {
+    let oids: BTreeSet<Oid> = missing.map(|(oid, _)| *oid).collect();
+    let need = Need {
         event: event.id,
-        oids: missing.map(|(oid, _)| *oid).collect(),
         urls: urls.listed,
-    }))
+        oids,
+    };
+    Ok(need.oids.iter().all(can_be_here).then_some(need))
 }
 
 /// Collects clone URLs that can be asked.

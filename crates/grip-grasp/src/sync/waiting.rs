@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use grip_nostr::{Event, EventId, RepoAddr, kinds};
-use grip_purgatory::{Held, Phase, Purgatory, Source, Waiting, WantedEntry};
+use grip_nostr::{Event, EventId, RepoAddr};
+use grip_purgatory::{Held, Phase, Purgatory, Source, Waiting, WantedEntry, can_be_here};
 use grip_types::Identifier;
 use serde::Serialize;
 
@@ -163,7 +163,7 @@ fn held(waiting: Waiting<'_>, purgatory: &Purgatory) -> Snapshot {
 }
 
 fn wanted(entry: &WantedEntry, purgatory: &Purgatory) -> Snapshot {
-    let class = match entry.held.event.kind() == kinds::STATE {
+    let class = match entry.is_state() {
         true => "state",
         false => "pull_request",
     };
@@ -224,8 +224,11 @@ impl WaitingFacts {
 
 impl Snapshot {
     /// Looks up what is missing.
-    fn complete(self, view: &dyn View) -> Result<WaitingFacts, ViewError> {
+    fn complete(mut self, view: &dyn View) -> Result<WaitingFacts, ViewError> {
         let missing = missing(&self.event, view)?;
+        if !missing.iter().all(|missing| can_be_here(&missing.oid)) {
+            self.facts.searched(None);
+        }
         Ok(WaitingFacts {
             missing: missing.len(),
             first_missing: missing.into_iter().next(),

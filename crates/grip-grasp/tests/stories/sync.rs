@@ -453,3 +453,24 @@ async fn the_search_is_explained_for_a_held_and_for_a_wanted_event() {
     let told = node.grasp().explain(&repository).await.unwrap();
     assert_eq!((told.held.len(), told.wanted.len()), (0, 1));
 }
+
+#[tokio::test]
+async fn a_pull_request_named_by_sha_256_waits_for_nothing_that_is_looked_for() {
+    let (owner, author) = (Author::new(), Author::new());
+    let (node, _tree, state, _next) = waiting(&owner).await;
+    let event = author.pull_request(&owner, "x", &"ab".repeat(32), FORK);
+    node.accepts(&event, HELD).await;
+    let needs = node.grasp().needs(&x()).await.unwrap();
+    let events: Vec<_> = needs.iter().map(|need| need.event).collect();
+    assert_eq!(events, [state.id]);
+    let told = node.grasp().explain(&event.id.to_hex()).await.unwrap();
+    assert_eq!((told.status, told.missing_total), (Status::Held, 1));
+    assert!(told.summary.contains("not looked for"), "{}", told.summary);
+    assert!(told.urls.is_empty() && told.attempts.is_none() && told.next_attempt.is_none());
+    let listed = node.grasp().waiting(10).await.unwrap();
+    let facts = listed.iter().find(|facts| facts.id == event.id.to_hex());
+    assert_eq!(facts.unwrap().next_attempt, None);
+    let _ = node.grasp().sweep(in_minutes(31)).await;
+    assert_eq!(status(&node, &event).await, Status::Unknown);
+    assert_eq!(node.grasp().stats().purgatory.wanted, 1);
+}

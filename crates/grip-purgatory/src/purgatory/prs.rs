@@ -5,7 +5,8 @@ use grip_types::{Identifier, Oid};
 
 use super::{Home, Purgatory, promoted};
 use crate::{
-    Change, Full, Held, Millis, Placeholder, PlaceholderRef, PrEntry, Source, entry::NamedRef,
+    Change, Full, Held, Millis, Placeholder, PlaceholderRef, PrEntry, Source, can_be_here,
+    entry::NamedRef,
 };
 
 impl Purgatory {
@@ -183,14 +184,16 @@ impl Purgatory {
         changes
     }
 
-    /// Ends the time of a held event, which is wanted from now on.
+    /// Ends the time of a held event, which is wanted from now on if its commit can be here.
     pub(super) fn expire_pr(&mut self, id: &EventId, now: Millis) -> Vec<Change> {
         let Some(entry) = self.unfile_pr(id) else {
             return Vec::new();
         };
         let mut changes = vec![Change::remove_pr(id)];
         changes.extend(self.remember(*id, Some(entry.held.source), now));
-        changes.extend(self.want(entry.identifiers.clone(), entry.held, now));
+        if can_be_here(&entry.commit) {
+            changes.extend(self.want(entry.identifiers.clone(), entry.held, now));
+        }
         for identifier in &entry.identifiers {
             changes.extend(self.settle_sync(identifier));
         }

@@ -7,8 +7,8 @@ use grip_types::{Identifier, Oid, RefName};
 
 use super::{Home, Purgatory, promoted};
 use crate::{
-    Change, Full, Held, Millis, RefUpdate, Source, StateEntry, extract_refs_from_state,
-    matching::Push,
+    Change, Full, Held, Millis, RefUpdate, Source, StateEntry, can_be_here,
+    extract_refs_from_state, matching::Push,
 };
 
 impl Purgatory {
@@ -89,8 +89,8 @@ impl Purgatory {
         [Some(removal), sync].into_iter().flatten().collect()
     }
 
-    /// Ends the time of a state. If it names objects and is the latest of its author, it is
-    /// wanted from now on.
+    /// Ends the time of a state. If it names objects that can be here and is the latest of its
+    /// author, it is wanted from now on.
     pub(super) fn expire_state(
         &mut self,
         identifier: &Identifier,
@@ -105,8 +105,9 @@ impl Purgatory {
         let mut changes = vec![Change::remove_state(id)];
         changes.extend(self.remember(*id, Some(held.source), now));
         let event = held.event.unpack();
-        let names_objects = !extract_refs_from_state(&event).is_empty();
-        if names_objects && !self.has_newer(identifier, &held.event) {
+        let refs = extract_refs_from_state(&event);
+        let can_be_here = refs.iter().all(|pair| can_be_here(&pair.object));
+        if !refs.is_empty() && can_be_here && !self.has_newer(identifier, &held.event) {
             changes.extend(self.remove_superseded(identifier, &event));
             changes.extend(self.want(vec![identifier.clone()], held, now));
         }

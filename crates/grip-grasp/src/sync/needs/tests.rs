@@ -51,6 +51,16 @@ fn only_the_objects_that_are_not_here_are_needed() {
 }
 
 #[test]
+fn a_commit_that_can_never_be_here_is_not_asked_for() {
+    let mut world = World::new();
+    let owner = world.hosting(&[]);
+    let (target, sha256) = (coordinate(30617, &owner.public_key()), "ab".repeat(32));
+    let tags: &[&[&str]] = &[&["a", &target], &["c", &sha256]];
+    let event = sign(&Keys::generate(), kinds::PULL_REQUEST, tags, 100);
+    assert_eq!(need(&world, &event), None);
+}
+
+#[test]
 fn another_project_of_the_same_name_is_never_asked() {
     let (owner, stranger) = (Keys::generate(), Keys::generate());
     let mut world = World::new();

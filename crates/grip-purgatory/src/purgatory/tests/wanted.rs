@@ -132,6 +132,21 @@ fn a_state_that_names_no_object_is_not_wanted() {
 }
 
 #[test]
+fn what_names_an_object_that_can_never_be_here_is_not_wanted() {
+    let sha256 = "a".repeat(64);
+    let refs = [[MAIN, &"a".repeat(40)], ["refs/tags/v1", &sha256]];
+    let mut purgatory = Purgatory::default();
+    let event = state(&Keys::generate(), 1, &refs);
+    let _ = hold(&mut purgatory, &event, Source::Submitted, NOW);
+    let (commit, repo) = (sha256.parse().unwrap(), vec![identifier("repo")]);
+    let event = pr(&Keys::generate(), 1);
+    let added = purgatory.add_pr(event, commit, repo, Source::Submitted, NOW);
+    let _ = added.unwrap();
+    assert_eq!(purgatory.cleanup(EXPIRED).0.len(), 2);
+    assert_eq!(purgatory, Purgatory::default());
+}
+
+#[test]
 fn an_event_whose_own_time_is_over_is_not_wanted_and_a_wanted_one_ends_with_it() {
     let keys = Keys::generate();
     for (end, wanted) in [(EXPIRED, 0), (EXPIRED + HOUR, 1)] {
