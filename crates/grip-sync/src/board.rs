@@ -1,5 +1,7 @@
 //! What the sync remembers beside its work; all of it bounded, none of it durable.
 
+mod pauses;
+
 use std::{
     num::NonZeroUsize,
     sync::atomic::{AtomicU64, AtomicUsize, Ordering},
@@ -8,11 +10,12 @@ use std::{
 
 use grip_types::{Domain, Identifier};
 use lru::LruCache;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 use url::Url;
 
 use crate::{
+    board::pauses::Pauses,
     carried::{Asked, Carried},
     tries::{Tried, Tries},
 };
@@ -27,6 +30,11 @@ const MAX_WARNED: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
 /// Times in a row that a URL may ask to be asked again. An honest host needs two.
 const MAX_RESUMES: u32 = 3;
 const MAX_RESUMING: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
+/// Identifiers of which is known when they are due again. With one that is forgotten nobody can
+/// tell that an operator brought it forward.
+const MAX_DUE: NonZeroUsize = NonZeroUsize::new(30_000).unwrap();
+/// What comes so much too early was brought forward.
+const EARLY: Duration = Duration::from_secs(1);
 
 pub(crate) struct Board {
     pub(crate) counters: Counters,
@@ -35,6 +43,8 @@ pub(crate) struct Board {
     warned: Mutex<LruCache<Option<Domain>, Warned>>,
     resumes: Mutex<LruCache<(Identifier, Url), u32>>,
     carried: Mutex<Carried>,
+    pauses: Mutex<Pauses>,
+    due: Mutex<LruCache<Identifier, Instant>>,
 }
 
 #[derive(Default)]
@@ -63,6 +73,8 @@ impl Default for Board {
             warned: Mutex::new(LruCache::new(MAX_WARNED)),
             resumes: Mutex::new(LruCache::new(MAX_RESUMING)),
             carried: Mutex::default(),
+            pauses: Mutex::default(),
+            due: Mutex::new(LruCache::new(MAX_DUE)),
         }
     }
 }
@@ -115,6 +127,26 @@ impl Board {
             resumes.put(key, so_far + 1);
         }
         may
+    }
+
+    /// Whether a URL is about to be asked again because it told us how to ask better.
+    pub(crate) fn is_resuming(&self, identifier: &Identifier, url: &Url) -> bool {
+        let key = (identifier.clone(), url.clone());
+        self.resumes.lock().contains(&key)
+    }
+
+    pub(crate) fn pauses(&self) -> MutexGuard<'_, Pauses> {
+        self.pauses.lock()
+    }
+
+    pub(crate) fn will_be_due(&self, identifier: &Identifier, at: Instant) {
+        self.due.lock().put(identifier.clone(), at);
+    }
+
+    /// Whether an attempt begins before it is due by itself.
+    pub(crate) fn is_brought_forward(&self, identifier: &Identifier, now: Instant) -> bool {
+        let due = self.due.lock().pop(identifier);
+        due.is_some_and(|due| now + EARLY < due)
     }
 
     /// Keeps what was asked in an attempt that is to go on.

@@ -2,9 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use grip_egress::{Forbidden, Shown};
+use grip_egress::{EgressError, Forbidden, Shown};
+use grip_git::remote::RemoteError;
 use grip_tasks::CancellationToken;
-use grip_throttle::{Lane, Queues, Throttle};
+use grip_throttle::{Lane, Queues, Throttle, answer::Answer};
 use grip_types::{Domain, Identifier};
 use tokio::time::Instant;
 use url::Url;
@@ -94,6 +95,31 @@ impl<C: SyncContext, F: Fetch> Engine<C, F> {
         self.note(identifier, url, outcome, oids, took);
     }
 
+    /// Notes that a URL is left alone, unless that is known.
+    pub(crate) fn note_pause(&self, identifier: &Identifier, url: &Url, now: Instant) {
+        let told = self.board.pauses().note(identifier, url, now);
+        if let Some(told) = told {
+            self.note(identifier, url, told, 0, Duration::ZERO);
+        }
+    }
+
+    /// Leaves a URL alone for a while that answered and had nothing for us, and no longer one
+    /// that had. Other faults are the business of the throttle.
+    pub(crate) fn pace(&self, target: &Target, result: &Result<Fetched, FetchError>) {
+        let why = match result {
+            Ok(fetched) if !fetched.arrived.is_empty() => {
+                return self.board.pauses().end(&target.url);
+            }
+            Ok(fetched) if fetched.resume => return,
+            Ok(fetched) => told(fetched),
+            Err(error) if is_no(error) => in_words(error),
+            Err(_) => return,
+        };
+        let (rule, now) = (self.options.url_pause, Instant::now());
+        let mut pauses = self.board.pauses();
+        pauses.add(&target.url, &target.wants, why, rule, now);
+    }
+
     fn note(
         &self,
         identifier: &Identifier,
@@ -137,6 +163,31 @@ impl<C: SyncContext, F: Fetch> Engine<C, F> {
             tracing::debug!(%identifier, reason, "what is missing is not known");
         }
     }
+}
+
+/// Whether a sound host said no, so that asking again soon is of no use.
+fn is_no(error: &FetchError) -> bool {
+    let remote = match error {
+        FetchError::NothingWanted => return true,
+        FetchError::Egress(EgressError::Status { answer, .. }) => {
+            return matches!(answer, Answer::ClientError | Answer::AccessDenied);
+        }
+        FetchError::Egress(EgressError::Redirect(_)) => return true,
+        FetchError::Remote(error) => Some(error),
+        FetchError::Receive(error) => error.remote(),
+        _ => None,
+    };
+    let is_no = |error: &RemoteError| {
+        matches!(
+            error,
+            RemoteError::NotOurRef(_)
+                | RemoteError::Refused(_)
+                | RemoteError::NotSmart
+                | RemoteError::UnsupportedVersion
+                | RemoteError::TooManyRefs
+        )
+    };
+    remote.is_some_and(is_no)
 }
 
 fn told(fetched: &Fetched) -> String {

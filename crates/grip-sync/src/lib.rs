@@ -34,5 +34,5 @@ pub use context::{After, ContextError, Need, SyncContext};
 pub use fetch::{Fetch, FetchError, Fetched, Job};
 pub use git::{GitFetch, GitOptions};
 pub use handle::{Parts, Status, Sync};
-pub use options::{Backoff, Options, Random};
+pub use options::{Backoff, Options, Random, UrlPause};
 pub use tries::Tried;

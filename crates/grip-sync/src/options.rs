@@ -22,6 +22,7 @@ pub struct Options {
     /// Most identifiers that wait for capacity; those beyond are tried again after their backoff.
     pub queues: QueueBounds,
     pub backoff: Backoff,
+    pub url_pause: UrlPause,
 }
 
 impl Default for Options {
@@ -34,6 +35,26 @@ impl Default for Options {
             patience: Duration::from_secs(2),
             queues: QueueBounds::default(),
             backoff: Backoff::default(),
+            url_pause: UrlPause::default(),
+        }
+    }
+}
+
+/// How long a URL is left alone, by all identifiers, that answered and had nothing for us: the
+/// pause doubles each time until something comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UrlPause {
+    /// Default 20 s.
+    pub first: Duration,
+    /// Default 1 h.
+    pub longest: Duration,
+}
+
+impl Default for UrlPause {
+    fn default() -> Self {
+        Self {
+            first: Duration::from_secs(20),
+            longest: Duration::from_secs(3600),
         }
     }
 }

@@ -8,7 +8,11 @@ use std::{future::pending, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 use futures_util::FutureExt;
 use grip_tasks::TaskGroup;
 use grip_types::Identifier;
-use tokio::{select, sync::watch, time::sleep};
+use tokio::{
+    select,
+    sync::watch,
+    time::{Instant, sleep},
+};
 
 use crate::{
     board::Gauge,
@@ -83,7 +87,11 @@ async fn attempt<C: SyncContext, F: Fetch>(
         Ended::Stopped => After::Resume(Duration::ZERO),
         Ended::Incomplete => {
             let count = engine.context.attempt_count(&identifier).saturating_add(1);
-            After::Retry(engine.options.backoff.delay(count))
+            let delay = engine.options.backoff.delay(count);
+            engine
+                .board
+                .will_be_due(&identifier, Instant::now() + delay);
+            After::Retry(delay)
         }
     };
     tracing::debug!(%identifier, ?after, "an attempt ended");

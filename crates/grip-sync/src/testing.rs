@@ -65,6 +65,8 @@ pub(crate) fn need(numbers: &[u64], urls: &[&str]) -> Need {
 #[derive(Clone, Debug)]
 pub(crate) enum Act {
     Fail,
+    /// The host is sound, and has no such repository.
+    Refuse,
     Hang,
     Forbidden,
     Resume,
@@ -354,6 +356,10 @@ impl Fetch for Arc<World> {
             Some(Act::Fail) => {
                 permit.finish(Verdict::Failure, None);
                 return Err(RemoteError::Truncated.into());
+            }
+            Some(Act::Refuse) => {
+                permit.finish(Verdict::Neutral, None);
+                return Err(RemoteError::Refused("no such repository".to_owned()).into());
             }
             Some(Act::Hang) => std::future::pending().await,
             Some(Act::Forbidden) => {

@@ -50,6 +50,7 @@ pub(crate) async fn sync_identifier_from_url<C: SyncContext, F: Fetch>(
             .may_resume(identifier, &target.url, fetched.resume);
     }
     engine.note_result(identifier, &target.url, &result, began.elapsed());
+    engine.pace(target, &result);
     match result {
         Ok(fetched) => arrived(engine, identifier, target, &fetched).await,
         Err(error) => {

@@ -27,6 +27,9 @@ pub(crate) async fn sync_identifier<C: SyncContext, F: Fetch>(
     engine.board.counters.attempts.fetch_add(1, Relaxed);
     let mut progress = Progress::carrying_on(engine.board.carried(identifier));
     let began = Instant::now();
+    // A new event brings an attempt forward as well, but begins the count anew.
+    progress.insists = engine.board.is_brought_forward(identifier, began)
+        && engine.context.attempt_count(identifier) > 0;
     while !engine.stop.is_cancelled() {
         let target = match sync_identifier_next_url(engine, identifier, None, &progress).await {
             Next::Ask(_) if must_give_way(engine, began) => {

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use grip_types::{Domain, Identifier};
+use tokio::time::Instant;
 
 use super::{Next, Progress, ThrottledDomain};
 use crate::{
@@ -56,8 +57,34 @@ pub(crate) async fn sync_identifier_next_url<C: SyncContext, F: Fetch>(
             !progress.has_tried(target)
                 && has_capacity(target)
                 && engine.may_ask(identifier, &target.url)
+                && !is_left_alone(engine, identifier, target, domain.is_some(), progress)
         })
         .map_or(Next::Nobody, |target| Next::Ask(target.clone()))
+}
+
+/// Whether a URL pauses, which is noted once. A new event may ask it all the same, once, for what
+/// it was not asked for before; in its turn in line too, although its first attempt is over then.
+fn is_left_alone<C: SyncContext, F: Fetch>(
+    engine: &Engine<C, F>,
+    identifier: &Identifier,
+    target: &Target,
+    is_turn: bool,
+    progress: &Progress,
+) -> bool {
+    let (url, now) = (&target.url, Instant::now());
+    if !engine.board.pauses().is_on(url, now) || engine.board.is_resuming(identifier, url) {
+        return false;
+    }
+    if progress.insists {
+        engine.board.pauses().end(url);
+        return false;
+    }
+    let is_new = engine.context.attempt_count(identifier) <= u32::from(is_turn);
+    if is_new && !engine.board.pauses().is_for(url, &target.wants) {
+        return false;
+    }
+    engine.note_pause(identifier, url, now);
+    true
 }
 
 /// The hosts with URLs that were not tried because the host is at its limits.
@@ -76,7 +103,8 @@ pub(crate) async fn get_throttled_domains_with_untried_urls<C: SyncContext, F: F
         let is_left = !progress.has_tried(target)
             && !places.contains_key(domain)
             && (progress.refused.contains(domain) || engine.must_wait(domain))
-            && engine.may_ask(identifier, &target.url);
+            && engine.may_ask(identifier, &target.url)
+            && !is_left_alone(engine, identifier, target, false, progress);
         if is_left {
             places.insert(domain, throttled.len());
             throttled.push(ThrottledDomain {

@@ -45,6 +45,8 @@ pub(crate) struct Progress {
     /// What was asked in the attempt that this one carries on.
     earlier: Asked,
     asked: Asked,
+    /// An operator wants it: no URL is left alone.
+    pub(super) insists: bool,
     pub(super) fetched: usize,
     pub(super) resume: bool,
 }

@@ -338,10 +338,12 @@ async fn a_carried_on_attempt_asks_only_what_is_worth_more_now() {
     assert_eq!(attempt(&engine).await, Ended::Incomplete);
     assert_eq!(world.asked_urls(), [A, B, A]);
     // The next attempt begins anew.
+    tokio::time::advance(Duration::from_secs(20)).await;
     assert_eq!(attempt(&engine).await, Ended::Incomplete);
     assert_eq!(counts(&world)[B], 2);
 
     world.act(A, &[Act::Resume, Act::Fail]);
+    tokio::time::advance(Duration::from_secs(40)).await;
     assert_eq!(attempt(&engine).await, Ended::Resume);
     world.now_for("x", need(&[3], &[B]));
     assert_eq!(attempt(&engine).await, Ended::Incomplete);
@@ -361,6 +363,7 @@ async fn a_host_that_wants_to_be_asked_for_ever_is_not() {
     let mut row = Vec::new();
     for _ in 0..5 {
         row.push(attempt(&engine).await == Ended::Resume);
+        tokio::time::advance(Duration::from_secs(20)).await;
     }
     assert_eq!(row, [true, true, true, false, true]);
 }
@@ -441,3 +444,5 @@ async fn objects_that_were_not_asked_for_do_not_count() {
     assert_eq!(brought.oids, 0);
     assert!(world.state.lock().released.is_empty());
 }
+
+mod pauses;

@@ -1,0 +1,176 @@
+//! URLs that are left alone for a while because they answered without having anything for us.
+
+use std::{
+    collections::{BTreeSet, VecDeque, hash_map::DefaultHasher},
+    hash::{Hash, Hasher},
+    num::NonZeroUsize,
+    time::Duration,
+};
+
+use grip_types::{Identifier, Oid};
+use lru::LruCache;
+use tokio::time::Instant;
+use url::Url;
+
+use crate::options::UrlPause;
+
+/// At the bound the longest unused is forgotten, and may be asked.
+const MAX_URLS: NonZeroUsize = NonZeroUsize::new(30_000).unwrap();
+const MAX_NOTED: NonZeroUsize = NonZeroUsize::new(30_000).unwrap();
+/// How many requests of one URL are told apart; an older one counts as never made.
+const MAX_ASKED: usize = 16;
+
+/// The pauses of all URLs, whatever the identifier that asked.
+pub(crate) struct Pauses {
+    by_url: LruCache<Url, Pause>,
+    /// Up to when an identifier was told that a URL is left alone.
+    noted: LruCache<(Identifier, Url), Instant>,
+}
+
+struct Pause {
+    length: Duration,
+    until: Instant,
+    why: String,
+    /// What it was asked for in vain, newest last.
+    asked: VecDeque<u64>,
+}
+
+impl Default for Pauses {
+    fn default() -> Self {
+        Self {
+            by_url: LruCache::new(MAX_URLS),
+            noted: LruCache::new(MAX_NOTED),
+        }
+    }
+}
+
+impl Pauses {
+    /// Leaves a URL alone that was asked for `wants` in vain, each time for twice as long. One
+    /// that was asked during its pause is not left alone for longer: else a stream of new events
+    /// could keep everybody from it for ever.
+    pub(crate) fn add(
+        &mut self,
+        url: &Url,
+        wants: &BTreeSet<Oid>,
+        why: String,
+        rule: UrlPause,
+        now: Instant,
+    ) {
+        let before = self.by_url.pop(url);
+        let mut pause = before
+            .filter(|pause| now < pause.until + rule.longest)
+            .unwrap_or_else(|| Pause {
+                length: Duration::ZERO,
+                until: now,
+                why: String::new(),
+                asked: VecDeque::new(),
+            });
+        if pause.until <= now {
+            pause.length = (pause.length * 2).clamp(rule.first, rule.longest);
+            // Attempts come up to a tenth early by chance, which shall not cost them their turn.
+            pause.until = now + pause.length - pause.length / 10;
+            pause.why = why;
+        }
+        let print = print_of(wants);
+        pause.asked.retain(|asked| *asked != print);
+        if pause.asked.len() >= MAX_ASKED {
+            pause.asked.pop_front();
+        }
+        pause.asked.push_back(print);
+        self.by_url.put(url.clone(), pause);
+    }
+
+    pub(crate) fn end(&mut self, url: &Url) {
+        self.by_url.pop(url);
+    }
+
+    /// Whether a URL is left alone.
+    pub(crate) fn is_on(&mut self, url: &Url, now: Instant) -> bool {
+        let pause = self.by_url.get(url);
+        pause.is_some_and(|pause| pause.until > now)
+    }
+
+    /// Whether its pause began with a request for the same objects.
+    pub(crate) fn is_for(&self, url: &Url, wants: &BTreeSet<Oid>) -> bool {
+        let pause = self.by_url.peek(url);
+        pause.is_some_and(|pause| pause.asked.contains(&print_of(wants)))
+    }
+
+    /// What to tell of a pause; once for each and each identifier.
+    pub(crate) fn note(
+        &mut self,
+        identifier: &Identifier,
+        url: &Url,
+        now: Instant,
+    ) -> Option<String> {
+        let pause = self.by_url.peek(url)?;
+        let key = (identifier.clone(), url.clone());
+        if self.noted.put(key, pause.until) == Some(pause.until) {
+            return None;
+        }
+        let left = pause.until.saturating_duration_since(now);
+        let seconds = left.as_secs().max(1);
+        Some(format!("left alone for {seconds} s after: {}", pause.why))
+    }
+}
+
+fn print_of(wants: &BTreeSet<Oid>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    wants.hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{oids, url};
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn pauses_double_from_twenty_seconds_to_an_hour_and_begin_anew_after_success() {
+        let (mut pauses, a) = (Pauses::default(), url("https://a.example/x"));
+        let mut now = Instant::now();
+        let mut pause = |pauses: &mut Pauses| {
+            pauses.add(&a, &oids(&[1]), String::new(), UrlPause::default(), now);
+            let began = now;
+            while pauses.is_on(&a, now) {
+                now += SECOND;
+            }
+            (now - began).as_secs()
+        };
+        let row: Vec<_> = (0..10).map(|_| pause(&mut pauses)).collect();
+        assert_eq!(row, [18, 36, 72, 144, 288, 576, 1152, 2304, 3240, 3240]);
+        pauses.end(&a);
+        assert_eq!(pause(&mut pauses), 18);
+    }
+
+    #[test]
+    fn a_request_during_a_pause_does_not_prolong_it() {
+        let (mut pauses, a) = (Pauses::default(), url("https://a.example/x"));
+        let (rule, now) = (UrlPause::default(), Instant::now());
+        for n in 0..18 {
+            pauses.add(
+                &a,
+                &oids(&[n]),
+                String::new(),
+                rule,
+                now + SECOND * n as u32,
+            );
+        }
+        assert!(!pauses.is_on(&a, now + SECOND * 18));
+        assert!(pauses.is_for(&a, &oids(&[17])) && !pauses.is_for(&a, &oids(&[18])));
+        assert_eq!(pauses.by_url.peek(&a).unwrap().asked.len(), MAX_ASKED);
+    }
+
+    #[test]
+    fn pauses_are_bounded_in_number() {
+        let mut pauses = Pauses::default();
+        for n in 0..MAX_URLS.get() + 10 {
+            let at = url(&format!("https://a.example/{n}"));
+            let (rule, now) = (UrlPause::default(), Instant::now());
+            pauses.add(&at, &oids(&[1]), String::new(), rule, now);
+        }
+        assert_eq!(pauses.by_url.len(), MAX_URLS.get());
+    }
+}
