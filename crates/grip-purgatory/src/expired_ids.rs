@@ -20,6 +20,10 @@ impl ExpiredIds {
         self.by_id.contains_key(id)
     }
 
+    pub(crate) fn get(&self, id: &EventId) -> Option<Millis> {
+        self.by_id.get(id).copied()
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.by_id.len()
     }

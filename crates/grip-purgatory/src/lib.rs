@@ -36,7 +36,7 @@ pub use matching::{
 };
 pub use millis::Millis;
 pub use packed::Packed;
-pub use purgatory::{Counts, Expired, Purgatory, Restored, Waiting};
+pub use purgatory::{Before, Counts, Expired, Purgatory, Restored, Waiting};
 pub use sync_queue::SyncEntry;
 
 use std::time::Duration;

@@ -6,6 +6,7 @@ mod prs;
 mod restore;
 mod states;
 mod sync;
+mod undo;
 mod wanted;
 
 use std::{
@@ -18,6 +19,7 @@ use grip_types::Identifier;
 
 pub use expiry::Expired;
 pub use restore::Restored;
+pub use undo::Before;
 
 use crate::{
     AnnouncementEntry, Bounds, Change, Full, Held, Millis, Placeholder, PrEntry, Source,

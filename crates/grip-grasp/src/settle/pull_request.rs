@@ -59,21 +59,17 @@ impl Core {
     ) -> Result<Answer, Trouble> {
         let request = PullRequest::parse(event.clone()).expect("admitted as a pull request");
         let (id, tip) = (event.id, request.tip);
-        let (placeholder, journalled) = self
+        let (before, journalled) = self
             .try_held(move |purgatory| {
-                let placeholder = purgatory.find_pr_placeholder(&id).cloned();
+                let before = purgatory.before(&id, &identifiers);
                 let source = held_source(source);
                 let changes = purgatory.add_pr(request.event, tip, identifiers, source, now())?;
-                Ok((placeholder, changes))
+                Ok((before, changes))
             })
             .await?;
         if let Err(error) = journalled {
-            let mut purgatory = self.purgatory.lock();
-            drop(purgatory.remove_pr(&id));
             // Refs pushed ahead go on waiting for the event.
-            for (addr, pushed) in placeholder.into_iter().flat_map(|found| found.refs) {
-                drop(purgatory.add_pr_placeholder(id, pushed.commit, addr, now()));
-            }
+            self.purgatory.lock().undo(before);
             return Err(error.into());
         }
         fault::point("hold.journalled");

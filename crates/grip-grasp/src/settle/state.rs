@@ -93,16 +93,16 @@ impl Core {
         decision: Decision,
         source: Source,
     ) -> Result<Answer, Trouble> {
-        let (id, identifier) = (event.id, identifier(event));
-        let (copy, name) = (event.clone(), identifier.clone());
-        let ((), journalled) = self
+        let (id, copy, name) = (event.id, event.clone(), identifier(event));
+        let (before, journalled) = self
             .try_held(move |purgatory| {
+                let before = purgatory.before(&id, std::slice::from_ref(&name));
                 let changes = purgatory.add_state(copy, name, held_source(source), now())?;
-                Ok(((), changes))
+                Ok((before, changes))
             })
             .await?;
         if let Err(error) = journalled {
-            drop(self.purgatory.lock().remove_state_event(&identifier, &id));
+            self.purgatory.lock().undo(before);
             return Err(error.into());
         }
         fault::point("hold.journalled");

@@ -474,3 +474,26 @@ async fn a_pull_request_named_by_sha_256_waits_for_nothing_that_is_looked_for() 
     assert_eq!(status(&node, &event).await, Status::Unknown);
     assert_eq!(node.grasp().stats().purgatory.wanted, 1);
 }
+
+#[tokio::test]
+async fn what_cannot_be_journalled_ends_no_search() {
+    let (owner, author) = (Author::new(), Author::new());
+    let (node, _tree, _tip) = with_repository(&owner, "x").await;
+    let state = owner.state_at("x", &[(MAIN, &"1".repeat(40))], None, later(1));
+    let request = author.pull_request(&owner, "x", &"2".repeat(40), FORK);
+    for event in [&state, &request] {
+        node.accepts(event, HELD).await;
+    }
+    let _ = node.grasp().sweep(in_minutes(31)).await;
+    let newer = owner.state_at("x", &[(MAIN, &"3".repeat(40))], None, later(2));
+    node.close_journal().await;
+    for event in [&state, &request, &newer] {
+        node.refuses(event, "error: ").await;
+    }
+    for event in [&state, &request] {
+        assert_eq!(status(&node, event).await, Status::Wanted);
+    }
+    assert_eq!(node.waiting(), 0);
+    let needs = node.grasp().needs(&x()).await.unwrap();
+    assert_eq!((needs.len(), node.grasp().sync_queue_len()), (2, 1));
+}

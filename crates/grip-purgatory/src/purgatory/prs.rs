@@ -151,7 +151,7 @@ impl Purgatory {
         changes
     }
 
-    fn replace_pr(&mut self, id: &EventId, held: Held) -> Option<Change> {
+    pub(super) fn replace_pr(&mut self, id: &EventId, held: Held) -> Option<Change> {
         let before = self.prs.remove(id)?;
         self.count_out(&before);
         let entry = PrEntry { held, ..before };

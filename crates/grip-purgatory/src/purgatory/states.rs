@@ -151,7 +151,7 @@ impl Purgatory {
     }
 
     /// Puts `held` in the place of its former version.
-    fn replace_state(&mut self, identifier: &Identifier, held: Held) -> Change {
+    pub(super) fn replace_state(&mut self, identifier: &Identifier, held: Held) -> Change {
         if let Some(before) = self.take_state(identifier, &held.id()) {
             self.count_out(&before);
         }

@@ -456,3 +456,57 @@ fn at_the_bound_of_all_states_outlive_pull_requests() {
         states.iter().map(|state| state.id).collect()
     );
 }
+
+#[test]
+fn holding_that_is_taken_back_leaves_everything_as_it_was() {
+    let keys = Keys::generate();
+    let (event, newer) = (naming(&keys, 1), naming(&keys, 2));
+    let repo = identifier("repo");
+    let is_same = |one: &Purgatory, other: &Purgatory| {
+        // The next attempt may have come forward.
+        let queued = |it: &Purgatory| {
+            it.sync_queue()
+                .map(|(it, _)| it.clone())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!((one.count(), queued(one)), (other.count(), queued(other)));
+        assert_eq!(wanted_ids(one), wanted_ids(other));
+        assert_eq!(one.was_expired(&event.id), other.was_expired(&event.id));
+        assert_eq!(one.find_state(&repo), other.find_state(&repo));
+    };
+    // The wanted event itself, its successor, and one that is held already.
+    let mut held = Purgatory::default();
+    let _ = hold(&mut held, &event, Source::Synced, NOW);
+    let wanting = wanting(&event, Source::Synced);
+    for (mut purgatory, event) in [
+        (wanting.clone(), &event),
+        (wanting, &newer),
+        (held, &event),
+        (Purgatory::default(), &event),
+    ] {
+        let earlier = purgatory.clone();
+        let before = purgatory.before(&event.id, std::slice::from_ref(&repo));
+        let _ = hold(&mut purgatory, event, Source::Submitted, EXPIRED);
+        assert_ne!(purgatory, earlier);
+        purgatory.undo(before);
+        is_same(&purgatory, &earlier);
+    }
+
+    let event = pr(&keys, 1);
+    let mut purgatory = Purgatory::default();
+    let _ = expire(&mut purgatory, &event, "repo", 0);
+    let pushed = purgatory.add_pr_placeholder(event.id, oid('a'), addr(&keys), EXPIRED);
+    let _ = pushed.unwrap();
+    let earlier = purgatory.clone();
+    let before = purgatory.before(&event.id, std::slice::from_ref(&repo));
+    let added = purgatory.add_pr(
+        event,
+        oid('a'),
+        vec![repo.clone()],
+        Source::Submitted,
+        EXPIRED,
+    );
+    let _ = added.unwrap();
+    purgatory.undo(before);
+    is_same(&purgatory, &earlier);
+}
