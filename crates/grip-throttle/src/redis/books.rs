@@ -28,6 +28,8 @@ mod fallback;
 mod known;
 mod room;
 mod status;
+#[cfg(test)]
+mod tests;
 
 use known::{Known, Start};
 
@@ -214,7 +216,8 @@ impl Books {
     pub fn hosts(&self) -> Vec<HostStatus> {
         let mut state = self.state.lock();
         let now = Instant::now();
-        state.sweep(self.options.forget_after, now);
+        // Does not count as a look for room: who watches the list must not put that off.
+        state.forget(self.options.forget_after, now);
         state.statuses(now)
     }
 }

@@ -14,11 +14,14 @@ const SWEEP_SPACING: Duration = Duration::from_secs(1);
 impl State {
     /// Forgets idle hosts now and then; at the bound also those that are only just idle.
     pub(super) fn make_room(&mut self, options: &Options, now: Instant) -> Result<(), Hold> {
-        if self.is_due(options.forget_after / 2, now) {
-            self.sweep(options.forget_after, now);
-        }
-        if self.hosts.len() >= options.max_domains && self.is_due(SWEEP_SPACING, now) {
-            self.sweep(Duration::ZERO, now);
+        let is_full = self.hosts.len() >= options.max_domains;
+        let (spacing, idle) = match is_full {
+            true => (SWEEP_SPACING, Duration::ZERO),
+            false => (options.forget_after / 2, options.forget_after),
+        };
+        if self.is_due(spacing, now) {
+            self.swept_at = Some(now);
+            self.forget(idle, now);
         }
         if self.hosts.len() < options.max_domains {
             return Ok(());
@@ -33,8 +36,7 @@ impl State {
     }
 
     /// Forgets hosts that were idle for `idle` and of which nothing is out or due.
-    pub(super) fn sweep(&mut self, idle: Duration, now: Instant) {
-        self.swept_at = Some(now);
+    pub(super) fn forget(&mut self, idle: Duration, now: Instant) {
         let held: HashSet<&Domain> = self.held.values().map(|held| &held.domain).collect();
         let fallback = &mut self.fallback;
         self.hosts.retain(|domain, known| {
