@@ -5,6 +5,7 @@ mod burst;
 mod egress;
 mod instances;
 mod limits;
+mod logs;
 mod misbehaviour;
 mod operator;
 mod pages;
