@@ -53,13 +53,13 @@ pub struct Fsck {
 #[derive(Default)]
 pub(crate) struct Claims(Mutex<HashSet<Identifier>>);
 
-struct Claim<'a> {
+pub(crate) struct Claim<'a> {
     claims: &'a Claims,
     identifier: &'a Identifier,
 }
 
 impl Claims {
-    fn take<'a>(&'a self, identifier: &'a Identifier) -> Option<Claim<'a>> {
+    pub(crate) fn take<'a>(&'a self, identifier: &'a Identifier) -> Option<Claim<'a>> {
         let is_new = self.0.lock().insert(identifier.clone());
         is_new.then_some(Claim {
             claims: self,

@@ -16,7 +16,7 @@ use tokio::{
 use crate::{
     process::{Running, read_bounded},
     remote::RemoteError,
-    repositories::{RepoError, Repositories},
+    repositories::{RepoError, Repositories, Using},
 };
 
 mod keep;
@@ -165,8 +165,9 @@ impl Repositories {
         blocking(move || {
             let turn = inner.lock(&identifier);
             inner.ensure_store(&identifier)?;
+            let using = Using::new(&inner, &identifier);
             drop(turn);
-            Incoming::create(&inner)
+            Incoming::create(&inner, using)
         })
         .await
     }

@@ -30,10 +30,13 @@ use crate::{
 mod adopt;
 mod create;
 mod lookup;
+mod stores;
 mod tips;
 mod withdraw;
 
 pub use adopt::AdoptError;
+use stores::Users;
+pub(crate) use stores::Using;
 
 /// Identifiers that share one lock by chance only wait for each other.
 const STRIPES: usize = 64;
@@ -127,6 +130,7 @@ pub(crate) struct Inner {
     locks: [Mutex<()>; STRIPES],
     generations: [AtomicU64; STRIPES],
     pub(crate) maintained: Claims,
+    users: Users,
     pub(crate) spares: Spares,
 }
 
@@ -152,6 +156,7 @@ impl Repositories {
             locks: std::array::from_fn(|_| Mutex::new(())),
             generations: std::array::from_fn(|_| AtomicU64::new(0)),
             maintained: Claims::default(),
+            users: Users::default(),
             spares: Spares::default(),
             options: options.clone(),
         };

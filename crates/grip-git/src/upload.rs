@@ -30,7 +30,7 @@ use crate::{
     process::{Running, read_bounded},
     receive::{CHUNK, enlarge_pipe},
     report,
-    repositories::{RepoError, Repositories},
+    repositories::{RepoError, Repositories, Using},
 };
 
 /// Bytes of a request that are not written to a file.
@@ -57,8 +57,10 @@ impl Repositories {
     where
         B: AsyncRead + Send + Unpin + 'static,
     {
+        let using = Using::new(&self.inner, &repo.identifier);
         self.refs(repo)?;
         let start = Start {
+            using,
             repositories: self.clone(),
             repo: repo.clone(),
             protocol,
@@ -102,13 +104,14 @@ fn error_packet(reason: &io::Error) -> Bytes {
 }
 
 struct Start {
+    using: Using,
     repositories: Repositories,
     repo: RepoPath,
     protocol: Protocol,
 }
 
 impl Start {
-    async fn run<B: AsyncRead + Unpin>(&self, body: B) -> io::Result<Box<Session>> {
+    async fn run<B: AsyncRead + Unpin>(self, body: B) -> io::Result<Box<Session>> {
         let inner = &self.repositories.inner;
         let options = &inner.options;
         let quarantines = inner.layout.quarantines();
@@ -143,6 +146,7 @@ impl Start {
             complaint: String::new(),
             idle: options.upload_idle,
             sent: false,
+            _using: self.using,
         }))
     }
 
@@ -239,6 +243,8 @@ struct Session {
     complaint: String,
     idle: Duration,
     sent: bool,
+    /// Git may read the objects to the last moment.
+    _using: Using,
 }
 
 impl Session {

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use crate::{
     disk, layout,
     objects::{ObjectKind, Objects},
-    repositories::{Inner, RepoError, Repositories},
+    repositories::{Inner, RepoError, Repositories, Using},
 };
 
 /// The name git gives to a pack without objects.
@@ -51,18 +51,24 @@ impl Spares {
 pub(super) struct Incoming {
     path: PathBuf,
     inner: Arc<Inner>,
+    /// It was checked against what the store has.
+    _using: Using,
 }
 
 impl Incoming {
-    pub(super) fn create(inner: &Arc<Inner>) -> io::Result<Self> {
-        let inner = Arc::clone(inner);
+    pub(super) fn create(inner: &Arc<Inner>, using: Using) -> io::Result<Self> {
+        let incoming = |path| Self {
+            path,
+            inner: Arc::clone(inner),
+            _using: using,
+        };
         if let Some(path) = inner.spares.take() {
-            return Ok(Self { path, inner });
+            return Ok(incoming(path));
         }
         let path = inner.layout.quarantines().join(disk::unique());
         fs::create_dir(&path)?;
         fs::create_dir(layout::packs(&path))?;
-        Ok(Self { path, inner })
+        Ok(incoming(path))
     }
 
     /// Says whether there is nothing in it but the directory for packs.

@@ -105,6 +105,9 @@ impl Inner {
     /// Removes a store that has no objects and no repository, so that announcements which never
     /// got any data leave nothing behind.
     fn remove_unused_store(&self, identifier: &Identifier) -> io::Result<()> {
+        if self.is_in_use(identifier) {
+            return Ok(());
+        }
         let store = self.layout.store(identifier);
         let objects = store.join("objects");
         let has_objects = disk::entries(&layout::packs(&objects))?

@@ -10,5 +10,6 @@ mod maintain;
 mod pushing;
 mod refs;
 mod remote;
+mod stores;
 mod strangers;
 mod support;
