@@ -13,6 +13,9 @@ use url::Url;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Need {
     pub event: EventId,
+    /// It is a state and not a pull request. Anybody may send a pull request, with a tip that
+    /// nobody has: where not all is to be had, states come first.
+    pub is_state: bool,
     /// The objects it names that are not here; never empty.
     pub oids: BTreeSet<Oid>,
     /// The clone URLs of the announcements that speak for it, and its own, in their order. A URL

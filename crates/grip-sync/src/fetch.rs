@@ -32,6 +32,8 @@ pub struct Job<'a> {
     pub identifier: &'a Identifier,
     pub url: &'a Url,
     pub wants: &'a BTreeSet<Oid>,
+    /// Those of them that matter most: a host that has not all is asked for these apart.
+    pub first: &'a BTreeSet<Oid>,
 }
 
 /// What came of it.

@@ -183,7 +183,7 @@ impl GitFetch {
         let now = Instant::now();
         self.knowledge
             .lock()
-            .learn(job.url, job.wants, step, heard, now)
+            .learn(job.url, job.wants, job.first, step, heard, now)
     }
 }
 
@@ -196,7 +196,7 @@ impl Fetch for GitFetch {
         let step = self
             .knowledge
             .lock()
-            .step(job.url, job.wants, Instant::now());
+            .step(job.url, job.wants, job.first, Instant::now());
         tracing::debug!(url = %grip_egress::Shown(job.url), step = step.name(), "one request");
         let result = self.do_step(job, &step, permit).await;
         let (heard, error) = match result {

@@ -21,6 +21,8 @@ pub(crate) struct Target {
     pub(crate) url: Url,
     pub(crate) domain: Domain,
     pub(crate) wants: BTreeSet<Oid>,
+    /// Those of them that states want.
+    pub(crate) states: BTreeSet<Oid>,
 }
 
 /// All targets of an identifier, each URL once, in the order in which they are tried: the first
@@ -50,6 +52,7 @@ impl Plan {
                         url: url.clone(),
                         domain,
                         wants: BTreeSet::new(),
+                        states: BTreeSet::new(),
                     });
                 }
             }
@@ -67,9 +70,13 @@ impl Plan {
         needs.sort_by_key(|need| need.oids.len());
         for need in needs {
             for place in need.urls.iter().filter_map(|url| places.get(url)) {
-                let wants = &mut self.targets[*place].wants;
+                let Target { wants, states, .. } = &mut self.targets[*place];
                 let room = share.saturating_sub(wants.len());
-                wants.extend(need.oids.iter().take(room));
+                let asked = need.oids.iter().take(room);
+                if need.is_state {
+                    states.extend(asked.clone());
+                }
+                wants.extend(asked);
             }
         }
     }
@@ -89,7 +96,7 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{need, oid, url};
+    use crate::testing::{need, oid, oids, state, url};
 
     fn urls(plan: &Plan) -> Vec<&str> {
         plan.targets
@@ -117,6 +124,17 @@ mod tests {
                 ("both.example", [oid(1), oid(2), oid(3)].into()),
                 ("b.example", [oid(3)].into()),
             ]
+        );
+    }
+
+    #[test]
+    fn a_target_knows_what_states_want_of_it() {
+        let one = ["https://a.example/"];
+        let plan = Plan::of(&[need(&[1, 2], &one), state(&[2, 3], &one)]);
+        let target = &plan.targets()[0];
+        assert_eq!(
+            (&target.wants, &target.states),
+            (&oids(&[1, 2, 3]), &oids(&[2, 3]))
         );
     }
 

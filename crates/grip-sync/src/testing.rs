@@ -56,8 +56,16 @@ pub(crate) fn need(numbers: &[u64], urls: &[&str]) -> Need {
     id[..8].copy_from_slice(&numbers[0].to_be_bytes());
     Need {
         event: EventId::from_byte_array(id),
+        is_state: false,
         oids: oids(numbers),
         urls: urls.iter().copied().map(url).collect(),
+    }
+}
+
+pub(crate) fn state(numbers: &[u64], urls: &[&str]) -> Need {
+    Need {
+        is_state: true,
+        ..need(numbers, urls)
     }
 }
 

@@ -27,6 +27,8 @@ const MAX_URL_BYTES: usize = 2_048;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Need {
     pub event: EventId,
+    /// It is a state and not a pull request.
+    pub is_state: bool,
     /// The objects it names that are not here; never empty.
     pub oids: BTreeSet<Oid>,
     /// The clone URLs of the announcements that speak for it, and its own; none is ours. A URL is
@@ -95,11 +97,11 @@ pub(crate) fn asks(
     policy: &Policy,
 ) -> Result<Option<Need>, ViewError> {
     let mut urls = Urls::new(policy);
-    let oids = if let Ok(state) = State::parse(event.clone()) {
+    let (is_state, oids) = if let Ok(state) = State::parse(event.clone()) {
         for announcement in announced.family(&event.pubkey) {
             urls.add(&announcement.clone);
         }
-        state.oids()
+        (true, state.oids())
     } else if let Ok(request) = PullRequest::parse(event.clone()) {
         let mut targets = targets(&request, view, policy)?;
         targets.retain(|target| target.identifier == *identifier);
@@ -112,7 +114,7 @@ pub(crate) fn asks(
                 urls.add(&announcement.clone);
             }
         }
-        vec![request.tip]
+        (false, vec![request.tip])
     } else {
         return Ok(None);
     };
@@ -121,6 +123,7 @@ pub(crate) fn asks(
     let oids: BTreeSet<Oid> = missing.map(|(oid, _)| *oid).collect();
     let need = Need {
         event: event.id,
+        is_state,
         urls: urls.listed,
         oids,
     };

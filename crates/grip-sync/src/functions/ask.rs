@@ -30,6 +30,7 @@ pub(crate) async fn sync_identifier_from_url<C: SyncContext, F: Fetch>(
         identifier,
         url: &target.url,
         wants: &target.wants,
+        first: &target.states,
     };
     tracing::debug!(%identifier, url = %Shown(&target.url), wants = target.wants.len(), "asking");
     engine.board.counters.requests.fetch_add(1, Relaxed);

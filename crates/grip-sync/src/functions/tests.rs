@@ -47,6 +47,7 @@ fn target(at: &str, numbers: &[u64]) -> Target {
         url: url(at),
         domain: Domain::of(&url(at)).unwrap(),
         wants: oids(numbers),
+        states: [].into(),
     }
 }
 

@@ -23,6 +23,8 @@ pub(super) struct Facts {
     lacks: BTreeSet<Oid>,
     /// The wanted objects among its refs, if they were just listed.
     pub(super) tips: Option<BTreeSet<Oid>>,
+    /// It was last asked in hope for what comes first.
+    is_turn_of_rest: bool,
 }
 
 impl Facts {
@@ -34,6 +36,7 @@ impl Facts {
             is_partial: false,
             lacks: BTreeSet::new(),
             tips: None,
+            is_turn_of_rest: false,
         }
     }
 
@@ -42,14 +45,35 @@ impl Facts {
         wants.difference(&self.lacks).copied().collect()
     }
 
-    pub(super) fn step_v2(&self, wants: &BTreeSet<Oid>) -> Step {
+    /// What to ask it for although it may not have it. One object that it lacks spoils the whole
+    /// request: once it lacked any, what comes first and the rest take turns.
+    pub(super) fn in_hope(&mut self, wants: &BTreeSet<Oid>, first: &BTreeSet<Oid>) -> Vec<Oid> {
+        let hopeful = self.hopeful(wants);
+        if !self.is_partial {
+            return hopeful;
+        }
+        let is_first = |oid: &Oid| first.contains(oid);
+        let (first, rest): (Vec<Oid>, Vec<Oid>) = hopeful.into_iter().partition(is_first);
+        let is_turn_of_rest = first.is_empty() || self.is_turn_of_rest && !rest.is_empty();
+        self.is_turn_of_rest = !is_turn_of_rest;
+        match is_turn_of_rest {
+            true => rest,
+            false => first,
+        }
+    }
+
+    pub(super) fn step_v2(&mut self, wants: &BTreeSet<Oid>, first: &BTreeSet<Oid>) -> Step {
         let mut oids: Vec<Oid> = match &self.tips {
-            _ if !self.is_partial => wants.iter().copied().collect(),
+            // So that those that come first are not cut off.
+            _ if !self.is_partial => {
+                let rest = wants.difference(first);
+                wants.intersection(first).chain(rest).copied().collect()
+            }
             None => return Step::ListRefs,
             Some(tips) => tips.intersection(wants).copied().collect(),
         };
         if oids.is_empty() {
-            oids = self.hopeful(wants);
+            oids = self.in_hope(wants, first);
         }
         if oids.is_empty() {
             return Step::ListRefs;

@@ -3,7 +3,8 @@
 //! ```text
 //!   unknown ── fetch all wants ──▶ has them
 //!      │ lacks one: partial ── list refs ──▶ some wants are tips ── fetch those
-//!      │                                └──▶ none is: next time, all it did not say it lacks
+//!      │                                └──▶ none is: next time, what it did not say it lacks,
+//!      │                                     states and pull requests by turns
 //!      │ does not understand: old ── info/refs ──▶ wants are tips, or it serves any ── fetch those
 //!      ├ (an error that may mean so: old, at the next attempt)  └──▶ fetch heads and tags
 //!      └ refuses several and says not why: partial, at the next attempt
@@ -62,10 +63,16 @@ impl Default for Knowledge {
 
 impl Knowledge {
     /// How to ask `url` for `wants` now.
-    pub(super) fn step(&mut self, url: &Url, wants: &BTreeSet<Oid>, now: Instant) -> Step {
+    pub(super) fn step(
+        &mut self,
+        url: &Url,
+        wants: &BTreeSet<Oid>,
+        first: &BTreeSet<Oid>,
+        now: Instant,
+    ) -> Step {
         let facts = self.facts_of(url, now);
         if !facts.is_old {
-            return facts.step_v2(wants);
+            return facts.step_v2(wants, first);
         }
         let prepared = self.prepared.take(url);
         let is_of_use = |asks: &Arc<Asks>| asks.is_of_use(wants);
@@ -79,11 +86,12 @@ impl Knowledge {
         &mut self,
         url: &Url,
         wants: &BTreeSet<Oid>,
+        first: &BTreeSet<Oid>,
         step: &Step,
         heard: &Heard,
         now: Instant,
     ) -> Lesson {
-        let lesson = self.lesson(url, wants, step, heard, now);
+        let lesson = self.lesson(url, wants, first, step, heard, now);
         let facts = self.facts_of(url, now);
         if lesson.resume {
             facts.until = now + PENDING_FOR;
@@ -97,6 +105,7 @@ impl Knowledge {
         &mut self,
         url: &Url,
         wants: &BTreeSet<Oid>,
+        first: &BTreeSet<Oid>,
         step: &Step,
         heard: &Heard,
         now: Instant,
@@ -117,7 +126,7 @@ impl Knowledge {
             (Step::FetchV2(asked), Heard::Refused) if asked.len() > 1 => facts.doubt(),
             (Step::ListRefs, Heard::Refs(refs)) => facts.refs(refs, wants),
             (Step::Advertise, Heard::Advertised(advertised)) => {
-                self.advertised(url, wants, advertised, now)
+                self.advertised(url, wants, first, advertised, now)
             }
             (Step::FetchV2(_) | Step::ListRefs, Heard::NotUnderstood) => facts.not_understood(true),
             (Step::FetchV2(_) | Step::ListRefs, Heard::Doubtful) => facts.not_understood(false),
@@ -144,6 +153,7 @@ impl Knowledge {
         &mut self,
         url: &Url,
         wants: &BTreeSet<Oid>,
+        first: &BTreeSet<Oid>,
         advertised: &Advertisement,
         now: Instant,
     ) -> Lesson {
@@ -153,7 +163,7 @@ impl Knowledge {
             facts.is_old = false;
             return Lesson::answer(true, "the host speaks the new git protocol after all");
         }
-        let asks = Asks::prepare(advertised, wants, &facts.hopeful(wants));
+        let asks = Asks::prepare(advertised, wants, &facts.in_hope(wants, first));
         self.old_hosts.put(host_of(url), now + BELIEVED_FOR);
         if asks.oids.is_empty() {
             return Lesson::answer(false, "the host has nothing of what is missing");

@@ -88,6 +88,27 @@ async fn a_partial_host_is_asked_for_what_its_refs_show() -> Result<()> {
 }
 
 #[tokio::test]
+async fn made_up_tips_do_not_hold_up_a_state_that_the_host_has_moved_on_from() -> Result<()> {
+    let host = RemoteHost::start("127.0.0.2").await?;
+    let tree = WorkTree::with_commit()?;
+    let past = tree.tip("HEAD")?;
+    tree.commit("more", "1")?;
+    let url = host.host(&tree, "x.git")?;
+    let desk = Desk::new();
+    let made_up: Vec<String> = (1..100).map(|n| format!("{n:040x}")).collect();
+    let mut wants: Vec<&str> = made_up.iter().map(String::as_str).collect();
+    wants.push(&past);
+
+    ensure!(desk.ask_with(&url, &wants, &[&past]).await?.resume);
+    ensure!(!desk.ask_with(&url, &wants, &[&past]).await?.resume);
+    let fetched = desk.ask_with(&url, &wants, &[&past]).await?;
+    ensure!(fetched.arrived == oids(&[&past]) && desk.has(&past));
+    ensure!(steps(&host) == ["fetch", "ls-refs", "fetch"]);
+    ensure!(host.requests()[0].wants.len() == wants.len());
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_late_push_to_a_partial_host_is_seen_in_its_refs() -> Result<()> {
     let host = RemoteHost::start("127.0.0.2").await?;
     let tree = WorkTree::with_commit()?;

@@ -59,13 +59,24 @@ impl Desk {
 
     /// Asks once, as an attempt does.
     pub async fn ask(&self, url: &str, wants: &[&str]) -> Result<Fetched, FetchError> {
+        self.ask_with(url, wants, &[]).await
+    }
+
+    /// Asks once for all of `wants`, of which `first` are for states.
+    pub async fn ask_with(
+        &self,
+        url: &str,
+        wants: &[&str],
+        first: &[&str],
+    ) -> Result<Fetched, FetchError> {
         let url = Url::parse(url).unwrap();
         let domain = Domain::of(&url).unwrap();
-        let wants = oids(wants);
+        let (wants, first) = (oids(wants), oids(first));
         let job = Job {
             identifier: &self.identifier,
             url: &url,
             wants: &wants,
+            first: &first,
         };
         let permit = self.throttle.acquire(&domain, Lane::Git).await.unwrap();
         let result = self.fetch.fetch(job, permit).await;

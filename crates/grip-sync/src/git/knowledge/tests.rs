@@ -7,6 +7,8 @@ const A: &str = "https://a.example/x.git";
 
 struct Host {
     knowledge: Knowledge,
+    /// What states want.
+    first: BTreeSet<Oid>,
     now: Instant,
 }
 
@@ -14,18 +16,20 @@ impl Host {
     fn new() -> Self {
         Self {
             knowledge: Knowledge::default(),
+            first: BTreeSet::new(),
             now: Instant::now(),
         }
     }
 
     fn step(&mut self, wants: &[u64]) -> Step {
-        self.knowledge.step(&url(A), &oids(wants), self.now)
+        self.knowledge
+            .step(&url(A), &oids(wants), &self.first, self.now)
     }
 
     fn learn(&mut self, wants: &[u64], step: &Step, heard: Heard) -> Lesson {
         let wants = oids(wants);
         self.knowledge
-            .learn(&url(A), &wants, step, &heard, self.now)
+            .learn(&url(A), &wants, &self.first, step, &heard, self.now)
     }
 
     /// Steps and answers; gives whether to go on at once.
@@ -111,6 +115,42 @@ fn one_object_that_a_host_refuses_without_naming_it_does_not_hold_up_the_others(
 }
 
 #[test]
+fn made_up_tips_of_pull_requests_do_not_hold_up_a_state_that_is_not_a_tip() {
+    let wants: Vec<u64> = (1..500).collect();
+    // One request for everything as long as it may have everything.
+    let mut host = Host::new();
+    host.first = oids(&[400, 401]);
+    let step = host.step(&wants);
+    let Step::FetchV2(asked) = &step else {
+        panic!("it is unknown");
+    };
+    assert_eq!((asked.len(), asked[0]), (wants.len(), oid(400)));
+    assert!(host.learn(&wants, &step, Heard::Lacks(oid(1))).resume);
+    assert!(!host.go(&wants, Step::ListRefs, refs(&[9_000])));
+    assert!(!host.go(&wants, fetch(&[400, 401]), pack(&[400, 401])));
+}
+
+#[test]
+fn a_state_that_nobody_has_does_not_hold_up_pull_requests() {
+    let (mut host, wants) = (Host::new(), [1, 2, 3, 4, 5]);
+    host.first = oids(&[3, 4, 5]);
+    assert!(host.go(&wants, fetch(&[3, 4, 5, 1, 2]), Heard::Lacks(oid(3))));
+    let mut asked = Vec::new();
+    for _ in 0..4 {
+        assert!(!host.go(&wants, Step::ListRefs, refs(&[])));
+        let step = host.step(&wants);
+        asked.push(step.clone());
+        // Without a word which one it lacks.
+        host.learn(&wants, &step, Heard::Refused);
+    }
+    let (states, requests) = (fetch(&[4, 5]), fetch(&[1, 2]));
+    assert_eq!(
+        asked,
+        [&states, &requests, &states, &requests].map(Step::clone)
+    );
+}
+
+#[test]
 fn a_host_that_lacks_the_only_want_is_not_asked_again_at_once() {
     let mut host = Host::new();
     assert!(!host.go(&[1], fetch(&[1]), Heard::Lacks(oid(1))));
@@ -170,7 +210,11 @@ fn an_old_host_is_old_at_all_its_urls() {
     let mut host = Host::new();
     assert!(host.go(&[1], fetch(&[1]), Heard::NotUnderstood));
     assert!(host.advertise(&[1], old(&[1], &[])));
-    let at = |text: &str, host: &mut Host| host.knowledge.step(&url(text), &oids(&[2]), host.now);
+    let at = |text: &str, host: &mut Host| {
+        let (url, wants) = (url(text), oids(&[2]));
+        host.knowledge
+            .step(&url, &wants, &BTreeSet::new(), host.now)
+    };
     assert_eq!(at("https://a.example/y.git", &mut host), Step::Advertise);
     assert_eq!(at("https://a.example:444/y.git", &mut host), fetch(&[2]));
     assert_eq!(at("https://b.example/y.git", &mut host), fetch(&[2]));

@@ -69,6 +69,7 @@ impl SyncContext for Context {
         let needs = needs.map_err(|error| ContextError(error.into()))?;
         let needs = needs.into_iter().map(|need| Need {
             event: need.event,
+            is_state: need.is_state,
             oids: need.oids,
             urls: need.urls,
         });
