@@ -25,6 +25,7 @@ use crate::{
     push::Pushes,
     refusals::Refusals,
     trouble::Trouble,
+    unused::Kept,
     withdrawal::Withdrawals,
     world::World,
 };
@@ -74,6 +75,7 @@ pub(crate) struct Core {
     pub(crate) refusals: Refusals,
     pub(crate) pushes: Pushes,
     pub(crate) touched: Touched,
+    pub(crate) kept: Kept,
     /// Changes whenever the next attempt to find data may have come forward.
     pub(crate) sync_changes: watch::Sender<u64>,
     /// Counts announcements accepted, for states that came a moment too soon.

@@ -24,6 +24,7 @@ mod sweep;
 mod sync;
 mod trouble;
 mod unnoted;
+mod unused;
 mod withdrawal;
 mod world;
 

@@ -49,7 +49,7 @@ impl From<Trouble> for StartError {
 
 impl Grasp {
     /// Starts the service: restores what was held, brings disk and events in step, finishes
-    /// releases that were cut short, and begins to sweep.
+    /// releases that were cut short, removes objects that nothing needs, and begins to sweep.
     pub async fn start(parts: Parts) -> Result<Self, StartError> {
         let mut rows = parts.journal.load().await?;
         let withdrawals = Withdrawals::restore(&mut rows);
@@ -71,6 +71,9 @@ impl Grasp {
         for identifier in identifiers {
             let released = core.release_at_start(&identifier).await;
             released.log(&identifier);
+        }
+        if let Err(trouble) = core.remove_unused_stores().await {
+            trouble.log("unused objects could not be looked for");
         }
         let sweeping = Arc::clone(&core);
         let sweeper = Periodic::start(&core.group, "grasp.sweep", sweep_every, move || {
@@ -97,6 +100,7 @@ impl Core {
             refusals: Default::default(),
             pushes: Default::default(),
             touched: Default::default(),
+            kept: Default::default(),
             sync_changes: watch::Sender::new(0),
             announced: watch::Sender::new(0),
             too_soon: Semaphore::new(MAX_TOO_SOON),

@@ -27,6 +27,8 @@ pub struct Swept {
     pub withdrawn: usize,
     /// Object stores rolled up.
     pub maintained: usize,
+    /// Object stores removed because nothing needs them any more.
+    pub stores: usize,
 }
 
 impl fmt::Display for Swept {
@@ -37,11 +39,13 @@ impl fmt::Display for Swept {
             refs,
             withdrawn,
             maintained,
+            stores,
         } = self;
         write!(
             f,
             "{events} events expired, {repositories} empty repositories and {refs} refs removed, \
-             {withdrawn} repositories archived, {maintained} stores maintained"
+             {withdrawn} repositories archived, {maintained} stores maintained, \
+             {stores} removed"
         )
     }
 }
@@ -84,6 +88,7 @@ impl Core {
                 Err(trouble) => trouble.log("a withdrawn repository could not be archived"),
             }
         }
+        swept.stores = self.remove_unused_stores().await?;
         swept.maintained = self.maintain().await;
         Ok(swept)
     }

@@ -37,6 +37,8 @@ pub(crate) enum Trouble {
         identifier: Identifier,
         source: io::Error,
     },
+    #[error("the object stores could not be looked through")]
+    Stores(#[source] Box<dyn std::error::Error + Send + Sync>),
     #[error(transparent)]
     Full(#[from] Full),
     #[error("too many changes of this repository are waiting; try again")]

@@ -15,3 +15,4 @@ mod pushes;
 mod restarts;
 mod states;
 mod sync;
+mod unused;

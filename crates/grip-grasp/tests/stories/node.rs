@@ -191,6 +191,12 @@ impl Node {
         kinds[0].is_some()
     }
 
+    /// Says whether there is a place for the objects of an identifier.
+    pub(crate) fn has_store(&self, identifier: &str) -> bool {
+        let stores = self.running().repositories.stores().unwrap();
+        stores.contains(&Identifier::parse(identifier).unwrap())
+    }
+
     pub(crate) async fn fsck_is_clean(&self, addr: &RepoAddr) -> bool {
         let path = RepoPath::new(addr.npub(), addr.identifier.clone());
         let fsck = self.running().repositories.fsck(&path).await.unwrap();

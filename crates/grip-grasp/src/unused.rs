@@ -1,0 +1,85 @@
+//! Removes object stores that nothing needs any more.
+//!
+//! Whatever ends — announcements, states, pull requests, what is still wanted — need not say so:
+//! every sweep looks which stores have nothing left. Objects may also come after the end, with a
+//! fetch that was under way.
+
+use std::{collections::BTreeSet, io, sync::Arc};
+
+use grip_purgatory::Purgatory;
+use grip_types::Identifier;
+use parking_lot::Mutex;
+
+use crate::{grasp::Core, trouble::Trouble};
+
+/// How many stores are removed in one sweep; the others wait for the next one.
+const PER_SWEEP: usize = 256;
+
+/// The stores that nothing in memory needs, but something on disk: archived repositories, and
+/// those of another server whose events have not come. Bounded by the stores on disk.
+#[derive(Default)]
+pub(crate) struct Kept {
+    identifiers: Mutex<BTreeSet<Identifier>>,
+}
+
+impl Core {
+    /// Removes the stores of identifiers that nothing is left of, each in its turn.
+    pub(crate) async fn remove_unused_stores(self: &Arc<Self>) -> Result<usize, Trouble> {
+        let unused = self.blocking("git.stores", Self::unused_stores).await?;
+        let unused = unused.map_err(|error| Trouble::Stores(Box::new(error)))?;
+        let mut removed = 0;
+        for identifier in unused.into_iter().take(PER_SWEEP) {
+            match self.remove_unused_store(identifier.clone()).await {
+                Ok(was_there) => removed += usize::from(was_there),
+                Err(trouble) => {
+                    tracing::warn!(%identifier, error = &trouble as &dyn std::error::Error, "unused objects not removed");
+                }
+            }
+        }
+        Ok(removed)
+    }
+
+    async fn remove_unused_store(
+        self: &Arc<Self>,
+        identifier: Identifier,
+    ) -> Result<bool, Trouble> {
+        let _turns = self.turns(vec![identifier.clone()]).await?;
+        let remove = move |core: &Self| {
+            if core.needs_objects(&identifier) {
+                return Ok(false);
+            }
+            let removed = core.repositories.remove_store(&identifier);
+            if matches!(removed, Ok(true)) {
+                tracing::info!(%identifier, "nothing of it is left: its objects are removed");
+            }
+            removed.map_err(|error| Trouble::Stores(Box::new(error)))
+        };
+        self.blocking("git.remove", remove).await?
+    }
+
+    /// The stores that neither memory nor disk has a use for. Blocks.
+    fn unused_stores(&self) -> io::Result<BTreeSet<Identifier>> {
+        let mut unneeded = self.repositories.stores()?;
+        unneeded.retain(|identifier| !self.needs_objects(identifier));
+        let mut kept = self.kept.identifiers.lock();
+        kept.retain(|identifier| unneeded.contains(identifier));
+        if kept.len() < unneeded.len() {
+            // The whole disk is looked through only if there is something new to say of it.
+            let archived = self.repositories.archived()?;
+            let here = self.repositories.list()?.into_iter();
+            let here: BTreeSet<Identifier> = here.map(|repo| repo.identifier).collect();
+            let is_kept = |it: &&Identifier| archived.contains(it) || here.contains(it);
+            *kept = unneeded.iter().filter(is_kept).cloned().collect();
+        }
+        Ok(unneeded.difference(&kept).cloned().collect())
+    }
+
+    /// Says whether a repository is here, or anything waits.
+    fn needs_objects(&self, identifier: &Identifier) -> bool {
+        !self.hosted.owners(identifier).is_empty() || has_entry(&self.purgatory.lock(), identifier)
+    }
+}
+
+fn has_entry(purgatory: &Purgatory, identifier: &Identifier) -> bool {
+    purgatory.has_pending_events(identifier) || purgatory.announcements(identifier).next().is_some()
+}
