@@ -42,11 +42,14 @@ impl Default for Options {
 
 /// How long a URL is left alone, by all identifiers, that answered and had nothing for us: the
 /// pause doubles each time until something comes.
+///
+/// It follows the waits of one identifier and goes no further: many who name a URL ask it no more
+/// often than one of them would, and nobody can keep it from the others by naming it in vain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UrlPause {
     /// Default 20 s.
     pub first: Duration,
-    /// Default 1 h.
+    /// Default 120 s.
     pub longest: Duration,
 }
 
@@ -54,7 +57,7 @@ impl Default for UrlPause {
     fn default() -> Self {
         Self {
             first: Duration::from_secs(20),
-            longest: Duration::from_secs(3600),
+            longest: Duration::from_secs(120),
         }
     }
 }
