@@ -1,6 +1,6 @@
 //! Asking one URL for objects.
 
-use std::{collections::BTreeSet, error::Error, future::Future};
+use std::{collections::BTreeSet, error::Error, fmt, future::Future};
 
 use grip_egress::{EgressError, Forbidden};
 use grip_git::{ReceiveError, remote::RemoteError};
@@ -65,6 +65,9 @@ pub enum FetchError {
     Receive(#[from] ReceiveError),
     #[error("the host sent objects, but none of those it was asked for")]
     NothingWanted,
+    /// Nobody was asked: what they sent might fill the disk.
+    #[error("less than {} free on the disk of the git directory", Size(*.0))]
+    DiskFull(u64),
     #[error("the objects could not be looked up or stored here")]
     Local(#[source] Box<dyn Error + Send + Sync>),
 }
@@ -75,6 +78,18 @@ impl From<EgressError> for FetchError {
             EgressError::Forbidden(forbidden) => Self::Forbidden(forbidden),
             EgressError::Throttled(refused) => Self::Throttled(refused),
             other => Self::Egress(other),
+        }
+    }
+}
+
+/// A number of bytes in words.
+struct Size(u64);
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            bytes if bytes >= 1 << 20 => write!(f, "{} MiB", bytes >> 20),
+            bytes => write!(f, "{bytes} bytes"),
         }
     }
 }
@@ -102,6 +117,14 @@ mod tests {
     use std::io;
 
     use super::*;
+
+    #[test]
+    fn a_full_disk_is_told_with_the_room_that_must_stay() {
+        let told = |bytes| FetchError::DiskFull(bytes).to_string();
+        let text = "less than 256 MiB free on the disk of the git directory";
+        assert_eq!(told(256 << 20), text);
+        assert!(told(1000).starts_with("less than 1000 bytes free"));
+    }
 
     #[test]
     fn an_error_is_told_with_its_causes_in_bounded_length() {

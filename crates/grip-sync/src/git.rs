@@ -25,11 +25,13 @@ use url::Url;
 use crate::fetch::{Fetch, FetchError, Fetched, Job};
 
 mod facts;
+mod floor;
 mod knowledge;
 mod old;
 mod request;
 mod step;
 
+use floor::Floor;
 use knowledge::Knowledge;
 use step::{Heard, Lesson, Step};
 
@@ -46,6 +48,8 @@ pub struct GitOptions {
     pub stall: Duration,
     /// Most refs read from one host; default 100,000.
     pub max_refs: usize,
+    /// Nobody is asked while less than this is free on the disk; default 256 MiB.
+    pub min_free_bytes: u64,
 }
 
 impl Default for GitOptions {
@@ -54,6 +58,7 @@ impl Default for GitOptions {
             max_pack_bytes: 2 << 30,
             stall: Duration::from_secs(60),
             max_refs: 100_000,
+            min_free_bytes: 256 << 20,
         }
     }
 }
@@ -65,6 +70,7 @@ pub struct GitFetch {
     repositories: Repositories,
     options: GitOptions,
     knowledge: Arc<Mutex<Knowledge>>,
+    floor: Arc<Floor>,
 }
 
 impl GitFetch {
@@ -74,6 +80,7 @@ impl GitFetch {
             repositories,
             options,
             knowledge: Arc::default(),
+            floor: Arc::new(Floor::new(options.min_free_bytes)),
         }
     }
 
@@ -118,6 +125,13 @@ impl GitFetch {
 
     fn max_answer(&self) -> u64 {
         request::max_pack_answer(self.options.max_pack_bytes)
+    }
+
+    /// Says whether the disk has room for what a host may send.
+    async fn check_room(&self) -> Result<(), FetchError> {
+        let repositories = self.repositories.clone();
+        let free = blocking(move || repositories.free_bytes()).await?;
+        self.floor.check(free, Instant::now())
     }
 
     /// What is here already and need not be sent.
@@ -193,6 +207,10 @@ impl Fetch for GitFetch {
     }
 
     async fn fetch(&self, job: Job<'_>, permit: Permit) -> Result<Fetched, FetchError> {
+        if let Err(error) = self.check_room().await {
+            permit.unused();
+            return Err(error);
+        }
         let step = self
             .knowledge
             .lock()

@@ -213,3 +213,23 @@ async fn a_fetch_that_is_given_up_leaves_nothing_behind() -> Result<()> {
     ensure!(!desk.has(&tip));
     Ok(())
 }
+
+#[tokio::test]
+async fn nobody_is_asked_while_the_disk_is_nearly_full() -> Result<()> {
+    let (host, url, tip, _tree) = host_with_commit().await?;
+    let mut settings = Settings::default();
+    settings.git.min_free_bytes = u64::MAX;
+    let desk = Desk::with(settings);
+    let error = desk.ask(&url, &[&tip]).await.err().context("no room")?;
+    ensure!(matches!(error, FetchError::DiskFull(u64::MAX)), "{error:?}");
+    ensure!(error.to_string().starts_with("less than "));
+    ensure!(host.count() == 0 && !desk.has(&tip));
+    let started: u64 = desk
+        .throttle
+        .hosts()
+        .iter()
+        .map(|host| host.requests_total)
+        .sum();
+    ensure!(started == 0, "no start is counted");
+    Ok(())
+}
