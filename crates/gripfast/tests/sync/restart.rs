@@ -117,6 +117,8 @@ async fn what_expired_without_its_data_is_looked_for_and_survives_a_crash() -> R
         .await
     };
     waits_as(&scene, "wanted").await?;
+    // The journal is written in order: what is acknowledged now comes after the wanted row.
+    scene.announce(&Project::new("y"), &[]).await?;
     scene.node.crash_and_restart().await?;
     scene.relay = scene.node.connect().await?;
     waits_as(&scene, "wanted").await?;
