@@ -95,6 +95,7 @@ pub(crate) struct Sync {
     pub(crate) loop_interval: Duration,
     pub(crate) tasks: usize,
     pub(crate) pack_bytes: u64,
+    pub(crate) min_free_bytes: u64,
     pub(crate) connect: Duration,
     pub(crate) idle: Duration,
     pub(crate) total: Duration,

@@ -580,6 +580,13 @@ pub(crate) static OPTIONS: &[Opt] = &[
         "Largest pack that is fetched.",
     ),
     Opt::new(
+        "sync_min_free_bytes",
+        Bytes,
+        Value("256 MiB"),
+        Sync,
+        "Nothing is fetched while less than this is free on the disk of the git directory.",
+    ),
+    Opt::new(
         "sync_connect_timeout",
         Duration,
         Value("10s"),

@@ -53,6 +53,7 @@ pub(super) async fn start(settings: &Settings, base: Base<'_>) -> anyhow::Result
         base.repositories.clone(),
         GitOptions {
             max_pack_bytes: sync.pack_bytes,
+            min_free_bytes: sync.min_free_bytes,
             // The silence of a host is noticed below first, which knows whose it is.
             stall: sync.idle.saturating_mul(2),
             ..GitOptions::default()
@@ -160,6 +161,9 @@ mod tests {
             (ours.connect, ours.idle, ours.total),
             (theirs.connect, theirs.idle, theirs.total)
         );
+        let theirs = GitOptions::default();
+        assert_eq!(settings.sync.pack_bytes, theirs.max_pack_bytes);
+        assert_eq!(settings.sync.min_free_bytes, theirs.min_free_bytes);
         let theirs = grip_sync::Options::default();
         assert_eq!(settings.sync.loop_interval, theirs.loop_interval);
         assert_eq!(settings.sync.synced_delay, theirs.immediate);

@@ -21,6 +21,7 @@ impl Resolver<'_> {
             loop_interval: Duration::from_millis(self.count("sync_loop_interval_ms")),
             tasks: self.count("sync_max_tasks"),
             pack_bytes: self.get("sync_max_pack_bytes", parse::bytes),
+            min_free_bytes: self.get("sync_min_free_bytes", parse::bytes),
             connect: self.get("sync_connect_timeout", parse::duration),
             idle: self.get("sync_idle_timeout", parse::duration),
             total: self.get("sync_total_timeout", parse::duration),
