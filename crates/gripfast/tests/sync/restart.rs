@@ -100,6 +100,7 @@ async fn what_expired_without_its_data_is_looked_for_and_survives_a_crash() -> R
     scene.announce(&project, &[url]).await?;
     let first = project.state_at(&[("refs/heads/main", &tip)], 20);
     scene.hold(&first).await?;
+    scene.has_tried(&first, 1).await?;
     host.take(&tree, "x.git", &["main"])?;
     scene.sync_now(&project).await?;
     scene.released(&first).await?;
