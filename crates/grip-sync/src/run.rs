@@ -73,10 +73,10 @@ pub(crate) async fn turns<C: SyncContext, F: Fetch>(engine: Arc<Engine<C, F>>, g
 async fn attempt<C: SyncContext, F: Fetch>(
     engine: Arc<Engine<C, F>>,
     identifier: Identifier,
-    slot: Slot,
+    mut slot: Slot,
 ) {
     let _running = Gauge::up(&engine.board.counters.running);
-    let trying = AssertUnwindSafe(sync_identifier(&engine, &identifier, slot));
+    let trying = AssertUnwindSafe(sync_identifier(&engine, &identifier, &mut slot));
     let ended = trying.catch_unwind().await.unwrap_or_else(|_| {
         tracing::error!(%identifier, "an attempt panicked");
         Ended::Incomplete
@@ -95,7 +95,9 @@ async fn attempt<C: SyncContext, F: Fetch>(
         }
     };
     tracing::debug!(%identifier, ?after, "an attempt ended");
+    // Still in its slot: the journal is not to be flooded by attempts that end in a moment.
     engine.context.finish(&identifier, after).await;
+    drop(slot);
 }
 
 async fn until_due<C: SyncContext, F: Fetch>(

@@ -22,7 +22,7 @@ const SLICE: Duration = Duration::from_secs(10);
 pub(crate) async fn sync_identifier<C: SyncContext, F: Fetch>(
     engine: &Engine<C, F>,
     identifier: &Identifier,
-    mut slot: Slot,
+    slot: &mut Slot,
 ) -> Ended {
     engine.board.counters.attempts.fetch_add(1, Relaxed);
     let mut progress = Progress::carrying_on(engine.board.carried(identifier));
@@ -41,9 +41,9 @@ pub(crate) async fn sync_identifier<C: SyncContext, F: Fetch>(
         };
         match engine.throttle.acquire(&target.domain, Lane::Git).await {
             Ok(permit) => {
-                let asking =
-                    sync_identifier_from_url(engine, identifier, &target, permit, &mut slot);
-                let brought = asking.await;
+                // On the heap, so that the many attempts that ask nobody stay small.
+                let asking = sync_identifier_from_url(engine, identifier, &target, permit, slot);
+                let brought = Box::pin(asking).await;
                 progress.add(target, brought);
             }
             Err(refused) => {

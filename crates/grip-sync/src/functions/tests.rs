@@ -27,8 +27,8 @@ async fn next(engine: &TestEngine, tried: &[&str]) -> Next {
 }
 
 async fn attempt(engine: &TestEngine) -> Ended {
-    let slot = engine.slots.attempt().await;
-    sync_identifier(engine, &identifier("x"), slot).await
+    let mut slot = engine.slots.attempt().await;
+    sync_identifier(engine, &identifier("x"), &mut slot).await
 }
 
 async fn ask(engine: &TestEngine, at: &str, numbers: &[u64]) -> Brought {

@@ -5,8 +5,8 @@ use super::*;
 const SECOND: Duration = Duration::from_secs(1);
 
 async fn attempt_of(engine: &TestEngine, name: &str) -> Ended {
-    let slot = engine.slots.attempt().await;
-    sync_identifier(engine, &identifier(name), slot).await
+    let mut slot = engine.slots.attempt().await;
+    sync_identifier(engine, &identifier(name), &mut slot).await
 }
 
 /// As if there had been attempts since the last new event.
