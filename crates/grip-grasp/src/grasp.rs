@@ -82,6 +82,8 @@ pub(crate) struct Core {
     pub(crate) announced: watch::Sender<u64>,
     /// Places for those states.
     pub(crate) too_soon: Semaphore,
+    /// Places for looks at what is missing.
+    pub(crate) looks: Semaphore,
     /// Places for removals on their way to the disk.
     pub(crate) forgetting: Arc<Semaphore>,
 }

@@ -23,6 +23,7 @@ use crate::{
     hold::MAX_FORGETTING,
     hosted::{Hosted, RepositoryStatus},
     settle::MAX_TOO_SOON,
+    sync::max_looks,
     trouble::Trouble,
     withdrawal::Withdrawals,
 };
@@ -104,6 +105,7 @@ impl Core {
             sync_changes: watch::Sender::new(0),
             announced: watch::Sender::new(0),
             too_soon: Semaphore::new(MAX_TOO_SOON),
+            looks: Semaphore::new(max_looks()),
             forgetting: Arc::new(Semaphore::new(MAX_FORGETTING)),
         }
     }

@@ -13,7 +13,7 @@ use serde::Serialize;
 use tokio::sync::watch;
 
 pub use needs::Need;
-pub(crate) use needs::asks;
+pub(crate) use needs::{asks, max_looks};
 pub(crate) use waiting::search;
 pub use waiting::{WaitingFacts, WaitingStatus};
 

@@ -1,6 +1,6 @@
 //! What waiting events lack, and which clone URLs may be asked for it.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, num::NonZero};
 
 use grip_nostr::{Event, EventId, PullRequest, State};
 use grip_purgatory::can_be_here;
@@ -22,6 +22,13 @@ const MAX_URLS: usize = 32;
 const MAX_URLS_OF_ONE: usize = 16;
 /// No clone URL is longer.
 const MAX_URL_BYTES: usize = 2_048;
+
+/// How many identifiers are looked at side by side: half of what the machine can do, so that ten
+/// thousand that are due at once leave the other half to those who ask something.
+pub(crate) fn max_looks() -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    (cores / 2).max(1)
+}
 
 /// What one waiting event lacks, and who may have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,7 +58,10 @@ impl Grasp {
             let identifier = identifier.clone();
             move |core: &Core| core.look_for_needs(&identifier)
         };
+        let place = self.core.looks.acquire().await;
+        let place = place.expect("because the places are never closed");
         let looked = self.core.blocking("grasp.look", look).await??;
+        drop(place);
         if looked.unsettled {
             let released = self.process_newly_available_git_data(identifier, DataSource::Fetch);
             released.await.log(identifier);
