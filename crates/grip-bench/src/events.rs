@@ -4,7 +4,7 @@ use std::{collections::HashMap, path::Path, time::Instant};
 
 use anyhow::{Context as _, Result, bail};
 use futures_util::{SinkExt as _, StreamExt as _};
-use grip_testkit::Author;
+use grip_testkit::{Author, Node};
 use nostr::prelude::Event;
 use tokio_tungstenite::tungstenite::Message;
 
@@ -43,7 +43,7 @@ pub async fn measure(binary: &Path, table: &mut Table) -> Result<()> {
         rest = later;
         let cpu = world.cpu_seconds()?;
         let began = Instant::now();
-        let mut latencies = send_all(&world, batch, connections, window).await?;
+        let mut latencies = send_all(&world.node, batch, connections, window).await?;
         let seconds = began.elapsed().as_secs_f64();
         let cpu_per_1k = (world.cpu_seconds()? - cpu) / count as f64 * 1_000.0;
         let rate = count as f64 / seconds;
@@ -71,22 +71,23 @@ pub async fn measure(binary: &Path, table: &mut Table) -> Result<()> {
     Ok(())
 }
 
-async fn send_all(
-    world: &World,
+/// Sends `events` over so many connections with at most `window` unanswered on each; returns each
+/// answer's delay in ms.
+pub async fn send_all(
+    node: &Node,
     events: &[Event],
     connections: usize,
     window: usize,
 ) -> Result<Vec<f64>> {
     let share = events.len().div_ceil(connections);
-    let sending = events.chunks(share).map(|share| send(world, share, window));
+    let sending = events.chunks(share).map(|share| send(node, share, window));
     let latencies: Vec<Vec<f64>> = futures_util::future::try_join_all(sending).await?;
     Ok(latencies.concat())
 }
 
-/// Sends `events` with at most `window` unanswered; returns each answer's delay in ms.
-async fn send(world: &World, events: &[Event], window: usize) -> Result<Vec<f64>> {
+async fn send(node: &Node, events: &[Event], window: usize) -> Result<Vec<f64>> {
     let (mut socket, _) =
-        tokio_tungstenite::connect_async_with_config(world.node.relay_url(), None, true).await?;
+        tokio_tungstenite::connect_async_with_config(node.relay_url(), None, true).await?;
     let frames: Vec<String> = events
         .iter()
         .map(|event| serde_json::to_string(event).map(|json| format!(r#"["EVENT",{json}]"#)))

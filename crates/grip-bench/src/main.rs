@@ -10,6 +10,7 @@ mod fanout;
 mod http;
 mod queries;
 mod report;
+mod sync;
 mod transfer;
 mod world;
 
@@ -29,6 +30,9 @@ struct Options {
     /// Size of the generated repository in MiB.
     #[arg(long, default_value_t = 212)]
     repository_mib: u64,
+    /// How many identifiers wait for data that is not looked for yet.
+    #[arg(long, default_value_t = 10_000)]
+    waiting: usize,
 }
 
 #[tokio::main]
@@ -55,6 +59,15 @@ async fn main() -> Result<()> {
     }
     if wanted("transfer") {
         transfer::measure(&options.binary, options.repository_mib, &mut table).await?;
+    }
+    if wanted("sync") {
+        sync::measure(&options.binary, &mut table).await?;
+    }
+    if wanted("due") {
+        sync::waiting::all_due(&options.binary, &mut table).await?;
+    }
+    if wanted("waiting") {
+        sync::waiting::none_due(&options.binary, options.waiting, &mut table).await?;
     }
     table.print();
     Ok(())

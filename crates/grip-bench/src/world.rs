@@ -25,7 +25,12 @@ pub struct World {
 impl World {
     /// Starts `binary` and serves one repository with one commit.
     pub async fn new(binary: &Path) -> Result<Self> {
-        let node = Node::start_with(binary, SETTINGS).await?;
+        Self::with(binary, &[]).await
+    }
+
+    /// Like [`World::new`], with further settings.
+    pub async fn with(binary: &Path, settings: &[(&str, &str)]) -> Result<Self> {
+        let node = Node::start_with(binary, &[SETTINGS, settings].concat()).await?;
         let world = Self {
             node,
             owner: Author::new(),
