@@ -16,6 +16,7 @@ const LAYERS: &[Layer] = &[
         name: "foundation",
         crates: &[
             "grip-types",
+            "grip-go",
             "grip-nostr",
             "grip-tasks",
             "grip-throttle",
@@ -27,12 +28,18 @@ const LAYERS: &[Layer] = &[
     },
     Layer {
         name: "mechanisms",
-        crates: &["grip-git", "grip-purgatory", "grip-relay"],
+        crates: &[
+            "grip-git",
+            "grip-github",
+            "grip-purgatory",
+            "grip-queue",
+            "grip-relay",
+        ],
         ordered: false,
     },
     Layer {
         name: "features",
-        crates: &["grip-grasp", "grip-sync"],
+        crates: &["grip-grasp", "grip-index", "grip-sync"],
         ordered: false,
     },
     Layer {

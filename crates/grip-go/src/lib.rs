@@ -1,0 +1,1 @@
+//! Go's rules for modules: paths, versions, go.mod, zips.

@@ -1,0 +1,1 @@
+//! The index of modules and tags: sources, jobs, feed.

@@ -1,0 +1,1 @@
+//! Leased work: claim, renew, finish, fail; the worker loop.
