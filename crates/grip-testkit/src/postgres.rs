@@ -1,0 +1,253 @@
+//! A real Postgres, in a directory of its own, on a free loopback port.
+//!
+//! Invariants:
+//! - Nothing of a server outlives this process, however it ends: not a process, not shared memory.
+//! - No server shares a file with another, nor with one that the system runs.
+
+use std::{
+    fs::File,
+    os::unix::process::CommandExt as _,
+    path::PathBuf,
+    process::{Child, ExitStatus, Stdio},
+};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use rustix::process::Signal;
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+};
+
+use crate::{node::free_port, wait::until};
+
+mod account;
+mod family;
+mod launcher;
+mod programs;
+mod template;
+#[cfg(test)]
+mod tests;
+
+use account::Account;
+use family::Family;
+use programs::Programs;
+
+/// How often another port is tried when somebody took ours between finding and using it.
+const PORTS_TRIED: usize = 5;
+/// Who everybody on the loopback interface is, without a password.
+const USER: &str = "gripfast";
+
+/// A running server that is killed when dropped, with its directory.
+#[derive(Debug)]
+pub struct PostgresServer {
+    dir: TempDir,
+    account: Account,
+    programs: Programs,
+    durable: bool,
+    port: u16,
+    child: Option<Child>,
+}
+
+impl PostgresServer {
+    /// Starts an empty server and waits until it answers.
+    ///
+    /// It is fast because it promises little: [`PostgresServer::kill`] may cost it the commits of
+    /// the last moments, though never half of one.
+    pub async fn start() -> Result<Self> {
+        Self::start_as(false).await
+    }
+
+    /// Like [`PostgresServer::start`], but a commit that was answered survives everything.
+    pub async fn durable() -> Result<Self> {
+        Self::start_as(true).await
+    }
+
+    async fn start_as(durable: bool) -> Result<Self> {
+        let made = tokio::task::spawn_blocking(move || Self::unpacked(durable));
+        let mut server = made.await.context("unpacking an empty cluster")??;
+        for _ in 0..PORTS_TRIED {
+            server.port = free_port()?;
+            if server.launch().await.is_ok() {
+                return Ok(server);
+            }
+            server.kill();
+        }
+        bail!("postgres does not start:\n{}", server.log());
+    }
+
+    /// The files of an empty server that does not run yet. Blocking.
+    fn unpacked(durable: bool) -> Result<Self> {
+        let (programs, account) = (Programs::find()?, Account::pick()?);
+        let dir = account.temp_dir()?;
+        let template = template::find_or_make(&template::cache_dir(), &programs, &account)?;
+        let server = Self {
+            dir,
+            account,
+            programs,
+            durable,
+            port: 0,
+            child: None,
+        };
+        template::unpack(&template, &server.data(), &server.account)?;
+        Ok(server)
+    }
+
+    /// Starts the process on the data and the port it had before and waits until it answers.
+    pub async fn launch(&mut self) -> Result<()> {
+        if self.child.is_some() {
+            bail!("the server is running already");
+        }
+        self.spawn()?;
+        let port = self.port;
+        until("postgres answers", || {
+            let running = self.is_running();
+            async move {
+                if !running {
+                    return Some(Err(anyhow!("postgres ended at once")));
+                }
+                answers(port).await.then_some(Ok(()))
+            }
+        })
+        .await?
+    }
+
+    fn spawn(&mut self) -> Result<()> {
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(self.log_path())?;
+        let mut command = self.account.mortal(&self.programs.postgres());
+        command.arg("-D").arg(self.data());
+        for setting in self.settings() {
+            command.arg("-c").arg(setting);
+        }
+        command
+            .current_dir(self.dir.path())
+            .env("LC_ALL", "C")
+            // Not the terminal's: an interrupt is for the tests.
+            .process_group(0)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log);
+        self.child = Some(launcher::spawn(command).context("starting postgres")?);
+        Ok(())
+    }
+
+    fn settings(&self) -> Vec<String> {
+        let promise = if self.durable { "on" } else { "off" };
+        let mut settings: Vec<String> = ["fsync", "full_page_writes", "synchronous_commit"]
+            .map(|name| format!("{name}={promise}"))
+            .into();
+        settings.push(format!("port={}", self.port));
+        settings.extend(
+            [
+                "listen_addresses=127.0.0.1",
+                "unix_socket_directories=",
+                "max_connections=200",
+                "shared_buffers=32MB",
+                "max_wal_size=256MB",
+                // In the data directory, so that it goes with it.
+                "dynamic_shared_memory_type=mmap",
+            ]
+            .map(str::to_owned),
+        );
+        settings
+    }
+
+    /// Ends all its processes as a power cut would.
+    pub fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            Family::of(&child).kill(&mut child);
+            family::remove_shared_memory(&self.data(), child.id());
+        }
+    }
+
+    /// Kills and starts again, on the same data and the same port.
+    pub async fn restart(&mut self) -> Result<()> {
+        self.kill();
+        self.launch().await
+    }
+
+    /// Asks for an orderly end, which also ends all connections, and waits for it.
+    pub async fn stop(&mut self) -> Result<ExitStatus> {
+        self.family()?.signal(Signal::CONT)?;
+        self.family()?.signal_first(Signal::INT)?;
+        let child = self.child.as_mut().context("the server is not running")?;
+        let ended = until("the server has ended", || {
+            std::future::ready(child.try_wait().ok().flatten())
+        })
+        .await?;
+        self.child = None;
+        Ok(ended)
+    }
+
+    /// Lets all its processes stand still: connections stay open and nothing is answered.
+    pub fn freeze(&self) -> Result<()> {
+        self.family()?.signal(Signal::STOP)
+    }
+
+    /// Lets a frozen server go on.
+    pub fn thaw(&self) -> Result<()> {
+        self.family()?.signal(Signal::CONT)
+    }
+
+    fn family(&self) -> Result<Family> {
+        let child = self.child.as_ref().context("the server is not running")?;
+        Ok(Family::of(child))
+    }
+
+    fn is_running(&mut self) -> bool {
+        self.child
+            .as_mut()
+            .is_some_and(|child| matches!(child.try_wait(), Ok(None)))
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The URL to connect with, as somebody who may do everything.
+    pub fn url(&self) -> String {
+        format!("postgres://{USER}@127.0.0.1:{}/postgres", self.port)
+    }
+
+    fn data(&self) -> PathBuf {
+        self.dir.path().join("data")
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.dir.path().join("postgres.log")
+    }
+
+    /// All that the server has printed, over all its lives.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.log_path()).unwrap_or_default()
+    }
+}
+
+impl Drop for PostgresServer {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Says whether the server on the port lets us in; it refuses while it recovers.
+async fn answers(port: u16) -> bool {
+    let exchange = async {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
+        stream.write_all(&hello()).await?;
+        let first = stream.read_u8().await?;
+        // A polite end, so that nothing is logged.
+        stream.write_all(b"X\0\0\0\x04").await?;
+        std::io::Result::Ok(first)
+    };
+    matches!(exchange.await, Ok(b'R'))
+}
+
+/// The first message of a connection: its length, version 3.0 of the protocol, who and where.
+fn hello() -> Vec<u8> {
+    let body = format!("\0\x03\0\0user\0{USER}\0database\0postgres\0\0");
+    let length = u32::try_from(body.len() + 4).expect("the message is short");
+    [&length.to_be_bytes(), body.as_bytes()].concat()
+}
