@@ -2,5 +2,5 @@
 //! cannot say so itself.
 
 fn main() {
-    println!("cargo::rerun-if-changed=../../migrations/sqlite");
+    println!("cargo::rerun-if-changed=../../migrations");
 }

@@ -44,7 +44,7 @@ impl OpenError {
             Trouble::Locked => Self::Locked { path, source },
             Trouble::Full => Self::Full { path, source },
             Trouble::ReadOnly => Self::ReadOnly { path, source },
-            Trouble::Io | Trouble::Other => Self::Other { path, source },
+            Trouble::Io | Trouble::Conflict | Trouble::Other => Self::Other { path, source },
         }
     }
 
@@ -68,12 +68,12 @@ impl OpenError {
     }
 }
 
-/// Why a journal call did nothing. Whatever the reason, none of its changes was made.
+/// Why work was not done. Whatever the reason, nothing of it was.
 ///
 /// The source is shared because one failed commit may answer many callers.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum JournalError {
+pub enum DbError {
     #[error("the disk of the database is full: free some space, then try again")]
     Full(#[source] Arc<sqlx::Error>),
     #[error(
@@ -88,12 +88,25 @@ pub enum JournalError {
     Io(#[source] Arc<sqlx::Error>),
     #[error("the database refused the change")]
     Other(#[source] Arc<sqlx::Error>),
+    #[error("the database server cannot be reached")]
+    Unreachable(#[source] Arc<sqlx::Error>),
+    #[error("the database did not answer in time")]
+    Silent,
+    #[error("the database undid the work because others were in its way: try again")]
+    Conflict(#[source] Arc<sqlx::Error>),
+    #[error("the work was given up")]
+    GivenUp,
+    #[error("the work panicked: this is a bug")]
+    Panicked,
     #[error("the database is closed: the node is shutting down")]
     Closed,
 }
 
-impl JournalError {
+impl DbError {
     pub(crate) fn new(source: sqlx::Error) -> Self {
+        if matches!(source, sqlx::Error::PoolClosed) {
+            return Self::Closed;
+        }
         let trouble = Trouble::of(&source);
         let source = Arc::new(source);
         match trouble {
@@ -101,7 +114,9 @@ impl JournalError {
             Trouble::Locked => Self::Locked(source),
             Trouble::ReadOnly => Self::ReadOnly(source),
             Trouble::Damaged => Self::Damaged(source),
-            Trouble::Io | Trouble::Unreachable => Self::Io(source),
+            Trouble::Io => Self::Io(source),
+            Trouble::Unreachable => Self::Unreachable(source),
+            Trouble::Conflict => Self::Conflict(source),
             Trouble::Other => Self::Other(source),
         }
     }
@@ -110,13 +125,19 @@ impl JournalError {
     pub fn is_transient(&self) -> bool {
         matches!(
             self,
-            Self::Full(_) | Self::Locked(_) | Self::ReadOnly(_) | Self::Io(_)
+            Self::Full(_)
+                | Self::Locked(_)
+                | Self::ReadOnly(_)
+                | Self::Io(_)
+                | Self::Unreachable(_)
+                | Self::Silent
+                | Self::Conflict(_)
         )
     }
 
-    /// Says whether the reason lies in what was written and not in where.
-    pub(crate) fn is_about_the_changes(&self) -> bool {
-        matches!(self, Self::Other(_))
+    /// Says whether the reason lies in what was to be done and not in where.
+    pub(crate) fn is_about_the_work(&self) -> bool {
+        matches!(self, Self::Other(_) | Self::GivenUp)
     }
 }
 
@@ -129,11 +150,15 @@ enum Trouble {
     Damaged,
     Full,
     Unreachable,
+    Conflict,
     Other,
 }
 
 impl Trouble {
     fn of(error: &sqlx::Error) -> Self {
+        if let Some(error) = postgres_error(error) {
+            return Self::of_state(error.code());
+        }
         let code = error.as_database_error().and_then(|e| e.code());
         let Some(code) = code.and_then(|code| code.parse::<u32>().ok()) else {
             return match error {
@@ -155,4 +180,24 @@ impl Trouble {
             _ => Self::Other,
         }
     }
+
+    /// Postgres names its reasons by SQLSTATE; the first two characters are the class.
+    fn of_state(code: &str) -> Self {
+        match code {
+            "53100" => Self::Full,
+            "25006" | "42501" => Self::ReadOnly,
+            "55P03" => Self::Locked,
+            _ => match code.get(..2).unwrap_or_default() {
+                "08" | "28" | "3D" | "53" | "57" => Self::Unreachable,
+                "40" => Self::Conflict,
+                "58" => Self::Io,
+                "XX" => Self::Damaged,
+                _ => Self::Other,
+            },
+        }
+    }
+}
+
+fn postgres_error(error: &sqlx::Error) -> Option<&sqlx::postgres::PgDatabaseError> {
+    error.as_database_error()?.try_downcast_ref()
 }

@@ -1,8 +1,6 @@
 //! The purgatory's durable copy: what is held survives a crash.
 
-use sqlx::{SqliteConnection, SqlitePool};
-
-use crate::{JournalError, writer};
+use crate::{Connection, Db, DbError, Value};
 
 /// One held entry. `class` and `key` name it; the rest is its owner's business.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
@@ -25,66 +23,76 @@ pub enum Change {
     Remove { class: String, key: String },
 }
 
-/// Reads and writes the held entries. Cheap to clone.
+/// Reads and writes the held entries of this node. Cheap to clone.
 #[derive(Clone)]
 pub struct Journal {
-    readers: SqlitePool,
-    writer: writer::Handle,
+    db: Db,
+}
+
+crate::statements! {
+    pub(crate) mod sql {
+        LOAD = "SELECT class, key, identifier, payload, expires_at FROM purgatory \
+                WHERE node = $1 ORDER BY class, key";
+        PUT = "INSERT INTO purgatory (node, class, key, identifier, payload, expires_at) \
+               VALUES ($1, $2, $3, $4, $5, $6) \
+               ON CONFLICT (node, class, key) DO UPDATE SET identifier = excluded.identifier, \
+               payload = excluded.payload, expires_at = excluded.expires_at";
+        REMOVE = "DELETE FROM purgatory WHERE node = $1 AND class = $2 AND key = $3";
+    }
 }
 
 impl Journal {
-    pub(crate) fn new(readers: SqlitePool, writer: writer::Handle) -> Self {
-        Self { readers, writer }
+    pub(crate) fn new(db: Db) -> Self {
+        Self { db }
     }
 
     /// Reads all rows, by class and key.
-    pub async fn load(&self) -> Result<Vec<Row>, JournalError> {
-        let rows = sqlx::query_as(
-            "SELECT class, key, identifier, payload, expires_at FROM purgatory ORDER BY class, key",
-        )
-        .fetch_all(&self.readers)
-        .await;
-        rows.map_err(|error| match error {
-            sqlx::Error::PoolClosed => JournalError::Closed,
-            error => JournalError::new(error),
-        })
+    pub async fn load(&self) -> Result<Vec<Row>, DbError> {
+        let node = self.db.node().to_owned();
+        let read = self
+            .db
+            .read(|mut db| Box::pin(async move { db.fetch_all(&sql::LOAD, &[node.into()]).await }));
+        read.await
     }
 
     /// Makes the changes in their order, all or none; they are on the disk when it returns.
+    /// Calls take effect in the order in which they are made.
     ///
     /// Concurrent calls share a commit. When more wait than the queue holds, the caller waits for
     /// a place. A caller that stops waiting does not take its changes back: they may still be
     /// made, all or none.
-    pub async fn apply(&self, changes: &[Change]) -> Result<(), JournalError> {
+    pub async fn apply(&self, changes: &[Change]) -> Result<(), DbError> {
         if changes.is_empty() {
             return Ok(());
         }
-        self.writer.apply(changes.to_vec()).await
+        let (node, changes) = (self.db.node().to_owned(), changes.to_vec());
+        let written = self
+            .db
+            .write_in_order(|db| Box::pin(write(db, node, changes)));
+        written.await
     }
 }
 
-impl Change {
-    pub(crate) async fn write(&self, connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
-        let query = match self {
-            Self::Put(row) => sqlx::query(
-                "INSERT INTO purgatory (class, key, identifier, payload, expires_at) \
-                 VALUES (?1, ?2, ?3, ?4, ?5) \
-                 ON CONFLICT (class, key) DO UPDATE SET identifier = excluded.identifier, \
-                 payload = excluded.payload, expires_at = excluded.expires_at",
-            )
-            .bind(&row.class)
-            .bind(&row.key)
-            .bind(&row.identifier)
-            .bind(&row.payload)
-            .bind(row.expires_at),
-            Self::Remove { class, key } => {
-                sqlx::query("DELETE FROM purgatory WHERE class = ?1 AND key = ?2")
-                    .bind(class)
-                    .bind(key)
+async fn write(mut db: Connection<'_>, node: String, changes: Vec<Change>) -> Result<(), DbError> {
+    for change in changes {
+        let node = Value::from(&node);
+        match change {
+            Change::Put(row) => {
+                let named = [node, row.class.into(), row.key.into()];
+                let rest = [
+                    row.identifier.into(),
+                    row.payload.into(),
+                    row.expires_at.into(),
+                ];
+                db.execute(&sql::PUT, &[named, rest].concat()).await?;
             }
-        };
-        query.execute(connection).await.map(|_| ())
+            Change::Remove { class, key } => {
+                let named = [node, class.into(), key.into()];
+                db.execute(&sql::REMOVE, &named).await?;
+            }
+        }
     }
+    Ok(())
 }
 
 #[cfg(test)]

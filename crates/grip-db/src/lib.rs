@@ -1,18 +1,28 @@
-//! SQL state: connections, migrations, the purgatory journal.
+//! SQL state: connections, migrations, transactions on SQLite and Postgres; the purgatory journal.
 //!
-//! Invariant: SQL is written in this crate and nowhere else, and nothing of it shows at the
-//! border: rows go in and out as plain types. There is one writer connection, so that writes are
-//! never in each other's way; what it acknowledged is on the disk.
+//! Invariants:
+//! - A statement is a [`Statement`]: written once, in both dialects where they differ, and
+//!   prepared on both engines by a test of its crate.
+//! - SQLite has one writer connection, so that writes are never in each other's way.
+//! - What was acknowledged is on the disk.
 
+mod clock;
+mod connection;
 mod database;
 mod error;
 mod journal;
+mod statement;
 #[cfg(any(test, feature = "testing"))]
 mod testing;
+mod topics;
+mod value;
 mod writer;
 
-pub use database::{Db, WriterStats};
-pub use error::{JournalError, OpenError};
+pub use connection::{Connection, FromRows};
+pub use database::{Db, Engine, Location, Server, WriterStats};
+pub use error::{DbError, OpenError};
 pub use journal::{Change, Journal, Row};
+pub use statement::Statement;
 #[cfg(any(test, feature = "testing"))]
-pub use testing::TestDatabase;
+pub use testing::{TestDatabase, prepare_all};
+pub use value::{Column, Value};

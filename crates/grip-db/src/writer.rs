@@ -1,19 +1,26 @@
-//! The one connection that writes.
+//! The one connection that writes in order.
 //!
-//! Calls wait in a bounded queue; the writer takes all that wait, makes their changes in one
+//! Calls wait in a bounded queue; the writer takes all that wait, does their work in one
 //! transaction and answers each of them after the commit. So one disk flush serves many callers,
-//! and a lone caller never waits for company.
+//! and a lone caller never waits for company. Work that fails is undone by itself.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    panic::AssertUnwindSafe,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
+use futures_util::{FutureExt as _, future::BoxFuture};
 use grip_tasks::{CancellationToken, TaskGroup};
-use sqlx::{ConnectOptions, Connection, SqliteConnection, sqlite::SqliteConnectOptions};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::{Change, JournalError, WriterStats};
+use crate::{Connection, DbError, WriterStats, topics::Topics, writer::link::Line};
+
+mod link;
+
+pub(crate) use link::Source;
 
 /// Calls that may wait; the next caller waits for a place before it is queued.
 const QUEUE: usize = 1024;
@@ -21,16 +28,46 @@ const QUEUE: usize = 1024;
 const GROUP: usize = 256;
 
 pub(crate) struct Writer {
-    options: SqliteConnectOptions,
-    /// None after a failure: the next group begins on a fresh connection, whatever state the
-    /// failed transaction was left in.
-    connection: Option<SqliteConnection>,
+    line: Line,
     counters: Arc<Counters>,
+    topics: Arc<Topics>,
 }
 
-struct Call {
-    changes: Vec<Change>,
-    answer: oneshot::Sender<Result<(), JournalError>>,
+/// Work for the writer, and the caller who waits for it.
+trait Job: Send {
+    fn run<'c>(&'c mut self, connection: Connection<'c>) -> BoxFuture<'c, Result<(), DbError>>;
+
+    fn answer(self: Box<Self>, outcome: Result<(), DbError>);
+}
+
+type Call = Box<dyn Job>;
+
+struct Asked<T, F> {
+    work: Option<F>,
+    value: Option<T>,
+    answer: oneshot::Sender<Result<T, DbError>>,
+}
+
+impl<T, F> Job for Asked<T, F>
+where
+    T: Send,
+    F: for<'c> FnOnce(Connection<'c>) -> BoxFuture<'c, Result<T, DbError>> + Send,
+{
+    fn run<'c>(&'c mut self, connection: Connection<'c>) -> BoxFuture<'c, Result<(), DbError>> {
+        Box::pin(async move {
+            if let Some(work) = self.work.take() {
+                self.value = Some(work(connection).await?);
+            }
+            Ok(())
+        })
+    }
+
+    fn answer(self: Box<Self>, outcome: Result<(), DbError>) {
+        let Self { value, answer, .. } = *self;
+        let outcome = outcome.and_then(|()| value.ok_or(DbError::Closed));
+        // Nobody listens any more: the caller was told that its work may be done all the same.
+        let _ = answer.send(outcome);
+    }
 }
 
 #[derive(Default)]
@@ -57,24 +94,33 @@ pub(crate) struct Handle {
 }
 
 impl Handle {
-    /// Makes the changes, all or none; they are on the disk when it returns.
+    /// Does the work, all or nothing; it is on the disk when this returns. Calls are served in
+    /// the order in which they were queued.
     ///
-    /// A caller that stops waiting does not take its changes back: they may still be made.
-    pub(crate) async fn apply(&self, changes: Vec<Change>) -> Result<(), JournalError> {
+    /// A caller that stops waiting does not take its work back: it may still be done.
+    pub(crate) async fn call<T, F>(&self, work: F) -> Result<T, DbError>
+    where
+        T: Send + 'static,
+        F: for<'c> FnOnce(Connection<'c>) -> BoxFuture<'c, Result<T, DbError>> + Send + 'static,
+    {
         let (answer, answered) = oneshot::channel();
-        let call = Call { changes, answer };
-        let closed = |_| JournalError::Closed;
-        self.calls.send(call).await.map_err(closed)?;
-        answered.await.map_err(|_| JournalError::Closed)?
+        let call = Box::new(Asked {
+            work: Some(work),
+            value: None,
+            answer,
+        });
+        let queued = self.calls.send(call).await;
+        queued.map_err(|_| DbError::Closed)?;
+        answered.await.map_err(|_| DbError::Closed)?
     }
 }
 
 impl Writer {
-    pub(crate) async fn connect(options: SqliteConnectOptions) -> Result<Self, sqlx::Error> {
+    pub(crate) async fn connect(source: Source, topics: Arc<Topics>) -> Result<Self, sqlx::Error> {
         Ok(Self {
-            connection: Some(options.connect().await?),
-            options,
+            line: Line::connect(source).await?,
             counters: Arc::default(),
+            topics,
         })
     }
 
@@ -92,68 +138,84 @@ impl Writer {
         while let Some(calls) = next_group(&mut queue, stop.clone()).await {
             self.serve(calls).await;
         }
-        if let Some(connection) = self.connection.take()
-            && let Err(error) = connection.close().await
-        {
-            tracing::warn!(%error, "the database did not close cleanly; nothing is lost");
+        self.line.close().await;
+    }
+
+    async fn serve(&mut self, mut calls: Vec<Call>) {
+        let mut told = Vec::new();
+        let outcomes = match self.commit(&mut calls, &mut told).await {
+            Ok(outcomes) => {
+                self.counters.commits.fetch_add(1, Ordering::Relaxed);
+                outcomes
+            }
+            Err(error) => {
+                told.clear();
+                // Closing undoes what was begun, whatever state the transaction was left in.
+                self.line.hang_up().await;
+                vec![Err(error); calls.len()]
+            }
+        };
+        for topic in told {
+            self.topics.tell(&topic);
+        }
+        for (call, outcome) in calls.into_iter().zip(outcomes) {
+            self.count(&outcome);
+            call.answer(outcome);
         }
     }
 
-    async fn serve(&mut self, calls: Vec<Call>) {
-        let groups: Vec<&[Change]> = calls.iter().map(|call| &*call.changes).collect();
-        let outcome = self.commit(&groups).await;
-        let one_spoils_the_rest = matches!(&outcome, Err(error) if error.is_about_the_changes());
-        if one_spoils_the_rest && calls.len() > 1 {
-            for call in calls {
-                let outcome = self.commit(&[&call.changes]).await;
-                self.answer(call, outcome);
-            }
-        } else {
-            for call in calls {
-                self.answer(call, outcome.clone());
-            }
-        }
-    }
-
-    fn answer(&self, call: Call, outcome: Result<(), JournalError>) {
-        let counter = match &outcome {
+    fn count(&self, outcome: &Result<(), DbError>) {
+        let counter = match outcome {
             Ok(()) => &self.counters.applied,
             Err(_) => &self.counters.failed,
         };
         counter.fetch_add(1, Ordering::Relaxed);
-        // Nobody listens any more: the caller was told that its changes may be made all the same.
-        let _ = call.answer.send(outcome);
     }
 
-    /// Makes all changes in one transaction, or none.
-    async fn commit(&mut self, groups: &[&[Change]]) -> Result<(), JournalError> {
-        match self.try_commit(groups).await {
-            Ok(()) => {
-                self.counters.commits.fetch_add(1, Ordering::Relaxed);
-                Ok(())
-            }
-            Err(error) => {
-                // Closing rolls back what was begun.
-                if let Some(connection) = self.connection.take() {
-                    let _ = connection.close().await;
-                }
-                Err(JournalError::new(error))
-            }
+    /// Does all work in one transaction, each piece all or nothing.
+    async fn commit(
+        &mut self,
+        calls: &mut [Call],
+        told: &mut Vec<String>,
+    ) -> Result<Vec<Result<(), DbError>>, DbError> {
+        let mut connection = self.line.connection(told).await?;
+        connection.begin().await?;
+        let alone = calls.len() == 1;
+        let mut outcomes = Vec::with_capacity(calls.len());
+        for call in calls {
+            outcomes.push(attempt(&mut connection, &mut **call, alone).await?);
         }
+        match alone && outcomes[0].is_err() {
+            true => connection.command("ROLLBACK").await?,
+            false => connection.command("COMMIT").await?,
+        }
+        Ok(outcomes)
     }
+}
 
-    async fn try_commit(&mut self, groups: &[&[Change]]) -> Result<(), sqlx::Error> {
-        let connection = match &mut self.connection {
-            Some(connection) => connection,
-            none => none.insert(self.options.connect().await?),
-        };
-        let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
-        for changes in groups {
-            for change in *changes {
-                change.write(&mut transaction).await?;
-            }
+/// Does one piece of work. The outer error is one that nobody else in the transaction survives.
+async fn attempt(
+    connection: &mut Connection<'_>,
+    job: &mut dyn Job,
+    alone: bool,
+) -> Result<Result<(), DbError>, DbError> {
+    if !alone {
+        connection.command("SAVEPOINT piece").await?;
+    }
+    let running = AssertUnwindSafe(job.run(connection.part())).catch_unwind();
+    match running.await.unwrap_or(Err(DbError::Panicked)) {
+        Ok(()) if alone => Ok(Ok(())),
+        Ok(()) => {
+            connection.command("RELEASE SAVEPOINT piece").await?;
+            Ok(Ok(()))
         }
-        transaction.commit().await
+        Err(error) if !error.is_about_the_work() => Err(error),
+        Err(error) if alone => Ok(Err(error)),
+        Err(error) => {
+            connection.command("ROLLBACK TO SAVEPOINT piece").await?;
+            connection.command("RELEASE SAVEPOINT piece").await?;
+            Ok(Err(error))
+        }
     }
 }
 

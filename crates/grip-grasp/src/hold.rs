@@ -7,7 +7,7 @@ use std::{
 };
 
 use futures_util::future::BoxFuture;
-use grip_db::{Change as Step, JournalError, Row};
+use grip_db::{Change as Step, DbError, Row};
 use grip_purgatory::{Change, Full, Purgatory};
 use grip_tasks::fault;
 
@@ -34,7 +34,7 @@ impl Core {
     pub(crate) async fn try_held<T>(
         &self,
         change: impl FnOnce(&mut Purgatory) -> Result<(T, Vec<Change>), Full>,
-    ) -> Result<(T, Result<(), JournalError>), Full> {
+    ) -> Result<(T, Result<(), DbError>), Full> {
         let (value, queued) = self.change(change)?;
         Ok((value, queued.done().await))
     }
@@ -73,7 +73,7 @@ impl Core {
     pub(crate) fn write(
         &self,
         changes: Vec<Change>,
-    ) -> impl Future<Output = Result<(), JournalError>> + Send + use<> {
+    ) -> impl Future<Output = Result<(), DbError>> + Send + use<> {
         let journal = self.journal.clone();
         let steps: Vec<Step> = changes.into_iter().map(step).collect();
         tokio::task::unconstrained(async move { journal.apply(&steps).await })
@@ -98,12 +98,12 @@ impl Core {
 
 /// Changes on their way to the disk.
 enum Queued {
-    Done(Result<(), JournalError>),
-    Writing(BoxFuture<'static, Result<(), JournalError>>),
+    Done(Result<(), DbError>),
+    Writing(BoxFuture<'static, Result<(), DbError>>),
 }
 
 impl Queued {
-    async fn done(self) -> Result<(), JournalError> {
+    async fn done(self) -> Result<(), DbError> {
         match self {
             Self::Done(outcome) => outcome,
             Self::Writing(writing) => writing.await,

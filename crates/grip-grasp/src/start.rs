@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use grip_db::{JournalError, Row};
+use grip_db::{DbError, Row};
 use grip_nostr::{Announcement, Filter, RepoAddr, kinds};
 use grip_purgatory::{Phase, Purgatory, Restored};
 use grip_store::{EventView, Limits, ReadView, StoreError};
@@ -33,7 +33,7 @@ use crate::{
 #[non_exhaustive]
 pub enum StartError {
     #[error("what was held cannot be read back")]
-    Journal(#[from] JournalError),
+    Journal(#[from] DbError),
     #[error("the events that are served cannot be read")]
     Store(#[from] StoreError),
     #[error("the repositories cannot be listed")]

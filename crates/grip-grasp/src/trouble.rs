@@ -2,7 +2,7 @@
 
 use std::io;
 
-use grip_db::JournalError;
+use grip_db::DbError;
 use grip_git::{RefUpdateError, RepoError};
 use grip_nostr::RepoAddr;
 use grip_purgatory::Full;
@@ -19,7 +19,7 @@ pub(crate) enum Trouble {
     #[error(transparent)]
     View(#[from] ViewError),
     #[error("the journal of held events could not be written")]
-    Journal(#[from] JournalError),
+    Journal(#[from] DbError),
     #[error("the event could not be stored")]
     Write(#[from] WriteError),
     #[error("the refs of {repository} could not be changed")]

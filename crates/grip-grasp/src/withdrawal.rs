@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use grip_db::{Change, JournalError, Row};
+use grip_db::{Change, DbError, Row};
 use grip_nostr::RepoAddr;
 use grip_purgatory::Millis;
 use parking_lot::Mutex;
@@ -72,7 +72,7 @@ impl Core {
     }
 
     /// The owner is back, or the repository is gone.
-    pub(crate) async fn end_withdrawal(&self, addr: &RepoAddr) -> Result<(), JournalError> {
+    pub(crate) async fn end_withdrawal(&self, addr: &RepoAddr) -> Result<(), DbError> {
         if self.withdrawals.until.lock().remove(addr).is_none() {
             return Ok(());
         }

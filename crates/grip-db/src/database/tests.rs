@@ -1,9 +1,13 @@
 use std::error::Error as _;
 
+use sqlx::{ConnectOptions as _, Connection as _};
 use tempfile::TempDir;
 
-use super::*;
-use crate::{Change, JournalError, Row, TestDatabase};
+use super::{
+    file::{BUSY_TIMEOUT, options},
+    *,
+};
+use crate::{Change, DbError, Row, TestDatabase};
 
 fn put(key: &str) -> Change {
     Change::Put(Row {
@@ -42,7 +46,7 @@ async fn a_file_that_is_no_database_is_named_and_left_alone() {
 
 #[tokio::test]
 async fn a_damaged_page_is_told_as_damage() {
-    let database = TestDatabase::new().await;
+    let database = TestDatabase::sqlite().await;
     let rows: Vec<Change> = (0..200).map(|n| put(&n.to_string())).collect();
     database.db().journal().apply(&rows).await.unwrap();
     database.db().close().await;
@@ -53,14 +57,14 @@ async fn a_damaged_page_is_told_as_damage() {
 
     let told = match Db::open(&database.path()).await {
         Err(error) => matches!(error, OpenError::Damaged { .. }),
-        Ok(db) => matches!(db.journal().load().await, Err(JournalError::Damaged(_))),
+        Ok(db) => matches!(db.journal().load().await, Err(DbError::Damaged(_))),
     };
     assert!(told);
 }
 
 #[tokio::test]
 async fn a_database_of_a_newer_version_is_refused() {
-    let database = TestDatabase::new().await;
+    let database = TestDatabase::sqlite().await;
     database.db().close().await;
     let options = options(&database.path(), BUSY_TIMEOUT);
     let mut connection = options.connect().await.unwrap();
@@ -104,7 +108,7 @@ async fn lock(database: &TestDatabase) -> sqlx::SqliteConnection {
 
 #[tokio::test]
 async fn calls_that_wait_together_share_one_commit() {
-    let database = TestDatabase::new().await;
+    let database = TestDatabase::sqlite().await;
     let group = TaskGroup::new("test");
     // On the one thread of this test all callers queue before the writer gets its turn.
     let calls: Vec<_> = (0..100)
@@ -126,13 +130,13 @@ async fn calls_that_wait_together_share_one_commit() {
 
 #[tokio::test]
 async fn a_locked_database_gives_an_error_and_the_next_call_succeeds() {
-    let database = TestDatabase::new().await;
+    let database = TestDatabase::sqlite().await;
     let impatient = Db::open_with(&database.path(), Duration::from_millis(20))
         .await
         .unwrap();
     let foreign = lock(&database).await;
     let error = impatient.journal().apply(&[put("a")]).await.unwrap_err();
-    assert!(matches!(error, JournalError::Locked(_)), "{error:?}");
+    assert!(matches!(error, DbError::Locked(_)), "{error:?}");
     assert!(error.is_transient());
     assert!(impatient.journal().load().await.unwrap().is_empty());
     foreign.close().await.unwrap();
@@ -142,7 +146,7 @@ async fn a_locked_database_gives_an_error_and_the_next_call_succeeds() {
 
 #[tokio::test]
 async fn a_close_finishes_what_was_queued() {
-    let database = TestDatabase::new().await;
+    let database = TestDatabase::sqlite().await;
     let group = TaskGroup::new("test");
     let foreign = lock(&database).await;
     let journal = database.db().journal();

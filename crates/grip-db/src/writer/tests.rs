@@ -1,20 +1,11 @@
 use super::*;
-use crate::{Row, TestDatabase};
+use crate::{TestDatabase, Value};
 
-fn put(key: &str, payload: &str) -> Change {
-    Change::Put(Row {
-        class: "state".into(),
-        key: key.into(),
-        identifier: "repo".into(),
-        payload: payload.into(),
-        expires_at: 0,
-    })
-}
-
-/// A second writer on the same file, to be driven by hand.
-async fn writer_of(database: &TestDatabase) -> Writer {
-    let options = SqliteConnectOptions::new().filename(database.path());
-    Writer::connect(options).await.unwrap()
+crate::statements! {
+    mod sql {
+        PUT = "INSERT INTO purgatory (class, key, identifier, payload, expires_at) \
+               VALUES ('state', $1, 'repo', $2, 0)";
+    }
 }
 
 async fn keys(database: &TestDatabase) -> Vec<String> {
@@ -22,56 +13,114 @@ async fn keys(database: &TestDatabase) -> Vec<String> {
     rows.into_iter().map(|row| row.key).collect()
 }
 
-#[tokio::test]
-async fn a_full_disk_loses_nothing_and_room_heals_it() {
-    let database = TestDatabase::new().await;
-    let mut writer = writer_of(&database).await;
-    writer.commit(&[&[put("before", "x")][..]]).await.unwrap();
-    // As many pages as there are now, and not one more.
-    let roomy = writer.options.clone();
-    writer.options = roomy.clone().pragma("max_page_count", "1");
-    writer.connection = None;
+type Answered = oneshot::Receiver<Result<(), DbError>>;
 
-    let large = "x".repeat(1 << 20);
-    let call = [put("small", "x"), put("large", &large)];
-    let error = writer.commit(&[&call[..]]).await.unwrap_err();
-    assert!(matches!(error, JournalError::Full(_)), "{error:?}");
-    assert!(error.to_string().contains("full"));
-    assert_eq!(keys(&database).await, ["before"]);
-
-    writer.options = roomy;
-    writer.commit(&[&call[..]]).await.unwrap();
-    assert_eq!(keys(&database).await, ["before", "large", "small"]);
+/// A call that puts rows of these keys and sizes.
+fn call(rows: &[(&'static str, usize)]) -> (Call, Answered) {
+    let (answer, answered) = oneshot::channel();
+    let rows = rows.to_vec();
+    (asked(move |db| Box::pin(put(db, rows)), answer), answered)
 }
 
-#[tokio::test]
-async fn a_call_that_cannot_be_written_does_not_spoil_its_neighbours() {
-    let database = TestDatabase::new().await;
-    let mut writer = writer_of(&database).await;
-    let connection = writer.connection.as_mut().unwrap();
-    sqlx::query(
-        "CREATE TRIGGER picky BEFORE INSERT ON purgatory WHEN new.key = 'bad' \
-         BEGIN SELECT RAISE(ABORT, 'refused'); END",
-    )
-    .execute(connection)
-    .await
-    .unwrap();
+/// Names the bound that a closure cannot infer by itself.
+fn asked<F>(work: F, answer: oneshot::Sender<Result<(), DbError>>) -> Call
+where
+    F: for<'c> FnOnce(Connection<'c>) -> BoxFuture<'c, Result<(), DbError>> + Send + 'static,
+{
+    Box::new(Asked {
+        work: Some(work),
+        value: None,
+        answer,
+    })
+}
 
-    let (mut calls, mut answers) = (Vec::new(), Vec::new());
-    for changes in [
-        vec![put("one", "")],
-        vec![put("half", ""), put("bad", "")],
-        vec![put("two", "")],
-    ] {
-        let (answer, answered) = oneshot::channel();
-        calls.push(Call { changes, answer });
-        answers.push(answered);
+async fn put(mut db: Connection<'_>, rows: Vec<(&'static str, usize)>) -> Result<(), DbError> {
+    for (key, size) in rows {
+        let values = [key.into(), Value::Text("x".repeat(size))];
+        db.execute(&sql::PUT, &values).await?;
+        assert_ne!(key, "panic", "as a bug would");
     }
+    Ok(())
+}
+
+/// A second writer on the same file, to be driven by hand.
+async fn writer_of(
+    database: &TestDatabase,
+    pragma: Option<(&'static str, &'static str)>,
+) -> Writer {
+    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(database.path());
+    let options = match pragma {
+        Some((name, value)) => options.pragma(name, value),
+        None => options,
+    };
+    let source = Source::Sqlite(options);
+    Writer::connect(source, Arc::default()).await.unwrap()
+}
+
+/// Has the calls served together and says which succeeded.
+async fn serve(writer: &mut Writer, calls: Vec<(Call, Answered)>) -> Vec<Result<(), DbError>> {
+    let (calls, answers): (Vec<_>, Vec<_>) = calls.into_iter().unzip();
     writer.serve(calls).await;
     let mut outcomes = Vec::new();
     for answered in answers {
-        outcomes.push(answered.await.unwrap().is_ok());
+        outcomes.push(answered.await.unwrap());
     }
+    outcomes
+}
+
+#[tokio::test]
+async fn a_full_disk_loses_nothing_and_room_heals_it() {
+    let database = TestDatabase::sqlite().await;
+    let mut roomy = writer_of(&database, None).await;
+    assert!(serve(&mut roomy, vec![call(&[("before", 1)])]).await[0].is_ok());
+    // As many pages as there are now, and not one more.
+    let mut full = writer_of(&database, Some(("max_page_count", "1"))).await;
+    let calls = || {
+        vec![
+            call(&[("small", 1), ("large", 1 << 20)]),
+            call(&[("other", 1)]),
+        ]
+    };
+    for outcome in serve(&mut full, calls()).await {
+        let error = outcome.unwrap_err();
+        assert!(matches!(error, DbError::Full(_)), "{error:?}");
+        assert!(error.to_string().contains("full"));
+    }
+    assert_eq!(keys(&database).await, ["before"]);
+
+    for outcome in serve(&mut roomy, calls()).await {
+        outcome.unwrap();
+    }
+    assert_eq!(keys(&database).await, ["before", "large", "other", "small"]);
+}
+
+#[tokio::test]
+async fn work_that_cannot_be_done_does_not_spoil_its_neighbours() {
+    let database = TestDatabase::sqlite().await;
+    let mut writer = writer_of(&database, None).await;
+    let calls = vec![
+        call(&[("one", 1)]),
+        call(&[("half", 1), ("one", 1)]),
+        call(&[("two", 1)]),
+    ];
+    let outcomes = serve(&mut writer, calls).await;
+    let outcomes: Vec<bool> = outcomes.iter().map(Result::is_ok).collect();
     assert_eq!(outcomes, [true, false, true]);
     assert_eq!(keys(&database).await, ["one", "two"]);
+    let alone = serve(&mut writer, vec![call(&[("three", 1), ("two", 1)])]).await;
+    assert!(alone[0].is_err());
+    assert_eq!(keys(&database).await, ["one", "two"]);
+}
+
+#[tokio::test]
+async fn work_that_panics_undoes_its_group_and_the_writer_goes_on() {
+    let database = TestDatabase::sqlite().await;
+    let mut writer = writer_of(&database, None).await;
+    let calls = vec![call(&[("one", 1)]), call(&[("panic", 1)])];
+    for outcome in serve(&mut writer, calls).await {
+        assert!(matches!(outcome, Err(DbError::Panicked)), "{outcome:?}");
+    }
+    assert_eq!(keys(&database).await, [""; 0]);
+    assert!(serve(&mut writer, vec![call(&[("two", 1)])]).await[0].is_ok());
+    assert_eq!(keys(&database).await, ["two"]);
 }

@@ -1,0 +1,53 @@
+//! One clock for all instances.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+/// Milliseconds since 1970, as the database's host counts them: read now and then, and counted on
+/// in between, so that the instances agree and a clock that is set does not shake each reading.
+pub(crate) struct Clock {
+    reading: Mutex<Reading>,
+}
+
+#[derive(Clone, Copy)]
+struct Reading {
+    at: Instant,
+    ms: i64,
+}
+
+impl Clock {
+    /// How often the clock is read.
+    pub(crate) const EVERY: Duration = Duration::from_secs(30);
+
+    pub(crate) fn new(ms: i64) -> Self {
+        let reading = Reading {
+            at: Instant::now(),
+            ms,
+        };
+        Self {
+            reading: Mutex::new(reading),
+        }
+    }
+
+    pub(crate) fn set(&self, ms: i64) {
+        let at = Instant::now();
+        *self.reading.lock() = Reading { at, ms };
+    }
+
+    pub(crate) fn now_ms(&self) -> i64 {
+        let Reading { at, ms } = *self.reading.lock();
+        ms.saturating_add(millis(at.elapsed()))
+    }
+}
+
+/// What this host's own clock says.
+pub(crate) fn system_ms() -> i64 {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
+    since_1970.map_or(0, millis)
+}
+
+fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,90 @@
+//! The embedded database: one SQLite file.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use sqlx::{
+    ConnectOptions as _, Connection as _,
+    migrate::Migrator,
+    sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
+};
+use tokio::time;
+
+use super::{Db, Pool, assemble};
+use crate::{
+    OpenError,
+    clock::{Clock, system_ms},
+    writer::Source,
+};
+
+static MIGRATIONS: Migrator = sqlx::migrate!("../../migrations/sqlite");
+
+/// How long a statement waits for a lock another process holds, such as a backup's.
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// Readers at a time; more wait for a connection.
+const READERS: u32 = 4;
+
+impl Db {
+    pub(crate) async fn open_with(path: &Path, busy_timeout: Duration) -> Result<Self, OpenError> {
+        create_directory(path).await?;
+        let options = options(path, busy_timeout);
+        migrate(path, &options).await?;
+        let failed = |source| OpenError::new(path.to_owned(), source);
+        let readers = SqlitePoolOptions::new()
+            .max_connections(READERS)
+            .min_connections(0)
+            .acquire_timeout(busy_timeout)
+            .connect_with(options.clone().read_only(true).create_if_missing(false))
+            .await
+            .map_err(failed)?;
+        let clock = Clock::new(system_ms());
+        let pool = Pool::Sqlite(readers);
+        let db = assemble(pool, Source::Sqlite(options), String::new(), clock);
+        let db = db.await.map_err(failed)?;
+        db.watch_system_clock();
+        Ok(db)
+    }
+
+    fn watch_system_clock(&self) {
+        let (clock, stop) = (Arc::clone(&self.inner.clock), self.inner.group.token());
+        self.inner.group.spawn("clock", async move {
+            let every = || stop.run_until_cancelled(time::sleep(Clock::EVERY));
+            while every().await.is_some() {
+                clock.set(system_ms());
+            }
+        });
+    }
+}
+
+async fn create_directory(path: &Path) -> Result<(), OpenError> {
+    let Some(parent) = path.parent().filter(|p| !p.as_os_str().is_empty()) else {
+        return Ok(());
+    };
+    let failed = |source| OpenError::Directory {
+        path: parent.to_owned(),
+        source,
+    };
+    tokio::fs::create_dir_all(parent).await.map_err(failed)
+}
+
+pub(super) fn options(path: &Path, busy_timeout: Duration) -> SqliteConnectOptions {
+    SqliteConnectOptions::new()
+        .filename(path)
+        .create_if_missing(true)
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(SqliteSynchronous::Full)
+        .busy_timeout(busy_timeout)
+        .disable_statement_logging()
+}
+
+async fn migrate(path: &Path, options: &SqliteConnectOptions) -> Result<(), OpenError> {
+    let path: PathBuf = path.to_owned();
+    let failed = |source| OpenError::new(path.clone(), source);
+    let mut connection = options.connect().await.map_err(failed)?;
+    let outcome = MIGRATIONS.run_direct(None, &mut connection, false).await;
+    connection.close().await.map_err(failed)?;
+    outcome.map_err(|source| OpenError::migration(path, source))
+}

@@ -1,0 +1,152 @@
+//! What is bound to the placeholders of a statement.
+
+use serde_json::{Value as Json, json};
+use sqlx::{Arguments as _, error::BoxDynError, postgres::PgArguments, sqlite::SqliteArguments};
+
+/// The value of one placeholder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    Int(i64),
+    MaybeInt(Option<i64>),
+    Text(String),
+    MaybeText(Option<String>),
+    /// A list: an array on Postgres (`= ANY($1)`), JSON on SQLite
+    /// (`IN (SELECT value FROM json_each($1))`).
+    Ints(Vec<i64>),
+    /// A list, as with [`Value::Ints`].
+    Texts(Vec<String>),
+}
+
+/// One column of many rows that are written by one statement.
+///
+/// Postgres gets an array per column (`UNNEST($1::bigint[], $2::text[])`), SQLite one JSON array
+/// of rows (`json_each($1) AS e` with `e.value ->> 0`, `e.value ->> 1` …).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Column {
+    Ints(Vec<i64>),
+    MaybeInts(Vec<Option<i64>>),
+    Texts(Vec<String>),
+    MaybeTexts(Vec<Option<String>>),
+}
+
+impl From<i64> for Value {
+    fn from(value: i64) -> Self {
+        Self::Int(value)
+    }
+}
+
+impl From<Option<i64>> for Value {
+    fn from(value: Option<i64>) -> Self {
+        Self::MaybeInt(value)
+    }
+}
+
+impl From<&str> for Value {
+    fn from(value: &str) -> Self {
+        Self::Text(value.to_owned())
+    }
+}
+
+impl From<&String> for Value {
+    fn from(value: &String) -> Self {
+        Self::Text(value.clone())
+    }
+}
+
+impl From<String> for Value {
+    fn from(value: String) -> Self {
+        Self::Text(value)
+    }
+}
+
+impl From<Option<String>> for Value {
+    fn from(value: Option<String>) -> Self {
+        Self::MaybeText(value)
+    }
+}
+
+impl From<Vec<i64>> for Value {
+    fn from(value: Vec<i64>) -> Self {
+        Self::Ints(value)
+    }
+}
+
+impl From<Vec<String>> for Value {
+    fn from(value: Vec<String>) -> Self {
+        Self::Texts(value)
+    }
+}
+
+impl Column {
+    /// The number of rows.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Ints(values) => values.len(),
+            Self::MaybeInts(values) => values.len(),
+            Self::Texts(values) => values.len(),
+            Self::MaybeTexts(values) => values.len(),
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn json(&self, row: usize) -> Json {
+        match self {
+            Self::Ints(values) => json!(values[row]),
+            Self::MaybeInts(values) => json!(values[row]),
+            Self::Texts(values) => json!(values[row]),
+            Self::MaybeTexts(values) => json!(values[row]),
+        }
+    }
+}
+
+pub(crate) fn for_sqlite(
+    columns: &[Column],
+    values: &[Value],
+) -> Result<SqliteArguments, BoxDynError> {
+    let mut arguments = SqliteArguments::default();
+    if let Some(first) = columns.first() {
+        let row = |row| Json::from_iter(columns.iter().map(|column| column.json(row)));
+        let rows = Json::from_iter((0..first.len()).map(row));
+        arguments.add(rows.to_string())?;
+    }
+    for value in values {
+        match value {
+            Value::Int(value) => arguments.add(*value)?,
+            Value::MaybeInt(value) => arguments.add(*value)?,
+            Value::Text(value) => arguments.add(value.clone())?,
+            Value::MaybeText(value) => arguments.add(value.clone())?,
+            Value::Ints(values) => arguments.add(json!(values).to_string())?,
+            Value::Texts(values) => arguments.add(json!(values).to_string())?,
+        }
+    }
+    Ok(arguments)
+}
+
+pub(crate) fn for_postgres(
+    columns: &[Column],
+    values: &[Value],
+) -> Result<PgArguments, BoxDynError> {
+    let mut arguments = PgArguments::default();
+    for column in columns {
+        match column {
+            Column::Ints(values) => arguments.add(values)?,
+            Column::MaybeInts(values) => arguments.add(values)?,
+            Column::Texts(values) => arguments.add(values)?,
+            Column::MaybeTexts(values) => arguments.add(values)?,
+        }
+    }
+    for value in values {
+        match value {
+            Value::Int(value) => arguments.add(*value)?,
+            Value::MaybeInt(value) => arguments.add(*value)?,
+            Value::Text(value) => arguments.add(value)?,
+            Value::MaybeText(value) => arguments.add(value)?,
+            Value::Ints(values) => arguments.add(values)?,
+            Value::Texts(values) => arguments.add(values)?,
+        }
+    }
+    Ok(arguments)
+}
