@@ -6,6 +6,7 @@
 pub mod browser;
 pub mod events;
 pub mod git;
+pub mod github;
 pub mod node;
 pub mod postgres;
 pub mod redis;
@@ -16,6 +17,7 @@ pub mod wire;
 
 pub use events::Author;
 pub use git::{GitOutput, WorkTree};
+pub use github::FakeGitHub;
 pub use node::Node;
 pub use postgres::PostgresServer;
 pub use redis::RedisServer;

@@ -202,7 +202,7 @@ impl RemoteHost {
 
 /// Listens on a port of `address` that no node on 127.0.0.1 has or gets: this machine's addresses
 /// with one port are one server to a node, and it never asks itself.
-async fn bind(address: IpAddr) -> Result<(TcpListener, Option<std::net::TcpListener>)> {
+pub(crate) async fn bind(address: IpAddr) -> Result<(TcpListener, Option<std::net::TcpListener>)> {
     loop {
         let listener = TcpListener::bind((address, 0)).await?;
         if address == IpAddr::V4(Ipv4Addr::LOCALHOST) {

@@ -91,7 +91,7 @@ impl Gate {
         self.open.send_replace(true);
     }
 
-    pub(super) async fn pass(&self) {
+    pub(crate) async fn pass(&self) {
         let mut open = self.open.subscribe();
         // The sender is `self`, so it outlives this wait.
         let _ = open.wait_for(|open| *open).await;

@@ -1,0 +1,306 @@
+//! A GitHub that counts what it is asked, keeps its limits, and misbehaves when told to.
+//!
+//! What it holds is made up and can be changed at any time; paths, headers, pages, limits and
+//! refusals are those of GitHub's REST API. Invariants: a call without a change of what it asked
+//! about (304) costs nothing; every other call that is let through costs one of its token's
+//! budget; a call beyond the budget is refused and counted as such.
+
+mod behaviour;
+mod limits;
+mod listing;
+mod record;
+mod routes;
+mod service;
+#[cfg(test)]
+mod tests;
+mod world;
+
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result};
+use bytes::Bytes;
+use tokio::{net::TcpListener, task::JoinSet};
+
+pub use self::{
+    behaviour::Behaviour,
+    limits::{Counts, Limits},
+    record::Seen,
+    world::Repo,
+};
+use self::{behaviour::Scripts, limits::Books, record::Record, world::World};
+use crate::remote::{self, Gate};
+
+/// A running GitHub; it ends when dropped.
+#[derive(Debug)]
+pub struct FakeGitHub {
+    shared: Arc<Shared>,
+    _serving: JoinSet<()>,
+    _port: Option<std::net::TcpListener>,
+}
+
+/// What is settled when it starts.
+#[derive(Clone, Debug, Default)]
+pub struct Setup {
+    /// The tokens that are known; any other is answered with 401.
+    pub tokens: Vec<String>,
+    /// Where the API begins: empty, or `/api/v3` as on a GitHub Enterprise.
+    pub base: String,
+    pub limits: Limits,
+}
+
+#[derive(Debug)]
+struct Shared {
+    address: SocketAddr,
+    base: String,
+    world: Mutex<World>,
+    books: Mutex<Books>,
+    record: Record,
+    scripts: Scripts,
+}
+
+impl Shared {
+    fn world(&self) -> MutexGuard<'_, World> {
+        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn books(&self) -> MutexGuard<'_, Books> {
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The API's URL, without a slash at the end.
+    fn root(&self) -> String {
+        format!("http://{}{}", self.address, self.base)
+    }
+}
+
+impl FakeGitHub {
+    /// An empty GitHub on a loopback address such as `127.0.0.9`, for callers without a token.
+    pub async fn start(address: &str) -> Result<Self> {
+        Self::with(address, Setup::default()).await
+    }
+
+    pub async fn with(address: &str, setup: Setup) -> Result<Self> {
+        let ip = address.parse().context("an IP address")?;
+        let (listener, port) = remote::bind(ip).await?;
+        Self::serve(listener, port, setup)
+    }
+
+    fn serve(
+        listener: TcpListener,
+        port: Option<std::net::TcpListener>,
+        setup: Setup,
+    ) -> Result<Self> {
+        let shared = Arc::new(Shared {
+            address: listener.local_addr()?,
+            base: setup.base,
+            world: Mutex::default(),
+            books: Mutex::new(Books::new(setup.limits, setup.tokens)),
+            record: Record::default(),
+            scripts: Scripts::default(),
+        });
+        let mut serving = JoinSet::new();
+        serving.spawn(service::accept(listener, Arc::clone(&shared)));
+        Ok(Self {
+            shared,
+            _serving: serving,
+            _port: port,
+        })
+    }
+
+    /// The URL of the API, with a slash at the end.
+    pub fn api(&self) -> String {
+        format!("{}/", self.shared.root())
+    }
+
+    /// The address without the port, as limits are counted by.
+    pub fn domain(&self) -> String {
+        self.shared.address.ip().to_string()
+    }
+}
+
+/// What it holds. Names are `owner/name`; owners are organisations unless the repository says
+/// otherwise.
+impl FakeGitHub {
+    /// Adds an empty public repository and returns its id.
+    pub fn add(&self, full_name: &str) -> u64 {
+        self.add_repo(Repo::new(full_name))
+    }
+
+    pub fn add_repo(&self, repo: Repo) -> u64 {
+        self.shared.world().add(repo)
+    }
+
+    /// Adds `count` repositories `owner/repo-00000`, …, each with tags `v0.0.0`, `v0.1.0`, … and
+    /// a `go.mod` that names it as a module below `github.com`.
+    pub fn fill(&self, owner: &str, count: usize, tags_each: usize) {
+        let mut world = self.shared.world();
+        for n in 0..count {
+            let name = format!("{owner}/repo-{n:05}");
+            world.add(Repo::new(&name));
+            let module = format!("module github.com/{name}\n");
+            world.put_file(&name, None, "go.mod", module.into());
+            for tag in 0..tags_each {
+                let oid = world.commit(&name, None);
+                world.tag(&name, &format!("v0.{tag}.0"), &oid);
+            }
+        }
+    }
+
+    /// Changes what is said about a repository; its name stays.
+    pub fn change(&self, full_name: &str, change: impl FnOnce(&mut Repo)) {
+        self.shared.world().change(full_name, change);
+    }
+
+    /// Removes a repository; from now on it is not found.
+    pub fn remove(&self, full_name: &str) {
+        self.shared.world().remove(full_name);
+    }
+
+    /// Gives a repository a new name; the old one is answered with 301.
+    pub fn rename(&self, from: &str, to: &str) {
+        self.shared.world().rename(from, to);
+    }
+
+    /// Makes a commit, at this moment if one is given (seconds since 1970), and returns its id.
+    pub fn commit(&self, full_name: &str, at: Option<i64>) -> String {
+        self.shared.world().commit(full_name, at)
+    }
+
+    /// Makes a commit with a tag, or moves the tag there, and returns the commit's id.
+    pub fn add_tag(&self, full_name: &str, tag: &str) -> String {
+        let mut world = self.shared.world();
+        let oid = world.commit(full_name, None);
+        world.tag(full_name, tag, &oid);
+        oid
+    }
+
+    /// Sets or moves a tag to a commit.
+    pub fn set_tag(&self, full_name: &str, tag: &str, oid: &str) {
+        self.shared.world().tag(full_name, tag, oid);
+    }
+
+    pub fn delete_tag(&self, full_name: &str, tag: &str) {
+        self.shared.world().untag(full_name, tag);
+    }
+
+    /// The tags of a repository and the commits they are at, by name.
+    pub fn tags(&self, full_name: &str) -> Vec<(String, String)> {
+        self.shared.world().tags(full_name)
+    }
+
+    /// Puts a file into every commit that has none of its own there.
+    pub fn put_file(&self, full_name: &str, path: &str, bytes: impl Into<Bytes>) {
+        let mut world = self.shared.world();
+        world.put_file(full_name, None, path, bytes.into());
+    }
+
+    /// Puts a file into one commit.
+    pub fn put_file_at(&self, full_name: &str, oid: &str, path: &str, bytes: impl Into<Bytes>) {
+        let mut world = self.shared.world();
+        world.put_file(full_name, Some(oid), path, bytes.into());
+    }
+
+    /// Takes a file out of every commit.
+    pub fn delete_file(&self, full_name: &str, path: &str) {
+        self.shared.world().delete_file(full_name, path);
+    }
+}
+
+/// How it treats callers.
+impl FakeGitHub {
+    pub fn set_limits(&self, change: impl FnOnce(&mut Limits)) {
+        change(&mut self.shared.books().limits);
+    }
+
+    /// Forgets what was used of every budget, as at the start of a new window.
+    pub fn renew_budgets(&self) {
+        self.shared.books().renew();
+    }
+
+    /// Says what is left for a token, or for callers without one, in the window that runs.
+    pub fn remaining(&self, token: Option<usize>) -> u32 {
+        self.shared.books().remaining(token)
+    }
+
+    /// Uses up so much of a budget, as another program with the same token would.
+    pub fn use_up(&self, token: Option<usize>, calls: u32) {
+        self.shared.books().use_up(token, calls);
+    }
+
+    /// Lets a token serve so many more calls; then it is answered with 401.
+    pub fn expire_after(&self, token: usize, calls: u32) {
+        self.shared.books().expire_after(token, Some(calls));
+    }
+
+    /// Makes a token valid again.
+    pub fn renew_token(&self, token: usize) {
+        self.shared.books().expire_after(token, None);
+    }
+
+    /// From now on calls whose path begins with `path` (`/repos/acme/one`) are treated so. The
+    /// longest `path` that fits counts.
+    pub fn behave(&self, path: &str, behaviour: Behaviour) {
+        self.shared.scripts.set(path, [behaviour]);
+    }
+
+    /// The next calls below `path` are treated so, one step each; the last step stays.
+    pub fn script(&self, path: &str, steps: impl IntoIterator<Item = Behaviour>) {
+        self.shared.scripts.set(path, steps);
+    }
+
+    /// Holds back every answer below `path` until the gate is opened.
+    pub fn hold(&self, path: &str) -> Gate {
+        let gate = Gate::default();
+        self.behave(path, Behaviour::Hold(gate.clone()));
+        gate
+    }
+}
+
+/// What it saw.
+impl FakeGitHub {
+    /// Every call so far, in order of arrival.
+    pub fn requests(&self) -> Vec<Seen> {
+        self.shared.record.all()
+    }
+
+    /// The calls whose path begins with `path`.
+    pub fn requests_for(&self, path: &str) -> Vec<Seen> {
+        let mut seen = self.requests();
+        seen.retain(|seen| seen.path.starts_with(path));
+        seen
+    }
+
+    pub fn count(&self) -> usize {
+        self.shared.record.count()
+    }
+
+    pub fn in_flight(&self) -> usize {
+        self.shared.record.in_flight()
+    }
+
+    /// The most calls there ever were at once.
+    pub fn max_in_flight(&self) -> usize {
+        let each = self.requests().into_iter().map(|seen| seen.in_flight);
+        each.max().unwrap_or_default()
+    }
+
+    /// What went against its rules.
+    pub fn counts(&self) -> Counts {
+        self.shared.books().counts
+    }
+
+    /// Forgets the calls so far and what went against the rules; budgets stay.
+    pub fn forget(&self) {
+        self.shared.record.clear();
+        self.shared.books().counts = Counts::default();
+    }
+
+    /// The window of the primary limits.
+    pub fn window(&self) -> Duration {
+        self.shared.books().limits.window
+    }
+}

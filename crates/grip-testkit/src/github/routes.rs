@@ -1,0 +1,157 @@
+//! What is answered to a path.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::{
+    listing::{self, Asked},
+    world::{Held, World},
+};
+
+/// A call as the routes see it.
+pub(super) struct Call<'a> {
+    /// Below the base, with a slash at the beginning.
+    pub(super) path: &'a str,
+    pub(super) query: &'a str,
+    pub(super) wants_raw: bool,
+    pub(super) has_token: bool,
+    pub(super) root: &'a str,
+}
+
+/// What is to be answered.
+pub(super) enum Made {
+    Json(Value),
+    /// A page, and the query of the next one.
+    Page(Vec<Value>, Option<String>),
+    Raw(Bytes),
+    Moved(String),
+    Refused(u16, String),
+}
+
+fn not_found() -> Made {
+    Made::Refused(404, "Not Found".to_owned())
+}
+
+pub(super) fn answer(world: &World, call: &Call<'_>) -> Made {
+    let asked = Asked::read(call.query);
+    let parts: Vec<_> = call.path.trim_matches('/').split('/').collect();
+    match parts.as_slice() {
+        ["orgs", owner, "repos"] => of_owner(world, call, &asked, owner, true),
+        ["users", owner, "repos"] => of_owner(world, call, &asked, owner, false),
+        ["repositories"] => everything(world, call, &asked),
+        ["repositories", id, rest @ ..] => {
+            match id.parse().ok().and_then(|id| seen(world, call, id)) {
+                Some(held) => below(held, call, &asked, rest),
+                None => not_found(),
+            }
+        }
+        ["repos", owner, name, rest @ ..] => {
+            by_name(world, call, &asked, &format!("{owner}/{name}"), rest)
+        }
+        _ => not_found(),
+    }
+}
+
+/// A repository, unless it is hidden from the caller.
+fn seen<'a>(world: &'a World, call: &Call<'_>, id: u64) -> Option<&'a Held> {
+    let held = world.repos.get(&id)?;
+    (call.has_token || !held.repo.private).then_some(held)
+}
+
+fn of_owner(world: &World, call: &Call<'_>, asked: &Asked, owner: &str, only_org: bool) -> Made {
+    let Some(ids) = world.of_owner(owner, only_org) else {
+        return not_found();
+    };
+    let mut all: Vec<_> = ids.iter().filter_map(|id| seen(world, call, *id)).collect();
+    if asked.sort == "full_name" {
+        all.sort_by_key(|held| held.repo.full_name.to_lowercase());
+    }
+    let default = if asked.sort == "full_name" {
+        "asc"
+    } else {
+        "desc"
+    };
+    let direction = match asked.direction.as_str() {
+        "" => default,
+        direction => direction,
+    };
+    if direction == "desc" {
+        all.reverse();
+    }
+    let (part, more) = asked.part(all.into_iter());
+    let items = part.iter().map(|held| listing::long(held, call.root));
+    Made::Page(items.collect(), more.then(|| next_page(call.query, asked)))
+}
+
+/// The query of the next page by number; all else in it stays.
+pub(super) fn next_page(query: &str, asked: &Asked) -> String {
+    let kept = query.split('&').filter(|pair| !pair.starts_with("page="));
+    let next = format!("page={}", asked.page + 1);
+    let kept = kept.filter(|pair| !pair.is_empty());
+    kept.chain([next.as_str()]).collect::<Vec<_>>().join("&")
+}
+
+fn everything(world: &World, call: &Call<'_>, asked: &Asked) -> Made {
+    let after = world.repos.range(asked.since + 1..);
+    let visible = after.filter(|(_, held)| call.has_token || !held.repo.private);
+    let mut rest = visible.map(|(_, held)| held);
+    let part: Vec<_> = rest.by_ref().take(asked.per_page).collect();
+    let more = rest.next().is_some();
+    let last = part.last().map_or(asked.since, |held| held.id);
+    let items = part.iter().map(|held| listing::short(held, call.root));
+    let next = format!("per_page={}&since={last}", asked.per_page);
+    Made::Page(items.collect(), more.then_some(next))
+}
+
+fn by_name(world: &World, call: &Call<'_>, asked: &Asked, name: &str, rest: &[&str]) -> Made {
+    if let Some(held) = world.id(name).and_then(|id| seen(world, call, id)) {
+        return below(held, call, asked, rest);
+    }
+    match world.moved(name).and_then(|id| seen(world, call, id)) {
+        Some(held) => {
+            let rest: String = rest.iter().map(|part| format!("/{part}")).collect();
+            let query = match call.query {
+                "" => String::new(),
+                query => format!("?{query}"),
+            };
+            Made::Moved(format!(
+                "{}/repositories/{}{rest}{query}",
+                call.root, held.id
+            ))
+        }
+        None => not_found(),
+    }
+}
+
+fn below(held: &Held, call: &Call<'_>, asked: &Asked, rest: &[&str]) -> Made {
+    match rest {
+        [] => Made::Json(listing::long(held, call.root)),
+        ["tags"] => {
+            let (part, more) = asked.part(held.tags.iter().rev());
+            let items = part
+                .iter()
+                .map(|(tag, oid)| listing::tag(held, tag, oid, call.root));
+            Made::Page(items.collect(), more.then(|| next_page(call.query, asked)))
+        }
+        ["git", "commits", oid] => match held.commits.get(*oid) {
+            Some(at) => Made::Json(listing::commit(held, oid, *at, call.root)),
+            None => not_found(),
+        },
+        ["contents", path @ ..] => contents(held, call, asked, &path.join("/")),
+        _ => not_found(),
+    }
+}
+
+fn contents(held: &Held, call: &Call<'_>, asked: &Asked, path: &str) -> Made {
+    let path = listing::unescaped(path);
+    let at = asked.at.as_deref().unwrap_or(&held.repo.default_branch);
+    let Some(oid) = held.resolve(at) else {
+        return Made::Refused(404, format!("No commit found for the ref {at}"));
+    };
+    match held.file(&oid, &path) {
+        Some(bytes) if call.wants_raw => Made::Raw(bytes.clone()),
+        Some(bytes) => Made::Json(json!({ "type": "file", "path": path, "size": bytes.len() })),
+        None if held.is_directory(&oid, &path) => Made::Json(json!([])),
+        None => not_found(),
+    }
+}

@@ -1,0 +1,304 @@
+//! Takes calls, notes them, and answers within limits and as the script says.
+
+use std::{
+    convert::Infallible,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    io,
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use futures_util::{StreamExt as _, stream};
+use http_body_util::{BodyExt as _, Full, StreamBody, combinators::UnsyncBoxBody};
+use hyper::{
+    HeaderMap, Request, Response,
+    body::{Frame, Incoming},
+    header,
+    server::conn::http1,
+    service::service_fn,
+};
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    task::JoinSet,
+    time::Instant,
+};
+
+use super::{
+    Behaviour, Seen, Shared,
+    limits::Entry,
+    listing::Asked,
+    routes::{self, Call, Made},
+};
+
+pub(super) const JSON: &str = "application/json; charset=utf-8";
+const RAW: &str = "application/vnd.github.raw+json; charset=utf-8";
+const UNICORN: &str = "<!doctype html><title>Unicorn! &middot; GitHub</title>";
+
+type Headers = Vec<(String, String)>;
+type Body = UnsyncBoxBody<Bytes, io::Error>;
+
+/// An answer before it is sent.
+struct Reply {
+    status: u16,
+    headers: Headers,
+    body: Bytes,
+    breaks_off: bool,
+}
+
+/// Serves connections until it is dropped, and they with it.
+pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+    let mut connections = JoinSet::new();
+    loop {
+        if let Ok((stream, _)) = listener.accept().await {
+            connections.spawn(connection(stream, Arc::clone(&shared)));
+        }
+        while connections.try_join_next().is_some() {}
+    }
+}
+
+async fn connection(stream: TcpStream, shared: Arc<Shared>) {
+    let service = service_fn(|request| {
+        let shared = Arc::clone(&shared);
+        async move { Ok::<_, Infallible>(respond(&request, &shared).await) }
+    });
+    let io = TokioIo::new(stream);
+    // A client that goes away is no concern of the host's.
+    let _ = http1::Builder::new().serve_connection(io, service).await;
+}
+
+async fn respond(request: &Request<Incoming>, shared: &Shared) -> Response<Body> {
+    let headers = request.headers();
+    let path = request.uri().path();
+    let path = path.strip_prefix(shared.base.as_str()).unwrap_or(path);
+    let query = request.uri().query().unwrap_or_default();
+    let presented = credential(headers);
+    let token = presented.map(|text| shared.books().token(text));
+    let under_way = shared.record.arrived(Seen {
+        at: Instant::now(),
+        method: request.method().to_string(),
+        path: path.to_owned(),
+        query: query.to_owned(),
+        token: token.flatten(),
+        conditional: headers.contains_key(header::IF_NONE_MATCH),
+        status: 0,
+        in_flight: 0,
+    });
+    let (entry, latency) = {
+        let mut books = shared.books();
+        let entry = books.enter(token, under_way.in_flight);
+        (entry, books.limits.latency)
+    };
+    tokio::time::sleep(latency).await;
+    let call = Call {
+        path,
+        query,
+        wants_raw: text(headers, header::ACCEPT).contains("raw"),
+        has_token: token.flatten().is_some(),
+        root: &shared.root(),
+    };
+    let unchanged = text(headers, header::IF_NONE_MATCH);
+    let reply = match refused(&entry, shared, token.flatten()) {
+        Some(reply) => reply,
+        None => passed(shared, &call, token.flatten(), unchanged).await,
+    };
+    under_way.answered(reply.status);
+    sent(reply)
+}
+
+/// What a caller calls himself; none without a word about it.
+fn credential(headers: &HeaderMap) -> Option<&str> {
+    let text = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let bare = ["Bearer ", "bearer ", "token "]
+        .iter()
+        .find_map(|kind| text.strip_prefix(kind));
+    Some(bare.unwrap_or(text))
+}
+
+fn text(headers: &HeaderMap, name: header::HeaderName) -> &str {
+    let value = headers.get(name);
+    value
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default()
+}
+
+/// The answer to a call that did not get in.
+fn refused(entry: &Entry, shared: &Shared, token: Option<usize>) -> Option<Reply> {
+    let budget = || shared.books().headers(token);
+    match entry {
+        Entry::Passed => None,
+        Entry::BadGateway => Some(page(502)),
+        Entry::Unauthorised => Some(message(401, "Bad credentials", Vec::new())),
+        Entry::Exhausted => Some(message(
+            403,
+            "API rate limit exceeded for user ID 1.",
+            budget(),
+        )),
+        Entry::Secondary(status) => {
+            let mut headers = budget();
+            let seconds = shared.books().limits.retry_after;
+            headers.push(("retry-after".into(), seconds.to_string()));
+            let text = "You have exceeded a secondary rate limit. Please wait a few minutes.";
+            Some(message(*status, text, headers))
+        }
+    }
+}
+
+/// The answer to a call that got in, as the script says.
+async fn passed(shared: &Shared, call: &Call<'_>, token: Option<usize>, unchanged: &str) -> Reply {
+    let behaviour = shared.scripts.next(call.path);
+    match &behaviour {
+        Behaviour::Hang => std::future::pending().await,
+        Behaviour::Hold(gate) => gate.pass().await,
+        Behaviour::Html => return page(200),
+        Behaviour::Bare {
+            code,
+            headers,
+            body,
+        } => return plain(*code, headers.clone(), body),
+        Behaviour::Status {
+            code,
+            headers,
+            body,
+        } => {
+            let mut all = shared.books().headers(token);
+            all.extend(headers.iter().cloned());
+            return plain(*code, all, body);
+        }
+        _ => {}
+    }
+    let mut reply = served(shared, call, &behaviour);
+    let etag = etag(&reply);
+    if reply.status == 200 && etag == unchanged {
+        shared.books().refund(token);
+        reply = plain(304, Vec::new(), "");
+    }
+    if matches!(reply.status, 200 | 304) {
+        reply.headers.push(("etag".into(), etag));
+    }
+    reply.headers.extend(shared.books().headers(token));
+    match behaviour {
+        Behaviour::TruncatedJson => reply.body.truncate(reply.body.len() / 2),
+        Behaviour::BreakOff => reply.breaks_off = true,
+        _ => {}
+    }
+    reply
+}
+
+fn served(shared: &Shared, call: &Call<'_>, behaviour: &Behaviour) -> Reply {
+    let world = shared.world();
+    let asked = Asked::read(call.query);
+    let path = match behaviour {
+        Behaviour::Instead(path) => path,
+        _ => call.path,
+    };
+    let query = match behaviour {
+        Behaviour::EndlessPages => format!("per_page={}", asked.per_page),
+        _ => call.query.to_owned(),
+    };
+    let made = routes::answer(
+        &world,
+        &Call {
+            path,
+            query: &query,
+            ..*call
+        },
+    );
+    let endless = match path {
+        "/repositories" => format!("since={}", asked.since + 1_000_000),
+        _ => routes::next_page(call.query, &asked),
+    };
+    let here = format!("{}{}", call.root, call.path);
+    let link = |query: &str| Some(format!("{here}?{query}"));
+    match made {
+        Made::Page(items, next) => {
+            let next = match behaviour {
+                Behaviour::EndlessPages => link(&endless),
+                Behaviour::SamePage => link(call.query),
+                Behaviour::NextElsewhere(url) => Some(url.clone()),
+                _ => next.as_deref().and_then(link),
+            };
+            with_link(json_reply(&Value::Array(items)), next)
+        }
+        Made::Json(value) => json_reply(&value),
+        Made::Raw(bytes) => Reply {
+            status: 200,
+            headers: kind(RAW),
+            body: bytes,
+            breaks_off: false,
+        },
+        Made::Moved(to) => {
+            let headers = vec![("location".into(), to)];
+            message(301, "Moved Permanently", headers)
+        }
+        Made::Refused(status, text) => message(status, &text, Vec::new()),
+    }
+}
+
+fn with_link(mut reply: Reply, next: Option<String>) -> Reply {
+    if let Some(next) = next {
+        let link = format!("<{next}>; rel=\"next\", <{next}>; rel=\"last\"");
+        reply.headers.push(("link".into(), link));
+    }
+    reply
+}
+
+fn etag(reply: &Reply) -> String {
+    let mut hasher = DefaultHasher::new();
+    reply.body.hash(&mut hasher);
+    format!("W/\"{:016x}\"", hasher.finish())
+}
+
+fn kind(kind: &str) -> Headers {
+    vec![("content-type".into(), kind.into())]
+}
+
+fn json_reply(value: &Value) -> Reply {
+    plain(200, kind(JSON), &value.to_string())
+}
+
+fn message(status: u16, text: &str, mut headers: Headers) -> Reply {
+    headers.extend(kind(JSON));
+    plain(status, headers, &json!({ "message": text }).to_string())
+}
+
+fn page(status: u16) -> Reply {
+    plain(status, kind("text/html; charset=utf-8"), UNICORN)
+}
+
+fn plain(status: u16, headers: Headers, body: &str) -> Reply {
+    Reply {
+        status,
+        headers,
+        body: Bytes::copy_from_slice(body.as_bytes()),
+        breaks_off: false,
+    }
+}
+
+fn sent(reply: Reply) -> Response<Body> {
+    let mut response = Response::builder().status(reply.status);
+    for (name, value) in &reply.headers {
+        response = response.header(name, value);
+    }
+    let body = match reply.breaks_off {
+        true => broken(reply.body),
+        false => {
+            let never = |impossible: Infallible| match impossible {};
+            Full::from(reply.body).map_err(never).boxed_unsync()
+        }
+    };
+    response.body(body).expect("tests name valid headers")
+}
+
+/// Half of the body, then a closed connection.
+fn broken(bytes: Bytes) -> Body {
+    let start = bytes.slice(..bytes.len() / 2);
+    let end = stream::once(async {
+        // The start must leave before the error makes the server drop what it has not written.
+        tokio::task::yield_now().await;
+        Err(io::Error::other("told to break off"))
+    });
+    let pieces = stream::iter([Ok(start)]).chain(end);
+    StreamBody::new(pieces.map(|piece| piece.map(Frame::data))).boxed_unsync()
+}
