@@ -3,6 +3,7 @@
 use std::{
     env,
     ffi::OsString,
+    fs,
     path::{Path, PathBuf},
 };
 
@@ -29,6 +30,10 @@ pub(crate) fn prepare() -> anyhow::Result<Tools> {
     system_program("chromium", "chromium")?;
     // The program only: tests start servers of their own, and need none of the system's.
     system_program("redis-server", "redis-server")?;
+    postgres()?;
+    if !run::exists("go", "version") {
+        apt_install("golang-go")?;
+    }
     let mut path = env::var_os("PATH").unwrap_or_default();
     if !run::exists("cargo-nextest", "--version") {
         let root = cache.join(format!("nextest-{NEXTEST_VERSION}"));
@@ -99,11 +104,50 @@ fn system_program(program: &str, package: &str) -> anyhow::Result<()> {
     apt_install(package)
 }
 
-fn apt_install(package: &str) -> anyhow::Result<()> {
+/// Sees that the programs of Postgres are there, which on Debian are not on `PATH`.
+fn postgres() -> anyhow::Result<()> {
+    let is_there = run::exists("postgres", "--version") && run::exists("initdb", "--version");
+    if is_there || has_postgres(Path::new("/usr/lib/postgresql")) {
+        return Ok(());
+    }
+    can_install("postgresql")?;
+    let settings = Path::new("/etc/postgresql-common/createcluster.d");
+    without_cluster(settings, || apt_install("postgresql"))
+}
+
+/// Says whether one of the versions below the directory has the server's programs.
+fn has_postgres(versions: &Path) -> bool {
+    let mut versions = fs::read_dir(versions).into_iter().flatten().flatten();
+    versions.any(|version| {
+        let programs = version.path().join("bin");
+        programs.join("postgres").is_file() && programs.join("initdb").is_file()
+    })
+}
+
+/// Installs while a setting keeps the package from making and starting a server of the system's.
+fn without_cluster(
+    settings: &Path,
+    install: impl FnOnce() -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let setting = settings.join("gripfast-tests.conf");
+    fs::create_dir_all(settings)
+        .and_then(|()| fs::write(&setting, "create_main_cluster = false\n"))
+        .with_context(|| format!("cannot write {}", setting.display()))?;
+    let installed = install();
+    fs::remove_file(&setting).with_context(|| format!("cannot remove {}", setting.display()))?;
+    installed
+}
+
+fn can_install(package: &str) -> anyhow::Result<()> {
     let root = run::output(run::command("id").arg("-u")).is_ok_and(|id| id.trim() == "0");
     if !root || !run::exists("apt-get", "--version") {
         bail!("the tests need the package {package}: install it and try again");
     }
+    Ok(())
+}
+
+fn apt_install(package: &str) -> anyhow::Result<()> {
+    can_install(package)?;
     eprintln!("installing the package {package}");
     let apt = || {
         let mut command = run::command("apt-get");
@@ -114,4 +158,46 @@ fn apt_install(package: &str) -> anyhow::Result<()> {
     let attempt =
         || run::succeed(apt().args(["install", "-y", "--no-install-recommends", package]));
     attempt().or_else(|_| run::succeed(apt().arg("update")).and_then(|()| attempt()))
+}
+
+#[cfg(test)]
+mod tests {
+    use tempfile::TempDir;
+
+    use super::*;
+
+    #[test]
+    fn postgres_is_there_if_one_version_has_both_programs() {
+        let dir = TempDir::new().unwrap();
+        let put = |file: &str| {
+            let path = dir.path().join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "").unwrap();
+        };
+        assert!(!has_postgres(&dir.path().join("nowhere")));
+        assert!(!has_postgres(dir.path()));
+        put("14/bin/initdb");
+        put("15/bin/postgres");
+        put("15/bin/psql");
+        assert!(!has_postgres(dir.path()), "no version has both");
+        put("14/bin/postgres");
+        assert!(has_postgres(dir.path()));
+    }
+
+    #[test]
+    fn no_cluster_is_made_while_the_package_is_installed_and_later_ones_are() {
+        let dir = TempDir::new().unwrap();
+        let settings = dir.path().join("createcluster.d");
+        let setting = settings.join("gripfast-tests.conf");
+        let seen = || fs::read_to_string(&setting).ok();
+        without_cluster(&settings, || {
+            assert_eq!(seen().unwrap(), "create_main_cluster = false\n");
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(seen(), None);
+        let failed = without_cluster(&settings, || bail!("no such package"));
+        assert_eq!(failed.unwrap_err().to_string(), "no such package");
+        assert_eq!(seen(), None);
+    }
 }
