@@ -11,6 +11,7 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
 
+use grip_types::Domain;
 use ipnet::{Ipv4Net, Ipv6Net};
 
 /// What an address is used for, where it is not a public one.
@@ -65,27 +66,50 @@ impl fmt::Display for Special {
 #[derive(Clone, Debug)]
 pub(crate) struct Rules {
     pub(crate) allow_non_global: bool,
+    /// Hosts that need not be public.
+    pub(crate) private_hosts: Vec<Domain>,
     /// Loopback addresses that stand for public hosts in a test.
     #[cfg(test)]
     pub(crate) taken_for_public: Vec<IpAddr>,
 }
 
 impl Rules {
-    pub(crate) fn new(allow_non_global: bool) -> Self {
+    pub(crate) fn new(allow_non_global: bool, private_hosts: Vec<Domain>) -> Self {
         Self {
             allow_non_global,
+            private_hosts,
             #[cfg(test)]
             taken_for_public: Vec::new(),
         }
     }
 
-    /// Says why `address` may not be connected to; none where it may.
-    pub(crate) fn refuse(&self, address: IpAddr) -> Option<Special> {
+    /// Says why `address` may not be connected to as that of `host`; none where it may.
+    pub(crate) fn refuse(&self, host: &Domain, address: IpAddr) -> Option<Special> {
+        let special = self.special(address)?;
+        let allowed = if self.allow_non_global {
+            !special.is_never_a_host()
+        } else {
+            // What a cloud tells its machines is no host that an operator would name.
+            self.is_private(host) && !special.is_never_a_host() && special != Special::Metadata
+        };
+        (!allowed).then_some(special)
+    }
+
+    /// Whether the operator named `host` as one that need not be public.
+    pub(crate) fn is_private(&self, host: &Domain) -> bool {
+        self.private_hosts.contains(host)
+    }
+
+    pub(crate) fn is_public(&self, address: IpAddr) -> bool {
+        self.special(address).is_none()
+    }
+
+    fn special(&self, address: IpAddr) -> Option<Special> {
         #[cfg(test)]
         if self.taken_for_public.contains(&address) {
             return None;
         }
-        special(address).filter(|special| !self.allow_non_global || special.is_never_a_host())
+        special(address)
     }
 }
 

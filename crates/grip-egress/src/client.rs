@@ -1,4 +1,5 @@
-//! The HTTP client underneath: no proxy, no redirects, no credentials, no compression, no retry.
+//! The HTTP client underneath: no proxy, no redirects, no credentials of its own, no compression,
+//! no retry.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,6 +13,7 @@ use url::Url;
 
 use crate::{
     address::Rules,
+    bearer::Bearer,
     error::{BuildError, Fault},
     lookup::Resolver,
     options::{Options, Request},
@@ -24,19 +26,22 @@ const KEEP_CONNECTION: Duration = Duration::from_secs(30);
 /// Headers of one answer, all names and values together.
 pub(crate) const MAX_HEADER_BYTES: usize = 64 * 1024;
 
-/// Builds the one client that all requests share.
+/// Builds a client. One is shared by all requests but those that must stay `only_inside`, away
+/// from public addresses.
 ///
 /// A connection that waits for its next request goes to an address that was judged when it was
 /// made.
 pub(crate) fn build(
     options: &Options,
     rules: Rules,
+    only_inside: bool,
     roots: &[CertificateDer<'static>],
 ) -> Result<reqwest::Client, BuildError> {
     let agent = HeaderValue::from_str(&options.user_agent).map_err(BuildError::UserAgent)?;
     let resolver = Resolver {
         lookup: Arc::clone(&options.lookup),
         rules,
+        only_inside,
     };
     reqwest::Client::builder()
         .user_agent(agent)
@@ -74,7 +79,7 @@ fn tls(roots: &[CertificateDer<'static>]) -> Result<ClientConfig, BuildError> {
     Ok(config)
 }
 
-/// What no caller may set: credentials, traces of other pages, and what the connection needs.
+/// What no caller may set as a header: credentials, traces of other pages, and what the connection needs.
 const NEVER_SENT: &[HeaderName] = &[
     header::AUTHORIZATION,
     header::PROXY_AUTHORIZATION,
@@ -94,10 +99,14 @@ const NEVER_SENT: &[HeaderName] = &[
     header::TRAILER,
 ];
 
-/// `request` as it is sent to `url`.
-pub(crate) fn prepare(request: &Request, url: &Url) -> reqwest::Request {
+/// `request` as it is sent to `url`, which `bearer` is meant for.
+pub(crate) fn prepare(request: &Request, url: &Url, bearer: Option<&Bearer>) -> reqwest::Request {
     let mut prepared = reqwest::Request::new(request.method.clone(), url.clone());
     *prepared.headers_mut() = clean(&request.headers);
+    if let Some(bearer) = bearer {
+        let headers = prepared.headers_mut();
+        headers.insert(header::AUTHORIZATION, bearer.header());
+    }
     if !request.body.is_empty() {
         *prepared.body_mut() = Some(request.body.clone().into());
     }

@@ -1,6 +1,7 @@
 //! Asking a host, hop by hop.
 
 mod answered;
+mod refusal;
 
 use std::sync::Arc;
 
@@ -10,14 +11,15 @@ use rustls::pki_types::CertificateDer;
 use tokio::time::{Instant, timeout_at};
 use url::Url;
 
-use self::answered::Answered;
 pub use self::answered::Reply;
+use self::{answered::Answered, refusal::Refusal};
 use crate::{
     address::Rules,
+    bearer::Bearer,
     client,
     error::{BuildError, EgressError, What},
     guard::{Forbidden, Guard},
-    options::{Options, Request},
+    options::{Options, Request, Terms},
     redirect::{self, RedirectError},
     shown::Shown,
 };
@@ -32,12 +34,14 @@ struct Inner {
     options: Options,
     guard: Guard,
     client: reqwest::Client,
+    /// For credentials in plain text.
+    inside: reqwest::Client,
     throttle: Throttle,
 }
 
 impl Egress {
     pub fn new(options: Options, throttle: Throttle) -> Result<Self, BuildError> {
-        let rules = Rules::new(options.allow_non_global);
+        let rules = Rules::new(options.allow_non_global, options.private_hosts.clone());
         Self::build(options, throttle, rules, &[])
     }
 
@@ -47,7 +51,8 @@ impl Egress {
         rules: Rules,
         roots: &[CertificateDer<'static>],
     ) -> Result<Self, BuildError> {
-        let client = client::build(&options, rules.clone(), roots)?;
+        let client = client::build(&options, rules.clone(), false, roots)?;
+        let inside = client::build(&options, rules.clone(), true, roots)?;
         let guard = Guard {
             rules,
             own: options.own.clone(),
@@ -57,6 +62,7 @@ impl Egress {
             options,
             guard,
             client,
+            inside,
             throttle,
         });
         Ok(Self { inner })
@@ -73,34 +79,55 @@ impl Egress {
         self.inner.guard.check(url)
     }
 
-    /// Makes `request` and follows redirects. `permit` pays for the first hop, and every further
-    /// hop is paid for at its own host.
+    /// Makes `request` without credentials and follows redirects to a success. `permit` pays for
+    /// the first hop, and every further hop is paid for at its own host.
     ///
     /// Gives back each permit on every path, with what the host's answer says about it. Cancel
     /// safe in that nothing stays taken; the host may have seen the request.
     pub async fn send(&self, request: Request, permit: Permit) -> Result<Reply, EgressError> {
+        self.send_on(&Terms::default(), request, permit).await
+    }
+
+    /// [`Egress::send`] on other terms.
+    pub async fn send_on(
+        &self,
+        terms: &Terms,
+        request: Request,
+        permit: Permit,
+    ) -> Result<Reply, EgressError> {
         let Options { total, idle, .. } = self.inner.options;
         let deadline = Instant::now() + total;
-        let mut permit = self.check_first(&request.url, permit)?;
-        let mut url = request.url.clone();
+        let mut permit = self.check_first(terms, &request.url, permit)?;
+        let mut hop = Hop::first(terms, &request);
         let mut followed = 0;
         loop {
-            let answered = self.ask(&request, &url, permit, deadline).await?;
+            let answered = self.ask(terms, &request, &hop, permit, deadline).await?;
             let status = answered.response.status();
+            let url = hop.url.clone();
             tracing::debug!(url = %Shown(&url), status = status.as_u16(), "a host answered");
             if status.is_success() {
                 return answered.reply(&request, url, idle, deadline);
             }
-            if !redirect::is_redirect(status) {
-                return Err(answered.refusal(idle, deadline).await);
+            if !terms.follow || !redirect::is_redirect(status) {
+                let refusal = Refusal::read(answered, idle, deadline).await;
+                return match terms.any_status {
+                    true => refusal.reply(url),
+                    false => Err(refusal.error()),
+                };
             }
-            (url, permit) = self.follow(&request, &url, answered, followed).await?;
+            let to;
+            (to, permit) = self.follow(&request, &url, answered, followed).await?;
+            hop = hop.to(to);
             followed += 1;
         }
     }
 
-    fn check_first(&self, url: &Url, permit: Permit) -> Result<Permit, EgressError> {
-        let error = match self.check(url) {
+    fn check_first(&self, terms: &Terms, url: &Url, permit: Permit) -> Result<Permit, EgressError> {
+        let checked = self.check(url).and_then(|domain| match &terms.bearer {
+            Some(_) => self.inner.guard.check_credential(url).map(|()| domain),
+            None => Ok(domain),
+        });
+        let error = match checked {
             Ok(domain) if domain == *permit.domain() => return Ok(permit),
             Ok(request) => EgressError::WrongPermit {
                 permit: permit.domain().clone(),
@@ -115,16 +142,25 @@ impl Egress {
     /// Makes one request and waits for the head of its answer.
     async fn ask(
         &self,
+        terms: &Terms,
         request: &Request,
-        url: &Url,
+        hop: &Hop<'_>,
         permit: Permit,
         deadline: Instant,
     ) -> Result<Answered, EgressError> {
         let options = &self.inner.options;
         let patience = Instant::now() + options.connect + options.idle;
-        let asking = self.inner.client.execute(client::prepare(request, url));
+        let client = match hop.bearer {
+            Some(_) if hop.url.scheme() != "https" => &self.inner.inside,
+            _ => &self.inner.client,
+        };
+        let asking = client.execute(client::prepare(request, &hop.url, hop.bearer));
         match timeout_at(deadline.min(patience), asking).await {
-            Ok(Ok(response)) => Ok(Answered { response, permit }),
+            Ok(Ok(response)) => Ok(Answered {
+                response,
+                permit,
+                heed_quota: terms.heed_quota,
+            }),
             Ok(Err(error)) => Err(answered::unanswered(error, permit)),
             Err(_) => {
                 permit.finish(Verdict::Failure, None);
@@ -145,10 +181,12 @@ impl Egress {
         answered: Answered,
         followed: usize,
     ) -> Result<(Url, Permit), EgressError> {
-        let (verdict, advice) = answered.says();
+        let (reading, advice) = answered.says(b"");
+        let verdict = reading.verdict;
         let Answered {
             response,
             mut permit,
+            ..
         } = answered;
         let (to, domain) = match self.target(request, from, &response, followed) {
             Ok(target) => target,
@@ -188,6 +226,30 @@ impl Egress {
         let (status, headers) = (response.status(), response.headers());
         let to = redirect::target(&request.method, from, status, headers)?;
         let domain = self.check(&to)?;
+        self.inner.guard.check_redirect(&request.url, &domain)?;
         Ok((to, domain))
+    }
+}
+
+/// Where a request goes next.
+struct Hop<'a> {
+    url: Url,
+    bearer: Option<&'a Bearer>,
+}
+
+impl<'a> Hop<'a> {
+    fn first(terms: &'a Terms, request: &Request) -> Self {
+        Self {
+            url: request.url.clone(),
+            bearer: terms.bearer.as_ref(),
+        }
+    }
+
+    /// The hop after a redirect. A credential stays behind at the first other origin, for good:
+    /// whoever sends us back from there would choose what is asked in our name.
+    fn to(self, url: Url) -> Self {
+        let stays = url.origin() == self.url.origin();
+        let bearer = self.bearer.filter(|_| stays);
+        Self { url, bearer }
     }
 }

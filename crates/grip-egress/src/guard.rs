@@ -1,5 +1,7 @@
 //! Which URLs may be asked, as far as they tell by themselves.
 
+use std::net::Ipv4Addr;
+
 use grip_types::{Domain, Service};
 use url::{Host, Url};
 
@@ -31,6 +33,10 @@ pub enum Forbidden {
     Address { domain: Domain, special: Special },
     #[error("{domain} is not a public host: its name leads to {special}")]
     Name { domain: Domain, special: Special },
+    #[error("a redirect leads to {0}, which is only asked directly")]
+    Private(Domain),
+    #[error("a credential is not sent to {0} in plain http, because that is a public host")]
+    PlainCredential(Domain),
 }
 
 /// The part of the egress guard that needs no network.
@@ -61,7 +67,7 @@ impl Guard {
         if self.own.iter().any(|own| own.has_authority(&plain)) {
             return Err(Forbidden::Own(domain));
         }
-        match self.refuse_host(&plain) {
+        match self.refuse_host(&domain, &plain) {
             Some(special) => Err(Forbidden::Address { domain, special }),
             None => Ok(domain),
         }
@@ -76,12 +82,37 @@ impl Guard {
         Err(Forbidden::Scheme(scheme.chars().take(20).collect()))
     }
 
-    fn refuse_host(&self, url: &Url) -> Option<Special> {
+    /// Says why a credential must not be sent to `url`, as far as the URL alone can tell: where
+    /// a name leads is judged when it is asked.
+    pub(crate) fn check_credential(&self, url: &Url) -> Result<(), Forbidden> {
+        let address = match in_plain_form(url).host() {
+            Some(Host::Ipv4(address)) => address.into(),
+            Some(Host::Ipv6(address)) => address.into(),
+            Some(Host::Domain(_)) | None => return Ok(()),
+        };
+        if url.scheme() == "https" || !self.rules.is_public(address) {
+            return Ok(());
+        }
+        let domain = Domain::of(url).ok_or(Forbidden::NoHost)?;
+        Err(Forbidden::PlainCredential(domain))
+    }
+
+    /// Says why a redirect from a request that began at `start` must not lead to `domain`.
+    pub(crate) fn check_redirect(&self, start: &Url, domain: &Domain) -> Result<(), Forbidden> {
+        let is_home = Domain::of(start).is_some_and(|start| start == *domain);
+        match self.rules.is_private(domain) && !is_home {
+            true => Err(Forbidden::Private(domain.clone())),
+            false => Ok(()),
+        }
+    }
+
+    fn refuse_host(&self, domain: &Domain, url: &Url) -> Option<Special> {
+        let rules = &self.rules;
         match url.host()? {
-            Host::Ipv4(address) => self.rules.refuse(address.into()),
-            Host::Ipv6(address) => self.rules.refuse(address.into()),
+            Host::Ipv4(address) => rules.refuse(domain, address.into()),
+            Host::Ipv6(address) => rules.refuse(domain, address.into()),
             // This name is this machine whatever a name server says.
-            Host::Domain("localhost") if !self.rules.allow_non_global => Some(Special::Loopback),
+            Host::Domain("localhost") => rules.refuse(domain, Ipv4Addr::LOCALHOST.into()),
             Host::Domain(_) => None,
         }
     }

@@ -6,13 +6,16 @@
 //!   that was judged is the one that is connected to.
 //! - No request is made that no permit has paid for, and every permit is given back with what
 //!   the host's answer says about it.
-//! - Neither credentials nor cookies nor traces of other pages are ever sent; no proxy is used.
+//! - Neither cookies nor traces of other pages are ever sent; no proxy is used. The one
+//!   credential that a caller may give goes to the origin it was given for and nowhere else,
+//!   never in plain text to a public host, and is never printed.
 //! - No answer is read beyond its limits of size and time.
 //!
 //! TLS uses its own provider and the certificates of the web; nothing must be installed in the
 //! process first.
 
 mod address;
+mod bearer;
 mod body;
 mod client;
 mod egress;
@@ -28,11 +31,12 @@ mod shown;
 mod tests;
 
 pub use address::Special;
+pub use bearer::{Bearer, InvalidBearer};
 pub use body::Body;
 pub use egress::{Egress, Reply};
 pub use error::{BuildError, EgressError, Fault, Unusable, What};
 pub use guard::Forbidden;
 pub use lookup::{Lookup, SystemLookup};
-pub use options::{Options, Request};
+pub use options::{Options, Request, Terms};
 pub use redirect::RedirectError;
 pub use shown::Shown;

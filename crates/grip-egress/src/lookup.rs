@@ -42,15 +42,23 @@ impl Lookup for SystemLookup {
 pub(crate) struct Resolver {
     pub(crate) lookup: Arc<dyn Lookup>,
     pub(crate) rules: Rules,
+    /// Refuses names with a public address.
+    pub(crate) only_inside: bool,
 }
 
 impl Resolve for Resolver {
     fn resolve(&self, name: Name) -> Resolving {
         let lookup = Arc::clone(&self.lookup);
         let rules = self.rules.clone();
+        let only_inside = self.only_inside;
         Box::pin(async move {
+            let domain = Domain::parse(name.as_str()).map_err(|_| Forbidden::NoHost)?;
             let found = lookup.lookup(name.as_str()).await?;
-            let allowed = sift(&rules, found).map_err(|special| forbidden(&name, special))?;
+            if only_inside && found.iter().any(|address| rules.is_public(*address)) {
+                return Err(Forbidden::PlainCredential(domain).into());
+            }
+            let allowed = sift(&rules, &domain, found)
+                .map_err(|special| Forbidden::Name { domain, special })?;
             if allowed.is_empty() {
                 return Err(
                     io::Error::new(io::ErrorKind::NotFound, "the name has no address").into(),
@@ -66,11 +74,11 @@ impl Resolve for Resolver {
 }
 
 /// Keeps the addresses that may be connected to; where there are only others, says what one is.
-fn sift(rules: &Rules, found: Vec<IpAddr>) -> Result<Vec<IpAddr>, Special> {
+fn sift(rules: &Rules, host: &Domain, found: Vec<IpAddr>) -> Result<Vec<IpAddr>, Special> {
     let mut allowed = Vec::new();
     let mut refused = None;
     for address in found {
-        match rules.refuse(address) {
+        match rules.refuse(host, address) {
             None if allowed.len() < MAX_ADDRESSES => allowed.push(address),
             None => break,
             Some(special) => refused = Some(special),
@@ -79,13 +87,6 @@ fn sift(rules: &Rules, found: Vec<IpAddr>) -> Result<Vec<IpAddr>, Special> {
     match refused {
         Some(special) if allowed.is_empty() => Err(special),
         _ => Ok(allowed),
-    }
-}
-
-fn forbidden(name: &Name, special: Special) -> Forbidden {
-    match Domain::parse(name.as_str()) {
-        Ok(domain) => Forbidden::Name { domain, special },
-        Err(_) => Forbidden::NoHost,
     }
 }
 

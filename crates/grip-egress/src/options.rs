@@ -3,11 +3,14 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use grip_types::Service;
+use grip_types::{Domain, Service};
 use http::{HeaderMap, Method};
 use url::Url;
 
-use crate::lookup::{Lookup, SystemLookup};
+use crate::{
+    bearer::Bearer,
+    lookup::{Lookup, SystemLookup},
+};
 
 /// How far requests may go and how long they may take.
 #[derive(Clone)]
@@ -15,6 +18,10 @@ pub struct Options {
     /// Also allow hosts that are not public. Our own service stays forbidden, and so do
     /// addresses that no host can have. Default: no.
     pub allow_non_global: bool,
+    /// Hosts that the operator named himself and that need not be public, such as an API inside
+    /// his network. They are asked directly and never by a redirect from another host. Belongs
+    /// to an egress that strangers name no URLs for. Default: none.
+    pub private_hosts: Vec<Domain>,
     /// The names under which we are reached ourselves. Default: none.
     pub own: Vec<Service>,
     /// Of `https` and `http`, those that are spoken. Default: both.
@@ -38,6 +45,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             allow_non_global: false,
+            private_hosts: Vec::new(),
             own: Vec::new(),
             schemes: vec!["https".to_owned(), "http".to_owned()],
             connect: Duration::from_secs(10),
@@ -62,4 +70,33 @@ pub struct Request {
     pub body: Bytes,
     /// Longest body of the answer that is read.
     pub max_bytes: u64,
+}
+
+/// What a request may do beyond the ordinary, and which answers are wanted.
+#[derive(Clone, Debug)]
+pub struct Terms {
+    /// Sent to the origin (scheme, host and port) of the request's URL and to no other, and in
+    /// plain `http` only to addresses that are not public. Default: none.
+    pub bearer: Option<Bearer>,
+    /// Follow redirects. Otherwise a redirect is an answer that is no success. Default: yes.
+    pub follow: bool,
+    /// Hand back answers of every status as a [`Reply`](crate::Reply); of those without success,
+    /// the first 8 KiB of the body. Default: successes only.
+    pub any_status: bool,
+    /// Leave the host alone when it says that nothing remains of a rate limit. A caller who
+    /// keeps the books of several accounts himself says no: one of them is not the host. What
+    /// the host says by `Retry-After`, or without naming an account's budget, is heeded always.
+    /// Default: yes.
+    pub heed_quota: bool,
+}
+
+impl Default for Terms {
+    fn default() -> Self {
+        Self {
+            bearer: None,
+            follow: true,
+            any_status: false,
+            heed_quota: true,
+        }
+    }
 }

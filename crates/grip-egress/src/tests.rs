@@ -2,12 +2,15 @@
 //!
 //! `127.0.0.2` stands for a public host, and every other address of this machine for what it is.
 
+mod credentials;
 mod environment;
 mod headers;
 mod hops;
 mod host;
 mod limits;
+mod named;
 mod politeness;
 mod statuses;
 mod support;
+mod terms;
 mod tls;

@@ -1,15 +1,16 @@
 use super::*;
 
 fn public_only() -> Rules {
-    Rules::new(false)
+    Rules::new(false, Vec::new())
 }
 
 fn anything() -> Rules {
-    Rules::new(true)
+    Rules::new(true, Vec::new())
 }
 
 fn refused(rules: &Rules, address: &str) -> Option<Special> {
-    rules.refuse(address.parse().unwrap())
+    let host = Domain::parse("a.example").unwrap();
+    rules.refuse(&host, address.parse().unwrap())
 }
 
 #[test]
@@ -166,5 +167,29 @@ fn an_operator_may_allow_all_but_what_is_no_host() {
         "2002:ffff:ffff::1",
     ] {
         assert!(refused(&anything(), address).is_some(), "{address}");
+    }
+}
+
+#[test]
+fn a_host_that_the_operator_named_may_be_inside_but_no_place_of_secrets() {
+    let rules = Rules::new(false, vec![Domain::parse("ghe.corp").unwrap()]);
+    let ask = |host: &str, address: &str| {
+        let host = Domain::parse(host).unwrap();
+        rules.refuse(&host, address.parse().unwrap())
+    };
+    for address in ["10.0.0.1", "127.0.0.1", "192.168.1.1", "fd00::1", "8.8.8.8"] {
+        assert_eq!(ask("GHE.corp", address), None, "{address}");
+    }
+    for host in ["other.corp", "x.ghe.corp", "ghe.corp.evil.net"] {
+        assert_eq!(ask(host, "10.0.0.1"), Some(Special::Private), "{host}");
+    }
+    for address in [
+        "169.254.169.254",
+        "168.63.129.16",
+        "0.0.0.0",
+        "224.0.0.1",
+        "::",
+    ] {
+        assert!(ask("ghe.corp", address).is_some(), "{address}");
     }
 }

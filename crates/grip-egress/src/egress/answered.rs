@@ -5,12 +5,15 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use grip_throttle::{Advice, Permit, Verdict, answer};
+use grip_throttle::{
+    Advice, Permit, Verdict, Why,
+    answer::{self, Reading},
+};
 use http::{
     HeaderMap, StatusCode,
-    header::{CONTENT_ENCODING, CONTENT_LENGTH},
+    header::{CONTENT_ENCODING, CONTENT_LENGTH, RETRY_AFTER},
 };
-use tokio::{io::AsyncReadExt as _, time::Instant};
+use tokio::time::Instant;
 use url::Url;
 
 use crate::{
@@ -19,17 +22,15 @@ use crate::{
     error::{EgressError, Fault, Unusable, What},
     guard::Forbidden,
     options::Request,
-    said,
 };
 
-/// Bytes of a refusal that are read.
-const MAX_REFUSAL_BYTES: u64 = 8 * 1024;
-
-/// An answer with a status of success.
+/// An answer: a success, unless others were wanted too.
 #[derive(Debug)]
 pub struct Reply {
     pub status: StatusCode,
     pub headers: HeaderMap,
+    /// What it says about asking the host again, rate limits of the caller's own books included.
+    pub reading: Reading,
     /// Where the answer came from in the end.
     pub url: Url,
     pub body: Body,
@@ -39,14 +40,15 @@ pub struct Reply {
 pub(super) struct Answered {
     pub(super) response: reqwest::Response,
     pub(super) permit: Permit,
+    pub(super) heed_quota: bool,
 }
 
 impl Answered {
-    /// What status and headers say about the host.
-    pub(super) fn says(&self) -> (Verdict, Option<Advice>) {
+    /// What status, headers and the start of the body say, and what of it binds the host as a
+    /// whole.
+    pub(super) fn says(&self, start: &[u8]) -> (Reading, Option<Advice>) {
         let (status, headers) = (self.response.status(), self.response.headers());
-        let reading = answer::read(status, headers, b"", SystemTime::now());
-        (reading.verdict, reading.advice)
+        says(status, headers, start, self.heed_quota)
     }
 
     /// Hands out an answer of success, if it can be used.
@@ -57,8 +59,10 @@ impl Answered {
         idle: Duration,
         deadline: Instant,
     ) -> Result<Reply, EgressError> {
-        let (verdict, advice) = self.says();
-        let Self { response, permit } = self;
+        let (reading, advice) = self.says(b"");
+        let Self {
+            response, permit, ..
+        } = self;
         let max_bytes = request.max_bytes;
         if let Err((error, verdict)) = usable(response.headers(), max_bytes) {
             permit.finish(verdict, advice);
@@ -72,48 +76,53 @@ impl Answered {
         let domain = permit.domain().clone();
         let bill = Bill {
             permit,
-            verdict,
+            verdict: reading.verdict,
             advice,
         };
         Ok(Reply {
             status: response.status(),
             headers: response.headers().clone(),
+            reading,
             url,
             body: Body::new(response.into(), domain, limits, Some(bill)),
         })
     }
+}
 
-    /// Reads what the host says to its refusal, as far as it says it soon.
-    pub(super) async fn refusal(self, idle: Duration, deadline: Instant) -> EgressError {
-        let Self { response, permit } = self;
-        let (status, headers) = (response.status(), response.headers().clone());
-        let limits = Limits {
-            max_bytes: u64::MAX,
-            idle,
-            deadline: deadline.min(Instant::now() + idle),
-        };
-        let body = Body::new(response.into(), permit.domain().clone(), limits, None);
-        let mut start = Vec::new();
-        if let Err(error) = body.take(MAX_REFUSAL_BYTES).read_to_end(&mut start).await {
-            tracing::debug!(%error, "a refusal broke off");
-        }
-        let reading = answer::read(status, &headers, &start, SystemTime::now());
-        permit.finish(reading.verdict, reading.advice);
-        EgressError::Status {
-            status,
-            said: said::plain(&headers, &start),
-            answer: reading.answer,
-            retry_after: reading.advice.map(|advice| advice.wait),
-        }
+/// What an answer says, and what of it binds the host as a whole.
+pub(super) fn says(
+    status: StatusCode,
+    headers: &HeaderMap,
+    start: &[u8],
+    heed_quota: bool,
+) -> (Reading, Option<Advice>) {
+    let now = SystemTime::now();
+    let reading = answer::read(status, headers, start, now);
+    let is_quota = |advice: Advice| advice.why == Why::RateLimit;
+    if heed_quota || !reading.advice.is_some_and(is_quota) {
+        return (reading, reading.advice);
     }
+    // The budget is the caller's; what the host may have said beside it is not.
+    let mut rest = HeaderMap::new();
+    for value in headers.get_all(RETRY_AFTER) {
+        rest.append(RETRY_AFTER, value.clone());
+    }
+    let advice = answer::read(status, &rest, b"", now).advice;
+    let said = advice.filter(|advice| advice.why == Why::RetryAfter);
+    (reading, said)
+}
+
+/// Whether headers are no larger than is sensible.
+pub(super) fn fits(headers: &HeaderMap) -> bool {
+    let sizes = headers
+        .iter()
+        .map(|(name, value)| name.as_str().len() + value.len());
+    sizes.sum::<usize>() <= MAX_HEADER_BYTES
 }
 
 /// Judges the headers of a success, before its body is read.
 fn usable(headers: &HeaderMap, limit: u64) -> Result<(), (EgressError, Verdict)> {
-    let sizes = headers
-        .iter()
-        .map(|(name, value)| name.as_str().len() + value.len());
-    if sizes.sum::<usize>() > MAX_HEADER_BYTES {
+    if !fits(headers) {
         return Err((EgressError::Unusable(Unusable::Headers), Verdict::Failure));
     }
     let mut encodings = headers.get_all(CONTENT_ENCODING).iter();

@@ -2,7 +2,7 @@ use super::*;
 
 fn guard(allow_non_global: bool, own: &[&str]) -> Guard {
     Guard {
-        rules: Rules::new(allow_non_global),
+        rules: Rules::new(allow_non_global, Vec::new()),
         own: own.iter().map(|own| Service::parse(own).unwrap()).collect(),
         schemes: vec!["https".to_owned(), "http".to_owned()],
     }

@@ -5,7 +5,8 @@ fn addresses(texts: &[&str]) -> Vec<IpAddr> {
 }
 
 fn keep(found: &[&str]) -> Result<Vec<IpAddr>, Special> {
-    sift(&Rules::new(false), addresses(found))
+    let host = Domain::parse("a.example").unwrap();
+    sift(&Rules::new(false, Vec::new()), &host, addresses(found))
 }
 
 #[test]

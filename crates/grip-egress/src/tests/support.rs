@@ -20,7 +20,7 @@ use tokio::io::AsyncReadExt as _;
 use url::Url;
 
 use super::host::{DEAD, OTHER_PUBLIC, PRIVATE, PUBLIC};
-use crate::{Egress, EgressError, Lookup, Options, Reply, Request, address::Rules};
+use crate::{Egress, EgressError, Lookup, Options, Reply, Request, Terms, address::Rules};
 
 /// Too long to pass while a test runs: what a test does not wait for never decides it.
 const LONG: Duration = Duration::from_secs(60);
@@ -54,6 +54,7 @@ impl Default for Setup {
             throttle: grip_throttle::Options::default(),
             rules: Rules {
                 allow_non_global: false,
+                private_hosts: Vec::new(),
                 taken_for_public: vec![PUBLIC, OTHER_PUBLIC, DEAD],
             },
             names,
@@ -65,6 +66,13 @@ impl Default for Setup {
 impl Setup {
     pub fn own(mut self, own: &str) -> Self {
         self.options.own.push(Service::parse(own).unwrap());
+        self
+    }
+
+    /// Names a host that need not be public.
+    pub fn private(mut self, host: &str) -> Self {
+        let host = Domain::parse(host).unwrap();
+        self.rules.private_hosts.push(host);
         self
     }
 
@@ -112,6 +120,11 @@ impl Client {
     pub async fn send(&self, request: Request) -> Result<Reply, EgressError> {
         let permit = self.permit(&request.url).await;
         self.egress.send(request, permit).await
+    }
+
+    pub async fn send_on(&self, terms: &Terms, url: Url) -> Result<Reply, EgressError> {
+        let permit = self.permit(&url).await;
+        self.egress.send_on(terms, get(url), permit).await
     }
 
     /// Asks and reads to the end.

@@ -7,6 +7,7 @@ use std::{
     sync::Arc,
 };
 
+use parking_lot::Mutex;
 use rustls::{
     ServerConfig, ServerConnection, StreamOwned,
     crypto::ring,
@@ -18,7 +19,7 @@ use super::{
     host::{Host, PUBLIC, fine, moved},
     support::{Client, Setup, client},
 };
-use crate::{EgressError, RedirectError};
+use crate::{Bearer, EgressError, RedirectError, Terms};
 
 const AUTHORITY: CertificateDer<'static> =
     CertificateDer::from_slice(include_bytes!("tls/authority.der"));
@@ -29,6 +30,14 @@ const KEY: &[u8] = include_bytes!("tls/host.key.der");
 
 /// Starts a host that answers every connection once, with these bytes.
 fn secure_host(answer: String) -> SocketAddr {
+    hearing_host(answer).0
+}
+
+/// The heads of requests.
+type Heads = Arc<Mutex<Vec<String>>>;
+
+/// [`secure_host`], with what it heard.
+fn hearing_host(answer: String) -> (SocketAddr, Heads) {
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(KEY));
     let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
@@ -39,19 +48,22 @@ fn secure_host(answer: String) -> SocketAddr {
     let config = Arc::new(config);
     let listener = TcpListener::bind((PUBLIC, 0)).unwrap();
     let address = listener.local_addr().unwrap();
+    let heads = Heads::default();
+    let heard = Arc::clone(&heads);
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             let connection = ServerConnection::new(Arc::clone(&config)).unwrap();
             // A client that turns away is no failure of the host.
-            let _ = serve(StreamOwned::new(connection, stream), &answer);
+            let _ = serve(StreamOwned::new(connection, stream), &answer, &heard);
         }
     });
-    address
+    (address, heads)
 }
 
 fn serve(
     mut stream: StreamOwned<ServerConnection, TcpStream>,
     answer: &str,
+    heard: &Heads,
 ) -> std::io::Result<()> {
     let mut head = Vec::new();
     let mut byte = [0];
@@ -59,6 +71,8 @@ fn serve(
         stream.read_exact(&mut byte)?;
         head.push(byte[0]);
     }
+    let head = String::from_utf8_lossy(&head).into_owned();
+    heard.lock().push(head);
     stream.write_all(answer.as_bytes())?;
     stream.conn.send_close_notify();
     stream.flush()
@@ -147,4 +161,37 @@ async fn a_redirect_may_lead_to_https_but_not_back() {
     let is_downgrade = matches!(error, EgressError::Redirect(RedirectError::Downgrade));
     assert!(is_downgrade, "{error:?}");
     assert_eq!(plain.connections(), 1);
+}
+
+fn secret() -> Terms {
+    Terms {
+        bearer: Some(Bearer::new("s3cret").unwrap()),
+        ..Terms::default()
+    }
+}
+
+#[tokio::test]
+async fn a_credential_reaches_a_public_host_by_https() {
+    let (address, heads) = hearing_host(hello());
+    let client = trusting();
+    let place = url("public.example", address);
+    client.send_on(&secret(), place).await.unwrap();
+    assert!(heads.lock()[0].contains("authorization: Bearer s3cret"));
+}
+
+#[tokio::test]
+async fn a_credential_never_goes_from_https_to_http() {
+    let plain = Host::on(PUBLIC, |_| fine("plain")).await;
+    let place = plain.named("public.example", "/");
+    let head = format!("HTTP/1.1 301 Moved\r\nLocation: {place}\r\n");
+    let (address, heads) = hearing_host(format!(
+        "{head}Content-Length: 0\r\nConnection: close\r\n\r\n"
+    ));
+    let client = trusting();
+    let place = url("public.example", address);
+    let error = client.send_on(&secret(), place).await.unwrap_err();
+    let is_downgrade = matches!(error, EgressError::Redirect(RedirectError::Downgrade));
+    assert!(is_downgrade, "{error:?}");
+    assert!(heads.lock()[0].contains("s3cret"));
+    assert_eq!(plain.connections(), 0);
 }

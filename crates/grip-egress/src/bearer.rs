@@ -1,0 +1,63 @@
+//! The one credential that a request may carry.
+
+use std::fmt;
+
+use http::HeaderValue;
+
+/// Longest credential that is sent.
+const MAX_BYTES: usize = 4096;
+
+/// A token that says who asks. Nothing of it is ever printed.
+#[derive(Clone)]
+pub struct Bearer(HeaderValue);
+
+/// Why a text is no credential; says nothing of the text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a token is 1 to {MAX_BYTES} printable ASCII characters without spaces")]
+pub struct InvalidBearer;
+
+impl Bearer {
+    pub fn new(token: &str) -> Result<Self, InvalidBearer> {
+        let fits = (1..=MAX_BYTES).contains(&token.len());
+        if !fits || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(InvalidBearer);
+        }
+        let value = HeaderValue::try_from(format!("Bearer {token}"));
+        let mut value = value.map_err(|_| InvalidBearer)?;
+        // Keeps it out of the client's own debug output and out of header compression.
+        value.set_sensitive(true);
+        Ok(Self(value))
+    }
+
+    pub(crate) fn header(&self) -> HeaderValue {
+        self.0.clone()
+    }
+}
+
+impl fmt::Debug for Bearer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Bearer(…)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_of_a_credential_is_printed() {
+        let bearer = Bearer::new("s3cret").unwrap();
+        let text = format!("{bearer:?} {:?} {:#?}", bearer.header(), bearer.clone());
+        assert!(!text.contains("s3cret"), "{text}");
+    }
+
+    #[test]
+    fn what_cannot_be_a_token_is_refused_without_repeating_it() {
+        for text in ["", "two words", "s3cret\n", "s3cret\r\nX: y", "ü", "a\0b"] {
+            let error = Bearer::new(text).unwrap_err();
+            assert!(!format!("{error} {error:?}").contains("s3cret"));
+        }
+        assert!(Bearer::new(&"x".repeat(MAX_BYTES + 1)).is_err());
+        assert!(Bearer::new(&"x".repeat(MAX_BYTES)).is_ok());
+    }
+}

@@ -1,0 +1,88 @@
+//! An answer that is no success, and what the host says to it.
+
+use std::time::Duration;
+
+use grip_throttle::answer::Reading;
+use grip_types::Domain;
+use http::{HeaderMap, StatusCode};
+use tokio::{io::AsyncReadExt as _, time::Instant};
+use url::Url;
+
+use super::{
+    Reply,
+    answered::{self, Answered},
+};
+use crate::{
+    body::{Body, Limits},
+    error::{EgressError, Unusable},
+    said,
+};
+
+/// Bytes of a refusal that are read.
+const MAX_BYTES: u64 = 8 * 1024;
+
+/// A refusal, read as far as it is.
+pub(super) struct Refusal {
+    status: StatusCode,
+    headers: HeaderMap,
+    start: Vec<u8>,
+    reading: Reading,
+    domain: Domain,
+    limits: Limits,
+}
+
+impl Refusal {
+    /// Reads what the host says, as far as it says it soon, and gives the permit back.
+    pub(super) async fn read(answered: Answered, idle: Duration, deadline: Instant) -> Self {
+        let Answered {
+            response,
+            permit,
+            heed_quota,
+        } = answered;
+        let (status, headers) = (response.status(), response.headers().clone());
+        let domain = permit.domain().clone();
+        let limits = Limits {
+            max_bytes: u64::MAX,
+            idle,
+            deadline: deadline.min(Instant::now() + idle),
+        };
+        let body = Body::new(response.into(), domain.clone(), limits, None);
+        let mut start = Vec::new();
+        if let Err(error) = body.take(MAX_BYTES).read_to_end(&mut start).await {
+            tracing::debug!(%error, "a refusal broke off");
+        }
+        let (reading, advice) = answered::says(status, &headers, &start, heed_quota);
+        permit.finish(reading.verdict, advice);
+        Self {
+            status,
+            headers,
+            start,
+            reading,
+            domain,
+            limits: Limits { deadline, ..limits },
+        }
+    }
+
+    pub(super) fn error(self) -> EgressError {
+        EgressError::Status {
+            status: self.status,
+            said: said::plain(&self.headers, &self.start),
+            answer: self.reading.answer,
+            retry_after: self.reading.advice.map(|advice| advice.wait),
+        }
+    }
+
+    /// The same as an answer; its body is here already, and nobody waits for the rest.
+    pub(super) fn reply(self, url: Url) -> Result<Reply, EgressError> {
+        if !answered::fits(&self.headers) {
+            return Err(EgressError::Unusable(Unusable::Headers));
+        }
+        Ok(Reply {
+            status: self.status,
+            headers: self.headers,
+            reading: self.reading,
+            url,
+            body: Body::new(self.start.into(), self.domain, self.limits, None),
+        })
+    }
+}
