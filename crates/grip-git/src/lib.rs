@@ -5,7 +5,8 @@
 //! into a [`Quarantine`], judge it, [`Quarantine::promote`], [`Repositories::update_refs`], then
 //! [`report::accepted`]. A fetch goes: [`RefSnapshot::advertisement`], in protocol version 2
 //! [`fetch::read`] and [`RefSnapshot::ls_refs`], then [`Repositories::upload_pack`]. What is missing
-//! here is asked of other servers with [`remote`].
+//! here is asked of other servers with [`remote`]. What is in a commit is read in process:
+//! [`Repositories::tagged`], [`Repositories::file`], [`Repositories::tree`].
 //!
 //! Invariants:
 //! - An object in a store has everything it links to in there as well: a pack is only promoted
@@ -36,7 +37,10 @@ mod upload;
 pub use fetch::{GitService, Protocol};
 pub use layout::RepoPath;
 pub use maintain::{Fsck, MaintainError, Maintenance};
-pub use objects::{ObjectKind, PeelError};
+pub use objects::{
+    CommitFacts, FileAt, FileKind, ObjectKind, PeelError, TagFacts, TreeBounds, TreeEntry,
+    TreeError,
+};
 pub use process::GitMissing;
 pub use receive::{Caps, Kept, Promoted, Quarantine, ReceiveError};
 pub use refs::{Expect, Ref, RefEdit, RefSnapshot, RefUpdateError};

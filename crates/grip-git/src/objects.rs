@@ -14,6 +14,20 @@ use gix::{
 };
 use grip_types::{ObjectFormat, Oid};
 
+mod facts;
+mod listing;
+mod read;
+
+pub use facts::{CommitFacts, TagFacts};
+pub(crate) use listing::Cut;
+pub use listing::{FileKind, TreeBounds, TreeEntry, TreeError};
+pub use read::FileAt;
+pub(crate) use read::ReadError;
+
+/// Most memory that gix may take to put one object together; twice its size if it is a delta.
+///
+/// The size of an object says nothing about those it is a delta of.
+const MAX_WORK_BYTES: usize = 256 << 20;
 /// Largest tag object read to find what it points at.
 const MAX_TAG_BYTES: u64 = 4 << 20;
 /// Tags of tags that are followed.
@@ -68,7 +82,11 @@ impl Objects {
     pub(crate) fn open(objects: PathBuf, generation: u64) -> io::Result<Self> {
         // Before the directory is read, so that a change meanwhile makes the stamp differ.
         let stamp = Stamp::of(&objects, generation)?;
-        let handle = odb::at(objects, hash::Kind::Sha1)?;
+        let options = odb::store::init::Options {
+            alloc_limit_bytes: Some(MAX_WORK_BYTES),
+            ..Default::default()
+        };
+        let handle = odb::at_opts(objects, hash::Kind::Sha1, None, options)?;
         Ok(Self {
             store: handle.store(),
             stamp,

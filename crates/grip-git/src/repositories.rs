@@ -13,7 +13,7 @@ use std::{
 };
 
 use grip_tasks::fault;
-use grip_types::{Identifier, RefName};
+use grip_types::{Identifier, Oid, RefName};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
@@ -28,6 +28,7 @@ use crate::{
 };
 
 mod adopt;
+mod contents;
 mod create;
 mod lookup;
 mod stores;
@@ -111,6 +112,15 @@ pub enum RepoError {
     Objects {
         identifier: Identifier,
         source: io::Error,
+    },
+    #[error("{identifier} lacks the object {oid}")]
+    Missing { identifier: Identifier, oid: Oid },
+    /// Damaged, malformed or larger than anybody makes them: to try again does not help.
+    #[error("the object {oid} of {identifier} cannot be used: {reason}")]
+    Unusable {
+        identifier: Identifier,
+        oid: Oid,
+        reason: String,
     },
 }
 

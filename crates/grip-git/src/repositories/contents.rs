@@ -1,0 +1,200 @@
+//! What is in the objects: commits, tags, files and directories.
+//!
+//! All of it blocks, and all of it has a bound on the memory it takes. An object that is missing
+//! is an error of its own wherever something else in the store says that it should be there, so
+//! that nobody takes a gap for a file that was never written.
+
+use std::io;
+
+use grip_types::{Identifier, Oid};
+
+use crate::{
+    disk,
+    objects::{
+        CommitFacts, Cut, FileAt, ReadError, Reader, TagFacts, TreeBounds, TreeEntry, TreeError,
+    },
+};
+
+use super::{Inner, RepoError, Repositories, lookup::unreachable_objects};
+
+/// Looks at a store whose packs change; each change is one of maintenance or of a push.
+const MAX_LOOKS: usize = 5;
+/// Digits of an abbreviated id that are enough to ask for it.
+const MIN_PREFIX: usize = 7;
+
+impl Repositories {
+    /// The commit that `oid` is or, as an annotated tag, leads to.
+    ///
+    /// `None` if it is not here, and if it is or leads to something else.
+    pub fn commit(
+        &self,
+        identifier: &Identifier,
+        oid: &Oid,
+    ) -> Result<Option<CommitFacts>, RepoError> {
+        let found = self.inner.read(identifier, |reader| reader.commit(oid));
+        none_if_absent(identifier, oid, found)
+    }
+
+    /// What a tag says whose ref names `oid`, a commit or an annotated tag; `None` as in
+    /// [`Repositories::commit`].
+    pub fn tagged(
+        &self,
+        identifier: &Identifier,
+        oid: &Oid,
+    ) -> Result<Option<TagFacts>, RepoError> {
+        let found = self.inner.read(identifier, |reader| reader.tagged(oid));
+        none_if_absent(identifier, oid, found)
+    }
+
+    /// The one commit whose id begins with `prefix`: 7 to 40 lower-case hex digits.
+    ///
+    /// `None` if there are several or none, and if `prefix` is no such text. Other objects that
+    /// begin the same do not count.
+    pub fn expand(&self, identifier: &Identifier, prefix: &str) -> Result<Option<Oid>, RepoError> {
+        let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+        let fits = (MIN_PREFIX..=40).contains(&prefix.len()) && prefix.bytes().all(is_hex);
+        if !fits {
+            return Ok(None);
+        }
+        let look = |reader: &Reader| reader.expand(prefix);
+        match self.inner.look(identifier, look, Option::is_none) {
+            Err(error) if disk::is_absent(&error) => Ok(None),
+            found => found.map_err(|source| unreachable_objects(identifier, source)),
+        }
+    }
+
+    /// The file at `path` in a commit, if it has at most `max_bytes`; its size is asked first.
+    ///
+    /// Symbolic links are not followed. A commit that is not here is an error.
+    pub fn file(
+        &self,
+        identifier: &Identifier,
+        commit: &Oid,
+        path: &str,
+        max_bytes: u64,
+    ) -> Result<FileAt, RepoError> {
+        let found = self.inner.read(identifier, |reader| {
+            reader.file(&reader.tree_of(commit)?, path, max_bytes)
+        });
+        found.map_err(|failure| failure.of(commit).into_error(identifier))
+    }
+
+    /// The contents of a blob, whole, if it has at most `max_bytes`; its size is asked first.
+    ///
+    /// Never [`FileAt::Missing`]: a blob that is not here is an error, as is what is no blob.
+    pub fn blob(
+        &self,
+        identifier: &Identifier,
+        oid: &Oid,
+        max_bytes: u64,
+    ) -> Result<FileAt, RepoError> {
+        let found = self
+            .inner
+            .read(identifier, |reader| reader.blob(oid, max_bytes));
+        found.map_err(|failure| failure.of(oid).into_error(identifier))
+    }
+
+    /// Every file below the directory `dir` of a commit, by path; an empty `dir` is all of it.
+    ///
+    /// Directories are counted and looked into but not listed.
+    pub fn tree(
+        &self,
+        identifier: &Identifier,
+        commit: &Oid,
+        dir: &str,
+        bounds: TreeBounds,
+    ) -> Result<Vec<TreeEntry>, TreeError> {
+        let found = self.inner.read(identifier, |reader| {
+            match reader.list(&reader.tree_of(commit)?, dir, bounds) {
+                Ok(files) => Ok(Ok(files)),
+                Err(Cut::Bound(crossed)) => Ok(Err(crossed)),
+                Err(Cut::Read(error)) => Err(error),
+            }
+        });
+        found.map_err(|failure| failure.of(commit).into_error(identifier))?
+    }
+}
+
+/// Why nothing was read.
+enum Failure {
+    Store(io::Error),
+    Object(ReadError),
+}
+
+impl Failure {
+    /// Where there is no store at all, `oid` is not in it.
+    fn of(self, oid: &Oid) -> Self {
+        match self {
+            Self::Store(error) if disk::is_absent(&error) => Self::Object(ReadError::Missing(*oid)),
+            other => other,
+        }
+    }
+
+    fn into_error(self, identifier: &Identifier) -> RepoError {
+        let unusable = |oid, reason| RepoError::Unusable {
+            identifier: identifier.clone(),
+            oid,
+            reason,
+        };
+        match self {
+            Self::Store(source) => unreachable_objects(identifier, source),
+            Self::Object(ReadError::Missing(oid)) => RepoError::Missing {
+                identifier: identifier.clone(),
+                oid,
+            },
+            Self::Object(ReadError::Unusable(oid, reason)) => unusable(oid, reason),
+            Self::Object(ReadError::TooLarge(oid, size)) => {
+                unusable(oid, format!("its {size} bytes are too many"))
+            }
+        }
+    }
+}
+
+fn none_if_absent<T>(
+    identifier: &Identifier,
+    oid: &Oid,
+    found: Result<Option<T>, Failure>,
+) -> Result<Option<T>, RepoError> {
+    match found.map_err(|failure| failure.of(oid)) {
+        Err(Failure::Object(ReadError::Missing(missing))) if missing == *oid => Ok(None),
+        found => found.map_err(|failure| failure.into_error(identifier)),
+    }
+}
+
+impl Inner {
+    fn read<T>(
+        &self,
+        identifier: &Identifier,
+        read: impl Fn(&Reader) -> Result<T, ReadError>,
+    ) -> Result<T, Failure> {
+        let in_doubt = |read: &Result<T, ReadError>| {
+            let error = read.as_ref().err();
+            error.is_some_and(ReadError::is_doubtful)
+        };
+        let found = self.look(identifier, read, in_doubt);
+        found.map_err(Failure::Store)?.map_err(Failure::Object)
+    }
+
+    /// Looks, and looks again where packs that went away meanwhile may be why it is in doubt.
+    fn look<T>(
+        &self,
+        identifier: &Identifier,
+        look: impl Fn(&Reader) -> T,
+        in_doubt: impl Fn(&T) -> bool,
+    ) -> io::Result<T> {
+        let mut objects = self.objects(identifier)?;
+        let mut found = look(&objects.reader());
+        for _ in 1..MAX_LOOKS {
+            if !in_doubt(&found) {
+                break;
+            }
+            let now = self.objects(identifier)?;
+            if now.stamp == objects.stamp && !self.maintained.has(identifier) {
+                break;
+            }
+            objects = now;
+            found = look(&objects.patient_reader());
+        }
+        Ok(found)
+    }
+}
