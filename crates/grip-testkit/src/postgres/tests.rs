@@ -1,5 +1,7 @@
 use std::{
     env,
+    fs::Permissions,
+    os::unix::fs::PermissionsExt as _,
     path::Path,
     process::{Child, Stdio},
     thread,
@@ -134,7 +136,9 @@ async fn a_server_ends_with_a_process_that_is_killed_even_while_it_is_frozen() {
         return hold(Path::new(&file)).await;
     }
     for then in ["run", "freeze"] {
+        // What the other process leaves behind lies in here, and goes with it.
         let dir = TempDir::new().unwrap();
+        std::fs::set_permissions(dir.path(), Permissions::from_mode(0o777)).unwrap();
         let note = dir.path().join(then);
         let mut holder = copy_of_this_test(&note);
         let said = until("the other process has a server", || {
@@ -160,6 +164,8 @@ async fn a_server_ends_with_a_process_that_is_killed_even_while_it_is_frozen() {
         .await
         .unwrap();
         assert!(!answers(port).await);
+        let left = std::fs::read_dir(dir.path()).unwrap().count();
+        assert_eq!(left, 2, "its note and its data");
     }
 }
 
@@ -169,6 +175,7 @@ fn copy_of_this_test(note: &Path) -> Child {
     std::process::Command::new(env::current_exe().unwrap())
         .args(["--exact", &name])
         .env(HOLD, note)
+        .env("TMPDIR", note.parent().unwrap())
         .stdout(Stdio::null())
         .spawn()
         .unwrap()
