@@ -1,0 +1,24 @@
+//! How far ahead a time may lie, and what happens when the clock of the database is set.
+
+use std::time::Duration;
+
+/// The longest lease; a longer one is cut to it.
+pub const LONGEST_LEASE: Duration = Duration::from_secs(60 * 60);
+const SHORTEST_LEASE: Duration = Duration::from_millis(10);
+/// How far ahead a job without a period may be due.
+pub(crate) const HORIZON_MS: i64 = 24 * 60 * 60 * 1_000;
+/// The end of time: no claim sees it.
+pub(crate) const NEVER: i64 = i64::MAX;
+
+pub(crate) fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX / 4)
+}
+
+pub(crate) fn lease_length(lease: Duration) -> Duration {
+    lease.clamp(SHORTEST_LEASE, LONGEST_LEASE)
+}
+
+/// The time furthest ahead at which a job may be due.
+pub(crate) fn furthest(now_ms: i64, period_ms: Option<i64>) -> i64 {
+    now_ms.saturating_add(HORIZON_MS.max(period_ms.unwrap_or(0)))
+}

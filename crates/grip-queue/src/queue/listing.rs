@@ -1,0 +1,177 @@
+//! What an operator sees and may do.
+
+use grip_db::{DbError, Value};
+use serde::Serialize;
+
+use super::{Queue, topic};
+use crate::sql;
+
+/// Jobs of one page.
+const MOST_LISTED: usize = 1_000;
+
+/// Which jobs are listed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    pub kind: Option<String>,
+    pub state: Option<State>,
+    /// Only those with a higher id: the last one of the page before.
+    pub after: Option<i64>,
+}
+
+/// What a job is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// May be claimed now.
+    Due,
+    /// Is due later.
+    Waiting,
+    /// Somebody works on it.
+    Leased,
+    /// Failed for good.
+    Dead,
+}
+
+/// A job as it is shown.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct JobFacts {
+    pub id: i64,
+    pub kind: String,
+    pub key: String,
+    pub payload: String,
+    pub state: State,
+    /// When it is due, or when its lease ends; None for one that is dead.
+    pub due_ms: Option<i64>,
+    pub period_ms: Option<i64>,
+    pub attempts: i64,
+    pub limited: i64,
+    pub lost: i64,
+    /// How often it was asked for again.
+    pub asked: i64,
+    pub holder: Option<String>,
+    pub last_error: Option<String>,
+    pub enqueued_ms: i64,
+    pub dead_ms: Option<i64>,
+}
+
+#[derive(sqlx::FromRow)]
+struct Row {
+    id: i64,
+    kind: String,
+    key: String,
+    payload: String,
+    visible_at: i64,
+    holder: Option<String>,
+    period_ms: Option<i64>,
+    attempts: i64,
+    limited: i64,
+    lost: i64,
+    asked: i64,
+    last_error: Option<String>,
+    dead_at: Option<i64>,
+    enqueued_at: i64,
+}
+
+impl Queue {
+    /// Lists jobs by their ids, at most 1,000 at a time.
+    pub async fn list(&self, filter: &Filter, limit: usize) -> Result<Vec<JobFacts>, DbError> {
+        let now = self.inner.db.now_ms();
+        let limit = limit.min(MOST_LISTED) as i64;
+        let values = [
+            filter.after.unwrap_or(0).into(),
+            Value::MaybeText(filter.kind.clone()),
+            now.into(),
+            limit.into(),
+        ];
+        let statement = match filter.state {
+            None => sql::LIST_ALL,
+            Some(State::Due) => sql::LIST_DUE,
+            Some(State::Waiting) => sql::LIST_WAITING,
+            Some(State::Leased) => sql::LIST_LEASED,
+            Some(State::Dead) => sql::LIST_DEAD,
+        };
+        let reading = self
+            .inner
+            .db
+            .read(|mut db| Box::pin(async move { db.fetch_all(&statement, &values).await }));
+        let rows: Vec<Row> = reading.await?;
+        Ok(rows.into_iter().map(|row| row.facts(now)).collect())
+    }
+
+    /// One job.
+    pub async fn find(&self, kind: &str, key: &str) -> Result<Option<JobFacts>, DbError> {
+        let values = [kind.into(), key.into()];
+        let reading = self
+            .inner
+            .db
+            .read(|mut db| Box::pin(async move { db.fetch_optional(&sql::FIND, &values).await }));
+        let row: Option<Row> = reading.await?;
+        let now = self.inner.db.now_ms();
+        Ok(row.map(|row| row.facts(now)))
+    }
+
+    /// Makes a job due now, also one that failed for good: it begins anew. One that is worked on
+    /// runs once more. False if there is none.
+    pub async fn retry(&self, kind: &str, key: &str) -> Result<bool, DbError> {
+        let values = [kind.into(), key.into(), self.inner.db.now_ms().into()];
+        let topic = topic(kind);
+        let retrying = self.inner.db.write(|mut db| {
+            Box::pin(async move {
+                let found = db.execute(&sql::RETRY, &values).await? == 1;
+                db.notify(&topic).await?;
+                Ok(found)
+            })
+        });
+        retrying.await
+    }
+
+    /// Forgets a job, whatever its state; who works on it finds the lease lost. False if there is
+    /// none.
+    pub async fn remove(&self, kind: &str, key: &str) -> Result<bool, DbError> {
+        let values = [kind.into(), Value::Texts(vec![key.to_owned()])];
+        let removing = self
+            .inner
+            .db
+            .write_one(|mut db| Box::pin(async move { db.execute(&sql::REMOVE, &values).await }));
+        Ok(removing.await? == 1)
+    }
+
+    /// Forgets jobs as a part of the caller's transaction; says how many there were.
+    pub async fn remove_in(
+        &self,
+        db: &mut grip_db::Connection<'_>,
+        kind: &str,
+        keys: Vec<String>,
+    ) -> Result<u64, DbError> {
+        let values = [kind.into(), Value::Texts(keys)];
+        db.execute(&sql::REMOVE, &values).await
+    }
+}
+
+impl Row {
+    fn facts(self, now_ms: i64) -> JobFacts {
+        let state = match (self.dead_at, &self.holder) {
+            (Some(_), _) => State::Dead,
+            (None, _) if self.visible_at <= now_ms => State::Due,
+            (None, Some(_)) => State::Leased,
+            (None, None) => State::Waiting,
+        };
+        JobFacts {
+            id: self.id,
+            kind: self.kind,
+            key: self.key,
+            payload: self.payload,
+            state,
+            due_ms: self.dead_at.is_none().then_some(self.visible_at),
+            period_ms: self.period_ms,
+            attempts: self.attempts,
+            limited: self.limited,
+            lost: self.lost,
+            asked: self.asked,
+            holder: self.holder,
+            last_error: self.last_error,
+            enqueued_ms: self.enqueued_at,
+            dead_ms: self.dead_at,
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! The statements. A row is leased while it has a holder; see the migration for the columns.
+
+/// What a request does to a row that is there: the placeholder says whether it revives.
+macro_rules! again {
+    ($revive:literal) => {
+        concat!(
+            "payload = excluded.payload, \
+             period_ms = coalesce(excluded.period_ms, queue.period_ms), \
+             asked = queue.asked + 1, \
+             again_at = CASE \
+                 WHEN queue.holder IS NULL THEN NULL \
+                 WHEN queue.again_at <= excluded.visible_at THEN queue.again_at \
+                 ELSE excluded.visible_at END, \
+             visible_at = CASE \
+                 WHEN queue.holder IS NOT NULL THEN queue.visible_at \
+                 WHEN ",
+            $revive,
+            " = 0 \
+                     AND (queue.dead_at IS NOT NULL OR queue.attempts + queue.limited > 0) \
+                     THEN queue.visible_at \
+                 WHEN queue.visible_at <= excluded.visible_at THEN queue.visible_at \
+                 ELSE excluded.visible_at END, \
+             attempts = CASE WHEN ",
+            $revive,
+            " = 1 AND queue.holder IS NULL THEN 0 \
+                 ELSE queue.attempts END, \
+             limited = CASE WHEN ",
+            $revive,
+            " = 1 AND queue.holder IS NULL THEN 0 \
+                 ELSE queue.limited END, \
+             dead_at = CASE WHEN ",
+            $revive,
+            " = 1 THEN NULL ELSE queue.dead_at END \
+             RETURNING asked"
+        )
+    };
+}
+
+/// A page of rows by id: $after, $kind or null, $now, $limit.
+macro_rules! list {
+    ($state:literal) => {
+        concat!(
+            "SELECT ",
+            facts!(),
+            " FROM queue WHERE id > $1 \
+             AND (CAST($2 AS TEXT) IS NULL OR kind = $2) AND (CAST($3 AS BIGINT) IS NOT NULL) ",
+            $state,
+            " ORDER BY id LIMIT $4"
+        )
+    };
+}
+
+macro_rules! facts {
+    () => {
+        "id, kind, key, payload, visible_at, holder, period_ms, attempts, limited, lost, asked, \
+         last_error, dead_at, enqueued_at"
+    };
+}
+
+/// What a claim does to the rows it took. A row that has a holder was lost by that one. A request
+/// for now is met by this claim, one for later is not.
+macro_rules! claimed {
+    ($among:literal) => {
+        concat!(
+            "UPDATE queue SET visible_at = $4, lease_token = lease_token + 1, \
+             lost = lost + CASE WHEN holder IS NULL THEN 0 ELSE 1 END, holder = $5, \
+             again_at = CASE WHEN again_at > $2 THEN again_at END \
+             WHERE id ",
+            $among,
+            " RETURNING id, lease_token, key, payload, attempts, limited, lost, period_ms"
+        )
+    };
+}
+
+grip_db::statements! {
+    pub(crate) mod sql {
+        // $now, $revive after the rows. Counting how often it was asked for tells a new row apart.
+        ENQUEUE = {
+            sqlite: concat!(
+                "INSERT INTO queue (kind, key, payload, visible_at, period_ms, enqueued_at) \
+                 SELECT e.value ->> 0, e.value ->> 1, e.value ->> 2, e.value ->> 3, e.value ->> 4, $2 \
+                 FROM json_each($1) AS e WHERE TRUE \
+                 ON CONFLICT (kind, key) DO UPDATE SET ",
+                again!("$3")
+            ),
+            postgres: concat!(
+                "INSERT INTO queue (kind, key, payload, visible_at, period_ms, enqueued_at) \
+                 SELECT kind, key, payload, visible_at, period_ms, $6 \
+                 FROM UNNEST($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[]) \
+                 AS new (kind, key, payload, visible_at, period_ms) \
+                 ON CONFLICT (kind, key) DO UPDATE SET ",
+                again!("$7")
+            ),
+        };
+        // $kind, $now, $most, $end, $holder
+        CLAIM = {
+            sqlite: concat!(
+                "WITH c AS MATERIALIZED (SELECT id FROM queue \
+                 WHERE kind = $1 AND visible_at <= $2 ORDER BY visible_at LIMIT $3) ",
+                claimed!("IN (SELECT id FROM c)")
+            ),
+            // An array, because the planner knows little of a limit it cannot see.
+            postgres: concat!(
+                "WITH c AS MATERIALIZED (SELECT id FROM queue \
+                 WHERE kind = $1 AND visible_at <= $2 ORDER BY visible_at LIMIT $3 \
+                 FOR UPDATE SKIP LOCKED) ",
+                claimed!("= ANY(ARRAY(SELECT id FROM c))")
+            ),
+        };
+        NEXT_DUE = "SELECT min(visible_at) FROM queue WHERE kind = $1";
+        RENEW = {
+            sqlite: "UPDATE queue SET visible_at = $2 FROM json_each($1) AS e \
+                     WHERE queue.id = e.value ->> 0 AND queue.lease_token = e.value ->> 1 \
+                     RETURNING queue.id",
+            postgres: "UPDATE queue SET visible_at = $3 \
+                       FROM UNNEST($1::bigint[], $2::bigint[]) AS held (id, token) \
+                       WHERE queue.id = held.id AND queue.lease_token = held.token \
+                       RETURNING queue.id",
+        };
+        RELEASE = {
+            sqlite: "UPDATE queue SET visible_at = $2, holder = NULL, \
+                     lease_token = lease_token + 1, lost = 0 FROM json_each($1) AS e \
+                     WHERE queue.id = e.value ->> 0 AND queue.lease_token = e.value ->> 1",
+            postgres: "UPDATE queue SET visible_at = $3, holder = NULL, \
+                       lease_token = lease_token + 1, lost = 0 \
+                       FROM UNNEST($1::bigint[], $2::bigint[]) AS held (id, token) \
+                       WHERE queue.id = held.id AND queue.lease_token = held.token",
+        };
+        // Nobody asked for it again and it has no period.
+        FINISH_GONE = "DELETE FROM queue WHERE id = $1 AND lease_token = $2 \
+                       AND again_at IS NULL AND period_ms IS NULL";
+        FINISH_STAYS = "UPDATE queue SET visible_at = CASE \
+                            WHEN again_at IS NULL THEN $3 + coalesce(period_ms, 0) \
+                            WHEN again_at > $3 + coalesce(period_ms, again_at) \
+                                THEN $3 + period_ms \
+                            ELSE again_at END, \
+                        holder = NULL, lease_token = lease_token + 1, again_at = NULL, \
+                        attempts = 0, limited = 0, lost = 0, last_error = NULL \
+                        WHERE id = $1 AND lease_token = $2 RETURNING visible_at, period_ms";
+        REMOVE_GONE = "DELETE FROM queue WHERE id = $1 AND lease_token = $2 AND again_at IS NULL";
+        REMOVE_STAYS = "UPDATE queue SET visible_at = again_at, \
+                        holder = NULL, lease_token = lease_token + 1, again_at = NULL, \
+                        attempts = 0, limited = 0, lost = 0 \
+                        WHERE id = $1 AND lease_token = $2 AND again_at IS NOT NULL";
+        // $3 visible_at, $4 attempts, $5 limited, $6 reason, $7 dead_at, $8 whether given up: then
+        // a request that came in the meantime counts more.
+        FAIL = "UPDATE queue SET \
+                    visible_at = CASE WHEN $8 = 1 AND again_at IS NOT NULL THEN again_at \
+                                 ELSE $3 END, \
+                    attempts = CASE WHEN $8 = 1 AND again_at IS NOT NULL THEN 0 ELSE $4 END, \
+                    limited = CASE WHEN $8 = 1 AND again_at IS NOT NULL THEN 0 ELSE $5 END, \
+                    dead_at = CASE WHEN again_at IS NULL THEN CAST($7 AS BIGINT) END, \
+                    again_at = CASE WHEN $8 = 0 AND again_at > $3 THEN again_at END, \
+                    last_error = $6, holder = NULL, lease_token = lease_token + 1, lost = 0 \
+                WHERE id = $1 AND lease_token = $2 RETURNING visible_at, dead_at";
+        POSTPONE = "UPDATE queue SET visible_at = $3, last_error = $4, \
+                    again_at = CASE WHEN again_at > $3 THEN again_at END, \
+                    holder = NULL, lease_token = lease_token + 1, lost = 0 \
+                    WHERE id = $1 AND lease_token = $2";
+        // By hand: begins anew, or runs once more after the work under way.
+        RETRY = "UPDATE queue SET \
+                     visible_at = CASE WHEN holder IS NULL THEN $3 ELSE visible_at END, \
+                     again_at = CASE WHEN holder IS NULL THEN NULL ELSE CAST($3 AS BIGINT) END, \
+                     dead_at = NULL, attempts = 0, limited = 0, lost = 0 \
+                 WHERE kind = $1 AND key = $2";
+        REMOVE = {
+            sqlite: "DELETE FROM queue \
+                     WHERE kind = $1 AND key IN (SELECT value FROM json_each($2))",
+            postgres: "DELETE FROM queue WHERE kind = $1 AND key = ANY($2)",
+        };
+        FIND = (concat!("SELECT ", facts!(), " FROM queue WHERE kind = $1 AND key = $2"));
+        LIST_ALL = (list!(""));
+        LIST_DUE = (list!("AND visible_at <= $3"));
+        LIST_WAITING = (list!("AND visible_at > $3 AND dead_at IS NULL AND holder IS NULL"));
+        LIST_LEASED = (list!("AND visible_at > $3 AND holder IS NOT NULL"));
+        LIST_DEAD = (list!("AND dead_at IS NOT NULL"));
+        // $now, $end of the longest lease, $never. Steps from kind to kind by the index; what is
+        // leased lies between now and the end of the longest lease.
+        STATS = "WITH RECURSIVE kinds (kind) AS ( \
+                     SELECT min(kind) FROM queue \
+                     UNION ALL \
+                     SELECT (SELECT min(queue.kind) FROM queue WHERE queue.kind > kinds.kind) \
+                     FROM kinds WHERE kinds.kind IS NOT NULL), \
+                 counts AS (SELECT kind, \
+                     (SELECT count(*) FROM queue WHERE queue.kind = kinds.kind \
+                         AND visible_at <= $1) AS due, \
+                     (SELECT count(*) FROM queue WHERE queue.kind = kinds.kind \
+                         AND visible_at > $1 AND visible_at < $3) AS later, \
+                     (SELECT count(*) FROM queue WHERE queue.kind = kinds.kind \
+                         AND visible_at > $1 AND visible_at <= $2 AND holder IS NOT NULL) \
+                         AS leased, \
+                     (SELECT count(*) FROM queue WHERE queue.kind = kinds.kind \
+                         AND visible_at = $3) AS dead, \
+                     (SELECT min(visible_at) FROM queue WHERE queue.kind = kinds.kind \
+                         AND visible_at <= $1) AS oldest \
+                     FROM kinds WHERE kind IS NOT NULL) \
+                 SELECT kind, due, later - leased AS waiting, leased, dead, \
+                     $1 - coalesce(oldest, $1) AS oldest_due_age_ms FROM counts ORDER BY kind";
+    }
+}
+
+pub(crate) use sql::*;

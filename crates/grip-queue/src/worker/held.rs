@@ -1,0 +1,101 @@
+//! The leases of a worker, and how long each of them is safe.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use grip_tasks::CancellationToken;
+use parking_lot::Mutex;
+use tokio::{sync::Notify, time::Instant};
+
+use super::Shared;
+use crate::Lease;
+
+/// Bounded by the places of the worker: each lease has one.
+#[derive(Default)]
+pub(super) struct Held {
+    jobs: Mutex<HashMap<i64, Entry>>,
+    /// Told when a place is free.
+    pub(super) freed: Notify,
+}
+
+struct Entry {
+    token: i64,
+    ends: Instant,
+    /// The lease is somebody else's.
+    lost: CancellationToken,
+}
+
+/// One job's place; free again when dropped.
+pub(super) struct Place {
+    shared: Arc<Shared>,
+    id: i64,
+    pub(super) lost: CancellationToken,
+}
+
+impl Held {
+    pub(super) fn len(&self) -> usize {
+        self.jobs.lock().len()
+    }
+
+    /// Ids and tokens of all.
+    pub(super) fn names(&self) -> Vec<(i64, i64)> {
+        let jobs = self.jobs.lock();
+        jobs.iter().map(|(id, entry)| (*id, entry.token)).collect()
+    }
+
+    /// Takes note of a renewal: `asked` were to be renewed until `ends`, and `ours` were.
+    pub(super) fn renewed(&self, asked: &[(i64, i64)], ours: &[i64], ends: Instant) {
+        let mut jobs = self.jobs.lock();
+        let mut lost = Vec::new();
+        for (id, token) in asked {
+            // The place may have a new lease of the same job by now.
+            let entry = jobs.get_mut(id).filter(|entry| entry.token == *token);
+            let Some(entry) = entry else { continue };
+            match ours.contains(id) {
+                true => entry.ends = ends,
+                false => lost.push(entry.lost.clone()),
+            }
+        }
+        drop(jobs);
+        lost.iter().for_each(CancellationToken::cancel);
+    }
+
+    fn ends(&self, id: i64) -> Option<Instant> {
+        self.jobs.lock().get(&id).map(|entry| entry.ends)
+    }
+}
+
+impl Place {
+    pub(super) fn take(shared: &Arc<Shared>, lease: &Lease) -> Self {
+        let lost = CancellationToken::new();
+        let entry = Entry {
+            token: lease.token,
+            ends: lease.ends,
+            lost: lost.clone(),
+        };
+        shared.held.jobs.lock().insert(lease.id, entry);
+        Self {
+            shared: Arc::clone(shared),
+            id: lease.id,
+            lost,
+        }
+    }
+
+    /// Waits until so much of the lease is left, however often it is renewed meanwhile.
+    pub(super) async fn left(&self, rest: Duration) {
+        while let Some(ends) = self.shared.held.ends(self.id) {
+            let at = ends.checked_sub(rest).unwrap_or(ends);
+            if at <= Instant::now() {
+                return;
+            }
+            tokio::time::sleep_until(at).await;
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.shared.held.jobs.lock().remove(&self.id);
+        self.shared.held.freed.notify_waiters();
+        self.shared.held.freed.notify_one();
+    }
+}

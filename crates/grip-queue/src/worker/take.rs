@@ -1,0 +1,123 @@
+//! The loop: looks for work, hands it out, waits.
+
+use std::{sync::Arc, time::Duration};
+
+use grip_db::DbError;
+use tokio::time::{sleep, timeout};
+
+use super::{Shared, away, held::Place, work};
+use crate::clock::millis;
+
+/// The wait when a job is due according to one clock and not yet to another.
+const SHORTEST_WAIT: Duration = Duration::from_millis(5);
+
+/// What the loop does next.
+enum Next {
+    /// There may be more.
+    Look,
+    /// Nothing is due before so long.
+    Wait(Duration),
+    /// The database does not answer: wait so long, whatever one hears.
+    BackOff(Duration),
+    /// All places are taken.
+    Full,
+    End,
+}
+
+pub(super) async fn run(shared: Arc<Shared>) {
+    // However this ends, the heartbeat ends with it.
+    let _over = shared.over.clone().drop_guard();
+    let stop = shared.group.token();
+    let mut news = shared.queue.listen(&shared.kind);
+    let mut failures = 0;
+    while !stop.is_cancelled() {
+        // Before looking: what is told from here on is not missed.
+        news.mark_unchanged();
+        let freed = shared.held.freed.notified();
+        let next = shared.look(&mut failures).await;
+        let wait = async {
+            match next {
+                Next::Look => {}
+                Next::End => stop.cancelled().await,
+                Next::Full => freed.await,
+                Next::BackOff(wait) => sleep(wait).await,
+                Next::Wait(wait) => tokio::select! {
+                    () = sleep(wait) => {}
+                    () = freed => {}
+                    _ = news.changed() => {}
+                },
+            }
+        };
+        stop.run_until_cancelled(wait).await;
+    }
+    shared.drain().await;
+}
+
+impl Shared {
+    /// Claims what is due, as far as there are places.
+    async fn look(self: &Arc<Self>, failures: &mut u32) -> Next {
+        let found = self.claim().await;
+        self.away.note(&found);
+        match found {
+            Ok(next) => {
+                *failures = 0;
+                next
+            }
+            Err(DbError::Closed) => Next::End,
+            Err(_) => {
+                *failures += 1;
+                Next::BackOff(away::wait(*failures))
+            }
+        }
+    }
+
+    async fn claim(self: &Arc<Self>) -> Result<Next, DbError> {
+        let free = self.options.at_once.saturating_sub(self.held.len());
+        if free == 0 {
+            return Ok(Next::Full);
+        }
+        let (queue, asked) = (&self.queue, free.min(self.options.take));
+        let leases = queue.claim(&self.kind, asked, self.options.lease).await?;
+        let got = leases.len();
+        self.counters.claimed(got as u64);
+        for lease in leases {
+            let place = Place::take(self, &lease);
+            self.group
+                .spawn("job", work::run(Arc::clone(self), place, lease));
+        }
+        if got == asked {
+            return Ok(Next::Look);
+        }
+        let due = queue.next_due(&self.kind).await?;
+        let wait = due.map(|due| due.saturating_sub(queue.db().now_ms()).max(0));
+        let wait = wait.map(|wait| Duration::from_millis(wait.unsigned_abs()));
+        let wait = wait.map_or(self.options.poll, |wait| wait.min(self.options.poll));
+        Ok(Next::Wait(wait.max(SHORTEST_WAIT)))
+    }
+
+    /// Lets the jobs under way come to an end and gives back the rest.
+    async fn drain(&self) {
+        let ended = async {
+            loop {
+                let freed = self.held.freed.notified();
+                if self.held.len() == 0 {
+                    return;
+                }
+                freed.await;
+            }
+        };
+        if timeout(self.options.drain, ended).await.is_ok() {
+            return;
+        }
+        let left = self.held.names();
+        self.give_up.cancel();
+        let released = self.queue.release_held(left, &[&self.kind]).await;
+        match released {
+            Ok(count) => tracing::info!(kind = %self.kind, count, "unfinished jobs are given back"),
+            Err(error) => {
+                let after_ms = millis(self.options.lease);
+                tracing::warn!(kind = %self.kind, %error, after_ms, "unfinished jobs are free when their leases end");
+            }
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! One job from its claim to the end of its lease.
+
+use std::{any::Any, panic::AssertUnwindSafe, sync::Arc};
+
+use futures_util::FutureExt as _;
+use grip_db::DbError;
+use tokio::time::{Instant, sleep};
+
+use super::{Job, Outcome, Shared, away, held::Place};
+use crate::{Failed, Failure, Finished, Lease};
+
+/// Leases in a row that may run out before a job is taken for one that brings processes down.
+const MOST_LOST: i64 = 10;
+
+/// How the writing of an outcome went.
+enum Written {
+    Done,
+    Again,
+    Postponed,
+    Later,
+    Dead,
+    Lost,
+}
+
+pub(super) async fn run(shared: Arc<Shared>, place: Place, lease: Lease) {
+    let outcome = match lease.lost > MOST_LOST {
+        true => Some(gives_up(&lease)),
+        false => shared.attempt(&place, &lease).await,
+    };
+    if let Some(outcome) = outcome {
+        shared.settle(&place, &lease, outcome).await;
+    }
+}
+
+fn gives_up(lease: &Lease) -> Outcome {
+    let reason = format!(
+        "{} leases in a row ran out before the work was done: does it bring the process down?",
+        lease.lost
+    );
+    Outcome::Failed(Failure::permanent(reason))
+}
+
+impl Shared {
+    /// Runs the handler; None if it had to be dropped.
+    async fn attempt(&self, place: &Place, lease: &Lease) -> Option<Outcome> {
+        let stop = self.group.token().child_token();
+        let job = Job {
+            lease: lease.clone(),
+            stop: stop.clone(),
+        };
+        let running = AssertUnwindSafe(self.handler.run(job)).catch_unwind();
+        let tenth = self.options.lease / 10;
+        let ending = async {
+            place.left(tenth * 2).await;
+            stop.cancel();
+            place.left(tenth).await;
+        };
+        tokio::select! {
+            // What is done counts, even if the lease ends at the same moment.
+            biased;
+            outcome = running => Some(outcome.unwrap_or_else(|panic| self.panicked(lease, &*panic))),
+            () = self.give_up.cancelled() => None,
+            () = place.lost.cancelled() => {
+                self.lost(lease, "somebody else has it");
+                None
+            }
+            () = ending => {
+                self.lost(lease, "it could not be renewed");
+                None
+            }
+        }
+    }
+
+    fn panicked(&self, lease: &Lease, panic: &(dyn Any + Send)) -> Outcome {
+        let said = panic.downcast_ref::<&str>().copied();
+        let said = said.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        let reason = format!("the work panicked: {}", said.unwrap_or("no message"));
+        tracing::error!(kind = %lease.kind, key = %lease.key, %reason, "a job panicked");
+        self.counters.panicked();
+        Outcome::Failed(Failure::transient(reason))
+    }
+
+    fn lost(&self, lease: &Lease, why: &str) {
+        tracing::warn!(kind = %lease.kind, key = %lease.key, why, "the lease of a job was lost");
+        self.counters.lost();
+    }
+
+    /// Ends the lease. Where the database is away this is tried for as long as one lease lasts:
+    /// the token keeps it right however late it is.
+    async fn settle(&self, place: &Place, lease: &Lease, outcome: Outcome) {
+        let latest = Instant::now() + self.options.lease;
+        let mut failures = 0;
+        let settling = async {
+            loop {
+                let written = self.write(lease, &outcome).await;
+                self.away.note(&written);
+                match written {
+                    Ok(written) => return self.count(lease, &written),
+                    Err(DbError::Closed) => return,
+                    Err(error) if Instant::now() > latest => {
+                        return self.lost(lease, &format!("its end was not written: {error}"));
+                    }
+                    Err(_) => failures += 1,
+                }
+                sleep(away::wait(failures)).await;
+            }
+        };
+        tokio::select! {
+            () = settling => {}
+            () = self.give_up.cancelled() => {}
+            () = place.lost.cancelled() => self.lost(lease, "somebody else has it"),
+        }
+    }
+
+    async fn write(&self, lease: &Lease, outcome: &Outcome) -> Result<Written, DbError> {
+        Ok(match outcome {
+            Outcome::Finished => Written::Done,
+            Outcome::Done => self.queue.finish(lease).await?.into(),
+            Outcome::Remove => self.queue.remove_leased(lease).await?.into(),
+            Outcome::Failed(failure) => match self.queue.fail(lease, failure.clone()).await? {
+                Failed::Later { .. } => Written::Later,
+                Failed::Dead => Written::Dead,
+                Failed::Lost => Written::Lost,
+            },
+            Outcome::Postponed { until_ms, reason } => {
+                match self.queue.postpone(lease, *until_ms, reason).await? {
+                    true => Written::Postponed,
+                    false => Written::Lost,
+                }
+            }
+        })
+    }
+
+    fn count(&self, lease: &Lease, written: &Written) {
+        match written {
+            Written::Done | Written::Again => self.counters.done(),
+            Written::Postponed => self.counters.postponed(),
+            Written::Later => self.counters.failed(),
+            Written::Dead => self.counters.died(),
+            Written::Lost => self.lost(lease, "somebody else has it"),
+        }
+    }
+}
+
+impl From<Finished> for Written {
+    fn from(finished: Finished) -> Self {
+        match finished {
+            Finished::Done => Self::Done,
+            Finished::Again => Self::Again,
+            Finished::Lost => Self::Lost,
+        }
+    }
+}
