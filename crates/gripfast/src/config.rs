@@ -11,6 +11,7 @@
 pub(crate) mod docs;
 mod dotenv;
 mod file;
+mod github;
 mod layers;
 mod option;
 mod parse;

@@ -44,7 +44,7 @@ gripfast needs no configuration to run on one machine. To be reached from elsewh
 Values come from, strongest first:
 
 1. flags (`--bind-address 127.0.0.1:7334`),
-2. the environment (`GRIPFAST_BIND_ADDRESS`, and `NGIT_BIND_ADDRESS` where ngit-grasp has the option; the first wins),
+2. the environment (`GRIPFAST_BIND_ADDRESS`, and `NGIT_BIND_ADDRESS` where ngit-grasp has the option; the first wins; the database is also found by `DATABASE_URL`),
 3. a `.env` file in the working directory,
 4. `gripfast.toml` in the working directory, or the file named by `--config` or `GRIPFAST_CONFIG`,
 5. defaults.
@@ -106,7 +106,7 @@ pub(crate) fn example() -> String {
     );
     for group in Group::ALL {
         let _ = write!(out, "\n# --- {} ---\n", group.title());
-        for option in of(group).filter(|o| o.status == Status::Active && o.kind != Kind::Secret) {
+        for option in of(group).filter(|o| shows_example(o)) {
             let _ = writeln!(out);
             for line in wrap(option.help, 96) {
                 let _ = writeln!(out, "# {line}");
@@ -123,6 +123,11 @@ pub(crate) fn example() -> String {
     out
 }
 
+/// A secret is better not written into a file that others may read.
+fn shows_example(option: &Opt) -> bool {
+    option.status == Status::Active && !matches!(option.kind, Kind::Secret | Kind::Tokens)
+}
+
 fn example_value(option: &Opt) -> String {
     let text = match (option.default, option.key) {
         (OptDefault::Value(text), _) => text,
@@ -137,6 +142,11 @@ fn example_value(option: &Opt) -> String {
         (_, "domain_aliases") => "www.grasp.example.com",
         (_, "sync_host_limits") => "github.com=10/60",
         (_, "redis_url") => "redis://127.0.0.1/",
+        (_, "database_url") => "postgres://gripfast@db.example.com/gripfast",
+        (_, "node_name") => "harbour-1",
+        (_, "index_github") => "github.com/orgs/acme,ghe.example.com",
+        (_, "github_token_file") => "/etc/gripfast/github.token",
+        (_, "index_modules") => EXAMPLE_MODULES,
         (_, "trusted_proxy_cidrs") => "127.0.0.1,::1",
         (_, "owner_npub") => EXAMPLE_NPUB,
         _ => match option.kind {
@@ -158,6 +168,8 @@ fn example_value(option: &Opt) -> String {
     }
 }
 
+const EXAMPLE_MODULES: &str =
+    "go.example.com/tools=npub10xlxvlhemja6c4dqv22uapctqupfhlxm9h8z3k2e72q4k9hcz7vqpkge6d";
 const EXAMPLE_NPUB: &str = "npub10xlxvlhemja6c4dqv22uapctqupfhlxm9h8z3k2e72q4k9hcz7vqpkge6d";
 
 fn quoted(text: &str) -> String {

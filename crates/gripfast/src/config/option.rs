@@ -1,5 +1,7 @@
 //! What an option is.
 
+use url::Url;
+
 /// One setting of the node, with all that its users and documents need to know of it.
 #[derive(Debug)]
 pub(crate) struct Opt {
@@ -14,6 +16,8 @@ pub(crate) struct Opt {
     pub(crate) status: Status,
     /// Whether ngit-grasp has it, so that `NGIT_…` is read too.
     pub(crate) ngit: bool,
+    /// A name in the environment that other programs use for the same thing.
+    pub(crate) also: Option<&'static str>,
     /// Whether the short help shows it.
     pub(crate) common: bool,
 }
@@ -53,6 +57,16 @@ pub(crate) enum Kind {
     Schemes,
     /// `redis://…` or `rediss://…`; its password is never shown.
     RedisUrl,
+    /// `postgres://…` or `sqlite:PATH`; its password is never shown.
+    DatabaseUrl,
+    /// A word that is safe in file names and database rows.
+    Name,
+    /// Places of GitHub hosts, separated by commas.
+    GithubPlaces,
+    /// `token` or `host=token`, separated by commas; never shown.
+    Tokens,
+    /// `module-prefix=npub`, separated by commas.
+    ModuleOwners,
     /// A level or filter directives.
     LogFilter,
     Choice(&'static [&'static str]),
@@ -81,6 +95,9 @@ impl Kind {
                 | Self::Domains
                 | Self::HostLimits
                 | Self::Schemes
+                | Self::GithubPlaces
+                | Self::Tokens
+                | Self::ModuleOwners
         )
     }
 
@@ -100,7 +117,11 @@ impl Kind {
             Self::List | Self::Repositories | Self::Npubs | Self::Schemes => "LIST",
             Self::Domains => "HOSTS",
             Self::HostLimits => "HOST=N/M",
-            Self::RedisUrl => "URL",
+            Self::RedisUrl | Self::DatabaseUrl => "URL",
+            Self::Name => "NAME",
+            Self::GithubPlaces => "PLACES",
+            Self::Tokens => "TOKENS",
+            Self::ModuleOwners => "PREFIX=NPUB",
             Self::LogFilter => "LEVEL",
             Self::Networks => "CIDRS",
             Self::Choice(_) => "CHOICE",
@@ -137,6 +158,13 @@ impl Kind {
             }
             Self::Schemes => "`https`, `http` or both (an array in the file)".into(),
             Self::RedisUrl => "URL of a Redis server".into(),
+            Self::DatabaseUrl => "`postgres://…` or `sqlite:PATH`".into(),
+            Self::Name => "letters, digits, `-`, `_` and `.`".into(),
+            Self::GithubPlaces => "comma-separated `host/orgs/name`, `host/users/name` or `host` \
+                                   (an array in the file)"
+                .into(),
+            Self::Tokens => "comma-separated `token` or `host=token` (an array in the file)".into(),
+            Self::ModuleOwners => "comma-separated `prefix=npub` (an array in the file)".into(),
             Self::LogFilter => "level or filter directives".into(),
             Self::Networks => "comma-separated networks, such as `10.0.0.0/8`".into(),
             Self::Choice(values) => values
@@ -184,10 +212,11 @@ pub(crate) enum Group {
     Logs,
     Archive,
     Sync,
+    Index,
 }
 
 impl Group {
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Reach,
         Self::Storage,
         Self::About,
@@ -197,6 +226,7 @@ impl Group {
         Self::Logs,
         Self::Archive,
         Self::Sync,
+        Self::Index,
     ];
 
     pub(crate) fn title(self) -> &'static str {
@@ -210,6 +240,7 @@ impl Group {
             Self::Logs => "Logs and metrics",
             Self::Archive => "Archive and pull request hosting",
             Self::Sync => "Sync with other servers",
+            Self::Index => "Index of Go modules",
         }
     }
 }
@@ -232,8 +263,14 @@ impl Opt {
             reload: Reload::Restart,
             status: Status::Active,
             ngit: false,
+            also: None,
             common: false,
         }
+    }
+
+    pub(crate) const fn also(mut self, name: &'static str) -> Self {
+        self.also = Some(name);
+        self
     }
 
     pub(crate) const fn ngit(mut self) -> Self {
@@ -268,6 +305,7 @@ impl Opt {
         if self.ngit {
             names.push(format!("NGIT_{key}"));
         }
+        names.extend(self.also.map(str::to_owned));
         names
     }
 
@@ -282,14 +320,17 @@ impl Opt {
 
     /// Says whether the value as such must not be shown.
     pub(crate) fn is_secret(&self) -> bool {
-        matches!(self.kind, Kind::Secret | Kind::RedisUrl)
+        matches!(
+            self.kind,
+            Kind::Secret | Kind::Tokens | Kind::RedisUrl | Kind::DatabaseUrl
+        )
     }
 
     /// The value as it may be shown to anybody.
     pub(crate) fn shown(&self, text: &str) -> String {
         match self.kind {
-            Kind::Secret => MASK.to_owned(),
-            Kind::RedisUrl => without_password(text),
+            Kind::Secret | Kind::Tokens => MASK.to_owned(),
+            Kind::RedisUrl | Kind::DatabaseUrl => without_password(text),
             _ => text.to_owned(),
         }
     }
@@ -298,9 +339,22 @@ impl Opt {
 /// What is shown of a secret.
 const MASK: &str = "••••••";
 
-fn without_password(url: &str) -> String {
-    match (url.split_once("://"), url.rsplit_once('@')) {
-        (Some((scheme, _)), Some((_, host))) => format!("{scheme}://{MASK}@{host}"),
-        _ => url.to_owned(),
+/// Host and path of a URL; user, password and parameters, any of which may be secret, are hidden.
+fn without_password(text: &str) -> String {
+    let Ok(url) = Url::parse(text) else {
+        return MASK.to_owned();
+    };
+    if !url.has_host() {
+        return text.to_owned();
     }
+    let has_user = !url.username().is_empty() || url.password().is_some();
+    let user = if has_user {
+        format!("{MASK}@")
+    } else {
+        String::new()
+    };
+    let port = url.port().map(|p| format!(":{p}")).unwrap_or_default();
+    let query = url.query().map(|_| format!("?{MASK}")).unwrap_or_default();
+    let host = url.host_str().unwrap_or_default();
+    format!("{}://{user}{host}{port}{}{query}", url.scheme(), url.path())
 }

@@ -10,8 +10,12 @@ use grip_types::{Domain, Service};
 use ipnet::IpNet;
 use nostr::prelude::{Keys, PublicKey};
 use tracing_subscriber::EnvFilter;
+use url::Url;
 
-use super::Kind;
+use super::{
+    Kind, github,
+    settings::{DatabasePlace, ModuleOwner, Secret},
+};
 
 /// What is wrong with a value, as the end of a sentence: "NGIT_DOMAIN=… " + this.
 pub(crate) type Complaint = String;
@@ -27,6 +31,11 @@ pub(crate) fn check(kind: Kind, text: &str) -> Result<(), Complaint> {
         Kind::HostLimits => host_limits(text).map(drop),
         Kind::Schemes => schemes(text).map(drop),
         Kind::RedisUrl => redis_url(text).map(drop),
+        Kind::DatabaseUrl => database_url(text).map(drop),
+        Kind::Name => name(text).map(drop),
+        Kind::GithubPlaces => github::places(text).map(drop),
+        Kind::Tokens => github::tokens(text).map(drop),
+        Kind::ModuleOwners => module_owners(text).map(drop),
         Kind::Address => address(text).map(drop),
         Kind::Secret => Keys::parse(text).map(drop).map_err(|_| {
             "is no private key; it should start with `nsec1` or be 64 hex digits".to_owned()
@@ -213,12 +222,80 @@ pub(crate) fn schemes(text: &str) -> Result<Vec<String>, Complaint> {
 }
 
 pub(crate) fn redis_url(text: &str) -> Result<String, Complaint> {
-    let good = url::Url::parse(text)
+    let good = Url::parse(text)
         .is_ok_and(|url| matches!(url.scheme(), "redis" | "rediss") && url.has_host());
     match good {
         true => Ok(text.to_owned()),
         false => Err("is no URL such as redis://127.0.0.1/ or rediss://user:password@host/".into()),
     }
+}
+
+/// Reads the place of the database. The file of `sqlite:` is what stands behind the colon, two
+/// slashes more or less.
+pub(crate) fn database_url(text: &str) -> Result<DatabasePlace, Complaint> {
+    let wrong =
+        || "is neither a URL such as postgres://user:password@host/name nor sqlite:PATH".to_owned();
+    match text.split_once(':') {
+        Some(("postgres" | "postgresql", _)) => {
+            let url = Url::parse(text).map_err(|_| wrong())?;
+            match url.has_host() {
+                true => Ok(DatabasePlace::Server(Secret::new(text))),
+                false => Err(wrong()),
+            }
+        }
+        Some(("sqlite", rest)) => match rest.strip_prefix("//").unwrap_or(rest) {
+            "" | ":memory:" => Err("names no file; write sqlite:PATH".to_owned()),
+            path if path.contains('?') => Err("takes no parameters after the file".to_owned()),
+            path => Ok(DatabasePlace::File(path.into())),
+        },
+        _ => Err(wrong()),
+    }
+}
+
+/// Reads a name of an instance.
+pub(crate) fn name(text: &str) -> Result<String, Complaint> {
+    const MAX: usize = 63;
+    let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
+    match text.len() <= MAX && text.bytes().all(allowed) {
+        true => Ok(text.to_owned()),
+        false => Err(format!(
+            "is no name of at most {MAX} letters, digits, `-`, `_` and `.`"
+        )),
+    }
+}
+
+/// Reads `prefix=npub` items; none may name a prefix twice.
+pub(crate) fn module_owners(text: &str) -> Result<Vec<ModuleOwner>, Complaint> {
+    let mut found: Vec<ModuleOwner> = Vec::new();
+    for item in list(text) {
+        let owner = module_owner(&item).map_err(|why| format!("has `{item}`, {why}"))?;
+        if found.iter().any(|known| known.prefix == owner.prefix) {
+            return Err(format!("names {} twice", owner.prefix));
+        }
+        found.push(owner);
+    }
+    Ok(found)
+}
+
+fn module_owner(item: &str) -> Result<ModuleOwner, &'static str> {
+    let (prefix, owner) = item
+        .split_once('=')
+        .ok_or("which is no prefix=npub such as go.example.com/tools=npub1…")?;
+    let prefix = prefix.trim().trim_end_matches('/');
+    if !is_module_prefix(prefix) {
+        return Err("where the prefix is no module path such as go.example.com/tools");
+    }
+    Ok(ModuleOwner {
+        prefix: prefix.to_owned(),
+        owner: npub(owner.trim()).map_err(|_| "where the owner is no npub")?,
+    })
+}
+
+fn is_module_prefix(prefix: &str) -> bool {
+    let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.' | b'~');
+    let is_element = |e: &str| !e.is_empty() && !e.starts_with('.') && e.bytes().all(allowed);
+    let host = prefix.split('/').next().unwrap_or_default();
+    host.contains('.') && prefix.split('/').all(is_element)
 }
 
 #[cfg(test)]
@@ -264,6 +341,63 @@ mod tests {
         }
         for text in ["127.0.0.1:6379", "http://127.0.0.1/", "redis:"] {
             assert!(redis_url(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_database_is_a_server_or_a_file() {
+        for (text, file) in [
+            ("sqlite:state.db", "state.db"),
+            ("sqlite:///var/lib/x.db", "/var/lib/x.db"),
+            ("sqlite:/var/lib/x.db", "/var/lib/x.db"),
+        ] {
+            assert_eq!(
+                database_url(text),
+                Ok(DatabasePlace::File(file.into())),
+                "{text}"
+            );
+        }
+        for text in ["postgres://db.example/x", "postgresql://u:p@127.0.0.1:1/x"] {
+            assert!(
+                matches!(database_url(text), Ok(DatabasePlace::Server(_))),
+                "{text}"
+            );
+        }
+        for text in [
+            "mysql://x/y",
+            "postgres:x",
+            "sqlite:",
+            "sqlite::memory:",
+            "x",
+        ] {
+            assert!(database_url(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn module_paths_have_an_owner_each() {
+        const NPUB: &str = "npub10xlxvlhemja6c4dqv22uapctqupfhlxm9h8z3k2e72q4k9hcz7vqpkge6d";
+        let found = module_owners(&format!("go.example.com/tools/ = {NPUB}")).unwrap();
+        assert_eq!(found[0].prefix, "go.example.com/tools");
+        for (text, hint) in [
+            ("go.example.com".to_owned(), "prefix=npub"),
+            (format!("tools={NPUB}"), "no module path"),
+            (format!("a.example/../b={NPUB}"), "no module path"),
+            ("a.example=npub1x".to_owned(), "no npub"),
+        ] {
+            let complaint = module_owners(&text).unwrap_err();
+            assert!(complaint.contains(&format!("`{text}`")), "{complaint}");
+            assert!(complaint.contains(hint), "{complaint}");
+        }
+        let twice = format!("a.example={NPUB},a.example/={NPUB}");
+        assert_eq!(module_owners(&twice).unwrap_err(), "names a.example twice");
+    }
+
+    #[test]
+    fn a_name_of_an_instance_is_one_word() {
+        assert!(name("harbour-1.eu_west").is_ok());
+        for text in ["two words", "a@b", "a/b", &"x".repeat(64)] {
+            assert!(name(text).is_err(), "{text}");
         }
     }
 

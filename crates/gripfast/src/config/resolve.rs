@@ -1,5 +1,6 @@
 //! From texts that have the right shape to settings: types, and what follows from what.
 
+mod index;
 mod sync;
 
 use std::{
@@ -77,6 +78,8 @@ impl Settings {
             purgatory: r.purgatory(),
             timeouts: r.timeouts(),
             sync: r.sync(),
+            database: r.database(&data_dir),
+            index: r.index(around),
             aliases: r
                 .optional("domain_aliases", parse::services)
                 .unwrap_or_default(),

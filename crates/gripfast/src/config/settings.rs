@@ -1,13 +1,14 @@
 //! The settings the program runs with: typed, whole, valid.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{fmt, net::SocketAddr, path::PathBuf, time::Duration};
 
 use grip_nostr::MaintainerRule;
 use grip_types::Service;
 use ipnet::IpNet;
 use nostr::prelude::PublicKey;
+use url::Url;
 
-use super::parse::HostLimit;
+use super::{github::Owner, parse::HostLimit};
 
 /// What the node runs with.
 #[derive(Clone, Debug)]
@@ -39,6 +40,8 @@ pub(crate) struct Settings {
     pub(crate) purgatory: PurgatoryLimits,
     pub(crate) timeouts: Timeouts,
     pub(crate) sync: Sync,
+    pub(crate) database: Database,
+    pub(crate) index: Index,
     pub(crate) log_level: String,
     pub(crate) log_format: LogFormat,
     pub(crate) metrics_enabled: bool,
@@ -113,6 +116,84 @@ pub(crate) struct Wanted {
     pub(crate) max: usize,
     pub(crate) lifetime: Duration,
     pub(crate) interval: Duration,
+}
+
+/// Where SQL state is kept.
+#[derive(Clone, Debug)]
+pub(crate) struct Database {
+    pub(crate) place: DatabasePlace,
+    /// Of a server, at most.
+    pub(crate) connections: u32,
+    /// None: the one that the data directory keeps.
+    pub(crate) node_name: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum DatabasePlace {
+    File(PathBuf),
+    /// The URL of a Postgres.
+    Server(Secret),
+}
+
+/// What is indexed, and how it is served.
+#[derive(Clone, Debug)]
+pub(crate) struct Index {
+    pub(crate) enabled: bool,
+    /// Every host once.
+    pub(crate) github: Vec<GithubHost>,
+    pub(crate) modules: Vec<ModuleOwner>,
+    pub(crate) re_indexing_period: Duration,
+    pub(crate) indexing_ttl: Duration,
+    pub(crate) items_to_take: usize,
+    pub(crate) workers: usize,
+    /// None: modules are not served to the go command.
+    pub(crate) go_proxy: Option<GoProxy>,
+}
+
+/// A GitHub whose repositories are indexed.
+#[derive(Clone, Debug)]
+pub(crate) struct GithubHost {
+    pub(crate) service: Service,
+    /// With a slash at the end.
+    pub(crate) api: Url,
+    pub(crate) owners: Vec<Owner>,
+    pub(crate) tokens: Vec<Secret>,
+}
+
+/// Whose repositories may claim a module path that is not their place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ModuleOwner {
+    /// The path itself and all below it; without a slash at the end.
+    pub(crate) prefix: String,
+    pub(crate) owner: PublicKey,
+}
+
+/// How modules are served to the go command.
+#[derive(Clone, Debug)]
+pub(crate) struct GoProxy {
+    pub(crate) zip_bytes: u64,
+    /// Zips at once.
+    pub(crate) zips: usize,
+}
+
+/// A text that no log line and no debug output shows.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Secret(String);
+
+impl Secret {
+    pub(crate) fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    pub(crate) fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

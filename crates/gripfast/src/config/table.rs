@@ -2,10 +2,11 @@
 
 use super::option::{
     Default::{Derived, Unset, Value},
-    Group::{About, Acceptance, Archive, Limits, Logs, Reach, Storage, Sync, Timeouts},
+    Group::{About, Acceptance, Archive, Index, Limits, Logs, Reach, Storage, Sync, Timeouts},
     Kind::{
-        Address, Bool, Bytes, Choice, Count, Domain, Domains, Duration, HostLimits, List,
-        LogFilter, Networks, Npub, Npubs, Path, RedisUrl, Repositories, Schemes, Secret, Text,
+        Address, Bool, Bytes, Choice, Count, DatabaseUrl, Domain, Domains, Duration, GithubPlaces,
+        HostLimits, List, LogFilter, ModuleOwners, Name, Networks, Npub, Npubs, Path, RedisUrl,
+        Repositories, Schemes, Secret, Text, Tokens,
     },
     Opt,
 };
@@ -116,6 +117,31 @@ pub(crate) static OPTIONS: &[Opt] = &[
         "Accepted for the sake of ngit-grasp's units: events are kept in LMDB whatever it says.",
     )
     .ngit(),
+    Opt::new(
+        "database_url",
+        DatabaseUrl,
+        Derived("`gripfast.sqlite` in the data directory"),
+        Storage,
+        "Database for everything but events and git data. `postgres://user:password@host/name` is \
+         a server that several instances may share, `sqlite:PATH` a file.",
+    )
+    .also("DATABASE_URL")
+    .common(),
+    Opt::new(
+        "database_connections",
+        Count { min: 3, max: 1000 },
+        Value("10"),
+        Storage,
+        "Most connections to a Postgres server; work beyond waits for one.",
+    ),
+    Opt::new(
+        "node_name",
+        Name,
+        Derived("made once and kept in `node.name` in the data directory"),
+        Storage,
+        "Name of this instance, different from those of all others that share its database. It \
+         belongs to the data directory: under another name the node would not know its own.",
+    ),
     Opt::new(
         "event_map_bytes",
         Bytes,
@@ -761,6 +787,100 @@ pub(crate) static OPTIONS: &[Opt] = &[
     )
     .ngit()
     .no_effect_yet(),
+    // Index of Go modules
+    Opt::new(
+        "index_enabled",
+        Bool,
+        Value("true"),
+        Index,
+        "Keep an index of the Go modules whose versions are tagged here and on GitHub hosts, and \
+         serve it at `/index`.",
+    )
+    .common(),
+    Opt::new(
+        "index_github",
+        GithubPlaces,
+        Unset,
+        Index,
+        "Whose repositories on GitHub hosts are indexed: `github.com/orgs/acme`, \
+         `github.com/users/bob`, or `ghe.example.com` for all of a GitHub Enterprise.",
+    ),
+    Opt::new(
+        "github_token",
+        Tokens,
+        Derived("the systemd credential `github_token`, where there is one"),
+        Index,
+        "Tokens for the API of GitHub hosts; without one github.com answers 60 calls an hour. A \
+         token is for github.com, or for the host in front of it: `ghe.example.com=token`. \
+         Prefer `github_token_file` or a systemd credential.",
+    ),
+    Opt::new(
+        "github_token_file",
+        Path,
+        Unset,
+        Index,
+        "File that holds such tokens, separated by commas or line ends.",
+    ),
+    Opt::new(
+        "index_modules",
+        ModuleOwners,
+        Unset,
+        Index,
+        "Whose repositories here may claim a module path that is not their place, and all paths \
+         below it: `go.example.com/tools=npub1…`.",
+    ),
+    Opt::new(
+        "re_indexing_period",
+        Duration,
+        Value("1d"),
+        Index,
+        "How often the list of repositories and the tags of each are read anew from other hosts.",
+    ),
+    Opt::new(
+        "indexing_ttl",
+        Duration,
+        Value("5m"),
+        Index,
+        "How long one piece of indexing is reserved for the instance that took it; another takes \
+         it over when that one is gone for so long.",
+    ),
+    Opt::new(
+        "number_of_items_to_take",
+        Count { min: 1, max: 1000 },
+        Value("1"),
+        Index,
+        "Pieces of indexing that are taken at a time. One is asked of a remote host for far \
+         longer than taking it takes; more leave less to the other instances.",
+    ),
+    Opt::new(
+        "index_workers",
+        Count { min: 1, max: 256 },
+        Value("4"),
+        Index,
+        "Repositories that are indexed at once.",
+    ),
+    Opt::new(
+        "go_proxy",
+        Bool,
+        Value("true"),
+        Index,
+        "Serve the indexed modules of this node to the go command at `/go`, as GOPROXY.",
+    ),
+    Opt::new(
+        "go_proxy_max_zip_bytes",
+        Bytes,
+        Value("500 MiB"),
+        Index,
+        "Most bytes of files in a module that is served; the go command takes no more than \
+         500 MiB.",
+    ),
+    Opt::new(
+        "go_proxy_max_zips",
+        POSITIVE,
+        Value("16"),
+        Index,
+        "Most module zips that are made and sent at once; one address has at most a quarter.",
+    ),
 ];
 
 /// The option with this key.

@@ -284,6 +284,145 @@ fn the_password_of_redis_is_never_shown() {
 }
 
 #[test]
+fn the_index_is_on_by_default_and_asks_nobody() {
+    let index = Fake::default().loaded().settings.index;
+    assert!(index.enabled && index.github.is_empty() && index.modules.is_empty());
+    assert_eq!(index.indexing_ttl.as_secs(), 5 * 60);
+    assert_eq!(index.re_indexing_period.as_secs(), 86_400);
+    assert_eq!((index.items_to_take, index.workers), (1, 4));
+    assert_eq!(index.go_proxy.unwrap().zip_bytes, 500 << 20);
+}
+
+#[test]
+fn each_github_host_has_its_owners_and_its_own_tokens() {
+    let loaded = Fake::default()
+        .env("GRIPFAST_GITHUB_TOKEN_FILE", "/t")
+        .file(
+            "/t",
+            "ghp_one, ghe.corp.example=ghp_two\n# old\nghp_three\n",
+        )
+        .file(
+            "gripfast.toml",
+            "index_github = [\"github.com/orgs/acme\", \"ghe.corp.example\", \
+             \"github.com/users/bob\"]\ngo_proxy = false\n",
+        )
+        .loaded();
+    assert_eq!(source(&loaded, "github_token"), "/t");
+    assert_eq!(loaded.warnings, Vec::<String>::new());
+    let index = &loaded.settings.index;
+    assert!(index.go_proxy.is_none());
+    let shown: Vec<_> = index
+        .github
+        .iter()
+        .map(|host| {
+            let tokens: Vec<_> = host.tokens.iter().map(|t| t.reveal()).collect();
+            format!("{} {} {}", host.api, host.owners.len(), tokens.join("+"))
+        })
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            "https://api.github.com/ 2 ghp_one+ghp_three",
+            "https://ghe.corp.example/api/v3/ 1 ghp_two",
+        ]
+    );
+}
+
+#[test]
+fn a_token_for_a_host_that_is_not_indexed_is_named_but_not_shown() {
+    let loaded = Fake::default()
+        .env("GRIPFAST_GITHUB_TOKEN", "ghp_secret")
+        .env("GRIPFAST_INDEX_GITHUB", "ghe.corp.example")
+        .loaded();
+    assert_eq!(
+        loaded.warnings,
+        [
+            "environment GRIPFAST_GITHUB_TOKEN: github_token: a token is for github.com, of which \
+             nothing is indexed; write host=token for another host"
+        ]
+    );
+    let option = table::find("github_token").unwrap();
+    assert_eq!(option.shown("ghp_secret"), "••••••");
+    let mistakes = Fake::default()
+        .env("GRIPFAST_GITHUB_TOKEN", "ghp secret")
+        .mistakes();
+    assert!(!mistakes[0].contains("secret"), "{mistakes:?}");
+    let mistakes = Fake::default()
+        .env("GRIPFAST_GITHUB_TOKEN_FILE", "/none")
+        .mistakes();
+    assert!(
+        mistakes[0].starts_with("/none: github_token_file cannot be read"),
+        "{mistakes:?}"
+    );
+}
+
+#[test]
+fn the_database_is_a_file_of_the_data_directory_or_where_the_url_says() {
+    use settings::DatabasePlace;
+    let database = |fake: Fake| fake.loaded().settings.database;
+    let usual = database(Fake::default().env("GRIPFAST_DATA_DIR", "/d"));
+    assert_eq!(
+        usual.place,
+        DatabasePlace::File("/d/gripfast.sqlite".into())
+    );
+    assert_eq!((usual.connections, usual.node_name), (10, None));
+    let url = "postgres://me:secret@db.example/x";
+    let shared = database(
+        Fake::default()
+            .env("DATABASE_URL", url)
+            .env("GRIPFAST_NODE_NAME", "harbour-1"),
+    );
+    assert_eq!(shared.node_name.as_deref(), Some("harbour-1"));
+    assert!(!format!("{shared:?}").contains("secret"));
+    assert_eq!(
+        shared.place,
+        DatabasePlace::Server(settings::Secret::new(url))
+    );
+    let loaded = Fake::default()
+        .env("DATABASE_URL", "sqlite:theirs.db")
+        .env("GRIPFAST_DATABASE_URL", "sqlite:ours.db")
+        .loaded();
+    assert_eq!(
+        loaded.settings.database.place,
+        DatabasePlace::File("ours.db".into())
+    );
+    assert_eq!(
+        loaded.warnings,
+        ["DATABASE_URL is set too, but GRIPFAST_DATABASE_URL counts"]
+    );
+}
+
+#[test]
+fn nothing_secret_of_the_database_is_shown() {
+    let option = table::find("database_url").unwrap();
+    for (text, shown) in [
+        (
+            "postgres://me:se@cret@db.example:5/x?sslmode=require",
+            "postgres://••••••@db.example:5/x?••••••",
+        ),
+        (
+            "postgres://db.example/x?password=a@secret",
+            "postgres://db.example/x?••••••",
+        ),
+        ("sqlite:/var/x.db", "sqlite:/var/x.db"),
+    ] {
+        assert_eq!(option.shown(text), shown);
+    }
+    let mistakes = Fake::default()
+        .env("DATABASE_URL", "mysql://me:secret@db.example/x")
+        .mistakes();
+    assert!(!mistakes[0].contains("secret"), "{mistakes:?}");
+}
+
+#[test]
+fn a_zip_that_go_would_refuse_is_not_promised() {
+    let mistakes = Fake::default()
+        .env("GRIPFAST_GO_PROXY_MAX_ZIP_BYTES", "1 GiB")
+        .mistakes();
+    assert!(mistakes[0].contains("500 MiB"), "{mistakes:?}");
+}
+
+#[test]
 fn what_could_not_be_kept_is_refused() {
     let mistakes = Fake::default().env("NGIT_PRIVATE_MODE", "true").mistakes();
     assert!(
@@ -429,6 +568,7 @@ fn the_example_loads_when_every_line_is_switched_on() {
     let loaded = Fake::default()
         .file("gripfast.toml", &text)
         .file("/etc/gripfast/relay.nsec", NSEC)
+        .file("/etc/gripfast/github.token", "ghp_x\n")
         .loaded();
     assert_eq!(loaded.warnings, Vec::<String>::new());
     let from_file = loaded
@@ -440,7 +580,7 @@ fn the_example_loads_when_every_line_is_switched_on() {
         .filter(|o| o.status == Status::Active)
         .count();
     assert!(
-        from_file.count() + 4 >= active,
+        from_file.count() + 5 >= active,
         "nearly every active option is in the example"
     );
 }
