@@ -1,6 +1,9 @@
 //! One clock for all instances.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::{
+    sync::atomic::{AtomicI64, Ordering},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -9,6 +12,8 @@ use tokio::time::Instant;
 /// in between, so that the instances agree and a clock that is set does not shake each reading.
 pub(crate) struct Clock {
     reading: Mutex<Reading>,
+    /// What a test adds to each reading.
+    shift_ms: AtomicI64,
 }
 
 #[derive(Clone, Copy)]
@@ -28,6 +33,7 @@ impl Clock {
         };
         Self {
             reading: Mutex::new(reading),
+            shift_ms: AtomicI64::new(0),
         }
     }
 
@@ -39,6 +45,12 @@ impl Clock {
     pub(crate) fn now_ms(&self) -> i64 {
         let Reading { at, ms } = *self.reading.lock();
         ms.saturating_add(millis(at.elapsed()))
+            .saturating_add(self.shift_ms.load(Ordering::Relaxed))
+    }
+
+    #[cfg(any(test, feature = "testing"))]
+    pub(crate) fn shift(&self, ms: i64) {
+        self.shift_ms.fetch_add(ms, Ordering::Relaxed);
     }
 }
 

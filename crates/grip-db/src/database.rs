@@ -181,6 +181,12 @@ impl Db {
         self.inner.writer.call(work).await
     }
 
+    /// Sets the clock forward or back, as whoever keeps the server's clock might.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn shift_clock_ms(&self, ms: i64) {
+        self.inner.clock.shift(ms);
+    }
+
     #[cfg(any(test, feature = "testing"))]
     pub(crate) async fn prepare(&self, statement: crate::Statement) -> Result<(), DbError> {
         self.read(|mut db| Box::pin(async move { db.prepare(statement).await }))
