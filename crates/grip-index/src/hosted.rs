@@ -1,0 +1,234 @@
+//! The repositories on this node, as a source of the index.
+//!
+//! Invariants:
+//! - Only what is served is indexed: a repository whose announcement still waits has no tags here.
+//! - A repository speaks for the path of its own place, and for others only if the operator said
+//!   so ([`Claim`]); see `docs/decisions/0014-who-speaks-for-a-module.md`.
+//! - Files and objects are read off the runtime, as tasks of the group that was handed in.
+
+mod catch_up;
+mod claims;
+mod digest;
+mod names;
+mod places;
+mod read;
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use grip_git::{RepoPath, Repositories};
+use grip_go::ModulePath;
+use grip_tasks::TaskGroup;
+use grip_types::Oid;
+
+pub use catch_up::CaughtUp;
+pub use claims::{Claim, InvalidClaim};
+pub use places::Places;
+
+pub(crate) use read::go_mod_at;
+
+use crate::{GoMod, Listing, Source, SourceError, TagAt, Tags, Trust};
+use names::Names;
+
+/// Repositories in a page of a listing.
+const PAGE: usize = 1_000;
+
+/// Which repositories of this node are served; who knows is none of the index's business.
+pub trait Served: Send + Sync + 'static {
+    fn is_served(&self, repo: &RepoPath) -> bool;
+
+    /// The served repositories behind `after` in the order of [`RepoPath`], at most `limit`.
+    fn page(&self, after: Option<&RepoPath>, limit: usize) -> Vec<RepoPath>;
+}
+
+/// What a [`Hosted`] is made of.
+pub struct Parts {
+    pub repositories: Repositories,
+    pub served: Arc<dyn Served>,
+    pub places: Places,
+    /// Paths that are no places, and who may claim them.
+    pub claims: Vec<Claim>,
+    /// The name of this instance among those that share the database; empty if none does.
+    pub node: String,
+    pub group: TaskGroup,
+}
+
+/// The source of everything that is served here. Clones are the same source.
+#[derive(Clone)]
+pub struct Hosted {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    repositories: Repositories,
+    served: Arc<dyn Served>,
+    places: Places,
+    claims: Vec<Claim>,
+    names: Names,
+    group: TaskGroup,
+}
+
+impl Hosted {
+    pub fn new(parts: Parts) -> Self {
+        let inner = Inner {
+            repositories: parts.repositories,
+            served: parts.served,
+            places: parts.places,
+            claims: parts.claims,
+            names: Names::new(&parts.node),
+            group: parts.group,
+        };
+        Self {
+            inner: Arc::new(inner),
+        }
+    }
+
+    /// The name of a repository in the index.
+    pub fn name_of(&self, repo: &RepoPath) -> String {
+        self.inner.names.write(repo)
+    }
+
+    /// The repository on this node that the index calls so.
+    pub fn repository(&self, name: &str) -> Option<RepoPath> {
+        self.inner.names.read(name)
+    }
+
+    /// Runs `work` where it may block.
+    async fn off_runtime<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Repositories) -> Result<T, SourceError> + Send + 'static,
+    ) -> Result<T, SourceError> {
+        let repositories = self.inner.repositories.clone();
+        let done = self
+            .inner
+            .group
+            .spawn_blocking("index-hosted-read", move || work(&repositories));
+        done.await
+            .unwrap_or_else(|_| Err(SourceError::Transient("reading was cut short".to_owned())))
+    }
+
+    pub(crate) fn repositories(&self) -> &Repositories {
+        &self.inner.repositories
+    }
+
+    pub(crate) fn places(&self) -> &Places {
+        &self.inner.places
+    }
+
+    pub(crate) fn group(&self) -> &TaskGroup {
+        &self.inner.group
+    }
+
+    pub(crate) fn is_served(&self, repo: &RepoPath) -> bool {
+        self.inner.served.is_served(repo)
+    }
+
+    /// The repository that the index calls so, if it is served here.
+    pub(crate) fn served_repository(&self, name: &str) -> Option<RepoPath> {
+        let repo = self.repository(name)?;
+        self.is_served(&repo).then_some(repo)
+    }
+
+    /// The repository as its name says, or why there is none.
+    fn known(&self, name: &str) -> Result<RepoPath, SourceError> {
+        let unknown = || SourceError::Permanent(format!("{name:?} is no repository of this node"));
+        self.repository(name).ok_or_else(unknown)
+    }
+}
+
+impl Source for Hosted {
+    fn name(&self) -> &str {
+        self.inner.names.source()
+    }
+
+    fn is_local(&self) -> bool {
+        true
+    }
+
+    fn policy(&self) -> String {
+        let claims = self.inner.claims.iter().map(|claim| format!(" {claim}"));
+        format!("{}{}", self.inner.places.root(), claims.collect::<String>())
+    }
+
+    fn list(&self, cursor: Option<String>) -> BoxFuture<'_, Result<Listing, SourceError>> {
+        Box::pin(async move {
+            let after = cursor.map(|name| self.known(&name)).transpose()?;
+            let page = self.inner.served.page(after.as_ref(), PAGE);
+            let repos: Vec<String> = page.iter().map(|repo| self.name_of(repo)).collect();
+            let full = page.len() >= PAGE;
+            let next = repos.last().filter(|_| full).cloned();
+            Ok(Listing { repos, next })
+        })
+    }
+
+    fn tags<'a>(
+        &'a self,
+        repo: &'a str,
+        etag: Option<String>,
+    ) -> BoxFuture<'a, Result<Tags, SourceError>> {
+        Box::pin(async move {
+            let Some(repo) = self.served_repository(repo) else {
+                return Ok(Tags::Gone);
+            };
+            self.off_runtime(move |repositories| read::tags(repositories, &repo, etag))
+                .await
+        })
+    }
+
+    fn created<'a>(
+        &'a self,
+        repo: &'a str,
+        tag: &'a TagAt,
+    ) -> BoxFuture<'a, Result<i64, SourceError>> {
+        Box::pin(async move {
+            let (repo, object) = (self.known(repo)?, tag.object);
+            self.off_runtime(move |repositories| read::created(repositories, &repo, &object))
+                .await
+        })
+    }
+
+    fn go_mod<'a>(
+        &'a self,
+        repo: &'a str,
+        commit: &'a Oid,
+        dir: &'a str,
+    ) -> BoxFuture<'a, Result<GoMod, SourceError>> {
+        Box::pin(async move {
+            let (repo, commit, dir) = (self.known(repo)?, *commit, dir.to_owned());
+            self.off_runtime(move |repositories| {
+                let found = go_mod_at(repositories, &repo.identifier, &commit, &dir);
+                found.map_err(|error| read::failed(&error))
+            })
+            .await
+        })
+    }
+
+    fn location(&self, repo: &str) -> Option<ModulePath> {
+        let repo = self.repository(repo)?;
+        match self.inner.places.location(&repo) {
+            Ok(path) => Some(path),
+            Err(reason) => {
+                tracing::debug!(%repo, %reason, "no module can have the path of this place");
+                None
+            }
+        }
+    }
+
+    fn trusts(&self, repo: &str, path: &ModulePath) -> Trust {
+        let Some(repo) = self.repository(repo) else {
+            return Trust::Refused;
+        };
+        let place = self.inner.places.location(&repo);
+        if place.is_ok_and(|place| path.is_within(&place)) {
+            return Trust::Proven;
+        }
+        let chosen = |claim: &Claim| claim.allows(&repo.npub, path);
+        match self.inner.claims.iter().any(chosen) {
+            true => Trust::Chosen,
+            false => Trust::Refused,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,57 @@
+//! Where repositories are, as Go writes it: `<host>/<npub>/<identifier>`.
+
+use grip_git::RepoPath;
+use grip_go::{InvalidPath, ModulePath};
+use grip_types::{Identifier, Service};
+use url::Url;
+
+/// Brings repositories and the module paths of their places together.
+#[derive(Clone, Debug)]
+pub struct Places {
+    /// Host without port, and the path below which everything is served: Go allows no colon.
+    root: String,
+    clone_root: String,
+}
+
+impl Places {
+    pub fn of(service: &Service) -> Self {
+        let clone_root = service.http_url();
+        let url = Url::parse(&clone_root).ok();
+        let host = url.as_ref().and_then(Url::host_str).unwrap_or_default();
+        let root = match service.base() {
+            "" => host.to_owned(),
+            base => format!("{host}/{base}"),
+        };
+        Self { root, clone_root }
+    }
+
+    pub(super) fn root(&self) -> &str {
+        &self.root
+    }
+
+    /// The module path of a repository's root.
+    ///
+    /// Identifiers may hold much that Go does not take (`naïve repo`, `a+b`), and a host may have
+    /// no dot in it (`localhost`): such a repository has no path.
+    pub fn location(&self, repo: &RepoPath) -> Result<ModulePath, InvalidPath> {
+        let RepoPath { npub, identifier } = repo;
+        ModulePath::parse(&format!("{}/{npub}/{identifier}", self.root))
+    }
+
+    /// The repository that a module path leads to by its place.
+    pub fn repository(&self, path: &ModulePath) -> Option<RepoPath> {
+        let below = path.as_str().strip_prefix(self.root.as_str())?;
+        let mut elements = below.strip_prefix('/')?.split('/');
+        let npub = elements.next()?;
+        let identifier = Identifier::parse(elements.next()?).ok()?;
+        let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+        let is_npub = npub.starts_with("npub1") && npub.bytes().all(plain);
+        is_npub.then(|| RepoPath::new(npub, identifier))
+    }
+
+    /// Where git clones it from.
+    pub fn clone_url(&self, repo: &RepoPath) -> String {
+        let RepoPath { npub, identifier } = repo;
+        format!("{}/{npub}/{}.git", self.clone_root, identifier.encoded())
+    }
+}

@@ -1,0 +1,120 @@
+//! Reading tags and `go.mod` from the object store. All of it blocks.
+
+use grip_git::{FileAt, ObjectKind, Ref, RepoError, RepoPath, Repositories, TreeBounds, TreeError};
+use grip_go::go_mod;
+use grip_types::{Identifier, Oid};
+
+use super::digest;
+use crate::{GoMod, SourceError, TagAt, Tags};
+
+/// Tags whose objects are looked up at a time.
+const BATCH: usize = 10_000;
+
+/// The tags that lead to commits, or that none of them has changed.
+pub(super) fn tags(
+    repositories: &Repositories,
+    repo: &RepoPath,
+    etag: Option<String>,
+) -> Result<Tags, SourceError> {
+    let refs = match repositories.refs(repo) {
+        Ok(refs) => refs,
+        Err(RepoError::NotFound(_)) => return Ok(Tags::Gone),
+        Err(error) => return Err(failed(&error)),
+    };
+    let now = digest::of(&refs);
+    if etag.as_deref() == Some(&now) {
+        return Ok(Tags::Unchanged);
+    }
+    let named: Vec<(&str, &Ref)> = digest::tags(&refs).collect();
+    let mut tags = Vec::with_capacity(named.len());
+    for batch in named.chunks(BATCH) {
+        let commits: Vec<Oid> = batch.iter().map(|(_, r)| target(r)).collect();
+        let kinds = repositories.kinds(&repo.identifier, &commits);
+        let kinds = kinds.map_err(|error| failed(&error))?;
+        let found = batch.iter().zip(kinds);
+        let commits = found.filter(|(_, kind)| *kind == Some(ObjectKind::Commit));
+        tags.extend(commits.map(|((name, r), _)| TagAt {
+            name: (*name).to_owned(),
+            object: r.oid,
+            commit: target(r),
+        }));
+    }
+    let etag = Some(now);
+    Ok(Tags::All { tags, etag })
+}
+
+fn target(r: &Ref) -> Oid {
+    r.peeled.unwrap_or(r.oid)
+}
+
+/// When the tag says it was made or, where it says nothing, its commit.
+pub(super) fn created(
+    repositories: &Repositories,
+    repo: &RepoPath,
+    object: &Oid,
+) -> Result<i64, SourceError> {
+    let found = repositories.tagged(&repo.identifier, object);
+    let found = found.map_err(|error| failed(&error))?;
+    // Withdrawn meanwhile, perhaps: the next look at the tags knows.
+    let gone = || SourceError::Transient(format!("the tag's object {object} is not here"));
+    Ok(found.ok_or_else(gone)?.created_at_ms)
+}
+
+/// The `go.mod` in a directory of a commit.
+///
+/// Go reads a symbolic link as a file with the target as text, which is never a module line; a
+/// directory of that name is nothing to it.
+pub(crate) fn go_mod_at(
+    repositories: &Repositories,
+    identifier: &Identifier,
+    commit: &Oid,
+    dir: &str,
+) -> Result<GoMod, RepoError> {
+    let path = match dir {
+        "" => "go.mod".to_owned(),
+        dir => format!("{dir}/go.mod"),
+    };
+    let max_bytes = go_mod::MAX_BYTES as u64;
+    Ok(
+        match repositories.file(identifier, commit, &path, max_bytes)? {
+            FileAt::Bytes(bytes) => GoMod::Text(bytes.into()),
+            FileAt::TooLarge(_) => GoMod::TooLarge,
+            FileAt::Missing => GoMod::Absent,
+            FileAt::NotAFile if is_directory(repositories, identifier, commit, &path) => {
+                GoMod::Absent
+            }
+            FileAt::NotAFile => GoMod::Text(bytes::Bytes::new()),
+        },
+    )
+}
+
+fn is_directory(
+    repositories: &Repositories,
+    identifier: &Identifier,
+    commit: &Oid,
+    path: &str,
+) -> bool {
+    let bounds = TreeBounds {
+        entries: 1,
+        ..TreeBounds::default()
+    };
+    let listed = repositories.tree(identifier, commit, path, bounds);
+    !matches!(listed, Err(TreeError::NoDirectory(_) | TreeError::Repo(_)))
+}
+
+/// What a failure means for the job.
+pub(super) fn failed(error: &RepoError) -> SourceError {
+    match error {
+        RepoError::Unusable { .. } | RepoError::Npub(_) => {
+            SourceError::Permanent(error.to_string())
+        }
+        _ => SourceError::Transient(chain(error)),
+    }
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    match error.source() {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}

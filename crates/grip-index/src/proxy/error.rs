@@ -1,0 +1,73 @@
+//! Why the proxy has no answer.
+
+use std::{fmt, time::Duration};
+
+use grip_db::DbError;
+use grip_git::{RepoError, TreeError};
+
+/// Why there is no answer. The texts are for whoever ran the go command, which prints them.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProxyError {
+    /// Not here, or not to be had as a module; go then asks the next proxy of its list.
+    #[error("not found: {what}: {reason}")]
+    NotFound { what: String, reason: String },
+    #[error("too many modules are asked for at once; try again in {} s", .retry_after.as_secs())]
+    Busy { retry_after: Duration },
+    /// A fault on our side; the text for the log is the source's.
+    #[error("the module cannot be read right now")]
+    Unavailable { source: Fault },
+}
+
+/// What went wrong here, for the log.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Fault {
+    #[error("the index cannot be read")]
+    Index(#[source] DbError),
+    #[error("the repository cannot be read")]
+    Repository(#[source] RepoError),
+    #[error("the work was cut short")]
+    CutShort,
+}
+
+impl ProxyError {
+    pub(super) fn not_found(what: impl fmt::Display, reason: impl fmt::Display) -> Self {
+        Self::NotFound {
+            what: what.to_string(),
+            reason: reason.to_string(),
+        }
+    }
+
+    pub(super) fn cut_short() -> Self {
+        let source = Fault::CutShort;
+        Self::Unavailable { source }
+    }
+
+    /// What a repository's error means to whoever asked for `what`.
+    pub(super) fn of_repository(what: impl fmt::Display, error: RepoError) -> Self {
+        match error {
+            RepoError::NotFound(_) => Self::not_found(what, "the repository is not here any more"),
+            // Known to stay so: an error of ours would have go try again and again.
+            RepoError::Unusable { .. } | RepoError::Missing { .. } => Self::not_found(what, error),
+            error => Self::Unavailable {
+                source: Fault::Repository(error),
+            },
+        }
+    }
+
+    pub(super) fn of_listing(what: impl fmt::Display, error: TreeError) -> Self {
+        match error {
+            TreeError::Repo(error) => Self::of_repository(what, error),
+            bound => Self::not_found(what, bound),
+        }
+    }
+}
+
+impl From<DbError> for ProxyError {
+    fn from(error: DbError) -> Self {
+        Self::Unavailable {
+            source: Fault::Index(error),
+        }
+    }
+}

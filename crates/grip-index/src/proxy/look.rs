@@ -1,0 +1,168 @@
+//! Looking into a repository for one module. All of it blocks.
+//!
+//! Invariant: whatever the index says, a module is only served from a commit whose `go.mod` names
+//! it, or from the root of a repository without one.
+
+mod pseudo;
+mod revisions;
+
+use std::{fmt::Display, sync::Arc};
+
+use grip_git::{CommitFacts, RefSnapshot, RepoPath, Repositories};
+use grip_go::{
+    Found, Module, ModulePath, NotAModule, Version, candidates, module_version,
+    tag::{self, VersionTag},
+};
+use grip_types::{Oid, RefName};
+
+use super::{ProxyError, listed::Listed};
+use crate::{GoMod, hosted::go_mod_at};
+
+/// Where a module is: a repository, and the directory that its tags name.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) repo: RepoPath,
+    /// The path of the repository's root.
+    pub(super) location: ModulePath,
+    pub(super) dir: String,
+}
+
+impl Place {
+    /// The place of a module in the repository that its path leads to.
+    pub(super) fn by_path(repo: RepoPath, location: ModulePath, path: &ModulePath) -> Option<Self> {
+        let dir = match path == &location {
+            true => "",
+            false => {
+                let (prefix, _) = path.prefix_and_major();
+                let below = prefix.strip_prefix(location.as_str())?;
+                match below {
+                    "" => "",
+                    below => below.strip_prefix('/')?,
+                }
+            }
+        };
+        let dir = dir.to_owned();
+        Some(Self {
+            repo,
+            location,
+            dir,
+        })
+    }
+}
+
+/// A module at one commit.
+#[derive(Clone, Debug)]
+pub(super) struct At {
+    pub(super) module: Module,
+    pub(super) repo: RepoPath,
+    pub(super) commit: Oid,
+    pub(super) committed_at_ms: i64,
+    /// The ref that was asked for.
+    pub(super) reference: Option<RefName>,
+}
+
+/// Looks for one module.
+pub(super) struct Look<'a> {
+    pub(super) repositories: &'a Repositories,
+    pub(super) place: &'a Place,
+    pub(super) path: &'a ModulePath,
+    pub(super) is_stopped: &'a dyn Fn() -> bool,
+}
+
+impl Look<'_> {
+    /// The module as a live version has it.
+    pub(super) fn listed(&self, listed: &Listed) -> Result<At, ProxyError> {
+        let what = self.at(&listed.version);
+        let refs = self.refs(&what)?;
+        let reference = RefName::parse(&format!("refs/tags/{}", listed.tag)).ok();
+        let tagged = reference.as_ref().and_then(|name| refs.get(name));
+        let now = tagged.map(|found| found.peeled.unwrap_or(found.oid));
+        if now != Some(listed.commit) {
+            let reason = "the tag has just been moved or removed, and the index will soon know; \
+                          ask again in a moment";
+            return Err(ProxyError::not_found(what, reason));
+        }
+        let commit = self.commit(&what, &listed.commit)?;
+        let tag = tag::read(&listed.tag)
+            .ok_or_else(|| ProxyError::not_found(&what, "the tag names no version"))?;
+        let module = self.module(&what, &commit, &tag)?;
+        self.check(&what, &module, &listed.version)?;
+        Ok(self.found(module, commit, reference))
+    }
+
+    /// The tag that a version has, or would have.
+    fn tag_for(&self, what: &str, version: &Version) -> Result<VersionTag, ProxyError> {
+        let version = Version::parse(version.in_tag());
+        let version = version.map_err(|invalid| ProxyError::not_found(what, invalid))?;
+        let dir = self.place.dir.clone();
+        Ok(VersionTag { dir, version })
+    }
+
+    /// The module that a tag at this commit releases.
+    fn module(
+        &self,
+        what: &str,
+        commit: &CommitFacts,
+        tag: &VersionTag,
+    ) -> Result<Module, ProxyError> {
+        let places = candidates(tag);
+        let own = self.go_mod(what, &commit.oid, &places.own)?;
+        let major = match &places.major {
+            Some(dir) => self.go_mod(what, &commit.oid, dir)?,
+            None => GoMod::Absent,
+        };
+        let module = module_version(tag, &self.place.location, found(&own), found(&major));
+        module.map_err(|reason: NotAModule| ProxyError::not_found(what, reason))
+    }
+
+    fn check(&self, what: &str, module: &Module, version: &Version) -> Result<(), ProxyError> {
+        if &module.path != self.path {
+            let reason = format!("the module there is {}", module.path);
+            return Err(ProxyError::not_found(what, reason));
+        }
+        if &module.version != version {
+            let reason = format!("the version there is {}", module.version);
+            return Err(ProxyError::not_found(what, reason));
+        }
+        Ok(())
+    }
+
+    fn go_mod(&self, what: &str, commit: &Oid, dir: &str) -> Result<GoMod, ProxyError> {
+        let found = go_mod_at(self.repositories, &self.place.repo.identifier, commit, dir);
+        found.map_err(|error| ProxyError::of_repository(what, error))
+    }
+
+    fn commit(&self, what: &str, oid: &Oid) -> Result<CommitFacts, ProxyError> {
+        let identifier = &self.place.repo.identifier;
+        let commit = self.repositories.commit(identifier, oid);
+        let commit = commit.map_err(|error| ProxyError::of_repository(what, error))?;
+        commit.ok_or_else(|| ProxyError::not_found(what, "it leads to no commit"))
+    }
+
+    fn refs(&self, what: &str) -> Result<Arc<RefSnapshot>, ProxyError> {
+        let refs = self.repositories.refs(&self.place.repo);
+        refs.map_err(|error| ProxyError::of_repository(what, error))
+    }
+
+    fn found(&self, module: Module, commit: CommitFacts, reference: Option<RefName>) -> At {
+        At {
+            module,
+            repo: self.place.repo.clone(),
+            commit: commit.oid,
+            committed_at_ms: commit.committed_at_ms,
+            reference,
+        }
+    }
+
+    fn at(&self, revision: impl Display) -> String {
+        format!("{}@{revision}", self.path)
+    }
+}
+
+fn found(go_mod: &GoMod) -> Found<'_> {
+    match go_mod {
+        GoMod::Text(text) => Found::GoMod(text),
+        GoMod::TooLarge => Found::TooLarge,
+        GoMod::Absent => Found::None,
+    }
+}

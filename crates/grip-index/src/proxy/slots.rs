@@ -1,0 +1,81 @@
+//! How much is done at once, and how many may wait for it.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::timeout,
+};
+
+use super::ProxyError;
+
+/// What go is told to wait.
+const RETRY_AFTER: Duration = Duration::from_secs(5);
+/// How long somebody waits for a turn. The go command takes many modules side by side and counts
+/// a refusal as the end of the build, so it is better held up than turned away.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Turns for one kind of work: at most so many at once, so many more wait, the rest is refused.
+pub(super) struct Slots {
+    turns: Arc<Semaphore>,
+    places: Arc<Semaphore>,
+}
+
+/// A turn, given back on drop.
+#[must_use = "the turn is over as soon as it is dropped"]
+pub(super) struct Slot {
+    _turn: OwnedSemaphorePermit,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Slots {
+    pub(super) fn new(at_once: usize, waiting: usize) -> Self {
+        let at_once = at_once.clamp(1, Semaphore::MAX_PERMITS / 2);
+        Self {
+            turns: Arc::new(Semaphore::new(at_once)),
+            places: Arc::new(Semaphore::new(at_once + waiting)),
+        }
+    }
+
+    /// Waits for a turn. Cancel safe: giving up leaves no place behind.
+    pub(super) async fn enter(&self) -> Result<Slot, ProxyError> {
+        let busy = || ProxyError::Busy {
+            retry_after: RETRY_AFTER,
+        };
+        let place = Arc::clone(&self.places).try_acquire_owned();
+        let place = place.map_err(|_| busy())?;
+        let turn = timeout(PATIENCE, Arc::clone(&self.turns).acquire_owned()).await;
+        let turn = turn.map_err(|_| busy())?;
+        Ok(Slot {
+            _turn: turn.expect("because turns are never closed"),
+            _place: place,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_turn_is_waited_for_by_so_many_and_refused_to_the_next() {
+        let slots = Slots::new(1, 1);
+        let first = slots.enter().await.unwrap();
+        let second = slots.enter();
+        tokio::pin!(second);
+        assert!(timeout(Duration::from_secs(1), &mut second).await.is_err());
+        let third = slots.enter().await;
+        assert!(matches!(third, Err(ProxyError::Busy { .. })));
+        drop(first);
+        let _second = second.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_waits_for_ever_and_giving_up_leaves_no_place_behind() {
+        let slots = Slots::new(1, 1);
+        let _first = slots.enter().await.unwrap();
+        for _ in 0..3 {
+            assert!(matches!(slots.enter().await, Err(ProxyError::Busy { .. })));
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! The files that a zip is made of.
+
+use std::{
+    io::{self, Read},
+    sync::Arc,
+};
+
+use bytes::{Buf, Bytes, buf::Reader};
+use grip_git::{FileAt, FileKind, RepoError, TreeBounds, TreeEntry};
+use grip_go::zip::{Entry, Kind, MAX_LICENSE_BYTES};
+use tokio::{runtime::Handle, sync::OwnedSemaphorePermit};
+
+use super::super::{Proxy, ProxyError, look::At};
+use super::MAX_FILE_BYTES;
+use crate::{
+    GoMod,
+    hosted::{Hosted, go_mod_at},
+};
+
+const LICENSE: &[u8] = b"LICENSE";
+
+/// What is in the directory of a module.
+pub(super) struct Contents<'a> {
+    proxy: &'a Proxy,
+    at: &'a At,
+    /// The text of its go.mod; empty if it has none.
+    pub(super) go_mod: Bytes,
+    files: Vec<TreeEntry>,
+    /// Go adds the LICENSE of the repository to modules that have none of their own.
+    license: Option<License>,
+}
+
+enum License {
+    Text(Bytes),
+    /// Too large to be read, which is for the selection to say.
+    TooLarge(u64),
+}
+
+impl<'a> Contents<'a> {
+    /// Lists the directory of a module. Blocks.
+    pub(super) fn list(proxy: &'a Proxy, at: &'a At) -> Result<Self, ProxyError> {
+        let what = format!("{}@{}", at.module.path, at.module.version);
+        let hosted = &proxy.inner.hosted;
+        let of_repository = |error| ProxyError::of_repository(&what, error);
+        let go_mod = match go_mod_at(
+            hosted.repositories(),
+            &at.repo.identifier,
+            &at.commit,
+            &at.module.dir,
+        ) {
+            Ok(GoMod::Text(text)) => text,
+            Ok(GoMod::TooLarge | GoMod::Absent) => Bytes::new(),
+            Err(error) => return Err(of_repository(error)),
+        };
+        let files = tree(hosted, at, &at.module.dir);
+        let files = files.map_err(|error| ProxyError::of_listing(&what, error))?;
+        let is_license =
+            |file: &TreeEntry| file.path == LICENSE && file.kind != FileKind::Submodule;
+        let has_license = at.module.dir.is_empty() || files.iter().any(is_license);
+        let license = match has_license {
+            true => None,
+            false => root_license(hosted, at).map_err(|error| match error {
+                LicenseError::Repository(error) => of_repository(error),
+                LicenseError::Listing(error) => ProxyError::of_listing(&what, error),
+            })?,
+        };
+        Ok(Self {
+            proxy,
+            at,
+            go_mod,
+            files,
+            license,
+        })
+    }
+
+    /// The listing, from the module's directory on; the license of the repository comes last.
+    pub(super) fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
+        let files = self.files.iter().map(|file| Entry {
+            path: &file.path,
+            kind: kind(file.kind),
+            size: file.size,
+        });
+        let license = self.license.iter().map(|license| Entry {
+            path: LICENSE,
+            kind: Kind::File,
+            size: match license {
+                License::Text(text) => text.len() as u64,
+                License::TooLarge(size) => *size,
+            },
+        });
+        files.chain(license)
+    }
+
+    /// The bytes of an entry. Waits for its share of the memory. Blocks.
+    pub(super) fn open(&self, entry: usize) -> io::Result<Contained> {
+        let Some(file) = self.files.get(entry) else {
+            return match &self.license {
+                Some(License::Text(text)) => Ok(Contained::new(text.clone(), None)),
+                _ => Err(io::ErrorKind::NotFound.into()),
+            };
+        };
+        let share = self.share(file.size)?;
+        let repositories = self.proxy.inner.hosted.repositories();
+        let found = repositories.blob(&self.at.repo.identifier, &file.oid, MAX_FILE_BYTES);
+        match found.map_err(io::Error::other)? {
+            FileAt::Bytes(bytes) => Ok(Contained::new(bytes.into(), share)),
+            _ => Err(io::Error::other(
+                "the file takes too much memory to put together",
+            )),
+        }
+    }
+
+    fn share(&self, size: u64) -> io::Result<Option<OwnedSemaphorePermit>> {
+        let mib = u32::try_from(size >> 20).map_err(io::Error::other)?;
+        if mib == 0 {
+            return Ok(None);
+        }
+        let memory = Arc::clone(&self.proxy.inner.memory);
+        let taken = Handle::current().block_on(memory.acquire_many_owned(mib));
+        taken.map(Some).map_err(io::Error::other)
+    }
+}
+
+fn kind(kind: FileKind) -> Kind {
+    match kind {
+        FileKind::File | FileKind::Executable => Kind::File,
+        FileKind::Symlink => Kind::Symlink,
+        FileKind::Submodule => Kind::Other,
+    }
+}
+
+fn tree(hosted: &Hosted, at: &At, dir: &str) -> Result<Vec<TreeEntry>, grip_git::TreeError> {
+    let repositories = hosted.repositories();
+    repositories.tree(&at.repo.identifier, &at.commit, dir, TreeBounds::default())
+}
+
+enum LicenseError {
+    Repository(RepoError),
+    Listing(grip_git::TreeError),
+}
+
+/// The license at the root of the repository. A symbolic link is the text of its target to Go.
+fn root_license(hosted: &Hosted, at: &At) -> Result<Option<License>, LicenseError> {
+    let repositories = hosted.repositories();
+    let identifier = &at.repo.identifier;
+    let read = |found| match found {
+        FileAt::Bytes(bytes) => Some(License::Text(bytes.into())),
+        FileAt::TooLarge(size) => Some(License::TooLarge(size)),
+        FileAt::Missing | FileAt::NotAFile => None,
+    };
+    let found = repositories.file(identifier, &at.commit, "LICENSE", MAX_LICENSE_BYTES);
+    match found.map_err(LicenseError::Repository)? {
+        FileAt::NotAFile => {}
+        found => return Ok(read(found)),
+    }
+    let all = tree(hosted, at, "").map_err(LicenseError::Listing)?;
+    let is_link = |file: &&TreeEntry| file.path == LICENSE && file.kind == FileKind::Symlink;
+    let Some(link) = all.iter().find(is_link) else {
+        return Ok(None);
+    };
+    let found = repositories.blob(identifier, &link.oid, MAX_LICENSE_BYTES);
+    Ok(read(found.map_err(LicenseError::Repository)?))
+}
+
+/// The bytes of one file, with its share of the memory.
+pub(super) struct Contained {
+    bytes: Reader<Bytes>,
+    _share: Option<OwnedSemaphorePermit>,
+}
+
+impl Contained {
+    fn new(bytes: Bytes, share: Option<OwnedSemaphorePermit>) -> Self {
+        let bytes = bytes.reader();
+        Self {
+            bytes,
+            _share: share,
+        }
+    }
+}
+
+impl Read for Contained {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.bytes.read(buffer)
+    }
+}
