@@ -39,7 +39,7 @@ const LAYERS: &[Layer] = &[
     },
     Layer {
         name: "features",
-        crates: &["grip-grasp", "grip-index", "grip-sync"],
+        crates: &["grip-grasp", "grip-index", "grip-ingest", "grip-sync"],
         ordered: false,
     },
     Layer {

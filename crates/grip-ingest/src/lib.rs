@@ -1,0 +1,1 @@
+//! GitHub push events: polled, kept, enriched, without holes.
