@@ -22,6 +22,9 @@ struct Reading {
     ms: i64,
 }
 
+/// Two readings differ by less where nobody set the clock.
+const SHAKE_MS: u64 = 500;
+
 impl Clock {
     /// How often the clock is read.
     pub(crate) const EVERY: Duration = Duration::from_secs(30);
@@ -40,6 +43,14 @@ impl Clock {
     pub(crate) fn set(&self, ms: i64) {
         let at = Instant::now();
         *self.reading.lock() = Reading { at, ms };
+    }
+
+    /// Takes over what was read, unless it says nothing new: each reading shakes a little.
+    pub(crate) fn hear(&self, ms: i64) {
+        let is_old = self.reading.lock().at.elapsed() >= Self::EVERY;
+        if is_old || ms.abs_diff(self.now_ms()) > SHAKE_MS {
+            self.set(ms);
+        }
     }
 
     pub(crate) fn now_ms(&self) -> i64 {

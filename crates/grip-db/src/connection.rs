@@ -21,10 +21,12 @@ impl<R> FromRows for R where
 }
 
 /// Runs statements; what it is part of (a transaction or none) is its giver's business.
+///
+/// Where one fails inside a transaction, the work as a whole fails, whatever its author makes of
+/// the error: Postgres does nothing more in such a transaction, and SQLite is to do no other.
 pub struct Connection<'c> {
     link: Link<'c>,
-    /// Topics to tell of once the work is committed.
-    told: &'c mut Vec<String>,
+    notes: &'c mut Notes,
 }
 
 pub(crate) enum Link<'c> {
@@ -32,29 +34,49 @@ pub(crate) enum Link<'c> {
     Postgres(&'c mut PgConnection),
 }
 
-/// The same body for both engines: `$c` is the connection, `$q` the statement with its values.
+/// What the giver of a connection wants to know afterwards.
+#[derive(Default)]
+pub(crate) struct Notes {
+    /// Topics to tell of once the work is committed.
+    pub(crate) told: Vec<String>,
+    /// The first failure.
+    pub(crate) failed: Option<DbError>,
+}
+
+impl Notes {
+    /// The outcome of a piece of work, which fails if one of its statements did.
+    pub(crate) fn judge<T>(&mut self, outcome: Result<T, DbError>) -> Result<T, DbError> {
+        match (self.failed.take(), outcome) {
+            (Some(error), Ok(_)) => Err(error),
+            (_, outcome) => outcome,
+        }
+    }
+}
+
+/// The same body for both engines.
 macro_rules! run {
-    ($self:ident, $statement:ident, $columns:expr, $values:expr, $make:path, $finish:ident) => {
-        match &mut $self.link {
+    ($self:ident, $statement:ident, $columns:expr, $values:expr, $make:path, $finish:ident) => {{
+        let done = match &mut $self.link {
             Link::Sqlite(connection) => {
                 let arguments = for_sqlite($columns, $values).map_err(unbound)?;
-                $make($statement.sqlite, arguments)
-                    .$finish(&mut **connection)
-                    .await
+                let query = $make($statement.sqlite, arguments);
+                let done = query.$finish(&mut **connection).await;
+                done.map_err(DbError::of_file)
             }
             Link::Postgres(connection) => {
                 let arguments = for_postgres($columns, $values).map_err(unbound)?;
-                $make($statement.postgres, arguments)
-                    .$finish(&mut **connection)
-                    .await
+                let query = $make($statement.postgres, arguments);
+                let done = query.$finish(&mut **connection).await;
+                done.map_err(DbError::of_line)
             }
-        }
-    };
+        };
+        $self.noted(done)
+    }};
 }
 
 impl<'c> Connection<'c> {
-    pub(crate) fn new(link: Link<'c>, told: &'c mut Vec<String>) -> Self {
-        Self { link, told }
+    pub(crate) fn new(link: Link<'c>, notes: &'c mut Notes) -> Self {
+        Self { link, notes }
     }
 
     pub fn engine(&self) -> Engine {
@@ -86,15 +108,14 @@ impl<'c> Connection<'c> {
         statement: &Statement,
         values: &[Value],
     ) -> Result<Option<R>, DbError> {
-        let row: Result<Option<R>, _> = run!(
+        run!(
             self,
             statement,
             &[],
             values,
             sqlx::query_as_with,
             fetch_optional
-        );
-        row.map_err(DbError::new)
+        )
     }
 
     /// For statements that always give a row.
@@ -103,8 +124,7 @@ impl<'c> Connection<'c> {
         statement: &Statement,
         values: &[Value],
     ) -> Result<R, DbError> {
-        let row: Result<R, _> = run!(self, statement, &[], values, sqlx::query_as_with, fetch_one);
-        row.map_err(DbError::new)
+        run!(self, statement, &[], values, sqlx::query_as_with, fetch_one)
     }
 
     /// Runs a statement over many rows at once; see [`Column`] for the placeholders. The
@@ -115,21 +135,23 @@ impl<'c> Connection<'c> {
         columns: &[Column],
         values: &[Value],
     ) -> Result<u64, DbError> {
-        let changed = match &mut self.link {
+        let done = match &mut self.link {
             Link::Sqlite(connection) => {
                 let arguments = for_sqlite(columns, values).map_err(unbound)?;
                 let query = sqlx::query_with(statement.sqlite, arguments);
                 let done = query.execute(&mut **connection).await;
                 done.map(|done| done.rows_affected())
+                    .map_err(DbError::of_file)
             }
             Link::Postgres(connection) => {
                 let arguments = for_postgres(columns, values).map_err(unbound)?;
                 let query = sqlx::query_with(statement.postgres, arguments);
                 let done = query.execute(&mut **connection).await;
                 done.map(|done| done.rows_affected())
+                    .map_err(DbError::of_line)
             }
         };
-        changed.map_err(DbError::new)
+        self.noted(done)
     }
 
     /// Like [`Connection::execute_rows`], for statements with `RETURNING`.
@@ -139,15 +161,14 @@ impl<'c> Connection<'c> {
         columns: &[Column],
         values: &[Value],
     ) -> Result<Vec<R>, DbError> {
-        let rows: Result<Vec<R>, _> = run!(
+        run!(
             self,
             statement,
             columns,
             values,
             sqlx::query_as_with,
             fetch_all
-        );
-        rows.map_err(DbError::new)
+        )
     }
 
     /// Tells everybody who listens to `topic`, in every instance, once the work is committed.
@@ -158,44 +179,44 @@ impl<'c> Connection<'c> {
                 .bind(topic)
                 .execute(&mut **connection)
                 .await;
-            told.map_err(DbError::new)?;
+            self.noted(told.map_err(DbError::of_line))?;
         }
-        if !self.told.iter().any(|told| told == topic) {
-            self.told.push(topic.to_owned());
+        if !self.notes.told.iter().any(|told| told == topic) {
+            self.notes.told.push(topic.to_owned());
         }
         Ok(())
     }
 
     /// Runs text that has no values, such as `BEGIN`.
     pub(crate) async fn command(&mut self, text: &'static str) -> Result<(), DbError> {
-        let done = match &mut self.link {
+        match &mut self.link {
             Link::Sqlite(connection) => {
                 let done = sqlx::raw_sql(text).execute(&mut **connection).await;
-                done.map(|_| ())
+                done.map(|_| ()).map_err(DbError::of_file)
             }
             Link::Postgres(connection) => {
                 let done = sqlx::raw_sql(text).execute(&mut **connection).await;
-                done.map(|_| ())
+                done.map(|_| ()).map_err(DbError::of_line)
             }
-        };
-        done.map_err(DbError::new)
+        }
     }
 
     /// Has the engine read a statement without running it.
     #[cfg(any(test, feature = "testing"))]
     pub(crate) async fn prepare(&mut self, statement: crate::Statement) -> Result<(), DbError> {
         use sqlx::{Executor as _, SqlSafeStr as _};
-        let prepared = match &mut self.link {
+        match &mut self.link {
             Link::Sqlite(connection) => {
                 let text = statement.sqlite.into_sql_str();
-                connection.prepare(text).await.map(|_| ())
+                let prepared = connection.prepare(text).await;
+                prepared.map(|_| ()).map_err(DbError::of_file)
             }
             Link::Postgres(connection) => {
                 let text = statement.postgres.into_sql_str();
-                connection.prepare(text).await.map(|_| ())
+                let prepared = connection.prepare(text).await;
+                prepared.map(|_| ()).map_err(DbError::of_line)
             }
-        };
-        prepared.map_err(DbError::new)
+        }
     }
 
     /// The same connection for a part of the work.
@@ -204,10 +225,23 @@ impl<'c> Connection<'c> {
             Link::Sqlite(connection) => Link::Sqlite(connection),
             Link::Postgres(connection) => Link::Postgres(connection),
         };
-        Connection::new(link, self.told)
+        Connection::new(link, self.notes)
+    }
+
+    pub(crate) fn notes(&mut self) -> &mut Notes {
+        self.notes
+    }
+
+    fn noted<T>(&mut self, done: Result<T, DbError>) -> Result<T, DbError> {
+        if let Err(error) = &done
+            && self.notes.failed.is_none()
+        {
+            self.notes.failed = Some(error.clone());
+        }
+        done
     }
 }
 
 fn unbound(source: BoxDynError) -> DbError {
-    DbError::new(sqlx::Error::Encode(source))
+    DbError::of_file(sqlx::Error::Encode(source))
 }

@@ -2,6 +2,7 @@
 
 mod file;
 mod server;
+mod standing;
 
 use std::{
     path::{Path, PathBuf},
@@ -11,14 +12,15 @@ use std::{
 
 use futures_util::future::BoxFuture;
 use grip_tasks::{Ended, TaskGroup};
-use sqlx::{PgPool, SqlitePool};
+use sqlx::SqlitePool;
 use tokio::{sync::watch, time::timeout};
 
+pub(crate) use self::server::Host;
 pub use self::server::Server;
+use self::{server::pool::Connections, standing::Standing};
 use crate::{
     Connection, DbError, Journal, OpenError,
-    clock::Clock,
-    connection::Link,
+    connection::{Link, Notes},
     topics::Topics,
     writer::{self, Counters, Writer},
 };
@@ -43,7 +45,7 @@ struct Inner {
     writer: writer::Handle,
     counters: Arc<Counters>,
     topics: Arc<Topics>,
-    clock: Arc<Clock>,
+    standing: Arc<Standing>,
     group: TaskGroup,
 }
 
@@ -57,7 +59,7 @@ pub enum Engine {
 enum Pool {
     /// Readers only; the one that writes is the writer's.
     Sqlite(SqlitePool),
-    Postgres(PgPool),
+    Postgres(Box<Connections>),
 }
 
 /// Where the database is.
@@ -105,7 +107,7 @@ impl Db {
 
     /// Milliseconds since 1970, the same for all instances that share the database.
     pub fn now_ms(&self) -> i64 {
-        self.inner.clock.now_ms()
+        self.inner.standing.clock.now_ms()
     }
 
     /// Hears of `topic` after each commit whose work has told of it, in whichever instance. Also
@@ -123,26 +125,34 @@ impl Db {
         self.inner.counters.read()
     }
 
+    /// Why the database cannot be used at this moment; none if it can. A file is not watched.
+    pub fn trouble(&self) -> watch::Receiver<Option<String>> {
+        self.inner.standing.trouble.subscribe()
+    }
+
+    /// Waits until another instance has taken our name, as it may when the server has lost sight
+    /// of us; from then on everything fails with [`DbError::NameTaken`]. Never with a file.
+    pub async fn name_taken(&self) {
+        self.inner.standing.usurped.cancelled().await;
+    }
+
     /// Reads; each statement sees its own moment. Cancel safe.
     pub async fn read<T, F>(&self, work: F) -> Result<T, DbError>
     where
         T: Send,
         F: for<'c> FnOnce(Connection<'c>) -> BoxFuture<'c, Result<T, DbError>> + Send,
     {
-        let mut told = Vec::new();
-        let reading = async {
-            match &self.inner.pool {
-                Pool::Sqlite(pool) => {
-                    let mut link = pool.acquire().await.map_err(DbError::new)?;
-                    work(Connection::new(Link::Sqlite(&mut link), &mut told)).await
-                }
-                Pool::Postgres(pool) => {
-                    let mut link = pool.acquire().await.map_err(DbError::new)?;
-                    work(Connection::new(Link::Postgres(&mut link), &mut told)).await
-                }
+        match &self.inner.pool {
+            Pool::Sqlite(pool) => {
+                let mut notes = Notes::default();
+                let reading = async {
+                    let mut link = pool.acquire().await.map_err(DbError::of_file)?;
+                    work(Connection::new(Link::Sqlite(&mut link), &mut notes)).await
+                };
+                in_time(PATIENCE, reading).await
             }
-        };
-        in_time(reading).await
+            Pool::Postgres(pool) => self.inner.run(pool, work).await,
+        }
     }
 
     /// Does the work in one transaction: all of it is on the disk when this returns, or nothing.
@@ -178,13 +188,14 @@ impl Db {
         T: Send + 'static,
         F: for<'c> FnOnce(Connection<'c>) -> BoxFuture<'c, Result<T, DbError>> + Send + 'static,
     {
+        self.inner.check_name()?;
         self.inner.writer.call(work).await
     }
 
     /// Sets the clock forward or back, as whoever keeps the server's clock might.
     #[cfg(any(test, feature = "testing"))]
     pub fn shift_clock_ms(&self, ms: i64) {
-        self.inner.clock.shift(ms);
+        self.inner.standing.clock.shift(ms);
     }
 
     #[cfg(any(test, feature = "testing"))]
@@ -210,72 +221,96 @@ impl Db {
 }
 
 impl Inner {
-    async fn run<T, F>(&self, pool: &PgPool, work: F) -> Result<T, DbError>
-    where
-        F: for<'c> FnOnce(Connection<'c>) -> BoxFuture<'c, Result<T, DbError>>,
-    {
-        let mut told = Vec::new();
-        let done = in_time(async {
-            let mut link = pool.acquire().await.map_err(DbError::new)?;
-            work(Connection::new(Link::Postgres(&mut link), &mut told)).await
-        })
-        .await?;
-        self.tell(told);
-        Ok(done)
-    }
-
-    async fn transact<T, F>(&self, pool: &PgPool, work: F) -> Result<T, DbError>
-    where
-        F: for<'c> FnOnce(Connection<'c>) -> BoxFuture<'c, Result<T, DbError>>,
-    {
-        let mut told = Vec::new();
-        let done = in_time(async {
-            // Dropped before the commit, it is rolled back.
-            let mut transaction = pool.begin().await.map_err(DbError::new)?;
-            let done = work(Connection::new(Link::Postgres(&mut transaction), &mut told)).await?;
-            transaction.commit().await.map_err(DbError::new)?;
-            Ok(done)
-        })
-        .await?;
-        self.tell(told);
-        Ok(done)
-    }
-
-    fn tell(&self, topics: Vec<String>) {
-        for topic in topics {
-            self.topics.tell(&topic);
+    fn check_name(&self) -> Result<(), DbError> {
+        match self.standing.usurped.is_cancelled() {
+            true => Err(DbError::NameTaken),
+            false => Ok(()),
         }
+    }
+
+    /// Does the work outside of any transaction.
+    async fn run<T, F>(&self, pool: &Connections, work: F) -> Result<T, DbError>
+    where
+        F: for<'c> FnOnce(Connection<'c>) -> BoxFuture<'c, Result<T, DbError>>,
+    {
+        self.check_name()?;
+        let mut notes = Notes::default();
+        let done = in_time(pool.patience(), async {
+            let mut lent = pool.take().await?;
+            let done = work(Connection::new(Link::Postgres(lent.link()), &mut notes)).await;
+            if done.as_ref().err().is_none_or(DbError::spares_the_line) {
+                lent.give_back();
+            }
+            done
+        });
+        self.ended(pool, done.await, notes)
+    }
+
+    async fn transact<T, F>(&self, pool: &Connections, work: F) -> Result<T, DbError>
+    where
+        F: for<'c> FnOnce(Connection<'c>) -> BoxFuture<'c, Result<T, DbError>>,
+    {
+        self.check_name()?;
+        let mut notes = Notes::default();
+        let done = in_time(pool.patience(), async {
+            let mut lent = pool.take().await?;
+            let mut connection = Connection::new(Link::Postgres(lent.link()), &mut notes);
+            connection.command("BEGIN").await?;
+            let done = work(connection.part()).await;
+            let done = connection.notes().judge(done);
+            match &done {
+                Ok(_) => connection.command("COMMIT").await?,
+                Err(error) if error.spares_the_line() => connection.command("ROLLBACK").await?,
+                // Closed with its connection, it is undone.
+                Err(_) => return done,
+            }
+            lent.give_back();
+            done
+        });
+        self.ended(pool, done.await, notes)
+    }
+
+    fn ended<T>(
+        &self,
+        pool: &Connections,
+        done: Result<T, DbError>,
+        notes: Notes,
+    ) -> Result<T, DbError> {
+        match &done {
+            Ok(_) => notes.told.iter().for_each(|topic| self.topics.tell(topic)),
+            // The others are likely to be of the same server that is no more.
+            Err(DbError::Unreachable(_)) => pool.forget_idle(),
+            Err(_) => {}
+        }
+        done
     }
 }
 
 /// A server that does not answer holds nobody up for longer than this.
-async fn in_time<T>(work: impl Future<Output = Result<T, DbError>>) -> Result<T, DbError> {
-    timeout(PATIENCE, work)
+async fn in_time<T>(
+    patience: Duration,
+    work: impl Future<Output = Result<T, DbError>>,
+) -> Result<T, DbError> {
+    timeout(patience, work)
         .await
         .unwrap_or(Err(DbError::Silent))
 }
 
-async fn assemble(
-    pool: Pool,
-    source: writer::Source,
-    node: String,
-    clock: Clock,
-) -> Result<Db, sqlx::Error> {
+fn assemble(pool: Pool, writer: Writer, node: String, standing: Arc<Standing>) -> Db {
     let topics = Arc::<Topics>::default();
-    let writer = Writer::connect(source, Arc::clone(&topics)).await?;
     let group = TaskGroup::new("db");
     let inner = Inner {
         pool,
         node,
         counters: writer.counters(),
-        writer: writer.start(&group),
+        writer: writer.start(Arc::clone(&topics), &group),
         topics,
-        clock: Arc::new(clock),
+        standing,
         group,
     };
-    Ok(Db {
+    Db {
         inner: Arc::new(inner),
-    })
+    }
 }
 
 #[cfg(test)]

@@ -1,8 +1,15 @@
 //! What can go wrong with the database, in words an operator can act on.
 
+mod server;
+mod trouble;
+
 use std::{io, path::PathBuf, sync::Arc};
 
 use sqlx::migrate::MigrateError;
+
+pub use self::server::ServerError;
+pub(crate) use self::server::shown;
+use self::trouble::Trouble;
 
 /// Why the database could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -34,6 +41,8 @@ pub enum OpenError {
     Migration { path: PathBuf, source: MigrateError },
     #[error("cannot open {path}")]
     Other { path: PathBuf, source: sqlx::Error },
+    #[error(transparent)]
+    Server(#[from] ServerError),
 }
 
 impl OpenError {
@@ -44,7 +53,9 @@ impl OpenError {
             Trouble::Locked => Self::Locked { path, source },
             Trouble::Full => Self::Full { path, source },
             Trouble::ReadOnly => Self::ReadOnly { path, source },
-            Trouble::Io | Trouble::Conflict | Trouble::Other => Self::Other { path, source },
+            Trouble::Io | Trouble::Conflict | Trouble::Slow | Trouble::Other => {
+                Self::Other { path, source }
+            }
         }
     }
 
@@ -68,7 +79,7 @@ impl OpenError {
     }
 }
 
-/// Why work was not done. Whatever the reason, nothing of it was.
+/// Why work was not done. Nothing of it was, unless the text says otherwise.
 ///
 /// The source is shared because one failed commit may answer many callers.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -80,20 +91,28 @@ pub enum DbError {
         "the database is locked by another process: is a second gripfast or a backup using it?"
     )]
     Locked(#[source] Arc<sqlx::Error>),
-    #[error("the database may not be written: check its owner and its permissions")]
+    #[error(
+        "the database may not be written: check its owner and its permissions, or whether the server is a read-only copy"
+    )]
     ReadOnly(#[source] Arc<sqlx::Error>),
-    #[error("the database file is damaged: stop the node and restore it from a backup")]
+    #[error("the database is damaged: stop the node and restore it from a backup")]
     Damaged(#[source] Arc<sqlx::Error>),
     #[error("the disk of the database reports errors")]
     Io(#[source] Arc<sqlx::Error>),
     #[error("the database refused the change")]
     Other(#[source] Arc<sqlx::Error>),
+    /// If the line broke during the commit, nobody can say whether it was done.
     #[error("the database server cannot be reached")]
     Unreachable(#[source] Arc<sqlx::Error>),
+    /// Nobody can say whether it was done.
     #[error("the database did not answer in time")]
     Silent,
+    #[error("all connections to the database server are in use: try again")]
+    Busy,
     #[error("the database undid the work because others were in its way: try again")]
     Conflict(#[source] Arc<sqlx::Error>),
+    #[error("another gripfast has taken the name of this node in the database")]
+    NameTaken,
     #[error("the work was given up")]
     GivenUp,
     #[error("the work panicked: this is a bug")]
@@ -103,11 +122,22 @@ pub enum DbError {
 }
 
 impl DbError {
-    pub(crate) fn new(source: sqlx::Error) -> Self {
+    /// Of the embedded database.
+    pub(crate) fn of_file(source: sqlx::Error) -> Self {
         if matches!(source, sqlx::Error::PoolClosed) {
             return Self::Closed;
         }
         let trouble = Trouble::of(&source);
+        Self::new(trouble, source)
+    }
+
+    /// Of a connection to a server.
+    pub(crate) fn of_line(source: sqlx::Error) -> Self {
+        let trouble = Trouble::of_line(&source);
+        Self::new(trouble, source)
+    }
+
+    fn new(trouble: Trouble, source: sqlx::Error) -> Self {
         let source = Arc::new(source);
         match trouble {
             Trouble::Full => Self::Full(source),
@@ -117,6 +147,7 @@ impl DbError {
             Trouble::Io => Self::Io(source),
             Trouble::Unreachable => Self::Unreachable(source),
             Trouble::Conflict => Self::Conflict(source),
+            Trouble::Slow => Self::Silent,
             Trouble::Other => Self::Other(source),
         }
     }
@@ -131,6 +162,7 @@ impl DbError {
                 | Self::Io(_)
                 | Self::Unreachable(_)
                 | Self::Silent
+                | Self::Busy
                 | Self::Conflict(_)
         )
     }
@@ -139,65 +171,17 @@ impl DbError {
     pub(crate) fn is_about_the_work(&self) -> bool {
         matches!(self, Self::Other(_) | Self::GivenUp)
     }
-}
 
-/// SQLite's result codes, as far as they call for different action.
-#[derive(Clone, Copy)]
-enum Trouble {
-    Locked,
-    ReadOnly,
-    Io,
-    Damaged,
-    Full,
-    Unreachable,
-    Conflict,
-    Other,
-}
-
-impl Trouble {
-    fn of(error: &sqlx::Error) -> Self {
-        if let Some(error) = postgres_error(error) {
-            return Self::of_state(error.code());
-        }
-        let code = error.as_database_error().and_then(|e| e.code());
-        let Some(code) = code.and_then(|code| code.parse::<u32>().ok()) else {
-            return match error {
-                sqlx::Error::Io(_) => Self::Io,
-                sqlx::Error::PoolTimedOut => Self::Locked,
-                // A row that cannot be read as what the schema promises.
-                sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => Self::Damaged,
-                _ => Self::Other,
-            };
-        };
-        // The low byte is the primary code, the rest its details.
-        match code & 0xff {
-            5 | 6 => Self::Locked,
-            8 => Self::ReadOnly,
-            10 => Self::Io,
-            11 | 26 => Self::Damaged,
-            13 => Self::Full,
-            14 => Self::Unreachable,
-            _ => Self::Other,
-        }
+    /// Says whether a connection that met it may be used again, once its transaction is undone.
+    pub(crate) fn spares_the_line(&self) -> bool {
+        matches!(
+            self,
+            Self::Other(_)
+                | Self::GivenUp
+                | Self::Conflict(_)
+                | Self::Locked(_)
+                | Self::Full(_)
+                | Self::ReadOnly(_)
+        )
     }
-
-    /// Postgres names its reasons by SQLSTATE; the first two characters are the class.
-    fn of_state(code: &str) -> Self {
-        match code {
-            "53100" => Self::Full,
-            "25006" | "42501" => Self::ReadOnly,
-            "55P03" => Self::Locked,
-            _ => match code.get(..2).unwrap_or_default() {
-                "08" | "28" | "3D" | "53" | "57" => Self::Unreachable,
-                "40" => Self::Conflict,
-                "58" => Self::Io,
-                "XX" => Self::Damaged,
-                _ => Self::Other,
-            },
-        }
-    }
-}
-
-fn postgres_error(error: &sqlx::Error) -> Option<&sqlx::postgres::PgDatabaseError> {
-    error.as_database_error()?.try_downcast_ref()
 }

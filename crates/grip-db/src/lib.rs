@@ -20,7 +20,7 @@ mod writer;
 
 pub use connection::{Connection, FromRows};
 pub use database::{Db, Engine, Location, Server, WriterStats};
-pub use error::{DbError, OpenError};
+pub use error::{DbError, OpenError, ServerError};
 pub use journal::{Change, Journal, Row};
 pub use statement::Statement;
 #[cfg(any(test, feature = "testing"))]

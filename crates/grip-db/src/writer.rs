@@ -14,13 +14,21 @@ use std::{
 
 use futures_util::{FutureExt as _, future::BoxFuture};
 use grip_tasks::{CancellationToken, TaskGroup};
-use tokio::sync::{mpsc, oneshot};
+use sqlx::sqlite::SqliteConnectOptions;
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::{Instant, timeout},
+};
 
-use crate::{Connection, DbError, WriterStats, topics::Topics, writer::link::Line};
+use crate::{
+    Connection, DbError, WriterStats,
+    connection::Notes,
+    database::Host,
+    topics::Topics,
+    writer::link::{Line, Source},
+};
 
 mod link;
-
-pub(crate) use link::Source;
 
 /// Calls that may wait; the next caller waits for a place before it is queued.
 const QUEUE: usize = 1024;
@@ -30,12 +38,14 @@ const GROUP: usize = 256;
 pub(crate) struct Writer {
     line: Line,
     counters: Arc<Counters>,
-    topics: Arc<Topics>,
 }
 
 /// Work for the writer, and the caller who waits for it.
 trait Job: Send {
     fn run<'c>(&'c mut self, connection: Connection<'c>) -> BoxFuture<'c, Result<(), DbError>>;
+
+    /// When it was asked for.
+    fn since(&self) -> Instant;
 
     fn answer(self: Box<Self>, outcome: Result<(), DbError>);
 }
@@ -43,6 +53,7 @@ trait Job: Send {
 type Call = Box<dyn Job>;
 
 struct Asked<T, F> {
+    since: Instant,
     work: Option<F>,
     value: Option<T>,
     answer: oneshot::Sender<Result<T, DbError>>,
@@ -60,6 +71,10 @@ where
             }
             Ok(())
         })
+    }
+
+    fn since(&self) -> Instant {
+        self.since
     }
 
     fn answer(self: Box<Self>, outcome: Result<(), DbError>) {
@@ -105,6 +120,7 @@ impl Handle {
     {
         let (answer, answered) = oneshot::channel();
         let call = Box::new(Asked {
+            since: Instant::now(),
             work: Some(work),
             value: None,
             answer,
@@ -116,52 +132,99 @@ impl Handle {
 }
 
 impl Writer {
-    pub(crate) async fn connect(source: Source, topics: Arc<Topics>) -> Result<Self, sqlx::Error> {
+    pub(crate) async fn connect(options: SqliteConnectOptions) -> Result<Self, sqlx::Error> {
         Ok(Self {
-            line: Line::connect(source).await?,
+            line: Line::to_file(options).await?,
             counters: Arc::default(),
-            topics,
         })
+    }
+
+    /// Connects when there is something to write.
+    pub(crate) fn lazy(host: Host) -> Self {
+        Self {
+            line: Line::to_server(host),
+            counters: Arc::default(),
+        }
     }
 
     pub(crate) fn counters(&self) -> Arc<Counters> {
         Arc::clone(&self.counters)
     }
 
-    pub(crate) fn start(self, group: &TaskGroup) -> Handle {
+    pub(crate) fn start(self, topics: Arc<Topics>, group: &TaskGroup) -> Handle {
         let (calls, queue) = mpsc::channel(QUEUE);
-        group.spawn("writer", self.run(queue, group.token()));
+        group.spawn("writer", self.run(queue, topics, group.token()));
         Handle { calls }
     }
 
-    async fn run(mut self, mut queue: mpsc::Receiver<Call>, stop: CancellationToken) {
+    async fn run(
+        mut self,
+        mut queue: mpsc::Receiver<Call>,
+        topics: Arc<Topics>,
+        stop: CancellationToken,
+    ) {
         while let Some(calls) = next_group(&mut queue, stop.clone()).await {
-            self.serve(calls).await;
+            for topic in self.serve(calls).await {
+                topics.tell(&topic);
+            }
         }
         self.line.close().await;
     }
 
-    async fn serve(&mut self, mut calls: Vec<Call>) {
-        let mut told = Vec::new();
-        let outcomes = match self.commit(&mut calls, &mut told).await {
+    /// Does the work of a group, answers its callers, and returns the topics to tell of.
+    async fn serve(&mut self, calls: Vec<Call>) -> Vec<String> {
+        let (mut calls, late): (Vec<Call>, Vec<Call>) =
+            calls.into_iter().partition(|call| self.has_time(&**call));
+        for call in late {
+            self.answer(call, Err(DbError::Silent));
+        }
+        if calls.is_empty() {
+            return Vec::new();
+        }
+        let mut notes = Notes::default();
+        let outcomes = match self.commit_in_time(&mut calls, &mut notes).await {
             Ok(outcomes) => {
                 self.counters.commits.fetch_add(1, Ordering::Relaxed);
                 outcomes
             }
             Err(error) => {
-                told.clear();
+                notes.told.clear();
                 // Closing undoes what was begun, whatever state the transaction was left in.
                 self.line.hang_up().await;
                 vec![Err(error); calls.len()]
             }
         };
-        for topic in told {
-            self.topics.tell(&topic);
-        }
         for (call, outcome) in calls.into_iter().zip(outcomes) {
-            self.count(&outcome);
-            call.answer(outcome);
+            self.answer(call, outcome);
         }
+        notes.told
+    }
+
+    /// A server may hang, so that work for it is answered in time: two thirds of the patience are
+    /// for the turn, one is for the work. The disk of a file is waited for.
+    fn has_time(&self, call: &dyn Job) -> bool {
+        match &self.line.source {
+            Source::Sqlite(_) => true,
+            Source::Postgres(host) => call.since().elapsed() < host.patience() - host.answer(),
+        }
+    }
+
+    async fn commit_in_time(
+        &mut self,
+        calls: &mut [Call],
+        notes: &mut Notes,
+    ) -> Result<Vec<Result<(), DbError>>, DbError> {
+        let longest = match &self.line.source {
+            Source::Sqlite(_) => return self.commit(calls, notes).await,
+            Source::Postgres(host) => host.answer(),
+        };
+        let committed = timeout(longest, self.commit(calls, notes)).await;
+        committed.unwrap_or(Err(DbError::Silent))
+    }
+
+    fn answer(&self, call: Call, outcome: Result<(), DbError>) {
+        self.count(&outcome);
+        call.answer(outcome);
     }
 
     fn count(&self, outcome: &Result<(), DbError>) {
@@ -176,9 +239,9 @@ impl Writer {
     async fn commit(
         &mut self,
         calls: &mut [Call],
-        told: &mut Vec<String>,
+        notes: &mut Notes,
     ) -> Result<Vec<Result<(), DbError>>, DbError> {
-        let mut connection = self.line.connection(told).await?;
+        let mut connection = self.line.connection(notes).await?;
         connection.begin().await?;
         let alone = calls.len() == 1;
         let mut outcomes = Vec::with_capacity(calls.len());
@@ -202,8 +265,14 @@ async fn attempt(
     if !alone {
         connection.command("SAVEPOINT piece").await?;
     }
+    let told = connection.notes().told.len();
     let running = AssertUnwindSafe(job.run(connection.part())).catch_unwind();
-    match running.await.unwrap_or(Err(DbError::Panicked)) {
+    let ended = running.await.unwrap_or(Err(DbError::Panicked));
+    let ended = connection.notes().judge(ended);
+    if ended.is_err() {
+        connection.notes().told.truncate(told);
+    }
+    match ended {
         Ok(()) if alone => Ok(Ok(())),
         Ok(()) => {
             connection.command("RELEASE SAVEPOINT piece").await?;

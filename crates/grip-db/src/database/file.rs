@@ -13,11 +13,11 @@ use sqlx::{
 };
 use tokio::time;
 
-use super::{Db, Pool, assemble};
+use super::{Db, Pool, assemble, standing::Standing};
 use crate::{
     OpenError,
     clock::{Clock, system_ms},
-    writer::Source,
+    writer::Writer,
 };
 
 static MIGRATIONS: Migrator = sqlx::migrate!("../../migrations/sqlite");
@@ -40,20 +40,19 @@ impl Db {
             .connect_with(options.clone().read_only(true).create_if_missing(false))
             .await
             .map_err(failed)?;
-        let clock = Clock::new(system_ms());
-        let pool = Pool::Sqlite(readers);
-        let db = assemble(pool, Source::Sqlite(options), String::new(), clock);
-        let db = db.await.map_err(failed)?;
+        let writer = Writer::connect(options).await.map_err(failed)?;
+        let standing = Arc::new(Standing::new(Clock::new(system_ms())));
+        let db = assemble(Pool::Sqlite(readers), writer, String::new(), standing);
         db.watch_system_clock();
         Ok(db)
     }
 
     fn watch_system_clock(&self) {
-        let (clock, stop) = (Arc::clone(&self.inner.clock), self.inner.group.token());
+        let (standing, stop) = (Arc::clone(&self.inner.standing), self.inner.group.token());
         self.inner.group.spawn("clock", async move {
             let every = || stop.run_until_cancelled(time::sleep(Clock::EVERY));
             while every().await.is_some() {
-                clock.set(system_ms());
+                standing.clock.set(system_ms());
             }
         });
     }

@@ -1,29 +1,37 @@
 //! A Postgres server, which several nodes may share.
+//!
+//! Transactions are `READ COMMITTED`, whatever the server's default: each statement sees what was
+//! committed before it began. That suffices because what must not happen twice is decided by one
+//! statement each, under the row locks that it takes (`UPDATE … WHERE`, `FOR UPDATE SKIP LOCKED`,
+//! `ON CONFLICT`), and never by reading first and writing what was concluded. So nothing has to be
+//! repeated because of others, as `SERIALIZABLE` would ask for.
 
-use std::{fmt, path::PathBuf, str::FromStr as _, sync::Arc, time::Duration};
+mod host;
+mod listen;
+pub(crate) mod pool;
+mod pulse;
 
-use grip_tasks::CancellationToken;
+use std::{fmt, str::FromStr as _, sync::Arc, time::Duration};
+
 use sqlx::{
-    ConnectOptions as _, PgPool,
-    migrate::Migrator,
-    postgres::{PgConnectOptions, PgListener, PgPoolOptions},
+    ConnectOptions as _, Connection as _, PgConnection, migrate::Migrator,
+    postgres::PgConnectOptions,
 };
-use tokio::time;
+use tokio::time::{self, Instant, timeout};
 
-use super::{Db, Pool, assemble};
-use crate::{
-    OpenError,
-    clock::Clock,
-    topics::{self, Topics},
-    writer::Source,
-};
+pub(crate) use self::host::Host;
+use self::{pool::Connections, pulse::Pulse};
+use super::{Db, PATIENCE, Pool, assemble, standing::Standing};
+use crate::{DbError, OpenError, ServerError, clock::Clock, error::shown, writer::Writer};
 
 static MIGRATIONS: Migrator = sqlx::migrate!("../../migrations/postgres");
 
-/// Longest wait for a connection of the pool.
-const ACQUIRE: Duration = Duration::from_secs(10);
-/// How soon the line for notices is tried again after it broke.
-const LISTEN_AGAIN: Duration = Duration::from_secs(1);
+/// How soon a server that starts at the same time is tried again.
+const AGAIN: Duration = Duration::from_millis(200);
+/// How long a start waits for its name, which a process that has just died may still seem to have.
+const NAME: Duration = Duration::from_secs(3);
+/// Connections beside those that do the work: the writer's, the listener's, the pulse.
+const OF_ITS_OWN: u32 = 3;
 
 /// Which server, and who we are there.
 #[derive(Clone)]
@@ -32,8 +40,11 @@ pub struct Server {
     pub url: String,
     /// The name of this instance, different from those of all others on the server.
     pub node: String,
-    /// Connections at most; work beyond waits for one. Default: 10.
+    /// Connections at most; work beyond waits for one. Default: 10, and at least 4.
     pub connections: u32,
+    /// Longest time a piece of work may take, waiting included; a start waits a third of it for
+    /// the server. Default: 30 s.
+    pub patience: Duration,
 }
 
 impl Server {
@@ -42,101 +53,114 @@ impl Server {
             url: url.into(),
             node: node.into(),
             connections: 10,
+            patience: PATIENCE,
         }
     }
 
-    /// Host and database, for messages.
-    fn shown(&self) -> PathBuf {
-        let shown = match PgConnectOptions::from_str(&self.url) {
-            Ok(options) => {
-                let database = options.get_database().unwrap_or("postgres");
-                format!("{}:{}/{database}", options.get_host(), options.get_port())
-            }
-            Err(_) => "the database server".to_owned(),
-        };
-        PathBuf::from(shown)
+    fn options(&self) -> Result<PgConnectOptions, ServerError> {
+        let options = PgConnectOptions::from_str(&self.url).map_err(ServerError::Url)?;
+        Ok(options
+            .application_name(&format!("gripfast {}", self.node))
+            .disable_statement_logging())
     }
 }
 
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Server({} as {:?})", self.shown().display(), self.node)
+        let shown = self.options().map(|options| shown(&options));
+        let shown = shown.unwrap_or_else(|_| "the database server".to_owned());
+        write!(f, "Server({shown} as {:?})", self.node)
     }
 }
 
 impl Db {
-    /// Connects to the server and brings its schema up to date; instances that start together
-    /// wait for each other there.
+    /// Connects to the server, takes the name and brings the schema up to date; instances that
+    /// start together wait for each other there.
     pub async fn connect(server: &Server) -> Result<Self, OpenError> {
-        let shown = server.shown();
-        let failed = |source| OpenError::new(shown.clone(), source);
-        let options = options(server).map_err(failed)?;
-        let pool = PgPoolOptions::new()
-            .max_connections(server.connections.max(3))
-            .acquire_timeout(ACQUIRE)
-            .connect_with(options)
-            .await
-            .map_err(failed)?;
-        let migrated = MIGRATIONS.run(&pool).await;
-        migrated.map_err(|source| OpenError::migration(shown.clone(), source))?;
-        let clock = Clock::new(read_clock(&pool).await.map_err(failed)?);
-        let (source, node) = (Source::Postgres(pool.clone()), server.node.clone());
-        let db = assemble(Pool::Postgres(pool.clone()), source, node, clock);
-        let db = db.await.map_err(failed)?;
-        db.listen(pool);
+        let options = server.options()?;
+        let host = Host::new(options.clone(), server.patience);
+        migrate(&host).await?;
+        let mut pulse = claim(&host, server).await?;
+        let failed = |error| unusable(&host, error);
+        let standing = Arc::new(Standing::new(Clock::new(
+            pulse.time().await.map_err(failed)?,
+        )));
+        let places = server.connections.saturating_sub(OF_ITS_OWN).max(1);
+        let pool = Connections::new(host.clone(), places as usize);
+        let writer = Writer::lazy(host.clone());
+        let node = server.node.clone();
+        let db = assemble(
+            Pool::Postgres(Box::new(pool)),
+            writer,
+            node,
+            Arc::clone(&standing),
+        );
+        let group = &db.inner.group;
+        group.spawn("pulse", pulse.run(standing, group.token()));
+        let topics = Arc::clone(&db.inner.topics);
+        group.spawn("listener", listen::hear(options, topics, group.token()));
         Ok(db)
     }
-
-    fn listen(&self, pool: PgPool) {
-        let group = &self.inner.group;
-        let (clock, stop) = (Arc::clone(&self.inner.clock), group.token());
-        let watched = pool.clone();
-        group.spawn("clock", async move {
-            let every = || stop.run_until_cancelled(time::sleep(Clock::EVERY));
-            while every().await.is_some() {
-                // A server that is away is somebody else's trouble; the clock runs on.
-                if let Ok(ms) = read_clock(&watched).await {
-                    clock.set(ms);
-                }
-            }
-        });
-        let topics = Arc::clone(&self.inner.topics);
-        group.spawn("listener", hear(pool, topics, group.token()));
-    }
 }
 
-/// Passes on what other instances tell of, until told to stop.
-async fn hear(pool: PgPool, topics: Arc<Topics>, stop: CancellationToken) {
-    let hearing = async {
-        loop {
-            if let Err(error) = hear_once(&pool, &topics).await {
-                tracing::debug!(%error, "notices of other instances are not heard for a while");
-            }
-            topics.tell_all();
-            time::sleep(LISTEN_AGAIN).await;
+/// The first connection: a server that is about to start is waited for.
+async fn reach(host: &Host) -> Result<PgConnection, ServerError> {
+    let until = Instant::now() + host.answer();
+    loop {
+        let left = until.duration_since(Instant::now());
+        let reached = timeout(left, PgConnection::connect_with(&host.options)).await;
+        let error = match reached {
+            Ok(Ok(link)) => return Ok(link),
+            Ok(Err(error)) => ServerError::new(&host.options, error),
+            Err(_) => return Err(unusable(host, DbError::Silent)),
+        };
+        if !error.passes_soon() || Instant::now() + AGAIN > until {
+            return Err(error);
         }
-    };
-    stop.run_until_cancelled(hearing).await;
+        time::sleep(AGAIN).await;
+    }
 }
 
-async fn hear_once(pool: &PgPool, topics: &Topics) -> Result<(), sqlx::Error> {
-    let mut listener = PgListener::connect_with(pool).await?;
-    listener.listen(topics::CHANNEL).await?;
-    topics.tell_all();
-    while let Some(notice) = listener.try_recv().await? {
-        topics.tell(notice.payload());
+async fn migrate(host: &Host) -> Result<(), ServerError> {
+    let mut link = reach(host).await?;
+    let migrated = MIGRATIONS.run_direct(None, &mut link, false).await;
+    migrated.map_err(|error| ServerError::migration(&host.options, error))?;
+    let careless = "SELECT current_setting('fsync') = 'off' \
+                    OR current_setting('synchronous_commit') = 'off'";
+    let careless = sqlx::query_scalar(careless).fetch_one(&mut link).await;
+    if careless.unwrap_or(false) {
+        tracing::warn!(
+            server = shown(&host.options),
+            "the database server does not wait for its disk (fsync or synchronous_commit is off): \
+             it may lose what was acknowledged"
+        );
     }
+    // Nothing hangs on how it ends.
+    let _ = timeout(AGAIN, link.close()).await;
     Ok(())
 }
 
-async fn read_clock(pool: &PgPool) -> Result<i64, sqlx::Error> {
-    let text = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
-    sqlx::query_scalar(text).fetch_one(pool).await
+async fn claim(host: &Host, server: &Server) -> Result<Pulse, ServerError> {
+    let claimed = Pulse::claim(host.clone(), server.node.clone(), NAME).await;
+    let claimed = claimed.map_err(|error| unusable(host, error))?;
+    claimed.map_err(|taken| ServerError::NameTaken {
+        server: shown(&host.options),
+        node: server.node.clone(),
+        by: taken.by,
+    })
 }
 
-fn options(server: &Server) -> Result<PgConnectOptions, sqlx::Error> {
-    let options = PgConnectOptions::from_str(&server.url)?;
-    Ok(options
-        .application_name(&format!("gripfast {}", server.node))
-        .disable_statement_logging())
+/// Why the server is of no use after it had answered.
+fn unusable(host: &Host, error: DbError) -> ServerError {
+    let server = shown(&host.options);
+    match error {
+        DbError::Silent => ServerError::Silent {
+            server,
+            within: host.answer(),
+        },
+        error => ServerError::Unusable { server, error },
+    }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,3 +1,5 @@
+mod engines;
+
 use std::error::Error as _;
 
 use sqlx::{ConnectOptions as _, Connection as _};

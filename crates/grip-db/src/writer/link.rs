@@ -1,22 +1,27 @@
 //! The writer's connection: made anew after a failure.
 
 use sqlx::{
-    ConnectOptions as _, Connection as _, PgPool, Postgres, SqliteConnection, pool::PoolConnection,
+    ConnectOptions as _, Connection as _, PgConnection, SqliteConnection,
     sqlite::SqliteConnectOptions,
 };
+use tokio::time::timeout;
 
-use crate::{Connection, DbError, connection::Link};
+use crate::{
+    Connection, DbError,
+    connection::{Link, Notes},
+    database::Host,
+};
 
 /// Where the writer's connection comes from.
 #[derive(Clone)]
-pub(crate) enum Source {
+pub(super) enum Source {
     Sqlite(SqliteConnectOptions),
-    Postgres(PgPool),
+    Postgres(Host),
 }
 
 enum Held {
     Sqlite(SqliteConnection),
-    Postgres(PoolConnection<Postgres>),
+    Postgres(PgConnection),
 }
 
 pub(super) struct Line {
@@ -26,42 +31,51 @@ pub(super) struct Line {
 }
 
 impl Line {
-    pub(super) async fn connect(source: Source) -> Result<Self, sqlx::Error> {
-        let held = Some(source.connect().await?);
+    pub(super) async fn to_file(options: SqliteConnectOptions) -> Result<Self, sqlx::Error> {
+        let held = Some(Held::Sqlite(options.connect().await?));
+        let source = Source::Sqlite(options);
         Ok(Self { source, held })
+    }
+
+    pub(super) fn to_server(host: Host) -> Self {
+        Self {
+            source: Source::Postgres(host),
+            held: None,
+        }
     }
 
     pub(super) async fn connection<'c>(
         &'c mut self,
-        told: &'c mut Vec<String>,
+        notes: &'c mut Notes,
     ) -> Result<Connection<'c>, DbError> {
         let held = match &mut self.held {
             Some(held) => held,
-            none => none.insert(self.source.connect().await.map_err(DbError::new)?),
+            none => none.insert(self.source.connect().await?),
         };
         let link = match held {
             Held::Sqlite(connection) => Link::Sqlite(connection),
             Held::Postgres(connection) => Link::Postgres(connection),
         };
-        Ok(Connection::new(link, told))
+        Ok(Connection::new(link, notes))
     }
 
     /// Lets go of a connection that failed.
     pub(super) async fn hang_up(&mut self) {
-        match self.held.take() {
-            Some(Held::Sqlite(connection)) => {
-                let _ = connection.close().await;
-            }
-            Some(Held::Postgres(connection)) => drop(connection.detach()),
-            None => {}
+        // Dropped is closed, for a server; a polite end could wait for one that hangs.
+        if let Some(Held::Sqlite(connection)) = self.held.take() {
+            let _ = connection.close().await;
         }
     }
 
     pub(super) async fn close(&mut self) {
-        let closed = match self.held.take() {
-            Some(Held::Sqlite(connection)) => connection.close().await,
-            Some(Held::Postgres(connection)) => connection.close().await,
-            None => Ok(()),
+        let closed = match (self.held.take(), &self.source) {
+            (Some(Held::Sqlite(connection)), _) => connection.close().await,
+            (Some(Held::Postgres(connection)), Source::Postgres(host)) => {
+                // Dropped it ends as well.
+                let closed = timeout(host.answer(), connection.close()).await;
+                closed.unwrap_or(Ok(()))
+            }
+            _ => Ok(()),
         };
         if let Err(error) = closed {
             tracing::warn!(%error, "the database did not close cleanly; nothing is lost");
@@ -70,10 +84,13 @@ impl Line {
 }
 
 impl Source {
-    async fn connect(&self) -> Result<Held, sqlx::Error> {
+    async fn connect(&self) -> Result<Held, DbError> {
         Ok(match self {
-            Self::Sqlite(options) => Held::Sqlite(options.connect().await?),
-            Self::Postgres(pool) => Held::Postgres(pool.acquire().await?),
+            Self::Sqlite(options) => {
+                let connected = options.connect().await;
+                Held::Sqlite(connected.map_err(DbError::of_file)?)
+            }
+            Self::Postgres(host) => Held::Postgres(host.open().await?),
         })
     }
 }

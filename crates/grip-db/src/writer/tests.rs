@@ -28,6 +28,7 @@ where
     F: for<'c> FnOnce(Connection<'c>) -> BoxFuture<'c, Result<(), DbError>> + Send + 'static,
 {
     Box::new(Asked {
+        since: Instant::now(),
         work: Some(work),
         value: None,
         answer,
@@ -53,8 +54,7 @@ async fn writer_of(
         Some((name, value)) => options.pragma(name, value),
         None => options,
     };
-    let source = Source::Sqlite(options);
-    Writer::connect(source, Arc::default()).await.unwrap()
+    Writer::connect(options).await.unwrap()
 }
 
 /// Has the calls served together and says which succeeded.

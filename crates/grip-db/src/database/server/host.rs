@@ -1,0 +1,60 @@
+//! How connections to the server are made.
+
+use std::time::Duration;
+
+use sqlx::{AssertSqlSafe, Connection as _, PgConnection, postgres::PgConnectOptions};
+use tokio::time::timeout;
+
+use crate::DbError;
+
+/// The server, and how long it is waited for.
+#[derive(Clone)]
+pub(crate) struct Host {
+    pub(super) options: PgConnectOptions,
+    patience: Duration,
+}
+
+impl Host {
+    pub(super) fn new(options: PgConnectOptions, patience: Duration) -> Self {
+        Self { options, patience }
+    }
+
+    /// Longest time a piece of work may take, all in all.
+    pub(crate) fn patience(&self) -> Duration {
+        self.patience
+    }
+
+    /// Longest wait for one thing of which a piece of work needs up to three: a connection that
+    /// others use, a new one, an answer.
+    pub(crate) fn answer(&self) -> Duration {
+        self.patience / 3
+    }
+
+    /// A new connection, set up as all are.
+    pub(crate) async fn open(&self) -> Result<PgConnection, DbError> {
+        let opening = async {
+            let mut link = PgConnection::connect_with(&self.options).await?;
+            let session = AssertSqlSafe(self.session());
+            sqlx::raw_sql(session).execute(&mut link).await?;
+            Ok(link)
+        };
+        let opened = timeout(self.answer(), opening).await;
+        opened
+            .map_err(|_| DbError::Silent)?
+            .map_err(DbError::of_line)
+    }
+
+    /// What every session is told: who dies or hangs leaves no lock behind for long, and nothing
+    /// depends on how the server is set up.
+    fn session(&self) -> String {
+        let longest = self.patience.as_millis();
+        format!(
+            "SET default_transaction_isolation = 'read committed'; \
+             SET statement_timeout = {longest}; \
+             SET idle_in_transaction_session_timeout = {longest}; \
+             SET tcp_keepalives_idle = 30; \
+             SET tcp_keepalives_interval = 10; \
+             SET tcp_keepalives_count = 3"
+        )
+    }
+}

@@ -1,0 +1,125 @@
+//! Connections to a server, each used by one piece of work at a time.
+//!
+//! Our own because a pool that tests each connection before and after its use triples the round
+//! trips of a claim, and hides for ten seconds that nobody answers.
+
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use sqlx::{Connection as _, PgConnection};
+use tokio::{
+    sync::{Semaphore, SemaphorePermit},
+    time::{Instant, timeout},
+};
+
+use super::Host;
+use crate::DbError;
+
+/// A connection that was idle for longer is tested before it is used.
+const FRESH: Duration = Duration::from_secs(1);
+/// A connection that was idle for longer is not kept.
+const STALE: Duration = Duration::from_secs(300);
+
+/// A bounded number of connections. Beyond it callers wait, and give up after a third of the
+/// patience.
+pub(crate) struct Connections {
+    host: Host,
+    places: Semaphore,
+    /// At most as many as there are places; the one used last is used first.
+    idle: Mutex<Vec<Idle>>,
+}
+
+struct Idle {
+    link: PgConnection,
+    since: Instant,
+}
+
+/// A connection for one piece of work. Dropped, it is closed, which undoes what was begun; only
+/// who has seen its work end cleanly gives it back.
+#[must_use = "a connection that is not given back is closed"]
+pub(crate) struct Lent<'p> {
+    pool: &'p Connections,
+    link: PgConnection,
+    _place: SemaphorePermit<'p>,
+}
+
+impl Connections {
+    pub(crate) fn new(host: Host, places: usize) -> Self {
+        Self {
+            host,
+            places: Semaphore::new(places),
+            idle: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn patience(&self) -> Duration {
+        self.host.patience()
+    }
+
+    pub(crate) async fn take(&self) -> Result<Lent<'_>, DbError> {
+        let place = timeout(self.host.answer(), self.places.acquire()).await;
+        let place = place
+            .map_err(|_| DbError::Busy)?
+            .map_err(|_| DbError::Closed)?;
+        let link = match self.take_idle().await {
+            Some(link) => link,
+            None => self.host.open().await?,
+        };
+        Ok(Lent {
+            pool: self,
+            link,
+            _place: place,
+        })
+    }
+
+    async fn take_idle(&self) -> Option<PgConnection> {
+        let Idle { mut link, since } = self.idle.lock().pop()?;
+        if since.elapsed() < FRESH {
+            return Some(link);
+        }
+        match timeout(self.host.answer(), link.ping()).await {
+            Ok(Ok(())) => Some(link),
+            _ => {
+                // What broke one has most likely broken all.
+                self.idle.lock().clear();
+                None
+            }
+        }
+    }
+
+    /// Lets go of all connections that nobody uses: the server has gone, or was another one.
+    pub(crate) fn forget_idle(&self) {
+        self.idle.lock().clear();
+    }
+
+    /// Ends the connections; later calls fail with [`DbError::Closed`].
+    pub(crate) async fn close(&self) {
+        self.places.close();
+        let idle = std::mem::take(&mut *self.idle.lock());
+        for Idle { link, .. } in idle {
+            let _ = timeout(self.host.answer(), link.close()).await;
+        }
+    }
+}
+
+impl Lent<'_> {
+    pub(crate) fn link(&mut self) -> &mut PgConnection {
+        &mut self.link
+    }
+
+    /// Keeps the connection for the next piece of work.
+    pub(crate) fn give_back(self) {
+        if self.pool.places.is_closed() {
+            return;
+        }
+        let mut idle = self.pool.idle.lock();
+        // The oldest are at the front.
+        let stale = idle.iter().take_while(|it| it.since.elapsed() > STALE);
+        let stale = stale.count();
+        idle.drain(..stale);
+        idle.push(Idle {
+            link: self.link,
+            since: Instant::now(),
+        });
+    }
+}

@@ -1,0 +1,179 @@
+use grip_testkit::{until, within};
+use tokio::sync::watch;
+
+use super::*;
+use crate::DbError;
+
+crate::statements! {
+    mod sql {
+        RAISE = "DO $$ BEGIN RAISE EXCEPTION 'as a full disk' USING ERRCODE = '53100'; END $$";
+        PUT = "INSERT INTO purgatory (node, class, key, identifier, payload, expires_at) \
+               VALUES ('', 'x', $1, '', '', 0)";
+    }
+}
+
+async fn impatient(server: &PostgresServer, node: &str) -> Db {
+    let server = Server {
+        patience: SHORT,
+        ..Server::new(server.url(), node)
+    };
+    Db::connect(&server).await.unwrap()
+}
+
+async fn keys(db: &Db) -> Vec<String> {
+    let rows = db.journal().load().await.unwrap();
+    rows.into_iter().map(|row| row.key).collect()
+}
+
+async fn becomes(trouble: &mut watch::Receiver<Option<String>>, is_there: bool) {
+    let waiting = trouble.wait_for(|trouble| trouble.is_some() == is_there);
+    within("the trouble is told", waiting)
+        .await
+        .unwrap()
+        .unwrap();
+}
+
+#[tokio::test]
+async fn calls_after_a_restart_of_the_server_succeed_by_themselves() {
+    let mut server = PostgresServer::durable().await.unwrap();
+    let db = impatient(&server, "a").await;
+    let mut trouble = db.trouble();
+    db.journal().apply(&[put("before")]).await.unwrap();
+    server.kill();
+    let error = db.journal().apply(&[put("lost")]).await.unwrap_err();
+    assert!(matches!(error, DbError::Unreachable(_)), "{error:?}");
+    assert!(error.is_transient());
+    assert!(db.journal().load().await.is_err());
+    becomes(&mut trouble, true).await;
+    let told = trouble.borrow().clone().unwrap();
+    assert!(told.contains("cannot be reached"), "{told}");
+
+    let mut topic = db.topic("x");
+    topic.mark_unchanged();
+    server.launch().await.unwrap();
+    becomes(&mut trouble, false).await;
+    db.journal().apply(&[put("after")]).await.unwrap();
+    assert_eq!(keys(&db).await, ["after", "before"]);
+    within("what may have been missed is told of", topic.changed())
+        .await
+        .unwrap()
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_restart_that_nobody_saw_costs_no_more_than_one_call_each_way() {
+    let mut server = PostgresServer::durable().await.unwrap();
+    let db = impatient(&server, "a").await;
+    db.journal().apply(&[put("before")]).await.unwrap();
+    assert_eq!(keys(&db).await, ["before"]);
+    server.restart().await.unwrap();
+    let _ = db.journal().apply(&[put("maybe")]).await;
+    let _ = db.journal().load().await;
+    db.journal().apply(&[put("sure")]).await.unwrap();
+    assert!(keys(&db).await.contains(&"sure".to_owned()));
+}
+
+#[tokio::test]
+async fn a_frozen_server_holds_nobody_longer_than_the_patience() {
+    let server = postgres().await;
+    let db = impatient(&server, "a").await;
+    db.journal().apply(&[put("before")]).await.unwrap();
+    server.freeze().unwrap();
+    let began = Instant::now();
+    let (one, other, third) = (db.journal(), db.journal(), db.journal());
+    // The second waits for its turn behind the first.
+    let changes = ([put("one")], [put("other")]);
+    let second = async {
+        tokio::task::yield_now().await;
+        other.apply(&changes.1).await
+    };
+    let write =
+        db.write(|mut db| Box::pin(async move { db.execute(&sql::PUT, &["w".into()]).await }));
+    let (first, second, read, write) =
+        tokio::join!(one.apply(&changes.0), second, third.load(), write);
+    for error in [
+        first.unwrap_err(),
+        second.unwrap_err(),
+        read.unwrap_err(),
+        write.unwrap_err(),
+    ] {
+        assert!(matches!(error, DbError::Silent), "{error:?}");
+    }
+    let took = began.elapsed();
+    assert!(took < SHORT * 2, "{took:?}");
+    server.thaw().unwrap();
+    until("it goes on", || async {
+        db.journal().apply(&[put("after")]).await.ok()
+    })
+    .await
+    .unwrap();
+    assert!(keys(&db).await.contains(&"after".to_owned()));
+}
+
+#[tokio::test]
+async fn a_full_disk_and_a_read_only_server_are_told_as_such() {
+    let server = postgres().await;
+    let db = impatient(&server, "a").await;
+    let full = db.write(|mut db| Box::pin(async move { db.execute(&sql::RAISE, &[]).await }));
+    let full = full.await.unwrap_err();
+    assert!(matches!(full, DbError::Full(_)), "{full:?}");
+    admin(
+        &server.url(),
+        "ALTER DATABASE postgres SET default_transaction_read_only = on; \
+         SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+         WHERE application_name LIKE 'gripfast%'",
+    )
+    .await;
+    let error = until("new sessions may not write", || async {
+        match db.journal().apply(&[put("a")]).await {
+            Err(error @ DbError::ReadOnly(_)) => Some(error),
+            _ => None,
+        }
+    });
+    let error = error.await.unwrap();
+    assert!(error.to_string().contains("read-only copy"), "{error}");
+    assert!(error.is_transient());
+}
+
+#[tokio::test]
+async fn instances_tell_each_other() {
+    let server = postgres().await;
+    let (a, b) = (impatient(&server, "a").await, impatient(&server, "b").await);
+    let mut topic = b.topic("news");
+    // Until the other one listens, which it says by telling of everything.
+    within("b listens", topic.changed()).await.unwrap().unwrap();
+    topic.mark_unchanged();
+    a.write(|mut db| Box::pin(async move { db.notify("news").await }))
+        .await
+        .unwrap();
+    within("b hears of it", topic.changed())
+        .await
+        .unwrap()
+        .unwrap();
+    assert!(a.now_ms().abs_diff(b.now_ms()) < 500);
+}
+
+#[tokio::test]
+async fn more_work_than_connections_waits_for_its_turn() {
+    let server = postgres().await;
+    let at = Server {
+        connections: 4,
+        patience: SHORT,
+        ..Server::new(server.url(), "a")
+    };
+    let db = Db::connect(&at).await.unwrap();
+    let hold = db.read(|_| {
+        Box::pin(async {
+            time::sleep(SHORT / 2).await;
+            Ok(())
+        })
+    });
+    let waiting = async {
+        tokio::task::yield_now().await;
+        db.journal().load().await
+    };
+    let (held, waited) = tokio::join!(hold, waiting);
+    held.unwrap();
+    assert!(matches!(waited, Err(DbError::Busy)), "{waited:?}");
+    db.journal().load().await.unwrap();
+}
