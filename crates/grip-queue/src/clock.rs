@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 /// The longest lease; a longer one is cut to it.
 pub const LONGEST_LEASE: Duration = Duration::from_secs(60 * 60);
 const SHORTEST_LEASE: Duration = Duration::from_millis(10);
@@ -21,4 +23,27 @@ pub(crate) fn lease_length(lease: Duration) -> Duration {
 /// The time furthest ahead at which a job may be due.
 pub(crate) fn furthest(now_ms: i64, period_ms: Option<i64>) -> i64 {
     now_ms.saturating_add(HORIZON_MS.max(period_ms.unwrap_or(0)))
+}
+
+/// Notices when the clock of the database was set back.
+pub(crate) struct Watch {
+    at: Instant,
+    ms: i64,
+}
+
+impl Watch {
+    /// A clock that is read anew differs by less.
+    const SHAKE_MS: i64 = 5_000;
+
+    pub(crate) fn new(now_ms: i64) -> Self {
+        let at = Instant::now();
+        Self { at, ms: now_ms }
+    }
+
+    /// Whether that happened since it was asked last.
+    pub(crate) fn was_set_back(&mut self, now_ms: i64) -> bool {
+        let expected = self.ms.saturating_add(millis(self.at.elapsed()));
+        *self = Self::new(now_ms);
+        now_ms < expected - Self::SHAKE_MS
+    }
 }

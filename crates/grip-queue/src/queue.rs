@@ -3,6 +3,7 @@
 mod ending;
 pub(crate) mod listing;
 pub(crate) mod stats;
+mod upkeep;
 
 use std::{sync::Arc, time::Duration};
 

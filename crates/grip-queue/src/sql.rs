@@ -163,6 +163,13 @@ grip_db::statements! {
                      again_at = CASE WHEN holder IS NULL THEN NULL ELSE CAST($3 AS BIGINT) END, \
                      dead_at = NULL, attempts = 0, limited = 0, lost = 0 \
                  WHERE kind = $1 AND key = $2";
+        // $kind, $now, $end of any lease, $now with some slack, $horizon, $never. What is brought
+        // back is spread over its period, or over a minute.
+        HEED_CLOCK = "UPDATE queue SET visible_at = CASE WHEN holder IS NOT NULL THEN $3 \
+                          ELSE $2 + id * 7919 % coalesce(period_ms, 60000) END \
+                      WHERE kind = $1 AND visible_at > $3 AND visible_at < $6 AND (holder IS NOT NULL \
+                          OR visible_at > $4 + CASE WHEN period_ms > $5 THEN period_ms ELSE $5 END)";
+        FORGET_DEAD = "DELETE FROM queue WHERE kind = $1 AND visible_at = $3 AND dead_at < $2";
         REMOVE = {
             sqlite: "DELETE FROM queue \
                      WHERE kind = $1 AND key IN (SELECT value FROM json_each($2))",

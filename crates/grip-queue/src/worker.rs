@@ -7,6 +7,7 @@
 mod away;
 mod beat;
 mod held;
+mod keep;
 mod status;
 mod take;
 mod work;
@@ -15,6 +16,7 @@ use std::{ops::Deref, sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
 use grip_tasks::{CancellationToken, TaskGroup};
+use tokio::sync::Notify;
 
 pub use self::status::WorkerStatus;
 use self::{away::Away, held::Held, status::Counters};
@@ -96,11 +98,13 @@ struct Shared {
     options: WorkerOptions,
     group: TaskGroup,
     held: Held,
+    /// Told when a job that stays may be due soon.
+    due: Notify,
     away: Away,
     counters: Counters,
     /// The jobs under way end now.
     give_up: CancellationToken,
-    /// The heartbeat ends.
+    /// The tasks beside the loop end.
     over: CancellationToken,
 }
 
@@ -127,12 +131,14 @@ impl Worker {
             options,
             group: group.clone(),
             held: Held::default(),
+            due: Notify::new(),
             counters: Counters::default(),
             give_up: CancellationToken::new(),
             over: CancellationToken::new(),
         });
         group.spawn("loop", take::run(Arc::clone(&shared)));
         group.spawn("heartbeat", beat::run(Arc::clone(&shared)));
+        group.spawn("upkeep", keep::run(Arc::clone(&shared)));
         Self { shared, group }
     }
 

@@ -61,7 +61,7 @@ impl Sampler {
         last.map(|last| last.kinds.clone())
     }
 
-    fn keep(&self, kinds: &[KindStats], took: Duration) {
+    pub(super) fn keep(&self, kinds: &[KindStats], took: Duration) {
         let size = |kind: &KindStats| kind.due + kind.waiting + kind.leased + kind.dead;
         let full = kinds.iter().filter(|kind| size(kind) >= MOST_JOBS);
         *self.last.lock() = Some(Sample {

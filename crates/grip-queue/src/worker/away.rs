@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 /// The first wait after a failure; it doubles up to the longest.
 const FIRST: Duration = Duration::from_millis(100);
-const LONGEST: Duration = Duration::from_secs(10);
+const LONGEST: Duration = Duration::from_secs(5);
 
 pub(super) struct Away {
     kind: String,

@@ -13,7 +13,7 @@ use crate::Lease;
 #[derive(Default)]
 pub(super) struct Held {
     jobs: Mutex<HashMap<i64, Entry>>,
-    /// Told when a place is free.
+    /// Told when a place is free. Whoever waits begins to before it looks.
     pub(super) freed: Notify,
 }
 
@@ -59,6 +59,17 @@ impl Held {
         lost.iter().for_each(CancellationToken::cancel);
     }
 
+    /// Waits until no job is under way.
+    pub(super) async fn emptied(&self) {
+        loop {
+            let freed = self.freed.notified();
+            if self.len() == 0 {
+                return;
+            }
+            freed.await;
+        }
+    }
+
     fn ends(&self, id: i64) -> Option<Instant> {
         self.jobs.lock().get(&id).map(|entry| entry.ends)
     }
@@ -80,14 +91,18 @@ impl Place {
         }
     }
 
+    /// Whether no more than so much of the lease is left.
+    pub(super) fn is_short(&self, rest: Duration) -> bool {
+        let ends = self.shared.held.ends(self.id);
+        ends.is_none_or(|ends| ends.saturating_duration_since(Instant::now()) <= rest)
+    }
+
     /// Waits until so much of the lease is left, however often it is renewed meanwhile.
     pub(super) async fn left(&self, rest: Duration) {
-        while let Some(ends) = self.shared.held.ends(self.id) {
-            let at = ends.checked_sub(rest).unwrap_or(ends);
-            if at <= Instant::now() {
-                return;
-            }
-            tokio::time::sleep_until(at).await;
+        while !self.is_short(rest)
+            && let Some(ends) = self.shared.held.ends(self.id)
+        {
+            tokio::time::sleep_until(ends.checked_sub(rest).unwrap_or(ends)).await;
         }
     }
 }
@@ -96,6 +111,5 @@ impl Drop for Place {
     fn drop(&mut self) {
         self.shared.held.jobs.lock().remove(&self.id);
         self.shared.held.freed.notify_waiters();
-        self.shared.held.freed.notify_one();
     }
 }

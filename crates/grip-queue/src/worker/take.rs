@@ -6,7 +6,6 @@ use grip_db::DbError;
 use tokio::time::{sleep, timeout};
 
 use super::{Shared, away, held::Place, work};
-use crate::clock::millis;
 
 /// The wait when a job is due according to one clock and not yet to another.
 const SHORTEST_WAIT: Duration = Duration::from_millis(5);
@@ -43,7 +42,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
                 Next::BackOff(wait) => sleep(wait).await,
                 Next::Wait(wait) => tokio::select! {
                     () = sleep(wait) => {}
-                    () = freed => {}
+                    () = shared.due.notified() => {}
                     _ = news.changed() => {}
                 },
             }
@@ -95,28 +94,27 @@ impl Shared {
         Ok(Next::Wait(wait.max(SHORTEST_WAIT)))
     }
 
-    /// Lets the jobs under way come to an end and gives back the rest.
+    /// Lets the jobs under way come to an end, ends the rest and gives it back.
     async fn drain(&self) {
-        let ended = async {
-            loop {
-                let freed = self.held.freed.notified();
-                if self.held.len() == 0 {
-                    return;
-                }
-                freed.await;
-            }
-        };
-        if timeout(self.options.drain, ended).await.is_ok() {
+        let ended = timeout(self.options.drain, self.held.emptied()).await;
+        if ended.is_ok() {
             return;
         }
-        let left = self.held.names();
+        let mut left = self.held.names();
         self.give_up.cancel();
-        let released = self.queue.release_held(left, &[&self.kind]).await;
-        match released {
+        // Only what has ended is given back: the next holder may begin at once.
+        if timeout(self.options.drain, self.held.emptied())
+            .await
+            .is_err()
+        {
+            let busy = self.held.names();
+            left.retain(|lease| !busy.contains(lease));
+        }
+        match self.queue.release_held(left, &[&self.kind]).await {
             Ok(count) => tracing::info!(kind = %self.kind, count, "unfinished jobs are given back"),
             Err(error) => {
-                let after_ms = millis(self.options.lease);
-                tracing::warn!(kind = %self.kind, %error, after_ms, "unfinished jobs are free when their leases end");
+                let after = self.options.lease;
+                tracing::warn!(kind = %self.kind, %error, ?after, "unfinished jobs are not given back");
             }
         }
     }

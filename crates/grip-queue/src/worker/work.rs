@@ -14,8 +14,9 @@ const MOST_LOST: i64 = 10;
 
 /// How the writing of an outcome went.
 enum Written {
-    Done,
-    Again,
+    Gone,
+    /// Done, and due again some time.
+    Stays,
     Postponed,
     Later,
     Dead,
@@ -50,6 +51,10 @@ impl Shared {
         };
         let running = AssertUnwindSafe(self.handler.run(job)).catch_unwind();
         let tenth = self.options.lease / 10;
+        if place.is_short(tenth) {
+            self.lost(lease, "the claim took too long");
+            return None;
+        }
         let ending = async {
             place.left(tenth * 2).await;
             stop.cancel();
@@ -95,7 +100,7 @@ impl Shared {
                 let written = self.write(lease, &outcome).await;
                 self.away.note(&written);
                 match written {
-                    Ok(written) => return self.count(lease, &written),
+                    Ok(written) => return self.written(lease, &written),
                     Err(DbError::Closed) => return,
                     Err(error) if Instant::now() > latest => {
                         return self.lost(lease, &format!("its end was not written: {error}"));
@@ -114,9 +119,11 @@ impl Shared {
 
     async fn write(&self, lease: &Lease, outcome: &Outcome) -> Result<Written, DbError> {
         Ok(match outcome {
-            Outcome::Finished => Written::Done,
-            Outcome::Done => self.queue.finish(lease).await?.into(),
-            Outcome::Remove => self.queue.remove_leased(lease).await?.into(),
+            Outcome::Finished => Written::Stays,
+            Outcome::Done => {
+                Written::of(self.queue.finish(lease).await?, lease.period_ms.is_some())
+            }
+            Outcome::Remove => Written::of(self.queue.remove_leased(lease).await?, false),
             Outcome::Failed(failure) => match self.queue.fail(lease, failure.clone()).await? {
                 Failed::Later { .. } => Written::Later,
                 Failed::Dead => Written::Dead,
@@ -131,9 +138,13 @@ impl Shared {
         })
     }
 
-    fn count(&self, lease: &Lease, written: &Written) {
+    fn written(&self, lease: &Lease, written: &Written) {
+        if !matches!(written, Written::Gone | Written::Lost) {
+            // It may be due before whatever the loop waits for.
+            self.due.notify_one();
+        }
         match written {
-            Written::Done | Written::Again => self.counters.done(),
+            Written::Gone | Written::Stays => self.counters.done(),
             Written::Postponed => self.counters.postponed(),
             Written::Later => self.counters.failed(),
             Written::Dead => self.counters.died(),
@@ -142,11 +153,11 @@ impl Shared {
     }
 }
 
-impl From<Finished> for Written {
-    fn from(finished: Finished) -> Self {
+impl Written {
+    fn of(finished: Finished, periodic: bool) -> Self {
         match finished {
-            Finished::Done => Self::Done,
-            Finished::Again => Self::Again,
+            Finished::Done if !periodic => Self::Gone,
+            Finished::Done | Finished::Again => Self::Stays,
             Finished::Lost => Self::Lost,
         }
     }
