@@ -1,0 +1,291 @@
+use std::collections::VecDeque;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::quota::Quota;
+
+const MARGIN: Duration = Duration::from_secs(5);
+
+fn quota(limit: u32, remaining: u32, reset: u64, reset_in: u64) -> Told {
+    Told::Quota(Quota {
+        limit,
+        remaining,
+        reset,
+        reset_in: Duration::from_secs(reset_in),
+        resource: None,
+    })
+}
+
+fn known(limit: u32, remaining: u32, now: Instant) -> Window {
+    let mut window = Window::default();
+    let ticket = window.take();
+    window.settle(ticket, quota(limit, remaining, 1_000, 60), now);
+    window
+}
+
+fn left(window: &Window) -> Option<u32> {
+    match window.state {
+        State::Known(known) => Some(known.remaining),
+        State::Unknown | State::Unmetered => None,
+    }
+}
+
+#[test]
+fn the_reserve_is_never_more_than_a_tenth() {
+    let now = Instant::now();
+    for (limit, spare) in [(5_000, 4_950), (500, 450), (100, 90), (60, 54), (9, 9)] {
+        let room = known(limit, limit, now).room(50, MARGIN, now);
+        assert_eq!(room, Room::Calls(spare), "{limit}");
+    }
+}
+
+#[test]
+fn a_spent_budget_is_used_again_after_its_window_and_a_margin() {
+    let now = Instant::now();
+    let mut window = known(100, 10, now);
+    let end = now + Duration::from_secs(65);
+    assert_eq!(window.room(50, MARGIN, now), Room::SpentUntil(end));
+    window.roll(MARGIN, end - Duration::from_millis(1));
+    assert_eq!(left(&window), Some(10));
+    window.roll(MARGIN, end);
+    assert_eq!(window.room(50, MARGIN, end), Room::Calls(90));
+}
+
+#[test]
+fn the_wait_for_a_spent_budget_is_at_least_a_second() {
+    let now = Instant::now();
+    let mut window = Window::default();
+    let ticket = window.take();
+    window.settle(ticket, quota(100, 0, 1_000, 0), now);
+    let soon = now + Duration::from_secs(1);
+    let room = window.room(0, Duration::ZERO, now - Duration::from_millis(1));
+    assert_eq!(room, Room::SpentUntil(soon - Duration::from_millis(1)));
+}
+
+#[test]
+fn answers_out_of_order_never_raise_what_is_left() {
+    let now = Instant::now();
+    let mut window = known(100, 99, now);
+    let tickets = [window.take(), window.take(), window.take()];
+    window.settle(tickets[2], quota(100, 96, 1_000, 60), now);
+    window.settle(tickets[0], quota(100, 98, 1_001, 60), now);
+    assert_eq!((left(&window), window.in_flight), (Some(96), 1));
+    window.settle(tickets[1], quota(100, 97, 1_000, 60), now);
+    assert_eq!((left(&window), window.in_flight), (Some(96), 0));
+}
+
+#[test]
+fn a_late_answer_of_an_old_window_changes_nothing_and_a_new_window_all() {
+    let now = Instant::now();
+    let mut window = known(100, 3, now);
+    let (old, new) = (window.take(), window.take());
+    window.settle(new, quota(100, 99, 4_600, 3_600), now);
+    assert_eq!(left(&window), Some(99));
+    window.settle(old, quota(100, 2, 1_000, 0), now);
+    assert_eq!(left(&window), Some(99));
+}
+
+#[test]
+fn what_nobody_answered_counts_as_spent_and_cannot_block_for_ever() {
+    let now = Instant::now();
+    let mut window = known(100, 100, now);
+    let later = now + Duration::from_secs(100);
+    window.roll(MARGIN, later);
+    for _ in 0..100 {
+        let ticket = window.take();
+        window.settle(ticket, Told::Nothing, later);
+    }
+    assert_eq!(
+        window.room(0, MARGIN, later),
+        Room::Calls(u64::MAX),
+        "one, to learn"
+    );
+    window.take();
+    assert_eq!(window.room(0, MARGIN, later), Room::Busy);
+}
+
+#[test]
+fn a_call_that_nobody_answered_is_counted_until_a_later_answer_counts_it() {
+    let now = Instant::now();
+    let mut window = known(100, 90, now);
+    let (early, lost) = (window.take(), window.take());
+    window.settle(lost, Told::Nothing, now);
+    assert_eq!(window.room(0, MARGIN, now), Room::Calls(88));
+    window.settle(early, quota(100, 89, 1_000, 60), now);
+    assert_eq!(
+        window.room(0, MARGIN, now),
+        Room::Calls(88),
+        "it began before"
+    );
+    let late = window.take();
+    window.settle(late, quota(100, 87, 1_000, 60), now);
+    assert_eq!(window.room(0, MARGIN, now), Room::Calls(87));
+}
+
+#[test]
+fn ever_so_many_lost_calls_are_counted_in_bounded_space() {
+    let now = Instant::now();
+    let mut window = known(1_000, 1_000, now);
+    let stuck = window.take();
+    for _ in 0..500 {
+        let ticket = window.take();
+        window.settle(ticket, Told::Nothing, now);
+    }
+    window.settle(stuck, quota(1_000, 999, 1_000, 60), now);
+    assert_eq!(window.room(0, MARGIN, now), Room::Calls(499));
+    let ticket = window.take();
+    window.settle(ticket, quota(1_000, 498, 1_000, 60), now);
+    assert_eq!(window.room(0, MARGIN, now), Room::Calls(498));
+}
+
+#[test]
+fn little_is_told_once_a_window() {
+    let now = Instant::now();
+    let mut window = known(100, 50, now);
+    let mut tell = |remaining, reset| {
+        let ticket = window.take();
+        let told = quota(100, remaining, reset, 60);
+        window.settle(ticket, told, now).is_some()
+    };
+    assert!(!tell(10, 1_000));
+    assert!(tell(9, 1_000));
+    assert!(!tell(8, 1_000));
+    assert!(!tell(99, 5_000));
+    assert!(tell(1, 5_000));
+}
+
+fn books(tokens: usize) -> Arc<Books> {
+    let options = Options {
+        reserve: 0,
+        ..Options::default()
+    };
+    Arc::new(Books::new(&options, tokens))
+}
+
+#[tokio::test(start_paused = true)]
+async fn kinds_of_calls_have_budgets_of_their_own() {
+    let books = books(1);
+    let seat = books.take(Resource::Search).unwrap();
+    seat.settle(quota(10, 0, 1_000, 60));
+    assert!(matches!(
+        books.take(Resource::Search),
+        Err(Denied::Spent(_))
+    ));
+    assert!(books.take(Resource::Core).is_ok());
+    // An answer that was paid from another budget than was thought.
+    let seat = books.take(Resource::Core).unwrap();
+    let Told::Quota(told) = quota(10, 7, 9_000, 60) else {
+        unreachable!()
+    };
+    seat.settle(Told::Quota(Quota {
+        resource: Some(Resource::CodeSearch),
+        ..told
+    }));
+    let list = books.list();
+    let found: Vec<_> = list
+        .iter()
+        .map(|b| (b.resource, b.remaining, b.in_flight))
+        .collect();
+    let expected = [
+        ("core", None, 0),
+        ("search", Some(0), 0),
+        ("code_search", Some(7), 0),
+    ];
+    assert_eq!(found, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_on_trial_is_tried_by_one_call_and_only_after_the_others() {
+    let books = books(2);
+    books.take(Resource::Core).unwrap().refused();
+    let second = books.take(Resource::Core).unwrap();
+    assert_eq!(second.account(), 1);
+    second.settle(quota(100, 50, 1_000, 86_000));
+    tokio::time::advance(Duration::from_secs(3_600)).await;
+    let held: Vec<_> = (0..51)
+        .map(|_| books.take(Resource::Core).unwrap())
+        .collect();
+    let accounts: Vec<_> = held.iter().map(Seat::account).collect();
+    assert_eq!(accounts.iter().filter(|account| **account == 0).count(), 1);
+    assert!(matches!(books.take(Resource::Core), Err(Denied::Busy(_))));
+    drop(held);
+    tokio::time::advance(Duration::from_secs(1)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_for_a_call_under_way_comes_before_waiting_for_a_window() {
+    let books = books(3);
+    let seats: Vec<_> = (0..3)
+        .map(|_| books.take(Resource::Core).unwrap())
+        .collect();
+    let mut seats = seats.into_iter();
+    seats.next().unwrap().settle(quota(100, 0, 1_000, 500));
+    seats.next().unwrap().settle(quota(100, 0, 1_000, 300));
+    assert!(matches!(books.take(Resource::Core), Err(Denied::Busy(_))));
+    seats.next().unwrap().refused();
+    let Err(Denied::Spent(until)) = books.take(Resource::Core) else {
+        panic!("two are spent");
+    };
+    assert_eq!(until - Instant::now(), Duration::from_secs(305));
+}
+
+/// A host that counts, with calls under way in both directions.
+#[derive(Default)]
+struct Host {
+    used: u32,
+    window: u64,
+    to_host: VecDeque<Ticket>,
+    to_us: Vec<(Ticket, Told)>,
+}
+
+proptest! {
+    /// Whatever is lost, late or overtaken: the host never sees a call beyond its limit.
+    #[test]
+    fn a_budget_is_never_exceeded(
+        limit in 1_u32..12,
+        steps in proptest::collection::vec((0_u8..6, 0_usize..8), 1..400),
+    ) {
+        let mut now = Instant::now();
+        let mut host = Host::default();
+        let mut window = Window::default();
+        let length = 60;
+        let mut began: Option<Instant> = None;
+        for (step, pick) in steps {
+            match step {
+                0 | 1 => {
+                    window.roll(MARGIN, now);
+                    if let Room::Calls(_) = window.room(0, MARGIN, now) {
+                        let ticket = window.take();
+                        host.to_host.push_back(ticket);
+                    }
+                }
+                2 if !host.to_host.is_empty() => {
+                    let place = pick % host.to_host.len();
+                    let ticket = host.to_host.remove(place).unwrap();
+                    if began.is_none_or(|at| now >= at + Duration::from_secs(length)) {
+                        began = Some(now);
+                        host.used = 0;
+                        host.window += length;
+                    }
+                    host.used += 1;
+                    prop_assert!(host.used <= limit, "call {} of {limit}", host.used);
+                    let ends = began.unwrap_or(now) + Duration::from_secs(length);
+                    let reset_in = (ends - now).as_secs();
+                    let told = quota(limit, limit - host.used, host.window, reset_in);
+                    host.to_us.push((ticket, told));
+                }
+                3 | 4 if !host.to_us.is_empty() => {
+                    let (ticket, told) = host.to_us.swap_remove(pick % host.to_us.len());
+                    // Every so often an answer is lost on its way; not where nothing else is
+                    // known of the budget, which one call after the other has to find out.
+                    let is_seen = matches!(window.state, State::Known(k) if k.ends.is_some());
+                    let told = if pick == 7 && is_seen { Told::Nothing } else { told };
+                    window.settle(ticket, told, now);
+                }
+                5 => now += Duration::from_secs(pick as u64 * 3),
+                _ => {}
+            }
+        }
+    }
+}

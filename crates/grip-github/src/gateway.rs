@@ -1,0 +1,228 @@
+//! One call after the other through budget, throttle and the way out.
+
+mod ask;
+mod heard;
+mod waits;
+
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use bytes::Bytes;
+use grip_egress::{Bearer, Egress, EgressError, Reply, Terms};
+use grip_throttle::Lane;
+use grip_types::Domain;
+use tokio::{io::AsyncReadExt as _, time::Instant};
+use url::Url;
+
+pub(crate) use self::{
+    ask::{Ask, RAW},
+    heard::{Heard, Whole},
+};
+use self::{
+    heard::{Arrived, Outcome},
+    waits::{denied, throttled},
+};
+use crate::{
+    answer::{Answer, Etag, Fresh},
+    budget::{Books, Budget, Denied, Seat, Told},
+    error::GitHubError,
+    known::Known,
+    link,
+    options::{self, Options, SetupError},
+    quota::{self, Resource},
+};
+
+/// Redirects that are followed in a row; a renamed repository needs one.
+const MAX_MOVES: usize = 3;
+
+/// One GitHub's API. Cheap to clone; clones share budgets.
+#[derive(Clone)]
+pub struct GitHub {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    /// Ends with a slash.
+    pub(crate) base: Url,
+    domain: Domain,
+    bearers: Vec<Bearer>,
+    books: Arc<Books>,
+    egress: Egress,
+    pub(crate) known: Known,
+    pub(crate) max_pages: u32,
+    pub(crate) max_host_pages: u32,
+}
+
+impl GitHub {
+    /// Sets the gateway up; no call is made. A token that is named twice counts once.
+    pub fn new(options: Options, egress: Egress) -> Result<Self, SetupError> {
+        let base = options::base(&options.api)?;
+        let domain = egress.check(&base)?;
+        let mut tokens: Vec<_> = Vec::new();
+        for token in &options.tokens {
+            if !tokens.contains(&token) {
+                tokens.push(token);
+            }
+        }
+        let inner = Inner {
+            domain,
+            base,
+            books: Arc::new(Books::new(&options, tokens.len())),
+            bearers: tokens.iter().map(|token| token.bearer()).collect(),
+            egress,
+            known: Known::default(),
+            max_pages: options.max_pages,
+            max_host_pages: options.max_host_pages,
+        };
+        Ok(Self {
+            inner: Arc::new(inner),
+        })
+    }
+
+    /// The host of the API.
+    pub fn host(&self) -> &str {
+        self.inner.domain.as_str()
+    }
+
+    /// What is left of every budget that was used so far.
+    pub fn budget(&self) -> Vec<Budget> {
+        self.inner.books.list()
+    }
+
+    /// Asks for `path`, below the API's base (`repos/a/b?x=y`) or a whole URL of the API such as
+    /// [`Fresh::next`]. With a mark, for changes since then only.
+    ///
+    /// Cancel safe: giving up leaves nothing taken, but may have cost a call.
+    pub async fn get(&self, path: &str, etag: Option<&Etag>) -> Result<Answer, GitHubError> {
+        let bad = || GitHubError::Path {
+            path: path.chars().take(300).collect(),
+        };
+        let base = &self.inner.base;
+        let path = path.trim_start_matches('/');
+        let url = base.join(path).map_err(|_| bad())?;
+        if !link::is_below(&url, base) {
+            return Err(bad());
+        }
+        let ask = Ask {
+            etag,
+            ..Ask::json(url)
+        };
+        match self.ask(&ask).await? {
+            Heard::NotModified => Ok(Answer::NotModified),
+            Heard::Fresh(fresh) => Ok(Answer::Fresh(Fresh {
+                etag: fresh.etag(),
+                next: link::next(&fresh.headers, base, &fresh.url)?,
+                body: fresh.body,
+            })),
+        }
+    }
+
+    /// Asks, and follows a moved repository within the API. Every hop is paid for.
+    pub(crate) async fn ask(&self, ask: &Ask<'_>) -> Result<Heard, GitHubError> {
+        let mut url = ask.url.clone();
+        for moves in 0..=MAX_MOVES {
+            match self.ask_there(ask, &url).await? {
+                Arrived::Heard(mut heard) => {
+                    if let Heard::Fresh(fresh) = &mut heard {
+                        fresh.was_moved = moves > 0;
+                    }
+                    return Ok(heard);
+                }
+                Arrived::Moved(place) => {
+                    let to = url.join(&place).ok();
+                    let to = to.filter(|to| link::is_below(to, &self.inner.base));
+                    url = to.ok_or_else(|| {
+                        GitHubError::malformed("a redirect that leads out of the API")
+                    })?;
+                }
+            }
+        }
+        Err(GitHubError::malformed(format!(
+            "more than {MAX_MOVES} redirects in a row"
+        )))
+    }
+
+    /// Asks one URL, with the next token where the host does not accept one or its budget turns
+    /// out to be spent.
+    async fn ask_there(&self, ask: &Ask<'_>, url: &Url) -> Result<Arrived, GitHubError> {
+        let below = url.path().strip_prefix(self.inner.base.path());
+        let resource = Resource::of(below.unwrap_or_default());
+        let mut was_refused = false;
+        for _ in 0..=self.inner.bearers.len() {
+            let seat = match self.inner.books.take(resource) {
+                Ok(seat) => seat,
+                Err(why) => return Err(denied(why, was_refused)),
+            };
+            match self.call(ask, url, seat).await? {
+                Outcome::Unauthorised => {}
+                Outcome::Spent => was_refused = true,
+                Outcome::Arrived(arrived) => return Ok(arrived),
+            }
+        }
+        let last = self.inner.books.take(resource).err();
+        let soon = Denied::Busy(Instant::now() + Duration::from_secs(1));
+        Err(denied(last.unwrap_or(soon), was_refused))
+    }
+
+    /// Makes one call.
+    async fn call(&self, ask: &Ask<'_>, url: &Url, mut seat: Seat) -> Result<Outcome, GitHubError> {
+        let inner = &self.inner;
+        let permit = inner.egress.throttle().acquire(&inner.domain, Lane::Api);
+        let permit = permit.await.map_err(throttled)?;
+        let terms = Terms {
+            bearer: inner.bearers.get(seat.account()).cloned(),
+            follow: false,
+            any_status: true,
+            heed_quota: false,
+        };
+        seat.sending();
+        let sent = inner.egress.send_on(&terms, ask.request(url), permit).await;
+        let reply = match sent {
+            Ok(reply) => reply,
+            Err(error @ EgressError::Forbidden(_)) => {
+                seat.settle(Told::Unused);
+                return Err(error.into());
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let quota = quota::read(&reply.headers, SystemTime::now());
+        let status = reply.status;
+        if status.as_u16() == 401 {
+            seat.refused();
+            return Ok(Outcome::Unauthorised);
+        }
+        if !status.is_server_error() {
+            seat.accepted();
+        }
+        seat.settle(match quota {
+            Some(quota) => Told::Quota(quota),
+            None if status.is_success() || status.as_u16() == 304 => Told::Unmetered,
+            None => Told::Nothing,
+        });
+        let is_spent = quota.is_some_and(|quota| quota.remaining == 0);
+        let (url, headers, reading) = (reply.url.clone(), reply.headers.clone(), reply.reading);
+        let body = read_whole(reply).await?;
+        heard::judge(heard::Raw {
+            status,
+            headers,
+            url,
+            body,
+            reading,
+            is_spent,
+        })
+    }
+}
+
+async fn read_whole(mut reply: Reply) -> Result<Bytes, GitHubError> {
+    let mut body = Vec::new();
+    match reply.body.read_to_end(&mut body).await {
+        Ok(_) => Ok(body.into()),
+        Err(error) => {
+            let inner = error.into_inner().and_then(|error| error.downcast().ok());
+            let error: Box<EgressError> = inner.expect("because a body fails with a reason");
+            Err((*error).into())
+        }
+    }
+}

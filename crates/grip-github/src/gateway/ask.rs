@@ -1,0 +1,56 @@
+//! What is asked.
+
+use bytes::Bytes;
+use grip_egress::Request;
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method,
+    header::{ACCEPT, IF_NONE_MATCH},
+};
+use url::Url;
+
+use crate::{answer::Etag, options::MAX_PAGE_BYTES};
+
+const API_VERSION: (HeaderName, HeaderValue) = (
+    HeaderName::from_static("x-github-api-version"),
+    HeaderValue::from_static("2022-11-28"),
+);
+pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/vnd.github+json");
+pub(crate) const RAW: HeaderValue = HeaderValue::from_static("application/vnd.github.raw+json");
+
+/// One question.
+pub(crate) struct Ask<'a> {
+    pub(crate) url: Url,
+    pub(crate) accept: HeaderValue,
+    pub(crate) etag: Option<&'a Etag>,
+    pub(crate) max_bytes: u64,
+}
+
+impl Ask<'_> {
+    /// An answer in JSON.
+    pub(crate) fn json(url: Url) -> Self {
+        Self {
+            url,
+            accept: JSON,
+            etag: None,
+            max_bytes: MAX_PAGE_BYTES,
+        }
+    }
+
+    /// The question as it is sent to `url`.
+    pub(super) fn request(&self, url: &Url) -> Request {
+        let mut headers = HeaderMap::new();
+        let (name, version) = API_VERSION;
+        headers.insert(name, version);
+        headers.insert(ACCEPT, self.accept.clone());
+        if let Some(etag) = self.etag {
+            headers.insert(IF_NONE_MATCH, etag.header());
+        }
+        Request {
+            method: Method::GET,
+            url: url.clone(),
+            headers,
+            body: Bytes::new(),
+            max_bytes: self.max_bytes,
+        }
+    }
+}

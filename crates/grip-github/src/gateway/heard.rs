@@ -1,0 +1,126 @@
+//! What an answer means.
+
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use grip_throttle::answer::{Answer, Reading};
+use http::{
+    HeaderMap, StatusCode,
+    header::{CONTENT_TYPE, ETAG, LOCATION},
+};
+use url::Url;
+
+use crate::{answer::Etag, error::GitHubError, json};
+
+/// How long to wait where nobody says how long.
+const UNSAID_WAIT: Duration = Duration::from_secs(60);
+
+/// An answer that was asked for.
+#[derive(Debug)]
+pub(crate) enum Heard {
+    Fresh(Box<Whole>),
+    NotModified,
+}
+
+/// A success with its body.
+#[derive(Debug)]
+pub(crate) struct Whole {
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+    /// Where it came from in the end.
+    pub(crate) url: Url,
+    /// Whether a redirect led there.
+    pub(crate) was_moved: bool,
+}
+
+impl Whole {
+    pub(crate) fn etag(&self) -> Option<Etag> {
+        let text = self.headers.get(ETAG)?.to_str().ok()?;
+        Etag::parse(text)
+    }
+
+    /// The kind of content, without its parameters.
+    pub(crate) fn kind(&self) -> &str {
+        let kind = self.headers.get(CONTENT_TYPE);
+        let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        kind.split(';').next().unwrap_or_default().trim()
+    }
+}
+
+/// What comes of one call.
+pub(super) enum Outcome {
+    Arrived(Arrived),
+    /// The token is not accepted; another may be.
+    Unauthorised,
+    /// The token's budget is spent; another's may not be.
+    Spent,
+}
+
+/// An answer, or the way to it.
+pub(super) enum Arrived {
+    Heard(Heard),
+    /// With the place as the host wrote it.
+    Moved(String),
+}
+
+/// An answer as it came.
+pub(super) struct Raw {
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
+    pub(super) url: Url,
+    pub(super) body: Bytes,
+    pub(super) reading: Reading,
+    /// Whether it says that nothing is left of its budget.
+    pub(super) is_spent: bool,
+}
+
+/// Tells what an answer means.
+pub(super) fn judge(raw: Raw) -> Result<Outcome, GitHubError> {
+    let status = raw.status.as_u16();
+    match status {
+        200..=299 => Ok(Outcome::Arrived(Arrived::Heard(Heard::Fresh(Box::new(
+            Whole {
+                headers: raw.headers,
+                body: raw.body,
+                url: raw.url,
+                was_moved: false,
+            },
+        ))))),
+        304 => Ok(Outcome::Arrived(Arrived::Heard(Heard::NotModified))),
+        301 | 302 | 307 | 308 => {
+            let place = raw.headers.get(LOCATION);
+            let place = place.and_then(|place| place.to_str().ok());
+            let place = place.ok_or_else(|| GitHubError::malformed("a redirect to nowhere"))?;
+            Ok(Outcome::Arrived(Arrived::Moved(place.to_owned())))
+        }
+        _ => match raw.reading.answer {
+            Answer::RateLimited { secondary } => limited(&raw, secondary),
+            _ => Err(refusal(&raw, status)),
+        },
+    }
+}
+
+fn limited(raw: &Raw, secondary: bool) -> Result<Outcome, GitHubError> {
+    if raw.is_spent && !secondary {
+        return Ok(Outcome::Spent);
+    }
+    let wait = raw.reading.advice.map_or(UNSAID_WAIT, |advice| advice.wait);
+    let wait_s = wait.as_secs();
+    tracing::warn!(secondary, wait_s, "GitHub refused a call by a rate limit");
+    Err(GitHubError::RateLimited {
+        until: SystemTime::now() + wait,
+        secondary,
+    })
+}
+
+fn refusal(raw: &Raw, status: u16) -> GitHubError {
+    let said = json::message(&raw.body);
+    match (raw.reading.answer, status) {
+        (Answer::AccessDenied, _) => GitHubError::AccessDenied { said },
+        (Answer::ServerError, _) => GitHubError::Server { status },
+        (_, 404) => GitHubError::NotFound { said },
+        (_, 410) => GitHubError::Gone,
+        (_, 400..=499) => GitHubError::Client { status, said },
+        _ => GitHubError::malformed(format!("status {status}")),
+    }
+}
