@@ -190,3 +190,7 @@ impl Proxy {
         Ok(Zip::new(self.clone(), at))
     }
 }
+
+/// What is asked of the index, for the test that prepares it on both engines.
+#[cfg(test)]
+pub(crate) const STATEMENTS: &[grip_db::Statement] = listed::sql::ALL;

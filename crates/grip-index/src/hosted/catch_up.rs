@@ -10,7 +10,7 @@ use super::{Hosted, PAGE, digest};
 use crate::{Source as _, SourceError};
 
 grip_db::statements! {
-    mod sql {
+    pub(super) mod sql {
         ETAGS = {
             sqlite: "SELECT org_repo_name, etag FROM repos
                 WHERE gone_at IS NULL AND org_repo_name IN (SELECT value FROM json_each($1))",

@@ -8,7 +8,7 @@ use grip_go::{ModulePath, Version};
 use grip_types::Oid;
 
 grip_db::statements! {
-    mod sql {
+    pub(super) mod sql {
         VERSION = "SELECT v.version, t.org_repo_name, t.tag_name, t.commit_oid
             FROM index_versions v
             JOIN repo_tags t ON t.path = v.path AND t.version = v.version

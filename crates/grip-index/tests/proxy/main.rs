@@ -1,0 +1,7 @@
+//! The module proxy with real git repositories, and with the real go command as its client.
+
+mod answers;
+mod go;
+mod hostile;
+mod support;
+mod zips;

@@ -1,0 +1,478 @@
+//! A node's repositories, an index of them, and a server for the go command.
+
+use std::{
+    collections::BTreeSet,
+    convert::Infallible,
+    io::Write as _,
+    path::Path,
+    process::{Output, Stdio},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use grip_db::{TestDatabase, Value};
+use grip_git::{Expect, Options as GitOptions, RefEdit, RepoPath, Repositories};
+use grip_go::{Found, candidates, module_version, tag};
+use grip_index::{
+    GoMod, Source as _, Tags, Trust,
+    hosted::{Claim, Hosted, Parts, Places, Served},
+    proxy::{Answer, Options, Proxy, ProxyError, Request},
+};
+use grip_tasks::TaskGroup;
+use grip_testkit::{Author, WorkTree, git};
+use grip_types::{Identifier, Oid, RefName, Service};
+use http_body_util::{BodyExt as _, Full, StreamBody, combinators::UnsyncBoxBody};
+use hyper::{Response, body::Frame, service::service_fn};
+use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+
+pub const DOMAIN: &str = "git.example";
+
+/// What a test has of a node.
+pub struct World {
+    pub dir: TempDir,
+    pub repositories: Repositories,
+    pub hosted: Hosted,
+    pub served: Arc<ServedSet>,
+    pub test: TestDatabase,
+    pub proxy: Proxy,
+    pub owner: Author,
+    pub group: TaskGroup,
+}
+
+/// The repositories that count as served.
+#[derive(Default)]
+pub struct ServedSet(Mutex<BTreeSet<RepoPath>>);
+
+impl ServedSet {
+    pub fn add(&self, repo: &RepoPath) {
+        self.0.lock().insert(repo.clone());
+    }
+
+    pub fn remove(&self, repo: &RepoPath) {
+        self.0.lock().remove(repo);
+    }
+}
+
+impl Served for ServedSet {
+    fn is_served(&self, repo: &RepoPath) -> bool {
+        self.0.lock().contains(repo)
+    }
+
+    fn page(&self, after: Option<&RepoPath>, limit: usize) -> Vec<RepoPath> {
+        let all = self.0.lock();
+        let behind = all
+            .iter()
+            .filter(|repo| after.is_none_or(|after| *repo > after));
+        behind.take(limit).cloned().collect()
+    }
+}
+
+grip_db::statements! {
+    mod sql {
+        FORGET = "DELETE FROM index_versions WHERE org_repo_name = $1";
+        FORGET_TAGS = "DELETE FROM repo_tags WHERE org_repo_name = $1";
+        REPO = "INSERT INTO repos (org_repo_name, etag) VALUES ($1, $2)
+            ON CONFLICT (org_repo_name) DO UPDATE SET etag = excluded.etag";
+        MEMBER = "INSERT INTO repo_sources (source, org_repo_name, listing) VALUES ($1, $2, 1)
+            ON CONFLICT (source, org_repo_name) DO NOTHING";
+        TAG = "INSERT INTO repo_tags (org_repo_name, tag_name, object_oid, commit_oid, created,
+                path, version, proven, claimed_ns, why, settled)
+            VALUES ($1, $2, $3, $4, 0, $5, $6, 1, 0, $7, 1)";
+        VERSION = "INSERT INTO index_versions (first_seen_ns, path, version, created,
+                org_repo_name, tag_name, commit_oid)
+            VALUES ((SELECT COALESCE(MAX(first_seen_ns), 0) + 1 FROM index_versions),
+                $1, $2, 0, $3, $4, $5)";
+    }
+}
+
+impl World {
+    pub async fn new() -> Self {
+        Self::with(Options::default(), "").await
+    }
+
+    /// `claimed` is a prefix that the owner may speak for, besides places.
+    pub async fn with(options: Options, claimed: &str) -> Self {
+        let dir = TempDir::new().unwrap();
+        let repositories = Repositories::open(GitOptions::new(dir.path().join("git"))).unwrap();
+        let served = Arc::<ServedSet>::default();
+        let owner = Author::new();
+        let group = TaskGroup::new("test");
+        let claims = match claimed {
+            "" => Vec::new(),
+            prefix => vec![Claim::parse(&format!("{prefix}={}", owner.npub())).unwrap()],
+        };
+        let hosted = Hosted::new(Parts {
+            repositories: repositories.clone(),
+            served: Arc::clone(&served) as Arc<dyn Served>,
+            places: Places::of(&Service::parse(DOMAIN).unwrap()),
+            claims,
+            node: String::new(),
+            group: group.clone(),
+        });
+        let test = TestDatabase::sqlite().await;
+        let proxy = Proxy::new(test.db().clone(), hosted.clone(), options);
+        Self {
+            dir,
+            repositories,
+            hosted,
+            served,
+            test,
+            proxy,
+            owner,
+            group,
+        }
+    }
+
+    pub fn repo(&self, identifier: &str) -> RepoPath {
+        RepoPath::new(self.owner.npub(), Identifier::parse(identifier).unwrap())
+    }
+
+    /// The module path of a repository's root.
+    pub fn path(&self, identifier: &str) -> String {
+        format!("{DOMAIN}/{}/{identifier}", self.owner.npub())
+    }
+
+    /// Makes all of `work` a served repository, and indexes it.
+    pub async fn publish(&self, identifier: &str, work: &WorkTree) -> RepoPath {
+        let repo = self.repo(identifier);
+        self.push(&repo, work).await;
+        self.index(&repo).await;
+        repo
+    }
+
+    /// Brings the objects and refs of `work` into a repository, and removes all other refs.
+    pub async fn push(&self, repo: &RepoPath, work: &WorkTree) {
+        self.repositories.create(repo).unwrap();
+        let pack = pack(work.path());
+        let quarantine = self.repositories.receive(&repo.identifier, &pack[..]).await;
+        quarantine.unwrap().promote().unwrap();
+        let wanted = refs(work);
+        let known = self.repositories.refs(repo).unwrap();
+        let is_gone = |name: &RefName| wanted.iter().all(|(wanted, _)| wanted != name);
+        let gone = known.iter().map(|r| r.name.clone()).filter(is_gone);
+        let edit = |name, new| RefEdit {
+            name,
+            expect: Expect::Any,
+            new,
+        };
+        let mut edits: Vec<RefEdit> = gone.map(|name| edit(name, None)).collect();
+        edits.extend(
+            wanted
+                .iter()
+                .map(|(name, oid)| edit(name.clone(), Some(*oid))),
+        );
+        let head = RefName::parse("refs/heads/main").unwrap();
+        self.repositories
+            .update_refs(repo, &edits, Some(&head))
+            .unwrap();
+        self.served.add(repo);
+    }
+
+    /// Puts into the index what the rules say of a repository's tags.
+    pub async fn index(&self, repo: &RepoPath) {
+        let name = self.hosted.name_of(repo);
+        let tags = self.hosted.tags(&name, None).await.unwrap();
+        let Tags::All { tags, etag } = tags else {
+            panic!("{tags:?}");
+        };
+        let source = self.hosted.name().to_owned();
+        self.run(sql::FORGET, vec![name.clone().into()]).await;
+        self.run(sql::FORGET_TAGS, vec![name.clone().into()]).await;
+        self.run(sql::REPO, vec![name.clone().into(), etag.into()])
+            .await;
+        self.run(sql::MEMBER, vec![source.into(), name.clone().into()])
+            .await;
+        for found in tags {
+            let Some(tag) = tag::read(&found.name) else {
+                continue;
+            };
+            let judged = self.judge(&name, &found.commit, &tag).await;
+            let (path, version, why) = match &judged {
+                Ok((path, version)) => (Some(path.clone()), Some(version.clone()), None),
+                Err(why) => (None, None, Some(why.clone())),
+            };
+            let commit = found.commit.to_hex();
+            let values = vec![
+                name.clone().into(),
+                found.name.clone().into(),
+                found.object.to_hex().into(),
+                commit.clone().into(),
+                path.clone().into(),
+                version.clone().into(),
+                why.into(),
+            ];
+            self.run(sql::TAG, values).await;
+            if let (Some(path), Some(version)) = (path, version) {
+                let values = vec![
+                    path.into(),
+                    version.into(),
+                    name.clone().into(),
+                    found.name.into(),
+                    commit.into(),
+                ];
+                self.run(sql::VERSION, values).await;
+            }
+        }
+    }
+
+    async fn judge(
+        &self,
+        name: &str,
+        commit: &Oid,
+        tag: &tag::VersionTag,
+    ) -> Result<(String, String), String> {
+        let location = self.hosted.location(name).ok_or("it has no path")?;
+        let places = candidates(tag);
+        let own = self.hosted.go_mod(name, commit, &places.own).await.unwrap();
+        let major = match &places.major {
+            Some(dir) => self.hosted.go_mod(name, commit, dir).await.unwrap(),
+            None => GoMod::Absent,
+        };
+        let module = module_version(tag, &location, found(&own), found(&major));
+        let module = module.map_err(|reason| reason.to_string())?;
+        match self.hosted.trusts(name, &module.path) {
+            Trust::Refused => Err(format!("{} is somebody else's", module.path)),
+            _ => Ok((module.path.to_string(), module.version.to_string())),
+        }
+    }
+
+    async fn run(&self, statement: grip_db::Statement, values: Vec<Value>) {
+        let db = self.test.db();
+        db.write(move |mut db| Box::pin(async move { db.execute(&statement, &values).await }))
+            .await
+            .unwrap();
+    }
+
+    pub async fn ask(&self, path: &str) -> Result<Bytes, ProxyError> {
+        let answer = self.proxy.answer(&Request::parse(path)?).await?;
+        Ok(match answer {
+            Answer::List(text) => text.into(),
+            Answer::Info(bytes) | Answer::GoMod(bytes) => bytes,
+            Answer::Zip(zip) => {
+                let mut body = zip.open().await?;
+                let mut all = Vec::new();
+                while let Some(chunk) = body.next().await {
+                    all.extend(chunk.expect("the zip is whole"));
+                }
+                all.into()
+            }
+        })
+    }
+
+    pub async fn text(&self, path: &str) -> String {
+        let answer = self.ask(path).await;
+        let bytes = answer.unwrap_or_else(|error| panic!("{path}: {error}"));
+        String::from_utf8(bytes.to_vec()).unwrap()
+    }
+
+    pub async fn json(&self, path: &str) -> serde_json::Value {
+        serde_json::from_str(&self.text(path).await).unwrap()
+    }
+
+    /// What the proxy says instead of an answer.
+    pub async fn refusal(&self, path: &str) -> String {
+        match self.ask(path).await {
+            Err(error @ ProxyError::NotFound { .. }) => error.to_string(),
+            other => panic!("{path}: {other:?}"),
+        }
+    }
+
+    /// Serves the proxy on a port of its own, and gives the value of GOPROXY.
+    pub async fn serve(&self) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (proxy, group) = (self.proxy.clone(), self.group.clone());
+        let serving = async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                let proxy = proxy.clone();
+                let answer = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
+                    let (proxy, path) = (proxy.clone(), request.uri().path().to_owned());
+                    async move { Ok::<_, Infallible>(respond(&proxy, &path).await) }
+                });
+                let connection = hyper::server::conn::http1::Builder::new()
+                    .serve_connection(TokioIo::new(stream), answer);
+                drop(group.spawn("connection", connection));
+            }
+        };
+        drop(self.group.spawn("server", serving));
+        format!("http://127.0.0.1:{port}/go")
+    }
+}
+
+type HttpBody = UnsyncBoxBody<Bytes, std::io::Error>;
+
+async fn respond(proxy: &Proxy, path: &str) -> Response<HttpBody> {
+    let whole = |status: u16, bytes: Bytes| {
+        let body = Full::new(bytes).map_err(|never| match never {});
+        Response::builder()
+            .status(status)
+            .header("content-type", "text/plain; charset=utf-8")
+            .body(body.boxed_unsync())
+            .unwrap()
+    };
+    let answer = async {
+        let request = Request::parse(path.strip_prefix("/go/").unwrap_or_default())?;
+        match proxy.answer(&request).await? {
+            Answer::List(text) => Ok(whole(200, text.into())),
+            Answer::Info(bytes) | Answer::GoMod(bytes) => Ok(whole(200, bytes)),
+            Answer::Zip(zip) => {
+                let body = zip.open().await?.map(|chunk| chunk.map(Frame::data));
+                Ok(Response::new(StreamBody::new(body).boxed_unsync()))
+            }
+        }
+    };
+    answer.await.unwrap_or_else(|error: ProxyError| {
+        let status = match error {
+            ProxyError::NotFound { .. } => 404,
+            ProxyError::Busy { .. } => 503,
+            _ => 500,
+        };
+        whole(status, error.to_string().into())
+    })
+}
+
+fn found(go_mod: &GoMod) -> Found<'_> {
+    match go_mod {
+        GoMod::Text(text) => Found::GoMod(text),
+        GoMod::TooLarge => Found::TooLarge,
+        GoMod::Absent => Found::None,
+    }
+}
+
+fn refs(work: &WorkTree) -> Vec<(RefName, Oid)> {
+    let listed = work
+        .git(["for-each-ref", "--format=%(refname) %(objectname)"])
+        .unwrap();
+    let pair = |line: &str| {
+        let (name, oid) = line.split_once(' ').unwrap();
+        (RefName::parse(name).unwrap(), oid.parse().unwrap())
+    };
+    listed.lines().map(pair).collect()
+}
+
+/// A pack of all that the refs of a repository reach.
+fn pack(directory: &Path) -> Vec<u8> {
+    let mut child = git::command(
+        directory,
+        ["pack-objects", "--quiet", "--stdout", "--revs", "--all"],
+    )
+    .stdin(Stdio::piped())
+    .stdout(Stdio::piped())
+    .spawn()
+    .unwrap();
+    drop(child.stdin.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    output.stdout
+}
+
+/// Writes an object that git's own commands would not.
+pub fn write_object(work: &WorkTree, kind: &str, contents: &[u8]) -> String {
+    let arguments = ["hash-object", "-w", "-t", kind, "--literally", "--stdin"];
+    let mut child = git::command(work.path(), arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(contents).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+/// A repository with one module at its root, tagged.
+pub fn module(path: &str, tags: &[&str]) -> WorkTree {
+    let work = WorkTree::init().unwrap();
+    work.commit("go.mod", &format!("module {path}\n\ngo 1.19\n"))
+        .unwrap();
+    work.commit("hello.go", "package hello\n\nconst Greeting = \"hello\"\n")
+        .unwrap();
+    for tag in tags {
+        work.git(["tag", tag]).unwrap();
+    }
+    work
+}
+
+/// The go command with a module of its own to work in, and nothing of the user's.
+pub struct Go {
+    dir: TempDir,
+    proxy: String,
+}
+
+impl Go {
+    pub fn new(proxy: &str) -> Self {
+        let dir = TempDir::new().unwrap();
+        let main = dir.path().join("main");
+        std::fs::create_dir(&main).unwrap();
+        std::fs::write(main.join("go.mod"), "module example.com/main\n\ngo 1.19\n").unwrap();
+        let proxy = proxy.to_owned();
+        Self { dir, proxy }
+    }
+
+    pub async fn run(&self, arguments: &[&str]) -> Result<String, String> {
+        let Output {
+            status,
+            stdout,
+            stderr,
+        } = self.output(arguments).await;
+        let (stdout, stderr) = (text(stdout), text(stderr));
+        match status.success() {
+            true => Ok(stdout),
+            false => Err(format!("{stdout}{stderr}")),
+        }
+    }
+
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the real go command is the client here"
+    )]
+    async fn output(&self, arguments: &[&str]) -> Output {
+        let below = |name: &str| self.dir.path().join(name);
+        tokio::process::Command::new("go")
+            .current_dir(below("main"))
+            .args(arguments)
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap())
+            .env("HOME", below("home"))
+            .env("GOPATH", below("path"))
+            .env("GOMODCACHE", below("modules"))
+            .env("GOCACHE", below("cache"))
+            .env("GOFLAGS", "-mod=mod -modcacherw")
+            .env("GOPROXY", &self.proxy)
+            .env("GONOSUMDB", "*")
+            .env("GOSUMDB", "off")
+            .env("GOTELEMETRY", "off")
+            .kill_on_drop(true)
+            .output()
+            .await
+            .expect("go is installed")
+    }
+
+    /// A file of the module cache.
+    pub fn cached(&self, name: &str) -> String {
+        let path = self.dir.path().join("modules").join(name);
+        std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path:?}: {error}"))
+    }
+
+    pub fn has(&self, name: &str) -> bool {
+        self.dir.path().join("modules").join(name).exists()
+    }
+
+    /// Writes a file of the main module.
+    pub fn write(&self, name: &str, contents: &str) {
+        std::fs::write(self.dir.path().join("main").join(name), contents).unwrap();
+    }
+
+    pub fn main_go_mod(&self) -> String {
+        std::fs::read_to_string(self.dir.path().join("main/go.mod")).unwrap()
+    }
+}
+
+fn text(bytes: Vec<u8>) -> String {
+    String::from_utf8_lossy(&bytes).into_owned()
+}
