@@ -38,6 +38,12 @@ pub trait Source: Send + Sync + 'static {
         etag: Option<String>,
     ) -> BoxFuture<'a, Result<Tags, SourceError>>;
 
+    /// Whether a repository that the latest listing lacks is there all the same, by that name.
+    fn is_there<'a>(&'a self, repo: &'a str) -> BoxFuture<'a, Result<bool, SourceError>> {
+        let _ = repo;
+        Box::pin(std::future::ready(Ok(true)))
+    }
+
     /// When a tag was made, in milliseconds since 1970; asked only for new and moved tags.
     fn created<'a>(
         &'a self,
@@ -52,6 +58,12 @@ pub trait Source: Send + Sync + 'static {
         commit: &'a Oid,
         dir: &'a str,
     ) -> BoxFuture<'a, Result<GoMod, SourceError>>;
+
+    /// Told when a repository's turn has ended well: what was put by to go on after an
+    /// interruption is not needed any more.
+    fn finished(&self, repo: &str) {
+        let _ = repo;
+    }
 
     /// The path of the repository's root by its place; none where Go could not name it.
     fn location(&self, repo: &str) -> Option<ModulePath>;
@@ -122,6 +134,7 @@ pub enum Trust {
 pub enum SourceError {
     #[error("{reason}")]
     Wait {
+        /// By the clock of this host.
         until_ms: i64,
         reason: String,
         /// Whether the host was asked and said no, so that it counts as an attempt.

@@ -1,0 +1,59 @@
+//! What follows for a job from an error of the gateway.
+
+use std::{
+    error::Error,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use grip_github::{GitHubError, NextStep};
+
+use crate::SourceError;
+
+/// As the gateway itself judges it.
+pub(super) fn step(error: &GitHubError) -> SourceError {
+    match error.next_step() {
+        NextStep::Wait { until, counts } => SourceError::Wait {
+            until_ms: millis(until),
+            reason: told(error),
+            counts,
+        },
+        NextStep::Retry => SourceError::Transient(told(error)),
+        NextStep::GiveUp => SourceError::Permanent(told(error)),
+    }
+}
+
+/// Of a list of repositories.
+pub(super) fn of_list(error: &GitHubError) -> SourceError {
+    match error {
+        GitHubError::NotFound { .. } => SourceError::Permanent(
+            "the host knows no such organisation or user: is the name right, and may the token \
+             see it?"
+                .to_owned(),
+        ),
+        error => step(error),
+    }
+}
+
+/// Of a question about one commit: nonsense about one says nothing about the others.
+pub(super) fn about_one(error: &GitHubError) -> SourceError {
+    match error {
+        GitHubError::Malformed { .. } => SourceError::Permanent(told(error)),
+        error => step(error),
+    }
+}
+
+fn millis(at: SystemTime) -> i64 {
+    let since_1970 = at.duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since_1970.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// The error and what is behind it.
+fn told(error: &GitHubError) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,190 @@
+//! The index as its users see it.
+
+use std::sync::Arc;
+
+use grip_db::{Db, DbError};
+use grip_queue::{Handler, Queue, Worker, WorkerOptions, WorkerStatus};
+use grip_tasks::TaskGroup;
+
+use crate::{
+    Changes, FeedQuery, Options, Page, RepoFacts, Source, Status, TagFacts, VersionAt,
+    jobs::{Context, List, Turns},
+    store::Store,
+};
+
+/// The most changes, repositories or tags that one answer has.
+const MOST: usize = 2_000;
+
+/// What the index is made of.
+pub struct Parts {
+    pub db: Db,
+    pub queue: Queue,
+    pub sources: Vec<Arc<dyn Source>>,
+    pub options: Options,
+    pub group: TaskGroup,
+}
+
+/// The index: its workers run as long as it is there. Reading works without any source.
+#[must_use = "dropping the index stops its workers"]
+pub struct Index {
+    context: Arc<Context>,
+    workers: Vec<Worker>,
+}
+
+impl Index {
+    /// Notes the sources and starts the work on them. What was done before is not repeated.
+    pub async fn start(parts: Parts) -> Result<Self, DbError> {
+        let store = Store::new(parts.db);
+        let context = Context::new(store, parts.queue, parts.sources, parts.options);
+        Self::start_with(Arc::new(context), &parts.group).await
+    }
+
+    pub(crate) async fn start_with(
+        context: Arc<Context>,
+        group: &TaskGroup,
+    ) -> Result<Self, DbError> {
+        for source in &context.sources {
+            let (queue, job) = (context.queue.clone(), context.list_job(&**source));
+            context.store.add_source(queue, source.name(), job).await?;
+        }
+        let mut workers = Vec::new();
+        for is_local in [false, true] {
+            let is_such = |source: &Arc<dyn Source>| source.is_local() == is_local;
+            if context.sources.iter().any(is_such) {
+                workers.extend(start(&context, is_local, group));
+            }
+        }
+        Ok(Self { context, workers })
+    }
+
+    /// A page of the feed.
+    pub async fn feed(&self, query: &FeedQuery) -> Result<Page, DbError> {
+        let limit = query.limit.min(FeedQuery::MOST);
+        let query = FeedQuery {
+            limit,
+            ..query.clone()
+        };
+        let entries = self.context.store.feed(&query).await?;
+        Ok(Page { entries })
+    }
+
+    /// What happened to versions after a moment, the oldest first. The moment of the last change
+    /// is where the next page begins.
+    pub async fn changes(&self, after_ns: i64, limit: usize) -> Result<Changes, DbError> {
+        self.context.store.changes(after_ns, limit.min(MOST)).await
+    }
+
+    /// Changes whenever the feed does. One tiny query.
+    pub async fn stamp(&self) -> Result<i64, DbError> {
+        self.context.store.stamp().await
+    }
+
+    /// Where a version is.
+    pub async fn version(&self, path: &str, version: &str) -> Result<Option<VersionAt>, DbError> {
+        self.context.store.version(path, version).await
+    }
+
+    /// The versions of a module, in the order of their texts.
+    pub async fn versions(&self, path: &str, limit: usize) -> Result<Vec<VersionAt>, DbError> {
+        self.context.store.versions(path, limit).await
+    }
+
+    pub async fn status(&self) -> Result<Status, DbError> {
+        let sources = self.context.sources.iter();
+        let names: Vec<_> = sources.map(|source| source.name()).collect();
+        self.context.store.status(&names).await
+    }
+
+    /// The repositories by name, from the one after `after`.
+    pub async fn repos(&self, after: &str, limit: usize) -> Result<Vec<RepoFacts>, DbError> {
+        self.context.store.repos(after, limit.min(MOST)).await
+    }
+
+    /// The tags of a repository by name, from the one after `after`, and why those that are not in
+    /// the feed are not.
+    pub async fn tags(
+        &self,
+        repo: &str,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<TagFacts>, DbError> {
+        let store = &self.context.store;
+        store.tag_facts(repo, after, limit.min(MOST)).await
+    }
+
+    pub fn workers(&self) -> Vec<WorkerStatus> {
+        self.workers.iter().map(Worker::status).collect()
+    }
+
+    /// A repository on this node has changed: its turn is now.
+    pub async fn repo_changed(&self, repo: &str) -> Result<(), DbError> {
+        self.repos_changed(vec![repo.to_owned()]).await
+    }
+
+    /// Repositories on this node have changed, all at once.
+    pub async fn repos_changed(&self, repos: Vec<String>) -> Result<(), DbError> {
+        let local = self.context.sources.iter().find(|source| source.is_local());
+        match local {
+            Some(source) => self.name_repos(&**source, repos).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Somebody has pushed to a repository of another host. Says whether it is one of ours; its
+    /// turn is now.
+    pub async fn source_push(&self, host: &str, owner: &str, repo: &str) -> Result<bool, DbError> {
+        let mut ours = false;
+        for source in &self.context.sources {
+            if let Some(name) = source.covers(host, owner, repo) {
+                self.name_repos(&**source, vec![name]).await?;
+                ours = true;
+            }
+        }
+        Ok(ours)
+    }
+
+    async fn name_repos(&self, source: &dyn Source, repos: Vec<String>) -> Result<(), DbError> {
+        let context = &self.context;
+        let job = |repo: &String| context.repo_job(source.is_local(), repo).revive();
+        let jobs = repos.iter().map(job).collect();
+        let queue = context.queue.clone();
+        let store = &context.store;
+        store.name_repos(queue, source.name(), repos, jobs).await
+    }
+
+    /// Stops the work and waits until it is given back.
+    pub async fn shutdown(self) {
+        for worker in self.workers {
+            worker.shutdown().await;
+        }
+    }
+}
+
+fn start(context: &Arc<Context>, is_local: bool, group: &TaskGroup) -> [Worker; 2] {
+    let options = &context.options;
+    let worker = |kind: String, handler: Arc<dyn Handler>, at_once: usize, take: usize| {
+        let options = WorkerOptions {
+            at_once,
+            take,
+            lease: options.indexing_ttl,
+            poll: options.poll,
+            ..WorkerOptions::default()
+        };
+        Worker::start(context.queue.clone(), kind, handler, options, group)
+    };
+    let take = options.number_of_items_to_take;
+    [
+        worker(
+            context.list_kind(is_local),
+            Arc::new(List(Arc::clone(context))),
+            1,
+            1,
+        ),
+        worker(
+            context.repo_kind(is_local),
+            Arc::new(Turns(Arc::clone(context))),
+            options.workers,
+            take,
+        ),
+    ]
+}

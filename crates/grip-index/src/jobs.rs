@@ -1,0 +1,172 @@
+//! The two kinds of work: listing a source, and indexing a repository.
+//!
+//! Invariant: no job waits for a limit. It ends, keeps what it has learned, and is due again when
+//! the limit is over.
+
+mod ask;
+mod list;
+mod pace;
+mod repo;
+
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use grip_db::DbError;
+use grip_queue::{Failure, Job, NewJob, Outcome, Queue};
+
+use self::pace::Pace;
+pub(crate) use self::{list::List, repo::Turns};
+use crate::{
+    Options, Source, SourceError,
+    rules::fingerprint,
+    store::{Ending, Store},
+};
+
+/// How soon work is tried again that the database was in the way of.
+const DATABASE_AWAY_MS: i64 = 5_000;
+/// How soon work is looked at again that only an instance with other settings can do.
+const ELSEWHERE_MS: i64 = 60 * 60 * 1_000;
+
+/// What all work shares.
+pub(crate) struct Context {
+    pub(crate) store: Store,
+    pub(crate) queue: Queue,
+    pub(crate) sources: Vec<Arc<dyn Source>>,
+    pub(crate) options: Options,
+    pub(crate) pace: Pace,
+}
+
+/// Why a piece of work was not done.
+#[derive(Debug)]
+enum Trouble {
+    Database(DbError),
+    Source(String, SourceError),
+    /// No source of this name is configured here.
+    Elsewhere(String),
+}
+
+impl From<DbError> for Trouble {
+    fn from(error: DbError) -> Self {
+        Self::Database(error)
+    }
+}
+
+impl Context {
+    pub(crate) fn new(
+        store: Store,
+        queue: Queue,
+        sources: Vec<Arc<dyn Source>>,
+        options: Options,
+    ) -> Self {
+        Self {
+            pace: Pace::new(options.spacing),
+            store,
+            queue,
+            sources,
+            options,
+        }
+    }
+
+    pub(crate) fn source(&self, name: &str) -> Option<&Arc<dyn Source>> {
+        self.sources.iter().find(|source| source.name() == name)
+    }
+
+    /// The kind of the jobs that list such sources.
+    pub(crate) fn list_kind(&self, is_local: bool) -> String {
+        self.kind("index-list", is_local)
+    }
+
+    /// The kind of the jobs that index repositories of such sources.
+    pub(crate) fn repo_kind(&self, is_local: bool) -> String {
+        match is_local {
+            true => self.kind("index-hosted", true),
+            false => "index-repo".to_owned(),
+        }
+    }
+
+    /// What is on this node only this node can do.
+    fn kind(&self, kind: &str, is_local: bool) -> String {
+        match (is_local, self.store.db().node()) {
+            (false, _) | (true, "") => kind.to_owned(),
+            (true, node) => format!("{kind}@{node}"),
+        }
+    }
+
+    pub(crate) fn list_job(&self, source: &dyn Source) -> NewJob {
+        let period = self.options.re_indexing_period;
+        NewJob::new(self.list_kind(source.is_local()), source.name()).every(period)
+    }
+
+    pub(crate) fn repo_job(&self, is_local: bool, repo: &str) -> NewJob {
+        let period = self.period(repo);
+        NewJob::new(self.repo_kind(is_local), repo).every(period)
+    }
+
+    /// A little longer for some, so that those found together do not always come together.
+    fn period(&self, repo: &str) -> Duration {
+        let share = u32::try_from(fingerprint(repo) % 1_000).unwrap_or_default();
+        self.options.re_indexing_period * (10_000 + share) / 10_000
+    }
+
+    fn ending(&self, job: &Job, wanted: NewJob) -> Ending {
+        let period = wanted.period.map(|period| period.as_millis());
+        let is_other = period != job.period_ms.map(|ms| u128::from(ms.unsigned_abs()));
+        let due = self.store.now_ms() + i64::try_from(period.unwrap_or(0)).unwrap_or(0);
+        Ending {
+            queue: self.queue.clone(),
+            lease: job.lease().clone(),
+            again: is_other.then(|| wanted.due_ms(due)),
+        }
+    }
+
+    /// What follows from trouble.
+    fn outcome(&self, job: &Job, trouble: Trouble) -> Outcome {
+        let now = self.store.now_ms();
+        match trouble {
+            Trouble::Database(error) if error.is_transient() => Outcome::Postponed {
+                until_ms: now + DATABASE_AWAY_MS,
+                reason: error.to_string(),
+            },
+            Trouble::Database(error) => {
+                tracing::warn!(kind = %job.kind, key = %job.key, ?error, "the index cannot write");
+                Outcome::Failed(Failure::transient(error.to_string()))
+            }
+            Trouble::Elsewhere(name) => Outcome::Postponed {
+                until_ms: now + ELSEWHERE_MS,
+                reason: format!("no source {name} is configured where this was tried"),
+            },
+            Trouble::Source(source, error) => self.after(&source, error),
+        }
+    }
+
+    fn after(&self, source: &str, error: SourceError) -> Outcome {
+        match error {
+            SourceError::Wait {
+                until_ms,
+                reason,
+                counts: true,
+            } => Outcome::Failed(Failure::rate_limited(
+                self.pace.place(source, self.shared(until_ms)),
+                reason,
+            )),
+            SourceError::Wait {
+                until_ms, reason, ..
+            } => Outcome::Postponed {
+                until_ms: self.pace.place(source, self.shared(until_ms)),
+                reason,
+            },
+            SourceError::Transient(reason) => Outcome::Failed(Failure::transient(reason)),
+            SourceError::Permanent(reason) => Outcome::Failed(Failure::permanent(reason)),
+        }
+    }
+
+    /// A moment by this host's clock, by the one that all instances share.
+    fn shared(&self, until_ms: i64) -> i64 {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let now = i64::try_from(now.unwrap_or_default().as_millis()).unwrap_or(i64::MAX);
+        let wait = until_ms.saturating_sub(now).max(0);
+        self.store.now_ms().saturating_add(wait)
+    }
+}

@@ -1,0 +1,113 @@
+//! Lists the repositories of a source, page by page.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use grip_queue::{Handler, Job, Outcome};
+
+use super::{Context, Trouble};
+use crate::{Source, SourceError, store::Place};
+
+/// Longest name of a repository that is taken in.
+const MAX_NAME_BYTES: usize = 1_000;
+
+/// Does the jobs that list sources.
+pub(crate) struct List(pub(crate) Arc<Context>);
+
+impl Handler for List {
+    fn run(&self, job: Job) -> BoxFuture<'_, Outcome> {
+        Box::pin(async move {
+            match self.list(&job).await {
+                Ok(()) => Outcome::Finished,
+                Err(trouble) => self.0.outcome(&job, trouble),
+            }
+        })
+    }
+}
+
+impl List {
+    async fn list(&self, job: &Job) -> Result<(), Trouble> {
+        let source = self.0.source(&job.key);
+        let source = source.ok_or_else(|| Trouble::Elsewhere(job.key.clone()))?;
+        let mut place = self.0.store.begin_listing(source.name()).await?;
+        loop {
+            let page = match source.list(place.next.clone()).await {
+                Ok(page) => page,
+                Err(error) => return Err(self.stopped(&**source, error).await),
+            };
+            if page.next.is_some() && page.next == place.next {
+                let stuck = "the list of repositories does not go on".to_owned();
+                let error = SourceError::Permanent(stuck);
+                return Err(self.stopped(&**source, error).await);
+            }
+            place.next = page.next;
+            self.keep(&**source, &mut place, page.repos).await?;
+            if place.next.is_none() {
+                return self.end(&**source, &place, job).await;
+            }
+        }
+    }
+
+    async fn keep(
+        &self,
+        source: &dyn Source,
+        place: &mut Place,
+        mut repos: Vec<String>,
+    ) -> Result<(), Trouble> {
+        repos.sort_unstable();
+        repos.dedup();
+        repos.retain(|repo| is_name(repo));
+        place.found += repos.len() as i64;
+        if place.found > self.0.options.max_repos as i64 {
+            let most = self.0.options.max_repos;
+            let error = SourceError::Permanent(format!("it has more than {most} repositories"));
+            return Err(self.stopped(source, error).await);
+        }
+        let queue = self.0.queue.clone();
+        let listed =
+            self.0
+                .store
+                .page_listed(queue, source.name(), place, repos, self.maker(source));
+        let new = listed.await?;
+        tracing::debug!(source = source.name(), new, "a page of repositories");
+        Ok(())
+    }
+
+    fn maker(&self, source: &dyn Source) -> Box<dyn Fn(&str) -> grip_queue::NewJob + Send + Sync> {
+        let (context, is_local) = (Arc::clone(&self.0), source.is_local());
+        Box::new(move |repo| context.repo_job(is_local, repo))
+    }
+
+    /// What is wrong for good with a place in a list is not begun with again.
+    async fn stopped(&self, source: &dyn Source, error: SourceError) -> Trouble {
+        if matches!(error, SourceError::Permanent(_))
+            && let Err(error) = self.0.store.forget_page(source.name()).await
+        {
+            return error.into();
+        }
+        Trouble::Source(source.name().to_owned(), error)
+    }
+
+    async fn end(&self, source: &dyn Source, place: &Place, job: &Job) -> Result<(), Trouble> {
+        let store = &self.0.store;
+        let ending = self.0.ending(job, self.0.list_job(source));
+        let ended = store.end_listing(source.name(), place, self.maker(source), ending);
+        let missed = ended.await?;
+        let (name, found) = (source.name(), place.found);
+        tracing::info!(source = name, found, missed, "all repositories are listed");
+        let keep = i64::try_from(self.0.options.keep_changes.as_nanos()).unwrap_or(i64::MAX);
+        let before = store
+            .now_ms()
+            .saturating_mul(1_000_000)
+            .saturating_sub(keep);
+        // The listing has ended: the next one will see to what is left over.
+        if let Err(error) = store.forget_changes(before).await {
+            tracing::warn!(%error, "old changes of the index could not be removed");
+        }
+        Ok(())
+    }
+}
+
+fn is_name(repo: &str) -> bool {
+    (1..=MAX_NAME_BYTES).contains(&repo.len()) && !repo.chars().any(char::is_control)
+}

@@ -1,0 +1,57 @@
+//! What the index keeps.
+//!
+//! Invariants:
+//! - Who changes the feed holds the clock's row until the commit, and takes its moments from it:
+//!   the order of commits is the order of moments, and no two are equal, whatever clocks do.
+//! - A version is in the feed if and only if a tag claims it; [`crate::rules::winner`] says which.
+//! - What a repository's turn changes is changed together with the end of its job.
+
+mod cache;
+mod changes;
+mod feed;
+mod listing;
+mod publish;
+mod repo;
+mod rows;
+mod sql;
+mod status;
+
+use grip_db::Db;
+
+pub(crate) use self::{
+    cache::Learned,
+    listing::Place,
+    publish::{Ending, Judged, Publication},
+    repo::Begun,
+    rows::TagRow,
+};
+pub use self::{
+    changes::{Change, Changes, Op},
+    feed::{Entry, VersionAt},
+    status::{RepoFacts, SourceStatus, Status, TagFacts},
+};
+
+/// The topic that is told when the feed has changed.
+pub const TOPIC: &str = "index";
+
+#[derive(Clone)]
+pub(crate) struct Store {
+    db: Db,
+}
+
+impl Store {
+    pub(crate) fn new(db: Db) -> Self {
+        Self { db }
+    }
+
+    pub(crate) fn db(&self) -> &Db {
+        &self.db
+    }
+
+    pub(crate) fn now_ms(&self) -> i64 {
+        self.db.now_ms()
+    }
+}
+
+#[cfg(test)]
+mod tests;

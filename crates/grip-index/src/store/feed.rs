@@ -1,0 +1,135 @@
+//! Reading the feed.
+
+use grip_db::{DbError, Statement, Value};
+
+use super::{Store, sql::sql};
+use crate::feed::{Clock, FeedQuery};
+
+/// Below how many versions those of a path are found by path and then put in order.
+const FEW: i64 = 50_000;
+
+/// A version in the feed.
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct Entry {
+    pub path: String,
+    pub version: String,
+    /// When it was first seen, in nanoseconds since 1970: unique.
+    pub first_seen_ns: i64,
+    /// The date of the tag in milliseconds since 1970.
+    pub created: i64,
+}
+
+/// A version, and where it is.
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct VersionAt {
+    pub path: String,
+    pub version: String,
+    /// In nanoseconds since 1970.
+    pub first_seen_ns: i64,
+    /// The date of the tag in milliseconds since 1970.
+    pub created: i64,
+    #[sqlx(rename = "org_repo_name")]
+    pub repo: String,
+    #[sqlx(rename = "tag_name")]
+    pub tag: String,
+    #[sqlx(rename = "commit_oid")]
+    pub commit: String,
+}
+
+impl Store {
+    pub(crate) async fn feed(&self, query: &FeedQuery) -> Result<Vec<Entry>, DbError> {
+        let since = match query.clock {
+            Clock::Seen => query.since_ns,
+            // The first millisecond that is not before.
+            Clock::Created => {
+                query.since_ns.div_euclid(1_000_000)
+                    + i64::from(query.since_ns.rem_euclid(1_000_000) > 0)
+            }
+        };
+        let limit = i64::try_from(query.limit).unwrap_or(i64::MAX);
+        let rest = [Value::from(since), Value::from(limit)];
+        match &query.path {
+            None => {
+                let statement = match query.clock {
+                    Clock::Seen => sql::SEEN,
+                    Clock::Created => sql::CREATED,
+                };
+                self.entries(statement, rest.to_vec()).await
+            }
+            Some(path) => self.feed_below(path, query.clock, rest).await,
+        }
+    }
+
+    async fn feed_below(
+        &self,
+        path: &str,
+        clock: Clock,
+        rest: [Value; 2],
+    ) -> Result<Vec<Entry>, DbError> {
+        let path = path.trim_end_matches('/');
+        // "0" is the character after the slash.
+        let below = [
+            path.into(),
+            format!("{path}/").into(),
+            format!("{path}0").into(),
+        ];
+        let asked = [&below[..], &[FEW.into()]].concat();
+        let (count,): (i64,) = self
+            .db
+            .read(move |mut db| {
+                Box::pin(async move { db.fetch_one(&sql::COUNT_BELOW, &asked).await })
+            })
+            .await?;
+        let statement = match (count < FEW, clock) {
+            (true, Clock::Seen) => sql::FEW_SEEN,
+            (true, Clock::Created) => sql::FEW_CREATED,
+            (false, Clock::Seen) => sql::MANY_SEEN,
+            (false, Clock::Created) => sql::MANY_CREATED,
+        };
+        self.entries(statement, [&below[..], &rest].concat()).await
+    }
+
+    async fn entries(
+        &self,
+        statement: Statement,
+        values: Vec<Value>,
+    ) -> Result<Vec<Entry>, DbError> {
+        self.db
+            .read(move |mut db| Box::pin(async move { db.fetch_all(&statement, &values).await }))
+            .await
+    }
+
+    /// The latest moment at which the feed has changed.
+    pub(crate) async fn stamp(&self) -> Result<i64, DbError> {
+        let stamp: (i64,) = self
+            .db
+            .read(|mut db| Box::pin(async move { db.fetch_one(&sql::STAMP, &[]).await }))
+            .await?;
+        Ok(stamp.0)
+    }
+
+    pub(crate) async fn version(
+        &self,
+        path: &str,
+        version: &str,
+    ) -> Result<Option<VersionAt>, DbError> {
+        let asked = [path.into(), version.into()];
+        self.db
+            .read(move |mut db| {
+                Box::pin(async move { db.fetch_optional(&sql::VERSION, &asked).await })
+            })
+            .await
+    }
+
+    pub(crate) async fn versions(
+        &self,
+        path: &str,
+        limit: usize,
+    ) -> Result<Vec<VersionAt>, DbError> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let asked = [path.into(), limit.into()];
+        self.db
+            .read(move |mut db| Box::pin(async move { db.fetch_all(&sql::VERSIONS, &asked).await }))
+            .await
+    }
+}

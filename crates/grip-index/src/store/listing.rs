@@ -1,0 +1,183 @@
+//! The listing of a source's repositories, page by page.
+
+use grip_db::{Connection, DbError};
+use grip_queue::NewJob;
+
+use super::{Store, publish::Ending, sql::sql};
+
+/// Repositories in one statement.
+const AT_ONCE: i64 = 1_000;
+
+/// Where the listing of a source is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// How often all was listed before.
+    pub(crate) listings: i64,
+    pub(crate) next: Option<String>,
+    /// Repositories found so far in the listing under way.
+    pub(crate) found: i64,
+}
+
+/// Makes the job for a repository.
+pub(crate) type MakeJob = Box<dyn Fn(&str) -> NewJob + Send + Sync>;
+
+impl Store {
+    /// Adds a source; `job` is asked for now if it is new, and otherwise within its period, which
+    /// changes nothing unless it is missing.
+    pub(crate) async fn add_source(
+        &self,
+        queue: grip_queue::Queue,
+        source: &str,
+        job: NewJob,
+    ) -> Result<(), DbError> {
+        let (source, now) = (source.to_owned(), self.now_ms());
+        self.db
+            .write(move |mut db| {
+                Box::pin(async move {
+                    let named = [source.into()];
+                    let is_new = db.execute(&sql::ADD_SOURCE, &named).await? == 1;
+                    let period = job.period.unwrap_or_default().as_millis();
+                    let later = now.saturating_add(i64::try_from(period).unwrap_or(i64::MAX));
+                    let job = if is_new { job } else { job.due_ms(later) };
+                    queue.enqueue_in(&mut db, vec![job]).await?;
+                    Ok(())
+                })
+            })
+            .await
+    }
+
+    /// Begins a listing, or goes on with the one that was interrupted.
+    pub(crate) async fn begin_listing(&self, source: &str) -> Result<Place, DbError> {
+        type Row = (i64, Option<String>, i64);
+        let named = [source.into(), self.now_ms().into()];
+        let begun: Option<Row> = self
+            .db
+            .write_one(move |mut db| {
+                Box::pin(async move { db.fetch_optional(&sql::BEGIN_LISTING, &named).await })
+            })
+            .await?;
+        let (listings, next, found) = begun.unwrap_or_default();
+        Ok(Place {
+            listings,
+            next,
+            found,
+        })
+    }
+
+    /// Keeps a page: new repositories get a job, known ones keep theirs. Says how many are new.
+    pub(crate) async fn page_listed(
+        &self,
+        queue: grip_queue::Queue,
+        source: &str,
+        place: &Place,
+        repos: Vec<String>,
+        make: MakeJob,
+    ) -> Result<usize, DbError> {
+        let (source, listing) = (source.to_owned(), place.listings + 1);
+        let (next, count) = (place.next.clone(), repos.len() as i64);
+        self.db
+            .write(move |mut db| {
+                Box::pin(async move {
+                    let new: Vec<(String,)> = db
+                        .fetch_all(&sql::ADD_REPOS, &[repos.clone().into()])
+                        .await?;
+                    let members = [repos.into(), source.clone().into(), listing.into()];
+                    db.execute(&sql::ADD_MEMBERS, &members).await?;
+                    let jobs: Vec<_> = new.iter().map(|(repo,)| make(repo).revive()).collect();
+                    let new = jobs.len();
+                    if new > 0 {
+                        queue.enqueue_in(&mut db, jobs).await?;
+                    }
+                    let page = [source.into(), next.into(), count.into()];
+                    db.execute(&sql::PAGE_LISTED, &page).await?;
+                    Ok(new)
+                })
+            })
+            .await
+    }
+
+    /// Forgets the place in a listing, so that the next one begins at its start.
+    pub(crate) async fn forget_page(&self, source: &str) -> Result<(), DbError> {
+        let named = [source.into()];
+        self.db
+            .write_one(move |mut db| {
+                Box::pin(async move { db.execute(&sql::FORGET_PAGE, &named).await.map(drop) })
+            })
+            .await
+    }
+
+    /// Ends a complete listing. Repositories that were not in it have their turn now, which finds
+    /// out whether they are gone; those that were missing from the one before, too, are no longer
+    /// this source's.
+    pub(crate) async fn end_listing(
+        &self,
+        source: &str,
+        place: &Place,
+        make: MakeJob,
+        ending: Ending,
+    ) -> Result<usize, DbError> {
+        let (source, listing, now) = (source.to_owned(), place.listings + 1, self.now_ms());
+        self.db
+            .write(move |mut db| {
+                Box::pin(async move {
+                    let missed = ask_missed(&mut db, &source, listing, &make, &ending).await?;
+                    let dropped = [source.clone().into(), (listing - 1).into()];
+                    db.execute(&sql::DROP_MISSED, &dropped).await?;
+                    let ended = [source.into(), now.into()];
+                    db.execute(&sql::END_LISTING, &ended).await?;
+                    ending.end(&mut db).await?;
+                    Ok(missed)
+                })
+            })
+            .await
+    }
+
+    /// Adds repositories that were named apart from a listing, and asks for their turns.
+    pub(crate) async fn name_repos(
+        &self,
+        queue: grip_queue::Queue,
+        source: &str,
+        repos: Vec<String>,
+        jobs: Vec<NewJob>,
+    ) -> Result<(), DbError> {
+        let source = source.to_owned();
+        self.db
+            .write(move |mut db| {
+                Box::pin(async move {
+                    let named = [repos.clone().into()];
+                    let _: Vec<(String,)> = db.fetch_all(&sql::ADD_REPOS, &named).await?;
+                    let members = [repos.into(), source.into()];
+                    db.execute(&sql::NAME_MEMBERS, &members).await?;
+                    queue.enqueue_in(&mut db, jobs).await?;
+                    Ok(())
+                })
+            })
+            .await
+    }
+}
+
+async fn ask_missed(
+    db: &mut Connection<'_>,
+    source: &str,
+    listing: i64,
+    make: &MakeJob,
+    ending: &Ending,
+) -> Result<usize, DbError> {
+    let (mut after, mut total) = (String::new(), 0);
+    loop {
+        let asked = [
+            source.into(),
+            after.clone().into(),
+            listing.into(),
+            AT_ONCE.into(),
+        ];
+        let missed: Vec<(String,)> = db.fetch_all(&sql::MISSED, &asked).await?;
+        let Some((last,)) = missed.last() else {
+            return Ok(total);
+        };
+        after.clone_from(last);
+        total += missed.len();
+        let jobs = missed.iter().map(|(repo,)| make(repo)).collect();
+        ending.queue.enqueue_in(db, jobs).await?;
+    }
+}

@@ -1,0 +1,146 @@
+//! What people ask about the index.
+
+use std::collections::HashMap;
+
+use grip_db::DbError;
+use serde::Serialize;
+
+use super::{Store, sql::sql};
+
+/// How the index is. Times are milliseconds since 1970.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Status {
+    pub sources: Vec<SourceStatus>,
+    /// Repositories, those that are gone not among them.
+    pub repos: i64,
+    pub repos_gone: i64,
+    /// Repositories that have had a turn, whether or not they are there still.
+    pub repos_indexed: i64,
+    pub tags: i64,
+    /// Tags that claim a version; where two claim the same, one is in the feed.
+    pub claims: i64,
+    /// Versions in the feed.
+    pub versions: i64,
+    /// The latest moment at which the feed has changed, in nanoseconds.
+    pub stamp_ns: i64,
+}
+
+/// How the listing of a source is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SourceStatus {
+    pub name: String,
+    /// Whether this instance has it in its settings.
+    pub is_configured: bool,
+    pub repos: i64,
+    pub began_ms: Option<i64>,
+    pub finished_ms: Option<i64>,
+    /// How often all of it was listed.
+    pub listings: i64,
+    /// Repositories found by a listing that is under way or was interrupted.
+    pub found_so_far: Option<i64>,
+}
+
+/// How a repository is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, sqlx::FromRow)]
+pub struct RepoFacts {
+    #[sqlx(rename = "org_repo_name")]
+    pub name: String,
+    #[sqlx(rename = "indexing_began")]
+    pub began_ms: Option<i64>,
+    #[sqlx(rename = "indexing_finished")]
+    pub finished_ms: Option<i64>,
+    #[sqlx(rename = "gone_at")]
+    pub gone_ms: Option<i64>,
+    pub tags: i64,
+    /// Tags that claim a version.
+    pub claims: i64,
+}
+
+/// How a tag is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TagFacts {
+    pub name: String,
+    pub commit: String,
+    pub created_ms: Option<i64>,
+    /// What it claims.
+    pub path: Option<String>,
+    pub version: Option<String>,
+    /// Why it claims nothing, where its name says a version.
+    pub why: Option<String>,
+}
+
+#[derive(sqlx::FromRow)]
+struct SourceRow {
+    source: String,
+    indexing_began: Option<i64>,
+    indexing_finished: Option<i64>,
+    listings: i64,
+    next_page: Option<String>,
+    found: i64,
+}
+
+impl Store {
+    pub(crate) async fn status(&self, configured: &[&str]) -> Result<Status, DbError> {
+        type Counts = (i64, i64, i64, i64, i64);
+        type Read = (Counts, (i64, i64), Vec<SourceRow>, Vec<(String, i64)>);
+        let (counts, clock, sources, members): Read = self
+            .db
+            .read(|mut db| {
+                Box::pin(async move {
+                    let counts = db.fetch_one(&sql::COUNTS, &[]).await?;
+                    let clock = db.fetch_one(&sql::CLOCK, &[]).await?;
+                    let sources = db.fetch_all(&sql::SOURCES, &[]).await?;
+                    let members = db.fetch_all(&sql::COUNT_MEMBERS, &[]).await?;
+                    Ok((counts, clock, sources, members))
+                })
+            })
+            .await?;
+        let members: HashMap<_, _> = members.into_iter().collect();
+        let source = |row: SourceRow| SourceStatus {
+            is_configured: configured.contains(&row.source.as_str()),
+            repos: members.get(&row.source).copied().unwrap_or_default(),
+            name: row.source,
+            began_ms: row.indexing_began,
+            finished_ms: row.indexing_finished,
+            listings: row.listings,
+            found_so_far: row.next_page.map(|_| row.found),
+        };
+        let (all, gone, indexed, tags, claims) = counts;
+        Ok(Status {
+            sources: sources.into_iter().map(source).collect(),
+            repos: all - gone,
+            repos_gone: gone,
+            repos_indexed: indexed,
+            tags,
+            claims,
+            versions: clock.1,
+            stamp_ns: clock.0,
+        })
+    }
+
+    pub(crate) async fn repos(&self, after: &str, limit: usize) -> Result<Vec<RepoFacts>, DbError> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let asked = [after.into(), limit.into()];
+        self.db
+            .read(move |mut db| Box::pin(async move { db.fetch_all(&sql::REPOS, &asked).await }))
+            .await
+    }
+
+    pub(crate) async fn tag_facts(
+        &self,
+        repo: &str,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<TagFacts>, DbError> {
+        let rows = self.tags(repo, after, limit).await?;
+        let facts = rows.into_iter().map(|row| TagFacts {
+            name: row.tag_name,
+            commit: row.commit_oid,
+            created_ms: row.created,
+            path: row.path,
+            version: row.version,
+            why: row.why,
+        });
+        Ok(facts.collect())
+    }
+}
