@@ -8,7 +8,7 @@ use super::{
     look::{At, Look, Place},
     slots::Slots,
 };
-use crate::hosted::Hosted;
+use crate::{Source as _, Trust, hosted::Hosted};
 
 impl Proxy {
     /// The module at a version.
@@ -45,7 +45,7 @@ impl Proxy {
         path: &ModulePath,
         claim: Listed,
     ) -> Option<Result<At, ProxyError>> {
-        let place = self.place_of(&claim)?;
+        let place = self.place_of(path, &claim)?;
         let looking = self.look_at(&self.inner.looks, place, path, move |look| {
             look.listed(&claim)
         });
@@ -84,7 +84,7 @@ impl Proxy {
         }
         let mut pages = Pages::of(&self.inner.db, path);
         while let Some(page) = pages.next().await? {
-            if let Some(place) = page.iter().find_map(|claim| self.place_of(claim)) {
+            if let Some(place) = page.iter().find_map(|claim| self.place_of(path, claim)) {
                 return Ok(place);
             }
         }
@@ -99,12 +99,17 @@ impl Proxy {
         served.then(|| Place::by_path(repo, location, path))?
     }
 
-    /// Where a listed version is; none if it is not here.
-    pub(super) fn place_of(&self, claim: &Listed) -> Option<Place> {
+    /// Where a listed version is; none if it is not here, or may not be any more.
+    fn place_of(&self, path: &ModulePath, claim: &Listed) -> Option<Place> {
         let hosted = &self.inner.hosted;
         let repo = hosted.served_repository(&claim.repo)?;
-        let location = hosted.places().location(&repo).ok()?;
+        if hosted.trusts(&claim.repo, path) == Trust::Refused {
+            return None;
+        }
         let dir = tag::read(&claim.tag)?.dir;
+        let location = hosted.places().location(&repo).ok();
+        // Without a path of its own it can still hold a module with another one.
+        let location = location.or_else(|| ModulePath::parse("nowhere.invalid").ok())?;
         Some(Place {
             repo,
             location,

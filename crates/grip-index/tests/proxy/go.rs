@@ -196,6 +196,16 @@ async fn a_path_that_the_operator_gave_to_an_owner_is_served_too() {
 }
 
 #[tokio::test]
+async fn a_repository_that_go_cannot_name_may_hold_a_module_that_its_owner_was_given() {
+    let world = World::with(Default::default(), "example.com/lib").await;
+    let work = module("example.com/lib/naive", &["v1.0.0"]);
+    world.publish("naïve repo", &work).await;
+    let go = Go::new(&world.serve().await);
+    go.run(&["get", "example.com/lib/naive"]).await.unwrap();
+    assert!(go.main_go_mod().contains("example.com/lib/naive v1.0.0"));
+}
+
+#[tokio::test]
 async fn go_prints_why_a_version_is_not_here() {
     let world = World::new().await;
     let path = world.path("hello");
@@ -219,7 +229,10 @@ async fn go_prints_why_a_version_is_not_here() {
         .run(&["get", &format!("{path}@v1.1.0")])
         .await
         .unwrap_err();
-    assert!(said.contains("somebody else's"), "{said}");
+    assert!(
+        said.contains("nothing proves that example.com/somebody/else is this repository"),
+        "{said}"
+    );
     let said = go.run(&["get", &world.path("nothing")]).await.unwrap_err();
     assert!(said.contains("there is no such module here"), "{said}");
 }

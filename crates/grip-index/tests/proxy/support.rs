@@ -11,16 +11,16 @@ use std::{
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
-use grip_db::{TestDatabase, Value};
+use grip_db::TestDatabase;
 use grip_git::{Expect, Options as GitOptions, RefEdit, RepoPath, Repositories};
-use grip_go::{Found, candidates, module_version, tag};
 use grip_index::{
-    GoMod, Source as _, Tags, Trust,
+    Index, Source as _, Tags,
     hosted::{Claim, Hosted, Parts, Places, Served},
     proxy::{Answer, Options, Proxy, ProxyError, Request},
 };
+use grip_queue::Queue;
 use grip_tasks::TaskGroup;
-use grip_testkit::{Author, WorkTree, git};
+use grip_testkit::{Author, WorkTree, git, until};
 use grip_types::{Identifier, Oid, RefName, Service};
 use http_body_util::{BodyExt as _, Full, StreamBody, combinators::UnsyncBoxBody};
 use hyper::{Response, body::Frame, service::service_fn};
@@ -33,11 +33,12 @@ pub const DOMAIN: &str = "git.example";
 
 /// What a test has of a node.
 pub struct World {
-    pub dir: TempDir,
+    _dir: TempDir,
     pub repositories: Repositories,
     pub hosted: Hosted,
     pub served: Arc<ServedSet>,
-    pub test: TestDatabase,
+    _test: TestDatabase,
+    index: Index,
     pub proxy: Proxy,
     pub owner: Author,
     pub group: TaskGroup,
@@ -71,24 +72,6 @@ impl Served for ServedSet {
     }
 }
 
-grip_db::statements! {
-    mod sql {
-        FORGET = "DELETE FROM index_versions WHERE org_repo_name = $1";
-        FORGET_TAGS = "DELETE FROM repo_tags WHERE org_repo_name = $1";
-        REPO = "INSERT INTO repos (org_repo_name, etag) VALUES ($1, $2)
-            ON CONFLICT (org_repo_name) DO UPDATE SET etag = excluded.etag";
-        MEMBER = "INSERT INTO repo_sources (source, org_repo_name, listing) VALUES ($1, $2, 1)
-            ON CONFLICT (source, org_repo_name) DO NOTHING";
-        TAG = "INSERT INTO repo_tags (org_repo_name, tag_name, object_oid, commit_oid, created,
-                path, version, proven, claimed_ns, why, settled)
-            VALUES ($1, $2, $3, $4, 0, $5, $6, 1, 0, $7, 1)";
-        VERSION = "INSERT INTO index_versions (first_seen_ns, path, version, created,
-                org_repo_name, tag_name, commit_oid)
-            VALUES ((SELECT COALESCE(MAX(first_seen_ns), 0) + 1 FROM index_versions),
-                $1, $2, 0, $3, $4, $5)";
-    }
-}
-
 impl World {
     pub async fn new() -> Self {
         Self::with(Options::default(), "").await
@@ -114,13 +97,22 @@ impl World {
             group: group.clone(),
         });
         let test = TestDatabase::sqlite().await;
+        let index = Index::start(grip_index::Parts {
+            db: test.db().clone(),
+            queue: Queue::new(test.db().clone()),
+            sources: vec![Arc::new(hosted.clone())],
+            options: grip_index::Options::default(),
+            group: group.clone(),
+        });
+        let index = index.await.unwrap();
         let proxy = Proxy::new(test.db().clone(), hosted.clone(), options);
         Self {
-            dir,
+            _dir: dir,
             repositories,
             hosted,
             served,
-            test,
+            _test: test,
+            index,
             proxy,
             owner,
             group,
@@ -172,79 +164,25 @@ impl World {
         self.served.add(repo);
     }
 
-    /// Puts into the index what the rules say of a repository's tags.
+    /// Has the index look at a repository, and waits until it knows all of its tags.
     pub async fn index(&self, repo: &RepoPath) {
         let name = self.hosted.name_of(repo);
         let tags = self.hosted.tags(&name, None).await.unwrap();
-        let Tags::All { tags, etag } = tags else {
+        let Tags::All { tags, .. } = tags else {
             panic!("{tags:?}");
         };
-        let source = self.hosted.name().to_owned();
-        self.run(sql::FORGET, vec![name.clone().into()]).await;
-        self.run(sql::FORGET_TAGS, vec![name.clone().into()]).await;
-        self.run(sql::REPO, vec![name.clone().into(), etag.into()])
-            .await;
-        self.run(sql::MEMBER, vec![source.into(), name.clone().into()])
-            .await;
-        for found in tags {
-            let Some(tag) = tag::read(&found.name) else {
-                continue;
-            };
-            let judged = self.judge(&name, &found.commit, &tag).await;
-            let (path, version, why) = match &judged {
-                Ok((path, version)) => (Some(path.clone()), Some(version.clone()), None),
-                Err(why) => (None, None, Some(why.clone())),
-            };
-            let commit = found.commit.to_hex();
-            let values = vec![
-                name.clone().into(),
-                found.name.clone().into(),
-                found.object.to_hex().into(),
-                commit.clone().into(),
-                path.clone().into(),
-                version.clone().into(),
-                why.into(),
-            ];
-            self.run(sql::TAG, values).await;
-            if let (Some(path), Some(version)) = (path, version) {
-                let values = vec![
-                    path.into(),
-                    version.into(),
-                    name.clone().into(),
-                    found.name.into(),
-                    commit.into(),
-                ];
-                self.run(sql::VERSION, values).await;
-            }
-        }
-    }
-
-    async fn judge(
-        &self,
-        name: &str,
-        commit: &Oid,
-        tag: &tag::VersionTag,
-    ) -> Result<(String, String), String> {
-        let location = self.hosted.location(name).ok_or("it has no path")?;
-        let places = candidates(tag);
-        let own = self.hosted.go_mod(name, commit, &places.own).await.unwrap();
-        let major = match &places.major {
-            Some(dir) => self.hosted.go_mod(name, commit, dir).await.unwrap(),
-            None => GoMod::Absent,
+        let tags = tags.into_iter().map(|tag| (tag.name, tag.commit.to_hex()));
+        let expected: BTreeSet<(String, String)> = tags.collect();
+        self.index.repo_changed(&name).await.unwrap();
+        let known = || async {
+            let known = self.index.tags(&name, "", 2_000).await.unwrap();
+            let known: BTreeSet<_> = known
+                .into_iter()
+                .map(|tag| (tag.name, tag.commit))
+                .collect();
+            (known == expected).then_some(())
         };
-        let module = module_version(tag, &location, found(&own), found(&major));
-        let module = module.map_err(|reason| reason.to_string())?;
-        match self.hosted.trusts(name, &module.path) {
-            Trust::Refused => Err(format!("{} is somebody else's", module.path)),
-            _ => Ok((module.path.to_string(), module.version.to_string())),
-        }
-    }
-
-    async fn run(&self, statement: grip_db::Statement, values: Vec<Value>) {
-        let db = self.test.db();
-        db.write(move |mut db| Box::pin(async move { db.execute(&statement, &values).await }))
-            .await
-            .unwrap();
+        until("the index knows the tags", known).await.unwrap();
     }
 
     pub async fn ask(&self, path: &str) -> Result<Bytes, ProxyError> {
@@ -334,14 +272,6 @@ async fn respond(proxy: &Proxy, path: &str) -> Response<HttpBody> {
         };
         whole(status, error.to_string().into())
     })
-}
-
-fn found(go_mod: &GoMod) -> Found<'_> {
-    match go_mod {
-        GoMod::Text(text) => Found::GoMod(text),
-        GoMod::TooLarge => Found::TooLarge,
-        GoMod::Absent => Found::None,
-    }
 }
 
 fn refs(work: &WorkTree) -> Vec<(RefName, Oid)> {

@@ -117,6 +117,7 @@ async fn a_file_that_says_it_has_600_megabytes_is_never_unpacked() {
     let world = World::new().await;
     let path = world.path("hello");
     let work = module(&path, &[]);
+    work.git(["config", "core.compression", "1"]).unwrap();
     let file = std::fs::File::create(work.path().join("void")).unwrap();
     file.set_len(600_000_000).unwrap();
     work.git(["add", "-A"]).unwrap();
