@@ -182,8 +182,9 @@ impl Db {
         }
     }
 
-    /// Like [`Db::write`], in the order of the calls on both engines.
-    pub(crate) async fn write_in_order<T, F>(&self, work: F) -> Result<T, DbError>
+    /// Like [`Db::write`], in the order of the calls on both engines. Concurrent calls share a
+    /// commit. A caller that stops waiting does not take its work back: it may still be done.
+    pub async fn write_in_order<T, F>(&self, work: F) -> Result<T, DbError>
     where
         T: Send + 'static,
         F: for<'c> FnOnce(Connection<'c>) -> BoxFuture<'c, Result<T, DbError>> + Send + 'static,

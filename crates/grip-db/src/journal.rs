@@ -46,6 +46,11 @@ impl Journal {
         Self { db }
     }
 
+    /// Where it is kept.
+    pub fn db(&self) -> &Db {
+        &self.db
+    }
+
     /// Reads all rows, by class and key.
     pub async fn load(&self) -> Result<Vec<Row>, DbError> {
         let node = self.db.node().to_owned();
@@ -65,17 +70,26 @@ impl Journal {
         if changes.is_empty() {
             return Ok(());
         }
-        let (node, changes) = (self.db.node().to_owned(), changes.to_vec());
-        let written = self
-            .db
-            .write_in_order(|db| Box::pin(write(db, node, changes)));
+        let (journal, changes) = (self.clone(), changes.to_vec());
+        let written = self.db.write_in_order(|mut db| {
+            Box::pin(async move { journal.apply_in(&mut db, changes).await })
+        });
         written.await
+    }
+
+    /// Like [`Journal::apply`], as a part of the caller's transaction.
+    pub async fn apply_in(
+        &self,
+        db: &mut Connection<'_>,
+        changes: Vec<Change>,
+    ) -> Result<(), DbError> {
+        write(db, self.db.node(), changes).await
     }
 }
 
-async fn write(mut db: Connection<'_>, node: String, changes: Vec<Change>) -> Result<(), DbError> {
+async fn write(db: &mut Connection<'_>, node: &str, changes: Vec<Change>) -> Result<(), DbError> {
     for change in changes {
-        let node = Value::from(&node);
+        let node = Value::from(node);
         match change {
             Change::Put(row) => {
                 let named = [node, row.class.into(), row.key.into()];

@@ -26,6 +26,7 @@ use crate::{
     refusals::Refusals,
     trouble::Trouble,
     unused::Kept,
+    wanted,
     withdrawal::Withdrawals,
     world::World,
 };
@@ -78,6 +79,10 @@ pub(crate) struct Core {
     pub(crate) kept: Kept,
     /// Changes whenever the next attempt to find data may have come forward.
     pub(crate) sync_changes: watch::Sender<u64>,
+    /// Changes whenever an attempt has ended.
+    pub(crate) sync_ends: watch::Sender<u64>,
+    /// When data of identifiers is looked for of which nothing is held.
+    pub(crate) wanted: Arc<wanted::Rows>,
     /// Counts announcements accepted, for states that came a moment too soon.
     pub(crate) announced: watch::Sender<u64>,
     /// Places for those states.

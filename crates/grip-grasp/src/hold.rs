@@ -11,7 +11,7 @@ use grip_db::{Change as Step, DbError, Row};
 use grip_purgatory::{Change, Full, Purgatory};
 use grip_tasks::fault;
 
-use crate::{grasp::Core, trouble::Trouble};
+use crate::{grasp::Core, trouble::Trouble, wanted::Wishes};
 
 /// Removals that may be on their way to the disk at once; beyond it the next one waits.
 pub(crate) const MAX_FORGETTING: usize = 256;
@@ -74,9 +74,22 @@ impl Core {
         &self,
         changes: Vec<Change>,
     ) -> impl Future<Output = Result<(), DbError>> + Send + use<> {
-        let journal = self.journal.clone();
-        let steps: Vec<Step> = changes.into_iter().map(step).collect();
-        tokio::task::unconstrained(async move { journal.apply(&steps).await })
+        let (journal, rows) = (self.journal.clone(), Arc::clone(&self.wanted));
+        let (mut steps, mut wishes) = (Vec::new(), Wishes::default());
+        for change in changes {
+            match change {
+                Change::Put(row) => steps.push(put(row)),
+                Change::Remove { class, key } => steps.push(Step::Remove { class, key }),
+                Change::Want(identifier) => wishes.begin(identifier),
+                Change::Unwant(identifier) => wishes.end(identifier),
+            }
+        }
+        tokio::task::unconstrained(async move {
+            match wishes.is_empty() {
+                true => journal.apply(&steps).await,
+                false => rows.write(&journal, steps, wishes).await,
+            }
+        })
     }
 
     /// Removes held entries, at once in memory and soon from the journal: nobody waits for the
@@ -111,16 +124,13 @@ impl Queued {
     }
 }
 
-/// The same change in the words of the database.
-fn step(change: Change) -> Step {
-    match change {
-        Change::Put(row) => Step::Put(Row {
-            class: row.class,
-            key: row.key,
-            identifier: row.identifier,
-            payload: row.payload,
-            expires_at: row.expires_at,
-        }),
-        Change::Remove { class, key } => Step::Remove { class, key },
-    }
+/// The same row in the words of the database.
+fn put(row: grip_purgatory::Row) -> Step {
+    Step::Put(Row {
+        class: row.class,
+        key: row.key,
+        identifier: row.identifier,
+        payload: row.payload,
+        expires_at: row.expires_at,
+    })
 }

@@ -25,6 +25,7 @@ mod sync;
 mod trouble;
 mod unnoted;
 mod unused;
+mod wanted;
 mod withdrawal;
 mod world;
 

@@ -25,6 +25,7 @@ use crate::{
     settle::MAX_TOO_SOON,
     sync::max_looks,
     trouble::Trouble,
+    wanted,
     withdrawal::Withdrawals,
 };
 
@@ -68,6 +69,7 @@ impl Grasp {
         let sweep_every = parts.sweep_every;
         let core = Arc::new(Core::new(parts, purgatory, withdrawals));
         core.write(changes).await?;
+        core.begin_wanted().await?;
         core.reconcile(identifiers.clone()).await?;
         for identifier in identifiers {
             let released = core.release_at_start(&identifier).await;
@@ -87,6 +89,11 @@ impl Grasp {
 impl Core {
     fn new(parts: Parts, purgatory: Purgatory, withdrawals: Withdrawals) -> Self {
         Self {
+            wanted: Arc::new(wanted::Rows::new(
+                parts.journal.db(),
+                parts.bounds.wanted_interval,
+            )),
+            sync_ends: watch::Sender::new(0),
             store: parts.store,
             writer: parts.writer,
             journal: parts.journal,

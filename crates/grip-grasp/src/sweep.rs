@@ -88,6 +88,7 @@ impl Core {
                 Err(trouble) => trouble.log("a withdrawn repository could not be archived"),
             }
         }
+        self.repair_wanted().await;
         swept.stores = self.remove_unused_stores().await?;
         swept.maintained = self.maintain().await;
         Ok(swept)

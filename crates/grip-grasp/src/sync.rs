@@ -14,10 +14,12 @@ use tokio::sync::watch;
 
 pub use needs::Need;
 pub(crate) use needs::{asks, max_looks};
-pub(crate) use waiting::search;
 pub use waiting::{WaitingFacts, WaitingStatus};
 
-use crate::{Grasp, grasp::now};
+use crate::{
+    Grasp,
+    grasp::{Core, now},
+};
 
 /// How an attempt for an identifier ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,10 +42,11 @@ pub struct SyncFacts {
     pub in_progress: bool,
 }
 
-impl From<&SyncEntry> for SyncFacts {
-    fn from(entry: &SyncEntry) -> Self {
-        Self {
-            next_attempt: entry.next_attempt,
+impl Core {
+    pub(crate) fn search_facts(&self, identifier: &Identifier, entry: &SyncEntry) -> SyncFacts {
+        let next_attempt = entry.next_attempt;
+        SyncFacts {
+            next_attempt: next_attempt.unwrap_or_else(|| self.wanted.next(identifier, now())),
             attempt_count: entry.attempt_count,
             in_progress: entry.in_progress,
         }
@@ -82,6 +85,7 @@ impl Grasp {
         if let Err(trouble) = ended.await {
             trouble.log("the end of an attempt could not be journalled; a restart repeats it");
         }
+        self.core.sync_ends.send_modify(|count| *count += 1);
     }
 
     /// Changes whenever [`Grasp::next_sync`] may have come forward.
@@ -96,7 +100,8 @@ impl Grasp {
 
     pub fn sync_entry(&self, identifier: &Identifier) -> Option<SyncFacts> {
         let purgatory = self.core.purgatory.lock();
-        purgatory.sync_entry(identifier).map(SyncFacts::from)
+        let entry = purgatory.sync_entry(identifier);
+        entry.map(|entry| self.core.search_facts(identifier, entry))
     }
 
     /// The first `limit` identifiers that wait for data: those under way, then the others in the
@@ -105,7 +110,7 @@ impl Grasp {
         let purgatory = self.core.purgatory.lock();
         let queue = purgatory.sync_queue().take(limit);
         queue
-            .map(|(identifier, entry)| (identifier.clone(), entry.into()))
+            .map(|(it, entry)| (it.clone(), self.core.search_facts(it, entry)))
             .collect()
     }
 

@@ -75,7 +75,10 @@ impl Trouble {
             return Answer::refused(format!("rate-limited: {self}"));
         }
         self.log("an event could not be settled");
-        Answer::refused(format!("error: {self}"))
+        Answer::refused(match self {
+            Self::Journal(why) => format!("error: {self}: {why}"),
+            _ => format!("error: {self}"),
+        })
     }
 
     /// Tells the operator, with all causes.

@@ -35,6 +35,11 @@ pub enum Change {
         class: String,
         key: String,
     },
+    /// No row: data of this identifier is to be looked for now and then from now on, because an
+    /// event of it is wanted. When, is for somebody else to know.
+    Want(Identifier),
+    /// No row: no event of this identifier is wanted any more.
+    Unwant(Identifier),
 }
 
 /// A row that could not be read back. It is not dropped: what to do with it is for a person.
@@ -135,6 +140,9 @@ struct PlaceholderPayload {
 struct SyncPayload {
     attempt_count: u32,
 }
+
+/// In the row of a search: when somebody asks for it.
+const NEVER: Millis = Millis::new(i64::MAX);
 
 fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("events and plain values are always JSON")
@@ -260,7 +268,7 @@ impl Change {
             key,
             identifier.as_str(),
             payload,
-            entry.next_attempt,
+            entry.next_attempt.unwrap_or(NEVER),
         )
     }
 

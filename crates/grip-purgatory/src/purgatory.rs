@@ -211,7 +211,8 @@ impl Purgatory {
         self.has_held_events(identifier) || self.wanted.concerns(identifier)
     }
 
-    fn has_held_events(&self, identifier: &Identifier) -> bool {
+    /// Says whether an event for this identifier is held until its git data arrives.
+    pub fn has_held_events(&self, identifier: &Identifier) -> bool {
         self.states.contains_key(identifier) || self.prs_by_identifier.contains_key(identifier)
     }
 
@@ -246,6 +247,17 @@ impl Purgatory {
     fn count_out(&mut self, entry: &impl Entry) {
         self.usage.remove(&entry.weight());
         self.schedule.remove(entry.key(), entry.times());
+    }
+
+    /// After something held has gone: the search ends, or goes on when somebody asks.
+    fn settle_unheld(&mut self, identifier: &Identifier) -> Vec<Change> {
+        if self.has_held_events(identifier) {
+            return Vec::new();
+        }
+        match self.wanted.concerns(identifier) {
+            true => self.sync.rest(identifier),
+            false => self.sync.remove(identifier).into_iter().collect(),
+        }
     }
 
     /// Ends the search for data when nothing waits for it.

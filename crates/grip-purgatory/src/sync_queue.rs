@@ -12,7 +12,8 @@ use crate::{Change, Millis};
 /// The search for the data of one identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SyncEntry {
-    pub next_attempt: Millis,
+    /// None: when somebody asks for it, as where nothing is held.
+    pub next_attempt: Option<Millis>,
     /// Attempts that did not bring everything, since the last new event.
     pub attempt_count: u32,
     /// An attempt is under way; the next one waits for its end.
@@ -25,8 +26,10 @@ pub struct SyncEntry {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SyncQueue {
     entries: HashMap<Identifier, SyncEntry>,
-    /// Those not in progress, in the order in which they are due.
+    /// Those not in progress that have a time, in the order in which they are due.
     due: BTreeSet<(Millis, Identifier)>,
+    /// Those not in progress that have none.
+    resting: BTreeSet<Identifier>,
     /// Attempts under way. One may outlive its entry; should the identifier come back meanwhile,
     /// its next attempt waits for the end of that one.
     running: HashSet<Identifier>,
@@ -49,9 +52,14 @@ impl SyncQueue {
         self.due.first().map(|(at, identifier)| (*at, identifier))
     }
 
-    /// Those not in progress, in the order in which they are due.
+    /// Those not in progress that have a time, in the order in which they are due.
     pub(crate) fn due(&self) -> impl Iterator<Item = &Identifier> {
         self.due.iter().map(|(_, identifier)| identifier)
+    }
+
+    /// Those that wait until somebody asks.
+    pub(crate) fn resting(&self) -> impl Iterator<Item = &Identifier> {
+        self.resting.iter()
     }
 
     /// Those in progress.
@@ -95,18 +103,18 @@ impl SyncQueue {
         match self.get(identifier).copied() {
             // The time of the attempt under way is spent: it cannot serve what comes now.
             Some(entry) if entry.in_progress && !entry.renewed => SyncEntry {
-                next_attempt: at,
+                next_attempt: Some(at),
                 renewed: true,
                 ..entry
             },
             Some(entry) => SyncEntry {
-                next_attempt: entry.next_attempt.min(at),
+                next_attempt: Some(entry.next_attempt.map_or(at, |due| due.min(at))),
                 ..entry
             },
             None => {
                 let is_running = self.running.contains(identifier);
                 SyncEntry {
-                    next_attempt: at,
+                    next_attempt: Some(at),
                     attempt_count: 0,
                     in_progress: is_running,
                     renewed: is_running,
@@ -137,12 +145,33 @@ impl SyncQueue {
         Some(identifier)
     }
 
+    /// Lets the search wait until somebody asks for an attempt; one under way goes on.
+    pub(crate) fn rest(&mut self, identifier: &Identifier) -> Vec<Change> {
+        let entry = SyncEntry {
+            next_attempt: None,
+            attempt_count: 0,
+            in_progress: self.running.contains(identifier),
+            renewed: false,
+        };
+        match self.get(identifier) {
+            Some(known) if known.in_progress => Vec::new(),
+            Some(known) => self.change(
+                identifier,
+                SyncEntry {
+                    attempt_count: known.attempt_count,
+                    ..entry
+                },
+            ),
+            None => self.change(identifier, entry),
+        }
+    }
+
     /// Ends the attempt under way: the next one comes at `next`, unless something has asked for
     /// one meanwhile. It counts if `counts`.
     pub(crate) fn end(
         &mut self,
         identifier: &Identifier,
-        next: impl FnOnce(&SyncEntry) -> Millis,
+        next: Option<Millis>,
         counts: bool,
     ) -> Vec<Change> {
         self.running.remove(identifier);
@@ -151,7 +180,7 @@ impl SyncQueue {
         };
         if !entry.renewed {
             entry.attempt_count = entry.attempt_count.saturating_add(u32::from(counts));
-            entry.next_attempt = next(&entry);
+            entry.next_attempt = next;
         }
         entry.in_progress = false;
         entry.renewed = false;
@@ -161,7 +190,7 @@ impl SyncQueue {
 
     pub(crate) fn remove(&mut self, identifier: &Identifier) -> Option<Change> {
         let entry = self.entries.remove(identifier)?;
-        self.due.remove(&(entry.next_attempt, identifier.clone()));
+        self.unfile(identifier, &entry);
         Some(Change::remove_sync(identifier))
     }
 
@@ -172,10 +201,19 @@ impl SyncQueue {
 
     pub(crate) fn set(&mut self, identifier: &Identifier, entry: SyncEntry) {
         if let Some(before) = self.entries.insert(identifier.clone(), entry) {
-            self.due.remove(&(before.next_attempt, identifier.clone()));
+            self.unfile(identifier, &before);
         }
-        if !entry.in_progress {
-            self.due.insert((entry.next_attempt, identifier.clone()));
+        match entry.next_attempt {
+            _ if entry.in_progress => {}
+            Some(at) => drop(self.due.insert((at, identifier.clone()))),
+            None => drop(self.resting.insert(identifier.clone())),
+        }
+    }
+
+    fn unfile(&mut self, identifier: &Identifier, entry: &SyncEntry) {
+        match entry.next_attempt {
+            Some(at) => drop(self.due.remove(&(at, identifier.clone()))),
+            None => drop(self.resting.remove(identifier)),
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     SyncFacts,
     admission::{Announced, Found, View, ViewError},
     grasp::Core,
-    sync::{asks, search},
+    sync::asks,
 };
 
 /// What is added for an event whose data can never be here.
@@ -44,7 +44,7 @@ impl Core {
             is_held,
             search: match is_announcement {
                 true => None,
-                false => search(identifiers, &purgatory),
+                false => self.search(identifiers, &purgatory),
             },
         })
     }

@@ -93,8 +93,11 @@ impl Core {
     fn waiting(&self, limit: usize) -> Result<Vec<WaitingFacts>, Trouble> {
         let waiting: Vec<Snapshot> = {
             let purgatory = self.purgatory.lock();
-            let held = purgatory.waiting().map(|it| held(it, &purgatory));
-            let wanted = purgatory.all_wanted().map(|it| wanted(it, &purgatory));
+            let held = purgatory
+                .waiting()
+                .map(|it| self.held_facts(it, &purgatory));
+            let wanted = purgatory.all_wanted();
+            let wanted = wanted.map(|it| self.wanted_facts(it, &purgatory));
             held.chain(wanted).take(limit).collect()
         };
         let events = self.store.read().map_err(ViewError::new)?;
@@ -145,44 +148,52 @@ impl Core {
     }
 }
 
-fn held(waiting: Waiting<'_>, purgatory: &Purgatory) -> Snapshot {
-    let (class, status) = match waiting {
-        Waiting::Announcement(entry) => match entry.phase {
-            Phase::Shown => ("announcement", WaitingStatus::Held),
-            Phase::Hidden => ("announcement", WaitingStatus::Hidden),
-        },
-        Waiting::State(_) => ("state", WaitingStatus::Held),
-        Waiting::Pr(_) => ("pull_request", WaitingStatus::Held),
-    };
-    let mut snapshot = snapshot(waiting.held(), waiting.identifiers(), class, status);
-    if !matches!(waiting, Waiting::Announcement(_)) {
-        let search = search(waiting.identifiers(), purgatory);
-        snapshot.facts.searched(search);
+impl Core {
+    fn held_facts(&self, waiting: Waiting<'_>, purgatory: &Purgatory) -> Snapshot {
+        let (class, status) = match waiting {
+            Waiting::Announcement(entry) => match entry.phase {
+                Phase::Shown => ("announcement", WaitingStatus::Held),
+                Phase::Hidden => ("announcement", WaitingStatus::Hidden),
+            },
+            Waiting::State(_) => ("state", WaitingStatus::Held),
+            Waiting::Pr(_) => ("pull_request", WaitingStatus::Held),
+        };
+        let mut snapshot = snapshot(waiting.held(), waiting.identifiers(), class, status);
+        if !matches!(waiting, Waiting::Announcement(_)) {
+            let search = self.search(waiting.identifiers(), purgatory);
+            snapshot.facts.searched(search);
+        }
+        snapshot
     }
-    snapshot
-}
 
-fn wanted(entry: &WantedEntry, purgatory: &Purgatory) -> Snapshot {
-    let class = match entry.is_state() {
-        true => "state",
-        false => "pull_request",
-    };
-    let mut snapshot = snapshot(
-        &entry.held,
-        &entry.identifiers,
-        class,
-        WaitingStatus::Wanted,
-    );
-    let search = search(&entry.identifiers, purgatory);
-    snapshot.facts.searched(search);
-    snapshot
-}
+    fn wanted_facts(&self, entry: &WantedEntry, purgatory: &Purgatory) -> Snapshot {
+        let class = match entry.is_state() {
+            true => "state",
+            false => "pull_request",
+        };
+        let mut snapshot = snapshot(
+            &entry.held,
+            &entry.identifiers,
+            class,
+            WaitingStatus::Wanted,
+        );
+        let search = self.search(&entry.identifiers, purgatory);
+        snapshot.facts.searched(search);
+        snapshot
+    }
 
-/// How the search for the data of some identifiers stands: the attempt that comes first counts.
-pub(crate) fn search(identifiers: &[Identifier], purgatory: &Purgatory) -> Option<SyncFacts> {
-    let entries = identifiers.iter().filter_map(|it| purgatory.sync_entry(it));
-    let facts = entries.map(SyncFacts::from);
-    facts.min_by_key(|facts| (!facts.in_progress, facts.next_attempt))
+    /// How the search for the data of some identifiers stands: the attempt that comes first counts.
+    pub(crate) fn search(
+        &self,
+        identifiers: &[Identifier],
+        purgatory: &Purgatory,
+    ) -> Option<SyncFacts> {
+        let facts = identifiers.iter().filter_map(|it| {
+            let entry = purgatory.sync_entry(it)?;
+            Some(self.search_facts(it, entry))
+        });
+        facts.min_by_key(|facts| (!facts.in_progress, facts.next_attempt))
+    }
 }
 
 fn snapshot(

@@ -16,3 +16,4 @@ mod restarts;
 mod states;
 mod sync;
 mod unused;
+mod wanted;

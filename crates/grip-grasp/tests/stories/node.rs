@@ -230,6 +230,14 @@ impl Node {
         self.push_bytes(addr, body).await
     }
 
+    pub(crate) fn db(&self) -> &Db {
+        &self.running().db
+    }
+
+    pub(crate) fn group(&self) -> &TaskGroup {
+        &self.running().group
+    }
+
     /// Nothing can be journalled from now on.
     pub(crate) async fn close_journal(&self) {
         self.running().db.close().await;

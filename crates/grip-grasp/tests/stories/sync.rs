@@ -12,14 +12,14 @@ use crate::node::{HELD, Node, SERVICE, ZERO, addr, announce, later, with_reposit
 
 const MIRROR: &str = "https://mirror.example/x.git";
 const FORK: &str = "https://fork.example/x.git";
-const MAIN: &str = "refs/heads/main";
+pub(crate) const MAIN: &str = "refs/heads/main";
 const HOUR: Duration = Duration::from_secs(3600);
 
-fn x() -> Identifier {
+pub(crate) fn x() -> Identifier {
     Identifier::parse("x").unwrap()
 }
 
-fn in_minutes(minutes: u64) -> Millis {
+pub(crate) fn in_minutes(minutes: u64) -> Millis {
     Millis::from(Timestamp::now()) + Duration::from_secs(minutes * 60 + 30)
 }
 
@@ -40,7 +40,7 @@ async fn waiting(owner: &Author) -> (Node, WorkTree, Event, String) {
 }
 
 /// The same after the state's half hour.
-async fn wanting(owner: &Author) -> (Node, WorkTree, Event, String) {
+pub(crate) async fn wanting(owner: &Author) -> (Node, WorkTree, Event, String) {
     let (node, tree, state, next) = waiting(owner).await;
     assert_eq!(node.grasp().sweep(in_minutes(31)).await.events, 1);
     assert_eq!(node.grasp().stats().purgatory.wanted, 1);
@@ -52,7 +52,7 @@ async fn status(node: &Node, event: &Event) -> Status {
     explained.status
 }
 
-async fn fetched(node: &Node) -> Released {
+pub(crate) async fn fetched(node: &Node) -> Released {
     let grasp = node.grasp();
     grasp
         .process_newly_available_git_data(&x(), DataSource::Fetch)
@@ -60,7 +60,7 @@ async fn fetched(node: &Node) -> Released {
 }
 
 /// Puts an object with all it reaches where a fetch would.
-async fn fetch(node: &Node, tree: &WorkTree, tip: &str) {
+pub(crate) async fn fetch(node: &Node, tree: &WorkTree, tip: &str) {
     let pack = wire::pack(tree, tip, None).await.unwrap();
     let quarantine = node.receive("x", pack).await;
     quarantine.promote().unwrap();

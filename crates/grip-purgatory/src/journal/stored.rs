@@ -4,7 +4,7 @@ use grip_nostr::{EventId, RepoAddr};
 use grip_types::Identifier;
 use serde::Deserialize;
 
-use super::{Class, PlaceholderPayload, ReadRowError, Row, StoredHeld, SyncPayload};
+use super::{Class, NEVER, PlaceholderPayload, ReadRowError, Row, StoredHeld, SyncPayload};
 use crate::{
     AnnouncementEntry, Held, Millis, PlaceholderRef, PrEntry, StateEntry, SyncEntry, WantedEntry,
 };
@@ -50,7 +50,7 @@ impl Stored {
             Class::Sync => {
                 let payload: SyncPayload = parse(row)?;
                 let entry = SyncEntry {
-                    next_attempt: at,
+                    next_attempt: (at != NEVER).then_some(at),
                     attempt_count: payload.attempt_count,
                     in_progress: false,
                     renewed: false,

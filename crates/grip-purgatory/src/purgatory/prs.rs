@@ -179,7 +179,7 @@ impl Purgatory {
         };
         let mut changes = vec![Change::remove_pr(id)];
         for identifier in &entry.identifiers {
-            changes.extend(self.settle_sync(identifier));
+            changes.extend(self.settle_unheld(identifier));
         }
         changes
     }
@@ -195,7 +195,7 @@ impl Purgatory {
             changes.extend(self.want(entry.identifiers.clone(), entry.held, now));
         }
         for identifier in &entry.identifiers {
-            changes.extend(self.settle_sync(identifier));
+            changes.extend(self.settle_unheld(identifier));
         }
         changes
     }

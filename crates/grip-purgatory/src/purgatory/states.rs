@@ -84,9 +84,9 @@ impl Purgatory {
             };
         };
         self.count_out(&entry);
-        let removal = Change::remove_state(id);
-        let sync = self.settle_sync(identifier);
-        [Some(removal), sync].into_iter().flatten().collect()
+        let mut changes = vec![Change::remove_state(id)];
+        changes.extend(self.settle_unheld(identifier));
+        changes
     }
 
     /// Ends the time of a state. If it names objects that can be here and is the latest of its
@@ -111,7 +111,7 @@ impl Purgatory {
             changes.extend(self.remove_superseded(identifier, &event));
             changes.extend(self.want(vec![identifier.clone()], held, now));
         }
-        changes.extend(self.settle_sync(identifier));
+        changes.extend(self.settle_unheld(identifier));
         changes
     }
 

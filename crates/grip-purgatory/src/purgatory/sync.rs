@@ -10,7 +10,7 @@ use crate::{Change, Millis, Source, SyncEntry};
 /// When an identifier is looked at again for which nothing was missing although something waits:
 /// the longest pause between two attempts for a held event.
 const COMPLETE_BUT_WAITING: Duration = Duration::from_secs(120);
-/// No attempt is put off for longer than this, or than the settings say.
+/// No attempt for a held event is put off for longer than this, or than the settings say.
 const LONGEST_RETRY: Duration = Duration::from_secs(3600);
 
 impl Purgatory {
@@ -68,30 +68,25 @@ impl Purgatory {
         self.sync.begin(now)
     }
 
-    /// The identifiers whose data is looked for: those under way, then the others as they are due.
+    /// The identifiers whose data is looked for: those under way, then the others as they are due,
+    /// and in the end those that somebody has to ask for.
     pub fn sync_queue(&self) -> impl Iterator<Item = (&Identifier, &SyncEntry)> {
         let identifiers = self.sync.running().chain(self.sync.due());
+        let identifiers = identifiers.chain(self.sync.resting());
         identifiers.filter_map(|identifier| Some((identifier, self.sync.get(identifier)?)))
     }
 
     /// Ends an attempt that did not bring everything: one more is counted, and the next comes
-    /// after `delay`, unless a new event has asked for one meanwhile. Where nothing is held and
-    /// something wanted, attempts come as far apart as those for wanted events may.
+    /// after `delay`, unless a new event has asked for one meanwhile. Where nothing is held, it
+    /// comes when somebody asks for it.
     pub fn retry_sync(
         &mut self,
         identifier: &Identifier,
         delay: Duration,
         now: Millis,
     ) -> Vec<Change> {
-        let soonest = now + delay;
-        if self.has_held_events(identifier) {
-            return self.sync.end(identifier, |_| soonest, true);
-        }
-        let interval = self.bounds.wanted_interval;
-        // From the time this one was due, or a long attempt would put them further apart.
-        let next = |due: Millis| (due + interval).max(soonest).min(now + interval);
-        self.sync
-            .end(identifier, |entry| next(entry.next_attempt), true)
+        let next = self.has_held_events(identifier).then(|| now + delay);
+        self.sync.end(identifier, next, true)
     }
 
     /// Ends an attempt that has not come to its end: it does not count, and goes on after `delay`.
@@ -101,7 +96,7 @@ impl Purgatory {
         delay: Duration,
         now: Millis,
     ) -> Vec<Change> {
-        self.sync.end(identifier, |_| now + delay, false)
+        self.sync.end(identifier, Some(now + delay), false)
     }
 
     /// Ends an attempt that found nothing missing. The search is over, unless something waits
@@ -110,7 +105,7 @@ impl Purgatory {
         if self.has_pending_events(identifier) {
             return self.retry_sync(identifier, COMPLETE_BUT_WAITING, now);
         }
-        let ended = self.sync.end(identifier, |_| now, true);
+        let ended = self.sync.end(identifier, None, true);
         let removed = self.sync.remove(identifier).map(|change| vec![change]);
         removed.unwrap_or(ended)
     }
@@ -119,7 +114,7 @@ impl Purgatory {
     /// was set back, and nothing would be looked for until it has caught up.
     pub(super) fn heed_clock(&mut self, now: Millis) -> Vec<Change> {
         let delays = self.bounds.sync_delays;
-        let waits = [delays.submitted, delays.synced, self.bounds.wanted_interval];
+        let waits = [delays.submitted, delays.synced];
         let longest = waits.into_iter().fold(LONGEST_RETRY, Duration::max);
         self.sync.bring_back_from(now + longest, now)
     }

@@ -8,7 +8,7 @@ mod states;
 mod sync;
 mod wanted;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use grip_nostr::{Event, EventId, Kind, RepoAddr, Timestamp, kinds};
 use grip_types::{Identifier, Oid, RefName};
@@ -61,9 +61,9 @@ fn addr(keys: &Keys) -> RepoAddr {
     RepoAddr::new(keys.public_key(), identifier("repo"))
 }
 
-/// The journal as a database keeps it.
+/// The journal as a database keeps it, and for whom something is wanted.
 #[derive(Default)]
-struct Journal(BTreeMap<(String, String), Row>);
+struct Journal(BTreeMap<(String, String), Row>, BTreeSet<Identifier>);
 
 impl Journal {
     fn apply(&mut self, changes: Vec<Change>) {
@@ -74,6 +74,12 @@ impl Journal {
                 }
                 Change::Remove { class, key } => {
                     self.0.remove(&(class, key));
+                }
+                Change::Want(identifier) => {
+                    assert!(self.1.insert(identifier), "it is wanted once");
+                }
+                Change::Unwant(identifier) => {
+                    self.1.remove(&identifier);
                 }
             }
         }

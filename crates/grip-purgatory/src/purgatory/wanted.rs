@@ -32,9 +32,22 @@ impl Purgatory {
         };
         let mut changes = vec![Change::remove_wanted(id)];
         for identifier in &entry.identifiers {
+            if !self.wanted.concerns(identifier) {
+                changes.push(Change::Unwant(identifier.clone()));
+            }
             changes.extend(self.settle_sync(identifier));
         }
         changes
+    }
+
+    /// The identifiers something is wanted for.
+    pub fn wanted_identifiers(&self) -> impl Iterator<Item = &Identifier> {
+        self.wanted.identifiers()
+    }
+
+    /// Says whether something is wanted for an identifier.
+    pub fn wants(&self, identifier: &Identifier) -> bool {
+        self.wanted.concerns(identifier)
     }
 
     /// Ends the search for the states that `state` takes the place of.
@@ -95,14 +108,10 @@ impl Purgatory {
             return changes;
         }
         changes.push(Change::put_wanted(&entry));
-        let identifiers = entry.identifiers.clone();
+        let new = entry.identifiers.iter();
+        let new = new.filter(|identifier| !self.wanted.concerns(identifier));
+        changes.extend(new.cloned().map(Change::Want));
         self.wanted.insert(entry);
-        for identifier in &identifiers {
-            if self.sync.get(identifier).is_none_or(|it| !it.in_progress) {
-                let latest = now + self.bounds.wanted_interval;
-                changes.extend(self.sync.bring_forward(identifier, latest));
-            }
-        }
         changes
     }
 

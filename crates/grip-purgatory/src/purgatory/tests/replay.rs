@@ -196,6 +196,13 @@ proptest! {
 
         let restored = Purgatory::restore(journal.0.values().cloned(), TIGHT, now);
         prop_assert!(restored.unreadable.is_empty());
+        let wanted: BTreeSet<_> = purgatory.wanted_identifiers().cloned().collect();
+        prop_assert_eq!(&journal.1, &wanted);
+        for it in purgatory.sync.identifiers() {
+            let entry = purgatory.sync_entry(it).unwrap();
+            let has_time = entry.in_progress || entry.next_attempt.is_some();
+            prop_assert!(has_time || !purgatory.has_held_events(it), "held, and never due");
+        }
         prop_assert!(restored.changes.is_empty());
         prop_assert_eq!(restored.purgatory, without_attempts_under_way(purgatory));
     }

@@ -67,36 +67,60 @@ fn g02_3_a_pull_request_that_expires_is_wanted_for_each_of_its_identifiers() {
         assert!(purgatory.has_pending_events(it));
         assert!(purgatory.sync_entry(it).is_some());
     }
-    assert_eq!(purgatory.remove_pr(&event.id).len(), 3);
+    // The row, and of each identifier the wish and the search.
+    assert_eq!(purgatory.remove_pr(&event.id).len(), 5);
     assert_eq!(purgatory.count().wanted, 0);
     assert_eq!(purgatory.count().sync_queue, 0);
 }
 
 #[test]
-fn attempts_for_wanted_events_are_an_hour_apart_and_never_more() {
+fn attempts_for_wanted_events_are_made_when_somebody_asks_and_are_counted() {
     let repo = identifier("repo");
     let mut purgatory = wanting(&naming(&Keys::generate(), 1), Source::Synced);
-    let (due, _) = purgatory.next_sync().unwrap();
-    assert!(due <= EXPIRED + HOUR);
-    let mut begins = EXPIRED;
-    let mut count = 0;
-    for minutes in [0, 15, 1] {
-        assert_eq!(purgatory.begin_sync(begins), Some(repo.clone()));
-        let ends = begins + MINUTE * minutes;
-        let _ = purgatory.retry_sync(&repo, SECOND * 20, ends);
-        count += 1;
+    assert!(purgatory.wants(&repo));
+    let mut now = EXPIRED;
+    for count in 1..=3 {
+        assert_eq!(purgatory.next_sync(), None, "it has no time of its own");
+        assert_eq!(purgatory.begin_sync(now + HOUR * 24), None);
+        assert_eq!(purgatory.sync_now(&repo, now).len(), 1);
+        assert_eq!(purgatory.begin_sync(now), Some(repo.clone()));
+        let _ = match count {
+            // A complete search that leaves it waiting is no other.
+            3 => purgatory.complete_sync(&repo, now),
+            _ => purgatory.retry_sync(&repo, SECOND * 20, now),
+        };
         let entry = *purgatory.sync_entry(&repo).unwrap();
-        assert_eq!(entry.attempt_count, count);
-        assert!(entry.next_attempt > ends && entry.next_attempt <= begins + HOUR);
-        begins = entry.next_attempt;
+        assert_eq!((entry.attempt_count, entry.next_attempt), (count, None));
+        now = now + HOUR;
     }
-    // A complete search that leaves it waiting is no other.
-    let _ = purgatory.begin_sync(begins);
-    let _ = purgatory.complete_sync(&repo, begins);
-    assert_eq!(
-        purgatory.sync_entry(&repo).unwrap().next_attempt,
-        begins + HOUR
+    // One that has not come to its end goes on by itself.
+    let _ = purgatory.sync_now(&repo, now);
+    let _ = purgatory.begin_sync(now);
+    let _ = purgatory.resume_sync(&repo, SECOND, now);
+    assert_eq!(purgatory.next_sync(), Some((now + SECOND, &repo)));
+}
+
+#[test]
+fn whoever_asks_for_attempts_hears_for_whom_something_is_wanted() {
+    let (keys, other) = (Keys::generate(), Keys::generate());
+    let repo = identifier("repo");
+    let mut purgatory = Purgatory::default();
+    for (event, at) in [(naming(&keys, 1), NOW), (naming(&other, 1), NOW + SECOND)] {
+        let _ = hold(&mut purgatory, &event, Source::Synced, at);
+    }
+    let (_, changes) = purgatory.cleanup(EXPIRED);
+    assert!(changes.contains(&Change::Want(repo.clone())));
+    let (_, changes) = purgatory.cleanup(EXPIRED + SECOND);
+    assert!(
+        !changes.contains(&Change::Want(repo.clone())),
+        "it is known"
     );
+    // One of them is served, and the other one too.
+    let ids = wanted_ids(&purgatory);
+    let changes = purgatory.remove_state_event(&repo, &ids[0]);
+    assert!(!changes.contains(&Change::Unwant(repo.clone())));
+    let changes = purgatory.remove_state_event(&repo, &ids[1]);
+    assert!(changes.contains(&Change::Unwant(repo)));
 }
 
 #[test]
@@ -291,13 +315,17 @@ fn a_restart_keeps_what_is_wanted_and_how_often_it_was_looked_for() {
     let event = naming(&Keys::generate(), 1);
     journal.apply(hold(&mut purgatory, &event, Source::Synced, NOW));
     journal.apply(purgatory.cleanup(EXPIRED).1);
+    journal.apply(purgatory.sync_now(&repo, EXPIRED));
     let _ = purgatory.begin_sync(EXPIRED);
     journal.apply(purgatory.retry_sync(&repo, SECOND, EXPIRED));
-    let before = *purgatory.sync_entry(&repo).unwrap();
+    assert_eq!(purgatory.sync_entry(&repo).unwrap().attempt_count, 1);
     // In the middle of the next attempt.
-    let _ = purgatory.begin_sync(before.next_attempt).unwrap();
+    let later = EXPIRED + HOUR;
+    journal.apply(purgatory.sync_now(&repo, later));
+    let before = *purgatory.sync_entry(&repo).unwrap();
+    let _ = purgatory.begin_sync(later).unwrap();
 
-    let later = before.next_attempt + MINUTE;
+    let later = later + MINUTE;
     let restored = journal.restore(later);
     assert!(restored.changes.is_empty() && restored.unreadable.is_empty());
     let mut purgatory = restored.purgatory;
@@ -321,14 +349,14 @@ fn a_restart_with_tighter_bounds_gives_up_the_oldest() {
     };
     let restored = Purgatory::restore(journal.0.values().cloned(), bounds, EXPIRED);
     assert_eq!(wanted_ids(&restored.purgatory), [events[2].id]);
-    assert_eq!(restored.changes.len(), 2);
+    assert_eq!(restored.changes.len(), 2, "{:?}", restored.changes);
 }
 
 #[test]
 fn dropping_by_hand_ends_the_search() {
     let event = naming(&Keys::generate(), 1);
     let mut purgatory = wanting(&event, Source::Submitted);
-    assert_eq!(purgatory.drop_event(&event.id, EXPIRED).len(), 2);
+    assert_eq!(purgatory.drop_event(&event.id, EXPIRED).len(), 3);
     assert_eq!(purgatory, Purgatory::default());
     assert!(purgatory.drop_event(&event.id, EXPIRED).is_empty());
 
