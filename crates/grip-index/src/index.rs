@@ -100,6 +100,11 @@ impl Index {
         self.context.store.repos(after, limit.min(MOST)).await
     }
 
+    /// One repository.
+    pub async fn repo(&self, name: &str) -> Result<Option<RepoFacts>, DbError> {
+        self.context.store.repo_facts(name).await
+    }
+
     /// The tags of a repository by name, from the one after `after`, and why those that are not in
     /// the feed are not.
     pub async fn tags(

@@ -263,5 +263,7 @@ grip_db::statements! {
         COUNT_MEMBERS = "SELECT source, count(*) FROM repo_sources GROUP BY source";
         REPOS = "SELECT org_repo_name, indexing_began, indexing_finished, gone_at, tags, claims \
                  FROM repos WHERE org_repo_name > $1 ORDER BY org_repo_name LIMIT $2";
+        REPO = "SELECT org_repo_name, indexing_began, indexing_finished, gone_at, tags, claims \
+                FROM repos WHERE org_repo_name = $1";
     }
 }

@@ -126,6 +126,15 @@ impl Store {
             .await
     }
 
+    pub(crate) async fn repo_facts(&self, repo: &str) -> Result<Option<RepoFacts>, DbError> {
+        let asked = [repo.into()];
+        self.db
+            .read(move |mut db| {
+                Box::pin(async move { db.fetch_optional(&sql::REPO, &asked).await })
+            })
+            .await
+    }
+
     pub(crate) async fn tag_facts(
         &self,
         repo: &str,
