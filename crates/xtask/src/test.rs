@@ -9,7 +9,8 @@ pub(crate) fn run(rest: &[String]) -> anyhow::Result<()> {
         let mut command = run::cargo();
         command
             .env("PATH", &tools.path)
-            .env("GRIPFAST_NGIT_DIR", &tools.ngit_dir);
+            .env("GRIPFAST_NGIT_DIR", &tools.ngit_dir)
+            .env("GRIPFAST_FIXTURES_DIR", &tools.fixtures_dir);
         command
     };
     let nextest = [

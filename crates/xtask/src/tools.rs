@@ -1,5 +1,7 @@
 //! What tests need beside Rust: found, or installed once.
 
+mod fixtures;
+
 use std::{
     env,
     ffi::OsString,
@@ -19,6 +21,8 @@ const NEXTEST_VERSION: &str = "0.9.143";
 pub(crate) struct Tools {
     /// Holds `ngit-<version>/bin/ngit` for each version.
     pub(crate) ngit_dir: PathBuf,
+    /// Holds the packages `webhooks-examples` and `fixtures` of GitHub's payloads.
+    pub(crate) fixtures_dir: PathBuf,
     /// `PATH` with the tools we installed in front.
     pub(crate) path: OsString,
 }
@@ -52,8 +56,10 @@ pub(crate) fn prepare() -> anyhow::Result<Tools> {
         }
         install("ngit", version, "ngit", &root)?;
     }
+    let fixtures_dir = fixtures::fetch(&cache)?;
     Ok(Tools {
         ngit_dir: cache,
+        fixtures_dir,
         path,
     })
 }
