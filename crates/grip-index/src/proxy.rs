@@ -21,6 +21,7 @@ mod error;
 mod find;
 mod history;
 mod info;
+mod known;
 mod listed;
 mod look;
 mod request;
@@ -45,6 +46,7 @@ use crate::{
     GoMod,
     hosted::{Hosted, go_mod_at},
 };
+use known::Known;
 use slots::Slots;
 
 /// How much the proxy does.
@@ -84,6 +86,7 @@ struct Inner {
     /// For what may go through a whole history.
     walks: Slots,
     zips: Slots,
+    known: Known,
     /// MiB of file contents in memory, over all zips.
     memory: Arc<Semaphore>,
 }
@@ -106,6 +109,7 @@ impl Proxy {
             looks: Slots::new(16, 512),
             walks: Slots::new(2, 64),
             zips: Slots::new(options.zips_at_once, 16 * options.zips_at_once),
+            known: Known::default(),
             memory: Arc::new(Semaphore::new(zip::MEMORY_MIB)),
             options,
         };

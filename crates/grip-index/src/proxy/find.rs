@@ -1,5 +1,7 @@
 //! From a module path and a version to a commit.
 
+use std::sync::Arc;
+
 use grip_go::{ModulePath, Version, tag};
 
 use super::{
@@ -148,12 +150,13 @@ impl Proxy {
     ) -> Result<T, ProxyError> {
         let stop = self.inner.hosted.group().token().child_token();
         let _ends_it = stop.clone().drop_guard();
-        let path = path.clone();
+        let (path, inner) = (path.clone(), Arc::clone(&self.inner));
         self.off_runtime(slots, move |hosted| {
             work(&Look {
                 repositories: hosted.repositories(),
                 place: &place,
                 path: &path,
+                known: &inner.known,
                 is_stopped: &|| stop.is_cancelled(),
             })
         })

@@ -15,7 +15,7 @@ use grip_go::{
 };
 use grip_types::{Oid, RefName};
 
-use super::{ProxyError, listed::Listed};
+use super::{ProxyError, known::Known, listed::Listed};
 use crate::{GoMod, hosted::go_mod_at};
 
 /// Where a module is: a repository, and the directory that its tags name.
@@ -66,6 +66,7 @@ pub(super) struct Look<'a> {
     pub(super) repositories: &'a Repositories,
     pub(super) place: &'a Place,
     pub(super) path: &'a ModulePath,
+    pub(super) known: &'a Known,
     pub(super) is_stopped: &'a dyn Fn() -> bool,
 }
 

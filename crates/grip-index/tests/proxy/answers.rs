@@ -264,3 +264,43 @@ async fn a_directory_that_is_no_module_has_no_list() {
         .await;
     world.refusal("git.example/@v/list").await;
 }
+
+#[tokio::test]
+async fn a_commit_after_versions_without_go_mod_is_incompatible_too() {
+    let world = World::new().await;
+    let path = world.path("old");
+    let work = WorkTree::with_commit().unwrap();
+    work.git(["tag", "v4.1.0"]).unwrap();
+    let tip = work.commit("more.go", "package old\n").unwrap();
+    world.publish("old", &work).await;
+    let info = world.json(&format!("{path}/@v/main.info")).await;
+    let version = info["Version"].as_str().unwrap();
+    assert!(version.starts_with("v4.1.1-0."), "{version}");
+    assert!(
+        version.ends_with(&format!("-{}+incompatible", &tip[..12])),
+        "{version}"
+    );
+    let again = world.json(&format!("{path}/@v/{version}.info")).await;
+    assert_eq!(again["Version"], version);
+    let go_mod = world.text(&format!("{path}/@v/{version}.mod")).await;
+    assert_eq!(go_mod, format!("module {path}\n"));
+}
+
+#[tokio::test]
+async fn a_commit_that_no_branch_leads_to_any_more_is_not_served_any_more() {
+    let world = World::new().await;
+    let path = world.path("hello");
+    let work = module(&path, &["v1.0.0"]);
+    work.commit("more.go", "package hello\n").unwrap();
+    let repo = world.publish("hello", &work).await;
+    let version = world.json(&format!("{path}/@v/main.info")).await["Version"].clone();
+    let file = format!("{path}/@v/{}.zip", version.as_str().unwrap());
+    world.ask(&file).await.unwrap();
+    work.git(["reset", "-q", "--hard", "HEAD~1"]).unwrap();
+    world.push(&repo, &work).await;
+    let said = world.refusal(&file).await;
+    assert!(
+        said.contains("no branch, tag or commit of that name here"),
+        "{said}"
+    );
+}

@@ -22,17 +22,24 @@ impl Look<'_> {
             ));
         }
         let refs = self.refs(&what)?;
+        if let Some(at) = self.known.get(&refs, &self.place.repo, self.path, version) {
+            return Ok(at);
+        }
         let commit = self.expand(&what, &refs, parts.revision)?;
         if parts.unix_seconds() != Some(commit.committed_at_ms.div_euclid(1000)) {
             return Err(not_found(&"the commit was made at another time"));
         }
+        let module = self.module(&what, &commit, &self.tag_for(&what, version)?)?;
+        self.check(&what, &module, version)?;
+        // Last, because these two may go through the whole history.
+        self.check_owner(&what, &refs, &commit.oid)?;
         let base = parts.base().map_err(|reason| not_found(&reason))?;
         if let Some(base) = base {
             self.check_base(&what, &refs, &commit, &base)?;
         }
-        let module = self.module(&what, &commit, &self.tag_for(&what, version)?)?;
-        self.check(&what, &module, version)?;
-        Ok(self.found(module, commit, None))
+        let at = self.found(module, commit, None);
+        self.known.keep(&refs, &at);
+        Ok(at)
     }
 
     fn check_base(

@@ -1,6 +1,8 @@
 //! Branches and commits: what they stand for, and the pseudo-versions of what no tag names.
 
-use grip_git::{CommitFacts, RefSnapshot};
+use std::sync::Arc;
+
+use grip_git::{CommitFacts, Ref, RefSnapshot};
 use grip_go::{
     Version, pseudo,
     tag::{self, VersionTag},
@@ -16,10 +18,15 @@ use crate::{
     },
 };
 
+/// Digits of an abbreviated id that are enough to ask for it.
+const MIN_PREFIX: usize = 7;
+
 /// A branch, tag or commit id, resolved.
 pub(crate) struct Revision {
     pub(crate) commit: CommitFacts,
     pub(crate) reference: Option<RefName>,
+    /// The refs that lead to it.
+    refs: Arc<RefSnapshot>,
 }
 
 impl Look<'_> {
@@ -30,17 +37,19 @@ impl Look<'_> {
         for kind in ["tags", "heads"] {
             let name = RefName::parse(&format!("refs/{kind}/{revision}")).ok();
             if let Some(found) = name.and_then(|name| refs.get(&name)) {
-                let commit = self.commit(&what, &found.oid)?;
-                let reference = Some(found.name.clone());
-                return Ok(Revision { commit, reference });
+                return self.revision(&what, &refs, found);
             }
         }
         if revision == "HEAD" {
             return self.head();
         }
         let commit = self.expand(&what, &refs, revision)?;
-        let reference = None;
-        Ok(Revision { commit, reference })
+        self.check_owner(&what, &refs, &commit.oid)?;
+        Ok(Revision {
+            commit,
+            reference: None,
+            refs,
+        })
     }
 
     /// The default branch.
@@ -51,9 +60,20 @@ impl Look<'_> {
         let head = head.ok_or_else(|| {
             ProxyError::not_found(&what, "the repository's default branch does not exist")
         })?;
-        let commit = self.commit(&what, &head.oid)?;
-        let reference = Some(head.name.clone());
-        Ok(Revision { commit, reference })
+        self.revision(&what, &refs, head)
+    }
+
+    fn revision(
+        &self,
+        what: &str,
+        refs: &Arc<RefSnapshot>,
+        found: &Ref,
+    ) -> Result<Revision, ProxyError> {
+        Ok(Revision {
+            commit: self.commit(what, &found.oid)?,
+            reference: Some(found.name.clone()),
+            refs: Arc::clone(refs),
+        })
     }
 
     /// Says whether the default branch has the module; an error tells why not.
@@ -69,35 +89,58 @@ impl Look<'_> {
 
     /// The module at a commit that no version names: under its pseudo-version.
     pub(crate) fn untagged(&self, revision: Revision) -> Result<At, ProxyError> {
-        let Revision { commit, reference } = revision;
+        let Revision {
+            commit,
+            reference,
+            refs,
+        } = revision;
         let what = self.at(commit.oid.short());
-        let base = self.base(&what, &commit)?;
+        let base = self.base(&what, &refs, &commit)?;
         let seconds = commit.committed_at_ms.div_euclid(1000);
         let version = pseudo::version(self.path, base.as_ref(), seconds, &commit.oid.to_hex());
         let version = version.map_err(|reason| ProxyError::not_found(&what, reason))?;
         let module = self.module(&what, &commit, &self.tag_for(&what, &version)?)?;
         self.check(&what, &module, &version)?;
-        Ok(self.found(module, commit, reference))
+        let at = self.found(module, commit, reference);
+        // Go comes back for it at once, under its new name.
+        self.known.keep(&refs, &at);
+        Ok(at)
     }
 
-    /// A commit of this repository by the beginning of its id.
+    /// A commit by the beginning of its id; whose it is, is another question.
+    ///
+    /// Those that a ref names come first, so that nobody makes a name ambiguous by pushing
+    /// something that begins the same to a repository of his own.
     pub(super) fn expand(
         &self,
         what: &str,
         refs: &RefSnapshot,
         prefix: &str,
     ) -> Result<CommitFacts, ProxyError> {
-        let unknown = || ProxyError::not_found(what, "no branch, tag or commit of that name here");
-        let identifier = &self.place.repo.identifier;
-        let oid = self.repositories.expand(identifier, prefix);
-        let oid = oid.map_err(|error| ProxyError::of_repository(what, error))?;
-        let oid = oid.ok_or_else(unknown)?;
-        // Others push to the same store: what no branch or tag of this owner leads to is theirs.
-        let is_own = self.history().reaches(tips(refs), &oid);
-        if !is_own.map_err(|error| walked(what, error))? {
-            return Err(unknown());
+        let mut tips = tips(refs);
+        tips.retain(|tip| prefix.len() >= MIN_PREFIX && tip.to_hex().starts_with(prefix));
+        if let [tip] = tips[..] {
+            return self.commit(what, &tip);
         }
-        self.commit(what, &oid)
+        let oid = self
+            .repositories
+            .expand(&self.place.repo.identifier, prefix);
+        let oid = oid.map_err(|error| ProxyError::of_repository(what, error))?;
+        self.commit(what, &oid.ok_or_else(|| unknown(what))?)
+    }
+
+    /// Others push to the same store: what no branch or tag of this owner leads to is theirs.
+    pub(super) fn check_owner(
+        &self,
+        what: &str,
+        refs: &RefSnapshot,
+        commit: &Oid,
+    ) -> Result<(), ProxyError> {
+        let is_own = self.history().reaches(tips(refs), commit);
+        match is_own.map_err(|error| walked(what, error))? {
+            true => Ok(()),
+            false => Err(unknown(what)),
+        }
     }
 
     pub(super) fn history(&self) -> History<'_> {
@@ -109,8 +152,12 @@ impl Look<'_> {
     }
 
     /// The highest version tagged in the history of a commit.
-    fn base(&self, what: &str, commit: &CommitFacts) -> Result<Option<Version>, ProxyError> {
-        let refs = self.refs(what)?;
+    fn base(
+        &self,
+        what: &str,
+        refs: &RefSnapshot,
+        commit: &CommitFacts,
+    ) -> Result<Option<Version>, ProxyError> {
         let incompatible = self.may_be_incompatible(what, commit)?;
         let mut tagged: Vec<(Oid, Version)> = Vec::new();
         for found in refs.iter() {
@@ -147,10 +194,17 @@ impl Look<'_> {
     }
 }
 
-/// Where the owner's history begins: strangers may propose changes under other names.
+fn unknown(what: &str) -> ProxyError {
+    ProxyError::not_found(what, "no branch, tag or commit of that name here")
+}
+
+/// Where the owner's history begins, each once: strangers may propose changes under other names.
 fn tips(refs: &RefSnapshot) -> Vec<Oid> {
     let own = refs.iter().filter(|r| r.name.is_state_ref());
-    own.map(|r| r.peeled.unwrap_or(r.oid)).collect()
+    let mut tips: Vec<Oid> = own.map(|r| r.peeled.unwrap_or(r.oid)).collect();
+    tips.sort_unstable();
+    tips.dedup();
+    tips
 }
 
 pub(super) fn walked(what: &str, error: WalkError) -> ProxyError {
