@@ -71,8 +71,20 @@ pub enum NotAModule {
     MajorWithoutGoMod { location: ModulePath },
     #[error("{} names no module: {cause}", file(.dir))]
     GoMod { dir: String, cause: Bad },
-    #[error("{path} cannot have the version {version}: its path allows only {}", allowed(.path))]
-    Major { path: ModulePath, version: Version },
+    #[error(
+        "{} names {path}, which cannot have the version {version}: it allows only {}",
+        file(.dir), allowed(.path)
+    )]
+    Major {
+        dir: String,
+        path: ModulePath,
+        version: Version,
+    },
+    #[error("{location} cannot have the version {version}: it allows only {}", allowed(.location))]
+    Location {
+        location: ModulePath,
+        version: Version,
+    },
     #[error("{} and {} both name a module for {major}", file(.own), file(.below))]
     Ambiguous {
         own: String,
@@ -178,7 +190,7 @@ impl Decision<'_> {
             return Err(NotAModule::Unstable { path });
         }
         if !version.fits(&path) {
-            return Err(NotAModule::Major { path, version });
+            return Err(NotAModule::Major { dir, path, version });
         }
         if !self.is_in_its_place(&path) {
             return Err(NotAModule::Directory { dir, path });
@@ -224,7 +236,10 @@ impl Decision<'_> {
         }
         let version = match version.fits(&path) {
             true => version,
-            false if is_dotted(&path) => return Err(NotAModule::Major { path, version }),
+            false if is_dotted(&path) => {
+                let location = path;
+                return Err(NotAModule::Location { location, version });
+            }
             false => version
                 .with_incompatible()
                 .map_err(|_| NotAModule::TooLong)?,

@@ -69,7 +69,7 @@ impl<'a> Iterator for Statements<'a> {
                     in_block: true,
                 });
             }
-            if words.last == b"(" {
+            if words.count > 1 && words.last == b"(" {
                 // Go knows no block that more than one word opens.
                 self.block = Some(if words.count == 2 { first } else { b"" });
                 continue;

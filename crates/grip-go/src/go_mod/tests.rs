@@ -1,5 +1,3 @@
-use std::time::Instant;
-
 use proptest::prelude::*;
 
 use super::*;
@@ -26,6 +24,7 @@ fn the_module_line_is_found_in_every_form_that_go_writes_or_takes() {
         "require example.com/x v1.0.0 // \"\nmodule example.com/m",
         "future thing \"without end\nmodule example.com/m\n",
         "require ()\nmodule example.com/m\n",
+        "(\nmodule example.com/m\n",
         "retract [v1.0.0, v1.1.0]\nmodule example.com/m\n",
     ] {
         assert_eq!(path_of(text), "example.com/m", "{text:?}");
@@ -115,10 +114,10 @@ fn a_go_mod_above_the_limit_is_not_read() {
     assert_eq!(module_path(&text), Err(Bad::TooLarge));
 }
 
-/// Of what a careless reader goes over again and again: 16 MiB would take it days.
+/// What a careless reader goes over again and again: it would still be at it when the test is
+/// ended from outside.
 #[test]
-fn mebibytes_of_anything_take_linear_time() {
-    let begun = Instant::now();
+fn much_of_anything_takes_linear_time() {
     for piece in [
         "module ",
         "\n",
@@ -132,11 +131,10 @@ fn mebibytes_of_anything_take_linear_time() {
         "a,",
         "module \"",
     ] {
-        let text = piece.repeat((2 << 20) / piece.len());
+        let text = piece.repeat((1 << 20) / piece.len());
         assert!(module_path(text.as_bytes()).is_err(), "{piece:?}");
         assert_eq!(language(text.as_bytes()), None);
     }
-    assert!(begun.elapsed().as_secs() < 60, "{:?}", begun.elapsed());
 }
 
 #[test]

@@ -195,7 +195,7 @@ fn a_place_may_end_with_a_major_version() {
             "v1.1.0",
             None,
             None,
-            "gopkg.in/yaml.v2 cannot have the version v1.1.0: its path allows only v2",
+            "gopkg.in/yaml.v2 cannot have the version v1.1.0: it allows only v2",
         ),
         (
             "gopkg.in/b.v2-unstable",
@@ -217,19 +217,22 @@ fn tags_that_go_refuses_release_nothing_and_the_reason_is_said() {
             "v2.0.0",
             Some("git.example/o/r"),
             None,
-            "git.example/o/r cannot have the version v2.0.0: its path allows only v0 and v1",
+            "go.mod names git.example/o/r, which cannot have the version \
+             v2.0.0: it allows only v0 and v1",
         ),
         (
             "v1.0.0",
             Some("git.example/o/r/v2"),
             None,
-            "git.example/o/r/v2 cannot have the version v1.0.0: its path allows only v2",
+            "go.mod names git.example/o/r/v2, which cannot have the version \
+             v1.0.0: it allows only v2",
         ),
         (
             "v3.0.0",
             Some("git.example/o/r/v2"),
             None,
-            "git.example/o/r/v2 cannot have the version v3.0.0: its path allows only v2",
+            "go.mod names git.example/o/r/v2, which cannot have the version \
+             v3.0.0: it allows only v2",
         ),
         (
             "v2.0.0",
@@ -241,7 +244,8 @@ fn tags_that_go_refuses_release_nothing_and_the_reason_is_said() {
             "v2.0.0",
             Some("git.example/o/r/v2"),
             Some("git.example/o/r"),
-            "git.example/o/r cannot have the version v2.0.0: its path allows only v0 and v1",
+            "v2/go.mod names git.example/o/r, which cannot have the version \
+             v2.0.0: it allows only v0 and v1",
         ),
         (
             "v2.0.0",
@@ -302,7 +306,8 @@ fn tags_that_go_refuses_release_nothing_and_the_reason_is_said() {
             "v1.0.0",
             Some("gopkg.in/yaml.v2"),
             None,
-            "gopkg.in/yaml.v2 cannot have the version v1.0.0: its path allows only v2",
+            "go.mod names gopkg.in/yaml.v2, which cannot have the version v1.0.0: \
+             it allows only v2",
         ),
         (
             "v2.0.0",

@@ -11,6 +11,8 @@ use super::{
 use crate::{Shown, shown::shown};
 
 const BUFFER_BYTES: usize = 32 << 10;
+/// What nothing is compressed to. Modules have many empty files, and no work is due for them.
+const NOTHING: [u8; 2] = [0x03, 0x00];
 
 /// Why the zip was not written to its end.
 #[derive(Debug, thiserror::Error)]
@@ -102,7 +104,6 @@ impl<W: Write> Writer<W> {
         let offset = self.out.offset();
         self.out.write(&archive::local_header(name))?;
         let start = self.out.offset();
-        self.compress.reset();
         let mut crc = Crc::new();
         let mut bytes = 0;
         loop {
@@ -111,10 +112,16 @@ impl<W: Write> Writer<W> {
             bytes += count as u64;
             check_length(file, bytes, count == 0)?;
             crc.update(&self.plain[..count]);
-            self.pack(count)?;
+            match count {
+                0 if bytes == 0 => self.out.write(&NOTHING)?,
+                _ => self.pack(count)?,
+            }
             if count == 0 {
                 break;
             }
+        }
+        if bytes > 0 {
+            self.compress.reset();
         }
         let member = Member {
             offset,
