@@ -98,6 +98,9 @@ impl Core {
             let changed = self.repositories.update_refs(&path(addr), &edits, head);
             changed.map_err(Trouble::refs(addr))?;
         }
+        if edits.iter().any(|edit| edit.name.is_tag()) {
+            self.hosted.noted.add(addr);
+        }
         Ok(moved)
     }
 

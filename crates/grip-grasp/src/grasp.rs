@@ -99,6 +99,13 @@ impl Grasp {
         self.core.hosted.status(addr)
     }
 
+    /// The repositories that are served at this moment, in no order that means anything.
+    pub fn served(&self) -> Vec<RepoAddr> {
+        let all = self.core.hosted.all().into_iter();
+        let served = all.filter(|(_, status)| *status == RepositoryStatus::Served);
+        served.map(|(addr, _)| addr).collect()
+    }
+
     /// The rules in force.
     pub fn policy(&self) -> Arc<Policy> {
         self.core.policy.load_full()

@@ -7,6 +7,8 @@ use grip_types::Identifier;
 use parking_lot::RwLock;
 use serde::Serialize;
 
+use crate::changed::Noted;
+
 /// How a hosted repository stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -23,6 +25,8 @@ pub enum RepositoryStatus {
 #[derive(Default)]
 pub(crate) struct Hosted {
     owners: RwLock<HashMap<Identifier, BTreeMap<PublicKey, RepositoryStatus>>>,
+    /// Those whose tags have moved or that are served from now on, or no more.
+    pub(crate) noted: Noted,
 }
 
 impl Hosted {
@@ -40,7 +44,11 @@ impl Hosted {
     pub(crate) fn set(&self, addr: &RepoAddr, status: RepositoryStatus) {
         let mut owners = self.owners.write();
         let of_identifier = owners.entry(addr.identifier.clone()).or_default();
-        of_identifier.insert(addr.owner, status);
+        let before = of_identifier.insert(addr.owner, status);
+        drop(owners);
+        if is_served(before) != is_served(Some(status)) {
+            self.noted.add(addr);
+        }
     }
 
     pub(crate) fn remove(&self, addr: &RepoAddr) {
@@ -48,9 +56,13 @@ impl Hosted {
         let Some(of_identifier) = owners.get_mut(&addr.identifier) else {
             return;
         };
-        of_identifier.remove(&addr.owner);
+        let before = of_identifier.remove(&addr.owner);
         if of_identifier.is_empty() {
             owners.remove(&addr.identifier);
+        }
+        drop(owners);
+        if is_served(before) {
+            self.noted.add(addr);
         }
     }
 
@@ -71,6 +83,10 @@ impl Hosted {
     pub(crate) fn len(&self) -> usize {
         self.owners.read().values().map(BTreeMap::len).sum()
     }
+}
+
+fn is_served(status: Option<RepositoryStatus>) -> bool {
+    status == Some(RepositoryStatus::Served)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! starts a process, speaks HTTP or decides on the writer thread by more than reading.
 
 mod admission;
+mod changed;
 mod disk;
 mod effects;
 mod explain;
@@ -29,6 +30,7 @@ mod wanted;
 mod withdrawal;
 mod world;
 
+pub use changed::{Changed, Changes};
 pub use explain::{EventFacts, Explanation, Missing, Status};
 pub use grasp::{Grasp, Parts};
 pub use grip_purgatory::{Bounds, Millis, SyncDelays};

@@ -6,6 +6,7 @@
 )]
 
 mod announcements;
+mod changes;
 mod deletions;
 mod expiry;
 mod explain;
