@@ -21,7 +21,8 @@ const LATEST_MS: i64 = 253_402_300_799_999;
 /// The name under which a tag is kept: its own, or for names that no database takes a readable
 /// stand-in, which is no valid name of a tag and so never that of another.
 pub(crate) fn kept_name(name: &str) -> Cow<'_, str> {
-    if name.len() <= MAX_NAME_BYTES && !name.chars().any(char::is_control) {
+    let is_plain = (1..=MAX_NAME_BYTES).contains(&name.len());
+    if is_plain && !name.chars().any(char::is_control) {
         return Cow::Borrowed(name);
     }
     let start: String = name.chars().take(SHOWN_CHARS).collect();

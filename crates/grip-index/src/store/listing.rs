@@ -64,7 +64,8 @@ impl Store {
         })
     }
 
-    /// Keeps a page: new repositories get a job, known ones keep theirs. Says how many are new.
+    /// Keeps a page: repositories that are new here get a job, known ones keep theirs. Says how
+    /// many are new.
     pub(crate) async fn page_listed(
         &self,
         queue: grip_queue::Queue,
@@ -78,19 +79,21 @@ impl Store {
         self.db
             .write(move |mut db| {
                 Box::pin(async move {
-                    let new: Vec<(String,)> = db
-                        .fetch_all(&sql::ADD_REPOS, &[repos.clone().into()])
-                        .await?;
+                    let named = [repos.clone().into()];
+                    let mut new: Vec<(String,)> = db.fetch_all(&sql::ADD_REPOS, &named).await?;
                     let members = [repos.into(), source.clone().into(), listing.into()];
-                    db.execute(&sql::ADD_MEMBERS, &members).await?;
+                    // Another source may judge a known one otherwise.
+                    new.extend(db.fetch_all(&sql::ADD_MEMBERS, &members).await?);
+                    db.execute(&sql::SEE_MEMBERS, &members).await?;
+                    new.sort_unstable();
+                    new.dedup();
                     let jobs: Vec<_> = new.iter().map(|(repo,)| make(repo).revive()).collect();
-                    let new = jobs.len();
-                    if new > 0 {
+                    if !jobs.is_empty() {
                         queue.enqueue_in(&mut db, jobs).await?;
                     }
                     let page = [source.into(), next.into(), count.into()];
                     db.execute(&sql::PAGE_LISTED, &page).await?;
-                    Ok(new)
+                    Ok(new.len())
                 })
             })
             .await

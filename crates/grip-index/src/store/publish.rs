@@ -91,7 +91,7 @@ impl Seen {
         };
         match judged {
             Judged::Nothing if self.is_strange => {
-                row.why = Some("its name is too long or has control characters".to_owned());
+                row.why = Some("its name is empty, too long or has control characters".to_owned());
             }
             Judged::Nothing => {}
             Judged::Not(why) => row.why = Some(why.clone()),

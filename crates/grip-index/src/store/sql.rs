@@ -58,13 +58,16 @@ grip_db::statements! {
         ADD_MEMBERS = {
             sqlite: "INSERT INTO repo_sources (source, org_repo_name, listing) \
                      SELECT $2, value, $3 FROM json_each($1) WHERE TRUE \
-                     ON CONFLICT (source, org_repo_name) DO UPDATE SET listing = excluded.listing \
-                     WHERE repo_sources.listing < excluded.listing",
+                     ON CONFLICT (source, org_repo_name) DO NOTHING RETURNING org_repo_name",
             postgres: "INSERT INTO repo_sources (source, org_repo_name, listing) \
                        SELECT $2, name, $3 FROM UNNEST($1::text[]) AS listed (name) \
-                       ON CONFLICT (source, org_repo_name) DO UPDATE \
-                       SET listing = excluded.listing \
-                       WHERE repo_sources.listing < excluded.listing",
+                       ON CONFLICT (source, org_repo_name) DO NOTHING RETURNING org_repo_name",
+        };
+        SEE_MEMBERS = {
+            sqlite: "UPDATE repo_sources SET listing = $3 WHERE source = $2 AND listing < $3 \
+                     AND org_repo_name IN (SELECT value FROM json_each($1))",
+            postgres: "UPDATE repo_sources SET listing = $3 WHERE source = $2 AND listing < $3 \
+                       AND org_repo_name = ANY($1)",
         };
         // Those named apart from the listings count as in the latest.
         NAME_MEMBERS = {
@@ -90,7 +93,7 @@ grip_db::statements! {
         // One repository's turn.
         BEGIN_REPO = "UPDATE repos SET indexing_began = $2 WHERE org_repo_name = $1 \
                       RETURNING etag, policy";
-        SOURCES_OF = "SELECT m.source, CASE WHEN m.listing < i.listings THEN 1 ELSE 0 END \
+        SOURCES_OF = "SELECT m.source, CAST(CASE WHEN m.listing < i.listings THEN 1 ELSE 0 END AS BIGINT) \
                       FROM repo_sources AS m JOIN repo_indexing AS i ON i.source = m.source \
                       WHERE m.org_repo_name = $1 ORDER BY m.source";
         TAGS = "SELECT tag_name, object_oid, commit_oid, created, path, version, proven, why, \

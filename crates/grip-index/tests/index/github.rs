@@ -1,0 +1,449 @@
+//! The index of a GitHub host.
+
+use std::{sync::Arc, time::Duration};
+
+use grip_db::{Db, TestDatabase};
+use grip_egress::Egress;
+use grip_github::{GitHub, Login, Owner, Token};
+use grip_index::{GitHubOptions, GitHubSource, Options, Source};
+use grip_queue::{JobFacts, State};
+use grip_testkit::{
+    FakeGitHub,
+    github::{Behaviour, Limits, Repo, Setup},
+    until,
+};
+use grip_throttle::Throttle;
+use grip_types::Domain;
+
+use crate::support::Running;
+
+const TOKENS: [&str; 2] = ["first-token", "second-token"];
+
+async fn host(limits: Limits) -> FakeGitHub {
+    let setup = Setup {
+        tokens: TOKENS.map(String::from).to_vec(),
+        base: String::new(),
+        limits,
+    };
+    FakeGitHub::with("127.0.0.1", setup).await.unwrap()
+}
+
+/// A gateway that waits no longer than it must, behind a throttle that allows `in_flight` calls.
+fn gateway(host: &FakeGitHub, in_flight: u32) -> GitHub {
+    let throttle = Throttle::memory(grip_throttle::Options {
+        limits: grip_throttle::Limits {
+            in_flight,
+            per_window: 1_000_000,
+            window: Duration::from_secs(1),
+        },
+        ..grip_throttle::Options::default()
+    });
+    let egress = grip_egress::Options {
+        private_hosts: vec![Domain::parse(&host.domain()).unwrap()],
+        ..grip_egress::Options::default()
+    };
+    let egress = Egress::new(egress, throttle).unwrap();
+    let options = grip_github::Options {
+        api: host.api().parse().unwrap(),
+        tokens: TOKENS.map(|text| Token::new(text).unwrap()).to_vec(),
+        margin: Duration::from_millis(50),
+        ..grip_github::Options::default()
+    };
+    GitHub::new(options, egress).unwrap()
+}
+
+fn source(host: &FakeGitHub, owner: Owner, options: GitHubOptions) -> Arc<dyn Source> {
+    let github = gateway(host, 6);
+    Arc::new(GitHubSource::new(github, "github.com", owner, options))
+}
+
+fn org(host: &FakeGitHub) -> Arc<dyn Source> {
+    let owner = Owner::Org(Login::parse("acme").unwrap());
+    source(host, owner, GitHubOptions::default())
+}
+
+fn options() -> Options {
+    Options {
+        workers: 5,
+        spacing: Duration::from_millis(1),
+        poll: Duration::from_millis(100),
+        ..Options::default()
+    }
+}
+
+async fn start(db: &Db, source: Arc<dyn Source>) -> Running {
+    Running::over(db, vec![source], options()).await
+}
+
+/// Waits until so many repositories have had a turn.
+async fn indexed(running: &Running, count: i64) {
+    let waiting = async {
+        while running.index.status().await.unwrap().repos_indexed < count {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let waited = tokio::time::timeout(Duration::from_secs(100), waiting).await;
+    waited.expect("the index makes progress");
+}
+
+/// A GitHub on a bad day: small budgets, a token that expires, refusals, gateways that fail.
+async fn bad_day(repos: usize, tagged: usize) -> FakeGitHub {
+    let host = host(Limits {
+        per_token: 1_200,
+        window: Duration::from_secs(3),
+        concurrent: Some(6),
+        retry_after: 1,
+        fail_every: Some(97),
+        ..Limits::default()
+    })
+    .await;
+    host.fill("acme", repos - tagged, 0);
+    for n in 0..tagged {
+        let name = format!("acme/tagged-{n:05}");
+        host.add(&name);
+        host.put_file(&name, "go.mod", format!("module github.com/{name}\n"));
+        host.add_tag(&name, "v0.1.0");
+        host.add_tag(&name, "v0.2.0");
+    }
+    host.expire_after(1, (repos / 4) as u32);
+    for n in (0..repos - tagged).step_by((repos / 8).max(1)) {
+        let refused = Behaviour::retry_after(429, 1);
+        host.script(
+            &format!("/repos/acme/repo-{n:05}/tags"),
+            [refused, Behaviour::Serve],
+        );
+    }
+    host
+}
+
+/// Indexes with a restart in the middle, and compares what was asked before and after it.
+async fn completes_and_repeats_nothing(test: TestDatabase, repos: usize, tagged: usize) {
+    let host = bad_day(repos, tagged).await;
+    let running = start(test.db(), org(&host)).await;
+    indexed(&running, repos as i64 / 2).await;
+    running.stop().await;
+    let test = test.reopen().await;
+
+    let running = start(test.db(), org(&host)).await;
+    host.forget();
+    let finished = finished(&running).await;
+    let asked_before = host.requests();
+    indexed(&running, repos as i64).await;
+    let status = running.index.status().await.unwrap();
+    assert_eq!(status.repos, repos as i64);
+    assert_eq!(status.versions, 2 * tagged as i64);
+    assert_eq!(host.counts().over_budget, 0, "the budget was overdrawn");
+    assert!(host.counts().unauthorised <= 12, "{:?}", host.counts());
+    assert!(!finished.is_empty() && finished.len() < repos);
+    let requests = host.requests();
+    let again = requests.iter().skip(asked_before.len()).filter(|seen| {
+        let repo = seen.path.strip_prefix("/repos/").unwrap_or_default();
+        let name: Vec<_> = repo.splitn(3, '/').take(2).collect();
+        finished.contains(&format!("github.com/{}", name.join("/")))
+    });
+    let again: Vec<_> = again.map(|seen| seen.path.clone()).collect();
+    assert!(again.is_empty(), "asked again: {again:?}");
+    assert!(!requests.iter().any(|seen| seen.path.contains("search")));
+    running.stop().await;
+
+    // And once all is done, a start asks for nothing at all.
+    let test = test.reopen().await;
+    host.forget();
+    let running = start(test.db(), org(&host)).await;
+    host.add_tag("acme/tagged-00000", "v0.3.0");
+    let pushed = running
+        .index
+        .source_push("github.com", "acme", "tagged-00000");
+    assert!(pushed.await.unwrap());
+    until("the new tag is in the feed", || async {
+        let status = running.index.status().await.unwrap();
+        (status.versions == 2 * tagged as i64 + 1).then_some(())
+    })
+    .await
+    .unwrap();
+    let paths: Vec<_> = host.requests().into_iter().map(|seen| seen.path).collect();
+    assert!(
+        paths.iter().all(|path| path.contains("tagged-00000")),
+        "{paths:?}"
+    );
+    running.stop().await;
+}
+
+async fn finished(running: &Running) -> std::collections::BTreeSet<String> {
+    let mut finished = std::collections::BTreeSet::new();
+    let mut after = String::new();
+    loop {
+        let page = running.index.repos(&after, 1_000).await.unwrap();
+        let Some(last) = page.last() else {
+            return finished;
+        };
+        after.clone_from(&last.name);
+        let done = page.into_iter().filter(|repo| repo.finished_ms.is_some());
+        finished.extend(done.map(|repo| repo.name));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_of_3500_repositories_are_indexed_within_the_budget_on_a_bad_day() {
+    let test = TestDatabase::sqlite().await;
+    completes_and_repeats_nothing(test, 3_500, 500).await;
+}
+
+grip_db::on_both_engines! {
+    async fn a_bad_day_is_no_matter_of_the_engine(test: TestDatabase) {
+        completes_and_repeats_nothing(test, 200, 20).await;
+    }
+}
+
+/// A host with one repository of one version, and the index of it.
+async fn one() -> (TestDatabase, FakeGitHub) {
+    let host = host(Limits::default()).await;
+    host.add("acme/one");
+    host.put_file("acme/one", "go.mod", "module github.com/acme/one\n");
+    host.add_tag("acme/one", "v1.0.0");
+    (TestDatabase::sqlite().await, host)
+}
+
+async fn reason(running: &Running, kind: &str, key: &str) -> JobFacts {
+    until("there is a reason", || async {
+        let job = running.queue.find(kind, key).await.unwrap();
+        let has_ended = |job: &JobFacts| {
+            // Given up for good or until the next period.
+            let later = running.queue.db().now_ms() + 60_000;
+            job.state == State::Dead || job.due_ms.is_some_and(|due| due > later)
+        };
+        job.filter(|job| job.last_error.is_some() && has_ended(job))
+    })
+    .await
+    .unwrap()
+}
+
+#[tokio::test]
+async fn nonsense_instead_of_tags_is_kept_as_the_reason_and_changes_nothing() {
+    for (behaviour, expected) in [
+        (Behaviour::Html, "nonsense"),
+        (Behaviour::TruncatedJson, "nonsense"),
+        (Behaviour::BreakOff, "not to the end"),
+        (Behaviour::EndlessPages, "nonsense"),
+        (Behaviour::SamePage, "nonsense"),
+        (
+            Behaviour::NextElsewhere("http://127.0.0.2/x".into()),
+            "nonsense",
+        ),
+        (
+            Behaviour::Instead("/repos/acme/two/tags".into()),
+            "another repository",
+        ),
+        (
+            Behaviour::status(403, "Repository access blocked"),
+            "denies access",
+        ),
+        (Behaviour::status(502, ""), "502"),
+    ] {
+        let (test, host) = one().await;
+        host.add("acme/two");
+        host.add_tag("acme/two", "v9.0.0");
+        let running = start(test.db(), org(&host)).await;
+        running.settle().await;
+        let feed = running.feed().await;
+        assert_eq!(feed.len(), 2);
+        let shown = format!("{behaviour:?}");
+        host.behave("/repos/acme/one/tags", behaviour);
+        host.add_tag("acme/one", "v1.1.0");
+        let pushed = running.index.source_push("github.com", "acme", "one");
+        assert!(pushed.await.unwrap());
+        let job = reason(&running, "index-repo", "github.com/acme/one").await;
+        let said = job.last_error.unwrap();
+        assert!(said.contains(expected), "{shown}: {said}");
+        assert_eq!(running.feed().await, feed, "{shown}");
+    }
+}
+
+#[tokio::test]
+async fn nonsense_instead_of_repositories_is_kept_as_the_reason_and_removes_none() {
+    for (behaviour, expected) in [
+        (Behaviour::Html, "nonsense"),
+        (Behaviour::TruncatedJson, "nonsense"),
+        (Behaviour::SamePage, "nonsense"),
+        (
+            Behaviour::Instead("/orgs/other/repos".into()),
+            "among the repositories of",
+        ),
+        (Behaviour::status(404, "Not Found"), "no such organisation"),
+    ] {
+        let (test, host) = one().await;
+        host.add("other/x");
+        let running = start(test.db(), org(&host)).await;
+        running.settle().await;
+        let shown = format!("{behaviour:?}");
+        host.behave("/orgs/acme/repos", behaviour);
+        let (kind, key) = ("index-list", "github.com/orgs/acme");
+        assert!(running.queue.retry(kind, key).await.unwrap());
+        let said = reason(&running, kind, key).await.last_error.unwrap();
+        assert!(said.contains(expected), "{shown}: {said}");
+        assert_eq!(
+            running.feed().await,
+            ["github.com/acme/one@v1.0.0"],
+            "{shown}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn nonsense_about_one_commit_leaves_a_reason_at_its_tag_alone() {
+    let (test, host) = one().await;
+    let strange = host.add_tag("acme/one", "v1.1.0");
+    let path = format!("/repos/acme/one/git/commits/{strange}");
+    host.behave(&path, Behaviour::Html);
+    let running = start(test.db(), org(&host)).await;
+    running.settle().await;
+    assert_eq!(running.feed().await, ["github.com/acme/one@v1.0.0"]);
+    let tags = running.tags("github.com/acme/one").await;
+    assert!(
+        tags[1].why.as_ref().unwrap().contains("nonsense"),
+        "{tags:?}"
+    );
+    host.behave(&path, Behaviour::Serve);
+    let pushed = running.index.source_push("github.com", "acme", "one");
+    assert!(pushed.await.unwrap());
+    running.settle().await;
+    assert_eq!(running.feed().await.len(), 2);
+}
+
+#[tokio::test]
+async fn large_and_broken_go_mods_are_read_or_refused() {
+    let (test, host) = one().await;
+    for (name, text) in [
+        ("acme/large", {
+            let mut text = b"module github.com/acme/large\n".to_vec();
+            text.resize(10 << 20, b'\n');
+            text
+        }),
+        ("acme/larger", vec![b'\n'; (16 << 20) + 1]),
+        ("acme/binary", b"module \xff\xfe\n".to_vec()),
+    ] {
+        host.add(name);
+        host.put_file(name, "go.mod", text);
+        host.add_tag(name, "v1.0.0");
+    }
+    let running = start(test.db(), org(&host)).await;
+    running.settle().await;
+    let mut feed = running.feed().await;
+    feed.sort();
+    assert_eq!(
+        feed,
+        ["github.com/acme/large@v1.0.0", "github.com/acme/one@v1.0.0"]
+    );
+    for repo in ["larger", "binary"] {
+        let tags = running.tags(&format!("github.com/acme/{repo}")).await;
+        assert!(tags[0].why.as_ref().unwrap().contains("go.mod"), "{tags:?}");
+    }
+}
+
+#[tokio::test]
+async fn renamed_and_removed_repositories_leave_the_feed_with_a_word() {
+    let (test, host) = one().await;
+    for name in ["acme/old", "acme/gone"] {
+        host.add(name);
+        host.put_file(name, "go.mod", format!("module github.com/{name}\n"));
+        host.add_tag(name, "v1.0.0");
+    }
+    let running = start(test.db(), org(&host)).await;
+    running.settle().await;
+    assert_eq!(running.feed().await.len(), 3);
+    let before = running.index.stamp().await.unwrap();
+    host.rename("acme/old", "acme/new");
+    host.put_file("acme/new", "go.mod", "module github.com/acme/new\n");
+    host.remove("acme/gone");
+    let list = ("index-list", "github.com/orgs/acme");
+    assert!(running.queue.retry(list.0, list.1).await.unwrap());
+    running.settle().await;
+    let mut feed = running.feed().await;
+    feed.sort();
+    assert_eq!(
+        feed,
+        ["github.com/acme/new@v1.0.0", "github.com/acme/one@v1.0.0"]
+    );
+    let mut ops: Vec<_> = running
+        .changes(before)
+        .await
+        .iter()
+        .map(|change| format!("{:?} {}", change.op, change.path))
+        .collect();
+    ops.sort();
+    let expected = [
+        "Added github.com/acme/new",
+        "Removed github.com/acme/gone",
+        "Removed github.com/acme/old",
+    ];
+    assert_eq!(ops, expected);
+}
+
+#[tokio::test]
+async fn private_repositories_stay_out_unless_they_are_wanted() {
+    for (include_private, expected) in [(false, 1), (true, 2)] {
+        let (test, host) = one().await;
+        let mut secret = Repo::new("acme/secret");
+        secret.private = true;
+        host.add_repo(secret);
+        host.add_tag("acme/secret", "v1.0.0");
+        let owner = Owner::Org(Login::parse("acme").unwrap());
+        let options = GitHubOptions {
+            include_private,
+            ..GitHubOptions::default()
+        };
+        let running = start(test.db(), source(&host, owner, options)).await;
+        running.settle().await;
+        assert_eq!(running.feed().await.len(), expected);
+    }
+}
+
+#[tokio::test]
+async fn a_whole_host_is_listed_and_believed_only_about_its_own_paths() {
+    let (test, host) = one().await;
+    for n in 0..250 {
+        host.add(&format!("owner-{n}/repo"));
+    }
+    host.put_file("owner-7/repo", "go.mod", "module go.example/vanity\n");
+    host.add_tag("owner-7/repo", "v1.0.0");
+    let everything = source(&host, Owner::Everything, GitHubOptions::default());
+    let running = start(test.db(), everything).await;
+    indexed(&running, 251).await;
+    assert_eq!(running.feed().await, ["github.com/acme/one@v1.0.0"]);
+    let tags = running.tags("github.com/owner-7/repo").await;
+    assert!(tags[0].why.as_ref().unwrap().contains("nothing proves"));
+    let pushed = running
+        .index
+        .source_push("github.com", "Owner-9", "repo")
+        .await;
+    assert!(pushed.unwrap());
+    let pushed = running
+        .index
+        .source_push("elsewhere.example", "acme", "one")
+        .await;
+    assert!(!pushed.unwrap());
+}
+
+#[tokio::test]
+async fn a_list_of_tags_that_no_budget_covers_is_read_all_the_same() {
+    let test = TestDatabase::sqlite().await;
+    let host = host(Limits {
+        per_token: 20,
+        window: Duration::from_secs(1),
+        ..Limits::default()
+    })
+    .await;
+    host.expire_after(1, 0);
+    host.add("acme/many");
+    host.put_file("acme/many", "go.mod", "module github.com/acme/many\n");
+    let oid = host.commit("acme/many", None);
+    for n in 0..2_950 {
+        host.set_tag("acme/many", &format!("v1.0.{n}"), &oid);
+    }
+    let running = start(test.db(), org(&host)).await;
+    indexed(&running, 1).await;
+    assert_eq!(running.feed().await.len(), 2_950);
+    assert_eq!(host.counts().over_budget, 0);
+    let pages = host.requests_for("/repos/acme/many/tags");
+    assert_eq!(pages.len(), 30, "no page was read twice");
+}
