@@ -48,7 +48,7 @@ pub(crate) struct Inner {
     pub(crate) base: Url,
     domain: Domain,
     bearers: Vec<Bearer>,
-    books: Arc<Books>,
+    books: Books,
     egress: Egress,
     pub(crate) known: Known,
     pub(crate) max_pages: u32,
@@ -66,10 +66,11 @@ impl GitHub {
                 tokens.push(token);
             }
         }
+        let books = Books::open(&options, &base, &tokens, egress.throttle());
         let inner = Inner {
             domain,
             base,
-            books: Arc::new(Books::new(&options, tokens.len())),
+            books,
             bearers: tokens.iter().map(|token| token.bearer()).collect(),
             egress,
             known: Known::default(),
@@ -151,7 +152,7 @@ impl GitHub {
         let resource = Resource::of(below.unwrap_or_default());
         let mut was_refused = false;
         for _ in 0..=self.inner.bearers.len() {
-            let seat = match self.inner.books.take(resource) {
+            let seat = match self.inner.books.take(resource).await {
                 Ok(seat) => seat,
                 Err(why) => return Err(denied(why, was_refused)),
             };
@@ -161,7 +162,7 @@ impl GitHub {
                 Outcome::Arrived(arrived) => return Ok(arrived),
             }
         }
-        let last = self.inner.books.take(resource).err();
+        let last = self.inner.books.take(resource).await.err();
         let soon = Denied::Busy(Instant::now() + Duration::from_secs(1));
         Err(denied(last.unwrap_or(soon), was_refused))
     }
@@ -182,7 +183,7 @@ impl GitHub {
         let reply = match sent {
             Ok(reply) => reply,
             Err(error @ EgressError::Forbidden(_)) => {
-                seat.settle(Told::Unused);
+                seat.settle(Told::Unused).await;
                 return Err(error.into());
             }
             Err(error) => return Err(error.into()),
@@ -190,17 +191,18 @@ impl GitHub {
         let quota = quota::read(&reply.headers, SystemTime::now());
         let status = reply.status;
         if status.as_u16() == 401 {
-            seat.refused();
+            seat.refused().await;
             return Ok(Outcome::Unauthorised);
         }
         if !status.is_server_error() {
             seat.accepted();
         }
-        seat.settle(match quota {
+        let told = match quota {
             Some(quota) => Told::Quota(quota),
             None if status.is_success() || status.as_u16() == 304 => Told::Unmetered,
             None => Told::Nothing,
-        });
+        };
+        seat.settle(told).await;
         let is_spent = quota.is_some_and(|quota| quota.remaining == 0);
         let (url, headers, reading) = (reply.url.clone(), reply.headers.clone(), reply.reading);
         let body = read_whole(reply).await?;

@@ -19,6 +19,7 @@ mod answer;
 mod budget;
 mod content;
 mod error;
+mod events;
 mod gateway;
 mod json;
 mod known;
@@ -29,6 +30,7 @@ mod page;
 mod quota;
 mod repositories;
 mod tags;
+mod users;
 
 #[cfg(test)]
 mod tests;
@@ -36,9 +38,11 @@ mod tests;
 pub use answer::{Answer, Etag, Fresh};
 pub use budget::Budget;
 pub use error::{GitHubError, NextStep};
+pub use events::{EventSource, Events, EventsPage, InvalidEventSource};
 pub use gateway::GitHub;
 pub use name::{InvalidName, Login, Owner, RepoName};
 pub use options::{Options, SetupError, Token};
 pub use page::{Cursor, InvalidCursor, Listing, Page};
 pub use repositories::Repository;
 pub use tags::Tag;
+pub use users::{Record, RepoKey};

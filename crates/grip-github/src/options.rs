@@ -14,7 +14,7 @@ pub struct Options {
     /// are made without a token. Default: none.
     pub tokens: Vec<Token>,
     /// Calls of each budget that are left to others: programs with the same token, other
-    /// instances of this one, and the first calls after a restart. Never more than a tenth of
+    /// instances of this one without a shared Redis, and the first calls after a restart. Never more than a tenth of
     /// the budget. Default: 50.
     pub reserve: u32,
     /// How long after the end of a spent budget's window it is used again. Default: 5 s.
@@ -56,6 +56,10 @@ impl Token {
         let text = text.trim();
         Bearer::new(text)?;
         Ok(Self(text.into()))
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        &self.0
     }
 
     pub(crate) fn bearer(&self) -> Bearer {

@@ -1,7 +1,9 @@
 //! Whole calls to a GitHub of this machine.
 
 mod budgets;
+mod events;
 mod hostile;
+mod joint;
 mod reading;
 mod secrets;
 mod support;

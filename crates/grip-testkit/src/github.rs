@@ -6,6 +6,7 @@
 //! budget; a call beyond the budget is refused and counted as such.
 
 mod behaviour;
+mod events;
 mod limits;
 mod listing;
 mod record;

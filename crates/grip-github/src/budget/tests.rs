@@ -1,11 +1,23 @@
-use std::collections::VecDeque;
+use std::{collections::VecDeque, time::Duration};
 
 use proptest::prelude::*;
 
-use super::*;
+use super::{
+    window::{Room, State, Ticket, Window},
+    *,
+};
 use crate::quota::Quota;
 
 const MARGIN: Duration = Duration::from_secs(5);
+
+fn rules(reserve: u32) -> Rules {
+    Rules {
+        reserve,
+        margin: MARGIN,
+        set_aside: Duration::from_secs(3_600),
+        share: None,
+    }
+}
 
 fn quota(limit: u32, remaining: u32, reset: u64, reset_in: u64) -> Told {
     Told::Quota(Quota {
@@ -35,7 +47,7 @@ fn left(window: &Window) -> Option<u32> {
 fn the_reserve_is_never_more_than_a_tenth() {
     let now = Instant::now();
     for (limit, spare) in [(5_000, 4_950), (500, 450), (100, 90), (60, 54), (9, 9)] {
-        let room = known(limit, limit, now).room(50, MARGIN, now);
+        let room = known(limit, limit, now).room(&rules(50), now);
         assert_eq!(room, Room::Calls(spare), "{limit}");
     }
 }
@@ -45,11 +57,11 @@ fn a_spent_budget_is_used_again_after_its_window_and_a_margin() {
     let now = Instant::now();
     let mut window = known(100, 10, now);
     let end = now + Duration::from_secs(65);
-    assert_eq!(window.room(50, MARGIN, now), Room::SpentUntil(end));
-    window.roll(MARGIN, end - Duration::from_millis(1));
+    assert_eq!(window.room(&rules(50), now), Room::SpentUntil(end));
+    window.roll(&rules(0), end - Duration::from_millis(1));
     assert_eq!(left(&window), Some(10));
-    window.roll(MARGIN, end);
-    assert_eq!(window.room(50, MARGIN, end), Room::Calls(90));
+    window.roll(&rules(0), end);
+    assert_eq!(window.room(&rules(50), end), Room::Calls(90));
 }
 
 #[test]
@@ -59,7 +71,11 @@ fn the_wait_for_a_spent_budget_is_at_least_a_second() {
     let ticket = window.take();
     window.settle(ticket, quota(100, 0, 1_000, 0), now);
     let soon = now + Duration::from_secs(1);
-    let room = window.room(0, Duration::ZERO, now - Duration::from_millis(1));
+    let rules = Rules {
+        margin: Duration::ZERO,
+        ..rules(0)
+    };
+    let room = window.room(&rules, now - Duration::from_millis(1));
     assert_eq!(room, Room::SpentUntil(soon - Duration::from_millis(1)));
 }
 
@@ -91,18 +107,18 @@ fn what_nobody_answered_counts_as_spent_and_cannot_block_for_ever() {
     let now = Instant::now();
     let mut window = known(100, 100, now);
     let later = now + Duration::from_secs(100);
-    window.roll(MARGIN, later);
+    window.roll(&rules(0), later);
     for _ in 0..100 {
         let ticket = window.take();
         window.settle(ticket, Told::Nothing, later);
     }
     assert_eq!(
-        window.room(0, MARGIN, later),
+        window.room(&rules(0), later),
         Room::Calls(u64::MAX),
         "one, to learn"
     );
     window.take();
-    assert_eq!(window.room(0, MARGIN, later), Room::Busy);
+    assert_eq!(window.room(&rules(0), later), Room::Busy);
 }
 
 #[test]
@@ -111,16 +127,16 @@ fn a_call_that_nobody_answered_is_counted_until_a_later_answer_counts_it() {
     let mut window = known(100, 90, now);
     let (early, lost) = (window.take(), window.take());
     window.settle(lost, Told::Nothing, now);
-    assert_eq!(window.room(0, MARGIN, now), Room::Calls(88));
+    assert_eq!(window.room(&rules(0), now), Room::Calls(88));
     window.settle(early, quota(100, 89, 1_000, 60), now);
     assert_eq!(
-        window.room(0, MARGIN, now),
+        window.room(&rules(0), now),
         Room::Calls(88),
         "it began before"
     );
     let late = window.take();
     window.settle(late, quota(100, 87, 1_000, 60), now);
-    assert_eq!(window.room(0, MARGIN, now), Room::Calls(87));
+    assert_eq!(window.room(&rules(0), now), Room::Calls(87));
 }
 
 #[test]
@@ -133,10 +149,10 @@ fn ever_so_many_lost_calls_are_counted_in_bounded_space() {
         window.settle(ticket, Told::Nothing, now);
     }
     window.settle(stuck, quota(1_000, 999, 1_000, 60), now);
-    assert_eq!(window.room(0, MARGIN, now), Room::Calls(499));
+    assert_eq!(window.room(&rules(0), now), Room::Calls(499));
     let ticket = window.take();
     window.settle(ticket, quota(1_000, 498, 1_000, 60), now);
-    assert_eq!(window.room(0, MARGIN, now), Room::Calls(498));
+    assert_eq!(window.room(&rules(0), now), Room::Calls(498));
 }
 
 #[test]
@@ -155,33 +171,39 @@ fn little_is_told_once_a_window() {
     assert!(tell(1, 5_000));
 }
 
-fn books(tokens: usize) -> Arc<Books> {
-    let options = Options {
-        reserve: 0,
-        ..Options::default()
-    };
-    Arc::new(Books::new(&options, tokens))
+fn books(tokens: usize) -> Books {
+    let ledger = Arc::new(Memory::new(Accounts::new(rules(0), tokens)));
+    Books { ledger }
+}
+
+async fn take(books: &Books, count: usize) -> Vec<Seat> {
+    let mut seats = Vec::new();
+    for _ in 0..count {
+        seats.push(books.take(Resource::Core).await.unwrap());
+    }
+    seats
 }
 
 #[tokio::test(start_paused = true)]
 async fn kinds_of_calls_have_budgets_of_their_own() {
     let books = books(1);
-    let seat = books.take(Resource::Search).unwrap();
-    seat.settle(quota(10, 0, 1_000, 60));
+    let seat = books.take(Resource::Search).await.unwrap();
+    seat.settle(quota(10, 0, 1_000, 60)).await;
     assert!(matches!(
-        books.take(Resource::Search),
+        books.take(Resource::Search).await,
         Err(Denied::Spent(_))
     ));
-    assert!(books.take(Resource::Core).is_ok());
+    assert!(books.take(Resource::Core).await.is_ok());
     // An answer that was paid from another budget than was thought.
-    let seat = books.take(Resource::Core).unwrap();
+    let seat = books.take(Resource::Core).await.unwrap();
     let Told::Quota(told) = quota(10, 7, 9_000, 60) else {
         unreachable!()
     };
     seat.settle(Told::Quota(Quota {
         resource: Some(Resource::CodeSearch),
         ..told
-    }));
+    }))
+    .await;
     let list = books.list();
     let found: Vec<_> = list
         .iter()
@@ -198,17 +220,18 @@ async fn kinds_of_calls_have_budgets_of_their_own() {
 #[tokio::test(start_paused = true)]
 async fn a_token_on_trial_is_tried_by_one_call_and_only_after_the_others() {
     let books = books(2);
-    books.take(Resource::Core).unwrap().refused();
-    let second = books.take(Resource::Core).unwrap();
+    books.take(Resource::Core).await.unwrap().refused().await;
+    let second = books.take(Resource::Core).await.unwrap();
     assert_eq!(second.account(), 1);
-    second.settle(quota(100, 50, 1_000, 86_000));
+    second.settle(quota(100, 50, 1_000, 86_000)).await;
     tokio::time::advance(Duration::from_secs(3_600)).await;
-    let held: Vec<_> = (0..51)
-        .map(|_| books.take(Resource::Core).unwrap())
-        .collect();
+    let held = take(&books, 51).await;
     let accounts: Vec<_> = held.iter().map(Seat::account).collect();
     assert_eq!(accounts.iter().filter(|account| **account == 0).count(), 1);
-    assert!(matches!(books.take(Resource::Core), Err(Denied::Busy(_))));
+    assert!(matches!(
+        books.take(Resource::Core).await,
+        Err(Denied::Busy(_))
+    ));
     drop(held);
     tokio::time::advance(Duration::from_secs(1)).await;
 }
@@ -216,15 +239,23 @@ async fn a_token_on_trial_is_tried_by_one_call_and_only_after_the_others() {
 #[tokio::test(start_paused = true)]
 async fn waiting_for_a_call_under_way_comes_before_waiting_for_a_window() {
     let books = books(3);
-    let seats: Vec<_> = (0..3)
-        .map(|_| books.take(Resource::Core).unwrap())
-        .collect();
-    let mut seats = seats.into_iter();
-    seats.next().unwrap().settle(quota(100, 0, 1_000, 500));
-    seats.next().unwrap().settle(quota(100, 0, 1_000, 300));
-    assert!(matches!(books.take(Resource::Core), Err(Denied::Busy(_))));
-    seats.next().unwrap().refused();
-    let Err(Denied::Spent(until)) = books.take(Resource::Core) else {
+    let mut seats = take(&books, 3).await.into_iter();
+    seats
+        .next()
+        .unwrap()
+        .settle(quota(100, 0, 1_000, 500))
+        .await;
+    seats
+        .next()
+        .unwrap()
+        .settle(quota(100, 0, 1_000, 300))
+        .await;
+    assert!(matches!(
+        books.take(Resource::Core).await,
+        Err(Denied::Busy(_))
+    ));
+    seats.next().unwrap().refused().await;
+    let Err(Denied::Spent(until)) = books.take(Resource::Core).await else {
         panic!("two are spent");
     };
     assert_eq!(until - Instant::now(), Duration::from_secs(305));
@@ -254,8 +285,8 @@ proptest! {
         for (step, pick) in steps {
             match step {
                 0 | 1 => {
-                    window.roll(MARGIN, now);
-                    if let Room::Calls(_) = window.room(0, MARGIN, now) {
+                    window.roll(&rules(0), now);
+                    if let Room::Calls(_) = window.room(&rules(0), now) {
                         let ticket = window.take();
                         host.to_host.push_back(ticket);
                     }

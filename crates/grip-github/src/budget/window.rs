@@ -5,10 +5,14 @@
 //! host counted after it has not been answered yet: it is in flight, or it was lost and no call
 //! that was made later has been answered.
 
-use std::{collections::VecDeque, time::Duration};
+mod lost;
+
+use std::time::Duration;
 
 use tokio::time::Instant;
 
+use self::lost::Lost;
+use super::accounts::Rules;
 use crate::quota::{Quota, Resource};
 
 /// Shortest wait for a spent budget.
@@ -26,6 +30,8 @@ pub(super) struct Window {
     /// What was said in the log about this window.
     is_low: bool,
     pub(super) is_spent: bool,
+    /// Where only a share may be spent: what is left of it in this window, once that is known.
+    allowance: Option<u32>,
 }
 
 /// What is known of a budget.
@@ -44,49 +50,18 @@ pub(super) struct Known {
     pub(super) limit: u32,
     pub(super) remaining: u32,
     /// The end of the window as the host named it.
-    reset: u64,
+    pub(super) reset: u64,
     /// The end by our own clock; none once it is over and no answer of the next was seen.
     pub(super) ends: Option<Instant>,
 }
 
 /// The place of a call among all of a budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Ticket(u64);
+pub(super) struct Ticket(pub(super) u64);
 
-/// Calls that nobody answered: the host may have counted each, at the latest when it was given
-/// up.
-#[derive(Debug, Default)]
-struct Lost {
-    /// How many were given up after which call had begun, the oldest first.
-    calls: VecDeque<(Ticket, u32)>,
-}
-
-/// Moments of giving up that are told apart. Beyond, the last two are taken for one.
-const MAX_MOMENTS: usize = 64;
-
-impl Lost {
-    fn count(&self) -> u32 {
-        let counts = self.calls.iter().map(|(_, count)| *count);
-        counts.fold(0, u32::saturating_add)
-    }
-
-    fn add(&mut self, last: Ticket) {
-        let is_full = self.calls.len() >= MAX_MOMENTS;
-        match self.calls.back_mut() {
-            Some((at, count)) if *at == last || is_full => {
-                *at = last;
-                *count = count.saturating_add(1);
-            }
-            _ => self.calls.push_back((last, 1)),
-        }
-    }
-
-    /// Forgets those that were given up before `ticket` began: its answer counts them.
-    fn resolve(&mut self, ticket: Ticket) {
-        while self.calls.front().is_some_and(|(at, _)| *at < ticket) {
-            self.calls.pop_front();
-        }
-    }
+impl Ticket {
+    /// Of a call that began before all that these books know of.
+    pub(super) const OLDEST: Self = Self(0);
 }
 
 /// Whether a call may be made.
@@ -111,20 +86,72 @@ pub(crate) enum Told {
     Quota(Quota),
 }
 
-impl Window {
-    /// Looks whether the window is over; then the budget is whole again.
-    pub(super) fn roll(&mut self, margin: Duration, now: Instant) {
-        let State::Known(known) = &mut self.state else {
-            return;
+impl Told {
+    /// The budget that paid, where it is another than was thought.
+    pub(super) fn elsewhere(self, thought: Resource) -> Option<(Resource, Quota)> {
+        let Self::Quota(quota) = self else {
+            return None;
         };
-        if known.ends.is_some_and(|end| now >= end + margin) {
-            known.remaining = known.limit;
-            known.ends = None;
-            self.is_low = false;
+        let other = quota.resource.filter(|other| *other != thought)?;
+        Some((other, quota))
+    }
+}
+
+impl Window {
+    /// A budget as the books that instances share have it.
+    pub(super) fn see(&mut self, state: State, in_flight: u32, lost: u32) -> Option<Known> {
+        self.state = state;
+        self.in_flight = in_flight;
+        self.lost = Lost::of(lost);
+        match state {
+            State::Known(known) => self.lowers(known),
+            State::Unknown | State::Unmetered => None,
         }
     }
 
-    pub(super) fn room(&self, reserve: u32, margin: Duration, now: Instant) -> Room {
+    /// Begins anew with what is sure without asking anybody, and no calls under way.
+    pub(super) fn alone(&self, rules: &Rules, now: Instant) -> Self {
+        let is_sure = match self.state {
+            State::Unmetered => true,
+            State::Unknown => false,
+            State::Known(_) => matches!(self.room(rules, now), Room::SpentUntil(_)),
+        };
+        Self {
+            state: if is_sure { self.state } else { State::Unknown },
+            is_low: self.is_low,
+            is_spent: self.is_spent,
+            ..Self::default()
+        }
+    }
+
+    /// Looks whether the window is over; then the budget is whole again.
+    pub(super) fn roll(&mut self, rules: &Rules, now: Instant) {
+        let State::Known(known) = &mut self.state else {
+            return;
+        };
+        if known.ends.is_some_and(|end| now >= end + rules.margin) {
+            known.remaining = known.limit;
+            known.ends = None;
+            self.is_low = false;
+            self.allowance = None;
+        }
+        let known = *known;
+        if let (Some(percent), None) = (rules.share, self.allowance) {
+            let spare = self.spare(known, rules).saturating_sub(self.in_flight);
+            let part = u64::from(spare) * u64::from(percent.min(100)) / 100;
+            self.allowance = Some(u32::try_from(part).unwrap_or(u32::MAX));
+        }
+    }
+
+    /// What may be spent, with the calls under way.
+    fn spare(&self, known: Known, rules: &Rules) -> u32 {
+        let kept = known.reserved(rules.reserve);
+        known
+            .remaining
+            .saturating_sub(kept.saturating_add(self.lost.count()))
+    }
+
+    pub(super) fn room(&self, rules: &Rules, now: Instant) -> Room {
         let one_at_a_time = match self.in_flight {
             0 => Room::Calls(u64::MAX),
             _ => Room::Busy,
@@ -134,14 +161,19 @@ impl Window {
             State::Unmetered => return Room::Calls(u64::from(u32::MAX)),
             State::Known(known) => known,
         };
-        let kept = known.reserved(reserve).saturating_add(self.lost.count());
-        let spare = known.remaining.saturating_sub(kept);
+        let spare = match self.allowance {
+            Some(0) => 0,
+            _ => self.spare(known, rules),
+        };
         match (spare, known.ends) {
-            (0, Some(end)) => Room::SpentUntil((end + margin).max(now + SHORTEST_WAIT)),
+            (0, Some(end)) => Room::SpentUntil((end + rules.margin).max(now + SHORTEST_WAIT)),
             // Nobody answered so many calls that there may be nothing left of a budget that was
             // not seen yet; only an answer can tell.
             (0, None) => one_at_a_time,
-            (spare, _) if spare > self.in_flight => Room::Calls(u64::from(spare - self.in_flight)),
+            (spare, _) if spare > self.in_flight => {
+                let calls = spare - self.in_flight;
+                Room::Calls(calls.min(self.allowance.unwrap_or(calls)).into())
+            }
             _ => Room::Busy,
         }
     }
@@ -180,6 +212,7 @@ impl Window {
     pub(super) fn take(&mut self) -> Ticket {
         self.in_flight += 1;
         self.tickets += 1;
+        self.allowance = self.allowance.map(|calls| calls.saturating_sub(1));
         Ticket(self.tickets)
     }
 
@@ -194,6 +227,9 @@ impl Window {
             (Told::Unmetered, State::Unknown) => self.state = State::Unmetered,
             (Told::Unmetered | Told::Nothing, State::Unknown | State::Known(_)) => {
                 self.lost.add(Ticket(self.tickets));
+            }
+            (Told::Unused, _) if ticket > Ticket::OLDEST => {
+                self.allowance = self.allowance.map(|calls| calls.saturating_add(1));
             }
             (Told::Unused, _) | (_, State::Unmetered) => {}
         }
@@ -217,6 +253,7 @@ impl Window {
                 }
                 if !is_same {
                     self.is_low = false;
+                    self.allowance = None;
                 } else {
                     next.remaining = next.remaining.min(last.remaining);
                     next.ends = next.ends.max(last.ends);
@@ -225,10 +262,15 @@ impl Window {
             _ => self.is_low = false,
         }
         self.state = State::Known(next);
-        let is_low = u64::from(next.remaining) * 10 < u64::from(next.limit);
+        self.lowers(next)
+    }
+
+    /// What is left, where that is little for the first time.
+    fn lowers(&mut self, known: Known) -> Option<Known> {
+        let is_low = u64::from(known.remaining) * 10 < u64::from(known.limit);
         let is_new = is_low && !self.is_low;
         self.is_low = is_low;
-        is_new.then_some(next)
+        is_new.then_some(known)
     }
 }
 

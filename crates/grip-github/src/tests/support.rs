@@ -3,26 +3,60 @@
 use std::time::{Duration, SystemTime};
 
 use grip_egress::Egress;
+use grip_tasks::TaskGroup;
 use grip_testkit::{
-    FakeGitHub,
+    FakeGitHub, RedisServer,
     github::{Limits, Setup},
 };
-use grip_throttle::Throttle;
+use grip_throttle::{RedisOptions, Throttle};
 use grip_types::{Domain, Oid};
 
 use crate::{GitHub, GitHubError, Options, RepoName, Token};
 
 pub(super) const ADDRESS: &str = "127.0.0.1";
 
+/// Where the books are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Backend {
+    #[default]
+    Memory,
+    Redis,
+}
+
+/// Runs each test with the books in memory, and with those in Redis.
+macro_rules! on_both_backends {
+    ($(async fn $name:ident($on:ident: Backend) $body:block)*) => {
+        $(async fn $name($on: Backend) $body)*
+
+        mod memory {
+            $(#[tokio::test] async fn $name() {
+                super::$name($crate::tests::support::Backend::Memory).await;
+            })*
+        }
+
+        mod redis {
+            $(#[tokio::test] async fn $name() {
+                super::$name($crate::tests::support::Backend::Redis).await;
+            })*
+        }
+    };
+}
+pub(super) use on_both_backends;
+
 /// A gateway and the host that it asks.
 pub(super) struct Pair {
     pub host: FakeGitHub,
     pub github: GitHub,
     pub egress: Egress,
+    pub redis: Option<RedisServer>,
+    options: Options,
+    idle: Duration,
+    group: TaskGroup,
 }
 
 /// What a test wants different from the usual.
 pub(super) struct With {
+    pub on: Backend,
     pub tokens: Vec<&'static str>,
     pub options: Options,
     pub limits: Limits,
@@ -33,6 +67,7 @@ pub(super) struct With {
 impl Default for With {
     fn default() -> Self {
         Self {
+            on: Backend::default(),
             tokens: vec!["s3cret-a"],
             options: Options::default(),
             limits: Limits::default(),
@@ -44,7 +79,12 @@ impl Default for With {
 
 impl With {
     pub fn tokens(tokens: &[&'static str]) -> Self {
+        Self::tokens_on(Backend::Memory, tokens)
+    }
+
+    pub fn tokens_on(on: Backend, tokens: &[&'static str]) -> Self {
         Self {
+            on,
             tokens: tokens.to_vec(),
             ..Self::default()
         }
@@ -57,7 +97,13 @@ impl With {
             limits: self.limits,
         };
         let host = FakeGitHub::with(ADDRESS, setup).await.unwrap();
-        let egress = egress(&host, self.idle);
+        let redis = match self.on {
+            Backend::Memory => None,
+            Backend::Redis => Some(RedisServer::start().await.unwrap()),
+        };
+        let group = TaskGroup::new("gateways");
+        let throttle = throttle(redis.as_ref(), &group).await;
+        let egress = egress(&host, self.idle, throttle);
         let options = Options {
             api: host.api().parse().unwrap(),
             tokens: self
@@ -67,25 +113,40 @@ impl With {
                 .collect(),
             ..self.options
         };
-        let github = GitHub::new(options, egress.clone()).unwrap();
+        let github = GitHub::new(options.clone(), egress.clone()).unwrap();
         Pair {
             host,
             github,
             egress,
+            redis,
+            options,
+            idle: self.idle,
+            group,
         }
     }
 }
 
-/// A way out that the throttle hardly narrows.
-pub(super) fn egress(host: &FakeGitHub, idle: Duration) -> Egress {
-    let throttle = Throttle::memory(grip_throttle::Options {
+/// A throttle that hardly narrows anything.
+async fn throttle(redis: Option<&RedisServer>, group: &TaskGroup) -> Throttle {
+    let options = grip_throttle::Options {
         limits: grip_throttle::Limits {
             in_flight: 1_000,
             per_window: 1_000_000,
             window: Duration::from_secs(1),
         },
         ..grip_throttle::Options::default()
-    });
+    };
+    let Some(redis) = redis else {
+        return Throttle::memory(options);
+    };
+    let redis = RedisOptions {
+        url: redis.url(),
+        ..RedisOptions::default()
+    };
+    Throttle::redis(options, redis, group).await.unwrap()
+}
+
+fn egress(host: &FakeGitHub, idle: Duration, throttle: Throttle) -> Egress {
     let options = grip_egress::Options {
         private_hosts: vec![Domain::parse(&host.domain()).unwrap()],
         connect: idle,
@@ -106,6 +167,13 @@ impl Pair {
     /// Asks for a repository that is there.
     pub async fn ask(&self) -> Result<(), GitHubError> {
         self.github.repository(&repo("acme/one")).await.map(drop)
+    }
+
+    /// A gateway of another instance, with the same settings.
+    pub async fn another(&self) -> GitHub {
+        let throttle = throttle(self.redis.as_ref(), &self.group).await;
+        let egress = egress(&self.host, self.idle, throttle);
+        GitHub::new(self.options.clone(), egress).unwrap()
     }
 }
 

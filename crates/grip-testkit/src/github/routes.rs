@@ -34,6 +34,9 @@ fn not_found() -> Made {
 
 pub(super) fn answer(world: &World, call: &Call<'_>) -> Made {
     let asked = Asked::read(call.query);
+    if let Some(made) = super::events::answer(world, call, &asked) {
+        return made;
+    }
     let parts: Vec<_> = call.path.trim_matches('/').split('/').collect();
     match parts.as_slice() {
         ["orgs", owner, "repos"] => of_owner(world, call, &asked, owner, true),

@@ -177,6 +177,9 @@ async fn passed(shared: &Shared, call: &Call<'_>, token: Option<usize>, unchange
     if matches!(reply.status, 200 | 304) {
         reply.headers.push(("etag".into(), etag));
     }
+    reply
+        .headers
+        .extend(shared.world().activity.headers(call.path));
     reply.headers.extend(shared.books().headers(token));
     match behaviour {
         Behaviour::TruncatedJson => reply.body.truncate(reply.body.len() / 2),

@@ -96,6 +96,7 @@ pub(super) struct World {
     users: HashSet<String>,
     last_id: u64,
     last_commit: u64,
+    pub(super) activity: super::events::Activity,
 }
 
 const UNKNOWN: &str = "tests name repositories that were added";
