@@ -24,10 +24,14 @@ pub(crate) mod table;
 #[cfg(test)]
 pub(crate) mod tests;
 
+pub(crate) use github::Owner as GithubOwner;
 pub(crate) use layers::{Flags, Loaded, Source, Value, load};
 pub(crate) use option::{Group, Kind, Opt, Reload, Status};
+pub(crate) use parse::name as parse_name;
 pub(crate) use resolve::service_at;
-pub(crate) use settings::{LogFormat, Settings, Sync as SyncSettings, Timeouts};
+pub(crate) use settings::{
+    DatabasePlace, GithubHost, LogFormat, Settings, Sync as SyncSettings, Timeouts,
+};
 pub(crate) use surroundings::{Process, Surroundings};
 
 /// Why the configuration cannot be used; one sentence per mistake.

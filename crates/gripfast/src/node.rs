@@ -1,7 +1,10 @@
 //! The running node: parts opened and wired in order, watched, reloaded, and ended in order.
 
+mod database;
+mod index;
 mod lock;
 mod notify;
+mod outbound;
 mod parts;
 mod reload;
 mod signals;

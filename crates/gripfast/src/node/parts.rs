@@ -7,6 +7,7 @@ use arc_swap::ArcSwap;
 use grip_db::Db;
 use grip_git::Repositories;
 use grip_grasp::{Grasp, Policy};
+use grip_queue::Queue;
 use grip_relay::Relay;
 use grip_store::EventStore;
 use grip_tasks::{Ended, JoinHandle, TaskGroup};
@@ -14,7 +15,7 @@ use grip_types::Service;
 use grip_web::{AdminToken, Build, Readiness, Web, WebSettings};
 use tokio::{net::TcpSocket, time::Instant};
 
-use super::{snapshot, sync};
+use super::{database, index, outbound, snapshot, sync};
 use crate::{
     admin_token,
     commands::version,
@@ -54,10 +55,10 @@ impl Parts {
         let root = TaskGroup::new("gripfast");
         let (front, back) = (root.child("front"), root.child("back"));
         let (store, repositories) = open(settings, &back).await?;
-        let database = settings.data_dir.join("gripfast.sqlite");
-        let db = Db::open(&database)
-            .await
-            .with_context(|| format!("cannot open {}", database.display()))?;
+        let db = database::open(settings).await?;
+        let readiness = Readiness::ready();
+        database::watch(&db, &readiness, &back);
+        let queue = Queue::new(db.clone());
         let admin = admin_token::make(&settings.data_dir)
             .with_context(|| format!("cannot keep a token in {}", settings.data_dir.display()))?;
         let policy = Arc::new(ArcSwap::from_pointee(snapshot::policy(settings, &service)?));
@@ -75,6 +76,7 @@ impl Parts {
         })
         .await
         .context("cannot take up where the last run ended")?;
+        let throttle = outbound::throttle(settings, &back).await?;
         let sync = sync::start(
             settings,
             sync::Base {
@@ -83,7 +85,21 @@ impl Parts {
                 service: &service,
                 address,
                 search: front.child("sync"),
-                books: &back,
+                throttle: &throttle,
+            },
+        )?;
+        let indexed = index::start(
+            settings,
+            index::Base {
+                db: &db,
+                queue: &queue,
+                grasp: &grasp,
+                repositories: &repositories,
+                service: &service,
+                address,
+                throttle: &throttle,
+                work: front.child("index"),
+                ear: &back,
             },
         )
         .await?;
@@ -96,8 +112,11 @@ impl Parts {
             store: store.clone(),
             repositories,
             settings: Arc::clone(&web),
-            readiness: Readiness::ready(),
+            readiness,
             sync,
+            queue,
+            index: indexed.index,
+            proxy: indexed.proxy,
             admin: AdminToken::new(admin),
             build: BUILD,
         };
@@ -132,9 +151,15 @@ impl Parts {
 
     /// Waits until a part ends that should not, and says why.
     pub(crate) async fn died(&mut self) -> String {
-        match (&mut self.serving).await {
-            Ok(()) => "the HTTP server ended by itself".to_owned(),
-            Err(error) => format!("the HTTP server: {error}"),
+        tokio::select! {
+            ended = &mut self.serving => match ended {
+                Ok(()) => "the HTTP server ended by itself".to_owned(),
+                Err(error) => format!("the HTTP server: {error}"),
+            },
+            () = self.db.name_taken() => {
+                let node = self.db.node();
+                format!("another gripfast has taken the name {node:?} in the database (node_name)")
+            }
         }
     }
 

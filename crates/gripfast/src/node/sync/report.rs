@@ -1,5 +1,6 @@
 //! What the edge tells of the sync.
 
+use grip_queue::Worker;
 use grip_sync::Sync;
 use grip_throttle::{BackendStatus, BreakerState, ClosedWhy, HostStatus, Throttle};
 use grip_types::Identifier;
@@ -12,14 +13,17 @@ pub(super) struct Report {
     sync: Sync,
     throttle: Throttle,
     lately: Lately,
+    /// Runs as long as this is here.
+    _wanted: Worker,
 }
 
 impl Report {
-    pub(super) fn new(sync: Sync, throttle: Throttle, lately: Lately) -> Self {
+    pub(super) fn new(sync: Sync, throttle: Throttle, lately: Lately, wanted: Worker) -> Self {
         Self {
             sync,
             throttle,
             lately,
+            _wanted: wanted,
         }
     }
 }

@@ -1,0 +1,149 @@
+//! The index of modules: its sources from the settings, and what the service tells it.
+
+mod follow;
+mod served;
+
+use std::{net::SocketAddr, sync::Arc};
+
+use anyhow::Context as _;
+use grip_db::Db;
+use grip_egress::Egress;
+use grip_git::Repositories;
+use grip_github::{GitHub, Login, Owner, Token};
+use grip_grasp::Grasp;
+use grip_index::{
+    GitHubOptions, GitHubSource, Index, Source,
+    hosted::{self, Claim, Hosted, Places},
+    proxy::{self, Proxy},
+};
+use grip_queue::Queue;
+use grip_tasks::TaskGroup;
+use grip_throttle::Throttle;
+use grip_types::{Domain, Service};
+use nostr::prelude::ToBech32 as _;
+
+use self::{follow::Follower, served::ServedHere};
+use super::outbound::way_out;
+use crate::config::{GithubHost, GithubOwner, Settings};
+
+/// What the index stands on.
+pub(super) struct Base<'a> {
+    pub(super) db: &'a Db,
+    pub(super) queue: &'a Queue,
+    pub(super) grasp: &'a Grasp,
+    pub(super) repositories: &'a Repositories,
+    pub(super) service: &'a Service,
+    /// Where we listen.
+    pub(super) address: SocketAddr,
+    pub(super) throttle: &'a Throttle,
+    /// Owns the work; it stops when no new work is taken on.
+    pub(super) work: TaskGroup,
+    /// Owns the one who tells of changes, who has to hear of the last ones.
+    pub(super) ear: &'a TaskGroup,
+}
+
+/// What is served of it; nothing where it is switched off.
+#[derive(Default)]
+pub(super) struct Indexed {
+    pub(super) index: Option<Arc<Index>>,
+    pub(super) proxy: Option<Proxy>,
+}
+
+/// Starts to index what the settings name, unless that is switched off.
+pub(super) async fn start(settings: &Settings, base: Base<'_>) -> anyhow::Result<Indexed> {
+    let index = &settings.index;
+    if !index.enabled {
+        tracing::info!("the index is switched off");
+        return Ok(Indexed::default());
+    }
+    let hosted = hosted(settings, &base)?;
+    let mut sources: Vec<Arc<dyn Source>> = vec![Arc::new(hosted.clone())];
+    for host in &index.github {
+        sources.extend(github(settings, host, &base)?);
+    }
+    // Before the index is there, so that no change falls in between.
+    let changes = base.grasp.changes();
+    let started = Index::start(grip_index::Parts {
+        db: base.db.clone(),
+        queue: base.queue.clone(),
+        sources,
+        options: grip_index::Options {
+            indexing_ttl: index.indexing_ttl,
+            re_indexing_period: index.re_indexing_period,
+            number_of_items_to_take: index.items_to_take,
+            workers: index.workers,
+            ..grip_index::Options::default()
+        },
+        group: base.work.clone(),
+    });
+    let started = Arc::new(started.await.context("cannot start the index")?);
+    let follower = Follower {
+        index: Arc::clone(&started),
+        hosted: hosted.clone(),
+        db: base.db.clone(),
+    };
+    let token = base.ear.token();
+    base.ear.spawn("index.follow", follower.run(changes, token));
+    let proxy = index.go_proxy.as_ref().map(|wanted| {
+        let mut options = proxy::Options::default();
+        options.max_zip_bytes = wanted.zip_bytes;
+        options.zips_at_once = wanted.zips;
+        options.stall = settings.timeouts.stall;
+        Proxy::new(base.db.clone(), hosted, options)
+    });
+    Ok(Indexed {
+        index: Some(started),
+        proxy,
+    })
+}
+
+fn hosted(settings: &Settings, base: &Base<'_>) -> anyhow::Result<Hosted> {
+    let claims = settings.index.modules.iter().map(|module| {
+        let npub = module.owner.to_bech32()?;
+        Ok(Claim::new(&module.prefix, &npub)?)
+    });
+    let claims: anyhow::Result<Vec<Claim>> = claims.collect();
+    Ok(Hosted::new(hosted::Parts {
+        repositories: base.repositories.clone(),
+        served: Arc::new(ServedHere::new(base.grasp.clone())),
+        places: Places::of(base.service),
+        claims: claims.context("a module of index_modules cannot be claimed")?,
+        node: base.db.node().to_owned(),
+        group: base.work.clone(),
+    }))
+}
+
+/// The sources of one host, which share its gateway.
+fn github(
+    settings: &Settings,
+    host: &GithubHost,
+    base: &Base<'_>,
+) -> anyhow::Result<Vec<Arc<dyn Source>>> {
+    let name = host.service.authority();
+    let api = host.api.host_str().context("an API has a host")?;
+    let mut options = way_out(settings, base.service, base.address);
+    // The operator's own choice, and nobody else names a URL here.
+    options.private_hosts = vec![Domain::parse(api).context("an API has a host")?];
+    let egress = Egress::new(options, base.throttle.clone())
+        .with_context(|| format!("cannot set up requests to {name}"))?;
+    let tokens = host.tokens.iter().map(|token| Token::new(token.reveal()));
+    let tokens: Result<Vec<Token>, _> = tokens.collect();
+    let options = grip_github::Options {
+        api: host.api.clone(),
+        tokens: tokens.with_context(|| format!("a token for {name} cannot be one"))?,
+        ..grip_github::Options::default()
+    };
+    let github = GitHub::new(options, egress).with_context(|| format!("cannot ask {name}"))?;
+    let mut sources: Vec<Arc<dyn Source>> = Vec::new();
+    for owner in &host.owners {
+        let owner = match owner {
+            GithubOwner::Org(login) => Owner::Org(Login::parse(login)?),
+            GithubOwner::User(login) => Owner::User(Login::parse(login)?),
+            GithubOwner::Everything => Owner::Everything,
+        };
+        let options = GitHubOptions::default();
+        let source = GitHubSource::new(github.clone(), &name, owner, options);
+        sources.push(Arc::new(source));
+    }
+    Ok(sources)
+}

@@ -1,0 +1,147 @@
+//! The one polite way out of the node, for everything that asks other hosts.
+
+use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
+
+use anyhow::Context as _;
+use grip_tasks::TaskGroup;
+use grip_throttle::{Limits, RedisOptions, Throttle};
+use grip_types::Service;
+
+use crate::config::{Settings, SyncSettings, service_at};
+
+/// What the limits of a host count over.
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Counts what every host is asked. `books` owns it and outlives whoever asks, to take back slots.
+pub(super) async fn throttle(settings: &Settings, books: &TaskGroup) -> anyhow::Result<Throttle> {
+    let sync = &settings.sync;
+    let options = limits(sync);
+    // Where nobody is asked, nobody has to be reached to count.
+    let asks = sync.enabled || (settings.index.enabled && !settings.index.github.is_empty());
+    let Some(url) = sync.redis_url.as_ref().filter(|_| asks) else {
+        return Ok(Throttle::memory(options));
+    };
+    let redis = RedisOptions {
+        url: url.clone(),
+        fallback_percent: sync.redis_fallback_percent,
+        ..RedisOptions::default()
+    };
+    Throttle::redis(options, redis, books)
+        .await
+        .context("cannot count with Redis (redis_url)")
+}
+
+pub(super) fn limits(sync: &SyncSettings) -> grip_throttle::Options {
+    let limits = |in_flight, per_window| Limits {
+        in_flight,
+        per_window,
+        window: MINUTE,
+    };
+    let own = sync.host_limits.iter();
+    let overrides: BTreeMap<_, _> = own
+        .map(|l| (l.host.clone(), limits(l.concurrent, l.per_minute)))
+        .collect();
+    grip_throttle::Options {
+        limits: limits(sync.concurrent, sync.per_minute),
+        overrides,
+        ..grip_throttle::Options::default()
+    }
+}
+
+pub(super) fn way_out(
+    settings: &Settings,
+    service: &Service,
+    address: SocketAddr,
+) -> grip_egress::Options {
+    let sync = &settings.sync;
+    let mut own = vec![service.clone()];
+    own.extend(settings.aliases.iter().cloned());
+    // Whatever the node is called, its own address leads to it as well.
+    own.push(service_at(address, ""));
+    grip_egress::Options {
+        allow_non_global: sync.allow_non_global,
+        own,
+        schemes: sync.schemes.clone(),
+        connect: sync.connect,
+        idle: sync.idle,
+        total: sync.total,
+        ..grip_egress::Options::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use url::Url;
+
+    use super::*;
+    use crate::config::tests::Fake;
+
+    #[test]
+    fn single_hosts_have_limits_of_their_own() {
+        let loaded = Fake::default()
+            .env("NGIT_SYNC_DOMAIN_CONCURRENT", "3")
+            .env("GRIPFAST_SYNC_HOST_LIMITS", "github.com=10/60")
+            .loaded();
+        let options = limits(&loaded.settings.sync);
+        assert_eq!(
+            (options.limits.in_flight, options.limits.per_window),
+            (3, 30)
+        );
+        let (host, own) = options.overrides.first_key_value().unwrap();
+        assert_eq!(host.as_str(), "github.com");
+        assert_eq!((own.in_flight, own.per_window), (10, 60));
+    }
+
+    #[test]
+    fn the_defaults_of_the_table_are_those_of_the_parts() {
+        use grip_sync::GitOptions;
+
+        let settings = Fake::default().loaded().settings;
+        let theirs = grip_throttle::Options::default();
+        assert_eq!(limits(&settings.sync), theirs);
+        let (ours, theirs) = (
+            way_out(&settings, &settings.service, settings.bind_address),
+            grip_egress::Options::default(),
+        );
+        assert_eq!(ours.schemes, theirs.schemes);
+        assert_eq!(
+            (ours.connect, ours.idle, ours.total),
+            (theirs.connect, theirs.idle, theirs.total)
+        );
+        let theirs = GitOptions::default();
+        assert_eq!(settings.sync.pack_bytes, theirs.max_pack_bytes);
+        assert_eq!(settings.sync.min_free_bytes, theirs.min_free_bytes);
+        let theirs = grip_sync::Options::default();
+        assert_eq!(settings.sync.loop_interval, theirs.loop_interval);
+        assert_eq!(settings.sync.synced_delay, theirs.immediate);
+        assert_eq!(settings.sync.tasks, theirs.max_tasks);
+    }
+
+    #[test]
+    fn the_node_knows_itself_under_all_its_names() {
+        let loaded = Fake::default()
+            .env("NGIT_DOMAIN", "grasp.example.com")
+            .env(
+                "GRIPFAST_DOMAIN_ALIASES",
+                "www.example.com,example.com:8443",
+            )
+            .env("NGIT_BIND_ADDRESS", "0.0.0.0:7334")
+            .loaded();
+        let settings = &loaded.settings;
+        let options = way_out(settings, &settings.service, settings.bind_address);
+        for url in [
+            "https://grasp.example.com/x.git",
+            "https://www.example.com/x.git",
+            "https://example.com:8443/x.git",
+            "http://localhost:7334/x.git",
+        ] {
+            let url = Url::parse(url).unwrap();
+            assert!(
+                options.own.iter().any(|own| own.has_authority(&url)),
+                "{url}"
+            );
+        }
+        let other = Url::parse("https://example.com/x.git").unwrap();
+        assert!(!options.own.iter().any(|own| own.has_authority(&other)));
+    }
+}

@@ -1,0 +1,55 @@
+use anyhow::{Result, ensure};
+use grip_testkit::PostgresServer;
+
+use crate::scene::{Person, prepare, start, status};
+
+#[tokio::test]
+async fn a_state_waits_through_a_crash_until_its_push_comes() -> Result<()> {
+    let server = PostgresServer::durable().await?;
+    let mut node = start(&server).await?;
+    let person = Person::new()?;
+    let (announcement, state) = (person.announcement(&node), person.state(5));
+    let mut relay = node.connect().await?;
+    for event in [&announcement, &state] {
+        let answer = relay.publish(event).await?;
+        ensure!(answer.is_held(), "{answer:?}");
+    }
+    ensure!(
+        !node.data_dir().join("gripfast.sqlite").exists(),
+        "nothing is kept beside the server"
+    );
+    node.crash_and_restart().await?;
+    for event in [&announcement, &state] {
+        ensure!(status(&node, event).await? == "held");
+    }
+    let pushed = person.tree.push(&person.url(&node), &["main"]).await?;
+    ensure!(pushed.ok, "{}", pushed.stderr);
+    let mut relay = node.connect().await?;
+    for event in [&announcement, &state] {
+        ensure!(relay.serves(&event.id).await?, "{}", node.log());
+    }
+    node.crash_and_restart().await?;
+    let mut relay = node.connect().await?;
+    ensure!(relay.serves(&state.id).await?);
+    ensure!(node.stop().await?.success(), "{}", node.log());
+    ensure!(!node.log().contains("panicked"), "{}", node.log());
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_password_is_in_no_log_and_no_answer() -> Result<()> {
+    let server = PostgresServer::start().await?;
+    let mut node = prepare(&server, &[("NGIT_LOG_LEVEL", "debug")])?;
+    let url = server.url().replace("gripfast@", "gripfast:s3cret@");
+    node.set_env("DATABASE_URL", &url);
+    node.launch().await?;
+    ensure!(node.log().contains("127.0.0.1"), "{}", node.log());
+    ensure!(!node.log().contains("s3cret"), "{}", node.log());
+    node.kill();
+    node.set_env("DATABASE_URL", &url.replace("/postgres", "/elsewhere"));
+    node.spawn()?;
+    ensure!(!node.wait().await?.success());
+    ensure!(node.log().contains("no such database"), "{}", node.log());
+    ensure!(!node.log().contains("s3cret"), "{}", node.log());
+    Ok(())
+}
