@@ -11,6 +11,8 @@ pub(crate) enum Campaign {
     Crash,
     /// A repository of 1 GiB pushed and cloned
     Memory,
+    /// 10,000 jobs, eight processes, 300 kills, four of the database
+    Queue,
 }
 
 /// Builds for release and prints each figure beside its floor.
@@ -50,24 +52,44 @@ pub(crate) fn conformance(url: &str) -> anyhow::Result<()> {
 }
 
 pub(crate) fn campaign(campaign: Campaign) -> anyhow::Result<()> {
-    let (test, filter, setting) = match campaign {
-        Campaign::Crash => ("crash", "random_kills", ("GRIPFAST_CRASH_KILLS", "250")),
-        Campaign::Memory => ("e2e", "memory::", ("GRIPFAST_MEMORY_MIB", "1024")),
+    const NODE: &[&str] = &["-p", "gripfast", "--features", "fault-points"];
+    const QUEUE: &[&str] = &["-p", "grip-queue"];
+    let (package, test, filter, settings) = match campaign {
+        Campaign::Crash => (
+            NODE,
+            "crash",
+            "random_kills",
+            &[("GRIPFAST_CRASH_KILLS", "250")][..],
+        ),
+        Campaign::Memory => (
+            NODE,
+            "e2e",
+            "memory::",
+            &[("GRIPFAST_MEMORY_MIB", "1024")][..],
+        ),
+        Campaign::Queue => (
+            QUEUE,
+            "leases",
+            "eight_",
+            &[
+                ("GRIPFAST_QUEUE_ITEMS", "10000"),
+                ("GRIPFAST_QUEUE_KILLS", "300"),
+            ][..],
+        ),
     };
-    let build = [
-        "test",
-        "-p",
-        "gripfast",
-        "--features",
-        "fault-points",
-        "--test",
-    ];
+    // Processes that are killed by the dozen are not to be slowed down by each other.
+    let threads = match campaign {
+        Campaign::Queue => "1",
+        Campaign::Crash | Campaign::Memory => "2",
+    };
     let mut command = run::cargo();
     command
-        .args(build)
-        .arg(test)
-        .args(["--", filter, "--nocapture", "--test-threads", "2"]);
-    run::succeed(command.env(setting.0, setting.1))
+        .arg("test")
+        .args(package)
+        .args(["--test", test, "--", filter, "--nocapture"])
+        .args(["--test-threads", threads])
+        .envs(settings.iter().copied());
+    run::succeed(&mut command)
 }
 
 fn target_dir() -> std::path::PathBuf {

@@ -56,12 +56,12 @@ impl Member {
 
 #[tokio::test]
 async fn eight_workers_cut_off_at_random_do_every_item_and_never_two_at_once() {
-    let items = number("GRIPFAST_QUEUE_ITEMS", 2_000);
+    let items = number("GRIPFAST_QUEUE_ITEMS", 1_500);
     let kills = number("GRIPFAST_QUEUE_KILLS", 16);
     let test = TestDatabase::sqlite().await;
     let mut db = notes::install_on_sqlite(&test.path()).await;
     let queue = Queue::new(test.db().clone());
-    let asked = work::items(items, test.db().now_ms(), span(items));
+    let asked = work::items(items, test.db().now_ms(), span(items, kills));
     assert_eq!(queue.enqueue(asked).await.unwrap(), items);
     let directory = TempDir::new().unwrap();
     let log = Log::open(&directory.path().join("log"));

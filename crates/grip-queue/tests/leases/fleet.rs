@@ -114,7 +114,8 @@ pub fn number(variable: &str, usual: usize) -> usize {
     given.map_or(usual, |text| text.parse().expect("it is a number"))
 }
 
-/// How long the items take to become due.
-pub fn span(items: usize) -> Duration {
-    Duration::from_millis(items as u64 * 3)
+/// How long the items take to become due: so long that there are always some, even for a fleet
+/// that is busy starting again.
+pub fn span(items: usize, kills: usize) -> Duration {
+    Duration::from_millis(items as u64 * 3 + kills as u64 * 100)
 }

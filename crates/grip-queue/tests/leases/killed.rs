@@ -36,7 +36,7 @@ async fn eight_processes_killed_at_random_do_every_item_and_never_two_at_once() 
     if played_a_worker().await {
         return;
     }
-    let items = number("GRIPFAST_QUEUE_ITEMS", 2_000);
+    let items = number("GRIPFAST_QUEUE_ITEMS", 1_500);
     let kills = number("GRIPFAST_QUEUE_KILLS", 16);
     let restarts = 1 + kills / 100;
 
@@ -45,7 +45,7 @@ async fn eight_processes_killed_at_random_do_every_item_and_never_two_at_once() 
     let url = url(&test);
     drop(notes::install_on_postgres(&url).await);
     let queue = Queue::new(test.db().clone());
-    let asked = work::items(items, test.db().now_ms(), span(items));
+    let asked = work::items(items, test.db().now_ms(), span(items, kills));
     assert_eq!(queue.enqueue(asked).await.unwrap(), items);
     let directory = TempDir::new().unwrap();
     let mut fleet = Fleet::start(THIS, WORKERS, &url, &directory.path().join("log"));
@@ -83,10 +83,7 @@ async fn eight_processes_killed_at_random_do_every_item_and_never_two_at_once() 
     );
     assert!(told.resumed > 0, "the kills hit nothing");
     assert!(told.renewals > 0, "no lease was renewed");
-    let most = LEASE.as_millis() as i64 * 2;
-    assert!(
-        told.longest_wait_ms < most,
-        "an item waited {} ms",
-        told.longest_wait_ms
-    );
+    // It is claimed when its turn comes: nothing that became due later is taken before it.
+    let most = LEASE.as_millis() as i64 / 3;
+    assert!(told.passed_over_ms < most, "{told:?}");
 }

@@ -8,10 +8,10 @@ use sqlx::{AssertSqlSafe, Connection as _, PgConnection, SqliteConnection};
 use crate::work::LEASE;
 
 const TABLE: &str = "CREATE TABLE noted (seq {serial} PRIMARY KEY, at_ms BIGINT, what TEXT, \
-                     id BIGINT, token BIGINT, until_ms BIGINT)";
+                     id BIGINT, token BIGINT, due_ms BIGINT, until_ms BIGINT)";
 const WHAT: &str = "CASE WHEN NEW.holder IS NULL THEN 'ended' \
                     WHEN NEW.lease_token = OLD.lease_token THEN 'renewed' ELSE 'claimed' END";
-const COLUMNS: &str = "INSERT INTO noted (at_ms, what, id, token, until_ms)";
+const COLUMNS: &str = "INSERT INTO noted (at_ms, what, id, token, due_ms, until_ms)";
 
 pub async fn install_on_postgres(url: &str) -> PgConnection {
     let mut db = PgConnection::connect(url).await.unwrap();
@@ -19,8 +19,8 @@ pub async fn install_on_postgres(url: &str) -> PgConnection {
     let text = format!(
         "{table}; CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
          IF TG_OP = 'DELETE' THEN {COLUMNS} \
-             VALUES ({now}, 'gone', OLD.id, OLD.lease_token, OLD.visible_at); \
-         ELSE {COLUMNS} VALUES ({now}, {WHAT}, NEW.id, NEW.lease_token, NEW.visible_at); \
+             VALUES ({now}, 'gone', OLD.id, OLD.lease_token, 0, OLD.visible_at); \
+         ELSE {COLUMNS} VALUES ({now}, {WHAT}, NEW.id, NEW.lease_token, OLD.visible_at, NEW.visible_at); \
          END IF; RETURN NULL; END $$; \
          CREATE TRIGGER note AFTER UPDATE OR DELETE ON queue \
          FOR EACH ROW EXECUTE FUNCTION note()",
@@ -38,9 +38,9 @@ pub async fn install_on_sqlite(path: &std::path::Path) -> SqliteConnection {
     let text = format!(
         "{table}; \
          CREATE TRIGGER note_update AFTER UPDATE ON queue BEGIN \
-         {COLUMNS} VALUES ({now}, {WHAT}, NEW.id, NEW.lease_token, NEW.visible_at); END; \
+         {COLUMNS} VALUES ({now}, {WHAT}, NEW.id, NEW.lease_token, OLD.visible_at, NEW.visible_at); END; \
          CREATE TRIGGER note_delete AFTER DELETE ON queue BEGIN \
-         {COLUMNS} VALUES ({now}, 'gone', OLD.id, OLD.lease_token, OLD.visible_at); END;",
+         {COLUMNS} VALUES ({now}, 'gone', OLD.id, OLD.lease_token, 0, OLD.visible_at); END;",
         table = TABLE.replace("{serial}", "INTEGER"),
     );
     let made = sqlx::raw_sql(AssertSqlSafe(text)).execute(&mut db).await;
@@ -48,9 +48,9 @@ pub async fn install_on_sqlite(path: &std::path::Path) -> SqliteConnection {
     db
 }
 
-/// At which time, what, which job, which token, until when.
-pub type Note = (i64, String, i64, i64, i64);
-pub const READ: &str = "SELECT at_ms, what, id, token, until_ms FROM noted ORDER BY seq";
+/// At which time, what, which job, which token, when it had been due, until when it is held.
+pub type Note = (i64, String, i64, i64, i64, i64);
+pub const READ: &str = "SELECT at_ms, what, id, token, due_ms, until_ms FROM noted ORDER BY seq";
 
 /// What the notes say in sum.
 #[derive(Debug, Default)]
@@ -62,6 +62,10 @@ pub struct Told {
     pub resumed: usize,
     /// The longest time between the end of such a lease and the next claim.
     pub longest_wait_ms: i64,
+    /// The longest of these that was not spent on items that had been due before.
+    pub passed_over_ms: i64,
+    /// The longest time in which nothing at all was noted.
+    pub longest_pause_ms: i64,
 }
 
 /// Clocks of two processes may differ by so much.
@@ -74,7 +78,8 @@ pub fn check(notes: &[Note], items: usize) -> Told {
     let mut held = BTreeMap::<i64, (i64, i64)>::new();
     let mut last_token = BTreeMap::<i64, i64>::new();
     let mut gone = std::collections::BTreeSet::new();
-    for note @ (at_ms, what, id, token, until_ms) in notes {
+    let mut resumed = Vec::new();
+    for note @ (at_ms, what, id, token, _, until_ms) in notes {
         assert!(!gone.contains(id), "after its end: {note:?}");
         let before = held.get(id).copied();
         match what.as_str() {
@@ -82,7 +87,7 @@ pub fn check(notes: &[Note], items: usize) -> Told {
                 if let Some((_, until)) = before {
                     assert!(*at_ms >= until - CLOCKS_MS, "held until {until}: {note:?}");
                     told.resumed += 1;
-                    told.longest_wait_ms = told.longest_wait_ms.max(at_ms - until);
+                    resumed.push((until, *at_ms));
                 }
                 let newer = last_token
                     .insert(*id, *token)
@@ -112,13 +117,27 @@ pub fn check(notes: &[Note], items: usize) -> Told {
         }
     }
     assert_eq!(gone.len(), items, "every item is done once");
+    let pauses = notes.windows(2).map(|pair| pair[1].0 - pair[0].0);
+    told.longest_pause_ms = pauses.max().unwrap_or(0);
+    let waits = resumed.iter().map(|(from, to)| to - from);
+    told.longest_wait_ms = waits.max().unwrap_or(0);
+    let passed = resumed.iter().map(|wait| passed_over(notes, *wait));
+    told.passed_over_ms = passed.max().unwrap_or(0);
     told
+}
+
+/// For how long an item waited while others were claimed that had become due after it.
+fn passed_over(notes: &[Note], (from, to): (i64, i64)) -> i64 {
+    let claims = notes.iter().filter(|note| note.1 == "claimed");
+    let later = claims.filter(|note| note.0 < to && note.4 > from);
+    later.map(|note| to - note.0).max().unwrap_or(0)
 }
 
 #[test]
 fn the_check_finds_what_is_wrong() {
-    let note =
-        |at_ms: i64, what: &str, token: i64, until: i64| (at_ms, what.to_owned(), 7, token, until);
+    let note = |at_ms: i64, what: &str, token: i64, until: i64| {
+        (at_ms, what.to_owned(), 7, token, 0, until)
+    };
     let good = vec![
         note(0, "claimed", 1, 1_000),
         note(500, "renewed", 1, 1_500),
@@ -128,6 +147,11 @@ fn the_check_finds_what_is_wrong() {
     let told = check(&good, 1);
     assert_eq!((told.claims, told.renewals, told.resumed), (2, 1, 1));
     assert_eq!(told.longest_wait_ms, 100);
+    assert_eq!(told.passed_over_ms, 0);
+    let mut unfair = good.clone();
+    unfair.insert(2, (1_520, "claimed".to_owned(), 8, 1, 1_510, 2_520));
+    unfair.push((1_800, "gone".to_owned(), 8, 1, 0, 2_520));
+    assert_eq!(check(&unfair, 2).passed_over_ms, 80);
     let mut early = good.clone();
     early[2].0 = 1_200;
     let mut stale = good.clone();
