@@ -48,30 +48,32 @@ impl Hosted {
         let mut after: Option<RepoPath> = None;
         loop {
             let page = self.inner.served.page(after.as_ref(), PAGE);
-            let Some(last) = page.last().cloned() else {
-                break;
-            };
+            let last = page.last().filter(|_| page.len() >= PAGE).cloned();
             sum.looked_at += page.len();
             let differing = self.differing(db, page).await?;
             sum.changed += differing.len();
             if !differing.is_empty() {
                 changed(differing).await?;
             }
-            after = Some(last);
+            after = last;
+            if after.is_none() {
+                break;
+            }
         }
         let mut after = String::new();
         loop {
             let page = self.known_after(db, after).await?;
-            let Some(last) = page.last().cloned() else {
-                break;
-            };
+            let last = page.last().filter(|_| page.len() >= PAGE).cloned();
             let is_gone = |name: &String| self.served_repository(name).is_none();
             let gone: Vec<String> = page.into_iter().filter(is_gone).collect();
             sum.changed += gone.len();
             if !gone.is_empty() {
                 changed(gone).await?;
             }
-            after = last;
+            match last {
+                Some(last) => after = last,
+                None => break,
+            }
         }
         Ok(sum)
     }

@@ -19,8 +19,8 @@ grip_db::statements! {
             FROM index_versions v
             JOIN repo_tags t ON t.path = v.path AND t.version = v.version
                 AND t.commit_oid = v.commit_oid
-            WHERE v.path = $1
-                AND (v.version > $2 OR (v.version = $2 AND t.org_repo_name > $3))
+            WHERE v.path = $1 AND v.version >= $2
+                AND (v.version > $2 OR t.org_repo_name > $3)
             ORDER BY v.version, t.org_repo_name
             LIMIT $4";
         AT_COMMIT = "SELECT v.version, t.org_repo_name, t.tag_name, t.commit_oid

@@ -3,7 +3,7 @@
 use grip_testkit::{Author, WorkTree};
 use serde_json::json;
 
-use crate::support::{World, module};
+use crate::support::{World, module, set_refs};
 
 #[tokio::test]
 async fn info_says_version_time_and_origin() {
@@ -303,4 +303,18 @@ async fn a_commit_that_no_branch_leads_to_any_more_is_not_served_any_more() {
         said.contains("no branch, tag or commit of that name here"),
         "{said}"
     );
+}
+
+#[tokio::test]
+async fn all_versions_are_listed_in_their_order_however_many() {
+    let world = World::new().await;
+    let path = world.path("many");
+    let work = module(&path, &[]);
+    let tags = (0..4_500).map(|n| format!("refs/tags/v1.0.{n}"));
+    set_refs(&work, tags, &work.tip("HEAD").unwrap());
+    world.publish("many", &work).await;
+    let expected: String = (0..4_500).map(|n| format!("v1.0.{n}\n")).collect();
+    assert_eq!(world.text(&format!("{path}/@v/list")).await, expected);
+    let latest = world.json(&format!("{path}/@latest")).await;
+    assert_eq!(latest["Version"], "v1.0.4499");
 }

@@ -174,15 +174,20 @@ impl World {
         let tags = tags.into_iter().map(|tag| (tag.name, tag.commit.to_hex()));
         let expected: BTreeSet<(String, String)> = tags.collect();
         self.index.repo_changed(&name).await.unwrap();
-        let known = || async {
-            let known = self.index.tags(&name, "", 2_000).await.unwrap();
-            let known: BTreeSet<_> = known
-                .into_iter()
-                .map(|tag| (tag.name, tag.commit))
-                .collect();
-            (known == expected).then_some(())
-        };
+        let known = || async { (self.known_tags(&name).await == expected).then_some(()) };
         until("the index knows the tags", known).await.unwrap();
+    }
+
+    async fn known_tags(&self, repo: &str) -> BTreeSet<(String, String)> {
+        let (mut known, mut after) = (BTreeSet::new(), String::new());
+        loop {
+            let page = self.index.tags(repo, &after, 2_000).await.unwrap();
+            let Some(last) = page.last() else {
+                return known;
+            };
+            after = last.name.clone();
+            known.extend(page.into_iter().map(|tag| (tag.name, tag.commit)));
+        }
     }
 
     pub async fn ask(&self, path: &str) -> Result<Bytes, ProxyError> {
@@ -299,6 +304,20 @@ fn pack(directory: &Path) -> Vec<u8> {
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success());
     output.stdout
+}
+
+/// Sets many refs at once.
+pub fn set_refs(work: &WorkTree, names: impl Iterator<Item = String>, oid: &str) {
+    let mut child = git::command(work.path(), ["update-ref", "--stdin"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    for name in names {
+        writeln!(stdin, "update {name} {oid}").unwrap();
+    }
+    drop(stdin);
+    assert!(child.wait().unwrap().success());
 }
 
 /// Writes an object that git's own commands would not.
