@@ -18,7 +18,7 @@ use grip_types::Domain;
 use parking_lot::Mutex;
 use tokio::{sync::watch, time::Instant};
 
-use crate::{Advice, BackendStatus, HostStatus, Lane, Refused, Verdict};
+use crate::{Advice, BackendStatus, HostStatus, Lane, Refused, SharedRedis, Verdict};
 
 /// What an asynchronous method of a ledger answers with; boxed, so that the trait is object safe.
 pub(crate) type Asked<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -53,6 +53,11 @@ pub(crate) trait Ledger: Send + Sync + 'static {
     ///
     /// None where every release happens in this process.
     fn recheck(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Where other books can be shared as well; none where every book is of this process alone.
+    fn shared(&self) -> Option<SharedRedis> {
         None
     }
 }

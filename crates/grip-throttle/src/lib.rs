@@ -23,7 +23,7 @@ mod redis;
 mod status;
 mod throttle;
 
-pub use self::redis::{RedisError, RedisOptions};
+pub use self::redis::{Connected, RedisAway, RedisError, RedisOptions, Script, SharedRedis};
 pub use answer::{Advice, Why};
 pub use options::{BreakerOptions, Limits, Options};
 pub use permit::{Permit, Reason, Refused, Verdict};

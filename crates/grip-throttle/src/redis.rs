@@ -35,7 +35,10 @@ mod job;
 mod link;
 mod reply;
 mod scripts;
+mod shared;
 mod worker;
+
+pub use self::shared::{Connected, RedisAway, Script, SharedRedis};
 
 /// How soon to ask again where only the end of a request helps, of which nobody tells us.
 const RECHECK: Duration = Duration::from_millis(250);
@@ -159,6 +162,11 @@ impl Ledger for RedisLedger {
 
     fn recheck(&self) -> Option<Duration> {
         Some(RECHECK)
+    }
+
+    fn shared(&self) -> Option<SharedRedis> {
+        let shared = Arc::clone(&self.shared);
+        Some(SharedRedis { shared })
     }
 }
 

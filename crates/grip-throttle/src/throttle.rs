@@ -7,7 +7,7 @@ use serde::Serialize;
 use tokio::sync::watch;
 
 use crate::{
-    BackendStatus, HostStatus, Options, Permit, Refused,
+    BackendStatus, HostStatus, Options, Permit, Refused, SharedRedis,
     ledger::{Bell, Ledger},
     memory::Memory,
 };
@@ -71,6 +71,12 @@ impl Throttle {
 
     pub fn backend(&self) -> BackendStatus {
         self.ledger.backend()
+    }
+
+    /// The Redis that instances share, for other books; none where this throttle uses none. It is
+    /// looked for while it is away only as long as this throttle lives.
+    pub fn shared(&self) -> Option<SharedRedis> {
+        self.ledger.shared()
     }
 
     pub(crate) fn bell(&self) -> &Bell {

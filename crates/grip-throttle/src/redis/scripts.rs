@@ -61,6 +61,14 @@ impl Scripts {
         }
     }
 
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    pub fn instance(&self) -> &str {
+        &self.instance
+    }
+
     /// Asks for a slot and its first start.
     pub fn acquire(&self, domain: &Domain, lane: Lane, token: u64) -> ScriptInvocation<'_> {
         let first = StartName { token, number: 1 };
