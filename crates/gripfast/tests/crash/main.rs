@@ -5,7 +5,7 @@ mod ledger;
 mod workload;
 
 use anyhow::{Context as _, Result, ensure};
-use grip_testkit::{Node, until};
+use grip_testkit::{Node, PostgresServer, until};
 use ledger::Ledger;
 use workload::Maintainer;
 
@@ -37,14 +37,19 @@ const POINTS: &[&str] = &[
 const MOST_CYCLES: usize = 6;
 
 async fn random_kills(seed: u64) -> Result<()> {
+    let node = Node::prepare(env!("CARGO_BIN_EXE_gripfast"), &[])?;
+    random_kills_of(node, seed, kills()).await
+}
+
+async fn random_kills_of(mut node: Node, seed: u64, kills: u32) -> Result<()> {
     let mut random = workload::Random::new(seed);
-    let mut node = Node::start(env!("CARGO_BIN_EXE_gripfast")).await?;
+    node.launch().await?;
     let mut ledger = Ledger::default();
     let mut maintainers = Vec::new();
     for _ in 0..3 {
         maintainers.push(Maintainer::new(&node)?);
     }
-    for round in 0..kills() {
+    for round in 0..kills {
         let pause = random.below(600);
         let working = workload::work(&node, &mut maintainers, &mut ledger);
         let killing = async {
@@ -63,7 +68,7 @@ async fn random_kills(seed: u64) -> Result<()> {
             .with_context(|| format!("seed {seed}, round {round}, killed after {pause} ms"))?;
     }
     ensure!(ledger.acknowledged() > 0, "the workload got nothing done");
-    println!("seed {seed}: {} kills, {}", kills(), ledger.summary());
+    println!("seed {seed}: {kills} kills, {}", ledger.summary());
     Ok(())
 }
 
@@ -85,6 +90,14 @@ async fn nothing_acknowledged_is_lost_over_random_kills_third_seed() -> Result<(
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_acknowledged_is_lost_over_random_kills_fourth_seed() -> Result<()> {
     random_kills(4).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_acknowledged_is_lost_where_the_journal_is_on_a_server() -> Result<()> {
+    let server = PostgresServer::durable().await?;
+    let mut node = Node::prepare(env!("CARGO_BIN_EXE_gripfast"), &[])?;
+    node.set_env("DATABASE_URL", &server.url());
+    random_kills_of(node, 5, kills() / 5).await
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,8 +1,8 @@
 use anyhow::{Result, ensure};
-use grip_testkit::{Node, PostgresServer, until};
+use grip_testkit::{Author, Node, PostgresServer, until};
 use nostr::prelude::Event;
 
-use crate::scene::{Person, start, status};
+use crate::scene::{start, status};
 
 async fn readiness(node: &Node, ready: bool) -> Result<String> {
     until("the node says how it stands", || async {
@@ -16,7 +16,7 @@ async fn readiness(node: &Node, ready: bool) -> Result<String> {
 async fn without_its_database_a_node_says_so_refuses_and_recovers() -> Result<()> {
     let mut server = PostgresServer::durable().await?;
     let mut node = start(&server).await?;
-    let before = Person::new()?.announcement(&node);
+    let before = Author::new().announcement(&node.authority(), "x", vec![]);
     ensure!(node.connect().await?.publish(&before).await?.is_held());
     server.kill();
     let answer = readiness(&node, false).await?;
@@ -25,8 +25,7 @@ async fn without_its_database_a_node_says_so_refuses_and_recovers() -> Result<()
         answer.contains("database") && answer.contains("cannot be reached"),
         "{answer}"
     );
-    let person = Person::new()?;
-    let event = person.announcement(&node);
+    let event = Author::new().announcement(&node.authority(), "x", vec![]);
     let refused = node.connect().await?.publish(&event).await?;
     ensure!(!refused.accepted, "{refused:?}");
     ensure!(
@@ -68,7 +67,7 @@ async fn nothing_acknowledged_is_lost_while_the_server_dies_again_and_again() ->
             if n == 30 {
                 server.launch().await?;
             }
-            let event = Person::new()?.announcement(&node);
+            let event = Author::new().announcement(&node.authority(), "x", vec![]);
             let answer = relay.publish(&event).await?;
             match answer.accepted {
                 true => acknowledged.push(event),

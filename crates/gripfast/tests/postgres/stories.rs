@@ -1,5 +1,5 @@
 use anyhow::{Result, ensure};
-use grip_testkit::PostgresServer;
+use grip_testkit::{PostgresServer, until};
 
 use crate::scene::{Person, prepare, start, status};
 
@@ -33,6 +33,41 @@ async fn a_state_waits_through_a_crash_until_its_push_comes() -> Result<()> {
     ensure!(relay.serves(&state.id).await?);
     ensure!(node.stop().await?.success(), "{}", node.log());
     ensure!(!node.log().contains("panicked"), "{}", node.log());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_released_tag_is_in_the_feed_and_leaves_it_with_the_tag() -> Result<()> {
+    let server = PostgresServer::start().await?;
+    let node = start(&server).await?;
+    let person = Person::new()?;
+    let (npub, tree) = (person.author.npub(), &person.tree);
+    let tip = tree.commit("go.mod", &format!("module 127.0.0.1/{npub}/x\n"))?;
+    let mut relay = node.connect().await?;
+    ensure!(relay.publish(&person.announcement(&node)).await?.is_held());
+    let refs = [
+        ("refs/heads/main", tip.as_str()),
+        ("refs/tags/v1.2.3", &tip),
+    ];
+    let state = |refs, age| {
+        let at = nostr::prelude::Timestamp::now() - age;
+        person.author.state_at("x", refs, None, at)
+    };
+    ensure!(relay.publish(&state(&refs, 20)).await?.is_held());
+    tree.git(["tag", "v1.2.3"])?;
+    let pushed = tree.push(&person.url(&node), &["main", "v1.2.3"]).await?;
+    ensure!(pushed.ok, "{}", pushed.stderr);
+    let listed = |wanted: bool| {
+        let node = &node;
+        until("the feed has it, or has it no more", move || async move {
+            let feed = node.get("/index").await.ok()?;
+            (feed.contains("\"v1.2.3\"") == wanted).then_some(feed)
+        })
+    };
+    let feed = listed(true).await?;
+    ensure!(feed.contains(&format!("127.0.0.1/{npub}/x")), "{feed}");
+    ensure!(relay.publish(&state(&refs[..1], 10)).await?.accepted);
+    listed(false).await?;
     Ok(())
 }
 
