@@ -22,6 +22,8 @@ pub mod proxy;
 mod rules;
 mod source;
 mod store;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 
 pub use feed::{Clock, FeedQuery, InvalidClock, InvalidMoment, Page};
 pub use github::{GitHubOptions, GitHubSource};

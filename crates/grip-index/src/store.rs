@@ -13,6 +13,7 @@ mod listing;
 mod publish;
 mod repo;
 mod rows;
+mod settle;
 mod sql;
 mod status;
 

@@ -89,22 +89,24 @@ impl List {
     }
 
     async fn end(&self, source: &dyn Source, place: &Place, job: &Job) -> Result<(), Trouble> {
+        self.forget_changes().await;
         let store = &self.0.store;
         let ending = self.0.ending(job, self.0.list_job(source));
         let ended = store.end_listing(source.name(), place, self.maker(source), ending);
         let missed = ended.await?;
         let (name, found) = (source.name(), place.found);
         tracing::info!(source = name, found, missed, "all repositories are listed");
+        Ok(())
+    }
+
+    /// Drops changes that are too old. What is left over is seen to by the next listing.
+    async fn forget_changes(&self) {
         let keep = i64::try_from(self.0.options.keep_changes.as_nanos()).unwrap_or(i64::MAX);
-        let before = store
-            .now_ms()
-            .saturating_mul(1_000_000)
-            .saturating_sub(keep);
-        // The listing has ended: the next one will see to what is left over.
-        if let Err(error) = store.forget_changes(before).await {
+        let now = self.0.store.now_ms().saturating_mul(1_000_000);
+        let forgotten = self.0.store.forget_changes(now.saturating_sub(keep)).await;
+        if let Err(error) = forgotten {
             tracing::warn!(%error, "old changes of the index could not be removed");
         }
-        Ok(())
     }
 }
 

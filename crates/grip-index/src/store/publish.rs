@@ -5,7 +5,7 @@ use std::sync::Arc;
 use grip_db::{Connection, DbError};
 use grip_queue::{Finished, Lease, NewJob, Queue};
 
-use super::{Store, TagRow, changes::Feed, rows::tag_columns, sql::sql};
+use super::{Store, TagRow, rows::tag_columns, settle::Feed, sql::sql};
 use crate::diff::Seen;
 
 /// Rows in one statement: some hundred kilobytes.

@@ -1,7 +1,143 @@
-use super::sql::sql;
+use std::time::Duration;
+
+use grip_db::{DbError, Engine, Statement, TestDatabase};
+use grip_queue::{NewJob, Queue};
+
+use super::{Ending, Publication, Store, publish::Judged, sql::sql};
+use crate::{
+    FeedQuery, TagAt,
+    diff::{self, Seen},
+    testing,
+};
+
+fn seen(count: u8) -> Vec<Seen> {
+    let tag = |n: u8| TagAt {
+        name: format!("v1.0.{n}"),
+        object: grip_types::Oid::from_bytes(&[n + 1; 20]).unwrap(),
+        commit: grip_types::Oid::from_bytes(&[n + 1; 20]).unwrap(),
+    };
+    diff::sorted((0..count).map(tag).collect())
+}
+
+fn publication(repo: &str, count: u8) -> Publication {
+    let seen = seen(count);
+    let judged = |(at, seen): (usize, &Seen)| {
+        let version = Judged::Version {
+            path: "go.example/a".into(),
+            version: seen.name.clone(),
+            proven: true,
+            created: 1_000,
+        };
+        (at, version)
+    };
+    Publication {
+        repo: repo.to_owned(),
+        judged: seen.iter().enumerate().map(judged).collect(),
+        seen,
+        more_tags: i64::from(count),
+        more_claims: i64::from(count),
+        ..Publication::default()
+    }
+}
+
+async fn claimed(queue: &Queue, store: &Store, repo: &str) -> Ending {
+    let db = store.db().clone();
+    let named = [vec![repo.to_owned()].into()];
+    let _: Vec<(String,)> = db
+        .write(|mut db| Box::pin(async move { db.fetch_all(&sql::ADD_REPOS, &named).await }))
+        .await
+        .unwrap();
+    let job = NewJob::new("test", repo).every(Duration::from_secs(60));
+    queue.enqueue(vec![job]).await.unwrap();
+    let leases = queue.claim("test", 1, Duration::from_millis(10)).await;
+    Ending {
+        queue: queue.clone(),
+        lease: leases.unwrap().remove(0),
+        again: None,
+    }
+}
+
+/// The plan of a statement, as the engine tells it.
+async fn plan(test: &TestDatabase, statement: Statement) -> String {
+    let db = test.db();
+    let rows: Vec<String> = match db.engine() {
+        Engine::Sqlite => {
+            let text = format!("EXPLAIN QUERY PLAN {}", statement.sqlite);
+            let sqlite = Box::leak(text.into_boxed_str());
+            let explain = Statement {
+                sqlite,
+                ..statement
+            };
+            let rows: Vec<(i64, i64, i64, String)> = db
+                .read(move |mut db| {
+                    Box::pin(async move { db.fetch_all(&explain, &[0.into(), 2_000.into()]).await })
+                })
+                .await
+                .unwrap();
+            rows.into_iter().map(|row| row.3).collect()
+        }
+        Engine::Postgres => {
+            let text = format!("EXPLAIN {}", statement.postgres);
+            let postgres = Box::leak(text.into_boxed_str());
+            let explain = Statement {
+                postgres,
+                ..statement
+            };
+            let rows: Vec<(String,)> = db
+                .read(move |mut db| {
+                    Box::pin(async move { db.fetch_all(&explain, &[0.into(), 2_000.into()]).await })
+                })
+                .await
+                .unwrap();
+            rows.into_iter().map(|row| row.0).collect()
+        }
+    };
+    rows.join("\n")
+}
 
 grip_db::on_both_engines! {
     async fn every_statement_is_understood(test: TestDatabase) {
         grip_db::prepare_all(test.db(), sql::ALL).await.unwrap();
+        grip_db::prepare_all(test.db(), testing::sql::ALL).await.unwrap();
+    }
+
+    async fn a_turn_whose_job_somebody_else_has_changes_nothing(test: TestDatabase) {
+        let (store, queue) = (Store::new(test.db().clone()), Queue::new(test.db().clone()));
+        let ours = claimed(&queue, &store, "a").await;
+        // Our lease has run out, and another has claimed the job.
+        let theirs = loop {
+            let leases = queue.claim("test", 1, Duration::from_secs(60)).await.unwrap();
+            if let Some(lease) = leases.into_iter().next() {
+                break Ending { lease, ..ours.clone() };
+            }
+        };
+        let stamp = store.stamp().await.unwrap();
+        let lost = store.publish(publication("a", 3), ours.clone()).await;
+        assert!(matches!(lost, Err(DbError::GivenUp)), "{lost:?}");
+        let lost = store.remove_repo("a", ours).await;
+        assert!(matches!(lost, Err(DbError::GivenUp)), "{lost:?}");
+        assert_eq!(store.stamp().await.unwrap(), stamp);
+        assert!(store.tags("a", "", 10).await.unwrap().is_empty());
+        assert!(store.feed(&FeedQuery::default()).await.unwrap().is_empty());
+        let status = store.status(&[]).await.unwrap();
+        assert_eq!((status.repos_indexed, status.repos_gone), (0, 0));
+        store.publish(publication("a", 3), theirs).await.unwrap();
+        assert_eq!(store.feed(&FeedQuery::default()).await.unwrap().len(), 3);
+    }
+
+    async fn a_page_is_one_range_of_an_index_however_many_versions_there_are(test: TestDatabase) {
+        let (_, last_ns) = testing::fill(test.db(), 20_000).await.unwrap();
+        let store = Store::new(test.db().clone());
+        assert_eq!(store.stamp().await.unwrap(), last_ns);
+        assert_eq!(store.status(&[]).await.unwrap().versions, 20_000);
+        for statement in [sql::SEEN, sql::CREATED] {
+            let plan = plan(&test, statement).await.to_lowercase();
+            let is_range = plan.contains("using index") || plan.contains("using integer primary key")
+                || plan.contains("index scan");
+            assert!(is_range, "{plan}");
+            assert!(!plan.contains("sort") && !plan.contains("temp b-tree"), "{plan}");
+        }
+        let query = FeedQuery { since_ns: last_ns - 9_000_000, ..FeedQuery::default() };
+        assert_eq!(store.feed(&query).await.unwrap().len(), 10);
     }
 }

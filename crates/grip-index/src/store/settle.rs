@@ -1,0 +1,182 @@
+//! The feed while it is changed.
+
+use std::collections::HashMap;
+
+use grip_db::{Column, Connection, DbError};
+
+use super::{
+    Change, Op, TOPIC,
+    changes::change_columns,
+    publish::AT_ONCE,
+    rows::{ints, pair_columns, texts},
+    sql::sql,
+};
+use crate::rules::{self, Claim, Live, Step};
+
+/// The feed, held against everybody else who would change it.
+pub(super) struct Feed {
+    claimed_ns: i64,
+    last_ns: i64,
+    /// How many more versions there are.
+    more: i64,
+}
+
+/// What one chunk of versions comes to.
+#[derive(Default)]
+struct Effects {
+    added: Vec<Live>,
+    moved: Vec<Live>,
+    removed: Vec<i64>,
+    changes: Vec<Change>,
+}
+
+impl Feed {
+    /// Takes the clock until the commit. What the clock shows may go back; this does not.
+    pub(super) async fn lock(db: &mut Connection<'_>, now_ms: i64) -> Result<Self, DbError> {
+        let now_ns = now_ms.saturating_mul(1_000_000).min(i64::MAX / 2);
+        let (claimed_ns,): (i64,) = db.fetch_one(&sql::TAKE_CLOCK, &[now_ns.into()]).await?;
+        Ok(Self {
+            claimed_ns,
+            last_ns: claimed_ns,
+            more: 0,
+        })
+    }
+
+    /// The moment for new claims: later than those of all who held the clock before.
+    pub(super) fn claimed_ns(&self) -> i64 {
+        self.claimed_ns
+    }
+
+    /// Brings these versions up to date with the tags that claim them.
+    pub(super) async fn settle(
+        mut self,
+        db: &mut Connection<'_>,
+        mut touched: Vec<(String, String)>,
+    ) -> Result<(), DbError> {
+        touched.sort_unstable();
+        touched.dedup();
+        for pairs in touched.chunks(AT_ONCE) {
+            let columns = pair_columns(pairs);
+            let claims: Vec<Claim> = db.fetch_rows(&sql::CLAIMS, &columns, &[]).await?;
+            let live: Vec<Live> = db.fetch_rows(&sql::LIVE, &columns, &[]).await?;
+            let effects = self.decide(pairs, &claims, live);
+            effects.write(db).await?;
+        }
+        let (last, more) = (self.last_ns, self.more);
+        db.execute(&sql::SET_CLOCK, &[last.into(), more.into()])
+            .await?;
+        if last > self.claimed_ns {
+            db.notify(TOPIC).await?;
+        }
+        Ok(())
+    }
+
+    fn decide(&mut self, pairs: &[(String, String)], claims: &[Claim], live: Vec<Live>) -> Effects {
+        let mut claimed = HashMap::<_, Vec<&Claim>>::new();
+        for claim in claims {
+            let pair = (&claim.path, &claim.version);
+            claimed.entry(pair).or_default().push(claim);
+        }
+        let live = live.into_iter();
+        let mut live: HashMap<_, _> = live
+            .map(|live| ((live.path.clone(), live.version.clone()), live))
+            .collect();
+        let mut effects = Effects::default();
+        for pair in pairs {
+            let claims = claimed.remove(&(&pair.0, &pair.1)).unwrap_or_default();
+            let (live, best) = (live.remove(pair), rules::winner(claims));
+            self.apply(&mut effects, live, best);
+        }
+        effects
+    }
+
+    fn apply(&mut self, effects: &mut Effects, live: Option<Live>, best: Option<&Claim>) {
+        let Some(step) = rules::step(live.as_ref(), best) else {
+            return;
+        };
+        self.last_ns += 1;
+        let at_ns = self.last_ns;
+        match (step, live, best) {
+            (Step::Add, _, Some(best)) => {
+                self.more += 1;
+                let live = version(best, at_ns);
+                effects.changes.push(change(Op::Added, at_ns, &live, None));
+                effects.added.push(live);
+            }
+            (Step::Move, Some(live), Some(best)) => {
+                let moved = version(best, live.first_seen_ns);
+                let from = Some(live.commit_oid);
+                effects.changes.push(change(Op::Moved, at_ns, &moved, from));
+                effects.moved.push(moved);
+            }
+            (_, Some(live), _) => {
+                self.more -= 1;
+                effects.removed.push(live.first_seen_ns);
+                effects
+                    .changes
+                    .push(change(Op::Removed, at_ns, &live, None));
+            }
+            (_, None, _) => {}
+        }
+    }
+}
+
+fn version(claim: &Claim, first_seen_ns: i64) -> Live {
+    Live {
+        first_seen_ns,
+        path: claim.path.clone(),
+        version: claim.version.clone(),
+        created: claim.created,
+        org_repo_name: claim.org_repo_name.clone(),
+        tag_name: claim.tag_name.clone(),
+        commit_oid: claim.commit_oid.clone(),
+    }
+}
+
+fn change(op: Op, at_ns: i64, live: &Live, previous: Option<String>) -> Change {
+    Change {
+        at_ns,
+        op,
+        path: live.path.clone(),
+        version: live.version.clone(),
+        created_ms: live.created,
+        repo: live.org_repo_name.clone(),
+        tag: live.tag_name.clone(),
+        commit: live.commit_oid.clone(),
+        previous,
+    }
+}
+
+impl Effects {
+    async fn write(self, db: &mut Connection<'_>) -> Result<(), DbError> {
+        if !self.removed.is_empty() {
+            db.execute(&sql::DROP_VERSIONS, &[self.removed.into()])
+                .await?;
+        }
+        if !self.moved.is_empty() {
+            let columns = version_columns(&self.moved);
+            db.execute_rows(&sql::MOVE_VERSIONS, &columns, &[]).await?;
+        }
+        if !self.added.is_empty() {
+            let columns = version_columns(&self.added);
+            db.execute_rows(&sql::ADD_VERSIONS, &columns, &[]).await?;
+        }
+        if !self.changes.is_empty() {
+            let columns = change_columns(&self.changes);
+            db.execute_rows(&sql::ADD_CHANGES, &columns, &[]).await?;
+        }
+        Ok(())
+    }
+}
+
+fn version_columns(rows: &[Live]) -> [Column; 7] {
+    [
+        ints(rows, |row| row.first_seen_ns),
+        texts(rows, |row| &row.path),
+        texts(rows, |row| &row.version),
+        ints(rows, |row| row.created),
+        texts(rows, |row| &row.org_repo_name),
+        texts(rows, |row| &row.tag_name),
+        texts(rows, |row| &row.commit_oid),
+    ]
+}
