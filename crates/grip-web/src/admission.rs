@@ -32,16 +32,25 @@ pub(crate) enum Class {
     Websocket,
     Api,
     Page,
+    /// The feed of the index.
+    Feed,
+    /// What the go command asks about a module.
+    Module,
+    /// Zips for the go command.
+    Zip,
 }
 
 impl Class {
-    pub(crate) const ALL: [Self; 6] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::Advertise,
         Self::Fetch,
         Self::Push,
         Self::Websocket,
         Self::Api,
         Self::Page,
+        Self::Feed,
+        Self::Module,
+        Self::Zip,
     ];
 
     pub(crate) fn label(self) -> &'static str {
@@ -52,13 +61,16 @@ impl Class {
             Self::Websocket => "websocket",
             Self::Api => "api",
             Self::Page => "page",
+            Self::Feed => "feed",
+            Self::Module => "module",
+            Self::Zip => "zip",
         }
     }
 
     /// Says whether one address may take only a part of the slots: those whose work a slow client
     /// can draw out.
     fn is_shared_out(self) -> bool {
-        matches!(self, Self::Fetch | Self::Push)
+        matches!(self, Self::Fetch | Self::Push | Self::Zip)
     }
 
     fn bound(self, limits: &WebLimits) -> usize {
@@ -69,6 +81,9 @@ impl Class {
             Self::Websocket => limits.websocket,
             Self::Api => limits.api,
             Self::Page => limits.page,
+            Self::Feed => limits.feed,
+            Self::Module => limits.module,
+            Self::Zip => limits.zip,
         }
     }
 }

@@ -1,13 +1,15 @@
 //! The JSON API.
 
 mod explain;
+pub(crate) mod index;
 pub(crate) mod purgatory;
+pub(crate) mod queue;
 pub(crate) mod sync;
 
 use http::{HeaderValue, Response, header};
 
 pub(crate) use self::explain::explain;
-use crate::{body::Body, error::WebError, route::query_value};
+use crate::{body::Body, error::WebError, query::query_value};
 
 /// How many entries of a list are wanted: `?limit=`, within what is told at most.
 fn limit(query: Option<&str>) -> Result<usize, WebError> {

@@ -1,6 +1,7 @@
 //! One request from its head to the head of its answer.
 
 mod answer;
+mod operate;
 
 use std::{
     panic::AssertUnwindSafe,
@@ -13,6 +14,8 @@ use std::{
 use futures_util::FutureExt;
 use grip_git::{RefSnapshot, RepoPath, Repositories};
 use grip_grasp::Grasp;
+use grip_index::{Index, proxy::Proxy};
+use grip_queue::Queue;
 use grip_relay::{Relay, WritePolicy};
 use grip_store::EventStore;
 use grip_tasks::TaskGroup;
@@ -28,7 +31,7 @@ use crate::{
     client::Client,
     cors,
     error::WebError,
-    metrics::{Domains, Gathered, Metrics, unix_now},
+    metrics::{Domains, Gathered, Metrics, Sampled, unix_now},
     pages,
     request_id::{self, RequestIds},
     route::Route,
@@ -48,6 +51,7 @@ pub(crate) struct App {
     policy: Arc<dyn WritePolicy>,
     sockets: AtomicU64,
     recent: views::Recent,
+    sampled: Arc<Sampled>,
 }
 
 /// What a handler knows of its request beside the request itself.
@@ -60,12 +64,14 @@ pub(crate) struct Asked {
 impl App {
     pub(crate) fn new(web: Web, group: TaskGroup) -> Arc<Self> {
         let admission = Admission::new(&web.settings.load().limits);
+        let sampled = Arc::new(Sampled::new(web.queue.clone(), web.index.clone()));
         let gathered = Gathered {
             admission: Arc::clone(&admission),
             group: group.clone(),
             relay: web.relay.clone(),
             grasp: web.grasp.clone(),
             sync: web.sync.clone(),
+            sampled: Arc::clone(&sampled),
             domains: Domains::default(),
             started: Instant::now(),
         };
@@ -75,6 +81,7 @@ impl App {
             policy: Arc::new(web.grasp.clone()),
             sockets: AtomicU64::new(0),
             recent: views::Recent::default(),
+            sampled,
             admission,
             group,
             web,
@@ -111,6 +118,23 @@ impl App {
 
     pub(crate) fn sync(&self) -> &SyncHandle {
         &self.web.sync
+    }
+
+    pub(crate) fn queue(&self) -> &Queue {
+        &self.web.queue
+    }
+
+    /// The index, or that there is none.
+    pub(crate) fn index(&self) -> Result<&Index, WebError> {
+        self.web.index.as_deref().ok_or(WebError::IndexOff)
+    }
+
+    pub(crate) fn proxy(&self) -> Result<&Proxy, WebError> {
+        self.web.proxy.as_ref().ok_or(WebError::ProxyOff)
+    }
+
+    pub(crate) fn sampled(&self) -> &Sampled {
+        &self.sampled
     }
 
     pub(crate) fn repositories(&self) -> &Repositories {

@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use http::{HeaderValue, Method, Response, StatusCode, header};
+use grip_db::DbError;
+use http::{HeaderValue, Response, StatusCode, header};
 
 use crate::{admission::Class, body::Body, respond};
 
@@ -39,6 +40,20 @@ pub(crate) enum WebError {
     NotLocal,
     #[error("nothing waits under this name")]
     NothingWaits { what: &'static str },
+    #[error("there is no such job")]
+    NoSuchJob,
+    #[error("the index is switched off")]
+    IndexOff,
+    #[error("modules are not served to the go command")]
+    ProxyOff,
+    #[error("the index knows nothing of this name")]
+    NotIndexed,
+    #[error("changes before {up_to_ns} are asked for, which are forgotten")]
+    Forgotten { up_to_ns: i64 },
+    #[error("the go command asked for what is not here: {0}")]
+    NoSuchModule(String),
+    #[error("too many modules are asked for at once")]
+    ModulesBusy { retry_after: Duration },
     #[error("sync is switched off")]
     SyncOff,
     #[error("all {} slots are taken", .0.label())]
@@ -51,6 +66,8 @@ pub(crate) enum WebError {
     Draining,
     #[error("the answer took too long")]
     Deadline,
+    #[error("{what}")]
+    Away { what: &'static str, source: DbError },
     #[error("{what}")]
     Internal { what: &'static str, source: Source },
     #[error("a bug: the handler panicked")]
@@ -65,22 +82,37 @@ impl WebError {
         }
     }
 
+    /// A failure of the database: worth another try, or not.
+    pub(crate) fn database(what: &'static str, source: DbError) -> Self {
+        match source.is_transient() {
+            true => Self::Away { what, source },
+            false => Self::internal(what, source),
+        }
+    }
+
     pub(crate) fn status(&self) -> StatusCode {
         match self {
             Self::NoSuchPage
             | Self::NoSuchRepository
             | Self::BadRepositoryPath
-            | Self::NothingWaits { .. } => StatusCode::NOT_FOUND,
+            | Self::NothingWaits { .. }
+            | Self::NoSuchJob
+            | Self::IndexOff
+            | Self::ProxyOff
+            | Self::NotIndexed
+            | Self::NoSuchModule(_) => StatusCode::NOT_FOUND,
             Self::NoToken | Self::WrongToken => StatusCode::UNAUTHORIZED,
             Self::NotLocal | Self::DumbHttp | Self::UnknownService => StatusCode::FORBIDDEN,
             Self::SyncOff => StatusCode::CONFLICT,
             Self::Method { .. } => StatusCode::METHOD_NOT_ALLOWED,
             Self::ContentType { .. } | Self::ContentEncoding => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::Malformed(_) => StatusCode::BAD_REQUEST,
-            Self::Busy(_) | Self::TooManyRequests | Self::TooManyConnections => {
-                StatusCode::TOO_MANY_REQUESTS
-            }
-            Self::Draining => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Forgotten { .. } => StatusCode::GONE,
+            Self::Busy(_)
+            | Self::ModulesBusy { .. }
+            | Self::TooManyRequests
+            | Self::TooManyConnections => StatusCode::TOO_MANY_REQUESTS,
+            Self::Draining | Self::Away { .. } => StatusCode::SERVICE_UNAVAILABLE,
             Self::Deadline => StatusCode::GATEWAY_TIMEOUT,
             Self::Internal { .. } | Self::Panic => StatusCode::INTERNAL_SERVER_ERROR,
         }
@@ -121,6 +153,24 @@ impl WebError {
                                node's own address from there, not through a proxy."
                 .into(),
             Self::NothingWaits { what } => format!("No {what} of this name waits for git data."),
+            Self::NoSuchJob => "There is no such job; `gripfast queue ls` lists them.".into(),
+            Self::IndexOff => "This node keeps no index of modules: its operator has set \
+                               index_enabled to false."
+                .into(),
+            Self::ProxyOff => "not found: this node serves no modules to the go command: its \
+                               operator has set go_proxy or index_enabled to false."
+                .into(),
+            Self::NotIndexed => "The index knows no source and no repository of this name; \
+                                 `gripfast index status` names them."
+                .into(),
+            Self::Forgotten { up_to_ns } => format!(
+                "The changes after this cursor are no longer kept. Read /index from its \
+                 beginning, and then go on with cursor={up_to_ns}."
+            ),
+            Self::NoSuchModule(why) => why.clone(),
+            Self::ModulesBusy { .. } => {
+                "Too many modules are asked for at once. Try again in a few seconds.".into()
+            }
             Self::SyncOff => "Sync is switched off on this node: set sync_enabled to true and \
                               start it again."
                 .into(),
@@ -135,6 +185,9 @@ impl WebError {
                 "Too many open connections from your address. Close some and try again.".into()
             }
             Self::Draining => "The server is shutting down. Try again in a minute.".into(),
+            Self::Away { .. } => {
+                "The database of this node does not answer. Try again in a moment.".into()
+            }
             Self::Deadline => "The answer took too long and was given up. Try again.".into(),
             Self::Internal { .. } | Self::Panic => {
                 "Something went wrong on the server. Try again; the operator finds the cause by \
@@ -150,6 +203,8 @@ impl WebError {
             Self::Busy(_) | Self::TooManyRequests | Self::TooManyConnections => {
                 Some(Duration::from_secs(5))
             }
+            Self::Away { .. } => Some(Duration::from_secs(5)),
+            Self::ModulesBusy { retry_after } => Some(*retry_after),
             Self::Draining => Some(Duration::from_secs(60)),
             _ => None,
         }
@@ -161,6 +216,7 @@ impl WebError {
             Self::Internal { source, .. } => {
                 tracing::error!(error = %Chain(source.as_ref()), "{self}");
             }
+            Self::Away { source, .. } => tracing::warn!(error = %Chain(source), "{self}"),
             Self::Panic => tracing::error!("{self}"),
             Self::Busy(_) | Self::Deadline => tracing::warn!("{self}"),
             _ => tracing::debug!("{self}"),
@@ -187,28 +243,6 @@ impl WebError {
             let bearer = HeaderValue::from_static("Bearer realm=\"gripfast\"");
             headers.insert(header::WWW_AUTHENTICATE, bearer);
         }
-    }
-}
-
-/// Refuses all but GET (and HEAD, which is GET without its body).
-pub(crate) fn only_get(method: &Method) -> Result<(), WebError> {
-    only(method, &[Method::GET, Method::HEAD], "GET, HEAD, OPTIONS")
-}
-
-/// Refuses all but POST.
-pub(crate) fn only_post(method: &Method) -> Result<(), WebError> {
-    only(method, &[Method::POST], "POST, OPTIONS")
-}
-
-/// Refuses all but DELETE.
-pub(crate) fn only_delete(method: &Method) -> Result<(), WebError> {
-    only(method, &[Method::DELETE], "DELETE, OPTIONS")
-}
-
-fn only(method: &Method, good: &[Method], allow: &'static str) -> Result<(), WebError> {
-    match good.contains(method) {
-        true => Ok(()),
-        false => Err(WebError::Method { allow }),
     }
 }
 

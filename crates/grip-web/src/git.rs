@@ -24,10 +24,12 @@ use crate::{
     admission::Class,
     app::{App, Asked},
     body::Body,
-    error::{WebError, only_get, only_post},
+    error::WebError,
+    method::{only_get, only_post},
     metrics::GitOp,
+    query::query_value,
     respond,
-    route::{Endpoint, query_value},
+    route::Endpoint,
 };
 
 const GIT_PROTOCOL: HeaderName = HeaderName::from_static("git-protocol");

@@ -13,11 +13,16 @@ mod body;
 mod client;
 mod cors;
 mod error;
+mod etag;
+mod feed;
 mod git;
+mod go;
+mod method;
 mod metrics;
 mod nip11;
 mod pages;
 mod probes;
+mod query;
 mod readiness;
 mod request_id;
 mod respond;
@@ -33,6 +38,8 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use grip_git::Repositories;
 use grip_grasp::Grasp;
+use grip_index::{Index, proxy::Proxy};
+use grip_queue::Queue;
 use grip_relay::Relay;
 use grip_store::EventStore;
 
@@ -58,6 +65,12 @@ pub struct Web {
     pub readiness: Readiness,
     /// Tells what is fetched from elsewhere.
     pub sync: SyncHandle,
+    /// All that is due later.
+    pub queue: Queue,
+    /// The index of modules; none where it is switched off.
+    pub index: Option<Arc<Index>>,
+    /// What the go command is served; none where that is switched off.
+    pub proxy: Option<Proxy>,
     /// Opens what changes something by hand.
     pub admin: AdminToken,
     pub build: Build,

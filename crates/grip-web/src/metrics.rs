@@ -5,6 +5,7 @@
 
 mod domains;
 mod gathered;
+mod sampled;
 mod sync;
 
 use std::{fmt, time::Duration};
@@ -21,7 +22,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-pub(crate) use self::{domains::Domains, gathered::Gathered};
+pub(crate) use self::{domains::Domains, gathered::Gathered, sampled::Sampled};
 use crate::{
     admission::{Class, Full},
     server::Verdict,

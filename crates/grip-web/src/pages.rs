@@ -2,10 +2,12 @@
 //!
 //! Nothing here looks anything up, so every page can be drawn from values alone.
 
+pub(crate) mod modules;
 pub(crate) mod purgatory;
 pub(crate) mod sync;
 
 use askama::Template;
+use grip_types::Service;
 use http::{Response, StatusCode};
 
 use crate::{Build, body::Body, error::WebError, respond, settings::WebSettings};
@@ -18,6 +20,8 @@ pub(crate) struct Frame {
     /// The path of the home page: `/`, or `/base/`.
     root: String,
     http: String,
+    /// What the module paths of repositories here begin with.
+    modules: String,
     relay: String,
     version: String,
 }
@@ -34,6 +38,7 @@ impl Frame {
             domain: service.authority(),
             root,
             http: service.http_url(),
+            modules: module_root(service),
             relay: service.relay_url(),
             version: build.full_version(),
         }
@@ -42,6 +47,33 @@ impl Frame {
     pub(crate) fn root(&self) -> &str {
         &self.root
     }
+
+    /// Says whether a module path may begin with our name: Go wants a dot in it.
+    fn is_go_name(&self) -> bool {
+        let host = self.modules.split('/').next();
+        host.is_some_and(|host| host.contains('.'))
+    }
+
+    /// Says whether a module is one of a repository here, by its place.
+    pub(crate) fn is_module_of_ours(&self, path: &str) -> bool {
+        let below = path.strip_prefix(&self.modules);
+        below.is_some_and(|below| below.starts_with('/'))
+    }
+}
+
+/// Host and base path without the port: Go allows no colon in a module path.
+fn module_root(service: &Service) -> String {
+    let url = service.http_url();
+    let rest = url.split_once("://").map_or(url.as_str(), |(_, rest)| rest);
+    let (authority, base) = match rest.split_once('/') {
+        Some((authority, base)) => (authority, format!("/{base}")),
+        None => (rest, String::new()),
+    };
+    let host = match authority.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|b| b.is_ascii_digit()) => host,
+        _ => authority,
+    };
+    format!("{host}{base}")
 }
 
 #[derive(Template)]
@@ -57,6 +89,7 @@ pub(crate) struct Home {
     pub(crate) criteria: String,
     pub(crate) curation: Option<String>,
     pub(crate) metrics: bool,
+    pub(crate) index: bool,
 }
 
 pub(crate) struct CounterView {
@@ -155,7 +188,7 @@ fn title(error: &WebError) -> &'static str {
     match error.status() {
         StatusCode::NOT_FOUND => "Not found",
         StatusCode::TOO_MANY_REQUESTS => "Busy",
-        StatusCode::SERVICE_UNAVAILABLE => "Shutting down",
+        StatusCode::SERVICE_UNAVAILABLE if matches!(error, WebError::Draining) => "Shutting down",
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::METHOD_NOT_ALLOWED => {
             "Not allowed"
         }

@@ -29,6 +29,28 @@ pub(crate) enum Route<'a> {
     Waiting(&'a str),
     /// `/api/v1/purgatory/<event id>/retry`
     WaitingRetry(&'a str),
+    /// `/index`: the feed of module versions.
+    Feed,
+    /// `/index/changes`
+    Changes,
+    /// `/modules`: a page for people.
+    ModulesPage,
+    /// `/go/<rest>`, the rest as it is written.
+    Go(&'a str),
+    /// `/api/v1/index`
+    Index,
+    /// `/api/v1/index/now`
+    IndexNow,
+    /// `/api/v1/index/repos`
+    IndexRepos,
+    /// `/api/v1/index/repos/<name>`, the name still percent-encoded and perhaps with slashes.
+    IndexRepo(&'a str),
+    /// `/api/v1/queue`
+    Queue,
+    /// `/api/v1/queue/<kind>/<key>`, both still percent-encoded.
+    Job(&'a str, &'a str),
+    /// `/api/v1/queue/<kind>/<key>/retry`, both still percent-encoded.
+    JobRetry(&'a str, &'a str),
     /// `/<npub>/<identifier>.git`: a page for people.
     Repository(RepoAddr),
     Git(RepoAddr, Endpoint),
@@ -60,6 +82,15 @@ impl<'a> Route<'a> {
         if let Some(subject) = path.strip_prefix("/api/v1/explain/") {
             return Self::Explain(subject);
         }
+        if let Some(rest) = path.strip_prefix("/go/") {
+            return Self::Go(rest);
+        }
+        if let Some(name) = path.strip_prefix("/api/v1/index/repos/") {
+            return match name.trim_matches('/') {
+                "" => Self::IndexRepos,
+                name => Self::IndexRepo(name),
+            };
+        }
         let segments: Vec<&str> = path.split('/').filter(|s| !s.is_empty()).take(8).collect();
         match segments.as_slice() {
             [] => Self::Root,
@@ -76,6 +107,16 @@ impl<'a> Route<'a> {
             ["api", "v1", "purgatory"] => Self::Purgatory,
             ["api", "v1", "purgatory", id] => Self::Waiting(id),
             ["api", "v1", "purgatory", id, "retry"] => Self::WaitingRetry(id),
+            ["index"] => Self::Feed,
+            ["index", "changes"] => Self::Changes,
+            ["modules"] => Self::ModulesPage,
+            ["go"] => Self::Go(""),
+            ["api", "v1", "index"] => Self::Index,
+            ["api", "v1", "index", "now"] => Self::IndexNow,
+            ["api", "v1", "index", "repos"] => Self::IndexRepos,
+            ["api", "v1", "queue"] => Self::Queue,
+            ["api", "v1", "queue", kind, key] => Self::Job(kind, key),
+            ["api", "v1", "queue", kind, key, "retry"] => Self::JobRetry(kind, key),
             [npub, repository, rest @ ..] => Self::parse_repository(npub, repository, rest),
             [_] => Self::Nowhere,
         }
@@ -113,9 +154,14 @@ impl<'a> Route<'a> {
             Self::Icon => "icon",
             Self::Robots => "robots",
             Self::Explain(_) => "explain",
-            Self::SyncPage | Self::PurgatoryPage => "page",
+            Self::SyncPage | Self::PurgatoryPage | Self::ModulesPage => "page",
+            Self::Feed => "index",
+            Self::Changes => "index-changes",
+            Self::Go(_) => "go",
+            Self::Index | Self::IndexNow | Self::IndexRepos | Self::IndexRepo(_) => "index-api",
             Self::Sync | Self::SyncNow(_) => "sync",
             Self::Purgatory | Self::Waiting(_) | Self::WaitingRetry(_) => "purgatory",
+            Self::Queue | Self::Job(..) | Self::JobRetry(..) => "queue",
             Self::Repository(_) => "repository",
             Self::Git(_, Endpoint::InfoRefs) => "info-refs",
             Self::Git(_, Endpoint::UploadPack) => "upload-pack",
@@ -148,14 +194,6 @@ fn strip_base<'a>(path: &'a str, base: &str) -> &'a str {
         .and_then(|path| path.strip_prefix(base))
         .filter(|rest| rest.is_empty() || rest.starts_with('/'))
         .unwrap_or(path)
-}
-
-/// The first value of `name` in a query string, as it is written.
-pub(crate) fn query_value<'a>(query: Option<&'a str>, name: &str) -> Option<&'a str> {
-    query?.split('&').find_map(|pair| {
-        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        (key == name).then_some(value)
-    })
 }
 
 #[cfg(test)]
@@ -320,12 +358,39 @@ mod tests {
     }
 
     #[test]
-    fn query_values_come_in_any_order_with_others_beside() {
-        let query = Some("a=b&service=git-upload-pack&service=second&flag");
-        assert_eq!(query_value(query, "service"), Some("git-upload-pack"));
-        assert_eq!(query_value(query, "flag"), Some(""));
-        assert_eq!(query_value(query, "serv"), None);
-        assert_eq!(query_value(None, "service"), None);
+    fn the_feed_its_api_and_the_proxy_are_told_apart() {
+        for (path, expected) in [
+            ("/index", Route::Feed),
+            ("/b/index/", Route::Feed),
+            ("/index/changes", Route::Changes),
+            ("/modules", Route::ModulesPage),
+            ("/go", Route::Go("")),
+            ("/go/a.example/x/@v/list", Route::Go("a.example/x/@v/list")),
+            ("/go/%2e%2e/@v//x.zip", Route::Go("%2e%2e/@v//x.zip")),
+            ("/go/../index", Route::Go("../index")),
+            ("/api/v1/index", Route::Index),
+            ("/api/v1/index/now", Route::IndexNow),
+            ("/api/v1/index/repos/", Route::IndexRepos),
+            (
+                "/api/v1/index/repos/h.example/a/b%2F",
+                Route::IndexRepo("h.example/a/b%2F"),
+            ),
+            (
+                "/api/v1/queue/index-repo/a%2Fb/retry",
+                Route::JobRetry("index-repo", "a%2Fb"),
+            ),
+            (
+                "/api/v1/queue/index-repo/a%2Fb",
+                Route::Job("index-repo", "a%2Fb"),
+            ),
+            ("/api/v1/queue/index-repo/a/b/c", Route::Nowhere),
+            ("/index/later", Route::Nowhere),
+            ("/gone/x", Route::Nowhere),
+        ] {
+            assert_eq!(Route::parse(path, "b"), expected, "{path}");
+        }
+        let long = format!("/go/{}", "x/".repeat(4096));
+        assert!(matches!(Route::parse(&long, ""), Route::Go(_)));
     }
 
     proptest! {

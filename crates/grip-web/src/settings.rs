@@ -103,6 +103,13 @@ pub struct WebLimits {
     pub api: usize,
     /// Pages under way. Default 128.
     pub page: usize,
+    /// Pages of the module feed under way. Default 64.
+    pub feed: usize,
+    /// Questions of the go command under way. Default 128.
+    pub module: usize,
+    /// Module zips under way, most of which wait for their turn; one address has at most a
+    /// quarter. Default 64.
+    pub zip: usize,
     /// How much of a push that finds no slot is read, so that its client sees the reason.
     /// Default 64 MiB.
     pub drain_bytes: u64,
@@ -121,6 +128,9 @@ impl Default for WebLimits {
             websocket: 4096,
             api: 64,
             page: 128,
+            feed: 64,
+            module: 128,
+            zip: 64,
             drain_bytes: 64 << 20,
         }
     }
@@ -139,6 +149,8 @@ pub struct Timeouts {
     pub write_stall: Duration,
     /// For a page or an API answer in all. Default 5 s.
     pub answer: Duration,
+    /// For an answer to the go command, up to the first byte of a zip. Default 60 s.
+    pub module: Duration,
 }
 
 impl Default for Timeouts {
@@ -149,6 +161,7 @@ impl Default for Timeouts {
             body_stall: Duration::from_secs(60),
             write_stall: Duration::from_secs(60),
             answer: Duration::from_secs(5),
+            module: Duration::from_secs(60),
         }
     }
 }

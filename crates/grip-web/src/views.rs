@@ -1,5 +1,6 @@
 //! Gathers what pages show.
 
+mod modules;
 mod purgatory;
 mod recent;
 mod sync;
@@ -10,7 +11,7 @@ use grip_grasp::{Explanation, RepositoryStatus, RepositorySummary};
 use grip_nostr::{RepoAddr, kinds};
 use http::{Response, StatusCode};
 
-pub(crate) use self::{purgatory::purgatory, recent::Recent, sync::sync};
+pub(crate) use self::{modules::modules, purgatory::purgatory, recent::Recent, sync::sync};
 use crate::{
     app::{App, Asked},
     body::Body,
@@ -44,6 +45,7 @@ pub(crate) async fn home(app: &Arc<App>, asked: &Asked) -> Result<Response<Body>
         criteria: node.repo_acceptance_criteria.clone(),
         curation: node.curation.clone(),
         metrics: settings.metrics,
+        index: app.index().is_ok(),
         frame,
     };
     pages::draw(StatusCode::OK, &page)

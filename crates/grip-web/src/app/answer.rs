@@ -9,12 +9,14 @@ use tokio::time::timeout;
 
 use super::{App, Asked};
 use crate::{
-    accept, admin,
+    accept,
     admission::{Class, Place, Slot},
     api,
     body::Body,
-    error::{WebError, only_delete, only_get, only_post},
-    git, nip11, probes, respond,
+    error::WebError,
+    feed, git, go,
+    method::only_get,
+    nip11, probes, respond,
     route::Route,
     views, websocket,
 };
@@ -28,7 +30,7 @@ impl App {
     ) -> Result<Response<Body>, WebError> {
         if route.is_probe() {
             only_get(request.method())?;
-            return self.probe(&route, &asked);
+            return self.probe(&route, &asked).await;
         }
         self.admit(&asked)?;
         match route {
@@ -55,52 +57,37 @@ impl App {
                 let page = views::purgatory(self, &asked);
                 self.in_time(Class::Page, &asked, page).await
             }
+            Route::ModulesPage => {
+                only_get(request.method())?;
+                let page = views::modules(self, &asked);
+                self.in_time(Class::Page, &asked, page).await
+            }
+            Route::Feed | Route::Changes => {
+                only_get(request.method())?;
+                let page = async {
+                    match route {
+                        Route::Feed => feed::versions(self, &request).await,
+                        _ => feed::changes(self, &request).await,
+                    }
+                };
+                self.in_time(Class::Feed, &asked, page).await
+            }
+            Route::Go(path) => go::handle(self, path, &request, &asked).await,
             Route::Sync
             | Route::SyncNow(_)
             | Route::Purgatory
             | Route::Waiting(_)
-            | Route::WaitingRetry(_) => self.api(route, &request, &asked).await,
+            | Route::WaitingRetry(_)
+            | Route::Queue
+            | Route::Job(..)
+            | Route::JobRetry(..)
+            | Route::Index
+            | Route::IndexNow
+            | Route::IndexRepos
+            | Route::IndexRepo(_) => self.operate(route, &request, &asked).await,
             Route::Icon => only_get(request.method()).map(|()| probes::icon()),
             Route::BadRepository => Err(WebError::BadRepositoryPath),
             _ => Err(WebError::NoSuchPage),
-        }
-    }
-
-    /// What operators' tools ask. What changes something passes the gate before anything else.
-    async fn api(
-        self: &Arc<Self>,
-        route: Route<'_>,
-        request: &Request<Incoming>,
-        asked: &Asked,
-    ) -> Result<Response<Body>, WebError> {
-        let (method, query) = (request.method(), request.uri().query());
-        let admit = || admin::admit(&self.web.admin, asked.connection.peer, request.headers());
-        match route {
-            Route::SyncNow(identifier) => {
-                only_post(method)?;
-                let now = api::sync::now(self, admit()?, identifier);
-                self.in_time(Class::Api, asked, now).await
-            }
-            Route::WaitingRetry(id) => {
-                only_post(method)?;
-                let retry = api::purgatory::retry(self, admit()?, id);
-                self.in_time(Class::Api, asked, retry).await
-            }
-            Route::Waiting(id) => {
-                only_delete(method)?;
-                let forget = api::purgatory::forget(self, admit()?, id);
-                self.in_time(Class::Api, asked, forget).await
-            }
-            Route::Purgatory => {
-                only_get(method)?;
-                let list = api::purgatory::list(self, query);
-                self.in_time(Class::Api, asked, list).await
-            }
-            _ => {
-                only_get(method)?;
-                let status = async { api::sync::status(self, query) };
-                self.in_time(Class::Api, asked, status).await
-            }
         }
     }
 
@@ -154,12 +141,15 @@ impl App {
     }
 
     /// Answers what must never wait behind work.
-    fn probe(&self, route: &Route<'_>, asked: &Asked) -> Result<Response<Body>, WebError> {
+    async fn probe(&self, route: &Route<'_>, asked: &Asked) -> Result<Response<Body>, WebError> {
         match route {
             Route::Health => Ok(probes::health()),
             Route::Ready => probes::ready(&self.web.readiness, &self.web.sync),
             Route::Version => probes::version(&self.web.build),
-            Route::Metrics if asked.settings.metrics => probes::metrics(&self.metrics),
+            Route::Metrics if asked.settings.metrics => {
+                self.sampled().refresh().await;
+                probes::metrics(&self.metrics)
+            }
             Route::Robots => Ok(probes::robots()),
             _ => Err(WebError::NoSuchPage),
         }
@@ -192,7 +182,7 @@ impl App {
     }
 
     /// Runs a page or an API answer in a slot of its class, within the time an answer may take.
-    async fn in_time(
+    pub(super) async fn in_time(
         &self,
         class: Class,
         asked: &Asked,

@@ -12,7 +12,7 @@ use prometheus_client::{
 };
 use tokio::time::Instant;
 
-use super::Domains;
+use super::{Domains, Sampled};
 use crate::{
     SyncHandle,
     admission::{Admission, Class},
@@ -25,6 +25,7 @@ pub(crate) struct Gathered {
     pub(crate) relay: Relay,
     pub(crate) grasp: Grasp,
     pub(crate) sync: SyncHandle,
+    pub(crate) sampled: Arc<Sampled>,
     pub(crate) domains: Domains,
     pub(crate) started: Instant,
 }
@@ -125,17 +126,20 @@ impl Gathered {
     fn encode_queues(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let stats = self.relay.stats();
         let turns = self.grasp.stats();
+        let jobs = self.sampled.look();
+        let here = [
+            ("relay_write", stats.write_queue.get()),
+            ("relay_read", stats.read_queue.get()),
+            ("repository_turns", turns.waiting as u64),
+        ];
         gauges(
             out,
             "queue_depth",
-            "What waits, by queue",
+            "What could be worked on and is not yet, by queue",
             "queue",
-            [
-                ("relay_write", stats.write_queue.get()),
-                ("relay_read", stats.read_queue.get()),
-                ("repository_turns", turns.waiting as u64),
-            ],
+            here.into_iter().chain(jobs.due()),
         )?;
+        jobs.encode(out)?;
         gauge(
             out,
             "relay_outbound_bytes",

@@ -44,6 +44,7 @@ fn home(repositories: Vec<RepositoryLine>) -> Home {
         criteria: "None".into(),
         curation: None,
         metrics: true,
+        index: true,
     }
 }
 

@@ -19,17 +19,17 @@ use crate::{
 
 /// Every record at the target `audit` since it was set up, on this thread.
 #[derive(Clone, Default)]
-struct Records(Arc<Mutex<Vec<String>>>);
+pub struct Records(Arc<Mutex<Vec<String>>>);
 
 impl Records {
-    fn keep() -> (Self, DefaultGuard) {
+    pub fn keep() -> (Self, DefaultGuard) {
         let records = Self::default();
         let subscriber = tracing_subscriber::registry().with(records.clone());
         (records, subscriber.set_default())
     }
 
     /// The records of changes.
-    fn changes(&self) -> Vec<String> {
+    pub fn changes(&self) -> Vec<String> {
         let all = self.0.lock();
         let changes = all.iter().filter(|line| line.contains("ordered by hand"));
         changes.cloned().collect()
@@ -53,7 +53,7 @@ async fn node() -> Result<Node> {
     Node::start_whole(|_| {}, SyncHandle::new(Figures::default())).await
 }
 
-async fn ask(node: &Node, method: &str, path: &str, headers: &[(&str, &str)]) -> Result<Reply> {
+pub async fn ask(node: &Node, method: &str, path: &str, headers: &[(&str, &str)]) -> Result<Reply> {
     let bearer = format!("Bearer {TOKEN}");
     let mut all = vec![("authorization", bearer.as_str())];
     all.extend(headers);

@@ -2,10 +2,15 @@
 
 mod admin;
 mod drain;
+mod feed;
+mod forge;
 mod git;
+mod go;
 mod http;
+mod index;
 mod limits;
 mod pages;
+mod queue;
 mod support;
 mod sync;
 mod websocket;

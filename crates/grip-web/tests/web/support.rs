@@ -4,14 +4,21 @@ use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result};
 use arc_swap::ArcSwap;
+use futures_util::{FutureExt as _, future::BoxFuture};
 use grip_db::Db;
-use grip_git::{Options, Repositories};
+use grip_git::{Options, RepoPath, Repositories};
 use grip_grasp::{Grasp, Parts, Policy};
+use grip_index::{
+    Index, Source,
+    hosted::{Hosted, Places, Served},
+    proxy::Proxy,
+};
+use grip_queue::Queue;
 use grip_relay::Relay;
 use grip_store::EventStore;
 use grip_tasks::{Ended, TaskGroup};
-use grip_testkit::{Author, RelayClient, WorkTree, within};
-use grip_types::Service;
+use grip_testkit::{Author, RelayClient, WorkTree, until, within};
+use grip_types::{Identifier, Service};
 use grip_web::{AdminToken, Build, Readiness, SyncHandle, Web, WebSettings, serve};
 use nostr::prelude::Timestamp;
 use tempfile::TempDir;
@@ -19,6 +26,8 @@ use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
 };
+
+use crate::forge::Forge;
 
 /// What opens the node to its operator.
 pub const TOKEN: &str = "0123456789abcdef0123456789abcdef";
@@ -30,6 +39,9 @@ pub struct Node {
     pub settings: Arc<ArcSwap<WebSettings>>,
     pub readiness: Readiness,
     pub group: TaskGroup,
+    pub queue: Queue,
+    pub index: Option<Arc<Index>>,
+    hosted: Option<Hosted>,
     _dir: TempDir,
 }
 
@@ -43,10 +55,28 @@ impl Node {
         Self::start_whole(change, SyncHandle::off()).await
     }
 
+    /// Starts a node with an index of its own repositories and of `forge`.
+    pub async fn start_indexed(forge: Option<Arc<Forge>>) -> Result<Self> {
+        Self::start_as(
+            |_| {},
+            SyncHandle::off(),
+            |base| indexed(base, forge).boxed(),
+        )
+        .await
+    }
+
     /// Starts a node that tells of `sync` what that says.
     pub async fn start_whole(
         change: impl FnOnce(&mut WebSettings),
         sync: SyncHandle,
+    ) -> Result<Self> {
+        Self::start_as(change, sync, |_| async { Ok(Indexed::default()) }.boxed()).await
+    }
+
+    async fn start_as(
+        change: impl FnOnce(&mut WebSettings),
+        sync: SyncHandle,
+        index: impl FnOnce(Base) -> BoxFuture<'static, Result<Indexed>>,
     ) -> Result<Self> {
         let dir = TempDir::new()?;
         let listener = TcpListener::bind("127.0.0.1:0").await?;
@@ -68,12 +98,28 @@ impl Node {
             sweep_every: Duration::from_secs(60),
         })
         .await?;
+        let queue = Queue::new(db);
+        let Indexed {
+            index,
+            proxy,
+            hosted,
+        } = index(Base {
+            grasp: grasp.clone(),
+            repositories: repositories.clone(),
+            queue: queue.clone(),
+            service: service.clone(),
+            group: group.child("index"),
+        })
+        .await?;
         let mut settings = WebSettings::new(service);
         change(&mut settings);
         let settings = Arc::new(ArcSwap::from_pointee(settings));
         let web = Web {
             grasp: grasp.clone(),
             sync,
+            queue: queue.clone(),
+            index: index.clone(),
+            proxy,
             admin: AdminToken::new(TOKEN),
             relay,
             repositories,
@@ -94,6 +140,9 @@ impl Node {
             settings,
             readiness,
             group,
+            queue,
+            index,
+            hosted,
             _dir: dir,
         })
     }
@@ -148,6 +197,46 @@ impl Node {
         Ok(url)
     }
 
+    /// Announces `identifier`, pushes `tree`'s main and `tags` to it, and waits until all of them
+    /// are in the feed; returns the module path of its place.
+    pub async fn host_module(
+        &self,
+        owner: &Author,
+        identifier: &str,
+        tree: &WorkTree,
+        tags: &[&str],
+    ) -> Result<String> {
+        let url = self.announce(owner, identifier).await?;
+        let mut refs = vec![("refs/heads/main".to_owned(), tree.tip("main")?)];
+        for tag in tags {
+            refs.push((format!("refs/tags/{tag}"), tree.tip(tag)?));
+        }
+        let named: Vec<_> = refs.iter().map(|(n, o)| (n.as_str(), o.as_str())).collect();
+        let state = owner.state_at(
+            identifier,
+            &named,
+            Some("refs/heads/main"),
+            Timestamp::now(),
+        );
+        self.relay().await?.publish_ok(&state).await?;
+        let names: Vec<_> = refs.iter().map(|(name, _)| name.as_str()).collect();
+        tree.push(&url, &names).await?.text()?;
+        let (Some(index), Some(hosted)) = (&self.index, &self.hosted) else {
+            anyhow::bail!("the node has no index");
+        };
+        let repo = RepoPath::new(owner.npub(), Identifier::parse(identifier)?);
+        index.repo_changed(&hosted.name_of(&repo)).await?;
+        let path = Places::of(&Service::parse(&self.authority())?).location(&repo)?;
+        for tag in tags {
+            until("the tag is in the feed", || async {
+                let found = index.version(path.as_str(), tag).await;
+                found.ok().flatten().map(drop)
+            })
+            .await?;
+        }
+        Ok(path.as_str().to_owned())
+    }
+
     /// Announces `identifier`, which is then held; returns its clone URL.
     pub async fn announce(&self, owner: &Author, identifier: &str) -> Result<String> {
         let announcement = owner.announcement(&self.authority(), identifier, vec![]);
@@ -157,6 +246,68 @@ impl Node {
 
     pub async fn stop(&self, grace: Duration) -> Ended {
         self.group.shutdown(grace).await
+    }
+}
+
+/// What an index stands on.
+struct Base {
+    grasp: Grasp,
+    repositories: Repositories,
+    queue: Queue,
+    service: Service,
+    group: TaskGroup,
+}
+
+#[derive(Default)]
+struct Indexed {
+    index: Option<Arc<Index>>,
+    proxy: Option<Proxy>,
+    hosted: Option<Hosted>,
+}
+
+async fn indexed(base: Base, forge: Option<Arc<Forge>>) -> Result<Indexed> {
+    let hosted = Hosted::new(grip_index::hosted::Parts {
+        repositories: base.repositories,
+        served: Arc::new(AllServed(base.grasp)),
+        places: Places::of(&base.service),
+        claims: Vec::new(),
+        node: String::new(),
+        group: base.group.clone(),
+    });
+    let mut sources: Vec<Arc<dyn Source>> = vec![Arc::new(hosted.clone())];
+    sources.extend(forge.map(|forge| forge as Arc<dyn Source>));
+    let db = base.queue.db().clone();
+    let index = Index::start(grip_index::Parts {
+        db: db.clone(),
+        queue: base.queue,
+        sources,
+        options: Default::default(),
+        group: base.group,
+    });
+    Ok(Indexed {
+        index: Some(Arc::new(index.await?)),
+        proxy: Some(Proxy::new(db, hosted.clone(), Default::default())),
+        hosted: Some(hosted),
+    })
+}
+
+/// All that the service shows to others.
+struct AllServed(Grasp);
+
+impl Served for AllServed {
+    fn is_served(&self, repo: &RepoPath) -> bool {
+        self.page(None, usize::MAX).contains(repo)
+    }
+
+    fn page(&self, after: Option<&RepoPath>, limit: usize) -> Vec<RepoPath> {
+        let all = self.0.served().into_iter();
+        let mut all: Vec<_> = all
+            .map(|addr| RepoPath::new(addr.npub(), addr.identifier))
+            .filter(|repo| after.is_none_or(|after| repo > after))
+            .collect();
+        all.sort_unstable();
+        all.truncate(limit);
+        all
     }
 }
 

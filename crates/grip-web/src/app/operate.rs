@@ -1,0 +1,86 @@
+//! The API: what operators' tools ask and order.
+
+use std::sync::Arc;
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+
+use super::{App, Asked};
+use crate::{
+    admin,
+    admission::Class,
+    api,
+    body::Body,
+    error::WebError,
+    method::{is_read, only_delete, only_get, only_get_or_delete, only_post},
+    route::Route,
+};
+
+impl App {
+    /// What operators' tools ask. What changes something passes the gate before anything else.
+    pub(super) async fn operate(
+        self: &Arc<Self>,
+        route: Route<'_>,
+        request: &Request<Incoming>,
+        asked: &Asked,
+    ) -> Result<Response<Body>, WebError> {
+        let (method, query) = (request.method(), request.uri().query());
+        let admit = || admin::admit(&self.web.admin, asked.connection.peer, request.headers());
+        match route {
+            Route::SyncNow(identifier) => {
+                only_post(method)?;
+                let now = api::sync::now(self, admit()?, identifier);
+                self.in_time(Class::Api, asked, now).await
+            }
+            Route::WaitingRetry(id) => {
+                only_post(method)?;
+                let retry = api::purgatory::retry(self, admit()?, id);
+                self.in_time(Class::Api, asked, retry).await
+            }
+            Route::Waiting(id) => {
+                only_delete(method)?;
+                let forget = api::purgatory::forget(self, admit()?, id);
+                self.in_time(Class::Api, asked, forget).await
+            }
+            Route::IndexNow => {
+                only_post(method)?;
+                let now = api::index::now(self, admit()?, query);
+                self.in_time(Class::Api, asked, now).await
+            }
+            Route::Index | Route::IndexRepos | Route::IndexRepo(_) => {
+                only_get(method)?;
+                let answer = api::index::tell(self, &route, query);
+                self.in_time(Class::Api, asked, answer).await
+            }
+            Route::JobRetry(kind, key) => {
+                only_post(method)?;
+                let retry = api::queue::retry(self, admit()?, kind, key);
+                self.in_time(Class::Api, asked, retry).await
+            }
+            Route::Job(kind, key) if is_read(method) => {
+                let find = api::queue::find(self, kind, key);
+                self.in_time(Class::Api, asked, find).await
+            }
+            Route::Job(kind, key) => {
+                only_get_or_delete(method)?;
+                let forget = api::queue::forget(self, admit()?, kind, key);
+                self.in_time(Class::Api, asked, forget).await
+            }
+            Route::Queue => {
+                only_get(method)?;
+                let list = api::queue::list(self, query);
+                self.in_time(Class::Api, asked, list).await
+            }
+            Route::Purgatory => {
+                only_get(method)?;
+                let list = api::purgatory::list(self, query);
+                self.in_time(Class::Api, asked, list).await
+            }
+            _ => {
+                only_get(method)?;
+                let status = async { api::sync::status(self, query) };
+                self.in_time(Class::Api, asked, status).await
+            }
+        }
+    }
+}

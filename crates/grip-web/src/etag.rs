@@ -1,0 +1,97 @@
+//! Tags of answers, and what a client that knows one is told.
+
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use sha2::{Digest as _, Sha256};
+
+use crate::body::Body;
+
+/// A tag of one form of an answer, with its quotes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ETag(HeaderValue);
+
+impl ETag {
+    /// The tag of what all of `parts` together decide.
+    pub(crate) fn of<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
+        let mut digest = Sha256::new();
+        for part in parts {
+            // The length in front: no two lists of parts are one text.
+            digest.update((part.len() as u64).to_be_bytes());
+            digest.update(part);
+        }
+        let hex: String = digest.finalize()[..16]
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        Self::named(&hex)
+    }
+
+    /// A tag that somebody else has made of letters and digits.
+    pub(crate) fn named(text: &str) -> Self {
+        let quoted = HeaderValue::from_str(&format!("\"{text}\""));
+        Self(quoted.unwrap_or_else(|_| HeaderValue::from_static("\"\"")))
+    }
+
+    /// Says whether the client has this very answer: one of the tags it names is ours. A tag
+    /// marked as weak counts, as it does for GET.
+    pub(crate) fn is_known(&self, headers: &HeaderMap) -> bool {
+        headers
+            .get_all(header::IF_NONE_MATCH)
+            .iter()
+            .flat_map(|value| value.as_bytes().split(|byte| *byte == b','))
+            .map(|tag| tag.trim_ascii())
+            .map(|tag| tag.strip_prefix(b"W/").unwrap_or(tag))
+            .any(|tag| tag == b"*" || tag == self.0.as_bytes())
+    }
+
+    /// Puts the tag on an answer that must be asked for again each time.
+    pub(crate) fn put_on(&self, mut response: Response<Body>) -> Response<Body> {
+        let headers = response.headers_mut();
+        headers.insert(header::ETAG, self.0.clone());
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        response
+    }
+
+    /// "You have it."
+    pub(crate) fn unchanged(&self) -> Response<Body> {
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+        self.put_on(response)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn knows(values: &[&str]) -> bool {
+        let mut headers = HeaderMap::new();
+        for value in values {
+            headers.append(header::IF_NONE_MATCH, HeaderValue::from_str(value).unwrap());
+        }
+        ETag::named("abc").is_known(&headers)
+    }
+
+    #[test]
+    fn a_tag_is_found_among_others() {
+        for values in [
+            &["\"abc\""][..],
+            &["W/\"abc\""],
+            &["\"x\" , \"abc\""],
+            &["\"x\"", "\"abc\""],
+            &["*"],
+        ] {
+            assert!(knows(values), "{values:?}");
+        }
+        for values in [&[][..], &["abc"], &["\"ABC\""], &["\"abcd\",\"\""]] {
+            assert!(!knows(values), "{values:?}");
+        }
+    }
+
+    #[test]
+    fn parts_are_kept_apart() {
+        let of = |parts: &[&str]| ETag::of(parts.iter().map(|part| part.as_bytes()));
+        assert_eq!(of(&["a", "bc"]), of(&["a", "bc"]));
+        assert_ne!(of(&["ab", "c"]), of(&["a", "bc"]));
+        assert_ne!(of(&["abc"]), of(&["abc", ""]));
+    }
+}

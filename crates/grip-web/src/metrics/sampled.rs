@@ -1,0 +1,253 @@
+//! What only the database knows, as it was at the last look.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use grip_db::DbError;
+use grip_index::{Index, Status};
+use grip_queue::{KindStats, Queue};
+use parking_lot::Mutex;
+use prometheus_client::{
+    encoding::{DescriptorEncoder, EncodeMetric as _},
+    metrics::{MetricType, gauge::ConstGauge},
+};
+use tokio::time::{Instant, timeout};
+
+use super::gathered::{gauge, gauges};
+
+/// How long a scraper waits for the database: what is away must not take the metrics with it.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How long the state of the index is shown at least before it is counted again.
+const FRESH: Duration = Duration::from_secs(1);
+/// At most one part in so many of the time is spent on counting.
+const PART: u32 = 50;
+/// Sources that have a series of their own.
+const SOURCES: usize = 100;
+
+/// Asks the database before a scraper is answered.
+pub(crate) struct Sampled {
+    queue: Queue,
+    index: Option<Arc<Index>>,
+    last: Mutex<Sample>,
+    status: Mutex<Option<(Status, Instant)>>,
+    /// One count of the index at a time.
+    counting: tokio::sync::Mutex<()>,
+}
+
+/// What was found.
+#[derive(Clone, Default)]
+pub(crate) struct Sample {
+    is_up: bool,
+    kinds: Vec<KindStats>,
+    index: Option<Status>,
+}
+
+impl Sampled {
+    pub(crate) fn new(queue: Queue, index: Option<Arc<Index>>) -> Self {
+        Self {
+            queue,
+            index,
+            last: Mutex::default(),
+            status: Mutex::default(),
+            counting: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// Looks again; where that fails, the last counts stay.
+    pub(crate) async fn refresh(&self) {
+        let counted = timeout(PATIENCE, self.count()).await;
+        let mut last = self.last.lock();
+        match counted {
+            Ok(Ok((kinds, index))) => {
+                *last = Sample {
+                    kinds: shown(kinds, self.queue.db().node()),
+                    index,
+                    is_up: self.queue.db().trouble().borrow().is_none(),
+                };
+            }
+            Ok(Err(_)) | Err(_) => last.is_up = false,
+        }
+    }
+
+    async fn count(&self) -> Result<(Vec<KindStats>, Option<Status>), DbError> {
+        let kinds = self.queue.stats().await?;
+        let index = match &self.index {
+            Some(index) => Some(self.index_status(index).await?),
+            None => None,
+        };
+        Ok((kinds, index))
+    }
+
+    /// How the index is, or was a moment ago: the share of time that counting takes stays the
+    /// same however much there is to count.
+    pub(crate) async fn index_status(&self, index: &Index) -> Result<Status, DbError> {
+        if let Some(status) = self.fresh() {
+            return Ok(status);
+        }
+        let _alone = self.counting.lock().await;
+        if let Some(status) = self.fresh() {
+            return Ok(status);
+        }
+        let began = Instant::now();
+        let status = index.status().await?;
+        let until = Instant::now() + FRESH.max(began.elapsed() * PART);
+        *self.status.lock() = Some((status.clone(), until));
+        Ok(status)
+    }
+
+    fn fresh(&self) -> Option<Status> {
+        let last = self.status.lock();
+        let last = last.as_ref().filter(|(_, until)| Instant::now() < *until);
+        last.map(|(status, _)| status.clone())
+    }
+
+    pub(crate) fn look(&self) -> Sample {
+        self.last.lock().clone()
+    }
+}
+
+/// The kinds that all instances share, and those of this one, without its name: other instances
+/// tell of their own.
+fn shown(kinds: Vec<KindStats>, node: &str) -> Vec<KindStats> {
+    let of_ours = |mut stats: KindStats| match stats.kind.split_once('@') {
+        None => Some(stats),
+        Some((kind, of)) if of == node => {
+            stats.kind = kind.to_owned();
+            Some(stats)
+        }
+        Some(_) => None,
+    };
+    let mut kinds: Vec<_> = kinds.into_iter().filter_map(of_ours).collect();
+    // A kind that has both shared jobs and jobs of this node is one series.
+    kinds.sort_by(|a, b| a.kind.cmp(&b.kind));
+    kinds.dedup_by(|next, kept| {
+        let is_same = next.kind == kept.kind;
+        if is_same {
+            kept.due += next.due;
+            kept.waiting += next.waiting;
+            kept.leased += next.leased;
+            kept.dead += next.dead;
+            kept.oldest_due_age_ms = kept.oldest_due_age_ms.max(next.oldest_due_age_ms);
+        }
+        is_same
+    });
+    kinds
+}
+
+impl Sample {
+    /// The jobs that may be claimed, by kind.
+    pub(super) fn due(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.column(|kind| kind.due)
+    }
+
+    fn column(&self, of: fn(&KindStats) -> i64) -> impl Iterator<Item = (&str, u64)> {
+        let kinds = self.kinds.iter();
+        kinds.map(move |kind| (kind.kind.as_str(), unsigned(of(kind))))
+    }
+
+    pub(super) fn encode(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        gauge(
+            out,
+            "database_up",
+            "Whether the database answered when last asked",
+            u64::from(self.is_up),
+        )?;
+        self.encode_queues(out)?;
+        match &self.index {
+            Some(status) => encode_index(status, out),
+            None => Ok(()),
+        }
+    }
+
+    fn encode_queues(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        gauges(
+            out,
+            "queue_oldest_age_seconds",
+            "For how long the job has been due that has been due longest, by queue",
+            "queue",
+            self.column(|kind| kind.oldest_due_age_ms / 1000),
+        )?;
+        gauges(
+            out,
+            "queue_dead_total",
+            "Jobs that failed for good and wait for the operator, by queue",
+            "queue",
+            self.column(|kind| kind.dead),
+        )?;
+        let help = "Jobs in the database, by queue and state";
+        let mut family = out.encode_descriptor("queue_jobs", help, None, MetricType::Gauge)?;
+        for kind in &self.kinds {
+            for (state, count) in [
+                ("due", kind.due),
+                ("waiting", kind.waiting),
+                ("leased", kind.leased),
+                ("dead", kind.dead),
+            ] {
+                let labels = [("queue", kind.kind.as_str()), ("state", state)];
+                ConstGauge::new(count).encode(family.encode_family(&labels)?)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn encode_index(status: &Status, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    for (name, help, value) in [
+        (
+            "index_versions",
+            "Module versions in the feed",
+            status.versions,
+        ),
+        (
+            "index_repositories",
+            "Repositories that are indexed",
+            status.repos,
+        ),
+        ("index_tags", "Tags that are known", status.tags),
+        (
+            "index_last_change_timestamp_seconds",
+            "When the feed last changed, in unix time",
+            status.stamp_ns / 1_000_000_000,
+        ),
+    ] {
+        gauge(out, name, help, unsigned(value))?;
+    }
+    let sources = status.sources.iter().take(SOURCES);
+    gauges(
+        out,
+        "index_last_listing_timestamp_seconds",
+        "When the list of a source's repositories was last complete, in unix time; 0 for never",
+        "source",
+        sources.map(|s| (s.name.as_str(), unsigned(s.finished_ms.unwrap_or(0) / 1000))),
+    )
+}
+
+fn unsigned(value: i64) -> u64 {
+    u64::try_from(value).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_instance_tells_of_shared_work_and_of_its_own() {
+        let stats = |kind: &str| KindStats {
+            kind: kind.into(),
+            due: 1,
+            waiting: 0,
+            leased: 0,
+            dead: 0,
+            oldest_due_age_ms: 0,
+        };
+        let kinds = ["index-list", "index-list@a", "wanted@a", "wanted@b"];
+        let kinds = kinds.map(stats).to_vec();
+        let of = |node| {
+            let shown = shown(kinds.clone(), node).into_iter();
+            shown
+                .map(|stats| (stats.kind, stats.due))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(of("a"), [("index-list".into(), 2), ("wanted".into(), 1)]);
+        assert_eq!(of(""), [("index-list".into(), 1)]);
+    }
+}

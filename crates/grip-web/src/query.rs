@@ -1,0 +1,89 @@
+//! What stands behind the question mark, and what escapes hide.
+
+use crate::error::WebError;
+
+/// Longest value that is read.
+const MAX_BYTES: usize = 4 << 10;
+
+/// The first value of `name` in a query string, as it is written.
+pub(crate) fn query_value<'a>(query: Option<&'a str>, name: &str) -> Option<&'a str> {
+    query?.split('&').find_map(|pair| {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        (key == name).then_some(value)
+    })
+}
+
+/// The same, decoded; an empty value is the same as none.
+pub(crate) fn query_text(query: Option<&str>, name: &str) -> Result<Option<String>, WebError> {
+    match query_value(query, name) {
+        None | Some("") => Ok(None),
+        Some(value) => decoded(value, name).map(Some),
+    }
+}
+
+/// Undoes percent escapes, once. A plus stands for itself, as in the offset of a time.
+pub(crate) fn decoded(text: &str, name: &str) -> Result<String, WebError> {
+    let wrong = |why: &str| WebError::Malformed(format!("{name} {why}"));
+    if text.len() > MAX_BYTES {
+        return Err(wrong("is too long"));
+    }
+    let bytes =
+        percent_decode(text).ok_or_else(|| wrong("has a percent sign that is no escape"))?;
+    String::from_utf8(bytes).map_err(|_| wrong("is no UTF-8"))
+}
+
+fn percent_decode(text: &str) -> Option<Vec<u8>> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        let byte = match byte {
+            b'%' => {
+                let mut digit = || char::from(bytes.next()?).to_digit(16);
+                let (high, low) = (digit()?, digit()?);
+                u8::try_from(high * 16 + low).ok()?
+            }
+            plain => plain,
+        };
+        out.push(byte);
+    }
+    Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn query_values_come_in_any_order_with_others_beside() {
+        let query = Some("a=b&service=git-upload-pack&service=second&flag");
+        assert_eq!(query_value(query, "service"), Some("git-upload-pack"));
+        assert_eq!(query_value(query, "flag"), Some(""));
+        assert_eq!(query_value(query, "serv"), None);
+        assert_eq!(query_value(None, "service"), None);
+    }
+
+    #[test]
+    fn escapes_are_undone_once_and_a_wrong_one_is_named() {
+        let of = |query| query_text(Some(query), "since");
+        assert_eq!(
+            of("since=a%2Fb%252F+c").unwrap().as_deref(),
+            Some("a/b%2F+c")
+        );
+        assert_eq!(of("since=&x=y").unwrap(), None);
+        for bad in ["since=%", "since=%4", "since=%zz", "since=%ff"] {
+            let sentence = of(bad).unwrap_err().caller();
+            assert!(sentence.contains("since"), "{sentence}");
+        }
+        let long = format!("since={}", "x".repeat(5000));
+        assert!(of(&long).unwrap_err().caller().contains("too long"));
+    }
+
+    proptest! {
+        #[test]
+        fn any_query_is_read_without_panic(query in "[ -~é]{0,200}") {
+            let _ = query_text(Some(&query), "a");
+        }
+    }
+}

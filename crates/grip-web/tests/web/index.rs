@@ -1,0 +1,193 @@
+//! What people and programs are told about the index, and what the operator may order.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use grip_testkit::until;
+
+use crate::{
+    admin::{Records, ask},
+    forge::{Forge, SOURCE},
+    support::Node,
+};
+
+/// A node whose forge has been listed and indexed.
+async fn node() -> Result<(Node, Arc<Forge>)> {
+    let forge = Forge::new();
+    forge.add("tides", &["v1.0.0", "nightly", "v2.0.0"]);
+    forge.add_as("copy", "forge.example/acme/tides", &["v1.0.0"]);
+    forge.add_as("<b>odd", "not a path", &["v0.1.0"]);
+    let node = Node::start_indexed(Some(Arc::clone(&forge))).await?;
+    let index = node.index.clone().expect("the node has an index");
+    until("all repositories have had their turn", || async {
+        let status = index.status().await;
+        status
+            .is_ok_and(|status| status.repos_indexed == 3)
+            .then_some(())
+    })
+    .await?;
+    Ok((node, forge))
+}
+
+#[tokio::test]
+async fn programs_are_told_of_sources_and_counts() -> Result<()> {
+    let (node, _) = node().await?;
+    let status = node.get("/api/v1/index").await?.json()?;
+    assert_eq!(status["repos"], 3, "{status:#}");
+    assert_eq!(status["versions"], 1);
+    let sources = status["sources"].as_array().unwrap();
+    let forge = sources.iter().find(|s| s["name"] == SOURCE).unwrap();
+    assert_eq!(forge["repos"], 3);
+    assert_eq!(forge["is_configured"], true);
+    assert!(forge["finished_ms"].is_i64());
+    assert_eq!(forge["state"], "waiting");
+    assert!(forge["next_due_ms"].as_i64() > forge["finished_ms"].as_i64());
+    Ok(())
+}
+
+#[tokio::test]
+async fn repositories_are_listed_page_by_page() -> Result<()> {
+    let (node, _) = node().await?;
+    let first = node.get("/api/v1/index/repos?limit=2").await?.json()?;
+    let next = first["next"].as_str().unwrap();
+    assert_eq!(first["repos"][1]["name"], next);
+    let path = format!("/api/v1/index/repos?limit=2&after={next}");
+    let second = node.get(&path).await?.json()?;
+    assert_eq!(second["repos"].as_array().unwrap().len(), 1);
+    assert_eq!(second["repos"][0]["name"], "forge.example/acme/tides");
+    assert_eq!(second["repos"][0]["tags"], 3);
+    Ok(())
+}
+
+#[tokio::test]
+async fn each_tag_says_why_it_is_in_the_feed_or_not() -> Result<()> {
+    let (node, _) = node().await?;
+    let path = "/api/v1/index/repos/forge.example/acme/tides";
+    let repo = node.get(path).await?.json()?;
+    assert_eq!(repo["facts"]["tags"], 3, "{repo:#}");
+    assert_eq!(repo["work"]["state"], "waiting");
+    let tag = |name: &str| {
+        let tags = repo["tags"].as_array().into_iter().flatten();
+        tags.clone()
+            .find(|tag| tag["name"] == name)
+            .cloned()
+            .unwrap_or_default()
+    };
+    assert_eq!(tag("v1.0.0")["in_feed"], true);
+    assert_eq!(tag("v1.0.0")["version"], "v1.0.0");
+    assert_eq!(tag("nightly")["in_feed"], false);
+    let why = tag("nightly")["why"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned();
+    assert!(why.contains("no version"), "{why}");
+    let why = tag("v2.0.0")["why"].as_str().unwrap_or_default().to_owned();
+    assert!(
+        !why.is_empty() && tag("v2.0.0")["in_feed"] == false,
+        "{why}"
+    );
+    let copy = "/api/v1/index/repos/forge.example%2Facme%2Fcopy?limit=1";
+    let copy = node.get(copy).await?.json()?;
+    assert_eq!(copy["tags"][0]["in_feed"], false);
+    let why = copy["tags"][0]["why"].as_str().unwrap();
+    assert!(why.contains("forge.example/acme/tides"), "{why}");
+    let none = node.get("/api/v1/index/repos/forge.example/none").await?;
+    assert_eq!(none.status, 404);
+    assert!(none.text().contains("gripfast index status"));
+    for hostile in ["%00", "..%2f..%2fetc", &"x/".repeat(3000), "%ff"] {
+        let reply = node.get(&format!("/api/v1/index/repos/{hostile}")).await?;
+        assert!(matches!(reply.status, 400 | 404), "{hostile}: {reply:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn only_the_operator_has_something_indexed_at_once() -> Result<()> {
+    let (records, _guard) = Records::keep();
+    let (node, forge) = node().await?;
+    forge.tag("tides", "v1.1.0", Some(9));
+    let path = "/api/v1/index/now?name=forge.example%2Facme%2Ftides";
+    assert_eq!(node.ask("POST", path, &[], b"").await?.status, 401);
+    let proxied = ask(&node, "POST", path, &[("x-forwarded-for", "::1")]).await?;
+    assert_eq!(proxied.status, 403);
+    assert_eq!(records.changes(), Vec::<String>::new());
+
+    let done = ask(&node, "POST", path, &[]).await?;
+    assert_eq!(done.status, 202, "{}", done.text());
+    assert_eq!(done.json()?["what"], "repository");
+    let index = node.index.clone().expect("the node has an index");
+    until("the new tag is in the feed", || async {
+        let found = index.version("forge.example/acme/tides", "v1.1.0").await;
+        found.ok().flatten().map(drop)
+    })
+    .await?;
+    let listed = ask(
+        &node,
+        "POST",
+        &format!("/api/v1/index/now?name={SOURCE}"),
+        &[],
+    )
+    .await?;
+    assert_eq!(listed.json()?["what"], "source");
+    let none = ask(&node, "POST", "/api/v1/index/now?name=none", &[]).await?;
+    assert_eq!(none.status, 404);
+    let unnamed = ask(&node, "POST", "/api/v1/index/now", &[]).await?;
+    assert_eq!(unnamed.status, 400);
+    assert!(unnamed.text().contains("name is missing"));
+    assert_eq!(node.get("/api/v1/index/now").await?.status, 405);
+    assert_eq!(records.changes().len(), 3, "{:?}", records.changes());
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_index_has_series_of_its_own() -> Result<()> {
+    let (node, _) = node().await?;
+    node.get("/index").await?;
+    let metrics = node.get("/metrics").await?.text();
+    for line in [
+        "index_versions 1",
+        "index_repositories 3",
+        "index_tags 5",
+        "database_up 1",
+        "queue_jobs{queue=\"index-repo\",state=\"waiting\"}",
+        "requests_in_flight{route=\"zip\"} 0",
+        "requests_in_flight{route=\"feed\"} 0",
+        "http_requests_total{route=\"index\",status=\"2xx\"} 1",
+        "index_last_listing_timestamp_seconds{source=\"forge.example/orgs/acme\"} 1",
+        "index_last_change_timestamp_seconds 1",
+    ] {
+        assert!(metrics.contains(line), "{line} is not in\n{metrics}");
+    }
+    let without = Node::start().await?.get("/metrics").await?.text();
+    assert!(!without.contains("index_versions"), "{without}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn people_see_the_newest_versions_and_how_to_use_them() -> Result<()> {
+    let (node, _) = node().await?;
+    let page = node.get("/modules").await?;
+    assert_eq!(page.status, 200);
+    assert!(
+        page.header("content-security-policy")
+            .contains("default-src 'none'")
+    );
+    let html = page.text();
+    for text in [
+        "forge.example/acme/tides",
+        "v1.0.0",
+        "2023-11-14 22:13 UTC",
+        SOURCE,
+        "3 repositories",
+        "again in 23 h",
+        &format!("GOPROXY=http://{}/go", node.addr),
+        "GONOSUMDB=127.0.0.1",
+        "href=\"/index?limit=100\"",
+    ] {
+        assert!(html.contains(text), "{text} is not in {html}");
+    }
+    assert!(!html.contains("<script"));
+    let home = node.get("/").await?.text();
+    assert!(home.contains("href=\"/modules\""), "{home}");
+    Ok(())
+}

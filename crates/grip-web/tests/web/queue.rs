@@ -1,0 +1,163 @@
+//! What is told of work that is due later, and what the operator may do about it.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use grip_queue::{Failure, NewJob};
+
+use crate::{
+    admin::{Records, ask},
+    support::Node,
+};
+
+const HOUR_MS: i64 = 3_600_000;
+
+/// A node with a job that is due, one that waits, one that is held and one that is dead.
+async fn busy() -> Result<Node> {
+    let node = Node::start().await?;
+    let now = node.queue.db().now_ms();
+    let dead = NewJob::new("index-repo", "github.com/acme/gone");
+    node.queue.enqueue(vec![dead]).await?;
+    let lease = node
+        .queue
+        .claim("index-repo", 1, Duration::from_secs(60))
+        .await?;
+    let failure = Failure::permanent("<b>it is gone");
+    node.queue.fail(&lease[0], failure).await?;
+    node.queue
+        .enqueue(vec![NewJob::new("index-list", "hosted")])
+        .await?;
+    node.queue
+        .claim("index-list", 1, Duration::from_secs(60))
+        .await?;
+    let jobs = vec![
+        NewJob::new("index-repo", "github.com/acme/tides"),
+        NewJob::new("index-repo", "github.com/acme/later").due_ms(now + HOUR_MS),
+    ];
+    node.queue.enqueue(jobs).await?;
+    Ok(node)
+}
+
+fn keys(list: &serde_json::Value) -> Vec<&str> {
+    let jobs = list["jobs"].as_array().into_iter().flatten();
+    jobs.filter_map(|job| job["key"].as_str()).collect()
+}
+
+#[tokio::test]
+async fn jobs_are_listed_by_kind_and_state_page_by_page() -> Result<()> {
+    let node = busy().await?;
+    let all = node.get("/api/v1/queue").await?.json()?;
+    assert_eq!(keys(&all).len(), 4, "{all:#}");
+    assert_eq!(all["next"], serde_json::Value::Null);
+    let kinds = all["kinds"].as_array().unwrap();
+    let repos = kinds.iter().find(|k| k["kind"] == "index-repo").unwrap();
+    assert_eq!((&repos["due"], &repos["dead"]), (&1.into(), &1.into()));
+    for (query, expected) in [
+        ("state=due", "github.com/acme/tides"),
+        ("state=waiting", "github.com/acme/later"),
+        ("state=leased", "hosted"),
+        ("state=dead&kind=index%2Drepo", "github.com/acme/gone"),
+    ] {
+        let list = node.get(&format!("/api/v1/queue?{query}")).await?.json()?;
+        assert_eq!(keys(&list), [expected], "{query}");
+    }
+    let mut seen = Vec::new();
+    let mut after = String::from("0");
+    loop {
+        let path = format!("/api/v1/queue?limit=3&after={after}");
+        let page = node.get(&path).await?.json()?;
+        seen.extend(keys(&page).into_iter().map(str::to_owned));
+        match page["next"].as_i64() {
+            Some(next) => after = next.to_string(),
+            None => break,
+        }
+    }
+    assert_eq!(seen.len(), 4);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_wrong_parameter_is_named() -> Result<()> {
+    let node = Node::start().await?;
+    for (query, hint) in [
+        ("state=lost", "due, waiting, leased"),
+        ("after=x", "after"),
+        ("limit=-1", "limit"),
+        ("kind=%ff", "kind"),
+    ] {
+        let reply = node.get(&format!("/api/v1/queue?{query}")).await?;
+        assert_eq!(reply.must_allow_any_origin().status, 400, "{query}");
+        assert!(reply.text().contains(hint), "{}", reply.text());
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn one_job_is_shown_with_its_reason_and_without_its_payload() -> Result<()> {
+    let node = busy().await?;
+    let path = "/api/v1/queue/index-repo/github.com%2Facme%2Fgone";
+    let job = node.get(path).await?.json()?;
+    assert_eq!(job["state"], "dead");
+    assert_eq!(job["last_error"], "<b>it is gone");
+    assert!(job["due"].is_null() && job["dead"].is_i64());
+    assert!(job.get("payload").is_none(), "{job:#}");
+    let none = node.get("/api/v1/queue/index-repo/none").await?;
+    assert_eq!(none.status, 404);
+    assert!(none.text().contains("gripfast queue ls"), "{}", none.text());
+    let post = node.ask("POST", path, &[], b"").await?;
+    assert_eq!(post.status, 405);
+    assert_eq!(post.header("allow"), "GET, HEAD, DELETE, OPTIONS");
+    Ok(())
+}
+
+#[tokio::test]
+async fn only_the_operator_retries_and_drops_and_each_leaves_one_record() -> Result<()> {
+    let (records, _guard) = Records::keep();
+    let node = busy().await?;
+    let path = "/api/v1/queue/index-repo/github.com%2Facme%2Fgone";
+    let retry = format!("{path}/retry");
+    for (method, path) in [("POST", retry.as_str()), ("DELETE", path)] {
+        let reply = node.ask(method, path, &[], b"").await?;
+        assert_eq!(reply.status, 401, "{method} {path}");
+        let proxied = ask(&node, method, path, &[("via", "1.1 x")]).await?;
+        assert_eq!(proxied.status, 403);
+    }
+    assert_eq!(node.get(path).await?.json()?["state"], "dead");
+    assert_eq!(records.changes(), Vec::<String>::new());
+
+    let done = ask(&node, "POST", &retry, &[]).await?;
+    assert_eq!(done.status, 202, "{}", done.text());
+    assert_eq!(node.get(path).await?.json()?["state"], "due");
+    let done = ask(&node, "DELETE", path, &[]).await?;
+    assert_eq!(done.status, 200, "{}", done.text());
+    assert_eq!(node.get(path).await?.status, 404);
+    assert_eq!(ask(&node, "DELETE", path, &[]).await?.status, 404);
+    let changes = records.changes();
+    assert_eq!(changes.len(), 3, "{changes:?}");
+    for (change, outcome) in changes.iter().zip(["due now", "dropped", "no such job"]) {
+        assert!(
+            change.contains("index-repo github.com/acme/gone"),
+            "{change}"
+        );
+        assert!(change.contains(outcome), "{change}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn queues_have_series_of_their_own() -> Result<()> {
+    let node = busy().await?;
+    let metrics = node.get("/metrics").await?.text();
+    for line in [
+        "queue_depth{queue=\"index-repo\"} 1",
+        "queue_depth{queue=\"repository_turns\"} 0",
+        "queue_dead_total{queue=\"index-repo\"} 1",
+        "queue_oldest_age_seconds{queue=\"index-repo\"} 0",
+        "queue_jobs{queue=\"index-list\",state=\"leased\"} 1",
+        "queue_jobs{queue=\"index-repo\",state=\"waiting\"} 1",
+        "database_up 1",
+    ] {
+        assert!(metrics.contains(line), "{line} is not in\n{metrics}");
+    }
+    Ok(())
+}
