@@ -1,0 +1,108 @@
+//! The one way in: reads what arrives, and says what became of it.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use sha2::{Digest as _, Sha256};
+
+use crate::extract::{self, Event, Malformed, Push};
+
+/// Of what cannot be read, so much is kept.
+const KEPT_BYTES: usize = 64 << 10;
+
+/// Something that arrived.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// An event in the words of the lists of events.
+    Event(Bytes),
+    /// A webhook's word about a push.
+    Delivery { id: String, body: Bytes },
+}
+
+/// What became of events that arrived.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Accepted {
+    /// Pushes that are new.
+    pub new: u64,
+    /// Pushes that were there already.
+    pub known: u64,
+    /// Events that are no pushes: counted, not kept.
+    pub other: u64,
+    /// Kept aside with the reason.
+    pub rejected: u64,
+}
+
+/// What arrived, read.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    /// In the order of their ids, each once: all who write take rows in the same order.
+    pub(crate) pushes: BTreeMap<String, Push>,
+    /// How often others came, by type.
+    pub(crate) others: BTreeMap<&'static str, i64>,
+    /// By digest.
+    pub(crate) rejected: BTreeMap<String, Rejected>,
+    /// Pushes that came twice in this batch.
+    pub(crate) twice: u64,
+}
+
+/// What cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Rejected {
+    pub(crate) reason: String,
+    pub(crate) raw: String,
+    pub(crate) bytes: i64,
+}
+
+impl Arrival {
+    pub(crate) fn body(&self) -> &Bytes {
+        match self {
+            Self::Event(body) | Self::Delivery { body, .. } => body,
+        }
+    }
+
+    fn read(&self) -> Result<Event, Malformed> {
+        match self {
+            Self::Event(body) => extract::event(body),
+            Self::Delivery { id, body } => {
+                extract::delivery(id, body).map(|push| Event::Push(Box::new(push)))
+            }
+        }
+    }
+}
+
+impl Batch {
+    /// Reads all of them. Takes its time where they are long.
+    pub(crate) fn read(arrivals: &[Arrival]) -> Self {
+        let mut batch = Self::default();
+        for arrival in arrivals {
+            match arrival.read() {
+                Ok(event) => batch.add(event),
+                Err(why) => batch.reject(arrival.body(), &why),
+            }
+        }
+        batch
+    }
+
+    pub(crate) fn add(&mut self, event: Event) {
+        match event {
+            Event::Push(push) => {
+                if self.pushes.insert(push.id.clone(), *push).is_some() {
+                    self.twice += 1;
+                }
+            }
+            Event::Other { kind, .. } => *self.others.entry(kind).or_default() += 1,
+        }
+    }
+
+    pub(crate) fn reject(&mut self, body: &[u8], why: &Malformed) {
+        let digest = Sha256::digest(body);
+        let digest = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        let kept = &body[..body.len().min(KEPT_BYTES)];
+        let rejected = Rejected {
+            reason: why.to_string(),
+            raw: String::from_utf8_lossy(kept).replace('\0', "\u{fffd}"),
+            bytes: i64::try_from(body.len()).unwrap_or(i64::MAX),
+        };
+        self.rejected.insert(digest, rejected);
+    }
+}

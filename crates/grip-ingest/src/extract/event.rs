@@ -1,0 +1,187 @@
+//! Events: pushes in full, of others what they are.
+
+use grip_types::{Oid, RefName};
+use serde_json::Value;
+
+use super::{Actor, Cell, Malformed, object, raw};
+use crate::fields::{DELIVERY, EVENT, Field};
+
+/// Longest name of a person or a repository.
+const MAX_NAME: usize = 256;
+/// Longest id of a webhook's delivery.
+const MAX_DELIVERY: usize = 64;
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    Push(Box<Push>),
+    /// Anything else.
+    Other {
+        id: String,
+        /// One of those that GitHub names in its documentation, or `unknown`.
+        kind: &'static str,
+        at_ms: Option<i64>,
+    },
+}
+
+/// A push.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Push {
+    pub id: String,
+    pub actor: Actor,
+    pub actor_id: Option<i64>,
+    pub actor_login: Option<String>,
+    pub repository_id: i64,
+    /// `owner/name`, as it was then.
+    pub repository_name: Option<String>,
+    pub push_id: Option<i64>,
+    pub git_ref: String,
+    /// The commit after the push; zeros where the ref was removed.
+    pub head: String,
+    /// The commit before the push; zeros where the ref is new.
+    pub before: Option<String>,
+    /// When it happened, in milliseconds since 1970.
+    pub at_ms: Option<i64>,
+    /// As GitHub wrote it.
+    pub raw: String,
+}
+
+/// The types of events that GitHub names.
+pub(crate) const TYPES: &[&str] = &[
+    "CommitCommentEvent",
+    "CreateEvent",
+    "DeleteEvent",
+    "DiscussionEvent",
+    "ForkEvent",
+    "GollumEvent",
+    "IssueCommentEvent",
+    "IssuesEvent",
+    "MemberEvent",
+    "PublicEvent",
+    "PullRequestEvent",
+    "PullRequestReviewCommentEvent",
+    "PullRequestReviewEvent",
+    "PullRequestReviewThreadEvent",
+    "PushEvent",
+    "ReleaseEvent",
+    "SponsorshipEvent",
+    "WatchEvent",
+];
+
+/// Reads an event of a list or an archive.
+pub fn event(text: &[u8]) -> Result<Event, Malformed> {
+    let value = object(text)?;
+    let id = event_id(&value)?;
+    let kind = match value.get("type") {
+        Some(Value::String(kind)) => kind,
+        Some(_) => return Err(unfit("type", "a text")),
+        None => return Err(Malformed::Missing { what: "type" }),
+    };
+    if kind != "PushEvent" {
+        let known = TYPES.iter().find(|known| *known == kind);
+        return Ok(Event::Other {
+            id,
+            kind: known.copied().unwrap_or("unknown"),
+            at_ms: moment(&value),
+        });
+    }
+    // Who is missing is no trouble; who is there has an id.
+    let has_actor = value.get("actor").is_some_and(|actor| !actor.is_null());
+    if has_actor && value.pointer("/actor/id").is_none_or(Value::is_null) {
+        return Err(Malformed::Missing { what: "actor_id" });
+    }
+    let actor = Actor::of(value.pointer("/actor/url").and_then(Value::as_str));
+    push(id, actor, &value, EVENT, text).map(|push| Event::Push(Box::new(push)))
+}
+
+/// Reads the body of a webhook's delivery about a push.
+pub fn delivery(id: &str, text: &[u8]) -> Result<Push, Malformed> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    if !(1..=MAX_DELIVERY).contains(&id.len()) || !id.bytes().all(is_plain) {
+        return Err(unfit("the delivery's id", "letters, digits and dashes"));
+    }
+    let value = object(text)?;
+    let actor = Actor::of(value.pointer("/sender/url").and_then(Value::as_str));
+    push(format!("delivery {id}"), actor, &value, DELIVERY, text)
+}
+
+/// GitHub writes the ids of events as text, because they are too large for some.
+fn event_id(value: &Value) -> Result<String, Malformed> {
+    match value.get("id") {
+        Some(Value::String(id)) => {
+            let is_number = id.bytes().all(|byte| byte.is_ascii_digit());
+            match is_number && (1..=20).contains(&id.len()) && !id.starts_with('0') {
+                true => Ok(id.clone()),
+                false => Err(unfit("id", "a positive integer in a text")),
+            }
+        }
+        None | Some(Value::Null) => Err(Malformed::Missing { what: "id" }),
+        Some(_) => Err(unfit("id", "a positive integer in a text")),
+    }
+}
+
+fn moment(value: &Value) -> Option<i64> {
+    let field = EVENT.iter().find(|field| field.pointer == "/created_at")?;
+    Cell::read(value, field).ok()?.int()
+}
+
+fn push(
+    id: String,
+    actor: Actor,
+    value: &Value,
+    fields: &'static [Field],
+    text: &[u8],
+) -> Result<Push, Malformed> {
+    let field = |column: &'static str| {
+        let field = fields.iter().find(|field| field.column == column);
+        field.expect("because both lists have the same columns")
+    };
+    let cell = |column| Cell::read(value, field(column));
+    let int = |column| cell(column).map(Cell::int);
+    let text_of = |column| cell(column).map(Cell::text);
+    let name = |column| text_of(column).and_then(|name| short(column, name));
+    let must = |column, found: Option<String>| found.ok_or(Malformed::Missing { what: column });
+    let git_ref = must("ref", text_of("ref")?)?;
+    // As it was said, not as it can be kept: what would have to be changed is no name.
+    let said = value.pointer(field("ref").pointer).and_then(Value::as_str);
+    RefName::parse(said.unwrap_or_default())
+        .map_err(|_| unfit("ref", "the name of a ref, such as refs/heads/main"))?;
+    let repository = int("repository_id")?;
+    Ok(Push {
+        id,
+        actor,
+        actor_id: int("actor_id")?,
+        actor_login: name("actor_login")?,
+        repository_id: repository.expect("because an id is there, or an error"),
+        repository_name: name("repository_name")?,
+        push_id: int("push_id")?,
+        git_ref,
+        head: commit("head", must("head", text_of("head")?)?)?,
+        before: text_of("before")?
+            .map(|before| commit("before", before))
+            .transpose()?,
+        at_ms: int("github_created_at")?,
+        raw: raw(text)?,
+    })
+}
+
+fn short(what: &'static str, name: Option<String>) -> Result<Option<String>, Malformed> {
+    match name {
+        Some(name) if name.len() > MAX_NAME => Err(Malformed::TooLong {
+            what,
+            most: MAX_NAME,
+        }),
+        name => Ok(name),
+    }
+}
+
+fn commit(what: &'static str, hex: String) -> Result<String, Malformed> {
+    match Oid::from_hex(hex.as_bytes()) {
+        Ok(_) => Ok(hex),
+        Err(_) => Err(unfit(what, "the id of a commit")),
+    }
+}
+
+fn unfit(what: &'static str, expected: &'static str) -> Malformed {
+    Malformed::Unfit { what, expected }
+}

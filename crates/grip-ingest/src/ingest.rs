@@ -1,0 +1,295 @@
+//! All of it, as its users see it.
+
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use futures_util::future::BoxFuture;
+use grip_db::{Db, DbError};
+use grip_github::GitHub;
+use grip_queue::{NewJob, Queue, Worker, WorkerOptions, WorkerStatus};
+use grip_tasks::TaskGroup;
+
+use crate::{
+    accept::{Accepted, Arrival, Batch},
+    extract::Push,
+    gaps::Gap,
+    jobs::{self, Context, Does, Role},
+    options::Options,
+    retention::Retained,
+    status::{self, SourceStatus, Stats, Status},
+    store::{EventQuery, Key, Store, Stored, StoredEvent, What, Work},
+};
+
+/// The most events or gaps that one answer has.
+const MOST: usize = 1_000;
+/// What could not be read, as far as the status shows it.
+const MOST_REJECTED: usize = 20;
+/// Longer batches are read on a thread of their own.
+const LONG_BYTES: usize = 256 << 10;
+/// Pushes that are worked on at a time: that is the database's work, which likes company.
+const PUSHES_AT_ONCE: usize = 16;
+const HOUR_MS: i64 = 60 * 60 * 1_000;
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Hears of pushes. The same push may be told twice.
+pub trait Pushes: Send + Sync + 'static {
+    /// Somebody has pushed to a repository; not told of pushes of long ago.
+    fn pushed<'a>(&'a self, push: &'a Push) -> BoxFuture<'a, ()>;
+}
+
+/// What it is made of.
+pub struct Parts {
+    pub db: Db,
+    pub queue: Queue,
+    pub github: GitHub,
+    pub pushes: Arc<dyn Pushes>,
+    pub options: Options,
+    pub group: TaskGroup,
+}
+
+/// Takes events in: its workers run as long as it is there.
+#[must_use = "dropping it stops its workers"]
+pub struct Ingest {
+    context: Arc<Context>,
+    workers: Vec<Worker>,
+    group: TaskGroup,
+}
+
+impl Ingest {
+    /// Notes the lists and starts the work. What was done before is not repeated.
+    pub async fn start(parts: Parts) -> Result<Self, DbError> {
+        let context = Arc::new(Context {
+            store: Store::new(parts.db),
+            queue: parts.queue,
+            github: parts.github,
+            pushes: parts.pushes,
+            options: parts.options,
+        });
+        Self::start_with(context, parts.group).await
+    }
+
+    pub(crate) async fn start_with(
+        context: Arc<Context>,
+        group: TaskGroup,
+    ) -> Result<Self, DbError> {
+        for source in &context.options.sources {
+            let job = context.poll_job(source).revive();
+            let (store, queue) = (&context.store, &context.queue);
+            store.add_source(queue, &source.to_string(), job).await?;
+        }
+        let soon = context.store.now_ms() + HOUR_MS;
+        let retention = NewJob::new(jobs::RETENTION, "all").every(DAY).due_ms(soon);
+        context.queue.enqueue(vec![retention]).await?;
+        let workers = workers(&context, &group);
+        Ok(Self {
+            context,
+            workers,
+            group,
+        })
+    }
+
+    /// Takes in what arrived, from wherever: keeps what is new, once, and asks for what follows
+    /// from it. All of it is on the disk when this returns, or nothing.
+    pub async fn accept(&self, source: &str, arrivals: Vec<Arrival>) -> Result<Accepted, DbError> {
+        let bytes: usize = arrivals.iter().map(|arrival| arrival.body().len()).sum();
+        let batch = match bytes > LONG_BYTES {
+            false => Batch::read(&arrivals),
+            true => {
+                let reading = self
+                    .group
+                    .spawn_blocking("read", move || Batch::read(&arrivals));
+                reading.await.map_err(|_| DbError::Panicked)?
+            }
+        };
+        let context = &self.context;
+        let live_for = context.options.live_for;
+        context
+            .store
+            .accept(&context.queue, source, batch, live_for)
+            .await
+    }
+
+    /// How it goes.
+    pub async fn status(&self) -> Result<Status, DbError> {
+        let context = &self.context;
+        let now = SystemTime::now();
+        let budgets = context.github.budget();
+        let is_ours = |kind: &str| {
+            let prefixes = ["ingest-", "push-event", "github-"];
+            prefixes.iter().any(|prefix| kind.starts_with(prefix))
+        };
+        let mut work = context.queue.stats().await?;
+        work.retain(|kind| is_ours(&kind.kind));
+        Ok(Status {
+            sources: self.sources().await?,
+            work,
+            budgets: budgets
+                .iter()
+                .map(|budget| status::forecast(budget, now))
+                .collect(),
+            open_gaps: context.store.totals(i64::MAX).await?.open_gaps,
+            rejected: context.store.rejected_lately(MOST_REJECTED).await?,
+            progress: context.store.works().await?,
+        })
+    }
+
+    async fn sources(&self) -> Result<Vec<SourceStatus>, DbError> {
+        let context = &self.context;
+        let mut counts = BTreeMap::<String, BTreeMap<String, i64>>::new();
+        for (source, kind, count) in context.store.counts().await? {
+            counts.entry(source).or_default().insert(kind, count);
+        }
+        let mut all = Vec::new();
+        for row in context.store.sources().await? {
+            let mut configured = context.options.sources.iter();
+            let job = context.queue.find(jobs::POLL, &row.source).await?;
+            all.push(SourceStatus {
+                is_configured: configured.any(|source| source.to_string() == row.source),
+                counts: counts.remove(&row.source).unwrap_or_default(),
+                newest_id: row.newest_id,
+                newest_at: row.newest_at,
+                polled_at: row.polled_at,
+                changed_at: row.changed_at,
+                polls: row.polls,
+                gaps: row.gaps,
+                due_at: job.as_ref().and_then(|job| job.due_ms),
+                trouble: job.and_then(|job| job.last_error),
+                source: row.source,
+            });
+        }
+        all.extend(counts.into_iter().map(SourceStatus::other));
+        Ok(all)
+    }
+
+    /// How much there is.
+    pub async fn stats(&self) -> Result<Stats, DbError> {
+        let store = &self.context.store;
+        let totals = store.totals(store.now_ms() - HOUR_MS).await?;
+        let mut by_type = BTreeMap::<String, i64>::new();
+        for (_, kind, count) in store.counts().await? {
+            *by_type.entry(kind).or_default() += count;
+        }
+        Ok(Stats {
+            pushes_total: by_type.get("PushEvent").copied().unwrap_or(0),
+            pushes_last_hour: totals.pushes_since,
+            by_type,
+            users: totals.users,
+            repositories: totals.repositories,
+            rejected: totals.rejected,
+            open_gaps: totals.open_gaps,
+            first_at: totals.first_at,
+            last_at: totals.last_at,
+        })
+    }
+
+    /// Holes in the order they were found, from the one after `after`.
+    pub async fn gaps(
+        &self,
+        only_open: bool,
+        after: i64,
+        limit: usize,
+    ) -> Result<Vec<Gap>, DbError> {
+        let store = &self.context.store;
+        store.gaps(only_open, after, limit.min(MOST)).await
+    }
+
+    /// Everything that happened between two moments is known now: the holes within are filled.
+    /// Says how many there were.
+    pub async fn close_gaps(&self, from_ms: i64, to_ms: i64, by: &str) -> Result<u64, DbError> {
+        self.context.store.close_gaps(from_ms, to_ms, by).await
+    }
+
+    /// Pushes, the latest first.
+    pub async fn events(&self, query: &EventQuery) -> Result<Vec<StoredEvent>, DbError> {
+        let limit = query.limit.min(MOST);
+        let query = EventQuery {
+            limit,
+            ..query.clone()
+        };
+        self.context.store.events(&query).await
+    }
+
+    /// A person, as far as known.
+    pub async fn user(&self, key: &Key) -> Result<Option<Stored>, DbError> {
+        self.context.store.stored(What::User, key).await
+    }
+
+    /// A repository, as far as known.
+    pub async fn repository(&self, key: &Key) -> Result<Option<Stored>, DbError> {
+        self.context.store.stored(What::Repository, key).await
+    }
+
+    /// Lets go of what is older than it is kept, or only counts it.
+    pub async fn retention(&self, dry_run: bool) -> Result<Retained, DbError> {
+        self.context.retention(dry_run).await
+    }
+
+    /// Has everything that is kept read again by the rules of today, from the beginning. It goes
+    /// on by itself, also after a restart; [`Status::progress`] says how far it is.
+    pub async fn reextract(&self) -> Result<(), DbError> {
+        let (store, queue) = (self.context.store.clone(), self.context.queue.clone());
+        let db = store.db().clone();
+        db.write(move |mut db| {
+            Box::pin(async move {
+                let job = |work: Work| NewJob::new(jobs::REDO, work.name()).revive();
+                let jobs = Work::ALL.into_iter().map(job).collect();
+                queue.enqueue_in(&mut db, jobs).await?;
+                for work in Work::ALL {
+                    store.begin_work(&mut db, work).await?;
+                }
+                Ok(())
+            })
+        })
+        .await
+    }
+
+    pub fn workers(&self) -> Vec<WorkerStatus> {
+        self.workers.iter().map(Worker::status).collect()
+    }
+
+    /// Stops the work and waits until it is given back.
+    pub async fn shutdown(self) {
+        for worker in self.workers {
+            worker.shutdown().await;
+        }
+    }
+}
+
+fn workers(context: &Arc<Context>, group: &TaskGroup) -> Vec<Worker> {
+    let options = &context.options;
+    let start = |kind: &str, role: Role, at_once: usize| {
+        let options = WorkerOptions {
+            at_once,
+            lease: options.lease,
+            poll: options.look_every,
+            ..WorkerOptions::default()
+        };
+        let does = Arc::new(Does(Arc::clone(context), role));
+        Worker::start(context.queue.clone(), kind, does, options, group)
+    };
+    let (user, repository) = (What::User, What::Repository);
+    let mut all = vec![
+        start(jobs::push_kind(true), Role::Push, PUSHES_AT_ONCE),
+        start(jobs::push_kind(false), Role::Push, PUSHES_AT_ONCE),
+        start(jobs::new_kind(user), Role::New(user), options.workers),
+        start(
+            jobs::new_kind(repository),
+            Role::New(repository),
+            options.workers,
+        ),
+        start(jobs::REFRESH, Role::Refresh, 1),
+        start(jobs::REDO, Role::Redo, 1),
+        start(jobs::RETENTION, Role::Retention, 1),
+    ];
+    if !options.sources.is_empty() {
+        let at_once = options.sources.len().min(4);
+        all.push(start(jobs::POLL, Role::Poll, at_once));
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests;

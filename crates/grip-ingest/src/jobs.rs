@@ -1,0 +1,181 @@
+//! The kinds of work, and what follows when one of them fails.
+//!
+//! Invariant: no job waits for a limit. It ends, and is due again when the limit is over.
+
+mod enrich;
+mod gate;
+mod handle;
+mod redo;
+
+use std::{
+    error::Error as _,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use futures_util::future::BoxFuture;
+use grip_db::DbError;
+use grip_github::{GitHub, GitHubError, NextStep};
+use grip_queue::{Failure, Handler, Job, Lease, Outcome, Queue};
+
+use crate::{
+    ingest::Pushes,
+    options::Options,
+    store::{Store, What},
+};
+
+/// Reads a list of events.
+pub(crate) const POLL: &str = "ingest-poll";
+/// Asks for a person or a repository that is not known.
+const USER: &str = "github-user";
+const REPOSITORY: &str = "github-repo";
+/// Asks again, or for those behind old events; lets all others go first.
+pub(crate) const REFRESH: &str = "github-refresh";
+pub(crate) const REDO: &str = "ingest-reextract";
+pub(crate) const RETENTION: &str = "ingest-retention";
+
+/// How soon work is tried again that the database was in the way of.
+const DATABASE_AWAY_MS: i64 = 5_000;
+
+/// The kind of work that a push is: old ones are not in the way of those of today.
+pub(crate) fn push_kind(is_live: bool) -> &'static str {
+    if is_live {
+        "push-event"
+    } else {
+        "push-event-old"
+    }
+}
+
+/// The kind of work that asks for something new.
+pub(crate) fn new_kind(what: What) -> &'static str {
+    match what {
+        What::User => USER,
+        What::Repository => REPOSITORY,
+    }
+}
+
+pub(crate) fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// What all work shares.
+pub(crate) struct Context {
+    pub(crate) store: Store,
+    pub(crate) queue: Queue,
+    pub(crate) github: GitHub,
+    pub(crate) pushes: Arc<dyn Pushes>,
+    pub(crate) options: Options,
+}
+
+/// One kind of work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Poll,
+    Push,
+    New(What),
+    Refresh,
+    Redo,
+    Retention,
+}
+
+/// Does one kind of work.
+pub(crate) struct Does(pub(crate) Arc<Context>, pub(crate) Role);
+
+impl Handler for Does {
+    fn run(&self, job: Job) -> BoxFuture<'_, Outcome> {
+        Box::pin(async move { self.0.run(self.1, job.lease()).await })
+    }
+}
+
+/// Why a piece of work was not done.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    Database(DbError),
+    GitHub(GitHubError),
+    /// Nothing of what was asked for came, and asking again does not help.
+    Useless(String),
+}
+
+impl From<DbError> for Trouble {
+    fn from(error: DbError) -> Self {
+        Self::Database(error)
+    }
+}
+
+impl From<GitHubError> for Trouble {
+    fn from(error: GitHubError) -> Self {
+        Self::GitHub(error)
+    }
+}
+
+impl Context {
+    pub(crate) async fn run(&self, role: Role, lease: &Lease) -> Outcome {
+        let done = match role {
+            Role::Poll => return self.poll(lease).await,
+            Role::Push => self.handle(lease).await,
+            Role::New(what) => self.enrich_new(what, lease).await,
+            Role::Refresh => self.refresh(lease).await,
+            Role::Redo => self.redo(lease).await,
+            Role::Retention => self.retain().await,
+        };
+        done.unwrap_or_else(|trouble| self.after(&trouble))
+    }
+
+    /// What follows from trouble: tried again soon, when a limit is over, or never.
+    pub(crate) fn after(&self, trouble: &Trouble) -> Outcome {
+        let now = self.store.now_ms();
+        match trouble {
+            Trouble::Database(error) if error.is_transient() => Outcome::Postponed {
+                until_ms: now + DATABASE_AWAY_MS,
+                reason: error.to_string(),
+            },
+            // Somebody else has the job.
+            Trouble::Database(DbError::GivenUp) => Outcome::Finished,
+            Trouble::Database(error) => {
+                tracing::warn!(?error, "events cannot be worked on");
+                Outcome::Failed(Failure::transient(error.to_string()))
+            }
+            Trouble::Useless(why) => Outcome::Failed(Failure::permanent(why)),
+            Trouble::GitHub(error) => {
+                let reason = told(error);
+                match error.next_step() {
+                    NextStep::Wait { until, counts } => {
+                        let until_ms = self.moment(until);
+                        match counts {
+                            true => Outcome::Failed(Failure::rate_limited(until_ms, reason)),
+                            false => Outcome::Postponed { until_ms, reason },
+                        }
+                    }
+                    NextStep::Retry => Outcome::Failed(Failure::transient(reason)),
+                    NextStep::GiveUp => Outcome::Failed(Failure::permanent(reason)),
+                }
+            }
+        }
+    }
+
+    /// The same moment by the clock of the database.
+    pub(crate) fn moment(&self, until: SystemTime) -> i64 {
+        let wait = until.duration_since(SystemTime::now()).unwrap_or_default();
+        self.store.now_ms().saturating_add(millis(wait))
+    }
+
+    pub(crate) fn is_fresh(&self, fetched_at: i64) -> bool {
+        let now = self.store.now_ms();
+        // One that lies ahead was written before the clock was set back.
+        (now.saturating_sub(millis(self.options.fresh_for))..=now).contains(&fetched_at)
+    }
+}
+
+/// An error with what caused it, in one line.
+fn told(error: &GitHubError) -> String {
+    let mut line = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        line = format!("{line}: {cause}");
+        source = cause.source();
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,124 @@
+//! Asks GitHub for people and repositories, and keeps what it says.
+
+use grip_github::{Etag, Login, Record, RepoKey, RepoName};
+use grip_queue::{Lease, Outcome};
+
+use super::{Context, Trouble, gate, handle::read_refresh_key, new_kind};
+use crate::{
+    extract,
+    store::{Known, What},
+};
+
+/// What a fetch brought.
+enum Fetched {
+    Same,
+    Fresh {
+        record: extract::Record,
+        etag: Option<String>,
+    },
+}
+
+impl Context {
+    /// Asks for what nobody has asked for.
+    pub(super) async fn enrich_new(&self, what: What, lease: &Lease) -> Result<Outcome, Trouble> {
+        let id = lease.key.parse();
+        let id = id.map_err(|_| Trouble::Useless("the job names no id".to_owned()))?;
+        self.enrich(what, id, lease).await
+    }
+
+    /// Asks again, once nothing new waits for the same budget.
+    pub(super) async fn refresh(&self, lease: &Lease) -> Result<Outcome, Trouble> {
+        let Some((what, id)) = read_refresh_key(&lease.key) else {
+            return Err(Trouble::Useless("the job names no id".to_owned()));
+        };
+        let mut new_waits = false;
+        for kind in [
+            super::push_kind(true),
+            new_kind(What::User),
+            new_kind(What::Repository),
+        ] {
+            // The dead lie at the end of time.
+            let due = self.queue.next_due(kind).await?;
+            new_waits |= due.is_some_and(|due| due < i64::MAX);
+        }
+        let percent = self.options.refresh_reserve_percent;
+        match gate::check(&self.github.budget(), new_waits, percent) {
+            Ok(()) => self.enrich(what, id, lease).await,
+            Err(closed) => {
+                let until = closed.until.map(|until| self.moment(until));
+                let soon = self.store.now_ms().saturating_add(gate::wait_ms(id));
+                Ok(Outcome::Postponed {
+                    until_ms: until.unwrap_or(soon).max(soon),
+                    reason: closed.why.to_owned(),
+                })
+            }
+        }
+    }
+
+    async fn enrich(&self, what: What, id: i64, lease: &Lease) -> Result<Outcome, Trouble> {
+        let known = self.store.known(what, id).await?;
+        if known
+            .as_ref()
+            .is_some_and(|known| self.is_fresh(known.fetched_at))
+        {
+            return Ok(Outcome::Done);
+        }
+        match self.fetch(what, id, &lease.payload, known).await? {
+            Fetched::Same => self.store.touch(&self.queue, lease, what, id).await?,
+            Fetched::Fresh { record, etag } => {
+                let saving = self.store.save(&self.queue, lease, what, record, etag);
+                saving.await?;
+            }
+        }
+        Ok(Outcome::Finished)
+    }
+
+    /// Asks by the name of the latest event; of what is known, for changes only.
+    async fn fetch(
+        &self,
+        what: What,
+        id: i64,
+        name: &str,
+        known: Option<Known>,
+    ) -> Result<Fetched, Trouble> {
+        let last_name = known.as_ref().and_then(|known| known.name.as_deref());
+        // A mark fits only what was asked for by the same name.
+        let etag = known.as_ref().and_then(|known| known.etag.as_deref());
+        let etag = etag.filter(|_| last_name.is_some_and(|last| last.eq_ignore_ascii_case(name)));
+        let etag = etag.and_then(Etag::parse);
+        let name = Some(name).filter(|name| !name.is_empty()).or(last_name);
+        let answer = match what {
+            What::User => {
+                let login = Login::parse(name.unwrap_or_default());
+                let login = login.map_err(|error| Trouble::Useless(error.to_string()))?;
+                self.github.user_raw(&login, etag.as_ref()).await?
+            }
+            What::Repository => {
+                let by_id = RepoKey::Id(id.unsigned_abs());
+                let by_name = name.and_then(|name| RepoName::parse(name).ok());
+                let key = by_name.map_or(by_id, RepoKey::Name);
+                self.github.repository_raw(&key, etag.as_ref()).await?
+            }
+        };
+        match answer {
+            Record::NotModified => Ok(Fetched::Same),
+            Record::Fresh { text, etag, .. } => {
+                let read = match what {
+                    What::User => extract::user(text.as_bytes()),
+                    What::Repository => extract::repository(text.as_bytes()),
+                };
+                let record = read.map_err(|why| {
+                    Trouble::Useless(format!("what GitHub says cannot be read: {why}"))
+                })?;
+                if record.id != id {
+                    return Err(Trouble::Useless(format!(
+                        "the name belongs to another one by now: {} and not {id}",
+                        record.id
+                    )));
+                }
+                let etag = etag.map(|etag| etag.as_str().to_owned());
+                Ok(Fetched::Fresh { record, etag })
+            }
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! What follows from a push: who waits for it hears of it, and who is behind it is asked for.
+
+use grip_github::{Login, RepoName};
+use grip_queue::{Finished, Lease, NewJob, Outcome, State};
+
+use super::{Context, REFRESH, Trouble, millis, new_kind};
+use crate::{
+    extract::{Actor, Push},
+    store::{What, reread},
+};
+
+impl Context {
+    /// Works on one push. What it asks for and the end of the job are one transaction, so that
+    /// nothing is lost or done twice; who waits may hear of it twice.
+    pub(super) async fn handle(&self, lease: &Lease) -> Result<Outcome, Trouble> {
+        let Some((raw, _)) = self.store.event(&lease.key).await? else {
+            // Retention was faster.
+            return Ok(Outcome::Done);
+        };
+        let push = reread(&lease.key, &raw)
+            .map_err(|why| Trouble::Useless(format!("the event cannot be read: {why}")))?;
+        let live_from = self.store.now_ms() - millis(self.options.live_for);
+        let is_live = push.at_ms.is_none_or(|at| at >= live_from);
+        if is_live && push.repository_name.is_some() {
+            self.pushes.pushed(&push).await;
+        }
+        let mut jobs = Vec::new();
+        for (what, id, name) in behind(&push) {
+            jobs.extend(self.wanted(what, id, name, is_live).await?);
+        }
+        let (queue, lease) = (self.queue.clone(), lease.clone());
+        self.store
+            .db()
+            .write(move |mut db| {
+                Box::pin(async move {
+                    if !jobs.is_empty() {
+                        queue.enqueue_in(&mut db, jobs).await?;
+                    }
+                    grip_tasks::fault::point("ingest-asked");
+                    match queue.finish_in(&mut db, &lease).await? {
+                        Finished::Lost => Err(grip_db::DbError::GivenUp),
+                        Finished::Done | Finished::Again => Ok(()),
+                    }
+                })
+            })
+            .await?;
+        Ok(Outcome::Finished)
+    }
+
+    /// The job that asks for something, unless it is known well enough.
+    async fn wanted(
+        &self,
+        what: What,
+        id: i64,
+        name: String,
+        is_live: bool,
+    ) -> Result<Option<NewJob>, Trouble> {
+        let known = self.store.known(what, id).await?;
+        if known
+            .as_ref()
+            .is_some_and(|known| self.is_fresh(known.fetched_at))
+        {
+            return Ok(None);
+        }
+        let job = match known.is_none() && is_live {
+            true => NewJob::new(new_kind(what), id.to_string()),
+            false => NewJob::new(REFRESH, refresh_key(what, id)),
+        };
+        let job = job.payload(name);
+        // What failed for good is tried again, but not for each push.
+        let found = self.queue.find(&job.kind, &job.key).await?;
+        let died = found
+            .filter(|found| found.state == State::Dead)
+            .and_then(|found| found.dead_ms);
+        Ok(match died {
+            None => Some(job),
+            Some(at) if self.is_fresh(at) => None,
+            Some(_) => Some(job.revive()),
+        })
+    }
+}
+
+/// The repository always; the person only where it is one.
+fn behind(push: &Push) -> Vec<(What, i64, String)> {
+    let name = push.repository_name.clone().unwrap_or_default();
+    let name = RepoName::parse(&name).map_or_else(|_| String::new(), |name| name.to_string());
+    let mut all = vec![(What::Repository, push.repository_id, name)];
+    if let (Actor::User(login), Some(id)) = (&push.actor, push.actor_id)
+        && Login::parse(login).is_ok()
+    {
+        all.push((What::User, id, login.clone()));
+    }
+    all
+}
+
+pub(super) fn refresh_key(what: What, id: i64) -> String {
+    match what {
+        What::User => format!("user {id}"),
+        What::Repository => format!("repo {id}"),
+    }
+}
+
+pub(super) fn read_refresh_key(key: &str) -> Option<(What, i64)> {
+    let (what, id) = key.split_once(' ')?;
+    let what = match what {
+        "user" => What::User,
+        "repo" => What::Repository,
+        _ => return None,
+    };
+    Some((what, id.parse().ok()?))
+}

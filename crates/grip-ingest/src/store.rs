@@ -1,0 +1,70 @@
+//! What is kept, on both engines.
+//!
+//! Invariants:
+//! - All who write take rows in one order: events by id, jobs, what was rejected, counts, the
+//!   source. So nobody waits for another in a circle.
+//! - Every write can be done twice.
+
+mod events;
+mod records;
+mod row;
+mod sources;
+mod sql;
+mod upkeep;
+mod work;
+mod written;
+
+use std::future::Future;
+
+use grip_db::{Db, DbError};
+
+pub(crate) use self::{
+    events::accept_in,
+    records::{Known, What},
+    sources::{Hole, Polled, SourceRow, end_poll_in},
+    upkeep::Old,
+    work::{Work, reread},
+};
+pub use self::{
+    events::{EventQuery, Place, StoredEvent},
+    records::{Key, Stored},
+};
+
+/// How often work is tried again that was undone because others were in its way.
+const CONFLICTS: usize = 3;
+
+#[derive(Clone)]
+pub(crate) struct Store {
+    db: Db,
+}
+
+impl Store {
+    pub(crate) fn new(db: Db) -> Self {
+        Self { db }
+    }
+
+    pub(crate) fn db(&self) -> &Db {
+        &self.db
+    }
+
+    pub(crate) fn now_ms(&self) -> i64 {
+        self.db.now_ms()
+    }
+}
+
+/// Does it again where others were in its way.
+pub(crate) async fn patiently<T, F>(mut work: impl FnMut() -> F) -> Result<T, DbError>
+where
+    F: Future<Output = Result<T, DbError>>,
+{
+    let mut tries = 1;
+    loop {
+        match work().await {
+            Err(DbError::Conflict(_)) if tries < CONFLICTS => tries += 1,
+            done => return done,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

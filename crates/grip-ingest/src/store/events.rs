@@ -1,0 +1,241 @@
+//! Pushes, each once, with the job that follows from it.
+
+use std::time::Duration;
+
+use grip_db::{Column, Connection, DbError, Value};
+use grip_queue::{NewJob, Queue};
+use serde::Serialize;
+
+use super::{Store, patiently, sql};
+use crate::{
+    accept::{Accepted, Batch},
+    extract::Push,
+    jobs::{self, millis},
+};
+
+/// Rows of one statement, and the bytes of their texts.
+const AT_ONCE: usize = 500;
+const AT_ONCE_BYTES: usize = 2 << 20;
+
+/// A push as it is kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, sqlx::FromRow)]
+pub struct StoredEvent {
+    pub id: String,
+    pub actor_id: Option<i64>,
+    pub actor_login: Option<String>,
+    pub repository_id: i64,
+    pub repository_name: Option<String>,
+    pub push_id: Option<i64>,
+    pub git_ref: String,
+    pub head: String,
+    pub before: Option<String>,
+    pub github_created_at: Option<i64>,
+    pub source: String,
+    pub created_at: i64,
+    pub raw: String,
+}
+
+/// Which events are listed, the latest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EventQuery {
+    /// After this one; none: from the start.
+    pub after: Option<Place>,
+    pub limit: usize,
+    /// Only pushes to this repository, by GitHub's id.
+    pub repository: Option<i64>,
+    /// Only pushes of this person, by GitHub's id; not together with `repository`.
+    pub actor: Option<i64>,
+}
+
+/// The place of an event in the list: when it came and its id.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Place {
+    pub created_at: i64,
+    pub id: String,
+}
+
+impl StoredEvent {
+    pub fn place(&self) -> Place {
+        Place {
+            created_at: self.created_at,
+            id: self.id.clone(),
+        }
+    }
+}
+
+impl Store {
+    /// Keeps what arrived, and asks for the work that follows from what is new: one transaction.
+    pub(crate) async fn accept(
+        &self,
+        queue: &Queue,
+        source: &str,
+        batch: Batch,
+        live_for: Duration,
+    ) -> Result<Accepted, DbError> {
+        let batch = std::sync::Arc::new(batch);
+        patiently(|| {
+            let (queue, batch, source) = (queue.clone(), batch.clone(), source.to_owned());
+            self.db.write(move |mut db| {
+                Box::pin(async move { accept_in(&mut db, &queue, &source, &batch, live_for).await })
+            })
+        })
+        .await
+    }
+
+    pub(crate) async fn event(&self, id: &str) -> Result<Option<(String, i64)>, DbError> {
+        let values = [id.into()];
+        self.db
+            .read(|mut db| Box::pin(async move { db.fetch_optional(&sql::EVENT, &values).await }))
+            .await
+    }
+
+    pub(crate) async fn events(&self, query: &EventQuery) -> Result<Vec<StoredEvent>, DbError> {
+        let limit = i64::try_from(query.limit).unwrap_or(i64::MAX);
+        let (at, id) = match &query.after {
+            Some(place) => (place.created_at, place.id.clone()),
+            None => (i64::MAX, String::new()),
+        };
+        let mut values: Vec<Value> = vec![at.into(), id.into(), limit.into()];
+        let (statement, of) = match (query.repository, query.actor) {
+            (Some(of), _) => (sql::EVENTS_OF_REPOSITORY, Some(of)),
+            (None, Some(of)) => (sql::EVENTS_OF_ACTOR, Some(of)),
+            (None, None) => (sql::EVENTS, None),
+        };
+        values.extend(of.map(Value::from));
+        self.db
+            .read(|mut db| Box::pin(async move { db.fetch_all(&statement, &values).await }))
+            .await
+    }
+}
+
+/// Like [`Store::accept`], as a part of the caller's transaction.
+pub(crate) async fn accept_in(
+    db: &mut Connection<'_>,
+    queue: &Queue,
+    source: &str,
+    batch: &Batch,
+    live_for: Duration,
+) -> Result<Accepted, DbError> {
+    let now = queue.db().now_ms();
+    let live_from = now.saturating_sub(millis(live_for));
+    let pushes: Vec<&Push> = batch.pushes.values().collect();
+    let mut new = 0;
+    for part in parts(&pushes) {
+        let values = [source.into(), now.into()];
+        let added: Vec<(String,)> = db
+            .fetch_rows(&sql::ADD_EVENTS, &columns(part), &values)
+            .await?;
+        new += added.len() as u64;
+        let job = |id: &String| {
+            let is_live = batch.pushes.get(id).and_then(|push| push.at_ms);
+            let is_live = is_live.is_none_or(|at| at >= live_from);
+            NewJob::new(jobs::push_kind(is_live), id)
+        };
+        let jobs: Vec<_> = added.iter().map(|(id,)| job(id)).collect();
+        if !jobs.is_empty() {
+            queue.enqueue_in(db, jobs).await?;
+        }
+        grip_tasks::fault::point("ingest-saved");
+    }
+    let rejected = reject(db, source, batch, now).await?;
+    count(db, source, batch, new).await?;
+    Ok(Accepted {
+        new,
+        known: pushes.len() as u64 - new + batch.twice,
+        other: batch.others.values().sum::<i64>().unsigned_abs(),
+        rejected,
+    })
+}
+
+/// Keeps aside what cannot be read; says how many.
+async fn reject(
+    db: &mut Connection<'_>,
+    source: &str,
+    batch: &Batch,
+    now: i64,
+) -> Result<u64, DbError> {
+    let all: Vec<_> = batch.rejected.iter().collect();
+    for part in all.chunks(20) {
+        let columns = [
+            Column::Texts(part.iter().map(|(digest, _)| (*digest).clone()).collect()),
+            Column::Texts(part.iter().map(|(_, kept)| kept.reason.clone()).collect()),
+            Column::Texts(part.iter().map(|(_, kept)| kept.raw.clone()).collect()),
+            Column::Ints(part.iter().map(|(_, kept)| kept.bytes).collect()),
+        ];
+        let values = [source.into(), now.into()];
+        let kept: Vec<(String, i64)> = db.fetch_rows(&sql::REJECT, &columns, &values).await?;
+        for (digest, times) in kept {
+            if times == 1 {
+                let reason = batch.rejected.get(&digest).map(|kept| &kept.reason);
+                tracing::warn!(source, %digest, ?reason, "an event cannot be read and is kept aside");
+            }
+        }
+    }
+    Ok(all.len() as u64)
+}
+
+async fn count(
+    db: &mut Connection<'_>,
+    source: &str,
+    batch: &Batch,
+    new: u64,
+) -> Result<(), DbError> {
+    let pushes = i64::try_from(new).unwrap_or(i64::MAX);
+    let mut counts = batch.others.clone();
+    if pushes > 0 {
+        counts.insert("PushEvent", pushes);
+    }
+    if counts.is_empty() {
+        return Ok(());
+    }
+    let (types, counts): (Vec<_>, Vec<_>) = counts.into_iter().unzip();
+    let columns = [
+        Column::Texts(types.into_iter().map(str::to_owned).collect()),
+        Column::Ints(counts),
+    ];
+    db.execute_rows(&sql::COUNT, &columns, &[source.into()])
+        .await?;
+    Ok(())
+}
+
+/// Parts of at most so many rows and bytes.
+fn parts<'a, 'p>(mut rest: &'a [&'p Push]) -> Vec<&'a [&'p Push]> {
+    let mut parts = Vec::new();
+    while !rest.is_empty() {
+        let mut bytes = 0;
+        let fits = |push: &&&Push| {
+            bytes += push.raw.len();
+            bytes <= AT_ONCE_BYTES
+        };
+        let many = rest.iter().take(AT_ONCE).take_while(fits).count();
+        let (part, others) = rest.split_at(many.max(1));
+        parts.push(part);
+        rest = others;
+    }
+    parts
+}
+
+fn columns(pushes: &[&Push]) -> [Column; 11] {
+    let text = |of: fn(&Push) -> &String| {
+        Column::Texts(pushes.iter().map(|push| of(push).clone()).collect())
+    };
+    let maybe = |of: fn(&Push) -> &Option<String>| {
+        Column::MaybeTexts(pushes.iter().map(|push| of(push).clone()).collect())
+    };
+    let int = |of: fn(&Push) -> Option<i64>| {
+        Column::MaybeInts(pushes.iter().map(|push| of(push)).collect())
+    };
+    [
+        text(|push| &push.id),
+        int(|push| push.actor_id),
+        maybe(|push| &push.actor_login),
+        int(|push| Some(push.repository_id)),
+        maybe(|push| &push.repository_name),
+        int(|push| push.push_id),
+        text(|push| &push.git_ref),
+        text(|push| &push.head),
+        maybe(|push| &push.before),
+        int(|push| push.at_ms),
+        text(|push| &push.raw),
+    ]
+}

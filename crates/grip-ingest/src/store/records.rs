@@ -1,0 +1,208 @@
+//! People and repositories.
+
+use grip_db::{Connection, DbError, Statement};
+use grip_queue::{Finished, Lease, Queue};
+use serde::Serialize;
+use serde_json::{Map, Value as Json};
+
+use super::{Store, row::AnyRow, sql, written};
+use crate::{
+    extract::Record,
+    fields::{Field, Kind, REPOSITORY, USER},
+};
+
+/// What is kept apart from its id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum What {
+    User,
+    Repository,
+}
+
+/// What is known about a person or a repository.
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub(crate) struct Known {
+    pub(crate) name: Option<String>,
+    pub(crate) etag: Option<String>,
+    pub(crate) fetched_at: i64,
+}
+
+/// A person or a repository as it is kept.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Stored {
+    /// By column: texts, integers, flags, moments in milliseconds since 1970, JSON.
+    pub fields: Map<String, Json>,
+    /// As GitHub wrote it.
+    pub raw: String,
+    /// Columns that are empty because the value was of another kind.
+    pub unfit: Vec<String>,
+    pub fetched_at: i64,
+    pub created_at: i64,
+    pub updated_at: i64,
+}
+
+/// Which person is meant, or which repository.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Key {
+    Id(i64),
+    /// Whatever the case; where the name has gone from one to another, the one asked for last.
+    Name(String),
+}
+
+impl What {
+    fn fields(self) -> &'static [Field] {
+        match self {
+            Self::User => USER,
+            Self::Repository => REPOSITORY,
+        }
+    }
+
+    fn put(self) -> Statement {
+        match self {
+            Self::User => *written::PUT_USERS,
+            Self::Repository => *written::PUT_REPOSITORIES,
+        }
+    }
+}
+
+impl Store {
+    pub(crate) async fn known(&self, what: What, id: i64) -> Result<Option<Known>, DbError> {
+        let statement = match what {
+            What::User => sql::KNOWN_USER,
+            What::Repository => sql::KNOWN_REPOSITORY,
+        };
+        self.db
+            .read(|mut db| {
+                Box::pin(async move { db.fetch_optional(&statement, &[id.into()]).await })
+            })
+            .await
+    }
+
+    /// Keeps what was fetched and ends the job: one transaction. With a lease that was lost,
+    /// nothing is done.
+    pub(crate) async fn save(
+        &self,
+        queue: &Queue,
+        lease: &Lease,
+        what: What,
+        record: Record,
+        etag: Option<String>,
+    ) -> Result<(), DbError> {
+        let (queue, lease, now) = (queue.clone(), lease.clone(), self.now_ms());
+        self.db
+            .write(move |mut db| {
+                Box::pin(async move {
+                    put_in(&mut db, what, &[record], etag, now).await?;
+                    end(&mut db, &queue, &lease).await
+                })
+            })
+            .await
+    }
+
+    /// Notes that what is kept is still so, and ends the job.
+    pub(crate) async fn touch(
+        &self,
+        queue: &Queue,
+        lease: &Lease,
+        what: What,
+        id: i64,
+    ) -> Result<(), DbError> {
+        let statement = match what {
+            What::User => sql::TOUCH_USER,
+            What::Repository => sql::TOUCH_REPOSITORY,
+        };
+        let (queue, lease, now) = (queue.clone(), lease.clone(), self.now_ms());
+        self.db
+            .write(move |mut db| {
+                Box::pin(async move {
+                    db.execute(&statement, &[id.into(), now.into()]).await?;
+                    end(&mut db, &queue, &lease).await
+                })
+            })
+            .await
+    }
+
+    pub(crate) async fn stored(&self, what: What, key: &Key) -> Result<Option<Stored>, DbError> {
+        let (statement, value) = match (what, key) {
+            (What::User, Key::Id(id)) => (sql::USER, (*id).into()),
+            (What::User, Key::Name(name)) => (sql::USER_BY_LOGIN, name.to_lowercase().into()),
+            (What::Repository, Key::Id(id)) => (sql::REPOSITORY, (*id).into()),
+            (What::Repository, Key::Name(name)) => {
+                (sql::REPOSITORY_BY_NAME, name.to_lowercase().into())
+            }
+        };
+        let row: Option<AnyRow> = self
+            .db
+            .read(|mut db| Box::pin(async move { db.fetch_optional(&statement, &[value]).await }))
+            .await?;
+        Ok(row.map(|row| Stored::of(row, what.fields())))
+    }
+}
+
+/// Adds or replaces rows.
+pub(super) async fn put_in(
+    db: &mut Connection<'_>,
+    what: What,
+    records: &[Record],
+    etag: Option<String>,
+    now: i64,
+) -> Result<(), DbError> {
+    use grip_db::Column;
+
+    let cells: Vec<_> = records.iter().map(|record| record.cells.clone()).collect();
+    let mut columns = written::columns(what.fields(), &cells);
+    let raw = records.iter().map(|record| record.raw.clone());
+    columns.push(Column::Texts(raw.collect()));
+    let unfit = records.iter().map(written::unfit);
+    columns.push(Column::MaybeTexts(unfit.collect()));
+    let values = [etag.into(), now.into()];
+    db.execute_rows(&what.put(), &columns, &values).await?;
+    Ok(())
+}
+
+async fn end(db: &mut Connection<'_>, queue: &Queue, lease: &Lease) -> Result<(), DbError> {
+    match queue.finish_in(db, lease).await? {
+        Finished::Lost => Err(DbError::GivenUp),
+        Finished::Done | Finished::Again => Ok(()),
+    }
+}
+
+impl Stored {
+    fn of(row: AnyRow, fields: &[Field]) -> Self {
+        let mut all = row.0;
+        let mut moment = |column| all.remove(column).and_then(|at| at.as_i64()).unwrap_or(0);
+        let (fetched_at, created_at, updated_at) = (
+            moment("fetched_at"),
+            moment("created_at"),
+            moment("updated_at"),
+        );
+        let mut text = |column| match all.remove(column) {
+            Some(Json::String(text)) => text,
+            _ => String::new(),
+        };
+        let (raw, unfit) = (text("raw"), text("unfit"));
+        let shown = fields.iter().map(|field| {
+            let found = all.remove(field.column).unwrap_or_default();
+            (field.column.to_owned(), shown(found, field.kind))
+        });
+        Self {
+            fields: shown.collect(),
+            raw,
+            unfit: unfit
+                .split(',')
+                .filter(|name| !name.is_empty())
+                .map(str::to_owned)
+                .collect(),
+            fetched_at,
+            created_at,
+            updated_at,
+        }
+    }
+}
+
+fn shown(found: Json, kind: Kind) -> Json {
+    match (kind, found) {
+        (Kind::Flag, Json::Number(flag)) => Json::Bool(flag.as_i64() == Some(1)),
+        (Kind::Json, Json::String(text)) => serde_json::from_str(&text).unwrap_or_default(),
+        (_, found) => found,
+    }
+}

@@ -1,0 +1,252 @@
+mod redo;
+mod retention;
+
+use std::time::Duration;
+
+use grip_db::{Db, DbError, on_both_engines, prepare_all};
+use grip_queue::{NewJob, Queue, State};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{
+    accept::{Accepted, Arrival, Batch},
+    extract,
+    fields::{REPOSITORY, USER},
+    testing::{LEASE, arrival, put, words},
+};
+
+const LIVE: Duration = Duration::from_secs(u32::MAX as u64);
+
+pub(super) fn push(id: u64) -> Value {
+    json!({
+        "id": id.to_string(),
+        "type": "PushEvent",
+        "actor": { "id": 7, "login": "jo", "url": "https://api.github.com/users/jo" },
+        "repo": { "id": 9, "name": "acme/one" },
+        "payload": { "push_id": id, "ref": "refs/heads/main", "head": "0".repeat(40), "before": "1".repeat(40) },
+        "created_at": "2026-01-25T18:44:36Z",
+    })
+}
+
+pub(super) struct Kept {
+    pub(super) store: Store,
+    pub(super) queue: Queue,
+}
+
+pub(super) fn kept(db: &Db) -> Kept {
+    let (store, queue) = (Store::new(db.clone()), Queue::new(db.clone()));
+    Kept { store, queue }
+}
+
+impl Kept {
+    pub(super) async fn accept(&self, events: &[Value]) -> Accepted {
+        let arrivals: Vec<_> = events.iter().map(arrival).collect();
+        self.arrive(&arrivals).await
+    }
+
+    async fn arrive(&self, arrivals: &[Arrival]) -> Accepted {
+        let batch = Batch::read(arrivals);
+        let accepting = self.store.accept(&self.queue, "test", batch, LIVE);
+        accepting.await.unwrap()
+    }
+
+    pub(super) async fn ids(&self) -> Vec<String> {
+        let query = EventQuery {
+            limit: 1_000,
+            ..EventQuery::default()
+        };
+        let events = self.store.events(&query).await.unwrap();
+        events.into_iter().map(|event| event.id).collect()
+    }
+
+    /// Keeps a person or a repository, as its job would.
+    pub(super) async fn save(&self, what: What, words: &Value) {
+        let text = words.to_string();
+        let record = match what {
+            What::User => extract::user(text.as_bytes()),
+            What::Repository => extract::repository(text.as_bytes()),
+        };
+        let job = NewJob::new("test", "a");
+        self.queue.enqueue(vec![job]).await.unwrap();
+        let leases = self.queue.claim("test", 1, LEASE).await.unwrap();
+        let etag = Some("W/\"1\"".to_owned());
+        let saving = self
+            .store
+            .save(&self.queue, &leases[0], what, record.unwrap(), etag);
+        saving.await.unwrap();
+        assert!(self.queue.find("test", "a").await.unwrap().is_none());
+    }
+}
+
+on_both_engines! {
+    async fn every_statement_is_understood(test: TestDatabase) {
+        prepare_all(test.db(), sql::ALL).await.unwrap();
+        prepare_all(test.db(), &written::all()).await.unwrap();
+    }
+
+    async fn every_field_has_its_column_and_comes_back(test: TestDatabase) {
+        let kept = kept(test.db());
+        for (what, fields, by_name) in [
+            (What::User, USER, "login ü '\"\\ 1"),
+            (What::Repository, REPOSITORY, "FULL_name ü '\"\\ 3"),
+        ] {
+            let (words, expected) = words(fields);
+            // Twice: a row is added, then replaced.
+            kept.save(what, &words).await;
+            kept.save(what, &words).await;
+            let stored = kept.store.stored(what, &Key::Id(1_000)).await.unwrap().unwrap();
+            for (column, shown) in &expected {
+                assert_eq!(&stored.fields[*column], shown, "{column}");
+            }
+            assert_eq!(stored.fields.len(), fields.len());
+            assert_eq!((stored.raw, stored.unfit.len()), (words.to_string(), 0));
+            let named = kept.store.stored(what, &Key::Name(by_name.to_owned())).await;
+            assert_eq!(named.unwrap().unwrap().fields, stored.fields);
+            let known = kept.store.known(what, 1_000).await.unwrap().unwrap();
+            assert_eq!(known.etag.as_deref(), Some("W/\"1\""));
+            assert!(kept.store.known(what, 1_001).await.unwrap().is_none());
+        }
+    }
+
+    async fn the_tables_have_no_other_columns_than_the_fields(test: TestDatabase) {
+        let kept = kept(test.db());
+        for (what, fields, statement) in [
+            (What::User, USER, sql::USER),
+            (What::Repository, REPOSITORY, sql::REPOSITORY),
+        ] {
+            kept.save(what, &words(fields).0).await;
+            let row: row::AnyRow = test
+                .db()
+                .read(|mut db| Box::pin(async move { db.fetch_one(&statement, &[1_000.into()]).await }))
+                .await
+                .unwrap();
+            let more = ["raw", "unfit", "etag", "fetched_at", "created_at", "updated_at"];
+            let mut expected: Vec<_> = fields.iter().map(|field| field.column).chain(more).collect();
+            let mut found: Vec<_> = row.0.keys().map(String::as_str).collect();
+            expected.sort_unstable();
+            found.sort_unstable();
+            assert_eq!(found, expected);
+        }
+    }
+
+    async fn odd_values_are_kept_aside_and_nul_is_no_trouble(test: TestDatabase) {
+        let kept = kept(test.db());
+        let mut words = words(USER).0;
+        put(&mut words, "/bio", json!("a\0b"));
+        put(&mut words, "/followers", json!("many"));
+        kept.save(What::User, &words).await;
+        let stored = kept.store.stored(What::User, &Key::Id(1_000)).await.unwrap().unwrap();
+        assert_eq!(stored.fields["bio"], "a\u{fffd}b");
+        assert_eq!((stored.fields["followers"].clone(), stored.unfit), (Value::Null, vec!["followers".to_owned()]));
+        assert_eq!(stored.raw, words.to_string());
+    }
+
+    async fn the_same_event_ten_times_is_one_row_and_one_job(test: TestDatabase) {
+        let kept = kept(test.db());
+        let event = push(5_000_000_000);
+        for turn in 0..4 {
+            let accepted = kept.accept(&[event.clone(), event.clone()]).await;
+            let new = u64::from(turn == 0);
+            assert_eq!(accepted, Accepted { new, known: 2 - new, ..Accepted::default() });
+        }
+        let two = futures_util::future::join(kept.accept(std::slice::from_ref(&event)), kept.accept(std::slice::from_ref(&event)));
+        assert_eq!(two.await.0.new, 0);
+        assert_eq!(kept.ids().await, ["5000000000"]);
+        let job = kept.queue.find("push-event", "5000000000").await.unwrap().unwrap();
+        assert_eq!((job.state, job.asked), (State::Due, 0));
+    }
+
+    async fn events_that_come_at_once_from_many_sides_are_kept_once(test: TestDatabase) {
+        let kept = kept(test.db());
+        let events: Vec<_> = (1..=60).map(push).collect();
+        let sides = (0..6).map(|side| {
+            let mut mine = events.clone();
+            mine.rotate_left(side * 10);
+            let kept = &kept;
+            async move { kept.accept(&mine).await.new }
+        });
+        let new = futures_util::future::join_all(sides).await;
+        assert_eq!(new.iter().sum::<u64>(), 60);
+        assert_eq!(kept.ids().await.len(), 60);
+        let stats = kept.queue.stats().await.unwrap();
+        assert_eq!((stats[0].kind.as_str(), stats[0].due), ("push-event", 60));
+    }
+
+    async fn an_event_and_its_job_are_there_together_or_not_at_all(test: TestDatabase) {
+        let kept = kept(test.db());
+        let batch = std::sync::Arc::new(Batch::read(&[arrival(&push(1))]));
+        let queue = kept.queue.clone();
+        let stopped = test.db().write(move |mut db| Box::pin(async move {
+            let accepted = accept_in(&mut db, &queue, "test", &batch, LIVE).await?;
+            assert_eq!(accepted.new, 1);
+            // Here the process is killed, or the server goes away.
+            Err::<(), _>(DbError::GivenUp)
+        }));
+        assert!(matches!(stopped.await, Err(DbError::GivenUp)));
+        assert!(kept.ids().await.is_empty());
+        assert!(kept.queue.find("push-event", "1").await.unwrap().is_none());
+        assert_eq!(kept.store.counts().await.unwrap(), []);
+        assert_eq!(kept.accept(&[push(1)]).await.new, 1);
+        assert!(kept.queue.find("push-event", "1").await.unwrap().is_some());
+    }
+
+    async fn what_cannot_be_read_is_kept_aside_once_with_its_reason(test: TestDatabase) {
+        let kept = kept(test.db());
+        let deep = "[".repeat(100_000);
+        let long = format!("{{\"id\":\"{}\"}}", "9".repeat(10 << 20));
+        let arrivals: Vec<_> = [
+            &b"[]"[..],
+            b"{\"id\":\"1\",\"type\":\"PushEvent\"}",
+            b"{\"id\":1,\"type\":\"PushEvent\"}",
+            b"{\"id\":\"\xff\"}",
+            b"a\0b",
+            deep.as_bytes(),
+            long.as_bytes(),
+        ]
+        .map(|body| Arrival::Event(bytes::Bytes::copy_from_slice(body)))
+        .into();
+        let expected = Accepted { rejected: 7, ..Accepted::default() };
+        assert_eq!(kept.arrive(&arrivals).await, expected);
+        assert_eq!(kept.arrive(&arrivals[..1]).await.rejected, 1);
+        let bad = Arrival::Delivery { id: "a b".to_owned(), body: "{}".into() };
+        assert_eq!(kept.arrive(&[bad]).await.rejected, 1);
+        let rejected = kept.store.rejected_lately(100).await.unwrap();
+        assert_eq!(rejected.len(), 8);
+        let of = |bytes: i64| rejected.iter().find(|one| one.bytes == bytes).unwrap();
+        let mut times: Vec<_> = rejected.iter().filter(|one| one.bytes == 2).map(|one| one.times).collect();
+        times.sort_unstable();
+        assert_eq!(times, [1, 2]);
+        assert!(of((10 << 20) + 9).reason.starts_with("it is longer than"));
+        assert!(of(100_000).reason.contains("recursion limit"));
+        assert!(rejected.iter().all(|one| one.source == "test" && !one.reason.is_empty()));
+    }
+
+    async fn events_are_listed_the_latest_first_page_by_page(test: TestDatabase) {
+        let kept = kept(test.db());
+        for id in 1..=25 {
+            let mut event = push(id);
+            put(&mut event, "/repo/id", json!(1 + id % 2));
+            put(&mut event, "/actor/id", json!(1 + id % 5));
+            kept.accept(&[event]).await;
+            test.db().shift_clock_ms(1);
+        }
+        let mut query = EventQuery { limit: 10, ..EventQuery::default() };
+        let mut all = Vec::new();
+        loop {
+            let page = kept.store.events(&query).await.unwrap();
+            query.after = page.last().map(StoredEvent::place);
+            if page.is_empty() {
+                break;
+            }
+            all.extend(page.into_iter().map(|event| event.id));
+        }
+        assert_eq!(all, (1..=25).rev().map(|id| id.to_string()).collect::<Vec<_>>());
+        let of = EventQuery { limit: 99, repository: Some(1), ..EventQuery::default() };
+        assert_eq!(kept.store.events(&of).await.unwrap().len(), 12);
+        let of = EventQuery { limit: 99, actor: Some(1), ..EventQuery::default() };
+        let found = kept.store.events(&of).await.unwrap();
+        assert_eq!(found.len(), 5);
+        assert_eq!((found[0].git_ref.as_str(), found[0].push_id), ("refs/heads/main", Some(25)));
+        assert_eq!(serde_json::from_str::<Value>(&found[0].raw).unwrap()["id"], "25");
+    }
+}

@@ -1,0 +1,284 @@
+//! Reading all rows again, a part at a time, so that it goes on after an interruption.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use grip_db::{Column, Connection, DbError, Statement, Value};
+use grip_queue::Queue;
+
+use super::{Store, events::accept_in, patiently, records::What, sql, written};
+use crate::{
+    accept::{Arrival, Batch},
+    extract::{self, Cell, Event, Malformed, Push, Record},
+    fields::{EVENT, REPOSITORY, USER},
+    status::Progress,
+};
+
+/// Rows of one part.
+const AT_ONCE: i64 = 200;
+/// Of what could not be read, which may be long.
+const REJECTED_AT_ONCE: i64 = 20;
+
+/// What is read again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Work {
+    Events,
+    Users,
+    Repositories,
+    /// What could not be read, which newer rules may be able to.
+    Rejected,
+}
+
+/// What a part has done.
+struct Step {
+    place: String,
+    done: usize,
+    failed: usize,
+    is_last: bool,
+}
+
+impl Work {
+    pub(crate) const ALL: [Self; 4] = [
+        Self::Events,
+        Self::Users,
+        Self::Repositories,
+        Self::Rejected,
+    ];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Events => "events",
+            Self::Users => "users",
+            Self::Repositories => "repositories",
+            Self::Rejected => "rejected",
+        }
+    }
+
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|work| work.name() == name)
+    }
+}
+
+impl Store {
+    /// Notes that work begins at the first row, as a part of the caller's transaction.
+    pub(crate) async fn begin_work(
+        &self,
+        db: &mut Connection<'_>,
+        work: Work,
+    ) -> Result<(), DbError> {
+        let values = [work.name().into(), self.now_ms().into()];
+        db.execute(&sql::BEGIN_WORK, &values).await?;
+        Ok(())
+    }
+
+    pub(crate) async fn works(&self) -> Result<Vec<Progress>, DbError> {
+        self.db
+            .read(|mut db| Box::pin(async move { db.fetch_all(&sql::ALL_WORK, &[]).await }))
+            .await
+    }
+
+    async fn work_place(&self, work: Work) -> Result<String, DbError> {
+        let values = [work.name().into()];
+        let found: Option<Progress> = self
+            .db
+            .read(|mut db| Box::pin(async move { db.fetch_optional(&sql::WORK, &values).await }))
+            .await?;
+        Ok(found.map(|found| found.place).unwrap_or_default())
+    }
+
+    /// Does the next part; says whether it was the last.
+    pub(crate) async fn work_on(
+        &self,
+        work: Work,
+        queue: &Queue,
+        live_for: Duration,
+    ) -> Result<bool, DbError> {
+        let place = self.work_place(work).await?;
+        match work {
+            Work::Events => self.redo_events(place).await,
+            Work::Users => self.redo_records(What::User, work, place).await,
+            Work::Repositories => self.redo_records(What::Repository, work, place).await,
+            Work::Rejected => self.read_rejected(place, queue, live_for).await,
+        }
+    }
+
+    async fn redo_events(&self, place: String) -> Result<bool, DbError> {
+        let values = [place.clone().into(), AT_ONCE.into()];
+        let rows: Vec<(String, String, i64)> = self
+            .db
+            .read(|mut db| Box::pin(async move { db.fetch_all(&sql::RAW_EVENTS, &values).await }))
+            .await?;
+        let total = rows.len();
+        let last = rows.last().map_or(place, |(id, ..)| id.clone());
+        let read: Vec<_> = rows
+            .into_iter()
+            .filter_map(|(id, raw, at)| Some((reread(&id, &raw).ok()?, at)))
+            .collect();
+        let ids = read.iter().map(|(push, _)| push.id.clone()).collect();
+        let seen = read.iter().map(|(_, at)| *at).collect();
+        let cells: Vec<_> = read.iter().map(|(push, _)| cells(push)).collect();
+        let mut columns = vec![Column::Texts(ids), Column::Ints(seen)];
+        columns.extend(written::columns(EVENT, &cells));
+        let step = Step {
+            place: last,
+            done: cells.len(),
+            failed: total - cells.len(),
+            is_last: (total as i64) < AT_ONCE,
+        };
+        self.redo(Work::Events, *written::REDO_EVENTS, columns, step)
+            .await
+    }
+
+    async fn redo_records(&self, what: What, work: Work, place: String) -> Result<bool, DbError> {
+        let (rows, statement, fields, read): (_, _, _, fn(&[u8]) -> Result<Record, Malformed>) =
+            match what {
+                What::User => (sql::RAW_USERS, *written::REDO_USERS, USER, extract::user),
+                What::Repository => (
+                    sql::RAW_REPOSITORIES,
+                    *written::REDO_REPOSITORIES,
+                    REPOSITORY,
+                    extract::repository,
+                ),
+            };
+        let after: i64 = place.parse().unwrap_or(0);
+        let values = [after.into(), AT_ONCE.into()];
+        let rows: Vec<(i64, String, i64)> = self
+            .db
+            .read(|mut db| Box::pin(async move { db.fetch_all(&rows, &values).await }))
+            .await?;
+        let total = rows.len();
+        let last = rows.last().map_or(place, |(id, ..)| id.to_string());
+        let records: Vec<_> = rows
+            .into_iter()
+            .filter_map(|(id, raw, at)| Some((read(raw.as_bytes()).ok()?, id, at)))
+            .filter(|(record, id, _)| record.id == *id)
+            .collect();
+        let ids = records.iter().map(|(_, id, _)| *id).collect();
+        let seen = records.iter().map(|(.., at)| *at).collect();
+        let unfit = records.iter().map(|(record, ..)| written::unfit(record));
+        let cells: Vec<_> = records
+            .iter()
+            .map(|(record, ..)| record.cells[1..].to_vec())
+            .collect();
+        let mut columns = vec![Column::Ints(ids), Column::Ints(seen)];
+        columns.extend(written::columns(&fields[1..], &cells));
+        columns.push(Column::MaybeTexts(unfit.collect()));
+        let step = Step {
+            place: last,
+            done: cells.len(),
+            failed: total - cells.len(),
+            is_last: (total as i64) < AT_ONCE,
+        };
+        self.redo(work, statement, columns, step).await
+    }
+
+    async fn redo(
+        &self,
+        work: Work,
+        statement: Statement,
+        columns: Vec<Column>,
+        step: Step,
+    ) -> Result<bool, DbError> {
+        let (now, is_last) = (self.now_ms(), step.is_last);
+        self.db
+            .write(move |mut db| {
+                Box::pin(async move {
+                    if !columns[0].is_empty() {
+                        db.execute_rows(&statement, &columns, &[now.into()]).await?;
+                    }
+                    step.note(&mut db, work, now).await
+                })
+            })
+            .await?;
+        Ok(is_last)
+    }
+
+    /// Takes in what can be read by now.
+    async fn read_rejected(
+        &self,
+        place: String,
+        queue: &Queue,
+        live_for: Duration,
+    ) -> Result<bool, DbError> {
+        let values = [place.clone().into(), REJECTED_AT_ONCE.into()];
+        let rows: Vec<(String, String, String, i64)> = self
+            .db
+            .read(|mut db| Box::pin(async move { db.fetch_all(&sql::REJECTED, &values).await }))
+            .await?;
+        let (now, total) = (self.now_ms(), rows.len());
+        let last = rows.last().map_or(place, |(digest, ..)| digest.clone());
+        let mut read = Vec::new();
+        for (digest, source, raw, bytes) in rows {
+            let is_whole = i64::try_from(raw.len()) == Ok(bytes);
+            let batch = Batch::read(&[Arrival::Event(Bytes::from(raw))]);
+            if is_whole && batch.rejected.is_empty() {
+                read.push((digest, source, std::sync::Arc::new(batch)));
+            }
+        }
+        let is_last = (total as i64) < REJECTED_AT_ONCE;
+        patiently(|| {
+            let (queue, read) = (queue.clone(), read.clone());
+            let step = Step {
+                place: last.clone(),
+                done: read.len(),
+                failed: total - read.len(),
+                is_last,
+            };
+            self.db.write(move |mut db| {
+                Box::pin(async move {
+                    for (digest, source, batch) in read {
+                        accept_in(&mut db, &queue, &source, &batch, live_for).await?;
+                        let values = [Value::Texts(vec![digest])];
+                        db.execute(&sql::FORGET_REJECTED, &values).await?;
+                    }
+                    step.note(&mut db, Work::Rejected, now).await
+                })
+            })
+        })
+        .await?;
+        Ok(is_last)
+    }
+}
+
+impl Step {
+    async fn note(self, db: &mut Connection<'_>, work: Work, now: i64) -> Result<(), DbError> {
+        let values = [
+            work.name().into(),
+            self.place.into(),
+            (self.done as i64).into(),
+            (self.failed as i64).into(),
+            now.into(),
+            Value::MaybeInt(self.is_last.then_some(now)),
+        ];
+        db.execute(&sql::STEP_WORK, &values).await?;
+        Ok(())
+    }
+}
+
+/// A push from what is kept of it.
+pub(crate) fn reread(id: &str, raw: &str) -> Result<Push, Malformed> {
+    match id.strip_prefix("delivery ") {
+        Some(delivery) => extract::delivery(delivery, raw.as_bytes()),
+        None => match extract::event(raw.as_bytes())? {
+            Event::Push(push) => Ok(*push),
+            Event::Other { .. } => Err(Malformed::Missing { what: "push" }),
+        },
+    }
+}
+
+/// In the order of the fields.
+fn cells(push: &Push) -> Vec<Cell> {
+    let cell = |column: &str| match column {
+        "actor_id" => Cell::Int(push.actor_id),
+        "actor_login" => Cell::Text(push.actor_login.clone()),
+        "repository_id" => Cell::Int(Some(push.repository_id)),
+        "repository_name" => Cell::Text(push.repository_name.clone()),
+        "push_id" => Cell::Int(push.push_id),
+        "ref" => Cell::Text(Some(push.git_ref.clone())),
+        "head" => Cell::Text(Some(push.head.clone())),
+        "before" => Cell::Text(push.before.clone()),
+        "github_created_at" => Cell::Int(push.at_ms),
+        other => unreachable!("because {other} is no column of a push"),
+    };
+    EVENT.iter().map(|field| cell(field.column)).collect()
+}
