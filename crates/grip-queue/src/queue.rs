@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Duration};
 use grip_db::{Column, Connection, Db, DbError, Value};
 use tokio::{sync::watch, time::Instant};
 
-use self::stats::Sampler;
+use self::{stats::Sampler, upkeep::Known};
 use crate::{
     Backoff, BadJob, Lease, NewJob,
     clock::{lease_length, millis},
@@ -42,6 +42,7 @@ struct Inner {
     holder: String,
     backoff: Backoff,
     sampler: Sampler,
+    known: Known,
 }
 
 #[derive(sqlx::FromRow)]
@@ -70,6 +71,7 @@ impl Queue {
             holder,
             backoff,
             sampler: Sampler::default(),
+            known: Known::default(),
         };
         Self {
             inner: Arc::new(inner),

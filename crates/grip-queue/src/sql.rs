@@ -175,6 +175,11 @@ grip_db::statements! {
                      WHERE kind = $1 AND key IN (SELECT value FROM json_each($2))",
             postgres: "DELETE FROM queue WHERE kind = $1 AND key = ANY($2)",
         };
+        SIZE = {
+            sqlite: "SELECT 0",
+            postgres: "SELECT pg_relation_size('queue')",
+        };
+        ANALYZE = "ANALYZE queue";
         FIND = (concat!("SELECT ", facts!(), " FROM queue WHERE kind = $1 AND key = $2"));
         LIST_ALL = (list!(""));
         LIST_DUE = (list!("AND visible_at <= $3"));

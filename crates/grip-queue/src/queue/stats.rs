@@ -61,6 +61,11 @@ impl Sampler {
         last.map(|last| last.kinds.clone())
     }
 
+    fn stale(&self) -> Option<Vec<KindStats>> {
+        let last = self.last.lock();
+        last.as_ref().map(|last| last.kinds.clone())
+    }
+
     pub(super) fn keep(&self, kinds: &[KindStats], took: Duration) {
         let size = |kind: &KindStats| kind.due + kind.waiting + kind.leased + kind.dead;
         let full = kinds.iter().filter(|kind| size(kind) >= MOST_JOBS);
@@ -82,7 +87,12 @@ impl Queue {
         if let Some(kinds) = sampler.fresh() {
             return Ok(kinds);
         }
-        let _alone = sampler.counting.lock().await;
+        let _alone = match (sampler.counting.try_lock(), sampler.stale()) {
+            (Ok(alone), _) => alone,
+            // Somebody counts: nobody waits for that who has something to show.
+            (Err(_), Some(kinds)) => return Ok(kinds),
+            (Err(_), None) => sampler.counting.lock().await,
+        };
         if let Some(kinds) = sampler.fresh() {
             return Ok(kinds);
         }

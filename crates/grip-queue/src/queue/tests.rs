@@ -3,6 +3,7 @@ mod clocks;
 mod ending;
 mod model;
 mod operator;
+mod plans;
 
 use std::time::Duration;
 

@@ -1,6 +1,8 @@
 //! What has to be done now and then.
 
-use grip_db::DbError;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use grip_db::{DbError, Engine};
 
 use super::{KEEP_DEAD, Queue, topic};
 use crate::{
@@ -11,7 +13,39 @@ use crate::{
 /// By how much clocks may differ.
 const SLACK_MS: i64 = 60_000;
 
+/// A table that is smaller is quick to read as a whole.
+const SMALL_BYTES: i64 = 1 << 20;
+
+/// The size of the table when the server last looked at what is in it.
+#[derive(Default)]
+pub(super) struct Known {
+    bytes: AtomicI64,
+}
+
 impl Queue {
+    /// Lets the server look at the table again where that has grown much.
+    ///
+    /// It keeps the plans it made, and those for a small table read it as a whole: after thousands
+    /// of jobs came at once, claims would be slow until it looks by itself. Says whether it did.
+    pub(crate) async fn heed_growth(&self) -> Result<bool, DbError> {
+        let db = &self.inner.db;
+        if db.engine() == Engine::Sqlite {
+            return Ok(false);
+        }
+        let sizing = db.read(|mut db| Box::pin(async move { db.fetch_one(&sql::SIZE, &[]).await }));
+        let (bytes,): (i64,) = sizing.await?;
+        let known = &self.inner.known.bytes;
+        let last = known.fetch_min(bytes, Ordering::Relaxed).min(bytes);
+        if bytes < SMALL_BYTES || bytes / 2 < last {
+            return Ok(false);
+        }
+        known.store(bytes, Ordering::Relaxed);
+        let looking =
+            db.write_one(|mut db| Box::pin(async move { db.execute(&sql::ANALYZE, &[]).await }));
+        looking.await?;
+        Ok(true)
+    }
+
     /// Brings back what lies further ahead than it can, as after the database's clock was set
     /// back: a lease to the longest there is, a job to some time within its period. Says how many
     /// there were.

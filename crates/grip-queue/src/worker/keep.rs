@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 use super::Shared;
 use crate::clock::Watch;
 
-/// How often the clock is looked at.
+/// How often the clock and the size of the table are looked at.
 const LOOK: Duration = Duration::from_secs(5);
 /// How often jobs are counted, so that a kind that is full is known.
 const COUNT: Duration = Duration::from_secs(60);
@@ -23,6 +23,9 @@ pub(super) async fn run(shared: Arc<Shared>) {
             let was_set = watch.was_set_back(shared.queue.db().now_ms());
             if was_set || tidied.is_none_or(|at| at.elapsed() >= TIDY) {
                 tidied = shared.tidy().await.ok().map(|()| Instant::now());
+            }
+            if let Err(error) = shared.queue.heed_growth().await {
+                tracing::debug!(%error, "the size of the queue is not known");
             }
             if counted.elapsed() >= COUNT && shared.queue.stats().await.is_ok() {
                 counted = Instant::now();
