@@ -9,6 +9,7 @@ mod events;
 mod fanout;
 mod http;
 mod queries;
+mod queue;
 mod report;
 mod sync;
 mod transfer;
@@ -68,6 +69,9 @@ async fn main() -> Result<()> {
     }
     if wanted("waiting") {
         sync::waiting::none_due(&options.binary, options.waiting, &mut table).await?;
+    }
+    if wanted("queue") {
+        queue::measure(&mut table).await?;
     }
     table.print();
     Ok(())
