@@ -21,6 +21,8 @@ pub(crate) enum Command {
     Explain(ExplainRequest),
     Sync(NodeRequest, SyncAction),
     Purgatory(NodeRequest, PurgatoryAction),
+    Queue(NodeRequest, QueueAction),
+    Index(NodeRequest, IndexAction),
     Healthcheck(HealthcheckRequest),
     Completions(Shell),
     Version { json: bool },
@@ -63,6 +65,35 @@ pub(crate) enum PurgatoryAction {
         id: String,
         yes: bool,
     },
+}
+
+#[derive(Debug)]
+pub(crate) enum QueueAction {
+    Ls {
+        kind: Option<String>,
+        state: Option<String>,
+    },
+    Retry(JobName),
+    /// Only with `yes` something is dropped.
+    Drop {
+        job: JobName,
+        yes: bool,
+    },
+}
+
+#[derive(Debug)]
+pub(crate) enum IndexAction {
+    Status,
+    /// A source or a repository.
+    Now(String),
+    Repo(String),
+}
+
+/// What a job is called.
+#[derive(Debug)]
+pub(crate) struct JobName {
+    pub(crate) kind: String,
+    pub(crate) key: String,
 }
 
 #[derive(Debug)]
@@ -116,6 +147,32 @@ pub(crate) fn parse(
                 _ => PurgatoryAction::Ls,
             };
             Command::Purgatory(node(), action)
+        }
+        "queue" => {
+            let job = || JobName {
+                kind: text("kind").expect("clap demands it"),
+                key: text("key").expect("clap demands it"),
+            };
+            let action = match verb {
+                "retry" => QueueAction::Retry(job()),
+                "drop" => QueueAction::Drop {
+                    job: job(),
+                    yes: last.get_flag("yes"),
+                },
+                _ => QueueAction::Ls {
+                    kind: text("kind"),
+                    state: text("state"),
+                },
+            };
+            Command::Queue(node(), action)
+        }
+        "index" => {
+            let action = match verb {
+                "now" => IndexAction::Now(subject()),
+                "repo" => IndexAction::Repo(subject()),
+                _ => IndexAction::Status,
+            };
+            Command::Index(node(), action)
         }
         "healthcheck" => Command::Healthcheck(HealthcheckRequest {
             flags: flags(),

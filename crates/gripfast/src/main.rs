@@ -25,6 +25,8 @@ fn main() -> ExitCode {
         Ok(Command::Explain(request)) => commands::explain::run(request),
         Ok(Command::Sync(request, action)) => commands::sync::run(request, action),
         Ok(Command::Purgatory(request, action)) => commands::purgatory::run(request, action),
+        Ok(Command::Queue(request, action)) => commands::queue::run(request, action),
+        Ok(Command::Index(request, action)) => commands::index::run(request, action),
         Ok(Command::Healthcheck(request)) => commands::healthcheck::run(request),
         Ok(Command::Completions(shell)) => commands::completions::run(shell),
         Ok(Command::Version { json }) => commands::version::run(json),

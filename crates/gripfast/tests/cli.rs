@@ -236,6 +236,12 @@ fn commands_that_steer_the_node_say_when_it_does_not_run() {
         &["purgatory", "ls"],
         &["purgatory", "retry", "ab12"],
         &["purgatory", "drop", "ab12", "--yes"],
+        &["queue", "ls", "--state", "dead"],
+        &["queue", "retry", "index-repo", "github.com/acme/tides"],
+        &["queue", "drop", "index-repo", "github.com/acme/tides"],
+        &["index", "status"],
+        &["index", "now", "github.com/orgs/acme"],
+        &["index", "repo", "github.com/acme/tides"],
     ] {
         let output = gripfast(dir().path(), arguments, &env);
         assert_eq!(output.status.code(), Some(1), "{arguments:?}");
@@ -296,6 +302,12 @@ fn each_steering_command_explains_itself() {
         &["sync", "now", "-h"],
         &["purgatory", "-h"],
         &["purgatory", "drop", "-h"],
+        &["queue", "-h"],
+        &["queue", "ls", "-h"],
+        &["queue", "drop", "-h"],
+        &["index", "-h"],
+        &["index", "now", "-h"],
+        &["index", "repo", "-h"],
     ] {
         let output = gripfast(dir().path(), arguments, &[]);
         assert!(output.status.success(), "{arguments:?}");
@@ -304,7 +316,14 @@ fn each_steering_command_explains_itself() {
         all.push('\n');
     }
     insta::assert_snapshot!("steering_help", all);
-    for arguments in [&["sync"][..], &["purgatory", "drop"], &["sync", "later"]] {
+    for arguments in [
+        &["sync"][..],
+        &["purgatory", "drop"],
+        &["sync", "later"],
+        &["queue", "retry", "index-repo"],
+        &["queue", "ls", "--state", "lost"],
+        &["index", "now"],
+    ] {
         let output = gripfast(dir().path(), arguments, &[]);
         assert_eq!(output.status.code(), Some(64), "{arguments:?}");
     }

@@ -112,7 +112,7 @@ struct TagLine {
 }
 
 async fn repo(app: &Arc<App>, name: &str, query: Option<&str>) -> Result<Response<Body>, WebError> {
-    let name = decoded(name, "the repository")?;
+    let name = full(app, decoded(name, "the repository")?);
     let limit = super::limit(query)?.min(MOST_TAGS);
     let after = query_text(query, "after")?.unwrap_or_default();
     let index = app.index()?;
@@ -171,6 +171,7 @@ pub(crate) async fn now(
         let why = "name is missing: a source or a repository, such as github.com/acme/tides";
         WebError::Malformed(why.into())
     })?;
+    let name = full(app, name);
     let audit = admin.begins("index now", &name);
     let kinds = list_kinds(app).into_iter().map(|kind| ("source", kind));
     let repos = repo_kinds(app).into_iter();
@@ -190,6 +191,17 @@ pub(crate) async fn now(
     }
     audit.ends("no such source or repository");
     Err(WebError::NotIndexed)
+}
+
+/// What the index calls a source or repository of this node: the node's own name is a part of it
+/// wherever it has one, and nobody needs to know that.
+fn full(app: &App, name: String) -> String {
+    match app.queue().db().node() {
+        "" => name,
+        node if name == "hosted" => format!("{name}@{node}"),
+        node if name.starts_with("npub1") => format!("{node}/{name}"),
+        _ => name,
+    }
 }
 
 /// The job of this name, of whichever of these kinds it is.

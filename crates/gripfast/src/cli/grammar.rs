@@ -46,6 +46,8 @@ pub(crate) fn command() -> clap::Command {
         )
         .subcommand(sync())
         .subcommand(purgatory())
+        .subcommand(queue())
+        .subcommand(index())
         .subcommand(
             clap::Command::new("healthcheck")
                 .about("Ask the running node whether it is ready; exit 0 if so")
@@ -88,11 +90,7 @@ fn sync() -> clap::Command {
         "IDENTIFIER | NPUB/IDENTIFIER",
         "The repository that something waits for",
     ));
-    clap::Command::new("sync")
-        .about("See and steer how missing git data is fetched")
-        .subcommand_required(true)
-        .arg_required_else_help(true)
-        .disable_help_subcommand(true)
+    group("sync", "See and steer how missing git data is fetched")
         .subcommand(asking("status", "Show what is fetched, when and from whom"))
         .subcommand(now)
 }
@@ -103,20 +101,84 @@ fn purgatory() -> clap::Command {
         "retry",
         "Look for the data of an event at once (on the node's machine)",
     );
-    let drop = changing("drop", "Forget an event that waits (on the node's machine)").arg(
-        Arg::new("yes")
-            .long("yes")
-            .action(ArgAction::SetTrue)
-            .help("Do it; without this only what would be dropped is shown"),
-    );
-    clap::Command::new("purgatory")
-        .about("See and steer what waits for its git data")
-        .subcommand_required(true)
-        .arg_required_else_help(true)
-        .disable_help_subcommand(true)
+    let drop = changing("drop", "Forget an event that waits (on the node's machine)").arg(yes());
+    group("purgatory", "See and steer what waits for its git data")
         .subcommand(asking("ls", "List what waits, why, and until when"))
         .subcommand(retry.arg(event()))
         .subcommand(drop.arg(event()))
+}
+
+fn queue() -> clap::Command {
+    let kind = || {
+        Arg::new("kind")
+            .required(true)
+            .value_name("KIND")
+            .help("The kind of the job, as `queue ls` shows it")
+    };
+    let key = || {
+        Arg::new("key")
+            .required(true)
+            .value_name("KEY")
+            .help("The key of the job")
+    };
+    let of_kind = Arg::new("kind")
+        .long("kind")
+        .value_name("KIND")
+        .help("Only jobs of this kind");
+    let in_state = Arg::new("state")
+        .long("state")
+        .value_name("STATE")
+        .value_parser(["due", "waiting", "leased", "dead"])
+        .help("Only jobs in this state");
+    let ls = asking("ls", "List jobs: what is due, under way, waiting or dead");
+    let retry = changing(
+        "retry",
+        "Make a job due now, also one that failed for good (on the node's machine)",
+    );
+    let drop = changing("drop", "Forget a job (on the node's machine)").arg(yes());
+    group("queue", "See and steer work that is due later")
+        .subcommand(ls.arg(of_kind).arg(in_state))
+        .subcommand(retry.arg(kind()).arg(key()))
+        .subcommand(drop.arg(kind()).arg(key()))
+}
+
+fn index() -> clap::Command {
+    let name = |help| subject("NAME", help);
+    let now = changing(
+        "now",
+        "List a source or index a repository at once (on the node's machine)",
+    );
+    let repo = asking(
+        "repo",
+        "Say of each tag of a repository why it is in the feed or not",
+    );
+    group("index", "See and steer the index of Go modules")
+        .subcommand(asking(
+            "status",
+            "Show what is indexed, from where, and how far it is",
+        ))
+        .subcommand(now.arg(name(
+            "A source or repository, such as github.com/orgs/acme or github.com/acme/tides",
+        )))
+        .subcommand(repo.arg(name(
+            "A repository, such as github.com/acme/tides or npub1…/tides",
+        )))
+}
+
+/// A command that only has others below it.
+fn group(name: &'static str, about: &'static str) -> clap::Command {
+    clap::Command::new(name)
+        .about(about)
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .disable_help_subcommand(true)
+}
+
+fn yes() -> Arg {
+    Arg::new("yes")
+        .long("yes")
+        .action(ArgAction::SetTrue)
+        .help("Do it; without this only what would be dropped is shown")
 }
 
 /// A command that asks a running node.

@@ -56,9 +56,19 @@ impl<'a> Node<'a> {
         path: &[&str],
         limit: usize,
     ) -> anyhow::Result<T> {
+        self.data_where(path, &[("limit", &limit.to_string())])
+    }
+
+    /// The same, with parameters.
+    pub(crate) fn data_where<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        parameters: &[(&str, &str)],
+    ) -> anyhow::Result<T> {
         let mut url = self.url(path);
-        url.query_pairs_mut()
-            .append_pair("limit", &limit.to_string());
+        if !parameters.is_empty() {
+            url.query_pairs_mut().extend_pairs(parameters);
+        }
         let answer = self.send(Method::GET, &url, None)?;
         self.check(&answer)?;
         serde_json::from_str(&answer.body)
@@ -67,10 +77,24 @@ impl<'a> Node<'a> {
 
     /// Changes something, with the token of the data directory.
     pub(crate) fn change(&self, method: Method, path: &[&str]) -> anyhow::Result<Answer> {
+        self.change_where(method, path, &[])
+    }
+
+    /// The same, with parameters.
+    pub(crate) fn change_where(
+        &self,
+        method: Method,
+        path: &[&str],
+        parameters: &[(&str, &str)],
+    ) -> anyhow::Result<Answer> {
         // Asked first, so that a node that does not run is named before a token that is missing.
         self.send(Method::GET, &self.url(&["healthz"]), None)?;
         let token = self.token()?;
-        let answer = self.send(method, &self.url(path), Some(&token))?;
+        let mut url = self.url(path);
+        if !parameters.is_empty() {
+            url.query_pairs_mut().extend_pairs(parameters);
+        }
+        let answer = self.send(method, &url, Some(&token))?;
         self.check(&answer)?;
         Ok(answer)
     }

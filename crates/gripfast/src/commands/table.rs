@@ -15,7 +15,7 @@ pub(crate) struct Table<const N: usize> {
     head: [&'static str; N],
     /// The column that gives way where a line would be too long.
     flexible: usize,
-    rows: Vec<[String; N]>,
+    rows: Vec<([String; N], Option<String>)>,
 }
 
 impl<const N: usize> Table<N> {
@@ -28,12 +28,19 @@ impl<const N: usize> Table<N> {
     }
 
     pub(crate) fn row(&mut self, cells: [String; N]) {
-        self.rows.push(cells);
+        self.rows.push((cells.map(|cell| plain(&cell)), None));
+    }
+
+    /// Says something about the last row on a line of its own, whole.
+    pub(crate) fn note(&mut self, text: Option<String>) {
+        if let Some((_, note)) = self.rows.last_mut() {
+            *note = text.map(|text| plain(&text));
+        }
     }
 
     pub(crate) fn render(&self) -> String {
         let mut widths: [usize; N] = self.head.map(|title| title.chars().count());
-        for row in &self.rows {
+        for (row, _) in &self.rows {
             for (width, cell) in widths.iter_mut().zip(row) {
                 *width = (*width).max(cell.chars().count());
             }
@@ -45,8 +52,11 @@ impl<const N: usize> Table<N> {
         let mut out = String::new();
         let head = line(&self.head.map(str::to_owned), &widths);
         let _ = writeln!(out, "{DIM}{head}{DIM:#}");
-        for row in &self.rows {
+        for (row, note) in &self.rows {
             let _ = writeln!(out, "{}", line(row, &widths));
+            if let Some(note) = note {
+                let _ = writeln!(out, "{INDENT}{INDENT}{DIM}{note}{DIM:#}");
+            }
         }
         out
     }
@@ -60,6 +70,12 @@ fn line<const N: usize>(cells: &[String; N], widths: &[usize; N]) -> String {
     format!("{INDENT}{}", padded.join(GAP))
         .trim_end()
         .to_owned()
+}
+
+/// A text of somebody else without what a terminal would obey.
+pub(crate) fn plain(text: &str) -> String {
+    let harmless = |c: char| if c.is_control() { '\u{fffd}' } else { c };
+    text.chars().map(harmless).collect()
 }
 
 /// The beginning of `text`, with an ellipsis where something is left out.
@@ -98,6 +114,17 @@ mod tests {
         }
         assert!(text.contains("…  now"), "{text}");
         assert!(text.lines().next().unwrap().starts_with("  host"));
+    }
+
+    #[test]
+    fn nothing_of_a_stranger_steers_the_terminal() {
+        let mut table = Table::new(["key", "when"], 0);
+        table.row(["\u{1b}[2Jgone\n".into(), "now".into()]);
+        table.note(Some("a\u{7}\u{9b}31m\r\nb".into()));
+        let text = table.render();
+        assert!(!text.contains(['\u{7}', '\u{9b}', '\r']), "{text:?}");
+        assert!(!text.contains("\u{1b}[2J"), "{text:?}");
+        assert_eq!(text.lines().count(), 3, "{text}");
     }
 
     #[test]

@@ -847,10 +847,10 @@ pub(crate) static OPTIONS: &[Opt] = &[
     Opt::new(
         "number_of_items_to_take",
         Count { min: 1, max: 1000 },
-        Value("1"),
+        Value("4"),
         Index,
-        "Pieces of indexing that are taken at a time. One is asked of a remote host for far \
-         longer than taking it takes; more leave less to the other instances.",
+        "Pieces of indexing that are taken from the queue at a time, never more than there are \
+         workers free for them. 1 shares them most evenly among instances.",
     ),
     Opt::new(
         "index_workers",
@@ -877,9 +877,9 @@ pub(crate) static OPTIONS: &[Opt] = &[
     Opt::new(
         "go_proxy_max_zips",
         POSITIVE,
-        Value("16"),
+        Value("4"),
         Index,
-        "Most module zips that are made and sent at once; one address has at most a quarter.",
+        "Most module zips that are made at once; sixteen times as many wait for their turn.",
     ),
 ];
 

@@ -289,7 +289,7 @@ fn the_index_is_on_by_default_and_asks_nobody() {
     assert!(index.enabled && index.github.is_empty() && index.modules.is_empty());
     assert_eq!(index.indexing_ttl.as_secs(), 5 * 60);
     assert_eq!(index.re_indexing_period.as_secs(), 86_400);
-    assert_eq!((index.items_to_take, index.workers), (1, 4));
+    assert_eq!((index.items_to_take, index.workers), (4, 4));
     assert_eq!(index.go_proxy.unwrap().zip_bytes, 500 << 20);
 }
 

@@ -1,0 +1,238 @@
+//! The index, for people.
+
+use std::fmt::Write as _;
+
+use anstyle::Style;
+use serde::Deserialize;
+
+use crate::commands::{
+    table::{Table, plain},
+    when::Now,
+};
+
+const BOLD: Style = Style::new().bold();
+const DIM: Style = Style::new().dimmed();
+
+/// What we read of the node's answer. Lenient, so that nodes of other versions can be asked.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Status {
+    versions: u64,
+    repos: u64,
+    repos_indexed: u64,
+    repos_gone: u64,
+    tags: u64,
+    stamp_ns: i64,
+    sources: Vec<Source>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Source {
+    name: String,
+    is_configured: bool,
+    repos: u64,
+    finished_ms: Option<i64>,
+    found_so_far: Option<u64>,
+    #[serde(flatten)]
+    work: Work,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Work {
+    state: Option<String>,
+    next_due_ms: Option<i64>,
+    last_error: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Repo {
+    name: String,
+    facts: Option<Facts>,
+    work: Work,
+    tags: Vec<Tag>,
+    next: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Facts {
+    finished_ms: Option<i64>,
+    gone_ms: Option<i64>,
+    tags: u64,
+    claims: u64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Tag {
+    name: String,
+    path: Option<String>,
+    version: Option<String>,
+    in_feed: bool,
+    why: Option<String>,
+}
+
+impl Work {
+    fn next(&self, now: Now) -> String {
+        match (self.state.as_deref(), self.next_due_ms) {
+            (Some("leased"), _) => "under way".to_owned(),
+            (Some("dead"), _) => "given up".to_owned(),
+            (Some("due"), _) => "now".to_owned(),
+            (_, Some(due)) => now.millis(due),
+            (_, None) => "–".to_owned(),
+        }
+    }
+}
+
+pub(super) fn status(status: &Status, now: Now) -> String {
+    let mut out = format!(
+        "{BOLD}{}{BOLD:#} versions of modules, from {} tags of {} repositories\n",
+        status.versions, status.tags, status.repos
+    );
+    let waiting = status.repos.saturating_sub(status.repos_indexed);
+    if waiting > 0 {
+        let _ = writeln!(out, "{waiting} repositories have not had their first turn");
+    }
+    if status.repos_gone > 0 {
+        let _ = writeln!(out, "{} repositories are gone", status.repos_gone);
+    }
+    if status.stamp_ns > 0 {
+        let at = now.millis(status.stamp_ns / 1_000_000);
+        let _ = writeln!(out, "the feed last changed {at}");
+    }
+    out.push('\n');
+    if status.sources.is_empty() {
+        out.push_str("no sources\n");
+        return out;
+    }
+    let mut table = Table::new(["source", "repositories", "listed", "next"], 0);
+    for source in &status.sources {
+        let repos = match source.found_so_far {
+            Some(found) => format!("{}, {found} so far", source.repos),
+            None => source.repos.to_string(),
+        };
+        let next = match source.is_configured {
+            true => source.work.next(now),
+            false => "not set here".to_owned(),
+        };
+        table.row([
+            source.name.clone(),
+            repos,
+            source
+                .finished_ms
+                .map_or("never".into(), |at| now.millis(at)),
+            next,
+        ]);
+        table.note(source.work.last_error.clone());
+    }
+    out.push_str(&table.render());
+    out
+}
+
+pub(super) fn repo(repo: &Repo, now: Now) -> String {
+    let mut out = format!("{BOLD}{}{BOLD:#}\n", plain(&repo.name));
+    let unknown = Facts::default();
+    let facts = repo.facts.as_ref().unwrap_or(&unknown);
+    let _ = match (facts.gone_ms, facts.finished_ms) {
+        (Some(gone), _) => writeln!(out, "it is gone; that was noticed {}", now.millis(gone)),
+        (None, Some(at)) => writeln!(
+            out,
+            "{} tags, {} of which claim a version; indexed {}, next {}",
+            facts.tags,
+            facts.claims,
+            now.millis(at),
+            repo.work.next(now)
+        ),
+        (None, None) => writeln!(out, "not indexed yet, next {}", repo.work.next(now)),
+    };
+    if let Some(error) = &repo.work.last_error {
+        let _ = writeln!(out, "last error: {}", plain(error));
+    }
+    if repo.tags.is_empty() {
+        return out;
+    }
+    out.push('\n');
+    for tag in &repo.tags {
+        let mark = if tag.in_feed { "✓" } else { "–" };
+        let claim = match (&tag.path, &tag.version) {
+            (Some(path), Some(version)) => plain(&format!("  {path} {version}")),
+            _ => String::new(),
+        };
+        let _ = writeln!(out, "  {mark} {}{claim}", plain(&tag.name));
+        if let (false, Some(why)) = (tag.in_feed, &tag.why) {
+            let _ = writeln!(out, "      {DIM}{}{DIM:#}", plain(why));
+        }
+    }
+    if let Some(last) = &repo.next {
+        let (name, last) = (plain(&repo.name), plain(last));
+        let _ = writeln!(
+            out,
+            "  {DIM}and more: /api/v1/index/repos/{name}?after={last} has them{DIM:#}"
+        );
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn unstyled(text: &str) -> String {
+        anstream::adapter::strip_str(text).to_string()
+    }
+
+    #[test]
+    fn the_index_is_shown_with_its_sources() {
+        let sample: Status = serde_json::from_value(json!({
+            "versions": 8214, "repos": 3500, "repos_indexed": 3120, "repos_gone": 2,
+            "tags": 9001, "stamp_ns": 995_000_000_000_i64,
+            "sources": [
+                { "name": "github.com/orgs/acme", "is_configured": true, "repos": 3400,
+                  "finished_ms": 900_000, "state": "waiting", "next_due_ms": 87_400_000 },
+                { "name": "github.com/users/bob", "is_configured": true, "repos": 90,
+                  "found_so_far": 100, "state": "waiting", "next_due_ms": 1_600_000,
+                  "last_error": "github.com asks us to wait: the limit of 5000 calls is reached" },
+                { "name": "hosted", "is_configured": true, "repos": 10, "finished_ms": 999_000,
+                  "state": "leased", "next_due_ms": 1_300_000 },
+                { "name": "ghe.old.example", "repos": 0 },
+            ],
+        }))
+        .unwrap();
+        insta::assert_snapshot!(unstyled(&status(&sample, Now::at(1000))));
+        let empty = unstyled(&status(&Status::default(), Now::at(1000)));
+        assert!(empty.contains("no sources"), "{empty}");
+    }
+
+    #[test]
+    fn each_tag_of_a_repository_says_why_it_is_listed_or_not() {
+        let sample: Repo = serde_json::from_value(json!({
+            "name": "github.com/acme/tides",
+            "facts": { "finished_ms": 400_000, "tags": 4, "claims": 2 },
+            "work": { "state": "waiting", "next_due_ms": 87_400_000 },
+            "tags": [
+                { "name": "v1.0.0", "path": "github.com/acme/tides", "version": "v1.0.0",
+                  "in_feed": true },
+                { "name": "v1.1.0", "path": "github.com/acme/other", "version": "v1.1.0",
+                  "in_feed": false,
+                  "why": "tag v1.1.0 of github.com/acme/other has the better claim to this version" },
+                { "name": "v2.0.0", "in_feed": false,
+                  "why": "go.mod says github.com/acme/tides, which cannot have v2.0.0" },
+                { "name": "nightly", "in_feed": false,
+                  "why": "its name is no version of a module, such as v1.2.3" },
+            ],
+            "next": "nightly",
+        }))
+        .unwrap();
+        insta::assert_snapshot!(unstyled(&repo(&sample, Now::at(1000))));
+        let gone: Repo =
+            serde_json::from_value(json!({ "name": "a/b", "facts": { "gone_ms": 1 } })).unwrap();
+        assert!(repo(&gone, Now::at(1000)).contains("it is gone"));
+        let new: Repo = serde_json::from_value(json!({ "name": "a/b", "facts": null })).unwrap();
+        assert!(repo(&new, Now::at(1000)).contains("not indexed yet"));
+    }
+}

@@ -1,0 +1,183 @@
+//! What is due later, for people.
+
+use std::{fmt::Write as _, time::Duration};
+
+use anstyle::Style;
+use serde::Deserialize;
+
+use crate::commands::{
+    table::{Table, plain},
+    when::{Now, span},
+};
+
+const BOLD: Style = Style::new().bold();
+const DIM: Style = Style::new().dimmed();
+
+/// What we read of the node's answer. Lenient, so that nodes of other versions can be asked.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct List {
+    kinds: Vec<Kind>,
+    jobs: Vec<Job>,
+    next: Option<i64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Kind {
+    kind: String,
+    due: u64,
+    waiting: u64,
+    leased: u64,
+    dead: u64,
+    oldest_due_age_ms: u64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Job {
+    kind: String,
+    key: String,
+    state: String,
+    due: Option<i64>,
+    period_ms: Option<u64>,
+    attempts: u64,
+    holder: Option<String>,
+    last_error: Option<String>,
+}
+
+impl Job {
+    fn when(&self, now: Now) -> String {
+        match (self.state.as_str(), self.due) {
+            ("leased", _) => "under way".to_owned(),
+            (_, Some(due)) => now.millis(due),
+            (state, None) => state.to_owned(),
+        }
+    }
+}
+
+pub(super) fn list(list: &List, is_narrowed: bool, now: Now) -> String {
+    let mut out = String::new();
+    if !list.kinds.is_empty() {
+        out.push_str(&kinds(&list.kinds));
+        out.push('\n');
+    }
+    if list.jobs.is_empty() {
+        out.push_str(match is_narrowed {
+            true => "no such jobs\n",
+            false => "no jobs\n",
+        });
+        return out;
+    }
+    let mut table = Table::new(["kind", "key", "when", "tries"], 1);
+    for job in &list.jobs {
+        table.row([
+            job.kind.clone(),
+            job.key.clone(),
+            job.when(now),
+            job.attempts.to_string(),
+        ]);
+        table.note(job.last_error.clone());
+    }
+    out.push_str(&table.render());
+    if list.next.is_some() {
+        let _ = writeln!(
+            out,
+            "  {DIM}and more: narrow it with --kind and --state{DIM:#}"
+        );
+    }
+    out
+}
+
+fn kinds(kinds: &[Kind]) -> String {
+    let head = ["kind", "due", "oldest", "under way", "waiting", "dead"];
+    let mut table = Table::new(head, 0);
+    for kind in kinds {
+        let oldest = match kind.oldest_due_age_ms {
+            0..1000 => "–".to_owned(),
+            ms => span(Duration::from_millis(ms)),
+        };
+        table.row([
+            kind.kind.clone(),
+            kind.due.to_string(),
+            oldest,
+            kind.leased.to_string(),
+            kind.waiting.to_string(),
+            kind.dead.to_string(),
+        ]);
+    }
+    table.render()
+}
+
+/// What `drop` would do.
+pub(super) fn plan(job: &Job, now: Now) -> String {
+    let name = plain(&format!("{} {}", job.kind, job.key));
+    let mut out = format!("would drop {BOLD}{name}{BOLD:#}\n");
+    let _ = match (&job.holder, job.due) {
+        (Some(holder), Some(_)) if job.state == "leased" => {
+            writeln!(
+                out,
+                "{holder} works on it and would be told that it is lost"
+            )
+        }
+        (_, Some(due)) => writeln!(out, "due {}", now.millis(due)),
+        (_, None) => writeln!(out, "it failed for good"),
+    };
+    if let Some(ms) = job.period_ms {
+        let period = span(Duration::from_millis(ms));
+        let _ = writeln!(out, "it comes every {period}, and would come no more");
+    }
+    if let Some(error) = &job.last_error {
+        let _ = writeln!(out, "last error: {}", plain(error));
+    }
+    let _ = writeln!(out, "{DIM}nothing was changed; add --yes to do it{DIM:#}");
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> List {
+        serde_json::from_value(serde_json::json!({
+            "kinds": [
+                { "kind": "index-repo", "due": 12, "waiting": 3488, "leased": 4, "dead": 1,
+                  "oldest_due_age_ms": 95_000 },
+                { "kind": "wanted@harbour-1", "due": 0, "waiting": 2, "leased": 0, "dead": 0,
+                  "oldest_due_age_ms": 0 },
+            ],
+            "jobs": [
+                { "kind": "index-repo", "key": "github.com/acme/tides", "state": "leased",
+                  "due": 1_060_000, "attempts": 0, "holder": "harbour-1", "period_ms": 86_400_000 },
+                { "kind": "index-repo", "key": "github.com/acme/gone", "state": "dead",
+                  "attempts": 1, "last_error": "github.com says that access is denied to us" },
+                { "kind": "index-repo", "key": "github.com/acme/later", "state": "waiting",
+                  "due": 4_600_000, "attempts": 2, "last_error": "502" },
+            ],
+            "next": 7,
+        }))
+        .unwrap()
+    }
+
+    fn unstyled(text: &str) -> String {
+        anstream::adapter::strip_str(text).to_string()
+    }
+
+    #[test]
+    fn a_queue_is_shown_as_tables() {
+        let now = Now::at(1000);
+        insta::assert_snapshot!(unstyled(&list(&sample(), false, now)));
+        assert_eq!(list(&List::default(), false, now), "no jobs\n");
+        assert_eq!(list(&List::default(), true, now), "no such jobs\n");
+    }
+
+    #[test]
+    fn dropping_is_shown_before_it_is_done() {
+        let plans: Vec<_> = sample()
+            .jobs
+            .iter()
+            .map(|job| unstyled(&plan(job, Now::at(1000))))
+            .collect();
+        insta::assert_snapshot!(plans.join("\n"));
+    }
+}
