@@ -3,6 +3,7 @@
 mod file;
 mod server;
 mod standing;
+mod work;
 
 use std::{
     path::{Path, PathBuf},
@@ -13,11 +14,11 @@ use std::{
 use futures_util::future::BoxFuture;
 use grip_tasks::{Ended, TaskGroup};
 use sqlx::SqlitePool;
-use tokio::{sync::watch, time::timeout};
+use tokio::sync::watch;
 
 pub(crate) use self::server::Host;
 pub use self::server::Server;
-use self::{server::pool::Connections, standing::Standing};
+use self::{server::pool::Connections, standing::Standing, work::in_time};
 use crate::{
     Connection, DbError, Journal, OpenError,
     connection::{Link, Notes},
@@ -219,82 +220,6 @@ impl Db {
             Pool::Postgres(pool) => pool.close().await,
         }
     }
-}
-
-impl Inner {
-    fn check_name(&self) -> Result<(), DbError> {
-        match self.standing.usurped.is_cancelled() {
-            true => Err(DbError::NameTaken),
-            false => Ok(()),
-        }
-    }
-
-    /// Does the work outside of any transaction.
-    async fn run<T, F>(&self, pool: &Connections, work: F) -> Result<T, DbError>
-    where
-        F: for<'c> FnOnce(Connection<'c>) -> BoxFuture<'c, Result<T, DbError>>,
-    {
-        self.check_name()?;
-        let mut notes = Notes::default();
-        let done = in_time(pool.patience(), async {
-            let mut lent = pool.take().await?;
-            let done = work(Connection::new(Link::Postgres(lent.link()), &mut notes)).await;
-            if done.as_ref().err().is_none_or(DbError::spares_the_line) {
-                lent.give_back();
-            }
-            done
-        });
-        self.ended(pool, done.await, notes)
-    }
-
-    async fn transact<T, F>(&self, pool: &Connections, work: F) -> Result<T, DbError>
-    where
-        F: for<'c> FnOnce(Connection<'c>) -> BoxFuture<'c, Result<T, DbError>>,
-    {
-        self.check_name()?;
-        let mut notes = Notes::default();
-        let done = in_time(pool.patience(), async {
-            let mut lent = pool.take().await?;
-            let mut connection = Connection::new(Link::Postgres(lent.link()), &mut notes);
-            connection.command("BEGIN").await?;
-            let done = work(connection.part()).await;
-            let done = connection.notes().judge(done);
-            match &done {
-                Ok(_) => connection.command("COMMIT").await?,
-                Err(error) if error.spares_the_line() => connection.command("ROLLBACK").await?,
-                // Closed with its connection, it is undone.
-                Err(_) => return done,
-            }
-            lent.give_back();
-            done
-        });
-        self.ended(pool, done.await, notes)
-    }
-
-    fn ended<T>(
-        &self,
-        pool: &Connections,
-        done: Result<T, DbError>,
-        notes: Notes,
-    ) -> Result<T, DbError> {
-        match &done {
-            Ok(_) => notes.told.iter().for_each(|topic| self.topics.tell(topic)),
-            // The others are likely to be of the same server that is no more.
-            Err(DbError::Unreachable(_)) => pool.forget_idle(),
-            Err(_) => {}
-        }
-        done
-    }
-}
-
-/// A server that does not answer holds nobody up for longer than this.
-async fn in_time<T>(
-    patience: Duration,
-    work: impl Future<Output = Result<T, DbError>>,
-) -> Result<T, DbError> {
-    timeout(patience, work)
-        .await
-        .unwrap_or(Err(DbError::Silent))
 }
 
 fn assemble(pool: Pool, writer: Writer, node: String, standing: Arc<Standing>) -> Db {

@@ -12,23 +12,21 @@ use std::{
     },
 };
 
-use futures_util::{FutureExt as _, future::BoxFuture};
+use futures_util::FutureExt as _;
 use grip_tasks::{CancellationToken, TaskGroup};
 use sqlx::sqlite::SqliteConnectOptions;
-use tokio::{
-    sync::{mpsc, oneshot},
-    time::{Instant, timeout},
-};
+use tokio::{sync::mpsc, time::timeout};
 
-use crate::{
-    Connection, DbError, WriterStats,
-    connection::Notes,
-    database::Host,
-    topics::Topics,
-    writer::link::{Line, Source},
-};
+use crate::{Connection, DbError, WriterStats, connection::Notes, database::Host, topics::Topics};
 
+mod call;
 mod link;
+
+pub(crate) use self::call::Handle;
+use self::{
+    call::{Call, Job},
+    link::{Line, Source},
+};
 
 /// Calls that may wait; the next caller waits for a place before it is queued.
 const QUEUE: usize = 1024;
@@ -38,51 +36,6 @@ const GROUP: usize = 256;
 pub(crate) struct Writer {
     line: Line,
     counters: Arc<Counters>,
-}
-
-/// Work for the writer, and the caller who waits for it.
-trait Job: Send {
-    fn run<'c>(&'c mut self, connection: Connection<'c>) -> BoxFuture<'c, Result<(), DbError>>;
-
-    /// When it was asked for.
-    fn since(&self) -> Instant;
-
-    fn answer(self: Box<Self>, outcome: Result<(), DbError>);
-}
-
-type Call = Box<dyn Job>;
-
-struct Asked<T, F> {
-    since: Instant,
-    work: Option<F>,
-    value: Option<T>,
-    answer: oneshot::Sender<Result<T, DbError>>,
-}
-
-impl<T, F> Job for Asked<T, F>
-where
-    T: Send,
-    F: for<'c> FnOnce(Connection<'c>) -> BoxFuture<'c, Result<T, DbError>> + Send,
-{
-    fn run<'c>(&'c mut self, connection: Connection<'c>) -> BoxFuture<'c, Result<(), DbError>> {
-        Box::pin(async move {
-            if let Some(work) = self.work.take() {
-                self.value = Some(work(connection).await?);
-            }
-            Ok(())
-        })
-    }
-
-    fn since(&self) -> Instant {
-        self.since
-    }
-
-    fn answer(self: Box<Self>, outcome: Result<(), DbError>) {
-        let Self { value, answer, .. } = *self;
-        let outcome = outcome.and_then(|()| value.ok_or(DbError::Closed));
-        // Nobody listens any more: the caller was told that its work may be done all the same.
-        let _ = answer.send(outcome);
-    }
 }
 
 #[derive(Default)]
@@ -99,35 +52,6 @@ impl Counters {
             commits_total: self.commits.load(Ordering::Relaxed),
             failed_total: self.failed.load(Ordering::Relaxed),
         }
-    }
-}
-
-/// The way to the writer.
-#[derive(Clone)]
-pub(crate) struct Handle {
-    calls: mpsc::Sender<Call>,
-}
-
-impl Handle {
-    /// Does the work, all or nothing; it is on the disk when this returns. Calls are served in
-    /// the order in which they were queued.
-    ///
-    /// A caller that stops waiting does not take its work back: it may still be done.
-    pub(crate) async fn call<T, F>(&self, work: F) -> Result<T, DbError>
-    where
-        T: Send + 'static,
-        F: for<'c> FnOnce(Connection<'c>) -> BoxFuture<'c, Result<T, DbError>> + Send + 'static,
-    {
-        let (answer, answered) = oneshot::channel();
-        let call = Box::new(Asked {
-            since: Instant::now(),
-            work: Some(work),
-            value: None,
-            answer,
-        });
-        let queued = self.calls.send(call).await;
-        queued.map_err(|_| DbError::Closed)?;
-        answered.await.map_err(|_| DbError::Closed)?
     }
 }
 

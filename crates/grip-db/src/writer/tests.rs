@@ -1,4 +1,7 @@
-use super::*;
+use futures_util::future::BoxFuture;
+use tokio::{sync::oneshot, time::Instant};
+
+use super::{call::Asked, *};
 use crate::{TestDatabase, Value};
 
 crate::statements! {

@@ -19,7 +19,7 @@ async fn a_repository_is_told_when_it_is_served_and_when_a_tag_moves() {
     let (node, tree, tip) = with_repository(&owner, "x").await;
     let mut changes = node.grasp().changes();
     assert_eq!(changes.take(), None, "only from now on");
-    assert_eq!(node.grasp().served(), [repo.clone()]);
+    assert_eq!(node.grasp().served(), std::slice::from_ref(&repo));
 
     // A branch is nothing to tell of.
     let next_tip = tree.commit("a", "next").unwrap();

@@ -40,8 +40,13 @@ async fn hear_once(options: PgConnectOptions, topics: &Topics) -> Result<(), sql
         .idle_timeout(None)
         .max_lifetime(None)
         .connect_lazy_with(options);
-    let mut listener = PgListener::connect_with(&pool).await?;
-    listener.listen(CHANNEL).await?;
+    let listening = async {
+        let mut listener = PgListener::connect_with(&pool).await?;
+        listener.listen(CHANNEL).await?;
+        Ok::<_, sqlx::Error>(listener)
+    };
+    let listening = timeout(ANSWER * 2, listening).await;
+    let mut listener = listening.map_err(|_| sqlx::Error::PoolTimedOut)??;
     topics.tell_all();
     loop {
         match timeout(QUIET, listener.try_recv()).await {

@@ -14,6 +14,8 @@ use crate::{DbError, clock::Clock, database::standing::Standing};
 const EVERY: Duration = Duration::from_secs(2);
 /// How soon it is tried again after it was lost.
 const AGAIN: Duration = Duration::from_millis(500);
+/// Longest wait for one of its answers, where the patience does not end before.
+const ANSWER: Duration = Duration::from_secs(5);
 
 /// Set on the server for as long as the session lives, by a number made of the name.
 const CLAIM: &str = "SELECT pg_try_advisory_lock(hashtextextended('gripfast node ' || $1, 0))";
@@ -68,7 +70,7 @@ impl Pulse {
     async fn connect(&mut self) -> Result<Result<(), Taken>, DbError> {
         let mut link = self.host.open().await?;
         let claiming = claim(&mut link, &self.node, self.process);
-        let claimed = timeout(self.host.answer(), claiming).await;
+        let claimed = timeout(self.answer(), claiming).await;
         let claimed = claimed
             .map_err(|_| DbError::Silent)?
             .map_err(DbError::of_line)?;
@@ -76,6 +78,10 @@ impl Pulse {
             self.process = process;
             self.link = Some(link);
         }))
+    }
+
+    fn answer(&self) -> Duration {
+        self.host.answer().min(ANSWER)
     }
 
     /// What time the server has; moved by half of what the answer took.
@@ -104,8 +110,8 @@ impl Pulse {
             }
         };
         stop.run_until_cancelled(beating).await;
-        if let Some(link) = self.link {
-            let _ = timeout(self.host.answer(), link.close()).await;
+        if let Some(link) = self.link.take() {
+            let _ = timeout(self.answer(), link.close()).await;
         }
     }
 
