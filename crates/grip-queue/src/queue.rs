@@ -1,5 +1,6 @@
 //! The queue as its users see it.
 
+mod asking;
 mod ending;
 pub(crate) mod listing;
 pub(crate) mod stats;
@@ -7,14 +8,14 @@ mod upkeep;
 
 use std::{sync::Arc, time::Duration};
 
-use grip_db::{Column, Connection, Db, DbError, Value};
+use grip_db::{Column, Db, DbError, Value};
 use tokio::{sync::watch, time::Instant};
 
 use self::{stats::Sampler, upkeep::Known};
 use crate::{
-    Backoff, BadJob, Lease, NewJob,
+    Backoff, Lease,
     clock::{lease_length, millis},
-    job, sql,
+    sql,
 };
 
 /// Most jobs of one kind; found by sampling, so it may be passed by those of a few seconds.
@@ -22,13 +23,8 @@ pub const MOST_JOBS: i64 = 4_000_000;
 /// How long a job that failed for good is kept for somebody to look at.
 pub const KEEP_DEAD: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// Jobs of one statement, so that none grows without bound.
-const BATCH_JOBS: usize = 1_000;
-const BATCH_BYTES: usize = 4 << 20;
 /// Jobs that one claim may take.
 const MOST_CLAIMED: usize = 1_000;
-/// How often work is tried again that was undone because others were in its way.
-const CONFLICTS: usize = 3;
 
 /// Work that is shared by all instances on the same database. Cheap to clone.
 #[derive(Clone)]
@@ -90,80 +86,6 @@ impl Queue {
     /// Moves whenever there may be new work of the kind.
     pub fn listen(&self, kind: &str) -> watch::Receiver<u64> {
         self.inner.db.topic(&topic(kind))
-    }
-
-    /// Asks for jobs, all or none, and says how many of them are new; see [`NewJob`].
-    pub async fn enqueue(&self, jobs: Vec<NewJob>) -> Result<usize, DbError> {
-        let mut tries = 1;
-        loop {
-            let (queue, jobs) = (self.clone(), jobs.clone());
-            let asked = self
-                .inner
-                .db
-                .write(|mut db| Box::pin(async move { queue.enqueue_in(&mut db, jobs).await }));
-            match asked.await {
-                Err(DbError::Conflict(_)) if tries < CONFLICTS => tries += 1,
-                asked => return asked,
-            }
-        }
-    }
-
-    /// Like [`Queue::enqueue`], as a part of the caller's transaction.
-    pub async fn enqueue_in(
-        &self,
-        db: &mut Connection<'_>,
-        jobs: Vec<NewJob>,
-    ) -> Result<usize, DbError> {
-        let jobs = job::sorted(jobs)?;
-        self.refuse_full(&jobs)?;
-        let (revived, plain): (Vec<_>, Vec<_>) = jobs.iter().partition(|job| job.revive);
-        let mut new = 0;
-        for batch in batches(&revived) {
-            new += self.ask(db, batch, true).await?;
-        }
-        for batch in batches(&plain) {
-            new += self.ask(db, batch, false).await?;
-        }
-        let mut kinds: Vec<&str> = jobs.iter().map(|job| job.kind.as_str()).collect();
-        kinds.dedup();
-        for kind in kinds {
-            db.notify(&topic(kind)).await?;
-        }
-        Ok(new)
-    }
-
-    fn refuse_full(&self, jobs: &[NewJob]) -> Result<(), BadJob> {
-        let full = jobs
-            .iter()
-            .find(|job| self.inner.sampler.is_full(&job.kind));
-        full.map_or(Ok(()), |job| {
-            Err(BadJob::Full {
-                kind: job.kind.clone(),
-                most: MOST_JOBS,
-            })
-        })
-    }
-
-    async fn ask(
-        &self,
-        db: &mut Connection<'_>,
-        jobs: &[&NewJob],
-        revive: bool,
-    ) -> Result<usize, DbError> {
-        let now = self.inner.db.now_ms();
-        let texts = |text: fn(&NewJob) -> &String| {
-            Column::Texts(jobs.iter().map(|job| text(job).clone()).collect())
-        };
-        let columns = [
-            texts(|job| &job.kind),
-            texts(|job| &job.key),
-            texts(|job| &job.payload),
-            Column::Ints(jobs.iter().map(|job| job.due(now)).collect()),
-            Column::MaybeInts(jobs.iter().map(|job| job.period_ms()).collect()),
-        ];
-        let values = [Value::Int(now), Value::Int(revive.into())];
-        let asked: Vec<(i64,)> = db.fetch_rows(&sql::ENQUEUE, &columns, &values).await?;
-        Ok(asked.iter().filter(|(asked,)| *asked == 0).count())
     }
 
     /// Takes up to `most` jobs that are due, the longest due first, for as long as `lease`.
@@ -243,23 +165,6 @@ fn topic(kind: &str) -> String {
 fn columns(held: Vec<(i64, i64)>) -> [Column; 2] {
     let (ids, tokens) = held.into_iter().unzip();
     [Column::Ints(ids), Column::Ints(tokens)]
-}
-
-/// Parts of at most so many jobs and bytes.
-fn batches<'a, 'j>(jobs: &'a [&'j NewJob]) -> Vec<&'a [&'j NewJob]> {
-    let (mut batches, mut rest) = (Vec::new(), jobs);
-    while !rest.is_empty() {
-        let mut bytes = 0;
-        let fits = |job: &&&NewJob| {
-            bytes += job.bytes();
-            bytes <= BATCH_BYTES
-        };
-        let many = rest.iter().take(BATCH_JOBS).take_while(fits).count();
-        let (batch, others) = rest.split_at(many.max(1));
-        batches.push(batch);
-        rest = others;
-    }
-    batches
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use grip_db::{on_both_engines, prepare_all};
 use grip_tasks::TaskGroup;
 
 use super::*;
-use crate::{Failed, Failure, Finished, JobFacts, State};
+use crate::{Failed, Failure, Finished, JobFacts, NewJob, State};
 
 const LEASE: Duration = Duration::from_secs(60);
 const MINUTE: i64 = 60_000;
