@@ -9,8 +9,8 @@ const HEADERS: [(&str, &str); 5] = [
     ("access-control-allow-methods", "GET, POST, OPTIONS, HEAD"),
     (
         "access-control-allow-headers",
-        "Content-Type, Authorization, Git-Protocol, Accept, Content-Encoding, X-Requested-With, \
-         X-Git-Request-Id",
+        "Content-Type, Authorization, Git-Protocol, Accept, Content-Encoding, If-None-Match, \
+         X-Requested-With, X-Git-Request-Id",
     ),
     ("access-control-expose-headers", "*"),
     ("access-control-max-age", "86400"),

@@ -54,10 +54,12 @@ impl Frame {
         host.is_some_and(|host| host.contains('.'))
     }
 
-    /// Says whether a module is one of a repository here, by its place.
-    pub(crate) fn is_module_of_ours(&self, path: &str) -> bool {
-        let below = path.strip_prefix(&self.modules);
-        below.is_some_and(|below| below.starts_with('/'))
+    /// The owner and identifier of the repository here that a module path leads to.
+    pub(crate) fn repository_of<'a>(&self, path: &'a str) -> Option<(&'a str, &'a str)> {
+        let below = path.strip_prefix(&self.modules)?.strip_prefix('/')?;
+        let mut elements = below.split('/');
+        let npub = elements.next().filter(|npub| npub.starts_with("npub1"))?;
+        Some((npub, elements.next()?))
     }
 }
 

@@ -21,6 +21,10 @@ pub(crate) struct ModulesPage {
 
 pub(crate) struct VersionLine {
     pub(crate) path: String,
+    /// The same, shorter where a key would push everything else aside.
+    pub(crate) short: String,
+    /// The page of its repository, if that is here.
+    pub(crate) href: Option<String>,
     pub(crate) version: String,
     pub(crate) created: String,
 }

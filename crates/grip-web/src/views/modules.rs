@@ -46,13 +46,16 @@ pub(crate) async fn modules(app: &Arc<App>, asked: &Asked) -> Result<Response<Bo
         counters: counters(&status),
         example: newest
             .iter()
-            .find(|entry| frame.is_module_of_ours(&entry.path))
+            .find(|entry| frame.repository_of(&entry.path).is_some())
             .map(|entry| format!("{}@{}", entry.path, entry.version)),
         proxy: app.proxy().is_ok(),
         more_versions: u64::try_from(status.versions)
             .unwrap_or(0)
             .saturating_sub(newest.len() as u64),
-        versions: newest.into_iter().map(version_line).collect(),
+        versions: newest
+            .into_iter()
+            .map(|entry| version_line(entry, &frame))
+            .collect(),
         sources: sources.into_iter().map(|s| source_view(s, now)).collect(),
         frame,
     };
@@ -89,8 +92,16 @@ fn counters(status: &Status) -> Vec<CounterView> {
     ]
 }
 
-fn version_line(entry: Entry) -> VersionLine {
+fn version_line(entry: Entry, frame: &Frame) -> VersionLine {
+    let repository = frame.repository_of(&entry.path);
+    let href = repository.map(|(npub, name)| format!("{}{npub}/{name}.git", frame.root()));
+    let short = repository.map_or_else(
+        || entry.path.clone(),
+        |(npub, _)| entry.path.replacen(npub, &pages::short_npub(npub), 1),
+    );
     VersionLine {
+        short,
+        href,
         created: pages::when_ms(entry.created),
         path: entry.path,
         version: entry.version,
@@ -122,9 +133,21 @@ fn source_view(source: SourceLine, now: i64) -> SourceView {
             .last_error
             .filter(|_| work.state != Some(State::Leased)),
         is_listing: work.state == Some(State::Leased),
-        name: status.name,
+        name: source_name(status.name),
         repos,
         when,
+    }
+}
+
+/// The repositories on this node, and on others that share its database, have names of their own.
+fn source_name(name: String) -> String {
+    match name.strip_prefix("hosted") {
+        Some("") => "this node".to_owned(),
+        Some(rest) => match rest.strip_prefix('@') {
+            Some(node) => format!("node {node}"),
+            None => name,
+        },
+        None => name,
     }
 }
 

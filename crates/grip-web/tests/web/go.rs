@@ -1,7 +1,7 @@
 //! Modules for the go command: statuses, types, tags. The module rules have tests of their own.
 
 use anyhow::Result;
-use grip_testkit::{Author, WorkTree};
+use grip_testkit::{Author, WorkTree, browser};
 
 use crate::support::Node;
 
@@ -53,6 +53,24 @@ async fn the_go_command_is_given_what_it_asks_for_in_its_types() -> Result<()> {
         assert_eq!((head.status, head.body.len()), (200, 0), "{path}");
         assert_eq!(head.header("etag"), etag);
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn people_are_led_from_a_module_to_its_repository() -> Result<()> {
+    let (node, module) = node().await?;
+    let html = node.get("/modules").await?.text();
+    let (_, repository) = module.split_once('/').expect("a path has a slash");
+    for text in [
+        format!("href=\"/{repository}.git\" title=\"{module}\""),
+        format!("go get {module}@v1.1.0"),
+        "this node".to_owned(),
+    ] {
+        assert!(html.contains(&text), "{text} is not in {html}");
+    }
+    let page = browser::open(&format!("http://{}/modules", node.addr)).await?;
+    assert_eq!(page.complaints, Vec::<String>::new());
+    assert!(page.dom.contains("tides"), "{}", page.dom);
     Ok(())
 }
 
