@@ -3,10 +3,14 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use grip_db::DbError;
+use grip_tasks::TaskGroup;
 use sha2::{Digest as _, Sha256};
 
 use crate::extract::{self, Event, Malformed, Push};
 
+/// Longer batches are read on a thread of their own.
+const LONG_BYTES: usize = 256 << 10;
 /// Of what cannot be read, so much is kept.
 const KEPT_BYTES: usize = 64 << 10;
 
@@ -66,6 +70,27 @@ impl Arrival {
             Self::Delivery { id, body } => {
                 extract::delivery(id, body).map(|push| Event::Push(Box::new(push)))
             }
+        }
+    }
+}
+
+/// Reads all of them without holding up others.
+pub(crate) async fn read(group: &TaskGroup, arrivals: Vec<Arrival>) -> Result<Batch, DbError> {
+    let bytes = arrivals.iter().map(|arrival| arrival.body().len()).sum();
+    aside(group, bytes, move || Batch::read(&arrivals)).await
+}
+
+/// Does what takes longer the more bytes there are, on a thread of its own if there are many.
+pub(crate) async fn aside<T: Send + 'static>(
+    group: &TaskGroup,
+    bytes: usize,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, DbError> {
+    match bytes > LONG_BYTES {
+        false => Ok(work()),
+        true => {
+            let working = group.spawn_blocking("read", work);
+            working.await.map_err(|_| DbError::Panicked)
         }
     }
 }

@@ -1,10 +1,8 @@
 //! All of it, as its users see it.
 
-use std::{
-    collections::BTreeMap,
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
+mod report;
+
+use std::{sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
 use grip_db::{Db, DbError};
@@ -13,22 +11,17 @@ use grip_queue::{NewJob, Queue, Worker, WorkerOptions, WorkerStatus};
 use grip_tasks::TaskGroup;
 
 use crate::{
-    accept::{Accepted, Arrival, Batch},
+    accept::{Accepted, Arrival, read},
     extract::Push,
     gaps::Gap,
     jobs::{self, Context, Does, Role},
     options::Options,
     retention::Retained,
-    status::{self, SourceStatus, Stats, Status},
     store::{EventQuery, Key, Store, Stored, StoredEvent, What, Work},
 };
 
 /// The most events or gaps that one answer has.
 const MOST: usize = 1_000;
-/// What could not be read, as far as the status shows it.
-const MOST_REJECTED: usize = 20;
-/// Longer batches are read on a thread of their own.
-const LONG_BYTES: usize = 256 << 10;
 /// Pushes that are worked on at a time: that is the database's work, which likes company.
 const PUSHES_AT_ONCE: usize = 16;
 const HOUR_MS: i64 = 60 * 60 * 1_000;
@@ -55,7 +48,6 @@ pub struct Parts {
 pub struct Ingest {
     context: Arc<Context>,
     workers: Vec<Worker>,
-    group: TaskGroup,
 }
 
 impl Ingest {
@@ -67,14 +59,12 @@ impl Ingest {
             github: parts.github,
             pushes: parts.pushes,
             options: parts.options,
+            group: parts.group,
         });
-        Self::start_with(context, parts.group).await
+        Self::start_with(context).await
     }
 
-    pub(crate) async fn start_with(
-        context: Arc<Context>,
-        group: TaskGroup,
-    ) -> Result<Self, DbError> {
+    pub(crate) async fn start_with(context: Arc<Context>) -> Result<Self, DbError> {
         for source in &context.options.sources {
             let job = context.poll_job(source).revive();
             let (store, queue) = (&context.store, &context.queue);
@@ -83,106 +73,20 @@ impl Ingest {
         let soon = context.store.now_ms() + HOUR_MS;
         let retention = NewJob::new(jobs::RETENTION, "all").every(DAY).due_ms(soon);
         context.queue.enqueue(vec![retention]).await?;
-        let workers = workers(&context, &group);
-        Ok(Self {
-            context,
-            workers,
-            group,
-        })
+        let workers = workers(&context);
+        Ok(Self { context, workers })
     }
 
     /// Takes in what arrived, from wherever: keeps what is new, once, and asks for what follows
     /// from it. All of it is on the disk when this returns, or nothing.
     pub async fn accept(&self, source: &str, arrivals: Vec<Arrival>) -> Result<Accepted, DbError> {
-        let bytes: usize = arrivals.iter().map(|arrival| arrival.body().len()).sum();
-        let batch = match bytes > LONG_BYTES {
-            false => Batch::read(&arrivals),
-            true => {
-                let reading = self
-                    .group
-                    .spawn_blocking("read", move || Batch::read(&arrivals));
-                reading.await.map_err(|_| DbError::Panicked)?
-            }
-        };
+        let batch = read(&self.context.group, arrivals).await?;
         let context = &self.context;
         let live_for = context.options.live_for;
         context
             .store
             .accept(&context.queue, source, batch, live_for)
             .await
-    }
-
-    /// How it goes.
-    pub async fn status(&self) -> Result<Status, DbError> {
-        let context = &self.context;
-        let now = SystemTime::now();
-        let budgets = context.github.budget();
-        let is_ours = |kind: &str| {
-            let prefixes = ["ingest-", "push-event", "github-"];
-            prefixes.iter().any(|prefix| kind.starts_with(prefix))
-        };
-        let mut work = context.queue.stats().await?;
-        work.retain(|kind| is_ours(&kind.kind));
-        Ok(Status {
-            sources: self.sources().await?,
-            work,
-            budgets: budgets
-                .iter()
-                .map(|budget| status::forecast(budget, now))
-                .collect(),
-            open_gaps: context.store.totals(i64::MAX).await?.open_gaps,
-            rejected: context.store.rejected_lately(MOST_REJECTED).await?,
-            progress: context.store.works().await?,
-        })
-    }
-
-    async fn sources(&self) -> Result<Vec<SourceStatus>, DbError> {
-        let context = &self.context;
-        let mut counts = BTreeMap::<String, BTreeMap<String, i64>>::new();
-        for (source, kind, count) in context.store.counts().await? {
-            counts.entry(source).or_default().insert(kind, count);
-        }
-        let mut all = Vec::new();
-        for row in context.store.sources().await? {
-            let mut configured = context.options.sources.iter();
-            let job = context.queue.find(jobs::POLL, &row.source).await?;
-            all.push(SourceStatus {
-                is_configured: configured.any(|source| source.to_string() == row.source),
-                counts: counts.remove(&row.source).unwrap_or_default(),
-                newest_id: row.newest_id,
-                newest_at: row.newest_at,
-                polled_at: row.polled_at,
-                changed_at: row.changed_at,
-                polls: row.polls,
-                gaps: row.gaps,
-                due_at: job.as_ref().and_then(|job| job.due_ms),
-                trouble: job.and_then(|job| job.last_error),
-                source: row.source,
-            });
-        }
-        all.extend(counts.into_iter().map(SourceStatus::other));
-        Ok(all)
-    }
-
-    /// How much there is.
-    pub async fn stats(&self) -> Result<Stats, DbError> {
-        let store = &self.context.store;
-        let totals = store.totals(store.now_ms() - HOUR_MS).await?;
-        let mut by_type = BTreeMap::<String, i64>::new();
-        for (_, kind, count) in store.counts().await? {
-            *by_type.entry(kind).or_default() += count;
-        }
-        Ok(Stats {
-            pushes_total: by_type.get("PushEvent").copied().unwrap_or(0),
-            pushes_last_hour: totals.pushes_since,
-            by_type,
-            users: totals.users,
-            repositories: totals.repositories,
-            rejected: totals.rejected,
-            open_gaps: totals.open_gaps,
-            first_at: totals.first_at,
-            last_at: totals.last_at,
-        })
     }
 
     /// Holes in the order they were found, from the one after `after`.
@@ -258,8 +162,8 @@ impl Ingest {
     }
 }
 
-fn workers(context: &Arc<Context>, group: &TaskGroup) -> Vec<Worker> {
-    let options = &context.options;
+fn workers(context: &Arc<Context>) -> Vec<Worker> {
+    let (options, group) = (&context.options, &context.group);
     let start = |kind: &str, role: Role, at_once: usize| {
         let options = WorkerOptions {
             at_once,

@@ -17,6 +17,7 @@ use futures_util::future::BoxFuture;
 use grip_db::DbError;
 use grip_github::{GitHub, GitHubError, NextStep};
 use grip_queue::{Failure, Handler, Job, Lease, Outcome, Queue};
+use grip_tasks::TaskGroup;
 
 use crate::{
     ingest::Pushes,
@@ -65,6 +66,7 @@ pub(crate) struct Context {
     pub(crate) github: GitHub,
     pub(crate) pushes: Arc<dyn Pushes>,
     pub(crate) options: Options,
+    pub(crate) group: TaskGroup,
 }
 
 /// One kind of work.

@@ -40,6 +40,8 @@ pub struct Keep {
     pub rejected: Option<Duration>,
     /// Holes, from when they were filled. Default: a year.
     pub closed_gaps: Option<Duration>,
+    /// Holes that nobody has filled, from when they were found. Default: five years.
+    pub open_gaps: Option<Duration>,
 }
 
 impl Default for Options {
@@ -65,6 +67,7 @@ impl Default for Keep {
             enriched: None,
             rejected: Some(DAY * 30),
             closed_gaps: Some(DAY * 365),
+            open_gaps: Some(DAY * 365 * 5),
         }
     }
 }

@@ -15,7 +15,7 @@ use grip_queue::{Failure, Lease, NewJob, Outcome};
 
 use self::reading::Reading;
 use crate::{
-    accept::Batch,
+    accept::{Batch, aside},
     jobs::{Context, POLL, Trouble, millis},
     store::{Polled, SourceRow, accept_in, end_poll_in},
 };
@@ -107,7 +107,13 @@ impl Context {
             let events: Vec<_> = events
                 .map(|event| Bytes::copy_from_slice(event.get().as_bytes()))
                 .collect();
-            reading.take(&events);
+            let bytes = events.iter().map(Bytes::len).sum();
+            let mut taking = std::mem::take(reading);
+            let taken = aside(&self.group, bytes, move || {
+                taking.take(&events);
+                taking
+            });
+            *reading = taken.await?;
             if at.is_none() {
                 end.etag = page.etag.map(|etag| etag.as_str().to_owned());
                 end.poll_interval_ms = page.poll_interval.map(millis);

@@ -19,6 +19,7 @@ pub struct Retained {
     pub repositories: u64,
     pub rejected: u64,
     pub closed_gaps: u64,
+    pub open_gaps: u64,
 }
 
 impl Context {
@@ -34,13 +35,15 @@ impl Context {
         let users = enriched.map(|from| Old::Users { from, events_from });
         let repositories = enriched.map(|from| Old::Repositories { from, events_from });
         let rejected = from(keep.rejected).map(|from| Old::Rejected { from });
-        let gaps = from(keep.closed_gaps).map(|from| Old::Gaps { from });
+        let closed = from(keep.closed_gaps).map(|from| Old::ClosedGaps { from });
+        let open = from(keep.open_gaps).map(|from| Old::OpenGaps { from });
         Ok(Retained {
             events: self.let_go(events, dry_run).await?,
             users: self.let_go(users, dry_run).await?,
             repositories: self.let_go(repositories, dry_run).await?,
             rejected: self.let_go(rejected, dry_run).await?,
-            closed_gaps: self.let_go(gaps, dry_run).await?,
+            closed_gaps: self.let_go(closed, dry_run).await?,
+            open_gaps: self.let_go(open, dry_run).await?,
         })
     }
 

@@ -23,7 +23,7 @@ pub(crate) use self::{
     records::{Known, What},
     sources::{Hole, Polled, SourceRow, end_poll_in},
     upkeep::Old,
-    work::{Work, reread},
+    work::Work,
 };
 pub use self::{
     events::{EventQuery, Place, StoredEvent},

@@ -61,6 +61,7 @@ pub(crate) async fn world_with(db: &Db, options: Options, setup: Setup) -> World
         github: gateway(&host, &tokens),
         pushes: told.clone(),
         options,
+        group: grip_tasks::TaskGroup::new("test"),
     };
     World {
         host,

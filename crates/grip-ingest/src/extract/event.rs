@@ -11,6 +11,9 @@ const MAX_NAME: usize = 256;
 /// Longest id of a webhook's delivery.
 const MAX_DELIVERY: usize = 64;
 
+/// What the id of a push begins with that a webhook brought.
+const DELIVERED: &str = "delivery ";
+
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
@@ -44,6 +47,36 @@ pub struct Push {
     pub at_ms: Option<i64>,
     /// As GitHub wrote it.
     pub raw: String,
+}
+
+impl Push {
+    /// A push from what is kept of it.
+    pub(crate) fn reread(id: &str, raw: &str) -> Result<Self, Malformed> {
+        match id.strip_prefix(DELIVERED) {
+            Some(id) => delivery(id, raw.as_bytes()),
+            None => match event(raw.as_bytes())? {
+                Event::Push(push) => Ok(*push),
+                Event::Other { .. } => Err(unfit("type", "PushEvent")),
+            },
+        }
+    }
+
+    /// What goes into its columns, in the order of the fields.
+    pub(crate) fn cells(&self) -> Vec<Cell> {
+        let cell = |field: &Field| match field.column {
+            "actor_id" => Cell::Int(self.actor_id),
+            "actor_login" => Cell::Text(self.actor_login.clone()),
+            "repository_id" => Cell::Int(Some(self.repository_id)),
+            "repository_name" => Cell::Text(self.repository_name.clone()),
+            "push_id" => Cell::Int(self.push_id),
+            "ref" => Cell::Text(Some(self.git_ref.clone())),
+            "head" => Cell::Text(Some(self.head.clone())),
+            "before" => Cell::Text(self.before.clone()),
+            "github_created_at" => Cell::Int(self.at_ms),
+            other => unreachable!("because {other} is no column of a push"),
+        };
+        EVENT.iter().map(cell).collect()
+    }
 }
 
 /// The types of events that GitHub names.
@@ -102,7 +135,7 @@ pub fn delivery(id: &str, text: &[u8]) -> Result<Push, Malformed> {
     }
     let value = object(text)?;
     let actor = Actor::of(value.pointer("/sender/url").and_then(Value::as_str));
-    push(format!("delivery {id}"), actor, &value, DELIVERY, text)
+    push(format!("{DELIVERED}{id}"), actor, &value, DELIVERY, text)
 }
 
 /// GitHub writes the ids of events as text, because they are too large for some.

@@ -7,9 +7,9 @@ use crate::testing::{self, World, ageless, arrival};
 
 async fn started(db: &Db) -> (World, Ingest, TaskGroup) {
     let world = testing::world(db, ageless()).await;
-    let group = TaskGroup::new("test");
     let context = Arc::clone(&world.context);
-    let ingest = Ingest::start_with(context, group.clone()).await.unwrap();
+    let group = context.group.clone();
+    let ingest = Ingest::start_with(context).await.unwrap();
     (world, ingest, group)
 }
 

@@ -103,10 +103,7 @@ impl Context {
         match answer {
             Record::NotModified => Ok(Fetched::Same),
             Record::Fresh { text, etag, .. } => {
-                let read = match what {
-                    What::User => extract::user(text.as_bytes()),
-                    What::Repository => extract::repository(text.as_bytes()),
-                };
+                let read = what.read(text.as_bytes());
                 let record = read.map_err(|why| {
                     Trouble::Useless(format!("what GitHub says cannot be read: {why}"))
                 })?;

@@ -6,7 +6,7 @@ use grip_queue::{Finished, Lease, NewJob, Outcome, State};
 use super::{Context, REFRESH, Trouble, millis, new_kind};
 use crate::{
     extract::{Actor, Push},
-    store::{What, reread},
+    store::What,
 };
 
 impl Context {
@@ -17,7 +17,7 @@ impl Context {
             // Retention was faster.
             return Ok(Outcome::Done);
         };
-        let push = reread(&lease.key, &raw)
+        let push = Push::reread(&lease.key, &raw)
             .map_err(|why| Trouble::Useless(format!("the event cannot be read: {why}")))?;
         let live_from = self.store.now_ms() - millis(self.options.live_for);
         let is_live = push.at_ms.is_none_or(|at| at >= live_from);
@@ -36,7 +36,7 @@ impl Context {
                     if !jobs.is_empty() {
                         queue.enqueue_in(&mut db, jobs).await?;
                     }
-                    grip_tasks::fault::point("ingest-asked");
+                    grip_tasks::fault::point("ingest.enrichment.enqueued");
                     match queue.finish_in(&mut db, &lease).await? {
                         Finished::Lost => Err(grip_db::DbError::GivenUp),
                         Finished::Done | Finished::Again => Ok(()),

@@ -27,6 +27,7 @@ const REMEMBERED: usize = 500;
 type Seen = (String, Option<i64>);
 
 /// The pages of one look.
+#[derive(Default)]
 pub(super) struct Reading {
     before: SourceRow,
     known: HashSet<String>,
@@ -48,14 +49,8 @@ impl Reading {
         Self {
             known: known_order.iter().cloned().collect(),
             known_order,
-            order: Vec::new(),
             before,
-            seen: HashSet::new(),
-            newest: None,
-            oldest: None,
-            pages: Vec::new(),
-            has_met: false,
-            batch: Batch::default(),
+            ..Self::default()
         }
     }
 

@@ -6,10 +6,11 @@ use grip_db::{Column, Connection, DbError, Value};
 use grip_queue::{NewJob, Queue};
 use serde::Serialize;
 
-use super::{Store, patiently, sql};
+use super::{Store, patiently, sql, written};
 use crate::{
     accept::{Accepted, Batch},
     extract::Push,
+    fields::EVENT,
     jobs::{self, millis},
 };
 
@@ -126,6 +127,7 @@ pub(crate) async fn accept_in(
             .fetch_rows(&sql::ADD_EVENTS, &columns(part), &values)
             .await?;
         new += added.len() as u64;
+        grip_tasks::fault::point("ingest.event.saved");
         let job = |id: &String| {
             let is_live = batch.pushes.get(id).and_then(|push| push.at_ms);
             let is_live = is_live.is_none_or(|at| at >= live_from);
@@ -135,7 +137,7 @@ pub(crate) async fn accept_in(
         if !jobs.is_empty() {
             queue.enqueue_in(db, jobs).await?;
         }
-        grip_tasks::fault::point("ingest-saved");
+        grip_tasks::fault::point("ingest.event.enqueued");
     }
     let rejected = reject(db, source, batch, now).await?;
     count(db, source, batch, new).await?;
@@ -215,27 +217,14 @@ fn parts<'a, 'p>(mut rest: &'a [&'p Push]) -> Vec<&'a [&'p Push]> {
     parts
 }
 
-fn columns(pushes: &[&Push]) -> [Column; 11] {
+/// The id, the fields, and what GitHub wrote.
+fn columns(pushes: &[&Push]) -> Vec<Column> {
+    let cells: Vec<_> = pushes.iter().map(|push| push.cells()).collect();
     let text = |of: fn(&Push) -> &String| {
         Column::Texts(pushes.iter().map(|push| of(push).clone()).collect())
     };
-    let maybe = |of: fn(&Push) -> &Option<String>| {
-        Column::MaybeTexts(pushes.iter().map(|push| of(push).clone()).collect())
-    };
-    let int = |of: fn(&Push) -> Option<i64>| {
-        Column::MaybeInts(pushes.iter().map(|push| of(push)).collect())
-    };
-    [
-        text(|push| &push.id),
-        int(|push| push.actor_id),
-        maybe(|push| &push.actor_login),
-        int(|push| Some(push.repository_id)),
-        maybe(|push| &push.repository_name),
-        int(|push| push.push_id),
-        text(|push| &push.git_ref),
-        text(|push| &push.head),
-        maybe(|push| &push.before),
-        int(|push| push.at_ms),
-        text(|push| &push.raw),
-    ]
+    let mut columns = vec![text(|push| &push.id)];
+    columns.extend(written::columns(EVENT, &cells));
+    columns.push(text(|push| &push.raw));
+    columns
 }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value as Json};
 
 use super::{Store, row::AnyRow, sql, written};
 use crate::{
-    extract::Record,
+    extract::{self, Malformed, Record},
     fields::{Field, Kind, REPOSITORY, USER},
 };
 
@@ -49,7 +49,7 @@ pub enum Key {
 }
 
 impl What {
-    fn fields(self) -> &'static [Field] {
+    pub(super) fn fields(self) -> &'static [Field] {
         match self {
             Self::User => USER,
             Self::Repository => REPOSITORY,
@@ -60,6 +60,30 @@ impl What {
         match self {
             Self::User => *written::PUT_USERS,
             Self::Repository => *written::PUT_REPOSITORIES,
+        }
+    }
+
+    /// Writes rows anew.
+    pub(super) fn redo(self) -> Statement {
+        match self {
+            Self::User => *written::REDO_USERS,
+            Self::Repository => *written::REDO_REPOSITORIES,
+        }
+    }
+
+    /// Lists what GitHub said.
+    pub(super) fn raw(self) -> Statement {
+        match self {
+            Self::User => sql::RAW_USERS,
+            Self::Repository => sql::RAW_REPOSITORIES,
+        }
+    }
+
+    /// Reads what GitHub says.
+    pub(crate) fn read(self, text: &[u8]) -> Result<Record, Malformed> {
+        match self {
+            Self::User => extract::user(text),
+            Self::Repository => extract::repository(text),
         }
     }
 }

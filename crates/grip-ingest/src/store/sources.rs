@@ -7,7 +7,7 @@ use super::{Store, sql};
 use crate::gaps::Gap;
 
 /// What is known about a list.
-#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, sqlx::FromRow)]
 pub(crate) struct SourceRow {
     pub(crate) source: String,
     pub(crate) etag: Option<String>,

@@ -159,9 +159,13 @@ grip_db::statements! {
         OLD_REJECTED = "SELECT count(*) FROM ingest_rejected WHERE last_at < $1";
         DROP_REJECTED = "DELETE FROM ingest_rejected WHERE digest IN (SELECT digest \
                          FROM ingest_rejected WHERE last_at < $1 ORDER BY last_at LIMIT $2)";
-        OLD_GAPS = "SELECT count(*) FROM ingest_gaps WHERE closed_at < $1";
-        DROP_GAPS = "DELETE FROM ingest_gaps WHERE id IN (SELECT id FROM ingest_gaps \
-                     WHERE closed_at < $1 LIMIT $2)";
+        OLD_CLOSED_GAPS = "SELECT count(*) FROM ingest_gaps WHERE closed_at < $1";
+        DROP_CLOSED_GAPS = "DELETE FROM ingest_gaps WHERE id IN (SELECT id FROM ingest_gaps \
+                            WHERE closed_at < $1 LIMIT $2)";
+        OLD_OPEN_GAPS = "SELECT count(*) FROM ingest_gaps \
+                         WHERE closed_at IS NULL AND found_at < $1";
+        DROP_OPEN_GAPS = "DELETE FROM ingest_gaps WHERE id IN (SELECT id FROM ingest_gaps \
+                          WHERE closed_at IS NULL AND found_at < $1 LIMIT $2)";
 
         // Long work.
         BEGIN_WORK = "INSERT INTO ingest_work (work, place, done, failed, began_at, updated_at) \

@@ -25,7 +25,10 @@ pub(crate) enum Old {
     Rejected {
         from: i64,
     },
-    Gaps {
+    ClosedGaps {
+        from: i64,
+    },
+    OpenGaps {
         from: i64,
     },
 }
@@ -59,7 +62,12 @@ impl Old {
                 vec![from.into(), events_from.into()],
             ),
             Self::Rejected { from } => (sql::OLD_REJECTED, sql::DROP_REJECTED, vec![from.into()]),
-            Self::Gaps { from } => (sql::OLD_GAPS, sql::DROP_GAPS, vec![from.into()]),
+            Self::ClosedGaps { from } => (
+                sql::OLD_CLOSED_GAPS,
+                sql::DROP_CLOSED_GAPS,
+                vec![from.into()],
+            ),
+            Self::OpenGaps { from } => (sql::OLD_OPEN_GAPS, sql::DROP_OPEN_GAPS, vec![from.into()]),
         }
     }
 }

@@ -9,8 +9,8 @@ use grip_queue::Queue;
 use super::{Store, events::accept_in, patiently, records::What, sql, written};
 use crate::{
     accept::{Arrival, Batch},
-    extract::{self, Cell, Event, Malformed, Push, Record},
-    fields::{EVENT, REPOSITORY, USER},
+    extract::Push,
+    fields::EVENT,
     status::Progress,
 };
 
@@ -112,11 +112,11 @@ impl Store {
         let last = rows.last().map_or(place, |(id, ..)| id.clone());
         let read: Vec<_> = rows
             .into_iter()
-            .filter_map(|(id, raw, at)| Some((reread(&id, &raw).ok()?, at)))
+            .filter_map(|(id, raw, at)| Some((Push::reread(&id, &raw).ok()?, at)))
             .collect();
         let ids = read.iter().map(|(push, _)| push.id.clone()).collect();
         let seen = read.iter().map(|(_, at)| *at).collect();
-        let cells: Vec<_> = read.iter().map(|(push, _)| cells(push)).collect();
+        let cells: Vec<_> = read.iter().map(|(push, _)| push.cells()).collect();
         let mut columns = vec![Column::Texts(ids), Column::Ints(seen)];
         columns.extend(written::columns(EVENT, &cells));
         let step = Step {
@@ -130,16 +130,7 @@ impl Store {
     }
 
     async fn redo_records(&self, what: What, work: Work, place: String) -> Result<bool, DbError> {
-        let (rows, statement, fields, read): (_, _, _, fn(&[u8]) -> Result<Record, Malformed>) =
-            match what {
-                What::User => (sql::RAW_USERS, *written::REDO_USERS, USER, extract::user),
-                What::Repository => (
-                    sql::RAW_REPOSITORIES,
-                    *written::REDO_REPOSITORIES,
-                    REPOSITORY,
-                    extract::repository,
-                ),
-            };
+        let (fields, rows) = (what.fields(), what.raw());
         let after: i64 = place.parse().unwrap_or(0);
         let values = [after.into(), AT_ONCE.into()];
         let rows: Vec<(i64, String, i64)> = self
@@ -150,7 +141,7 @@ impl Store {
         let last = rows.last().map_or(place, |(id, ..)| id.to_string());
         let records: Vec<_> = rows
             .into_iter()
-            .filter_map(|(id, raw, at)| Some((read(raw.as_bytes()).ok()?, id, at)))
+            .filter_map(|(id, raw, at)| Some((what.read(raw.as_bytes()).ok()?, id, at)))
             .filter(|(record, id, _)| record.id == *id)
             .collect();
         let ids = records.iter().map(|(_, id, _)| *id).collect();
@@ -169,7 +160,7 @@ impl Store {
             failed: total - cells.len(),
             is_last: (total as i64) < AT_ONCE,
         };
-        self.redo(work, statement, columns, step).await
+        self.redo(work, what.redo(), columns, step).await
     }
 
     async fn redo(
@@ -253,32 +244,4 @@ impl Step {
         db.execute(&sql::STEP_WORK, &values).await?;
         Ok(())
     }
-}
-
-/// A push from what is kept of it.
-pub(crate) fn reread(id: &str, raw: &str) -> Result<Push, Malformed> {
-    match id.strip_prefix("delivery ") {
-        Some(delivery) => extract::delivery(delivery, raw.as_bytes()),
-        None => match extract::event(raw.as_bytes())? {
-            Event::Push(push) => Ok(*push),
-            Event::Other { .. } => Err(Malformed::Missing { what: "push" }),
-        },
-    }
-}
-
-/// In the order of the fields.
-fn cells(push: &Push) -> Vec<Cell> {
-    let cell = |column: &str| match column {
-        "actor_id" => Cell::Int(push.actor_id),
-        "actor_login" => Cell::Text(push.actor_login.clone()),
-        "repository_id" => Cell::Int(Some(push.repository_id)),
-        "repository_name" => Cell::Text(push.repository_name.clone()),
-        "push_id" => Cell::Int(push.push_id),
-        "ref" => Cell::Text(Some(push.git_ref.clone())),
-        "head" => Cell::Text(Some(push.head.clone())),
-        "before" => Cell::Text(push.before.clone()),
-        "github_created_at" => Cell::Int(push.at_ms),
-        other => unreachable!("because {other} is no column of a push"),
-    };
-    EVENT.iter().map(|field| cell(field.column)).collect()
 }

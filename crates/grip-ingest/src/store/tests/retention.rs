@@ -27,13 +27,11 @@ fn named(mut event: Value, actor: i64, repository: i64) -> Value {
     event
 }
 
-/// A hole that was found and filled at once.
-async fn add_closed_gap(kept: &Kept) {
+/// A hole is found.
+async fn add_gap(kept: &Kept) {
     let job = NewJob::new("ingest-poll", "events");
-    kept.store
-        .add_source(&kept.queue, "events", job.clone())
-        .await
-        .unwrap();
+    let adding = kept.store.add_source(&kept.queue, "events", job.clone());
+    adding.await.unwrap();
     let leases = kept.queue.claim("ingest-poll", 1, LEASE).await.unwrap();
     let (queue, lease) = (kept.queue.clone(), leases[0].clone());
     let side = |id: &str, at| Some((id.to_owned(), Some(at)));
@@ -60,6 +58,7 @@ on_both_engines! {
             enriched: Some(DAY * 5),
             rejected: Some(DAY * 3),
             closed_gaps: Some(DAY * 3),
+            open_gaps: Some(DAY * 10),
         };
         let world = world(test.db(), keep).await;
         let kept = kept(test.db());
@@ -69,10 +68,11 @@ on_both_engines! {
             kept.save(what, &words).await;
         }
         kept.accept(&[named(push(1), 1, 1), named(push(2), 1, 1), json!("nonsense")]).await;
-        add_closed_gap(&kept).await;
+        add_gap(&kept).await;
         assert_eq!(kept.store.close_gaps(1_001, 9_000, "file").await.unwrap(), 0);
         assert_eq!(kept.store.close_gaps(1_000, 8_999, "file").await.unwrap(), 0);
         assert_eq!(kept.store.close_gaps(1_000, 9_000, "file").await.unwrap(), 1);
+        add_gap(&kept).await;
         test.db().shift_clock_ms(DAY_MS * 6);
         kept.accept(&[named(push(3), 1, 2), json!("more nonsense")]).await;
 
@@ -83,11 +83,11 @@ on_both_engines! {
         assert_eq!(world.context.retention(false).await.unwrap(), six);
         assert_eq!(world.context.retention(false).await.unwrap(), Retained::default());
         assert_eq!(kept.ids().await, ["3", "2", "1"]);
-        assert!(kept.store.gaps(false, 0, 10).await.unwrap().is_empty());
+        assert_eq!(kept.store.gaps(false, 0, 10).await.unwrap().len(), 1);
 
         // After eleven: two events, and the repository that only they name.
         test.db().shift_clock_ms(DAY_MS * 5);
-        let eleven = Retained { events: 2, repositories: 1, rejected: 1, ..Retained::default() };
+        let eleven = Retained { events: 2, repositories: 1, rejected: 1, open_gaps: 1, ..Retained::default() };
         assert_eq!(world.context.retention(true).await.unwrap(), eleven);
         assert_eq!(world.context.retention(false).await.unwrap(), eleven);
         assert_eq!(kept.ids().await, ["3"]);
@@ -97,7 +97,7 @@ on_both_engines! {
     }
 
     async fn nothing_goes_that_is_to_be_kept_for_ever(test: TestDatabase) {
-        let keep = Keep { rejected: None, closed_gaps: None, ..Keep::default() };
+        let keep = Keep { rejected: None, closed_gaps: None, open_gaps: None, ..Keep::default() };
         let world = world(test.db(), keep).await;
         let kept = kept(test.db());
         kept.accept(&[push(1), json!("nonsense")]).await;
