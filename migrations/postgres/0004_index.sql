@@ -37,8 +37,9 @@ CREATE TABLE repo_sources (
 );
 CREATE INDEX repo_sources_repo ON repo_sources (org_repo_name);
 
+-- Of the repositories above; a reference would have each row of a hundred thousand looked up.
 CREATE TABLE repo_tags (
-    org_repo_name TEXT COLLATE "C" NOT NULL REFERENCES repos (org_repo_name),
+    org_repo_name TEXT COLLATE "C" NOT NULL,
     tag_name TEXT COLLATE "C" NOT NULL,
     object_oid TEXT NOT NULL,
     commit_oid TEXT NOT NULL,

@@ -36,8 +36,9 @@ CREATE TABLE repo_sources (
 ) WITHOUT ROWID;
 CREATE INDEX repo_sources_repo ON repo_sources (org_repo_name);
 
+-- Of the repositories above; a reference would have each row of a hundred thousand looked up.
 CREATE TABLE repo_tags (
-    org_repo_name TEXT NOT NULL REFERENCES repos (org_repo_name),
+    org_repo_name TEXT NOT NULL,
     tag_name TEXT NOT NULL,
     object_oid TEXT NOT NULL,
     commit_oid TEXT NOT NULL,

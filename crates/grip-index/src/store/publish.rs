@@ -5,8 +5,13 @@ use std::sync::Arc;
 use grip_db::{Connection, DbError};
 use grip_queue::{Finished, Lease, NewJob, Queue};
 
-use super::{Store, TagRow, rows::tag_columns, settle::Feed, sql::sql};
-use crate::diff::Seen;
+use super::{
+    Store, TagRow,
+    rows::tag_columns,
+    settle::{Feed, Fresh, Touched},
+    sql::sql,
+};
+use crate::{diff::Seen, rules::Claim};
 
 /// Rows in one statement: some hundred kilobytes.
 pub(super) const AT_ONCE: usize = 2_000;
@@ -152,13 +157,45 @@ impl Store {
     }
 }
 
+impl Publication {
+    /// The versions whose claims have changed.
+    fn touched(&self) -> Vec<Touched> {
+        let before = self.before.iter().map(|pair| Touched {
+            pair: pair.clone(),
+            fresh: None,
+        });
+        let now = self.judged.iter().enumerate();
+        let now = now.filter_map(|(at, (_, judged))| match judged {
+            Judged::Version { path, version, .. } => Some(Touched {
+                pair: (path.to_string(), version.clone()),
+                fresh: Some(at),
+            }),
+            _ => None,
+        });
+        before.chain(now).collect()
+    }
+}
+
+impl Fresh for Publication {
+    fn claim(&self, at: usize, claimed_ns: i64) -> Claim {
+        let (at, judged) = &self.judged[at];
+        let row = self.seen[*at].row(judged);
+        Claim {
+            path: row.path.unwrap_or_default(),
+            version: row.version.unwrap_or_default(),
+            org_repo_name: self.repo.clone(),
+            tag_name: row.tag_name,
+            commit_oid: row.commit_oid,
+            created: row.created.unwrap_or_default(),
+            proven: row.proven,
+            claimed_ns,
+        }
+    }
+}
+
 async fn write(db: &mut Connection<'_>, now: i64, found: Publication) -> Result<(), DbError> {
     let repo = found.repo.clone();
-    let mut touched = found.before;
-    touched.extend(found.judged.iter().filter_map(|(_, judged)| match judged {
-        Judged::Version { path, version, .. } => Some((path.to_string(), version.clone())),
-        _ => None,
-    }));
+    let touched = found.touched();
     let mut feed = None;
     if !touched.is_empty() {
         feed = Some(Feed::lock(db, now).await?);
@@ -178,9 +215,9 @@ async fn write(db: &mut Connection<'_>, now: i64, found: Publication) -> Result<
             .await?;
     }
     if let Some(feed) = feed {
-        feed.settle(db, touched).await?;
+        feed.settle(db, touched, &found).await?;
     }
-    if !found.gone.is_empty() || !found.judged.is_empty() {
+    if !found.gone.is_empty() || !found.before.is_empty() {
         forget_unused(db, &repo).await?;
     }
     let end = [
@@ -209,7 +246,9 @@ async fn remove(db: &mut Connection<'_>, now: i64, repo: String) -> Result<(), D
     let claimed: Vec<Claimed> = db.fetch_all(&sql::DROP_ALL_TAGS, &named).await?;
     let touched = claimed.into_iter();
     let touched = touched.filter_map(|(path, version)| path.zip(version));
-    feed.settle(db, touched.collect()).await?;
+    let touched = touched.map(|pair| Touched { pair, fresh: None });
+    let nothing = Publication::default();
+    feed.settle(db, touched.collect(), &nothing).await?;
     forget_unused(db, &repo).await?;
     db.execute(&sql::DROP_MEMBERS, &named).await?;
     db.execute(&sql::REPO_GONE, &[repo.into(), now.into()])

@@ -21,6 +21,20 @@ pub(super) struct Feed {
     more: i64,
 }
 
+/// A version that may be another's now.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Touched {
+    /// Its path and text.
+    pub(super) pair: (String, String),
+    /// Which claim of this transaction it is touched by, if by a new one.
+    pub(super) fresh: Option<usize>,
+}
+
+/// The claims of this transaction, which need not be read again.
+pub(super) trait Fresh: Sync {
+    fn claim(&self, at: usize, claimed_ns: i64) -> Claim;
+}
+
 /// What one chunk of versions comes to.
 #[derive(Default)]
 struct Effects {
@@ -51,15 +65,23 @@ impl Feed {
     pub(super) async fn settle(
         mut self,
         db: &mut Connection<'_>,
-        mut touched: Vec<(String, String)>,
+        mut touched: Vec<Touched>,
+        fresh: &dyn Fresh,
     ) -> Result<(), DbError> {
         touched.sort_unstable();
-        touched.dedup();
-        for pairs in touched.chunks(AT_ONCE) {
-            let columns = pair_columns(pairs);
-            let claims: Vec<Claim> = db.fetch_rows(&sql::CLAIMS, &columns, &[]).await?;
+        let each = touched
+            .chunk_by(|a, b| a.pair == b.pair)
+            .collect::<Vec<_>>();
+        for some in each.chunks(AT_ONCE) {
+            let pairs: Vec<_> = some.iter().map(|same| same[0].pair.clone()).collect();
+            let columns = pair_columns(&pairs);
+            let rest = [self.claimed_ns.into()];
+            let mut claims: Vec<Claim> = db.fetch_rows(&sql::CLAIMS, &columns, &rest).await?;
+            let own = some.iter().flat_map(|same| same.iter());
+            let own = own.filter_map(|touched| touched.fresh);
+            claims.extend(own.map(|at| fresh.claim(at, self.claimed_ns)));
             let live: Vec<Live> = db.fetch_rows(&sql::LIVE, &columns, &[]).await?;
-            let effects = self.decide(pairs, &claims, live);
+            let effects = self.decide(&pairs, &claims, live);
             effects.write(db).await?;
         }
         let (last, more) = (self.last_ns, self.more);

@@ -161,10 +161,21 @@ grip_db::statements! {
         };
         DROP_ALL_TAGS = "DELETE FROM repo_tags WHERE org_repo_name = $1 \
                          RETURNING path, version";
-        DROP_TIMES = "DELETE FROM tag_times WHERE org_repo_name = $1 AND object_oid NOT IN \
-                      (SELECT object_oid FROM repo_tags WHERE org_repo_name = $1)";
-        DROP_GO_MODS = "DELETE FROM go_mods WHERE org_repo_name = $1 AND commit_oid NOT IN \
-                        (SELECT commit_oid FROM repo_tags WHERE org_repo_name = $1)";
+        // Each engine is quadratic in the other's way of saying it.
+        DROP_TIMES = {
+            sqlite: "DELETE FROM tag_times WHERE org_repo_name = $1 AND object_oid NOT IN \
+                     (SELECT object_oid FROM repo_tags WHERE org_repo_name = $1)",
+            postgres: "DELETE FROM tag_times AS k WHERE org_repo_name = $1 AND NOT EXISTS \
+                       (SELECT FROM repo_tags AS t WHERE t.org_repo_name = $1 \
+                       AND t.object_oid = k.object_oid)",
+        };
+        DROP_GO_MODS = {
+            sqlite: "DELETE FROM go_mods WHERE org_repo_name = $1 AND commit_oid NOT IN \
+                     (SELECT commit_oid FROM repo_tags WHERE org_repo_name = $1)",
+            postgres: "DELETE FROM go_mods AS k WHERE org_repo_name = $1 AND NOT EXISTS \
+                       (SELECT FROM repo_tags AS t WHERE t.org_repo_name = $1 \
+                       AND t.commit_oid = k.commit_oid)",
+        };
         END_REPO = "UPDATE repos SET indexing_finished = $2, etag = $3, policy = $4, \
                     gone_at = NULL, tags = tags + $5, claims = claims + $6 \
                     WHERE org_repo_name = $1";
@@ -177,17 +188,18 @@ grip_db::statements! {
                       CASE WHEN last_ns < $1 THEN $1 ELSE last_ns END + 1 RETURNING last_ns";
         SET_CLOCK = "UPDATE index_clock SET last_ns = $1, versions = versions + $2";
         STAMP = "SELECT last_ns FROM index_clock";
+        // Those of this transaction are known without it.
         CLAIMS = {
             sqlite: "SELECT t.path, t.version, t.org_repo_name, t.tag_name, t.commit_oid, \
                          t.created, t.proven, t.claimed_ns \
                      FROM json_each($1) AS e CROSS JOIN repo_tags AS t \
                      WHERE t.path = e.value ->> 0 AND t.version = e.value ->> 1 \
-                     AND t.path IS NOT NULL",
+                     AND t.path IS NOT NULL AND t.claimed_ns <> $2",
             postgres: "SELECT t.path, t.version, t.org_repo_name, t.tag_name, t.commit_oid, \
                            t.created, t.proven, t.claimed_ns \
                        FROM UNNEST($1::text[], $2::text[]) AS k (path, version) \
                        JOIN repo_tags AS t ON t.path = k.path AND t.version = k.version \
-                       AND t.path IS NOT NULL",
+                       AND t.path IS NOT NULL AND t.claimed_ns <> $3",
         };
         LIVE = {
             sqlite: "SELECT v.first_seen_ns, v.path, v.version, v.created, v.org_repo_name, \

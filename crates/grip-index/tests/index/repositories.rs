@@ -186,6 +186,26 @@ grip_db::on_both_engines! {
         assert_eq!(running.feed().await, ["fake.example/acme/one@v1.0.0"]);
     }
 
+    async fn what_was_learned_about_a_commit_goes_with_its_last_tag(test: TestDatabase) {
+        let source = FakeSource::new("acme");
+        source.add("one");
+        source.tag("one", "v1.0.0", 1);
+        source.tag("one", "v1.0.1", 2);
+        let running = Running::settled(test.db(), &[&source]).await;
+        source.tag("one", "v1.0.0", 3);
+        running.turn(&source, "one").await;
+        source.calls();
+        source.tag("one", "v1.0.0", 1);
+        source.tag("one", "v1.0.2", 2);
+        running.turn(&source, "one").await;
+        let expected = [
+            "tags fake.example/acme/one",
+            "go.mod fake.example/acme/one 1 ",
+            "created fake.example/acme/one 1",
+        ];
+        assert_eq!(source.calls(), expected);
+    }
+
     async fn a_hundred_thousand_tags_are_one_turn(test: TestDatabase) {
         const TAGS: u32 = 100_000;
         let source = FakeSource::new("acme");
