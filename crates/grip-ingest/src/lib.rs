@@ -13,6 +13,8 @@
 //! - What is new is asked for before what is only old.
 
 mod accept;
+pub mod avatars;
+pub mod backfill;
 pub mod extract;
 pub mod fields;
 mod gaps;
@@ -25,6 +27,7 @@ mod status;
 mod store;
 #[cfg(test)]
 mod testing;
+pub mod webhook;
 
 pub use accept::{Accepted, Arrival};
 pub use extract::{Actor, Push};

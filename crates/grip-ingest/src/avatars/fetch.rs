@@ -1,0 +1,238 @@
+//! One picture from its host to its store.
+
+use std::error::Error as _;
+
+use grip_db::DbError;
+use grip_egress::{Egress, EgressError, Forbidden, Reply, Request, Terms};
+use grip_queue::{Failure, Outcome};
+use grip_throttle::{Lane, Refused, answer::Answer};
+use grip_types::Domain;
+use http::{
+    HeaderMap, HeaderValue, Method,
+    header::{ACCEPT, ETAG, IF_NONE_MATCH},
+};
+use tokio::{io::AsyncReadExt as _, time::Instant};
+use url::Url;
+
+use super::{
+    Context, MAX_BYTES,
+    picture::Picture,
+    rows::{Kept, Wanted},
+};
+use crate::jobs::millis;
+
+/// How soon it is tried again what database or store were in the way of.
+const AWAY_MS: i64 = 5_000;
+/// Longest address and longest mark of a state that are kept.
+const MAX_TEXT: usize = 2_048;
+
+/// Why a picture was not fetched.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    Database(DbError),
+    Store(object_store::Error),
+    Refused(Refused),
+    /// The host failed, or wants to be left alone for so long.
+    Host {
+        wait_ms: Option<i64>,
+        why: String,
+    },
+}
+
+impl From<DbError> for Trouble {
+    fn from(error: DbError) -> Self {
+        Self::Database(error)
+    }
+}
+
+/// What the host said.
+enum Said {
+    Unchanged,
+    New {
+        picture: Picture,
+        etag: Option<String>,
+    },
+    /// There is no picture, and asking again does not help.
+    Nothing(String),
+}
+
+impl Context {
+    /// Fetches the picture of the person with this id.
+    pub(super) async fn fetch(&self, key: &str) -> Result<Outcome, Trouble> {
+        let Ok(user) = key.parse::<i64>() else {
+            return Ok(Outcome::Failed(Failure::permanent("the key is no id")));
+        };
+        let Some(wanted) = self.rows.wanted(user).await? else {
+            return Ok(Outcome::Done);
+        };
+        match self.ask(&wanted).await? {
+            Said::Unchanged => self.rows.touch(user).await?,
+            Said::New { picture, etag } => self.keep(user, wanted, picture, etag).await?,
+            Said::Nothing(why) => self.rows.excuse(user, &wanted.url, &why).await?,
+        }
+        Ok(Outcome::Done)
+    }
+
+    /// The picture first, then the row that names it; then the picture that nobody has any more.
+    async fn keep(
+        &self,
+        user: i64,
+        wanted: Wanted,
+        picture: Picture,
+        etag: Option<String>,
+    ) -> Result<(), Trouble> {
+        self.pictures.put(&picture).await.map_err(Trouble::Store)?;
+        let kept = Kept {
+            url: wanted.url,
+            digest: picture.digest.clone(),
+            kind: picture.kind.media_type(),
+            bytes: picture.bytes.len(),
+            etag,
+        };
+        self.rows.put(user, kept).await?;
+        match wanted.digest {
+            Some(old) if old != picture.digest => self.let_go(&old).await,
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes a picture that nobody has any more.
+    pub(super) async fn let_go(&self, digest: &str) -> Result<(), Trouble> {
+        if self.rows.is_named(digest).await? {
+            return Ok(());
+        }
+        self.pictures.remove(digest).await.map_err(Trouble::Store)
+    }
+
+    async fn ask(&self, wanted: &Wanted) -> Result<Said, Trouble> {
+        let url = Url::parse(&wanted.url).ok();
+        let Some(url) = url.filter(|url| url.as_str().len() <= MAX_TEXT) else {
+            return Ok(Said::Nothing("its address is no URL".to_owned()));
+        };
+        let (egress, domain) = match self.way(&url) {
+            Ok(way) => way,
+            Err(forbidden) => return Ok(Said::Nothing(forbidden.to_string())),
+        };
+        let permit = egress.throttle().acquire(&domain, Lane::Api).await;
+        let permit = permit.map_err(Trouble::Refused)?;
+        let terms = Terms {
+            any_status: true,
+            ..Terms::default()
+        };
+        let request = request(url, wanted.etag.as_deref());
+        match egress.send_on(&terms, request, permit).await {
+            Ok(reply) => heard(reply).await,
+            Err(error) => failed(error),
+        }
+    }
+
+    /// The way to an address: the operator's to the hosts that he named, and that for strangers
+    /// to all others.
+    fn way(&self, url: &Url) -> Result<(&Egress, Domain), Forbidden> {
+        if let Ok(domain) = self.named.check(url)
+            && self.options.hosts.contains(&domain)
+        {
+            return Ok((&self.named, domain));
+        }
+        let domain = self.egress.check(url)?;
+        Ok((&self.egress, domain))
+    }
+
+    /// What follows from trouble.
+    pub(super) fn after(&self, trouble: Trouble) -> Outcome {
+        let now = self.rows.now_ms();
+        let later = |wait_ms: i64, reason: String| Outcome::Postponed {
+            until_ms: now.saturating_add(wait_ms),
+            reason,
+        };
+        match trouble {
+            Trouble::Database(error) if error.is_transient() => later(AWAY_MS, error.to_string()),
+            Trouble::Database(error) => Outcome::Failed(Failure::transient(error.to_string())),
+            Trouble::Store(error) => {
+                tracing::warn!(%error, "the store of pictures cannot be used");
+                Outcome::Failed(Failure::transient(error.to_string()))
+            }
+            Trouble::Refused(refused) => {
+                let wait = refused.retry_at.saturating_duration_since(Instant::now());
+                later(millis(wait), refused.to_string())
+            }
+            Trouble::Host {
+                wait_ms: Some(wait),
+                why,
+            } => Outcome::Failed(Failure::rate_limited(now.saturating_add(wait), why)),
+            Trouble::Host { wait_ms: None, why } => Outcome::Failed(Failure::transient(why)),
+        }
+    }
+}
+
+fn request(url: Url, etag: Option<&str>) -> Request {
+    let mut headers = HeaderMap::new();
+    let accepted = "image/png, image/jpeg, image/gif, image/webp";
+    headers.insert(ACCEPT, HeaderValue::from_static(accepted));
+    if let Some(etag) = etag.and_then(|etag| HeaderValue::from_str(etag).ok()) {
+        headers.insert(IF_NONE_MATCH, etag);
+    }
+    Request {
+        method: Method::GET,
+        url,
+        headers,
+        body: bytes::Bytes::new(),
+        max_bytes: MAX_BYTES as u64,
+    }
+}
+
+async fn heard(mut reply: Reply) -> Result<Said, Trouble> {
+    let status = reply.status;
+    match reply.reading.answer {
+        Answer::NotModified => return Ok(Said::Unchanged),
+        Answer::Fine if status.is_success() => {}
+        Answer::RateLimited { .. } => {
+            let wait = reply.reading.advice.map(|advice| millis(advice.wait));
+            return Err(Trouble::Host {
+                wait_ms: Some(wait.unwrap_or(60_000)),
+                why: format!("the host refused by a rate limit, with status {status}"),
+            });
+        }
+        Answer::ServerError => {
+            return Err(Trouble::Host {
+                wait_ms: None,
+                why: format!("the host failed with status {status}"),
+            });
+        }
+        _ => {
+            return Ok(Said::Nothing(format!(
+                "the host answered with status {status}"
+            )));
+        }
+    }
+    let etag = reply.headers.get(ETAG).and_then(|etag| etag.to_str().ok());
+    let etag = etag
+        .filter(|etag| etag.len() <= MAX_TEXT)
+        .map(str::to_owned);
+    let mut bytes = Vec::new();
+    if let Err(error) = reply.body.read_to_end(&mut bytes).await {
+        let inner = error.into_inner().and_then(|error| error.downcast().ok());
+        let error: Box<EgressError> = inner.expect("because a body fails with a reason");
+        return failed(*error);
+    }
+    Ok(match Picture::new(bytes.into()) {
+        Ok(picture) => Said::New { picture, etag },
+        Err(why) => Said::Nothing(why.to_string()),
+    })
+}
+
+fn failed(error: EgressError) -> Result<Said, Trouble> {
+    match error {
+        EgressError::Throttled(refused) => Err(Trouble::Refused(refused)),
+        error @ (EgressError::Forbidden(_)
+        | EgressError::TooBig { .. }
+        | EgressError::Redirect(_)) => Ok(Said::Nothing(error.to_string())),
+        error => {
+            let cause = error.source().map(|cause| format!(": {cause}"));
+            Err(Trouble::Host {
+                wait_ms: None,
+                why: format!("{error}{}", cause.unwrap_or_default()),
+            })
+        }
+    }
+}
