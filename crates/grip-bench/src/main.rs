@@ -7,6 +7,7 @@ mod advertise;
 mod cycle;
 mod events;
 mod fanout;
+mod feed;
 mod http;
 mod queries;
 mod queue;
@@ -34,6 +35,9 @@ struct Options {
     /// How many identifiers wait for data that is not looked for yet.
     #[arg(long, default_value_t = 10_000)]
     waiting: usize,
+    /// How many versions the module feed has.
+    #[arg(long, default_value_t = 10_000_000)]
+    versions: usize,
 }
 
 #[tokio::main]
@@ -72,6 +76,9 @@ async fn main() -> Result<()> {
     }
     if wanted("queue") {
         queue::measure(&mut table).await?;
+    }
+    if wanted("feed") {
+        feed::measure(&options.binary, options.versions, &mut table).await?;
     }
     table.print();
     Ok(())

@@ -107,6 +107,10 @@ grip_db::statements! {
                 claimed!("= ANY(ARRAY(SELECT id FROM c))")
             ),
         };
+        // The holder stays: the next claim counts the lease as one that was lost.
+        TAKE_BACK = "UPDATE queue SET visible_at = $1, lease_token = lease_token + 1 \
+                     WHERE holder IS NOT NULL AND visible_at > $1 AND dead_at IS NULL \
+                     AND substr(holder, 1, length(CAST($2 AS TEXT))) = CAST($2 AS TEXT)";
         NEXT_DUE = "SELECT min(visible_at) FROM queue WHERE kind = $1";
         RENEW = {
             sqlite: "UPDATE queue SET visible_at = $2 FROM json_each($1) AS e \

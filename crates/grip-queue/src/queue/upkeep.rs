@@ -46,6 +46,22 @@ impl Queue {
         Ok(true)
     }
 
+    /// Makes due at once what a former run of this node held when it ended without giving it back.
+    /// Says how many there were.
+    ///
+    /// Only for the one process of a node, before it claims anything.
+    pub async fn take_back(&self) -> Result<u64, DbError> {
+        let db = &self.inner.db;
+        // A file belongs to one node, which has no name.
+        let held_by = match db.node() {
+            "" => String::new(),
+            node => format!("{node}/"),
+        };
+        let values = [db.now_ms().into(), held_by.into()];
+        db.write_one(|mut db| Box::pin(async move { db.execute(&sql::TAKE_BACK, &values).await }))
+            .await
+    }
+
     /// Brings back what lies further ahead than it can, as after the database's clock was set
     /// back: a lease to the longest there is, a job to some time within its period. Says how many
     /// there were.

@@ -59,6 +59,8 @@ impl Parts {
         let readiness = Readiness::ready();
         database::watch(&db, &readiness, &back);
         let queue = Queue::new(db.clone());
+        let taken_back = queue.take_back().await;
+        taken_back.context("cannot take up the work of the last run")?;
         let admin = admin_token::make(&settings.data_dir)
             .with_context(|| format!("cannot keep a token in {}", settings.data_dir.display()))?;
         let policy = Arc::new(ArcSwap::from_pointee(snapshot::policy(settings, &service)?));

@@ -162,4 +162,20 @@ on_both_engines! {
         assert_eq!(queue.finish(&lease).await.unwrap(), Finished::Done);
         assert!(queue.find("k", "a").await.unwrap().is_none());
     }
+
+    async fn what_a_former_run_of_this_node_held_is_due_at_once_and_what_others_hold_is_not(test: TestDatabase) {
+        let queue = queue_with(test.db(), &["a"]).await;
+        let lease = claim_one(&queue).await;
+        if test.db().engine() == grip_db::Engine::Postgres {
+            let other = Queue::new(test.another("other").await);
+            assert_eq!(other.take_back().await.unwrap(), 0);
+            assert!(nothing_is_due(&other).await);
+        }
+        let test = test.reopen().await;
+        let restarted = Queue::new(test.db().clone());
+        assert_eq!(restarted.take_back().await.unwrap(), 1);
+        assert_eq!(claim_one(&restarted).await.key, "a");
+        assert_eq!(restarted.finish(&lease).await.unwrap(), Finished::Lost);
+        assert_eq!(facts(&restarted, "a").await.lost, 1);
+    }
 }

@@ -1,0 +1,6 @@
+//! The index as its users meet it: tags pushed to a node, the feed followed, modules fetched.
+
+mod follower;
+mod go;
+mod scene;
+mod stories;
