@@ -1,6 +1,6 @@
 //! The leases of a worker, and how long each of them is safe.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use grip_tasks::CancellationToken;
 use parking_lot::Mutex;
@@ -10,15 +10,20 @@ use super::Shared;
 use crate::Lease;
 
 /// Bounded by the places of the worker: each lease has one.
+///
+/// A job may be here twice for a moment: where the clock of the database jumped ahead, or the
+/// end of the work could not be written in time, the worker itself may be who claims it next.
 #[derive(Default)]
 pub(super) struct Held {
-    jobs: Mutex<HashMap<i64, Entry>>,
+    jobs: Mutex<BTreeMap<Name, Entry>>,
     /// Told when a place is free. Whoever waits begins to before it looks.
     pub(super) freed: Notify,
 }
 
+/// A lease by the id of its job and its token; later leases have higher ones.
+type Name = (i64, i64);
+
 struct Entry {
-    token: i64,
     ends: Instant,
     /// The lease is somebody else's.
     lost: CancellationToken,
@@ -27,7 +32,7 @@ struct Entry {
 /// One job's place; free again when dropped.
 pub(super) struct Place {
     shared: Arc<Shared>,
-    id: i64,
+    name: Name,
     pub(super) lost: CancellationToken,
 }
 
@@ -36,21 +41,22 @@ impl Held {
         self.jobs.lock().len()
     }
 
-    /// Ids and tokens of all.
-    pub(super) fn names(&self) -> Vec<(i64, i64)> {
+    /// Ids and tokens of all that are not known to be lost.
+    pub(super) fn names(&self) -> Vec<Name> {
         let jobs = self.jobs.lock();
-        jobs.iter().map(|(id, entry)| (*id, entry.token)).collect()
+        let ours = jobs.iter().filter(|(_, entry)| !entry.lost.is_cancelled());
+        ours.map(|(name, _)| *name).collect()
     }
 
     /// Takes note of a renewal: `asked` were to be renewed until `ends`, and `ours` were.
-    pub(super) fn renewed(&self, asked: &[(i64, i64)], ours: &[i64], ends: Instant) {
+    pub(super) fn renewed(&self, asked: &[Name], ours: &[i64], ends: Instant) {
         let mut jobs = self.jobs.lock();
         let mut lost = Vec::new();
-        for (id, token) in asked {
-            // The place may have a new lease of the same job by now.
-            let entry = jobs.get_mut(id).filter(|entry| entry.token == *token);
-            let Some(entry) = entry else { continue };
-            match ours.contains(id) {
+        for name in asked {
+            let Some(entry) = jobs.get_mut(name) else {
+                continue;
+            };
+            match ours.contains(&name.0) {
                 true => entry.ends = ends,
                 false => lost.push(entry.lost.clone()),
             }
@@ -70,37 +76,63 @@ impl Held {
         }
     }
 
-    fn ends(&self, id: i64) -> Option<Instant> {
-        self.jobs.lock().get(&id).map(|entry| entry.ends)
+    fn ends(&self, name: Name) -> Option<Instant> {
+        self.jobs.lock().get(&name).map(|entry| entry.ends)
+    }
+
+    /// Puts a lease in, and tells who works on the same job under an older one that it is lost.
+    fn put(&self, name: Name, entry: Entry) {
+        let mut jobs = self.jobs.lock();
+        let older = jobs.range((name.0, i64::MIN)..name);
+        let older: Vec<_> = older.map(|(_, entry)| entry.lost.clone()).collect();
+        jobs.insert(name, entry);
+        drop(jobs);
+        older.iter().for_each(CancellationToken::cancel);
+    }
+
+    fn has_older(&self, name: Name) -> bool {
+        let jobs = self.jobs.lock();
+        jobs.range((name.0, i64::MIN)..name).next().is_some()
     }
 }
 
 impl Place {
     pub(super) fn take(shared: &Arc<Shared>, lease: &Lease) -> Self {
         let lost = CancellationToken::new();
+        let name = (lease.id, lease.token);
         let entry = Entry {
-            token: lease.token,
             ends: lease.ends,
             lost: lost.clone(),
         };
-        shared.held.jobs.lock().insert(lease.id, entry);
+        shared.held.put(name, entry);
         Self {
             shared: Arc::clone(shared),
-            id: lease.id,
+            name,
             lost,
+        }
+    }
+
+    /// Waits until nobody works on the job under an older lease.
+    pub(super) async fn alone(&self) {
+        loop {
+            let freed = self.shared.held.freed.notified();
+            if !self.shared.held.has_older(self.name) {
+                return;
+            }
+            freed.await;
         }
     }
 
     /// Whether no more than so much of the lease is left.
     pub(super) fn is_short(&self, rest: Duration) -> bool {
-        let ends = self.shared.held.ends(self.id);
+        let ends = self.shared.held.ends(self.name);
         ends.is_none_or(|ends| ends.saturating_duration_since(Instant::now()) <= rest)
     }
 
     /// Waits until so much of the lease is left, however often it is renewed meanwhile.
     pub(super) async fn left(&self, rest: Duration) {
         while !self.is_short(rest)
-            && let Some(ends) = self.shared.held.ends(self.id)
+            && let Some(ends) = self.shared.held.ends(self.name)
         {
             tokio::time::sleep_until(ends.checked_sub(rest).unwrap_or(ends)).await;
         }
@@ -109,7 +141,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.shared.held.jobs.lock().remove(&self.id);
+        self.shared.held.jobs.lock().remove(&self.name);
         self.shared.held.freed.notify_waiters();
     }
 }

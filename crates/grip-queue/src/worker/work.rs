@@ -49,7 +49,11 @@ impl Shared {
             lease: lease.clone(),
             stop: stop.clone(),
         };
-        let running = AssertUnwindSafe(self.handler.run(job)).catch_unwind();
+        let running = async {
+            place.alone().await;
+            self.handler.run(job).await
+        };
+        let running = AssertUnwindSafe(running).catch_unwind();
         let tenth = self.options.lease / 10;
         if place.is_short(tenth) {
             self.lost(lease, "the claim took too long");

@@ -106,6 +106,39 @@ on_both_engines! {
 }
 
 #[tokio::test]
+async fn a_job_that_its_own_worker_claims_again_is_never_worked_on_twice_at_once() {
+    let test = grip_db::TestDatabase::sqlite().await;
+    let (queue, group) = (Queue::new(test.db().clone()), TaskGroup::new("test"));
+    let endless = Endless::default();
+    let (first, overlapped) = (endless.clone(), Arc::new(AtomicUsize::new(0)));
+    let overlaps = Arc::clone(&overlapped);
+    let handler = does(move |job| {
+        let (first, overlaps) = (first.clone(), Arc::clone(&overlaps));
+        Box::pin(async move {
+            if job.key == "a" && job.lost == 0 {
+                return first.run(job).await;
+            }
+            let is_under_way = first.ended.load(Ordering::SeqCst) == 0;
+            overlaps.fetch_add(usize::from(is_under_way), Ordering::SeqCst);
+            Outcome::Done
+        })
+    });
+    let worker = Worker::start(queue.clone(), "k", handler, options(), &group);
+    queue.enqueue(jobs(&["a"])).await.unwrap();
+    reaches(&endless.begun, 1).await;
+    // As after a sleep of the whole machine: the lease has run out, and nobody has noticed.
+    test.db().shift_clock_ms(600_000);
+    queue.retry("k", "a").await.unwrap();
+    gone(&queue, "a").await;
+    let settled = async || (worker.status().running == 0).then_some(());
+    until("all places are free", settled).await.unwrap();
+    assert_eq!(overlapped.load(Ordering::SeqCst), 0);
+    assert_eq!(endless.begun.load(Ordering::SeqCst), 1);
+    assert_eq!(worker.status().lost_total, 1);
+    worker.shutdown().await;
+}
+
+#[tokio::test]
 async fn a_job_that_brings_processes_down_is_kept_for_somebody_to_look_at() {
     let test = grip_db::TestDatabase::sqlite().await;
     let (queue, group) = (Queue::new(test.db().clone()), TaskGroup::new("test"));
