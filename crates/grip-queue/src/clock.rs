@@ -12,8 +12,12 @@ pub(crate) const HORIZON_MS: i64 = 24 * 60 * 60 * 1_000;
 /// The end of time: no claim sees it.
 pub(crate) const NEVER: i64 = i64::MAX;
 
+/// The longest time that counts; added to any time it stays within the numbers of the database.
+const LONGEST_MS: i64 = i64::MAX / 4;
+
 pub(crate) fn millis(duration: Duration) -> i64 {
-    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX / 4)
+    let ms = i64::try_from(duration.as_millis()).unwrap_or(LONGEST_MS);
+    ms.min(LONGEST_MS)
 }
 
 pub(crate) fn lease_length(lease: Duration) -> Duration {

@@ -104,10 +104,10 @@ impl NewJob {
         self.period.map(|period| millis(period).max(1))
     }
 
-    /// When it is due, no further ahead than a job may lie.
+    /// When it is due, no further ahead than a job may lie, and not before 1970.
     pub(crate) fn due(&self, now_ms: i64) -> i64 {
         let due = self.due_ms.unwrap_or(now_ms);
-        due.min(furthest(now_ms, self.period_ms()))
+        due.min(furthest(now_ms, self.period_ms())).max(0)
     }
 
     /// The same job asked for twice.

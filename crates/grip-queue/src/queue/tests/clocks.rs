@@ -64,6 +64,21 @@ on_both_engines! {
     }
 }
 
+on_both_engines! {
+    async fn times_at_the_ends_of_the_numbers_break_nothing(test: TestDatabase) {
+        let queue = Queue::new(test.db().clone());
+        let longest = Duration::from_millis(i64::MAX as u64);
+        let asked = vec![NewJob::new("k", "a").due_ms(i64::MIN).every(longest)];
+        queue.enqueue(asked).await.unwrap();
+        let stats = queue.stats().await.unwrap();
+        assert!(stats[0].oldest_due_age_ms > 0, "{stats:?}");
+        let lease = claim_one(&queue).await;
+        assert_eq!(queue.finish(&lease).await.unwrap(), Finished::Done);
+        assert_eq!(queue.heed_clock("k").await.unwrap(), 0);
+        assert!(facts(&queue, "a").await.due_ms.unwrap() > test.db().now_ms());
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_clock_that_was_set_back_is_noticed_once() {
     let mut watch = crate::clock::Watch::new(1_000_000);
