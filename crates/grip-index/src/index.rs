@@ -8,7 +8,7 @@ use grip_tasks::TaskGroup;
 
 use crate::{
     Changes, FeedQuery, Options, Page, RepoFacts, Source, Status, TagFacts, VersionAt,
-    jobs::{Context, List, Turns},
+    jobs::{Context, List, PUSHED, Turns},
     store::Store,
 };
 
@@ -150,7 +150,13 @@ impl Index {
 
     async fn name_repos(&self, source: &dyn Source, repos: Vec<String>) -> Result<(), DbError> {
         let context = &self.context;
-        let job = |repo: &String| context.repo_job(source.is_local(), repo).revive();
+        let job = |repo: &String| {
+            let job = context.repo_job(source.is_local(), repo).revive();
+            match source.is_local() {
+                true => job,
+                false => job.payload(PUSHED),
+            }
+        };
         let jobs = repos.iter().map(job).collect();
         let queue = context.queue.clone();
         let store = &context.store;

@@ -29,6 +29,10 @@ const DATABASE_AWAY_MS: i64 = 5_000;
 /// How soon work is looked at again that only an instance with other settings can do.
 const ELSEWHERE_MS: i64 = 60 * 60 * 1_000;
 
+/// Marks jobs for repositories that somebody has named, who need not be right: no listing has to
+/// have shown them.
+pub(crate) const PUSHED: &str = "pushed";
+
 /// What all work shares.
 pub(crate) struct Context {
     pub(crate) store: Store,
@@ -117,7 +121,7 @@ impl Context {
         Ending {
             queue: self.queue.clone(),
             lease: job.lease().clone(),
-            again: is_other.then(|| wanted.due_ms(due)),
+            again: is_other.then(|| wanted.due_ms(due).payload(&job.payload)),
         }
     }
 

@@ -44,6 +44,13 @@ pub trait Source: Send + Sync + 'static {
         Box::pin(std::future::ready(Ok(true)))
     }
 
+    /// Whether a repository that somebody has named would be in a listing, where listings leave
+    /// some out.
+    fn admits<'a>(&'a self, repo: &'a str) -> BoxFuture<'a, Result<bool, SourceError>> {
+        let _ = repo;
+        Box::pin(std::future::ready(Ok(true)))
+    }
+
     /// When a tag was made, in milliseconds since 1970; asked only for new and moved tags.
     fn created<'a>(
         &'a self,

@@ -6,7 +6,7 @@ use futures_util::future::BoxFuture;
 use grip_go::ModulePath;
 use grip_queue::{Handler, Job, Outcome};
 
-use super::{Context, Trouble, ask::Asking};
+use super::{Context, PUSHED, Trouble, ask::Asking};
 use crate::{
     Source, SourceError, TagAt, Tags, Trust,
     diff::{self, Differences, Merge, Seen},
@@ -47,11 +47,8 @@ impl Turns {
             return self.remove(job).await;
         };
         let repo = self.repo(&job.key, &begun)?;
-        if begun.sources.iter().all(|(_, is_missing)| *is_missing) {
-            let is_there = repo.source().is_there(&repo.name).await;
-            if !is_there.map_err(|error| repo.trouble(error))? {
-                return self.remove(job).await;
-            }
+        if !repo.is_there(job, &begun).await? {
+            return self.remove(job).await;
         }
         let policy = repo.policy();
         let is_judged = begun.policy.as_ref() == Some(&policy);
@@ -169,6 +166,18 @@ impl Repo {
 
     pub(super) fn trouble(&self, error: SourceError) -> Trouble {
         Trouble::Source(self.source().name().to_owned(), error)
+    }
+
+    /// Whether it is one of its source's, where no listing has just shown that.
+    async fn is_there(&self, job: &Job, begun: &Begun) -> Result<bool, Trouble> {
+        let source = self.source();
+        let is_missing = begun.sources.iter().all(|(_, is_missing)| *is_missing);
+        let answer = match (is_missing, job.payload == PUSHED) {
+            (true, _) => source.is_there(&self.name).await,
+            (false, true) => source.admits(&self.name).await,
+            (false, false) => Ok(true),
+        };
+        answer.map_err(|error| self.trouble(error))
     }
 
     /// The most that any source trusts it.

@@ -398,7 +398,32 @@ async fn private_repositories_stay_out_unless_they_are_wanted() {
         let running = start(test.db(), source(&host, owner, options)).await;
         running.settle().await;
         assert_eq!(running.feed().await.len(), expected);
+        // Nor does a push bring them in.
+        host.add_tag("acme/secret", "v1.1.0");
+        let pushed = running.index.source_push("github.com", "acme", "secret");
+        assert!(pushed.await.unwrap());
+        running.settle().await;
+        assert_eq!(running.feed().await.len(), expected * 2 - 1);
     }
+}
+
+#[tokio::test]
+async fn a_push_to_a_repository_that_became_private_tells_nobody_of_its_tags() {
+    let (test, host) = one().await;
+    let running = start(test.db(), org(&host)).await;
+    running.settle().await;
+    assert_eq!(running.feed().await, ["github.com/acme/one@v1.0.0"]);
+    host.change("acme/one", |repo| repo.private = true);
+    host.add_tag("acme/one", "v1.1.0");
+    let pushed = running.index.source_push("github.com", "acme", "one");
+    assert!(pushed.await.unwrap());
+    running.settle().await;
+    assert!(running.feed().await.is_empty());
+    let told = running.changes(0).await;
+    assert!(
+        told.iter().all(|change| change.version == "v1.0.0"),
+        "{told:?}"
+    );
 }
 
 #[tokio::test]
