@@ -13,6 +13,8 @@ use crate::TagAt;
 const MOST: usize = 32;
 /// Tags that are kept in all: some 30 MB.
 const MOST_TAGS: usize = 300_000;
+/// Tags on a page that may be the first of several.
+const FULL_PAGE: usize = 100;
 /// How old the beginning of a list may be.
 const FRESH: Duration = Duration::from_secs(6 * 60 * 60);
 
@@ -62,11 +64,9 @@ impl Read {
         self.pages += 1;
         self.tags.extend(page.items);
         self.next = page.next;
-        // The mark of a page says nothing about the others.
-        self.etag = page
-            .etag
-            .filter(|_| self.pages == 1)
-            .map(|etag| etag.to_string());
+        // The mark of a page says nothing about the others, nor of one that is yet to come.
+        let is_all = self.pages == 1 && self.tags.len() < FULL_PAGE;
+        self.etag = page.etag.filter(|_| is_all).map(|etag| etag.to_string());
     }
 
     pub(super) fn copy(&self) -> (Vec<TagAt>, Option<String>) {
@@ -105,5 +105,31 @@ impl Unfinished {
 
     pub(super) fn drop_it(&self, repo: &str) {
         self.lists.lock().retain(|(name, _)| name != repo);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(tags: usize) -> Read {
+        let tag = |n: usize| Tag {
+            name: format!("v1.0.{n}"),
+            commit: grip_types::Oid::from_bytes(&[1; 20]).unwrap(),
+        };
+        let mut read = Read::new();
+        read.add(Page {
+            items: (0..tags).map(tag).collect(),
+            next: None,
+            etag: grip_github::Etag::parse("\"x\""),
+        });
+        read
+    }
+
+    #[test]
+    fn the_mark_of_a_full_page_is_not_one_of_all_tags() {
+        assert!(read(FULL_PAGE - 1).copy().1.is_some());
+        // The next tag may be on a second page, and leave the first one as it is.
+        assert!(read(FULL_PAGE).copy().1.is_none());
     }
 }
