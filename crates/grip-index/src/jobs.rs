@@ -133,6 +133,11 @@ impl Context {
                 until_ms: now + DATABASE_AWAY_MS,
                 reason: error.to_string(),
             },
+            // Somebody else has it, who does not care, or has asked for it: it is looked at anew.
+            Trouble::Database(DbError::GivenUp) => Outcome::Postponed {
+                until_ms: now,
+                reason: "it was asked for again before it was at its end".to_owned(),
+            },
             Trouble::Database(error) => {
                 tracing::warn!(kind = %job.kind, key = %job.key, ?error, "the index cannot write");
                 Outcome::Failed(Failure::transient(error.to_string()))

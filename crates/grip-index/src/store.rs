@@ -4,13 +4,16 @@
 //! - Who changes the feed holds the clock's row until the commit, and takes its moments from it:
 //!   the order of commits is the order of moments, and no two are equal, whatever clocks do.
 //! - A version is in the feed if and only if a tag claims it; [`crate::rules::winner`] says which.
-//! - What a repository's turn changes is changed together with the end of its job.
+//! - What a repository's turn changes is changed together with the end of its job; of more tags
+//!   than one transaction should hold, the last part is.
 
 mod cache;
 mod changes;
 mod feed;
 mod listing;
+mod part;
 mod publish;
+mod removal;
 mod repo;
 mod rows;
 mod settle;
@@ -22,7 +25,7 @@ use grip_db::Db;
 pub(crate) use self::{
     cache::Learned,
     listing::Place,
-    publish::{Ending, Judged, Publication},
+    publish::{Changed, Ending, Gone, Judged, Publication},
     repo::Begun,
     rows::TagRow,
 };

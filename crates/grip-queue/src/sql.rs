@@ -130,6 +130,8 @@ grip_db::statements! {
                        FROM UNNEST($1::bigint[], $2::bigint[]) AS held (id, token) \
                        WHERE queue.id = held.id AND queue.lease_token = held.token",
         };
+        // Changes nothing, but holds the row until the commit.
+        HOLD = "UPDATE queue SET lost = lost WHERE id = $1 AND lease_token = $2";
         // Nobody asked for it again and it has no period.
         FINISH_GONE = "DELETE FROM queue WHERE id = $1 AND lease_token = $2 \
                        AND again_at IS NULL AND period_ms IS NULL";

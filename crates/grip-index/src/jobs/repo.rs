@@ -10,7 +10,7 @@ use super::{Context, PUSHED, Trouble, ask::Asking};
 use crate::{
     Source, SourceError, TagAt, Tags, Trust,
     diff::{self, Differences, Merge, Seen},
-    store::{Begun, Judged, Publication, TagRow},
+    store::{Begun, Changed, Gone, Judged, Publication, TagRow},
 };
 
 /// Changes when the rules do, so that every repository is judged again.
@@ -68,9 +68,9 @@ impl Turns {
             Tags::All { tags, etag } => {
                 let mut found = self.find_out(&repo, tags, !is_judged).await?;
                 let is_settled =
-                    |(_, judged): &(usize, Judged)| !matches!(judged, Judged::Unsettled(_));
+                    |changed: &Changed| !matches!(changed.judged, Judged::Unsettled(_));
                 // What is not settled is asked again, even if the tags stay as they are.
-                found.etag = etag.filter(|_| found.judged.iter().all(is_settled));
+                found.etag = etag.filter(|_| found.changed.iter().all(is_settled));
                 found.policy = policy;
                 self.publish(job, &repo, found).await
             }
@@ -142,12 +142,12 @@ impl Turns {
     }
 
     async fn publish(&self, job: &Job, repo: &Repo, found: Publication) -> Result<(), Trouble> {
-        let (judged, gone) = (found.judged.len(), found.gone.len());
+        let (changed, gone) = (found.changed.len(), found.gone.len());
         let is_local = repo.source().is_local();
         let ending = self.0.ending(job, self.0.repo_job(is_local, &repo.name));
         self.0.store.publish(found, ending).await?;
         repo.source().finished(&repo.name);
-        tracing::debug!(repo = repo.name, judged, gone, "a repository is indexed");
+        tracing::debug!(repo = repo.name, changed, gone, "a repository is indexed");
         Ok(())
     }
 
@@ -199,31 +199,27 @@ impl Repo {
 
 impl Publication {
     fn add(&mut self, seen: &[Seen], at: usize, kept: Option<&TagRow>, judged: Judged) {
-        if kept.is_some_and(|kept| seen[at].is_kept_as(&judged, kept)) {
-            // Not kept anew, but still to be asked about again.
-            if matches!(judged, Judged::Unsettled(_)) {
-                self.judged.push((at, judged));
-            }
+        let is_same = kept.is_some_and(|kept| seen[at].is_kept_as(&judged, kept));
+        // What is not settled is still to be asked about again.
+        if is_same && !matches!(judged, Judged::Unsettled(_)) {
             return;
         }
-        self.more_tags += i64::from(kept.is_none());
-        self.more_claims += i64::from(matches!(judged, Judged::Version { .. }));
-        if let Some(claim) = kept.and_then(TagRow::claim) {
-            self.more_claims -= 1;
-            self.before.push(claim);
-        }
-        self.judged.push((at, judged));
+        self.changed.push(Changed {
+            at,
+            judged,
+            is_new: kept.is_none(),
+            before: kept.and_then(TagRow::claim),
+        });
     }
 
     fn gone(&mut self, gone: Vec<TagRow>) {
-        self.more_tags -= gone.len() as i64;
-        for row in gone {
-            if let Some(claim) = row.claim() {
-                self.more_claims -= 1;
-                self.before.push(claim);
-            }
-            self.gone.push(row.tag_name);
-        }
+        self.gone = gone
+            .into_iter()
+            .map(|row| Gone {
+                before: row.claim(),
+                name: row.tag_name,
+            })
+            .collect();
     }
 }
 

@@ -1,19 +1,18 @@
 //! The end of a repository's turn: tags, feed, changes and the job, all in one transaction.
+//!
+//! More than [`AT_ONCE`] changed tags are written in several, so that nobody else who writes is
+//! kept waiting for all of them. Each leaves tags and feed in agreement and is given up if the job
+//! is somebody else's; the last ends the turn. What a crash cuts off is seen by the next turn.
 
 use std::sync::Arc;
 
 use grip_db::{Connection, DbError};
 use grip_queue::{Finished, Lease, NewJob, Queue};
 
-use super::{
-    Store, TagRow,
-    rows::tag_columns,
-    settle::{Feed, Fresh, Touched},
-    sql::sql,
-};
-use crate::{diff::Seen, rules::Claim};
+use super::{Store, TagRow, part::Part, sql::sql};
+use crate::diff::Seen;
 
-/// Rows in one statement: some hundred kilobytes.
+/// Tags in one statement and in one transaction: some hundred kilobytes.
 pub(super) const AT_ONCE: usize = 2_000;
 
 /// What a tag comes to.
@@ -39,15 +38,29 @@ pub(crate) struct Publication {
     pub(crate) repo: String,
     pub(crate) etag: Option<String>,
     pub(crate) policy: String,
-    /// The tags as they are, and what those that have changed come to, by position.
+    /// The tags as they are, and what has changed about them.
     pub(crate) seen: Vec<Seen>,
-    pub(crate) judged: Vec<(usize, Judged)>,
-    /// The names of tags that are no more.
-    pub(crate) gone: Vec<String>,
-    /// The versions that changed tags claimed before.
-    pub(crate) before: Vec<(String, String)>,
-    pub(crate) more_tags: i64,
-    pub(crate) more_claims: i64,
+    pub(crate) changed: Vec<Changed>,
+    pub(crate) gone: Vec<Gone>,
+}
+
+/// A tag that is new, moved or judged otherwise.
+#[derive(Debug)]
+pub(crate) struct Changed {
+    /// Its position among those seen.
+    pub(crate) at: usize,
+    pub(crate) judged: Judged,
+    pub(crate) is_new: bool,
+    /// The version it claimed before.
+    pub(crate) before: Option<(String, String)>,
+}
+
+/// A tag that is no more.
+#[derive(Debug)]
+pub(crate) struct Gone {
+    pub(crate) name: String,
+    /// The version it claimed.
+    pub(crate) before: Option<(String, String)>,
 }
 
 /// How the job ends in the same transaction.
@@ -68,9 +81,21 @@ impl Ending {
         ours(self.queue.finish_in(db, &self.lease).await?)
     }
 
-    /// Takes the job out of the queue.
-    async fn remove(self, db: &mut Connection<'_>) -> Result<(), DbError> {
-        ours(self.queue.remove_leased_in(db, &self.lease).await?)
+    /// Takes the job out of the queue, or gives everything up because it is somebody else's or
+    /// was asked for again, in which case there may be something to be found now.
+    pub(super) async fn remove(self, db: &mut Connection<'_>) -> Result<(), DbError> {
+        match self.queue.remove_leased_in(db, &self.lease).await? {
+            Finished::Done => Ok(()),
+            Finished::Again | Finished::Lost => Err(DbError::GivenUp),
+        }
+    }
+
+    /// Goes on with the job, or gives everything up because it is somebody else's.
+    pub(super) async fn go_on(self, db: &mut Connection<'_>) -> Result<(), DbError> {
+        match self.queue.hold_in(db, &self.lease).await? {
+            true => Ok(()),
+            false => Err(DbError::GivenUp),
+        }
     }
 }
 
@@ -82,7 +107,7 @@ fn ours(finished: Finished) -> Result<(), DbError> {
 }
 
 impl Seen {
-    fn row(&self, judged: &Judged) -> TagRow {
+    pub(super) fn row(&self, judged: &Judged) -> TagRow {
         let mut row = TagRow {
             tag_name: self.name.clone(),
             object_oid: self.object.to_hex(),
@@ -132,126 +157,71 @@ impl Store {
         publication: Publication,
         ending: Ending,
     ) -> Result<(), DbError> {
+        let mut parts = Part::all(publication);
+        let last = parts.pop().expect("because there is always one part");
+        for part in parts {
+            self.write_part(part, ending.clone()).await?;
+        }
+        self.write_last(last, ending).await
+    }
+
+    pub(super) async fn write_part(&self, part: Part, ending: Ending) -> Result<(), DbError> {
         let now = self.now_ms();
         self.db
             .write(move |mut db| {
                 Box::pin(async move {
-                    write(&mut db, now, publication).await?;
+                    part.write(&mut db, now).await?;
+                    let (tags, claims) = part.more();
+                    let sums = [part.repo().into(), tags.into(), claims.into()];
+                    db.execute(&sql::PART_OF_REPO, &sums).await?;
+                    ending.go_on(&mut db).await
+                })
+            })
+            .await
+    }
+
+    async fn write_last(&self, part: Part, ending: Ending) -> Result<(), DbError> {
+        let now = self.now_ms();
+        self.db
+            .write(move |mut db| {
+                Box::pin(async move {
+                    part.write(&mut db, now).await?;
+                    end_turn(&mut db, now, &part).await?;
                     ending.end(&mut db).await
                 })
             })
             .await
     }
-
-    /// Takes a repository out of the index, and its job out of the queue.
-    pub(crate) async fn remove_repo(&self, repo: &str, ending: Ending) -> Result<(), DbError> {
-        let (repo, now) = (repo.to_owned(), self.now_ms());
-        self.db
-            .write(move |mut db| {
-                Box::pin(async move {
-                    remove(&mut db, now, repo).await?;
-                    ending.remove(&mut db).await
-                })
-            })
-            .await
-    }
 }
 
-impl Publication {
-    /// The versions whose claims have changed.
-    fn touched(&self) -> Vec<Touched> {
-        let before = self.before.iter().map(|pair| Touched {
-            pair: pair.clone(),
-            fresh: None,
-        });
-        let now = self.judged.iter().enumerate();
-        let now = now.filter_map(|(at, (_, judged))| match judged {
-            Judged::Version { path, version, .. } => Some(Touched {
-                pair: (path.to_string(), version.clone()),
-                fresh: Some(at),
-            }),
-            _ => None,
-        });
-        before.chain(now).collect()
+async fn end_turn(db: &mut Connection<'_>, now: i64, part: &Part) -> Result<(), DbError> {
+    let whole = part.whole();
+    if whole.leaves_unused() {
+        forget_unused(db, &whole.repo).await?;
     }
-}
-
-impl Fresh for Publication {
-    fn claim(&self, at: usize, claimed_ns: i64) -> Claim {
-        let (at, judged) = &self.judged[at];
-        let row = self.seen[*at].row(judged);
-        Claim {
-            path: row.path.unwrap_or_default(),
-            version: row.version.unwrap_or_default(),
-            org_repo_name: self.repo.clone(),
-            tag_name: row.tag_name,
-            commit_oid: row.commit_oid,
-            created: row.created.unwrap_or_default(),
-            proven: row.proven,
-            claimed_ns,
-        }
-    }
-}
-
-async fn write(db: &mut Connection<'_>, now: i64, found: Publication) -> Result<(), DbError> {
-    let repo = found.repo.clone();
-    let touched = found.touched();
-    let mut feed = None;
-    if !touched.is_empty() {
-        feed = Some(Feed::lock(db, now).await?);
-    }
-    let claimed_ns = feed.as_ref().map_or(0, Feed::claimed_ns);
-    for names in found.gone.chunks(AT_ONCE) {
-        let named = [repo.clone().into(), names.to_vec().into()];
-        db.execute(&sql::DROP_TAGS, &named).await?;
-    }
-    for judged in found.judged.chunks(AT_ONCE) {
-        let rows = judged.iter();
-        let rows: Vec<_> = rows
-            .map(|(at, judged)| found.seen[*at].row(judged))
-            .collect();
-        let rest = [repo.clone().into(), claimed_ns.into()];
-        db.execute_rows(&sql::PUT_TAGS, &tag_columns(&rows), &rest)
-            .await?;
-    }
-    if let Some(feed) = feed {
-        feed.settle(db, touched, &found).await?;
-    }
-    if !found.gone.is_empty() || !found.before.is_empty() {
-        forget_unused(db, &repo).await?;
-    }
+    let (tags, claims) = part.more();
     let end = [
-        repo.into(),
+        whole.repo.clone().into(),
         now.into(),
-        found.etag.into(),
-        found.policy.into(),
-        found.more_tags.into(),
-        found.more_claims.into(),
+        whole.etag.clone().into(),
+        whole.policy.clone().into(),
+        tags.into(),
+        claims.into(),
     ];
     db.execute(&sql::END_REPO, &end).await?;
     Ok(())
 }
 
-/// Forgets what was learned about commits that no tag is at.
-async fn forget_unused(db: &mut Connection<'_>, repo: &str) -> Result<(), DbError> {
-    db.execute(&sql::DROP_TIMES, &[repo.into()]).await?;
-    db.execute(&sql::DROP_GO_MODS, &[repo.into()]).await?;
-    Ok(())
+impl Publication {
+    /// Whether something may have been learned about what no tag is at any more.
+    fn leaves_unused(&self) -> bool {
+        !self.gone.is_empty() || self.changed.iter().any(|changed| changed.before.is_some())
+    }
 }
 
-async fn remove(db: &mut Connection<'_>, now: i64, repo: String) -> Result<(), DbError> {
-    type Claimed = (Option<String>, Option<String>);
-    let feed = Feed::lock(db, now).await?;
-    let named = [repo.clone().into()];
-    let claimed: Vec<Claimed> = db.fetch_all(&sql::DROP_ALL_TAGS, &named).await?;
-    let touched = claimed.into_iter();
-    let touched = touched.filter_map(|(path, version)| path.zip(version));
-    let touched = touched.map(|pair| Touched { pair, fresh: None });
-    let nothing = Publication::default();
-    feed.settle(db, touched.collect(), &nothing).await?;
-    forget_unused(db, &repo).await?;
-    db.execute(&sql::DROP_MEMBERS, &named).await?;
-    db.execute(&sql::REPO_GONE, &[repo.into(), now.into()])
-        .await?;
+/// Forgets what was learned about commits that no tag is at.
+pub(super) async fn forget_unused(db: &mut Connection<'_>, repo: &str) -> Result<(), DbError> {
+    db.execute(&sql::DROP_TIMES, &[repo.into()]).await?;
+    db.execute(&sql::DROP_GO_MODS, &[repo.into()]).await?;
     Ok(())
 }

@@ -159,8 +159,9 @@ grip_db::statements! {
                      WHERE org_repo_name = $1 AND tag_name IN (SELECT value FROM json_each($2))",
             postgres: "DELETE FROM repo_tags WHERE org_repo_name = $1 AND tag_name = ANY($2)",
         };
-        DROP_ALL_TAGS = "DELETE FROM repo_tags WHERE org_repo_name = $1 \
-                         RETURNING path, version";
+        DROP_SOME_TAGS = "DELETE FROM repo_tags WHERE org_repo_name = $1 AND tag_name IN \
+                          (SELECT tag_name FROM repo_tags WHERE org_repo_name = $1 \
+                          ORDER BY tag_name LIMIT $2) RETURNING path, version";
         // Each engine is quadratic in the other's way of saying it.
         DROP_TIMES = {
             sqlite: "DELETE FROM tag_times WHERE org_repo_name = $1 AND object_oid NOT IN \
@@ -179,6 +180,9 @@ grip_db::statements! {
         END_REPO = "UPDATE repos SET indexing_finished = $2, etag = $3, policy = $4, \
                     gone_at = NULL, tags = tags + $5, claims = claims + $6 \
                     WHERE org_repo_name = $1";
+        // What the source said to recognise the tags by holds for none of the parts alone.
+        PART_OF_REPO = "UPDATE repos SET etag = NULL, tags = tags + $2, claims = claims + $3 \
+                        WHERE org_repo_name = $1";
         REPO_GONE = "UPDATE repos SET indexing_finished = $2, gone_at = $2, etag = NULL, \
                      policy = NULL, tags = 0, claims = 0 WHERE org_repo_name = $1";
         DROP_MEMBERS = "DELETE FROM repo_sources WHERE org_repo_name = $1";

@@ -3,23 +3,29 @@ use std::time::Duration;
 use grip_db::{DbError, Engine, Statement, TestDatabase};
 use grip_queue::{NewJob, Queue};
 
-use super::{Ending, Publication, Store, publish::Judged, sql::sql};
+use super::{
+    Changed, Ending, Gone, Judged, Publication, Store, part::Part, publish::AT_ONCE, sql::sql,
+};
 use crate::{
     FeedQuery, TagAt,
     diff::{self, Seen},
     testing,
 };
 
-fn seen(count: u8) -> Vec<Seen> {
-    let tag = |n: u8| TagAt {
+fn seen(count: u32) -> Vec<Seen> {
+    let oid = |n: u32| {
+        let bytes = [[1; 16].as_slice(), &n.to_be_bytes()].concat();
+        grip_types::Oid::from_bytes(&bytes).unwrap()
+    };
+    let tag = |n: u32| TagAt {
         name: format!("v1.0.{n}"),
-        object: grip_types::Oid::from_bytes(&[n + 1; 20]).unwrap(),
-        commit: grip_types::Oid::from_bytes(&[n + 1; 20]).unwrap(),
+        object: oid(n),
+        commit: oid(n),
     };
     diff::sorted((0..count).map(tag).collect())
 }
 
-fn publication(repo: &str, count: u8) -> Publication {
+fn publication(repo: &str, count: u32) -> Publication {
     let seen = seen(count);
     let judged = |(at, seen): (usize, &Seen)| {
         let version = Judged::Version {
@@ -28,14 +34,17 @@ fn publication(repo: &str, count: u8) -> Publication {
             proven: true,
             created: 1_000,
         };
-        (at, version)
+        Changed {
+            at,
+            judged: version,
+            is_new: true,
+            before: None,
+        }
     };
     Publication {
         repo: repo.to_owned(),
-        judged: seen.iter().enumerate().map(judged).collect(),
+        changed: seen.iter().enumerate().map(judged).collect(),
         seen,
-        more_tags: i64::from(count),
-        more_claims: i64::from(count),
         ..Publication::default()
     }
 }
@@ -55,6 +64,22 @@ async fn claimed(queue: &Queue, store: &Store, repo: &str) -> Ending {
         lease: leases.unwrap().remove(0),
         again: None,
     }
+}
+
+/// The same job, claimed once more.
+async fn claimed_again(ending: &Ending) -> Ending {
+    assert!(ending.queue.retry("test", "a").await.unwrap());
+    let leases = ending.queue.claim("test", 1, Duration::from_secs(60)).await;
+    Ending {
+        lease: leases.unwrap().remove(0),
+        ..ending.clone()
+    }
+}
+
+/// Tags, claims and versions.
+async fn counts(store: &Store) -> (i64, i64, i64) {
+    let status = store.status(&[]).await.unwrap();
+    (status.tags, status.claims, status.versions)
 }
 
 /// The plan of a statement, as the engine tells it.
@@ -123,6 +148,64 @@ grip_db::on_both_engines! {
         assert_eq!((status.repos_indexed, status.repos_gone), (0, 0));
         store.publish(publication("a", 3), theirs).await.unwrap();
         assert_eq!(store.feed(&FeedQuery::default()).await.unwrap().len(), 3);
+    }
+
+    async fn many_tags_come_and_go_in_parts_and_none_for_who_lost_the_job(test: TestDatabase) {
+        let (store, queue) = (Store::new(test.db().clone()), Queue::new(test.db().clone()));
+        let count = 2 * AT_ONCE as u32 + 1;
+        let many = i64::from(count);
+        let first = claimed(&queue, &store, "a").await;
+        let mut whole = publication("a", count);
+        whole.etag = Some("all".to_owned());
+        store.publish(whole, first.clone()).await.unwrap();
+        assert_eq!(counts(&store).await, (many, many, many));
+        let etag = store.begin_repo("a").await.unwrap().unwrap().etag;
+        assert_eq!(etag.as_deref(), Some("all"));
+
+        // Half of them are gone; who lost the job says so in vain.
+        let gone = |seen: Seen| Gone {
+            before: Some(("go.example/a".to_owned(), seen.name.clone())),
+            name: seen.name,
+        };
+        let half = || Publication {
+            repo: "a".to_owned(),
+            gone: seen(count - 1).into_iter().map(gone).collect(),
+            ..Publication::default()
+        };
+        let stamp = store.stamp().await.unwrap();
+        let lost = store.publish(half(), first.clone()).await;
+        assert!(matches!(lost, Err(DbError::GivenUp)), "{lost:?}");
+        let lost = store.remove_repo("a", first.clone()).await;
+        assert!(matches!(lost, Err(DbError::GivenUp)), "{lost:?}");
+        assert_eq!(store.stamp().await.unwrap(), stamp);
+
+        // A crash after the first part: what is left is true, and known by no mark.
+        let second = claimed_again(&first).await;
+        let part = Part::all(half()).remove(0);
+        store.write_part(part, second.clone()).await.unwrap();
+        let rest = many - AT_ONCE as i64;
+        assert_eq!(counts(&store).await, (rest, rest, rest));
+        assert_eq!(store.begin_repo("a").await.unwrap().unwrap().etag, None);
+
+        store.remove_repo("a", second).await.unwrap();
+        assert_eq!(counts(&store).await, (0, 0, 0));
+        assert!(store.tags("a", "", 10).await.unwrap().is_empty());
+        assert!(queue.find("test", "a").await.unwrap().is_none());
+    }
+
+    async fn a_repository_that_is_named_again_while_it_is_removed_stays(test: TestDatabase) {
+        let (store, queue) = (Store::new(test.db().clone()), Queue::new(test.db().clone()));
+        let ending = claimed(&queue, &store, "a").await;
+        let job = NewJob::new("test", "a").every(Duration::from_secs(60));
+        let listing = NewJob::new("list", "here");
+        store.add_source(queue.clone(), "here", listing).await.unwrap();
+        let named = store.name_repos(queue.clone(), "here", vec!["a".into()], vec![job]);
+        named.await.unwrap();
+        let removed = store.remove_repo("a", ending).await;
+        assert!(matches!(removed, Err(DbError::GivenUp)), "{removed:?}");
+        let begun = store.begin_repo("a").await.unwrap().unwrap();
+        assert_eq!(begun.sources, [("here".to_owned(), false)]);
+        assert_eq!(store.status(&[]).await.unwrap().repos_gone, 0);
     }
 
     async fn a_page_is_one_range_of_an_index_however_many_versions_there_are(test: TestDatabase) {

@@ -27,6 +27,14 @@ impl Queue {
         Ending::new(self, lease).finish(db).await
     }
 
+    /// Says whether the lease is still the latest, and keeps it so until the caller's transaction
+    /// ends: for work that is written in several, so that each of them is given up if somebody
+    /// else does it.
+    pub async fn hold_in(&self, db: &mut Connection<'_>, lease: &Lease) -> Result<bool, DbError> {
+        let named = Ending::new(self, lease).named;
+        Ok(db.execute(&sql::HOLD, &named).await? == 1)
+    }
+
     /// The job is not needed any more: it goes, also one with a period. One that was asked for in
     /// the meantime stays and is due again.
     pub async fn remove_leased(&self, lease: &Lease) -> Result<Finished, DbError> {
