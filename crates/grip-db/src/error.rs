@@ -169,19 +169,15 @@ impl DbError {
 
     /// Says whether the reason lies in what was to be done and not in where.
     pub(crate) fn is_about_the_work(&self) -> bool {
-        matches!(self, Self::Other(_) | Self::GivenUp)
+        matches!(self, Self::Other(_) | Self::GivenUp | Self::Conflict(_))
     }
 
     /// Says whether a connection that met it may be used again, once its transaction is undone.
+    /// Not one to a server that may only be read: the one to write to may be elsewhere by now.
     pub(crate) fn spares_the_line(&self) -> bool {
         matches!(
             self,
-            Self::Other(_)
-                | Self::GivenUp
-                | Self::Conflict(_)
-                | Self::Locked(_)
-                | Self::Full(_)
-                | Self::ReadOnly(_)
+            Self::Other(_) | Self::GivenUp | Self::Conflict(_) | Self::Locked(_) | Self::Full(_)
         )
     }
 }

@@ -7,6 +7,8 @@ use crate::DbError;
 crate::statements! {
     mod sql {
         RAISE = "DO $$ BEGIN RAISE EXCEPTION 'as a full disk' USING ERRCODE = '53100'; END $$";
+        CLASH = "DO $$ BEGIN RAISE EXCEPTION 'as a deadlock' USING ERRCODE = '40P01'; END $$";
+        TURN_READ_ONLY = "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY";
         PUT = "INSERT INTO purgatory (node, class, key, identifier, payload, expires_at) \
                VALUES ('', 'x', $1, '', '', 0)";
     }
@@ -176,4 +178,39 @@ async fn more_work_than_connections_waits_for_its_turn() {
     held.unwrap();
     assert!(matches!(waited, Err(DbError::Busy)), "{waited:?}");
     db.journal().load().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_connection_that_may_only_read_is_not_used_again() {
+    let server = postgres().await;
+    let at = Server {
+        connections: 4,
+        ..Server::new(server.url(), "a")
+    };
+    let db = Db::connect(&at).await.unwrap();
+    let turn =
+        db.read(|mut db| Box::pin(async move { db.execute(&sql::TURN_READ_ONLY, &[]).await }));
+    turn.await.unwrap();
+    let put = async |key: &'static str| {
+        db.write(move |mut db| Box::pin(async move { db.execute(&sql::PUT, &[key.into()]).await }))
+            .await
+    };
+    let refused = put("one").await;
+    assert!(matches!(refused, Err(DbError::ReadOnly(_))), "{refused:?}");
+    assert_eq!(put("two").await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn work_that_met_a_deadlock_is_undone_alone() {
+    let server = postgres().await;
+    let db = impatient(&server, "a").await;
+    let clash =
+        db.write_in_order(|mut db| Box::pin(async move { db.execute(&sql::CLASH, &[]).await }));
+    let (journal, change) = (db.journal(), [put("kept")]);
+    let (clash, kept) = tokio::join!(clash, journal.apply(&change));
+    assert!(matches!(clash, Err(DbError::Conflict(_))), "{clash:?}");
+    kept.unwrap();
+    assert_eq!(keys(&db).await, ["kept"]);
+    // Both were queued before the writer looked, so they were one group.
+    assert_eq!(db.writer_stats().commits_total, 1);
 }
