@@ -125,14 +125,13 @@ async fn migrate(host: &Host) -> Result<(), ServerError> {
     let mut link = reach(host).await?;
     let migrated = MIGRATIONS.run_direct(None, &mut link, false).await;
     migrated.map_err(|error| ServerError::migration(&host.options, error))?;
-    let careless = "SELECT current_setting('fsync') = 'off' \
-                    OR current_setting('synchronous_commit') = 'off'";
+    let careless = "SELECT current_setting('fsync') = 'off'";
     let careless = sqlx::query_scalar(careless).fetch_one(&mut link).await;
     if careless.unwrap_or(false) {
         tracing::warn!(
             server = shown(&host.options),
-            "the database server does not wait for its disk (fsync or synchronous_commit is off): \
-             it may lose what was acknowledged"
+            "the database server does not wait for its disk (fsync is off): it may lose what was \
+             acknowledged"
         );
     }
     // Nothing hangs on how it ends.

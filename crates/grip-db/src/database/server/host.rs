@@ -44,8 +44,9 @@ impl Host {
             .map_err(DbError::of_line)
     }
 
-    /// What every session is told: who dies or hangs leaves no lock behind for long, and nothing
-    /// depends on how the server is set up.
+    /// What every session is told: who dies or hangs leaves no lock behind for long, what is
+    /// answered is on the disk, and nothing depends on how the server is set up. Where it promises
+    /// more than its own disk, that stays.
     fn session(&self) -> String {
         let longest = self.patience.as_millis();
         format!(
@@ -54,7 +55,9 @@ impl Host {
              SET idle_in_transaction_session_timeout = {longest}; \
              SET tcp_keepalives_idle = 30; \
              SET tcp_keepalives_interval = 10; \
-             SET tcp_keepalives_count = 3"
+             SET tcp_keepalives_count = 3; \
+             SELECT set_config('synchronous_commit', 'on', false) \
+             WHERE current_setting('synchronous_commit') = 'off'"
         )
     }
 }

@@ -9,6 +9,7 @@ crate::statements! {
         RAISE = "DO $$ BEGIN RAISE EXCEPTION 'as a full disk' USING ERRCODE = '53100'; END $$";
         CLASH = "DO $$ BEGIN RAISE EXCEPTION 'as a deadlock' USING ERRCODE = '40P01'; END $$";
         TURN_READ_ONLY = "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY";
+        COMMIT_SETTING = "SELECT current_setting('synchronous_commit')";
         PUT = "INSERT INTO purgatory (node, class, key, identifier, payload, expires_at) \
                VALUES ('', 'x', $1, '', '', 0)";
     }
@@ -178,6 +179,32 @@ async fn more_work_than_connections_waits_for_its_turn() {
     held.unwrap();
     assert!(matches!(waited, Err(DbError::Busy)), "{waited:?}");
     db.journal().load().await.unwrap();
+}
+
+#[tokio::test]
+async fn what_is_answered_is_on_the_disk_of_a_server_that_would_not_wait_for_it() {
+    let server = postgres().await;
+    for (set, used) in [("off", "on"), ("local", "local")] {
+        admin(
+            &server.url(),
+            format!("ALTER DATABASE postgres SET synchronous_commit = {set}"),
+        )
+        .await;
+        let db = impatient(&server, set).await;
+        let asked: [(String,); 2] = [
+            db.write(|mut db| {
+                Box::pin(async move { db.fetch_one(&sql::COMMIT_SETTING, &[]).await })
+            })
+            .await
+            .unwrap(),
+            db.write_in_order(|mut db| {
+                Box::pin(async move { db.fetch_one(&sql::COMMIT_SETTING, &[]).await })
+            })
+            .await
+            .unwrap(),
+        ];
+        assert_eq!(asked, [(used.to_owned(),), (used.to_owned(),)], "{set}");
+    }
 }
 
 #[tokio::test]
