@@ -82,9 +82,8 @@ impl Db {
         migrate(&host).await?;
         let mut pulse = claim(&host, server).await?;
         let failed = |error| unusable(&host, error);
-        let standing = Arc::new(Standing::new(Clock::new(
-            pulse.time().await.map_err(failed)?,
-        )));
+        let time = pulse.time().await.map_err(failed)?;
+        let standing = Arc::new(Standing::new(Clock::new(time.ms)));
         let places = server.connections.saturating_sub(OF_ITS_OWN).max(1);
         let pool = Connections::new(host.clone(), places as usize);
         let writer = Writer::lazy(host.clone());

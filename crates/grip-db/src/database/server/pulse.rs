@@ -8,7 +8,11 @@ use sqlx::{Connection as _, PgConnection};
 use tokio::time::{self, Instant, timeout};
 
 use super::Host;
-use crate::{DbError, clock::Clock, database::standing::Standing};
+use crate::{
+    DbError,
+    clock::{Clock, Heard},
+    database::standing::Standing,
+};
 
 /// How often the server is asked while all is well.
 const EVERY: Duration = Duration::from_secs(2);
@@ -84,8 +88,9 @@ impl Pulse {
         self.host.answer().min(ANSWER)
     }
 
-    /// What time the server has; moved by half of what the answer took.
-    pub(crate) async fn time(&mut self) -> Result<i64, DbError> {
+    /// What time the server has; moved by half of what the answer took, as it was read some time
+    /// during that.
+    pub(crate) async fn time(&mut self) -> Result<Heard, DbError> {
         let Some(link) = &mut self.link else {
             return Err(DbError::Silent);
         };
@@ -97,8 +102,9 @@ impl Pulse {
         .await;
         let read: Result<i64, _> = reading.map_err(|_| DbError::Silent)?;
         let half = began.elapsed().as_millis() / 2;
-        let read = read.map_err(DbError::of_line)?;
-        Ok(read.saturating_add(i64::try_from(half).unwrap_or(0)))
+        let vague_ms = i64::try_from(half).unwrap_or(i64::MAX);
+        let ms = read.map_err(DbError::of_line)?.saturating_add(vague_ms);
+        Ok(Heard { ms, vague_ms })
     }
 
     /// Asks again and again until told to stop, and gives the name back then.
