@@ -99,4 +99,15 @@ on_both_engines! {
         assert!(queue.find("k", "dead").await.unwrap().is_none());
         assert!(queue.find("k", "due").await.unwrap().is_some());
     }
+
+    async fn a_name_that_no_job_can_have_is_not_found(test: TestDatabase) {
+        let queue = one_of_each(test.db()).await;
+        let filter = Filter { kind: Some("k\0".into()), ..Filter::default() };
+        assert_eq!(queue.list(&filter, 10).await.unwrap(), []);
+        for (kind, key) in [("k\0", "a"), ("k", "\0")] {
+            assert!(queue.find(kind, key).await.unwrap().is_none());
+            assert!(!queue.retry(kind, key).await.unwrap());
+            assert!(!queue.remove(kind, key).await.unwrap());
+        }
+    }
 }
