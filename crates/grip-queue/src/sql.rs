@@ -8,7 +8,7 @@ macro_rules! again {
              period_ms = coalesce(excluded.period_ms, queue.period_ms), \
              asked = queue.asked + 1, \
              again_at = CASE \
-                 WHEN queue.holder IS NULL THEN NULL \
+                 WHEN queue.holder IS NULL THEN queue.again_at \
                  WHEN queue.again_at <= excluded.visible_at THEN queue.again_at \
                  ELSE excluded.visible_at END, \
              visible_at = CASE \
@@ -163,11 +163,14 @@ grip_db::statements! {
                     again_at = CASE WHEN again_at > $3 THEN again_at END, \
                     holder = NULL, lease_token = lease_token + 1, lost = 0 \
                     WHERE id = $1 AND lease_token = $2";
-        // By hand: begins anew, or runs once more after the work under way.
+        // By hand: begins anew, or runs once more after the work under way, whose end counts on
+        // from what it was claimed with.
         RETRY = "UPDATE queue SET \
                      visible_at = CASE WHEN holder IS NULL THEN $3 ELSE visible_at END, \
                      again_at = CASE WHEN holder IS NULL THEN NULL ELSE CAST($3 AS BIGINT) END, \
-                     dead_at = NULL, attempts = 0, limited = 0, lost = 0 \
+                     attempts = CASE WHEN holder IS NULL THEN 0 ELSE attempts END, \
+                     limited = CASE WHEN holder IS NULL THEN 0 ELSE limited END, \
+                     dead_at = NULL, lost = 0 \
                  WHERE kind = $1 AND key = $2";
         // $kind, $now, $end of any lease, $now with some slack, $horizon, $never. What is brought
         // back is spread over its period, or over a minute.

@@ -69,6 +69,19 @@ on_both_engines! {
         assert_eq!(facts(&queue, "a").await.due_ms, Some(later));
     }
 
+    async fn a_request_for_later_outlives_a_failure_and_another_request(test: TestDatabase) {
+        let queue = queue_with(test.db(), &["a"]).await;
+        let lease = claim_one(&queue).await;
+        let later = test.db().now_ms() + 600 * MINUTE;
+        queue.enqueue(vec![NewJob::new("k", "a").due_ms(later)]).await.unwrap();
+        queue.fail(&lease, Failure::transient("no answer")).await.unwrap();
+        queue.enqueue(vec![NewJob::new("k", "a")]).await.unwrap();
+        test.db().shift_clock_ms(MINUTE);
+        let lease = claim_one(&queue).await;
+        assert_eq!(queue.finish(&lease).await.unwrap(), Finished::Again);
+        assert_eq!(facts(&queue, "a").await.due_ms, Some(later));
+    }
+
     async fn a_job_that_waits_out_a_failure_keeps_its_time_unless_it_is_revived(test: TestDatabase) {
         let queue = queue_with(test.db(), &["a"]).await;
         let lease = claim_one(&queue).await;

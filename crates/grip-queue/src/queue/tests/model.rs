@@ -293,9 +293,11 @@ impl Model {
         };
         match row.held {
             Some(_) => row.again = Some(now),
-            None => (row.due, row.again) = (now, None),
+            None => {
+                (row.due, row.again) = (now, None);
+                row.anew();
+            }
         }
-        row.anew();
         row.lost = 0;
         true
     }

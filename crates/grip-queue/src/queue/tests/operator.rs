@@ -89,6 +89,18 @@ on_both_engines! {
         assert!(leases.iter().any(|lease| lease.key == "leased"));
     }
 
+    async fn a_retry_by_hand_leaves_the_count_of_the_work_under_way(test: TestDatabase) {
+        let queue = queue_with(test.db(), &["a"]).await;
+        for _ in 0..2 {
+            let lease = claim_one(&queue).await;
+            queue.retry("k", "a").await.unwrap();
+            assert_eq!(facts(&queue, "a").await.attempts, lease.attempts);
+            queue.fail(&lease, Failure::transient("no answer")).await.unwrap();
+            assert_eq!(facts(&queue, "a").await.attempts, lease.attempts + 1);
+            test.db().shift_clock_ms(2 * MINUTE);
+        }
+    }
+
     async fn what_failed_for_good_is_forgotten_after_a_month(test: TestDatabase) {
         let queue = one_of_each(test.db()).await;
         test.db().shift_clock_ms(29 * 1_440 * MINUTE);
