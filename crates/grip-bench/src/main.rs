@@ -4,6 +4,7 @@
 //! column `peer` is what ngit-grasp 1.0.2 did on a machine of two shared cores.
 
 mod advertise;
+mod backfill;
 mod cycle;
 mod events;
 mod fanout;
@@ -79,6 +80,9 @@ async fn main() -> Result<()> {
     }
     if wanted("feed") {
         feed::measure(&options.binary, options.versions, &mut table).await?;
+    }
+    if wanted("backfill") {
+        backfill::measure(&mut table).await?;
     }
     table.print();
     Ok(())
