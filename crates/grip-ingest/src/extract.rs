@@ -17,8 +17,8 @@ pub use self::{
     record::{Record, repository, unmapped, user},
 };
 
-/// Longest event or record.
-pub const MAX_BYTES: usize = 4 << 20;
+/// Longest event or record: as long as a webhook may be.
+pub const MAX_BYTES: usize = 25 << 20;
 
 /// Reads a JSON object of bounded length and depth.
 fn object(text: &[u8]) -> Result<serde_json::Value, Malformed> {
