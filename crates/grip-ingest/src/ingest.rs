@@ -132,7 +132,7 @@ impl Ingest {
     }
 
     /// Has everything that is kept read again by the rules of today, from the beginning. It goes
-    /// on by itself, also after a restart; [`Status::progress`] says how far it is.
+    /// on by itself, also after a restart; [`Status::progress`](crate::Status::progress) says how far it is.
     pub async fn reextract(&self) -> Result<(), DbError> {
         let (store, queue) = (self.context.store.clone(), self.context.queue.clone());
         let db = store.db().clone();
