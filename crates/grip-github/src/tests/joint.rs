@@ -43,17 +43,43 @@ async fn flat_out(github: GitHub) -> usize {
     set.join_all().await.into_iter().sum()
 }
 
-/// All that is in Redis, as text.
-async fn dump(pair: &Pair) -> String {
+/// Runs a script in Redis and returns what it answers.
+async fn eval(pair: &Pair, script: &str) -> String {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     let port = pair.redis.as_ref().unwrap().port();
     let mut stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
-    let script = r#"EVAL "local out = {} for _, key in ipairs(redis.call('KEYS', '*github*')) do out[#out + 1] = key .. ' ' .. redis.call('PTTL', key) for _, v in ipairs(redis.call('TYPE', key).ok == 'hash' and redis.call('HGETALL', key) or redis.call('ZRANGE', key, 0, -1, 'WITHSCORES')) do out[#out + 1] = v end end return table.concat(out, string.char(10))" 0"#;
-    stream.write_all(script.as_bytes()).await.unwrap();
-    stream.write_all(b"\r\nQUIT\r\n").await.unwrap();
+    let script = script.replace('\n', " ");
+    let command = format!("EVAL \"{script}\" 0\r\nQUIT\r\n");
+    stream.write_all(command.as_bytes()).await.unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).await.unwrap();
+    assert!(!text.starts_with('-'), "{text}");
     text
+}
+
+/// All that is in Redis, as text.
+async fn dump(pair: &Pair) -> String {
+    let script = "local out = {}
+        for _, key in ipairs(redis.call('KEYS', '*github*')) do
+            out[#out + 1] = key .. ' ' .. redis.call('PTTL', key)
+            local is_hash = redis.call('TYPE', key).ok == 'hash'
+            local values = is_hash and redis.call('HGETALL', key)
+                or redis.call('ZRANGE', key, 0, -1, 'WITHSCORES')
+            for _, value in ipairs(values) do out[#out + 1] = value end
+        end
+        return table.concat(out, string.char(10))";
+    eval(pair, script).await
+}
+
+/// Lets all leases end.
+async fn end_leases(pair: &Pair) {
+    let script = "for _, key in ipairs(redis.call('KEYS', '*:flight')) do
+            for _, name in ipairs(redis.call('ZRANGE', key, 0, -1)) do
+                redis.call('ZADD', key, 1, name)
+            end
+        end
+        return 'ended'";
+    eval(pair, script).await;
 }
 
 #[tokio::test]
@@ -121,18 +147,18 @@ async fn calls_that_an_instance_never_gave_back_stay_counted() {
     with.options.reserve = 0;
     let pair = with.start().await;
     pair.host.add("acme/one");
+    pair.host.add("acme/held");
     pair.ask().await.unwrap();
     // Ten calls of an instance that is gone: they hang, and nobody settles them.
     let other = pair.another().await;
-    let gate = pair.host.hold("/repos/acme/one");
+    let gate = pair.host.hold("/repos/acme/held");
     let mut hanging = JoinSet::new();
     for _ in 0..10 {
         let other = other.clone();
-        hanging.spawn(async move { other.repository(&repo("acme/one")).await.map(drop) });
+        hanging.spawn(async move { other.repository(&repo("acme/held")).await.map(drop) });
     }
     let held = async || (pair.host.in_flight() == 10).then_some(());
     until("they are under way", held).await.unwrap();
-    pair.host.behave("/repos/acme/one", Behaviour::Serve);
     let began = pair.host.count();
     let mine = async {
         loop {
@@ -152,6 +178,50 @@ async fn calls_that_an_instance_never_gave_back_stay_counted() {
         done.unwrap().unwrap();
     }
     assert_eq!(flat_out(pair.github.clone()).await, 10);
+    assert_eq!(pair.host.counts(), Counts::default());
+}
+
+#[tokio::test]
+async fn a_call_whose_lease_has_ended_counts_until_a_later_answer_counts_it() {
+    let mut with = limited(10);
+    with.options.reserve = 0;
+    let pair = with.start().await;
+    pair.host.add("acme/one");
+    pair.ask().await.unwrap();
+    let other = pair.another().await;
+    let gate = pair.host.hold("/repos/acme/one");
+    let mut hanging = JoinSet::new();
+    hanging.spawn(async move { other.repository(&repo("acme/one")).await.map(drop) });
+    let held = async || (pair.host.in_flight() == 1).then_some(());
+    until("it is under way", held).await.unwrap();
+    end_leases(&pair).await;
+
+    let refused = pair.host.hold("/repos/acme/none");
+    let (asked, lost) = tokio::join!(
+        async { pair.github.repository(&repo("acme/none")).await },
+        async {
+            let held = async || (pair.host.in_flight() == 2).then_some(());
+            until("another is under way", held).await.unwrap();
+            let budget = pair.github.budget().remove(0);
+            refused.open();
+            (budget.remaining, budget.in_flight)
+        }
+    );
+    assert!(
+        matches!(asked, Err(GitHubError::NotFound { .. })),
+        "{asked:?}"
+    );
+    assert_eq!(lost, (Some(9 - 1), 1), "one is lost, one under way");
+    let budget = pair.github.budget().remove(0);
+    assert_eq!(
+        (budget.remaining, budget.in_flight),
+        (Some(7), 0),
+        "no more than were made"
+    );
+    gate.open();
+    hanging.join_next().await.unwrap().unwrap().unwrap();
+    pair.host.behave("/repos/acme/one", Behaviour::Serve);
+    assert_eq!(flat_out(pair.github.clone()).await, 7);
     assert_eq!(pair.host.counts(), Counts::default());
 }
 
