@@ -287,7 +287,7 @@ fn what_is_malformed_has_a_reason_that_says_what_is_wrong() {
 fn what_is_no_event_at_all_has_a_reason_too() {
     let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
     let deep_inside = sample().to_string().replacen("true", &deep, 1);
-    let long = changed("/actor/display_login", json!("x".repeat(10 << 20))).to_string();
+    let long = changed("/actor/display_login", json!("x".repeat(26 << 20))).to_string();
     let nul = String::from("{\"id\":\"1\0\"}");
     let surrogate = sample()
         .to_string()

@@ -193,7 +193,7 @@ on_both_engines! {
     async fn what_cannot_be_read_is_kept_aside_once_with_its_reason(test: TestDatabase) {
         let kept = kept(test.db());
         let deep = "[".repeat(100_000);
-        let long = format!("{{\"id\":\"{}\"}}", "9".repeat(10 << 20));
+        let long = format!("{{\"id\":\"{}\"}}", "9".repeat(26 << 20));
         let arrivals: Vec<_> = [
             &b"[]"[..],
             b"{\"id\":\"1\",\"type\":\"PushEvent\"}",
@@ -216,7 +216,7 @@ on_both_engines! {
         let mut times: Vec<_> = rejected.iter().filter(|one| one.bytes == 2).map(|one| one.times).collect();
         times.sort_unstable();
         assert_eq!(times, [1, 2]);
-        assert!(of((10 << 20) + 9).reason.starts_with("it is longer than"));
+        assert!(of((26 << 20) + 9).reason.starts_with("it is longer than"));
         assert!(of(100_000).reason.contains("recursion limit"));
         assert!(rejected.iter().all(|one| one.source == "test" && !one.reason.is_empty()));
     }
