@@ -9,57 +9,34 @@
 //!   middle is told of, after all that could be read of it was kept, and fills no hole.
 
 mod coverage;
+mod error;
 mod fingerprint;
 mod lines;
 mod reading;
+mod rows;
 
 use std::{
     fs::File,
-    io,
     path::{Path, PathBuf},
-    sync::Arc,
     time::Duration,
 };
 
-use grip_db::{Db, DbError, Value};
+use grip_db::Db;
 use grip_queue::Queue;
-use grip_tasks::{JoinError, JoinHandle, TaskGroup};
+use grip_tasks::TaskGroup;
 use serde::Serialize;
 use tokio::sync::mpsc::{Receiver, channel};
 
+pub use self::error::BackfillError;
 use self::{
-    lines::ReadError,
-    reading::{AHEAD, Step, join},
+    error::{database, ended, stopped},
+    reading::{AHEAD, Step},
+    rows::FileRow,
 };
-use crate::{
-    accept::Accepted,
-    store::{Store, accept_in, patiently},
-};
+use crate::{accept::Accepted, store::Store};
 
 /// A file whose first lines are all nonsense, so many of them, is no file of events.
 const NONSENSE: u64 = 1_000;
-/// Files whose times are put together.
-const MOST_FILES: i64 = 100_000;
-
-grip_db::statements! {
-    pub(crate) mod sql {
-        ADD_FILE = "INSERT INTO ingest_files (fingerprint, name, bytes, began_at, updated_at) \
-                    VALUES ($1, $2, $3, $4, $4) ON CONFLICT (fingerprint) DO NOTHING";
-        FILE = "SELECT lines, events, rejected, first_at, last_at, finished_at \
-                FROM ingest_files WHERE fingerprint = $1";
-        // $fingerprint, $lines before, $lines, $events more, $rejected more, $first, $last, $now
-        STEP_FILE = "UPDATE ingest_files SET lines = $3, events = events + $4, \
-                     rejected = rejected + $5, first_at = $6, last_at = $7, updated_at = $8 \
-                     WHERE fingerprint = $1 AND lines = $2 AND finished_at IS NULL";
-        // $fingerprint, $name, $first, $last, $now
-        FINISH_FILE = "UPDATE ingest_files SET name = $2, first_at = $3, last_at = $4, \
-                       updated_at = $5, finished_at = $5 \
-                       WHERE fingerprint = $1 AND finished_at IS NULL";
-        COVERED = "SELECT first_at, last_at FROM ingest_files \
-                   WHERE finished_at IS NOT NULL AND first_at IS NOT NULL \
-                   ORDER BY finished_at DESC LIMIT $1";
-    }
-}
 
 /// Reads files of old events.
 #[derive(Clone)]
@@ -95,50 +72,6 @@ pub struct FileDone {
     pub span: Option<(i64, i64)>,
     /// Holes that are filled now, by this file and its neighbours.
     pub gaps_closed: u64,
-}
-
-/// Why a file was not read to its end. What was read before that is kept.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum BackfillError {
-    #[error("{path} cannot be read")]
-    Open {
-        path: PathBuf,
-        #[source]
-        source: io::Error,
-    },
-    #[error("{path} ends in the middle, after {lines} whole lines: fetch it again")]
-    Truncated { path: PathBuf, lines: u64 },
-    #[error("{path} is damaged after {lines} lines ({why}): fetch it again")]
-    Damaged {
-        path: PathBuf,
-        lines: u64,
-        why: String,
-    },
-    #[error("{path} unpacks to more than {most} bytes, which no file of events does")]
-    Bomb { path: PathBuf, most: u64 },
-    #[error("{path} is no file of events: none of its first {lines} lines is one")]
-    NotEvents { path: PathBuf, lines: u64 },
-    #[error("{path} is being read by somebody else")]
-    Busy { path: PathBuf },
-    #[error("reading {path} was stopped; it goes on from there next time")]
-    Stopped { path: PathBuf },
-    #[error("what {path} holds cannot be kept")]
-    Database {
-        path: PathBuf,
-        #[source]
-        source: DbError,
-    },
-}
-
-#[derive(Clone, Copy, Debug, sqlx::FromRow)]
-struct FileRow {
-    lines: i64,
-    events: i64,
-    rejected: i64,
-    first_at: Option<i64>,
-    last_at: Option<i64>,
-    finished_at: Option<i64>,
 }
 
 /// A file that is being read.
@@ -218,23 +151,6 @@ impl Backfill {
         Ok((reading, file))
     }
 
-    async fn row(&self, fingerprint: &str, name: &str, bytes: u64) -> Result<FileRow, DbError> {
-        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
-        let (fingerprint, name) = (fingerprint.to_owned(), name.to_owned());
-        let now = self.store.now_ms();
-        self.store
-            .db()
-            .write(move |mut db| {
-                Box::pin(async move {
-                    let key: Value = fingerprint.into();
-                    let values = [key.clone(), name.into(), bytes.into(), now.into()];
-                    db.execute(&sql::ADD_FILE, &values).await?;
-                    db.fetch_one(&sql::FILE, &[key]).await
-                })
-            })
-            .await
-    }
-
     async fn keep_all(
         &self,
         reading: &mut Reading,
@@ -261,143 +177,6 @@ impl Backfill {
             }
         }
     }
-
-    /// Keeps what a step brought, and how far the file was read.
-    async fn keep(&self, reading: &mut Reading, step: Step) -> Result<(), BackfillError> {
-        let before = reading.row;
-        let mut row = before;
-        row.lines = i64::try_from(step.lines).unwrap_or(i64::MAX);
-        let events = i64::try_from(step.events).unwrap_or(i64::MAX);
-        let rejected = i64::try_from(step.rejected).unwrap_or(i64::MAX);
-        row.events += events;
-        row.rejected += rejected;
-        if let Some(span) = step.span {
-            let (first, last) = join(before.first_at.zip(before.last_at), span);
-            (row.first_at, row.last_at) = (Some(first), Some(last));
-        }
-        let values: Arc<[Value]> = Arc::new([
-            reading.fingerprint.clone().into(),
-            before.lines.into(),
-            row.lines.into(),
-            events.into(),
-            rejected.into(),
-            row.first_at.into(),
-            row.last_at.into(),
-            self.store.now_ms().into(),
-        ]);
-        let batch = Arc::new(step.batch);
-        let source = format!("file {}", reading.name);
-        let kept = patiently(|| {
-            let (queue, live_for) = (self.queue.clone(), self.live_for);
-            let (batch, values, source) = (batch.clone(), values.clone(), source.clone());
-            self.store.db().write(move |mut db| {
-                Box::pin(async move {
-                    let kept = accept_in(&mut db, &queue, &source, &batch, live_for).await?;
-                    match db.execute(&sql::STEP_FILE, &values).await? {
-                        0 => Err(DbError::GivenUp),
-                        _ => Ok(kept),
-                    }
-                })
-            })
-        });
-        let kept = kept.await.map_err(|error| match error {
-            DbError::GivenUp => BackfillError::Busy {
-                path: reading.path.clone(),
-            },
-            error => database(&reading.path, error),
-        })?;
-        reading.row = row;
-        let FileProgress { accepted, .. } = &mut reading.progress;
-        accepted.new += kept.new;
-        accepted.known += kept.known;
-        accepted.other += kept.other;
-        accepted.rejected += kept.rejected;
-        reading.progress.lines = step.lines;
-        reading.progress.bytes = step.used;
-        Ok(())
-    }
-
-    /// Notes that a file was read to its end, and fills the holes that it covers.
-    async fn finish(
-        &self,
-        reading: Reading,
-        resumed_after: u64,
-        was_known: bool,
-    ) -> Result<FileDone, BackfillError> {
-        let span = reading.row.first_at.zip(reading.row.last_at);
-        let span = span.map(|(first, last)| coverage::of(&reading.name, first, last));
-        let finished = self.finish_row(&reading, span, was_known).await;
-        let gaps_closed = finished.map_err(|source| database(&reading.path, source))?;
-        Ok(FileDone {
-            was_known,
-            resumed_after,
-            lines: reading.progress.lines,
-            accepted: reading.progress.accepted,
-            span,
-            gaps_closed,
-        })
-    }
-
-    async fn finish_row(
-        &self,
-        reading: &Reading,
-        span: Option<(i64, i64)>,
-        was_known: bool,
-    ) -> Result<u64, DbError> {
-        let store = &self.store;
-        if !was_known {
-            let values: [Value; 5] = [
-                reading.fingerprint.clone().into(),
-                reading.name.clone().into(),
-                span.map(|span| span.0).into(),
-                span.map(|span| span.1).into(),
-                store.now_ms().into(),
-            ];
-            let db = store.db();
-            db.write_one(|mut db| {
-                Box::pin(async move { db.execute(&sql::FINISH_FILE, &values).await })
-            })
-            .await?;
-        }
-        let Some(span) = span else {
-            return Ok(0);
-        };
-        let values = [MOST_FILES.into()];
-        let others = store
-            .db()
-            .read(|mut db| Box::pin(async move { db.fetch_all(&sql::COVERED, &values).await }));
-        let (from, to) = coverage::around(span, others.await?);
-        store
-            .close_gaps(from, to, &format!("file {}", reading.name))
-            .await
-    }
-}
-
-/// Why the reading ended.
-async fn ended(
-    thread: JoinHandle<Result<(), ReadError>>,
-    reading: &Reading,
-) -> Result<(), BackfillError> {
-    let path = reading.path.clone();
-    let lines = reading.progress.lines;
-    let ended = thread.await.map_err(|error| stopped(&path, &error))?;
-    ended.map_err(|why| match why {
-        ReadError::Truncated => BackfillError::Truncated { path, lines },
-        ReadError::Damaged(why) => BackfillError::Damaged { path, lines, why },
-        ReadError::Bomb(most) => BackfillError::Bomb { path, most },
-        ReadError::Io(source) => BackfillError::Open { path, source },
-    })
-}
-
-fn stopped(path: &Path, error: &JoinError) -> BackfillError {
-    tracing::debug!(%error, "reading a file of events was stopped");
-    let path = path.to_owned();
-    BackfillError::Stopped { path }
-}
-
-fn database(path: &Path, source: DbError) -> BackfillError {
-    let path = path.to_owned();
-    BackfillError::Database { path, source }
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
 use std::{fs, io::Write as _};
 
 use flate2::{Compression, write::GzEncoder};
-use grip_db::{TestDatabase, on_both_engines, prepare_all};
+use grip_db::{TestDatabase, Value, on_both_engines, prepare_all};
 use serde_json::{Value as Json, json};
 use tempfile::TempDir;
 
-use super::*;
+use super::{rows::sql, *};
 use crate::store::EventQuery;
 
 const DAY: Duration = Duration::from_secs(86_400);
