@@ -43,12 +43,11 @@ async fn objects_of_a_state_that_never_completes_go_with_the_last_that_wants_the
     assert_eq!((swept.events, swept.stores), (1, 0), "it is wanted");
     node.restart().await;
     assert!(node.has_object("x", &tip));
-    let mut stores = 0;
+    // The node sweeps by itself as well, so who removes the store is left to chance.
     for days in [15, 29, 31, 62] {
-        stores += node.grasp().sweep(in_days(days)).await.stores;
+        node.grasp().sweep(in_days(days)).await;
     }
     assert_eq!(node.grasp().stats().purgatory.wanted, 0);
-    assert_eq!(stores, 1);
     assert!(!node.has_object("x", &tip) && !node.has_store("x"));
 
     // Whoever comes back finds everything as on the first day.
