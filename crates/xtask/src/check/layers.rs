@@ -29,6 +29,7 @@ const LAYERS: &[Layer] = &[
     Layer {
         name: "mechanisms",
         crates: &[
+            "grip-dht",
             "grip-git",
             "grip-github",
             "grip-purgatory",
@@ -39,7 +40,13 @@ const LAYERS: &[Layer] = &[
     },
     Layer {
         name: "features",
-        crates: &["grip-grasp", "grip-index", "grip-ingest", "grip-sync"],
+        crates: &[
+            "grip-grasp",
+            "grip-index",
+            "grip-ingest",
+            "grip-resolve",
+            "grip-sync",
+        ],
         ordered: false,
     },
     Layer {

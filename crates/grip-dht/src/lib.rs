@@ -1,0 +1,1 @@
+//! Records and questions between nodes that do not know each other.
