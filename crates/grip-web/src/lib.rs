@@ -31,6 +31,7 @@ mod server;
 mod settings;
 mod sync;
 mod views;
+mod watch;
 mod websocket;
 
 use std::sync::Arc;
@@ -50,6 +51,7 @@ pub use self::{
     server::serve,
     settings::{NodeInfo, Timeouts, WebLimits, WebSettings},
     sync::{Backend, Breaker, HostBudget, SyncHandle, SyncReport, SyncTotals, Tried},
+    watch::Watch,
 };
 
 /// All that the edge needs to serve a node.
@@ -71,6 +73,8 @@ pub struct Web {
     pub index: Option<Arc<Index>>,
     /// What the go command is served; none where that is switched off.
     pub proxy: Option<Proxy>,
+    /// The pushes on GitHub; none where nobody watches them.
+    pub watch: Option<Watch>,
     /// Opens what changes something by hand.
     pub admin: AdminToken,
     pub build: Build,

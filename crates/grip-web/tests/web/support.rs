@@ -120,6 +120,7 @@ impl Node {
             queue: queue.clone(),
             index: index.clone(),
             proxy,
+            watch: None,
             admin: AdminToken::new(TOKEN),
             relay,
             repositories,

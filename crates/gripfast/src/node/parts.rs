@@ -119,6 +119,7 @@ impl Parts {
             queue,
             index: indexed.index,
             proxy: indexed.proxy,
+            watch: None,
             admin: AdminToken::new(admin),
             build: BUILD,
         };
