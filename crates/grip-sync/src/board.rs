@@ -17,6 +17,7 @@ use url::Url;
 use crate::{
     board::pauses::Pauses,
     carried::{Asked, Carried},
+    finds::Finds,
     tries::{Tried, Tries},
 };
 
@@ -43,6 +44,7 @@ pub(crate) struct Board {
     warned: Mutex<LruCache<Option<Domain>, Warned>>,
     resumes: Mutex<LruCache<(Identifier, Url), u32>>,
     carried: Mutex<Carried>,
+    finds: Mutex<Finds>,
     pauses: Mutex<Pauses>,
     due: Mutex<LruCache<Identifier, Instant>>,
 }
@@ -55,6 +57,7 @@ pub(crate) struct Counters {
     pub(crate) failures: AtomicU64,
     pub(crate) oids_fetched: AtomicU64,
     pub(crate) released: AtomicU64,
+    pub(crate) further: AtomicU64,
 }
 
 #[derive(Clone, Copy)]
@@ -73,6 +76,7 @@ impl Default for Board {
             warned: Mutex::new(LruCache::new(MAX_WARNED)),
             resumes: Mutex::new(LruCache::new(MAX_RESUMING)),
             carried: Mutex::default(),
+            finds: Mutex::default(),
             pauses: Mutex::default(),
             due: Mutex::new(LruCache::new(MAX_DUE)),
         }
@@ -137,6 +141,10 @@ impl Board {
 
     pub(crate) fn pauses(&self) -> MutexGuard<'_, Pauses> {
         self.pauses.lock()
+    }
+
+    pub(crate) fn finds(&self) -> MutexGuard<'_, Finds> {
+        self.finds.lock()
     }
 
     pub(crate) fn will_be_due(&self, identifier: &Identifier, at: Instant) {

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeSet, future::Future, time::Duration};
 
-use grip_nostr::EventId;
+use grip_nostr::{EventId, PublicKey};
 use grip_purgatory::Millis;
 use grip_types::{Identifier, Oid};
 use tokio::sync::watch;
@@ -20,6 +20,16 @@ pub struct Need {
     pub oids: BTreeSet<Oid>,
     /// The clone URLs of the announcements that speak for it, and its own, in their order. A URL
     /// is asked for nothing else: the same identifier is not the same project.
+    pub urls: Vec<Url>,
+    /// Who announced the repository it speaks of.
+    pub owners: Vec<PublicKey>,
+}
+
+/// Others that may have what an event lacks, although nobody who speaks for it names them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Further {
+    pub event: EventId,
+    /// The best first.
     pub urls: Vec<Url>,
 }
 
@@ -70,6 +80,15 @@ pub trait SyncContext: Send + Sync + 'static {
         &self,
         identifier: &Identifier,
     ) -> impl Future<Output = Result<Vec<Need>, ContextError>> + Send;
+
+    /// Looks for others that may have what is missing, once all that are named were asked or
+    /// cannot be asked now. What they say is believed no more than what anybody says: they are
+    /// asked for objects by their digest, through the same guard and throttle.
+    fn further(
+        &self,
+        identifier: &Identifier,
+        needs: &[Need],
+    ) -> impl Future<Output = Vec<Further>> + Send;
 
     /// Releases what has its data now, and says how many events that were.
     fn process_newly_available_git_data(

@@ -51,6 +51,8 @@ pub struct Status {
     pub oids_fetched_total: u64,
     /// Events whose wait ended by fetched data.
     pub released_total: u64,
+    /// Times that others were looked for, because nobody named had it.
+    pub further_total: u64,
     pub backend: BackendStatus,
     pub hosts: Vec<HostStatus>,
 }
@@ -93,6 +95,7 @@ impl Sync {
             failures_total: counters.failures.load(Relaxed),
             oids_fetched_total: counters.oids_fetched.load(Relaxed),
             released_total: counters.released.load(Relaxed),
+            further_total: counters.further.load(Relaxed),
             backend: self.throttle.backend(),
             hosts: self.throttle.hosts(),
         }

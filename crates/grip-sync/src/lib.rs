@@ -18,6 +18,7 @@ mod carried;
 mod context;
 mod engine;
 mod fetch;
+mod finds;
 mod functions;
 mod git;
 mod handle;
@@ -30,7 +31,7 @@ mod tries;
 #[cfg(test)]
 mod testing;
 
-pub use context::{After, ContextError, Need, SyncContext};
+pub use context::{After, ContextError, Further, Need, SyncContext};
 pub use fetch::{Fetch, FetchError, Fetched, Job};
 pub use git::{GitFetch, GitOptions};
 pub use handle::{Parts, Status, Sync};

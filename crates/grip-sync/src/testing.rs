@@ -21,7 +21,7 @@ use tokio::{
 use url::Url;
 
 use crate::{
-    context::{After, ContextError, Need, SyncContext},
+    context::{After, ContextError, Further, Need, SyncContext},
     engine::Engine,
     fetch::{Fetch, FetchError, Fetched, Job},
     handle::{Parts, Sync},
@@ -59,6 +59,7 @@ pub(crate) fn need(numbers: &[u64], urls: &[&str]) -> Need {
         is_state: false,
         oids: oids(numbers),
         urls: urls.iter().copied().map(url).collect(),
+        owners: Vec::new(),
     }
 }
 
@@ -107,6 +108,8 @@ pub(crate) struct State {
     pub(crate) queue: HashMap<Identifier, Entry>,
     due: BTreeSet<(Millis, Identifier)>,
     has: HashMap<Url, BTreeSet<Oid>>,
+    pub(crate) further: Vec<Further>,
+    pub(crate) looked_further: usize,
     acts: HashMap<Url, Vec<Act>>,
     pub(crate) asked: Vec<Asked>,
     in_flight: HashMap<Domain, usize>,
@@ -327,6 +330,12 @@ impl SyncContext for Arc<World> {
             ..need.clone()
         });
         Ok(lacks.filter(|need| !need.oids.is_empty()).collect())
+    }
+
+    async fn further(&self, _: &Identifier, _: &[Need]) -> Vec<Further> {
+        let mut state = self.state.lock();
+        state.looked_further += 1;
+        state.further.clone()
     }
 
     async fn process_newly_available_git_data(&self, identifier: &Identifier) -> usize {

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, num::NonZero};
 
-use grip_nostr::{Event, EventId, PullRequest, State};
+use grip_nostr::{Event, EventId, PublicKey, PullRequest, State};
 use grip_purgatory::can_be_here;
 use grip_types::{Identifier, Oid};
 use url::Url;
@@ -20,6 +20,8 @@ use crate::{
 const MAX_URLS: usize = 32;
 /// How many of them one announcement or pull request may name, so that it leaves room for others.
 const MAX_URLS_OF_ONE: usize = 16;
+/// How many owners are told of one event.
+const MAX_OWNERS: usize = 8;
 /// No clone URL is longer.
 const MAX_URL_BYTES: usize = 2_048;
 
@@ -41,6 +43,9 @@ pub struct Need {
     /// The clone URLs of the announcements that speak for it, and its own; none is ours. A URL is
     /// asked for nothing else: the same identifier is not the same project.
     pub urls: Vec<Url>,
+    /// Who announced the repository it speaks of: others that have their repositories may have
+    /// the objects too.
+    pub owners: Vec<PublicKey>,
 }
 
 struct Looked {
@@ -107,9 +112,11 @@ pub(crate) fn asks(
     policy: &Policy,
 ) -> Result<Option<Need>, ViewError> {
     let mut urls = Urls::new(policy);
+    let mut owners = Vec::new();
     let (is_state, oids) = if let Ok(state) = State::parse(event.clone()) {
         for announcement in announced.family(&event.pubkey) {
             urls.add(&announcement.clone);
+            owners.push(announcement.event.pubkey);
         }
         (true, state.oids())
     } else if let Ok(request) = PullRequest::parse(event.clone()) {
@@ -122,6 +129,7 @@ pub(crate) fn asks(
         for target in &targets {
             for announcement in announced.family(&target.owner) {
                 urls.add(&announcement.clone);
+                owners.push(announcement.event.pubkey);
             }
         }
         (false, vec![request.tip])
@@ -131,10 +139,14 @@ pub(crate) fn asks(
     let found = view.objects(identifier, &oids)?;
     let missing = oids.iter().zip(found).filter(|(_, f)| *f == Found::Missing);
     let oids: BTreeSet<Oid> = missing.map(|(oid, _)| *oid).collect();
+    let mut seen = BTreeSet::new();
+    owners.retain(|owner| seen.insert(*owner));
+    owners.truncate(MAX_OWNERS);
     let need = Need {
         event: event.id,
         is_state,
         urls: urls.listed,
+        owners,
         oids,
     };
     Ok(need.oids.iter().all(can_be_here).then_some(need))

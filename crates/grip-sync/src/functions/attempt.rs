@@ -7,8 +7,8 @@ use grip_types::Identifier;
 use tokio::time::Instant;
 
 use super::{
-    Ended, Next, Progress, ask::release, get_throttled_domains_with_untried_urls,
-    sync_identifier_from_url, sync_identifier_next_url,
+    Ended, Next, Progress, ask::release, choose::look_further,
+    get_throttled_domains_with_untried_urls, sync_identifier_from_url, sync_identifier_next_url,
 };
 use crate::{context::SyncContext, engine::Engine, fetch::Fetch, slots::Slot};
 
@@ -37,6 +37,12 @@ pub(crate) async fn sync_identifier<C: SyncContext, F: Fetch>(
             }
             Next::Ask(target) => target,
             Next::Complete => return complete(engine, identifier, &progress).await,
+            Next::Nobody if progress.may_look_further() => {
+                if look_further(engine, identifier).await {
+                    continue;
+                }
+                return incomplete(engine, identifier, progress).await;
+            }
             Next::Nobody => return incomplete(engine, identifier, progress).await,
         };
         match engine.throttle.acquire(&target.domain, Lane::Git).await {

@@ -1,6 +1,9 @@
 //! Whom to ask next, and who cannot be asked now.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::atomic::Ordering::Relaxed,
+};
 
 use grip_types::{Domain, Identifier};
 use tokio::time::Instant;
@@ -25,7 +28,12 @@ async fn look<C: SyncContext, F: Fetch>(engine: &Engine<C, F>, identifier: &Iden
     }
     match engine.context.needs(identifier).await {
         Ok(needs) if needs.is_empty() => Look::Complete,
-        Ok(needs) => Look::Plan(Plan::of(&needs)),
+        Ok(mut needs) => {
+            let mut finds = engine.board.finds();
+            finds.add_to(identifier, &mut needs, Instant::now());
+            drop(finds);
+            Look::Plan(Plan::of(&needs))
+        }
         Err(error) => {
             engine.log_fault(identifier, &error);
             Look::Unknown
@@ -60,6 +68,26 @@ pub(crate) async fn sync_identifier_next_url<C: SyncContext, F: Fetch>(
                 && !is_left_alone(engine, identifier, target, domain.is_some(), progress)
         })
         .map_or(Next::Nobody, |target| Next::Ask(target.clone()))
+}
+
+/// Looks for others that may have what is missing; says whether there is somebody new to ask.
+pub(super) async fn look_further<C: SyncContext, F: Fetch>(
+    engine: &Engine<C, F>,
+    identifier: &Identifier,
+) -> bool {
+    let Ok(needs) = engine.context.needs(identifier).await else {
+        return false;
+    };
+    if needs.is_empty() {
+        return false;
+    }
+    engine.board.counters.further.fetch_add(1, Relaxed);
+    let looking = engine.context.further(identifier, &needs);
+    let Some(found) = engine.stop.run_until_cancelled(looking).await else {
+        return false;
+    };
+    let mut finds = engine.board.finds();
+    finds.put(identifier, &needs, found, Instant::now())
 }
 
 /// Whether a URL pauses, which is noted once. A new event may ask it all the same, once, for what

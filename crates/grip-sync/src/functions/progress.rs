@@ -49,6 +49,7 @@ pub(crate) struct Progress {
     pub(super) insists: bool,
     pub(super) fetched: usize,
     pub(super) resume: bool,
+    looked_further: bool,
 }
 
 impl Progress {
@@ -81,6 +82,12 @@ impl Progress {
         if !brought.resume {
             self.asked.insert(target.url, target.wants);
         }
+    }
+
+    /// Whether others may be looked for: once an attempt, and not while one that is known wants to
+    /// be asked better.
+    pub(super) fn may_look_further(&mut self) -> bool {
+        !self.resume && !std::mem::replace(&mut self.looked_further, true)
     }
 
     /// All that need not be asked again when the attempt goes on.

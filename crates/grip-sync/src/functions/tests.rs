@@ -446,4 +446,5 @@ async fn objects_that_were_not_asked_for_do_not_count() {
     assert!(world.state.lock().released.is_empty());
 }
 
+mod further;
 mod pauses;

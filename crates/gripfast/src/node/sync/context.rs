@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use grip_grasp::{DataSource, Grasp, Millis, SyncAfter};
-use grip_sync::{After, ContextError, Need, SyncContext};
+use grip_sync::{After, ContextError, Further, Need, SyncContext};
 use grip_types::Identifier;
 use tokio::sync::watch;
 
@@ -72,8 +72,13 @@ impl SyncContext for Context {
             is_state: need.is_state,
             oids: need.oids,
             urls: need.urls,
+            owners: need.owners,
         });
         Ok(needs.collect())
+    }
+
+    async fn further(&self, _: &Identifier, _: &[Need]) -> Vec<Further> {
+        Vec::new()
     }
 
     async fn process_newly_available_git_data(&self, identifier: &Identifier) -> usize {
