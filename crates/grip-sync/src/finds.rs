@@ -113,7 +113,7 @@ mod tests {
             found(&needs[0], &many(2)),
             found(&need(&[9], &[]), &many(3)),
         ];
-        assert!(finds.put(&x, &needs, told.clone(), now));
+        assert!(finds.put(&x, &needs, told, now));
         finds.add_to(&x, &mut needs, now);
         assert_eq!(
             needs[0].urls,
