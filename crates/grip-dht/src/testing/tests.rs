@@ -1,0 +1,90 @@
+//! The network in memory behaves as the tests of others need it to.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::{Instant, timeout};
+
+use super::*;
+use crate::{AskError, Dht, Peer, RecordKey};
+
+fn key(text: &str) -> RecordKey {
+    RecordKey::new(text).unwrap()
+}
+
+fn peer(network: &Network, i: usize) -> Peer {
+    Peer {
+        id: network.names()[i].clone(),
+        addresses: Vec::new(),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_one_member_publishes_the_nearest_have_and_the_providers_are_named() {
+    let network = Network::new(64);
+    let key = key("thing");
+    let publisher = network.member(3);
+    let published = publisher.publish(key.clone(), Some(Bytes::from("v")));
+    assert_eq!(published.await.unwrap().stored_at, 20);
+
+    let member = network.member(40);
+    let nearest = network.by_distance(&key).swap_remove(0);
+    let nearest = Peer {
+        id: nearest,
+        addresses: Vec::new(),
+    };
+    let reply = member.ask(&nearest, &key).await.unwrap();
+    assert_eq!(reply.value.unwrap(), "v");
+    assert_eq!(reply.providers[0].id, network.names()[3]);
+    assert!(reply.closer.len() <= 20);
+    assert!(reply.closer.is_sorted_by_key(|peer| key.distance(&peer.id)));
+
+    publisher.withdraw(&key).await;
+    assert!(
+        member
+            .ask(&nearest, &key)
+            .await
+            .unwrap()
+            .providers
+            .is_empty()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn latency_is_paid_and_a_dropped_question_is_seen() {
+    let network = Network::new(4);
+    network.latency(Duration::from_millis(40));
+    let member = network.member(0);
+    let began = Instant::now();
+    member.ask(&peer(&network, 1), &key("k")).await.unwrap();
+    assert_eq!(began.elapsed(), Duration::from_millis(40));
+
+    let stalled = peer(&network, 2);
+    network.fault(&stalled.id, Fault::Stall);
+    let key = key("k");
+    let waited = timeout(Duration::from_secs(9), member.ask(&stalled, &key));
+    assert!(waited.await.is_err());
+    assert_eq!(network.cancelled(&stalled.id), 1);
+    assert_eq!(network.cancelled_total(), 1);
+    assert_eq!(network.asked_total(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn faults_are_what_they_are_called() {
+    let network = Network::new(4);
+    let member = network.member(0);
+    let other = peer(&network, 1);
+    let asked = || async { member.ask(&other, &key("k")).await };
+    network.fault(&other.id, Fault::Busy);
+    assert_eq!(asked().await, Err(AskError::Refused));
+    network.fault(&other.id, Fault::Close);
+    assert_eq!(asked().await, Err(AskError::Transient));
+    network.fault(&other.id, Fault::Error(AskError::Malformed));
+    assert_eq!(asked().await, Err(AskError::Malformed));
+    network.fault(&other.id, Fault::Lie(Bytes::from("false")));
+    assert_eq!(asked().await.unwrap().value.unwrap(), "false");
+    network.fault(&other.id, None);
+    assert_eq!(asked().await.unwrap().value, None);
+    assert_eq!(network.asked(&other.id), 5);
+    assert_eq!(network.cancelled(&other.id), 0);
+}
