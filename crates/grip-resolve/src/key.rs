@@ -1,0 +1,126 @@
+//! What can be resolved, and under which keys the network knows it.
+
+use std::{fmt, str::FromStr};
+
+use grip_dht::{PeerName, RecordKey};
+use grip_nostr::{RepoAddr, kinds};
+use grip_types::{Identifier, InvalidIdentifier};
+use nostr::prelude::{FromBech32, Nip19Coordinate};
+
+use crate::manifest::{InvalidManifestId, ManifestId};
+
+/// Longest text that is looked at.
+pub const MAX_LEN: usize = 2_048;
+
+/// What somebody wants to resolve.
+///
+/// Read from `name:<npub>/<identifier>`, from `naddr1…` of a repository, or from `b3:<hex>`; written
+/// as the first or the last of these.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Key {
+    /// The newest manifest of a repository.
+    Name(RepoAddr),
+    /// One manifest, for ever the same.
+    Manifest(ManifestId),
+}
+
+/// Why a text is no key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvalidKey {
+    #[error("a key is `name:<npub>/<identifier>`, `naddr1…` or `b3:<64 hex digits>`")]
+    Form,
+    #[error("a key has at most {MAX_LEN} bytes")]
+    TooLong,
+    #[error(
+        "a name has an owner and an identifier with a slash between: `name:<npub>/<identifier>`"
+    )]
+    NoSlash,
+    #[error("the owner in a name is an npub in lower case; its checksum must be right")]
+    Owner,
+    #[error(transparent)]
+    Identifier(#[from] InvalidIdentifier),
+    #[error("this naddr cannot be read: a letter is wrong or missing, or some are upper case")]
+    Naddr,
+    #[error("this naddr names something of kind {0}; repositories are of kind 30617")]
+    Kind(u16),
+    #[error(transparent)]
+    Manifest(#[from] InvalidManifestId),
+}
+
+impl Key {
+    pub fn parse(text: &str) -> Result<Self, InvalidKey> {
+        if text.len() > MAX_LEN {
+            return Err(InvalidKey::TooLong);
+        }
+        if let Some(name) = text.strip_prefix("name:") {
+            parse_name(name).map(Self::Name)
+        } else if text.starts_with("b3:") {
+            Ok(Self::Manifest(ManifestId::parse(text)?))
+        } else if text.starts_with("naddr1") {
+            parse_naddr(text).map(Self::Name)
+        } else {
+            Err(InvalidKey::Form)
+        }
+    }
+
+    /// Where the network keeps it.
+    pub fn record(&self) -> RecordKey {
+        match self {
+            Self::Name(name) => record(&format!("gripfast/name/{name}")),
+            Self::Manifest(id) => record(&format!("gripfast/b3/{}", id.to_hex())),
+        }
+    }
+}
+
+/// Where the network keeps the card of a node.
+pub fn node_record(peer: &PeerName) -> RecordKey {
+    record(&format!("gripfast/node/{peer}"))
+}
+
+fn record(text: &str) -> RecordKey {
+    RecordKey::from(*blake3::hash(text.as_bytes()).as_bytes())
+}
+
+fn parse_name(text: &str) -> Result<RepoAddr, InvalidKey> {
+    let (npub, identifier) = text.split_once('/').ok_or(InvalidKey::NoSlash)?;
+    let owner = RepoAddr::parse_npub(npub).ok_or(InvalidKey::Owner)?;
+    Ok(RepoAddr::new(owner, Identifier::parse(identifier)?))
+}
+
+fn parse_naddr(text: &str) -> Result<RepoAddr, InvalidKey> {
+    if text.bytes().any(|b| b.is_ascii_uppercase()) {
+        return Err(InvalidKey::Naddr);
+    }
+    let found = Nip19Coordinate::from_bech32(text).map_err(|_| InvalidKey::Naddr)?;
+    let coordinate = found.coordinate;
+    if coordinate.kind != kinds::ANNOUNCEMENT {
+        return Err(InvalidKey::Kind(coordinate.kind.as_u16()));
+    }
+    // What a lenient reader puts in the place of bytes that are no text.
+    if coordinate.identifier.contains(char::REPLACEMENT_CHARACTER) {
+        return Err(InvalidKey::Naddr);
+    }
+    let identifier = Identifier::parse(&coordinate.identifier)?;
+    Ok(RepoAddr::new(coordinate.public_key, identifier))
+}
+
+impl FromStr for Key {
+    type Err = InvalidKey;
+
+    fn from_str(text: &str) -> Result<Self, InvalidKey> {
+        Self::parse(text)
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(name) => write!(f, "name:{name}"),
+            Self::Manifest(id) => id.fmt(f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
