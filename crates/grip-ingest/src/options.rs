@@ -13,6 +13,8 @@ pub struct Options {
     pub sources: Vec<EventSource>,
     /// How often a list is read; not more often than the host wants. Default: 60 s.
     pub poll_every: Duration,
+    /// Whether people and repositories behind pushes are asked for. Default: yes.
+    pub enrich: bool,
     /// How long what is known about a person or a repository counts as fresh. Default: a day.
     pub fresh_for: Duration,
     /// Older pushes wake nobody, and who is behind them is asked for last. Default: a day.
@@ -49,6 +51,7 @@ impl Default for Options {
         Self {
             sources: Vec::new(),
             poll_every: Duration::from_secs(60),
+            enrich: true,
             fresh_for: DAY,
             live_for: DAY,
             refresh_reserve_percent: 25,

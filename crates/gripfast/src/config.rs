@@ -20,6 +20,7 @@ mod settings;
 mod suggest;
 mod surroundings;
 pub(crate) mod table;
+mod watched;
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -31,6 +32,7 @@ pub(crate) use parse::name as parse_name;
 pub(crate) use resolve::service_at;
 pub(crate) use settings::{
     DatabasePlace, GithubHost, LogFormat, Settings, Sync as SyncSettings, Timeouts,
+    Watch as WatchSettings,
 };
 pub(crate) use surroundings::{Process, Surroundings};
 

@@ -1,6 +1,7 @@
 //! The running node: parts opened and wired in order, watched, reloaded, and ended in order.
 
 mod database;
+mod github;
 mod index;
 mod lock;
 mod notify;
@@ -10,6 +11,7 @@ mod reload;
 mod signals;
 mod snapshot;
 mod sync;
+mod watch;
 
 use std::time::Duration;
 

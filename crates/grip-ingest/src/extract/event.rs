@@ -8,6 +8,8 @@ use crate::fields::{DELIVERY, EVENT, Field};
 
 /// Longest name of a person or a repository.
 const MAX_NAME: usize = 256;
+/// Longest URL of a repository.
+const MAX_URL: usize = 2_048;
 /// Longest id of a webhook's delivery.
 const MAX_DELIVERY: usize = 64;
 
@@ -37,6 +39,8 @@ pub struct Push {
     pub repository_id: i64,
     /// `owner/name`, as it was then.
     pub repository_name: Option<String>,
+    /// Where the repository is cloned from, as far as a webhook said.
+    pub clone_url: Option<String>,
     pub push_id: Option<i64>,
     pub git_ref: String,
     /// The commit after the push; zeros where the ref was removed.
@@ -135,7 +139,14 @@ pub fn delivery(id: &str, text: &[u8]) -> Result<Push, Malformed> {
     }
     let value = object(text)?;
     let actor = Actor::of(value.pointer("/sender/url").and_then(Value::as_str));
-    push(format!("{DELIVERED}{id}"), actor, &value, DELIVERY, text)
+    let clone_url = value.pointer("/repository/clone_url");
+    let clone_url = clone_url.and_then(Value::as_str);
+    let clone_url = clone_url.filter(|url| url.len() <= MAX_URL);
+    let push = push(format!("{DELIVERED}{id}"), actor, &value, DELIVERY, text)?;
+    Ok(Push {
+        clone_url: clone_url.map(str::to_owned),
+        ..push
+    })
 }
 
 /// GitHub writes the ids of events as text, because they are too large for some.
@@ -187,6 +198,7 @@ fn push(
         actor_login: name("actor_login")?,
         repository_id: repository.expect("because an id is there, or an error"),
         repository_name: name("repository_name")?,
+        clone_url: None,
         push_id: int("push_id")?,
         git_ref,
         head: commit("head", must("head", text_of("head")?)?)?,

@@ -67,6 +67,7 @@ fn a_push_is_read_with_all_its_columns_and_kept_word_for_word() {
         actor_login: Some("octocat".to_owned()),
         repository_id: 1_296_269,
         repository_name: Some("octocat/hello".to_owned()),
+        clone_url: None,
         push_id: Some(27_000_000_001),
         git_ref: "refs/heads/main".to_owned(),
         head: "7fd1a60b01f91b314f59955a4e4d4e80d8edf11d".to_owned(),

@@ -25,7 +25,8 @@ impl Context {
             self.pushes.pushed(&push).await;
         }
         let mut jobs = Vec::new();
-        for (what, id, name) in behind(&push) {
+        let behind = self.options.enrich.then(|| behind(&push));
+        for (what, id, name) in behind.into_iter().flatten() {
             jobs.extend(self.wanted(what, id, name, is_live).await?);
         }
         let (queue, lease) = (self.queue.clone(), lease.clone());

@@ -125,7 +125,8 @@ pub(crate) fn example() -> String {
 
 /// A secret is better not written into a file that others may read.
 fn shows_example(option: &Opt) -> bool {
-    option.status == Status::Active && !matches!(option.kind, Kind::Secret | Kind::Tokens)
+    option.status == Status::Active
+        && !matches!(option.kind, Kind::Secret | Kind::Secrets | Kind::Tokens)
 }
 
 fn example_value(option: &Opt) -> String {
@@ -146,6 +147,10 @@ fn example_value(option: &Opt) -> String {
         (_, "node_name") => "harbour-1",
         (_, "index_github") => "github.com/orgs/acme,ghe.example.com",
         (_, "github_token_file") => "/etc/gripfast/github.token",
+        (_, "github_webhook_secret_file") => "/etc/gripfast/webhook.secret",
+        (_, "watch_github") => "github.com/orgs/acme,github.com/repos/bob/tides",
+        (_, "watch_keep_events" | "watch_keep_enriched") => "90days",
+        (_, "watch_avatars_store") => "./data/avatars",
         (_, "index_modules") => EXAMPLE_MODULES,
         (_, "trusted_proxy_cidrs") => "127.0.0.1,::1",
         (_, "owner_npub") => EXAMPLE_NPUB,

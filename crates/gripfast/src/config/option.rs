@@ -63,8 +63,12 @@ pub(crate) enum Kind {
     Name,
     /// Places of GitHub hosts, separated by commas.
     GithubPlaces,
+    /// Lists of events of a GitHub host, separated by commas.
+    GithubEvents,
     /// `token` or `host=token`, separated by commas; never shown.
     Tokens,
+    /// Passwords separated by commas; never shown.
+    Secrets,
     /// `module-prefix=npub`, separated by commas.
     ModuleOwners,
     /// A level or filter directives.
@@ -96,7 +100,9 @@ impl Kind {
                 | Self::HostLimits
                 | Self::Schemes
                 | Self::GithubPlaces
+                | Self::GithubEvents
                 | Self::Tokens
+                | Self::Secrets
                 | Self::ModuleOwners
         )
     }
@@ -119,8 +125,9 @@ impl Kind {
             Self::HostLimits => "HOST=N/M",
             Self::RedisUrl | Self::DatabaseUrl => "URL",
             Self::Name => "NAME",
-            Self::GithubPlaces => "PLACES",
+            Self::GithubPlaces | Self::GithubEvents => "PLACES",
             Self::Tokens => "TOKENS",
+            Self::Secrets => "SECRETS",
             Self::ModuleOwners => "PREFIX=NPUB",
             Self::LogFilter => "LEVEL",
             Self::Networks => "CIDRS",
@@ -163,6 +170,11 @@ impl Kind {
             Self::GithubPlaces => "comma-separated `host/orgs/name`, `host/users/name` or `host` \
                                    (an array in the file)"
                 .into(),
+            Self::GithubEvents => "comma-separated `host/events`, `host/orgs/name`, \
+                                   `host/users/name`, `host/repos/owner/name` or `host` (an array \
+                                   in the file)"
+                .into(),
+            Self::Secrets => "comma-separated secrets (an array in the file)".into(),
             Self::Tokens => "comma-separated `token` or `host=token` (an array in the file)".into(),
             Self::ModuleOwners => "comma-separated `prefix=npub` (an array in the file)".into(),
             Self::LogFilter => "level or filter directives".into(),
@@ -213,10 +225,11 @@ pub(crate) enum Group {
     Archive,
     Sync,
     Index,
+    Watch,
 }
 
 impl Group {
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Reach,
         Self::Storage,
         Self::About,
@@ -227,6 +240,7 @@ impl Group {
         Self::Archive,
         Self::Sync,
         Self::Index,
+        Self::Watch,
     ];
 
     pub(crate) fn title(self) -> &'static str {
@@ -241,6 +255,7 @@ impl Group {
             Self::Archive => "Archive and pull request hosting",
             Self::Sync => "Sync with other servers",
             Self::Index => "Index of Go modules",
+            Self::Watch => "Watching GitHub",
         }
     }
 }
@@ -322,14 +337,14 @@ impl Opt {
     pub(crate) fn is_secret(&self) -> bool {
         matches!(
             self.kind,
-            Kind::Secret | Kind::Tokens | Kind::RedisUrl | Kind::DatabaseUrl
+            Kind::Secret | Kind::Secrets | Kind::Tokens | Kind::RedisUrl | Kind::DatabaseUrl
         )
     }
 
     /// The value as it may be shown to anybody.
     pub(crate) fn shown(&self, text: &str) -> String {
         match self.kind {
-            Kind::Secret | Kind::Tokens => MASK.to_owned(),
+            Kind::Secret | Kind::Secrets | Kind::Tokens => MASK.to_owned(),
             Kind::RedisUrl | Kind::DatabaseUrl => without_password(text),
             _ => text.to_owned(),
         }

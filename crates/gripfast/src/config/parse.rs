@@ -15,6 +15,7 @@ use url::Url;
 use super::{
     Kind, github,
     settings::{DatabasePlace, ModuleOwner, Secret},
+    watched,
 };
 
 /// What is wrong with a value, as the end of a sentence: "NGIT_DOMAIN=… " + this.
@@ -34,6 +35,8 @@ pub(crate) fn check(kind: Kind, text: &str) -> Result<(), Complaint> {
         Kind::DatabaseUrl => database_url(text).map(drop),
         Kind::Name => name(text).map(drop),
         Kind::GithubPlaces => github::places(text).map(drop),
+        Kind::GithubEvents => watched::watched(text).map(drop),
+        Kind::Secrets => watched::secrets(text).map(drop),
         Kind::Tokens => github::tokens(text).map(drop),
         Kind::ModuleOwners => module_owners(text).map(drop),
         Kind::Address => address(text).map(drop),

@@ -1,7 +1,9 @@
 //! From texts that have the right shape to settings: types, and what follows from what.
 
+mod github;
 mod index;
 mod sync;
+mod watch;
 
 use std::{
     collections::BTreeMap,
@@ -57,7 +59,11 @@ impl Settings {
         let relay_name = r.text_or("relay_name", || format!("{service} grasp relay"));
         let owner = r.owner(around);
         r.check_compatibility();
+        let watch = r.watch(&data_dir, around);
+        let watched = watch.as_ref().map(|watch| watch.host.clone());
         Self {
+            github: r.github(watched.as_ref(), around),
+            watch,
             bind_address,
             trusted_proxies: r
                 .optional("trusted_proxy_cidrs", parse::networks)
@@ -79,7 +85,7 @@ impl Settings {
             timeouts: r.timeouts(),
             sync: r.sync(),
             database: r.database(&data_dir),
-            index: r.index(around),
+            index: r.index(),
             aliases: r
                 .optional("domain_aliases", parse::services)
                 .unwrap_or_default(),

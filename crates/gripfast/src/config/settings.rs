@@ -2,6 +2,8 @@
 
 use std::{fmt, net::SocketAddr, path::PathBuf, time::Duration};
 
+use grip_github::EventSource;
+use grip_ingest::Keep;
 use grip_nostr::MaintainerRule;
 use grip_types::Service;
 use ipnet::IpNet;
@@ -41,7 +43,11 @@ pub(crate) struct Settings {
     pub(crate) timeouts: Timeouts,
     pub(crate) sync: Sync,
     pub(crate) database: Database,
+    /// Every GitHub that is asked, once.
+    pub(crate) github: Vec<GithubHost>,
     pub(crate) index: Index,
+    /// None: nothing on GitHub is watched.
+    pub(crate) watch: Option<Watch>,
     pub(crate) log_level: String,
     pub(crate) log_format: LogFormat,
     pub(crate) metrics_enabled: bool,
@@ -139,8 +145,6 @@ pub(crate) enum DatabasePlace {
 #[derive(Clone, Debug)]
 pub(crate) struct Index {
     pub(crate) enabled: bool,
-    /// Every host once.
-    pub(crate) github: Vec<GithubHost>,
     pub(crate) modules: Vec<ModuleOwner>,
     pub(crate) re_indexing_period: Duration,
     pub(crate) indexing_ttl: Duration,
@@ -150,12 +154,31 @@ pub(crate) struct Index {
     pub(crate) go_proxy: Option<GoProxy>,
 }
 
-/// A GitHub whose repositories are indexed.
+/// What is watched on GitHub, and what is kept of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Watch {
+    /// One of the GitHubs that are asked.
+    pub(crate) host: Service,
+    /// The lists that are read again and again.
+    pub(crate) sources: Vec<EventSource>,
+    /// Those that webhooks may be signed with; none: no webhook is taken.
+    pub(crate) secrets: Vec<Secret>,
+    pub(crate) poll_every: Duration,
+    pub(crate) enrich: bool,
+    pub(crate) fresh_for: Duration,
+    pub(crate) refresh_reserve_percent: u32,
+    pub(crate) keep: Keep,
+    /// Where pictures of people are kept; none: they are not.
+    pub(crate) avatars: Option<String>,
+}
+
+/// A GitHub that is asked.
 #[derive(Clone, Debug)]
 pub(crate) struct GithubHost {
     pub(crate) service: Service,
     /// With a slash at the end.
     pub(crate) api: Url,
+    /// Whose repositories are indexed.
     pub(crate) owners: Vec<Owner>,
     pub(crate) tokens: Vec<Secret>,
 }

@@ -2,11 +2,13 @@
 
 use super::option::{
     Default::{Derived, Unset, Value},
-    Group::{About, Acceptance, Archive, Index, Limits, Logs, Reach, Storage, Sync, Timeouts},
+    Group::{
+        About, Acceptance, Archive, Index, Limits, Logs, Reach, Storage, Sync, Timeouts, Watch,
+    },
     Kind::{
-        Address, Bool, Bytes, Choice, Count, DatabaseUrl, Domain, Domains, Duration, GithubPlaces,
-        HostLimits, List, LogFilter, ModuleOwners, Name, Networks, Npub, Npubs, Path, RedisUrl,
-        Repositories, Schemes, Secret, Text, Tokens,
+        Address, Bool, Bytes, Choice, Count, DatabaseUrl, Domain, Domains, Duration, GithubEvents,
+        GithubPlaces, HostLimits, List, LogFilter, ModuleOwners, Name, Networks, Npub, Npubs, Path,
+        RedisUrl, Repositories, Schemes, Secret, Secrets, Text, Tokens,
     },
     Opt,
 };
@@ -880,6 +882,114 @@ pub(crate) static OPTIONS: &[Opt] = &[
         Value("4"),
         Index,
         "Most module zips that are made at once; sixteen times as many wait for their turn.",
+    ),
+    // Watching GitHub
+    Opt::new(
+        "watch_github",
+        GithubEvents,
+        Unset,
+        Watch,
+        "Lists of events that are read again and again for pushes: `github.com/orgs/acme`, \
+         `github.com/users/bob`, `github.com/repos/acme/tides`, or `github.com/events` for all that \
+         is public. All of one host. A host alone reads no list: its webhooks tell of pushes.",
+    )
+    .common(),
+    Opt::new(
+        "github_webhook_secret",
+        Secrets,
+        Derived("the systemd credential `github_webhook_secret`, where there is one"),
+        Watch,
+        "Secret of the webhooks that GitHub delivers to `/webhooks/github`; without one they are \
+         not taken. Several while one takes the place of another. Prefer \
+         `github_webhook_secret_file` or a systemd credential.",
+    ),
+    Opt::new(
+        "github_webhook_secret_file",
+        Path,
+        Unset,
+        Watch,
+        "File that holds such secrets, one a line.",
+    ),
+    Opt::new(
+        "watch_poll_interval",
+        Duration,
+        Value("60s"),
+        Watch,
+        "How often each list is read; less often where the host asks for that.",
+    ),
+    Opt::new(
+        "watch_enrich",
+        Bool,
+        Value("true"),
+        Watch,
+        "Ask for the person and the repository behind each push.",
+    ),
+    Opt::new(
+        "watch_fresh_for",
+        Duration,
+        Value("1d"),
+        Watch,
+        "How long what is known of them counts as fresh; afterwards the next push asks again.",
+    ),
+    Opt::new(
+        "watch_refresh_reserve_percent",
+        PERCENT,
+        Value("25"),
+        Watch,
+        "Share of the calls that the host allows which is left to new events: nothing is refreshed \
+         from it.",
+    ),
+    Opt::new(
+        "watch_keep_events",
+        Duration,
+        Unset,
+        Watch,
+        "How long pushes are kept, counted from when they came; for ever where this is not set.",
+    ),
+    Opt::new(
+        "watch_keep_enriched",
+        Duration,
+        Unset,
+        Watch,
+        "How long people and repositories are kept that no kept push names; for ever where this is \
+         not set.",
+    ),
+    Opt::new(
+        "watch_keep_rejected",
+        Duration,
+        Value("30days"),
+        Watch,
+        "How long events are kept that could not be read.",
+    ),
+    Opt::new(
+        "watch_keep_closed_gaps",
+        Duration,
+        Value("365days"),
+        Watch,
+        "How long holes in the events are remembered after they were filled.",
+    ),
+    Opt::new(
+        "watch_keep_open_gaps",
+        Duration,
+        Value("1825days"),
+        Watch,
+        "How long holes are remembered that nobody has filled.",
+    ),
+    Opt::new(
+        "watch_avatars",
+        Bool,
+        Value("true"),
+        Watch,
+        "Keep the pictures of people who push.",
+    ),
+    Opt::new(
+        "watch_avatars_store",
+        Text,
+        Derived("`avatars` in the data directory"),
+        Watch,
+        "Where they are kept: a directory, or `s3://bucket/prefix`, whose keys, region and \
+         endpoint come from the environment (`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, \
+         `AWS_REGION`, `AWS_ENDPOINT_URL`).",
     ),
 ];
 

@@ -285,8 +285,10 @@ fn the_password_of_redis_is_never_shown() {
 
 #[test]
 fn the_index_is_on_by_default_and_asks_nobody() {
-    let index = Fake::default().loaded().settings.index;
-    assert!(index.enabled && index.github.is_empty() && index.modules.is_empty());
+    let settings = Fake::default().loaded().settings;
+    assert!(settings.github.is_empty() && settings.watch.is_none());
+    let index = settings.index;
+    assert!(index.enabled && index.modules.is_empty());
     assert_eq!(index.indexing_ttl.as_secs(), 5 * 60);
     assert_eq!(index.re_indexing_period.as_secs(), 86_400);
     assert_eq!((index.items_to_take, index.workers), (4, 4));
@@ -309,9 +311,9 @@ fn each_github_host_has_its_owners_and_its_own_tokens() {
         .loaded();
     assert_eq!(source(&loaded, "github_token"), "/t");
     assert_eq!(loaded.warnings, Vec::<String>::new());
-    let index = &loaded.settings.index;
-    assert!(index.go_proxy.is_none());
-    let shown: Vec<_> = index
+    assert!(loaded.settings.index.go_proxy.is_none());
+    let shown: Vec<_> = loaded
+        .settings
         .github
         .iter()
         .map(|host| {
@@ -329,7 +331,7 @@ fn each_github_host_has_its_owners_and_its_own_tokens() {
 }
 
 #[test]
-fn a_token_for_a_host_that_is_not_indexed_is_named_but_not_shown() {
+fn a_token_for_a_host_that_nobody_asks_is_named_but_not_shown() {
     let loaded = Fake::default()
         .env("GRIPFAST_GITHUB_TOKEN", "ghp_secret")
         .env("GRIPFAST_INDEX_GITHUB", "ghe.corp.example")
@@ -337,8 +339,8 @@ fn a_token_for_a_host_that_is_not_indexed_is_named_but_not_shown() {
     assert_eq!(
         loaded.warnings,
         [
-            "environment GRIPFAST_GITHUB_TOKEN: github_token: a token is for github.com, of which \
-             nothing is indexed; write host=token for another host"
+            "environment GRIPFAST_GITHUB_TOKEN: github_token: a token is for github.com, which is \
+             neither indexed nor watched; write host=token for another host"
         ]
     );
     let option = table::find("github_token").unwrap();
@@ -352,6 +354,71 @@ fn a_token_for_a_host_that_is_not_indexed_is_named_but_not_shown() {
         .mistakes();
     assert!(
         mistakes[0].starts_with("/none: github_token_file cannot be read"),
+        "{mistakes:?}"
+    );
+}
+
+#[test]
+fn what_is_watched_shares_host_and_tokens_with_the_index() {
+    let loaded = Fake::default()
+        .env("GRIPFAST_INDEX_GITHUB", "github.com/orgs/acme")
+        .env(
+            "GRIPFAST_WATCH_GITHUB",
+            "github.com/orgs/acme,github.com/users/bob",
+        )
+        .env("GRIPFAST_GITHUB_TOKEN", "ghp_one")
+        .loaded();
+    assert_eq!(loaded.warnings, Vec::<String>::new());
+    let settings = &loaded.settings;
+    assert_eq!(settings.github.len(), 1);
+    assert_eq!(
+        (
+            settings.github[0].owners.len(),
+            settings.github[0].tokens.len()
+        ),
+        (1, 1)
+    );
+    let watch = settings.watch.as_ref().unwrap();
+    assert_eq!(watch.host.authority(), "github.com");
+    assert_eq!((watch.sources.len(), watch.secrets.len()), (2, 0));
+    assert_eq!(watch.avatars.as_deref(), Some("./data/avatars"));
+    let theirs = grip_ingest::Options::default();
+    assert_eq!(
+        (watch.poll_every, watch.fresh_for),
+        (theirs.poll_every, theirs.fresh_for)
+    );
+    assert_eq!(
+        watch.refresh_reserve_percent,
+        theirs.refresh_reserve_percent
+    );
+    assert_eq!(watch.keep, theirs.keep);
+}
+
+#[test]
+fn a_webhook_secret_alone_is_for_github_and_is_never_shown() {
+    let loaded = Fake::default()
+        .env("CREDENTIALS_DIRECTORY", "/c")
+        .file("/c/github_webhook_secret", "one,two\nthree\n")
+        .loaded();
+    assert_eq!(
+        source(&loaded, "github_webhook_secret"),
+        "/c/github_webhook_secret"
+    );
+    let watch = loaded.settings.watch.unwrap();
+    let secrets: Vec<_> = watch.secrets.iter().map(|s| s.reveal()).collect();
+    assert_eq!(secrets, ["one,two", "three"]);
+    assert_eq!(
+        (watch.host.authority().as_str(), watch.sources.len()),
+        ("github.com", 0)
+    );
+    assert!(!format!("{watch:?}").contains("three"));
+    let option = table::find("github_webhook_secret").unwrap();
+    assert_eq!(option.shown("one"), "••••••");
+    let mistakes = Fake::default()
+        .env("GRIPFAST_GITHUB_WEBHOOK_SECRET_FILE", "/none")
+        .mistakes();
+    assert!(
+        mistakes[0].contains("github_webhook_secret_file cannot be read"),
         "{mistakes:?}"
     );
 }

@@ -3,13 +3,12 @@
 mod follow;
 mod served;
 
-use std::{net::SocketAddr, sync::Arc};
+use std::sync::Arc;
 
 use anyhow::Context as _;
 use grip_db::Db;
-use grip_egress::Egress;
 use grip_git::Repositories;
-use grip_github::{GitHub, Login, Owner, Token};
+use grip_github::{GitHub, Login, Owner};
 use grip_grasp::Grasp;
 use grip_index::{
     GitHubOptions, GitHubSource, Index, Source,
@@ -18,12 +17,11 @@ use grip_index::{
 };
 use grip_queue::Queue;
 use grip_tasks::TaskGroup;
-use grip_throttle::Throttle;
-use grip_types::{Domain, Service};
+use grip_types::Service;
 use nostr::prelude::ToBech32 as _;
 
 use self::{follow::Follower, served::ServedHere};
-use super::outbound::way_out;
+use super::github::Gateways;
 use crate::config::{GithubHost, GithubOwner, Settings};
 
 /// What the index stands on.
@@ -33,9 +31,7 @@ pub(super) struct Base<'a> {
     pub(super) grasp: &'a Grasp,
     pub(super) repositories: &'a Repositories,
     pub(super) service: &'a Service,
-    /// Where we listen.
-    pub(super) address: SocketAddr,
-    pub(super) throttle: &'a Throttle,
+    pub(super) gateways: &'a Gateways,
     /// Owns the work; it stops when no new work is taken on.
     pub(super) work: TaskGroup,
     /// Owns the one who tells of changes, who has to hear of the last ones.
@@ -58,8 +54,8 @@ pub(super) async fn start(settings: &Settings, base: Base<'_>) -> anyhow::Result
     }
     let hosted = hosted(settings, &base)?;
     let mut sources: Vec<Arc<dyn Source>> = vec![Arc::new(hosted.clone())];
-    for host in &index.github {
-        sources.extend(github(settings, host, &base)?);
+    for (host, gateway) in base.gateways.all() {
+        sources.extend(github(host, gateway)?);
     }
     // Before the index is there, so that no change falls in between.
     let changes = base.grasp.changes();
@@ -114,26 +110,8 @@ fn hosted(settings: &Settings, base: &Base<'_>) -> anyhow::Result<Hosted> {
 }
 
 /// The sources of one host, which share its gateway.
-fn github(
-    settings: &Settings,
-    host: &GithubHost,
-    base: &Base<'_>,
-) -> anyhow::Result<Vec<Arc<dyn Source>>> {
+fn github(host: &GithubHost, github: &GitHub) -> anyhow::Result<Vec<Arc<dyn Source>>> {
     let name = host.service.authority();
-    let api = host.api.host_str().context("an API has a host")?;
-    let mut options = way_out(settings, base.service, base.address);
-    // The operator's own choice, and nobody else names a URL here.
-    options.private_hosts = vec![Domain::parse(api).context("an API has a host")?];
-    let egress = Egress::new(options, base.throttle.clone())
-        .with_context(|| format!("cannot set up requests to {name}"))?;
-    let tokens = host.tokens.iter().map(|token| Token::new(token.reveal()));
-    let tokens: Result<Vec<Token>, _> = tokens.collect();
-    let options = grip_github::Options {
-        api: host.api.clone(),
-        tokens: tokens.with_context(|| format!("a token for {name} cannot be one"))?,
-        ..grip_github::Options::default()
-    };
-    let github = GitHub::new(options, egress).with_context(|| format!("cannot ask {name}"))?;
     let mut sources: Vec<Arc<dyn Source>> = Vec::new();
     for owner in &host.owners {
         let owner = match owner {

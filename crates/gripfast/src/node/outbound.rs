@@ -17,7 +17,7 @@ pub(super) async fn throttle(settings: &Settings, books: &TaskGroup) -> anyhow::
     let sync = &settings.sync;
     let options = limits(sync);
     // Where nobody is asked, nobody has to be reached to count.
-    let asks = sync.enabled || (settings.index.enabled && !settings.index.github.is_empty());
+    let asks = sync.enabled || !settings.github.is_empty();
     let Some(url) = sync.redis_url.as_ref().filter(|_| asks) else {
         return Ok(Throttle::memory(options));
     };

@@ -15,7 +15,7 @@ use grip_types::Service;
 use grip_web::{AdminToken, Build, Readiness, Web, WebSettings};
 use tokio::{net::TcpSocket, time::Instant};
 
-use super::{database, index, outbound, snapshot, sync};
+use super::{database, github::Gateways, index, outbound, snapshot, sync, watch};
 use crate::{
     admin_token,
     commands::version,
@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Connections that may wait to be accepted; beyond it the kernel makes clients try again.
-const BACKLOG: u32 = 1024;
+const BACKLOG: u32 = 4096;
 
 /// What the last steps get when the drain deadline has passed: they only write what is promised.
 const LAST_STEPS: Duration = Duration::from_secs(2);
@@ -37,6 +37,8 @@ pub(crate) struct Parts {
     front: TaskGroup,
     /// What finishes the promises of the front.
     back: TaskGroup,
+    /// Answers probes until everything else has ended.
+    edge: TaskGroup,
     relay: Relay,
     db: Db,
     serving: JoinHandle<()>,
@@ -53,7 +55,7 @@ impl Parts {
             false => settings.service.clone(),
         };
         let root = TaskGroup::new("gripfast");
-        let (front, back) = (root.child("front"), root.child("back"));
+        let (front, back, last) = (root.child("front"), root.child("back"), root.child("edge"));
         let (store, repositories) = open(settings, &back).await?;
         let db = database::open(settings).await?;
         let readiness = Readiness::ready();
@@ -90,6 +92,7 @@ impl Parts {
                 throttle: &throttle,
             },
         )?;
+        let gateways = Gateways::open(settings, &service, address, &throttle)?;
         let indexed = index::start(
             settings,
             index::Base {
@@ -98,10 +101,24 @@ impl Parts {
                 grasp: &grasp,
                 repositories: &repositories,
                 service: &service,
-                address,
-                throttle: &throttle,
+                gateways: &gateways,
                 work: front.child("index"),
                 ear: &back,
+            },
+        )
+        .await?;
+        let watched = watch::start(
+            settings,
+            watch::Base {
+                db: &db,
+                queue: &queue,
+                grasp: &grasp,
+                index: indexed.index.as_ref(),
+                gateways: &gateways,
+                service: &service,
+                address,
+                throttle: &throttle,
+                work: front.child("watch"),
             },
         )
         .await?;
@@ -119,13 +136,13 @@ impl Parts {
             queue,
             index: indexed.index,
             proxy: indexed.proxy,
-            watch: None,
+            watch: watched,
             admin: AdminToken::new(admin),
             build: BUILD,
         };
-        let group = front.clone();
-        let serving = front.spawn("http", async move {
-            grip_web::serve(listener, edge, &group).await;
+        let (group, end) = (front.clone(), last.clone());
+        let serving = last.spawn("http", async move {
+            grip_web::serve_to_the_end(listener, edge, &group, &end).await;
         });
         tracing::info!(%address, url = service.http_url(), "ready");
         Ok(Self {
@@ -134,6 +151,7 @@ impl Parts {
             web,
             front,
             back,
+            edge: last,
             relay,
             db,
             serving,
@@ -183,9 +201,19 @@ impl Parts {
         let back = self.back.shutdown(rest).await;
         self.relay.stop().await;
         self.db.close().await;
-        match left(front) + left(back) {
-            0 => tracing::info!("stopped: drained, all work under way was finished"),
-            left => tracing::warn!(left, ?grace, "stopped: aborted, the drain deadline passed"),
+        let edge = self.edge.shutdown(LAST_STEPS).await;
+        let running = self.edge.root().running();
+        match left(front) + left(back) + left(edge) {
+            0 if running == 0 => {
+                tracing::info!(
+                    "stopped: drained, all work under way was finished, no task is left"
+                );
+            }
+            left => tracing::warn!(
+                running,
+                ?grace,
+                "stopped: aborted, {left} left when the drain deadline passed"
+            ),
         }
     }
 }

@@ -1,0 +1,69 @@
+//! The GitHub hosts that are asked: one gateway each, whoever asks, so that one budget is kept.
+
+use std::net::SocketAddr;
+
+use anyhow::Context as _;
+use grip_egress::Egress;
+use grip_github::{GitHub, Token};
+use grip_throttle::Throttle;
+use grip_types::{Domain, Service};
+
+use super::outbound::way_out;
+use crate::config::{GithubHost, Settings};
+
+/// A gateway to each host.
+pub(super) struct Gateways(Vec<(GithubHost, GitHub)>);
+
+impl Gateways {
+    pub(super) fn open(
+        settings: &Settings,
+        service: &Service,
+        address: SocketAddr,
+        throttle: &Throttle,
+    ) -> anyhow::Result<Self> {
+        let open = |host: &GithubHost| {
+            let name = host.service.authority();
+            let api = host.api.host_str().context("an API has a host")?;
+            let api = Domain::parse(api).context("an API has a host")?;
+            let egress = private_way(settings, service, address, throttle, vec![api])
+                .with_context(|| format!("cannot set up requests to {name}"))?;
+            let tokens = host.tokens.iter().map(|token| Token::new(token.reveal()));
+            let tokens: Result<Vec<Token>, _> = tokens.collect();
+            let options = grip_github::Options {
+                api: host.api.clone(),
+                tokens: tokens.with_context(|| format!("a token for {name} cannot be one"))?,
+                ..grip_github::Options::default()
+            };
+            let github = GitHub::new(options, egress);
+            let github = github.with_context(|| format!("cannot ask {name}"))?;
+            Ok((host.clone(), github))
+        };
+        let gateways: anyhow::Result<Vec<_>> = settings.github.iter().map(open).collect();
+        gateways.map(Self)
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = &(GithubHost, GitHub)> {
+        self.0.iter()
+    }
+
+    /// The gateway to this host.
+    pub(super) fn to(&self, host: &Service) -> Option<&GitHub> {
+        let mut all = self.0.iter();
+        let found = all.find(|(known, _)| known.service.http_url() == host.http_url());
+        found.map(|(_, github)| github)
+    }
+}
+
+/// A way out that may also lead to these hosts, wherever they are: the operator's own choice, and
+/// nobody else names a URL here.
+pub(super) fn private_way(
+    settings: &Settings,
+    service: &Service,
+    address: SocketAddr,
+    throttle: &Throttle,
+    hosts: Vec<Domain>,
+) -> anyhow::Result<Egress> {
+    let mut options = way_out(settings, service, address);
+    options.private_hosts = hosts;
+    Ok(Egress::new(options, throttle.clone())?)
+}
