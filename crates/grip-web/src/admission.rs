@@ -38,10 +38,12 @@ pub(crate) enum Class {
     Module,
     /// Zips for the go command.
     Zip,
+    /// What GitHub delivers.
+    Webhook,
 }
 
 impl Class {
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Advertise,
         Self::Fetch,
         Self::Push,
@@ -51,6 +53,7 @@ impl Class {
         Self::Feed,
         Self::Module,
         Self::Zip,
+        Self::Webhook,
     ];
 
     pub(crate) fn label(self) -> &'static str {
@@ -64,13 +67,14 @@ impl Class {
             Self::Feed => "feed",
             Self::Module => "module",
             Self::Zip => "zip",
+            Self::Webhook => "webhook",
         }
     }
 
     /// Says whether one address may take only a part of the slots: those whose work a slow client
     /// can draw out.
     fn is_shared_out(self) -> bool {
-        matches!(self, Self::Fetch | Self::Push | Self::Zip)
+        matches!(self, Self::Fetch | Self::Push | Self::Zip | Self::Webhook)
     }
 
     fn bound(self, limits: &WebLimits) -> usize {
@@ -84,6 +88,7 @@ impl Class {
             Self::Feed => limits.feed,
             Self::Module => limits.module,
             Self::Zip => limits.zip,
+            Self::Webhook => limits.webhook,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The JSON API.
 
 mod explain;
+pub(crate) mod github;
 pub(crate) mod index;
 pub(crate) mod purgatory;
 pub(crate) mod queue;

@@ -21,23 +21,23 @@ use grip_store::EventStore;
 use grip_tasks::TaskGroup;
 use http::{HeaderValue, Method, Request, Response, Version, header};
 use hyper::body::Incoming;
-use tokio::time::Instant;
+use tokio::{sync::Semaphore, time::Instant};
 use tracing::Instrument;
 
 use crate::{
-    Build, SyncHandle, Web, accept,
+    Build, SyncHandle, Watch, Web, accept,
     admission::Admission,
     body::Body,
     client::Client,
     cors,
-    error::WebError,
+    error::{WatchError, WebError},
     metrics::{Domains, Gathered, Metrics, Sampled, unix_now},
     pages,
     request_id::{self, RequestIds},
     route::Route,
     server::Connection,
     settings::WebSettings,
-    views,
+    views, webhook,
 };
 
 /// The application behind the accept loop.
@@ -52,6 +52,8 @@ pub(crate) struct App {
     sockets: AtomicU64,
     recent: views::Recent,
     sampled: Arc<Sampled>,
+    /// What deliveries of webhooks may hold together, in bytes.
+    room: Arc<Semaphore>,
 }
 
 /// What a handler knows of its request beside the request itself.
@@ -64,7 +66,7 @@ pub(crate) struct Asked {
 impl App {
     pub(crate) fn new(web: Web, group: TaskGroup) -> Arc<Self> {
         let admission = Admission::new(&web.settings.load().limits);
-        let sampled = Arc::new(Sampled::new(web.queue.clone(), web.index.clone()));
+        let sampled = Arc::new(Sampled::new(&web));
         let gathered = Gathered {
             admission: Arc::clone(&admission),
             group: group.clone(),
@@ -82,6 +84,7 @@ impl App {
             sockets: AtomicU64::new(0),
             recent: views::Recent::default(),
             sampled,
+            room: Arc::new(Semaphore::new(webhook::ROOM)),
             admission,
             group,
             web,
@@ -131,6 +134,15 @@ impl App {
 
     pub(crate) fn proxy(&self) -> Result<&Proxy, WebError> {
         self.web.proxy.as_ref().ok_or(WebError::ProxyOff)
+    }
+
+    /// What watches GitHub, or that nothing does.
+    pub(crate) fn watch(&self) -> Result<&Watch, WatchError> {
+        self.web.watch.as_ref().ok_or(WatchError::Off)
+    }
+
+    pub(crate) fn room(&self) -> &Arc<Semaphore> {
+        &self.room
     }
 
     pub(crate) fn sampled(&self) -> &Sampled {
@@ -212,7 +224,7 @@ impl App {
         response
             .headers_mut()
             .insert(request_id::HEADER, request_id::value(&id));
-        if is_refused && version < Version::HTTP_2 {
+        if (is_refused || self.is_draining()) && version < Version::HTTP_2 {
             let close = HeaderValue::from_static("close");
             response.headers_mut().insert(header::CONNECTION, close);
         }

@@ -1,11 +1,14 @@
 //! What may go wrong with a request: the status, the sentence for the caller, the line for the
 //! log. No other file chooses a status for a failure.
 
+mod watch;
+
 use std::time::Duration;
 
 use grip_db::DbError;
 use http::{HeaderValue, Response, StatusCode, header};
 
+pub(crate) use self::watch::WatchError;
 use crate::{admission::Class, body::Body, respond};
 
 type Source = Box<dyn std::error::Error + Send + Sync>;
@@ -54,6 +57,8 @@ pub(crate) enum WebError {
     NoSuchModule(String),
     #[error("too many modules are asked for at once")]
     ModulesBusy { retry_after: Duration },
+    #[error(transparent)]
+    Watch(#[from] WatchError),
     #[error("sync is switched off")]
     SyncOff,
     #[error("all {} slots are taken", .0.label())]
@@ -103,6 +108,7 @@ impl WebError {
             | Self::NoSuchModule(_) => StatusCode::NOT_FOUND,
             Self::NoToken | Self::WrongToken => StatusCode::UNAUTHORIZED,
             Self::NotLocal | Self::DumbHttp | Self::UnknownService => StatusCode::FORBIDDEN,
+            Self::Watch(error) => error.status(),
             Self::SyncOff => StatusCode::CONFLICT,
             Self::Method { .. } => StatusCode::METHOD_NOT_ALLOWED,
             Self::ContentType { .. } | Self::ContentEncoding => StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -168,6 +174,7 @@ impl WebError {
                  beginning, and then go on with cursor={up_to_ns}."
             ),
             Self::NoSuchModule(why) => why.clone(),
+            Self::Watch(error) => error.caller(),
             Self::ModulesBusy { .. } => {
                 "Too many modules are asked for at once. Try again in a few seconds.".into()
             }
@@ -242,6 +249,10 @@ impl WebError {
         if let Self::NoToken | Self::WrongToken = self {
             let bearer = HeaderValue::from_static("Bearer realm=\"gripfast\"");
             headers.insert(header::WWW_AUTHENTICATE, bearer);
+        }
+        if let Self::Watch(WatchError::NotSigned(_)) = self {
+            let signed = HeaderValue::from_static("X-Hub-Signature-256");
+            headers.insert(header::WWW_AUTHENTICATE, signed);
         }
     }
 }

@@ -32,6 +32,7 @@ mod settings;
 mod sync;
 mod views;
 mod watch;
+mod webhook;
 mod websocket;
 
 use std::sync::Arc;

@@ -5,8 +5,10 @@
 
 mod domains;
 mod gathered;
+mod remembered;
 mod sampled;
 mod sync;
+mod watch;
 
 use std::{fmt, time::Duration};
 
@@ -83,6 +85,11 @@ struct Outcome {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Delivered {
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Direction {
     direction: &'static str,
 }
@@ -114,6 +121,7 @@ pub(crate) struct Metrics {
     git_bytes: Family<Direction, Counter>,
     pushes: Family<Outcome, Counter>,
     socket_seconds: Histogram,
+    deliveries: Family<Delivered, Counter>,
 }
 
 /// A git operation, as operators of the peer know them.
@@ -148,6 +156,7 @@ impl Metrics {
             git_bytes: Family::default(),
             pushes: Family::default(),
             socket_seconds: Histogram::new(SOCKET_SECONDS),
+            deliveries: Family::default(),
         };
         metrics.registered(build, gathered)
     }
@@ -199,6 +208,11 @@ impl Metrics {
             "ngit_websocket_connection_duration_seconds",
             "Duration of WebSocket connections",
             self.socket_seconds.clone(),
+        );
+        r.register(
+            "webhook_deliveries",
+            "Deliveries of GitHub's webhooks, by what became of them",
+            self.deliveries.clone(),
         );
         let labels = BuildLabels {
             version: build.version,
@@ -281,6 +295,10 @@ impl Metrics {
         self.git_bytes
             .get_or_create(&Direction { direction })
             .inc_by(bytes);
+    }
+
+    pub(crate) fn delivery(&self, outcome: &'static str) {
+        self.deliveries.get_or_create(&Delivered { outcome }).inc();
     }
 
     pub(crate) fn socket_closed(&self, lasted: Duration) {

@@ -2,6 +2,7 @@
 //!
 //! Nothing here looks anything up, so every page can be drawn from values alone.
 
+pub(crate) mod github;
 pub(crate) mod modules;
 pub(crate) mod purgatory;
 pub(crate) mod sync;
@@ -92,6 +93,8 @@ pub(crate) struct Home {
     pub(crate) curation: Option<String>,
     pub(crate) metrics: bool,
     pub(crate) index: bool,
+    /// Whether GitHub is watched.
+    pub(crate) watch: bool,
 }
 
 pub(crate) struct CounterView {

@@ -1,6 +1,10 @@
 //! From a request path to what it names. Nothing here looks anything up.
 
+mod github;
+
 use grip_nostr::RepoAddr;
+
+pub(crate) use self::github::GitHub;
 
 /// What a path names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +55,12 @@ pub(crate) enum Route<'a> {
     Job(&'a str, &'a str),
     /// `/api/v1/queue/<kind>/<key>/retry`, both still percent-encoded.
     JobRetry(&'a str, &'a str),
+    /// `/github`: a page for people.
+    GitHubPage,
+    /// `/webhooks/github`
+    Webhook,
+    /// Below `/api/v1/github/`.
+    GitHub(GitHub<'a>),
     /// `/<npub>/<identifier>.git`: a page for people.
     Repository(RepoAddr),
     Git(RepoAddr, Endpoint),
@@ -85,6 +95,9 @@ impl<'a> Route<'a> {
         if let Some(rest) = path.strip_prefix("/go/") {
             return Self::Go(rest);
         }
+        if let Some(rest) = path.strip_prefix("/api/v1/github/") {
+            return Self::GitHub(GitHub::parse(rest));
+        }
         if let Some(name) = path.strip_prefix("/api/v1/index/repos/") {
             return match name.trim_matches('/') {
                 "" => Self::IndexRepos,
@@ -111,6 +124,9 @@ impl<'a> Route<'a> {
             ["index", "changes"] => Self::Changes,
             ["modules"] => Self::ModulesPage,
             ["go"] => Self::Go(""),
+            ["github"] => Self::GitHubPage,
+            ["webhooks", "github"] => Self::Webhook,
+            ["api", "v1", "github"] => Self::GitHub(GitHub::Nowhere),
             ["api", "v1", "index"] => Self::Index,
             ["api", "v1", "index", "now"] => Self::IndexNow,
             ["api", "v1", "index", "repos"] => Self::IndexRepos,
@@ -154,7 +170,9 @@ impl<'a> Route<'a> {
             Self::Icon => "icon",
             Self::Robots => "robots",
             Self::Explain(_) => "explain",
-            Self::SyncPage | Self::PurgatoryPage | Self::ModulesPage => "page",
+            Self::SyncPage | Self::PurgatoryPage | Self::ModulesPage | Self::GitHubPage => "page",
+            Self::Webhook => "webhook",
+            Self::GitHub(_) => "github",
             Self::Feed => "index",
             Self::Changes => "index-changes",
             Self::Go(_) => "go",

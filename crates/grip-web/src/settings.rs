@@ -110,6 +110,8 @@ pub struct WebLimits {
     /// Module zips under way, most of which wait for their turn; one address has at most a
     /// quarter. Default 64.
     pub zip: usize,
+    /// Deliveries of webhooks under way; one address has at most a quarter. Default 32.
+    pub webhook: usize,
     /// How much of a push that finds no slot is read, so that its client sees the reason.
     /// Default 64 MiB.
     pub drain_bytes: u64,
@@ -131,6 +133,7 @@ impl Default for WebLimits {
             feed: 64,
             module: 128,
             zip: 64,
+            webhook: 32,
             drain_bytes: 64 << 20,
         }
     }

@@ -1,5 +1,6 @@
 //! Gathers what pages show.
 
+mod github;
 mod modules;
 mod purgatory;
 mod recent;
@@ -11,7 +12,9 @@ use grip_grasp::{Explanation, RepositoryStatus, RepositorySummary};
 use grip_nostr::{RepoAddr, kinds};
 use http::{Response, StatusCode};
 
-pub(crate) use self::{modules::modules, purgatory::purgatory, recent::Recent, sync::sync};
+pub(crate) use self::{
+    github::github, modules::modules, purgatory::purgatory, recent::Recent, sync::sync,
+};
 use crate::{
     app::{App, Asked},
     body::Body,
@@ -46,6 +49,7 @@ pub(crate) async fn home(app: &Arc<App>, asked: &Asked) -> Result<Response<Body>
         curation: node.curation.clone(),
         metrics: settings.metrics,
         index: app.index().is_ok(),
+        watch: app.watch().is_ok(),
         frame,
     };
     pages::draw(StatusCode::OK, &page)

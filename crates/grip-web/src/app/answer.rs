@@ -1,6 +1,6 @@
 //! Which handler answers, and what must be free before it may.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use grip_nostr::RepoAddr;
 use http::{HeaderValue, Request, Response, StatusCode, header};
@@ -18,7 +18,7 @@ use crate::{
     method::only_get,
     nip11, probes, respond,
     route::Route,
-    views, websocket,
+    views, webhook, websocket,
 };
 
 impl App {
@@ -62,6 +62,12 @@ impl App {
                 let page = views::modules(self, &asked);
                 self.in_time(Class::Page, &asked, page).await
             }
+            Route::GitHubPage => {
+                only_get(request.method())?;
+                let page = views::github(self, &asked);
+                self.in_time(Class::Page, &asked, page).await
+            }
+            Route::Webhook => webhook::receive(self, request, &asked).await,
             Route::Feed | Route::Changes => {
                 only_get(request.method())?;
                 let page = async {
@@ -84,7 +90,8 @@ impl App {
             | Route::Index
             | Route::IndexNow
             | Route::IndexRepos
-            | Route::IndexRepo(_) => self.operate(route, &request, &asked).await,
+            | Route::IndexRepo(_)
+            | Route::GitHub(_) => self.operate(route, &request, &asked).await,
             Route::Icon => only_get(request.method()).map(|()| probes::icon()),
             Route::BadRepository => Err(WebError::BadRepositoryPath),
             _ => Err(WebError::NoSuchPage),
@@ -144,7 +151,13 @@ impl App {
     async fn probe(&self, route: &Route<'_>, asked: &Asked) -> Result<Response<Body>, WebError> {
         match route {
             Route::Health => Ok(probes::health()),
-            Route::Ready => probes::ready(&self.web.readiness, &self.web.sync),
+            Route::Ready => {
+                // The stop is known here before the accept loop had its turn to say so.
+                if self.is_draining() {
+                    self.drain();
+                }
+                probes::ready(&self.web.readiness, &self.web.sync)
+            }
             Route::Version => probes::version(&self.web.build),
             Route::Metrics if asked.settings.metrics => {
                 self.sampled().refresh().await;
@@ -188,8 +201,20 @@ impl App {
         asked: &Asked,
         work: impl Future<Output = Result<Response<Body>, WebError>>,
     ) -> Result<Response<Body>, WebError> {
+        let time = asked.settings.timeouts.answer;
+        self.within(class, asked, time, work).await
+    }
+
+    /// The same within a time of its own.
+    pub(super) async fn within(
+        &self,
+        class: Class,
+        asked: &Asked,
+        time: Duration,
+        work: impl Future<Output = Result<Response<Body>, WebError>>,
+    ) -> Result<Response<Body>, WebError> {
         let slot = self.enter(class, asked)?;
-        let mut response = timeout(asked.settings.timeouts.answer, work)
+        let mut response = timeout(time, work)
             .await
             .map_err(|_| WebError::Deadline)??;
         response.body_mut().hold(slot);

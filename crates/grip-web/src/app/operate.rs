@@ -1,8 +1,8 @@
 //! The API: what operators' tools ask and order.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use http::{Request, Response};
+use http::{Request, Response, header};
 use hyper::body::Incoming;
 
 use super::{App, Asked};
@@ -15,6 +15,9 @@ use crate::{
     method::{is_read, only_delete, only_get, only_get_or_delete, only_post},
     route::Route,
 };
+
+/// How long an order may take that goes through everything that is kept.
+const ORDER: Duration = Duration::from_secs(300);
 
 impl App {
     /// What operators' tools ask. What changes something passes the gate before anything else.
@@ -50,6 +53,18 @@ impl App {
             Route::Index | Route::IndexRepos | Route::IndexRepo(_) => {
                 only_get(method)?;
                 let answer = api::index::tell(self, &route, query);
+                self.in_time(Class::Api, asked, answer).await
+            }
+            Route::GitHub(what) if what.is_order() => {
+                only_post(method)?;
+                let order = api::github::order(self, admit()?, what, query);
+                self.within(Class::Api, asked, ORDER, order).await
+            }
+            Route::GitHub(what) => {
+                only_get(method)?;
+                let is_shown = request.headers().contains_key(header::AUTHORIZATION);
+                let is_operator = is_shown && admit().is_ok();
+                let answer = api::github::tell(self, what, request, is_operator);
                 self.in_time(Class::Api, asked, answer).await
             }
             Route::JobRetry(kind, key) => {

@@ -56,6 +56,7 @@ impl Collector for Gathered {
         self.encode_relay(out)?;
         self.encode_grasp(out)?;
         self.encode_sync(out)?;
+        self.encode_watch(out)?;
         self.encode_tasks(out)
     }
 }

@@ -4,22 +4,24 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use grip_db::DbError;
 use grip_index::{Index, Status};
+use grip_ingest::{Ingest, Stats};
 use grip_queue::{KindStats, Queue};
 use parking_lot::Mutex;
 use prometheus_client::{
     encoding::{DescriptorEncoder, EncodeMetric as _},
     metrics::{MetricType, gauge::ConstGauge},
 };
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
-use super::gathered::{gauge, gauges};
+use super::{
+    gathered::{gauge, gauges},
+    remembered::Remembered,
+    watch::Watched,
+};
+use crate::Web;
 
 /// How long a scraper waits for the database: what is away must not take the metrics with it.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How long the state of the index is shown at least before it is counted again.
-const FRESH: Duration = Duration::from_secs(1);
-/// At most one part in so many of the time is spent on counting.
-const PART: u32 = 50;
 /// Sources that have a series of their own.
 const SOURCES: usize = 100;
 
@@ -27,10 +29,11 @@ const SOURCES: usize = 100;
 pub(crate) struct Sampled {
     queue: Queue,
     index: Option<Arc<Index>>,
+    ingest: Option<Arc<Ingest>>,
     last: Mutex<Sample>,
-    status: Mutex<Option<(Status, Instant)>>,
-    /// One count of the index at a time.
-    counting: tokio::sync::Mutex<()>,
+    index_status: Remembered<Status>,
+    watch_status: Remembered<grip_ingest::Status>,
+    watch_stats: Remembered<Stats>,
 }
 
 /// What was found.
@@ -39,16 +42,19 @@ pub(crate) struct Sample {
     is_up: bool,
     kinds: Vec<KindStats>,
     index: Option<Status>,
+    watched: Option<Watched>,
 }
 
 impl Sampled {
-    pub(crate) fn new(queue: Queue, index: Option<Arc<Index>>) -> Self {
+    pub(crate) fn new(web: &Web) -> Self {
         Self {
-            queue,
-            index,
+            queue: web.queue.clone(),
+            index: web.index.clone(),
+            ingest: web.watch.as_ref().map(|watch| Arc::clone(&watch.ingest)),
             last: Mutex::default(),
-            status: Mutex::default(),
-            counting: tokio::sync::Mutex::default(),
+            index_status: Remembered::default(),
+            watch_status: Remembered::default(),
+            watch_stats: Remembered::default(),
         }
     }
 
@@ -57,47 +63,55 @@ impl Sampled {
         let counted = timeout(PATIENCE, self.count()).await;
         let mut last = self.last.lock();
         match counted {
-            Ok(Ok((kinds, index))) => {
-                *last = Sample {
-                    kinds: shown(kinds, self.queue.db().node()),
-                    index,
-                    is_up: self.queue.db().trouble().borrow().is_none(),
-                };
+            Ok(Ok(counted)) => {
+                let is_up = self.queue.db().trouble().borrow().is_none();
+                *last = Sample { is_up, ..counted };
             }
             Ok(Err(_)) | Err(_) => last.is_up = false,
         }
     }
 
-    async fn count(&self) -> Result<(Vec<KindStats>, Option<Status>), DbError> {
+    async fn count(&self) -> Result<Sample, DbError> {
         let kinds = self.queue.stats().await?;
         let index = match &self.index {
             Some(index) => Some(self.index_status(index).await?),
             None => None,
         };
-        Ok((kinds, index))
+        let watched = match &self.ingest {
+            Some(ingest) => Some(Watched {
+                status: self.watch_status(ingest).await?,
+                stats: self.watch_stats(ingest).await?,
+            }),
+            None => None,
+        };
+        Ok(Sample {
+            is_up: false,
+            kinds: shown(kinds, self.queue.db().node()),
+            index,
+            watched,
+        })
     }
 
-    /// How the index is, or was a moment ago: the share of time that counting takes stays the
-    /// same however much there is to count.
+    /// How the index is, or was a moment ago.
     pub(crate) async fn index_status(&self, index: &Index) -> Result<Status, DbError> {
-        if let Some(status) = self.fresh() {
-            return Ok(status);
-        }
-        let _alone = self.counting.lock().await;
-        if let Some(status) = self.fresh() {
-            return Ok(status);
-        }
-        let began = Instant::now();
-        let status = index.status().await?;
-        let until = Instant::now() + FRESH.max(began.elapsed() * PART);
-        *self.status.lock() = Some((status.clone(), until));
-        Ok(status)
+        self.index_status.get(index.status()).await
     }
 
-    fn fresh(&self) -> Option<Status> {
-        let last = self.status.lock();
-        let last = last.as_ref().filter(|(_, until)| Instant::now() < *until);
-        last.map(|(status, _)| status.clone())
+    /// How it goes with GitHub, or went a moment ago.
+    pub(crate) async fn watch_status(
+        &self,
+        ingest: &Ingest,
+    ) -> Result<grip_ingest::Status, DbError> {
+        self.watch_status.get(ingest.status()).await
+    }
+
+    /// How much there is of GitHub, or was a moment ago.
+    pub(crate) async fn watch_stats(&self, ingest: &Ingest) -> Result<Stats, DbError> {
+        self.watch_stats.get(ingest.stats()).await
+    }
+
+    pub(super) fn ingest(&self) -> Option<&Ingest> {
+        self.ingest.as_deref()
     }
 
     pub(crate) fn look(&self) -> Sample {
@@ -152,8 +166,11 @@ impl Sample {
             u64::from(self.is_up),
         )?;
         self.encode_queues(out)?;
-        match &self.index {
-            Some(status) => encode_index(status, out),
+        if let Some(status) = &self.index {
+            encode_index(status, out)?;
+        }
+        match &self.watched {
+            Some(watched) => watched.encode(out),
             None => Ok(()),
         }
     }
@@ -221,7 +238,7 @@ fn encode_index(status: &Status, out: &mut DescriptorEncoder<'_>) -> fmt::Result
     )
 }
 
-fn unsigned(value: i64) -> u64 {
+pub(super) fn unsigned(value: i64) -> u64 {
     u64::try_from(value).unwrap_or(0)
 }
 

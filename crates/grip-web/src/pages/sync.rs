@@ -35,14 +35,14 @@ pub(crate) struct Bar {
 
 impl Bar {
     /// The width of the filled part, out of 100.
-    fn percent(&self) -> u64 {
+    pub(super) fn percent(&self) -> u64 {
         match self.limit {
             0 => 100,
             limit => (u64::from(self.used) * 100 / u64::from(limit)).min(100),
         }
     }
 
-    fn is_full(&self) -> bool {
+    pub(super) fn is_full(&self) -> bool {
         self.used >= self.limit
     }
 }

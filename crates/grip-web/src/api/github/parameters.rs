@@ -1,0 +1,182 @@
+//! What may be asked of the pushes, and what is said of a wrong wish.
+
+use grip_ingest::{EventQuery, Place};
+
+use super::Wish;
+use crate::{
+    error::WebError,
+    query::{query_text, query_value},
+};
+
+/// Pushes and gaps of one answer where nobody asks for more, and the most.
+const LISTED: usize = 100;
+const MOST: usize = 500;
+/// Longest id of a push.
+const MAX_ID: usize = 128;
+
+/// Which pushes are asked for.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Asked {
+    pub(super) wish: Wish,
+    /// By number or by name.
+    pub(super) repository: Option<String>,
+    pub(super) actor: Option<String>,
+    /// With all that GitHub said.
+    pub(super) raw: bool,
+}
+
+/// Reads `repo`, `actor`, `since`, `cursor`, `limit` and `raw`.
+pub(super) fn events(query: Option<&str>) -> Result<Asked, WebError> {
+    let (repository, actor) = (query_text(query, "repo")?, query_text(query, "actor")?);
+    if repository.is_some() && actor.is_some() {
+        let why = "repo and actor cannot be asked for together: choose one of them";
+        return Err(WebError::Malformed(why.into()));
+    }
+    let after = query_text(query, "cursor")?.map(|text| {
+        let why = "it is what `next` of the page before said";
+        place(&text).ok_or_else(|| wrong("cursor", why))
+    });
+    let wish = Wish {
+        query: EventQuery {
+            after: after.transpose()?,
+            limit: limit(query)?,
+            ..EventQuery::default()
+        },
+        since_ms: moment(query, "since")?,
+        is_operator: false,
+    };
+    Ok(Asked {
+        wish,
+        repository,
+        actor,
+        raw: raw(query)?,
+    })
+}
+
+/// Reads `raw`: whether all that GitHub said is shown.
+pub(super) fn raw(query: Option<&str>) -> Result<bool, WebError> {
+    Ok(flag(query, "raw")?.unwrap_or(false))
+}
+
+/// Reads `open`, `after` and `limit`.
+pub(super) fn gaps(query: Option<&str>) -> Result<(bool, i64, usize), WebError> {
+    let after = match query_value(query, "after") {
+        None | Some("") => 0,
+        Some(text) => super::number(text)
+            .ok_or_else(|| wrong("after", "it is what `next` of the page before said"))?,
+    };
+    let only_open = flag(query, "open")?.unwrap_or(false);
+    Ok((only_open, after, limit(query)?))
+}
+
+/// Reads true or false.
+pub(super) fn flag(query: Option<&str>, name: &str) -> Result<Option<bool>, WebError> {
+    match query_value(query, name) {
+        None => Ok(None),
+        Some("" | "true" | "1") => Ok(Some(true)),
+        Some("false" | "0") => Ok(Some(false)),
+        Some(_) => Err(wrong(name, "it is true or false")),
+    }
+}
+
+/// Reads a moment, in milliseconds since 1970.
+pub(super) fn moment(query: Option<&str>, name: &str) -> Result<Option<i64>, WebError> {
+    let Some(text) = query_text(query, name)? else {
+        return Ok(None);
+    };
+    if let Some(ms) = super::number(&text) {
+        return Ok(Some(ms));
+    }
+    let moment: Result<jiff::Timestamp, _> = text.parse();
+    let why = "it is a moment such as 2026-01-31T12:00:00Z, or its milliseconds since 1970";
+    let moment = moment.map_err(|_| wrong(name, why))?;
+    Ok(Some(moment.as_millisecond()))
+}
+
+fn limit(query: Option<&str>) -> Result<usize, WebError> {
+    match query_value(query, "limit") {
+        None | Some("") => Ok(LISTED),
+        Some(text) => {
+            let limit = text.parse().ok();
+            let limit = limit.filter(|limit| (1..=MOST).contains(limit));
+            limit.ok_or_else(|| wrong("limit", format!("it is a number from 1 to {MOST}")))
+        }
+    }
+}
+
+/// A place in the list as one word.
+pub(super) fn cursor(place: &Place) -> String {
+    format!("{}-{}", place.created_at, place.id.replace(' ', "~"))
+}
+
+fn place(text: &str) -> Option<Place> {
+    let (at, id) = text.split_once('-')?;
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'~';
+    if !(1..=MAX_ID).contains(&id.len()) || !id.bytes().all(is_plain) {
+        return None;
+    }
+    Some(Place {
+        created_at: super::number(at)?,
+        id: id.replace('~', " "),
+    })
+}
+
+fn wrong(name: &str, why: impl std::fmt::Display) -> WebError {
+    WebError::Malformed(format!("{name} is wrong: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_wrong_wish_is_named_with_what_would_be_right() {
+        for (query, sentence) in [
+            ("limit=0", "limit is wrong: it is a number from 1 to 500"),
+            ("limit=501", "from 1 to 500"),
+            ("limit=-1", "from 1 to 500"),
+            ("limit=99999999999999999999999", "from 1 to 500"),
+            ("since=yesterday", "such as 2026-01-31T12:00:00Z"),
+            ("cursor=x", "cursor is wrong"),
+            ("cursor=1-", "cursor is wrong"),
+            ("cursor=-1-7", "cursor is wrong"),
+            ("cursor=1-%00", "cursor is wrong"),
+            ("raw=perhaps", "true or false"),
+            ("repo=a/b&actor=c", "choose one"),
+            ("repo=%ff", "no UTF-8"),
+        ] {
+            let found = events(Some(query)).unwrap_err().caller();
+            assert!(found.contains(sentence), "{query}: {found}");
+        }
+        assert!(gaps(Some("after=x")).is_err());
+        assert_eq!(gaps(None).unwrap(), (false, 0, 100));
+        assert_eq!(gaps(Some("open&after=7&limit=2")).unwrap(), (true, 7, 2));
+    }
+
+    #[test]
+    fn a_moment_is_written_in_words_or_in_milliseconds() {
+        let of = |text: &str| moment(Some(&format!("since={text}")), "since").unwrap();
+        assert_eq!(of("1970-01-01T00:00:01Z"), Some(1_000));
+        assert_eq!(of("1970-01-01T02:00:01%2B02:00"), Some(1_000));
+        assert_eq!(of("1000"), Some(1_000));
+        assert_eq!(of(""), None);
+    }
+
+    proptest! {
+        #[test]
+        fn a_place_is_found_again(created_at in 0..i64::MAX, id in "(delivery )?[a-zA-Z0-9-]{1,64}") {
+            let at = Place { created_at, id };
+            prop_assert_eq!(place(&cursor(&at)), Some(at));
+        }
+
+        #[test]
+        fn any_query_is_read_without_panic(text in "[ -~é]{0,80}") {
+            for name in ["repo", "actor", "since", "cursor", "limit", "raw", "open", "after"] {
+                let query = format!("{name}={text}");
+                let _ = (events(Some(&query)), gaps(Some(&query)));
+            }
+        }
+    }
+}

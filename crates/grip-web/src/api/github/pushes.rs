@@ -1,0 +1,164 @@
+//! Pushes page by page, as far as the asker may see them.
+
+use grip_db::DbError;
+use grip_ingest::{EventQuery, Ingest, Place, StoredEvent};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Pushes that are read at a time: what GitHub said of each comes with it.
+const STEP: usize = 20;
+/// Bytes of what GitHub said that go through one page. The page ends there, and another begins.
+const MOST_BYTES: usize = 16 << 20;
+/// Pushes that are looked at for one page.
+const MOST_LOOKED: usize = 2_000;
+
+/// Which pushes are wanted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Wish {
+    /// `limit` is that of the page.
+    pub(crate) query: EventQuery,
+    /// None that came before.
+    pub(crate) since_ms: Option<i64>,
+    /// Sees also what is not public.
+    pub(crate) is_operator: bool,
+}
+
+/// Pushes, the latest first.
+#[derive(Default)]
+pub(crate) struct Page {
+    pub(crate) pushes: Vec<StoredEvent>,
+    /// Where the next page begins; none if this is the last.
+    pub(crate) next: Option<Place>,
+}
+
+/// A page of pushes. It may be shorter than wanted and still not be the last.
+pub(crate) async fn pushes(ingest: &Ingest, wish: Wish) -> Result<Page, DbError> {
+    let (mut page, mut query) = (Page::default(), wish.query);
+    let (limit, mut bytes, mut looked) = (query.limit, 0, 0);
+    let since = wish.since_ms.unwrap_or(i64::MIN);
+    loop {
+        query.limit = STEP.min(limit - page.pushes.len());
+        let found = ingest.events(&query).await?;
+        let is_last = found.len() < query.limit;
+        for push in found {
+            if push.created_at < since {
+                return Ok(page);
+            }
+            query.after = Some(push.place());
+            looked += 1;
+            bytes += push.raw.len();
+            if wish.is_operator || is_public(&push.raw) {
+                page.pushes.push(push);
+            }
+        }
+        if is_last {
+            return Ok(page);
+        }
+        if page.pushes.len() >= limit || bytes >= MOST_BYTES || looked >= MOST_LOOKED {
+            page.next = query.after;
+            return Ok(page);
+        }
+    }
+}
+
+/// Says whether everybody may know of a push: GitHub's lists say so of the event, its webhooks of
+/// the repository. What says nothing, or something odd, is not public.
+fn is_public(raw: &str) -> bool {
+    #[derive(Deserialize)]
+    struct Said {
+        public: Option<bool>,
+        repository: Option<Repository>,
+    }
+    #[derive(Deserialize)]
+    struct Repository {
+        private: Option<bool>,
+        visibility: Option<String>,
+    }
+    let Ok(said) = serde_json::from_str::<Said>(raw) else {
+        return false;
+    };
+    let repository = said.repository.map(|repository| {
+        let how = repository.visibility;
+        let is_public = how.is_none_or(|how| how == "public");
+        repository
+            .private
+            .map(|is_private| is_public && !is_private)
+    });
+    match (said.public, repository.flatten()) {
+        (None, None) => false,
+        (event, repository) => event != Some(false) && repository != Some(false),
+    }
+}
+
+/// A push for programs.
+#[derive(Serialize)]
+pub(super) struct Line {
+    id: String,
+    actor_id: Option<i64>,
+    actor_login: Option<String>,
+    repository_id: i64,
+    repository_name: Option<String>,
+    push_id: Option<i64>,
+    #[serde(rename = "ref")]
+    git_ref: String,
+    head: String,
+    before: Option<String>,
+    /// Unix milliseconds, as the other.
+    github_created_at: Option<i64>,
+    /// When it came here.
+    created_at: i64,
+    source: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    raw: Option<Value>,
+}
+
+pub(super) fn line(push: StoredEvent, with_raw: bool) -> Line {
+    let raw = with_raw.then(|| serde_json::from_str(&push.raw).unwrap_or_default());
+    Line {
+        id: push.id,
+        actor_id: push.actor_id,
+        actor_login: push.actor_login,
+        repository_id: push.repository_id,
+        repository_name: push.repository_name,
+        push_id: push.push_id,
+        git_ref: push.git_ref,
+        head: push.head,
+        before: push.before,
+        github_created_at: push.github_created_at,
+        created_at: push.created_at,
+        source: push.source,
+        raw,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_said_to_be_public_is() {
+        for raw in [
+            r#"{"public":true}"#,
+            r#"{"public":true,"repository":{}}"#,
+            r#"{"repository":{"private":false}}"#,
+            r#"{"repository":{"private":false,"visibility":"public","x":[{}]}}"#,
+        ] {
+            assert!(is_public(raw), "{raw}");
+        }
+        for raw in [
+            "",
+            "{}",
+            "[]",
+            r#"{"public":false}"#,
+            r#"{"public":"true"}"#,
+            r#"{"public":true,"public":false}"#,
+            r#"{"public":true,"repository":{"private":true}}"#,
+            r#"{"public":true,"repository":7}"#,
+            r#"{"repository":{"private":true}}"#,
+            r#"{"repository":{"private":null}}"#,
+            r#"{"repository":{"private":false,"visibility":"internal"}}"#,
+        ] {
+            assert!(!is_public(raw), "{raw}");
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! What may go wrong with a request about GitHub.
+
+use grip_ingest::webhook::{MAX_BODY, Refused};
+use http::StatusCode;
+
+/// Why a request about GitHub gets no ordinary answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum WatchError {
+    #[error("nobody watches GitHub here")]
+    Off,
+    #[error("a webhook came, and no secret is set")]
+    NoSecret,
+    #[error("a delivery is not known to be GitHub's: {0}")]
+    NotSigned(Refused),
+    #[error("a delivery is too long")]
+    TooLong,
+    #[error("a delivery took too long to come")]
+    TooSlow,
+    #[error("a push is kept aside: {0}")]
+    KeptAside(String),
+    #[error("there is nothing at this path of GitHub's")]
+    Nothing,
+    #[error("no {what} of this name is known")]
+    Unknown { what: &'static str },
+    #[error("no picture of this person is kept")]
+    NoPicture,
+}
+
+impl WatchError {
+    pub(super) fn status(&self) -> StatusCode {
+        match self {
+            Self::Off | Self::NoSecret | Self::Nothing | Self::Unknown { .. } | Self::NoPicture => {
+                StatusCode::NOT_FOUND
+            }
+            Self::NotSigned(_) => StatusCode::UNAUTHORIZED,
+            Self::TooLong => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
+            Self::KeptAside(_) => StatusCode::BAD_REQUEST,
+        }
+    }
+
+    pub(super) fn caller(&self) -> String {
+        match self {
+            Self::Off => "This node does not watch GitHub: its operator has not said what to \
+                          watch."
+                .into(),
+            Self::NoSecret => "This node takes no webhooks yet: its operator has to set \
+                               GRIPFAST_GITHUB_WEBHOOK_SECRET to the secret of the webhook and \
+                               start it again."
+                .into(),
+            Self::NotSigned(why) => format!("Nothing was taken in: {why}."),
+            Self::TooLong => {
+                format!("Nothing was taken in: the body is longer than {MAX_BODY} bytes.")
+            }
+            Self::TooSlow => "Nothing was taken in: the body took too long to come.".into(),
+            Self::KeptAside(why) => {
+                format!("The push cannot be read and is kept aside for the operator: {why}.")
+            }
+            Self::Nothing => "There is nothing here. Below /api/v1/github/ there are events, \
+                              users/<login or id>, repos/<owner>/<name>, repos/<id>, avatars/<id \
+                              of a user>, stats, gaps and status."
+                .into(),
+            Self::Unknown { what } => format!(
+                "No {what} of this name is known here: only those are whose pushes were seen and \
+                 who were then asked for at GitHub. /api/v1/github/events lists pushes."
+            ),
+            Self::NoPicture => "No picture of this person is kept here. It is named by GitHub's \
+                                number of the person, such as avatars/583231."
+                .into(),
+        }
+    }
+}
