@@ -6,7 +6,7 @@ use grip_nostr::RepoAddr;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::{Grasp, grasp::Core};
+use crate::{Grasp, grasp::Core, hosted::Hosted};
 
 /// Repositories that are remembered until somebody takes them. Beyond it they are not told apart
 /// any more: whoever follows has to look at all of them.
@@ -15,7 +15,7 @@ const MAX_CHANGED: usize = 10_000;
 /// What has changed since it was last asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Changed {
-    /// Their tags have moved, or they have come or gone. Each is there once.
+    /// They have come or gone, or what is followed of them has changed. Each is there once.
     These(Vec<RepoAddr>),
     /// More than can be remembered.
     TooMany,
@@ -24,6 +24,7 @@ pub enum Changed {
 /// Takes what has changed; there is one of it.
 pub struct Changes {
     core: Arc<Core>,
+    of: fn(&Hosted) -> &Noted,
 }
 
 /// Notes changes while somebody follows.
@@ -41,15 +42,28 @@ struct State {
 }
 
 impl Grasp {
-    /// Follows what changes from now on. Whoever asked before is not told any more.
+    /// Follows tags that move and repositories that come and go, from now on. Whoever asked before
+    /// is not told any more.
     pub fn changes(&self) -> Changes {
-        let mut state = self.core.hosted.noted.state.lock();
+        self.follow(|hosted| &hosted.tags)
+    }
+
+    /// Follows which repositories have other [`crate::Claims`] than before, from now on. Whoever
+    /// asked before is not told any more.
+    pub fn claim_changes(&self) -> Changes {
+        self.follow(|hosted| &hosted.claims)
+    }
+
+    fn follow(&self, of: fn(&Hosted) -> &Noted) -> Changes {
+        let mut state = of(&self.core.hosted).state.lock();
         *state = State {
             is_followed: true,
             ..State::default()
         };
+        drop(state);
         Changes {
             core: Arc::clone(&self.core),
+            of,
         }
     }
 }
@@ -57,7 +71,7 @@ impl Grasp {
 impl Changes {
     /// Waits until something has changed, and takes it. Cancel safe.
     pub async fn next(&mut self) -> Changed {
-        let noted = &self.core.hosted.noted;
+        let noted = (self.of)(&self.core.hosted);
         loop {
             let woken = noted.wake.notified();
             if let Some(changed) = noted.take() {
@@ -69,7 +83,7 @@ impl Changes {
 
     /// What has changed by now, if anything.
     pub fn take(&mut self) -> Option<Changed> {
-        self.core.hosted.noted.take()
+        (self.of)(&self.core.hosted).take()
     }
 }
 

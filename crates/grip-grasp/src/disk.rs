@@ -99,7 +99,7 @@ impl Core {
             changed.map_err(Trouble::refs(addr))?;
         }
         if edits.iter().any(|edit| edit.name.is_tag()) {
-            self.hosted.noted.add(addr);
+            self.hosted.tags.add(addr);
         }
         Ok(moved)
     }

@@ -26,7 +26,9 @@ pub enum RepositoryStatus {
 pub(crate) struct Hosted {
     owners: RwLock<HashMap<Identifier, BTreeMap<PublicKey, RepositoryStatus>>>,
     /// Those whose tags have moved or that are served from now on, or no more.
-    pub(crate) noted: Noted,
+    pub(crate) tags: Noted,
+    /// Those for which other events speak than before, or that are served from now on, or no more.
+    pub(crate) claims: Noted,
 }
 
 impl Hosted {
@@ -47,7 +49,7 @@ impl Hosted {
         let before = of_identifier.insert(addr.owner, status);
         drop(owners);
         if is_served(before) != is_served(Some(status)) {
-            self.noted.add(addr);
+            self.came_or_went(addr);
         }
     }
 
@@ -62,7 +64,21 @@ impl Hosted {
         }
         drop(owners);
         if is_served(before) {
-            self.noted.add(addr);
+            self.came_or_went(addr);
+        }
+    }
+
+    fn came_or_went(&self, addr: &RepoAddr) {
+        self.tags.add(addr);
+        self.claims.add(addr);
+    }
+
+    /// Notes that other events may speak for the served repositories of `identifier`.
+    pub(crate) fn claims_changed(&self, identifier: &Identifier) {
+        for (owner, status) in self.owners(identifier) {
+            if is_served(Some(status)) {
+                self.claims.add(&RepoAddr::new(owner, identifier.clone()));
+            }
         }
     }
 

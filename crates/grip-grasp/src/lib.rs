@@ -6,6 +6,7 @@
 
 mod admission;
 mod changed;
+mod claims;
 mod disk;
 mod effects;
 mod explain;
@@ -31,6 +32,7 @@ mod withdrawal;
 mod world;
 
 pub use changed::{Changed, Changes};
+pub use claims::Claims;
 pub use explain::{EventFacts, Explanation, Missing, Status};
 pub use grasp::{Grasp, Parts};
 pub use grip_purgatory::{Bounds, Millis, SyncDelays};

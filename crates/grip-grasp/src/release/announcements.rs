@@ -126,6 +126,7 @@ impl Core {
                 if self.is_served_now(&puts[0], event.id, released) {
                     released.announcements_released += 1;
                     self.hosted.set(&addr, RepositoryStatus::Served);
+                    self.hosted.claims_changed(&addr.identifier);
                 }
                 self.forget_announcement(&addr).await;
             }

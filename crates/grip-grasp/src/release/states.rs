@@ -117,6 +117,7 @@ impl Core {
         if self.is_served_now(&puts[announcements.len()], state.event.id, released) {
             released.states_released += 1;
         }
+        self.hosted.claims_changed(identifier);
         self.forget(|purgatory| {
             let mut changes = purgatory.remove_state_event(identifier, &state.event.id);
             changes.extend(purgatory.remove_superseded(identifier, &state.event));

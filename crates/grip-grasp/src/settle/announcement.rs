@@ -63,6 +63,7 @@ impl Core {
         if hosted {
             self.hosted.set(&addr, RepositoryStatus::Served);
         }
+        self.hosted.claims_changed(&addr.identifier);
         self.forget(|purgatory| purgatory.remove_announcement(&addr))
             .await;
         self.carry_out(last).await?;

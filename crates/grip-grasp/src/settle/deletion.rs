@@ -16,7 +16,7 @@ impl Core {
         source: Source,
     ) -> Result<Answer, Trouble> {
         let identifiers = self.concerned(event).await?;
-        let _turns = self.turns(identifiers).await?;
+        let _turns = self.turns(identifiers.clone()).await?;
         let decision = self.decide(event, source).await?;
         let answer = self.answer(event, &decision);
         if decision.outcome != Outcome::Serve {
@@ -32,6 +32,9 @@ impl Core {
             if let Err(trouble) = self.carry_out(vec![effect]).await {
                 trouble.log("a deletion could not be carried out in full");
             }
+        }
+        for identifier in &identifiers {
+            self.hosted.claims_changed(identifier);
         }
         Ok(answer)
     }

@@ -4,7 +4,7 @@ use grip_grasp::{Changed, Changes};
 use grip_testkit::{Author, within};
 
 use crate::{
-    node::{HELD, Node, ZERO, addr, announce, later, with_repository},
+    node::{HELD, Node, ZERO, addr, announce, announce_at, later, with_repository},
     sync::MAIN,
 };
 
@@ -43,6 +43,41 @@ async fn a_repository_is_told_when_it_is_served_and_when_a_tag_moves() {
     assert_eq!(node.grasp().sweep(then).await.withdrawn, 1);
     assert_eq!(next(&mut changes).await, Changed::These(vec![repo]));
     assert!(node.grasp().served().is_empty());
+}
+
+#[tokio::test]
+async fn claims_are_what_is_served_and_told_whenever_they_change() {
+    let owner = Author::new();
+    let repo = addr(&owner, "x");
+    let (node, tree, tip) = with_repository(&owner, "x").await;
+    let grasp = node.grasp();
+    let first = grasp.claims(&repo).await.unwrap().unwrap();
+    assert_eq!(first.announcement.pubkey, owner.keys.public_key());
+    let first_state = first.state.unwrap();
+    let mut changes = grasp.claim_changes();
+
+    // What waits for its data is no claim yet.
+    let next_tip = tree.commit("a", "next").unwrap();
+    let state = owner.state_at("x", &[(MAIN, &next_tip)], None, later(1));
+    node.accepts(&state, HELD).await;
+    assert_eq!(changes.take(), None);
+    let held = grasp.claims(&repo).await.unwrap().unwrap();
+    assert_eq!(held.state, Some(first_state));
+    let push = [(tip.as_str(), next_tip.as_str(), MAIN)];
+    assert!(node.push(&repo, &tree, &push).await.accepted);
+    let told = Changed::These(vec![repo.clone()]);
+    assert_eq!(next(&mut changes).await, told, "a branch is enough");
+    let now = grasp.claims(&repo).await.unwrap().unwrap();
+    assert_eq!(now.state, Some(state));
+
+    let joined = announce_at(&owner, "x", &[&Author::new()], later(2));
+    assert!(node.send(&joined).await.accepted);
+    assert_eq!(next(&mut changes).await, told);
+    let now = grasp.claims(&repo).await.unwrap().unwrap();
+    assert_eq!(now.announcement, joined);
+
+    let stranger = addr(&Author::new(), "x");
+    assert_eq!(grasp.claims(&stranger).await.unwrap(), None);
 }
 
 #[tokio::test]
