@@ -22,6 +22,7 @@ use grip_nostr::{Announcement, Event, InvalidAnnouncement, InvalidState, RepoAdd
 use url::Url;
 
 pub use id::{InvalidManifestId, ManifestId};
+pub(crate) use urls::read as read_url;
 
 /// Longest manifest.
 pub const MAX_BYTES: usize = 4 << 20;

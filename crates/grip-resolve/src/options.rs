@@ -1,0 +1,99 @@
+//! What an operator can set.
+//!
+//! Read anew for every piece of work, so that a changed setting counts at once; those that size
+//! something at the start are marked.
+
+use std::time::Duration;
+
+use crate::{breaker, rank};
+
+/// How keys are resolved.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// Peers asked at once, at least 1. Default 3.
+    pub alpha: usize,
+    /// Peers asked in addition once the hedge is due. Default 2.
+    pub beta: usize,
+    /// How long the first peers have before further ones are asked, give or take a fifth.
+    /// Default 150 ms.
+    pub hedge: Duration,
+    /// How long a resolution may take in all, waiting in the queue included. Default 1200 ms.
+    pub deadline: Duration,
+    /// How long one peer may take over one question. Default 500 ms.
+    pub question: Duration,
+    /// How often a question that may succeed a moment later is asked again. Default 3.
+    pub retries: u32,
+    /// Questions of one resolution, those asked again included. Default 32.
+    pub max_questions: u32,
+    /// How many of a hundred questions may be hedges. Default 5.
+    pub hedge_percent: u32,
+    /// Hedges beyond that within ten seconds, so that a quiet node can hedge at all. Default 10.
+    pub hedge_burst: u32,
+    /// How long an answer counts as fresh. Default 10 s.
+    pub hit_ttl: Duration,
+    /// How long "nobody knows it" counts. Default 2 s.
+    pub negative_ttl: Duration,
+    /// How long an answer that is not fresh any more is given while a new one is looked for.
+    /// Default 60 s.
+    pub stale_for: Duration,
+    /// Memory for answers, in bytes. Default 64 MiB. Needs a restart.
+    pub cache_bytes: u64,
+    /// Resolutions under way at once. Default 64. Needs a restart.
+    pub workers: usize,
+    /// Needs a restart.
+    pub breaker: breaker::Options,
+    pub rank: rank::Options,
+    pub publish: Publish,
+}
+
+/// How the network is told of what is served here.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Publish {
+    /// How long the network keeps a record; what is served is told again after half of it.
+    /// Default 24 hours.
+    pub record_ttl: Duration,
+    /// How long what failed waits for the next try. Default 30 s.
+    pub retry: Duration,
+    /// Repositories told of at once. Default 4.
+    pub at_once: usize,
+    /// Shortest time between the beginnings of two tellings. Default 20 ms.
+    pub spacing: Duration,
+    /// How often this node's card is signed anew. Default 1 hour.
+    pub card: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            alpha: 3,
+            beta: 2,
+            hedge: Duration::from_millis(150),
+            deadline: Duration::from_millis(1_200),
+            question: Duration::from_millis(500),
+            retries: 3,
+            max_questions: 32,
+            hedge_percent: 5,
+            hedge_burst: 10,
+            hit_ttl: Duration::from_secs(10),
+            negative_ttl: Duration::from_secs(2),
+            stale_for: Duration::from_secs(60),
+            cache_bytes: 64 << 20,
+            workers: 64,
+            breaker: breaker::Options::default(),
+            rank: rank::Options::default(),
+            publish: Publish::default(),
+        }
+    }
+}
+
+impl Default for Publish {
+    fn default() -> Self {
+        Self {
+            record_ttl: Duration::from_secs(24 * 60 * 60),
+            retry: Duration::from_secs(30),
+            at_once: 4,
+            spacing: Duration::from_millis(20),
+            card: Duration::from_secs(60 * 60),
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Which provider is worth asking first. Pure.
+//!
+//! Invariant: the order is total and depends on what is given alone: the better score first, and
+//! of equal ones the lower URL.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use grip_dht::PeerName;
+use grip_types::Domain;
+use serde::Serialize;
+use url::Url;
+
+use crate::HostHealth;
+
+/// What counts, and how much.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// After how long a claim to have something is worth half. Default 24 hours.
+    pub half_life: Duration,
+    /// Where this node is; empty if that does not matter.
+    pub region: String,
+    /// How much more, in percent, a provider of the wanted region is worth. Default 50.
+    pub region_bias_percent: u32,
+    /// Hosts that are never named; a host stands for those below it.
+    pub deny: Vec<Domain>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            half_life: Duration::from_secs(24 * 60 * 60),
+            region: String::new(),
+            region_bias_percent: 50,
+            deny: Vec::new(),
+        }
+    }
+}
+
+/// Who says that something can be had at a URL.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NamedBy {
+    /// The repository's owner, in the announcement.
+    Owner,
+    /// A node, which provides it and signed a card with its URLs.
+    Node(#[serde(serialize_with = "as_text")] PeerName),
+}
+
+/// One place where something may be had, before it is judged.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Candidate {
+    pub url: Url,
+    pub named_by: NamedBy,
+    /// How long ago it was said.
+    pub age: Duration,
+    pub region: Option<String>,
+    pub health: HostHealth,
+}
+
+/// One place where something may be had, judged.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Provider {
+    pub url: Url,
+    pub named_by: NamedBy,
+    pub region: Option<String>,
+    /// Between 0 and 1 and a bias, the higher the better.
+    pub score: f64,
+    /// The host failed too often of late: last resort.
+    pub is_shut: bool,
+}
+
+/// The best `limit` of them, the best first; a URL named by several is there once, at its best.
+pub fn rank(
+    candidates: Vec<Candidate>,
+    options: &Options,
+    region: Option<&str>,
+    limit: usize,
+) -> Vec<Provider> {
+    let wanted = region.unwrap_or(&options.region);
+    let mut best: BTreeMap<Url, Provider> = BTreeMap::new();
+    for candidate in candidates {
+        if is_denied(&candidate.url, &options.deny) {
+            continue;
+        }
+        let provider = judge(candidate, options, wanted);
+        let known = best.get(&provider.url);
+        if known.is_none_or(|known| is_better(&provider, known)) {
+            best.insert(provider.url.clone(), provider);
+        }
+    }
+    let mut ranked: Vec<Provider> = best.into_values().collect();
+    // Stable over a sorted map: equal scores stay in the order of their URLs.
+    ranked.sort_by(|a, b| b.score.total_cmp(&a.score));
+    ranked.truncate(limit);
+    ranked
+}
+
+/// Of two that name the same URL; ties go to the owner, then to the lower name.
+fn is_better(one: &Provider, other: &Provider) -> bool {
+    let order = one.score.total_cmp(&other.score);
+    order
+        .then_with(|| other.named_by.cmp(&one.named_by))
+        .is_gt()
+}
+
+fn judge(candidate: Candidate, options: &Options, wanted: &str) -> Provider {
+    let is_near = !wanted.is_empty() && candidate.region.as_deref() == Some(wanted);
+    let bias = f64::from(options.region_bias_percent) / 100.0;
+    let near = if is_near { 1.0 + bias } else { 1.0 };
+    Provider {
+        score: freshness(&candidate, options.half_life) * health(candidate.health) * near,
+        is_shut: candidate.health.is_shut,
+        url: candidate.url,
+        named_by: candidate.named_by,
+        region: candidate.region,
+    }
+}
+
+/// Halves with every half-life. What the owner says ages no further than one: he has no reason to
+/// say it again.
+fn freshness(candidate: &Candidate, half_life: Duration) -> f64 {
+    let lives = candidate.age.as_secs_f64() / half_life.as_secs_f64().max(1.0);
+    let lives = match candidate.named_by {
+        NamedBy::Owner => lives.min(1.0),
+        NamedBy::Node(_) => lives,
+    };
+    (-lives).exp2()
+}
+
+/// The share of good answers, where nothing known is as good as not; shut hosts come last.
+fn health(health: HostHealth) -> f64 {
+    let good = f64::from(health.successes) + 1.0;
+    let share = good / (good + f64::from(health.failures) + 1.0);
+    if health.is_shut {
+        share / 1_000.0
+    } else {
+        share
+    }
+}
+
+fn is_denied(url: &Url, deny: &[Domain]) -> bool {
+    let Some(host) = Domain::of(url) else {
+        return true;
+    };
+    let is_below = |denied: &Domain| {
+        let rest = host.as_str().strip_suffix(denied.as_str());
+        rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    };
+    deny.iter().any(is_below)
+}
+
+fn as_text<S: serde::Serializer>(peer: &PeerName, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(peer)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,67 @@
+//! How the resolver stands.
+
+use grip_dht::PeerName;
+use tokio::time::Instant;
+
+use super::Resolver;
+use crate::{breaker::PeerState, counters::Counters, flight::QUEUE, publisher};
+
+/// The resolver at one moment.
+#[derive(Clone, Debug)]
+pub struct Status {
+    pub counters: Counters,
+    pub pipeline: Health,
+    pub publisher: publisher::Status,
+    /// The network, if there is one.
+    pub network: Option<grip_dht::Status>,
+    /// Peers that are not passing, by name (`breaker_state`).
+    pub breakers: Vec<(PeerName, PeerState)>,
+}
+
+/// How full everything is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Health {
+    /// Resolutions that wait for a worker (`queue_depth{queue="resolve"}`), and how many may.
+    pub queue_depth: usize,
+    pub queue_capacity: usize,
+    pub workers_busy: usize,
+    pub workers: usize,
+    pub cached: u64,
+    pub cached_bytes: u64,
+    pub pins: usize,
+    /// Outcomes that the breakers did not hear of (`queue_dropped_total{queue="breakers"}`).
+    pub breaker_notes_dropped_total: u64,
+}
+
+impl Resolver {
+    pub fn counters(&self) -> Counters {
+        self.core().counters.snapshot()
+    }
+
+    pub fn status(&self) -> Status {
+        let core = self.core();
+        let (cached, cached_bytes) = core.cache.size();
+        let network = core.network.as_ref();
+        Status {
+            counters: self.counters(),
+            pipeline: Health {
+                queue_depth: core.flights.depth(),
+                queue_capacity: QUEUE,
+                workers_busy: core.workers - core.slots.available_permits().min(core.workers),
+                workers: core.workers,
+                cached,
+                cached_bytes,
+                pins: core.shelf.pins(),
+                breaker_notes_dropped_total: network.map_or(0, |n| n.breakers.dropped()),
+            },
+            publisher: core.publisher.status(core),
+            network: network.map(|network| network.dht.status()),
+            breakers: network.map_or_else(Vec::new, |n| n.breakers.states(Instant::now())),
+        }
+    }
+
+    /// Forgets all that was resolved; what is looked for now goes on.
+    pub fn forget_all(&self) {
+        self.core().cache.clear();
+    }
+}

@@ -1,0 +1,367 @@
+//! Asking the network: waves of questions, one key, one deadline.
+//!
+//! α peers are asked at once, those that claim to have the thing first, then the nearest. What they
+//! name is asked in turn. Once the hedge is due, β more may be under way, as far as the budget
+//! allows. The first satisfactory answer drops all other questions.
+//!
+//! Invariants:
+//! - No answer counts that does not prove itself, so no peer can change a result into a false one.
+//! - A peer and all whom only it has named are one voice. A name is settled by two voices, or a
+//!   hedge's time after the first, so nobody delays what an honest peer has answered.
+//! - Questions are bounded in number, per voice and in all, and nothing outlives the deadline.
+
+mod frontier;
+mod question;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use futures_util::{StreamExt as _, stream::FuturesUnordered};
+use grip_dht::{AskError, Dht, Peer, PeerName};
+use grip_tasks::TaskGroup;
+use tokio::time::{Instant, sleep_until};
+
+use self::{
+    frontier::{Frontier, Next},
+    question::{Asked, Heard, Question},
+};
+use crate::{
+    Key, Manifest, Options, ResolveError,
+    breaker::{Breakers, Outcome},
+    budget::HedgeBudget,
+    counters::{Live, count},
+};
+
+/// What walks share.
+pub(crate) struct Network {
+    pub dht: Arc<dyn Dht>,
+    pub own: PeerName,
+    pub breakers: Arc<Breakers>,
+    pub budget: HedgeBudget,
+    pub counters: Arc<Live>,
+    pub group: TaskGroup,
+}
+
+/// What a walk found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub manifest: Manifest,
+    /// Nodes that are said to have it, those named by most first.
+    pub providers: Vec<Peer>,
+    /// How many peers lie between us and the one who had it, himself included.
+    pub hops: u32,
+    pub asked: u32,
+}
+
+impl Network {
+    /// Looks for `key` until `deadline`, beginning with what is known already.
+    ///
+    /// Cancel safe: dropping it drops all its questions.
+    pub async fn walk(
+        &self,
+        key: &Key,
+        known: Option<Manifest>,
+        options: &Options,
+        deadline: Instant,
+    ) -> Result<Found, ResolveError> {
+        count(&self.counters.walks_total);
+        let began = Instant::now();
+        let record = key.record();
+        let nearest = self.dht.nearest(&record, grip_dht::limits::PEERS);
+        let Ok(nearest) = tokio::time::timeout_at(deadline, nearest).await else {
+            return Err(ResolveError::Timeout);
+        };
+        let walk = Walk {
+            network: self,
+            key,
+            options,
+            began,
+            frontier: Frontier::new(record, &self.own, nearest, options),
+            under_way: FuturesUnordered::new(),
+            answers: known.into_iter().collect(),
+            voices: Vec::new(),
+            is_hedged: false,
+            settle_at: None,
+            tally: Tally::default(),
+        };
+        let found = walk.run(deadline).await;
+        self.counters.lookup.note(began.elapsed());
+        found
+    }
+}
+
+/// How the questions of a walk went.
+#[derive(Default)]
+struct Tally {
+    asked: u32,
+    /// Peers that answered properly, with or without the thing.
+    answered: u32,
+    busy: u32,
+    hops: u32,
+    /// The earliest time at which a peer that was left alone may be asked.
+    shut_until: Option<Instant>,
+}
+
+struct Walk<'a> {
+    network: &'a Network,
+    key: &'a Key,
+    options: &'a Options,
+    began: Instant,
+    frontier: Frontier,
+    under_way: FuturesUnordered<Question<'a>>,
+    /// What was known, and what peers answered since.
+    answers: Vec<Manifest>,
+    /// Who answered, as the roots that led to each.
+    voices: Vec<Vec<PeerName>>,
+    is_hedged: bool,
+    /// When one voice is enough.
+    settle_at: Option<Instant>,
+    tally: Tally,
+}
+
+/// Why a walk ended.
+enum End {
+    Satisfied,
+    Exhausted,
+    Deadline,
+    /// The digest fits, and what has it is no manifest: there is none.
+    NoManifest,
+    Stopped,
+}
+
+impl Walk<'_> {
+    async fn run(mut self, deadline: Instant) -> Result<Found, ResolveError> {
+        let end = self.ask_until(deadline).await;
+        let abandoned = self.under_way.len() as u64;
+        add(&self.network.counters.abandoned_total, abandoned);
+        self.conclude(end)
+    }
+
+    async fn ask_until(&mut self, deadline: Instant) -> End {
+        let stop = self.network.group.token();
+        let hedge_at = self.began + jittered(self.options.hedge);
+        loop {
+            self.fill();
+            let retry_at = self.frontier.retry_at();
+            let has_answer = !self.voices.is_empty();
+            if self.under_way.is_empty() && (has_answer || retry_at.is_none()) {
+                return End::Exhausted;
+            }
+            let settle_at = self.settle_at;
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return End::Stopped,
+                () = sleep_until(deadline) => return End::Deadline,
+                Some(asked) = self.under_way.next() => {
+                    if let Some(end) = self.take(asked) {
+                        return end;
+                    }
+                }
+                () = at(settle_at), if settle_at.is_some() => return End::Satisfied,
+                () = sleep_until(hedge_at), if !self.is_hedged => self.is_hedged = true,
+                () = at(retry_at), if retry_at.is_some() => self.frontier.wake(Instant::now()),
+            }
+        }
+    }
+
+    /// Asks as many further peers as may be under way.
+    fn fill(&mut self) {
+        let (alpha, beta) = (self.options.alpha.max(1), self.options.beta);
+        while self.tally.asked < self.options.max_questions {
+            let under_way = self.under_way.len();
+            let is_hedge = under_way >= alpha;
+            if is_hedge && (!self.is_hedged || under_way >= alpha + beta) {
+                return;
+            }
+            let Some(next) = self.frontier.next(is_hedge) else {
+                return;
+            };
+            if !self.ask(next, is_hedge) {
+                return;
+            }
+        }
+    }
+
+    /// Asks one peer, unless it is left alone; false if nobody may be asked now.
+    fn ask(&mut self, next: Next, is_hedge: bool) -> bool {
+        let network = self.network;
+        let now = Instant::now();
+        let slow_after = self.options.hedge;
+        let pass = match network.breakers.admit(&next.peer.id, slow_after, now) {
+            Ok(pass) => pass,
+            Err(until) => {
+                let earliest = self.tally.shut_until.get_or_insert(until);
+                *earliest = until.min(*earliest);
+                self.frontier.give_up(&next.peer.id);
+                return true;
+            }
+        };
+        if is_hedge {
+            let (percent, burst) = (self.options.hedge_percent, self.options.hedge_burst);
+            if !network.budget.take(percent, burst, now) {
+                count(&network.counters.hedges_denied_total);
+                pass.end(Outcome::Neither);
+                return false;
+            }
+            count(&network.counters.hedges_total);
+        } else {
+            network.budget.count(now);
+        }
+        count(&network.counters.questions_total);
+        if next.is_again {
+            count(&network.counters.retries_total);
+        }
+        self.tally.asked += 1;
+        self.frontier.asked(&next.peer.id);
+        let record = self.frontier.record().clone();
+        let question = question::ask(
+            network,
+            self.key,
+            record,
+            next.peer,
+            pass,
+            self.options.question,
+        );
+        self.under_way.push(question);
+        true
+    }
+
+    fn take(&mut self, asked: Asked) -> Option<End> {
+        let Asked { peer, pass, heard } = asked;
+        match heard {
+            Ok(heard) => {
+                let outcome = if heard.is_lie() {
+                    Outcome::Bad
+                } else {
+                    Outcome::Good
+                };
+                pass.end(outcome);
+                self.hear(&peer, heard)
+            }
+            Err(error) => {
+                let outcome = if error.is_fault_of_peer() {
+                    Outcome::Bad
+                } else {
+                    Outcome::Neither
+                };
+                pass.end(outcome);
+                self.fail(&peer, error);
+                None
+            }
+        }
+    }
+
+    fn hear(&mut self, peer: &PeerName, heard: Heard) -> Option<End> {
+        let roots = self.frontier.answered(peer);
+        let depth = self.frontier.depth(peer);
+        match heard {
+            Heard::Lie => {
+                count(&self.network.counters.lies_total);
+                None
+            }
+            Heard::NoManifest => Some(End::NoManifest),
+            Heard::Nothing(named) => {
+                self.tally.answered += 1;
+                self.frontier.learn(peer, named);
+                None
+            }
+            Heard::Manifest(manifest, named) => {
+                self.tally.answered += 1;
+                self.tally.hops = depth;
+                self.frontier.learn(peer, named);
+                self.answers.push(manifest);
+                self.voices.push(roots);
+                let settle_at = Instant::now() + self.options.hedge;
+                self.settle_at.get_or_insert(settle_at);
+                self.is_satisfied().then_some(End::Satisfied)
+            }
+        }
+    }
+
+    /// A digest is proven by one answer. For a name two voices are heard.
+    fn is_satisfied(&self) -> bool {
+        let is_one = |voices: &[Vec<PeerName>]| match voices {
+            [first, rest @ ..] => first.len() == 1 && rest.iter().all(|voice| voice == first),
+            [] => true,
+        };
+        match self.key {
+            Key::Manifest(_) => !self.voices.is_empty(),
+            Key::Name(_) => self.voices.len() >= 2 && !is_one(&self.voices),
+        }
+    }
+
+    fn fail(&mut self, peer: &PeerName, error: AskError) {
+        self.tally.busy += u32::from(error == AskError::Refused || error == AskError::Overloaded);
+        let now = Instant::now();
+        let is_shut = self.network.breakers.shut_until(peer, now).is_some();
+        if error.may_retry() && !is_shut {
+            let wait = rand::random_range(50..=100);
+            let at = now + Duration::from_millis(wait);
+            self.frontier.again(peer, at, self.options.retries);
+        } else {
+            self.frontier.give_up(peer);
+        }
+    }
+
+    fn conclude(self, end: End) -> Result<Found, ResolveError> {
+        match end {
+            End::Stopped => return Err(ResolveError::Canceled),
+            End::NoManifest => return Err(ResolveError::Unknown),
+            End::Deadline if self.voices.is_empty() => return Err(ResolveError::Timeout),
+            End::Exhausted if self.voices.is_empty() => return Err(self.empty_handed()),
+            End::Satisfied | End::Exhausted | End::Deadline => {}
+        }
+        let joint = Manifest::join_all(self.answers);
+        Ok(Found {
+            manifest: joint.ok_or(ResolveError::Unknown)?,
+            providers: self.frontier.into_providers(),
+            hops: self.tally.hops,
+            asked: self.tally.asked,
+        })
+    }
+
+    /// Nobody is left to ask, and nobody had it.
+    fn empty_handed(&self) -> ResolveError {
+        let now = Instant::now();
+        let second = Duration::from_secs(1);
+        match (&self.tally, self.tally.shut_until) {
+            (tally, _) if tally.answered > 0 => ResolveError::Unknown,
+            (tally, _) if tally.busy > 0 => ResolveError::Busy {
+                retry_after: second,
+            },
+            (_, Some(until)) => ResolveError::BreakerOpen {
+                retry_after: until.saturating_duration_since(now),
+            },
+            // They were asked, and none could be reached.
+            (tally, None) if tally.asked > 0 => ResolveError::BreakerOpen {
+                retry_after: second,
+            },
+            // There is nobody.
+            _ => ResolveError::Unknown,
+        }
+    }
+}
+
+async fn at(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Give or take a fifth, so that many nodes do not hedge as one.
+fn jittered(wait: Duration) -> Duration {
+    wait.mul_f64(rand::random_range(0.8..=1.2))
+}
+
+fn add(counter: &AtomicU64, n: u64) {
+    counter.fetch_add(n, Relaxed);
+}
+
+#[cfg(test)]
+mod tests;
