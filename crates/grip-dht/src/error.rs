@@ -44,6 +44,8 @@ impl AskError {
 pub enum DhtError {
     #[error("this node has too much to tell the network already: try again later")]
     Busy,
+    #[error("this node publishes as many keys as it may")]
+    Full,
     #[error("this node is stopping")]
     Closed,
     #[error(

@@ -14,6 +14,8 @@
 mod base58;
 mod dht;
 mod error;
+#[cfg(feature = "libp2p")]
+pub mod kademlia;
 mod key;
 pub mod limits;
 mod peer;

@@ -37,6 +37,11 @@ pub enum Special {
 }
 
 impl Special {
+    /// What `address` is, none where it is public.
+    pub fn of(address: IpAddr) -> Option<Self> {
+        special(address)
+    }
+
     /// Nobody can be reached there, whatever the operator allows.
     fn is_never_a_host(self) -> bool {
         matches!(self, Self::Unspecified | Self::Multicast | Self::Broadcast)

@@ -1,0 +1,255 @@
+//! Which addresses may be dialled, told to others, and connect to us.
+
+use std::net::IpAddr;
+
+use grip_egress::Special;
+use libp2p::{Multiaddr, PeerId, multiaddr::Protocol};
+
+use crate::{DhtError, PeerName, limits};
+
+/// What kind of network this node lives in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Policy {
+    /// Public addresses only.
+    Global,
+    /// Private, link-local and loopback addresses only.
+    Lan,
+    /// All that a host can have: for tests, and for networks that know what they do.
+    Any,
+}
+
+impl Policy {
+    /// Whether an address that a stranger named may be used: an IP address and a TCP port,
+    /// nothing else. Names are not, because they lead wherever their owner wants.
+    pub(super) fn allows(self, address: &Multiaddr) -> bool {
+        host_and_port(address).is_some_and(|(ip, port)| port != 0 && self.allows_ip(ip))
+    }
+
+    pub(super) fn allows_ip(self, ip: IpAddr) -> bool {
+        use Special::{Broadcast, LinkLocal, Loopback, Metadata, Multicast, Private, Unspecified};
+        match Special::of(ip) {
+            None => self != Self::Lan,
+            Some(Loopback | Private | LinkLocal) => self != Self::Global,
+            Some(Unspecified | Multicast | Broadcast | Metadata) => false,
+            Some(_) => self == Self::Any,
+        }
+    }
+
+    /// Whether somebody may connect from `address`.
+    pub(super) fn admits(self, address: &Multiaddr) -> bool {
+        match ip(address) {
+            Some(ip) => self != Self::Lan || self.allows_ip(ip),
+            None => self != Self::Lan,
+        }
+    }
+
+    /// Those of a stranger's addresses that may be used, without the peer's name, each once.
+    pub(super) fn sift<'a>(
+        self,
+        addresses: impl IntoIterator<Item = &'a Multiaddr>,
+    ) -> (Vec<Multiaddr>, u64) {
+        let mut good = Vec::new();
+        let mut refused = 0;
+        for address in addresses {
+            let address = bare(address);
+            if !self.allows(&address) {
+                refused += 1;
+            } else if !good.contains(&address) && good.len() < limits::ADDRESSES {
+                good.push(address);
+            }
+        }
+        (good, refused)
+    }
+}
+
+/// The address without the name of a peer at its end.
+pub(super) fn bare(address: &Multiaddr) -> Multiaddr {
+    let mut address = address.clone();
+    if matches!(address.iter().last(), Some(Protocol::P2p(_))) {
+        address.pop();
+    }
+    address
+}
+
+fn ip(address: &Multiaddr) -> Option<IpAddr> {
+    match address.iter().next()? {
+        Protocol::Ip4(ip) => Some(ip.into()),
+        Protocol::Ip6(ip) => Some(ip.into()),
+        _ => None,
+    }
+}
+
+/// Reads `/ip…/…/tcp/…` with at most the name of a peer behind it.
+fn host_and_port(address: &Multiaddr) -> Option<(IpAddr, u16)> {
+    let ip = ip(address)?;
+    let mut rest = address.iter().skip(1);
+    let Some(Protocol::Tcp(port)) = rest.next() else {
+        return None;
+    };
+    match (rest.next(), rest.next()) {
+        (None | Some(Protocol::P2p(_)), None) => Some((ip, port)),
+        _ => None,
+    }
+}
+
+/// Whether a name must be looked up to reach `address`.
+pub(super) fn is_named(address: &Multiaddr) -> bool {
+    address.iter().any(|part| {
+        matches!(
+            part,
+            Protocol::Dns(_) | Protocol::Dns4(_) | Protocol::Dns6(_) | Protocol::Dnsaddr(_)
+        )
+    })
+}
+
+fn invalid(address: &str, reason: impl Into<String>) -> DhtError {
+    DhtError::InvalidAddress {
+        address: address.to_owned(),
+        reason: reason.into(),
+    }
+}
+
+fn parse(text: &str) -> Result<Multiaddr, DhtError> {
+    text.parse().map_err(|error| {
+        invalid(
+            text,
+            format!("{error}; an example is /ip4/192.0.2.1/tcp/4001"),
+        )
+    })
+}
+
+/// An address to listen on.
+pub(super) fn listen(text: &str) -> Result<Multiaddr, DhtError> {
+    let address = parse(text)?;
+    match host_and_port(&address) {
+        Some(_) if bare(&address) == address => Ok(address),
+        _ => Err(invalid(text, "it takes the form /ip4/0.0.0.0/tcp/4001")),
+    }
+}
+
+/// An address of ours that others are told.
+pub(super) fn external(text: &str, policy: Policy) -> Result<Multiaddr, DhtError> {
+    let address = bare(&parse(text)?);
+    if policy.allows(&address) {
+        return Ok(address);
+    }
+    Err(invalid(
+        text,
+        "others would not dial it: they want an IP address and a TCP port of the same kind of \
+         network as theirs",
+    ))
+}
+
+/// A peer that the operator names, which may be anywhere except outside of a LAN of its own.
+pub(super) fn bootstrap(text: &str, policy: Policy) -> Result<(PeerId, Multiaddr), DhtError> {
+    let mut address = parse(text)?;
+    let Some(Protocol::P2p(peer)) = address.pop() else {
+        return Err(invalid(
+            text,
+            "it must end in /p2p/ and the name of the peer",
+        ));
+    };
+    if policy == Policy::Lan && ip(&address).is_some_and(|ip| !policy.allows_ip(ip)) {
+        return Err(invalid(
+            text,
+            "it is outside, and this node stays within its LAN",
+        ));
+    }
+    Ok((peer, address))
+}
+
+pub(super) fn name(peer: &PeerId) -> Option<PeerName> {
+    PeerName::from_bytes(&peer.to_bytes()).ok()
+}
+
+pub(super) fn id(name: &PeerName) -> Option<PeerId> {
+    PeerId::from_bytes(&name.to_bytes()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn allows(policy: Policy, text: &str) -> bool {
+        policy.allows(&text.parse().unwrap())
+    }
+
+    #[test]
+    fn strangers_name_public_addresses_only() {
+        for text in ["/ip4/1.1.1.1/tcp/4001", "/ip6/2606:4700::1/tcp/4001"] {
+            assert!(allows(Policy::Global, text), "{text}");
+            assert!(!allows(Policy::Lan, text), "{text}");
+        }
+        for text in [
+            "/ip4/127.0.0.1/tcp/4001",
+            "/ip4/10.0.0.1/tcp/4001",
+            "/ip4/192.168.1.1/tcp/4001",
+            "/ip6/::1/tcp/4001",
+            "/ip6/fd00::1/tcp/4001",
+            "/ip6/fe80::1/tcp/4001",
+            "/ip6/::ffff:10.0.0.1/tcp/4001",
+        ] {
+            assert!(!allows(Policy::Global, text), "{text}");
+        }
+    }
+
+    #[test]
+    fn nobody_may_name_a_cloud_s_secrets_or_what_is_no_host() {
+        for text in [
+            "/ip4/169.254.169.254/tcp/80",
+            "/ip4/0.0.0.0/tcp/4001",
+            "/ip4/224.0.0.1/tcp/4001",
+            "/ip4/1.1.1.1/tcp/0",
+            "/ip4/1.1.1.1/udp/4001",
+            "/ip4/1.1.1.1/udp/4001/quic-v1",
+            "/ip4/1.1.1.1",
+            "/dns4/evil.example/tcp/4001",
+            "/dnsaddr/evil.example",
+            "/ip4/1.1.1.1/tcp/4001/ws",
+        ] {
+            for policy in [Policy::Global, Policy::Lan, Policy::Any] {
+                assert!(!allows(policy, text), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_lan_is_private_and_loopback_addresses() {
+        for text in [
+            "/ip4/10.1.2.3/tcp/1",
+            "/ip4/127.0.0.1/tcp/1",
+            "/ip6/fd00::1/tcp/1",
+        ] {
+            assert!(allows(Policy::Lan, text), "{text}");
+        }
+        let outside = "/ip4/1.1.1.1/tcp/1".parse().unwrap();
+        assert!(!Policy::Lan.admits(&outside));
+        assert!(Policy::Global.admits(&outside));
+    }
+
+    #[test]
+    fn a_sifted_list_is_short_and_has_nothing_twice() {
+        let good = |i: usize| format!("/ip4/1.1.1.{}/tcp/1", i % 12).parse().unwrap();
+        let mut addresses: Vec<Multiaddr> = (0..24).map(good).collect();
+        addresses.push("/ip4/10.0.0.1/tcp/1".parse().unwrap());
+        let (sifted, refused) = Policy::Global.sift(&addresses);
+        assert_eq!((sifted.len(), refused), (limits::ADDRESSES, 1));
+    }
+
+    #[test]
+    fn the_operator_is_told_what_is_wrong_with_an_address() {
+        let name = "12D3KooWPjceQrSwdWXPyLLeABRXmuqt69Rg3sBYbU1Nft9HyQ6X";
+        assert!(bootstrap(&format!("/dns4/a.example/tcp/1/p2p/{name}"), Policy::Lan).is_ok());
+        assert!(bootstrap(&format!("/ip4/10.0.0.1/tcp/1/p2p/{name}"), Policy::Global).is_ok());
+        let wrong = [
+            bootstrap("/ip4/1.1.1.1/tcp/1", Policy::Global).unwrap_err(),
+            bootstrap(&format!("/ip4/1.1.1.1/tcp/1/p2p/{name}"), Policy::Lan).unwrap_err(),
+            external("/ip4/10.0.0.1/tcp/1", Policy::Global).unwrap_err(),
+            listen("/dns4/a.example/tcp/1").unwrap_err(),
+            listen("4001").unwrap_err(),
+        ];
+        for error in wrong {
+            assert!(matches!(error, DhtError::InvalidAddress { .. }), "{error}");
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! What the swarm is made of.
+
+use std::{collections::HashSet, io, num::NonZeroUsize, sync::Arc};
+
+use libp2p::{
+    Multiaddr, PeerId, Swarm, Transport as _,
+    connection_limits::{self, ConnectionLimits},
+    core::{muxing::StreamMuxerBox, transport::Boxed, upgrade::Version},
+    dns, identify,
+    identity::Keypair,
+    kad, noise,
+    swarm::{NetworkBehaviour, StreamProtocol},
+    tcp, yamux,
+};
+
+use super::{
+    Options,
+    address::{self, Policy},
+    asking::Asking,
+    gate::Gate,
+    shared::Shared,
+    shelf::{Bounds, Shelf},
+};
+use crate::{DhtError, PeerName, limits};
+
+/// Streams that one connection may have open; who opens more loses the connection.
+const STREAMS: usize = 64;
+
+/// Streams of one connection whose protocol is not agreed upon yet; who opens more loses those.
+const NEGOTIATING: usize = 32;
+
+#[derive(NetworkBehaviour)]
+#[behaviour(prelude = "libp2p::swarm::derive_prelude")]
+pub(super) struct Behaviour {
+    pub limits: connection_limits::Behaviour,
+    pub asking: Asking,
+    pub identify: identify::Behaviour,
+    pub kad: kad::Behaviour<Shelf>,
+}
+
+pub(super) fn setup(error: impl std::fmt::Display) -> DhtError {
+    DhtError::Setup {
+        reason: error.to_string(),
+    }
+}
+
+impl Behaviour {
+    pub(super) fn new(
+        options: &Options,
+        keys: &Keypair,
+        name: &PeerName,
+        asking: Asking,
+    ) -> Result<Self, DhtError> {
+        let own = keys.public().to_peer_id();
+        let network = network(options)?;
+        // The interval is that of asking again; its pushes are off, its cache is empty, and its
+        // messages are bounded by itself.
+        let identify = identify::Config::new(network.to_string(), keys.public())
+            .with_agent_version("gripfast".to_owned())
+            .with_push_listen_addr_updates(false)
+            .with_hide_listen_addrs(true)
+            .with_cache_size(0);
+        Ok(Self {
+            limits: connection_limits::Behaviour::new(connections(options)),
+            asking,
+            identify: identify::Behaviour::new(identify),
+            kad: kademlia(options, own, name, network),
+        })
+    }
+}
+
+pub(super) fn network(options: &Options) -> Result<StreamProtocol, DhtError> {
+    StreamProtocol::try_from_owned(options.network.clone()).map_err(setup)
+}
+
+fn connections(options: &Options) -> ConnectionLimits {
+    let most = options.max_connections.max(4);
+    ConnectionLimits::default()
+        .with_max_established(Some(most))
+        // Those who come leave room for those we go to.
+        .with_max_established_incoming(Some(most - most / 4))
+        .with_max_established_per_peer(Some(options.max_connections_per_peer))
+        .with_max_pending_incoming(Some(options.max_pending_connections))
+        .with_max_pending_outgoing(Some(options.max_pending_connections))
+}
+
+fn kademlia(
+    options: &Options,
+    own: PeerId,
+    name: &PeerName,
+    network: StreamProtocol,
+) -> kad::Behaviour<Shelf> {
+    let bounds = Bounds {
+        records: options.max_records,
+        bytes: options.max_record_bytes,
+        provided_keys: options.max_provided_keys,
+    };
+    let replication = NonZeroUsize::new(limits::PEERS).expect("because twenty is not zero");
+    let mut config = kad::Config::new(network);
+    config
+        .set_replication_factor(replication)
+        .set_max_packet_size(limits::RECORD_BYTES + 32 * 1024)
+        .set_record_filtering(kad::StoreInserts::FilterBoth)
+        .set_kbucket_inserts(kad::BucketInserts::Manual)
+        .set_caching(kad::Caching::Disabled)
+        .set_record_ttl(Some(options.record_ttl))
+        .set_provider_record_ttl(Some(options.record_ttl))
+        .set_periodic_bootstrap_interval(Some(options.bootstrap_every))
+        // We tell things anew by ourselves: the job of the library keeps every key that it has
+        // seen since its last run, without a bound.
+        .set_replication_interval(None)
+        .set_publication_interval(None)
+        .set_provider_publication_interval(None);
+    let shelf = Shelf::new(own, name.clone(), bounds);
+    let mut kad = kad::Behaviour::with_config(own, shelf, config);
+    kad.set_mode(Some(kad::Mode::Server));
+    kad
+}
+
+/// Wires transport, behaviour and tasks together. Every connection is a task of `spawn`.
+pub(super) fn swarm(
+    options: &Options,
+    keys: &Keypair,
+    named: HashSet<Multiaddr>,
+    shared: &Arc<Shared>,
+    behaviour: Behaviour,
+    executor: impl libp2p::swarm::Executor + Send + 'static,
+) -> Result<Swarm<Behaviour>, DhtError> {
+    let transport = transport(options, keys, named, shared)?;
+    let config = libp2p::swarm::Config::with_executor(executor)
+        .with_idle_connection_timeout(options.idle_timeout)
+        .with_max_negotiating_inbound_streams(NEGOTIATING);
+    let own = keys.public().to_peer_id();
+    Ok(Swarm::new(transport, behaviour, own, config))
+}
+
+/// TCP, noise and yamux behind the gate.
+///
+/// Names are looked up for addresses of the operator only, and within a LAN what they lead to is
+/// looked at once more.
+pub(super) fn transport(
+    options: &Options,
+    keys: &Keypair,
+    named: HashSet<Multiaddr>,
+    shared: &Arc<Shared>,
+) -> Result<Boxed<(PeerId, StreamMuxerBox)>, DhtError> {
+    let policy = options.policy();
+    let tcp = tcp::tokio::Transport::new(tcp::Config::new());
+    if !named.iter().any(address::is_named) {
+        return upgrade(
+            Gate::new(tcp, policy, named, Arc::clone(shared)),
+            options,
+            keys,
+        );
+    }
+    let below = match policy {
+        Policy::Lan => Policy::Lan,
+        Policy::Global | Policy::Any => Policy::Any,
+    };
+    let tcp = Gate::new(tcp, below, named.clone(), Arc::clone(shared));
+    let dns = dns::tokio::Transport::system(tcp).map_err(setup)?;
+    upgrade(
+        Gate::new(dns, policy, named, Arc::clone(shared)),
+        options,
+        keys,
+    )
+}
+
+fn upgrade<T>(
+    transport: T,
+    options: &Options,
+    keys: &Keypair,
+) -> Result<Boxed<(PeerId, StreamMuxerBox)>, DhtError>
+where
+    T: libp2p::Transport + Send + Unpin + 'static,
+    T::Output: libp2p::futures::AsyncRead + libp2p::futures::AsyncWrite + Send + Unpin + 'static,
+    T::Error: Send + Sync + 'static,
+    T::Dial: Send + 'static,
+    T::ListenerUpgrade: Send + 'static,
+{
+    let mut streams = yamux::Config::default();
+    streams.set_max_num_streams(STREAMS);
+    let transport = transport
+        .upgrade(Version::V1Lazy)
+        .authenticate(noise::Config::new(keys).map_err(setup)?)
+        .multiplex(streams)
+        .timeout(options.connect_timeout)
+        .map(|(peer, muxer), _| (peer, StreamMuxerBox::new(muxer)))
+        .map_err(io::Error::other);
+    Ok(transport.boxed())
+}

@@ -1,0 +1,236 @@
+//! What goes over a stream of the question protocol, byte by byte.
+//!
+//! A question is one byte of length and the key. An answer is four bytes of length and a body:
+//! one byte of kind, then for a busy peer nothing, else the value, the providers and the closer
+//! peers. Every list and text is preceded by its length, every length is checked before anything
+//! is kept, and a body that goes on after its end is refused.
+//!
+//! Invariant: what a peer claims about lengths costs no memory; only what it sends does.
+
+use std::io;
+
+use bytes::Bytes;
+use libp2p::{
+    Multiaddr, PeerId,
+    futures::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
+};
+
+use crate::{RecordKey, limits};
+
+const ANSWER: u8 = 0;
+const BUSY: u8 = 1;
+
+/// Longest list of peers, in bytes.
+const LIST_BYTES: usize = 1 + limits::PEERS * PEER_BYTES;
+const PEER_BYTES: usize = 2 + limits::NAME_BYTES + limits::ADDRESSES * (2 + limits::ADDRESS_BYTES);
+
+/// Longest body of an answer.
+pub(super) const BODY_BYTES: usize = 6 + limits::VALUE_BYTES + 2 * LIST_BYTES;
+
+/// A peer as it stands in an answer.
+pub(super) type Seen = (PeerId, Vec<Multiaddr>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    Busy,
+    Found(Found),
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Found {
+    pub value: Option<Bytes>,
+    pub providers: Vec<Seen>,
+    pub closer: Vec<Seen>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum FrameError {
+    #[error("the stream broke")]
+    Io(#[from] io::Error),
+    #[error("longer than allowed")]
+    TooLarge,
+    #[error("not what the protocol says")]
+    Malformed,
+}
+
+/// Sends a question and leaves the stream open: its end tells the peer that nobody waits.
+pub(super) async fn write_question<W>(stream: &mut W, key: &RecordKey) -> io::Result<()>
+where
+    W: AsyncWrite + Unpin,
+{
+    let key = key.as_bytes();
+    let mut frame = Vec::with_capacity(1 + key.len());
+    frame.push(u8::try_from(key.len()).expect("because keys are shorter than 256 bytes"));
+    frame.extend_from_slice(key);
+    stream.write_all(&frame).await?;
+    stream.flush().await
+}
+
+pub(super) async fn read_question<R>(stream: &mut R) -> Result<RecordKey, FrameError>
+where
+    R: AsyncRead + Unpin,
+{
+    let mut length = [0];
+    stream.read_exact(&mut length).await?;
+    let mut key = vec![0; usize::from(length[0])];
+    stream.read_exact(&mut key).await?;
+    RecordKey::new(key).map_err(|_| FrameError::Malformed)
+}
+
+/// Sends an answer and closes the stream.
+pub(super) async fn write_answer<W>(stream: &mut W, answer: &Answer) -> io::Result<()>
+where
+    W: AsyncWrite + Unpin,
+{
+    let body = encode(answer);
+    let length = u32::try_from(body.len()).expect("because answers are bounded");
+    stream.write_all(&length.to_be_bytes()).await?;
+    stream.write_all(&body).await?;
+    stream.close().await
+}
+
+/// Reads an answer to the end of the stream.
+pub(super) async fn read_answer<R>(stream: &mut R) -> Result<Answer, FrameError>
+where
+    R: AsyncRead + Unpin,
+{
+    let mut length = [0; 4];
+    stream.read_exact(&mut length).await?;
+    let length = u32::from_be_bytes(length);
+    if length as usize > BODY_BYTES {
+        return Err(FrameError::TooLarge);
+    }
+    let mut body = Vec::new();
+    let read = stream
+        .take(u64::from(length))
+        .read_to_end(&mut body)
+        .await?;
+    if read < length as usize {
+        return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+    }
+    if stream.read(&mut [0]).await? > 0 {
+        return Err(FrameError::Malformed);
+    }
+    decode(body.into())
+}
+
+pub(super) fn encode(answer: &Answer) -> Vec<u8> {
+    let Answer::Found(found) = answer else {
+        return vec![BUSY];
+    };
+    let value = found.value.as_ref();
+    let mut body = Vec::with_capacity(16 + value.map_or(0, Bytes::len));
+    body.push(ANSWER);
+    body.push(u8::from(value.is_some()));
+    if let Some(value) = value {
+        body.extend_from_slice(&(value.len() as u32).to_be_bytes());
+        body.extend_from_slice(value);
+    }
+    put_peers(&mut body, &found.providers);
+    put_peers(&mut body, &found.closer);
+    body
+}
+
+fn put_peers(body: &mut Vec<u8>, peers: &[Seen]) {
+    let peers = &peers[..peers.len().min(limits::PEERS)];
+    body.push(peers.len() as u8);
+    for (id, addresses) in peers {
+        let id = id.to_bytes();
+        body.push(id.len() as u8);
+        body.extend_from_slice(&id);
+        let fits = |address: &&Multiaddr| address.len() <= limits::ADDRESS_BYTES;
+        let addresses: Vec<_> = addresses
+            .iter()
+            .filter(fits)
+            .take(limits::ADDRESSES)
+            .collect();
+        body.push(addresses.len() as u8);
+        for address in addresses {
+            body.extend_from_slice(&(address.len() as u16).to_be_bytes());
+            body.extend_from_slice(address.as_ref());
+        }
+    }
+}
+
+/// Reads a whole body; the value shares its memory.
+pub(super) fn decode(body: Bytes) -> Result<Answer, FrameError> {
+    let mut rest = Rest(body);
+    let answer = match rest.byte()? {
+        BUSY => Answer::Busy,
+        ANSWER => Answer::Found(Found {
+            value: rest.value()?,
+            providers: rest.peers()?,
+            closer: rest.peers()?,
+        }),
+        _ => return Err(FrameError::Malformed),
+    };
+    if rest.0.is_empty() {
+        Ok(answer)
+    } else {
+        Err(FrameError::Malformed)
+    }
+}
+
+/// What of a body is not read yet.
+struct Rest(Bytes);
+
+impl Rest {
+    fn take(&mut self, n: usize) -> Result<Bytes, FrameError> {
+        if n > self.0.len() {
+            return Err(FrameError::Malformed);
+        }
+        Ok(self.0.split_to(n))
+    }
+
+    fn byte(&mut self) -> Result<u8, FrameError> {
+        Ok(self.take(1)?[0])
+    }
+
+    /// A number of one byte that may not be above `most`.
+    fn count(&mut self, most: usize) -> Result<usize, FrameError> {
+        let count = usize::from(self.byte()?);
+        if count > most {
+            return Err(FrameError::TooLarge);
+        }
+        Ok(count)
+    }
+
+    fn value(&mut self) -> Result<Option<Bytes>, FrameError> {
+        match self.byte()? {
+            0 => return Ok(None),
+            1 => {}
+            _ => return Err(FrameError::Malformed),
+        }
+        let length = self.take(4)?;
+        let length = u32::from_be_bytes([length[0], length[1], length[2], length[3]]) as usize;
+        if length > limits::VALUE_BYTES {
+            return Err(FrameError::TooLarge);
+        }
+        self.take(length).map(Some)
+    }
+
+    fn peers(&mut self) -> Result<Vec<Seen>, FrameError> {
+        let count = self.count(limits::PEERS)?;
+        (0..count).map(|_| self.peer()).collect()
+    }
+
+    fn peer(&mut self) -> Result<Seen, FrameError> {
+        let length = self.count(limits::NAME_BYTES)?;
+        let id = PeerId::from_bytes(&self.take(length)?).map_err(|_| FrameError::Malformed)?;
+        let count = self.count(limits::ADDRESSES)?;
+        let addresses: Result<Vec<_>, _> = (0..count).map(|_| self.address()).collect();
+        Ok((id, addresses?))
+    }
+
+    fn address(&mut self) -> Result<Multiaddr, FrameError> {
+        let length = self.take(2)?;
+        let length = usize::from(u16::from_be_bytes([length[0], length[1]]));
+        if length > limits::ADDRESS_BYTES {
+            return Err(FrameError::TooLarge);
+        }
+        Multiaddr::try_from(self.take(length)?.to_vec()).map_err(|_| FrameError::Malformed)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,300 @@
+//! The task that owns the swarm.
+//!
+//! Invariant: it never waits for anybody but the swarm and its queues; what takes time is done
+//! elsewhere and comes back as an order.
+
+mod events;
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use grip_tasks::CancellationToken;
+use libp2p::{
+    Multiaddr, PeerId, Swarm,
+    futures::StreamExt as _,
+    kad::{self, Quorum, Record, store::RecordStore as _},
+};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::{Instant, MissedTickBehavior, interval},
+};
+
+use super::{
+    address::{self, Policy},
+    asking::Waiting,
+    behaviour::Behaviour,
+    desk::Lookup,
+    frame::{Found, Seen},
+    judging::{Offer, Order, Publication, Wish},
+    publishing::{Caller, Own, UnderWay},
+    shared::Shared,
+};
+use crate::{DhtError, RecordKey};
+
+/// How often the node looks at its clock.
+const TICK: Duration = Duration::from_secs(1);
+
+/// Ticks between two looks for what has expired.
+const SWEEP_TICKS: u64 = 60;
+
+/// Most publications under way when we tell something anew by ourselves.
+const ANEW: usize = 16;
+
+/// What callers ask of the node.
+pub(super) enum Command {
+    Nearest {
+        key: RecordKey,
+        n: usize,
+        found: oneshot::Sender<Vec<Seen>>,
+    },
+    Open {
+        peer: PeerId,
+        addresses: Vec<Multiaddr>,
+        waiting: Waiting,
+    },
+    /// Believes without a look that a peer is somewhere.
+    #[cfg(test)]
+    Learn { peer: PeerId, address: Multiaddr },
+}
+
+/// All that comes in; every queue is bounded, and whoever finds one full is told "busy".
+pub(super) struct Queues {
+    pub commands: mpsc::Receiver<Command>,
+    pub lookups: mpsc::Receiver<Lookup>,
+    pub orders: mpsc::Receiver<Order>,
+}
+
+pub(super) struct Node {
+    pub swarm: Swarm<Behaviour>,
+    pub own: PeerId,
+    pub policy: Policy,
+    pub network: libp2p::StreamProtocol,
+    pub bootstrap: Vec<(PeerId, Multiaddr)>,
+    pub bootstrap_ticks: u64,
+    pub shared: Arc<Shared>,
+    pub offers: mpsc::Sender<Offer>,
+    pub published: Own,
+    pub under_way: UnderWay,
+    pub ticks: u64,
+    /// Whether the view that others have of us is old.
+    pub changed: bool,
+}
+
+impl Node {
+    pub(super) async fn run(mut self, mut queues: Queues, stop: CancellationToken) {
+        let mut tick = interval(TICK);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        self.meet();
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                event = self.swarm.select_next_some() => self.event(event),
+                Some(command) = queues.commands.recv() => self.command(command),
+                Some(lookup) = queues.lookups.recv() => self.lookup(lookup),
+                Some(order) = queues.orders.recv() => self.order(order),
+                _ = tick.tick() => self.tick(),
+            }
+            self.show();
+        }
+    }
+
+    fn kad(&mut self) -> &mut kad::Behaviour<super::shelf::Shelf> {
+        &mut self.swarm.behaviour_mut().kad
+    }
+
+    /// Brings the peers that the operator named back to mind, and looks for others through them.
+    fn meet(&mut self) {
+        for (peer, address) in self.bootstrap.clone() {
+            self.kad().add_address(&peer, address);
+        }
+        // Fails only where nobody is known.
+        let _ = self.kad().bootstrap();
+    }
+
+    fn command(&mut self, command: Command) {
+        match command {
+            Command::Nearest { key, n, found } => {
+                let own = self.own;
+                let _ = found.send(self.closest(&key, &own, n));
+            }
+            Command::Open {
+                peer,
+                addresses,
+                waiting,
+            } => {
+                let asking = &mut self.swarm.behaviour_mut().asking;
+                asking.open(peer, addresses, waiting);
+            }
+            #[cfg(test)]
+            Command::Learn { peer, address } => {
+                self.kad().add_address(&peer, address);
+            }
+        }
+    }
+
+    fn closest(&mut self, key: &RecordKey, asker: &PeerId, n: usize) -> Vec<Seen> {
+        let policy = self.policy;
+        let key = kad::KBucketKey::new(kad::RecordKey::new(&key.as_bytes()));
+        let peers = self.kad().find_closest_local_peers(&key, asker);
+        let seen = |peer: kad::KadPeer| (peer.node_id, policy.sift(&peer.multiaddrs).0);
+        peers.take(n).map(seen).collect()
+    }
+
+    fn lookup(&mut self, lookup: Lookup) {
+        let Lookup { key, asker, found } = lookup;
+        if found.is_closed() {
+            return;
+        }
+        let answer = Found {
+            value: self.held(&key),
+            providers: self.providers(&key),
+            closer: self.closest(&key, &asker, crate::limits::PEERS),
+        };
+        // The asker may have gone meanwhile.
+        let _ = found.send(answer);
+    }
+
+    fn held(&mut self, key: &RecordKey) -> Option<Bytes> {
+        let key = kad::RecordKey::new(&key.as_bytes());
+        let record = self.kad().store_mut().get(&key)?;
+        let is_good = !record.is_expired(std::time::Instant::now());
+        is_good.then(|| Bytes::copy_from_slice(&record.value))
+    }
+
+    fn providers(&mut self, key: &RecordKey) -> Vec<Seen> {
+        let key = kad::RecordKey::new(&key.as_bytes());
+        let now = std::time::Instant::now();
+        let mut providers = self.kad().store_mut().providers(&key);
+        providers.retain(|provider| !provider.is_expired(now));
+        let seen = |provider: kad::ProviderRecord| {
+            let addresses = match provider.provider == self.own {
+                true => self.swarm.external_addresses().cloned().collect(),
+                false => provider.addresses,
+            };
+            (provider.provider, self.policy.sift(&addresses).0)
+        };
+        providers.into_iter().map(seen).collect()
+    }
+
+    fn order(&mut self, order: Order) {
+        match order {
+            Order::Held { key, held } => {
+                let _ = held.send(self.held(&key));
+            }
+            Order::Store(offer) => self.store(offer),
+            Order::Wish(Wish::Publish(publication)) => self.publish(publication),
+            Order::Wish(Wish::Withdraw { key, done }) => {
+                self.withdraw(&key);
+                let _ = done.send(());
+            }
+        }
+        self.changed = true;
+    }
+
+    fn store(&mut self, offer: Offer) {
+        let key = kad::RecordKey::new(&offer.key.as_bytes());
+        let is_own = self.kad().store_mut().is_own(&key);
+        let record = Record {
+            key,
+            value: offer.value.into(),
+            // What is joined with our own stays our own.
+            publisher: is_own.then_some(self.own),
+            expires: offer.expires.filter(|_| !is_own),
+        };
+        if let Err(error) = self.kad().store_mut().put(record) {
+            tracing::debug!(%error, key = %offer.key, "a record was not stored");
+        }
+    }
+
+    fn publish(&mut self, publication: Publication) {
+        let Publication {
+            key,
+            value,
+            done,
+            permit,
+        } = publication;
+        if !self.published.told(&key, Instant::now()) {
+            let _ = done.send(Err(DhtError::Full));
+            return;
+        }
+        let caller = Caller { done, permit };
+        self.tell(&key, value.map(Vec::from), Some(caller));
+    }
+
+    /// Stores and provides `key` at the nodes nearest to it.
+    fn tell(&mut self, key: &RecordKey, value: Option<Vec<u8>>, caller: Option<Caller>) {
+        let key = kad::RecordKey::new(&key.as_bytes());
+        let mut queries = Vec::with_capacity(2);
+        if let Some(value) = value {
+            let record = Record::new(key.clone(), value);
+            queries.extend(self.kad().put_record(record, Quorum::All).ok());
+        }
+        queries.extend(self.kad().start_providing(key).ok());
+        self.under_way.begin(&queries, caller);
+    }
+
+    fn withdraw(&mut self, key: &RecordKey) {
+        self.published.forget(key);
+        let key = kad::RecordKey::new(&key.as_bytes());
+        self.kad().stop_providing(&key);
+        self.kad().remove_record(&key);
+    }
+
+    fn tick(&mut self) {
+        self.ticks += 1;
+        let now = Instant::now();
+        while self.under_way.len() < ANEW
+            && let Some(key) = self.published.next(now)
+        {
+            self.published.told(&key, now);
+            let kept = kad::RecordKey::new(&key.as_bytes());
+            let is_own = self.kad().store_mut().is_own(&kept);
+            let value = self.held(&key).filter(|_| is_own);
+            self.tell(&key, value.map(Vec::from), None);
+        }
+        if self.ticks.is_multiple_of(SWEEP_TICKS) {
+            self.kad().store_mut().sweep(std::time::Instant::now());
+            self.changed = true;
+        }
+        if self.ticks.is_multiple_of(self.bootstrap_ticks) {
+            self.meet();
+        }
+    }
+
+    /// Lets others see what has changed.
+    pub(super) fn show(&mut self) {
+        if !std::mem::take(&mut self.changed) {
+            return;
+        }
+        let connected_peers = self.swarm.network_info().num_peers();
+        let texts = |addresses: Vec<&Multiaddr>| -> Vec<String> {
+            addresses.into_iter().map(Multiaddr::to_string).collect()
+        };
+        let listening = texts(self.swarm.listeners().collect());
+        let external = texts(self.swarm.external_addresses().collect());
+        let kad = self.kad();
+        let known_peers = kad.kbuckets().map(|bucket| bucket.num_entries()).sum();
+        let records = kad.store_mut().record_count();
+        let provided_keys = kad.store_mut().provided_count();
+        self.shared.look(|view| {
+            view.listening = listening;
+            view.external = external;
+            view.connected_peers = connected_peers;
+            view.known_peers = known_peers;
+            view.records = records;
+            view.provided_keys = provided_keys;
+        });
+    }
+
+    /// Addresses of `peer` in the routing table.
+    fn known_addresses(&mut self, peer: PeerId) -> Vec<Multiaddr> {
+        let Some(bucket) = self.kad().kbucket(peer) else {
+            return Vec::new();
+        };
+        let entry = bucket
+            .iter()
+            .find(|entry| *entry.node.key.preimage() == peer);
+        let addresses = entry.map(|entry| entry.node.value.iter().map(address::bare).collect());
+        addresses.unwrap_or_default()
+    }
+}

@@ -1,0 +1,147 @@
+//! What the swarm tells the node.
+
+use libp2p::{
+    PeerId, identify,
+    kad::{self, InboundRequest, PutRecordError, QueryResult, store::RecordStore as _},
+    swarm::SwarmEvent,
+};
+
+use super::Node;
+use crate::{
+    RecordKey,
+    kademlia::{behaviour::BehaviourEvent, judging::Offer, shared::count},
+    limits,
+};
+
+impl Node {
+    pub(in crate::kademlia) fn event(&mut self, event: SwarmEvent<BehaviourEvent>) {
+        match event {
+            SwarmEvent::Behaviour(BehaviourEvent::Kad(event)) => self.kademlia(event),
+            SwarmEvent::Behaviour(BehaviourEvent::Identify(identify::Event::Received {
+                peer_id,
+                info,
+                ..
+            })) => self.identified(peer_id, &info),
+            SwarmEvent::NewListenAddr { address, .. } => {
+                if self.policy.allows(&address) {
+                    self.swarm.add_external_address(address);
+                }
+                self.changed = true;
+            }
+            SwarmEvent::ExpiredListenAddr { address, .. } => {
+                self.swarm.remove_external_address(&address);
+                self.changed = true;
+            }
+            SwarmEvent::ListenerError { error, .. } => {
+                tracing::warn!(%error, "a listener of the network failed");
+            }
+            SwarmEvent::ListenerClosed {
+                addresses, reason, ..
+            } => {
+                tracing::warn!(?addresses, ?reason, "a listener of the network was closed");
+            }
+            SwarmEvent::ConnectionEstablished { .. } | SwarmEvent::ConnectionClosed { .. } => {
+                self.changed = true;
+            }
+            _ => {}
+        }
+    }
+
+    /// Puts a peer that takes part in the network into the routing table, with those of the
+    /// addresses it claims that it may claim, and without those it claims no more.
+    fn identified(&mut self, peer: PeerId, info: &identify::Info) {
+        if !info.protocols.contains(&self.network) {
+            return;
+        }
+        let (good, refused) = self.policy.sift(&info.listen_addrs);
+        self.shared.refused_addresses(refused);
+        if good.is_empty() {
+            return;
+        }
+        let before = self.known_addresses(peer);
+        for address in &good {
+            self.kad().add_address(&peer, address.clone());
+        }
+        let named = |address| self.bootstrap.contains(&(peer, address));
+        let old = before.into_iter().filter(|address| !good.contains(address));
+        let old: Vec<_> = old.filter(|address| !named(address.clone())).collect();
+        for address in old {
+            self.kad().remove_address(&peer, &address);
+        }
+        self.changed = true;
+    }
+
+    fn kademlia(&mut self, event: kad::Event) {
+        match event {
+            kad::Event::InboundRequest {
+                request:
+                    InboundRequest::PutRecord {
+                        record: Some(record),
+                        ..
+                    },
+            } => self.offered(record),
+            kad::Event::InboundRequest {
+                request:
+                    InboundRequest::AddProvider {
+                        record: Some(record),
+                    },
+            } => self.provided(record),
+            kad::Event::OutboundQueryProgressed {
+                id, result, step, ..
+            } if step.last => {
+                self.ended(id, &result);
+            }
+            kad::Event::RoutingUpdated { .. } => self.changed = true,
+            _ => {}
+        }
+    }
+
+    /// Passes a record on to the judge; what he has no time for is dropped, and comes again when
+    /// its publisher tells it anew.
+    fn offered(&mut self, record: kad::Record) {
+        let counts = &self.shared.counts;
+        let key = RecordKey::new(record.key.to_vec());
+        let Some(key) = key
+            .ok()
+            .filter(|_| record.value.len() <= limits::RECORD_BYTES)
+        else {
+            return count(&counts.refused);
+        };
+        let offer = Offer {
+            key,
+            value: record.value.into(),
+            expires: record.expires,
+        };
+        if self.offers.try_send(offer).is_err() {
+            count(&counts.unjudged);
+        }
+    }
+
+    /// Remembers a provider. That it speaks for itself has been checked; whether it has the
+    /// thing shows when it is asked.
+    fn provided(&mut self, mut record: kad::ProviderRecord) {
+        let (addresses, refused) = self.policy.sift(&record.addresses);
+        self.shared.refused_addresses(refused);
+        record.addresses = addresses;
+        if let Err(error) = self.kad().store_mut().add_provider(record) {
+            tracing::debug!(%error, "a provider was not remembered");
+        }
+        self.changed = true;
+    }
+
+    fn ended(&mut self, query: kad::QueryId, result: &QueryResult) {
+        let stored_at = match result {
+            QueryResult::PutRecord(Ok(_)) => limits::PEERS,
+            QueryResult::PutRecord(Err(
+                PutRecordError::QuorumFailed { success, .. }
+                | PutRecordError::Timeout { success, .. },
+            )) => success.len(),
+            QueryResult::StartProviding(_) => 0,
+            _ => return,
+        };
+        let alone = self.swarm.network_info().num_peers() == 0;
+        let shared = std::sync::Arc::clone(&self.shared);
+        self.under_way.ended(query, stored_at, alone, &shared);
+        self.changed = true;
+    }
+}

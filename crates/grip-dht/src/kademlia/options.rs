@@ -1,0 +1,114 @@
+//! What the operator may choose.
+
+use std::{fmt, time::Duration};
+
+use super::address::Policy;
+
+/// How this node takes part in the network.
+#[derive(Clone)]
+pub struct Options {
+    /// The secret of which the node's name is made; who keeps it keeps the name.
+    pub seed: [u8; 32],
+    /// Where to listen, as `/ip4/0.0.0.0/tcp/4001`; nowhere if empty.
+    pub listen: Vec<String>,
+    /// Peers to begin with, as `/dns4/a.example/tcp/4001/p2p/12D3KooW…`.
+    pub bootstrap: Vec<String>,
+    /// Addresses of ours to tell others beside those that we listen on.
+    pub external: Vec<String>,
+    /// Stays within private, link-local and loopback addresses: dials, accepts, stores and tells
+    /// no others.
+    pub lan_only: bool,
+    /// Believes strangers who name private addresses. Not for the open network: it would let
+    /// them point us at what only we can reach.
+    pub allow_non_global: bool,
+    /// The name of the network; nodes of different networks do not meet. `/gripfast/kad/1`
+    pub network: String,
+    /// Most records held for others (16,384), and their bytes in all (64 MiB). Beyond, those
+    /// farthest from us go.
+    pub max_records: usize,
+    pub max_record_bytes: usize,
+    /// Most keys of which providers are remembered for others (65,536). Beyond, as above.
+    pub max_provided_keys: usize,
+    /// Most keys of our own (20,000). Beyond, publishing is refused.
+    pub max_published: usize,
+    /// Connections in all (256), with one peer (2), and being made (64).
+    pub max_connections: u32,
+    pub max_connections_per_peer: u32,
+    pub max_pending_connections: u32,
+    /// How long others shall hold what we publish, and we what they do (24 h).
+    pub record_ttl: Duration,
+    /// How often our own records are stored anew (8 h); never if absent.
+    pub republish_every: Option<Duration>,
+    /// How often the routing table is refreshed (5 min).
+    pub bootstrap_every: Duration,
+    /// Questions of others answered at the same time, in all (64) and for one peer (8). Beyond,
+    /// they are told at once that we are busy.
+    pub max_answering: usize,
+    pub max_answering_per_peer: usize,
+    /// How long a question of another may take until its answer is written (10 s).
+    pub answer_timeout: Duration,
+    /// Our own questions at the same time, in all (256) and to one peer (16), which must leave
+    /// room on a connection for other things, and how long one may take (10 s).
+    pub max_asking: usize,
+    pub max_asking_per_peer: usize,
+    pub ask_timeout: Duration,
+    /// Publications at the same time, waiting ones included (64).
+    pub max_publishing: usize,
+    /// How long making a connection may take (5 s), and how long an unused one is kept (60 s).
+    pub connect_timeout: Duration,
+    pub idle_timeout: Duration,
+}
+
+impl Options {
+    pub fn new(seed: [u8; 32]) -> Self {
+        Self {
+            seed,
+            listen: Vec::new(),
+            bootstrap: Vec::new(),
+            external: Vec::new(),
+            lan_only: false,
+            allow_non_global: false,
+            network: "/gripfast/kad/1".to_owned(),
+            max_records: 16 * 1024,
+            max_record_bytes: 64 * 1024 * 1024,
+            max_provided_keys: 64 * 1024,
+            max_published: 20_000,
+            max_connections: 256,
+            max_connections_per_peer: 2,
+            max_pending_connections: 64,
+            record_ttl: Duration::from_secs(24 * 60 * 60),
+            republish_every: Some(Duration::from_secs(8 * 60 * 60)),
+            bootstrap_every: Duration::from_secs(5 * 60),
+            max_answering: 64,
+            max_answering_per_peer: 8,
+            answer_timeout: Duration::from_secs(10),
+            max_asking: 256,
+            max_asking_per_peer: 16,
+            ask_timeout: Duration::from_secs(10),
+            max_publishing: 64,
+            connect_timeout: Duration::from_secs(5),
+            idle_timeout: Duration::from_secs(60),
+        }
+    }
+
+    pub(super) fn policy(&self) -> Policy {
+        match (self.lan_only, self.allow_non_global) {
+            (true, _) => Policy::Lan,
+            (false, true) => Policy::Any,
+            (false, false) => Policy::Global,
+        }
+    }
+}
+
+impl fmt::Debug for Options {
+    /// Without the seed.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("network", &self.network)
+            .field("listen", &self.listen)
+            .field("bootstrap", &self.bootstrap)
+            .field("external", &self.external)
+            .field("policy", &self.policy())
+            .finish_non_exhaustive()
+    }
+}

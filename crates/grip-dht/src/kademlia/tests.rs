@@ -1,0 +1,8 @@
+//! Real nodes on ports of the loopback interface.
+
+mod hostile;
+mod lan;
+mod many;
+mod questions;
+mod records;
+mod support;

@@ -1,0 +1,169 @@
+//! Peers that do not play by the rules.
+
+use grip_testkit::{until, within};
+use libp2p::futures::{
+    AsyncReadExt as _, AsyncWriteExt as _, StreamExt as _,
+    future::{BoxFuture, join_all},
+    stream::FuturesUnordered,
+};
+
+use super::support::{Node, Raw, key, options};
+use crate::{
+    AskError, Dht as _, Peer, RecordKey, Reply,
+    kademlia::{address, frame},
+};
+
+/// Asks `raw`, which answers with `wire` and closes.
+async fn answered_with(node: &Node, raw: &mut Raw, wire: &[u8]) -> AskError {
+    let (peer, key) = (raw.peer.clone(), key("k"));
+    let answering = async {
+        let (_, mut stream) = raw.streams.recv().await.unwrap();
+        frame::read_question(&mut stream).await.unwrap();
+        // The asker may have heard enough before the end.
+        let _ = stream.write_all(wire).await;
+        let _ = stream.close().await;
+    };
+    let (asked, ()) = tokio::join!(node.dht.ask(&peer, &key), answering);
+    asked.unwrap_err()
+}
+
+#[tokio::test]
+async fn answers_that_are_wrong_are_refused_and_the_peer_can_be_asked_again() {
+    let node = Node::start(options(1)).await;
+    let mut raw = Raw::start().await;
+    let found = |value: usize| {
+        let body = frame::encode(&frame::Answer::Found(frame::Found {
+            value: Some(vec![0; value].into()),
+            ..Default::default()
+        }));
+        [&(body.len() as u32).to_be_bytes()[..], &body].concat()
+    };
+    let good = found(100);
+    let trailing = [&good[..], &[0]].concat();
+    let mut too_long_value = found(10);
+    too_long_value[6..10].copy_from_slice(&u32::MAX.to_be_bytes());
+    let cases: [(&str, &[u8], AskError); 8] = [
+        ("nothing", b"", AskError::Transient),
+        ("cut", &good[..50], AskError::Transient),
+        ("trailing", &trailing, AskError::Malformed),
+        ("garbage", &[0, 0, 0, 4, 9, 9, 9, 9], AskError::Malformed),
+        ("http", b"HTTP/1.1 200 OK\r\n\r\n", AskError::TooLarge),
+        ("empty", &[0, 0, 0, 0], AskError::Malformed),
+        ("claim", &u32::MAX.to_be_bytes(), AskError::TooLarge),
+        ("value", &too_long_value, AskError::TooLarge),
+    ];
+    for (name, wire, expected) in cases {
+        let error = within(name, answered_with(&node, &mut raw, wire)).await;
+        assert_eq!(error.unwrap(), expected, "{name}");
+    }
+    assert_eq!(node.dht.status().counters.asked_total, 8);
+    assert_eq!(node.dht.status().connected_peers, 1);
+    raw.stop().await;
+}
+
+#[tokio::test]
+async fn leaving_a_question_closes_the_stream_of_a_peer_that_stalls_in_its_answer() {
+    let node = Node::start(options(1)).await;
+    let mut raw = Raw::start().await;
+    let (peer, key) = (raw.peer.clone(), key("k"));
+    let half = async {
+        let (_, mut stream) = raw.streams.recv().await.unwrap();
+        frame::read_question(&mut stream).await.unwrap();
+        stream.write_all(&[0, 0, 1, 0, 0, 1]).await.unwrap();
+        stream.flush().await.unwrap();
+        stream
+    };
+    let mut stream = tokio::select! {
+        asked = node.dht.ask(&peer, &key) => panic!("answered: {asked:?}"),
+        stream = half => stream,
+    };
+    let seen = async { stream.read(&mut [0]).await };
+    let seen = within("the end is seen", seen).await.unwrap();
+    assert!(matches!(seen, Ok(0) | Err(_)), "{seen:?}");
+    assert_eq!(node.dht.status().counters.abandoned_total, 1);
+    raw.stop().await;
+}
+
+#[tokio::test]
+async fn questions_that_are_wrong_get_no_answer() {
+    let (victim, other) = (Node::start(options(1)).await, Node::start(options(2)).await);
+    let peer = address::id(&victim.name()).unwrap();
+    let places = other.dht.addresses(&victim.peer());
+    let with_more = [&[1, b'k'][..], b"more"].concat();
+    let long = vec![255; 256];
+    for wire in [&[0][..], &[65; 66], &long, &with_more] {
+        let mut stream = other.dht.open(peer, places.clone()).await.unwrap();
+        stream.write_all(wire).await.unwrap();
+        stream.flush().await.unwrap();
+        let mut answer = Vec::new();
+        let read = within("it is closed", stream.read_to_end(&mut answer)).await;
+        assert!(matches!(read, Ok(Ok(0) | Err(_))), "{read:?} to {wire:?}");
+    }
+    let broken = || async { (victim.dht.status().counters.broken_total == 4).then_some(()) };
+    until("all are counted", broken).await.unwrap();
+    let reply = other.dht.ask(&victim.peer(), &key("k")).await;
+    assert!(reply.is_ok(), "the node answers as before");
+}
+
+/// A node that asks one peer as much as it likes.
+async fn eager(seed: u8) -> Node {
+    let mut eager = options(seed);
+    eager.max_asking_per_peer = 200;
+    Node::start(eager).await
+}
+
+type Asked<'a> = FuturesUnordered<BoxFuture<'a, Result<Reply, AskError>>>;
+
+/// Asks thirty questions at once and waits until all but those that are let in are refused.
+async fn flood<'a>(
+    node: &'a Node,
+    peer: &'a Peer,
+    key: &'a RecordKey,
+    let_in: usize,
+) -> (usize, Asked<'a>) {
+    let mut asked: Asked<'_> = (0..30).map(|_| node.dht.ask(peer, key)).collect();
+    let mut refused = 0;
+    while asked.len() > let_in {
+        let answer = asked.next().await.unwrap();
+        assert_eq!(answer, Err(AskError::Refused));
+        refused += 1;
+    }
+    (refused, asked)
+}
+
+#[tokio::test]
+async fn a_flood_of_questions_is_told_that_we_are_busy_and_costs_little() {
+    let mut bounded = options(1);
+    (bounded.max_answering, bounded.max_answering_per_peer) = (3, 2);
+    let victim = Node::start(bounded).await;
+    victim.mine.stall();
+    let (one, two) = (eager(2).await, eager(3).await);
+    let (peer, key) = (victim.peer(), key("k"));
+
+    let (refused, _held) = within("the flood ebbs", flood(&one, &peer, &key, 2))
+        .await
+        .unwrap();
+    assert_eq!(refused, 28);
+    let (refused, _held_too) = within("the flood ebbs", flood(&two, &peer, &key, 1))
+        .await
+        .unwrap();
+    assert_eq!(refused, 29);
+
+    let counters = victim.dht.status().counters;
+    assert_eq!((counters.questions_total, counters.busy_total), (60, 57));
+    let tasks = victim.group.status();
+    let answering = tasks.iter().find(|task| task.kind == "answer").unwrap();
+    assert_eq!((answering.running, answering.started_total), (3, 3));
+}
+
+#[tokio::test]
+async fn a_peer_that_opens_too_many_streams_loses_its_connection_and_may_come_again() {
+    let (victim, one) = (Node::start(options(1)).await, eager(2).await);
+    let (peer, key) = (victim.peer(), key("k"));
+    one.dht.ask(&peer, &key).await.unwrap();
+    let asked = join_all((0..200).map(|_| one.dht.ask(&peer, &key)));
+    let asked = within("all end", asked).await.unwrap();
+    assert!(asked.contains(&Err(AskError::Transient)));
+    let again = || async { one.dht.ask(&peer, &key).await.ok() };
+    until("the peer answers again", again).await.unwrap();
+}

@@ -1,0 +1,101 @@
+//! Many nodes in one process.
+
+use std::collections::HashSet;
+
+use bytes::Bytes;
+use grip_testkit::{until, within};
+use libp2p::futures::future::join_all;
+
+use super::support::{Node, key, options};
+use crate::{Dht as _, Peer, RecordKey};
+
+const NODES: usize = 32;
+
+/// The nearest peers one after the other; the value, and how many hops and questions it took.
+async fn walk(from: &Node, key: &RecordKey) -> Option<(Bytes, usize, usize)> {
+    let near = from.dht.nearest(key, 3).await;
+    let mut open: Vec<(Peer, usize)> = near.into_iter().map(|peer| (peer, 1)).collect();
+    let mut asked = HashSet::new();
+    while !open.is_empty() {
+        open.sort_by_key(|(peer, _)| std::cmp::Reverse(key.distance(&peer.id)));
+        let (peer, hops) = open.pop()?;
+        if !asked.insert(peer.id.clone()) {
+            continue;
+        }
+        let Ok(reply) = from.dht.ask(&peer, key).await else {
+            continue;
+        };
+        if let Some(value) = reply.value {
+            return Some((value, hops, asked.len()));
+        }
+        open.extend(reply.closer.into_iter().map(|peer| (peer, hops + 1)));
+    }
+    None
+}
+
+/// Resident memory in KiB.
+fn memory() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let number = line.and_then(|line| line.split_whitespace().next());
+    number.and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+#[tokio::test]
+async fn among_many_nodes_every_record_is_found_from_every_node() {
+    let before = memory();
+    let mut nodes: Vec<Node> = Vec::new();
+    for i in 0..NODES {
+        let mut options = options(i as u8 + 1);
+        options.bootstrap = nodes.iter().take(2).map(Node::place).collect();
+        let node = Node::start(options).await;
+        // One after the other, so that nobody asks those who know nothing yet.
+        node.knows((i / 2).min(NODES / 2)).await;
+        nodes.push(node);
+    }
+    join_all(nodes.iter().map(|node| node.knows(NODES / 2))).await;
+    let joined = memory();
+
+    let keys: Vec<RecordKey> = (0..NODES).map(|i| key(&format!("record {i}"))).collect();
+    let published = join_all(nodes.iter().zip(&keys).map(|(node, key)| {
+        let value = Bytes::from(format!("value of {key}"));
+        node.dht.publish(key.clone(), Some(value))
+    }));
+    let published = within("all is published", published).await.unwrap();
+    let stored: Vec<usize> = published
+        .into_iter()
+        .map(|p| p.unwrap().stored_at)
+        .collect();
+    assert!(stored.iter().all(|stored| *stored >= 15), "{stored:?}");
+    let held = || async {
+        let held: usize = nodes.iter().map(|node| node.dht.status().records).sum();
+        (held >= stored.iter().sum::<usize>()).then_some(held)
+    };
+    let held = until("what was acknowledged is judged and stored", held)
+        .await
+        .unwrap();
+
+    let (mut hops, mut asked) = (Vec::new(), 0);
+    for node in &nodes {
+        for key in &keys {
+            let walked = within("the walk ends", walk(node, key)).await.unwrap();
+            let (value, steps, questions) = walked.expect("the record is found");
+            assert_eq!(value, format!("value of {key}"));
+            hops.push(steps);
+            asked += questions;
+        }
+    }
+    let most = hops.iter().max().copied().unwrap_or(0);
+    assert!(most <= 3, "in a network this small a walk is short: {most}");
+    let walks = hops.len();
+    let sum: usize = hops.iter().sum();
+    println!(
+        "{NODES} nodes: {} KiB a node joined, {} KiB at the end; {held} records held; {walks} \
+         walks, {:.2} hops (most {most}), {:.2} questions each",
+        joined.saturating_sub(before) / NODES,
+        memory().saturating_sub(before) / NODES,
+        sum as f64 / walks as f64,
+        asked as f64 / walks as f64,
+    );
+    join_all(nodes.iter().map(Node::stop)).await;
+}

@@ -1,0 +1,162 @@
+//! Records: stored by those who are near, after a judgement.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use grip_testkit::until;
+
+use super::support::{Careless, Node, key, options};
+use crate::{Dht as _, DhtError, limits};
+
+#[tokio::test]
+async fn what_one_publishes_the_nearest_answer_for() {
+    let nodes = Node::net(4).await;
+    let key = key("thing");
+    let value = Bytes::from(vec![b'v'; limits::RECORD_BYTES]);
+    let published = nodes[0].dht.publish(key.clone(), Some(value.clone())).await;
+    assert_eq!(published.unwrap().stored_at, 3);
+    for node in &nodes {
+        node.holds(1).await;
+    }
+    let nearest = nodes[3].dht.nearest(&key, 20).await;
+    assert_eq!(nearest.len(), 3);
+    assert!(nearest.is_sorted_by_key(|peer| key.distance(&peer.id)));
+    for peer in nearest {
+        let reply = nodes[3].dht.ask(&peer, &key).await.unwrap();
+        assert!(reply.value.unwrap() == value);
+        assert!(
+            reply
+                .closer
+                .iter()
+                .all(|closer| closer.id != nodes[3].name())
+        );
+        assert!(!reply.closer.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn a_value_that_is_refused_is_stored_nowhere() {
+    let others = Node::net(3).await;
+    let mut evil = options(99);
+    evil.bootstrap = vec![others[0].place()];
+    let evil = Node::judged(evil, Arc::new(Careless)).await;
+    evil.knows(3).await;
+    let key = key("thing");
+    let bad = Some(Bytes::from("bad bytes"));
+    evil.dht.publish(key.clone(), bad.clone()).await.unwrap();
+    for node in &others {
+        let refused = || async { (node.dht.status().counters.refused_total > 0).then_some(()) };
+        until("the record is refused", refused).await.unwrap();
+        assert_eq!(node.dht.status().records, 0);
+        let reply = evil.dht.ask(&node.peer(), &key).await.unwrap();
+        assert_eq!(reply.value, None);
+    }
+    let own = others[0].dht.publish(key, bad).await;
+    assert!(matches!(own, Err(DhtError::Refused { .. })), "{own:?}");
+}
+
+#[tokio::test]
+async fn an_older_value_replaces_no_newer_one() {
+    let nodes = Node::net(3).await;
+    let key = key("thing");
+    let publish = |i: usize, value: &'static str| {
+        let (dht, key) = (&nodes[i].dht, key.clone());
+        async move { dht.publish(key, Some(Bytes::from(value))).await.unwrap() }
+    };
+    publish(0, "2").await;
+    nodes[1].holds(1).await;
+    nodes[2].holds(1).await;
+    // The older one is offered to the others, and its own publisher knows better as well.
+    publish(1, "1").await;
+    for node in &nodes {
+        let reply = nodes[if node.name() == nodes[0].name() { 1 } else { 0 }]
+            .dht
+            .ask(&node.peer(), &key)
+            .await;
+        assert_eq!(reply.unwrap().value.unwrap(), "2");
+    }
+    publish(2, "3").await;
+    for node in &nodes[..2] {
+        let newer = || async {
+            let reply = nodes[2].dht.ask(&node.peer(), &key).await.unwrap();
+            (reply.value.unwrap() == "3").then_some(())
+        };
+        until("the newer value is there", newer).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_provider_is_found_and_has_more_than_a_record_can_hold() {
+    let nodes = Node::net(3).await;
+    let key = key("large");
+    let large = Bytes::from(vec![1; 1024 * 1024]);
+    nodes[0].mine.has(&key, large.clone());
+    nodes[0].dht.publish(key.clone(), None).await.unwrap();
+    let too_large = nodes[0].dht.publish(key.clone(), Some(large.clone())).await;
+    assert!(matches!(too_large, Err(DhtError::TooLarge { .. })));
+
+    let told = || async {
+        let reply = nodes[2].dht.ask(&nodes[1].peer(), &key).await.unwrap();
+        assert_eq!(reply.value, None);
+        reply.providers.first().cloned()
+    };
+    let provider = until("the provider is known", told).await.unwrap();
+    assert_eq!(provider, nodes[0].peer());
+    let reply = nodes[2].dht.ask(&provider, &key).await.unwrap();
+    assert!(reply.value.unwrap() == large);
+    assert_eq!(reply.providers, [provider], "who provides says so itself");
+}
+
+#[tokio::test]
+async fn what_is_withdrawn_is_ours_no_more() {
+    let nodes = Node::net(3).await;
+    let key = key("thing");
+    let value = Some(Bytes::from("v"));
+    nodes[0].dht.publish(key.clone(), value).await.unwrap();
+    nodes[1].holds(1).await;
+    let status = nodes[0].dht.status();
+    assert_eq!((status.records, status.provided_keys), (1, 1));
+
+    nodes[0].dht.withdraw(&key).await;
+    let reply = nodes[1].dht.ask(&nodes[0].peer(), &key).await.unwrap();
+    assert_eq!(reply.value, None);
+    assert_eq!(reply.providers, []);
+    let status = nodes[0].dht.status();
+    assert_eq!((status.records, status.provided_keys), (0, 0));
+}
+
+#[tokio::test]
+async fn what_is_published_is_told_anew_to_those_who_come_later() {
+    let mut first = options(1);
+    first.republish_every = Some(Duration::from_millis(100));
+    let first = Node::start(first).await;
+    let key = key("thing");
+    let value = Some(Bytes::from("v"));
+    let published = first.dht.publish(key.clone(), value).await.unwrap();
+    assert_eq!(published.stored_at, 0);
+    assert_eq!(first.dht.status().counters.unpublished_total, 1);
+
+    let mut late = options(2);
+    late.bootstrap = vec![first.place()];
+    let late = Node::start(late).await;
+    late.holds(1).await;
+    first.stop().await;
+    late.stop().await;
+}
+
+#[tokio::test]
+async fn own_keys_and_publications_at_once_are_bounded() {
+    let mut small = options(1);
+    small.max_published = 1;
+    small.max_publishing = 1;
+    let node = Node::start(small).await;
+    node.dht.publish(key("one"), None).await.unwrap();
+    let full = node.dht.publish(key("two"), None).await;
+    assert!(matches!(full, Err(DhtError::Full)), "{full:?}");
+    let (first, second) = tokio::join!(
+        node.dht.publish(key("one"), None),
+        node.dht.publish(key("one"), None),
+    );
+    first.unwrap();
+    assert!(matches!(second, Err(DhtError::Busy)), "{second:?}");
+}
