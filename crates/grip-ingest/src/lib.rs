@@ -6,7 +6,8 @@
 //! behind it, where they are not known or were asked for long ago.
 //!
 //! Invariants:
-//! - The same event is one row, however often and by whichever way it comes.
+//! - The same push is one row, however often and by whichever way it comes: what a webhook and a
+//!   list tell of one push is brought together if they tell it of moments within ten minutes.
 //! - Nothing is dropped silently: what cannot be read is kept aside with the reason, and where
 //!   something may have been missed there is a row that says so.
 //! - No job waits for a limit: it ends, and is due again when the limit is over.

@@ -1,11 +1,12 @@
 //! What is kept, on both engines.
 //!
 //! Invariants:
-//! - All who write take rows in one order: events by id, jobs, what was rejected, counts, the
+//! - All who write take rows in one order: the turn to tell of pushes, events by id, jobs, what was rejected, counts, the
 //!   source. So nobody waits for another in a circle.
 //! - Every write can be done twice.
 
 mod events;
+mod pairs;
 mod records;
 mod row;
 mod sources;

@@ -65,6 +65,11 @@ impl Push {
         }
     }
 
+    /// The webhook's id of the delivery, if one brought it.
+    pub fn delivery_id(&self) -> Option<&str> {
+        self.id.strip_prefix(DELIVERED)
+    }
+
     /// What goes into its columns, in the order of the fields.
     pub(crate) fn cells(&self) -> Vec<Cell> {
         let cell = |field: &Field| match field.column {

@@ -6,7 +6,7 @@ use grip_db::{Column, Connection, DbError, Value};
 use grip_queue::{NewJob, Queue};
 use serde::Serialize;
 
-use super::{Store, patiently, sql, written};
+use super::{Store, pairs, patiently, sql, written};
 use crate::{
     accept::{Accepted, Batch},
     extract::Push,
@@ -22,6 +22,10 @@ const AT_ONCE_BYTES: usize = 2 << 20;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, sqlx::FromRow)]
 pub struct StoredEvent {
     pub id: String,
+    /// GitHub's id of the event, once a list has told of it.
+    pub event_id: Option<String>,
+    /// GitHub's id of the delivery, if a webhook has told of it.
+    pub delivery_id: Option<String>,
     pub actor_id: Option<i64>,
     pub actor_login: Option<String>,
     pub repository_id: i64,
@@ -120,11 +124,21 @@ pub(crate) async fn accept_in(
     let now = queue.db().now_ms();
     let live_from = now.saturating_sub(millis(live_for));
     let pushes: Vec<&Push> = batch.pushes.values().collect();
+    pairs::begin(db, batch.pushes.values(), now).await?;
     let mut new = 0;
     for part in parts(&pushes) {
+        let known = pairs::known(db, part, now).await?;
+        let part: Vec<&Push> = part
+            .iter()
+            .copied()
+            .filter(|push| !known.contains(&push.id))
+            .collect();
+        if part.is_empty() {
+            continue;
+        }
         let values = [source.into(), now.into()];
         let added: Vec<(String,)> = db
-            .fetch_rows(&sql::ADD_EVENTS, &columns(part), &values)
+            .fetch_rows(&sql::ADD_EVENTS, &columns(&part), &values)
             .await?;
         new += added.len() as u64;
         grip_tasks::fault::point("ingest.event.saved");
@@ -200,14 +214,16 @@ async fn count(
     Ok(())
 }
 
-/// Parts of at most so many rows and bytes.
+/// Parts of at most so many rows and bytes, each of events or of deliveries alone: the later ones
+/// are compared with the earlier ones.
 fn parts<'a, 'p>(mut rest: &'a [&'p Push]) -> Vec<&'a [&'p Push]> {
     let mut parts = Vec::new();
     while !rest.is_empty() {
         let mut bytes = 0;
+        let is_delivery = |push: &Push| push.delivery_id().is_some();
         let fits = |push: &&&Push| {
             bytes += push.raw.len();
-            bytes <= AT_ONCE_BYTES
+            bytes <= AT_ONCE_BYTES && is_delivery(push) == is_delivery(rest[0])
         };
         let many = rest.iter().take(AT_ONCE).take_while(fits).count();
         let (part, others) = rest.split_at(many.max(1));

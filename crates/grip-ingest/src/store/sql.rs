@@ -4,8 +4,8 @@
 macro_rules! page {
     ($wanted:literal) => {
         concat!(
-            "SELECT id, actor_id, actor_login, repository_id, repository_name, push_id, \
-             ref AS git_ref, head, \"before\", github_created_at, source, created_at, raw \
+            "SELECT id, event_id, delivery_id, actor_id, actor_login, repository_id, \
+             repository_name, push_id, ref AS git_ref, head, \"before\", github_created_at, source, created_at, raw \
              FROM push_events WHERE (created_at, id) < ($1, $2) ",
             $wanted,
             " ORDER BY created_at DESC, id DESC LIMIT $3"
@@ -47,19 +47,26 @@ grip_db::statements! {
         ADD_EVENTS = {
             sqlite: "INSERT INTO push_events (id, actor_id, actor_login, repository_id, \
                          repository_name, push_id, ref, head, \"before\", github_created_at, raw, \
-                         source, created_at, updated_at) \
+                         event_id, delivery_id, source, created_at, updated_at) \
                      SELECT e.value ->> 0, e.value ->> 1, e.value ->> 2, e.value ->> 3, \
                          e.value ->> 4, e.value ->> 5, e.value ->> 6, e.value ->> 7, \
-                         e.value ->> 8, e.value ->> 9, e.value ->> 10, $2, $3, $3 \
+                         e.value ->> 8, e.value ->> 9, e.value ->> 10, \
+                         CASE WHEN e.value ->> 0 NOT LIKE 'delivery %' THEN e.value ->> 0 END, \
+                         CASE WHEN e.value ->> 0 LIKE 'delivery %' \
+                             THEN substr(e.value ->> 0, 10) END, \
+                         $2, $3, $3 \
                      FROM json_each($1) AS e WHERE TRUE \
                      ON CONFLICT (id) DO NOTHING RETURNING id",
             postgres: "INSERT INTO push_events (id, actor_id, actor_login, repository_id, \
                            repository_name, push_id, ref, head, \"before\", github_created_at, \
-                           raw, source, created_at, updated_at) \
-                       SELECT *, $12, $13, $13 \
+                           raw, event_id, delivery_id, source, created_at, updated_at) \
+                       SELECT r.*, CASE WHEN r.id NOT LIKE 'delivery %' THEN r.id END, \
+                           CASE WHEN r.id LIKE 'delivery %' THEN substr(r.id, 10) END, \
+                           $12, $13, $13 \
                        FROM UNNEST($1::text[], $2::bigint[], $3::text[], $4::bigint[], \
                            $5::text[], $6::bigint[], $7::text[], $8::text[], $9::text[], \
-                           $10::bigint[], $11::text[]) \
+                           $10::bigint[], $11::text[]) AS r (id, actor_id, actor_login, \
+                           repository_id, repository_name, push_id, ref, head, before, at, raw) \
                        ON CONFLICT (id) DO NOTHING RETURNING id",
         };
         EVENT = "SELECT raw, created_at FROM push_events WHERE id = $1";
