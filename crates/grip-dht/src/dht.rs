@@ -7,13 +7,14 @@ use crate::{AskError, DhtError, Peer, RecordKey, Status};
 
 /// A network of nodes that keep records for each other.
 pub trait Dht: Send + Sync + 'static {
-    /// Up to `n` peers that we know of, the nearest to `key` first. Asks nobody.
+    /// Up to `n` peers that we know of, the nearest to `key` first; no more than
+    /// [`crate::limits::PEERS`]. Asks nobody.
     fn nearest<'a>(&'a self, key: &'a RecordKey, n: usize) -> BoxFuture<'a, Vec<Peer>>;
 
     /// Asks one peer what it has under `key`.
     ///
-    /// Dropping the future closes the question at once, and the peer sees that. There is no
-    /// deadline beyond the one that connections have: the caller sets his own.
+    /// Dropping the future closes the question at once, and the peer sees that. A peer that stays
+    /// silent is given up after a while, in seconds; who is in a hurry sets his own deadline.
     fn ask<'a>(
         &'a self,
         peer: &'a Peer,
@@ -22,7 +23,7 @@ pub trait Dht: Send + Sync + 'static {
 
     /// Becomes a provider of `key` and, where there is a value, stores it on the nearest nodes.
     ///
-    /// It is stored anew from time to time until it is withdrawn. Dropping the future leaves
+    /// It is told anew from time to time until it is withdrawn. Dropping the future leaves
     /// what was begun to go on by itself.
     fn publish(
         &self,
@@ -51,7 +52,8 @@ pub struct Reply {
 /// How far a publication got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Published {
-    /// On how many other nodes the value is stored; 0 if there was none to store.
+    /// How many other nodes took the value in hand, which they judge before they store it; 0 if
+    /// there was none to store, or nobody to store it at.
     pub stored_at: usize,
 }
 

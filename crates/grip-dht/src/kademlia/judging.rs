@@ -11,7 +11,10 @@ use bytes::Bytes;
 use grip_tasks::TaskGroup;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
-use super::shared::{Shared, count};
+use super::{
+    desk::Pass,
+    shared::{Shared, count},
+};
 use crate::{DhtError, Judge, Published, RecordKey, Verdict};
 
 /// A record that another node wants us to hold.
@@ -19,6 +22,8 @@ pub(super) struct Offer {
     pub key: RecordKey,
     pub value: Bytes,
     pub expires: Option<Instant>,
+    /// The offering peer's share of the queue; given back when the offer is judged.
+    pub _pass: Pass,
 }
 
 /// What we want to tell the network.

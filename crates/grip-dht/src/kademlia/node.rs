@@ -23,7 +23,7 @@ use super::{
     address::{self, Policy},
     asking::Waiting,
     behaviour::Behaviour,
-    desk::Lookup,
+    desk::{Lookup, Passes},
     frame::{Found, Seen},
     judging::{Offer, Order, Publication, Wish},
     publishing::{Caller, Own, UnderWay},
@@ -73,6 +73,8 @@ pub(super) struct Node {
     pub bootstrap_ticks: u64,
     pub shared: Arc<Shared>,
     pub offers: mpsc::Sender<Offer>,
+    /// Each peer's share of the offers that wait.
+    pub offering: Arc<Passes>,
     pub published: Own,
     pub under_way: UnderWay,
     pub ticks: u64,

@@ -23,8 +23,9 @@ use crate::{DhtError, Judge, Local};
 /// Commands of callers that wait for the swarm task; beyond, a question is refused.
 const COMMANDS: usize = 256;
 
-/// Records of others that wait to be judged; beyond, they are dropped.
+/// Records of others that wait to be judged, in all and from one peer; beyond, they are dropped.
 const OFFERS: usize = 256;
+const OFFERS_PER_PEER: usize = 64;
 
 /// Orders on their way from the judge to the swarm task; beyond, the judge waits.
 const ORDERS: usize = 16;
@@ -94,6 +95,7 @@ pub async fn start(
         bootstrap_ticks: options.bootstrap_every.as_secs().max(1),
         shared: Arc::clone(&shared),
         offers: offer_sender,
+        offering: Arc::new(Passes::new(OFFERS, OFFERS_PER_PEER)),
         published: Own::new(options.max_published, options.republish_every),
         under_way: UnderWay::default(),
         ticks: 0,

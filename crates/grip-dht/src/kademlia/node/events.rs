@@ -76,10 +76,11 @@ impl Node {
             kad::Event::InboundRequest {
                 request:
                     InboundRequest::PutRecord {
+                        source,
                         record: Some(record),
                         ..
                     },
-            } => self.offered(record),
+            } => self.offered(source, record),
             kad::Event::InboundRequest {
                 request:
                     InboundRequest::AddProvider {
@@ -98,7 +99,7 @@ impl Node {
 
     /// Passes a record on to the judge; what he has no time for is dropped, and comes again when
     /// its publisher tells it anew.
-    fn offered(&mut self, record: kad::Record) {
+    fn offered(&mut self, source: PeerId, record: kad::Record) {
         let counts = &self.shared.counts;
         let key = RecordKey::new(record.key.to_vec());
         let Some(key) = key
@@ -107,10 +108,14 @@ impl Node {
         else {
             return count(&counts.refused);
         };
+        let Some(pass) = self.offering.admit(source) else {
+            return count(&counts.unjudged);
+        };
         let offer = Offer {
             key,
             value: record.value.into(),
             expires: record.expires,
+            _pass: pass,
         };
         if self.offers.try_send(offer).is_err() {
             count(&counts.unjudged);

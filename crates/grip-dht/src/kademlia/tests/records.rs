@@ -145,6 +145,24 @@ async fn what_is_published_is_told_anew_to_those_who_come_later() {
 }
 
 #[tokio::test]
+async fn a_peer_to_begin_with_that_comes_up_late_is_met() {
+    let place = Node::start(options(1)).await;
+    let (address, name) = (place.peer().addresses.remove(0), place.place());
+    place.stop().await;
+    let mut early = options(2);
+    early.bootstrap = vec![name];
+    early.bootstrap_every = Duration::from_secs(1);
+    let early = Node::start(early).await;
+    assert_eq!(early.dht.status().connected_peers, 0);
+
+    let mut late = options(1);
+    late.listen = vec![address];
+    let late = Node::start(late).await;
+    late.knows(1).await;
+    assert_eq!(early.dht.status().connected_peers, 1);
+}
+
+#[tokio::test]
 async fn own_keys_and_publications_at_once_are_bounded() {
     let mut small = options(1);
     small.max_published = 1;
