@@ -8,6 +8,7 @@
 //! - Nothing runs past the deadline; what cannot be begun is refused at once.
 //! - No queue, map, list or number of questions is without a bound, whatever strangers send.
 
+mod admin;
 mod breaker;
 mod budget;
 mod cache;
@@ -27,6 +28,7 @@ mod shelf;
 mod testing;
 mod walk;
 
+pub use admin::{Admin, AdminError, Audited, Done, InvalidOrder, Order, Pin};
 pub use breaker::{Options as BreakerOptions, PeerState};
 pub use budget::WINDOW as HEDGE_WINDOW;
 pub use card::{Card, InvalidCard, NodeKey};

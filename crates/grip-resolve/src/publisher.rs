@@ -10,7 +10,7 @@
 mod tell;
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
     time::Duration,
 };
@@ -23,7 +23,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use crate::{Changed, Key, resolver::Core};
+use crate::{Changed, Key, resolver::Core, shelf::Told};
 
 /// Repositories that wait to be told of. Beyond it they are not told apart: all are looked at.
 const MAX_DUE: usize = 10_000;
@@ -34,11 +34,15 @@ const PAGE: usize = 256;
 #[derive(Default)]
 pub(crate) struct Publisher {
     reindex: Notify,
+    /// Wakes the task for [`Facts::touched`].
+    touch: Notify,
     state: Mutex<Facts>,
 }
 
 #[derive(Default)]
 struct Facts {
+    /// Repositories that were touched; at most [`MAX_DUE`], beyond it everything is read anew.
+    touched: BTreeSet<RepoAddr>,
     due: usize,
     pass: Option<usize>,
     passes: u64,
@@ -93,6 +97,17 @@ impl Publisher {
         self.reindex.notify_one();
     }
 
+    /// Has one repository told anew, because its pins have changed.
+    pub fn touch(&self, name: RepoAddr) {
+        let mut state = self.state.lock();
+        if state.touched.len() < MAX_DUE {
+            state.touched.insert(name);
+            self.touch.notify_one();
+        } else {
+            self.reindex();
+        }
+    }
+
     pub fn status(&self, core: &Core) -> Status {
         let state = self.state.lock();
         Status {
@@ -130,12 +145,13 @@ impl Run {
             let now = Instant::now();
             self.begin_pass(now, settings.record_ttl / 2);
             let has_room = under_way.len() < settings.at_once.max(1);
-            if has_room && now >= self.next_start {
-                if let Some((name, why)) = self.next(now).await {
-                    self.next_start = now + settings.spacing;
-                    under_way.push(tell::tell(&core, name, why, self.number));
-                    continue;
-                }
+            if has_room
+                && now >= self.next_start
+                && let Some((name, why)) = self.next(now).await
+            {
+                self.next_start = now + settings.spacing;
+                under_way.push(tell::tell(&core, name, why, self.number));
+                continue;
             }
             self.show(under_way.len());
             let wake = self.wake(has_room);
@@ -147,6 +163,10 @@ impl Run {
                 }
                 changed = core.shelf.changed() => self.changed(changed).await,
                 () = core.publisher.reindex.notified() => self.want(Why::Again),
+                () = core.publisher.touch.notified() => {
+                    let touched = std::mem::take(&mut core.publisher.state.lock().touched);
+                    self.changed(Changed::These(touched.into_iter().collect())).await;
+                }
                 () = sleep_until(self.next_card) => {
                     self.next_card = Instant::now() + settings.card.max(Duration::from_secs(1));
                     tell::card(&core).await;
@@ -244,9 +264,13 @@ impl Run {
                 }
             }
         }
-        if let Some(name) = pass.page.pop_front() {
+        while let Some(name) = pass.page.pop_front() {
             pass.seen += 1;
-            return Some((name, pass.why));
+            // It changed while the pass went on, and was told of then.
+            let was_told = |told: &mut Told| told.was_told_in(&name, pass.number);
+            if !self.core.shelf.told(was_told) {
+                return Some((name, pass.why));
+            }
         }
         if pass.is_read {
             self.end_pass(now);

@@ -95,12 +95,11 @@ pub fn rank(
     ranked
 }
 
-/// Of two that name the same URL; ties go to the owner, then to the lower name.
+/// Of two that name the same URL; ties go to the owner, then to the lower name and region.
 fn is_better(one: &Provider, other: &Provider) -> bool {
+    let rest = |of: &Provider| (of.named_by.clone(), of.region.clone(), of.is_shut);
     let order = one.score.total_cmp(&other.score);
-    order
-        .then_with(|| other.named_by.cmp(&one.named_by))
-        .is_gt()
+    order.then_with(|| rest(other).cmp(&rest(one))).is_gt()
 }
 
 fn judge(candidate: Candidate, options: &Options, wanted: &str) -> Provider {

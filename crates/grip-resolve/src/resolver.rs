@@ -9,7 +9,13 @@
 mod providers;
 mod status;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use arc_swap::ArcSwap;
 use grip_dht::{Dht, PeerName};
@@ -105,6 +111,7 @@ pub(crate) struct Core {
     /// At most so many resolutions are under way.
     slots: Arc<Semaphore>,
     workers: usize,
+    at_work: Arc<AtomicUsize>,
     pub(crate) counters: Arc<Live>,
     pub(crate) identity: Option<Identity>,
     cards: Store<PeerName, Option<Card>>,
@@ -136,6 +143,7 @@ impl Resolver {
             flights,
             slots: Arc::new(Semaphore::new(workers)),
             workers,
+            at_work: Arc::default(),
             counters,
             identity: parts.identity,
             cards: providers::cards(),
@@ -323,6 +331,22 @@ async fn wait(mut waiting: Waiting, deadline: Instant) -> Outcome {
     }
 }
 
+/// A worker that is at work, counted until it ends whichever way.
+struct AtWork(Arc<AtomicUsize>);
+
+impl AtWork {
+    fn begin(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Relaxed);
+        Self(Arc::clone(count))
+    }
+}
+
+impl Drop for AtWork {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
 /// Hands jobs to workers, of which there are as many as slots.
 async fn dispatch(core: Arc<Core>, mut jobs: mpsc::Receiver<Job>) {
     let stop = core.group.token();
@@ -333,9 +357,10 @@ async fn dispatch(core: Arc<Core>, mut jobs: mpsc::Receiver<Job>) {
     };
     while let Some(Some((slot, job))) = stop.run_until_cancelled(next(&mut jobs)).await {
         let worker = Arc::clone(&core);
+        let at_work = AtWork::begin(&core.at_work);
         core.group.spawn("resolve.worker", async move {
             worker.work(job).await;
-            drop(slot);
+            drop((at_work, slot));
         });
     }
     // Those who wait are told, and nobody can come any more.

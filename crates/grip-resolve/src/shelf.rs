@@ -64,7 +64,7 @@ impl Shelf {
         match key {
             Key::Name(name) => Ok(Manifest::join_all(self.holdings(name).await?)),
             Key::Manifest(id) => {
-                let pinned = self.pinned().find(|pin| pin.id() == *id);
+                let pinned = self.pin_of(id);
                 let name = self.told.read().name_of(&key.record());
                 match (pinned, name) {
                     (Some(pinned), _) => Ok(Some(pinned)),
@@ -124,6 +124,10 @@ impl Shelf {
     pub(crate) fn unpin(&self, manifest: &Manifest) {
         let place = (manifest.name(), manifest.id());
         self.pins.write().remove(&place);
+    }
+
+    pub(crate) fn pin_of(&self, id: &ManifestId) -> Option<Manifest> {
+        self.pinned().find(|pin| pin.id() == *id)
     }
 
     pub(crate) fn pinned_names(&self) -> Vec<RepoAddr> {

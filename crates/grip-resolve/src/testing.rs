@@ -1,1 +1,249 @@
+//! What the tests of several modules need.
 
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use grip_dht::{
+    AskError, Counters, Dht, DhtError, Peer, PeerName, Published, RecordKey, Reply, Status,
+};
+use grip_nostr::{Event, RepoAddr, Timestamp};
+use grip_tasks::TaskGroup;
+use grip_testkit::Author;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::{
+    Changed, Identity, LocalError, Manifest, NoHealth, Options, Parts, Repositories, Resolver,
+    Shelf,
+};
+
+pub(crate) fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+static ANNOUNCEMENTS: Mutex<BTreeMap<(String, String), Event>> = Mutex::new(BTreeMap::new());
+
+/// A manifest of `author`'s repository `name` with a state signed `age` seconds after its first.
+pub(crate) fn manifest_of(author: &Author, name: &str, age: u64) -> Manifest {
+    let at = |seconds| Timestamp::from_secs(1_700_000_000 + seconds);
+    let oid = "1111111111111111111111111111111111111111";
+    // Signed once: a second signature of the same announcement is another manifest.
+    let mut signed = ANNOUNCEMENTS.lock();
+    let announcement = signed
+        .entry((author.hex(), name.to_owned()))
+        .or_insert_with(|| author.announcement_at("git.example", name, vec![], at(0)))
+        .clone();
+    drop(signed);
+    let state = author.state_at(name, &[("refs/heads/main", oid)], None, at(age));
+    Manifest::make(announcement, vec![], Some(state)).unwrap()
+}
+
+pub(crate) fn peer(n: u64) -> Peer {
+    let digest = blake3::hash(&n.to_be_bytes());
+    let bytes = [
+        &[0x00, 0x24, 0x08, 0x01, 0x12, 0x20],
+        digest.as_bytes().as_slice(),
+    ]
+    .concat();
+    Peer {
+        id: PeerName::from_bytes(&bytes).unwrap(),
+        addresses: vec![],
+    }
+}
+
+/// Repositories in memory.
+#[derive(Default)]
+pub(crate) struct Repos {
+    served: Mutex<BTreeMap<RepoAddr, Manifest>>,
+    changed: Mutex<BTreeSet<RepoAddr>>,
+    wake: Notify,
+    pub broken: AtomicBool,
+    pub reads: AtomicU64,
+}
+
+impl Repos {
+    pub fn serve(&self, manifest: &Manifest) {
+        let name = manifest.name();
+        self.served.lock().insert(name.clone(), manifest.clone());
+        self.tell(name);
+    }
+
+    pub fn remove(&self, name: &RepoAddr) {
+        self.served.lock().remove(name);
+        self.tell(name.clone());
+    }
+
+    pub fn remove_silently(&self, name: &RepoAddr) {
+        self.served.lock().remove(name);
+    }
+
+    fn tell(&self, name: RepoAddr) {
+        self.changed.lock().insert(name);
+        self.wake.notify_one();
+    }
+
+    fn check(&self) -> Result<(), LocalError> {
+        match self.broken.load(Relaxed) {
+            true => Err(LocalError("the disk is on fire".into())),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Repositories for Repos {
+    fn manifest<'a>(
+        &'a self,
+        name: &'a RepoAddr,
+    ) -> BoxFuture<'a, Result<Option<Manifest>, LocalError>> {
+        self.reads.fetch_add(1, Relaxed);
+        let found = self.check().map(|()| self.served.lock().get(name).cloned());
+        Box::pin(async { found })
+    }
+
+    fn page<'a>(
+        &'a self,
+        after: Option<&'a RepoAddr>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<RepoAddr>, LocalError>> {
+        let served = self.served.lock();
+        let names = served
+            .keys()
+            .filter(|name| after.is_none_or(|after| *name > after));
+        let page = names.take(limit).cloned().collect();
+        let page = self.check().map(|()| page);
+        Box::pin(async { page })
+    }
+
+    fn changed(&self) -> BoxFuture<'_, Changed> {
+        Box::pin(async {
+            loop {
+                let woken = self.wake.notified();
+                let names = std::mem::take(&mut *self.changed.lock());
+                if !names.is_empty() {
+                    return Changed::These(names.into_iter().collect());
+                }
+                woken.await;
+            }
+        })
+    }
+}
+
+type Answering = dyn Fn(&Peer, &RecordKey) -> Result<Reply, AskError> + Send + Sync;
+
+/// A network that does what a function says, each answer after a moment.
+pub(crate) struct Script {
+    pub roots: Vec<Peer>,
+    pub latency: Duration,
+    pub answer: Box<Answering>,
+    pub asked: AtomicU64,
+}
+
+impl Script {
+    pub fn new(
+        roots: Vec<Peer>,
+        answer: impl Fn(&Peer, &RecordKey) -> Result<Reply, AskError> + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            roots,
+            latency: ms(10),
+            answer: Box::new(answer),
+            asked: AtomicU64::new(0),
+        })
+    }
+}
+
+impl Dht for Script {
+    fn nearest<'a>(&'a self, _: &'a RecordKey, n: usize) -> BoxFuture<'a, Vec<Peer>> {
+        let roots = self.roots.iter().take(n).cloned().collect();
+        Box::pin(async { roots })
+    }
+
+    fn ask<'a>(
+        &'a self,
+        peer: &'a Peer,
+        key: &'a RecordKey,
+    ) -> BoxFuture<'a, Result<Reply, AskError>> {
+        self.asked.fetch_add(1, Relaxed);
+        Box::pin(async move {
+            tokio::time::sleep(self.latency).await;
+            (self.answer)(peer, key)
+        })
+    }
+
+    fn publish(
+        &self,
+        _: RecordKey,
+        _: Option<Bytes>,
+    ) -> BoxFuture<'_, Result<Published, DhtError>> {
+        Box::pin(async { Ok(Published { stored_at: 0 }) })
+    }
+
+    fn withdraw<'a>(&'a self, _: &'a RecordKey) -> BoxFuture<'a, ()> {
+        Box::pin(async {})
+    }
+
+    fn status(&self) -> Status {
+        Status {
+            peer: peer(0).id,
+            listening: vec![],
+            external: vec![],
+            connected_peers: 0,
+            known_peers: self.roots.len(),
+            records: 0,
+            provided_keys: 0,
+            counters: Counters::default(),
+        }
+    }
+}
+
+/// A resolver, and all that it was made of.
+pub(crate) struct Node {
+    pub resolver: Resolver,
+    pub repos: Arc<Repos>,
+    pub shelf: Arc<Shelf>,
+    pub options: Arc<ArcSwap<Options>>,
+    pub group: TaskGroup,
+}
+
+impl Node {
+    pub fn new(dht: Option<Arc<dyn Dht>>, options: Options) -> Self {
+        let repos = Arc::new(Repos::default());
+        let shelf = Shelf::new(Arc::clone(&repos) as _);
+        Self::with(dht, options, repos, shelf, None)
+    }
+
+    pub fn with(
+        dht: Option<Arc<dyn Dht>>,
+        options: Options,
+        repos: Arc<Repos>,
+        shelf: Arc<Shelf>,
+        identity: Option<Identity>,
+    ) -> Self {
+        let options = Arc::new(ArcSwap::from_pointee(options));
+        let group = TaskGroup::new("test");
+        let resolver = Resolver::start(Parts {
+            dht,
+            shelf: Arc::clone(&shelf),
+            health: Arc::new(NoHealth),
+            options: Arc::clone(&options),
+            identity,
+            group: group.clone(),
+        });
+        Self {
+            resolver,
+            repos,
+            shelf,
+            options,
+            group,
+        }
+    }
+}

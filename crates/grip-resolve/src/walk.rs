@@ -175,7 +175,13 @@ impl Walk<'_> {
         while self.tally.asked < self.options.max_questions {
             let under_way = self.under_way.len();
             let is_hedge = under_way >= alpha;
-            if is_hedge && (!self.is_hedged || under_way >= alpha + beta) {
+            let room = match (self.is_hedged, self.voices.is_empty()) {
+                (true, _) => alpha + beta,
+                (false, true) => alpha,
+                // One voice is missing: those under way will bring it.
+                (false, false) => (alpha - 1).max(1),
+            };
+            if under_way >= room {
                 return;
             }
             let Some(next) = self.frontier.next(is_hedge) else {

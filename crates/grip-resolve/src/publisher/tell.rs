@@ -74,6 +74,7 @@ async fn try_tell(core: &Core, name: &RepoAddr, why: Why, pass: u64) -> Result<(
     }
     if is_new(&current.id()) {
         publish(dht.as_ref(), &Key::Name(name.clone()), &current).await?;
+        core.shelf.told(|told| told.told(name, pass));
         count(&core.counters.published_total);
     }
     Ok(())

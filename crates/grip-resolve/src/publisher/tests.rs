@@ -1,1 +1,164 @@
+use std::sync::atomic::Ordering::Relaxed;
 
+use grip_dht::testing::Network as Memory;
+use grip_testkit::Author;
+use tokio::time::sleep;
+
+use super::*;
+use crate::{
+    Ask, Manifest, Options, ResolveError, Source,
+    testing::{Node, manifest_of, ms},
+};
+
+/// Two nodes of a network in memory; the first serves.
+fn two() -> (Memory, Node, Node) {
+    let memory = Memory::new(24);
+    memory.latency(ms(5));
+    let [one, two] = [0, 1].map(|i| Node::new(Some(memory.member(i)), Options::default()));
+    for (name, node) in memory.names().iter().zip([&one, &two]) {
+        memory.judge(name, node.shelf.clone());
+        memory.local(name, node.shelf.clone());
+    }
+    (memory, one, two)
+}
+
+fn fresh() -> Ask {
+    Ask {
+        fresh: true,
+        ..Ask::default()
+    }
+}
+
+async fn found(node: &Node, manifest: &Manifest) -> bool {
+    let by_name = node
+        .resolver
+        .resolve(&Key::Name(manifest.name()), fresh())
+        .await;
+    let by_id = node
+        .resolver
+        .resolve(&Key::Manifest(manifest.id()), fresh())
+        .await;
+    let is_it = |answer: Result<crate::Resolved, ResolveError>| {
+        answer.is_ok_and(|found| found.id == manifest.id() && found.source == Source::Dht)
+    };
+    is_it(by_name) && is_it(by_id)
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_served_here_is_found_from_elsewhere() {
+    let (_memory, one, two) = two();
+    let author = Author::new();
+    let names = (0..40).map(|n| format!("r{n}"));
+    let served: Vec<Manifest> = names.map(|name| manifest_of(&author, &name, 1)).collect();
+    served.iter().for_each(|manifest| one.repos.serve(manifest));
+    sleep(ms(5_000)).await;
+    for manifest in &served {
+        assert!(found(&two, manifest).await);
+    }
+    let status = one.resolver.status().publisher;
+    assert_eq!((status.told, status.due, status.pass), (40, 0, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_is_told_at_once_and_the_old_id_is_withdrawn() {
+    let (memory, one, two) = two();
+    let author = Author::new();
+    let (old, new) = (manifest_of(&author, "x", 1), manifest_of(&author, "x", 2));
+    one.repos.serve(&old);
+    sleep(ms(1_000)).await;
+    assert!(found(&two, &old).await);
+    one.repos.serve(&new);
+    sleep(ms(1_000)).await;
+    assert!(found(&two, &new).await);
+    let own = &memory.names()[0];
+    assert_eq!(memory.held(own, &Key::Manifest(old.id()).record()), None);
+    assert!(
+        memory
+            .held(own, &Key::Manifest(new.id()).record())
+            .is_some()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_deleted_is_withdrawn_and_forgotten_here() {
+    let (memory, one, _two) = two();
+    let manifest = manifest_of(&Author::new(), "x", 1);
+    one.repos.serve(&manifest);
+    sleep(ms(1_000)).await;
+    let key = Key::Name(manifest.name());
+    let here = one.resolver.resolve(&key, Ask::default()).await;
+    assert_eq!(here.unwrap().source, Source::Local);
+    one.repos.remove(&manifest.name());
+    sleep(ms(1_000)).await;
+    assert_eq!(memory.held(&memory.names()[0], &key.record()), None);
+    assert_eq!(one.resolver.status().publisher.told, 0);
+    assert_eq!(one.resolver.counters().withdrawn_total, 1);
+    let here = one.resolver.resolve(&key, Ask::default()).await;
+    // Others may still have it for a while; this node has not.
+    assert_eq!(here.unwrap().source, Source::Dht);
+}
+
+#[tokio::test(start_paused = true)]
+async fn everything_is_told_again_after_half_of_the_time_records_live() {
+    let (_memory, one, _two) = two();
+    one.repos.serve(&manifest_of(&Author::new(), "x", 1));
+    sleep(ms(1_000)).await;
+    assert_eq!(one.resolver.counters().published_total, 1);
+    let half = one.options.load().publish.record_ttl / 2;
+    sleep(half - ms(2_000)).await;
+    assert_eq!(one.resolver.counters().published_total, 1);
+    sleep(ms(2_000)).await;
+    assert_eq!(one.resolver.counters().published_total, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pass_notices_what_went_without_a_word_and_reindexing_is_one() {
+    let (_memory, one, _two) = two();
+    let author = Author::new();
+    let [gone, kept] = ["gone", "kept"].map(|name| manifest_of(&author, name, 1));
+    one.repos.serve(&gone);
+    one.repos.serve(&kept);
+    sleep(ms(1_000)).await;
+    one.repos.remove_silently(&gone.name());
+    let passes = one.resolver.status().publisher.passes_total;
+    one.resolver.core().publisher.reindex();
+    sleep(ms(1_000)).await;
+    let status = one.resolver.status().publisher;
+    assert_eq!((status.told, status.passes_total), (1, passes + 1));
+    assert_eq!(one.resolver.counters().published_total, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_read_is_not_withdrawn_but_tried_again() {
+    let (memory, one, _two) = two();
+    let author = Author::new();
+    let (old, new) = (manifest_of(&author, "x", 1), manifest_of(&author, "x", 2));
+    one.repos.serve(&old);
+    sleep(ms(1_000)).await;
+    one.repos.broken.store(true, Relaxed);
+    one.repos.serve(&new);
+    sleep(ms(1_000)).await;
+    let held = || memory.held(&memory.names()[0], &Key::Name(old.name()).record());
+    assert_eq!(held().as_ref(), Some(old.bytes()));
+    assert_eq!(one.resolver.counters().withdrawn_total, 0);
+    one.repos.broken.store(false, Relaxed);
+    sleep(ms(31_000)).await;
+    assert_eq!(held().as_ref(), Some(new.bytes()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn tellings_are_spaced_and_few_at_once() {
+    let (_memory, one, _two) = two();
+    let author = Author::new();
+    for n in 0..100 {
+        one.repos.serve(&manifest_of(&author, &format!("r{n}"), 1));
+    }
+    sleep(ms(1_010)).await;
+    // One every 20 ms.
+    let told = one.resolver.counters().published_total;
+    assert!((45..=52).contains(&told), "{told}");
+    sleep(ms(1_500)).await;
+    assert_eq!(one.resolver.counters().published_total, 100);
+    let _ = one.group.shutdown(ms(100)).await;
+    assert!(one.group.status().iter().all(|kind| kind.running == 0));
+}

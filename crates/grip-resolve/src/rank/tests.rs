@@ -23,7 +23,10 @@ fn urls(ranked: &[Provider]) -> Vec<&str> {
 
 #[test]
 fn a_claim_is_worth_half_after_a_half_life() {
-    let candidates = vec![node("https://a/", 24 * HOUR), node("https://b/", HOUR * 0)];
+    let candidates = vec![
+        node("https://a/", 24 * HOUR),
+        node("https://b/", Duration::ZERO),
+    ];
     let ranked = rank(candidates, &Options::default(), None, 9);
     assert_eq!(urls(&ranked), ["https://b/", "https://a/"]);
     assert!((ranked[0].score / ranked[1].score - 2.0).abs() < 1e-9);

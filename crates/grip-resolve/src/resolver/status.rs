@@ -1,5 +1,7 @@
 //! How the resolver stands.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use grip_dht::PeerName;
 use tokio::time::Instant;
 
@@ -47,7 +49,7 @@ impl Resolver {
             pipeline: Health {
                 queue_depth: core.flights.depth(),
                 queue_capacity: QUEUE,
-                workers_busy: core.workers - core.slots.available_permits().min(core.workers),
+                workers_busy: core.at_work.load(Relaxed),
                 workers: core.workers,
                 cached,
                 cached_bytes,

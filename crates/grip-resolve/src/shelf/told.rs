@@ -19,8 +19,9 @@ pub(crate) struct Told {
 #[derive(Default)]
 struct Entry {
     ids: BTreeSet<ManifestId>,
-    /// The pass that saw it last.
+    /// The pass that saw it last, and the one in which it was told last.
     pass: u64,
+    told_in: u64,
 }
 
 impl Told {
@@ -50,7 +51,21 @@ impl Told {
             self.by_record
                 .insert(Key::Manifest(*id).record(), name.clone());
         }
-        self.by_name.insert(name.clone(), Entry { ids, pass });
+        let entry = self.by_name.entry(name.clone()).or_default();
+        entry.ids = ids;
+        entry.pass = pass;
+    }
+
+    /// The network was told of it.
+    pub fn told(&mut self, name: &RepoAddr, pass: u64) {
+        if let Some(entry) = self.by_name.get_mut(name) {
+            entry.told_in = pass;
+        }
+    }
+
+    pub fn was_told_in(&self, name: &RepoAddr, pass: u64) -> bool {
+        let entry = self.by_name.get(name);
+        entry.is_some_and(|entry| entry.told_in == pass)
     }
 
     /// Those that no pass has seen since `pass` began.

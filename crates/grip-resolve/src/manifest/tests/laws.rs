@@ -69,9 +69,9 @@ proptest! {
         let world = World::new();
         let (a, b) = (world.manifest(&a), world.manifest(&b));
         let joint = a.join(&b);
-        prop_assert_eq!(b.join(&a), joint.clone());
-        prop_assert_eq!(a.join(&a), a.clone());
-        prop_assert_eq!(joint.join(&joint), joint.clone());
+        prop_assert_eq!(&b.join(&a), &joint);
+        prop_assert_eq!(&a.join(&a), &a);
+        prop_assert_eq!(&joint.join(&joint), &joint);
         prop_assert_eq!(Manifest::decode(joint.bytes()), Ok(joint));
     }
 
@@ -80,11 +80,11 @@ proptest! {
         let world = World::new();
         let (a, b, c) = (world.manifest(&a), world.manifest(&b), world.manifest(&c));
         let joint = a.join(&b).join(&c);
-        prop_assert_eq!(a.join(&b.join(&c)), joint.clone());
+        prop_assert_eq!(&a.join(&b.join(&c)), &joint);
         prop_assert_eq!(Manifest::join_all([c.clone(), a.clone(), b.clone()]), Some(joint.clone()));
         for part in [&a, &b, &c] {
             prop_assert!(part.is_covered_by(&joint));
-            prop_assert_eq!(part.join(&joint), joint.clone());
+            prop_assert_eq!(&part.join(&joint), &joint);
         }
     }
 
@@ -99,7 +99,7 @@ proptest! {
         all.push(all[order.index(all.len())].clone());
         let turn = order.index(all.len());
         all.rotate_left(turn);
-        prop_assert_eq!(Manifest::join_all(all.clone()), joint.clone());
+        prop_assert_eq!(&Manifest::join_all(all.clone()), &joint);
         all.reverse();
         prop_assert_eq!(Manifest::join_all(all), joint);
     }

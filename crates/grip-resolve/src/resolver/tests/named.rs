@@ -1,0 +1,73 @@
+//! Where something can be had.
+
+use super::*;
+use crate::{NamedBy, card::NodeKey, node_record};
+
+/// Two nodes of which one has signed its card and the other shows a card of the first.
+fn two_nodes(manifest: &Manifest) -> (Arc<Script>, NodeKey) {
+    let honest = NodeKey::from_seed(&[1; 32]);
+    let liar = NodeKey::from_seed(&[2; 32]);
+    let urls = vec![Url::parse("https://mirror.example/base").unwrap()];
+    let issued = crate::shelf::now();
+    let card = honest.sign(urls, Some("eu".into()), issued).unwrap();
+    let place = |key: &NodeKey| grip_dht::Peer {
+        id: key.peer().clone(),
+        addresses: vec![],
+    };
+    let (bytes, record) = (
+        manifest.bytes().clone(),
+        Key::Name(manifest.name()).record(),
+    );
+    let providers = vec![place(&honest), place(&liar)];
+    let cards = [node_record(honest.peer()), node_record(liar.peer())];
+    let roots = vec![peer(1), peer(2)];
+    let script = Script::new(roots, move |_, asked| {
+        let value = match asked {
+            asked if *asked == record => Some(bytes.clone()),
+            asked if cards.contains(asked) => Some(card.clone()),
+            _ => None,
+        };
+        Ok(Reply {
+            value,
+            providers: providers.clone(),
+            closer: vec![],
+        })
+    });
+    (script, honest)
+}
+
+#[tokio::test(start_paused = true)]
+async fn providers_are_the_urls_of_the_owner_and_of_nodes_that_signed_theirs() {
+    let author = Author::new();
+    let manifest = manifest_of(&author, "x", 1);
+    let (script, honest) = two_nodes(&manifest);
+    let node = Node::new(Some(script.clone()), Options::default());
+    let key = Key::Name(manifest.name());
+    let ranked = node
+        .resolver
+        .providers(&key, 10, None, Ask::default())
+        .await;
+    let ranked = ranked.unwrap();
+    assert_eq!(ranked.id, manifest.id());
+    let npub = author.npub();
+    let urls: Vec<_> = ranked
+        .providers
+        .iter()
+        .map(|p| (p.url.as_str(), &p.named_by))
+        .collect();
+    let mirror = format!("https://mirror.example/base/{npub}/x.git");
+    let own = format!("http://git.example/{npub}/x.git");
+    let by_node = NamedBy::Node(honest.peer().clone());
+    // The card was signed just now, the announcement years ago.
+    assert_eq!(urls, [(&*mirror, &by_node), (&*own, &NamedBy::Owner)]);
+    assert_eq!(node.resolver.counters().lies_total, 1);
+
+    let asked = script.asked.load(Relaxed);
+    let again = node
+        .resolver
+        .providers(&key, 1, Some("eu"), Ask::default())
+        .await;
+    assert_eq!(again.unwrap().providers.len(), 1);
+    // The card of the honest one is remembered.
+    assert_eq!(script.asked.load(Relaxed), asked + 1);
+}

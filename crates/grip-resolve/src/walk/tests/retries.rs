@@ -1,0 +1,85 @@
+//! Which questions are asked again.
+
+use super::*;
+
+/// Few peers, all with this fault, and how often each was asked.
+async fn asked(field: &Field, fault: Fault) -> (Result<Found, ResolveError>, Vec<u64>) {
+    let names = field.memory.names()[1..].to_vec();
+    for name in &names {
+        field.memory.fault(name, fault.clone());
+    }
+    let walked = field.walk(&field.by_id()).await;
+    let asked = names.iter().map(|name| field.memory.asked(name)).collect();
+    (walked, asked)
+}
+
+#[tokio::test(start_paused = true)]
+async fn transient_errors_are_retried_three_times_after_a_pause() {
+    for error in [AskError::Transient, AskError::NoRoute] {
+        let mut field = Field::new(3);
+        field.options.max_questions = 100;
+        let began = Instant::now();
+        let (walked, asked) = asked(&field, Fault::Error(error)).await;
+        assert_eq!(asked, [4, 4]);
+        assert!(matches!(walked, Err(ResolveError::BreakerOpen { .. })));
+        assert_eq!(field.counters().retries_total, 6);
+        let took = began.elapsed();
+        assert!((ms(80 + 150)..=ms(80 + 300)).contains(&took), "{took:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_errors_are_not_retried() {
+    for error in [
+        AskError::Malformed,
+        AskError::TooLarge,
+        AskError::Unsupported,
+    ] {
+        let field = Field::new(3);
+        let (walked, asked) = asked(&field, Fault::Error(error)).await;
+        assert_eq!(asked, [1, 1]);
+        assert!(matches!(walked, Err(ResolveError::BreakerOpen { .. })));
+    }
+    let field = Field::new(3);
+    let (walked, asked) = asked(&field, Fault::Busy).await;
+    assert_eq!(asked, [1, 1]);
+    assert!(matches!(walked, Err(ResolveError::Busy { .. })));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_retried_once_the_breaker_is_shut() {
+    let group = TaskGroup::new("test");
+    let field = Field::new(3);
+    let breaker = crate::BreakerOptions {
+        min_answers: 2,
+        ..crate::BreakerOptions::default()
+    };
+    let shared = Network {
+        own: field.network.own.clone(),
+        dht: Arc::clone(&field.network.dht),
+        breakers: Breakers::start(breaker, &group),
+        budget: HedgeBudget::default(),
+        counters: Arc::default(),
+        group,
+    };
+    let field = Field {
+        network: Arc::new(shared),
+        ..field
+    };
+    let (_, first) = asked(&field, Fault::Error(AskError::Transient)).await;
+    assert_eq!(first, [2, 2]);
+    // From now on nobody is asked at all.
+    let (walked, second) = asked(&field, Fault::Error(AskError::Transient)).await;
+    assert_eq!(second, first);
+    let Err(ResolveError::BreakerOpen { retry_after }) = walked else {
+        panic!("{walked:?}");
+    };
+    assert!(retry_after > ms(14_000) && retry_after <= ms(15_000));
+    // After the cooldown a probe finds them well again.
+    tokio::time::advance(ms(15_000)).await;
+    for name in &field.memory.names()[1..] {
+        field.memory.fault(name, None);
+        field.put(name, &field.by_id());
+    }
+    assert!(field.walk(&field.by_id()).await.is_ok());
+}
