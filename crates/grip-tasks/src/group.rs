@@ -49,6 +49,8 @@ pub struct TaskStatus {
     pub started_total: u64,
     /// Ended from outside: by a shutdown, by their handle, or with the runtime.
     pub aborted_total: u64,
+    /// Ended by themselves because their group was told to stop.
+    pub canceled_total: u64,
     pub panicked_total: u64,
 }
 
@@ -78,6 +80,7 @@ struct Counters {
     running: usize,
     started: u64,
     aborted: u64,
+    canceled: u64,
     panicked: u64,
 }
 
@@ -119,6 +122,17 @@ impl TaskGroup {
     /// The address of the shared part: unique among living groups.
     fn id(&self) -> u64 {
         self.inner.id()
+    }
+
+    /// The outermost group: the one whose tasks are all tasks of the process.
+    pub fn root(&self) -> Self {
+        let outermost = self.lineage().last();
+        outermost.expect("a group is of its own lineage").clone()
+    }
+
+    /// How many tasks of this group and of those below it have not ended.
+    pub fn running(&self) -> usize {
+        self.inner.tracker.len()
     }
 
     /// Is cancelled when the group shall take in no new work.
@@ -275,6 +289,7 @@ impl TaskGroup {
             running: sum.running,
             started_total: sum.started,
             aborted_total: sum.aborted,
+            canceled_total: sum.canceled,
             panicked_total: sum.panicked,
         };
         found.into_iter().map(status).collect()
@@ -290,6 +305,7 @@ impl TaskGroup {
             sum.running += counters.running;
             sum.started += counters.started;
             sum.aborted += counters.aborted;
+            sum.canceled += counters.canceled;
             sum.panicked += counters.panicked;
         }
         for child in children {
@@ -355,13 +371,15 @@ impl Drop for Guard {
         let counters = state.kinds.entry(self.kind).or_default();
         counters.running -= 1;
         match self.end {
+            End::Finished if self.group.inner.token.is_cancelled() => counters.canceled += 1,
             End::Finished => {}
             End::Panicked => counters.panicked += 1,
             End::Aborted => counters.aborted += 1,
         }
         drop(state);
-        // Last, so that whoever waits for the group finds the counters right.
-        self.marks.clear();
+        // Last, so that whoever waits for the group finds the counters right; and from the
+        // outermost inwards, so that he finds those of the groups above right as well.
+        while self.marks.pop().is_some() {}
     }
 }
 

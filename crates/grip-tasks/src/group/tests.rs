@@ -47,7 +47,23 @@ async fn tasks_that_outlast_the_grace_are_aborted_and_counted() {
     assert!(deaf.await.unwrap_err().is_cancelled());
     let status = status_of(&group, "deaf");
     assert_eq!((status.running, status.aborted_total), (0, 2));
-    assert_eq!(status_of(&group, "polite").aborted_total, 0);
+    let polite = status_of(&group, "polite");
+    assert_eq!((polite.aborted_total, polite.canceled_total), (0, 1));
+    assert_eq!(group.running(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_outermost_group_tells_of_every_task_and_what_ended_before_a_stop_is_not_canceled() {
+    let root = TaskGroup::new("node");
+    let (front, back) = (root.child("front"), root.child("back"));
+    front.spawn("short", async {}).await.unwrap();
+    back.spawn("deaf", pending::<()>());
+    let kinds: Vec<_> = front.root().status().iter().map(|s| s.kind).collect();
+    assert_eq!(kinds, ["deaf", "short"]);
+    assert_eq!(status_of(&root, "short").canceled_total, 0);
+    assert_eq!((front.running(), root.running()), (0, 1));
+    assert_eq!(root.shutdown(GRACE).await, Ended::Aborted { left: 1 });
+    assert_eq!(root.running(), 0);
 }
 
 #[tokio::test(start_paused = true)]
