@@ -206,6 +206,11 @@ impl Db {
             .await
     }
 
+    /// What runs and ran for the database itself.
+    pub fn tasks(&self) -> Vec<grip_tasks::TaskStatus> {
+        self.inner.group.status()
+    }
+
     /// Finishes the writes under way and closes the database; later calls fail with
     /// [`DbError::Closed`].
     ///

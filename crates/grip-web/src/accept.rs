@@ -36,6 +36,11 @@ pub(crate) fn wants_relay_document(headers: &HeaderMap) -> bool {
     document > 0 && document >= quality(headers, "text/html").unwrap_or(0)
 }
 
+/// Says whether a program asks for JSON by its name.
+pub(crate) fn wants_json(headers: &HeaderMap) -> bool {
+    quality(headers, "application/json").is_some_and(|q| q > 0)
+}
+
 /// Says whether a person with a browser reads the answer.
 pub(crate) fn wants_page(headers: &HeaderMap) -> bool {
     quality(headers, "text/html").is_some_and(|q| q > 0)

@@ -10,7 +10,7 @@ use std::{
     num::NonZeroU32,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
 };
 
@@ -98,6 +98,8 @@ impl Class {
 pub(crate) struct Admission {
     under_way: [AtomicUsize; Class::ALL.len()],
     connections: AtomicUsize,
+    /// Connections that were closed unread.
+    unread: AtomicU64,
     /// Bounded by the total of connections: an address leaves with its last one.
     per_ip: Mutex<HashMap<IpAddr, usize>>,
     /// Slots by address, for classes that are shared out. Bounded by the slots taken.
@@ -154,6 +156,7 @@ impl Admission {
         Arc::new(Self {
             under_way: Default::default(),
             connections: AtomicUsize::new(0),
+            unread: AtomicU64::new(0),
             per_ip: Mutex::default(),
             shares: Mutex::default(),
             rate: ArcSwap::from_pointee(Rate::new(limits)),
@@ -244,6 +247,15 @@ impl Admission {
 
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::Acquire)
+    }
+
+    /// Counts a connection that found no place, not even to be told so.
+    pub(crate) fn closed_unread(&self) {
+        self.unread.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn unread(&self) -> u64 {
+        self.unread.load(Ordering::Relaxed)
     }
 
     pub(crate) fn addresses(&self) -> usize {

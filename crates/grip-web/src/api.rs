@@ -6,6 +6,7 @@ pub(crate) mod index;
 pub(crate) mod purgatory;
 pub(crate) mod queue;
 pub(crate) mod sync;
+pub(crate) mod tasks;
 
 use http::{HeaderValue, Response, header};
 

@@ -18,7 +18,7 @@ use grip_index::{Index, proxy::Proxy};
 use grip_queue::Queue;
 use grip_relay::{Relay, WritePolicy};
 use grip_store::EventStore;
-use grip_tasks::TaskGroup;
+use grip_tasks::{TaskGroup, TaskStatus};
 use http::{HeaderValue, Method, Request, Response, Version, header};
 use hyper::body::Incoming;
 use tokio::{sync::Semaphore, time::Instant};
@@ -70,6 +70,7 @@ impl App {
         let gathered = Gathered {
             admission: Arc::clone(&admission),
             group: group.clone(),
+            db: web.queue.db().clone(),
             relay: web.relay.clone(),
             grasp: web.grasp.clone(),
             sync: web.sync.clone(),
@@ -109,6 +110,13 @@ impl App {
 
     pub(crate) fn group(&self) -> &TaskGroup {
         &self.group
+    }
+
+    /// Every task of the process.
+    pub(crate) fn tasks(&self) -> Vec<TaskStatus> {
+        let mut tasks = self.group.root().status();
+        tasks.extend(self.web.queue.db().tasks());
+        tasks
     }
 
     pub(crate) fn relay(&self) -> &Relay {
@@ -250,6 +258,7 @@ impl App {
             return cors::preflight();
         }
         let for_a_person = !route.is_git() && accept::wants_page(request.headers());
+        let for_a_program = accept::wants_json(request.headers());
         let frame_of = Arc::clone(&settings);
         let client = Client::find(
             connection.peer.ip(),
@@ -274,7 +283,10 @@ impl App {
                 return page;
             }
         }
-        error.response()
+        match for_a_program {
+            true => error.json(id),
+            false => error.response(),
+        }
     }
 }
 

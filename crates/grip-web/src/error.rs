@@ -237,6 +237,46 @@ impl WebError {
         response
     }
 
+    /// The form that programs read: they ask for it by `Accept: application/json`.
+    pub(crate) fn json(&self, request_id: &str) -> Response<Body> {
+        let shape = serde_json::json!({ "error": {
+            "code": self.code(),
+            "message": self.caller(),
+            "retry_after_seconds": self.retry_after().map(|after| after.as_secs()),
+            "request_id": request_id,
+        }});
+        let kind = "application/json; charset=utf-8";
+        let mut response = respond::typed(self.status(), kind, shape.to_string());
+        self.add_headers(&mut response);
+        response
+    }
+
+    /// The class of the failure, in a word that does not change: what went wrong by its status,
+    /// and where one status has several causes, by its cause.
+    pub(crate) fn code(&self) -> &'static str {
+        match self {
+            Self::TooManyRequests => "rate_limited",
+            Self::TooManyConnections => "too_many_connections",
+            Self::Draining => "canceled",
+            _ => match self.status() {
+                StatusCode::TOO_MANY_REQUESTS => "busy",
+                StatusCode::GATEWAY_TIMEOUT => "timeout",
+                StatusCode::SERVICE_UNAVAILABLE => "unavailable",
+                StatusCode::NOT_FOUND => "not_found",
+                StatusCode::BAD_REQUEST => "malformed",
+                StatusCode::UNAUTHORIZED => "unauthorized",
+                StatusCode::FORBIDDEN => "forbidden",
+                StatusCode::METHOD_NOT_ALLOWED => "method_not_allowed",
+                StatusCode::PAYLOAD_TOO_LARGE => "too_large",
+                StatusCode::UNSUPPORTED_MEDIA_TYPE => "unsupported_media_type",
+                StatusCode::CONFLICT => "conflict",
+                StatusCode::GONE => "gone",
+                StatusCode::INTERNAL_SERVER_ERROR => "internal",
+                _ => "failed",
+            },
+        }
+    }
+
     /// Adds `Retry-After`, `Allow` and `WWW-Authenticate` to an answer about this failure in any form.
     pub(crate) fn add_headers(&self, response: &mut Response<Body>) {
         let headers = response.headers_mut();

@@ -49,7 +49,7 @@ pub use self::{
     admin::AdminToken,
     metrics::Build,
     readiness::Readiness,
-    server::serve,
+    server::{serve, serve_to_the_end},
     settings::{NodeInfo, Timeouts, WebLimits, WebSettings},
     sync::{Backend, Breaker, HostBudget, SyncHandle, SyncReport, SyncTotals, Tried},
     watch::Watch,

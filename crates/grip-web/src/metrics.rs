@@ -7,6 +7,7 @@ mod domains;
 mod gathered;
 mod remembered;
 mod sampled;
+mod service;
 mod sync;
 mod watch;
 
@@ -69,6 +70,11 @@ struct Reason {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Op {
+    op: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct GitOperation {
     operation: &'static str,
     status: &'static str,
@@ -116,6 +122,7 @@ pub(crate) struct Metrics {
     busy: Family<Route, Counter>,
     rejected: Family<Reason, Counter>,
     cut: Family<Reason, Counter>,
+    timeouts: Family<Op, Counter>,
     git_operations: Family<GitOperation, Counter>,
     git_seconds: Family<Operation, Histogram, Buckets>,
     git_bytes: Family<Direction, Counter>,
@@ -151,6 +158,7 @@ impl Metrics {
             busy: Family::default(),
             rejected: Family::default(),
             cut: Family::default(),
+            timeouts: Family::default(),
             git_operations: Family::default(),
             git_seconds: Family::new_with_constructor(ANSWER_SECONDS),
             git_bytes: Family::default(),
@@ -158,7 +166,19 @@ impl Metrics {
             socket_seconds: Histogram::new(SOCKET_SECONDS),
             deliveries: Family::default(),
         };
-        metrics.registered(build, gathered)
+        metrics.at_zero().registered(build, gathered)
+    }
+
+    /// Series that are watched for a first time exist from the start, at zero.
+    fn at_zero(self) -> Self {
+        for class in Class::ALL {
+            let route = class.label();
+            self.busy.get_or_create(&Route { route });
+        }
+        for op in ["slow_head", "idle", "stuck"] {
+            self.timeouts.get_or_create(&Op { op });
+        }
+        self
     }
 
     fn registered(mut self, build: &Build, gathered: Gathered) -> Self {
@@ -183,6 +203,11 @@ impl Metrics {
             "connections_cut",
             "Connections closed because the client kept us waiting",
             self.cut.clone(),
+        );
+        r.register(
+            "io_timeouts",
+            "What was given up because it took too long, by route or by what was waited for",
+            self.timeouts.clone(),
         );
         r.register(
             "ngit_git_operations",
@@ -239,6 +264,9 @@ impl Metrics {
     }
 
     pub(crate) fn answered(&self, route: &'static str, status: StatusCode, took: Duration) {
+        if status == StatusCode::GATEWAY_TIMEOUT {
+            self.timed_out(route);
+        }
         let status = status_class(status);
         self.requests
             .get_or_create(&Request { route, status })
@@ -273,6 +301,11 @@ impl Metrics {
             Verdict::LookAt(_) => return,
         };
         self.cut.get_or_create(&Reason { reason }).inc();
+        self.timed_out(reason);
+    }
+
+    fn timed_out(&self, op: &'static str) {
+        self.timeouts.get_or_create(&Op { op }).inc();
     }
 
     pub(crate) fn git(&self, operation: GitOp, ok: bool, took: Duration) {

@@ -23,6 +23,8 @@ pub(crate) enum Route<'a> {
     SyncPage,
     /// `/purgatory`: a page for people.
     PurgatoryPage,
+    /// `/api/v1/tasks`
+    Tasks,
     /// `/api/v1/sync`
     Sync,
     /// `/api/v1/sync/<identifier>/now`, the identifier still percent-encoded.
@@ -115,6 +117,7 @@ impl<'a> Route<'a> {
             ["robots.txt"] => Self::Robots,
             ["sync"] => Self::SyncPage,
             ["purgatory"] => Self::PurgatoryPage,
+            ["api", "v1", "tasks"] => Self::Tasks,
             ["api", "v1", "sync"] => Self::Sync,
             ["api", "v1", "sync", identifier, "now"] => Self::SyncNow(identifier),
             ["api", "v1", "purgatory"] => Self::Purgatory,
@@ -173,6 +176,7 @@ impl<'a> Route<'a> {
             Self::SyncPage | Self::PurgatoryPage | Self::ModulesPage | Self::GitHubPage => "page",
             Self::Webhook => "webhook",
             Self::GitHub(_) => "github",
+            Self::Tasks => "tasks",
             Self::Feed => "index",
             Self::Changes => "index-changes",
             Self::Go(_) => "go",

@@ -4,7 +4,7 @@ mod activity;
 mod connection;
 mod watched;
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
 
 use grip_tasks::TaskGroup;
 use socket2::{SockRef, TcpKeepalive};
@@ -29,9 +29,21 @@ const KEEPALIVE: Duration = Duration::from_secs(60);
 /// While it drains, probes are answered on new connections, everything else with 503. Spawn it in
 /// `group`, whose shutdown cuts what takes too long.
 pub async fn serve(listener: TcpListener, web: Web, group: &TaskGroup) {
+    serve_to_the_end(listener, web, group, group).await;
+}
+
+/// Like [`serve`], but probes are answered until `last` is told to stop as well, so that a node
+/// can be watched for as long as its other parts take to end. Spawn it in `last`.
+pub async fn serve_to_the_end(
+    listener: TcpListener,
+    web: Web,
+    group: &TaskGroup,
+    last: &TaskGroup,
+) {
     let server = Server {
         app: App::new(web, group.clone()),
         group: group.clone(),
+        last: last.clone(),
         at_work: TaskTracker::new(),
         reserve: Arc::new(tokio::sync::Semaphore::new(RESERVE)),
         drained: CancellationToken::new(),
@@ -42,7 +54,11 @@ pub async fn serve(listener: TcpListener, web: Web, group: &TaskGroup) {
     }
     server.app.drain();
     server.at_work.close();
-    let drained = server.at_work.wait();
+    let end = last.token();
+    let drained = async {
+        server.at_work.wait().await;
+        end.cancelled().await;
+    };
     tokio::pin!(drained);
     loop {
         tokio::select! {
@@ -56,6 +72,8 @@ pub async fn serve(listener: TcpListener, web: Web, group: &TaskGroup) {
 struct Server {
     app: Arc<App>,
     group: TaskGroup,
+    /// Owns the connections in reserve.
+    last: TaskGroup,
     /// Every connection that may do work, WebSockets included.
     at_work: TaskTracker,
     reserve: Arc<tokio::sync::Semaphore>,
@@ -89,29 +107,32 @@ impl Server {
             Ok(_) => return self.open_in_reserve(stream, peer, None),
             Err(full) => return self.open_in_reserve(stream, peer, Some(full)),
         };
-        self.spawn("connection", stream, connection, self.group.token());
+        let stop = self.group.token();
+        let serving = self.serving(stream, connection, stop);
+        self.group.spawn("connection", serving);
     }
 
     /// Answers what must always be answered, and tells everyone else why not.
     fn open_in_reserve(&self, stream: TcpStream, peer: SocketAddr, full: Option<Full>) {
         self.app.metrics().refused_connection(full);
-        if let Ok(permit) = Arc::clone(&self.reserve).try_acquire_owned() {
-            let connection = Connection::refused(peer, full, permit);
-            self.spawn("reserve", stream, connection, self.drained.clone());
-        }
+        let Ok(permit) = Arc::clone(&self.reserve).try_acquire_owned() else {
+            return self.app.admission().closed_unread();
+        };
+        let connection = Connection::refused(peer, full, permit);
+        let serving = self.serving(stream, connection, self.drained.clone());
+        self.last.spawn("reserve", serving);
     }
 
-    fn spawn(
+    /// The work of one connection. Boxed: wrapping moves a future, and its size would count
+    /// three times.
+    fn serving(
         &self,
-        kind: &'static str,
         stream: TcpStream,
         connection: Connection,
         stop: CancellationToken,
-    ) {
+    ) -> Pin<Box<impl Future<Output = ()> + Send + use<>>> {
         let app = Arc::clone(&self.app);
-        let serving = connection::serve(app, stream, Arc::new(connection), stop);
-        // Boxed: wrapping moves a future, and its size would count three times.
-        self.group.spawn(kind, Box::pin(serving));
+        Box::pin(connection::serve(app, stream, Arc::new(connection), stop))
     }
 }
 

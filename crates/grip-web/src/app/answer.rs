@@ -78,6 +78,11 @@ impl App {
                 };
                 self.in_time(Class::Feed, &asked, page).await
             }
+            Route::Tasks => {
+                only_get(request.method())?;
+                let list = async { api::tasks::list(self) };
+                self.in_time(Class::Api, &asked, list).await
+            }
             Route::Go(path) => go::handle(self, path, &request, &asked).await,
             Route::Sync
             | Route::SyncNow(_)

@@ -2,6 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
+use grip_db::Db;
 use grip_grasp::Grasp;
 use grip_relay::Relay;
 use grip_tasks::TaskGroup;
@@ -22,6 +23,7 @@ use crate::{
 pub(crate) struct Gathered {
     pub(crate) admission: Arc<Admission>,
     pub(crate) group: TaskGroup,
+    pub(crate) db: Db,
     pub(crate) relay: Relay,
     pub(crate) grasp: Grasp,
     pub(crate) sync: SyncHandle,
@@ -57,7 +59,7 @@ impl Collector for Gathered {
         self.encode_grasp(out)?;
         self.encode_sync(out)?;
         self.encode_watch(out)?;
-        self.encode_tasks(out)
+        self.encode_service(out)
     }
 }
 
@@ -240,28 +242,6 @@ impl Gathered {
             "Events and pushes refused, by cause",
             "cause",
             stats.refused.iter().map(|(cause, count)| (*cause, *count)),
-        )
-    }
-
-    fn encode_tasks(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let mut by_kind = std::collections::BTreeMap::<_, [u64; 4]>::new();
-        for task in self.group.status() {
-            let sum = by_kind.entry(task.kind).or_default();
-            sum[0] += task.running as u64;
-            sum[1] += task.started_total;
-            sum[2] += task.aborted_total;
-            sum[3] += task.panicked_total;
-        }
-        let column = |n: usize| by_kind.iter().map(move |(kind, sum)| (*kind, sum[n]));
-        gauges(out, "tasks_running", "Tasks by kind", "kind", column(0))?;
-        counters(out, "tasks_spawned", "Tasks started", "kind", column(1))?;
-        counters(out, "tasks_aborted", "Tasks aborted", "kind", column(2))?;
-        counters(
-            out,
-            "tasks_panicked",
-            "Tasks that hit a bug",
-            "kind",
-            column(3),
         )
     }
 }

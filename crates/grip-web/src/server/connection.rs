@@ -1,6 +1,6 @@
 //! One connection from its first byte to its last.
 
-use std::{convert::Infallible, net::SocketAddr, pin::pin, sync::Arc};
+use std::{convert::Infallible, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
 use grip_tasks::TaskGroup;
 use hyper::service::service_fn;
@@ -89,10 +89,14 @@ impl Connection {
     }
 }
 
+/// How long after the stop a connection is still read: a request that was on its way meanwhile is
+/// answered, if only with a refusal, and not cut off by a close that crossed it.
+const LINGER: Duration = Duration::from_millis(200);
+
 /// Serves HTTP/1 or HTTP/2 on `stream` until either side ends it.
 ///
-/// An upgraded connection leaves here: its task keeps the [`Connection`] alive. After `stop` the
-/// request under way is finished and no other begun.
+/// An upgraded connection leaves here: its task keeps the [`Connection`] alive. After `stop`, and
+/// a moment for what is on its way, the request under way is finished and no other begun.
 pub(super) async fn serve(
     app: Arc<App>,
     stream: TcpStream,
@@ -109,7 +113,8 @@ pub(super) async fn serve(
         })
     };
     let mut serving = pin!(builder.serve_connection_with_upgrades(io, service));
-    let mut stopping = false;
+    let (mut stopping, mut lingered) = (false, false);
+    let mut linger = pin!(tokio::time::sleep(LINGER));
     let mut look_at = tokio::time::Instant::now();
     loop {
         tokio::select! {
@@ -121,6 +126,10 @@ pub(super) async fn serve(
             }
             () = stop.cancelled(), if !stopping => {
                 stopping = true;
+                linger.as_mut().reset(tokio::time::Instant::now() + LINGER);
+            }
+            () = linger.as_mut(), if stopping && !lingered => {
+                lingered = true;
                 serving.as_mut().graceful_shutdown();
             }
             () = tokio::time::sleep_until(look_at) => {
@@ -151,8 +160,8 @@ fn builder(group: TaskGroup) -> auto::Builder<Owned> {
         .timer(TokioTimer::new())
         .max_concurrent_streams(64)
         .max_header_list_size(32 << 10)
-        .keep_alive_interval(std::time::Duration::from_secs(30))
-        .keep_alive_timeout(std::time::Duration::from_secs(20));
+        .keep_alive_interval(Duration::from_secs(30))
+        .keep_alive_timeout(Duration::from_secs(20));
     builder
 }
 

@@ -1,0 +1,93 @@
+//! Every task of the process: whose it is, what it is for, and how many there were.
+
+use std::{collections::BTreeMap, sync::LazyLock};
+
+use grip_tasks::TaskStatus;
+use http::{Response, StatusCode};
+use serde::Serialize;
+
+use super::uncached;
+use crate::{app::App, body::Body, error::WebError, respond};
+
+/// One line a kind of task: its name, how much hangs on it, what it does. `cargo xtask check`
+/// fails where a task is started that is not in it, and docs/service.md is made from it.
+const INVENTORY: &str = include_str!("../../tasks.tsv");
+
+/// What is known of a kind beforehand.
+#[derive(Clone, Copy)]
+struct Kind {
+    /// `critical`: the node does not do its work without it; `request`: it ends with what asked
+    /// for it; `background`: it is done again at its time.
+    weight: &'static str,
+    what: &'static str,
+}
+
+static KINDS: LazyLock<BTreeMap<&'static str, Kind>> = LazyLock::new(|| {
+    let columns = |line: &'static str| {
+        let mut columns = line.splitn(3, '\t');
+        let name = columns.next()?;
+        let (weight, what) = (columns.next()?, columns.next()?);
+        Some((name, Kind { weight, what }))
+    };
+    INVENTORY.lines().filter_map(columns).collect()
+});
+
+#[derive(Serialize)]
+struct Tasks {
+    running: usize,
+    tasks: Vec<Listed>,
+}
+
+#[derive(Serialize)]
+struct Listed {
+    /// Its owner, named from the outermost group inwards.
+    group: String,
+    kind: &'static str,
+    criticality: Option<&'static str>,
+    what: Option<&'static str>,
+    running: usize,
+    started_total: u64,
+    canceled_total: u64,
+    aborted_total: u64,
+    panicked_total: u64,
+}
+
+impl From<TaskStatus> for Listed {
+    fn from(status: TaskStatus) -> Self {
+        let known = KINDS.get(status.kind);
+        Self {
+            group: status.group,
+            kind: status.kind,
+            criticality: known.map(|kind| kind.weight),
+            what: known.map(|kind| kind.what),
+            running: status.running,
+            started_total: status.started_total,
+            canceled_total: status.canceled_total,
+            aborted_total: status.aborted_total,
+            panicked_total: status.panicked_total,
+        }
+    }
+}
+
+/// Tells of all tasks of the process.
+pub(crate) fn list(app: &App) -> Result<Response<Body>, WebError> {
+    let tasks: Vec<Listed> = app.tasks().into_iter().map(Listed::from).collect();
+    let running = tasks.iter().map(|listed| listed.running).sum();
+    respond::json(StatusCode::OK, &Tasks { running, tasks }).map(uncached)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_of_the_inventory_is_whole_and_in_order() {
+        assert_eq!(KINDS.len(), INVENTORY.lines().count());
+        assert!(INVENTORY.lines().is_sorted());
+        for (name, kind) in KINDS.iter() {
+            let weights = ["critical", "request", "background"];
+            assert!(weights.contains(&kind.weight), "{name}: {}", kind.weight);
+            assert!(kind.what.len() > 10, "{name}");
+        }
+    }
+}
