@@ -1,6 +1,8 @@
 //! The running node: parts opened and wired in order, watched, reloaded, and ended in order.
 
+mod amnesia;
 mod database;
+mod descriptors;
 mod github;
 mod index;
 mod lock;
@@ -18,6 +20,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 
 use self::{
+    amnesia::Amnesia,
     lock::DirLock,
     notify::Notifier,
     parts::Parts,
@@ -37,19 +40,32 @@ pub(crate) fn run(flags: Flags, loaded: Loaded) -> anyhow::Result<()> {
     for warning in &loaded.warnings {
         tracing::warn!("{warning}");
     }
+    descriptors::raise(loaded.settings.limits.connections);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .thread_name("gripfast")
         .build()
         .context("cannot start threads")?;
-    let outcome = runtime.block_on(live(flags, loaded, log));
+    let mut forgotten = None;
+    let outcome = runtime.block_on(live(flags, loaded, log, &mut forgotten));
     runtime.shutdown_timeout(LAST_BREATH);
+    // Last, when no thread can write any more.
+    drop(forgotten);
     outcome
 }
 
-async fn live(flags: Flags, loaded: Loaded, log: LogLevel) -> anyhow::Result<()> {
+async fn live(
+    flags: Flags,
+    mut loaded: Loaded,
+    log: LogLevel,
+    forgotten: &mut Option<Amnesia>,
+) -> anyhow::Result<()> {
     let mut signals = Signals::install().context("cannot listen to signals")?;
     let notifier = Notifier::from_env();
+    if loaded.settings.amnesia {
+        let parent = std::env::temp_dir();
+        *forgotten = Some(Amnesia::begin(&parent, &mut loaded.settings)?);
+    }
     let settings = &loaded.settings;
     let _lock = DirLock::take(&[
         &settings.data_dir,

@@ -1,5 +1,6 @@
 //! From texts that have the right shape to settings: types, and what follows from what.
 
+mod amnesia;
 mod github;
 mod index;
 mod sync;
@@ -62,6 +63,7 @@ impl Settings {
         let watch = r.watch(&data_dir, around);
         let watched = watch.as_ref().map(|watch| watch.host.clone());
         Self {
+            amnesia: r.amnesia(),
             github: r.github(watched.as_ref(), around),
             watch,
             bind_address,

@@ -22,6 +22,8 @@ pub(crate) struct Settings {
     pub(crate) aliases: Vec<Service>,
     pub(crate) bind_address: SocketAddr,
     pub(crate) trusted_proxies: Vec<IpNet>,
+    /// Nothing is kept: what must be on disk lies in a directory that goes with the run.
+    pub(crate) amnesia: bool,
     pub(crate) data_dir: PathBuf,
     pub(crate) git_data_path: PathBuf,
     pub(crate) relay_data_path: PathBuf,

@@ -96,6 +96,15 @@ pub(crate) static OPTIONS: &[Opt] = &[
     )
     .common(),
     Opt::new(
+        "amnesia",
+        Bool,
+        Value("false"),
+        Storage,
+        "Leave nothing behind: what must be on disk is kept in a private directory below the \
+         system's directory for temporary files (`TMPDIR`), and removed when the node ends. All \
+         other places in this group are not used then.",
+    ),
+    Opt::new(
         "git_data_path",
         Path,
         Derived("`git` in the data directory"),

@@ -26,7 +26,7 @@ fn holder(pid: &Option<u32>) -> String {
         .unwrap_or_default()
 }
 
-const NAME: &str = "gripfast.lock";
+pub(super) const NAME: &str = "gripfast.lock";
 
 /// Holds directories until it is dropped; the kernel frees them if the process dies.
 #[must_use = "the directories are free again as soon as the lock is dropped"]

@@ -202,7 +202,8 @@ impl Parts {
         self.relay.stop().await;
         self.db.close().await;
         let edge = self.edge.shutdown(LAST_STEPS).await;
-        let running = self.edge.root().running();
+        let root = self.edge.root();
+        let running = root.running();
         match left(front) + left(back) + left(edge) {
             0 if running == 0 => {
                 tracing::info!(
@@ -211,6 +212,7 @@ impl Parts {
             }
             left => tracing::warn!(
                 running,
+                kinds = running_kinds(&root),
                 ?grace,
                 "stopped: aborted, {left} left when the drain deadline passed"
             ),
@@ -222,6 +224,11 @@ const BUILD: Build = Build {
     version: version::VERSION,
     commit: version::COMMIT,
 };
+
+fn running_kinds(group: &TaskGroup) -> String {
+    let running = group.status().into_iter().filter(|task| task.running > 0);
+    running.map(|task| task.kind).collect::<Vec<_>>().join(", ")
+}
 
 fn left(ended: Ended) -> usize {
     match ended {
