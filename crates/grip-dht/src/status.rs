@@ -16,7 +16,7 @@ pub struct Status {
     pub known_peers: usize,
     /// Records that we hold, our own among them.
     pub records: usize,
-    /// Keys of which we know providers, our own among them.
+    /// Keys of which we know other providers, and keys that we provide, added up.
     pub provided_keys: usize,
     pub counters: Counters,
 }

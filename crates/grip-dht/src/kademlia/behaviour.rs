@@ -23,11 +23,12 @@ use super::{
 };
 use crate::{DhtError, PeerName, limits};
 
-/// Streams that one connection may have open; who opens more loses the connection.
-const STREAMS: usize = 64;
+/// Streams that one connection may have open, in both directions together; who opens more loses
+/// the connection. Two nodes that ask and store as fast as they may have a hundred.
+const STREAMS: usize = 128;
 
 /// Streams of one connection whose protocol is not agreed upon yet; who opens more loses those.
-const NEGOTIATING: usize = 32;
+const NEGOTIATING: usize = 64;
 
 #[derive(NetworkBehaviour)]
 #[behaviour(prelude = "libp2p::swarm::derive_prelude")]

@@ -78,8 +78,15 @@ pub(super) struct Node {
     pub published: Own,
     pub under_way: UnderWay,
     pub ticks: u64,
-    /// Whether the view that others have of us is old.
-    pub changed: bool,
+    pub changed: Changed,
+}
+
+/// Which parts of the view that others have of us are old.
+#[derive(Default)]
+pub(super) struct Changed {
+    pub counts: bool,
+    pub table: bool,
+    pub places: bool,
 }
 
 impl Node {
@@ -190,7 +197,7 @@ impl Node {
                 let _ = done.send(());
             }
         }
-        self.changed = true;
+        self.changed.counts = true;
     }
 
     fn store(&mut self, offer: Offer) {
@@ -256,36 +263,40 @@ impl Node {
         }
         if self.ticks.is_multiple_of(SWEEP_TICKS) {
             self.kad().store_mut().sweep(std::time::Instant::now());
-            self.changed = true;
+            self.changed.counts = true;
         }
         if self.ticks.is_multiple_of(self.bootstrap_ticks) {
             self.meet();
         }
     }
 
-    /// Lets others see what has changed.
+    /// Lets others see what has changed, and no more: the table is large and often unchanged.
     pub(super) fn show(&mut self) {
-        if !std::mem::take(&mut self.changed) {
-            return;
+        let changed = std::mem::take(&mut self.changed);
+        if changed.counts {
+            let connected_peers = self.swarm.network_info().num_peers();
+            let shelf = self.kad().store_mut();
+            let (records, provided_keys) = (shelf.record_count(), shelf.provided_count());
+            self.shared.look(|view| {
+                view.connected_peers = connected_peers;
+                view.records = records;
+                view.provided_keys = provided_keys;
+            });
         }
-        let connected_peers = self.swarm.network_info().num_peers();
-        let texts = |addresses: Vec<&Multiaddr>| -> Vec<String> {
-            addresses.into_iter().map(Multiaddr::to_string).collect()
-        };
-        let listening = texts(self.swarm.listeners().collect());
-        let external = texts(self.swarm.external_addresses().collect());
-        let kad = self.kad();
-        let known_peers = kad.kbuckets().map(|bucket| bucket.num_entries()).sum();
-        let records = kad.store_mut().record_count();
-        let provided_keys = kad.store_mut().provided_count();
-        self.shared.look(|view| {
-            view.listening = listening;
-            view.external = external;
-            view.connected_peers = connected_peers;
-            view.known_peers = known_peers;
-            view.records = records;
-            view.provided_keys = provided_keys;
-        });
+        if changed.table {
+            let buckets = self.kad().kbuckets();
+            let known_peers = buckets.map(|bucket| bucket.num_entries()).sum();
+            self.shared.look(|view| view.known_peers = known_peers);
+        }
+        if changed.places {
+            let listening = self.swarm.listeners().map(Multiaddr::to_string);
+            let external = self.swarm.external_addresses().map(Multiaddr::to_string);
+            let (listening, external) = (listening.collect(), external.collect());
+            self.shared.look(|view| {
+                view.listening = listening;
+                view.external = external;
+            });
+        }
     }
 
     /// Addresses of `peer` in the routing table.

@@ -65,8 +65,7 @@ impl Shelf {
     }
 
     pub(super) fn provided_count(&self) -> usize {
-        let own = self.provided.keys();
-        self.providers.len() + own.filter(|key| !self.providers.contains_key(*key)).count()
+        self.providers.len() + self.provided.len()
     }
 
     /// Whether the record under `key` is one of our own.

@@ -14,7 +14,7 @@ use super::{
     behaviour::{self, Behaviour},
     desk::{Desk, Passes},
     judging::Judging,
-    node::{Node, Queues},
+    node::{Changed, Node, Queues},
     publishing::{Own, UnderWay},
     shared::Shared,
 };
@@ -99,7 +99,10 @@ pub async fn start(
         published: Own::new(options.max_published, options.republish_every),
         under_way: UnderWay::default(),
         ticks: 0,
-        changed: true,
+        changed: Changed {
+            places: true,
+            ..Changed::default()
+        },
     };
     node.show();
     let queues = Queues {

@@ -26,11 +26,11 @@ impl Node {
                 if self.policy.allows(&address) {
                     self.swarm.add_external_address(address);
                 }
-                self.changed = true;
+                self.changed.places = true;
             }
             SwarmEvent::ExpiredListenAddr { address, .. } => {
                 self.swarm.remove_external_address(&address);
-                self.changed = true;
+                self.changed.places = true;
             }
             SwarmEvent::ListenerError { error, .. } => {
                 tracing::warn!(%error, "a listener of the network failed");
@@ -41,7 +41,7 @@ impl Node {
                 tracing::warn!(?addresses, ?reason, "a listener of the network was closed");
             }
             SwarmEvent::ConnectionEstablished { .. } | SwarmEvent::ConnectionClosed { .. } => {
-                self.changed = true;
+                self.changed.counts = true;
             }
             _ => {}
         }
@@ -68,7 +68,7 @@ impl Node {
         for address in old {
             self.kad().remove_address(&peer, &address);
         }
-        self.changed = true;
+        self.changed.table = true;
     }
 
     fn kademlia(&mut self, event: kad::Event) {
@@ -92,7 +92,7 @@ impl Node {
             } if step.last => {
                 self.ended(id, &result);
             }
-            kad::Event::RoutingUpdated { .. } => self.changed = true,
+            kad::Event::RoutingUpdated { .. } => self.changed.table = true,
             _ => {}
         }
     }
@@ -131,7 +131,7 @@ impl Node {
         if let Err(error) = self.kad().store_mut().add_provider(record) {
             tracing::debug!(%error, "a provider was not remembered");
         }
-        self.changed = true;
+        self.changed.counts = true;
     }
 
     fn ended(&mut self, query: kad::QueryId, result: &QueryResult) {
@@ -147,6 +147,6 @@ impl Node {
         let alone = self.swarm.network_info().num_peers() == 0;
         let shared = std::sync::Arc::clone(&self.shared);
         self.under_way.ended(query, stored_at, alone, &shared);
-        self.changed = true;
+        self.changed.counts = true;
     }
 }
