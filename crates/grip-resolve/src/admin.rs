@@ -5,12 +5,14 @@
 //! - An order with a key that was used before is not carried out again; it gets the same answer.
 //! - Who may give orders is decided before they come here.
 
+mod facts;
 mod order;
 mod statements;
 
 use grip_db::{Db, DbError};
 use serde::Serialize;
 
+pub use facts::{Audited, Pin};
 use order::Record;
 pub use order::{InvalidOrder, Order};
 use statements::sql;
@@ -40,27 +42,6 @@ pub struct Done {
     pub outcome: String,
     /// It was carried out before, under the same idempotency key.
     pub repeated: bool,
-}
-
-/// A manifest that is kept.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Pin {
-    pub id: String,
-    pub name: String,
-    pub pinned_by: String,
-    pub pinned_at: i64,
-}
-
-/// One change that an operator made.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, sqlx::FromRow)]
-pub struct Audited {
-    pub id: i64,
-    pub at: i64,
-    pub actor: String,
-    pub action: String,
-    pub subject: String,
-    pub outcome: String,
-    pub correlation: Option<String>,
 }
 
 /// Why an order was not carried out.
@@ -207,32 +188,6 @@ impl Admin {
             self.resolver.core().publisher.reindex();
         }
         self.settle(&record, written.map(|()| record.done())).await
-    }
-
-    /// What is pinned, by name.
-    pub async fn pins(&self) -> Result<Vec<Pin>, DbError> {
-        type Row = (String, String, String, i64);
-        let rows: Vec<Row> = self
-            .db
-            .read(|mut db| Box::pin(async move { db.fetch_all(&sql::PINS, &[]).await }))
-            .await?;
-        let pin = |(id, name, pinned_by, pinned_at)| Pin {
-            id,
-            name,
-            pinned_by,
-            pinned_at,
-        };
-        Ok(rows.into_iter().map(pin).collect())
-    }
-
-    /// The last changes, the latest first.
-    pub async fn audit(&self, limit: u32) -> Result<Vec<Audited>, DbError> {
-        let limit = i64::from(limit.min(1_000));
-        self.db
-            .read(move |mut db| {
-                Box::pin(async move { db.fetch_all(&sql::AUDITED, &[limit.into()]).await })
-            })
-            .await
     }
 
     /// The answer to the same order, if it was carried out before.

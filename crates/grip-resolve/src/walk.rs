@@ -10,6 +10,7 @@
 //!   hedge's time after the first, so nobody delays what an honest peer has answered.
 //! - Questions are bounded in number, per voice and in all, and nothing outlives the deadline.
 
+mod end;
 mod frontier;
 mod question;
 
@@ -27,6 +28,7 @@ use grip_tasks::TaskGroup;
 use tokio::time::{Instant, sleep_until};
 
 use self::{
+    end::{End, Tally},
     frontier::{Frontier, Next},
     question::{Asked, Heard, Question},
 };
@@ -95,18 +97,6 @@ impl Network {
     }
 }
 
-/// How the questions of a walk went.
-#[derive(Default)]
-struct Tally {
-    asked: u32,
-    /// Peers that answered properly, with or without the thing.
-    answered: u32,
-    busy: u32,
-    hops: u32,
-    /// The earliest time at which a peer that was left alone may be asked.
-    shut_until: Option<Instant>,
-}
-
 struct Walk<'a> {
     network: &'a Network,
     key: &'a Key,
@@ -122,16 +112,6 @@ struct Walk<'a> {
     /// When one voice is enough.
     settle_at: Option<Instant>,
     tally: Tally,
-}
-
-/// Why a walk ended.
-enum End {
-    Satisfied,
-    Exhausted,
-    Deadline,
-    /// The digest fits, and what has it is no manifest: there is none.
-    NoManifest,
-    Stopped,
 }
 
 impl Walk<'_> {
@@ -311,44 +291,6 @@ impl Walk<'_> {
             self.frontier.again(peer, at, self.options.retries);
         } else {
             self.frontier.give_up(peer);
-        }
-    }
-
-    fn conclude(self, end: End) -> Result<Found, ResolveError> {
-        match end {
-            End::Stopped => return Err(ResolveError::Canceled),
-            End::NoManifest => return Err(ResolveError::Unknown),
-            End::Deadline if self.voices.is_empty() => return Err(ResolveError::Timeout),
-            End::Exhausted if self.voices.is_empty() => return Err(self.empty_handed()),
-            End::Satisfied | End::Exhausted | End::Deadline => {}
-        }
-        let joint = Manifest::join_all(self.answers);
-        Ok(Found {
-            manifest: joint.ok_or(ResolveError::Unknown)?,
-            providers: self.frontier.into_providers(),
-            hops: self.tally.hops,
-            asked: self.tally.asked,
-        })
-    }
-
-    /// Nobody is left to ask, and nobody had it.
-    fn empty_handed(&self) -> ResolveError {
-        let now = Instant::now();
-        let second = Duration::from_secs(1);
-        match (&self.tally, self.tally.shut_until) {
-            (tally, _) if tally.answered > 0 => ResolveError::Unknown,
-            (tally, _) if tally.busy > 0 => ResolveError::Busy {
-                retry_after: second,
-            },
-            (_, Some(until)) => ResolveError::BreakerOpen {
-                retry_after: until.saturating_duration_since(now),
-            },
-            // They were asked, and none could be reached.
-            (tally, None) if tally.asked > 0 => ResolveError::BreakerOpen {
-                retry_after: second,
-            },
-            // There is nobody.
-            _ => ResolveError::Unknown,
         }
     }
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use grip_dht::{Dht, DhtError};
 use grip_nostr::RepoAddr;
 
-use super::Why;
+use super::run::Why;
 use crate::{
     Key, LocalError, Manifest, ManifestId, counters::count, node_record, resolver::Core, shelf::now,
 };

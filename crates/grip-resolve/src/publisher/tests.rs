@@ -4,9 +4,8 @@ use grip_dht::testing::Network as Memory;
 use grip_testkit::Author;
 use tokio::time::sleep;
 
-use super::*;
 use crate::{
-    Ask, Manifest, Options, ResolveError, Source,
+    Ask, Key, Manifest, Options, ResolveError, Source,
     testing::{Node, manifest_of, ms},
 };
 
