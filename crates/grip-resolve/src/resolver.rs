@@ -29,13 +29,8 @@ pub use self::{
 };
 use crate::{
     Card, Health, Key, Manifest, ManifestId, NodeKey, Options, ResolveError, Shelf,
-    breaker::Breakers,
-    budget::HedgeBudget,
-    cache::Cache,
-    counters::{Live, count},
-    flight::Flights,
-    publisher::Publisher,
-    walk::Network,
+    breaker::Breakers, budget::HedgeBudget, cache::Cache, counters::Live, flight::Flights,
+    publisher::Publisher, walk::Network,
 };
 
 /// Resolves keys. Cheap to clone; all clones are the same resolver.
@@ -164,31 +159,15 @@ impl Resolver {
     /// Cancel safe: a resolution that was begun goes on for whoever asks next.
     pub async fn resolve(&self, key: &Key, ask: Ask) -> Result<Resolved, ResolveError> {
         let began = Instant::now();
-        let outcome = self.core.resolve(key, ask, began).await;
-        let took = began.elapsed();
-        self.core.counters.latency.note(took);
-        let counters = &self.core.counters;
-        match outcome {
-            Ok((answer, source)) => Ok(Resolved {
-                id: answer.manifest.id(),
-                manifest: answer.manifest.clone(),
-                source,
-                hops: answer.hops,
-                asked: answer.asked,
-                took,
-            }),
-            Err(error) => {
-                match &error {
-                    ResolveError::Busy { .. } => count(&counters.busy_total),
-                    ResolveError::Timeout => count(&counters.timeouts_total),
-                    ResolveError::Unknown => count(&counters.unknown_total),
-                    ResolveError::BreakerOpen { .. } => count(&counters.breaker_open_total),
-                    ResolveError::Canceled => count(&counters.canceled_total),
-                    ResolveError::Malformed(_) => {}
-                }
-                Err(error)
-            }
-        }
+        let (answer, source) = self.core.answer(key, ask, began).await?;
+        Ok(Resolved {
+            id: answer.manifest.id(),
+            manifest: answer.manifest.clone(),
+            source,
+            hops: answer.hops,
+            asked: answer.asked,
+            took: began.elapsed(),
+        })
     }
 
     pub(crate) fn core(&self) -> &Arc<Core> {

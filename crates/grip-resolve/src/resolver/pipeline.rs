@@ -22,7 +22,28 @@ use crate::{
 };
 
 impl Core {
-    pub(super) async fn resolve(
+    /// Resolves a key and counts how that went.
+    pub(super) async fn answer(
+        &self,
+        key: &Key,
+        ask: Ask,
+        began: Instant,
+    ) -> Result<(Arc<Answer>, Source), ResolveError> {
+        let outcome = self.resolve(key, ask, began).await;
+        let counters = &self.counters;
+        counters.latency.note(began.elapsed());
+        match &outcome {
+            Ok(_) | Err(ResolveError::Malformed(_)) => {}
+            Err(ResolveError::Busy { .. }) => count(&counters.busy_total),
+            Err(ResolveError::Timeout) => count(&counters.timeouts_total),
+            Err(ResolveError::Unknown) => count(&counters.unknown_total),
+            Err(ResolveError::BreakerOpen { .. }) => count(&counters.breaker_open_total),
+            Err(ResolveError::Canceled) => count(&counters.canceled_total),
+        }
+        outcome
+    }
+
+    async fn resolve(
         &self,
         key: &Key,
         ask: Ask,

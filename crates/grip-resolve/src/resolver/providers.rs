@@ -58,7 +58,7 @@ impl Resolver {
     ) -> Result<Ranked, ResolveError> {
         let core = self.core();
         let began = Instant::now();
-        let (answer, source) = core.resolve(key, ask, began).await?;
+        let (answer, source) = core.answer(key, ask, began).await?;
         let options = core.options.load_full();
         let deadline = began
             + ask

@@ -1,5 +1,7 @@
 //! Which questions are asked again.
 
+use grip_dht::AskError;
+
 use super::*;
 
 /// Few peers, all with this fault, and how often each was asked.
