@@ -4,6 +4,7 @@
 //! elsewhere and comes back as an order.
 
 mod events;
+mod view;
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,6 +20,7 @@ use tokio::{
     time::{Instant, MissedTickBehavior, interval},
 };
 
+pub(super) use self::view::Changed;
 use super::{
     address::{self, Policy},
     asking::Waiting,
@@ -79,14 +81,6 @@ pub(super) struct Node {
     pub under_way: UnderWay,
     pub ticks: u64,
     pub changed: Changed,
-}
-
-/// Which parts of the view that others have of us are old.
-#[derive(Default)]
-pub(super) struct Changed {
-    pub counts: bool,
-    pub table: bool,
-    pub places: bool,
 }
 
 impl Node {
@@ -267,35 +261,6 @@ impl Node {
         }
         if self.ticks.is_multiple_of(self.bootstrap_ticks) {
             self.meet();
-        }
-    }
-
-    /// Lets others see what has changed, and no more: the table is large and often unchanged.
-    pub(super) fn show(&mut self) {
-        let changed = std::mem::take(&mut self.changed);
-        if changed.counts {
-            let connected_peers = self.swarm.network_info().num_peers();
-            let shelf = self.kad().store_mut();
-            let (records, provided_keys) = (shelf.record_count(), shelf.provided_count());
-            self.shared.look(|view| {
-                view.connected_peers = connected_peers;
-                view.records = records;
-                view.provided_keys = provided_keys;
-            });
-        }
-        if changed.table {
-            let buckets = self.kad().kbuckets();
-            let known_peers = buckets.map(|bucket| bucket.num_entries()).sum();
-            self.shared.look(|view| view.known_peers = known_peers);
-        }
-        if changed.places {
-            let listening = self.swarm.listeners().map(Multiaddr::to_string);
-            let external = self.swarm.external_addresses().map(Multiaddr::to_string);
-            let (listening, external) = (listening.collect(), external.collect());
-            self.shared.look(|view| {
-                view.listening = listening;
-                view.external = external;
-            });
         }
     }
 
