@@ -23,6 +23,7 @@ pub(crate) enum Command {
     Purgatory(NodeRequest, PurgatoryAction),
     Queue(NodeRequest, QueueAction),
     Index(NodeRequest, IndexAction),
+    Ingest(NodeRequest, IngestAction),
     Healthcheck(HealthcheckRequest),
     Completions(Shell),
     Version { json: bool },
@@ -87,6 +88,21 @@ pub(crate) enum IndexAction {
     /// A source or a repository.
     Now(String),
     Repo(String),
+}
+
+#[derive(Debug)]
+pub(crate) enum IngestAction {
+    Status,
+    /// Only open ones, unless `all`.
+    Gaps {
+        all: bool,
+    },
+    Backfill(Vec<PathBuf>),
+    Reextract,
+    /// Only with `yes` something goes.
+    Retention {
+        yes: bool,
+    },
 }
 
 /// What a job is called.
@@ -173,6 +189,21 @@ pub(crate) fn parse(
                 _ => IndexAction::Status,
             };
             Command::Index(node(), action)
+        }
+        "ingest" => {
+            let files = || last.get_many::<PathBuf>("file").into_iter().flatten();
+            let action = match verb {
+                "gaps" => IngestAction::Gaps {
+                    all: last.get_flag("all"),
+                },
+                "backfill" => IngestAction::Backfill(files().cloned().collect()),
+                "reextract" => IngestAction::Reextract,
+                "retention" => IngestAction::Retention {
+                    yes: last.get_flag("yes"),
+                },
+                _ => IngestAction::Status,
+            };
+            Command::Ingest(node(), action)
         }
         "healthcheck" => Command::Healthcheck(HealthcheckRequest {
             flags: flags(),

@@ -48,6 +48,7 @@ pub(crate) fn command() -> clap::Command {
         .subcommand(purgatory())
         .subcommand(queue())
         .subcommand(index())
+        .subcommand(ingest())
         .subcommand(
             clap::Command::new("healthcheck")
                 .about("Ask the running node whether it is ready; exit 0 if so")
@@ -165,6 +166,43 @@ fn index() -> clap::Command {
         )))
 }
 
+fn ingest() -> clap::Command {
+    let all = Arg::new("all")
+        .long("all")
+        .action(ArgAction::SetTrue)
+        .help("Also those that were filled");
+    let files = Arg::new("file")
+        .required(true)
+        .num_args(1..)
+        .value_name("FILE")
+        .value_parser(value_parser!(PathBuf))
+        .help("Files as gharchive.org offers them: .json.gz, or .json");
+    // It needs no running node: it writes into the node's database.
+    let backfill = clap::Command::new("backfill")
+        .about("Take in old events from files, going on where it was stopped")
+        .args(["data_dir", "database_url"].map(plain_option))
+        .arg(json("Print JSON, a line for each file"))
+        .arg(url().hide(true))
+        .arg(config_file())
+        .arg(files);
+    let retention = changing(
+        "retention",
+        "Let go of what is older than it is kept (on the node's machine)",
+    );
+    group("ingest", "See and steer what is taken in from GitHub")
+        .subcommand(asking(
+            "status",
+            "Show what comes from where, and when the budget ends",
+        ))
+        .subcommand(asking("gaps", "List holes: times of which events may be missing").arg(all))
+        .subcommand(backfill)
+        .subcommand(changing(
+            "reextract",
+            "Read all that is kept again by the rules of today (on the node's machine)",
+        ))
+        .subcommand(retention.arg(yes().help("Do it; without this only what would go is counted")))
+}
+
 /// A command that only has others below it.
 fn group(name: &'static str, about: &'static str) -> clap::Command {
     clap::Command::new(name)
@@ -192,12 +230,16 @@ fn asking(name: &'static str, about: &'static str) -> clap::Command {
 
 /// One that changes something, for which it reads the token in the data directory.
 fn changing(name: &'static str, about: &'static str) -> clap::Command {
-    let data_dir = OPTIONS.iter().find(|o| o.key == "data_dir");
-    asking(name, about).args(
-        data_dir
-            .map(argument)
-            .map(|arg| arg.help_heading(None::<&str>)),
-    )
+    asking(name, about).arg(plain_option("data_dir"))
+}
+
+/// An option of the node among the arguments of another command.
+fn plain_option(key: &str) -> Arg {
+    let option = OPTIONS.iter().find(|o| o.key == key);
+    let option = option.expect("because the table has it");
+    argument(option)
+        .help_heading(None::<&str>)
+        .hide_short_help(false)
 }
 
 fn subject(name: &'static str, help: &'static str) -> Arg {

@@ -1,0 +1,101 @@
+//! Old events from files, written into the database that the node uses, whether it runs or not.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use grip_db::{Db, Server};
+use grip_ingest::backfill::{Backfill, FileDone, FileProgress};
+use grip_queue::Queue;
+use grip_tasks::TaskGroup;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
+
+use super::render;
+use crate::{
+    cli::NodeRequest,
+    config::{self, DatabasePlace, Process, Settings},
+};
+
+/// Connections to a server: one writes, the others are its own.
+const CONNECTIONS: u32 = 4;
+
+/// Reads the files one after the other, each from where it was left.
+#[tokio::main(flavor = "current_thread")]
+pub(super) async fn run(request: &NodeRequest, files: &[PathBuf]) -> anyhow::Result<()> {
+    let settings = config::load(&request.flags, &Process)?.settings;
+    let db = open(&settings).await?;
+    let group = TaskGroup::new("backfill");
+    let live_for = grip_ingest::Options::default().live_for;
+    let backfill = Backfill::new(db.clone(), Queue::new(db.clone()), live_for, group);
+    let mut failed = 0;
+    for file in files {
+        let bar = bar(file);
+        let reading = backfill.file(file, |progress| step(&bar, progress));
+        let read = reading.await;
+        bar.finish_and_clear();
+        match read {
+            Ok(done) => tell(file, &done, request.json),
+            Err(error) => {
+                failed += 1;
+                anstream::eprintln!("gripfast: {:#}", anyhow::Error::new(error));
+            }
+        }
+    }
+    db.close().await;
+    match failed {
+        0 => Ok(()),
+        1 => bail!("1 of {} files was not read to its end", files.len()),
+        n => bail!("{n} of {} files were not read to their end", files.len()),
+    }
+}
+
+async fn open(settings: &Settings) -> anyhow::Result<Db> {
+    match &settings.database.place {
+        DatabasePlace::File(path) if path.exists() => {
+            let opened = Db::open(path).await;
+            opened.with_context(|| format!("cannot open {}", path.display()))
+        }
+        DatabasePlace::File(path) => bail!(
+            "there is no database at {}: name the data directory of the node with --data-dir",
+            path.display()
+        ),
+        DatabasePlace::Server(url) => {
+            // Under a name of its own, beside the nodes.
+            let name = format!("backfill-{:08x}", rand::random::<u32>());
+            let server = Server {
+                connections: CONNECTIONS,
+                ..Server::new(url.reveal(), name)
+            };
+            let connected = Db::connect(&server).await;
+            connected.context("cannot use the database (database_url)")
+        }
+    }
+}
+
+/// Seen on a terminal only.
+fn bar(file: &Path) -> ProgressBar {
+    let bar = ProgressBar::new(0);
+    let style = "{prefix}  {bar:24} {binary_bytes}/{binary_total_bytes}  {msg}  {eta} left";
+    if let Ok(style) = ProgressStyle::with_template(style) {
+        bar.set_style(style.progress_chars("▰▰▱"));
+    }
+    bar.set_prefix(render::file_name(file));
+    bar
+}
+
+fn step(bar: &ProgressBar, progress: &FileProgress) {
+    bar.set_length(progress.total_bytes);
+    bar.set_position(progress.bytes);
+    bar.set_message(format!("{} new pushes", progress.accepted.new));
+}
+
+fn tell(file: &Path, done: &FileDone, json: bool) {
+    match json {
+        true => {
+            let mut line = json!(done);
+            line["file"] = json!(file.to_string_lossy());
+            anstream::println!("{line}");
+        }
+        false => anstream::print!("{}", render::file(file, done)),
+    }
+}

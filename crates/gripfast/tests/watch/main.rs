@@ -1,0 +1,8 @@
+//! What happens on GitHub, as a node takes it in: by webhooks, by lists, from files, and through
+//! crashes.
+
+mod crashes;
+mod files;
+mod lists;
+mod scene;
+mod webhooks;
