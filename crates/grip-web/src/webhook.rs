@@ -8,6 +8,7 @@
 use std::{future::poll_fn, pin::Pin, sync::Arc, time::Duration};
 
 use bytes::{Bytes, BytesMut};
+use futures_util::future::BoxFuture;
 use grip_ingest::webhook::{
     BadDelivery, Delivery, MAX_BODY, Received, Refused, Webhook, WebhookError,
 };
@@ -31,15 +32,23 @@ use crate::{
 
 /// Bytes of all deliveries under way.
 pub(crate) const ROOM: usize = 128 << 20;
-/// How long a delivery may take to come; GitHub itself gives up after ten seconds.
+/// How long a delivery may take to come, and to be kept; GitHub itself gives up after ten seconds.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 const EVENT: &str = "x-github-event";
 const ID: &str = "x-github-delivery";
 const SIGNATURE: &str = "x-hub-signature-256";
 
-/// Takes a delivery in.
-pub(crate) async fn receive(
+/// Takes a delivery in. Boxed, so that no other request has to find room for it.
+pub(crate) fn receive<'a>(
+    app: &'a Arc<App>,
+    request: Request<Incoming>,
+    asked: &'a Asked,
+) -> BoxFuture<'a, Result<Response<Body>, WebError>> {
+    Box::pin(answer(app, request, asked))
+}
+
+async fn answer(
     app: &Arc<App>,
     request: Request<Incoming>,
     asked: &Asked,
@@ -87,7 +96,7 @@ async fn take(
         body: bytes,
     };
     let keeping = keep(webhook, delivery);
-    let kept = timeout(asked.settings.timeouts.answer, keeping).await;
+    let kept = timeout(PATIENCE, keeping).await;
     kept.map_err(|_| WebError::Deadline)?
 }
 

@@ -8,6 +8,7 @@ mod pushes;
 
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use grip_db::DbError;
 use grip_ingest::{Ingest, Key, Stored};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
@@ -32,8 +33,18 @@ use crate::{
 /// What a picture may do: nothing at all, whatever is in it.
 const PICTURE_POLICY: &str = "default-src 'none'; sandbox";
 
-/// Answers all that is only read. `is_operator`: sees also what is not public.
-pub(crate) async fn tell(
+/// Answers all that is only read. `is_operator`: sees also what is not public. Boxed, so that no
+/// other request has to find room for it.
+pub(crate) fn tell<'a>(
+    app: &'a Arc<App>,
+    what: GitHub<'a>,
+    request: &'a Request<Incoming>,
+    is_operator: bool,
+) -> BoxFuture<'a, Result<Response<Body>, WebError>> {
+    Box::pin(answer(app, what, request, is_operator))
+}
+
+async fn answer(
     app: &Arc<App>,
     what: GitHub<'_>,
     request: &Request<Incoming>,

@@ -60,7 +60,7 @@ impl Sampled {
 
     /// Looks again; where that fails, the last counts stay.
     pub(crate) async fn refresh(&self) {
-        let counted = timeout(PATIENCE, self.count()).await;
+        let counted = timeout(PATIENCE, Box::pin(self.count())).await;
         let mut last = self.last.lock();
         match counted {
             Ok(Ok(counted)) => {

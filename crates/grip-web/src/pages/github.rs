@@ -32,7 +32,8 @@ pub(crate) struct PushLine {
     /// What happened to the branch, where it is more than a push.
     pub(crate) change: Option<&'static str>,
     pub(crate) head: String,
-    pub(crate) short: String,
+    /// The beginning of it; none where the branch is gone.
+    pub(crate) short: Option<String>,
     pub(crate) who: String,
     pub(crate) when: String,
 }

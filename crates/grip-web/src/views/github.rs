@@ -4,6 +4,7 @@ mod lines;
 
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use grip_db::DbError;
 use grip_ingest::{EventQuery, Ingest, Stats, Status};
 use http::{Response, StatusCode};
@@ -21,14 +22,21 @@ use crate::{
 };
 
 /// How much of each list is shown.
-const PUSHES: usize = 20;
+const PUSHES: usize = 12;
 const SOURCES: usize = 50;
 const BUDGETS: usize = 20;
 const GAPS: usize = 10;
 const REJECTED: usize = 10;
 
-/// The page of what happens on GitHub.
-pub(crate) async fn github(app: &Arc<App>, asked: &Asked) -> Result<Response<Body>, WebError> {
+/// The page of what happens on GitHub. Boxed, so that no other request has to find room for it.
+pub(crate) fn github<'a>(
+    app: &'a Arc<App>,
+    asked: &'a Asked,
+) -> BoxFuture<'a, Result<Response<Body>, WebError>> {
+    Box::pin(draw(app, asked))
+}
+
+async fn draw(app: &Arc<App>, asked: &Asked) -> Result<Response<Body>, WebError> {
     let frame = Frame::new(&asked.settings, app.build());
     let page = match app.watch() {
         Ok(watch) => {
@@ -105,7 +113,7 @@ fn notices(status: &Status) -> Vec<Notice> {
         notices.push(notice(
             "Something may have been missed.",
             "Where a list did not reach back to what was seen before, there is a gap below. \
-             `gripfast ingest backfill` fills it from archived events.",
+             Files of archived events fill it: gripfast ingest backfill.",
         ));
     }
     notices
@@ -128,8 +136,8 @@ fn counters(stats: &Stats) -> Vec<CounterView> {
     vec![
         counter("pushes seen", stats.pushes_total),
         counter("in the last hour", stats.pushes_last_hour),
-        counter("repositories known", stats.repositories),
-        counter("people known", stats.users),
+        counter("repositories", stats.repositories),
+        counter("people", stats.users),
         counter("open gaps", stats.open_gaps),
         counter("kept aside", stats.rejected),
     ]

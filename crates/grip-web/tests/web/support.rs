@@ -19,7 +19,7 @@ use grip_store::EventStore;
 use grip_tasks::{Ended, TaskGroup};
 use grip_testkit::{Author, RelayClient, WorkTree, until, within};
 use grip_types::{Identifier, Service};
-use grip_web::{AdminToken, Build, Readiness, SyncHandle, Web, WebSettings, serve};
+use grip_web::{AdminToken, Build, Readiness, SyncHandle, Watch, Web, WebSettings, serve};
 use nostr::prelude::Timestamp;
 use tempfile::TempDir;
 use tokio::{
@@ -65,6 +65,24 @@ impl Node {
         .await
     }
 
+    /// Starts a node that watches GitHub.
+    pub async fn start_watching(
+        change: impl FnOnce(&mut WebSettings),
+        watch: impl FnOnce(Queue, TaskGroup) -> BoxFuture<'static, Result<Watch>>,
+    ) -> Result<Self> {
+        Self::start_as(change, SyncHandle::off(), |base| {
+            let watch = watch(base.queue, base.group);
+            async {
+                Ok(Indexed {
+                    watch: Some(watch.await?),
+                    ..Indexed::default()
+                })
+            }
+            .boxed()
+        })
+        .await
+    }
+
     /// Starts a node that tells of `sync` what that says.
     pub async fn start_whole(
         change: impl FnOnce(&mut WebSettings),
@@ -103,6 +121,7 @@ impl Node {
             index,
             proxy,
             hosted,
+            watch,
         } = index(Base {
             grasp: grasp.clone(),
             repositories: repositories.clone(),
@@ -120,7 +139,7 @@ impl Node {
             queue: queue.clone(),
             index: index.clone(),
             proxy,
-            watch: None,
+            watch,
             admin: AdminToken::new(TOKEN),
             relay,
             repositories,
@@ -264,6 +283,7 @@ struct Indexed {
     index: Option<Arc<Index>>,
     proxy: Option<Proxy>,
     hosted: Option<Hosted>,
+    watch: Option<Watch>,
 }
 
 async fn indexed(base: Base, forge: Option<Arc<Forge>>) -> Result<Indexed> {
@@ -289,6 +309,7 @@ async fn indexed(base: Base, forge: Option<Arc<Forge>>) -> Result<Indexed> {
         index: Some(Arc::new(index.await?)),
         proxy: Some(Proxy::new(db, hosted.clone(), Default::default())),
         hosted: Some(hosted),
+        watch: None,
     })
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use grip_db::DbError;
 use http::{Response, StatusCode};
 use serde_json::json;
@@ -19,17 +20,17 @@ use crate::{
 };
 
 /// Carries an order out.
-pub(crate) async fn order(
-    app: &Arc<App>,
+pub(crate) fn order<'a>(
+    app: &'a Arc<App>,
     admin: Admin,
-    what: GitHub<'_>,
-    query: Option<&str>,
-) -> Result<Response<Body>, WebError> {
+    what: GitHub<'a>,
+    query: Option<&'a str>,
+) -> BoxFuture<'a, Result<Response<Body>, WebError>> {
     match what {
-        GitHub::Retention => retention(app, admin, query).await,
-        GitHub::Reextract => reextract(app, admin).await,
-        GitHub::CloseGaps => close_gaps(app, admin, query).await,
-        _ => Err(WatchError::Nothing.into()),
+        GitHub::Retention => Box::pin(retention(app, admin, query)),
+        GitHub::Reextract => Box::pin(reextract(app, admin)),
+        GitHub::CloseGaps => Box::pin(close_gaps(app, admin, query)),
+        _ => Box::pin(async { Err(WatchError::Nothing.into()) }),
     }
 }
 

@@ -20,18 +20,19 @@ pub(super) fn push(push: StoredEvent, frame: &Frame, now: i64) -> PushLine {
         }
     };
     let is_zero = |oid: &str| oid.bytes().all(|byte| byte == b'0');
+    let is_removed = is_zero(&push.head);
     PushLine {
         href: format!("{}api/v1/github/events?repo={id}", frame.root()),
         repository: push
             .repository_name
             .unwrap_or_else(|| format!("repository {id}")),
         branch,
-        change: match (is_zero(&push.head), push.before.as_deref().map(is_zero)) {
+        change: match (is_removed, push.before.as_deref().map(is_zero)) {
             (true, _) => Some("removed"),
             (false, Some(true)) => Some("new"),
             (false, _) => None,
         },
-        short: push.head.chars().take(10).collect(),
+        short: (!is_removed).then(|| push.head.chars().take(10).collect()),
         head: push.head,
         who: push.actor_login.unwrap_or_else(|| "somebody".to_owned()),
         when: pages::distance(push.github_created_at.unwrap_or(push.created_at), now),
@@ -72,7 +73,10 @@ pub(super) fn budget(budget: &Forecast, now: i64) -> BudgetLine {
         (Some(until), _) if until > now => {
             Some(format!("set aside, tried {}", pages::distance(until, now)))
         }
-        (_, Some(end)) if end > now => Some(format!("used up {}", pages::distance(end, now))),
+        (_, Some(end)) if end > now => Some(format!(
+            "at this pace used up {}",
+            pages::distance(end, now)
+        )),
         (_, Some(_)) => Some("used up".to_owned()),
         _ => None,
     };
