@@ -1,0 +1,14 @@
+//! Any bytes as a manifest or a card: no panic, and what is read has these bytes and no others.
+#![no_main]
+
+use grip_resolve::{Card, Manifest, ManifestId};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    if let Ok(manifest) = Manifest::decode(data) {
+        assert_eq!(manifest.bytes(), data);
+        assert_eq!(manifest.id(), ManifestId::of(data));
+        assert_eq!(manifest.join(&manifest), manifest);
+    }
+    let _ = Card::decode(data);
+});
