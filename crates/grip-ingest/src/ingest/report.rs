@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, time::SystemTime};
 
+use futures_util::future::BoxFuture;
 use grip_db::DbError;
 
 use super::{HOUR_MS, Ingest};
@@ -14,8 +15,12 @@ use crate::{
 const MOST_REJECTED: usize = 20;
 
 impl Ingest {
-    /// How it goes.
-    pub async fn status(&self) -> Result<Status, DbError> {
+    /// How it goes. Boxed, as it is large: who waits for it need not find room for it.
+    pub fn status(&self) -> BoxFuture<'_, Result<Status, DbError>> {
+        Box::pin(self.look_how_it_goes())
+    }
+
+    async fn look_how_it_goes(&self) -> Result<Status, DbError> {
         let context = &self.context;
         let now = SystemTime::now();
         let budgets = context.github.budget();
@@ -66,8 +71,12 @@ impl Ingest {
         Ok(all)
     }
 
-    /// How much there is.
-    pub async fn stats(&self) -> Result<Stats, DbError> {
+    /// How much there is. Boxed like [`Ingest::status`].
+    pub fn stats(&self) -> BoxFuture<'_, Result<Stats, DbError>> {
+        Box::pin(self.count())
+    }
+
+    async fn count(&self) -> Result<Stats, DbError> {
         let store = &self.context.store;
         let totals = store.totals(store.now_ms() - HOUR_MS).await?;
         let mut by_type = BTreeMap::<String, i64>::new();

@@ -8,7 +8,7 @@ use grip_testkit::{
 };
 use serde_json::Value;
 
-use crate::scene::{BINARY, SECRET, deliver, json, place, push_body, pushes, signed};
+use crate::scene::{BINARY, SECRET, deliver, json, place, push, push_body, pushes, signed};
 
 /// Between the event and its job, between both and their commit, and between what follows from it
 /// and the end of its job.
@@ -89,20 +89,18 @@ async fn a_list_that_is_read_while_the_node_dies_is_kept_whole_and_once() -> Res
             let mut expected = Vec::new();
             for (person, repository) in [("jo", "acme/one"), ("al", "acme/two"), ("jo", "acme/two")]
             {
-                let event = github.push(person, repository);
-                expected.push(event["id"].as_str().context("an id")?.to_owned());
+                expected.push(push(&github, person, repository)?);
             }
             let mut node = node(&github, &format!("{point}:{hit}"))?;
             node.spawn()?;
             if hit == 2 {
                 // A second look at the list has something to keep, too.
                 until("the node runs or has run", || async {
-                    let looked = github.requests_for("/api/v3/orgs/acme/events").len();
+                    let looked = github.requests_for("/orgs/acme/events").len();
                     (looked > 0).then_some(())
                 })
                 .await?;
-                let event = github.push("al", "acme/one");
-                expected.push(event["id"].as_str().context("an id")?.to_owned());
+                expected.push(push(&github, "al", "acme/one")?);
             }
             died(&mut node)
                 .await

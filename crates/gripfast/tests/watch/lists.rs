@@ -9,7 +9,7 @@ use grip_testkit::{
     until,
 };
 
-use crate::scene::{BINARY, gripfast, json, place, pushes};
+use crate::scene::{BINARY, gripfast, json, place, push, pushes};
 
 #[tokio::test]
 async fn an_organisation_is_watched_within_its_budget_until_told_to_stop() -> Result<()> {
@@ -27,10 +27,9 @@ async fn an_organisation_is_watched_within_its_budget_until_told_to_stop() -> Re
     }
     let mut expected = Vec::new();
     for (number, person) in people.iter().enumerate() {
-        let event = github.push(person, &format!("acme/repo-{number}"));
-        expected.push(event["id"].as_str().context("an id")?.to_owned());
+        expected.push(push(&github, person, &format!("acme/repo-{number}"))?);
     }
-    github.push("mona", "elsewhere/other");
+    push(&github, "mona", "elsewhere/other")?;
     let mut node = Node::start_with(
         BINARY,
         &[

@@ -16,6 +16,16 @@ pub fn place(github: &FakeGitHub, list: &str) -> String {
     github.api().replace("/api/v3/", list)
 }
 
+/// Somebody pushes now; says the id of the event.
+pub fn push(github: &FakeGitHub, actor: &str, repository: &str) -> Result<String> {
+    let mut event = github.push_event(actor, repository);
+    let now = humantime::format_rfc3339_seconds(std::time::SystemTime::now());
+    event["created_at"] = now.to_string().into();
+    let id = event["id"].as_str().context("an id")?.to_owned();
+    github.emit(event);
+    Ok(id)
+}
+
 /// A delivery as GitHub sends it; `signature` as it stands in the header, if it has one.
 pub async fn deliver(
     node: &Node,
