@@ -636,6 +636,7 @@ fn the_example_loads_when_every_line_is_switched_on() {
         .file("gripfast.toml", &text)
         .file("/etc/gripfast/relay.nsec", NSEC)
         .file("/etc/gripfast/github.token", "ghp_x\n")
+        .file("/etc/gripfast/webhook.secret", "s\n")
         .loaded();
     assert_eq!(loaded.warnings, Vec::<String>::new());
     let from_file = loaded

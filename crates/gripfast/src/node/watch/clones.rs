@@ -178,8 +178,8 @@ mod tests {
         }
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn who_waits_is_found_by_place_and_forgotten_when_it_waits_no_more() {
+    #[test]
+    fn who_waits_is_found_by_place_and_forgotten_when_it_waits_no_more() {
         let mut clones = Clones::default();
         let urls = [url("https://github.com/acme/tides.git")];
         for name in ["a", "b"] {
@@ -199,22 +199,22 @@ mod tests {
         assert_eq!(clones.by_place.len(), 1);
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_push_is_remembered_for_who_comes_to_wait_soon_after() {
-        let mut clones = Clones::default();
+    #[test]
+    fn a_push_is_remembered_for_who_comes_to_wait_soon_after() {
+        let (mut clones, now) = (Clones::default(), Instant::now());
         let urls = [url("https://github.com/acme/tides.git")];
         let tides = Place::of(&urls[0]).unwrap();
-        assert!(clones.pushed(&tides, Instant::now()).is_empty());
+        assert!(clones.pushed(&tides, now).is_empty());
         assert!(clones.set(&id("a"), &urls, 0));
         assert!(!clones.set(&id("a"), &urls, 1), "it was told already");
-        assert!(clones.forget_old(Instant::now() + REMEMBERED));
-        let later = Instant::now() + REMEMBERED + Duration::from_secs(1);
+        assert!(clones.forget_old(now + REMEMBERED));
+        let later = now + REMEMBERED + Duration::from_secs(1);
         assert!(!clones.forget_old(later));
         assert!(!clones.set(&id("b"), &urls, 0));
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn of_many_pushes_the_latest_are_remembered() {
+    #[test]
+    fn of_many_pushes_the_latest_are_remembered() {
         let mut clones = Clones::default();
         let start = Instant::now();
         for n in 0..=MAX_PUSHES as u64 {
