@@ -3,14 +3,10 @@
 use std::{
     collections::{HashMap, VecDeque},
     hash::Hash,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::atomic::Ordering,
 };
 
-use parking_lot::Mutex;
-use tokio::sync::oneshot;
+use crate::sync::{Arc, AtomicU64, Mutex, oneshot};
 
 /// Serial order per key: whoever enters a lane first has its turn first, one at a time.
 ///
@@ -206,5 +202,5 @@ impl<K: Eq + Hash + Clone + std::fmt::Debug> std::fmt::Debug for Turn<K> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests;

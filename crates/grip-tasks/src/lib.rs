@@ -6,11 +6,16 @@
 pub mod fault;
 mod group;
 mod lanes;
+mod live;
+#[cfg(all(test, feature = "loom"))]
+mod models;
 mod panic;
 mod periodic;
+mod sync;
 
 pub use group::{Ended, TaskGroup, TaskStatus};
 pub use lanes::{Busy, Lanes, Turn};
+pub use live::Live;
 pub use periodic::{Outcome, Periodic, PeriodicStatus};
 pub use tokio::task::{JoinError, JoinHandle};
 pub use tokio_util::sync::CancellationToken;

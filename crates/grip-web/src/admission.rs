@@ -14,8 +14,8 @@ use std::{
     },
 };
 
-use arc_swap::ArcSwap;
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
+use grip_tasks::Live;
 use parking_lot::Mutex;
 
 use crate::{
@@ -104,7 +104,7 @@ pub(crate) struct Admission {
     per_ip: Mutex<HashMap<IpAddr, usize>>,
     /// Slots by address, for classes that are shared out. Bounded by the slots taken.
     shares: Mutex<HashMap<(IpAddr, Class), usize>>,
-    rate: ArcSwap<Rate>,
+    rate: Live<Rate>,
 }
 
 /// One piece of work under way.
@@ -159,7 +159,7 @@ impl Admission {
             unread: AtomicU64::new(0),
             per_ip: Mutex::default(),
             shares: Mutex::default(),
-            rate: ArcSwap::from_pointee(Rate::new(limits)),
+            rate: Live::new(Rate::new(limits)),
         })
     }
 
@@ -234,10 +234,8 @@ impl Admission {
         if client.exempt {
             return true;
         }
-        let rate = self.rate.load();
-        if !rate.is_for(limits) {
-            self.rate.store(Arc::new(Rate::new(limits)));
-        }
+        let fits = |rate: &Rate| rate.is_for(limits);
+        let rate = self.rate.renew(fits, || Rate::new(limits));
         rate.spend(bucket(client.ip))
     }
 

@@ -1,0 +1,141 @@
+//! Every order in which threads can run, tried by loom: `cargo xtask loom`.
+
+use std::{
+    pin::pin,
+    task::{Context, Poll, Waker},
+};
+
+use loom::{cell::UnsafeCell, future::block_on, sync::Arc, thread};
+
+use crate::{Busy, Lanes, Live};
+
+/// Tries every order with at most three switches that no thread waits for: mistakes show in those,
+/// and three threads without a bound have more orders than there is time.
+fn check(model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(model);
+}
+
+/// What only the holder of the turn may touch: the checker fails if two do at a time.
+struct Work(UnsafeCell<u32>);
+
+impl Work {
+    fn new() -> Arc<Self> {
+        Arc::new(Self(UnsafeCell::new(0)))
+    }
+
+    #[expect(unsafe_code, reason = "the checker watches exactly this access")]
+    fn act(&self) {
+        self.0.with_mut(|count| unsafe { *count += 1 });
+    }
+
+    #[expect(unsafe_code, reason = "the checker watches exactly this access")]
+    fn done(&self) -> u32 {
+        self.0.with(|count| unsafe { *count })
+    }
+}
+
+/// Waits for a turn and acts; says whether it was let in at all.
+fn take_a_turn(lanes: &Lanes<u8>, work: &Work) -> Result<(), Busy> {
+    let turn = block_on(lanes.enter(&1))?;
+    work.act();
+    drop(turn);
+    Ok(())
+}
+
+#[test]
+fn with_room_for_one_to_wait_nobody_waits_for_ever_and_nobody_acts_beside_another() {
+    check(|| {
+        let (lanes, work) = (Lanes::<u8>::new(1), Work::new());
+        let others: Vec<_> = (0..2)
+            .map(|_| {
+                let (lanes, work) = (lanes.clone(), Arc::clone(&work));
+                thread::spawn(move || take_a_turn(&lanes, &work).is_ok())
+            })
+            .collect();
+        let mut let_in = u32::from(take_a_turn(&lanes, &work).is_ok());
+        for other in others {
+            let_in += u32::from(
+                other
+                    .join()
+                    .expect("because a model ends at its first panic"),
+            );
+        }
+        assert!(let_in >= 2, "one has the turn and one may wait");
+        assert_eq!(work.done(), let_in, "who was let in has acted, once");
+        assert_eq!((lanes.in_use(), lanes.waiting()), (0, 0));
+    });
+}
+
+#[test]
+fn a_turn_that_is_granted_to_someone_who_gives_up_goes_on_to_the_next() {
+    check(|| {
+        let (lanes, work) = (Lanes::<u8>::new(2), Work::new());
+        let first = block_on(lanes.enter(&1)).expect("because the lane is empty");
+        let leaver = {
+            let lanes = lanes.clone();
+            // Told to stop while it waits: the future is dropped, wherever it stands.
+            thread::spawn(move || {
+                let mut entering = pin!(lanes.enter(&1));
+                let polled = entering
+                    .as_mut()
+                    .poll(&mut Context::from_waker(Waker::noop()));
+                matches!(polled, Poll::Ready(Ok(_)))
+            })
+        };
+        let stayer = {
+            let (lanes, work) = (lanes.clone(), Arc::clone(&work));
+            thread::spawn(move || take_a_turn(&lanes, &work).is_ok())
+        };
+        drop(first);
+        leaver
+            .join()
+            .expect("because a model ends at its first panic");
+        let had = stayer
+            .join()
+            .expect("because a model ends at its first panic");
+        assert!(had, "two may wait");
+        assert_eq!(work.done(), 1);
+        assert_eq!((lanes.in_use(), lanes.waiting()), (0, 0));
+    });
+}
+
+#[test]
+fn settings_are_seen_as_they_were_or_as_they_are_and_never_go_back() {
+    check(|| {
+        let live = Arc::new(Live::new((1, 1)));
+        let writer = {
+            let live = Arc::clone(&live);
+            thread::spawn(move || live.set((2, 2)))
+        };
+        let (first, second) = (live.get(), live.get());
+        assert_eq!(first.0, first.1);
+        assert_eq!(second.0, second.1);
+        assert!(
+            first.0 <= second.0,
+            "the new one was seen and then the old one"
+        );
+        writer
+            .join()
+            .expect("because a model ends at its first panic");
+        assert_eq!(*live.get(), (2, 2));
+    });
+}
+
+#[test]
+fn a_value_that_no_longer_fits_is_made_once_however_many_ask() {
+    check(|| {
+        let live = Arc::new(Live::new((1, 0)));
+        let ask = |live: &Live<(u32, u32)>, who| live.renew(|now| now.0 == 2, || (2, who));
+        let other = {
+            let live = Arc::clone(&live);
+            thread::spawn(move || ask(&live, 7).1)
+        };
+        let mine = ask(&live, 8).1;
+        let theirs = other
+            .join()
+            .expect("because a model ends at its first panic");
+        assert_eq!(mine, theirs, "both have the same one");
+    });
+}

@@ -1,0 +1,19 @@
+//! What locks and channels are made of: the real ones, or with the feature `loom` those of a
+//! checker that tries every order in which threads can run. What is built on these names is the
+//! shipped code in both cases.
+
+#[cfg(not(feature = "loom"))]
+mod real {
+    pub(crate) use std::sync::{Arc, atomic::AtomicU64};
+
+    pub(crate) use parking_lot::Mutex;
+    pub(crate) use tokio::sync::oneshot;
+}
+
+#[cfg(feature = "loom")]
+mod modelled;
+
+#[cfg(feature = "loom")]
+pub(crate) use self::modelled::*;
+#[cfg(not(feature = "loom"))]
+pub(crate) use self::real::*;
