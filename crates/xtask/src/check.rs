@@ -2,6 +2,7 @@
 
 mod files;
 mod layers;
+pub(crate) mod service;
 mod text;
 
 use anyhow::bail;
@@ -12,19 +13,24 @@ use crate::{docs, run};
 /// A rule: what it looks at when it holds, or what breaks it.
 type Check = fn(&Metadata) -> anyhow::Result<String>;
 
+/// The crates of the workspace.
+pub(crate) fn metadata() -> anyhow::Result<Metadata> {
+    let manifest = run::root().join("Cargo.toml");
+    let mut command = MetadataCommand::new();
+    Ok(command.manifest_path(manifest).no_deps().exec()?)
+}
+
 /// Runs every check, so that one look shows all that is wrong.
 pub(crate) fn run() -> anyhow::Result<()> {
-    let metadata = MetadataCommand::new()
-        .manifest_path(run::root().join("Cargo.toml"))
-        .no_deps()
-        .exec()?;
-    let checks: [(&str, Check); 4] = [
+    let metadata = metadata()?;
+    let checks: [(&str, Check); 5] = [
         ("arrows between crates only point down", layers::check),
         (
             "every source file is compiled and no test is left out",
             files::check,
         ),
         ("texts name no machine and leave nothing open", text::check),
+        ("every task and every bound is in its table", service::check),
         ("generated documents are up to date", |_| docs::check()),
     ];
     let mut failed = 0;

@@ -4,7 +4,7 @@ use std::fs;
 
 use anyhow::bail;
 
-use crate::run;
+use crate::{check, run};
 
 /// What `gripfast config --docs` calls a document, and where it is kept.
 const DOCUMENTS: &[(&str, &str)] = &[
@@ -29,6 +29,7 @@ fn made(name: &str) -> anyhow::Result<String> {
 
 /// Writes them anew.
 pub(crate) fn write() -> anyhow::Result<()> {
+    check::service::write(&check::metadata()?)?;
     for (name, path) in DOCUMENTS {
         fs::write(run::root().join(path), made(name)?)?;
         println!("wrote {path}");

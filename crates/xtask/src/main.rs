@@ -27,6 +27,8 @@ enum Command {
     Check,
     /// Write the documents that are made from the table of options
     Docs,
+    /// Try every order in which threads can run, on what is built for it
+    Loom,
     /// Install what the tests need and run them all
     Test {
         /// Handed to `cargo nextest run`, such as `-E 'test(push)'`
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Check => check::run(),
         Command::Docs => docs::write(),
+        Command::Loom => test::loom(),
         Command::Test { rest } => test::run(&rest),
         Command::Bench { rest } => measure::bench(&rest),
         Command::Campaign { name } => measure::campaign(name),

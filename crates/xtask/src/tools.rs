@@ -32,6 +32,8 @@ pub(crate) fn prepare() -> anyhow::Result<Tools> {
     let cache = cache_dir()?;
     system_program("git", "git")?;
     system_program("chromium", "chromium")?;
+    // Shows which files a node touches.
+    system_program("strace", "strace")?;
     // The program only: tests start servers of their own, and need none of the system's.
     system_program("redis-server", "redis-server")?;
     postgres()?;

@@ -64,7 +64,7 @@ fn shipped_lines(text: &str) -> usize {
         .count()
 }
 
-fn sources(metadata: &Metadata) -> anyhow::Result<Vec<PathBuf>> {
+pub(super) fn sources(metadata: &Metadata) -> anyhow::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for package in metadata.workspace_packages() {
         let dir = package
@@ -134,7 +134,7 @@ fn modules(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-fn shown(path: &Path) -> String {
+pub(super) fn shown(path: &Path) -> String {
     path.strip_prefix(run::root())
         .unwrap_or(path)
         .display()

@@ -74,6 +74,11 @@ fn place(name: &str) -> Option<(usize, usize)> {
     })
 }
 
+/// Says whether a crate of this name is part of the node.
+pub(super) fn is_shipped(name: &str) -> bool {
+    place(name).is_some_and(|(floor, _)| LAYERS[floor].name != NEVER_SHIPPED)
+}
+
 /// Says what is wrong with an arrow, if anything.
 fn complaint(from: &str, to: &str, kind: DependencyKind) -> Option<String> {
     let (from_floor, from_place) = place(from)?;
