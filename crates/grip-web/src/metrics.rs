@@ -173,10 +173,10 @@ impl Metrics {
     fn at_zero(self) -> Self {
         for class in Class::ALL {
             let route = class.label();
-            self.busy.get_or_create(&Route { route });
+            drop(self.busy.get_or_create(&Route { route }));
         }
         for op in ["slow_head", "idle", "stuck"] {
-            self.timeouts.get_or_create(&Op { op });
+            drop(self.timeouts.get_or_create(&Op { op }));
         }
         self
     }
