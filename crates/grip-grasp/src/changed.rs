@@ -70,7 +70,7 @@ impl Grasp {
 
 impl Changes {
     /// Waits until something has changed, and takes it. Cancel safe.
-    pub async fn next(&mut self) -> Changed {
+    pub async fn next(&self) -> Changed {
         let noted = (self.of)(&self.core.hosted);
         loop {
             let woken = noted.wake.notified();
@@ -82,7 +82,7 @@ impl Changes {
     }
 
     /// What has changed by now, if anything.
-    pub fn take(&mut self) -> Option<Changed> {
+    pub fn take(&self) -> Option<Changed> {
         (self.of)(&self.core.hosted).take()
     }
 }

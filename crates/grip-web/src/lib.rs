@@ -25,6 +25,7 @@ mod probes;
 mod query;
 mod readiness;
 mod request_id;
+mod resolve;
 mod respond;
 mod route;
 mod server;
@@ -49,6 +50,7 @@ pub use self::{
     admin::AdminToken,
     metrics::Build,
     readiness::Readiness,
+    resolve::Resolve,
     server::{serve, serve_to_the_end},
     settings::{NodeInfo, Timeouts, WebLimits, WebSettings},
     sync::{Backend, Breaker, HostBudget, SyncHandle, SyncReport, SyncTotals, Tried},
@@ -76,6 +78,8 @@ pub struct Web {
     pub proxy: Option<Proxy>,
     /// The pushes on GitHub; none where nobody watches them.
     pub watch: Option<Watch>,
+    /// Finds manifests and providers; none where nobody resolves.
+    pub resolve: Option<Resolve>,
     /// Opens what changes something by hand.
     pub admin: AdminToken,
     pub build: Build,

@@ -31,8 +31,8 @@ pub(crate) use option::{Group, Kind, Opt, Reload, Status};
 pub(crate) use parse::name as parse_name;
 pub(crate) use resolve::service_at;
 pub(crate) use settings::{
-    DatabasePlace, GithubHost, LogFormat, Settings, Sync as SyncSettings, Timeouts,
-    Watch as WatchSettings,
+    DatabasePlace, GithubHost, LogFormat, Network as NetworkSettings, Resolve as ResolveSettings,
+    Settings, Sync as SyncSettings, Timeouts, Watch as WatchSettings,
 };
 pub(crate) use surroundings::{Process, Surroundings};
 

@@ -7,6 +7,7 @@ mod config;
 mod failure;
 mod logging;
 mod node;
+mod private_file;
 
 use std::process::ExitCode;
 

@@ -10,6 +10,7 @@ mod notify;
 mod outbound;
 mod parts;
 mod reload;
+mod resolve;
 mod signals;
 mod snapshot;
 mod sync;

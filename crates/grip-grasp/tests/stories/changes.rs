@@ -8,7 +8,7 @@ use crate::{
     sync::MAIN,
 };
 
-async fn next(changes: &mut Changes) -> Changed {
+async fn next(changes: &Changes) -> Changed {
     within("a change is told", changes.next()).await.unwrap()
 }
 
@@ -17,7 +17,7 @@ async fn a_repository_is_told_when_it_is_served_and_when_a_tag_moves() {
     let owner = Author::new();
     let repo = addr(&owner, "x");
     let (node, tree, tip) = with_repository(&owner, "x").await;
-    let mut changes = node.grasp().changes();
+    let changes = node.grasp().changes();
     assert_eq!(changes.take(), None, "only from now on");
     assert_eq!(node.grasp().served(), std::slice::from_ref(&repo));
 
@@ -32,7 +32,7 @@ async fn a_repository_is_told_when_it_is_served_and_when_a_tag_moves() {
     let refs = [(MAIN, next_tip.as_str()), ("refs/tags/v1.0.0", &tip)];
     let tagged = owner.state_at("x", &refs, None, later(2));
     assert!(node.send(&tagged).await.accepted);
-    assert_eq!(next(&mut changes).await, Changed::These(vec![repo.clone()]));
+    assert_eq!(next(&changes).await, Changed::These(vec![repo.clone()]));
 
     // Gone with its owner, after a while in which it can be read.
     let elsewhere = owner.announcement_at("other.example.com", "x", vec![], later(5));
@@ -41,7 +41,7 @@ async fn a_repository_is_told_when_it_is_served_and_when_a_tag_moves() {
     let day = std::time::Duration::from_secs(25 * 3600);
     let then = grip_grasp::Millis::from(grip_nostr::Timestamp::now()) + day;
     assert_eq!(node.grasp().sweep(then).await.withdrawn, 1);
-    assert_eq!(next(&mut changes).await, Changed::These(vec![repo]));
+    assert_eq!(next(&changes).await, Changed::These(vec![repo]));
     assert!(node.grasp().served().is_empty());
 }
 
@@ -54,7 +54,7 @@ async fn claims_are_what_is_served_and_told_whenever_they_change() {
     let first = grasp.claims(&repo).await.unwrap().unwrap();
     assert_eq!(first.announcement.pubkey, owner.keys.public_key());
     let first_state = first.state.unwrap();
-    let mut changes = grasp.claim_changes();
+    let changes = grasp.claim_changes();
 
     // What waits for its data is no claim yet.
     let next_tip = tree.commit("a", "next").unwrap();
@@ -66,13 +66,13 @@ async fn claims_are_what_is_served_and_told_whenever_they_change() {
     let push = [(tip.as_str(), next_tip.as_str(), MAIN)];
     assert!(node.push(&repo, &tree, &push).await.accepted);
     let told = Changed::These(vec![repo.clone()]);
-    assert_eq!(next(&mut changes).await, told, "a branch is enough");
+    assert_eq!(next(&changes).await, told, "a branch is enough");
     let now = grasp.claims(&repo).await.unwrap().unwrap();
     assert_eq!(now.state, Some(state));
 
     let joined = announce_at(&owner, "x", &[&Author::new()], later(2));
     assert!(node.send(&joined).await.accepted);
-    assert_eq!(next(&mut changes).await, told);
+    assert_eq!(next(&changes).await, told);
     let now = grasp.claims(&repo).await.unwrap().unwrap();
     assert_eq!(now.announcement, joined);
 
@@ -84,7 +84,7 @@ async fn claims_are_what_is_served_and_told_whenever_they_change() {
 async fn a_new_repository_is_told_with_its_first_data() {
     let owner = Author::new();
     let node = Node::start().await;
-    let mut changes = node.grasp().changes();
+    let changes = node.grasp().changes();
     node.accepts(&announce(&owner, "x", &[]), HELD).await;
     assert_eq!(changes.take(), None, "it is not served yet");
     let tree = grip_testkit::WorkTree::with_commit().unwrap();
@@ -97,5 +97,5 @@ async fn a_new_repository_is_told_with_its_first_data() {
             .await
             .accepted
     );
-    assert_eq!(next(&mut changes).await, Changed::These(vec![repo]));
+    assert_eq!(next(&changes).await, Changed::These(vec![repo]));
 }

@@ -140,6 +140,7 @@ impl Node {
             index: index.clone(),
             proxy,
             watch,
+            resolve: None,
             admin: AdminToken::new(TOKEN),
             relay,
             repositories,

@@ -71,6 +71,8 @@ pub(crate) enum Kind {
     Secrets,
     /// `module-prefix=npub`, separated by commas.
     ModuleOwners,
+    /// Addresses such as `/ip4/0.0.0.0/tcp/7335`, separated by commas.
+    Multiaddrs,
     /// A level or filter directives.
     LogFilter,
     Choice(&'static [&'static str]),
@@ -104,6 +106,7 @@ impl Kind {
                 | Self::Tokens
                 | Self::Secrets
                 | Self::ModuleOwners
+                | Self::Multiaddrs
         )
     }
 
@@ -129,6 +132,7 @@ impl Kind {
             Self::Tokens => "TOKENS",
             Self::Secrets => "SECRETS",
             Self::ModuleOwners => "PREFIX=NPUB",
+            Self::Multiaddrs => "ADDRESSES",
             Self::LogFilter => "LEVEL",
             Self::Networks => "CIDRS",
             Self::Choice(_) => "CHOICE",
@@ -177,6 +181,9 @@ impl Kind {
             Self::Secrets => "comma-separated secrets (an array in the file)".into(),
             Self::Tokens => "comma-separated `token` or `host=token` (an array in the file)".into(),
             Self::ModuleOwners => "comma-separated `prefix=npub` (an array in the file)".into(),
+            Self::Multiaddrs => "comma-separated addresses, such as `/ip4/0.0.0.0/tcp/7335` or \
+                                 `/dns4/a.example/tcp/7335/p2p/12D3KooW…` (an array in the file)"
+                .into(),
             Self::LogFilter => "level or filter directives".into(),
             Self::Networks => "comma-separated networks, such as `10.0.0.0/8`".into(),
             Self::Choice(values) => values
@@ -226,10 +233,11 @@ pub(crate) enum Group {
     Sync,
     Index,
     Watch,
+    Resolve,
 }
 
 impl Group {
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::Reach,
         Self::Storage,
         Self::About,
@@ -241,6 +249,7 @@ impl Group {
         Self::Sync,
         Self::Index,
         Self::Watch,
+        Self::Resolve,
     ];
 
     pub(crate) fn title(self) -> &'static str {
@@ -256,6 +265,7 @@ impl Group {
             Self::Sync => "Sync with other servers",
             Self::Index => "Index of Go modules",
             Self::Watch => "Watching GitHub",
+            Self::Resolve => "Finding and being found",
         }
     }
 }

@@ -31,6 +31,7 @@ pub(crate) fn check(kind: Kind, text: &str) -> Result<(), Complaint> {
         Kind::Domains => services(text).map(drop),
         Kind::HostLimits => host_limits(text).map(drop),
         Kind::Schemes => schemes(text).map(drop),
+        Kind::Multiaddrs => multiaddrs(text).map(drop),
         Kind::RedisUrl => redis_url(text).map(drop),
         Kind::DatabaseUrl => database_url(text).map(drop),
         Kind::Name => name(text).map(drop),
@@ -221,6 +222,20 @@ pub(crate) fn schemes(text: &str) -> Result<Vec<String>, Complaint> {
         )),
         None if schemes.is_empty() => Err("names no scheme".to_owned()),
         None => Ok(schemes),
+    }
+}
+
+/// Reads addresses of the network of nodes as far as their form goes; the network reads the rest.
+pub(crate) fn multiaddrs(text: &str) -> Result<Vec<String>, Complaint> {
+    let addresses = list(text);
+    let is_one = |address: &&String| {
+        address.starts_with('/') && (address.contains("/tcp/") || address.contains("/udp/"))
+    };
+    match addresses.iter().find(|address| !is_one(address)) {
+        Some(other) => Err(format!(
+            "has `{other}`, which is no address such as `/ip4/0.0.0.0/tcp/7335`"
+        )),
+        None => Ok(addresses),
     }
 }
 

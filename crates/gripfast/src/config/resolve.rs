@@ -3,6 +3,7 @@
 mod amnesia;
 mod github;
 mod index;
+mod resolving;
 mod sync;
 mod watch;
 
@@ -88,6 +89,7 @@ impl Settings {
             sync: r.sync(),
             database: r.database(&data_dir),
             index: r.index(),
+            resolve: r.resolving(),
             aliases: r
                 .optional("domain_aliases", parse::services)
                 .unwrap_or_default(),

@@ -5,7 +5,7 @@ use std::{fmt, net::SocketAddr, path::PathBuf, time::Duration};
 use grip_github::EventSource;
 use grip_ingest::Keep;
 use grip_nostr::MaintainerRule;
-use grip_types::Service;
+use grip_types::{Domain, Service};
 use ipnet::IpNet;
 use nostr::prelude::PublicKey;
 use url::Url;
@@ -50,6 +50,7 @@ pub(crate) struct Settings {
     pub(crate) index: Index,
     /// None: nothing on GitHub is watched.
     pub(crate) watch: Option<Watch>,
+    pub(crate) resolve: Resolve,
     pub(crate) log_level: String,
     pub(crate) log_format: LogFormat,
     pub(crate) metrics_enabled: bool,
@@ -172,6 +173,31 @@ pub(crate) struct Watch {
     pub(crate) keep: Keep,
     /// Where pictures of people are kept; none: they are not.
     pub(crate) avatars: Option<String>,
+}
+
+/// How names are resolved, and how others find what is here.
+#[derive(Clone, Debug)]
+pub(crate) struct Resolve {
+    /// None: only what is here is found.
+    pub(crate) network: Option<Network>,
+    pub(crate) alpha: usize,
+    pub(crate) beta: usize,
+    pub(crate) hedge: Duration,
+    pub(crate) deadline: Duration,
+    pub(crate) workers: usize,
+    pub(crate) cache_bytes: u64,
+    /// Empty: it does not matter.
+    pub(crate) region: String,
+    pub(crate) deny: Vec<Domain>,
+}
+
+/// How this node takes part in the network of nodes.
+#[derive(Clone, Debug)]
+pub(crate) struct Network {
+    pub(crate) listen: Vec<String>,
+    pub(crate) external: Vec<String>,
+    pub(crate) bootstrap: Vec<String>,
+    pub(crate) lan_only: bool,
 }
 
 /// A GitHub that is asked.

@@ -3,12 +3,13 @@
 use super::option::{
     Default::{Derived, Unset, Value},
     Group::{
-        About, Acceptance, Archive, Index, Limits, Logs, Reach, Storage, Sync, Timeouts, Watch,
+        About, Acceptance, Archive, Index, Limits, Logs, Reach, Resolve, Storage, Sync, Timeouts,
+        Watch,
     },
     Kind::{
         Address, Bool, Bytes, Choice, Count, DatabaseUrl, Domain, Domains, Duration, GithubEvents,
-        GithubPlaces, HostLimits, List, LogFilter, ModuleOwners, Name, Networks, Npub, Npubs, Path,
-        RedisUrl, Repositories, Schemes, Secret, Secrets, Text, Tokens,
+        GithubPlaces, HostLimits, List, LogFilter, ModuleOwners, Multiaddrs, Name, Networks, Npub,
+        Npubs, Path, RedisUrl, Repositories, Schemes, Secret, Secrets, Text, Tokens,
     },
     Opt,
 };
@@ -32,6 +33,10 @@ const DELAY: super::Kind = Count {
     max: 86_400_000,
 };
 const PERCENT: super::Kind = Count { min: 1, max: 100 };
+/// Nodes that are asked at once; more would be rude.
+const FANOUT: super::Kind = Count { min: 1, max: 16 };
+const EXTRA: super::Kind = Count { min: 0, max: 16 };
+const WORKERS: super::Kind = Count { min: 1, max: 1024 };
 /// Bounded so that fifty times the value still fits its bucket.
 const RATE: super::Kind = Count {
     min: 0,
@@ -1000,6 +1005,107 @@ pub(crate) static OPTIONS: &[Opt] = &[
          endpoint come from the environment (`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, \
          `AWS_REGION`, `AWS_ENDPOINT_URL`).",
     ),
+    // Finding and being found
+    Opt::new(
+        "dht_enabled",
+        Bool,
+        Value("false"),
+        Resolve,
+        "Take part in the network by which nodes find each other's repositories: what is served \
+         here is found by others, and what they serve is found here.",
+    )
+    .common(),
+    Opt::new(
+        "dht_listen",
+        Multiaddrs,
+        Value("/ip4/0.0.0.0/tcp/7335"),
+        Resolve,
+        "Where other nodes reach this one.",
+    ),
+    Opt::new(
+        "dht_external",
+        Multiaddrs,
+        Unset,
+        Resolve,
+        "Addresses to tell other nodes beside those that are listened on; needed behind a NAT.",
+    ),
+    Opt::new(
+        "dht_bootstrap",
+        Multiaddrs,
+        Unset,
+        Resolve,
+        "Nodes to begin with, each with its name at the end (`…/p2p/12D3KooW…`). Without any, \
+         this node waits to be found.",
+    ),
+    Opt::new(
+        "dht_lan_only",
+        Bool,
+        Value("false"),
+        Resolve,
+        "Stay within private, link-local and loopback addresses.",
+    ),
+    Opt::new(
+        "resolve_alpha",
+        FANOUT,
+        Value("3"),
+        Resolve,
+        "Nodes asked at once when something is looked for.",
+    )
+    .live(),
+    Opt::new(
+        "resolve_beta",
+        EXTRA,
+        Value("2"),
+        Resolve,
+        "Nodes asked in addition once `resolve_hedge` has passed without an answer.",
+    )
+    .live(),
+    Opt::new(
+        "resolve_hedge",
+        Duration,
+        Value("150ms"),
+        Resolve,
+        "How long the first nodes have before further ones are asked.",
+    )
+    .live(),
+    Opt::new(
+        "resolve_deadline",
+        Duration,
+        Value("1200ms"),
+        Resolve,
+        "How long an answer may take in all.",
+    )
+    .live(),
+    Opt::new(
+        "resolve_workers",
+        WORKERS,
+        Value("64"),
+        Resolve,
+        "Answers looked for at once; up to 512 more wait, and what comes then is told to come again.",
+    ),
+    Opt::new(
+        "resolve_cache_bytes",
+        Bytes,
+        Value("64 MiB"),
+        Resolve,
+        "Memory for answers.",
+    ),
+    Opt::new(
+        "resolve_region",
+        Text,
+        Unset,
+        Resolve,
+        "A word for where this node is, such as `eu`: providers with the same word are named first.",
+    )
+    .live(),
+    Opt::new(
+        "resolve_deny",
+        Domains,
+        Unset,
+        Resolve,
+        "Hosts that are never named as providers, with all below them.",
+    )
+    .live(),
 ];
 
 /// The option with this key.

@@ -15,7 +15,7 @@ use grip_types::Service;
 use grip_web::{AdminToken, Build, Readiness, Web, WebSettings};
 use tokio::{net::TcpSocket, time::Instant};
 
-use super::{database, github::Gateways, index, outbound, snapshot, sync, watch};
+use super::{database, github::Gateways, index, outbound, resolve, snapshot, sync, watch};
 use crate::{
     admin_token,
     commands::version,
@@ -33,6 +33,7 @@ pub(crate) struct Parts {
     service: Service,
     policy: Arc<ArcSwap<Policy>>,
     web: Arc<ArcSwap<WebSettings>>,
+    resolve: Arc<ArcSwap<grip_resolve::Options>>,
     /// Connections and what they asked for: told to stop first.
     front: TaskGroup,
     /// What finishes the promises of the front.
@@ -81,10 +82,22 @@ impl Parts {
         .await
         .context("cannot take up where the last run ended")?;
         let throttle = outbound::throttle(settings, &back).await?;
+        let resolving = resolve::start(
+            settings,
+            resolve::Base {
+                db: &db,
+                grasp: &grasp,
+                service: &service,
+                throttle: &throttle,
+                work: front.child("resolve"),
+            },
+        )
+        .await?;
         let sync = sync::start(
             settings,
             sync::Base {
                 grasp: &grasp,
+                resolver: &resolving.resolver,
                 repositories: &repositories,
                 service: &service,
                 address,
@@ -137,6 +150,10 @@ impl Parts {
             index: indexed.index,
             proxy: indexed.proxy,
             watch: watched,
+            resolve: Some(grip_web::Resolve {
+                resolver: resolving.resolver,
+                admin: resolving.admin,
+            }),
             admin: AdminToken::new(admin),
             build: BUILD,
         };
@@ -149,6 +166,7 @@ impl Parts {
             service,
             policy,
             web,
+            resolve: resolving.options,
             front,
             back,
             edge: last,
@@ -190,6 +208,8 @@ impl Parts {
         self.web
             .store(Arc::new(snapshot::web(settings, &self.service)));
         self.policy.store(Arc::new(policy));
+        let resolve = resolve::options(&settings.resolve);
+        self.resolve.store(Arc::new(resolve));
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! Missing git data, brought from elsewhere: the parts of that, wired over the service.
 
 mod context;
+mod further;
 mod lately;
 mod report;
 
@@ -10,6 +11,7 @@ use anyhow::Context as _;
 use grip_egress::Egress;
 use grip_git::Repositories;
 use grip_grasp::Grasp;
+use grip_resolve::Resolver;
 use grip_sync::{GitFetch, GitOptions, Sync};
 use grip_tasks::TaskGroup;
 use grip_throttle::Throttle;
@@ -23,6 +25,8 @@ use crate::config::Settings;
 /// What sync stands on.
 pub(super) struct Base<'a> {
     pub(super) grasp: &'a Grasp,
+    /// Knows who else may have what is missing.
+    pub(super) resolver: &'a Resolver,
     pub(super) repositories: &'a Repositories,
     pub(super) service: &'a Service,
     /// Where we listen.
@@ -58,7 +62,7 @@ pub(super) fn start(settings: &Settings, base: Base<'_>) -> anyhow::Result<SyncH
     );
     let lately = Lately::default();
     let running = Sync::start(grip_sync::Parts {
-        context: Context::new(base.grasp.clone(), lately.clone()),
+        context: Context::new(base.grasp.clone(), base.resolver.clone(), lately.clone()),
         fetch,
         throttle: throttle.clone(),
         options: grip_sync::Options {

@@ -23,7 +23,7 @@ pub(super) struct Follower {
 }
 
 impl Follower {
-    pub(super) async fn run(self, mut changes: Changes, stop: CancellationToken) {
+    pub(super) async fn run(self, changes: Changes, stop: CancellationToken) {
         // As much as may have changed while nobody followed.
         let following = async {
             self.tell(&Changed::TooMany).await;

@@ -3,21 +3,27 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use grip_grasp::{DataSource, Grasp, Millis, SyncAfter};
+use grip_resolve::Resolver;
 use grip_sync::{After, ContextError, Further, Need, SyncContext};
 use grip_types::Identifier;
 use tokio::sync::watch;
 
-use super::lately::Lately;
+use super::{further, lately::Lately};
 
 /// The service, as the sync sees it.
 pub(super) struct Context {
     grasp: Grasp,
+    resolver: Resolver,
     lately: Lately,
 }
 
 impl Context {
-    pub(super) fn new(grasp: Grasp, lately: Lately) -> Self {
-        Self { grasp, lately }
+    pub(super) fn new(grasp: Grasp, resolver: Resolver, lately: Lately) -> Self {
+        Self {
+            grasp,
+            resolver,
+            lately,
+        }
     }
 }
 
@@ -77,8 +83,8 @@ impl SyncContext for Context {
         Ok(needs.collect())
     }
 
-    async fn further(&self, _: &Identifier, _: &[Need]) -> Vec<Further> {
-        Vec::new()
+    async fn further(&self, identifier: &Identifier, needs: &[Need]) -> Vec<Further> {
+        further::look(&self.resolver, identifier, needs).await
     }
 
     async fn process_newly_available_git_data(&self, identifier: &Identifier) -> usize {

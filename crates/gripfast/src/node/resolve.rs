@@ -1,0 +1,142 @@
+//! From names to manifests and providers, and the network in which other nodes find ours.
+
+mod health;
+mod local;
+
+use std::{path::Path, sync::Arc};
+
+use anyhow::Context as _;
+use arc_swap::ArcSwap;
+use grip_db::Db;
+use grip_dht::{
+    Dht,
+    kademlia::{self, Kademlia},
+};
+use grip_grasp::Grasp;
+use grip_resolve::{Admin, Identity, NodeKey, Options, Parts, RankOptions, Resolver, Shelf};
+use grip_tasks::TaskGroup;
+use grip_throttle::Throttle;
+use grip_types::Service;
+use url::Url;
+
+use self::{health::HostsAsked, local::ServedHere};
+use crate::{
+    config::{NetworkSettings, ResolveSettings, Settings},
+    private_file,
+};
+
+/// The file in the data directory of which this node's name in the network is made.
+const KEY_FILE: &str = "node.key";
+
+/// What resolving stands on.
+pub(super) struct Base<'a> {
+    pub(super) db: &'a Db,
+    pub(super) grasp: &'a Grasp,
+    pub(super) service: &'a Service,
+    pub(super) throttle: &'a Throttle,
+    /// Owns the resolutions, the publisher and the network.
+    pub(super) work: TaskGroup,
+}
+
+/// The resolver at work.
+pub(super) struct Resolving {
+    pub(super) resolver: Resolver,
+    pub(super) admin: Admin,
+    /// Swapped on reload.
+    pub(super) options: Arc<ArcSwap<Options>>,
+}
+
+/// Starts to resolve: what is here always, what others have where the network is switched on.
+pub(super) async fn start(settings: &Settings, base: Base<'_>) -> anyhow::Result<Resolving> {
+    let shelf = Shelf::new(Arc::new(ServedHere::new(base.grasp.clone())));
+    let (dht, identity) = match &settings.resolve.network {
+        Some(network) => {
+            let seed = seed(&settings.data_dir)?;
+            let dht = enter(network, seed, &shelf, &base.work).await?;
+            (Some(dht), Some(identity(&seed, base.service)?))
+        }
+        None => {
+            tracing::info!(
+                "the network of nodes is off: others do not find what is served here \
+                 (switch it on with GRIPFAST_DHT_ENABLED=true)"
+            );
+            (None, None)
+        }
+    };
+    let options = Arc::new(ArcSwap::from_pointee(options(&settings.resolve)));
+    let resolver = Resolver::start(Parts {
+        dht,
+        shelf,
+        health: Arc::new(HostsAsked(base.throttle.clone())),
+        options: Arc::clone(&options),
+        identity,
+        group: base.work,
+    });
+    let admin = Admin::open(base.db.clone(), resolver.clone()).await;
+    Ok(Resolving {
+        resolver,
+        admin: admin.context("cannot take up the pins of the last run")?,
+        options,
+    })
+}
+
+/// The settings in the words of the resolver.
+pub(super) fn options(settings: &ResolveSettings) -> Options {
+    Options {
+        alpha: settings.alpha,
+        beta: settings.beta,
+        hedge: settings.hedge,
+        deadline: settings.deadline,
+        workers: settings.workers,
+        cache_bytes: settings.cache_bytes,
+        rank: RankOptions {
+            region: settings.region.clone(),
+            deny: settings.deny.clone(),
+            ..RankOptions::default()
+        },
+        ..Options::default()
+    }
+}
+
+async fn enter(
+    network: &NetworkSettings,
+    seed: [u8; 32],
+    shelf: &Arc<Shelf>,
+    work: &TaskGroup,
+) -> anyhow::Result<Arc<dyn Dht>> {
+    let options = kademlia::Options {
+        listen: network.listen.clone(),
+        external: network.external.clone(),
+        bootstrap: network.bootstrap.clone(),
+        lan_only: network.lan_only,
+        ..kademlia::Options::new(seed)
+    };
+    let entered: Kademlia = kademlia::start(options, shelf.clone(), shelf.clone(), work)
+        .await
+        .context("cannot enter the network of nodes (dht_…)")?;
+    let status = entered.status();
+    tracing::info!(
+        peer = %status.peer,
+        listening = status.listening.join(", "),
+        "part of the network of nodes"
+    );
+    Ok(Arc::new(entered))
+}
+
+/// The secret of which this node's name is made, the same at every start.
+fn seed(data_dir: &Path) -> anyhow::Result<[u8; 32]> {
+    let file = data_dir.join(KEY_FILE);
+    let text = private_file::take(&file);
+    let text = text.with_context(|| format!("cannot keep a key in {}", file.display()))?;
+    let mut seed = [0; 32];
+    faster_hex::hex_decode(text.as_bytes(), &mut seed).context("the key is not hexadecimal")?;
+    Ok(seed)
+}
+
+fn identity(seed: &[u8; 32], service: &Service) -> anyhow::Result<Identity> {
+    let url = Url::parse(&service.http_url()).context("the service has no URL")?;
+    Ok(Identity {
+        key: NodeKey::from_seed(seed),
+        urls: vec![url],
+    })
+}

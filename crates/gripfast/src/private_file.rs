@@ -1,0 +1,95 @@
+//! Files of random secrets that the node makes for itself, and only its user may read.
+
+use std::{
+    fs::{self, File, Permissions},
+    io::{self, Write as _},
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
+    path::Path,
+};
+
+/// Random bytes in one, twice as many hex digits.
+const BYTES: usize = 32;
+
+/// Takes the secret of the last run, or makes one where there is none that only we could read.
+pub(crate) fn take(path: &Path) -> io::Result<String> {
+    match read(path) {
+        Ok(secret) if is_private(path)? => return Ok(secret),
+        Ok(_) => tracing::warn!(
+            path = %path.display(),
+            "others could read this secret: it is made anew",
+        ),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => {}
+        Err(error) => return Err(error),
+    }
+    let secret = hex(&rand::random::<[u8; BYTES]>());
+    write(path, &secret)?;
+    Ok(secret)
+}
+
+/// Reads what a node that runs, or ran, keeps there.
+pub(crate) fn read(path: &Path) -> io::Result<String> {
+    let text = fs::read_to_string(path)?;
+    let secret = text.trim();
+    let is_ours = secret.len() == 2 * BYTES && secret.bytes().all(|b| b.is_ascii_hexdigit());
+    match is_ours {
+        true => Ok(secret.to_owned()),
+        false => Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "holds no secret of ours",
+        )),
+    }
+}
+
+fn is_private(path: &Path) -> io::Result<bool> {
+    Ok(fs::metadata(path)?.mode() & 0o077 == 0)
+}
+
+/// Written beside and renamed, so that nobody ever reads half a secret or a public one.
+fn write(path: &Path, secret: &str) -> io::Result<()> {
+    let beside = path.with_added_extension("new");
+    let mut file: File = File::options()
+        .create(true)
+        .truncate(true)
+        .write(true)
+        .mode(0o600)
+        .open(&beside)?;
+    file.set_permissions(Permissions::from_mode(0o600))?;
+    writeln!(file, "{secret}")?;
+    file.sync_all()?;
+    fs::rename(beside, path)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_made_once_and_only_its_owner_reads_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("secret");
+        let secret = take(&file).unwrap();
+        assert_eq!(secret.len(), 64);
+        assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o600);
+        assert_eq!(take(&file).unwrap(), secret, "the next run keeps it");
+        assert_eq!(read(&file).unwrap(), secret);
+    }
+
+    #[test]
+    fn a_secret_that_others_could_read_or_that_is_broken_is_made_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("secret");
+        let secret = take(&file).unwrap();
+        fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
+        let second = take(&file).unwrap();
+        assert_ne!(second, secret);
+        fs::write(&file, "short\n").unwrap();
+        let third = take(&file).unwrap();
+        assert_ne!(third, second);
+        assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o600);
+    }
+}
