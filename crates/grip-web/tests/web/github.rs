@@ -43,7 +43,7 @@ async fn follow(watching: &Watching, limit: usize) -> Result<Vec<String>> {
         ids.extend(
             events
                 .iter()
-                .map(|event| event["id"].as_str().unwrap().to_owned()),
+                .map(|event| event["id"].as_str().unwrap_or_default().to_owned()),
         );
         match page["next"].as_str() {
             Some(next) => cursor = next.to_owned(),
