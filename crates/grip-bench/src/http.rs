@@ -51,10 +51,23 @@ impl Connection {
         self.answer().await
     }
 
+    /// A GET of which only the status counts.
+    pub async fn status(&mut self, path: &str) -> Result<u16> {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");
+        self.stream.get_mut().write_all(request.as_bytes()).await?;
+        Ok(self.any_answer().await?.0)
+    }
+
     async fn answer(&mut self) -> Result<Answer> {
+        let (status, answer) = self.any_answer().await?;
+        ensure!(status == 200, "status {status}");
+        Ok(answer)
+    }
+
+    async fn any_answer(&mut self) -> Result<(u16, Answer)> {
         let mut line = String::new();
         self.stream.read_line(&mut line).await?;
-        ensure!(line.starts_with("HTTP/1.1 200"), "{line}");
+        let status = line.split(' ').nth(1).context("no answer")?.parse()?;
         let (mut length, mut chunked) = (None, false);
         loop {
             line.clear();
@@ -76,7 +89,7 @@ impl Connection {
             ensure!(chunked, "an answer without a length");
             self.chunks(&mut body).await?;
         }
-        Ok(Answer { body })
+        Ok((status, Answer { body }))
     }
 
     async fn chunks(&mut self, body: &mut Vec<u8>) -> Result<()> {

@@ -13,6 +13,7 @@ mod http;
 mod queries;
 mod queue;
 mod report;
+mod service;
 mod sync;
 mod transfer;
 mod world;
@@ -36,6 +37,9 @@ struct Options {
     /// How many identifiers wait for data that is not looked for yet.
     #[arg(long, default_value_t = 10_000)]
     waiting: usize,
+    /// Be the floor instead: answer 200 on this port and do nothing else.
+    #[arg(long, hide = true)]
+    serve_nothing: Option<u16>,
     /// How many versions the module feed has.
     #[arg(long, default_value_t = 10_000_000)]
     versions: usize,
@@ -44,6 +48,9 @@ struct Options {
 #[tokio::main]
 async fn main() -> Result<()> {
     let mut options = Options::parse();
+    if let Some(port) = options.serve_nothing {
+        return service::serve_nothing(port).await;
+    }
     // Nodes run in directories of their own.
     options.binary = options.binary.canonicalize()?;
     let wanted = |name: &str| name.contains(&options.only);
@@ -56,6 +63,9 @@ async fn main() -> Result<()> {
     }
     if wanted("fanout") {
         fanout::measure(&options.binary, &mut table).await?;
+    }
+    if wanted("service") {
+        service::measure(&options.binary, &mut table).await?;
     }
     if wanted("advertise") {
         advertise::measure(&options.binary, &mut table).await?;

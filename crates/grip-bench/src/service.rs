@@ -1,0 +1,244 @@
+//! Small answers beside a server that does nothing else, and ten times more than is taken on.
+
+use std::{
+    convert::Infallible,
+    net::{Ipv4Addr, SocketAddr},
+    path::Path,
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, ensure};
+use futures_util::future::try_join_all;
+use grip_testkit::Node;
+use http_body_util::Full;
+use hyper::{Response, body::Bytes, server::conn::http1, service::service_fn};
+use hyper_util::rt::TokioIo;
+use tokio::{
+    net::{TcpListener, TcpStream},
+    time::{Instant, MissedTickBehavior, interval},
+};
+
+use crate::{
+    http::Connection,
+    report::{Table, mib, percentile},
+};
+
+/// What is asked for, and with which headers: answers that come out of memory.
+const ROUTES: &[(&str, &str)] = &[
+    ("/healthz", ""),
+    ("/version", ""),
+    ("/", "Accept: application/nostr+json\r\n"),
+];
+const CONNECTIONS: usize = 16;
+const REQUESTS: usize = 30_000;
+
+/// What one address may ask in a second, and how much of it is asked at ease and in overload.
+const TAKEN_ON: u32 = 300;
+const AT_EASE: f64 = 0.5;
+const OVERLOAD: f64 = 10.0;
+const LASTS: Duration = Duration::from_secs(10);
+/// A refusal that takes longer is no refusal at once.
+const AT_ONCE_MS: f64 = 5.0;
+
+pub async fn measure(binary: &Path, table: &mut Table) -> Result<()> {
+    beside_nothing(binary, table).await?;
+    overload(binary, table).await
+}
+
+/// Answers everything with 200 and two bytes, and ends with who started it.
+pub async fn serve_nothing(port: u16) -> Result<()> {
+    let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).await?;
+    let group = grip_tasks::TaskGroup::new("bare");
+    loop {
+        let (stream, _) = listener.accept().await?;
+        stream.set_nodelay(true)?;
+        let answer = service_fn(|_| async {
+            Ok::<_, Infallible>(Response::new(Full::new(Bytes::from_static(b"ok"))))
+        });
+        group.spawn("connection", async move {
+            // A client that leaves in the middle is none of our business.
+            let _ = http1::Builder::new()
+                .serve_connection(TokioIo::new(stream), answer)
+                .await;
+        });
+    }
+}
+
+/// A process of our own that does nothing but answer; it is killed when dropped.
+struct Nothing {
+    child: std::process::Child,
+    port: u16,
+}
+
+impl Nothing {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the floor is a process like the node"
+    )]
+    async fn start() -> Result<Self> {
+        let port = grip_testkit::node::free_port()?;
+        let mut command = std::process::Command::new(std::env::current_exe()?);
+        let child = command
+            .args(["--binary", "/", "--serve-nothing"])
+            .arg(port.to_string());
+        let child = child.spawn()?;
+        grip_testkit::until("it listens", || async {
+            TcpStream::connect(("127.0.0.1", port)).await.ok()
+        })
+        .await?;
+        Ok(Self { child, port })
+    }
+}
+
+impl Drop for Nothing {
+    fn drop(&mut self) {
+        // One that has ended by itself is as dead as we want it.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+async fn beside_nothing(binary: &Path, table: &mut Table) -> Result<()> {
+    let nothing = Nothing::start().await?;
+    let node = Node::start(binary).await?;
+    for (path, headers) in ROUTES {
+        let bare = rate(nothing.port, "/", "").await?;
+        let ours = rate(node.port(), path, headers).await?;
+        table.row(
+            &format!("{path}, {CONNECTIONS} connections"),
+            format!("{ours:.0}/s"),
+            &format!("a bare 200 {bare:.0}/s"),
+            Some(ours / bare),
+            "–",
+        );
+    }
+    Ok(())
+}
+
+async fn rate(port: u16, path: &str, headers: &str) -> Result<f64> {
+    let client = || async {
+        let mut connection = Connection::open(port).await?;
+        for _ in 0..REQUESTS / CONNECTIONS {
+            connection.get(path, headers).await?;
+        }
+        anyhow::Ok(())
+    };
+    client().await?;
+    let began = Instant::now();
+    try_join_all((0..CONNECTIONS).map(|_| client())).await?;
+    Ok(REQUESTS as f64 / began.elapsed().as_secs_f64())
+}
+
+/// Milliseconds of the answers, by what they were.
+#[derive(Default)]
+struct Times {
+    admitted: Vec<f64>,
+    refused: Vec<f64>,
+}
+
+/// Asks `per_second` times a second, whether or not earlier answers have come; times count from
+/// when a request was due.
+async fn ask(port: u16, path: &str, per_second: f64, lasts: Duration) -> Result<Times> {
+    let each = Duration::from_secs_f64(CONNECTIONS as f64 / per_second);
+    let client = |number: usize| async move {
+        let mut connection = Connection::open(port).await?;
+        let mut times = Times::default();
+        let mut due = interval(each);
+        due.set_missed_tick_behavior(MissedTickBehavior::Burst);
+        let (began, shift) = (
+            Instant::now(),
+            each.mul_f64(number as f64 / CONNECTIONS as f64),
+        );
+        tokio::time::sleep(shift).await;
+        while began.elapsed() < lasts {
+            let at = due.tick().await;
+            let status = connection.status(path).await?;
+            let took = at.elapsed().as_secs_f64() * 1000.0;
+            match status {
+                200 => times.admitted.push(took),
+                429 => times.refused.push(took),
+                other => anyhow::bail!("{path}: {other}"),
+            }
+        }
+        Ok(times)
+    };
+    let all = try_join_all((0..CONNECTIONS).map(client)).await?;
+    Ok(all.into_iter().fold(Times::default(), |mut sum, part| {
+        sum.admitted.extend(part.admitted);
+        sum.refused.extend(part.refused);
+        sum
+    }))
+}
+
+async fn overload(binary: &Path, table: &mut Table) -> Result<()> {
+    let taken_on = TAKEN_ON.to_string();
+    let env = [
+        ("GRIPFAST_HTTP_REQUESTS_PER_SECOND", taken_on.as_str()),
+        // Loopback is where proxies are by default, and those are not counted.
+        ("GRIPFAST_TRUSTED_PROXY_CIDRS", "192.0.2.0/24"),
+    ];
+    let node = Node::start_with(binary, &env).await?;
+    let (port, path) = (node.port(), "/api/v1/tasks");
+    let at_ease = f64::from(TAKEN_ON) * AT_EASE;
+    let (mut calm, mut calm_health) = tokio::try_join!(
+        ask(port, path, at_ease, LASTS),
+        ask(port, "/healthz", 50.0, LASTS)
+    )?;
+    ensure!(calm.refused.is_empty(), "nothing is refused at ease");
+    // What may be asked in one go is spent first.
+    ask(port, path, f64::from(TAKEN_ON) * 40.0, LASTS / 4).await?;
+    let before = node.anonymous_rss_bytes()?;
+    let offered = f64::from(TAKEN_ON) * OVERLOAD;
+    let (mut hot, mut hot_health) = tokio::try_join!(
+        ask(port, path, offered, LASTS),
+        ask(port, "/healthz", 50.0, LASTS)
+    )?;
+    let after = node.anonymous_rss_bytes()?;
+    let p99 = |values: &mut Vec<f64>| match values.is_empty() {
+        true => f64::NAN,
+        false => percentile(values, 0.99),
+    };
+    let (calm_p99, hot_p99) = (p99(&mut calm.admitted), p99(&mut hot.admitted));
+    let name = format!("{offered:.0}/s asked, {TAKEN_ON}/s taken on");
+    let ms = |value: f64| format!("{value:.2} ms");
+    table.row(
+        &format!("{name}: p99 of {} admitted", hot.admitted.len()),
+        ms(hot_p99),
+        &format!("at ease {}", ms(calm_p99)),
+        Some(hot_p99 / calm_p99),
+        "–",
+    );
+    let late = hot
+        .refused
+        .iter()
+        .filter(|took| **took > AT_ONCE_MS)
+        .count();
+    let refused_p99 = p99(&mut hot.refused);
+    table.row(
+        &format!("{name}: p99 of {} refused", hot.refused.len()),
+        ms(refused_p99),
+        &format!("{late} took longer than {AT_ONCE_MS} ms"),
+        Some(refused_p99 / AT_ONCE_MS),
+        "–",
+    );
+    let (calm_health, hot_health) = (
+        p99(&mut calm_health.admitted),
+        p99(&mut hot_health.admitted),
+    );
+    table.row(
+        &format!("{name}: p99 of /healthz"),
+        ms(hot_health),
+        &format!("at ease {}", ms(calm_health)),
+        Some(hot_health / calm_health),
+        "–",
+    );
+    table.row(
+        &format!("{name}: memory"),
+        mib(after),
+        &format!("before {}", mib(before)),
+        Some(after as f64 / before as f64),
+        "–",
+    );
+    node.get("/healthz").await.context("the node is alive")?;
+    Ok(())
+}
