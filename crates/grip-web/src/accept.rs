@@ -41,6 +41,12 @@ pub(crate) fn wants_json(headers: &HeaderMap) -> bool {
     quality(headers, "application/json").is_some_and(|q| q > 0)
 }
 
+/// Says whether a program asks for this very form, and not rather for JSON.
+pub(crate) fn wants(headers: &HeaderMap, media_type: &str) -> bool {
+    let wanted = quality(headers, media_type).unwrap_or(0);
+    wanted > 0 && wanted >= quality(headers, "application/json").unwrap_or(0)
+}
+
 /// Says whether a person with a browser reads the answer.
 pub(crate) fn wants_page(headers: &HeaderMap) -> bool {
     quality(headers, "text/html").is_some_and(|q| q > 0)

@@ -40,10 +40,12 @@ pub(crate) enum Class {
     Zip,
     /// What GitHub delivers.
     Webhook,
+    /// Names and digests to be resolved.
+    Resolve,
 }
 
 impl Class {
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Advertise,
         Self::Fetch,
         Self::Push,
@@ -54,6 +56,7 @@ impl Class {
         Self::Module,
         Self::Zip,
         Self::Webhook,
+        Self::Resolve,
     ];
 
     pub(crate) fn label(self) -> &'static str {
@@ -68,6 +71,7 @@ impl Class {
             Self::Module => "module",
             Self::Zip => "zip",
             Self::Webhook => "webhook",
+            Self::Resolve => "resolve",
         }
     }
 
@@ -89,6 +93,7 @@ impl Class {
             Self::Module => limits.module,
             Self::Zip => limits.zip,
             Self::Webhook => limits.webhook,
+            Self::Resolve => limits.resolve,
         }
     }
 }

@@ -25,12 +25,12 @@ use tokio::{sync::Semaphore, time::Instant};
 use tracing::Instrument;
 
 use crate::{
-    Build, SyncHandle, Watch, Web, accept,
+    Build, Resolve, SyncHandle, Watch, Web, accept,
     admission::Admission,
     body::Body,
     client::Client,
     cors,
-    error::{WatchError, WebError},
+    error::{ResolvingError, WatchError, WebError},
     metrics::{Domains, Gathered, Metrics, Sampled, unix_now},
     pages,
     request_id::{self, RequestIds},
@@ -149,6 +149,11 @@ impl App {
         self.web.watch.as_ref().ok_or(WatchError::Off)
     }
 
+    /// What resolves names, or that nothing does.
+    pub(crate) fn resolve(&self) -> Result<&Resolve, ResolvingError> {
+        self.web.resolve.as_ref().ok_or(ResolvingError::Off)
+    }
+
     pub(crate) fn room(&self) -> &Arc<Semaphore> {
         &self.room
     }
@@ -258,7 +263,7 @@ impl App {
             return cors::preflight();
         }
         let for_a_person = !route.is_git() && accept::wants_page(request.headers());
-        let for_a_program = accept::wants_json(request.headers());
+        let for_a_program = route.is_for_programs() || accept::wants_json(request.headers());
         let frame_of = Arc::clone(&settings);
         let client = Client::find(
             connection.peer.ip(),

@@ -2,6 +2,7 @@
 
 use std::{
     any::Any,
+    collections::VecDeque,
     io,
     pin::Pin,
     task::{Context, Poll},
@@ -23,6 +24,8 @@ pub(crate) struct Body {
 
 enum Content {
     Whole(Bytes),
+    /// Bytes of several owners, one after the other; none of them is empty.
+    Pieces(VecDeque<Bytes>),
     Stream(Chunks),
 }
 
@@ -38,6 +41,15 @@ impl Body {
         }
     }
 
+    /// Bytes that are sent one after the other as they are, without being copied into one.
+    pub(crate) fn pieces(pieces: impl IntoIterator<Item = Bytes>) -> Self {
+        let pieces = pieces.into_iter().filter(|piece| !piece.is_empty());
+        Self {
+            content: Content::Pieces(pieces.collect()),
+            held: Vec::new(),
+        }
+    }
+
     /// Keeps `thing` until the body is sent or given up.
     pub(crate) fn hold(&mut self, thing: impl Any + Send) {
         self.held.push(Box::new(thing));
@@ -47,6 +59,7 @@ impl Body {
     pub(crate) fn len(&self) -> Option<u64> {
         match &self.content {
             Content::Whole(bytes) => Some(bytes.len() as u64),
+            Content::Pieces(pieces) => Some(pieces.iter().map(|piece| piece.len() as u64).sum()),
             Content::Stream(_) => None,
         }
     }
@@ -89,6 +102,9 @@ impl http_body::Body for Body {
         match &mut self.content {
             Content::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
             Content::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            Content::Pieces(pieces) => {
+                Poll::Ready(pieces.pop_front().map(|piece| Ok(Frame::data(piece))))
+            }
             Content::Stream(chunks) => chunks
                 .as_mut()
                 .poll_next(cx)

@@ -1,6 +1,7 @@
 //! What may go wrong with a request: the status, the sentence for the caller, the line for the
 //! log. No other file chooses a status for a failure.
 
+mod resolving;
 mod watch;
 
 use std::time::Duration;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use grip_db::DbError;
 use http::{HeaderValue, Response, StatusCode, header};
 
-pub(crate) use self::watch::WatchError;
+pub(crate) use self::{resolving::ResolvingError, watch::WatchError};
 use crate::{admission::Class, body::Body, respond};
 
 type Source = Box<dyn std::error::Error + Send + Sync>;
@@ -59,6 +60,8 @@ pub(crate) enum WebError {
     ModulesBusy { retry_after: Duration },
     #[error(transparent)]
     Watch(#[from] WatchError),
+    #[error(transparent)]
+    Resolving(#[from] ResolvingError),
     #[error("sync is switched off")]
     SyncOff,
     #[error("all {} slots are taken", .0.label())]
@@ -109,6 +112,7 @@ impl WebError {
             Self::NoToken | Self::WrongToken => StatusCode::UNAUTHORIZED,
             Self::NotLocal | Self::DumbHttp | Self::UnknownService => StatusCode::FORBIDDEN,
             Self::Watch(error) => error.status(),
+            Self::Resolving(error) => error.status(),
             Self::SyncOff => StatusCode::CONFLICT,
             Self::Method { .. } => StatusCode::METHOD_NOT_ALLOWED,
             Self::ContentType { .. } | Self::ContentEncoding => StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -175,6 +179,7 @@ impl WebError {
             ),
             Self::NoSuchModule(why) => why.clone(),
             Self::Watch(error) => error.caller(),
+            Self::Resolving(error) => error.caller(),
             Self::ModulesBusy { .. } => {
                 "Too many modules are asked for at once. Try again in a few seconds.".into()
             }
@@ -212,6 +217,7 @@ impl WebError {
             }
             Self::Away { .. } => Some(Duration::from_secs(5)),
             Self::ModulesBusy { retry_after } => Some(*retry_after),
+            Self::Resolving(error) => error.retry_after(),
             Self::Draining => Some(Duration::from_secs(60)),
             _ => None,
         }
@@ -258,6 +264,7 @@ impl WebError {
             Self::TooManyRequests => "rate_limited",
             Self::TooManyConnections => "too_many_connections",
             Self::Draining => "canceled",
+            Self::Resolving(ResolvingError::Failed(error)) => error.code(),
             _ => match self.status() {
                 StatusCode::TOO_MANY_REQUESTS => "busy",
                 StatusCode::GATEWAY_TIMEOUT => "timeout",

@@ -1,6 +1,11 @@
 //! Names and digests, resolved for whoever asks.
 
+mod lookup;
+mod parameters;
+
 use grip_resolve::{Admin, Resolver};
+
+pub(crate) use self::lookup::{manifest, providers};
 
 /// What the edge needs to resolve.
 #[derive(Clone)]

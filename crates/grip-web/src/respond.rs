@@ -37,6 +37,11 @@ pub(crate) fn json(status: StatusCode, value: &impl Serialize) -> Result<Respons
     Ok(typed(status, "application/json", Bytes::from(body)))
 }
 
+/// For answers that count only now.
+pub(crate) fn not_kept() -> HeaderValue {
+    HeaderValue::from_static("no-cache")
+}
+
 pub(crate) fn typed(
     status: StatusCode,
     content_type: &'static str,

@@ -63,6 +63,10 @@ pub(crate) enum Route<'a> {
     Webhook,
     /// Below `/api/v1/github/`.
     GitHub(GitHub<'a>),
+    /// `/resolve/<key>`, the key still percent-encoded and perhaps with slashes.
+    Resolve(&'a str),
+    /// `/providers/<key>`, the key in the same form.
+    Providers(&'a str),
     /// `/<npub>/<identifier>.git`: a page for people.
     Repository(RepoAddr),
     Git(RepoAddr, Endpoint),
@@ -97,6 +101,12 @@ impl<'a> Route<'a> {
         if let Some(rest) = path.strip_prefix("/go/") {
             return Self::Go(rest);
         }
+        if let Some(key) = path.strip_prefix("/resolve/") {
+            return Self::Resolve(key);
+        }
+        if let Some(key) = path.strip_prefix("/providers/") {
+            return Self::Providers(key);
+        }
         if let Some(rest) = path.strip_prefix("/api/v1/github/") {
             return Self::GitHub(GitHub::parse(rest));
         }
@@ -128,6 +138,8 @@ impl<'a> Route<'a> {
             ["modules"] => Self::ModulesPage,
             ["go"] => Self::Go(""),
             ["github"] => Self::GitHubPage,
+            ["resolve"] => Self::Resolve(""),
+            ["providers"] => Self::Providers(""),
             ["webhooks", "github"] => Self::Webhook,
             ["api", "v1", "github"] => Self::GitHub(GitHub::Nowhere),
             ["api", "v1", "index"] => Self::Index,
@@ -176,6 +188,8 @@ impl<'a> Route<'a> {
             Self::SyncPage | Self::PurgatoryPage | Self::ModulesPage | Self::GitHubPage => "page",
             Self::Webhook => "webhook",
             Self::GitHub(_) => "github",
+            Self::Resolve(_) => "resolve",
+            Self::Providers(_) => "providers",
             Self::Tasks => "tasks",
             Self::Feed => "index",
             Self::Changes => "index-changes",
@@ -200,6 +214,11 @@ impl<'a> Route<'a> {
             self,
             Self::Health | Self::Ready | Self::Version | Self::Metrics | Self::Robots
         )
+    }
+
+    /// Says whether all answers but pages are JSON, failures too.
+    pub(crate) fn is_for_programs(&self) -> bool {
+        matches!(self, Self::Resolve(_) | Self::Providers(_))
     }
 
     /// Says whether git, not a person, reads the answer.

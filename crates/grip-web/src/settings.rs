@@ -112,6 +112,8 @@ pub struct WebLimits {
     pub zip: usize,
     /// Deliveries of webhooks under way; one address has at most a quarter. Default 32.
     pub webhook: usize,
+    /// Names and digests being resolved. Default 256.
+    pub resolve: usize,
     /// How much of a push that finds no slot is read, so that its client sees the reason.
     /// Default 64 MiB.
     pub drain_bytes: u64,
@@ -134,6 +136,7 @@ impl Default for WebLimits {
             module: 128,
             zip: 64,
             webhook: 32,
+            resolve: 256,
             drain_bytes: 64 << 20,
         }
     }

@@ -1,6 +1,6 @@
 //! How the resolver stands.
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 
 use grip_dht::PeerName;
 use tokio::time::Instant;
@@ -38,6 +38,11 @@ pub struct Health {
 impl Resolver {
     pub fn counters(&self) -> Counters {
         self.core().counters.snapshot()
+    }
+
+    /// How long an answer counts as fresh at present.
+    pub fn hit_ttl(&self) -> Duration {
+        self.core().options.load().hit_ttl
     }
 
     pub fn status(&self) -> Status {

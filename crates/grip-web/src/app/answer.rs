@@ -16,7 +16,7 @@ use crate::{
     error::WebError,
     feed, git, go,
     method::only_get,
-    nip11, probes, respond,
+    nip11, probes, resolve, respond,
     route::Route,
     views, webhook, websocket,
 };
@@ -77,6 +77,16 @@ impl App {
                     }
                 };
                 self.in_time(Class::Feed, &asked, page).await
+            }
+            Route::Resolve(key) => {
+                only_get(request.method())?;
+                let found = resolve::manifest(self, key, &request);
+                self.in_time(Class::Resolve, &asked, found).await
+            }
+            Route::Providers(key) => {
+                only_get(request.method())?;
+                let found = resolve::providers(self, key, request.uri().query());
+                self.in_time(Class::Resolve, &asked, found).await
             }
             Route::Tasks => {
                 only_get(request.method())?;

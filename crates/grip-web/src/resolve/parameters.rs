@@ -1,0 +1,184 @@
+//! What may be asked about a key, and what is said of a wrong wish.
+//!
+//! Invariant: a parameter that is not known, or comes twice, is refused: a misspelt `fresh` must
+//! not look like an answer from the network.
+
+use grip_resolve::{Ask, Key, ResolveError};
+
+use crate::{
+    error::{ResolvingError, WebError},
+    query::{decoded, query_text, query_value},
+};
+
+/// Providers of one answer where nobody asks for more, and the most.
+const LISTED: usize = 20;
+const MOST: usize = 100;
+/// Longest name of a region.
+const MAX_REGION: usize = 32;
+
+/// How a manifest is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Wish {
+    pub(super) ask: Ask,
+    /// The bytes alone, without what is told about them.
+    pub(super) is_raw: bool,
+}
+
+/// Which providers are wanted.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Providers {
+    pub(super) ask: Ask,
+    pub(super) limit: usize,
+    pub(super) region: Option<String>,
+}
+
+/// Reads a key as it stands in a path; escapes are undone once.
+pub(super) fn key(text: &str) -> Result<Key, WebError> {
+    read_key(&decoded(text, "the key")?)
+}
+
+/// Reads a key as a person writes it.
+pub(super) fn read_key(text: &str) -> Result<Key, WebError> {
+    Key::parse(text).map_err(|e| ResolvingError::Failed(ResolveError::Malformed(e)).into())
+}
+
+/// Reads `fresh` and `raw`.
+pub(super) fn wish(query: Option<&str>) -> Result<Wish, WebError> {
+    only(query, &["fresh", "raw"])?;
+    Ok(Wish {
+        ask: ask(query)?,
+        is_raw: flag(query, "raw")?,
+    })
+}
+
+/// Reads `limit`, `region` and `fresh`.
+pub(super) fn providers(query: Option<&str>) -> Result<Providers, WebError> {
+    only(query, &["limit", "region", "fresh"])?;
+    Ok(Providers {
+        ask: ask(query)?,
+        limit: limit(query)?,
+        region: region(query)?,
+    })
+}
+
+/// Refuses parameters that nobody reads.
+pub(super) fn only(query: Option<&str>, known: &[&str]) -> Result<(), WebError> {
+    let mut seen = Vec::new();
+    let pairs = query.unwrap_or_default().split('&');
+    for pair in pairs.filter(|pair| !pair.is_empty()) {
+        let (name, _) = pair.split_once('=').unwrap_or((pair, ""));
+        if !known.contains(&name) {
+            let why = match known {
+                [] => "nothing may stand behind the question mark".to_owned(),
+                known => format!("the parameters are {}, and no others", known.join(", ")),
+            };
+            return Err(WebError::Malformed(why));
+        }
+        if seen.contains(&name) {
+            return Err(wrong(name, "it is there twice"));
+        }
+        seen.push(name);
+    }
+    Ok(())
+}
+
+/// Reads `fresh`.
+pub(super) fn ask(query: Option<&str>) -> Result<Ask, WebError> {
+    Ok(Ask {
+        fresh: flag(query, "fresh")?,
+        deadline: None,
+    })
+}
+
+fn flag(query: Option<&str>, name: &str) -> Result<bool, WebError> {
+    match query_value(query, name) {
+        None | Some("false" | "0") => Ok(false),
+        Some("" | "true" | "1") => Ok(true),
+        Some(_) => Err(wrong(name, "it is true or false")),
+    }
+}
+
+fn limit(query: Option<&str>) -> Result<usize, WebError> {
+    let Some(text) = query_value(query, "limit") else {
+        return Ok(LISTED);
+    };
+    let limit = text.parse().ok();
+    let limit = limit.filter(|limit| (1..=MOST).contains(limit));
+    limit.ok_or_else(|| wrong("limit", "it is a number from 1 to 100"))
+}
+
+fn region(query: Option<&str>) -> Result<Option<String>, WebError> {
+    let region = query_text(query, "region")?;
+    let is_plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+    match region {
+        Some(region) if region.len() > MAX_REGION || !region.bytes().all(is_plain) => {
+            let why = "it is up to 32 letters, digits and dashes in lower case, such as eu-west";
+            Err(wrong("region", why))
+        }
+        region => Ok(region),
+    }
+}
+
+fn wrong(name: &str, why: &str) -> WebError {
+    WebError::Malformed(format!("{name} is wrong: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_wrong_wish_is_named_with_what_would_be_right() {
+        for (query, sentence) in [
+            ("fresh=yes", "fresh is wrong: it is true or false"),
+            ("frsh=true", "fresh, raw, and no others"),
+            ("%66resh=true", "no others"),
+            ("fresh=true&fresh=false", "twice"),
+            ("limit=3", "no others"),
+        ] {
+            let found = wish(Some(query)).unwrap_err().caller();
+            assert!(found.contains(sentence), "{query}: {found}");
+        }
+        for (query, sentence) in [
+            ("limit=0", "from 1 to 100"),
+            ("limit=101", "from 1 to 100"),
+            ("limit=-1", "from 1 to 100"),
+            ("limit=", "from 1 to 100"),
+            ("region=EU", "such as eu-west"),
+            ("region=%00", "such as eu-west"),
+            ("region=%ff", "no UTF-8"),
+            ("raw=true", "limit, region, fresh"),
+        ] {
+            let found = providers(Some(query)).unwrap_err().caller();
+            assert!(found.contains(sentence), "{query}: {found}");
+        }
+    }
+
+    #[test]
+    fn nothing_asked_for_is_an_ordinary_wish() {
+        for query in [None, Some(""), Some("&"), Some("fresh=false&raw=0")] {
+            let wish = wish(query).unwrap();
+            assert_eq!((wish.ask.fresh, wish.is_raw), (false, false), "{query:?}");
+        }
+        let found = providers(Some("fresh&region=eu-west&limit=100")).unwrap();
+        assert!(found.ask.fresh);
+        assert_eq!(
+            (found.limit, found.region.as_deref()),
+            (100, Some("eu-west"))
+        );
+        assert_eq!(providers(None).unwrap().limit, LISTED);
+    }
+
+    proptest! {
+        #[test]
+        fn any_query_and_any_key_are_read_without_panic(text in "[ -~é]{0,80}") {
+            let _ = (wish(Some(&text)), providers(Some(&text)), key(&text));
+            for name in ["fresh", "raw", "limit", "region"] {
+                let query = format!("{name}={text}");
+                let _ = (wish(Some(&query)), providers(Some(&query)));
+            }
+        }
+    }
+}
