@@ -82,8 +82,8 @@ where
     let text = format!(
         "INSERT INTO index_versions \
          (first_seen_ns, path, version, created, org_repo_name, tag_name, commit_oid) {with} \
-         SELECT {FIRST_NS} + n * {STEP_NS}, 'git.example.com/team' || (n / 1000) || '/module', \
-         'v1.' || (n % 1000) || '.0', 1600000000000 + n, 'git.example.com/team' || (n / 1000), \
+         SELECT {FIRST_NS} + CAST(n AS BIGINT) * {STEP_NS}, 'git.example.com/team' || (n / 1000) || '/module', \
+         'v1.' || (n % 1000) || '.0', 1600000000000 + CAST(n AS BIGINT), 'git.example.com/team' || (n / 1000), \
          'v1.' || (n % 1000) || '.0', '0123456789abcdef0123456789abcdef01234567' FROM {numbers}; \
          UPDATE index_clock SET last_ns = {last}, versions = {rows}"
     );
