@@ -223,9 +223,11 @@ impl Parts {
         self.db.close().await;
         let edge = self.edge.shutdown(LAST_STEPS).await;
         let root = self.edge.root();
+        // A thread that blocks is no task that can be aborted, but it is not done either.
+        let aborted = left(front) + left(back) + left(edge);
         let running = root.running();
-        match left(front) + left(back) + left(edge) {
-            0 if running == 0 => {
+        match aborted.max(running) {
+            0 => {
                 tracing::info!(
                     "stopped: drained, all work under way was finished, no task is left"
                 );
