@@ -1,12 +1,16 @@
 //! Who may change something here: whoever is on this machine and can read the operator's file.
+//! Orders to the resolver may also come from elsewhere, signed with the operator's key.
 //!
 //! Invariant: what changes anything takes an [`Admin`], which only [`admit`] makes, and leaves
 //! exactly one record at the target `audit`, also where the request is cut off half way.
+
+mod signed;
 
 use std::{fmt, hint::black_box, net::SocketAddr};
 
 use http::{HeaderMap, header};
 
+pub(crate) use self::signed::{InvalidSignature, Signable, Signed, Used, read, shown};
 use crate::error::WebError;
 
 /// What the operator's tools show to be let in.
@@ -55,6 +59,8 @@ const FORWARDED: [&str; 8] = [
 #[derive(Debug)]
 pub(crate) struct Admin {
     who: String,
+    /// The same for every request of the same person.
+    actor: String,
 }
 
 /// Lets in whoever connects from this machine itself and shows the token.
@@ -79,6 +85,7 @@ pub(crate) fn admit(
     }
     Ok(Admin {
         who: format!("admin token from {peer}"),
+        actor: "admin token".to_owned(),
     })
 }
 
@@ -91,6 +98,10 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 }
 
 impl Admin {
+    pub(crate) fn actor(&self) -> &str {
+        &self.actor
+    }
+
     /// Begins a change; its record is written when the outcome is told, or when it is dropped.
     pub(crate) fn begins(self, what: &'static str, subject: impl fmt::Display) -> Audit {
         Audit {

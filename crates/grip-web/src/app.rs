@@ -25,7 +25,7 @@ use tokio::{sync::Semaphore, time::Instant};
 use tracing::Instrument;
 
 use crate::{
-    Build, Resolve, SyncHandle, Watch, Web, accept,
+    Build, Resolve, SyncHandle, Watch, Web, accept, admin,
     admission::Admission,
     body::Body,
     client::Client,
@@ -54,6 +54,8 @@ pub(crate) struct App {
     sampled: Arc<Sampled>,
     /// What deliveries of webhooks may hold together, in bytes.
     room: Arc<Semaphore>,
+    /// Signed orders that were carried out of late.
+    used: admin::Used,
 }
 
 /// What a handler knows of its request beside the request itself.
@@ -61,6 +63,8 @@ pub(crate) struct Asked {
     pub(crate) settings: Arc<WebSettings>,
     pub(crate) client: Client,
     pub(crate) connection: Arc<Connection>,
+    /// The name of the request.
+    pub(crate) id: String,
 }
 
 impl App {
@@ -74,6 +78,7 @@ impl App {
             relay: web.relay.clone(),
             grasp: web.grasp.clone(),
             sync: web.sync.clone(),
+            resolver: web.resolve.as_ref().map(|resolve| resolve.resolver.clone()),
             sampled: Arc::clone(&sampled),
             domains: Domains::default(),
             started: Instant::now(),
@@ -86,6 +91,7 @@ impl App {
             recent: views::Recent::default(),
             sampled,
             room: Arc::new(Semaphore::new(webhook::ROOM)),
+            used: admin::Used::default(),
             admission,
             group,
             web,
@@ -274,6 +280,7 @@ impl App {
             settings,
             client,
             connection,
+            id: id.to_owned(),
         };
         let answering = AssertUnwindSafe(self.answer(route, request, asked)).catch_unwind();
         let error = match answering.await {

@@ -297,6 +297,10 @@ impl WebError {
             let bearer = HeaderValue::from_static("Bearer realm=\"gripfast\"");
             headers.insert(header::WWW_AUTHENTICATE, bearer);
         }
+        if let Self::Resolving(ResolvingError::NotSigned(_)) = self {
+            let signed = HeaderValue::from_static("Nostr");
+            headers.insert(header::WWW_AUTHENTICATE, signed);
+        }
         if let Self::Watch(WatchError::NotSigned(_)) = self {
             let signed = HeaderValue::from_static("X-Hub-Signature-256");
             headers.insert(header::WWW_AUTHENTICATE, signed);

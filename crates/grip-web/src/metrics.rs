@@ -6,6 +6,7 @@
 mod domains;
 mod gathered;
 mod remembered;
+mod resolving;
 mod sampled;
 mod service;
 mod sync;
@@ -175,7 +176,7 @@ impl Metrics {
             let route = class.label();
             drop(self.busy.get_or_create(&Route { route }));
         }
-        for op in ["slow_head", "idle", "stuck"] {
+        for op in ["slow_head", "idle", "stuck", "resolve"] {
             drop(self.timeouts.get_or_create(&Op { op }));
         }
         self

@@ -5,6 +5,7 @@
 pub(crate) mod github;
 pub(crate) mod modules;
 pub(crate) mod purgatory;
+pub(crate) mod resolver;
 pub(crate) mod sync;
 
 use askama::Template;
@@ -93,6 +94,8 @@ pub(crate) struct Home {
     pub(crate) curation: Option<String>,
     pub(crate) metrics: bool,
     pub(crate) index: bool,
+    /// Whether names are resolved.
+    pub(crate) resolve: bool,
     /// Whether GitHub is watched.
     pub(crate) watch: bool,
 }

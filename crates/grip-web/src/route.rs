@@ -5,6 +5,7 @@ mod github;
 use grip_nostr::RepoAddr;
 
 pub(crate) use self::github::GitHub;
+use crate::resolve::Action;
 
 /// What a path names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,6 +68,12 @@ pub(crate) enum Route<'a> {
     Resolve(&'a str),
     /// `/providers/<key>`, the key in the same form.
     Providers(&'a str),
+    /// `/admin/<action>`
+    ResolveOrder(Action),
+    /// `/api/v1/resolve`
+    ResolveStatus,
+    /// `/resolver`: a page for people.
+    ResolverPage,
     /// `/<npub>/<identifier>.git`: a page for people.
     Repository(RepoAddr),
     Git(RepoAddr, Endpoint),
@@ -140,6 +147,9 @@ impl<'a> Route<'a> {
             ["github"] => Self::GitHubPage,
             ["resolve"] => Self::Resolve(""),
             ["providers"] => Self::Providers(""),
+            ["resolver"] => Self::ResolverPage,
+            ["admin", action] => Action::parse(action).map_or(Self::Nowhere, Self::ResolveOrder),
+            ["api", "v1", "resolve"] => Self::ResolveStatus,
             ["webhooks", "github"] => Self::Webhook,
             ["api", "v1", "github"] => Self::GitHub(GitHub::Nowhere),
             ["api", "v1", "index"] => Self::Index,
@@ -185,11 +195,16 @@ impl<'a> Route<'a> {
             Self::Icon => "icon",
             Self::Robots => "robots",
             Self::Explain(_) => "explain",
-            Self::SyncPage | Self::PurgatoryPage | Self::ModulesPage | Self::GitHubPage => "page",
+            Self::SyncPage
+            | Self::PurgatoryPage
+            | Self::ModulesPage
+            | Self::GitHubPage
+            | Self::ResolverPage => "page",
             Self::Webhook => "webhook",
             Self::GitHub(_) => "github",
             Self::Resolve(_) => "resolve",
             Self::Providers(_) => "providers",
+            Self::ResolveOrder(_) | Self::ResolveStatus => "resolve-api",
             Self::Tasks => "tasks",
             Self::Feed => "index",
             Self::Changes => "index-changes",
@@ -218,7 +233,10 @@ impl<'a> Route<'a> {
 
     /// Says whether all answers but pages are JSON, failures too.
     pub(crate) fn is_for_programs(&self) -> bool {
-        matches!(self, Self::Resolve(_) | Self::Providers(_))
+        matches!(
+            self,
+            Self::Resolve(_) | Self::Providers(_) | Self::ResolveOrder(_) | Self::ResolveStatus
+        )
     }
 
     /// Says whether git, not a person, reads the answer.

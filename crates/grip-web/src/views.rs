@@ -4,6 +4,7 @@ mod github;
 mod modules;
 mod purgatory;
 mod recent;
+mod resolver;
 mod sync;
 
 use std::sync::Arc;
@@ -13,7 +14,8 @@ use grip_nostr::{RepoAddr, kinds};
 use http::{Response, StatusCode};
 
 pub(crate) use self::{
-    github::github, modules::modules, purgatory::purgatory, recent::Recent, sync::sync,
+    github::github, modules::modules, purgatory::purgatory, recent::Recent, resolver::resolver,
+    sync::sync,
 };
 use crate::{
     app::{App, Asked},
@@ -49,6 +51,7 @@ pub(crate) async fn home(app: &Arc<App>, asked: &Asked) -> Result<Response<Body>
         curation: node.curation.clone(),
         metrics: settings.metrics,
         index: app.index().is_ok(),
+        resolve: app.resolve().is_ok(),
         watch: app.watch().is_ok(),
         frame,
     };

@@ -146,7 +146,7 @@ async fn read(
 }
 
 /// Reads and forgets up to so many bytes.
-async fn forget(body: &mut Incoming, mut most: u64) {
+pub(crate) async fn forget(body: &mut Incoming, mut most: u64) {
     while let Some(Ok(data)) = piece(body).await {
         most = most.saturating_sub(data.len() as u64);
         if most == 0 {
@@ -156,7 +156,7 @@ async fn forget(body: &mut Incoming, mut most: u64) {
 }
 
 /// The next bytes of a body.
-async fn piece(body: &mut Incoming) -> Option<Result<Bytes, WebError>> {
+pub(crate) async fn piece(body: &mut Incoming) -> Option<Result<Bytes, WebError>> {
     loop {
         let frame = poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)).await?;
         match frame.map(http_body::Frame::into_data) {

@@ -88,6 +88,12 @@ impl App {
                 let found = resolve::providers(self, key, request.uri().query());
                 self.in_time(Class::Resolve, &asked, found).await
             }
+            Route::ResolveOrder(action) => resolve::order(self, action, request, &asked).await,
+            Route::ResolverPage => {
+                only_get(request.method())?;
+                let page = views::resolver(self, request.uri().query(), &asked);
+                self.in_time(Class::Page, &asked, page).await
+            }
             Route::Tasks => {
                 only_get(request.method())?;
                 let list = async { api::tasks::list(self) };
@@ -106,7 +112,8 @@ impl App {
             | Route::IndexNow
             | Route::IndexRepos
             | Route::IndexRepo(_)
-            | Route::GitHub(_) => self.operate(route, &request, &asked).await,
+            | Route::GitHub(_)
+            | Route::ResolveStatus => self.operate(route, &request, &asked).await,
             Route::Icon => only_get(request.method()).map(|()| probes::icon()),
             Route::BadRepository => Err(WebError::BadRepositoryPath),
             _ => Err(WebError::NoSuchPage),

@@ -2,17 +2,19 @@
 
 use std::{sync::Arc, time::Duration};
 
-use http::{Request, Response, header};
+use http::{HeaderMap, Request, Response, header};
 use hyper::body::Incoming;
 
 use super::{App, Asked};
 use crate::{
-    admin,
+    admin::{self, Admin, Signable, Signed},
     admission::Class,
     api,
     body::Body,
-    error::WebError,
+    error::{ResolvingError, WebError},
     method::{is_read, only_delete, only_get, only_get_or_delete, only_post},
+    metrics::unix_now,
+    resolve::{Action, Gate},
     route::Route,
 };
 
@@ -20,6 +22,38 @@ use crate::{
 const ORDER: Duration = Duration::from_secs(300);
 
 impl App {
+    /// Who orders something of the resolver: whoever shows the token, or has signed.
+    pub(crate) fn gate(
+        &self,
+        action: Action,
+        headers: &HeaderMap,
+        asked: &Asked,
+    ) -> Result<Gate, WebError> {
+        let Some(shown) = admin::shown(headers) else {
+            let admin = admin::admit(&self.web.admin, asked.connection.peer, headers)?;
+            return Ok(Gate::Token(admin));
+        };
+        let url = format!(
+            "{}/admin/{}",
+            asked.settings.service.http_url(),
+            action.name()
+        );
+        let request = Signable {
+            url: &url,
+            method: "POST",
+            owner: asked.settings.node.owner,
+            now: now(),
+        };
+        let signed = admin::read(shown, &request).map_err(ResolvingError::NotSigned)?;
+        Ok(Gate::Signed(signed))
+    }
+
+    /// Lets in who has signed for this very body.
+    pub(crate) fn open(&self, signed: Signed, body: &[u8]) -> Result<Admin, WebError> {
+        let opened = signed.open(body, &self.used, now());
+        Ok(opened.map_err(ResolvingError::NotSigned)?)
+    }
+
     /// What operators' tools ask. What changes something passes the gate before anything else.
     pub(super) async fn operate(
         self: &Arc<Self>,
@@ -67,6 +101,13 @@ impl App {
                 let answer = api::github::tell(self, what, request, is_operator);
                 self.in_time(Class::Api, asked, answer).await
             }
+            Route::ResolveStatus => {
+                only_get(method)?;
+                let is_shown = request.headers().contains_key(header::AUTHORIZATION);
+                let is_operator = is_shown && admit().is_ok();
+                let status = api::resolve::status(self, query, is_operator);
+                self.in_time(Class::Api, asked, status).await
+            }
             Route::JobRetry(kind, key) => {
                 only_post(method)?;
                 let retry = api::queue::retry(self, admit()?, kind, key);
@@ -98,4 +139,9 @@ impl App {
             }
         }
     }
+}
+
+/// In seconds since 1970.
+fn now() -> u64 {
+    u64::try_from(unix_now()).unwrap_or_default()
 }

@@ -5,12 +5,22 @@ use std::time::Duration;
 use grip_resolve::ResolveError;
 use http::StatusCode;
 
+use crate::admin::InvalidSignature;
+
 /// Why a request about names and manifests gets no ordinary answer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum ResolvingError {
     #[error("nobody resolves here")]
     Off,
+    #[error("an order was not signed by who may give it: {0}")]
+    NotSigned(#[from] InvalidSignature),
+    #[error("an order is too long")]
+    BodyTooLong,
+    #[error("an order took too long to come")]
+    BodyTooSlow,
+    #[error("an order is not carried out: {0}")]
+    Refused(String),
     #[error("a key is not resolved: {0}")]
     Failed(#[from] ResolveError),
 }
@@ -19,6 +29,11 @@ impl ResolvingError {
     pub(super) fn status(&self) -> StatusCode {
         match self {
             Self::Off => StatusCode::NOT_FOUND,
+            Self::NotSigned(InvalidSignature::TooMany) => StatusCode::TOO_MANY_REQUESTS,
+            Self::NotSigned(_) => StatusCode::UNAUTHORIZED,
+            Self::BodyTooLong => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::BodyTooSlow => StatusCode::REQUEST_TIMEOUT,
+            Self::Refused(_) => StatusCode::CONFLICT,
             Self::Failed(error) => match error {
                 ResolveError::Malformed(_) => StatusCode::BAD_REQUEST,
                 ResolveError::Unknown => StatusCode::NOT_FOUND,
@@ -35,6 +50,10 @@ impl ResolvingError {
     pub(super) fn caller(&self) -> String {
         match self {
             Self::Off => "This node resolves no names.".into(),
+            Self::NotSigned(why) => format!("The signature opens nothing: {why}."),
+            Self::BodyTooLong => "The body is longer than a MiB; a key is far shorter.".into(),
+            Self::BodyTooSlow => "The body took too long to come.".into(),
+            Self::Refused(why) => sentence(why),
             Self::Failed(ResolveError::Malformed(why)) => format!("This is no key: {why}."),
             Self::Failed(ResolveError::Unknown) => "Nobody who was asked knows it. Check the \
                                                     spelling; /resolver says whether this node \
@@ -52,8 +71,10 @@ impl ResolvingError {
 
     /// At least a second, because the header knows nothing shorter.
     pub(super) fn retry_after(&self) -> Option<Duration> {
-        let Self::Failed(error) = self else {
-            return None;
+        let error = match self {
+            Self::Failed(error) => error,
+            Self::NotSigned(InvalidSignature::TooMany) => return Some(Duration::from_secs(60)),
+            _ => return None,
         };
         let after = match error {
             ResolveError::Timeout => Duration::from_secs(1),

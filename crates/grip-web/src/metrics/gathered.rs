@@ -5,6 +5,7 @@ use std::{fmt, sync::Arc};
 use grip_db::Db;
 use grip_grasp::Grasp;
 use grip_relay::Relay;
+use grip_resolve::Resolver;
 use grip_tasks::TaskGroup;
 use prometheus_client::{
     collector::Collector,
@@ -27,6 +28,7 @@ pub(crate) struct Gathered {
     pub(crate) relay: Relay,
     pub(crate) grasp: Grasp,
     pub(crate) sync: SyncHandle,
+    pub(crate) resolver: Option<Resolver>,
     pub(crate) sampled: Arc<Sampled>,
     pub(crate) domains: Domains,
     pub(crate) started: Instant,
@@ -59,6 +61,7 @@ impl Collector for Gathered {
         self.encode_grasp(out)?;
         self.encode_sync(out)?;
         self.encode_watch(out)?;
+        self.encode_resolving(out)?;
         self.encode_service(out)
     }
 }
@@ -130,7 +133,10 @@ impl Gathered {
         let stats = self.relay.stats();
         let turns = self.grasp.stats();
         let jobs = self.sampled.look();
+        let resolve = self.resolver.as_ref().map(Resolver::status);
+        let resolve = resolve.map_or(0, |status| status.pipeline.queue_depth);
         let here = [
+            ("resolve", resolve as u64),
             ("relay_write", stats.write_queue.get()),
             ("relay_read", stats.read_queue.get()),
             ("repository_turns", turns.waiting as u64),

@@ -3,6 +3,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
+use grip_resolve::{PeerState, Resolver};
 use prometheus_client::{
     encoding::{DescriptorEncoder, EncodeMetric as _},
     metrics::{MetricType, gauge::ConstGauge},
@@ -18,7 +19,10 @@ impl Gathered {
     pub(super) fn encode_service(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
         self.encode_tasks(out)?;
         self.encode_dropped(out)?;
-        encode_breakers(self.sync.hosts(), out)
+        let status = self.resolver.as_ref().map(Resolver::status);
+        let peers = status.map_or_else(Vec::new, |status| status.breakers);
+        let peers: Vec<_> = peers.into_iter().map(|(_, state)| state).collect();
+        encode_breakers(self.sync.hosts(), &peers, out)
     }
 
     fn encode_tasks(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
@@ -57,6 +61,11 @@ impl Gathered {
     /// A live subscriber that lags is cut and comes again: it never misses events unknowingly.
     fn encode_dropped(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let lagged = self.relay.stats().slow_readers_cut.get();
+        let status = self.resolver.as_ref().map(Resolver::status);
+        let (busy, notes) = status.map_or((0, 0), |status| {
+            let notes = status.pipeline.breaker_notes_dropped_total;
+            (status.counters.busy_total, notes)
+        });
         counters(
             out,
             "queue_dropped",
@@ -65,6 +74,8 @@ impl Gathered {
             [
                 ("accept", self.admission.unread()),
                 ("relay_outbound", lagged),
+                ("resolve", busy),
+                ("resolve_breakers", notes),
             ],
         )?;
         counter(
@@ -76,14 +87,25 @@ impl Gathered {
     }
 }
 
-/// One series a state for the hosts that were asked most.
-fn encode_breakers(mut hosts: Vec<HostBudget>, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
+/// One series a state for the hosts that were asked most, and one a state for all peers of the
+/// network together: those name themselves.
+fn encode_breakers(
+    mut hosts: Vec<HostBudget>,
+    peers: &[PeerState],
+    out: &mut DescriptorEncoder<'_>,
+) -> fmt::Result {
     hosts.sort_by(|a, b| {
         let busier = b.requests_total.cmp(&a.requests_total);
         busier.then_with(|| a.domain.cmp(&b.domain))
     });
-    let help = "What the breaker of a remote host lets through: 1 for the state it is in";
+    let help = "What the breaker of a remote host lets through: 1 for the state it is in; for \
+                dht_peers, how many are in it";
     let mut family = out.encode_descriptor("breaker_state", help, None, MetricType::Gauge)?;
+    for (state, label) in [(PeerState::Shut, "shut"), (PeerState::Probing, "probing")] {
+        let labels = [("target", "dht_peers"), ("state", label)];
+        let count = peers.iter().filter(|peer| **peer == state).count();
+        ConstGauge::new(count as i64).encode(family.encode_family(&labels)?)?;
+    }
     for host in hosts.iter().take(NAMED) {
         let target = host.domain.to_string();
         for (state, label) in [

@@ -45,6 +45,7 @@ fn home(repositories: Vec<RepositoryLine>) -> Home {
         curation: None,
         metrics: true,
         index: true,
+        resolve: true,
         watch: true,
     }
 }

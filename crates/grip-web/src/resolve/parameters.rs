@@ -24,6 +24,13 @@ pub(super) struct Wish {
     pub(super) is_raw: bool,
 }
 
+/// What a person asks for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Form {
+    pub(crate) key: Option<String>,
+    pub(crate) ask: Ask,
+}
+
 /// Which providers are wanted.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Providers {
@@ -38,7 +45,7 @@ pub(super) fn key(text: &str) -> Result<Key, WebError> {
 }
 
 /// Reads a key as a person writes it.
-pub(super) fn read_key(text: &str) -> Result<Key, WebError> {
+pub(crate) fn read_key(text: &str) -> Result<Key, WebError> {
     Key::parse(text).map_err(|e| ResolvingError::Failed(ResolveError::Malformed(e)).into())
 }
 
@@ -48,6 +55,21 @@ pub(super) fn wish(query: Option<&str>) -> Result<Wish, WebError> {
     Ok(Wish {
         ask: ask(query)?,
         is_raw: flag(query, "raw")?,
+    })
+}
+
+/// Reads `key` and `fresh` as a browser's form writes them.
+pub(crate) fn form(query: Option<&str>) -> Result<Form, WebError> {
+    only(query, &["key", "fresh"])?;
+    let key = match query_value(query, "key") {
+        // In a form a plus is a space.
+        Some(text) => Some(decoded(&text.replace('+', "%20"), "the key")?),
+        None => None,
+    };
+    let key = key.map(|key| key.trim().to_owned());
+    Ok(Form {
+        key: key.filter(|key| !key.is_empty()),
+        ask: ask(query)?,
     })
 }
 
@@ -83,7 +105,7 @@ pub(super) fn only(query: Option<&str>, known: &[&str]) -> Result<(), WebError> 
 }
 
 /// Reads `fresh`.
-pub(super) fn ask(query: Option<&str>) -> Result<Ask, WebError> {
+fn ask(query: Option<&str>) -> Result<Ask, WebError> {
     Ok(Ask {
         fresh: flag(query, "fresh")?,
         deadline: None,

@@ -1,0 +1,153 @@
+//! What is resolved, and how the network of nodes looks from here.
+
+use std::fmt;
+
+use grip_resolve::{Counters, Histogram, STEPS_MS};
+use prometheus_client::{
+    encoding::{DescriptorEncoder, NoLabelSet},
+    metrics::MetricType,
+};
+
+use super::gathered::{Gathered, counter, counters, gauge};
+
+impl Gathered {
+    /// A node that resolves nothing shows nothing of this.
+    pub(super) fn encode_resolving(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let Some(resolver) = &self.resolver else {
+            return Ok(());
+        };
+        let status = resolver.status();
+        encode_counters(&status.counters, out)?;
+        for (name, help, value) in [
+            (
+                "resolve_workers_busy",
+                "Resolutions under way",
+                status.pipeline.workers_busy as u64,
+            ),
+            (
+                "resolve_cached_bytes",
+                "Memory of answers that are kept",
+                status.pipeline.cached_bytes,
+            ),
+            (
+                "resolve_pins",
+                "Manifests that are pinned",
+                status.pipeline.pins as u64,
+            ),
+            (
+                "resolve_told",
+                "Repositories that the network was told of",
+                status.publisher.told as u64,
+            ),
+        ] {
+            gauge(out, name, help, value)?;
+        }
+        let Some(network) = status.network else {
+            return Ok(());
+        };
+        for (name, help, value) in [
+            (
+                "dht_peers_connected",
+                "Peers with an open connection",
+                network.connected_peers,
+            ),
+            (
+                "dht_peers_known",
+                "Peers in the routing table",
+                network.known_peers,
+            ),
+            ("dht_records", "Records that are held", network.records),
+            (
+                "dht_provided_keys",
+                "Keys whose providers are known, this node among them",
+                network.provided_keys,
+            ),
+        ] {
+            gauge(out, name, help, value as u64)?;
+        }
+        Ok(())
+    }
+}
+
+fn encode_counters(counts: &Counters, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let seconds = |ms: u64| ms as f64 / 1000.0;
+    let help = "From a question to its answer, the cache's included";
+    histogram(
+        out,
+        "resolve_latency_seconds",
+        help,
+        &counts.latency,
+        seconds,
+    )?;
+    let help = "How long the network was asked for one answer, in milliseconds";
+    let plain = |ms: u64| ms as f64;
+    histogram(out, "index_dht_lookup_ms", help, &counts.lookup, plain)?;
+    counters(
+        out,
+        "backoff_retries",
+        "What was tried again after a pause",
+        "op",
+        [("resolve", counts.retries_total)],
+    )?;
+    counter(
+        out,
+        "resolve_deadline_hit",
+        "Resolutions that ended without an answer at their deadline",
+        counts.timeouts_total,
+    )?;
+    counters(
+        out,
+        "resolve_cache",
+        "What the cache said",
+        "outcome",
+        [
+            ("hit", counts.hits_total),
+            ("stale", counts.stale_hits_total),
+            ("negative", counts.negative_hits_total),
+            ("miss", counts.misses_total),
+        ],
+    )?;
+    counters(
+        out,
+        "resolve_failures",
+        "Resolutions without an answer, by reason",
+        "reason",
+        [
+            ("unknown", counts.unknown_total),
+            ("busy", counts.busy_total),
+            ("timeout", counts.timeouts_total),
+            ("breaker_open", counts.breaker_open_total),
+            ("canceled", counts.canceled_total),
+        ],
+    )?;
+    counters(
+        out,
+        "resolve_questions",
+        "Questions to peers: all, hedges among them, and those given up",
+        "what",
+        [
+            ("asked", counts.questions_total),
+            ("hedges", counts.hedges_total),
+            ("hedges_denied", counts.hedges_denied_total),
+            ("abandoned", counts.abandoned_total),
+            ("lies", counts.lies_total),
+        ],
+    )
+}
+
+/// Steps are counted in milliseconds and shown in what `unit` makes of them.
+fn histogram(
+    out: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    counted: &Histogram,
+    unit: impl Fn(u64) -> f64,
+) -> fmt::Result {
+    let ends = STEPS_MS.iter().map(|step| unit(*step));
+    let ends = ends.chain([f64::INFINITY]);
+    let buckets: Vec<(f64, u64)> = ends.zip(counted.counts).collect();
+    let sum = unit(counted.sum_us) / 1000.0;
+    let count = counted.counts.iter().sum();
+    out.encode_descriptor(name, help, None, MetricType::Histogram)?
+        .encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
+}
