@@ -1,0 +1,125 @@
+//! What is served anywhere is found everywhere, for as long as it is served.
+
+use grip_dht::Dht as _;
+use grip_resolve::{Ask, Key, Manifest, NamedBy, ResolveError, Source};
+use grip_testkit::{Author, events::tag, until};
+
+use crate::members::{Member, Place as _, manifest, patient};
+
+const MEMBERS: u8 = 8;
+
+const FRESH: Ask = Ask {
+    fresh: true,
+    deadline: None,
+};
+
+fn keys(manifest: &Manifest) -> [Key; 2] {
+    [Key::Name(manifest.name()), Key::Manifest(manifest.id())]
+}
+
+#[tokio::test]
+async fn every_name_and_every_digest_resolves_from_every_member() {
+    let members = Member::net(MEMBERS, &patient()).await;
+    let mut served = Vec::new();
+    for member in &members {
+        let manifest = manifest(&Author::new(), "x", 1, vec![]);
+        member.serve(&manifest).await;
+        served.push(manifest);
+    }
+    let (mut hops, mut took) = (Vec::new(), Vec::new());
+    for (at, member) in members.iter().enumerate() {
+        for (owner, manifest) in served.iter().enumerate() {
+            for key in keys(manifest) {
+                let found = member.resolver.resolve(&key, Ask::default()).await;
+                let found = found.unwrap_or_else(|error| panic!("{key} from {at}: {error}"));
+                assert_eq!(found.id, manifest.id());
+                let expected = match at == owner {
+                    true => Source::Local,
+                    false => Source::Dht,
+                };
+                assert_eq!(found.source, expected);
+                if found.source == Source::Dht {
+                    assert!(found.hops >= 1 && found.asked >= 1);
+                    hops.push(found.hops);
+                    took.push(found.took);
+                }
+            }
+        }
+    }
+    took.sort_unstable();
+    let of = |percent: usize| took[(took.len() - 1) * percent / 100];
+    println!(
+        "{MEMBERS} members: {} resolutions, p50 {:.1?}, p99 {:.1?}, most hops {:?}",
+        took.len(),
+        of(50),
+        of(99),
+        hops.iter().max(),
+    );
+    // In a network where everybody knows everybody, the first one asked may have it.
+    assert!(hops.iter().all(|hops| *hops <= 2), "{hops:?}");
+
+    // Who has it is known as well, and where that is by its own word.
+    let key = Key::Name(served[0].name());
+    let ranked = members[5].resolver.providers(&key, 20, None, FRESH).await;
+    let ranked = ranked.unwrap().providers;
+    let owner = NamedBy::Node(members[0].peer().id);
+    let named = ranked.iter().find(|provider| provider.named_by == owner);
+    let url = &named.unwrap_or_else(|| panic!("{ranked:?}")).url;
+    assert!(url.as_str().starts_with(members[0].url.as_str()), "{url}");
+    for member in &members {
+        member.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_too_long_to_be_stored_comes_from_its_owner_until_it_is_withdrawn() {
+    let members = Member::net(4, &patient()).await;
+    let (author, long) = (Author::new(), "x".repeat(70 << 10));
+    let large = manifest(&author, "large", 1, vec![tag(["description", &long])]);
+    assert!(!large.fits_a_record());
+    members[0].serve(&large).await;
+    for member in &members[1..] {
+        for key in keys(&large) {
+            let found = member.resolver.resolve(&key, Ask::default()).await.unwrap();
+            assert_eq!((found.id, found.source), (large.id(), Source::Dht));
+        }
+    }
+
+    members[0].repos.remove(&large.name());
+    for key in keys(&large) {
+        // Its owner says so to whoever asks, and all it said before is forgotten.
+        let (owner, record) = (members[0].peer(), key.record());
+        let withdrawn = || async {
+            let reply = members[1].dht.ask(&owner, &record).await.ok()?;
+            (reply.value.is_none() && reply.providers.is_empty()).then_some(())
+        };
+        until("the owner has withdrawn it", withdrawn)
+            .await
+            .unwrap();
+        for member in &members {
+            let found = member.resolver.resolve(&key, FRESH).await;
+            assert_eq!(found.unwrap_err(), ResolveError::Unknown);
+        }
+    }
+    assert_eq!(members[0].resolver.counters().withdrawn_total, 1);
+}
+
+#[tokio::test]
+async fn a_newer_state_is_what_everybody_finds() {
+    let members = Member::net(4, &patient()).await;
+    let author = Author::new();
+    let old = manifest(&author, "x", 1, vec![]);
+    members[0].serve(&old).await;
+    let key = Key::Name(old.name());
+    let found = members[3].resolver.resolve(&key, FRESH).await.unwrap();
+    assert_eq!(found.id, old.id());
+    let new = manifest(&author, "x", 2, vec![]);
+    members[0].serve(&new).await;
+    for member in &members[1..] {
+        let newer = || async {
+            let found = member.resolver.resolve(&key, FRESH).await.ok()?;
+            (found.id == new.id()).then_some(())
+        };
+        until("the newer one is found", newer).await.unwrap();
+    }
+}

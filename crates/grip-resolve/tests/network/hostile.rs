@@ -1,0 +1,184 @@
+//! Members that stall or lie, over the wire.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use grip_dht::{Dht as _, PeerName};
+use grip_resolve::{Ask, Key, Manifest, ManifestId, Options, ResolveError};
+use grip_testkit::{Author, until};
+
+use crate::members::{Member, Place, Says, Stranger, knows, manifest, patient};
+
+const FRESH: Ask = Ask {
+    fresh: true,
+    deadline: None,
+};
+
+/// Everybody in the network knows everybody.
+async fn all_know_all(members: &[Member], strangers: &[Stranger]) {
+    let members = members.iter().map(|member| member as &dyn Place);
+    let strangers = strangers.iter().map(|stranger| stranger as &dyn Place);
+    let all: Vec<&dyn Place> = members.chain(strangers).collect();
+    for one in &all {
+        knows(*one, all.len() - 1).await;
+    }
+}
+
+fn names(all: &[impl Place]) -> Vec<PeerName> {
+    all.iter().map(|one| one.peer().id).collect()
+}
+
+/// A manifest such that, of all, `nearest` are the nearest to its digest, in whatever order; made
+/// in the second second or later.
+fn near(author: &Author, nearest: &[PeerName], others: &[PeerName]) -> Manifest {
+    (2..2_000)
+        .map(|age| manifest(author, "x", age, vec![]))
+        .find(|manifest| {
+            let record = Key::Manifest(manifest.id()).record();
+            let far = nearest.iter().map(|peer| record.distance(peer)).max();
+            let near = others.iter().map(|peer| record.distance(peer)).min();
+            far < near
+        })
+        .expect("there is one among so many")
+}
+
+#[tokio::test]
+async fn the_hedge_wins_over_peers_that_stall_and_their_streams_are_closed() {
+    let members = Member::net(3, &patient()).await;
+    let mut stallers = Vec::new();
+    for seed in 101..104 {
+        stallers.push(Stranger::start(seed, &members[0], Says::Nothing).await);
+    }
+    all_know_all(&members, &stallers).await;
+    let wanted = near(&Author::new(), &names(&stallers), &names(&members[1..]));
+    members[1].serve(&wanted).await;
+    let key = Key::Manifest(wanted.id());
+    members[2].holds(&key, &members[1]).await;
+
+    let began = Instant::now();
+    let found = members[0].resolver.resolve(&key, Ask::default()).await;
+    let found = found.unwrap();
+    assert_eq!(found.id, wanted.id());
+    // After the hedge's time, and long before any of the silent was given up.
+    assert!(found.took >= Duration::from_millis(120), "{found:?}");
+    assert!(began.elapsed() < Duration::from_secs(8), "{found:?}");
+    let counters = members[0].resolver.counters();
+    assert!(counters.hedges_total >= 1, "{counters:?}");
+    assert!(counters.abandoned_total >= 3, "{counters:?}");
+    for staller in &stallers {
+        assert_eq!(staller.voice.asked.load(Relaxed), 1);
+        // Seen where the answer was being made: the stream was closed, and the work with it.
+        let closed = || async { (staller.voice.left.load(Relaxed) == 1).then_some(()) };
+        until("the staller sees the end", closed).await.unwrap();
+        let counted = || async { (staller.dht.status().counters.broken_total == 1).then_some(()) };
+        until("and counts it", counted).await.unwrap();
+    }
+    println!("three stalled; the hedge won after {:.1?}", found.took);
+    members[0].stop().await;
+}
+
+#[tokio::test]
+async fn lies_from_every_side_change_no_answer() {
+    let settings = Options {
+        // Two voices are heard, however slow this machine is.
+        hedge: Duration::from_secs(5),
+        // One after the other, the nearest first, so that it is known who is asked.
+        alpha: 1,
+        ..patient()
+    };
+    let members = Member::net(5, &settings).await;
+    let mut liars = Vec::new();
+    for seed in 101..105 {
+        let silent = Says::These(BTreeMap::new());
+        liars.push(Stranger::start(seed, &members[0], silent).await);
+    }
+    all_know_all(&members, &liars).await;
+    let author = Author::new();
+    let stale = manifest(&author, "x", 1, vec![]);
+    // The first to be asked for the digest never says a true word.
+    let others = [names(&members), names(&liars[1..])].concat();
+    let current = near(&author, &names(&liars[..1]), &others);
+    let foreign = manifest(&Author::new(), "x", 1, vec![]);
+    let keys = [Key::Name(current.name()), Key::Manifest(current.id())];
+    let by_name = BTreeMap::from([(keys[0].record(), stale.bytes().clone())]);
+    let cut = current.bytes().slice(..current.bytes().len() - 1);
+    let lies = [
+        Says::Always(Bytes::from("nonsense")),
+        Says::Always(foreign.bytes().clone()),
+        Says::Always(cut),
+        Says::These(by_name),
+    ];
+    for (liar, lie) in liars.iter().zip(lies) {
+        *liar.voice.says.lock() = Arc::new(lie);
+    }
+    members[0].serve(&current).await;
+    for liar in &liars {
+        for key in &keys {
+            // Each says that it has the thing, and lays what is false where the true one lies.
+            liar.dht.publish(key.record(), None).await.unwrap();
+            let lie = Some(foreign.bytes().clone());
+            liar.dht.publish(key.record(), lie).await.unwrap();
+        }
+        let lie = Some(stale.bytes().clone());
+        liar.dht.publish(keys[0].record(), lie).await.unwrap();
+    }
+    for member in &members {
+        for key in &keys {
+            for ask in [FRESH, FRESH] {
+                let found = member.resolver.resolve(key, ask).await;
+                let found = found.unwrap_or_else(|error| panic!("{key}: {error}"));
+                assert_eq!(found.id, current.id(), "{key}");
+            }
+        }
+    }
+    for member in &members {
+        let counters = member.resolver.counters();
+        assert!(member.peer() == members[0].peer() || counters.lies_total > 0);
+    }
+    assert!(liars[0].voice.asked.load(Relaxed) >= 4);
+    let refused = || async {
+        let refused = |it: &Member| it.dht.status().counters.refused_total > 0;
+        members.iter().all(refused).then_some(())
+    };
+    until("what is false is stored nowhere", refused)
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_stop_in_the_middle_of_questions_ends_them_all_and_leaves_no_task() {
+    let members = Member::net(1, &patient()).await;
+    let mut stallers = Vec::new();
+    for seed in 101..103 {
+        stallers.push(Stranger::start(seed, &members[0], Says::Nothing).await);
+    }
+    all_know_all(&members, &stallers).await;
+    let resolver = &members[0].resolver;
+    let keys: Vec<Key> = (0..4_u8)
+        .map(|n| Key::Manifest(ManifestId::of(&[n])))
+        .collect();
+    let asking = keys.iter().map(|key| resolver.resolve(key, Ask::default()));
+    let stop = async {
+        for staller in &stallers {
+            let asked = || async { (staller.voice.asked.load(Relaxed) == 4).then_some(()) };
+            until("all questions are there", asked).await.unwrap();
+        }
+        members[0].stop().await;
+    };
+    let (answers, ()) = tokio::join!(join_all(asking), stop);
+    for answer in answers {
+        assert_eq!(answer.unwrap_err(), ResolveError::Canceled);
+    }
+    let late = resolver.resolve(&keys[0], Ask::default()).await;
+    assert_eq!(late.unwrap_err(), ResolveError::Canceled);
+    assert_eq!(resolver.status().pipeline.workers_busy, 0);
+    for staller in &stallers {
+        let left = || async { (staller.voice.left.load(Relaxed) == 4).then_some(()) };
+        until("nobody is left waiting", left).await.unwrap();
+    }
+}
