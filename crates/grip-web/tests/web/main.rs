@@ -12,6 +12,7 @@ mod index;
 mod limits;
 mod pages;
 mod queue;
+mod resolve;
 mod support;
 mod sync;
 mod watching;

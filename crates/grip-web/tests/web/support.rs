@@ -19,7 +19,7 @@ use grip_store::EventStore;
 use grip_tasks::{Ended, TaskGroup};
 use grip_testkit::{Author, RelayClient, WorkTree, until, within};
 use grip_types::{Identifier, Service};
-use grip_web::{AdminToken, Build, Readiness, SyncHandle, Watch, Web, WebSettings, serve};
+use grip_web::{AdminToken, Build, Readiness, Resolve, SyncHandle, Watch, Web, WebSettings, serve};
 use nostr::prelude::Timestamp;
 use tempfile::TempDir;
 use tokio::{
@@ -83,6 +83,24 @@ impl Node {
         .await
     }
 
+    /// Starts a node that resolves with what `make` makes.
+    pub async fn start_resolving(
+        change: impl FnOnce(&mut WebSettings),
+        make: impl FnOnce(Db, TaskGroup) -> BoxFuture<'static, Result<Resolve>>,
+    ) -> Result<Self> {
+        Self::start_as(change, SyncHandle::off(), |base| {
+            let resolve = make(base.queue.db().clone(), base.group);
+            async {
+                Ok(Indexed {
+                    resolve: Some(resolve.await?),
+                    ..Indexed::default()
+                })
+            }
+            .boxed()
+        })
+        .await
+    }
+
     /// Starts a node that tells of `sync` what that says.
     pub async fn start_whole(
         change: impl FnOnce(&mut WebSettings),
@@ -122,6 +140,7 @@ impl Node {
             proxy,
             hosted,
             watch,
+            resolve,
         } = index(Base {
             grasp: grasp.clone(),
             repositories: repositories.clone(),
@@ -140,7 +159,7 @@ impl Node {
             index: index.clone(),
             proxy,
             watch,
-            resolve: None,
+            resolve,
             admin: AdminToken::new(TOKEN),
             relay,
             repositories,
@@ -285,6 +304,7 @@ struct Indexed {
     proxy: Option<Proxy>,
     hosted: Option<Hosted>,
     watch: Option<Watch>,
+    resolve: Option<Resolve>,
 }
 
 async fn indexed(base: Base, forge: Option<Arc<Forge>>) -> Result<Indexed> {
@@ -311,6 +331,7 @@ async fn indexed(base: Base, forge: Option<Arc<Forge>>) -> Result<Indexed> {
         proxy: Some(Proxy::new(db, hosted.clone(), Default::default())),
         hosted: Some(hosted),
         watch: None,
+        resolve: None,
     })
 }
 
