@@ -24,6 +24,7 @@ pub(crate) enum Command {
     Queue(NodeRequest, QueueAction),
     Index(NodeRequest, IndexAction),
     Ingest(NodeRequest, IngestAction),
+    Resolve(ResolveRequest),
     Healthcheck(HealthcheckRequest),
     Completions(Shell),
     Version { json: bool },
@@ -40,6 +41,15 @@ pub(crate) struct ConfigRequest {
 pub(crate) struct ExplainRequest {
     pub(crate) node: NodeRequest,
     pub(crate) subject: String,
+}
+
+#[derive(Debug)]
+pub(crate) struct ResolveRequest {
+    pub(crate) node: NodeRequest,
+    pub(crate) key: String,
+    pub(crate) fresh: bool,
+    /// Also who has it.
+    pub(crate) providers: bool,
 }
 
 /// Which node to ask, and in which form to show its answer.
@@ -205,6 +215,12 @@ pub(crate) fn parse(
             };
             Command::Ingest(node(), action)
         }
+        "resolve" => Command::Resolve(ResolveRequest {
+            node: node(),
+            key: subject(),
+            fresh: last.get_flag("fresh"),
+            providers: last.get_flag("providers"),
+        }),
         "healthcheck" => Command::Healthcheck(HealthcheckRequest {
             flags: flags(),
             url: text("url"),

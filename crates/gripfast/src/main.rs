@@ -29,6 +29,7 @@ fn main() -> ExitCode {
         Ok(Command::Queue(request, action)) => commands::queue::run(request, action),
         Ok(Command::Index(request, action)) => commands::index::run(request, action),
         Ok(Command::Ingest(request, action)) => commands::ingest::run(request, action),
+        Ok(Command::Resolve(request)) => commands::resolve::run(request),
         Ok(Command::Healthcheck(request)) => commands::healthcheck::run(request),
         Ok(Command::Completions(shell)) => commands::completions::run(shell),
         Ok(Command::Version { json }) => commands::version::run(json),

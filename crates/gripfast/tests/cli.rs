@@ -308,6 +308,7 @@ fn each_steering_command_explains_itself() {
         &["index", "-h"],
         &["index", "now", "-h"],
         &["index", "repo", "-h"],
+        &["resolve", "-h"],
     ] {
         let output = gripfast(dir().path(), arguments, &[]);
         assert!(output.status.success(), "{arguments:?}");
@@ -323,6 +324,7 @@ fn each_steering_command_explains_itself() {
         &["queue", "retry", "index-repo"],
         &["queue", "ls", "--state", "lost"],
         &["index", "now"],
+        &["resolve"],
     ] {
         let output = gripfast(dir().path(), arguments, &[]);
         assert_eq!(output.status.code(), Some(64), "{arguments:?}");

@@ -49,6 +49,7 @@ pub(crate) fn command() -> clap::Command {
         .subcommand(queue())
         .subcommand(index())
         .subcommand(ingest())
+        .subcommand(resolve())
         .subcommand(
             clap::Command::new("healthcheck")
                 .about("Ask the running node whether it is ready; exit 0 if so")
@@ -201,6 +202,24 @@ fn ingest() -> clap::Command {
             "Read all that is kept again by the rules of today (on the node's machine)",
         ))
         .subcommand(retention.arg(yes().help("Do it; without this only what would go is counted")))
+}
+
+fn resolve() -> clap::Command {
+    let fresh = Arg::new("fresh")
+        .long("fresh")
+        .action(ArgAction::SetTrue)
+        .help("Not from the cache: ask the network anew");
+    let providers = Arg::new("providers")
+        .long("providers")
+        .action(ArgAction::SetTrue)
+        .help("Also show where it can be had, the best place first");
+    asking(
+        "resolve",
+        "Find a repository by its name or digest, here or in the network",
+    )
+    .arg(fresh)
+    .arg(providers)
+    .arg(subject("KEY", "name:NPUB/IDENTIFIER, naddr1… or b3:DIGEST"))
 }
 
 /// A command that only has others below it.

@@ -10,6 +10,7 @@ use url::Url;
 use crate::{
     admin_token,
     cli::NodeRequest,
+    commands::table::plain,
     config::{self, Flags, Process},
 };
 
@@ -101,7 +102,7 @@ impl<'a> Node<'a> {
 
     /// Says in the node's words why an answer is no success.
     pub(crate) fn check(&self, answer: &Answer) -> anyhow::Result<()> {
-        let said = answer.body.trim();
+        let said = said(&answer.body);
         match answer.status {
             200..300 => Ok(()),
             404 if !said.is_empty() => bail!("{said}"),
@@ -188,4 +189,13 @@ pub(crate) fn base_url(named: Option<&str>, flags: &Flags) -> anyhow::Result<Str
     Ok(format!("http://{address}/{base}")
         .trim_end_matches('/')
         .to_owned())
+}
+
+/// What an answer says for people: all of it, or the sentence within what is for programs.
+fn said(body: &str) -> String {
+    let shape: Option<serde_json::Value> = serde_json::from_str(body).ok();
+    let message = shape
+        .as_ref()
+        .and_then(|shape| shape["error"]["message"].as_str());
+    message.map_or_else(|| body.trim().to_owned(), plain)
 }

@@ -1,0 +1,179 @@
+//! Manifests and providers, for people.
+
+use std::fmt::Write as _;
+
+use anstyle::Style;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::commands::{table::plain, when::Now};
+
+const BOLD: Style = Style::new().bold();
+const DIM: Style = Style::new().dimmed();
+
+/// What we read of the node's answer. Lenient, so that nodes of other versions can be asked.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Found {
+    id: String,
+    name: String,
+    source: String,
+    hops: u32,
+    asked: u32,
+    took_ms: f64,
+    /// Format, version, announcement, announcements on the way, state, URLs.
+    manifest: Vec<Value>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Ranked {
+    providers: Vec<Provider>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Provider {
+    url: String,
+    named_by: Value,
+    region: Option<String>,
+    score: f64,
+    is_shut: bool,
+}
+
+pub(super) fn found(found: &Found, now: Now) -> String {
+    let part = |at: usize| found.manifest.get(at).unwrap_or(&Value::Null);
+    let (announcement, state) = (part(2), part(4));
+    let title = tag(announcement, "name").or_else(|| tag(announcement, "d"));
+    let mut out = String::new();
+    let _ = writeln!(
+        out,
+        "{BOLD}{}{BOLD:#}",
+        plain(title.unwrap_or(found.name.as_str()))
+    );
+    if let Some(description) = tag(announcement, "description") {
+        let _ = writeln!(out, "{}", plain(description));
+    }
+    let signed = [announcement, state].map(|event| event["created_at"].as_u64());
+    let signed = signed.into_iter().flatten().max();
+    let signed = signed.map_or("never".to_owned(), |at| now.seconds(at));
+    for (label, value) in [
+        ("name", format!("name:{}", found.name)),
+        ("manifest", found.id.clone()),
+        ("signed", signed),
+        ("state", told(state)),
+        ("answer", how(found)),
+    ] {
+        let _ = writeln!(out, "  {DIM}{label:<9}{DIM:#} {}", plain(&value));
+    }
+    for (at, url) in part(5).as_array().into_iter().flatten().enumerate() {
+        let label = if at == 0 { "clone" } else { "" };
+        let url = plain(url.as_str().unwrap_or_default());
+        let _ = writeln!(out, "  {DIM}{label:<9}{DIM:#} {url}");
+    }
+    out
+}
+
+fn told(state: &Value) -> String {
+    if state.is_null() {
+        return "none is known yet".to_owned();
+    }
+    let refs = tags(state).filter(|(name, _)| name.starts_with("refs/"));
+    let refs = match refs.count() {
+        1 => "1 ref".to_owned(),
+        n => format!("{n} refs"),
+    };
+    let head = tag(state, "HEAD").and_then(|head| head.strip_prefix("ref: refs/heads/"));
+    match head {
+        Some(head) => format!("{refs}, HEAD at {head}"),
+        None => refs,
+    }
+}
+
+fn how(found: &Found) -> String {
+    let took = format!("{:.1} ms", found.took_ms);
+    match found.source.as_str() {
+        "local" => format!("from the node itself, in {took}"),
+        "cache" => format!("from the node's cache, in {took}"),
+        "stale" => format!("from the node's cache, in {took}; a new answer is looked for"),
+        "dht" => format!(
+            "from the network in {took}, {} hops away, after {} questions",
+            found.hops, found.asked
+        ),
+        other => format!("{other}, in {took}"),
+    }
+}
+
+pub(super) fn providers(ranked: &Ranked) -> String {
+    if ranked.providers.is_empty() {
+        return "nobody names a place where it can be had\n".to_owned();
+    }
+    let mut out = format!("{BOLD}where it can be had, the best first{BOLD:#}\n");
+    for provider in &ranked.providers {
+        // Whole, whatever its length: it is there to be copied.
+        let _ = writeln!(out, "  {:.2}  {}", provider.score, plain(&provider.url));
+        let by = match &provider.named_by {
+            Value::String(by) => format!("named by the {by}"),
+            by => format!("provided by {}", by["node"].as_str().unwrap_or("a node")),
+        };
+        let region = provider.region.iter().map(|region| format!(" · {region}"));
+        let shut = provider.is_shut.then(|| " · failed of late".to_owned());
+        let more: String = region.chain(shut).collect();
+        let _ = writeln!(out, "        {DIM}{}{DIM:#}", plain(&(by + &more)));
+    }
+    out
+}
+
+/// The first value of a tag, unless it is empty.
+fn tag<'a>(event: &'a Value, name: &str) -> Option<&'a str> {
+    let mut found = tags(event).filter(|(tag, value)| *tag == name && !value.is_empty());
+    found.next().map(|(_, value)| value)
+}
+
+fn tags(event: &Value) -> impl Iterator<Item = (&str, &str)> {
+    let tags = event["tags"].as_array().into_iter().flatten();
+    tags.filter_map(|tag| Some((tag[0].as_str()?, tag[1].as_str()?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn shown(text: &str) -> String {
+        anstream::adapter::strip_str(text).to_string()
+    }
+
+    #[test]
+    fn an_answer_is_shown_with_what_it_says_and_where_it_came_from() {
+        let event = |tags: Value| json!({ "created_at": 1_763_000_000, "tags": tags });
+        let answer: Found = serde_json::from_value(json!({
+            "id": "b3:00ff", "name": "npub1abc/tides", "source": "dht",
+            "hops": 2, "asked": 5, "took_ms": 41.27,
+            "manifest": ["gripfast-manifest", 1,
+                event(json!([["d", "tides"], ["name", "Tides\u{1b}[2J"], ["description", "When."]])),
+                [],
+                event(json!([["d", "tides"], ["refs/heads/main", "11"], ["HEAD", "ref: refs/heads/main"]])),
+                ["https://a.example/npub1abc/tides.git", "https://b.example/npub1abc/tides.git"]],
+        }))
+        .unwrap();
+        let ranked: Ranked = serde_json::from_value(json!({ "providers": [
+            { "url": "https://a.example/npub1abc/tides.git", "named_by": "owner", "score": 0.5 },
+            { "url": "https://c.example/npub1abc/tides.git", "named_by": { "node": "12D3Koo" },
+              "region": "eu-west", "score": 0.25, "is_shut": true },
+        ]}))
+        .unwrap();
+        let now = Now::at(1_763_000_120);
+        let text = shown(&format!("{}\n{}", found(&answer, now), providers(&ranked)));
+        insta::assert_snapshot!(text);
+        assert!(!found(&answer, now).contains("\u{1b}[2J"));
+    }
+
+    #[test]
+    fn an_answer_of_another_version_is_shown_as_far_as_it_can_be_read() {
+        let text = shown(&found(&Found::default(), Now::at(0)));
+        assert!(text.contains("none is known yet"), "{text}");
+        assert!(providers(&Ranked::default()).contains("nobody"));
+    }
+}
