@@ -13,6 +13,8 @@ pub(crate) enum Campaign {
     Memory,
     /// 10,000 jobs, eight processes, 300 kills, four of the database
     Queue,
+    /// 32 nodes that find each other's repositories, and ten of them killed
+    Resolve,
 }
 
 /// Builds for release and prints each figure beside its floor.
@@ -54,6 +56,7 @@ pub(crate) fn conformance(url: &str) -> anyhow::Result<()> {
 pub(crate) fn campaign(campaign: Campaign) -> anyhow::Result<()> {
     const NODE: &[&str] = &["-p", "gripfast", "--features", "fault-points"];
     const QUEUE: &[&str] = &["-p", "grip-queue"];
+    const PLAIN: &[&str] = &["-p", "gripfast"];
     let (package, test, filter, settings) = match campaign {
         Campaign::Crash => (
             NODE,
@@ -76,10 +79,16 @@ pub(crate) fn campaign(campaign: Campaign) -> anyhow::Result<()> {
                 ("GRIPFAST_QUEUE_KILLS", "300"),
             ][..],
         ),
+        Campaign::Resolve => (
+            PLAIN,
+            "resolve",
+            "many::",
+            &[("GRIPFAST_RESOLVE_NODES", "32")][..],
+        ),
     };
     // Processes that are killed by the dozen are not to be slowed down by each other.
     let threads = match campaign {
-        Campaign::Queue => "1",
+        Campaign::Queue | Campaign::Resolve => "1",
         Campaign::Crash | Campaign::Memory => "2",
     };
     let mut command = run::cargo();
