@@ -10,7 +10,7 @@ const HEADERS: [(&str, &str); 5] = [
     (
         "access-control-allow-headers",
         "Content-Type, Authorization, Git-Protocol, Accept, Content-Encoding, If-None-Match, \
-         X-Requested-With, X-Git-Request-Id",
+         X-Requested-With, X-Git-Request-Id, Idempotency-Key",
     ),
     ("access-control-expose-headers", "*"),
     ("access-control-max-age", "86400"),

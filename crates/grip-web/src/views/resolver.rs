@@ -156,7 +156,7 @@ fn line(provider: &Provider) -> ProviderLine {
 
 fn trouble(error: &WebError) -> Trouble {
     let title = match error.status() {
-        StatusCode::BAD_REQUEST => "That is no key.",
+        StatusCode::BAD_REQUEST => "Not understood.",
         StatusCode::NOT_FOUND => "Not found.",
         StatusCode::TOO_MANY_REQUESTS => "Busy.",
         _ => "That did not work.",
@@ -177,8 +177,8 @@ fn counters(status: &Status) -> Vec<CounterView> {
     let peers = network.map_or(0, |network| network.connected_peers as u64);
     vec![
         counter("peers connected", peers),
-        counter("repositories told of", status.publisher.told as u64),
+        counter("repositories to be found", status.publisher.told as u64),
         counter("answers from the cache", counts.hits_total),
-        counter("times the network was asked", counts.walks_total),
+        counter("network lookups", counts.walks_total),
     ]
 }

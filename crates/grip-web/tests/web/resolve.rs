@@ -99,7 +99,7 @@ impl Dht for Unreachable {
 fn peer(n: u8) -> Peer {
     let bytes = [&[0x00, 0x24, 0x08, 0x01, 0x12, 0x20], &[n; 32][..]].concat();
     Peer {
-        id: PeerName::from_bytes(&bytes).unwrap(),
+        id: PeerName::from_bytes(&bytes).expect("the bytes are of the right form"),
         addresses: vec![],
     }
 }
@@ -108,7 +108,7 @@ fn manifest_of(owner: &Author, identifier: &str) -> Manifest {
     let announcement = owner.announcement("git.example", identifier, vec![]);
     let refs = [("refs/heads/main", OID)];
     let state = owner.state(identifier, &refs, Some("refs/heads/main"));
-    Manifest::make(announcement, vec![], Some(state)).unwrap()
+    Manifest::make(announcement, vec![], Some(state)).expect("the events are signed")
 }
 
 async fn start(
@@ -163,11 +163,12 @@ fn code(reply: &Reply) -> String {
     let shape = reply.json().unwrap_or_else(|_| panic!("{reply:?}"));
     let error = &shape["error"];
     assert_eq!(error["request_id"], reply.header("x-request-id"));
-    assert!(error["message"].as_str().unwrap().ends_with('.'), "{error}");
+    let text = |name: &str| error[name].as_str().unwrap_or_default().to_owned();
+    assert!(text("message").ends_with('.'), "{error}");
     let after = error["retry_after_seconds"].as_u64();
     let header = reply.headers.get("retry-after").cloned();
     assert_eq!(after.map(|after| after.to_string()), header, "{reply:?}");
-    error["code"].as_str().unwrap().to_owned()
+    text("code")
 }
 
 #[tokio::test]
