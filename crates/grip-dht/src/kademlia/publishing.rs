@@ -84,7 +84,14 @@ impl UnderWay {
         self.jobs.len()
     }
 
+    /// Waits for these to end. Where none could be begun, the caller is told so at once.
     pub(super) fn begin(&mut self, queries: &[QueryId], caller: Option<Caller>) {
+        if queries.is_empty() {
+            if let Some(caller) = caller {
+                let _ = caller.done.send(Err(DhtError::Full));
+            }
+            return;
+        }
         let id = self.next;
         self.next += 1;
         self.queries

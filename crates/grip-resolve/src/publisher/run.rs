@@ -16,6 +16,9 @@ use crate::{Changed, Key, resolver::Core, shelf::Told};
 /// Repositories read at once from the list of all.
 const PAGE: usize = 256;
 
+/// Records are kept by as many nodes; a network that knows more of them need not be watched grow.
+const ENOUGH_PEERS: usize = 20;
+
 /// Whether something is told again although it has not changed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Why {
@@ -44,6 +47,9 @@ pub(super) struct Run {
     next_pass: Instant,
     next_card: Instant,
     next_start: Instant,
+    /// How many peers were known when everything was told last.
+    told_peers: usize,
+    next_look: Instant,
 }
 
 impl Run {
@@ -57,6 +63,8 @@ impl Run {
             next_pass: now,
             next_card: now,
             next_start: now,
+            told_peers: 0,
+            next_look: now,
             core,
         }
     }
@@ -68,6 +76,7 @@ impl Run {
             let options = core.options.load_full();
             let settings = &options.publish;
             let now = Instant::now();
+            self.look_around(now, settings.retry);
             self.begin_pass(now, settings.record_ttl / 2);
             let has_room = under_way.len() < settings.at_once.max(1);
             if has_room
@@ -98,6 +107,23 @@ impl Run {
                 }
                 () = sleep_until(wake) => {}
             }
+        }
+    }
+
+    /// What was told while few or none were there to hear it is told again as the network grows.
+    fn look_around(&mut self, now: Instant, every: Duration) {
+        let Some(network) = &self.core.network else {
+            return;
+        };
+        if !self.is_growing() || now < self.next_look {
+            return;
+        }
+        self.next_look = now + every;
+        let known = network.dht.status().known_peers;
+        if known > 0 && known >= 2 * self.told_peers {
+            self.told_peers = known;
+            self.next_card = now;
+            self.want(Why::Again);
         }
     }
 
@@ -134,8 +160,13 @@ impl Run {
         let work = work.map(|at| at.max(self.next_start)).filter(|_| has_room);
         work.into_iter()
             .chain([self.next_pass])
+            .chain(self.is_growing().then_some(self.next_look))
             .min()
             .unwrap_or(self.next_pass)
+    }
+
+    fn is_growing(&self) -> bool {
+        self.core.network.is_some() && self.told_peers < ENOUGH_PEERS
     }
 
     async fn changed(&mut self, changed: Changed) {

@@ -65,11 +65,9 @@ async fn try_tell(core: &Core, name: &RepoAddr, why: Why, pass: u64) -> Result<(
         return Ok(());
     };
     let is_new = |id: &ManifestId| why == Why::Again || !before.contains(id);
-    for manifest in held
-        .iter()
-        .chain([&current])
-        .filter(|held| is_new(&held.id()))
-    {
+    // What several say together may be another manifest than each of them.
+    let joint = (!held.contains(&current)).then_some(&current);
+    for manifest in held.iter().chain(joint).filter(|it| is_new(&it.id())) {
         publish(dht.as_ref(), &Key::Manifest(manifest.id()), manifest).await?;
     }
     if is_new(&current.id()) {

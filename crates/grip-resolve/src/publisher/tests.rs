@@ -1,12 +1,19 @@
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering::Relaxed},
+};
 
-use grip_dht::testing::Network as Memory;
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use grip_dht::{
+    AskError, Dht, DhtError, Peer, Published, RecordKey, Reply, testing::Network as Memory,
+};
 use grip_testkit::Author;
 use tokio::time::sleep;
 
 use crate::{
     Ask, Key, Manifest, Options, ResolveError, Source,
-    testing::{Node, manifest_of, ms},
+    testing::{Node, Script, manifest_of, ms},
 };
 
 /// Two nodes of a network in memory; the first serves.
@@ -160,4 +167,56 @@ async fn tellings_are_spaced_and_few_at_once() {
     assert_eq!(one.resolver.counters().published_total, 100);
     let _ = one.group.shutdown(ms(100)).await;
     assert!(one.group.status().iter().all(|kind| kind.running == 0));
+}
+
+/// A network that grows: it says how many it knows, and counts what it is told.
+#[derive(Default)]
+struct Growing {
+    known: AtomicUsize,
+    told: AtomicUsize,
+}
+
+impl Dht for Growing {
+    fn nearest<'a>(&'a self, _: &'a RecordKey, _: usize) -> BoxFuture<'a, Vec<Peer>> {
+        Box::pin(async { vec![] })
+    }
+
+    fn ask<'a>(&'a self, _: &'a Peer, _: &'a RecordKey) -> BoxFuture<'a, Result<Reply, AskError>> {
+        Box::pin(async { Err(AskError::NoRoute) })
+    }
+
+    fn publish(
+        &self,
+        _: RecordKey,
+        _: Option<Bytes>,
+    ) -> BoxFuture<'_, Result<Published, DhtError>> {
+        self.told.fetch_add(1, Relaxed);
+        let stored_at = self.known.load(Relaxed);
+        Box::pin(async move { Ok(Published { stored_at }) })
+    }
+
+    fn withdraw<'a>(&'a self, _: &'a RecordKey) -> BoxFuture<'a, ()> {
+        Box::pin(async {})
+    }
+
+    fn status(&self) -> grip_dht::Status {
+        grip_dht::Status {
+            known_peers: self.known.load(Relaxed),
+            ..Script::new(vec![], |_, _| Err(AskError::NoRoute)).status()
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_told_to_nobody_is_told_again_as_the_network_grows() {
+    let network = Arc::new(Growing::default());
+    let node = Node::new(Some(network.clone()), Options::default());
+    node.repos.serve(&manifest_of(&Author::new(), "x", 1));
+    let retry = node.options.load().publish.retry;
+    // By its name and by its id, each time.
+    for (known, told) in [(0, 2), (1, 4), (1, 4), (2, 6), (3, 6), (20, 8), (400, 8)] {
+        network.known.store(known, Relaxed);
+        sleep(retry + ms(1_000)).await;
+        assert_eq!(network.told.load(Relaxed), told, "with {known} peers");
+    }
 }
