@@ -9,7 +9,6 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 use futures_util::future::try_join_all;
-use grip_testkit::Node;
 use http_body_util::Full;
 use hyper::{Response, body::Bytes, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
@@ -21,6 +20,7 @@ use tokio::{
 use crate::{
     http::Connection,
     report::{Table, mib, percentile},
+    world::World,
 };
 
 /// What is asked for, and with which headers: answers that come out of memory.
@@ -100,12 +100,15 @@ impl Drop for Nothing {
 
 async fn beside_nothing(binary: &Path, table: &mut Table) -> Result<()> {
     let nothing = Nothing::start().await?;
-    let node = Node::start(binary).await?;
-    for (path, headers) in ROUTES {
+    let world = World::new(binary).await?;
+    let node = &world.node;
+    let resolve = resolve_path(&world);
+    let routes = ROUTES.iter().copied();
+    for (path, headers) in routes.chain([(resolve.as_str(), "")]) {
         let bare = rate(nothing.port, "/", "").await?;
         let ours = rate(node.port(), path, headers).await?;
         table.row(
-            &format!("{path}, {CONNECTIONS} connections"),
+            &format!("{}, {CONNECTIONS} connections", shown(path)),
             format!("{ours:.0}/s"),
             &format!("a bare 200 {bare:.0}/s"),
             Some(ours / bare),
@@ -113,6 +116,18 @@ async fn beside_nothing(binary: &Path, table: &mut Table) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// A name that is served here; the first answer fills the cache for the rest.
+fn resolve_path(world: &World) -> String {
+    format!("/resolve/name:{}/{}", world.owner.npub(), world.identifier)
+}
+
+fn shown(path: &str) -> &str {
+    match path.starts_with("/resolve/") {
+        true => "/resolve/<name>, from the cache",
+        false => path,
+    }
 }
 
 async fn rate(port: u16, path: &str, headers: &str) -> Result<f64> {
@@ -177,8 +192,10 @@ async fn overload(binary: &Path, table: &mut Table) -> Result<()> {
         // Loopback is where proxies are by default, and those are not counted.
         ("GRIPFAST_TRUSTED_PROXY_CIDRS", "192.0.2.0/24"),
     ];
-    let node = Node::start_with(binary, &env).await?;
-    let (port, path) = (node.port(), "/api/v1/tasks");
+    let world = World::with(binary, &env).await?;
+    let node = &world.node;
+    let (port, path) = (node.port(), resolve_path(&world));
+    let path = path.as_str();
     let at_ease = f64::from(TAKEN_ON) * AT_EASE;
     let (mut calm, mut calm_health) = tokio::try_join!(
         ask(port, path, at_ease, LASTS),
