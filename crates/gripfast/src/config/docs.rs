@@ -151,6 +151,10 @@ fn example_value(option: &Opt) -> String {
         (_, "watch_github") => "github.com/orgs/acme,github.com/repos/bob/tides",
         (_, "watch_keep_events" | "watch_keep_enriched") => "90days",
         (_, "watch_avatars_store") => "./data/avatars",
+        (_, "dht_external") => "/dns4/grasp.example.com/tcp/7335",
+        (_, "dht_bootstrap") => EXAMPLE_PEER,
+        (_, "resolve_region") => "eu",
+        (_, "resolve_deny") => "mirror.example.net",
         (_, "index_modules") => EXAMPLE_MODULES,
         (_, "trusted_proxy_cidrs") => "127.0.0.1,::1",
         (_, "owner_npub") => EXAMPLE_NPUB,
@@ -173,6 +177,8 @@ fn example_value(option: &Opt) -> String {
     }
 }
 
+const EXAMPLE_PEER: &str =
+    "/dns4/node.example/tcp/7335/p2p/12D3KooWDpJ7As7BWAwRMfu1VU2WCqNjvq387JEYKDBj4kx6nXTN";
 const EXAMPLE_MODULES: &str =
     "go.example.com/tools=npub10xlxvlhemja6c4dqv22uapctqupfhlxm9h8z3k2e72q4k9hcz7vqpkge6d";
 const EXAMPLE_NPUB: &str = "npub10xlxvlhemja6c4dqv22uapctqupfhlxm9h8z3k2e72q4k9hcz7vqpkge6d";

@@ -11,11 +11,14 @@ fn size_mib() -> u64 {
         .unwrap_or(160)
 }
 
-const LIMIT: u64 = 100 * 1024 * 1024;
+/// What a pack may take beyond what the node takes by itself; in a debug build the latter is mostly
+/// its own code.
+const LIMIT: u64 = 48 * 1024 * 1024;
 
 #[tokio::test]
 async fn pushing_and_cloning_a_large_repository_takes_constant_memory() -> Result<()> {
     let node = Node::start(env!("CARGO_BIN_EXE_gripfast")).await?;
+    let idle = node.peak_rss_bytes()?;
     let (owner, tree) = (Author::new(), WorkTree::init()?);
     let tip = tree.commit_noise(size_mib(), 4)?;
     let mut relay = node.connect().await?;
@@ -37,14 +40,18 @@ async fn pushing_and_cloning_a_large_repository_takes_constant_memory() -> Resul
     ensure!(clone.tip("main")? == tip);
     let after_clone = node.peak_rss_bytes()?;
     println!(
-        "{} MiB: server peak RSS {} MiB after the push, {} MiB after the clone; \
+        "{} MiB: server peak RSS {} MiB idle, {} MiB after the push, {} MiB after the clone; \
          its git processes {} MiB receiving, {} MiB sending",
         size_mib(),
+        idle >> 20,
         after_push >> 20,
         after_clone >> 20,
         receiving >> 20,
         sending >> 20
     );
-    ensure!(after_clone <= LIMIT, "peak RSS {after_clone} bytes");
+    ensure!(
+        after_clone - idle <= LIMIT,
+        "peak RSS {after_clone} bytes, idle {idle}"
+    );
     Ok(())
 }

@@ -242,7 +242,7 @@ impl Model {
         let wait = match class {
             // Some time within this step.
             0 if row.attempts < 5 => Some(1),
-            // Two steps ahead and a little.
+            // Two steps ahead and a half.
             1 if row.limited < 3 => Some(5),
             _ => None,
         };
@@ -365,7 +365,8 @@ async fn play(queue: &Queue, kind: &str, steps: Vec<Step>) {
                 let Some(claim) = pick(of, &model) else {
                     continue;
                 };
-                let until_ms = at(2);
+                // Between two steps: the queue adds a moment by chance.
+                let until_ms = at(2) + STEP_MS / 2;
                 let class_of = [
                     Class::Transient,
                     Class::RateLimited { until_ms },
