@@ -132,7 +132,7 @@ fn how(resolved: &Resolved) -> String {
         Source::Cache => format!("from the cache, in {took}"),
         Source::Stale => format!("from the cache, in {took}; a new answer is looked for"),
         Source::Dht => format!(
-            "from the network in {took}, {} hops away, after {} questions",
+            "from the network in {took} (hops: {}, questions: {})",
             resolved.hops, resolved.asked
         ),
     }

@@ -97,7 +97,7 @@ fn how(found: &Found) -> String {
         "cache" => format!("from the node's cache, in {took}"),
         "stale" => format!("from the node's cache, in {took}; a new answer is looked for"),
         "dht" => format!(
-            "from the network in {took}, {} hops away, after {} questions",
+            "from the network in {took} (hops: {}, questions: {})",
             found.hops, found.asked
         ),
         other => format!("{other}, in {took}"),
