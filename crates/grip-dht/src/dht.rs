@@ -7,9 +7,11 @@ use crate::{AskError, DhtError, Peer, RecordKey, Status};
 
 /// A network of nodes that keep records for each other.
 pub trait Dht: Send + Sync + 'static {
-    /// Up to `n` peers that we know of, the nearest to `key` first; no more than
-    /// [`crate::limits::PEERS`]. Asks nobody.
-    fn nearest<'a>(&'a self, key: &'a RecordKey, n: usize) -> BoxFuture<'a, Vec<Peer>>;
+    /// What this node has of the network under `key`: the value it holds for others, who told it
+    /// that they have the thing, and the peers it knows that are nearest. Asks nobody.
+    ///
+    /// What we publish ourselves is not in it: that is no word of anybody else.
+    fn here<'a>(&'a self, key: &'a RecordKey) -> BoxFuture<'a, Reply>;
 
     /// Asks one peer what it has under `key`.
     ///
@@ -38,10 +40,10 @@ pub trait Dht: Send + Sync + 'static {
     fn status(&self) -> Status;
 }
 
-/// What a peer answered. Every part is bounded by [`crate::limits`].
+/// What a peer answered, or what lies here. Every part is bounded by [`crate::limits`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reply {
-    /// What the peer has under the key: bytes of a stranger.
+    /// What lies under the key: bytes of a stranger.
     pub value: Option<Bytes>,
     /// Who, by what the peer was told, has the thing itself.
     pub providers: Vec<Peer>,

@@ -168,15 +168,15 @@ impl Drop for Asked<'_> {
 }
 
 impl Dht for Kademlia {
-    fn nearest<'a>(&'a self, key: &'a RecordKey, n: usize) -> BoxFuture<'a, Vec<Peer>> {
+    fn here<'a>(&'a self, key: &'a RecordKey) -> BoxFuture<'a, Reply> {
         Box::pin(async move {
             let (found, receiver) = oneshot::channel();
             let key = key.clone();
-            let command = Command::Nearest { key, n, found };
+            let command = Command::Here { key, found };
             if self.commands.send(command).await.is_err() {
-                return Vec::new();
+                return Reply::default();
             }
-            self.peers(receiver.await.unwrap_or_default())
+            self.reply(receiver.await.unwrap_or_default())
         })
     }
 

@@ -162,9 +162,14 @@ impl Script {
 }
 
 impl Dht for Script {
-    fn nearest<'a>(&'a self, _: &'a RecordKey, n: usize) -> BoxFuture<'a, Vec<Peer>> {
-        let roots = self.roots.iter().take(n).cloned().collect();
-        Box::pin(async { roots })
+    fn here<'a>(&'a self, _: &'a RecordKey) -> BoxFuture<'a, Reply> {
+        let closer = self.roots.clone();
+        Box::pin(async {
+            Reply {
+                closer,
+                ..Reply::default()
+            }
+        })
     }
 
     fn ask<'a>(

@@ -24,14 +24,14 @@ use std::{
 };
 
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
-use grip_dht::{Dht, Peer, PeerName};
+use grip_dht::{Dht, Peer, PeerName, RecordKey};
 use grip_tasks::TaskGroup;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use self::{
     end::{End, Tally},
     frontier::{Frontier, Next},
-    question::Question,
+    question::{Named, Question},
 };
 use crate::{
     Key, Manifest, Options, ResolveError,
@@ -75,18 +75,17 @@ impl Network {
         count(&self.counters.walks_total);
         let began = Instant::now();
         let record = key.record();
-        let nearest = self.dht.nearest(&record, grip_dht::limits::PEERS);
-        let Ok(nearest) = tokio::time::timeout_at(deadline, nearest).await else {
-            return Err(ResolveError::Timeout);
-        };
+        let here = timeout_at(deadline, self.here(key, &record)).await;
+        let (held, named) = here.map_err(|_| ResolveError::Timeout)?;
         let walk = Walk {
             network: self,
             key,
             options,
             began,
-            frontier: Frontier::new(record, &self.own, nearest, options),
+            frontier: Frontier::new(record, &self.own, named, options),
             under_way: FuturesUnordered::new(),
-            answers: known.into_iter().collect(),
+            is_held: held.is_some(),
+            answers: known.into_iter().chain(held).collect(),
             voices: Vec::new(),
             is_hedged: false,
             settle_at: None,
@@ -95,6 +94,20 @@ impl Network {
         let found = walk.run(deadline).await;
         self.counters.lookup.note(began.elapsed());
         found
+    }
+
+    /// What others have left with us, and whom we know.
+    async fn here(&self, key: &Key, record: &RecordKey) -> (Option<Manifest>, Named) {
+        let here = self.dht.here(record).await;
+        let named = Named {
+            providers: here.providers,
+            closer: here.closer,
+        };
+        let held = match here.value {
+            Some(value) => question::read(self, key, value).await.into_manifest(),
+            None => None,
+        };
+        (held, named)
     }
 }
 
@@ -107,6 +120,9 @@ struct Walk<'a> {
     under_way: FuturesUnordered<Question<'a>>,
     /// What was known, and what peers answered since.
     answers: Vec<Manifest>,
+    /// One of those was left here by others. It stands if nobody says more, and is no voice: who
+    /// left it may be the one who answers.
+    is_held: bool,
     /// Who answered, as the roots that led to each.
     voices: Vec<Vec<PeerName>>,
     is_hedged: bool,
@@ -124,6 +140,9 @@ impl Walk<'_> {
     }
 
     async fn ask_until(&mut self, deadline: Instant) -> End {
+        if self.is_satisfied() {
+            return End::Satisfied;
+        }
         let stop = self.network.group.token();
         let hedge_at = self.began + jittered(self.options.hedge);
         loop {

@@ -19,12 +19,15 @@ impl LogLevel {
     }
 }
 
-/// What is logged: as much as was asked for, and what an operator changed by hand in any case.
+/// What is said of parts unless the level names them: what an operator changed by hand in any case,
+/// and nothing of the swarm but its troubles, which we report ourselves otherwise.
+const PARTS: [(&str, &str); 2] = [("audit", "info"), ("libp2p_swarm", "warn")];
+
 fn filter(level: &str) -> anyhow::Result<EnvFilter> {
-    let text = match level.contains("audit") {
-        true => level.to_owned(),
-        false => format!("{level},audit=info"),
-    };
+    let mut text = level.to_owned();
+    for (part, level_of_it) in PARTS.iter().filter(|(part, _)| !level.contains(part)) {
+        text.push_str(&format!(",{part}={level_of_it}"));
+    }
     Ok(EnvFilter::try_new(text)?)
 }
 

@@ -44,10 +44,9 @@ const ANEW: usize = 16;
 
 /// What callers ask of the node.
 pub(super) enum Command {
-    Nearest {
+    Here {
         key: RecordKey,
-        n: usize,
-        found: oneshot::Sender<Vec<Seen>>,
+        found: oneshot::Sender<Found>,
     },
     Open {
         peer: PeerId,
@@ -116,9 +115,12 @@ impl Node {
 
     fn command(&mut self, command: Command) {
         match command {
-            Command::Nearest { key, n, found } => {
+            Command::Here { key, found } => {
                 let own = self.own;
-                let _ = found.send(self.closest(&key, &own, n));
+                let is_own = self.is_own(&key);
+                let mut here = self.find(&key, &own);
+                here.value = here.value.filter(|_| !is_own);
+                let _ = found.send(here);
             }
             Command::Open {
                 peer,
@@ -135,12 +137,21 @@ impl Node {
         }
     }
 
-    fn closest(&mut self, key: &RecordKey, asker: &PeerId, n: usize) -> Vec<Seen> {
+    /// All that lies here under `key`, as `asker` may hear of it.
+    fn find(&mut self, key: &RecordKey, asker: &PeerId) -> Found {
+        Found {
+            value: self.held(key),
+            providers: self.providers(key),
+            closer: self.closest(key, asker),
+        }
+    }
+
+    fn closest(&mut self, key: &RecordKey, asker: &PeerId) -> Vec<Seen> {
         let policy = self.policy;
         let key = kad::KBucketKey::new(kad::RecordKey::new(&key.as_bytes()));
         let peers = self.kad().find_closest_local_peers(&key, asker);
         let seen = |peer: kad::KadPeer| (peer.node_id, policy.sift(&peer.multiaddrs).0);
-        peers.take(n).map(seen).collect()
+        peers.take(crate::limits::PEERS).map(seen).collect()
     }
 
     fn lookup(&mut self, lookup: Lookup) {
@@ -148,13 +159,8 @@ impl Node {
         if found.is_closed() {
             return;
         }
-        let answer = Found {
-            value: self.held(&key),
-            providers: self.providers(&key),
-            closer: self.closest(&key, &asker, crate::limits::PEERS),
-        };
         // The asker may have gone meanwhile.
-        let _ = found.send(answer);
+        let _ = found.send(self.find(&key, &asker));
     }
 
     fn held(&mut self, key: &RecordKey) -> Option<Bytes> {
@@ -162,6 +168,11 @@ impl Node {
         let record = self.kad().store_mut().get(&key)?;
         let is_good = !record.is_expired(std::time::Instant::now());
         is_good.then(|| Bytes::copy_from_slice(&record.value))
+    }
+
+    fn is_own(&mut self, key: &RecordKey) -> bool {
+        let key = kad::RecordKey::new(&key.as_bytes());
+        self.kad().store_mut().is_own(&key)
     }
 
     fn providers(&mut self, key: &RecordKey) -> Vec<Seen> {
@@ -195,10 +206,9 @@ impl Node {
     }
 
     fn store(&mut self, offer: Offer) {
-        let key = kad::RecordKey::new(&offer.key.as_bytes());
-        let is_own = self.kad().store_mut().is_own(&key);
+        let is_own = self.is_own(&offer.key);
         let record = Record {
-            key,
+            key: kad::RecordKey::new(&offer.key.as_bytes()),
             value: offer.value.into(),
             // What is joined with our own stays our own.
             publisher: is_own.then_some(self.own),
@@ -250,8 +260,7 @@ impl Node {
             && let Some(key) = self.published.next(now)
         {
             self.published.told(&key, now);
-            let kept = kad::RecordKey::new(&key.as_bytes());
-            let is_own = self.kad().store_mut().is_own(&kept);
+            let is_own = self.is_own(&key);
             let value = self.held(&key).filter(|_| is_own);
             self.tell(&key, value.map(Vec::from), None);
         }

@@ -71,8 +71,8 @@ impl Drop for Waiting<'_> {
 }
 
 impl Dht for Member {
-    fn nearest<'a>(&'a self, key: &'a RecordKey, n: usize) -> BoxFuture<'a, Vec<Peer>> {
-        Box::pin(async move { self.network.known(&self.own, key, n) })
+    fn here<'a>(&'a self, key: &'a RecordKey) -> BoxFuture<'a, Reply> {
+        Box::pin(async move { self.network.here(&self.own, key) })
     }
 
     fn ask<'a>(
@@ -103,7 +103,7 @@ impl Dht for Member {
                 }
             }
             if let Some(value) = value {
-                self.network.put(&self.own, &key, value);
+                self.network.publish(&self.own, &key, value);
             }
             Ok(Published { stored_at })
         })

@@ -53,6 +53,8 @@ struct State {
 struct Node {
     known: Vec<PeerName>,
     values: BTreeMap<RecordKey, Bytes>,
+    /// Keys of the values that are its own.
+    published: BTreeSet<RecordKey>,
     providers: BTreeMap<RecordKey, BTreeSet<PeerName>>,
     local: Option<Arc<dyn Local>>,
     judge: Option<Arc<dyn Judge>>,
@@ -175,9 +177,17 @@ impl Network {
         self.inner.state.lock().log.clone()
     }
 
-    pub(super) fn known(&self, own: &PeerName, key: &RecordKey, n: usize) -> Vec<Peer> {
-        let known = self.with(own, |node| node.known.clone());
-        sorted(known, key).into_iter().take(n).map(peer).collect()
+    /// What `own` sees of `key` without asking anybody.
+    pub(super) fn here(&self, own: &PeerName, key: &RecordKey) -> Reply {
+        let is_own = self.with(own, |node| node.published.contains(key));
+        let mut here = self.answer(own, key, own);
+        here.value = here.value.filter(|_| !is_own);
+        here
+    }
+
+    pub(super) fn publish(&self, own: &PeerName, key: &RecordKey, value: Bytes) {
+        self.put(own, key, value);
+        self.with(own, |node| node.published.insert(key.clone()));
     }
 
     pub(super) fn sizes(&self, own: &PeerName) -> [usize; 3] {
@@ -210,14 +220,14 @@ impl Network {
             let providers = node.providers.get(key).cloned().unwrap_or_default();
             (node.values.get(key).cloned(), providers)
         });
-        let mut closer = self.known(to, key, limits::PEERS + 1);
-        closer.retain(|peer| peer.id != *asker);
+        let mut closer = sorted(self.with(to, |node| node.known.clone()), key);
+        closer.retain(|peer| peer != asker);
         closer.truncate(limits::PEERS);
         let providers = providers.into_iter().take(limits::PEERS);
         Reply {
             value,
             providers: providers.map(peer).collect(),
-            closer,
+            closer: closer.into_iter().map(peer).collect(),
         }
     }
 
@@ -241,7 +251,10 @@ impl Network {
     }
 
     pub(super) fn forget(&self, provider: &PeerName, key: &RecordKey) {
-        self.with(provider, |node| node.values.remove(key));
+        self.with(provider, |node| {
+            node.values.remove(key);
+            node.published.remove(key);
+        });
         for node in self.inner.state.lock().nodes.values_mut() {
             if let Some(providers) = node.providers.get_mut(key) {
                 providers.remove(provider);

@@ -177,8 +177,8 @@ struct Growing {
 }
 
 impl Dht for Growing {
-    fn nearest<'a>(&'a self, _: &'a RecordKey, _: usize) -> BoxFuture<'a, Vec<Peer>> {
-        Box::pin(async { vec![] })
+    fn here<'a>(&'a self, _: &'a RecordKey) -> BoxFuture<'a, Reply> {
+        Box::pin(async { Reply::default() })
     }
 
     fn ask<'a>(&'a self, _: &'a Peer, _: &'a RecordKey) -> BoxFuture<'a, Result<Reply, AskError>> {

@@ -31,11 +31,12 @@ pub(super) enum End {
 
 impl Walk<'_> {
     pub(super) fn conclude(self, end: End) -> Result<Found, ResolveError> {
+        let is_empty_handed = self.voices.is_empty() && !self.is_held;
         match end {
             End::Stopped => return Err(ResolveError::Canceled),
             End::NoManifest => return Err(ResolveError::Unknown),
-            End::Deadline if self.voices.is_empty() => return Err(ResolveError::Timeout),
-            End::Exhausted if self.voices.is_empty() => return Err(self.empty_handed()),
+            End::Deadline if is_empty_handed => return Err(ResolveError::Timeout),
+            End::Exhausted if is_empty_handed => return Err(self.empty_handed()),
             End::Satisfied | End::Exhausted | End::Deadline => {}
         }
         let joint = Manifest::join_all(self.answers);

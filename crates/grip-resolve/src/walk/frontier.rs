@@ -68,7 +68,9 @@ pub(super) struct Next {
 }
 
 impl Frontier {
-    pub fn new(record: RecordKey, own: &PeerName, nearest: Vec<Peer>, options: &Options) -> Self {
+    /// `here` is whom we know ourselves. Those who told us that they have the thing and are not in
+    /// our table are one voice together.
+    pub fn new(record: RecordKey, own: &PeerName, here: Named, options: &Options) -> Self {
         let mut frontier = Self {
             record,
             own: own.clone(),
@@ -77,7 +79,7 @@ impl Frontier {
             alpha: options.alpha.max(1),
             led: HashMap::new(),
         };
-        for peer in nearest.into_iter().take(limits::PEERS) {
+        for peer in here.closer.into_iter().take(limits::PEERS) {
             let roots = vec![peer.id.clone()];
             frontier.add(peer, roots, 1, false);
         }
@@ -85,6 +87,9 @@ impl Frontier {
             known.is_root = true;
         }
         frontier.roots = frontier.known.len();
+        for peer in here.providers.into_iter().take(limits::PEERS) {
+            frontier.add(peer, vec![own.clone()], 1, true);
+        }
         frontier
     }
 

@@ -66,13 +66,13 @@ impl Walk<'_> {
     }
 
     /// A digest is proven by one answer. For a name two voices are heard.
-    fn is_satisfied(&self) -> bool {
+    pub(super) fn is_satisfied(&self) -> bool {
         let is_one = |voices: &[Vec<PeerName>]| match voices {
             [first, rest @ ..] => first.len() == 1 && rest.iter().all(|voice| voice == first),
             [] => true,
         };
         match self.key {
-            Key::Manifest(_) => !self.voices.is_empty(),
+            Key::Manifest(_) => self.is_held || !self.voices.is_empty(),
             Key::Name(_) => self.voices.len() >= 2 && !is_one(&self.voices),
         }
     }

@@ -71,29 +71,41 @@ async fn judge(network: &Network, key: &Key, reply: Reply) -> Heard {
     let Some(value) = reply.value else {
         return Heard::Nothing(named);
     };
-    let read = if value.len() <= INLINE_BYTES {
-        read(key, &value)
-    } else {
-        let key = key.clone();
-        let reading = network
-            .group
-            .spawn_blocking("resolve.decode", move || read(&key, &value));
-        reading.await.unwrap_or(Read::Lie)
-    };
-    match read {
+    match read(network, key, value).await {
         Read::Manifest(manifest) => Heard::Manifest(manifest, named),
         Read::Lie => Heard::Lie,
         Read::NoManifest => Heard::NoManifest,
     }
 }
 
-enum Read {
+pub(super) enum Read {
     Manifest(Manifest),
     Lie,
     NoManifest,
 }
 
-fn read(key: &Key, value: &Bytes) -> Read {
+impl Read {
+    pub fn into_manifest(self) -> Option<Manifest> {
+        match self {
+            Self::Manifest(manifest) => Some(manifest),
+            Self::Lie | Self::NoManifest => None,
+        }
+    }
+}
+
+/// What to make of the bytes that lie under `key`.
+pub(super) async fn read(network: &Network, key: &Key, value: Bytes) -> Read {
+    if value.len() <= INLINE_BYTES {
+        return decode(key, &value);
+    }
+    let key = key.clone();
+    let reading = network
+        .group
+        .spawn_blocking("resolve.decode", move || decode(&key, &value));
+    reading.await.unwrap_or(Read::Lie)
+}
+
+fn decode(key: &Key, value: &Bytes) -> Read {
     match key {
         Key::Manifest(id) if ManifestId::of(value) != *id => Read::Lie,
         Key::Manifest(_) => match Manifest::decode(value) {

@@ -1,7 +1,8 @@
 use std::sync::Arc;
 
+use bytes::Bytes;
 use grip_dht::{
-    RecordKey, Reply,
+    AskError, RecordKey, Reply,
     testing::{Fault, Member, Network as Memory},
 };
 use grip_testkit::Author;
@@ -46,7 +47,7 @@ impl Field {
 
     /// The peers in the order in which they would be asked for `key`.
     async fn peers(&self, key: &Key) -> Vec<PeerName> {
-        let nearest = self.network.dht.nearest(&key.record(), 20).await;
+        let nearest = self.network.dht.here(&key.record()).await.closer;
         nearest.into_iter().map(|peer| peer.id).collect()
     }
 
@@ -239,4 +240,59 @@ async fn the_stop_of_the_node_ends_a_walk_at_once() {
     assert_eq!(began.elapsed(), ms(300));
     assert_eq!(ended, grip_tasks::Ended::Drained);
     assert_eq!(field.memory.asked_total(), field.memory.cancelled_total());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_others_left_here_is_found_with_nobody_to_ask() {
+    let field = Field::new(3);
+    let own = field.memory.names()[0].clone();
+    for peer in &field.memory.names()[1..] {
+        field.memory.fault(peer, Fault::Error(AskError::NoRoute));
+    }
+    for key in [field.by_id(), field.by_name()] {
+        assert!(field.walk(&key).await.is_err(), "nothing is here yet");
+        field.put(&own, &key);
+        let found = field.walk(&key).await.unwrap();
+        assert_eq!((found.manifest, found.hops), (field.manifest.clone(), 0));
+    }
+    // A digest is settled by it, whoever else is there.
+    let before = field.memory.asked_total();
+    assert_eq!(field.walk(&field.by_id()).await.unwrap().asked, 0);
+    assert_eq!(field.memory.asked_total(), before);
+    let (garbage, key) = (Bytes::from_static(b"garbage"), field.by_name());
+    field.memory.put(&own, &key.record(), garbage);
+    assert!(field.walk(&key).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_lies_here_under_a_name_is_no_second_voice() {
+    let field = Field::new(40);
+    let key = field.by_name();
+    let own = field.memory.names()[0].clone();
+    let stale = manifest_of(&field.author, "x", 1).bytes().clone();
+    field.memory.put(&own, &key.record(), stale.clone());
+    let peers = field.peers(&key).await;
+    // Who left the old one here says it again; those after it have the new one, and are slower.
+    field.memory.put(&peers[0], &key.record(), stale);
+    for peer in &peers[1..3] {
+        field.put(peer, &key);
+        field.memory.latency_of(peer, ms(100));
+    }
+    let began = Instant::now();
+    let found = field.walk(&key).await.unwrap();
+    assert_eq!(found.manifest, field.manifest);
+    assert_eq!(began.elapsed(), ms(100));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_told_us_that_he_has_it_is_asked_first() {
+    let field = Field::new(200);
+    let key = field.by_id();
+    let own = field.memory.names()[0].clone();
+    let provider = field.memory.by_distance(&key.record()).pop().unwrap();
+    field.put(&provider, &key);
+    field.memory.provide(&own, &key.record(), &provider);
+    let found = field.walk(&key).await.unwrap();
+    assert_eq!(field.memory.log()[0].0, provider);
+    assert_eq!((found.hops, found.providers[0].id.clone()), (1, provider));
 }

@@ -62,8 +62,13 @@ impl Repositories for Served {
 struct Unreachable(Peer);
 
 impl Dht for Unreachable {
-    fn nearest<'a>(&'a self, _: &'a RecordKey, _: usize) -> BoxFuture<'a, Vec<Peer>> {
-        Box::pin(async { vec![self.0.clone()] })
+    fn here<'a>(&'a self, _: &'a RecordKey) -> BoxFuture<'a, Heard> {
+        Box::pin(async {
+            Heard {
+                closer: vec![self.0.clone()],
+                ..Heard::default()
+            }
+        })
     }
 
     fn ask<'a>(&'a self, _: &'a Peer, _: &'a RecordKey) -> BoxFuture<'a, Result<Heard, AskError>> {

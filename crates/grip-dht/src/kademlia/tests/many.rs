@@ -15,7 +15,7 @@ const NODES: usize = 32;
 /// Begins at the farthest of the peers we would begin at, so that closer ones must be told, and
 /// asks the nearest each time; the value, and how many hops and questions it took.
 async fn walk(from: &Node, key: &RecordKey) -> Option<(Bytes, usize, usize)> {
-    let farthest = from.dht.nearest(key, 20).await.pop();
+    let farthest = from.dht.here(key).await.closer.pop();
     let mut open: Vec<(Peer, usize)> = farthest.into_iter().map(|peer| (peer, 1)).collect();
     let mut asked = HashSet::new();
     while !open.is_empty() {

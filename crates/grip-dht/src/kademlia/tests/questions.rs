@@ -7,7 +7,7 @@ use grip_testkit::{until, within};
 use libp2p::{kad, kad::KBucketKey};
 
 use super::support::{Node, key, options};
-use crate::{AskError, Dht as _, Peer, PeerName, kademlia::address};
+use crate::{AskError, Dht as _, Peer, PeerName, Reply, kademlia::address};
 
 #[tokio::test]
 async fn two_nodes_ask_each_other() {
@@ -133,7 +133,7 @@ async fn a_shutdown_leaves_no_task_and_ends_what_is_under_way() {
     let dht = &nodes[0].dht;
     assert_eq!(dht.ask(&peer, &key).await, Err(AskError::Closed));
     assert!(dht.publish(key.clone(), None).await.is_err());
-    assert_eq!(dht.nearest(&key, 3).await, []);
+    assert_eq!(dht.here(&key).await, Reply::default());
     nodes[1].stop().await;
     nodes[2].stop().await;
 }

@@ -18,7 +18,7 @@ async fn what_one_publishes_the_nearest_answer_for() {
     for node in &nodes {
         node.holds(1).await;
     }
-    let nearest = nodes[3].dht.nearest(&key, 20).await;
+    let nearest = nodes[3].dht.here(&key).await.closer;
     assert_eq!(nearest.len(), 3);
     assert!(nearest.is_sorted_by_key(|peer| key.distance(&peer.id)));
     for peer in nearest {
