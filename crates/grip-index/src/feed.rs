@@ -83,6 +83,8 @@ impl fmt::Display for Clock {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
     pub entries: Vec<Entry>,
+    /// How far the feed had come when this was read; see [`crate::Index::stamp`].
+    pub stamp_ns: i64,
 }
 
 impl Page {
@@ -140,6 +142,7 @@ mod tests {
         let mut out = Vec::new();
         let page = Page {
             entries: vec![entry],
+            stamp_ns: 0,
         };
         page.write_ndjson(&mut out);
         String::from_utf8(out).unwrap()

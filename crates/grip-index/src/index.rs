@@ -64,8 +64,7 @@ impl Index {
             limit,
             ..query.clone()
         };
-        let entries = self.context.store.feed(&query).await?;
-        Ok(Page { entries })
+        self.context.store.feed(&query).await
     }
 
     /// What happened to versions after a moment, the oldest first. The moment of the last change

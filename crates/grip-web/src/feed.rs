@@ -31,11 +31,14 @@ pub(crate) async fn versions(
     let index = app.index()?;
     let is_packed = packed::is_wanted(request.headers());
     let asked = format!("feed {query:?}");
-    let etag = etag(index.stamp().await.map_err(unreadable)?, &asked, is_packed);
-    if etag.is_known(request.headers()) {
-        return Ok(varying(etag.unchanged()));
+    if request.headers().contains_key(header::IF_NONE_MATCH) {
+        let now = etag(index.stamp().await.map_err(unreadable)?, &asked, is_packed);
+        if now.is_known(request.headers()) {
+            return Ok(varying(now.unchanged()));
+        }
     }
     let page = index.feed(&query).await.map_err(unreadable)?;
+    let etag = etag(page.stamp_ns, &asked, is_packed);
     let mut lines = Vec::new();
     page.write_ndjson(&mut lines);
     send(app, lines, is_packed, &etag).await

@@ -3,7 +3,7 @@
 use grip_db::{DbError, Statement, Value};
 
 use super::{Store, sql::sql};
-use crate::feed::{Clock, FeedQuery};
+use crate::feed::{Clock, FeedQuery, Page};
 
 /// Below how many versions those of a path are found by path and then put in order.
 const FEW: i64 = 50_000;
@@ -37,7 +37,22 @@ pub struct VersionAt {
 }
 
 impl Store {
-    pub(crate) async fn feed(&self, query: &FeedQuery) -> Result<Vec<Entry>, DbError> {
+    pub(crate) async fn feed(&self, query: &FeedQuery) -> Result<Page, DbError> {
+        if let Some(page) = self.filled(query).await? {
+            return Ok(page);
+        }
+        // No line says how far the feed had come. What came in between makes the page new, so that
+        // is read before it.
+        let stamp_ns = self.stamp().await?;
+        let filled = self.filled(query).await?;
+        Ok(filled.unwrap_or(Page {
+            entries: Vec::new(),
+            stamp_ns,
+        }))
+    }
+
+    /// A page that has lines.
+    async fn filled(&self, query: &FeedQuery) -> Result<Option<Page>, DbError> {
         let since = match query.clock {
             Clock::Seen => query.since_ns,
             // The first millisecond that is not before.
@@ -54,7 +69,7 @@ impl Store {
                     Clock::Seen => sql::SEEN,
                     Clock::Created => sql::CREATED,
                 };
-                self.entries(statement, rest.to_vec()).await
+                self.page(statement, rest.to_vec()).await
             }
             Some(path) => self.feed_below(path, query.clock, rest).await,
         }
@@ -65,7 +80,7 @@ impl Store {
         path: &str,
         clock: Clock,
         rest: [Value; 2],
-    ) -> Result<Vec<Entry>, DbError> {
+    ) -> Result<Option<Page>, DbError> {
         let path = path.trim_end_matches('/');
         // "0" is the character after the slash.
         let below = [
@@ -86,27 +101,32 @@ impl Store {
             (false, Clock::Seen) => sql::MANY_SEEN,
             (false, Clock::Created) => sql::MANY_CREATED,
         };
-        self.entries(statement, [&below[..], &rest].concat()).await
+        self.page(statement, [&below[..], &rest].concat()).await
     }
 
-    async fn entries(
+    async fn page(
         &self,
         statement: Statement,
         values: Vec<Value>,
-    ) -> Result<Vec<Entry>, DbError> {
+    ) -> Result<Option<Page>, DbError> {
         // By place and not by name: to look up the name of every column of every line costs a good
-        // part of what the query does.
-        let rows: Vec<(String, String, i64, i64)> = self
+        // part of what the query does. The stamp is in every line: asked for apart, it would be a
+        // second round trip and another moment.
+        let rows: Vec<(String, String, i64, i64, i64)> = self
             .db
             .read(move |mut db| Box::pin(async move { db.fetch_all(&statement, &values).await }))
             .await?;
-        let entry = |(path, version, first_seen_ns, created)| Entry {
+        let Some(stamp_ns) = rows.first().map(|row| row.4) else {
+            return Ok(None);
+        };
+        let entry = |(path, version, first_seen_ns, created, _)| Entry {
             path,
             version,
             first_seen_ns,
             created,
         };
-        Ok(rows.into_iter().map(entry).collect())
+        let entries = rows.into_iter().map(entry).collect();
+        Ok(Some(Page { entries, stamp_ns }))
     }
 
     /// The latest moment at which the feed has changed.

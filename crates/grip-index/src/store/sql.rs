@@ -4,7 +4,8 @@
 macro_rules! entry {
     ($rest:literal) => {
         concat!(
-            "SELECT path, version, first_seen_ns, created FROM index_versions ",
+            "SELECT path, version, first_seen_ns, created, (SELECT last_ns FROM index_clock) \
+             FROM index_versions ",
             $rest
         )
     };
@@ -18,7 +19,8 @@ macro_rules! few {
             "WITH hits AS MATERIALIZED (SELECT path, version, first_seen_ns, created \
              FROM index_versions \
              WHERE path >= $1 AND path < $3 AND (path = $1 OR path >= $2)) \
-             SELECT path, version, first_seen_ns, created FROM hits ",
+             SELECT path, version, first_seen_ns, created, (SELECT last_ns FROM index_clock) \
+             FROM hits ",
             $rest
         )
     };
@@ -29,7 +31,8 @@ macro_rules! few {
 macro_rules! many {
     ($rest:literal) => {
         concat!(
-            "SELECT path, version, first_seen_ns, created FROM index_versions \
+            "SELECT path, version, first_seen_ns, created, (SELECT last_ns FROM index_clock) \
+             FROM index_versions \
              WHERE path || '' >= $1 AND path || '' < $3 AND (path = $1 OR path || '' >= $2) ",
             $rest
         )

@@ -143,11 +143,11 @@ grip_db::on_both_engines! {
         assert!(matches!(lost, Err(DbError::GivenUp)), "{lost:?}");
         assert_eq!(store.stamp().await.unwrap(), stamp);
         assert!(store.tags("a", "", 10).await.unwrap().is_empty());
-        assert!(store.feed(&FeedQuery::default()).await.unwrap().is_empty());
+        assert!(store.feed(&FeedQuery::default()).await.unwrap().entries.is_empty());
         let status = store.status(&[]).await.unwrap();
         assert_eq!((status.repos_indexed, status.repos_gone), (0, 0));
         store.publish(publication("a", 3), theirs).await.unwrap();
-        assert_eq!(store.feed(&FeedQuery::default()).await.unwrap().len(), 3);
+        assert_eq!(store.feed(&FeedQuery::default()).await.unwrap().entries.len(), 3);
     }
 
     async fn many_tags_come_and_go_in_parts_and_none_for_who_lost_the_job(test: TestDatabase) {
@@ -221,6 +221,12 @@ grip_db::on_both_engines! {
             assert!(!plan.contains("sort") && !plan.contains("temp b-tree"), "{plan}");
         }
         let query = FeedQuery { since_ns: last_ns - 9_000_000, ..FeedQuery::default() };
-        assert_eq!(store.feed(&query).await.unwrap().len(), 10);
+        let page = store.feed(&query).await.unwrap();
+        assert_eq!((page.entries.len(), page.stamp_ns), (10, last_ns));
+        for path in [None, Some("example.com".to_owned())] {
+            let after = FeedQuery { since_ns: last_ns + 1, path, ..FeedQuery::default() };
+            let page = store.feed(&after).await.unwrap();
+            assert_eq!((page.entries.len(), page.stamp_ns), (0, last_ns));
+        }
     }
 }
