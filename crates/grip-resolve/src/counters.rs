@@ -75,8 +75,10 @@ counters! {
     /// Ended by the deadline (`io_timeouts_total`, `resolve_deadline_hit`).
     timeouts_total,
     unknown_total,
-    /// No peer could be asked (`breaker_open_total`).
+    /// Not all peers could be asked (`breaker_open_total`).
     breaker_open_total,
+    /// What is served here could not be read.
+    unreadable_total,
     /// Ended by the stop of the node (`tasks_canceled_total`).
     canceled_total,
     /// Repositories that the network was told of.

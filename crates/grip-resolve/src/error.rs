@@ -10,7 +10,7 @@ use crate::InvalidKey;
 pub enum ResolveError {
     #[error(transparent)]
     Malformed(#[from] InvalidKey),
-    /// The network was asked, and nobody has it.
+    /// It is not here, and all who were asked say that they do not have it.
     #[error("nobody who was asked knows it")]
     Unknown,
     /// Refused at once: nothing was begun.
@@ -18,9 +18,15 @@ pub enum ResolveError {
     Busy { retry_after: Duration },
     #[error("no answer came within the deadline")]
     Timeout,
-    /// Those who could know it failed too often of late, or cannot be reached.
-    #[error("no peer can be asked at present: try again in {} s", .retry_after.as_secs().max(1))]
+    /// Some who could know it failed too often of late, or cannot be reached.
+    #[error(
+        "not all who may know it can be asked at present: try again in {} s",
+        .retry_after.as_secs().max(1)
+    )]
     BreakerOpen { retry_after: Duration },
+    /// Whether it is here is not known, and nobody else has it.
+    #[error("what is served here cannot be read at present: try again in a second")]
+    Unreadable,
     #[error("this node is stopping")]
     Canceled,
 }
@@ -34,6 +40,7 @@ impl ResolveError {
             Self::Busy { .. } => "busy",
             Self::Timeout => "timeout",
             Self::BreakerOpen { .. } => "breaker_open",
+            Self::Unreadable => "unreadable",
             Self::Canceled => "canceled",
         }
     }
@@ -42,7 +49,8 @@ impl ResolveError {
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Busy { retry_after } | Self::BreakerOpen { retry_after } => Some(*retry_after),
-            _ => None,
+            Self::Unreadable => Some(Duration::from_secs(1)),
+            Self::Malformed(_) | Self::Unknown | Self::Timeout | Self::Canceled => None,
         }
     }
 }

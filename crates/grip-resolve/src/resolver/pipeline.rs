@@ -38,6 +38,7 @@ impl Core {
             Err(ResolveError::Timeout) => count(&counters.timeouts_total),
             Err(ResolveError::Unknown) => count(&counters.unknown_total),
             Err(ResolveError::BreakerOpen { .. }) => count(&counters.breaker_open_total),
+            Err(ResolveError::Unreadable) => count(&counters.unreadable_total),
             Err(ResolveError::Canceled) => count(&counters.canceled_total),
         }
         outcome
@@ -127,10 +128,15 @@ impl Core {
     }
 
     async fn look(&self, key: &Key, fresh: bool, deadline: Instant) -> Outcome {
-        let local = self.shelf.find(key).await.unwrap_or_else(|error| {
-            tracing::warn!(%key, error = &error as &dyn std::error::Error, "not looked up here");
-            None
-        });
+        // What cannot be read is not known to be nowhere.
+        let (local, nothing) = match self.shelf.find(key).await {
+            Ok(local) => (local, ResolveError::Unknown),
+            Err(error) => {
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(%key, error, "not looked up here");
+                (None, ResolveError::Unreadable)
+            }
+        };
         let here = |manifest: Manifest| {
             count(&self.counters.local_total);
             Arc::new(Answer {
@@ -143,7 +149,7 @@ impl Core {
         };
         let network = match (&self.network, local.clone()) {
             (_, Some(local)) if !fresh => return Ok(here(local)),
-            (None, local) => return local.map(here).ok_or(ResolveError::Unknown),
+            (None, local) => return local.map(here).ok_or(nothing),
             (Some(network), _) => network,
         };
         let known = [local.clone(), self.cache.held(key).await];
@@ -159,6 +165,7 @@ impl Core {
             })),
             (Err(ResolveError::Canceled), _) => Err(ResolveError::Canceled),
             (Err(_), Some(local)) => Ok(here(local)),
+            (Err(ResolveError::Unknown), None) => Err(nothing),
             (Err(error), None) => Err(error),
         }
     }

@@ -15,6 +15,7 @@ use crate::{
     testing::{Node, Script, manifest_of, ms, peer},
 };
 
+mod failing;
 mod named;
 
 /// A network in which everybody has `manifest`, seen by its first member.

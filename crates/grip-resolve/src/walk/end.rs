@@ -49,23 +49,25 @@ impl Walk<'_> {
     }
 
     /// Nobody is left to ask, and nobody had it.
+    ///
+    /// That is an answer only if all who were to be asked say so: one who says "nothing" while the
+    /// others cannot be asked proves nothing.
     fn empty_handed(&self) -> ResolveError {
-        let now = Instant::now();
+        let tally = &self.tally;
+        let has_word = tally.answered > 0 || tally.asked == 0;
+        if has_word && self.frontier.is_heard_out() {
+            return ResolveError::Unknown;
+        }
         let second = Duration::from_secs(1);
-        match (&self.tally, self.tally.shut_until) {
-            (tally, _) if tally.answered > 0 => ResolveError::Unknown,
-            (tally, _) if tally.busy > 0 => ResolveError::Busy {
+        if tally.busy > 0 {
+            return ResolveError::Busy {
                 retry_after: second,
-            },
-            (_, Some(until)) => ResolveError::BreakerOpen {
-                retry_after: until.saturating_duration_since(now),
-            },
-            // They were asked, and none could be reached.
-            (tally, None) if tally.asked > 0 => ResolveError::BreakerOpen {
-                retry_after: second,
-            },
-            // There is nobody.
-            _ => ResolveError::Unknown,
+            };
+        }
+        let now = Instant::now();
+        let rest = |until: Instant| until.saturating_duration_since(now);
+        ResolveError::BreakerOpen {
+            retry_after: tally.shut_until.map_or(second, rest),
         }
     }
 }

@@ -58,7 +58,9 @@ enum Standing {
     Again(Instant),
     /// To be asked again now.
     Due,
-    Done,
+    Answered,
+    /// Left alone, or asked as often as it may be, and no answer came.
+    GivenUp,
 }
 
 /// Who is asked next.
@@ -158,7 +160,7 @@ impl Frontier {
 
     /// It has answered; says which roots led to it.
     pub fn answered(&mut self, peer: &PeerName) -> Vec<PeerName> {
-        self.ended(peer, Standing::Done);
+        self.ended(peer, Standing::Answered);
         let known = self.known.get(peer);
         known.map(|known| known.roots.clone()).unwrap_or_default()
     }
@@ -168,7 +170,16 @@ impl Frontier {
     }
 
     pub fn give_up(&mut self, peer: &PeerName) {
-        self.ended(peer, Standing::Done);
+        self.ended(peer, Standing::GivenUp);
+    }
+
+    /// Whether everybody who was to be asked has answered.
+    pub fn is_heard_out(&self) -> bool {
+        let has_answered = |known: &Known| match known.standing {
+            Standing::Fresh | Standing::Answered => true,
+            Standing::UnderWay | Standing::Again(_) | Standing::Due | Standing::GivenUp => false,
+        };
+        self.known.values().all(has_answered)
     }
 
     /// It is asked again at `at`, unless it was so `retries` times.
@@ -176,7 +187,7 @@ impl Frontier {
         let tries = self.known.get(peer).map_or(u32::MAX, |known| known.tries);
         let standing = match tries <= retries {
             true => Standing::Again(at),
-            false => Standing::Done,
+            false => Standing::GivenUp,
         };
         self.ended(peer, standing);
     }

@@ -39,9 +39,9 @@ impl ResolvingError {
                 ResolveError::Unknown => StatusCode::NOT_FOUND,
                 ResolveError::Busy { .. } => StatusCode::TOO_MANY_REQUESTS,
                 ResolveError::Timeout => StatusCode::GATEWAY_TIMEOUT,
-                ResolveError::BreakerOpen { .. } | ResolveError::Canceled => {
-                    StatusCode::SERVICE_UNAVAILABLE
-                }
+                ResolveError::BreakerOpen { .. }
+                | ResolveError::Unreadable
+                | ResolveError::Canceled => StatusCode::SERVICE_UNAVAILABLE,
                 _ => StatusCode::INTERNAL_SERVER_ERROR,
             },
         }

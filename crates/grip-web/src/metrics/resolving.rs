@@ -117,6 +117,7 @@ fn encode_counters(counts: &Counters, out: &mut DescriptorEncoder<'_>) -> fmt::R
             ("busy", counts.busy_total),
             ("timeout", counts.timeouts_total),
             ("breaker_open", counts.breaker_open_total),
+            ("unreadable", counts.unreadable_total),
             ("canceled", counts.canceled_total),
         ],
     )?;

@@ -1,6 +1,6 @@
 //! Which questions are asked again.
 
-use grip_dht::AskError;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::*;
 
@@ -84,4 +84,61 @@ async fn nothing_is_retried_once_the_breaker_is_shut() {
         field.put(name, &field.by_id());
     }
     assert!(field.walk(&field.by_id()).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_who_has_nothing_proves_nothing_while_another_cannot_be_asked() {
+    for (fault, code) in [
+        (Fault::Busy, "busy"),
+        (Fault::Close, "breaker_open"),
+        (Fault::Error(AskError::NoRoute), "breaker_open"),
+        (Fault::Error(AskError::Malformed), "breaker_open"),
+    ] {
+        let field = Field::new(4);
+        let failing = field.memory.names()[1].clone();
+        field.memory.fault(&failing, fault.clone());
+        for key in [field.by_id(), field.by_name()] {
+            let walked = field.walk(&key).await.unwrap_err();
+            assert_eq!(walked.code(), code, "{fault:?}");
+            assert!(walked.retry_after().is_some());
+        }
+        field.memory.fault(&failing, None);
+        tokio::time::advance(ms(15_000)).await;
+        let walked = field.walk(&field.by_id()).await;
+        assert_eq!(walked, Err(ResolveError::Unknown), "{fault:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_is_left_alone_may_have_what_the_others_have_not() {
+    let field = Field::new(4);
+    let shut = &field.memory.names()[1];
+    for _ in 0..4 {
+        let pass = field.network.breakers.admit(shut, ms(1), Instant::now());
+        pass.map_err(|_| "shut").unwrap().end(Outcome::Bad);
+    }
+    tokio::task::yield_now().await;
+    let walked = field.walk(&field.by_id()).await;
+    let Err(ResolveError::BreakerOpen { retry_after }) = walked else {
+        panic!("{walked:?}");
+    };
+    assert!(retry_after > ms(14_000) && retry_after <= ms(15_000));
+    assert_eq!(field.memory.asked(shut), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_answers_when_asked_again_has_answered() {
+    let tries = AtomicU64::new(0);
+    let script = Script::new(vec![peer(1), peer(2)], move |asked, _: &RecordKey| {
+        match asked.id == peer(1).id && tries.fetch_add(1, Relaxed) == 0 {
+            true => Err(AskError::Transient),
+            false => Ok(Reply::default()),
+        }
+    });
+    let (network, options) = (network(script.clone()), Options::default());
+    let key = Key::Manifest(crate::ManifestId::of(b"x"));
+    let deadline = Instant::now() + options.deadline;
+    let walked = network.walk(&key, None, &options, deadline).await;
+    assert_eq!(walked, Err(ResolveError::Unknown));
+    assert_eq!(script.asked.load(Relaxed), 3);
 }
