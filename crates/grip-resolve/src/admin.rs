@@ -3,33 +3,39 @@
 //! Invariants:
 //! - A change, its audit row and its idempotency key are one transaction.
 //! - An order with a key that was used before is not carried out again; it gets the same answer.
+//! - One order at a time, each to its end, whoever waits for it: so what is on the shelf is what
+//!   the database says.
 //! - Who may give orders is decided before they come here.
 
 mod facts;
 mod order;
+mod pins;
 mod statements;
 
+use std::{panic::resume_unwind, time::Duration};
+
 use grip_db::{Db, DbError};
+use grip_tasks::{Busy, Lanes};
 use serde::Serialize;
 
 pub use facts::{Audited, Pin};
 use order::Record;
-pub use order::{InvalidOrder, Order};
+pub use order::{Command, InvalidOrder, Order};
 use statements::sql;
 
-use crate::{
-    Ask, Key, Manifest, ManifestId, ResolveError, Resolver, manifest::MAX_RECORD_BYTES,
-    shelf::MAX_PINS,
-};
+use crate::{Manifest, ResolveError, Resolver, manifest::MAX_RECORD_BYTES, shelf::MAX_PINS};
 
 /// How long an idempotency key counts: a day.
 const KEY_MS: i64 = 24 * 60 * 60 * 1_000;
+/// Orders that wait for the one under way. Beyond it they are refused.
+const MAX_WAITING: usize = 16;
 
 /// Carries out orders. Cheap to clone.
 #[derive(Clone)]
 pub struct Admin {
     db: Db,
     resolver: Resolver,
+    turns: Lanes<()>,
 }
 
 /// What came of an order.
@@ -76,99 +82,58 @@ impl Admin {
             }
         }
         resolver.core().publisher.reindex();
-        Ok(Self { db, resolver })
+        Ok(Self {
+            db,
+            resolver,
+            turns: Lanes::new(MAX_WAITING),
+        })
     }
 
-    /// Keeps what `key` resolves to, and provides it from here on.
-    pub async fn pin(&self, key: &Key, order: &Order) -> Result<Done, AdminError> {
-        let record = Record::new(order, "pin", key.to_string())?;
-        if let Some(done) = self.repeated(&record).await? {
-            return Ok(done);
-        }
-        let manifest = self.resolver.resolve(key, Ask::default()).await?.manifest;
-        if !manifest.fits_a_record() {
-            return Err(AdminError::TooLong);
-        }
-        let shelf = &self.resolver.core().shelf;
-        if !shelf.pin(&manifest) {
-            return Err(AdminError::TooManyPins);
-        }
-        let pinned = self.write_pin(record, &manifest).await;
-        if pinned.is_err() {
-            self.take_up_again(&manifest).await;
-        }
-        self.resolver.core().publisher.touch(manifest.name());
-        pinned
-    }
-
-    async fn write_pin(&self, record: Record, manifest: &Manifest) -> Result<Done, AdminError> {
-        let now = self.db.now_ms();
-        let record = record.with_outcome(format!("pinned {}", manifest.id()));
-        let text = String::from_utf8(manifest.bytes().to_vec()).expect("because it is JSON");
-        let row = [
-            manifest.id().to_string().into(),
-            manifest.name().to_string().into(),
-            text.into(),
-            record.actor.clone().into(),
-            now.into(),
-        ];
-        let writing = record.clone();
-        let written = self
-            .db
-            .write(move |mut db| {
-                Box::pin(async move {
-                    if !writing.begin(&mut db, now).await? {
-                        return Err(DbError::GivenUp);
-                    }
-                    db.execute(&sql::PIN, &row).await?;
-                    writing.audit(&mut db, now).await
-                })
-            })
-            .await;
-        self.settle(&record, written.map(|()| record.done())).await
-    }
-
-    /// Keeps no longer what `key` names: one manifest, or all of a repository.
-    pub async fn unpin(&self, key: &Key, order: &Order) -> Result<Done, AdminError> {
-        let record = Record::new(order, "unpin", key.to_string())?;
-        if let Some(done) = self.repeated(&record).await? {
-            return Ok(done);
-        }
-        let now = self.db.now_ms();
-        let (statement, named) = match key {
-            Key::Name(name) => (sql::UNPIN_NAME, name.to_string()),
-            Key::Manifest(id) => (sql::UNPIN_ID, id.to_string()),
+    /// Carries out an order, after those that came before it.
+    ///
+    /// Cancel safe: once begun it goes on to its end, and `ended` hears what came of it, whether
+    /// or not anybody waits. If `ended` is dropped unheard, the node was stopped in the middle.
+    pub async fn carry_out(
+        &self,
+        command: Command,
+        order: Order,
+        ended: impl FnOnce(&Result<Done, AdminError>) + Send + 'static,
+    ) -> Result<Done, AdminError> {
+        let admin = self.clone();
+        let carrying = async move {
+            let done = admin.in_turn(&command, &order).await;
+            ended(&done);
+            done
         };
-        let writing = record.clone();
-        let written = self
-            .db
-            .write(move |mut db| {
-                Box::pin(async move {
-                    let gone: Vec<(String,)> = db.fetch_all(&statement, &[named.into()]).await?;
-                    let writing = writing.with_outcome(format!("unpinned {}", gone.len()));
-                    if !writing.begin(&mut db, now).await? {
-                        return Err(DbError::GivenUp);
-                    }
-                    writing.audit(&mut db, now).await?;
-                    Ok((writing.done(), gone))
-                })
-            })
-            .await;
-        let (written, gone) = match written {
-            Ok((done, gone)) => (Ok(done), gone),
-            Err(error) => (Err(error), Vec::new()),
-        };
-        let gone = gone.iter().filter_map(|(id,)| ManifestId::parse(id).ok());
-        gone.for_each(|id| self.let_go(id));
-        self.settle(&record, written).await
+        let group = &self.resolver.core().group;
+        match group.spawn("resolve.order", carrying).await {
+            Ok(done) => done,
+            Err(error) if error.is_panic() => resume_unwind(error.into_panic()),
+            Err(_) => Err(ResolveError::Canceled.into()),
+        }
     }
 
-    /// Has everything that is served read and told anew, and forgets what was resolved.
-    pub async fn reindex(&self, order: &Order) -> Result<Done, AdminError> {
-        let record = Record::new(order, "reindex", "everything".to_owned())?;
-        if let Some(done) = self.repeated(&record).await? {
-            return Ok(done);
+    async fn in_turn(&self, command: &Command, order: &Order) -> Result<Done, AdminError> {
+        let busy = |Busy| ResolveError::Busy {
+            retry_after: Duration::from_secs(1),
+        };
+        let _turn = self.turns.enter(&()).await.map_err(busy)?;
+        let record = Record::new(order, command)?;
+        let done = match (self.repeated(&record).await?, command) {
+            (Some(done), _) => Ok(done),
+            (None, Command::Pin(key)) => self.pin(key, record).await,
+            (None, Command::Unpin(key)) => self.unpin(key, record).await,
+            (None, Command::Reindex) => self.reindex(record).await,
+        };
+        // Whatever came of it: a failure may come after the change, and a change that was made
+        // before may not have come to the shelf.
+        if let Command::Pin(key) | Command::Unpin(key) = command {
+            self.take_up(key).await;
         }
+        done
+    }
+
+    async fn reindex(&self, record: Record) -> Result<Done, AdminError> {
         let now = self.db.now_ms();
         let record = record.with_outcome("begun".to_owned());
         let writing = record.clone();
@@ -227,23 +192,6 @@ impl Admin {
                 before.ok_or(AdminError::KeyReused)
             }
             Err(error) => Err(AdminError::Db(error)),
-        }
-    }
-
-    /// A pin that could not be written counts only if it was there before.
-    async fn take_up_again(&self, manifest: &Manifest) {
-        let id = manifest.id().to_string();
-        let pins = self.pins().await.unwrap_or_default();
-        if !pins.iter().any(|pin| pin.id == id) {
-            self.resolver.core().shelf.unpin(manifest);
-        }
-    }
-
-    fn let_go(&self, id: ManifestId) {
-        let core = self.resolver.core();
-        if let Some(pin) = core.shelf.pin_of(&id) {
-            core.shelf.unpin(&pin);
-            core.publisher.touch(pin.name());
         }
     }
 }

@@ -28,7 +28,7 @@ mod shelf;
 mod testing;
 mod walk;
 
-pub use admin::{Admin, AdminError, Audited, Done, InvalidOrder, Order, Pin};
+pub use admin::{Admin, AdminError, Audited, Command, Done, InvalidOrder, Order, Pin};
 pub use breaker::{Options as BreakerOptions, PeerState};
 pub use budget::WINDOW as HEDGE_WINDOW;
 pub use card::{Card, InvalidCard, NodeKey};

@@ -6,7 +6,11 @@
 mod judge;
 mod told;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
@@ -121,9 +125,30 @@ impl Shelf {
         true
     }
 
-    pub(crate) fn unpin(&self, manifest: &Manifest) {
-        let place = (manifest.name(), manifest.id());
-        self.pins.write().remove(&place);
+    pub(crate) fn has_room_for(&self, manifest: &Manifest) -> bool {
+        let pins = self.pins.read();
+        pins.len() < MAX_PINS || pins.contains_key(&(manifest.name(), manifest.id()))
+    }
+
+    /// Of what `key` names, exactly `kept` are pinned from now on; says of which repositories the
+    /// pins have changed.
+    pub(crate) fn set_pins(&self, key: &Key, kept: &[Manifest]) -> BTreeSet<RepoAddr> {
+        let is_named = |name: &RepoAddr, id: &ManifestId| match key {
+            Key::Name(named) => named == name,
+            Key::Manifest(named) => named == id,
+        };
+        let stays = |id: &ManifestId| kept.iter().any(|kept| kept.id() == *id);
+        let mut pins = self.pins.write();
+        let gone = pins.extract_if(.., |(name, id), _| is_named(name, id) && !stays(id));
+        let mut changed: BTreeSet<RepoAddr> = gone.map(|((name, _), _)| name).collect();
+        for manifest in kept {
+            let place = (manifest.name(), manifest.id());
+            if pins.len() < MAX_PINS && !pins.contains_key(&place) {
+                changed.insert(manifest.name());
+                pins.insert(place, manifest.clone());
+            }
+        }
+        changed
     }
 
     pub(crate) fn pin_of(&self, id: &ManifestId) -> Option<Manifest> {

@@ -19,7 +19,7 @@ use grip_nostr::{Event, RepoAddr, Timestamp};
 use grip_tasks::TaskGroup;
 use grip_testkit::Author;
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, RwLock};
 
 use crate::{
     Changed, Identity, LocalError, Manifest, NoHealth, Options, Parts, Repositories, Resolver,
@@ -67,6 +67,8 @@ pub(crate) struct Repos {
     changed: Mutex<BTreeSet<RepoAddr>>,
     wake: Notify,
     pub broken: AtomicBool,
+    /// While it is held for writing, no manifest is read.
+    pub reading: RwLock<()>,
     pub reads: AtomicU64,
 }
 
@@ -105,8 +107,11 @@ impl Repositories for Repos {
         name: &'a RepoAddr,
     ) -> BoxFuture<'a, Result<Option<Manifest>, LocalError>> {
         self.reads.fetch_add(1, Relaxed);
-        let found = self.check().map(|()| self.served.lock().get(name).cloned());
-        Box::pin(async { found })
+        Box::pin(async {
+            let _reading = self.reading.read().await;
+            self.check()?;
+            Ok(self.served.lock().get(name).cloned())
+        })
     }
 
     fn page<'a>(

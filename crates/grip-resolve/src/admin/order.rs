@@ -3,9 +3,39 @@
 use grip_db::{Connection, DbError, Value};
 
 use super::{Done, KEY_MS, statements::sql};
+use crate::Key;
 
 /// Longest text that is kept of an order.
 const MAX_TEXT: usize = 200;
+
+/// What may be ordered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Keeps what the key resolves to, and provides it from here on.
+    Pin(Key),
+    /// Keeps no longer what the key names: one manifest, or all of a repository.
+    Unpin(Key),
+    /// Has everything that is served read and told anew, and forgets what was resolved.
+    Reindex,
+}
+
+impl Command {
+    fn action(&self) -> &'static str {
+        match self {
+            Self::Pin(_) => "pin",
+            Self::Unpin(_) => "unpin",
+            Self::Reindex => "reindex",
+        }
+    }
+
+    /// The key, or what is meant.
+    pub fn subject(&self) -> String {
+        match self {
+            Self::Pin(key) | Self::Unpin(key) => key.to_string(),
+            Self::Reindex => "everything".to_owned(),
+        }
+    }
+}
 
 /// Who orders something, and under which key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,7 +65,7 @@ pub(super) struct Record {
 }
 
 impl Record {
-    pub fn new(order: &Order, action: &'static str, subject: String) -> Result<Self, InvalidOrder> {
+    pub fn new(order: &Order, command: &Command) -> Result<Self, InvalidOrder> {
         let is_key = |key: &String| {
             let is_printable = |b: u8| b.is_ascii_graphic() || b == b' ';
             (1..=MAX_TEXT).contains(&key.len()) && key.bytes().all(is_printable)
@@ -45,8 +75,8 @@ impl Record {
         }
         Ok(Self {
             actor: clean(&order.actor),
-            action,
-            subject,
+            action: command.action(),
+            subject: command.subject(),
             outcome: String::new(),
             key: order.idempotency_key.clone(),
             correlation: order.correlation.as_deref().map(clean),

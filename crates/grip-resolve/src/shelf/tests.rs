@@ -118,6 +118,7 @@ fn pins_have_a_bound() {
     let one_more = manifest_of(&author, "y", 1);
     assert!(!shelf.pin(&one_more) && shelf.pin(&first));
     assert_eq!((shelf.pins(), shelf.pinned_names().len()), (MAX_PINS, 1));
-    shelf.unpin(&first);
+    let changed = shelf.set_pins(&Key::Manifest(first.id()), &[]);
+    assert_eq!(changed, BTreeSet::from([first.name()]));
     assert!(shelf.pin(&one_more));
 }

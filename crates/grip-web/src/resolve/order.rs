@@ -6,14 +6,14 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 use futures_util::future::BoxFuture;
-use grip_resolve::{AdminError, Done, Key, Order};
+use grip_resolve::{AdminError, Command, Done, Order};
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use serde::Deserialize;
 use tokio::time::timeout;
 
-use super::{Resolve, parameters};
+use super::parameters;
 use crate::{
     admin::{Admin, Signed},
     admission::Class,
@@ -118,15 +118,11 @@ async fn answer(
         idempotency_key: idempotency_key(&head.headers)?,
         correlation: Some(asked.id.clone()),
     };
-    let key = key(action, &body)?;
-    let subject = key.as_ref().map_or("everything".into(), Key::to_string);
-    let audit = admin.begins(action.record(), subject);
-    let done = carry_out(resolve, action, key.as_ref(), &order).await;
-    audit.ends(match &done {
-        Ok(done) if done.repeated => format!("{}, as before", done.outcome),
-        Ok(done) => done.outcome.clone(),
-        Err(error) => format!("failed: {error}"),
-    });
+    let command = command(action, &body)?;
+    let audit = admin.begins(action.record(), command.subject());
+    // Goes with the order, which is carried out even if whoever gave it has left.
+    let ended = |done: &Result<Done, AdminError>| audit.ends(outcome(done));
+    let done = resolve.admin.carry_out(command, order, ended).await;
     let status = match action {
         Action::Reindex => StatusCode::ACCEPTED,
         Action::Pin | Action::Unpin => StatusCode::OK,
@@ -134,16 +130,12 @@ async fn answer(
     respond::json(status, &done.map_err(told)?)
 }
 
-async fn carry_out(
-    resolve: &Resolve,
-    action: Action,
-    key: Option<&Key>,
-    order: &Order,
-) -> Result<Done, AdminError> {
-    match (action, key) {
-        (Action::Pin, Some(key)) => resolve.admin.pin(key, order).await,
-        (Action::Unpin, Some(key)) => resolve.admin.unpin(key, order).await,
-        (_, _) => resolve.admin.reindex(order).await,
+/// What came of an order, for the log.
+fn outcome(done: &Result<Done, AdminError>) -> String {
+    match done {
+        Ok(done) if done.repeated => format!("{}, as before", done.outcome),
+        Ok(done) => done.outcome.clone(),
+        Err(error) => format!("failed: {error}"),
     }
 }
 
@@ -156,19 +148,23 @@ fn told(error: AdminError) -> WebError {
     }
 }
 
-/// The key of a body; an order that is about everything has none.
-fn key(action: Action, body: &[u8]) -> Result<Option<Key>, WebError> {
+/// What a body orders; an order that is about everything has no key.
+fn command(action: Action, body: &[u8]) -> Result<Command, WebError> {
     let malformed = |why: &str| WebError::Malformed(why.to_owned());
     let wire = match body {
         [] => Wire::default(),
         body => serde_json::from_slice(body)
             .map_err(|_| malformed("the body is a JSON object with `key` and nothing else"))?,
     };
+    let key = |key: Option<String>| match key {
+        Some(key) => parameters::read_key(&key),
+        None => Err(malformed("the body has no `key`")),
+    };
     match (action, wire.key) {
-        (Action::Reindex, None) => Ok(None),
+        (Action::Reindex, None) => Ok(Command::Reindex),
         (Action::Reindex, Some(_)) => Err(malformed("everything is read anew: leave out `key`")),
-        (_, None) => Err(malformed("the body has no `key`")),
-        (_, Some(key)) => parameters::read_key(&key).map(Some),
+        (Action::Pin, text) => key(text).map(Command::Pin),
+        (Action::Unpin, text) => key(text).map(Command::Unpin),
     }
 }
 
