@@ -77,7 +77,7 @@ pub trait Judge: Send + Sync + 'static {
 pub enum Verdict {
     /// Store this, which may be the joint of what was offered and what was held.
     Keep(Bytes),
-    /// Nothing wrong and nothing new: what is held stays.
+    /// Nothing wrong and nothing new: what is held stays, and is held as long as if it were new.
     Ignore,
     /// Not what may lie under this key.
     Refuse(String),

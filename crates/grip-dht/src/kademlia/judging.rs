@@ -21,7 +21,9 @@ use crate::{DhtError, Judge, Published, RecordKey, Verdict};
 pub(super) struct Offer {
     pub key: RecordKey,
     pub value: Bytes,
-    pub expires: Option<Instant>,
+    /// Until when to hold it. What we hold is ours to time: how long its bearer wants it held
+    /// is not asked, or a stranger could have the record of another vanish.
+    pub expires: Instant,
     /// The offering peer's share of the queue; given back when the offer is judged.
     pub _pass: Pass,
 }
@@ -51,6 +53,11 @@ pub(super) enum Order {
         held: oneshot::Sender<Option<Bytes>>,
     },
     Store(Offer),
+    /// What is held under `key` was told anew.
+    Renew {
+        key: RecordKey,
+        expires: Instant,
+    },
     Wish(Wish),
 }
 
@@ -112,7 +119,8 @@ impl Judging {
 
     async fn offer(&self, mut offer: Offer) -> Result<(), Gone> {
         let counts = &self.shared.counts;
-        match self.verdict(&offer.key, &offer.value).await?.0 {
+        let (verdict, held) = self.verdict(&offer.key, &offer.value).await?;
+        match verdict {
             Verdict::Keep(value) => {
                 count(&counts.kept);
                 offer.value = value;
@@ -120,7 +128,11 @@ impl Judging {
             }
             Verdict::Ignore => {
                 count(&counts.ignored);
-                Ok(())
+                let Offer { key, expires, .. } = offer;
+                match held {
+                    Some(_) => self.order(Order::Renew { key, expires }).await,
+                    None => Ok(()),
+                }
             }
             Verdict::Refuse(reason) => {
                 count(&counts.refused);

@@ -56,6 +56,12 @@ pub(super) enum Command {
     /// Believes without a look that a peer is somewhere.
     #[cfg(test)]
     Learn { peer: PeerId, address: Multiaddr },
+    /// Asks until when the record under `key` is held.
+    #[cfg(test)]
+    Expiry {
+        key: RecordKey,
+        expiry: oneshot::Sender<Option<std::time::Instant>>,
+    },
 }
 
 /// All that comes in; every queue is bounded, and whoever finds one full is told "busy".
@@ -76,6 +82,8 @@ pub(super) struct Node {
     pub offers: mpsc::Sender<Offer>,
     /// Each peer's share of the offers that wait.
     pub offering: Arc<Passes>,
+    /// How long a record of another is held once it is told.
+    pub record_ttl: Duration,
     pub published: Own,
     pub under_way: UnderWay,
     pub ticks: u64,
@@ -133,6 +141,12 @@ impl Node {
             #[cfg(test)]
             Command::Learn { peer, address } => {
                 self.kad().add_address(&peer, address);
+            }
+            #[cfg(test)]
+            Command::Expiry { key, expiry } => {
+                let key = kad::RecordKey::new(&key.as_bytes());
+                let record = self.kad().store_mut().get(&key);
+                let _ = expiry.send(record.and_then(|record| record.expires));
             }
         }
     }
@@ -196,6 +210,10 @@ impl Node {
                 let _ = held.send(self.held(&key));
             }
             Order::Store(offer) => self.store(offer),
+            Order::Renew { key, expires } => {
+                let key = kad::RecordKey::new(&key.as_bytes());
+                self.kad().store_mut().renew(&key, expires);
+            }
             Order::Wish(Wish::Publish(publication)) => self.publish(publication),
             Order::Wish(Wish::Withdraw { key, done }) => {
                 self.withdraw(&key);
@@ -212,7 +230,7 @@ impl Node {
             value: offer.value.into(),
             // What is joined with our own stays our own.
             publisher: is_own.then_some(self.own),
-            expires: offer.expires.filter(|_| !is_own),
+            expires: (!is_own).then_some(offer.expires),
         };
         if let Err(error) = self.kad().store_mut().put(record) {
             tracing::debug!(%error, key = %offer.key, "a record was not stored");

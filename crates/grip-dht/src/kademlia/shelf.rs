@@ -75,6 +75,14 @@ impl Shelf {
             .is_some_and(|record| self.is_ours(record))
     }
 
+    /// Holds what lies under `key` at least until then; what is our own has no end.
+    pub(super) fn renew(&mut self, key: &Key, until: Instant) {
+        let record = self.records.get_mut(key);
+        if let Some(expires) = record.and_then(|record| record.expires.as_mut()) {
+            *expires = until.max(*expires);
+        }
+    }
+
     /// Lets go of all that has expired.
     pub(super) fn sweep(&mut self, now: Instant) {
         let expired = self

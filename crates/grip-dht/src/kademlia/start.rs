@@ -96,6 +96,7 @@ pub async fn start(
         shared: Arc::clone(&shared),
         offers: offer_sender,
         offering: Arc::new(Passes::new(OFFERS, OFFERS_PER_PEER)),
+        record_ttl: options.record_ttl,
         published: Own::new(options.max_published, options.republish_every),
         under_way: UnderWay::default(),
         ticks: 0,

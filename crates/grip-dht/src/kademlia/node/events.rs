@@ -114,7 +114,7 @@ impl Node {
         let offer = Offer {
             key,
             value: record.value.into(),
-            expires: record.expires,
+            expires: std::time::Instant::now() + self.record_ttl,
             _pass: pass,
         };
         if self.offers.try_send(offer).is_err() {

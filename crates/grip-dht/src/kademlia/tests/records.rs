@@ -1,6 +1,9 @@
 //! Records: stored by those who are near, after a judgement.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use bytes::Bytes;
 use grip_testkit::until;
@@ -83,6 +86,39 @@ async fn an_older_value_replaces_no_newer_one() {
         };
         until("the newer value is there", newer).await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn a_record_that_is_told_anew_is_held_as_long_as_a_new_one() {
+    let nodes = Node::net(2).await;
+    let key = key("thing");
+    let tell = || nodes[0].dht.publish(key.clone(), Some(Bytes::from("2")));
+    tell().await.unwrap();
+    nodes[1].holds(1).await;
+    let first = nodes[1].expiry(&key).await.unwrap();
+    tell().await.unwrap();
+    let later = || async { nodes[1].expiry(&key).await.filter(|again| *again > first) };
+    until("the record is renewed", later).await.unwrap();
+    let counters = nodes[1].dht.status().counters;
+    assert_eq!((counters.kept_total, counters.ignored_total), (1, 1));
+    let own = nodes[0].expiry(&key).await;
+    assert_eq!(own, None, "what is our own has no end");
+}
+
+#[tokio::test]
+async fn a_stranger_cannot_have_a_record_expire_soon() {
+    let ttl = options(0).record_ttl;
+    let holder = Node::start(options(1)).await;
+    let mut hasty = options(2);
+    hasty.record_ttl = Duration::from_secs(2);
+    hasty.bootstrap = vec![holder.place()];
+    let hasty = Node::start(hasty).await;
+    hasty.knows(1).await;
+    let (key, began) = (key("thing"), Instant::now());
+    let value = Some(Bytes::from("v"));
+    hasty.dht.publish(key.clone(), value).await.unwrap();
+    holder.holds(1).await;
+    assert!(holder.expiry(&key).await.unwrap() >= began + ttl);
 }
 
 #[tokio::test]

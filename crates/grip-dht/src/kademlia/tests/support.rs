@@ -14,12 +14,13 @@ use libp2p::{
     PeerId, Stream, Swarm, futures::StreamExt as _, identity::Keypair, swarm::SwarmEvent,
 };
 use parking_lot::Mutex;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::{
     Dht as _, Judge, Local, Peer, PeerName, RecordKey, Verdict,
     kademlia::{
-        self, Kademlia, Options, address::Policy, asking::Asking, behaviour, shared::Shared,
+        self, Kademlia, Options, address::Policy, asking::Asking, behaviour, node::Command,
+        shared::Shared,
     },
 };
 
@@ -144,6 +145,19 @@ impl Node {
     pub(super) async fn holds(&self, n: usize) {
         let holds = || async { (self.dht.status().records >= n).then_some(()) };
         until("the node holds the record", holds).await.unwrap();
+    }
+
+    /// Until when the record under `key` is held.
+    pub(super) async fn expiry(&self, key: &RecordKey) -> Option<std::time::Instant> {
+        let (expiry, told) = oneshot::channel();
+        let key = key.clone();
+        let asked = self
+            .dht
+            .commands
+            .send(Command::Expiry { key, expiry })
+            .await;
+        assert!(asked.is_ok(), "the node runs");
+        told.await.unwrap()
     }
 
     pub(super) fn name(&self) -> PeerName {
