@@ -25,8 +25,11 @@ pub trait Dht: Send + Sync + 'static {
 
     /// Becomes a provider of `key` and, where there is a value, stores it on the nearest nodes.
     ///
-    /// It is told anew from time to time until it is withdrawn. Dropping the future leaves
-    /// what was begun to go on by itself.
+    /// Without a value, the one that we published under `key` before is ours no more: it is not
+    /// told anew, and the nodes that hold it let it expire.
+    ///
+    /// What is published is told anew from time to time until it is withdrawn. Dropping the
+    /// future leaves what was begun to go on by itself.
     fn publish(
         &self,
         key: RecordKey,

@@ -248,6 +248,10 @@ impl Node {
             let _ = done.send(Err(DhtError::Full));
             return;
         }
+        if value.is_none() {
+            let key = kad::RecordKey::new(&key.as_bytes());
+            self.kad().remove_record(&key);
+        }
         let caller = Caller { done, permit };
         self.tell(&key, value.map(Vec::from), Some(caller));
     }

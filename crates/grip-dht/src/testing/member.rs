@@ -102,8 +102,9 @@ impl Dht for Member {
                     stored_at += usize::from(self.network.offer(name, &key, value));
                 }
             }
-            if let Some(value) = value {
-                self.network.publish(&self.own, &key, value);
+            match value {
+                Some(value) => self.network.publish(&self.own, &key, value),
+                None => self.network.unpublish(&self.own, &key),
             }
             Ok(Published { stored_at })
         })

@@ -190,6 +190,15 @@ impl Network {
         self.with(own, |node| node.published.insert(key.clone()));
     }
 
+    /// Drops the value of our own under `key`, if there is one.
+    pub(super) fn unpublish(&self, own: &PeerName, key: &RecordKey) {
+        self.with(own, |node| {
+            if node.published.remove(key) {
+                node.values.remove(key);
+            }
+        });
+    }
+
     pub(super) fn sizes(&self, own: &PeerName) -> [usize; 3] {
         self.with(own, |node| {
             [node.known.len(), node.values.len(), node.providers.len()]

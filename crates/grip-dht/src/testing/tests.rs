@@ -51,6 +51,23 @@ async fn what_one_member_publishes_the_nearest_have_and_the_providers_are_named(
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_key_published_without_a_value_loses_the_one_it_had() {
+    let network = Network::new(4);
+    let (publisher, key) = (network.member(0), key("thing"));
+    let own = &network.names()[0];
+    let value = Some(Bytes::from("v"));
+    publisher.publish(key.clone(), value).await.unwrap();
+    assert!(network.held(own, &key).is_some());
+    publisher.publish(key.clone(), None).await.unwrap();
+    assert_eq!(network.held(own, &key), None);
+
+    // What it holds for others is not its own to drop.
+    network.put(own, &key, "of another");
+    publisher.publish(key.clone(), None).await.unwrap();
+    assert!(network.held(own, &key).is_some());
+}
+
+#[tokio::test(start_paused = true)]
 async fn latency_is_paid_and_a_dropped_question_is_seen() {
     let network = Network::new(4);
     network.latency(Duration::from_millis(40));

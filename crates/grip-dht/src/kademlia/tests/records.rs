@@ -122,6 +122,30 @@ async fn a_stranger_cannot_have_a_record_expire_soon() {
 }
 
 #[tokio::test]
+async fn a_key_that_is_published_without_a_value_loses_the_one_it_had() {
+    let mut first = options(1);
+    first.republish_every = Some(Duration::from_millis(100));
+    let first = Node::start(first).await;
+    let key = key("thing");
+    let value = Some(Bytes::from("v"));
+    first.dht.publish(key.clone(), value).await.unwrap();
+    first.dht.publish(key.clone(), None).await.unwrap();
+    let status = first.dht.status();
+    assert_eq!((status.records, status.provided_keys), (0, 1));
+
+    // Who comes later hears of the provider, and is not told what it had before.
+    let mut late = options(2);
+    late.bootstrap = vec![first.place()];
+    let late = Node::start(late).await;
+    let told = || async { (late.dht.status().provided_keys > 0).then_some(()) };
+    until("the provider is known", told).await.unwrap();
+    let reply = late.dht.ask(&first.peer(), &key).await.unwrap();
+    assert_eq!((reply.value, reply.providers.len()), (None, 1));
+    let counters = late.dht.status().counters;
+    assert_eq!((late.dht.status().records, counters.kept_total), (0, 0));
+}
+
+#[tokio::test]
 async fn a_provider_is_found_and_has_more_than_a_record_can_hold() {
     let nodes = Node::net(3).await;
     let key = key("large");
