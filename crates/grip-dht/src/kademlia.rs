@@ -20,6 +20,7 @@ mod options;
 mod publishing;
 mod shared;
 mod shelf;
+mod sieve;
 mod start;
 #[cfg(test)]
 mod tests;

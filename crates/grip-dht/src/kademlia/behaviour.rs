@@ -20,6 +20,7 @@ use super::{
     gate::Gate,
     shared::Shared,
     shelf::{Bounds, Shelf},
+    sieve::Sieve,
 };
 use crate::{DhtError, PeerName, limits};
 
@@ -36,7 +37,7 @@ pub(super) struct Behaviour {
     pub limits: connection_limits::Behaviour,
     pub asking: Asking,
     pub identify: identify::Behaviour,
-    pub kad: kad::Behaviour<Shelf>,
+    pub kad: Sieve<kad::Behaviour<Shelf>>,
 }
 
 pub(super) fn setup(error: impl std::fmt::Display) -> DhtError {
@@ -50,6 +51,8 @@ impl Behaviour {
         options: &Options,
         keys: &Keypair,
         name: &PeerName,
+        bootstrap: &[(PeerId, Multiaddr)],
+        shared: &Arc<Shared>,
         asking: Asking,
     ) -> Result<Self, DhtError> {
         let own = keys.public().to_peer_id();
@@ -65,7 +68,12 @@ impl Behaviour {
             limits: connection_limits::Behaviour::new(connections(options)),
             asking,
             identify: identify::Behaviour::new(identify),
-            kad: kademlia(options, own, name, network),
+            kad: Sieve::new(
+                kademlia(options, own, name, network),
+                options.policy(),
+                bootstrap.to_vec(),
+                Arc::clone(shared),
+            ),
         })
     }
 }

@@ -109,7 +109,7 @@ impl Node {
     }
 
     fn kad(&mut self) -> &mut kad::Behaviour<super::shelf::Shelf> {
-        &mut self.swarm.behaviour_mut().kad
+        &mut self.swarm.behaviour_mut().kad.inner
     }
 
     /// Brings the peers that the operator named back to mind, and looks for others through them.

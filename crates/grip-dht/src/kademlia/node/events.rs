@@ -27,6 +27,10 @@ impl Node {
                     self.swarm.add_external_address(address);
                 }
                 self.changed.places = true;
+                if self.swarm.network_info().num_peers() == 0 {
+                    // The host may have had no network until now.
+                    self.meet();
+                }
             }
             SwarmEvent::ExpiredListenAddr { address, .. } => {
                 self.swarm.remove_external_address(&address);
