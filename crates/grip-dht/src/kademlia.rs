@@ -12,6 +12,7 @@ mod address;
 mod asking;
 mod behaviour;
 mod desk;
+mod door;
 mod frame;
 mod gate;
 mod judging;

@@ -26,10 +26,6 @@ use libp2p::{
 use tokio::sync::oneshot;
 
 use self::handler::Handler;
-use super::{
-    address::Policy,
-    shared::{Shared, count},
-};
 use crate::AskError;
 
 /// Somebody who waits for a stream.
@@ -40,28 +36,19 @@ type Action = ToSwarm<std::convert::Infallible, Waiting>;
 /// Takes in the stream of a peer who asks; must not wait.
 pub(super) type Taking = Arc<dyn Fn(PeerId, Stream) + Send + Sync>;
 
-/// The part of the swarm that has to do with questions, and the door that all connections pass.
+/// The part of the swarm that has to do with questions.
 pub(super) struct Asking {
     taking: Taking,
-    policy: Policy,
-    shared: Arc<Shared>,
     connected: HashSet<PeerId>,
     /// Who waits for a connection.
     waiting: HashMap<PeerId, Vec<Waiting>>,
     actions: VecDeque<Action>,
 }
 
-/// Somebody outside of the LAN knocked.
-#[derive(Debug, thiserror::Error)]
-#[error("this node stays within its LAN")]
-struct Outside;
-
 impl Asking {
-    pub(super) fn new(taking: Taking, policy: Policy, shared: Arc<Shared>) -> Self {
+    pub(super) fn new(taking: Taking) -> Self {
         Self {
             taking,
-            policy,
-            shared,
             connected: HashSet::new(),
             waiting: HashMap::new(),
             actions: VecDeque::new(),
@@ -105,19 +92,6 @@ impl Asking {
 impl NetworkBehaviour for Asking {
     type ConnectionHandler = Handler;
     type ToSwarm = std::convert::Infallible;
-
-    fn handle_pending_inbound_connection(
-        &mut self,
-        _: ConnectionId,
-        _: &Multiaddr,
-        remote: &Multiaddr,
-    ) -> Result<(), ConnectionDenied> {
-        if self.policy.admits(remote) {
-            return Ok(());
-        }
-        count(&self.shared.counts.connections_refused);
-        Err(ConnectionDenied::new(Outside))
-    }
 
     fn handle_established_inbound_connection(
         &mut self,

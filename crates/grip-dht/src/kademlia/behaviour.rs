@@ -4,7 +4,6 @@ use std::{collections::HashSet, io, num::NonZeroUsize, sync::Arc};
 
 use libp2p::{
     Multiaddr, PeerId, Swarm, Transport as _,
-    connection_limits::{self, ConnectionLimits},
     core::{muxing::StreamMuxerBox, transport::Boxed, upgrade::Version},
     dns, identify,
     identity::Keypair,
@@ -17,6 +16,7 @@ use super::{
     Options,
     address::{self, Policy},
     asking::Asking,
+    door::Door,
     gate::Gate,
     shared::Shared,
     shelf::{Bounds, Shelf},
@@ -34,7 +34,7 @@ const NEGOTIATING: usize = 64;
 #[derive(NetworkBehaviour)]
 #[behaviour(prelude = "libp2p::swarm::derive_prelude")]
 pub(super) struct Behaviour {
-    pub limits: connection_limits::Behaviour,
+    pub door: Door,
     pub asking: Asking,
     pub identify: identify::Behaviour,
     pub kad: Sieve<kad::Behaviour<Shelf>>,
@@ -65,7 +65,7 @@ impl Behaviour {
             .with_hide_listen_addrs(true)
             .with_cache_size(0);
         Ok(Self {
-            limits: connection_limits::Behaviour::new(connections(options)),
+            door: Door::new(options, Arc::clone(shared)),
             asking,
             identify: identify::Behaviour::new(identify),
             kad: Sieve::new(

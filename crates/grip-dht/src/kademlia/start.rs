@@ -60,7 +60,7 @@ pub async fn start(
     ));
     let policy = options.policy();
     let taking = Arc::new(move |peer, stream| desk.receive(peer, stream));
-    let asking = Asking::new(taking, policy, Arc::clone(&shared));
+    let asking = Asking::new(taking);
     let behaviour = Behaviour::new(&options, &keys, &name, &places.bootstrap, &shared, asking)?;
     let named = places.bootstrap.iter().map(|(_, address)| address.clone());
     let executor = executor(&group);

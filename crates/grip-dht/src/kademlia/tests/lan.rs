@@ -4,22 +4,13 @@ use std::{sync::Arc, time::Duration};
 
 use grip_tasks::TaskGroup;
 use grip_testkit::until;
-use libp2p::{
-    identity::Keypair,
-    swarm::{ConnectionId, NetworkBehaviour as _},
-};
+use libp2p::identity::Keypair;
 use tokio::net::TcpListener;
 
 use super::support::{Mine, Node, Strict, key, options};
 use crate::{
     AskError, Dht as _, DhtError, Peer, kademlia,
-    kademlia::{
-        Options,
-        address::{self, Policy},
-        asking::Asking,
-        node::Command,
-        shared::Shared,
-    },
+    kademlia::{Options, address, node::Command},
 };
 
 async fn refused(options: Options) -> DhtError {
@@ -59,22 +50,6 @@ async fn a_node_of_a_lan_takes_no_address_outside_of_it() {
     let near = Node::start(near).await;
     near.knows(1).await;
     node.knows(1).await;
-}
-
-#[test]
-fn a_node_of_a_lan_lets_nobody_in_from_outside() {
-    let name = Keypair::generate_ed25519().public().to_peer_id();
-    let shared = Arc::new(Shared::new(address::name(&name).unwrap()));
-    let asking = |policy| Asking::new(Arc::new(|_, _| {}), policy, Arc::clone(&shared));
-    let here = "/ip4/127.0.0.1/tcp/4001".parse().unwrap();
-    let outside = "/ip4/1.1.1.1/tcp/999".parse().unwrap();
-    let id = ConnectionId::new_unchecked(1);
-    let mut lan = asking(Policy::Lan);
-    let knock = |door: &mut Asking, from| door.handle_pending_inbound_connection(id, &here, from);
-    assert!(knock(&mut lan, &outside).is_err());
-    assert!(knock(&mut lan, &here).is_ok());
-    assert!(knock(&mut asking(Policy::Global), &outside).is_ok());
-    assert_eq!(shared.status().counters.connections_refused_total, 1);
 }
 
 /// Two ports where a connection would be seen.

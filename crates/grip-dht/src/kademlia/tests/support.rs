@@ -18,10 +18,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::{
     Dht as _, Judge, Local, Peer, PeerName, RecordKey, Verdict,
-    kademlia::{
-        self, Kademlia, Options, address::Policy, asking::Asking, behaviour, node::Command,
-        shared::Shared,
-    },
+    kademlia::{self, Kademlia, Options, asking::Asking, behaviour, node::Command, shared::Shared},
 };
 
 pub(super) fn key(text: &str) -> RecordKey {
@@ -203,7 +200,7 @@ impl Raw {
         let taking = Arc::new(move |peer, stream| {
             let _ = sender.try_send((peer, stream));
         });
-        let asking = Asking::new(taking, Policy::Any, Arc::clone(&shared));
+        let asking = Asking::new(taking);
         let transport = behaviour::transport(&options(0), &keys, HashSet::new(), &shared);
         let config = libp2p::swarm::Config::without_executor()
             .with_idle_connection_timeout(Duration::from_secs(60));

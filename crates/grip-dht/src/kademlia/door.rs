@@ -1,0 +1,215 @@
+//! Who may connect, and how many.
+//!
+//! Invariant: a connection is known here from the first knock to its end and not longer, so what
+//! is known is bounded by what may be connected.
+
+use std::{
+    collections::HashMap,
+    convert::Infallible,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use libp2p::{
+    Multiaddr, PeerId,
+    core::{Endpoint, transport::PortUse},
+    swarm::{
+        ConnectionDenied, ConnectionId, DialFailure, FromSwarm, ListenFailure, NetworkBehaviour,
+        THandler, THandlerInEvent, THandlerOutEvent, ToSwarm,
+        behaviour::{ConnectionClosed, ConnectionEstablished},
+        dummy,
+    },
+};
+
+use super::{
+    Options,
+    address::Policy,
+    shared::{Shared, count},
+};
+
+/// The part of the swarm that all connections pass, in both directions.
+pub(super) struct Door {
+    bounds: Bounds,
+    policy: Policy,
+    shared: Arc<Shared>,
+    /// Few enough to be counted whenever somebody knocks.
+    connections: HashMap<ConnectionId, Connection>,
+}
+
+struct Bounds {
+    made: usize,
+    incoming: usize,
+    per_peer: usize,
+    /// For each direction.
+    pending: usize,
+}
+
+struct Connection {
+    is_incoming: bool,
+    /// With whom it is; nobody while it is being made.
+    peer: Option<PeerId>,
+}
+
+impl Connection {
+    fn is_pending(&self) -> bool {
+        self.peer.is_none()
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Refused {
+    #[error("this node stays within its LAN")]
+    Outside,
+    #[error("this node has as many connections {0} as it may")]
+    Full(&'static str),
+}
+
+impl From<Refused> for ConnectionDenied {
+    fn from(refused: Refused) -> Self {
+        Self::new(refused)
+    }
+}
+
+impl Door {
+    pub(super) fn new(options: &Options, shared: Arc<Shared>) -> Self {
+        let made = options.max_connections.max(4) as usize;
+        Self {
+            bounds: Bounds {
+                made,
+                // Those who come leave room for those we go to.
+                incoming: made - made / 4,
+                per_peer: options.max_connections_per_peer as usize,
+                pending: options.max_pending_connections as usize,
+            },
+            policy: options.policy(),
+            shared,
+            connections: HashMap::new(),
+        }
+    }
+
+    fn count(&self, is_counted: impl Fn(&Connection) -> bool) -> usize {
+        let connections = self.connections.values();
+        connections.filter(|it| is_counted(it)).count()
+    }
+
+    /// Notes a connection that is about to be made, if there is room.
+    fn begin(&mut self, id: ConnectionId, is_incoming: bool) -> Result<(), Refused> {
+        let pending = self.count(|it| it.is_pending() && it.is_incoming == is_incoming);
+        if pending >= self.bounds.pending {
+            return Err(Refused::Full("in the making"));
+        }
+        let peer = None;
+        self.connections
+            .insert(id, Connection { is_incoming, peer });
+        Ok(())
+    }
+
+    /// Whether a connection that was made may stay. If so, the swarm says at once that it is
+    /// there; if not, nothing of it is left.
+    fn admit(&mut self, id: ConnectionId, peer: PeerId, is_incoming: bool) -> Result<(), Refused> {
+        self.connections.remove(&id);
+        if is_incoming
+            && self.count(|it| !it.is_pending() && it.is_incoming) >= self.bounds.incoming
+        {
+            return Err(Refused::Full("from others"));
+        }
+        if self.count(|it| it.peer == Some(peer)) >= self.bounds.per_peer {
+            return Err(Refused::Full("with this peer"));
+        }
+        if self.count(|it| !it.is_pending()) >= self.bounds.made {
+            return Err(Refused::Full("in all"));
+        }
+        Ok(())
+    }
+}
+
+impl NetworkBehaviour for Door {
+    type ConnectionHandler = dummy::ConnectionHandler;
+    type ToSwarm = Infallible;
+
+    fn handle_pending_inbound_connection(
+        &mut self,
+        id: ConnectionId,
+        _: &Multiaddr,
+        remote: &Multiaddr,
+    ) -> Result<(), ConnectionDenied> {
+        if !self.policy.admits(remote) {
+            count(&self.shared.counts.connections_refused);
+            return Err(Refused::Outside.into());
+        }
+        Ok(self.begin(id, true)?)
+    }
+
+    fn handle_established_inbound_connection(
+        &mut self,
+        id: ConnectionId,
+        peer: PeerId,
+        _: &Multiaddr,
+        _: &Multiaddr,
+    ) -> Result<THandler<Self>, ConnectionDenied> {
+        self.admit(id, peer, true)?;
+        Ok(dummy::ConnectionHandler)
+    }
+
+    fn handle_pending_outbound_connection(
+        &mut self,
+        id: ConnectionId,
+        _: Option<PeerId>,
+        _: &[Multiaddr],
+        _: Endpoint,
+    ) -> Result<Vec<Multiaddr>, ConnectionDenied> {
+        self.begin(id, false)?;
+        Ok(Vec::new())
+    }
+
+    fn handle_established_outbound_connection(
+        &mut self,
+        id: ConnectionId,
+        peer: PeerId,
+        _: &Multiaddr,
+        _: Endpoint,
+        _: PortUse,
+    ) -> Result<THandler<Self>, ConnectionDenied> {
+        self.admit(id, peer, false)?;
+        Ok(dummy::ConnectionHandler)
+    }
+
+    fn on_swarm_event(&mut self, event: FromSwarm<'_>) {
+        match event {
+            FromSwarm::ConnectionEstablished(ConnectionEstablished {
+                peer_id,
+                connection_id,
+                endpoint,
+                ..
+            }) => {
+                let connection = Connection {
+                    is_incoming: endpoint.is_listener(),
+                    peer: Some(peer_id),
+                };
+                self.connections.insert(connection_id, connection);
+            }
+            FromSwarm::ConnectionClosed(ConnectionClosed { connection_id, .. })
+            | FromSwarm::DialFailure(DialFailure { connection_id, .. })
+            | FromSwarm::ListenFailure(ListenFailure { connection_id, .. }) => {
+                self.connections.remove(&connection_id);
+            }
+            _ => {}
+        }
+    }
+
+    fn on_connection_handler_event(
+        &mut self,
+        _: PeerId,
+        _: ConnectionId,
+        event: THandlerOutEvent<Self>,
+    ) {
+        match event {}
+    }
+
+    fn poll(&mut self, _: &mut Context<'_>) -> Poll<ToSwarm<Infallible, THandlerInEvent<Self>>> {
+        Poll::Pending
+    }
+}
+
+#[cfg(test)]
+mod tests;
