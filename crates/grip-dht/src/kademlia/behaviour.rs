@@ -82,17 +82,6 @@ pub(super) fn network(options: &Options) -> Result<StreamProtocol, DhtError> {
     StreamProtocol::try_from_owned(options.network.clone()).map_err(setup)
 }
 
-fn connections(options: &Options) -> ConnectionLimits {
-    let most = options.max_connections.max(4);
-    ConnectionLimits::default()
-        .with_max_established(Some(most))
-        // Those who come leave room for those we go to.
-        .with_max_established_incoming(Some(most - most / 4))
-        .with_max_established_per_peer(Some(options.max_connections_per_peer))
-        .with_max_pending_incoming(Some(options.max_pending_connections))
-        .with_max_pending_outgoing(Some(options.max_pending_connections))
-}
-
 fn kademlia(
     options: &Options,
     own: PeerId,
@@ -102,7 +91,7 @@ fn kademlia(
     let bounds = Bounds {
         records: options.max_records,
         bytes: options.max_record_bytes,
-        provided_keys: options.max_provided_keys,
+        providers: options.max_providers,
     };
     let replication = NonZeroUsize::new(limits::PEERS).expect("because twenty is not zero");
     let mut config = kad::Config::new(network);

@@ -27,8 +27,9 @@ pub struct Options {
     /// farthest from us go.
     pub max_records: usize,
     pub max_record_bytes: usize,
-    /// Most keys of which providers are remembered for others (65,536). Beyond, as above.
-    pub max_provided_keys: usize,
+    /// Most that is remembered for others of who provides what, each one provider of one key
+    /// (65,536). Beyond, who has most of it loses first, then as above.
+    pub max_providers: usize,
     /// Most keys of our own (20,000). Beyond, publishing is refused.
     pub max_published: usize,
     /// Connections in all (256), with one peer (2), and being made (64).
@@ -71,7 +72,7 @@ impl Options {
             network: "/gripfast/kad/1".to_owned(),
             max_records: 16 * 1024,
             max_record_bytes: 64 * 1024 * 1024,
-            max_provided_keys: 64 * 1024,
+            max_providers: 64 * 1024,
             max_published: 20_000,
             max_connections: 256,
             max_connections_per_peer: 2,

@@ -4,11 +4,14 @@
 //! - What is held for others is bounded in number and bytes. At the bound the record farthest
 //!   from us goes, because others are nearer to it: who floods us with records loses those that
 //!   are not ours to keep, and not more.
+//! - Who provides what for others is bounded as well: see [`providers`].
 //! - Records of our own are never pushed out; their number is bounded by who publishes.
+
+mod providers;
 
 use std::{
     borrow::Cow,
-    collections::{BTreeMap, HashMap, HashSet, hash_map},
+    collections::{BTreeMap, HashMap, hash_map},
     iter::Map,
     time::Instant,
 };
@@ -21,6 +24,7 @@ use libp2p::{
     },
 };
 
+use self::providers::Providers;
 use crate::{Distance, PeerName, RecordKey, limits};
 
 pub(super) struct Shelf {
@@ -33,16 +37,14 @@ pub(super) struct Shelf {
     bytes: usize,
     /// Of the records of others, by distance from us.
     far: BTreeMap<Distance, Key>,
-    providers: HashMap<Key, Vec<ProviderRecord>>,
-    /// Of the keys that others provide, by distance from us.
-    far_provided: BTreeMap<Distance, Key>,
+    providers: Providers,
     provided: HashMap<Key, ProviderRecord>,
 }
 
 pub(super) struct Bounds {
     pub records: usize,
     pub bytes: usize,
-    pub provided_keys: usize,
+    pub providers: usize,
 }
 
 impl Shelf {
@@ -50,12 +52,11 @@ impl Shelf {
         Self {
             own,
             name,
+            providers: Providers::new(bounds.providers),
             bounds,
             records: HashMap::new(),
             bytes: 0,
             far: BTreeMap::new(),
-            providers: HashMap::new(),
-            far_provided: BTreeMap::new(),
             provided: HashMap::new(),
         }
     }
@@ -65,7 +66,7 @@ impl Shelf {
     }
 
     pub(super) fn provided_count(&self) -> usize {
-        self.providers.len() + self.provided.len()
+        self.providers.key_count() + self.provided.len()
     }
 
     /// Whether the record under `key` is one of our own.
@@ -93,15 +94,9 @@ impl Shelf {
         for key in expired {
             self.remove(&key);
         }
-        let mut gone = HashSet::new();
-        for (key, providers) in &mut self.providers {
-            providers.retain(|provider| !provider.is_expired(now));
-            if providers.is_empty() {
-                gone.insert(key.clone());
-            }
+        for (key, provider) in self.providers.expired(now) {
+            self.remove_provider(&key, &provider);
         }
-        self.providers.retain(|key, _| !gone.contains(key));
-        self.far_provided.retain(|_, key| !gone.contains(key));
     }
 
     fn is_ours(&self, record: &Record) -> bool {
@@ -176,22 +171,7 @@ impl RecordStore for Shelf {
             self.provided.insert(record.key.clone(), record);
             return Ok(());
         }
-        let key = record.key.clone();
-        let providers = self.providers.entry(key.clone()).or_default();
-        providers.retain(|other| other.provider != record.provider);
-        if providers.len() >= limits::PEERS {
-            // Whoever was heard of least lately.
-            providers.remove(0);
-        }
-        providers.push(record);
-        self.far_provided.insert(distance, key.clone());
-        while self.far_provided.len() > self.bounds.provided_keys {
-            let Some((_, farthest)) = self.far_provided.pop_last() else {
-                break;
-            };
-            self.providers.remove(&farthest);
-        }
-        match self.providers.contains_key(&key) {
+        match self.providers.add(record, distance, Instant::now()) {
             true => Ok(()),
             false => Err(Error::MaxProvidedKeys),
         }
@@ -199,7 +179,7 @@ impl RecordStore for Shelf {
 
     fn providers(&self, key: &Key) -> Vec<ProviderRecord> {
         let own = self.provided.get(key).into_iter();
-        let others = self.providers.get(key).into_iter().flatten();
+        let others = self.providers.of(key);
         own.chain(others).take(limits::PEERS).cloned().collect()
     }
 
@@ -212,15 +192,8 @@ impl RecordStore for Shelf {
             self.provided.remove(key);
             return;
         }
-        let Some(providers) = self.providers.get_mut(key) else {
-            return;
-        };
-        providers.retain(|other| other.provider != *provider);
-        if providers.is_empty() {
-            self.providers.remove(key);
-            if let Some(distance) = self.distance(key) {
-                self.far_provided.remove(&distance);
-            }
+        if let Some(distance) = self.distance(key) {
+            self.providers.remove(key, provider, distance);
         }
     }
 }

@@ -5,12 +5,12 @@ use std::time::Duration;
 use super::*;
 use crate::kademlia::address;
 
-fn shelf(records: usize, bytes: usize, provided_keys: usize) -> Shelf {
+fn shelf(records: usize, bytes: usize, providers: usize) -> Shelf {
     let own = PeerId::random();
     let bounds = Bounds {
         records,
         bytes,
-        provided_keys,
+        providers,
     };
     Shelf::new(own, address::name(&own).unwrap(), bounds)
 }
@@ -74,27 +74,115 @@ fn records_of_our_own_stay_whatever_others_bring() {
     }
     assert_eq!((shelf.record_count(), shelf.far.len()), (4, 2));
     assert!(shelf.is_own(&key));
-    assert_eq!(shelf.providers.len(), 2);
+    assert_eq!(shelf.providers.key_count(), 2);
     assert_eq!(shelf.providers(&key)[0].provider, own);
     shelf.remove_provider(&key, &own);
     assert_eq!(shelf.providers(&key), []);
 }
 
+fn provider(i: u32, provider: PeerId, expires: Instant) -> ProviderRecord {
+    ProviderRecord {
+        expires: Some(expires),
+        ..ProviderRecord::new(record(i, 0).key, provider, vec![])
+    }
+}
+
+fn names(shelf: &Shelf, i: u32) -> Vec<PeerId> {
+    let providers = shelf.providers(&record(i, 0).key);
+    providers.iter().map(|it| it.provider).collect()
+}
+
 #[test]
-fn a_key_has_at_most_twenty_providers_the_latest() {
+fn who_provides_a_key_and_is_heard_of_is_not_pushed_out_by_newcomers() {
+    let mut shelf = shelf(0, 0, 1000);
+    let (now, hour) = (Instant::now(), Duration::from_secs(60 * 60));
+    let peers: Vec<PeerId> = (0..20).map(|_| PeerId::random()).collect();
+    // The first was not heard of for most of a day, the next for a third of one.
+    shelf
+        .add_provider(provider(1, peers[0], now + 2 * hour))
+        .unwrap();
+    for peer in &peers[1..] {
+        shelf
+            .add_provider(provider(1, *peer, now + 16 * hour))
+            .unwrap();
+    }
+    let newcomers: Vec<PeerId> = (0..20).map(|_| PeerId::random()).collect();
+    let let_in = newcomers.iter().filter(|peer| {
+        let record = provider(1, **peer, now + 24 * hour);
+        shelf.add_provider(record).is_ok()
+    });
+    assert_eq!(let_in.count(), 1, "in the place of the one that is late");
+    let expected: Vec<PeerId> = peers[1..].iter().chain([&newcomers[0]]).copied().collect();
+    assert_eq!(names(&shelf, 1), expected);
+
+    // Who is heard of again is the latest.
+    shelf
+        .add_provider(provider(1, peers[1], now + 24 * hour))
+        .unwrap();
+    assert_eq!(names(&shelf, 1).last(), Some(&peers[1]));
+    assert_eq!(shelf.providers.sizes(), [20, 20, 1, 20, 20]);
+    for peer in names(&shelf, 1) {
+        shelf.remove_provider(&record(1, 0).key, &peer);
+    }
+    assert_eq!(shelf.provided_count(), 0);
+    assert_eq!(shelf.providers.sizes(), [0; 5]);
+}
+
+#[test]
+fn providers_are_bounded_in_all_however_many_there_are_of_a_key() {
+    let mut shelf = shelf(0, 0, 64);
+    for i in 0..100 {
+        for _ in 0..20 {
+            let provider = ProviderRecord::new(record(i, 0).key, PeerId::random(), vec![]);
+            let _ = shelf.add_provider(provider);
+        }
+        assert!(shelf.providers.sizes()[0] <= 64);
+    }
+    assert_eq!(shelf.providers.sizes()[..2], [64, 64]);
+    let mut nearest: Vec<u32> = (0..100).collect();
+    nearest.sort_by_key(|i| distance(&shelf, *i));
+    for i in &nearest[..3] {
+        assert_eq!(names(&shelf, *i).len(), 20, "those near us stay");
+    }
+}
+
+#[test]
+fn who_provides_more_than_a_share_is_the_first_to_lose_some() {
+    let mut shelf = shelf(0, 0, 64);
+    let mut nearest: Vec<u32> = (0..200).collect();
+    nearest.sort_by_key(|i| distance(&shelf, *i));
+    let honest = PeerId::random();
+    let far = &nearest[196..];
+    for i in far {
+        let record = ProviderRecord::new(record(*i, 0).key, honest, vec![]);
+        shelf.add_provider(record).unwrap();
+    }
+    let greedy = PeerId::random();
+    for i in &nearest[..196] {
+        let record = ProviderRecord::new(record(*i, 0).key, greedy, vec![]);
+        let _ = shelf.add_provider(record);
+    }
+    assert_eq!(shelf.providers.sizes()[0], 64);
+    for i in far {
+        assert_eq!(names(&shelf, *i), [honest]);
+    }
+    assert_eq!(
+        names(&shelf, nearest[0]),
+        [greedy],
+        "it keeps what is near us"
+    );
+    assert_eq!(names(&shelf, nearest[100]), []);
+}
+
+#[test]
+fn few_addresses_of_a_provider_are_kept() {
     let mut shelf = shelf(0, 0, 10);
+    let address = |port| format!("/ip4/1.1.1.1/tcp/{port}").parse().unwrap();
+    let addresses = (1..9).map(address).collect();
     let key = record(1, 0).key;
-    let peers: Vec<PeerId> = (0..30).map(|_| PeerId::random()).collect();
-    for peer in &peers {
-        let provider = ProviderRecord::new(key.clone(), *peer, vec![]);
-        shelf.add_provider(provider).unwrap();
-    }
-    let held: Vec<PeerId> = shelf.providers(&key).iter().map(|p| p.provider).collect();
-    assert_eq!(held, peers[10..]);
-    for peer in &held {
-        shelf.remove_provider(&key, peer);
-    }
-    assert_eq!((shelf.provided_count(), shelf.far_provided.len()), (0, 0));
+    let many = ProviderRecord::new(key.clone(), PeerId::random(), addresses);
+    shelf.add_provider(many).unwrap();
+    assert_eq!(shelf.providers(&key)[0].addresses.len(), 3);
 }
 
 #[test]
@@ -118,8 +206,6 @@ fn what_has_expired_is_swept_away() {
     assert_eq!((shelf.record_count(), shelf.provided_count()), (1, 1));
     shelf.sweep(later);
     assert_eq!((shelf.record_count(), shelf.provided_count()), (0, 0));
-    assert_eq!(
-        (shelf.bytes, shelf.far.len(), shelf.far_provided.len()),
-        (0, 0, 0)
-    );
+    assert_eq!((shelf.bytes, shelf.far.len()), (0, 0));
+    assert_eq!(shelf.providers.sizes(), [0; 5]);
 }
