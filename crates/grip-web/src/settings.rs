@@ -15,7 +15,8 @@ pub struct WebSettings {
     pub limits: WebLimits,
     pub timeouts: Timeouts,
     /// Who may tell us another client address by `X-Forwarded-For`. Peers in these ranges are
-    /// not counted per address themselves: many clients stand behind them. Default: loopback.
+    /// not counted per address themselves, since many clients stand behind them, unless that
+    /// header is there and names nobody. Default: loopback.
     pub trusted_proxies: Vec<IpNet>,
     /// Whether `/metrics` answers. Default: yes.
     pub metrics: bool,
