@@ -91,7 +91,7 @@ impl App {
             recent: views::Recent::default(),
             sampled,
             room: Arc::new(Semaphore::new(webhook::ROOM)),
-            used: admin::Used::default(),
+            used: admin::Used::since(operate::now()),
             admission,
             group,
             web,

@@ -1,6 +1,7 @@
 //! Orders from elsewhere, signed with the operator's own key (NIP-98).
 //!
 //! Invariant: one signature opens one URL with one method and one body, within a minute, once.
+//! What was used is kept in memory only, so a signature from before the start opens nothing.
 
 use std::collections::VecDeque;
 
@@ -40,6 +41,8 @@ pub(crate) enum InvalidSignature {
     Method,
     #[error("it was signed more than 60 seconds from now")]
     Time,
+    #[error("it was signed before this node started: sign it again")]
+    BeforeStart,
     #[error("the id or the signature of the event is wrong")]
     Signature,
     #[error("the tag payload must be the SHA-256 of the body, in hex")]
@@ -66,8 +69,11 @@ pub(crate) struct Signed {
 }
 
 /// Signatures that have opened something, until they are too old to open anything.
-#[derive(Default)]
-pub(crate) struct Used(Mutex<VecDeque<(EventId, u64)>>);
+pub(crate) struct Used {
+    /// In seconds since 1970; nothing is known of what was used before.
+    started: u64,
+    ids: Mutex<VecDeque<(EventId, u64)>>,
+}
 
 /// The event of an `Authorization: Nostr …`, if there is one.
 pub(crate) fn shown(headers: &HeaderMap) -> Option<&str> {
@@ -96,21 +102,20 @@ pub(crate) fn read(shown: &str, request: &Signable<'_>) -> Result<Signed, Invali
     if *method != request.method {
         return Err(InvalidSignature::Method);
     }
-    if event.created_at.as_secs().abs_diff(request.now) > WINDOW {
-        return Err(InvalidSignature::Time);
-    }
+    must_be_near(event.created_at.as_secs(), request.now)?;
     event.verify().map_err(|_| InvalidSignature::Signature)?;
     let payload = payload.first().map(|text| (*text).to_owned());
     Ok(Signed { event, payload })
 }
 
 impl Signed {
-    /// Opens what was signed, once, if it was signed for this body.
+    /// Opens what was signed, once, if it was signed for this body. The body may have taken its
+    /// time, so `clock` is read once more.
     pub(crate) fn open(
         self,
         body: &[u8],
         used: &Used,
-        now: u64,
+        clock: impl FnOnce() -> u64,
     ) -> Result<Admin, InvalidSignature> {
         let digest: String = Sha256::digest(body)
             .iter()
@@ -121,7 +126,7 @@ impl Signed {
             Some(payload) if payload == digest => {}
             _ => return Err(InvalidSignature::Payload),
         }
-        used.take(self.event.id, self.event.created_at.as_secs(), now)?;
+        used.take(self.event.id, self.event.created_at.as_secs(), clock)?;
         let npub = self.event.pubkey.to_bech32();
         let Ok(npub) = npub;
         Ok(Admin {
@@ -132,9 +137,29 @@ impl Signed {
 }
 
 impl Used {
-    fn take(&self, id: EventId, signed: u64, now: u64) -> Result<(), InvalidSignature> {
-        let mut used = self.0.lock();
-        used.retain(|(_, signed)| signed.abs_diff(now) <= WINDOW);
+    /// Nothing was used yet by a node that started at `started`.
+    pub(crate) fn since(started: u64) -> Self {
+        Self {
+            started,
+            ids: Mutex::default(),
+        }
+    }
+
+    /// Notes a use. The clock is read under the lock: whoever is let in by it finds every id that
+    /// it does not call too old.
+    fn take(
+        &self,
+        id: EventId,
+        signed: u64,
+        clock: impl FnOnce() -> u64,
+    ) -> Result<(), InvalidSignature> {
+        let mut used = self.ids.lock();
+        let now = clock();
+        must_be_near(signed, now)?;
+        if signed < self.started {
+            return Err(InvalidSignature::BeforeStart);
+        }
+        used.retain(|(_, signed)| signed.saturating_add(WINDOW) >= now);
         if used.iter().any(|(other, _)| *other == id) {
             return Err(InvalidSignature::Used);
         }
@@ -143,6 +168,13 @@ impl Used {
         }
         used.push_back((id, signed));
         Ok(())
+    }
+}
+
+fn must_be_near(signed: u64, now: u64) -> Result<(), InvalidSignature> {
+    match signed.abs_diff(now) <= WINDOW {
+        true => Ok(()),
+        false => Err(InvalidSignature::Time),
     }
 }
 
@@ -198,20 +230,58 @@ mod tests {
 
     #[test]
     fn a_signature_of_the_owner_opens_its_request_once() {
-        let (owner, used) = (Author::new(), Used::default());
+        let (owner, used) = (Author::new(), Used::since(0));
         for at in [NOW - 60, NOW, NOW + 60] {
             let shown = header(&owner, KIND, &GOOD, at);
-            let open = || check(&owner, &shown).unwrap().open(BODY, &used, NOW);
+            let open = || check(&owner, &shown).unwrap().open(BODY, &used, || NOW);
             assert_eq!(open().unwrap().actor(), owner.npub());
             assert_eq!(open().unwrap_err(), InvalidSignature::Used);
         }
         let other = header(&owner, KIND, &GOOD, NOW - 1);
-        let opened = check(&owner, &other).unwrap().open(b"{ }", &used, NOW);
+        let opened = check(&owner, &other).unwrap().open(b"{ }", &used, || NOW);
         assert_eq!(opened.unwrap_err(), InvalidSignature::Payload);
         let bare = header(&owner, KIND, &GOOD[..2], NOW);
-        let opened = check(&owner, &bare).unwrap().open(BODY, &used, NOW);
+        let opened = check(&owner, &bare).unwrap().open(BODY, &used, || NOW);
         assert_eq!(opened.unwrap_err(), InvalidSignature::Payload);
-        assert!(check(&owner, &bare).unwrap().open(b"", &used, NOW).is_ok());
+        assert!(
+            check(&owner, &bare)
+                .unwrap()
+                .open(b"", &used, || NOW)
+                .is_ok()
+        );
+    }
+
+    #[test]
+    fn a_signature_that_grows_too_old_while_its_body_comes_opens_nothing() {
+        let (owner, used) = (Author::new(), Used::since(0));
+        let shown = header(&owner, KIND, &GOOD, NOW - 60);
+        let [first, second] = [(); 2].map(|()| check(&owner, &shown).unwrap());
+        assert!(first.open(BODY, &used, || NOW).is_ok());
+        let again = second.open(BODY, &used, || NOW + 1);
+        assert_eq!(again.unwrap_err(), InvalidSignature::Time);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_makes_no_signature_good_again() {
+        let (owner, used) = (Author::new(), Used::since(0));
+        let ahead = header(&owner, KIND, &GOOD, NOW + 60);
+        let other = header(&owner, KIND, &GOOD, NOW - 30);
+        let open = |shown: &str, at: u64| check(&owner, shown).unwrap().open(BODY, &used, || at);
+        assert!(open(&ahead, NOW).is_ok());
+        assert!(open(&other, NOW - 30).is_ok());
+        assert_eq!(open(&ahead, NOW).unwrap_err(), InvalidSignature::Used);
+    }
+
+    #[test]
+    fn what_was_signed_before_the_start_opens_nothing_after_it() {
+        let owner = Author::new();
+        let shown = header(&owner, KIND, &GOOD, NOW);
+        let open = |started| {
+            let used = Used::since(started);
+            check(&owner, &shown).unwrap().open(BODY, &used, || NOW)
+        };
+        assert_eq!(open(NOW + 1).unwrap_err(), InvalidSignature::BeforeStart);
+        assert!(open(NOW).is_ok(), "the second of the start is not over");
     }
 
     #[test]

@@ -50,7 +50,7 @@ impl App {
 
     /// Lets in who has signed for this very body.
     pub(crate) fn open(&self, signed: Signed, body: &[u8]) -> Result<Admin, WebError> {
-        let opened = signed.open(body, &self.used, now());
+        let opened = signed.open(body, &self.used, now);
         Ok(opened.map_err(ResolvingError::NotSigned)?)
     }
 
@@ -142,6 +142,6 @@ impl App {
 }
 
 /// In seconds since 1970.
-fn now() -> u64 {
+pub(super) fn now() -> u64 {
     u64::try_from(unix_now()).unwrap_or_default()
 }
