@@ -75,10 +75,10 @@ impl Class {
         }
     }
 
-    /// Says whether one address may take only a part of the slots: those whose work a slow client
-    /// can draw out.
+    /// Says whether one address may take only a part of the slots: all but those of WebSockets,
+    /// which are bounded as connections are. A slow client can draw out any other.
     fn is_shared_out(self) -> bool {
-        matches!(self, Self::Fetch | Self::Push | Self::Zip | Self::Webhook)
+        self != Self::Websocket
     }
 
     fn bound(self, limits: &WebLimits) -> usize {
@@ -377,7 +377,22 @@ mod tests {
     }
 
     #[test]
-    fn one_address_takes_a_quarter_of_the_git_slots_at_most() {
+    fn one_address_takes_a_quarter_of_the_slots_of_any_route_at_most() {
+        let limits = WebLimits::default();
+        for class in Class::ALL {
+            let admission = Admission::new(&limits);
+            let all = std::iter::from_fn(|| admission.enter(class, client(1, false), &limits));
+            let all: Vec<_> = all.collect();
+            let expected = match class {
+                Class::Websocket => limits.websocket,
+                _ => class.bound(&limits) / 4,
+            };
+            assert_eq!(all.len(), expected, "{class:?}");
+        }
+    }
+
+    #[test]
+    fn what_one_address_may_have_leaves_the_rest_to_others_and_comes_back() {
         let limits = WebLimits {
             push: 8,
             ..Default::default()

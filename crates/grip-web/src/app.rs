@@ -35,7 +35,7 @@ use crate::{
     pages,
     request_id::{self, RequestIds},
     route::Route,
-    server::Connection,
+    server::{Connection, Handed},
     settings::WebSettings,
     views, webhook,
 };
@@ -254,6 +254,9 @@ impl App {
         span.in_scope(|| tracing::debug!(status = status.as_u16(), ?took, "answered"));
         self.metrics.answered(label, status, took);
         response.body_mut().hold(busy);
+        if let Some(handed) = Handed::current() {
+            response.body_mut().watch(handed);
+        }
         response
     }
 

@@ -5,12 +5,19 @@ use std::{
     collections::VecDeque,
     io,
     pin::Pin,
-    task::{Context, Poll},
+    sync::Arc,
+    task::{Context, Poll, ready},
 };
 
-use bytes::Bytes;
+use bytes::{Buf as _, Bytes};
 use futures_util::Stream;
 use http_body::{Frame, SizeHint};
+
+use crate::server::Handed;
+
+/// Longest piece of an answer over HTTP/2. A client that stops taking it leaves one in memory,
+/// and has the time of a stall for each.
+const PIECE: usize = 16 << 10;
 
 type Chunks = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
 
@@ -20,6 +27,14 @@ type Chunks = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
 pub(crate) struct Body {
     content: Content,
     held: Vec<Box<dyn Any + Send>>,
+    watch: Option<Watch>,
+}
+
+/// Tells how far the client of an HTTP/2 stream has taken its answer.
+struct Watch {
+    handed: Arc<Handed>,
+    /// What is left of the content's last bytes.
+    rest: Bytes,
 }
 
 enum Content {
@@ -38,6 +53,7 @@ impl Body {
         Self {
             content: Content::Stream(Box::pin(chunks)),
             held: Vec::new(),
+            watch: None,
         }
     }
 
@@ -47,6 +63,7 @@ impl Body {
         Self {
             content: Content::Pieces(pieces.collect()),
             held: Vec::new(),
+            watch: None,
         }
     }
 
@@ -55,13 +72,21 @@ impl Body {
         self.held.push(Box::new(thing));
     }
 
-    /// The length, if it is known beforehand.
+    /// Notes in `handed` when a piece leaves and when the next is wanted.
+    pub(crate) fn watch(&mut self, handed: Arc<Handed>) {
+        let rest = Bytes::new();
+        self.watch = Some(Watch { handed, rest });
+    }
+
+    /// The length of what is still to come, if it is known beforehand.
     pub(crate) fn len(&self) -> Option<u64> {
-        match &self.content {
-            Content::Whole(bytes) => Some(bytes.len() as u64),
-            Content::Pieces(pieces) => Some(pieces.iter().map(|piece| piece.len() as u64).sum()),
-            Content::Stream(_) => None,
-        }
+        let rest = self.watch.as_ref().map_or(0, |watch| watch.rest.len());
+        let content: usize = match &self.content {
+            Content::Whole(bytes) => bytes.len(),
+            Content::Pieces(pieces) => pieces.iter().map(Bytes::len).sum(),
+            Content::Stream(_) => return None,
+        };
+        Some((content + rest) as u64)
     }
 
     /// Leaves the body out, as for HEAD, but keeps what is held.
@@ -70,11 +95,45 @@ impl Body {
     }
 }
 
+impl Content {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+        match self {
+            Self::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
+            Self::Whole(bytes) => Poll::Ready(Some(Ok(std::mem::take(bytes)))),
+            Self::Pieces(pieces) => Poll::Ready(pieces.pop_front().map(Ok)),
+            Self::Stream(chunks) => chunks.as_mut().poll_next(cx),
+        }
+    }
+}
+
+impl Watch {
+    /// The next piece, copied: what waits for a client must not keep the whole it was cut from.
+    fn poll_next(
+        &mut self,
+        content: &mut Content,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Bytes>>> {
+        self.handed.wanted();
+        if self.rest.is_empty() {
+            match ready!(content.poll_next(cx)) {
+                Some(Ok(bytes)) => self.rest = bytes,
+                end => return Poll::Ready(end),
+            }
+        }
+        let piece = self.rest.len().min(PIECE);
+        let piece = Bytes::copy_from_slice(&self.rest[..piece]);
+        self.rest.advance(piece.len());
+        self.handed.piece();
+        Poll::Ready(Some(Ok(piece)))
+    }
+}
+
 impl From<Bytes> for Body {
     fn from(bytes: Bytes) -> Self {
         Self {
             content: Content::Whole(bytes),
             held: Vec::new(),
+            watch: None,
         }
     }
 }
@@ -96,20 +155,15 @@ impl http_body::Body for Body {
     type Error = io::Error;
 
     fn poll_frame(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        match &mut self.content {
-            Content::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
-            Content::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
-            Content::Pieces(pieces) => {
-                Poll::Ready(pieces.pop_front().map(|piece| Ok(Frame::data(piece))))
-            }
-            Content::Stream(chunks) => chunks
-                .as_mut()
-                .poll_next(cx)
-                .map(|next| next.map(|chunk| chunk.map(Frame::data))),
-        }
+        let Self { content, watch, .. } = self.get_mut();
+        let next = match watch {
+            Some(watch) => watch.poll_next(content, cx),
+            None => content.poll_next(cx),
+        };
+        next.map(|next| next.map(|bytes| bytes.map(Frame::data)))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -119,5 +173,37 @@ impl http_body::Body for Body {
     fn size_hint(&self) -> SizeHint {
         self.len()
             .map_or_else(SizeHint::default, SizeHint::with_exact)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::stream;
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn over_http_2_an_answer_leaves_in_small_pieces_and_none_is_lost() {
+        let bytes: Vec<u8> = (0..PIECE * 2 + 5).map(|n| n as u8).collect();
+        let whole = Bytes::from(bytes.clone());
+        let halves = [whole.slice(..PIECE + 1), whole.slice(PIECE + 1..)];
+        let chunks = halves.clone().map(Ok);
+        for mut body in [
+            Body::from(whole),
+            Body::pieces(halves),
+            Body::stream(stream::iter(chunks)),
+        ] {
+            body.watch(Arc::default());
+            let (mut got, expected) = (Vec::new(), body.len());
+            while let Some(frame) = body.frame().await {
+                let piece = frame.unwrap().into_data().unwrap();
+                assert!(!piece.is_empty() && piece.len() <= PIECE);
+                got.extend(piece);
+                let left = expected.map(|expected| expected - got.len() as u64);
+                assert_eq!(body.len(), left);
+            }
+            assert!(got == bytes);
+        }
     }
 }

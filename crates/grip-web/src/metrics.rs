@@ -305,6 +305,11 @@ impl Metrics {
         self.timed_out(reason);
     }
 
+    /// Counts a stream that was cut alone, because its client took nothing.
+    pub(crate) fn cut_stream(&self) {
+        self.timed_out("stuck");
+    }
+
     fn timed_out(&self, op: &'static str) {
         self.timeouts.get_or_create(&Op { op }).inc();
     }

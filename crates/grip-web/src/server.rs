@@ -2,6 +2,7 @@
 
 mod activity;
 mod connection;
+mod stream;
 mod watched;
 
 use std::{io, net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
@@ -11,7 +12,7 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-pub(crate) use self::{activity::Verdict, connection::Connection};
+pub(crate) use self::{activity::Verdict, connection::Connection, stream::Handed};
 use crate::{Web, admission::Full, app::App, client::is_trusted};
 
 /// Connections beyond all bounds that are still answered: probes as ever, all else with 429 or

@@ -80,7 +80,8 @@ impl Default for NodeInfo {
     }
 }
 
-/// How much is taken on at once. Beyond a bound the answer is 429, at once.
+/// How much is taken on at once. Beyond a bound the answer is 429, at once. Of what is under way,
+/// a quarter at most is of one client address; of WebSockets, as many as it may have connections.
 #[derive(Clone, Debug)]
 pub struct WebLimits {
     /// Open connections in all. Default 4096.
@@ -94,9 +95,9 @@ pub struct WebLimits {
     pub request_burst: u32,
     /// Ref listings under way. Default 256.
     pub advertise: usize,
-    /// Fetches under way, a git process each; one address has at most a quarter. Default 64.
+    /// Fetches under way, a git process each. Default 64.
     pub fetch: usize,
-    /// Pushes under way, a git process each; one address has at most a quarter. Default 64.
+    /// Pushes under way, a git process each. Default 64.
     pub push: usize,
     /// Open WebSockets. Default 4096.
     pub websocket: usize,
@@ -108,10 +109,9 @@ pub struct WebLimits {
     pub feed: usize,
     /// Questions of the go command under way. Default 128.
     pub module: usize,
-    /// Module zips under way, most of which wait for their turn; one address has at most a
-    /// quarter. Default 64.
+    /// Module zips under way, most of which wait for their turn. Default 64.
     pub zip: usize,
-    /// Deliveries of webhooks under way; one address has at most a quarter. Default 32.
+    /// Deliveries of webhooks under way. Default 32.
     pub webhook: usize,
     /// Names and digests being resolved. Default 256.
     pub resolve: usize,
@@ -152,7 +152,8 @@ pub struct Timeouts {
     pub idle: Duration,
     /// For each KiB of a request body, and for reading a push that found no slot. Default 60 s.
     pub body_stall: Duration,
-    /// Without the client taking a byte of an answer. Default 60 s.
+    /// Without the client taking a byte of an answer; over HTTP/2, where each answer has a window
+    /// of its own, for each 16 KiB of it. Default 60 s.
     pub write_stall: Duration,
     /// For a page or an API answer in all. Default 5 s.
     pub answer: Duration,

@@ -2,7 +2,6 @@
 
 use std::{convert::Infallible, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
-use grip_tasks::TaskGroup;
 use hyper::service::service_fn;
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
@@ -13,6 +12,7 @@ use tokio_util::{sync::CancellationToken, task::task_tracker::TaskTrackerToken};
 
 use super::{
     activity::{Activity, Verdict},
+    stream,
     watched::Watched,
 };
 use crate::{
@@ -104,7 +104,7 @@ pub(super) async fn serve(
     stop: CancellationToken,
 ) {
     let io = TokioIo::new(Watched::new(stream, Arc::clone(&connection.activity)));
-    let builder = builder(app.group().clone());
+    let builder = builder(Arc::clone(&app));
     let service = {
         let (app, connection) = (Arc::clone(&app), Arc::clone(&connection));
         service_fn(move |request| {
@@ -146,8 +146,8 @@ pub(super) async fn serve(
     }
 }
 
-fn builder(group: TaskGroup) -> auto::Builder<Owned> {
-    let mut builder = auto::Builder::new(Owned(group));
+fn builder(app: Arc<App>) -> auto::Builder<Owned> {
+    let mut builder = auto::Builder::new(Owned(app));
     builder
         .http1()
         .timer(TokioTimer::new())
@@ -165,9 +165,9 @@ fn builder(group: TaskGroup) -> auto::Builder<Owned> {
     builder
 }
 
-/// Runs the tasks of HTTP/2 streams as tasks of our group.
+/// Runs the tasks of HTTP/2 streams as tasks of our group, each watched.
 #[derive(Clone)]
-struct Owned(TaskGroup);
+struct Owned(Arc<App>);
 
 impl<F> hyper::rt::Executor<F> for Owned
 where
@@ -175,6 +175,15 @@ where
     F::Output: Send + 'static,
 {
     fn execute(&self, future: F) {
-        self.0.spawn("http2", future);
+        let app = Arc::clone(&self.0);
+        // Moved once: it is as large as the largest answer, and is wrapped several times.
+        let future = Box::pin(future);
+        self.0.group().spawn("http2", async move {
+            let stall = app.settings().timeouts.write_stall;
+            if stream::serve(future, stall).await.is_err() {
+                tracing::debug!("a stream is cut: its client takes nothing of the answer");
+                app.metrics().cut_stream();
+            }
+        });
     }
 }

@@ -8,6 +8,7 @@ mod git;
 mod github;
 mod go;
 mod http;
+mod http2;
 mod index;
 mod limits;
 mod pages;
