@@ -3,6 +3,8 @@
 //! Nothing here waits: a request is let in or told "busy" at once. Every right is a value that
 //! gives itself back when dropped.
 
+mod reserve;
+
 use std::{
     collections::{HashMap, hash_map::Entry},
     hash::Hash,
@@ -18,6 +20,7 @@ use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use grip_tasks::Live;
 use parking_lot::Mutex;
 
+pub(crate) use self::reserve::{Reserve, Spare};
 use crate::{
     client::{Client, bucket},
     settings::WebLimits,

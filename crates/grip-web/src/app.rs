@@ -231,7 +231,7 @@ impl App {
         let route = Route::parse(uri.path(), settings.service.base());
         let label = route.label();
         let id = self.ids.name(request.headers());
-        let is_refused = connection.refusal().is_some();
+        let on = Arc::clone(&connection);
         let span = tracing::info_span!("request", route = label, method = %method, id);
 
         let mut response = self
@@ -243,7 +243,8 @@ impl App {
         response
             .headers_mut()
             .insert(request_id::HEADER, request_id::value(&id));
-        if (is_refused || self.is_draining()) && version < Version::HTTP_2 {
+        on.answers();
+        if (on.refusal().is_some() || self.is_draining()) && version < Version::HTTP_2 {
             let close = HeaderValue::from_static("close");
             response.headers_mut().insert(header::CONNECTION, close);
         }

@@ -299,6 +299,7 @@ impl Metrics {
             Verdict::SlowHead => "slow_head",
             Verdict::Idle => "idle",
             Verdict::Stuck => "stuck",
+            Verdict::Spent => "reserve",
             Verdict::LookAt(_) => return,
         };
         self.cut.get_or_create(&Reason { reason }).inc();

@@ -5,7 +5,13 @@ mod connection;
 mod stream;
 mod watched;
 
-use std::{io, net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    pin::Pin,
+    sync::Arc,
+    time::Duration,
+};
 
 use grip_tasks::TaskGroup;
 use socket2::{SockRef, TcpKeepalive};
@@ -13,11 +19,12 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub(crate) use self::{activity::Verdict, connection::Connection, stream::Handed};
-use crate::{Web, admission::Full, app::App, client::is_trusted};
-
-/// Connections beyond all bounds that are still answered: probes as ever, all else with 429 or
-/// 503. Those beyond are closed unread.
-const RESERVE: usize = 64;
+use crate::{
+    Web,
+    admission::{Full, Reserve},
+    app::App,
+    client::is_trusted,
+};
 
 /// How long to wait after the system could not give us a connection (out of descriptors, say).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -46,7 +53,7 @@ pub async fn serve_to_the_end(
         group: group.clone(),
         last: last.clone(),
         at_work: TaskTracker::new(),
-        reserve: Arc::new(tokio::sync::Semaphore::new(RESERVE)),
+        reserve: Reserve::new(),
         drained: CancellationToken::new(),
     };
     let stop = group.token();
@@ -77,7 +84,8 @@ struct Server {
     last: TaskGroup,
     /// Every connection that may do work, WebSockets included.
     at_work: TaskTracker,
-    reserve: Arc<tokio::sync::Semaphore>,
+    /// Answers beyond all bounds: probes as ever, all else with 429 or 503.
+    reserve: Arc<Reserve>,
     /// Probes are answered until this is cancelled, longer than anything else.
     drained: CancellationToken,
 }
@@ -105,8 +113,8 @@ impl Server {
                 let mark = self.at_work.token();
                 Connection::ordinary(peer, counted.is_none(), place, mark)
             }
-            Ok(_) => return self.open_in_reserve(stream, peer, None),
-            Err(full) => return self.open_in_reserve(stream, peer, Some(full)),
+            Ok(_) => return self.open_in_reserve(stream, peer, counted, None),
+            Err(full) => return self.open_in_reserve(stream, peer, counted, Some(full)),
         };
         let stop = self.group.token();
         let serving = self.serving(stream, connection, stop);
@@ -114,12 +122,18 @@ impl Server {
     }
 
     /// Answers what must always be answered, and tells everyone else why not.
-    fn open_in_reserve(&self, stream: TcpStream, peer: SocketAddr, full: Option<Full>) {
+    fn open_in_reserve(
+        &self,
+        stream: TcpStream,
+        peer: SocketAddr,
+        counted: Option<IpAddr>,
+        full: Option<Full>,
+    ) {
         self.app.metrics().refused_connection(full);
-        let Ok(permit) = Arc::clone(&self.reserve).try_acquire_owned() else {
+        let Some(spare) = self.reserve.take(counted) else {
             return self.app.admission().closed_unread();
         };
-        let connection = Connection::refused(peer, full, permit);
+        let connection = Connection::refused(peer, full, spare);
         let serving = self.serving(stream, connection, self.drained.clone());
         self.last.spawn("reserve", serving);
     }

@@ -37,6 +37,8 @@ pub(crate) enum Verdict {
     Idle,
     /// The client takes nothing of our answer.
     Stuck,
+    /// It has had the time of a connection beyond all bounds.
+    Spent,
 }
 
 impl Activity {

@@ -1,13 +1,15 @@
 //! One connection from its first byte to its last.
 
-use std::{convert::Infallible, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible, future::pending, net::SocketAddr, pin::pin, sync::Arc, time::Duration,
+};
 
 use hyper::service::service_fn;
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
     server::conn::auto,
 };
-use tokio::{net::TcpStream, sync::OwnedSemaphorePermit};
+use tokio::{net::TcpStream, sync::Notify, time::Instant};
 use tokio_util::{sync::CancellationToken, task::task_tracker::TaskTrackerToken};
 
 use super::{
@@ -16,9 +18,10 @@ use super::{
     watched::Watched,
 };
 use crate::{
-    admission::{Full, Place},
+    admission::{Full, Place, Spare},
     app::App,
     error::WebError,
+    settings::Timeouts,
 };
 
 /// What is known of a connection when its requests are handled.
@@ -35,12 +38,17 @@ enum Standing {
         _place: Place,
         _mark: TaskTrackerToken,
     },
-    /// Only probes are answered.
+    /// Only probes are answered, and only until the first answer: others wait for the place.
     Refused {
         full: Option<Full>,
-        _permit: OwnedSemaphorePermit,
+        answered: Notify,
+        until: Instant,
+        _spare: Spare,
     },
 }
+
+/// How long a connection in reserve is served at most, however it is spent.
+const REFUSED_FOR: Duration = Duration::from_secs(5);
 
 impl Connection {
     pub(super) fn ordinary(
@@ -56,14 +64,12 @@ impl Connection {
         Self::new(peer, is_proxy, standing)
     }
 
-    pub(super) fn refused(
-        peer: SocketAddr,
-        full: Option<Full>,
-        permit: OwnedSemaphorePermit,
-    ) -> Self {
+    pub(super) fn refused(peer: SocketAddr, full: Option<Full>, spare: Spare) -> Self {
         let standing = Standing::Refused {
             full,
-            _permit: permit,
+            answered: Notify::new(),
+            until: Instant::now() + REFUSED_FOR,
+            _spare: spare,
         };
         Self::new(peer, true, standing)
     }
@@ -87,6 +93,33 @@ impl Connection {
             }),
         }
     }
+
+    /// Notes that an answer is on its way.
+    pub(crate) fn answers(&self) {
+        if let Standing::Refused { answered, .. } = &self.standing {
+            answered.notify_one();
+        }
+    }
+
+    /// Waits until no further request is wanted; for ever on an ordinary connection.
+    async fn is_spent(&self) {
+        match &self.standing {
+            Standing::Ordinary { .. } => pending().await,
+            Standing::Refused { answered, .. } => answered.notified().await,
+        }
+    }
+
+    fn check(&self, timeouts: &Timeouts) -> Verdict {
+        match (&self.standing, self.activity.check(timeouts)) {
+            (Standing::Refused { until, .. }, Verdict::LookAt(_)) if *until <= Instant::now() => {
+                Verdict::Spent
+            }
+            (Standing::Refused { until, .. }, Verdict::LookAt(then)) => {
+                Verdict::LookAt(then.min(*until))
+            }
+            (_, verdict) => verdict,
+        }
+    }
 }
 
 /// How long after the stop a connection is still read: a request that was on its way meanwhile is
@@ -96,7 +129,8 @@ const LINGER: Duration = Duration::from_millis(200);
 /// Serves HTTP/1 or HTTP/2 on `stream` until either side ends it.
 ///
 /// An upgraded connection leaves here: its task keeps the [`Connection`] alive. After `stop`, and
-/// a moment for what is on its way, the request under way is finished and no other begun.
+/// a moment for what is on its way, the request under way is finished and no other begun. So it is
+/// at once after the first answer where only probes are answered.
 pub(super) async fn serve(
     app: Arc<App>,
     stream: TcpStream,
@@ -115,7 +149,7 @@ pub(super) async fn serve(
     let mut serving = pin!(builder.serve_connection_with_upgrades(io, service));
     let (mut stopping, mut lingered) = (false, false);
     let mut linger = pin!(tokio::time::sleep(LINGER));
-    let mut look_at = tokio::time::Instant::now();
+    let mut look_at = Instant::now();
     loop {
         tokio::select! {
             ended = serving.as_mut() => {
@@ -124,16 +158,20 @@ pub(super) async fn serve(
                 }
                 return;
             }
+            () = connection.is_spent(), if !lingered => {
+                (stopping, lingered) = (true, true);
+                serving.as_mut().graceful_shutdown();
+            }
             () = stop.cancelled(), if !stopping => {
                 stopping = true;
-                linger.as_mut().reset(tokio::time::Instant::now() + LINGER);
+                linger.as_mut().reset(Instant::now() + LINGER);
             }
             () = linger.as_mut(), if stopping && !lingered => {
                 lingered = true;
                 serving.as_mut().graceful_shutdown();
             }
             () = tokio::time::sleep_until(look_at) => {
-                match connection.activity.check(&app.settings().timeouts) {
+                match connection.check(&app.settings().timeouts) {
                     Verdict::LookAt(then) => look_at = then,
                     verdict => {
                         tracing::debug!(?verdict, "a connection is cut");
@@ -185,5 +223,27 @@ where
                 app.metrics().cut_stream();
             }
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+    use crate::admission::Reserve;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_place_in_reserve_is_kept_for_seconds_whatever_its_holder_does() {
+        let spare = Reserve::new().take(None).unwrap();
+        let connection = Connection::refused(([203, 0, 113, 1], 1).into(), None, spare);
+        let timeouts = Timeouts::default();
+        let _busy = connection.activity.request();
+        let Verdict::LookAt(then) = connection.check(&timeouts) else {
+            panic!("it just began");
+        };
+        assert_eq!(then, Instant::now() + REFUSED_FOR);
+        advance(REFUSED_FOR).await;
+        assert_eq!(connection.check(&timeouts), Verdict::Spent);
     }
 }

@@ -8,7 +8,10 @@ use grip_tasks::TaskGroup;
 use grip_testkit::{until, within};
 use h2::{RecvStream, client::SendRequest};
 use http::{Method, Request, Response};
-use tokio::net::TcpSocket;
+use tokio::{
+    net::{TcpSocket, TcpStream},
+    task::JoinHandle,
+};
 
 use crate::support::Node;
 
@@ -17,6 +20,8 @@ const SHORT: Duration = Duration::from_millis(300);
 /// One connection, which takes `window` bytes of each answer before it is told to take more.
 struct Client {
     requests: SendRequest<Bytes>,
+    /// Ends with the connection.
+    driver: JoinHandle<Result<(), h2::Error>>,
 }
 
 impl Client {
@@ -27,8 +32,8 @@ impl Client {
         let mut builder = h2::client::Builder::new();
         let handshake = builder.initial_window_size(window).handshake(stream);
         let (requests, connection) = within("a handshake", handshake).await??;
-        TaskGroup::new("client").spawn("driver", connection);
-        Ok(Self { requests })
+        let driver = TaskGroup::new("client").spawn("driver", connection);
+        Ok(Self { requests, driver })
     }
 
     /// The head of an answer; its body is there to be taken.
@@ -107,5 +112,35 @@ async fn a_long_answer_comes_whole() -> Result<()> {
     }
     let text = String::from_utf8(text)?;
     assert!(text.len() > 7_000 && text.ends_with("# EOF\n"), "{text}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn beyond_all_bounds_a_connection_is_closed_after_its_first_answer() -> Result<()> {
+    let node = Node::start_with(|s| s.limits.connections = 0).await?;
+    for (path, status) in [("/healthz", 200), ("/", 429)] {
+        let client = Client::open(&node, "127.0.0.1", 1 << 16).await?;
+        let response = client.get(path).await?;
+        assert_eq!(response.status(), status);
+        drop(response);
+        within("the node closes", client.driver).await???;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn one_address_cannot_take_the_whole_reserve() -> Result<()> {
+    let node = Node::start_with(|s| {
+        s.trusted_proxies.clear();
+        s.limits.connections = 0;
+    })
+    .await?;
+    let mut silent = Vec::new();
+    for _ in 0..16 {
+        silent.push(TcpStream::connect(node.addr).await?);
+    }
+    assert!(node.get("/healthz").await.is_err(), "it is closed unread");
+    let other = Client::open(&node, "127.0.0.2", 1 << 16).await?;
+    assert_eq!(other.get("/healthz").await?.status(), 200);
     Ok(())
 }
