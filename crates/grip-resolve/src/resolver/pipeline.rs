@@ -113,17 +113,22 @@ impl Core {
         }
         let stop = self.group.token();
         let (key, fresh) = job.wish.clone();
+        let since = self.cache.moment(&key);
         let looking = timeout_at(deadline, self.look(&key, fresh, deadline));
         let outcome: Outcome = match stop.run_until_cancelled(looking).await {
             None => Err(ResolveError::Canceled),
             Some(Err(_)) => Err(ResolveError::Timeout),
             Some(Ok(outcome)) => outcome,
         };
-        match &outcome {
-            Ok(answer) => self.cache.put(key, Some(Arc::clone(answer))).await,
-            Err(ResolveError::Unknown) => self.cache.put(key, None).await,
-            Err(_) => {}
-        }
+        let outcome = match outcome {
+            Ok(answer) => Ok(self.cache.put(&key, answer, since).await),
+            Err(error) => {
+                if error == ResolveError::Unknown {
+                    self.cache.put_unknown(&key, since).await;
+                }
+                Err(error)
+            }
+        };
         job.finish(outcome);
     }
 
@@ -147,13 +152,15 @@ impl Core {
                 asked: 0,
             })
         };
+        let is_here = local.is_some();
+        let held = self.cache.held(key).await;
+        let known = Manifest::join_all(local.into_iter().chain(held));
+        let local = known.clone().filter(|_| is_here);
         let network = match (&self.network, local.clone()) {
             (_, Some(local)) if !fresh => return Ok(here(local)),
             (None, local) => return local.map(here).ok_or(nothing),
             (Some(network), _) => network,
         };
-        let known = [local.clone(), self.cache.held(key).await];
-        let known = Manifest::join_all(known.into_iter().flatten());
         let options = self.options.load_full();
         match (network.walk(key, known, &options, deadline).await, local) {
             (Ok(found), _) => Ok(Arc::new(Answer {
