@@ -4,8 +4,10 @@
 //! live, what is gone is withdrawn. A few at a time, with a pause between the beginnings, so that a
 //! node with many repositories is a steady neighbour.
 //!
-//! Invariant: what is told was read from the shelf then; what could not be read is neither told nor
-//! withdrawn, but tried again.
+//! Invariants:
+//! - What is told was read from the shelf then; what could not be read is neither told nor
+//!   withdrawn, but tried again.
+//! - A repository is told of once at a time, so that the last word on it is the newest.
 
 mod run;
 mod tell;

@@ -1,7 +1,7 @@
 //! The loop: what has changed, what is due, what comes round again.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
     time::Duration,
 };
@@ -40,6 +40,9 @@ pub(super) struct Run {
     core: Arc<Core>,
     /// What to tell, and from when on.
     due: BTreeMap<RepoAddr, (Instant, Why)>,
+    /// Those that are told of at this moment, as many as may be at once. They may be due again, and
+    /// then wait for the end of it.
+    telling: BTreeSet<RepoAddr>,
     pass: Option<Pass>,
     /// A pass that is wanted once this one is over.
     wanted: Option<Why>,
@@ -57,6 +60,7 @@ impl Run {
         let now = Instant::now();
         Self {
             due: BTreeMap::new(),
+            telling: BTreeSet::new(),
             pass: None,
             wanted: None,
             number: 0,
@@ -83,6 +87,10 @@ impl Run {
                 && now >= self.next_start
                 && let Some((name, why)) = self.next(now).await
             {
+                if !self.telling.insert(name.clone()) {
+                    self.put(name, now, why);
+                    continue;
+                }
                 self.next_start = now + settings.spacing;
                 under_way.push(tell::tell(&core, name, why, self.number));
                 continue;
@@ -91,6 +99,7 @@ impl Run {
             let wake = self.wake(has_room);
             tokio::select! {
                 Some((name, result)) = under_way.next() => {
+                    self.telling.remove(&name);
                     if let Err(why) = result {
                         self.put(name, Instant::now() + settings.retry, why);
                     }
@@ -154,7 +163,11 @@ impl Run {
 
     /// When there may be something to do without anything having happened.
     fn wake(&self, has_room: bool) -> Instant {
-        let due = self.due.values().map(|(at, _)| *at).min();
+        let due = self
+            .due
+            .iter()
+            .filter(|(name, _)| !self.telling.contains(name));
+        let due = due.map(|(_, (at, _))| *at).min();
         let pass = self.pass.as_ref().map(|_| self.next_start);
         let work = due.into_iter().chain(pass).min();
         let work = work.map(|at| at.max(self.next_start)).filter(|_| has_room);
@@ -197,7 +210,8 @@ impl Run {
 
     /// The next to tell of: what has changed before what is only told again.
     async fn next(&mut self, now: Instant) -> Option<(RepoAddr, Why)> {
-        let due = self.due.iter().find(|(_, (at, _))| *at <= now);
+        let is_next = |name: &RepoAddr, at: Instant| at <= now && !self.telling.contains(name);
+        let due = self.due.iter().find(|(name, (at, _))| is_next(name, *at));
         if let Some(name) = due.map(|(name, _)| name.clone()) {
             let (_, why) = self.due.remove(&name)?;
             return Some((name, why));

@@ -71,7 +71,12 @@ async fn try_tell(core: &Core, name: &RepoAddr, why: Why, pass: u64) -> Result<(
         publish(dht.as_ref(), &Key::Manifest(manifest.id()), manifest).await?;
     }
     if is_new(&current.id()) {
-        publish(dht.as_ref(), &Key::Name(name.clone()), &current).await?;
+        let key = Key::Name(name.clone());
+        // That took its time. What has changed meanwhile is told of next, or withdrawn.
+        if core.shelf.find(&key).await?.as_ref() != Some(&current) {
+            return Ok(());
+        }
+        publish(dht.as_ref(), &key, &current).await?;
         core.shelf.told(|told| told.told(name, pass));
         count(&core.counters.published_total);
     }

@@ -1,6 +1,9 @@
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering::Relaxed},
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
 };
 
 use bytes::Bytes;
@@ -9,6 +12,7 @@ use grip_dht::{
     AskError, Dht, DhtError, Peer, Published, RecordKey, Reply, testing::Network as Memory,
 };
 use grip_testkit::Author;
+use parking_lot::Mutex;
 use tokio::time::sleep;
 
 use crate::{
@@ -219,4 +223,96 @@ async fn what_was_told_to_nobody_is_told_again_as_the_network_grows() {
         sleep(retry + ms(1_000)).await;
         assert_eq!(network.told.load(Relaxed), told, "with {known} peers");
     }
+}
+
+/// A network that takes its time to hear something, and remembers it.
+#[derive(Default)]
+struct Slow {
+    told: Mutex<BTreeMap<RecordKey, Bytes>>,
+    /// How often each was told.
+    times: Mutex<BTreeMap<RecordKey, usize>>,
+}
+
+impl Slow {
+    fn knows(&self) -> BTreeMap<RecordKey, Bytes> {
+        self.told.lock().clone()
+    }
+
+    fn times(&self, key: &Key) -> usize {
+        let times = self.times.lock();
+        times.get(&key.record()).copied().unwrap_or_default()
+    }
+}
+
+impl Dht for Slow {
+    fn here<'a>(&'a self, _: &'a RecordKey) -> BoxFuture<'a, Reply> {
+        Box::pin(async { Reply::default() })
+    }
+
+    fn ask<'a>(&'a self, _: &'a Peer, _: &'a RecordKey) -> BoxFuture<'a, Result<Reply, AskError>> {
+        Box::pin(async { Err(AskError::NoRoute) })
+    }
+
+    fn publish(
+        &self,
+        key: RecordKey,
+        value: Option<Bytes>,
+    ) -> BoxFuture<'_, Result<Published, DhtError>> {
+        Box::pin(async move {
+            *self.times.lock().entry(key.clone()).or_default() += 1;
+            self.told.lock().insert(key, value.unwrap_or_default());
+            sleep(ms(100)).await;
+            Ok(Published { stored_at: 1 })
+        })
+    }
+
+    fn withdraw<'a>(&'a self, key: &'a RecordKey) -> BoxFuture<'a, ()> {
+        Box::pin(async {
+            self.told.lock().remove(key);
+        })
+    }
+
+    fn status(&self) -> grip_dht::Status {
+        Script::new(vec![], |_, _| Err(AskError::NoRoute)).status()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_deleted_while_it_is_told_of_is_withdrawn_all_the_same() {
+    let network = Arc::new(Slow::default());
+    let node = Node::new(Some(network.clone()), Options::default());
+    let manifest = manifest_of(&Author::new(), "x", 1);
+    let (by_name, by_id) = (Key::Name(manifest.name()), Key::Manifest(manifest.id()));
+    // First while its id is told, which comes before its name, then while its name is.
+    for (after, times) in [(ms(50), 0), (ms(150), 1)] {
+        node.repos.serve(&manifest);
+        sleep(after).await;
+        assert_eq!(network.times(&by_name), times);
+        assert!(network.knows().contains_key(&by_id.record()));
+        node.repos.remove(&manifest.name());
+        sleep(ms(1_000)).await;
+        assert_eq!(network.knows(), BTreeMap::new());
+        assert_eq!(node.resolver.status().publisher.told, 0);
+        assert_eq!(network.times(&by_name), times);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_changes_while_it_is_told_of_is_told_of_next() {
+    let network = Arc::new(Slow::default());
+    let node = Node::new(Some(network.clone()), Options::default());
+    let author = Author::new();
+    let [old, new] = [1, 2].map(|age| manifest_of(&author, "x", age));
+    // The first pass, which sees nothing.
+    sleep(ms(1_000)).await;
+    node.repos.serve(&old);
+    sleep(ms(150)).await;
+    node.repos.serve(&new);
+    assert_eq!(node.resolver.status().publisher.due, 1);
+    sleep(ms(1_000)).await;
+    let keys = [Key::Name(new.name()), Key::Manifest(new.id())];
+    let expected = keys.map(|key| (key.record(), new.bytes().clone()));
+    assert_eq!(network.knows(), BTreeMap::from(expected));
+    assert_eq!(node.resolver.status().publisher.due, 0);
+    assert_eq!(network.times(&Key::Manifest(old.id())), 1);
 }
