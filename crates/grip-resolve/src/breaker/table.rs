@@ -17,7 +17,7 @@ use tokio::{sync::mpsc, time::Instant};
 use super::{Breaker, Change, Options, Outcome};
 
 /// Outcomes that wait for the writer. Beyond it they are dropped and counted: one less only
-/// delays a decision.
+/// delays a decision, and a probe is made again.
 const NOTES: usize = 1_024;
 /// Peers remembered. Beyond it those of which nothing is held leave, then the one heard of longest
 /// ago.
@@ -139,10 +139,11 @@ impl Breakers {
         self.dropped.load(Relaxed)
     }
 
-    fn note(&self, note: Note) {
-        if self.notes.try_send(note).is_err() {
-            self.dropped.fetch_add(1, Relaxed);
-        }
+    /// Has the writer take in an outcome; false if there is no room for it.
+    fn note(&self, note: Note) -> bool {
+        let is_taken = self.notes.try_send(note).is_ok();
+        self.dropped.fetch_add(u64::from(!is_taken), Relaxed);
+        is_taken
     }
 }
 
@@ -154,15 +155,16 @@ impl Pass {
     fn tell(&mut self, outcome: Outcome) {
         self.is_ended = true;
         let probe = self.probe.take();
-        // A probe that said nothing may be made again.
-        if let (Outcome::Neither, Some(door)) = (outcome, &probe) {
-            door.probes.fetch_add(1, Relaxed);
-        }
-        self.breakers.note(Note {
+        let note = || Note {
             peer: self.peer.clone(),
             outcome,
-            probe,
-        });
+            probe: probe.clone(),
+        };
+        let is_heard = outcome != Outcome::Neither && self.breakers.note(note());
+        // A probe that said nothing, or that nobody hears of, may be made again.
+        if let Some(door) = probe.filter(|_| !is_heard) {
+            door.probes.fetch_add(1, Relaxed);
+        }
     }
 }
 
@@ -193,9 +195,6 @@ impl Writer {
     }
 
     fn take(&mut self, note: Note, now: Instant) {
-        if note.outcome == Outcome::Neither {
-            return;
-        }
         self.make_room(&note.peer, now);
         let present = self.view.load();
         let present = present.get(&note.peer);

@@ -112,6 +112,46 @@ async fn a_question_given_up_late_speaks_against_the_peer() {
     let _ = group.shutdown(SECOND).await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_probe_whose_outcome_is_dropped_is_made_again() {
+    let group = TaskGroup::new("test");
+    let breakers = Breakers::start(options(), &group);
+    for _ in 0..4 {
+        end(&breakers, &peer(1), Outcome::Bad).await;
+    }
+    tokio::time::advance(options().cooldown).await;
+    let now = Instant::now();
+    let probes = [(); 2].map(|()| breakers.admit(&peer(1), SECOND, now).ok().unwrap());
+    // The writer does not get to write, and all its places are taken.
+    while breakers.dropped() == 0 {
+        let pass = breakers.admit(&peer(2), SECOND, now).ok().unwrap();
+        pass.end(Outcome::Good);
+    }
+    probes
+        .into_iter()
+        .for_each(|probe| probe.end(Outcome::Good));
+    assert_eq!(breakers.dropped(), 3);
+    tokio::time::sleep(SECOND).await;
+    assert_eq!(breakers.states(now), [(peer(1), PeerState::Probing)]);
+    for _ in 0..2 {
+        end(&breakers, &peer(1), Outcome::Good).await;
+    }
+    assert!(breakers.states(now).is_empty());
+    let _ = group.shutdown(SECOND).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_says_nothing_of_a_peer_takes_no_place_from_what_does() {
+    let group = TaskGroup::new("test");
+    let breakers = Breakers::start(options(), &group);
+    for _ in 0..2_000 {
+        let pass = breakers.admit(&peer(1), SECOND, Instant::now());
+        pass.ok().unwrap().end(Outcome::Neither);
+    }
+    assert_eq!(breakers.dropped(), 0);
+    let _ = group.shutdown(SECOND).await;
+}
+
 proptest! {
     #[test]
     fn a_breaker_shuts_only_over_the_threshold(

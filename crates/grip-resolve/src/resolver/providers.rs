@@ -133,14 +133,16 @@ impl Core {
         count(&self.counters.questions_total);
         network.budget.count(began);
         let record = node_record(&peer.id);
-        let deadline = deadline.min(began + options.question);
-        let reply = timeout_at(deadline, network.dht.ask(peer, &record)).await;
+        let full = began + options.question;
+        let reply = timeout_at(deadline.min(full), network.dht.ask(peer, &record)).await;
         let value = match reply {
             Ok(Ok(reply)) => reply.value,
             Ok(Err(error)) if !error.is_fault_of_peer() => {
                 pass.end(Outcome::Neither);
                 return None;
             }
+            // It was we who had no time: the pass knows whether that speaks against the peer.
+            Err(_) if deadline < full => return None,
             Ok(Err(_)) | Err(_) => {
                 pass.end(Outcome::Bad);
                 return None;

@@ -71,3 +71,31 @@ async fn providers_are_the_urls_of_the_owner_and_of_nodes_that_signed_theirs() {
     // The card of the honest one is remembered.
     assert_eq!(script.asked.load(Relaxed), asked + 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_node_is_not_blamed_for_the_time_that_we_did_not_have() {
+    let manifest = manifest_of(&Author::new(), "x", 1);
+    let (memory, node) = everywhere(&manifest, ms(20));
+    let key = Key::Name(manifest.name());
+    let silent = memory.by_distance(&key.record()).pop().unwrap();
+    assert_ne!(silent, memory.names()[0]);
+    for name in memory.names() {
+        memory.provide(name, &key.record(), &silent);
+    }
+    memory.fault(&silent, Fault::Stall);
+    let hurried = Ask {
+        deadline: Some(ms(100)),
+        ..Ask::default()
+    };
+    let shut = || node.resolver.status().breakers;
+    for (ask, is_blamed) in [(hurried, false), (Ask::default(), true)] {
+        let before = memory.asked(&silent);
+        for _ in 0..4 {
+            let ranked = node.resolver.providers(&key, 9, None, ask).await;
+            assert_eq!(ranked.unwrap().providers.len(), 1);
+        }
+        assert!(memory.asked(&silent) - before >= 4);
+        tokio::task::yield_now().await;
+        assert_eq!(shut().iter().any(|(name, _)| *name == silent), is_blamed);
+    }
+}
