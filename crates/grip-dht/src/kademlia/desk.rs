@@ -4,7 +4,10 @@
 //! - At most so many questions are at work as there are passes, in all and for each peer; the
 //!   next is told "busy" at once, and of those who are told only some at a time: the rest is
 //!   simply closed.
-//! - Work ends when the asker goes away, at the timeout, or when the node stops.
+//! - Who opens a stream and asks nothing has no pass, and no other peer's room: each may have so
+//!   many unheard questions, for a short time.
+//! - Work ends when the asker goes away or takes nothing of its answer any more, at the timeout,
+//!   or when the node stops.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -25,6 +28,16 @@ use super::{
 };
 use crate::{Local, RecordKey, limits};
 
+/// Questions that are not heard to the end yet, of all peers and of one; more are closed. Those of
+/// one times the connections that a node has are those of all.
+const HEARING: usize = HEARING_PER_PEER * 256;
+const HEARING_PER_PEER: usize = 32;
+
+/// How long a peer may take to say its question, and how long to take the next piece of the
+/// answer.
+const HEARING_TIME: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(2);
+
 /// How many peers can be told at the same time that we are busy, and how long that may take.
 const TELLING: usize = 64;
 const TELLING_TIME: Duration = Duration::from_secs(2);
@@ -44,7 +57,8 @@ pub(super) struct Desk {
     pub(super) shared: Arc<Shared>,
     pub(super) timeout: Duration,
     pub(super) passes: Arc<Passes>,
-    telling: Arc<Semaphore>,
+    hearing: Arc<Passes>,
+    telling: Semaphore,
 }
 
 impl Desk {
@@ -63,61 +77,59 @@ impl Desk {
             shared,
             timeout,
             passes: Arc::new(passes),
-            telling: Arc::new(Semaphore::new(TELLING)),
+            hearing: Arc::new(Passes::new(HEARING, HEARING_PER_PEER)),
+            telling: Semaphore::new(TELLING),
         }
     }
 
     /// Takes in one question; never waits.
-    pub(super) fn receive(self: &Arc<Self>, peer: PeerId, stream: Stream) {
+    pub(super) fn receive(self: &Arc<Self>, peer: PeerId, mut stream: Stream) {
         count(&self.shared.counts.questions);
-        match self.passes.admit(peer) {
-            Some(pass) => self.answer(peer, stream, pass),
-            None => self.refuse(stream),
-        }
-    }
-
-    fn answer(self: &Arc<Self>, peer: PeerId, mut stream: Stream, pass: Pass) {
+        let Some(turn) = self.hearing.admit(peer) else {
+            return count(&self.shared.counts.busy);
+        };
         let desk = Arc::clone(self);
         let stop = self.group.token();
         let work = async move {
-            let _pass = pass;
-            let answering = timeout(desk.timeout, desk.serve(peer, &mut stream));
-            let done = stop.run_until_cancelled(answering).await;
-            if !matches!(done, Some(Ok(true)) | None) {
+            let attended = desk.attend(peer, &mut stream, turn);
+            if stop.run_until_cancelled(attended).await == Some(false) {
                 count(&desk.shared.counts.broken);
             }
         };
         self.group.spawn("answer", work);
     }
 
-    fn refuse(&self, mut stream: Stream) {
-        count(&self.shared.counts.busy);
-        let Ok(permit) = Arc::clone(&self.telling).try_acquire_owned() else {
-            return;
-        };
-        let stop = self.group.token();
-        let work = async move {
-            let _permit = permit;
-            let telling = async {
-                // Read first: a stream that is closed with unread bytes may lose our answer.
-                if frame::read_question(&mut stream).await.is_ok() {
-                    let _ = frame::write_answer(&mut stream, &Answer::Busy).await;
-                }
-            };
-            stop.run_until_cancelled(timeout(TELLING_TIME, telling))
-                .await;
-        };
-        self.group.spawn("busy", work);
-    }
-
-    /// Reads a question and writes its answer; says whether that went well.
-    async fn serve<S>(&self, peer: PeerId, stream: &mut S) -> bool
+    /// Hears a question and answers it or says that we are busy; false if it broke.
+    async fn attend<S>(&self, peer: PeerId, stream: &mut S, turn: Pass) -> bool
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        let Ok(key) = frame::read_question(stream).await else {
+        let heard = timeout(HEARING_TIME, frame::read_question(stream)).await;
+        let Ok(Ok(key)) = heard else {
             return false;
         };
+        drop(turn);
+        let Some(_pass) = self.passes.admit(peer) else {
+            self.refuse(stream).await;
+            return true;
+        };
+        let answered = timeout(self.timeout, self.answer(peer, key, stream)).await;
+        answered.unwrap_or(false)
+    }
+
+    async fn refuse(&self, stream: &mut (impl AsyncWrite + Unpin)) {
+        count(&self.shared.counts.busy);
+        if let Ok(_permit) = self.telling.try_acquire() {
+            let telling = frame::write_answer(stream, &Answer::Busy, PATIENCE);
+            // Who does not hear it finds the stream closed.
+            let _ = timeout(TELLING_TIME, telling).await;
+        }
+    }
+
+    async fn answer<S>(&self, peer: PeerId, key: RecordKey, stream: &mut S) -> bool
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
         let mut more = [0];
         let answer = tokio::select! {
             biased;
@@ -125,7 +137,8 @@ impl Desk {
             _ = stream.read(&mut more) => return false,
             answer = self.find(key, peer) => answer,
         };
-        frame::write_answer(stream, &answer).await.is_ok()
+        let written = frame::write_answer(stream, &answer, PATIENCE).await;
+        written.is_ok()
     }
 
     async fn find(&self, key: RecordKey, asker: PeerId) -> Answer {

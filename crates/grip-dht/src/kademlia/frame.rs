@@ -7,13 +7,14 @@
 //!
 //! Invariant: what a peer claims about lengths costs no memory; only what it sends does.
 
-use std::io;
+use std::{io, time::Duration};
 
 use bytes::Bytes;
 use libp2p::{
     Multiaddr, PeerId,
     futures::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
 };
+use tokio::time::timeout;
 
 use crate::{RecordKey, limits};
 
@@ -26,6 +27,9 @@ const PEER_BYTES: usize = 2 + limits::NAME_BYTES + limits::ADDRESSES * (2 + limi
 
 /// Longest body of an answer.
 pub(super) const BODY_BYTES: usize = 6 + limits::VALUE_BYTES + 2 * LIST_BYTES;
+
+/// What a peer takes of an answer at a time.
+const PIECE_BYTES: usize = 64 * 1024;
 
 /// A peer as it stands in an answer.
 pub(super) type Seen = (PeerId, Vec<Multiaddr>);
@@ -77,16 +81,28 @@ where
     RecordKey::new(key).map_err(|_| FrameError::Malformed)
 }
 
-/// Sends an answer and closes the stream.
-pub(super) async fn write_answer<W>(stream: &mut W, answer: &Answer) -> io::Result<()>
+/// Sends an answer and closes the stream; gives up on a peer that takes no piece of it within
+/// `patience`.
+pub(super) async fn write_answer<W>(
+    stream: &mut W,
+    answer: &Answer,
+    patience: Duration,
+) -> io::Result<()>
 where
     W: AsyncWrite + Unpin,
 {
     let body = encode(answer);
     let length = u32::try_from(body.len()).expect("because answers are bounded");
-    stream.write_all(&length.to_be_bytes()).await?;
-    stream.write_all(&body).await?;
-    stream.close().await
+    within(patience, stream.write_all(&length.to_be_bytes())).await?;
+    for piece in body.chunks(PIECE_BYTES) {
+        within(patience, stream.write_all(piece)).await?;
+    }
+    within(patience, stream.close()).await
+}
+
+async fn within(patience: Duration, work: impl Future<Output = io::Result<()>>) -> io::Result<()> {
+    let done = timeout(patience, work).await;
+    done.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
 /// Reads an answer to the end of the stream.

@@ -34,7 +34,9 @@ async fn read(bytes: Vec<u8>) -> Result<Answer, FrameError> {
 async fn an_answer_is_read_as_it_was_written() {
     for answer in [Answer::Busy, Answer::Found(Found::default()), found()] {
         let mut wire = Vec::new();
-        write_answer(&mut wire, &answer).await.unwrap();
+        write_answer(&mut wire, &answer, Duration::from_secs(1))
+            .await
+            .unwrap();
         assert_eq!(read(wire).await.unwrap(), answer);
     }
 }

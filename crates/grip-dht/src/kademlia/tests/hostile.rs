@@ -1,5 +1,7 @@
 //! Peers that do not play by the rules.
 
+use std::time::Duration;
+
 use grip_testkit::{until, within};
 use libp2p::futures::{
     AsyncReadExt as _, AsyncWriteExt as _, StreamExt as _,
@@ -11,6 +13,7 @@ use super::support::{Node, Raw, key, options};
 use crate::{
     AskError, Dht as _, Peer, RecordKey, Reply,
     kademlia::{address, frame},
+    limits,
 };
 
 /// Asks `raw`, which answers with `wire` and closes.
@@ -153,7 +156,57 @@ async fn a_flood_of_questions_is_told_that_we_are_busy_and_costs_little() {
     assert_eq!((counters.questions_total, counters.busy_total), (60, 57));
     let tasks = victim.group.status();
     let answering = tasks.iter().find(|task| task.kind == "answer").unwrap();
-    assert_eq!((answering.running, answering.started_total), (3, 3));
+    assert_eq!(answering.running, 3);
+}
+
+#[tokio::test]
+async fn streams_on_which_nothing_is_asked_keep_nobody_from_asking() {
+    let mut bounded = options(1);
+    (bounded.max_answering, bounded.max_answering_per_peer) = (2, 2);
+    bounded.answer_timeout = Duration::from_secs(600);
+    let victim = Node::start(bounded).await;
+    let (silent, other) = (Node::start(options(2)).await, Node::start(options(3)).await);
+    let peer = address::id(&victim.name()).unwrap();
+    let places = silent.dht.addresses(&victim.peer());
+    let mut streams = Vec::new();
+    for _ in 0..40 {
+        streams.push(silent.dht.open(peer, places.clone()).await.unwrap());
+    }
+    let taken = || async { (victim.dht.status().counters.questions_total == 40).then_some(()) };
+    until("all are taken in", taken).await.unwrap();
+    assert!(other.dht.ask(&victim.peer(), &key("k")).await.is_ok());
+
+    // They are given up soon, and those above one peer's number are at once.
+    for mut stream in streams {
+        let read = within("it is closed", stream.read(&mut [0])).await.unwrap();
+        assert!(matches!(read, Ok(0) | Err(_)), "{read:?}");
+    }
+    let counters = victim.dht.status().counters;
+    assert_eq!(counters.busy_total + counters.broken_total, 40);
+}
+
+#[tokio::test]
+async fn who_takes_nothing_of_its_answer_is_given_up() {
+    let mut bounded = options(1);
+    bounded.max_answering = 1;
+    bounded.answer_timeout = Duration::from_secs(600);
+    let victim = Node::start(bounded).await;
+    let (deaf, other) = (Node::start(options(2)).await, Node::start(options(3)).await);
+    victim.mine.has(&key("large"), vec![0; limits::VALUE_BYTES]);
+    let peer = address::id(&victim.name()).unwrap();
+    let places = deaf.dht.addresses(&victim.peer());
+    let mut stream = deaf.dht.open(peer, places).await.unwrap();
+    frame::write_question(&mut stream, &key("large"))
+        .await
+        .unwrap();
+    let refused = || async {
+        let asked = other.dht.ask(&victim.peer(), &key("k")).await;
+        (asked == Err(AskError::Refused)).then_some(())
+    };
+    until("the answer is at work", refused).await.unwrap();
+    let answered = || async { other.dht.ask(&victim.peer(), &key("k")).await.ok() };
+    until("there is room again", answered).await.unwrap();
+    assert_eq!(victim.dht.status().counters.broken_total, 1);
 }
 
 #[tokio::test]
