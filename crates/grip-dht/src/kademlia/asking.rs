@@ -3,6 +3,8 @@
 //! Invariants:
 //! - Who waits for a stream hears of it or of its failure; nobody is kept for a peer that is
 //!   neither connected nor dialled.
+//! - Where a caller says that a peer is, it is looked for, whatever others dial meanwhile: they
+//!   may have been told wrong places. Their failure is not ours while a dial of ours goes on.
 //! - Bounded by those who wait, who are counted before they come here, and by the connections.
 
 mod handler;
@@ -42,7 +44,15 @@ pub(super) struct Asking {
     connected: HashSet<PeerId>,
     /// Who waits for a connection.
     waiting: HashMap<PeerId, Vec<Waiting>>,
+    /// Our own dials under way; each was begun for somebody who waited.
+    dials: HashMap<ConnectionId, Dial>,
     actions: VecDeque<Action>,
+}
+
+struct Dial {
+    peer: PeerId,
+    /// Those that the caller brought.
+    addresses: Vec<Multiaddr>,
 }
 
 impl Asking {
@@ -51,6 +61,7 @@ impl Asking {
             taking,
             connected: HashSet::new(),
             waiting: HashMap::new(),
+            dials: HashMap::new(),
             actions: VecDeque::new(),
         }
     }
@@ -65,11 +76,31 @@ impl Asking {
         let others = self.waiting.entry(peer).or_default();
         others.retain(|other| !other.is_closed());
         others.push(waiting);
+        self.dial(peer, addresses);
+    }
+
+    /// Dials those addresses that are not being dialled; without any, the peer is looked for
+    /// where others know it to be, unless somebody is about that already.
+    fn dial(&mut self, peer: PeerId, mut addresses: Vec<Multiaddr>) {
+        let condition = match addresses.is_empty() {
+            true => PeerCondition::DisconnectedAndNotDialing,
+            false => PeerCondition::Disconnected,
+        };
+        let mut is_dialled = false;
+        for dial in self.dials.values().filter(|dial| dial.peer == peer) {
+            is_dialled = true;
+            addresses.retain(|address| !dial.addresses.contains(address));
+        }
+        if is_dialled && addresses.is_empty() {
+            return;
+        }
         let opts = DialOpts::peer_id(peer)
-            .condition(PeerCondition::DisconnectedAndNotDialing)
-            .addresses(addresses)
+            .condition(condition)
+            .addresses(addresses.clone())
             .extend_addresses_through_behaviour()
             .build();
+        let dial = Dial { peer, addresses };
+        self.dials.insert(opts.connection_id(), dial);
         self.actions.push_back(ToSwarm::Dial { opts });
     }
 
@@ -81,10 +112,19 @@ impl Asking {
         });
     }
 
-    fn fail(&mut self, peer: PeerId) {
+    /// A dial to `peer` failed, ours or another's.
+    fn failed(&mut self, peer: PeerId, error: &DialError) {
+        if self.dials.values().any(|dial| dial.peer == peer) {
+            return;
+        }
+        let error = match error {
+            // By our own door, which says nothing about the peer.
+            DialError::Denied { .. } => AskError::Overloaded,
+            _ => AskError::NoRoute,
+        };
         for waiting in self.waiting.remove(&peer).unwrap_or_default() {
             // Who went away needs no answer.
-            let _ = waiting.send(Err(AskError::NoRoute));
+            let _ = waiting.send(Err(error));
         }
     }
 }
@@ -116,7 +156,12 @@ impl NetworkBehaviour for Asking {
 
     fn on_swarm_event(&mut self, event: FromSwarm<'_>) {
         match event {
-            FromSwarm::ConnectionEstablished(ConnectionEstablished { peer_id, .. }) => {
+            FromSwarm::ConnectionEstablished(ConnectionEstablished {
+                peer_id,
+                connection_id,
+                ..
+            }) => {
+                self.dials.remove(&connection_id);
                 self.connected.insert(peer_id);
                 for waiting in self.waiting.remove(&peer_id).unwrap_or_default() {
                     self.notify(peer_id, waiting);
@@ -129,15 +174,18 @@ impl NetworkBehaviour for Asking {
             }) => {
                 self.connected.remove(&peer_id);
             }
-            // Somebody else dials the same peer: the end of that dial is ours as well.
             FromSwarm::DialFailure(DialFailure {
-                error: DialError::DialPeerConditionFalse(_),
-                ..
-            }) => {}
-            FromSwarm::DialFailure(DialFailure {
-                peer_id: Some(peer),
-                ..
-            }) => self.fail(peer),
+                peer_id,
+                error,
+                connection_id,
+            }) => {
+                self.dials.remove(&connection_id);
+                match (peer_id, error) {
+                    // Somebody else dials the same peer: the end of that dial is ours as well.
+                    (_, DialError::DialPeerConditionFalse(_)) | (None, _) => {}
+                    (Some(peer), error) => self.failed(peer, error),
+                }
+            }
             _ => {}
         }
     }
@@ -156,3 +204,6 @@ impl NetworkBehaviour for Asking {
         self.actions.pop_front().map_or(Poll::Pending, Poll::Ready)
     }
 }
+
+#[cfg(test)]
+mod tests;

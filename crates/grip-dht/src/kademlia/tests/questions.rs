@@ -5,9 +5,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use grip_testkit::{until, within};
 use libp2p::{kad, kad::KBucketKey};
+use tokio::net::TcpListener;
 
 use super::support::{Node, key, options};
-use crate::{AskError, Dht as _, Peer, PeerName, Reply, kademlia::address};
+use crate::{
+    AskError, Dht as _, Peer, PeerName, Reply,
+    kademlia::{address, node::Command},
+};
 
 #[tokio::test]
 async fn two_nodes_ask_each_other() {
@@ -49,6 +53,40 @@ async fn a_peer_that_is_not_there_has_no_route() {
     for peer in [gone, nowhere, one.peer()] {
         let asked = one.dht.ask(&peer, &key("k")).await;
         assert_eq!(asked, Err(AskError::NoRoute), "{peer:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_we_do_not_allow_ourselves_is_no_fault_of_the_peer() {
+    let mut shut = options(1);
+    shut.max_pending_connections = 0;
+    let (one, two) = (Node::start(shut).await, Node::start(options(2)).await);
+    let asked = one.dht.ask(&two.peer(), &key("k")).await;
+    assert_eq!(asked, Err(AskError::Overloaded));
+}
+
+#[tokio::test]
+async fn a_peer_is_found_where_the_caller_says_while_it_is_looked_for_elsewhere() {
+    let (one, two) = (Node::start(options(1)).await, Node::start(options(2)).await);
+    // Here connections are taken and nothing is ever said.
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let learn = Command::Learn {
+        peer: address::id(&two.name()).unwrap(),
+        address: format!("/ip4/127.0.0.1/tcp/{port}").parse().unwrap(),
+    };
+    assert!(one.dht.commands.send(learn).await.is_ok());
+    let looking = async {
+        let _ = one.dht.publish(key("k"), None).await;
+        std::future::pending::<()>().await;
+    };
+    let asking = async {
+        let _dialled = silent.accept().await.unwrap();
+        one.dht.ask(&two.peer(), &key("k")).await
+    };
+    tokio::select! {
+        asked = asking => assert!(asked.is_ok(), "{asked:?}"),
+        () = looking => {}
     }
 }
 
