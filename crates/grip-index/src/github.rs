@@ -173,7 +173,11 @@ impl Source for GitHubSource {
             match self.github.repository(&name).await {
                 // Under another name, even if only its case is other, it is another.
                 Ok(found) => Ok(found.full_name == name && self.is_wanted(&found)),
-                Err(GitHubError::NotFound { .. } | GitHubError::Gone) => Ok(false),
+                Err(
+                    GitHubError::NotFound { .. }
+                    | GitHubError::Gone
+                    | GitHubError::Client { status: 451, .. },
+                ) => Ok(false),
                 Err(error) => Err(step(&error)),
             }
         })

@@ -71,7 +71,10 @@ impl Ingest {
             store.add_source(queue, &source.to_string(), job).await?;
         }
         let soon = context.store.now_ms() + HOUR_MS;
-        let retention = NewJob::new(jobs::RETENTION, "all").every(DAY).due_ms(soon);
+        let retention = NewJob::new(jobs::RETENTION, "all")
+            .every(DAY)
+            .due_ms(soon)
+            .revive();
         context.queue.enqueue(vec![retention]).await?;
         let workers = workers(&context);
         Ok(Self { context, workers })

@@ -20,7 +20,7 @@ use crate::{
 
 /// Most jobs of one kind; found by sampling, so it may be passed by those of a few seconds.
 pub const MOST_JOBS: i64 = 4_000_000;
-/// How long a job that failed for good is kept for somebody to look at.
+/// How long a job that failed for good is kept for somebody to look at, unless it has a period.
 pub const KEEP_DEAD: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// Jobs that one claim may take.

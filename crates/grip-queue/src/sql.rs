@@ -178,7 +178,15 @@ grip_db::statements! {
                           ELSE $2 + id * 7919 % coalesce(period_ms, 60000) END \
                       WHERE kind = $1 AND visible_at > $3 AND visible_at < $6 AND (holder IS NOT NULL \
                           OR visible_at > $4 + CASE WHEN period_ms > $5 THEN period_ms ELSE $5 END)";
-        FORGET_DEAD = "DELETE FROM queue WHERE kind = $1 AND visible_at = $3 AND dead_at < $2";
+        // What comes again and again is still wanted, and nobody might ask for it a second time.
+        FORGET_DEAD = "DELETE FROM queue WHERE kind = $1 AND visible_at = $3 AND dead_at < $2 \
+                       AND period_ms IS NULL";
+        MISSING = {
+            sqlite: "SELECT e.value FROM json_each($2) AS e WHERE NOT EXISTS \
+                     (SELECT 1 FROM queue WHERE kind = $1 AND key = e.value)",
+            postgres: "SELECT k.key FROM UNNEST($2::text[]) AS k (key) WHERE NOT EXISTS \
+                       (SELECT FROM queue WHERE queue.kind = $1 AND queue.key = k.key)",
+        };
         REMOVE = {
             sqlite: "DELETE FROM queue \
                      WHERE kind = $1 AND key IN (SELECT value FROM json_each($2))",

@@ -1,7 +1,7 @@
 //! The listing of a source's repositories, page by page.
 
 use grip_db::{Connection, DbError};
-use grip_queue::NewJob;
+use grip_queue::{NewJob, Queue, State};
 
 use super::{Store, publish::Ending, sql::sql};
 
@@ -22,15 +22,18 @@ pub(crate) struct Place {
 pub(crate) type MakeJob = Box<dyn Fn(&str) -> NewJob + Send + Sync>;
 
 impl Store {
-    /// Adds a source; `job` is asked for now if it is new, and otherwise within its period, which
-    /// changes nothing unless it is missing.
+    /// Adds a source; `job` is asked for now if it is new or has failed for good, for whoever
+    /// starts may have seen to the reason, and otherwise within its period, which changes nothing
+    /// unless it is missing.
     pub(crate) async fn add_source(
         &self,
-        queue: grip_queue::Queue,
+        queue: Queue,
         source: &str,
         job: NewJob,
     ) -> Result<(), DbError> {
         let (source, now) = (source.to_owned(), self.now_ms());
+        let found = queue.find(&job.kind, &job.key).await?;
+        let is_dead = found.is_some_and(|found| found.state == State::Dead);
         self.db
             .write(move |mut db| {
                 Box::pin(async move {
@@ -38,7 +41,10 @@ impl Store {
                     let is_new = db.execute(&sql::ADD_SOURCE, &named).await? == 1;
                     let period = job.period.unwrap_or_default().as_millis();
                     let later = now.saturating_add(i64::try_from(period).unwrap_or(i64::MAX));
-                    let job = if is_new { job } else { job.due_ms(later) };
+                    let job = match is_new || is_dead {
+                        true => job.revive(),
+                        false => job.due_ms(later),
+                    };
                     queue.enqueue_in(&mut db, vec![job]).await?;
                     Ok(())
                 })
@@ -64,11 +70,11 @@ impl Store {
         })
     }
 
-    /// Keeps a page: repositories that are new here get a job, known ones keep theirs. Says how
-    /// many are new.
+    /// Keeps a page: repositories that are new here get a job, and so do those that have lost
+    /// theirs; the others keep it as it is. Says how many got one.
     pub(crate) async fn page_listed(
         &self,
-        queue: grip_queue::Queue,
+        queue: Queue,
         source: &str,
         place: &Place,
         repos: Vec<String>,
@@ -81,13 +87,18 @@ impl Store {
                 Box::pin(async move {
                     let named = [repos.clone().into()];
                     let mut new: Vec<(String,)> = db.fetch_all(&sql::ADD_REPOS, &named).await?;
-                    let members = [repos.into(), source.clone().into(), listing.into()];
+                    let members = [repos.clone().into(), source.clone().into(), listing.into()];
                     // Another source may judge a known one otherwise.
                     new.extend(db.fetch_all(&sql::ADD_MEMBERS, &members).await?);
                     db.execute(&sql::SEE_MEMBERS, &members).await?;
+                    let mut new: Vec<String> = new.into_iter().map(|(repo,)| repo).collect();
+                    if let Some(first) = repos.first() {
+                        let kind = make(first).kind;
+                        new.extend(queue.missing_in(&mut db, &kind, repos).await?);
+                    }
                     new.sort_unstable();
                     new.dedup();
-                    let jobs: Vec<_> = new.iter().map(|(repo,)| make(repo).revive()).collect();
+                    let jobs: Vec<_> = new.iter().map(|repo| make(repo).revive()).collect();
                     if !jobs.is_empty() {
                         queue.enqueue_in(&mut db, jobs).await?;
                     }
@@ -109,8 +120,8 @@ impl Store {
             .await
     }
 
-    /// Ends a complete listing. Repositories that were not in it have their turn now, which finds
-    /// out whether they are gone; those that were missing from the one before, too, are no longer
+    /// Ends a complete listing. Repositories that were not in it have their turn now, also those
+    /// that had failed for good, which finds out whether they are gone; those that were missing from the one before, too, are no longer
     /// this source's.
     pub(crate) async fn end_listing(
         &self,
@@ -138,7 +149,7 @@ impl Store {
     /// Adds repositories that were named apart from a listing, and asks for their turns.
     pub(crate) async fn name_repos(
         &self,
-        queue: grip_queue::Queue,
+        queue: Queue,
         source: &str,
         repos: Vec<String>,
         jobs: Vec<NewJob>,
@@ -180,7 +191,7 @@ async fn ask_missed(
         };
         after.clone_from(last);
         total += missed.len();
-        let jobs = missed.iter().map(|(repo,)| make(repo)).collect();
+        let jobs = missed.iter().map(|(repo,)| make(repo).revive()).collect();
         ending.queue.enqueue_in(db, jobs).await?;
     }
 }

@@ -383,6 +383,21 @@ async fn renamed_and_removed_repositories_leave_the_feed_with_a_word() {
 }
 
 #[tokio::test]
+async fn what_the_law_forbids_to_show_leaves_the_feed_when_the_list_lacks_it() {
+    let (test, host) = one().await;
+    let running = start(test.db(), org(&host)).await;
+    running.settle().await;
+    assert_eq!(running.feed().await.len(), 1);
+    let forbidden = Behaviour::status(451, "Repository access blocked");
+    host.behave("/repos/acme/one", forbidden);
+    host.change("acme/one", |repo| repo.private = true);
+    let list = ("index-list", "github.com/orgs/acme");
+    assert!(running.queue.retry(list.0, list.1).await.unwrap());
+    running.settle().await;
+    assert!(running.feed().await.is_empty());
+}
+
+#[tokio::test]
 async fn private_repositories_stay_out_unless_they_are_wanted() {
     for (include_private, expected) in [(false, 1), (true, 2)] {
         let (test, host) = one().await;

@@ -96,6 +96,44 @@ grip_db::on_both_engines! {
         assert!(running.feed().await.is_empty());
     }
 
+    async fn a_repository_that_failed_for_good_and_is_gone_takes_its_versions_along(test: TestDatabase) {
+        let source = many(2, 100);
+        source.tag("r01", "v1.0.0", 1);
+        let running = Running::settled(test.db(), &[&source]).await;
+        let no = SourceError::Permanent("the host denies access".into());
+        source.fail("tags fake.example/acme/r01", [no]);
+        running.turn(&source, "r01").await;
+        assert_eq!(running.job(&source.full("r01")).await.state, State::Dead);
+        source.remove("r01");
+        running.list(&source).await;
+        assert!(running.feed().await.is_empty());
+        let job = running.queue.find("index-repo", &source.full("r01")).await;
+        assert_eq!(job.unwrap(), None);
+    }
+
+    async fn a_listed_repository_whose_job_was_dropped_gets_another(test: TestDatabase) {
+        let source = many(2, 100);
+        let running = Running::settled(test.db(), &[&source]).await;
+        let (dropped, kept) = (source.full("r00"), running.job(&source.full("r01")).await);
+        assert!(running.queue.remove("index-repo", &dropped).await.unwrap());
+        source.calls();
+        running.list(&source).await;
+        assert_eq!(source.calls(), ["list ", "tags fake.example/acme/r00"]);
+        assert_eq!(running.job(&source.full("r01")).await, kept);
+    }
+
+    async fn a_source_that_failed_for_good_is_listed_again_by_the_next_start(test: TestDatabase) {
+        let source = many(1, 100);
+        let no = SourceError::Permanent("the token is not valid".into());
+        source.fail("list", [no]);
+        let running = Running::settled(test.db(), &[&source]).await;
+        let job = running.queue.find("index-list", "fake.example/orgs/acme").await;
+        assert_eq!(job.unwrap().unwrap().state, State::Dead);
+        let test = reopened(test, running).await;
+        let running = Running::settled(test.db(), &[&source]).await;
+        assert_eq!(running.index.status().await.unwrap().repos_indexed, 1);
+    }
+
     async fn a_listing_that_fails_half_way_removes_nothing(test: TestDatabase) {
         let source = many(6, 2);
         source.tag("r05", "v1.0.0", 1);

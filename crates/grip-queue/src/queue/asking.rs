@@ -52,6 +52,19 @@ impl Queue {
         Ok(new)
     }
 
+    /// Those of the keys that no job of the kind has, whatever its state, as a part of the caller's
+    /// transaction.
+    pub async fn missing_in(
+        &self,
+        db: &mut Connection<'_>,
+        kind: &str,
+        keys: Vec<String>,
+    ) -> Result<Vec<String>, DbError> {
+        let values = [kind.into(), Value::Texts(keys)];
+        let missing: Vec<(String,)> = db.fetch_all(&sql::MISSING, &values).await?;
+        Ok(missing.into_iter().map(|(key,)| key).collect())
+    }
+
     fn refuse_full(&self, jobs: &[NewJob]) -> Result<(), BadJob> {
         let full = jobs
             .iter()

@@ -89,7 +89,8 @@ impl Queue {
         heeding.await
     }
 
-    /// Forgets the jobs that failed for good longer ago than they are kept; says how many.
+    /// Forgets the jobs that failed for good longer ago than they are kept; says how many. Those
+    /// with a period stay until somebody asks for them again or removes them.
     pub async fn forget_dead(&self, kind: &str) -> Result<u64, DbError> {
         let before = self.inner.db.now_ms() - millis(KEEP_DEAD);
         let values = [kind.into(), before.into(), NEVER.into()];

@@ -106,6 +106,19 @@ on_both_engines! {
         assert!(queue.find("k", "a").await.unwrap().is_none());
     }
 
+    async fn the_keys_that_no_job_has_are_told_whatever_the_state_of_the_others(test: TestDatabase) {
+        let queue = queue_with(test.db(), &["dead", "due"]).await;
+        let lease = claim_one(&queue).await;
+        queue.fail(&lease, Failure::permanent("no")).await.unwrap();
+        queue.enqueue(vec![NewJob::new("other", "elsewhere")]).await.unwrap();
+        let keys = ["dead", "due", "elsewhere", "it's"].map(String::from).to_vec();
+        let asker = queue.clone();
+        let missing = test.db().write(|mut db| Box::pin(async move {
+            asker.missing_in(&mut db, "k", keys).await
+        }));
+        assert_eq!(missing.await.unwrap(), ["elsewhere", "it's"]);
+    }
+
     async fn many_large_jobs_are_taken_in_by_one_request(test: TestDatabase) {
         let queue = Queue::new(test.db().clone());
         let large = "é".repeat(32 << 10);

@@ -112,6 +112,17 @@ on_both_engines! {
         assert!(queue.find("k", "due").await.unwrap().is_some());
     }
 
+    async fn what_comes_again_and_again_is_kept_however_long_ago_it_failed(test: TestDatabase) {
+        let queue = Queue::new(test.db().clone());
+        queue.enqueue(vec![NewJob::new("k", "daily").every(LEASE)]).await.unwrap();
+        let lease = claim_one(&queue).await;
+        queue.fail(&lease, Failure::permanent("no")).await.unwrap();
+        test.db().shift_clock_ms(400 * 1_440 * MINUTE);
+        assert_eq!(queue.forget_dead("k").await.unwrap(), 0);
+        let found = facts(&queue, "daily").await;
+        assert_eq!((found.state, found.last_error.as_deref()), (State::Dead, Some("no")));
+    }
+
     async fn a_name_that_no_job_can_have_is_not_found(test: TestDatabase) {
         let queue = one_of_each(test.db()).await;
         let filter = Filter { kind: Some("k\0".into()), ..Filter::default() };
