@@ -1,6 +1,6 @@
 //! Which addresses may be dialled, told to others, and connect to us.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use grip_egress::Special;
 use libp2p::{Multiaddr, PeerId, multiaddr::Protocol};
@@ -76,6 +76,20 @@ fn ip(address: &Multiaddr) -> Option<IpAddr> {
         Protocol::Ip4(ip) => Some(ip.into()),
         Protocol::Ip6(ip) => Some(ip.into()),
         _ => None,
+    }
+}
+
+/// Where an address is, as far as it tells one host from another: a public IPv4 address, or the
+/// network that an IPv6 host has for itself. Nowhere if it is private: behind such a one may be
+/// everybody, as behind a proxy in front of us, or many, as in a LAN.
+pub(super) fn place(address: &Multiaddr) -> Option<IpAddr> {
+    match ip(address)?.to_canonical() {
+        ip if Special::of(ip).is_some() => None,
+        IpAddr::V6(ip) => {
+            let network = ip.to_bits() >> 64 << 64;
+            Some(Ipv6Addr::from_bits(network).into())
+        }
+        four => Some(four),
     }
 }
 
@@ -234,6 +248,27 @@ mod tests {
         addresses.push("/ip4/10.0.0.1/tcp/1".parse().unwrap());
         let (sifted, refused) = Policy::Global.sift(&addresses);
         assert_eq!((sifted.len(), refused), (limits::ADDRESSES, 1));
+    }
+
+    #[test]
+    fn hosts_are_told_apart_by_what_they_have_for_themselves() {
+        let of = |text: &str| place(&text.parse().unwrap()).map(|place| place.to_string());
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(of("/ip4/1.1.1.1/tcp/1"), some("1.1.1.1"));
+        assert_eq!(of("/ip6/::ffff:1.1.1.1/tcp/1"), some("1.1.1.1"));
+        assert_eq!(
+            of("/ip6/2606:4700:1:2:3:4:5:6/tcp/1"),
+            some("2606:4700:1:2::")
+        );
+        for nowhere in [
+            "/ip4/127.0.0.1/tcp/1",
+            "/ip4/172.17.0.1/tcp/1",
+            "/ip4/100.64.0.1/tcp/1",
+            "/ip6/fd00::1/tcp/1",
+            "/dns4/a.example/tcp/1",
+        ] {
+            assert_eq!(of(nowhere), None, "{nowhere}");
+        }
     }
 
     #[test]

@@ -65,7 +65,7 @@ impl Behaviour {
             .with_hide_listen_addrs(true)
             .with_cache_size(0);
         Ok(Self {
-            door: Door::new(options, Arc::clone(shared)),
+            door: Door::new(options, bootstrap, Arc::clone(shared)),
             asking,
             identify: identify::Behaviour::new(identify),
             kad: Sieve::new(

@@ -1,11 +1,15 @@
 //! Who may connect, and how many.
 //!
-//! Invariant: a connection is known here from the first knock to its end and not longer, so what
-//! is known is bounded by what may be connected.
+//! Invariants:
+//! - A connection is known here from the first knock to its end and not longer, so what is known
+//!   is bounded by what may be connected.
+//! - Names cost nothing, public addresses do: however many names somebody has, one address has
+//!   few connections. Only with peers that the operator named there may be more.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     convert::Infallible,
+    net::IpAddr,
     sync::Arc,
     task::{Context, Poll},
 };
@@ -23,7 +27,7 @@ use libp2p::{
 
 use super::{
     Options,
-    address::Policy,
+    address::{self, Policy},
     shared::{Shared, count},
 };
 
@@ -32,6 +36,9 @@ pub(super) struct Door {
     bounds: Bounds,
     policy: Policy,
     shared: Arc<Shared>,
+    /// The peers that the operator named, and where they are; fixed at the start.
+    named: HashSet<PeerId>,
+    named_places: HashSet<IpAddr>,
     /// Few enough to be counted whenever somebody knocks.
     connections: HashMap<ConnectionId, Connection>,
 }
@@ -40,6 +47,7 @@ struct Bounds {
     made: usize,
     incoming: usize,
     per_peer: usize,
+    per_place: usize,
     /// For each direction.
     pending: usize,
 }
@@ -48,6 +56,8 @@ struct Connection {
     is_incoming: bool,
     /// With whom it is; nobody while it is being made.
     peer: Option<PeerId>,
+    /// Where the other is, as far as that tells hosts apart.
+    place: Option<IpAddr>,
 }
 
 impl Connection {
@@ -60,6 +70,8 @@ impl Connection {
 enum Refused {
     #[error("this node stays within its LAN")]
     Outside,
+    #[error("this node has as many connections with {0} as it may")]
+    Crowded(IpAddr),
     #[error("this node has as many connections {0} as it may")]
     Full(&'static str),
 }
@@ -71,7 +83,13 @@ impl From<Refused> for ConnectionDenied {
 }
 
 impl Door {
-    pub(super) fn new(options: &Options, shared: Arc<Shared>) -> Self {
+    pub(super) fn new(
+        options: &Options,
+        bootstrap: &[(PeerId, Multiaddr)],
+        shared: Arc<Shared>,
+    ) -> Self {
+        let places = bootstrap.iter();
+        let places = places.filter_map(|(_, address)| address::place(address));
         let made = options.max_connections.max(4) as usize;
         Self {
             bounds: Bounds {
@@ -79,10 +97,13 @@ impl Door {
                 // Those who come leave room for those we go to.
                 incoming: made - made / 4,
                 per_peer: options.max_connections_per_peer as usize,
+                per_place: options.max_connections_per_address as usize,
                 pending: options.max_pending_connections as usize,
             },
             policy: options.policy(),
             shared,
+            named: bootstrap.iter().map(|(peer, _)| *peer).collect(),
+            named_places: places.collect(),
             connections: HashMap::new(),
         }
     }
@@ -93,24 +114,40 @@ impl Door {
     }
 
     /// Notes a connection that is about to be made, if there is room.
-    fn begin(&mut self, id: ConnectionId, is_incoming: bool) -> Result<(), Refused> {
+    fn begin(
+        &mut self,
+        id: ConnectionId,
+        is_incoming: bool,
+        place: Option<IpAddr>,
+    ) -> Result<(), Refused> {
         let pending = self.count(|it| it.is_pending() && it.is_incoming == is_incoming);
         if pending >= self.bounds.pending {
             return Err(Refused::Full("in the making"));
         }
-        let peer = None;
-        self.connections
-            .insert(id, Connection { is_incoming, peer });
+        let connection = Connection {
+            is_incoming,
+            peer: None,
+            place,
+        };
+        self.connections.insert(id, connection);
         Ok(())
     }
 
     /// Whether a connection that was made may stay. If so, the swarm says at once that it is
     /// there; if not, nothing of it is left.
-    fn admit(&mut self, id: ConnectionId, peer: PeerId, is_incoming: bool) -> Result<(), Refused> {
+    fn admit(
+        &mut self,
+        id: ConnectionId,
+        peer: PeerId,
+        is_incoming: bool,
+        address: &Multiaddr,
+    ) -> Result<(), Refused> {
         self.connections.remove(&id);
-        if is_incoming
-            && self.count(|it| !it.is_pending() && it.is_incoming) >= self.bounds.incoming
-        {
+        if !self.named.contains(&peer) {
+            self.has_room_for(address::place(address))?;
+        }
+        let incoming = |it: &Connection| !it.is_pending() && it.is_incoming;
+        if is_incoming && self.count(incoming) >= self.bounds.incoming {
             return Err(Refused::Full("from others"));
         }
         if self.count(|it| it.peer == Some(peer)) >= self.bounds.per_peer {
@@ -120,6 +157,18 @@ impl Door {
             return Err(Refused::Full("in all"));
         }
         Ok(())
+    }
+
+    /// Whether one more may come from there.
+    fn has_room_for(&self, place: Option<IpAddr>) -> Result<(), Refused> {
+        let Some(place) = place else {
+            return Ok(());
+        };
+        if self.count(|it| it.place == Some(place)) < self.bounds.per_place {
+            return Ok(());
+        }
+        count(&self.shared.counts.connections_refused);
+        Err(Refused::Crowded(place))
     }
 }
 
@@ -137,7 +186,12 @@ impl NetworkBehaviour for Door {
             count(&self.shared.counts.connections_refused);
             return Err(Refused::Outside.into());
         }
-        Ok(self.begin(id, true)?)
+        // Who is known to be there shows when the connection is made.
+        let place = address::place(remote);
+        if !place.is_some_and(|place| self.named_places.contains(&place)) {
+            self.has_room_for(place)?;
+        }
+        Ok(self.begin(id, true, place)?)
     }
 
     fn handle_established_inbound_connection(
@@ -145,9 +199,9 @@ impl NetworkBehaviour for Door {
         id: ConnectionId,
         peer: PeerId,
         _: &Multiaddr,
-        _: &Multiaddr,
+        remote: &Multiaddr,
     ) -> Result<THandler<Self>, ConnectionDenied> {
-        self.admit(id, peer, true)?;
+        self.admit(id, peer, true, remote)?;
         Ok(dummy::ConnectionHandler)
     }
 
@@ -158,7 +212,8 @@ impl NetworkBehaviour for Door {
         _: &[Multiaddr],
         _: Endpoint,
     ) -> Result<Vec<Multiaddr>, ConnectionDenied> {
-        self.begin(id, false)?;
+        // Which of its addresses it will be shows when the connection is made.
+        self.begin(id, false, None)?;
         Ok(Vec::new())
     }
 
@@ -166,11 +221,11 @@ impl NetworkBehaviour for Door {
         &mut self,
         id: ConnectionId,
         peer: PeerId,
-        _: &Multiaddr,
+        address: &Multiaddr,
         _: Endpoint,
         _: PortUse,
     ) -> Result<THandler<Self>, ConnectionDenied> {
-        self.admit(id, peer, false)?;
+        self.admit(id, peer, false, address)?;
         Ok(dummy::ConnectionHandler)
     }
 
@@ -185,6 +240,7 @@ impl NetworkBehaviour for Door {
                 let connection = Connection {
                     is_incoming: endpoint.is_listener(),
                     peer: Some(peer_id),
+                    place: address::place(endpoint.get_remote_address()),
                 };
                 self.connections.insert(connection_id, connection);
             }

@@ -32,9 +32,11 @@ pub struct Options {
     pub max_providers: usize,
     /// Most keys of our own (20,000). Beyond, publishing is refused.
     pub max_published: usize,
-    /// Connections in all (256), with one peer (2), and being made (64).
+    /// Connections in all (256), with one peer (2), with one public address (8; of IPv6 a network
+    /// of 64 bits), and being made (64). Peers to begin with may have more of an address.
     pub max_connections: u32,
     pub max_connections_per_peer: u32,
+    pub max_connections_per_address: u32,
     pub max_pending_connections: u32,
     /// How long others shall hold what we publish, and we what they do (24 h).
     pub record_ttl: Duration,
@@ -76,6 +78,7 @@ impl Options {
             max_published: 20_000,
             max_connections: 256,
             max_connections_per_peer: 2,
+            max_connections_per_address: 8,
             max_pending_connections: 64,
             record_ttl: Duration::from_secs(24 * 60 * 60),
             republish_every: Some(Duration::from_secs(8 * 60 * 60)),

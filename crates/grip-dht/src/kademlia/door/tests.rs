@@ -21,11 +21,15 @@ fn place(text: &str) -> Multiaddr {
 
 impl Street {
     fn new(change: impl FnOnce(&mut Options)) -> Self {
+        Self::with(change, &[])
+    }
+
+    fn with(change: impl FnOnce(&mut Options), named: &[(PeerId, Multiaddr)]) -> Self {
         let mut options = Options::new([1; 32]);
         change(&mut options);
         let name = address::name(&PeerId::random()).unwrap();
         Self {
-            door: Door::new(&options, Arc::new(Shared::new(name))),
+            door: Door::new(&options, named, Arc::new(Shared::new(name))),
             next: 0,
             made: HashMap::new(),
         }
@@ -204,4 +208,65 @@ fn a_node_of_a_lan_lets_nobody_in_from_outside() {
     assert_eq!(counters.connections_refused_total, 1);
     let mut open = Street::new(|_| {});
     assert!(open.knock("/ip4/1.1.1.1/tcp/999").is_some());
+}
+
+#[test]
+fn many_names_at_one_address_have_few_connections() {
+    let mut street = Street::new(|_| {});
+    for network in ["/ip4/9.9.9.9/tcp", "/ip6/2620:fe::fe/tcp"] {
+        let came = (1..50).filter_map(|port| {
+            let from = format!("{network}/{port}");
+            street.comes(PeerId::random(), &from)
+        });
+        let came: Vec<_> = came.collect();
+        assert_eq!(came.len(), 8);
+        assert!(
+            street
+                .goes(PeerId::random(), &format!("{network}/1"))
+                .is_none()
+        );
+        street.leaves(came[0]);
+        assert!(
+            street
+                .goes(PeerId::random(), &format!("{network}/1"))
+                .is_some()
+        );
+    }
+    assert!(
+        street.knock("/ip6/2620:fe::1:2/tcp/1").is_none(),
+        "the same network"
+    );
+    assert!(street.knock("/ip6/2620:fe:0:1::fe/tcp/1").is_some());
+    assert!(street.knock("/ip4/9.9.9.10/tcp/1").is_some());
+    let counters = street.door.shared.status().counters;
+    assert_eq!(counters.connections_refused_total, 2 * (49 - 8 + 1) + 1);
+}
+
+#[test]
+fn those_that_only_knock_count_as_well() {
+    let mut street = Street::new(|_| {});
+    let knocked = (0..50).filter(|_| street.knock("/ip4/9.9.9.9/tcp/1").is_some());
+    assert_eq!(knocked.count(), 8);
+    assert!(street.knock("/ip4/9.9.9.10/tcp/1").is_some());
+}
+
+#[test]
+fn within_a_lan_and_behind_a_proxy_many_share_an_address() {
+    for lan_only in [true, false] {
+        let mut street = Street::new(|options| options.lan_only = lan_only);
+        for address in ["/ip4/127.0.0.1/tcp/1", "/ip4/172.17.0.1/tcp/1"] {
+            let came = (0..40).filter(|_| street.comes(PeerId::random(), address).is_some());
+            assert_eq!(came.count(), 40);
+        }
+    }
+}
+
+#[test]
+fn whom_the_operator_named_is_let_in_however_many_are_at_its_address() {
+    let (named, address) = (PeerId::random(), "/ip4/9.9.9.9/tcp/4001");
+    let mut street = Street::with(|_| {}, &[(named, place(address))]);
+    let came = (0..50).filter(|_| street.comes(PeerId::random(), address).is_some());
+    assert_eq!(came.count(), 8);
+    assert!(street.comes(named, address).is_some());
+    assert!(street.goes(named, address).is_some());
 }
