@@ -4,22 +4,23 @@
 //! - Every call goes through the host's one gateway, and none waits: a limit becomes an error that
 //!   says until when.
 //! - A list of tags that a limit interrupts is gone on with, not begun anew, however small the
-//!   budget is.
+//!   budget is, unless the tags have changed or somebody has asked for them in between.
 //! - Private repositories stay out unless the operator wants them in.
 
 mod errors;
+mod tags;
 mod unfinished;
 
 use futures_util::future::BoxFuture;
-use grip_github::{Etag, GitHub, GitHubError, Login, Owner, RepoName};
+use grip_github::{GitHub, GitHubError, Login, Owner, RepoName};
 use grip_go::{ModulePath, go_mod};
 use grip_types::Oid;
 
 use self::{
     errors::{about_one, of_list, step},
-    unfinished::{Read, Unfinished},
+    unfinished::Unfinished,
 };
-use crate::{GoMod, Listing, Source, SourceError, TagAt, Tags, Trust};
+use crate::{GoMod, Listing, Occasion, Source, SourceError, TagAt, Tags, Trust};
 
 /// The repositories of an organisation, a user or a whole host.
 pub struct GitHubSource {
@@ -93,56 +94,6 @@ impl GitHubSource {
             next: page.next.map(|next| next.to_string()),
         })
     }
-
-    async fn all_tags(&self, repo: &str, etag: Option<String>) -> Result<Tags, SourceError> {
-        let name = self.repo_name(repo)?;
-        let etag = etag.as_deref().and_then(Etag::parse);
-        let mut read = self.unfinished.take(repo);
-        while !read.is_whole() {
-            let etag = etag.as_ref().filter(|_| read.is_new());
-            let page = match self.github.tags(&name, read.next(), etag).await {
-                Ok(grip_github::Listing::NotModified) => return Ok(Tags::Unchanged),
-                Ok(grip_github::Listing::Fresh(page)) => page,
-                Err(error) => return self.interrupted(repo, read, &error),
-            };
-            read.add(page);
-            if read.count() > self.options.max_tags {
-                let most = self.options.max_tags;
-                return Err(SourceError::Permanent(format!(
-                    "it has more than {most} tags"
-                )));
-            }
-        }
-        let (tags, etag) = read.copy();
-        self.unfinished.put(repo, read);
-        Ok(Tags::All { tags, etag })
-    }
-
-    fn interrupted(
-        &self,
-        repo: &str,
-        read: Read,
-        error: &GitHubError,
-    ) -> Result<Tags, SourceError> {
-        match error {
-            GitHubError::NotFound { .. }
-            | GitHubError::Gone
-            | GitHubError::Client { status: 451, .. } => return Ok(Tags::Gone),
-            // What a repository without any commit is answered with.
-            GitHubError::Client { status: 409, .. } => {
-                return Ok(Tags::All {
-                    tags: Vec::new(),
-                    etag: None,
-                });
-            }
-            _ => {}
-        }
-        let error = step(error);
-        if !matches!(error, SourceError::Permanent(_)) {
-            self.unfinished.put(repo, read);
-        }
-        Err(error)
-    }
 }
 
 impl Source for GitHubSource {
@@ -163,8 +114,9 @@ impl Source for GitHubSource {
         &'a self,
         repo: &'a str,
         etag: Option<String>,
+        occasion: Occasion,
     ) -> BoxFuture<'a, Result<Tags, SourceError>> {
-        Box::pin(self.all_tags(repo, etag))
+        Box::pin(self.all_tags(repo, etag, occasion))
     }
 
     fn is_there<'a>(&'a self, repo: &'a str) -> BoxFuture<'a, Result<bool, SourceError>> {

@@ -27,7 +27,7 @@ pub use places::Places;
 
 pub(crate) use read::go_mod_at;
 
-use crate::{GoMod, Listing, Source, SourceError, TagAt, Tags, Trust};
+use crate::{GoMod, Listing, Occasion, Source, SourceError, TagAt, Tags, Trust};
 use names::Names;
 
 /// Repositories in a page of a listing.
@@ -165,6 +165,7 @@ impl Source for Hosted {
         &'a self,
         repo: &'a str,
         etag: Option<String>,
+        _: Occasion,
     ) -> BoxFuture<'a, Result<Tags, SourceError>> {
         Box::pin(async move {
             let Some(repo) = self.served_repository(repo) else {

@@ -29,7 +29,7 @@ pub use feed::{Clock, FeedQuery, InvalidClock, InvalidMoment, Page};
 pub use github::{GitHubOptions, GitHubSource};
 pub use index::{Index, Parts};
 pub use options::Options;
-pub use source::{GoMod, Listing, Source, SourceError, TagAt, Tags, Trust};
+pub use source::{GoMod, Listing, Occasion, Source, SourceError, TagAt, Tags, Trust};
 pub use store::{
     Change, Changes, Entry, Op, RepoFacts, SourceStatus, Status, TOPIC, TagFacts, VersionAt,
 };

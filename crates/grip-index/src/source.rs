@@ -31,11 +31,13 @@ pub trait Source: Send + Sync + 'static {
     /// two sources that list the same repository name the same work.
     fn list(&self, cursor: Option<String>) -> BoxFuture<'_, Result<Listing, SourceError>>;
 
-    /// The tags of a repository, or that nothing has changed since `etag` was given out.
+    /// The tags of a repository, or that nothing has changed since `etag` was given out. What was
+    /// put by on another occasion is too old to go on with.
     fn tags<'a>(
         &'a self,
         repo: &'a str,
         etag: Option<String>,
+        occasion: Occasion,
     ) -> BoxFuture<'a, Result<Tags, SourceError>>;
 
     /// Whether a repository that the latest listing lacks is there all the same, by that name.
@@ -91,6 +93,16 @@ pub struct Listing {
     pub repos: Vec<String>,
     /// Where the next page begins; none after the last.
     pub next: Option<String>,
+}
+
+/// Why a repository has its turn: the same for all turns until somebody asks for it anew or one of
+/// them has ended well, on whichever instance.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Occasion {
+    /// The job, whose number no other ever has.
+    pub(crate) job: i64,
+    pub(crate) asked: i64,
+    pub(crate) finished_ms: Option<i64>,
 }
 
 /// The tags of a repository.

@@ -20,6 +20,8 @@ pub struct Lease {
     pub limited: i64,
     /// Leases in a row that ran out before the job was ended.
     pub lost: i64,
+    /// How often the job was asked for again before this claim: grows, and never goes back.
+    pub asked: i64,
     pub period_ms: Option<i64>,
     /// By the clock of the database.
     pub ends_ms: i64,

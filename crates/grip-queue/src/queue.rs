@@ -50,6 +50,7 @@ struct Claimed {
     attempts: i64,
     limited: i64,
     lost: i64,
+    asked: i64,
     period_ms: Option<i64>,
 }
 
@@ -115,6 +116,7 @@ impl Queue {
             attempts: row.attempts,
             limited: row.limited,
             lost: row.lost,
+            asked: row.asked,
             period_ms: row.period_ms,
             ends_ms,
             ends: began + lease,

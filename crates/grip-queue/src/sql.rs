@@ -67,7 +67,8 @@ macro_rules! claimed {
              again_at = CASE WHEN again_at > $2 THEN again_at END \
              WHERE id ",
             $among,
-            " RETURNING id, lease_token, key, payload, attempts, limited, lost, period_ms"
+            " RETURNING id, lease_token, key, payload, attempts, limited, lost, asked, \
+             period_ms"
         )
     };
 }
@@ -170,7 +171,7 @@ grip_db::statements! {
                      again_at = CASE WHEN holder IS NULL THEN NULL ELSE CAST($3 AS BIGINT) END, \
                      attempts = CASE WHEN holder IS NULL THEN 0 ELSE attempts END, \
                      limited = CASE WHEN holder IS NULL THEN 0 ELSE limited END, \
-                     dead_at = NULL, lost = 0 \
+                     dead_at = NULL, lost = 0, asked = asked + 1 \
                  WHERE kind = $1 AND key = $2";
         // $kind, $now, $end of any lease, $now with some slack, $horizon, $never. What is brought
         // back is spread over its period, or over a minute.

@@ -1,12 +1,16 @@
 //! Lists of tags that are needed again because a limit came in between.
+//!
+//! Invariant: a list is gone on with on the same occasion only, and if its latest page is still as
+//! it was. Whatever comes or goes before that page moves what is on it; what changed otherwise and
+//! was told to nobody is seen by the next turn.
 
 use std::{collections::VecDeque, time::Duration};
 
-use grip_github::{Cursor, Page, Tag};
+use grip_github::{Cursor, Etag, Page, Tag};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::TagAt;
+use crate::{Occasion, TagAt};
 
 /// Lists that are kept: those of the repositories that were interrupted last. An older one is
 /// dropped and read from its beginning when its turn comes.
@@ -30,16 +34,29 @@ pub(super) struct Read {
     pages: usize,
     next: Option<Cursor>,
     etag: Option<String>,
+    last: Last,
+    occasion: Occasion,
     began: Instant,
 }
 
+/// The latest page of a list.
+#[derive(Debug, Default)]
+struct Last {
+    place: Option<Cursor>,
+    /// Tags before it.
+    from: usize,
+    mark: Option<Etag>,
+}
+
 impl Read {
-    fn new() -> Self {
+    fn new(occasion: Occasion) -> Self {
         Self {
             tags: Vec::new(),
             pages: 0,
             next: None,
             etag: None,
+            last: Last::default(),
+            occasion,
             began: Instant::now(),
         }
     }
@@ -60,8 +77,35 @@ impl Read {
         self.tags.len()
     }
 
+    /// The page to be asked for once more before what was read is relied upon, and its mark.
+    pub(super) fn witness(&self) -> Option<(Option<Cursor>, Option<&Etag>)> {
+        // The mark of a full page stays the same when the first page behind it comes.
+        let is_full = self.tags.len() - self.last.from >= FULL_PAGE;
+        let says_all = self.next.is_some() || !is_full;
+        let mark = self.last.mark.as_ref().filter(|_| says_all);
+        (!self.is_new()).then_some((self.last.place, mark))
+    }
+
+    /// Goes on if the latest page, asked for once more, is as it was; begins anew otherwise.
+    pub(super) fn compare(&mut self, page: Page<Tag>) {
+        let is_same = page.items == self.tags[self.last.from..] && page.next == self.next;
+        if is_same {
+            return;
+        }
+        let is_first = self.pages == 1;
+        *self = Self::new(self.occasion);
+        if is_first {
+            self.add(page);
+        }
+    }
+
     pub(super) fn add(&mut self, page: Page<Tag>) {
         self.pages += 1;
+        self.last = Last {
+            place: self.next,
+            from: self.tags.len(),
+            mark: page.etag.clone(),
+        };
         self.tags.extend(page.items);
         self.next = page.next;
         // The mark of a page says nothing about the others, nor of one that is yet to come.
@@ -80,13 +124,13 @@ impl Read {
 }
 
 impl Unfinished {
-    /// What was put by for a repository, or the beginning of a list.
-    pub(super) fn take(&self, repo: &str) -> Read {
+    /// What was put by for a repository on the same occasion, or the beginning of a list.
+    pub(super) fn take(&self, repo: &str, occasion: Occasion) -> Read {
         let mut lists = self.lists.lock();
         let at = lists.iter().position(|(name, _)| name == repo);
         let kept = at.and_then(|at| lists.remove(at)).map(|(_, read)| read);
-        let is_fresh = |read: &Read| read.began.elapsed() < FRESH;
-        kept.filter(is_fresh).unwrap_or_else(Read::new)
+        let is_fresh = |read: &Read| read.occasion == occasion && read.began.elapsed() < FRESH;
+        kept.filter(is_fresh).unwrap_or_else(|| Read::new(occasion))
     }
 
     pub(super) fn put(&self, repo: &str, read: Read) {
@@ -112,17 +156,27 @@ impl Unfinished {
 mod tests {
     use super::*;
 
-    fn read(tags: usize) -> Read {
+    const OCCASION: Occasion = Occasion {
+        job: 1,
+        asked: 0,
+        finished_ms: None,
+    };
+
+    fn page(tags: usize, next: Option<Cursor>) -> Page<Tag> {
         let tag = |n: usize| Tag {
             name: format!("v1.0.{n}"),
             commit: grip_types::Oid::from_bytes(&[1; 20]).unwrap(),
         };
-        let mut read = Read::new();
-        read.add(Page {
+        Page {
             items: (0..tags).map(tag).collect(),
-            next: None,
-            etag: grip_github::Etag::parse("\"x\""),
-        });
+            next,
+            etag: Etag::parse("\"x\""),
+        }
+    }
+
+    fn read(tags: usize) -> Read {
+        let mut read = Read::new(OCCASION);
+        read.add(page(tags, None));
         read
     }
 
@@ -131,5 +185,55 @@ mod tests {
         assert!(read(FULL_PAGE - 1).copy().1.is_some());
         // The next tag may be on a second page, and leave the first one as it is.
         assert!(read(FULL_PAGE).copy().1.is_none());
+    }
+
+    #[test]
+    fn a_list_is_gone_on_with_on_the_same_occasion_only() {
+        for other in [
+            Occasion { job: 2, ..OCCASION },
+            Occasion {
+                asked: 1,
+                ..OCCASION
+            },
+            Occasion {
+                finished_ms: Some(1),
+                ..OCCASION
+            },
+        ] {
+            let unfinished = Unfinished::default();
+            unfinished.put("a", read(3));
+            assert_eq!(unfinished.take("a", OCCASION).count(), 3);
+            unfinished.put("a", read(3));
+            assert!(unfinished.take("a", other).is_new(), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn a_list_whose_latest_page_is_another_is_begun_anew() {
+        let second = "page 2".parse().ok();
+        let mut two = Read::new(OCCASION);
+        two.add(page(FULL_PAGE, second));
+        two.add(page(7, None));
+        assert!(
+            two.witness()
+                .is_some_and(|(place, mark)| place == second && mark.is_some())
+        );
+        two.compare(page(7, None));
+        assert!(two.is_whole() && two.count() == FULL_PAGE + 7);
+        two.compare(page(6, None));
+        assert!(two.is_new());
+
+        // The first page is where a list begins anew, so it is not asked for a third time.
+        let mut one = read(3);
+        one.compare(page(2, None));
+        assert!(one.is_whole() && one.count() == 2);
+    }
+
+    #[test]
+    fn behind_a_full_page_there_may_be_another_that_its_mark_says_nothing_of() {
+        let mut full = read(FULL_PAGE);
+        assert!(full.witness().is_some_and(|(_, mark)| mark.is_none()));
+        full.compare(page(FULL_PAGE, "page 2".parse().ok()));
+        assert!(!full.is_whole() && full.count() == FULL_PAGE);
     }
 }

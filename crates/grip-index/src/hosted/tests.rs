@@ -109,19 +109,32 @@ async fn tags_are_told_with_their_commits_and_recognised_when_nothing_changed() 
     work.git(["tag", "v9.0.0", "HEAD:README.md"]).unwrap();
     let repo = node.publish("hello", &work).await;
     let name = node.hosted.name_of(&repo);
-    let Tags::All { tags, etag } = node.hosted.tags(&name, None).await.unwrap() else {
+    let Tags::All { tags, etag } = node
+        .hosted
+        .tags(&name, None, Occasion::default())
+        .await
+        .unwrap()
+    else {
         panic!("there are tags");
     };
     let names: Vec<&str> = tags.iter().map(|tag| tag.name.as_str()).collect();
     assert_eq!(names, ["v1.0.0", "v1.1.0"], "a tag of a file is none");
     assert!(tags.iter().all(|tag| tag.commit.to_hex() == commit));
     assert_eq!(tags[1].object.to_hex(), work.tip("v1.1.0").unwrap());
-    let again = node.hosted.tags(&name, etag.clone()).await.unwrap();
+    let again = node
+        .hosted
+        .tags(&name, etag.clone(), Occasion::default())
+        .await
+        .unwrap();
     assert_eq!(again, Tags::Unchanged);
 
     work.git(["tag", "v1.2.0"]).unwrap();
     node.publish("hello", &work).await;
-    let changed = node.hosted.tags(&name, etag).await.unwrap();
+    let changed = node
+        .hosted
+        .tags(&name, etag, Occasion::default())
+        .await
+        .unwrap();
     assert!(matches!(changed, Tags::All { tags, .. } if tags.len() == 3));
 }
 
@@ -143,7 +156,12 @@ async fn a_tag_was_made_when_it_says_or_when_its_commit_says() {
     dated(&["tag", "-a", "-m", "x", "heavy"], "1200000000 +0200");
     let repo = node.publish("hello", &work).await;
     let name = node.hosted.name_of(&repo);
-    let Tags::All { tags, .. } = node.hosted.tags(&name, None).await.unwrap() else {
+    let Tags::All { tags, .. } = node
+        .hosted
+        .tags(&name, None, Occasion::default())
+        .await
+        .unwrap()
+    else {
         panic!("there are tags");
     };
     let mut created = Vec::new();
@@ -186,7 +204,12 @@ async fn what_is_not_served_or_not_ours_is_gone() {
     let node = Node::new("");
     let repo = node.empty("hello");
     let name = node.hosted.name_of(&repo);
-    let tags = async |name: &str| node.hosted.tags(name, None).await.unwrap();
+    let tags = async |name: &str| {
+        node.hosted
+            .tags(name, None, Occasion::default())
+            .await
+            .unwrap()
+    };
     assert!(matches!(tags(&name).await, Tags::All { .. }));
     node.served.0.lock().clear();
     assert_eq!(tags(&name).await, Tags::Gone);
@@ -353,7 +376,7 @@ grip_db::on_both_engines! {
         for identifier in ["same", "moved", "new", "unnoted"] {
             let repo = node.publish(identifier, &work).await;
             let name = node.hosted.name_of(&repo);
-            let Tags::All { etag, .. } = node.hosted.tags(&name, None).await.unwrap() else {
+            let Tags::All { etag, .. } = node.hosted.tags(&name, None, Occasion::default()).await.unwrap() else {
                 panic!("there are tags");
             };
             match identifier {

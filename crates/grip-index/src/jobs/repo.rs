@@ -8,7 +8,7 @@ use grip_queue::{Handler, Job, Outcome};
 
 use super::{Context, PUSHED, Trouble, ask::Asking};
 use crate::{
-    Source, SourceError, TagAt, Tags, Trust,
+    Occasion, Source, SourceError, TagAt, Tags, Trust,
     diff::{self, Differences, Merge, Seen},
     store::{Begun, Changed, Gone, Judged, Publication, TagRow},
 };
@@ -50,10 +50,15 @@ impl Turns {
         if !repo.is_there(job, &begun).await? {
             return self.remove(job).await;
         }
+        let occasion = Occasion {
+            job: job.id,
+            asked: job.asked,
+            finished_ms: begun.finished_ms,
+        };
         let policy = repo.policy();
         let is_judged = begun.policy.as_ref() == Some(&policy);
         let etag = begun.etag.filter(|_| is_judged);
-        let tags = repo.source().tags(&repo.name, etag.clone()).await;
+        let tags = repo.source().tags(&repo.name, etag.clone(), occasion).await;
         match tags.map_err(|error| repo.trouble(error))? {
             Tags::Gone => self.remove(job).await,
             Tags::Unchanged => {

@@ -9,6 +9,8 @@ use super::{Store, TagRow, sql::sql};
 pub(crate) struct Begun {
     pub(crate) etag: Option<String>,
     pub(crate) policy: Option<String>,
+    /// When the turn before ended.
+    pub(crate) finished_ms: Option<i64>,
     /// The names of the sources that list it, and whether it is missing from the latest listing.
     pub(crate) sources: Vec<(String, bool)>,
 }
@@ -16,14 +18,14 @@ pub(crate) struct Begun {
 impl Store {
     /// Notes the beginning of a turn; none for a repository that nobody knows.
     pub(crate) async fn begin_repo(&self, repo: &str) -> Result<Option<Begun>, DbError> {
-        type Row = (Option<String>, Option<String>);
+        type Row = (Option<String>, Option<String>, Option<i64>);
         let (repo, now) = (repo.to_owned(), self.now_ms());
         self.db
             .write(move |mut db| {
                 Box::pin(async move {
                     let named = [repo.clone().into(), now.into()];
                     let row: Option<Row> = db.fetch_optional(&sql::BEGIN_REPO, &named).await?;
-                    let Some((etag, policy)) = row else {
+                    let Some((etag, policy, finished_ms)) = row else {
                         return Ok(None);
                     };
                     let sources: Vec<(String, i64)> =
@@ -35,6 +37,7 @@ impl Store {
                     Ok(Some(Begun {
                         etag,
                         policy,
+                        finished_ms,
                         sources,
                     }))
                 })

@@ -95,7 +95,7 @@ grip_db::statements! {
 
         // One repository's turn.
         BEGIN_REPO = "UPDATE repos SET indexing_began = $2 WHERE org_repo_name = $1 \
-                      RETURNING etag, policy";
+                      RETURNING etag, policy, indexing_finished";
         SOURCES_OF = "SELECT m.source, CAST(CASE WHEN m.listing < i.listings THEN 1 ELSE 0 END AS BIGINT) \
                       FROM repo_sources AS m JOIN repo_indexing AS i ON i.source = m.source \
                       WHERE m.org_repo_name = $1 ORDER BY m.source";

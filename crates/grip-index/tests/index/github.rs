@@ -491,3 +491,83 @@ async fn a_list_of_tags_that_no_budget_covers_is_read_all_the_same() {
     let pages = pages.iter().filter(|seen| seen.status == 200).count();
     assert_eq!(pages, 30, "no page was read twice");
 }
+
+const DAY_MS: i64 = 25 * 60 * 60 * 1_000;
+
+/// A host with one repository of 150 versions at one commit, on two pages of tags.
+async fn two_pages() -> (TestDatabase, FakeGitHub) {
+    let host = host(Limits::default()).await;
+    host.add("acme/many");
+    host.put_file("acme/many", "go.mod", "module github.com/acme/many\n");
+    let oid = host.commit("acme/many", None);
+    for n in 100..250 {
+        host.set_tag("acme/many", &format!("v1.0.{n}"), &oid);
+    }
+    (TestDatabase::sqlite().await, host)
+}
+
+#[tokio::test]
+async fn a_tag_made_while_a_turn_was_interrupted_is_in_the_feed_after_it() {
+    let (test, host) = one().await;
+    let files = "/repos/acme/one/contents";
+    host.behave(files, Behaviour::status(502, ""));
+    let running = start(test.db(), org(&host)).await;
+    reason(&running, "index-repo", "github.com/acme/one").await;
+    host.add_tag("acme/one", "v1.1.0");
+    host.behave(files, Behaviour::Serve);
+    // Its next turn comes by itself: nobody has told of the tag.
+    test.db().shift_clock_ms(DAY_MS);
+    indexed(&running, 1).await;
+    let mut feed = running.feed().await;
+    feed.sort();
+    let expected = ["github.com/acme/one@v1.0.0", "github.com/acme/one@v1.1.0"];
+    assert_eq!(feed, expected);
+}
+
+#[tokio::test]
+async fn a_half_read_list_of_tags_is_begun_anew_where_its_pages_have_shifted() {
+    let (test, host) = two_pages().await;
+    let tags = "/repos/acme/many/tags";
+    host.script(tags, [Behaviour::Serve, Behaviour::status(502, "")]);
+    let running = start(test.db(), org(&host)).await;
+    reason(&running, "index-repo", "github.com/acme/many").await;
+    // One of the page that was read: what is on the other moves up.
+    host.delete_tag("acme/many", "v1.0.200");
+    host.behave(tags, Behaviour::Serve);
+    test.db().shift_clock_ms(DAY_MS);
+    indexed(&running, 1).await;
+    let tags = running.tags("github.com/acme/many").await;
+    let names: Vec<_> = tags.into_iter().map(|tag| tag.name).collect();
+    let expected = (100..250).filter(|n| *n != 200);
+    let expected: Vec<_> = expected.map(|n| format!("v1.0.{n}")).collect();
+    assert_eq!(names, expected);
+}
+
+#[tokio::test]
+async fn a_list_from_before_a_push_is_not_published_after_it() {
+    let (test, host) = two_pages().await;
+    let files = "/repos/acme/many/contents";
+    host.behave(files, Behaviour::status(502, ""));
+    let first = org(&host);
+    let running = start(test.db(), Arc::clone(&first)).await;
+    reason(&running, "index-repo", "github.com/acme/many").await;
+    running.stop().await;
+    let test = test.reopen().await;
+
+    // Another instance publishes a tag that was moved since; it is not on the last page.
+    host.behave(files, Behaviour::Serve);
+    let moved = host.add_tag("acme/many", "v1.0.249");
+    let running = start(test.db(), org(&host)).await;
+    let key = "github.com/acme/many";
+    assert!(running.queue.retry("index-repo", key).await.unwrap());
+    indexed(&running, 1).await;
+    running.stop().await;
+    let test = test.reopen().await;
+
+    let running = start(test.db(), first).await;
+    let pushed = running.index.source_push("github.com", "acme", "many");
+    assert!(pushed.await.unwrap());
+    running.settle().await;
+    let found = running.index.version(key, "v1.0.249").await.unwrap();
+    assert_eq!(found.unwrap().commit, moved);
+}

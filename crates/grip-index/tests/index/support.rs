@@ -12,8 +12,8 @@ use futures_util::future::BoxFuture;
 use grip_db::{Db, TestDatabase};
 use grip_go::ModulePath;
 use grip_index::{
-    Change, Changes, FeedQuery, GoMod, Index, Listing, Options, Parts, Source, SourceError, TagAt,
-    TagFacts, Tags, Trust,
+    Change, Changes, FeedQuery, GoMod, Index, Listing, Occasion, Options, Parts, Source,
+    SourceError, TagAt, TagFacts, Tags, Trust,
 };
 use grip_queue::{Backoff, Filter, JobFacts, Queue, State};
 use grip_tasks::TaskGroup;
@@ -219,6 +219,7 @@ impl Source for FakeSource {
         &'a self,
         repo: &'a str,
         etag: Option<String>,
+        _: Occasion,
     ) -> BoxFuture<'a, Result<Tags, SourceError>> {
         Box::pin(async move { self.all_tags(repo, etag.as_deref()) })
     }

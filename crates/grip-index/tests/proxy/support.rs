@@ -14,7 +14,7 @@ use futures_util::StreamExt as _;
 use grip_db::TestDatabase;
 use grip_git::{Expect, Options as GitOptions, RefEdit, RepoPath, Repositories};
 use grip_index::{
-    Index, Source as _, Tags,
+    Index, Occasion, Source as _, Tags,
     hosted::{Claim, Hosted, Parts, Places, Served},
     proxy::{Answer, Options, Proxy, ProxyError, Request},
 };
@@ -167,7 +167,11 @@ impl World {
     /// Has the index look at a repository, and waits until it knows all of its tags.
     pub async fn index(&self, repo: &RepoPath) {
         let name = self.hosted.name_of(repo);
-        let tags = self.hosted.tags(&name, None).await.unwrap();
+        let tags = self
+            .hosted
+            .tags(&name, None, Occasion::default())
+            .await
+            .unwrap();
         let Tags::All { tags, .. } = tags else {
             panic!("{tags:?}");
         };

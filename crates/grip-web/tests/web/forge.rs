@@ -79,6 +79,7 @@ impl Source for Forge {
         &'a self,
         repo: &'a str,
         _: Option<String>,
+        _: grip_index::Occasion,
     ) -> BoxFuture<'a, Result<Tags, SourceError>> {
         let found = self.repo(repo).map_or(Tags::Gone, |repo| {
             let tags = repo.tags.into_iter().map(|(name, commit)| TagAt {

@@ -78,6 +78,10 @@ on_both_engines! {
         keys.sort_unstable();
         assert_eq!(keys, ["dead", "due", "waiting"]);
         assert!(leases.iter().all(|lease| lease.attempts == 0));
+        let asked = leases.iter().map(|lease| (lease.key.as_str(), lease.asked));
+        let mut asked: Vec<_> = asked.collect();
+        asked.sort_unstable();
+        assert_eq!(asked, [("dead", 1), ("due", 0), ("waiting", 1)]);
 
         assert!(queue.remove("k", "due").await.unwrap());
         assert!(!queue.remove("k", "due").await.unwrap());
