@@ -8,7 +8,8 @@
 //! - No answer counts that does not prove itself, so no peer can change a result into a false one.
 //! - A peer and all whom only it has named are one voice. A name is settled by two voices, or a
 //!   hedge's time after the first, so nobody delays what an honest peer has answered.
-//! - Questions are bounded in number, per voice and in all, and nothing outlives the deadline.
+//! - Questions are bounded in number, per voice and in all, and nothing outlives the deadline. What
+//!   was found by then is handed over a little earlier, while somebody still waits for it.
 
 mod end;
 mod frontier;
@@ -16,6 +17,7 @@ mod hear;
 mod question;
 
 use std::{
+    ops::Range,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -39,6 +41,10 @@ use crate::{
     budget::HedgeBudget,
     counters::{Live, count},
 };
+
+/// How long before its deadline a walk ends at least, if it has found something, and at most.
+/// Timers know nothing shorter than a millisecond.
+const MARGIN: Range<Duration> = Duration::from_millis(2)..Duration::from_millis(25);
 
 /// What walks share.
 pub(crate) struct Network {
@@ -77,6 +83,7 @@ impl Network {
         let record = key.record();
         let here = timeout_at(deadline, self.here(key, &record)).await;
         let (held, named) = here.map_err(|_| ResolveError::Timeout)?;
+        let soon = soon(options, began, deadline);
         let walk = Walk {
             network: self,
             key,
@@ -85,10 +92,11 @@ impl Network {
             frontier: Frontier::new(record, &self.own, named, options),
             under_way: FuturesUnordered::new(),
             is_held: held.is_some(),
+            settle_at: held.is_some().then_some(soon),
             answers: known.into_iter().chain(held).collect(),
             voices: Vec::new(),
             is_hedged: false,
-            settle_at: None,
+            last: last(began, deadline),
             tally: Tally::default(),
         };
         let found = walk.run(deadline).await;
@@ -126,8 +134,10 @@ struct Walk<'a> {
     /// Who answered, as the roots that led to each.
     voices: Vec<Vec<PeerName>>,
     is_hedged: bool,
-    /// When one voice is enough.
+    /// When what was heard so far is enough.
     settle_at: Option<Instant>,
+    /// When whatever was heard so far is handed over.
+    last: Instant,
     tally: Tally,
 }
 
@@ -236,6 +246,19 @@ impl Walk<'_> {
         self.under_way.push(question);
         true
     }
+}
+
+/// Until when more is waited for where there is an answer already: those who were asked at once
+/// have had their time.
+pub(crate) fn soon(options: &Options, began: Instant, deadline: Instant) -> Instant {
+    (began + options.question).min(last(began, deadline))
+}
+
+/// When to hand over what was found, so that whoever has the same deadline still hears it.
+fn last(began: Instant, deadline: Instant) -> Instant {
+    let rest = deadline.saturating_duration_since(began);
+    let margin = (rest / 20).clamp(MARGIN.start, MARGIN.end);
+    deadline - margin.min(rest)
 }
 
 async fn at(moment: Option<Instant>) {

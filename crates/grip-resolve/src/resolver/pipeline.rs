@@ -19,6 +19,7 @@ use crate::{
     cache::{Answer, Look},
     counters::count,
     flight::{Boarded, Job, Outcome, Waiting},
+    walk,
 };
 
 impl Core {
@@ -162,6 +163,11 @@ impl Core {
             (Some(network), _) => network,
         };
         let options = self.options.load_full();
+        // Nobody need wait to the end for what is here.
+        let deadline = match &local {
+            Some(_) => walk::soon(&options, Instant::now(), deadline),
+            None => deadline,
+        };
         match (network.walk(key, known, &options, deadline).await, local) {
             (Ok(found), _) => Ok(Arc::new(Answer {
                 manifest: found.manifest,

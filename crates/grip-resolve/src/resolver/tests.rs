@@ -18,6 +18,7 @@ use crate::{
 mod failing;
 mod named;
 mod newest;
+mod soon;
 
 /// A network in which everybody has `manifest`, seen by its first member.
 fn everywhere(manifest: &Manifest, latency: Duration) -> (Memory, Node) {

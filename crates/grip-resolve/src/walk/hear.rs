@@ -58,8 +58,8 @@ impl Walk<'_> {
                 self.frontier.learn(peer, named);
                 self.answers.push(manifest);
                 self.voices.push(roots);
-                let settle_at = Instant::now() + self.options.hedge;
-                self.settle_at.get_or_insert(settle_at);
+                let enough = (Instant::now() + self.options.hedge).min(self.last);
+                self.settle_at = Some(self.settle_at.map_or(enough, |at| at.min(enough)));
                 self.is_satisfied().then_some(End::Satisfied)
             }
         }
