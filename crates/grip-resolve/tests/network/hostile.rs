@@ -38,13 +38,24 @@ fn names(all: &[impl Place]) -> Vec<PeerName> {
 fn near(author: &Author, nearest: &[PeerName], others: &[PeerName]) -> Manifest {
     (2..2_000)
         .map(|age| manifest(author, "x", age, vec![]))
-        .find(|manifest| {
-            let record = Key::Manifest(manifest.id()).record();
-            let far = nearest.iter().map(|peer| record.distance(peer)).max();
-            let near = others.iter().map(|peer| record.distance(peer)).min();
-            far < near
-        })
+        .find(|manifest| is_near(&Key::Manifest(manifest.id()), nearest, others))
         .expect("there is one among so many")
+}
+
+/// An author such that, of all, `nearest` are the nearest to the name of his repository.
+fn near_by_name(nearest: &[PeerName], others: &[PeerName]) -> Author {
+    let name = |author: &Author| Key::Name(manifest(author, "x", 1, vec![]).name());
+    (0..2_000)
+        .map(|_| Author::new())
+        .find(|author| is_near(&name(author), nearest, others))
+        .expect("there is one among so many")
+}
+
+fn is_near(key: &Key, nearest: &[PeerName], others: &[PeerName]) -> bool {
+    let record = key.record();
+    let far = nearest.iter().map(|peer| record.distance(peer)).max();
+    let near = others.iter().map(|peer| record.distance(peer)).min();
+    far < near
 }
 
 #[tokio::test]
@@ -101,10 +112,10 @@ async fn lies_from_every_side_change_no_answer() {
         liars.push(Stranger::start(seed, &members[0], silent).await);
     }
     all_know_all(&members, &liars).await;
-    let author = Author::new();
-    let stale = manifest(&author, "x", 1, vec![]);
-    // The first to be asked for the digest never says a true word.
+    // The first to be asked for the name and for the digest never says a true word.
     let others = [names(&members), names(&liars[1..])].concat();
+    let author = near_by_name(&names(&liars[..1]), &others);
+    let stale = manifest(&author, "x", 1, vec![]);
     let current = near(&author, &names(&liars[..1]), &others);
     let foreign = manifest(&Author::new(), "x", 1, vec![]);
     let keys = [Key::Name(current.name()), Key::Manifest(current.id())];
