@@ -5,7 +5,7 @@
 //!   says until when.
 //! - A list of tags that a limit interrupts is gone on with, not begun anew, however small the
 //!   budget is, unless the tags have changed or somebody has asked for them in between.
-//! - Private repositories stay out unless the operator wants them in.
+//! - Private repositories stay out unless the operator wants them in, and so do their names.
 
 mod errors;
 mod tags;
@@ -194,6 +194,10 @@ impl Source for GitHubSource {
             (false, Owner::Org(_) | Owner::User(_)) => Trust::Chosen,
             (false, Owner::Everything) => Trust::Refused,
         }
+    }
+
+    fn takes_private(&self) -> bool {
+        self.options.include_private
     }
 
     fn covers(&self, host: &str, owner: &str, repo: &str) -> Option<String> {

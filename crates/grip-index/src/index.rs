@@ -147,6 +147,24 @@ impl Index {
         Ok(ours)
     }
 
+    /// The same of a repository that not everybody may see. A source that leaves such out hears of
+    /// it only if it is there already and so has to go: whoever is named can be read by anybody.
+    pub async fn private_push(&self, host: &str, owner: &str, repo: &str) -> Result<bool, DbError> {
+        let mut ours = false;
+        for source in &self.context.sources {
+            let Some(name) = source.covers(host, owner, repo) else {
+                continue;
+            };
+            let known = self.context.store.repo_facts(&name).await?;
+            let is_there = known.is_some_and(|facts| facts.gone_ms.is_none());
+            if source.takes_private() || is_there {
+                self.name_repos(&**source, vec![name]).await?;
+                ours = true;
+            }
+        }
+        Ok(ours)
+    }
+
     async fn name_repos(&self, source: &dyn Source, repos: Vec<String>) -> Result<(), DbError> {
         let context = &self.context;
         let job = |repo: &String| {

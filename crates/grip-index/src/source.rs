@@ -80,6 +80,11 @@ pub trait Source: Send + Sync + 'static {
     /// Whether this repository may speak for this path.
     fn trusts(&self, repo: &str, path: &ModulePath) -> Trust;
 
+    /// Whether repositories that not everybody may see are among its own.
+    fn takes_private(&self) -> bool {
+        false
+    }
+
     /// The name it would list this repository by, if it is one of its own.
     fn covers(&self, host: &str, owner: &str, repo: &str) -> Option<String> {
         let _ = (host, owner, repo);

@@ -32,8 +32,10 @@ impl Store {
                     forget_unused(&mut db, &repo).await?;
                     let named = [repo.clone().into()];
                     db.execute(&sql::DROP_MEMBERS, &named).await?;
-                    let gone = [repo.into(), now.into()];
-                    db.execute(&sql::REPO_GONE, &gone).await?;
+                    if db.execute(&sql::FORGET_REPO, &named).await? == 0 {
+                        let gone = [repo.into(), now.into()];
+                        db.execute(&sql::REPO_GONE, &gone).await?;
+                    }
                     ending.remove(&mut db).await?;
                     Ok(false)
                 })

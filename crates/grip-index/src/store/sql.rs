@@ -186,6 +186,8 @@ grip_db::statements! {
         // What the source said to recognise the tags by holds for none of the parts alone.
         PART_OF_REPO = "UPDATE repos SET etag = NULL, tags = tags + $2, claims = claims + $3 \
                         WHERE org_repo_name = $1";
+        // Of one that never was in the index nothing is left, not even its name.
+        FORGET_REPO = "DELETE FROM repos WHERE org_repo_name = $1 AND indexing_finished IS NULL";
         REPO_GONE = "UPDATE repos SET indexing_finished = $2, gone_at = $2, etag = NULL, \
                      policy = NULL, tags = 0, claims = 0 WHERE org_repo_name = $1";
         DROP_MEMBERS = "DELETE FROM repo_sources WHERE org_repo_name = $1";

@@ -415,11 +415,46 @@ async fn private_repositories_stay_out_unless_they_are_wanted() {
         assert_eq!(running.feed().await.len(), expected);
         // Nor does a push bring them in.
         host.add_tag("acme/secret", "v1.1.0");
-        let pushed = running.index.source_push("github.com", "acme", "secret");
-        assert!(pushed.await.unwrap());
+        let pushed = running.index.private_push("github.com", "acme", "secret");
+        assert_eq!(pushed.await.unwrap(), include_private);
         running.settle().await;
         assert_eq!(running.feed().await.len(), expected * 2 - 1);
     }
+}
+
+#[tokio::test]
+async fn the_name_of_a_private_repository_is_kept_by_nobody() {
+    let (test, host) = one().await;
+    let mut secret = Repo::new("acme/secret");
+    secret.private = true;
+    host.add_repo(secret);
+    host.add_tag("acme/secret", "v1.0.0");
+    let running = start(test.db(), org(&host)).await;
+    running.settle().await;
+    let names = || async {
+        let repos = running.index.repos("", 10).await.unwrap();
+        repos.into_iter().map(|repo| repo.name).collect::<Vec<_>>()
+    };
+    let told = running.index.private_push("github.com", "acme", "secret");
+    assert!(!told.await.unwrap());
+    let job = running.queue.find("index-repo", "github.com/acme/secret");
+    assert_eq!(job.await.unwrap(), None);
+    assert_eq!(names().await, ["github.com/acme/one"]);
+    // Nor is anything left where it was not said.
+    let told = running.index.source_push("github.com", "acme", "secret");
+    assert!(told.await.unwrap());
+    running.settle().await;
+    assert_eq!(names().await, ["github.com/acme/one"]);
+
+    // One that is there already leaves the feed, and is remembered as gone.
+    host.change("acme/one", |repo| repo.private = true);
+    let told = running.index.private_push("github.com", "acme", "one");
+    assert!(told.await.unwrap());
+    running.settle().await;
+    assert!(running.feed().await.is_empty());
+    assert_eq!(running.index.status().await.unwrap().repos_gone, 1);
+    let told = running.index.private_push("github.com", "acme", "one");
+    assert!(!told.await.unwrap(), "it is not named a second time");
 }
 
 #[tokio::test]

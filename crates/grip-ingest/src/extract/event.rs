@@ -41,6 +41,8 @@ pub struct Push {
     pub repository_name: Option<String>,
     /// Where the repository is cloned from, as far as a webhook said.
     pub clone_url: Option<String>,
+    /// Whether it was said that not everybody may see the repository.
+    pub is_private: bool,
     pub push_id: Option<i64>,
     pub git_ref: String,
     /// The commit after the push; zeros where the ref was removed.
@@ -133,7 +135,9 @@ pub fn event(text: &[u8]) -> Result<Event, Malformed> {
         return Err(Malformed::Missing { what: "actor_id" });
     }
     let actor = Actor::of(value.pointer("/actor/url").and_then(Value::as_str));
-    push(id, actor, &value, EVENT, text).map(|push| Event::Push(Box::new(push)))
+    let is_private = value.get("public").and_then(Value::as_bool) == Some(false);
+    let push = push(id, actor, &value, EVENT, text)?;
+    Ok(Event::Push(Box::new(Push { is_private, ..push })))
 }
 
 /// Reads the body of a webhook's delivery about a push.
@@ -147,9 +151,13 @@ pub fn delivery(id: &str, text: &[u8]) -> Result<Push, Malformed> {
     let clone_url = value.pointer("/repository/clone_url");
     let clone_url = clone_url.and_then(Value::as_str);
     let clone_url = clone_url.filter(|url| url.len() <= MAX_URL);
+    let is_private = value
+        .pointer("/repository/private")
+        .and_then(Value::as_bool);
     let push = push(format!("{DELIVERED}{id}"), actor, &value, DELIVERY, text)?;
     Ok(Push {
         clone_url: clone_url.map(str::to_owned),
+        is_private: is_private == Some(true),
         ..push
     })
 }
@@ -204,6 +212,7 @@ fn push(
         repository_id: repository.expect("because an id is there, or an error"),
         repository_name: name("repository_name")?,
         clone_url: None,
+        is_private: false,
         push_id: int("push_id")?,
         git_ref,
         head: commit("head", must("head", text_of("head")?)?)?,

@@ -68,6 +68,7 @@ fn a_push_is_read_with_all_its_columns_and_kept_word_for_word() {
         repository_id: 1_296_269,
         repository_name: Some("octocat/hello".to_owned()),
         clone_url: None,
+        is_private: false,
         push_id: Some(27_000_000_001),
         git_ref: "refs/heads/main".to_owned(),
         head: "7fd1a60b01f91b314f59955a4e4d4e80d8edf11d".to_owned(),
@@ -347,6 +348,29 @@ fn other_events_are_named_as_github_names_them() {
     }
     let no_moment = read(&json!({ "id": "7", "type": "ForkEvent", "created_at": 7.5 }));
     assert!(matches!(no_moment, Ok(Event::Other { at_ms: None, .. })));
+}
+
+#[test]
+fn a_push_says_whether_everybody_may_see_the_repository() {
+    assert!(push(&changed("/public", json!(false))).is_private);
+    assert!(!push(&without("/public")).is_private);
+    let delivered = |private: Value| {
+        let body = json!({
+            "ref": "refs/heads/main",
+            "before": "0".repeat(40),
+            "after": "7fd1a60b01f91b314f59955a4e4d4e80d8edf11d",
+            "repository": { "id": 1, "full_name": "acme/secret", "private": private },
+            "sender": { "id": 2, "login": "a", "url": "https://api.github.com/users/a" },
+        });
+        delivery("72d3162e", body.to_string().as_bytes()).unwrap()
+    };
+    let said = delivered(json!(true));
+    assert!(said.is_private);
+    // Also when it is read again from what was kept.
+    assert_eq!(Push::reread(&said.id, &said.raw), Ok(said));
+    for other in [json!(false), json!(null), json!("true")] {
+        assert!(!delivered(other).is_private);
+    }
 }
 
 #[test]

@@ -84,14 +84,18 @@ impl Wake {
         }
     }
 
-    async fn wake_index(&self, url: &Url) {
+    async fn wake_index(&self, url: &Url, is_private: bool) {
         let Some(index) = &self.index else {
             return;
         };
         let Some((host, owner, name)) = parts(url) else {
             return;
         };
-        if let Err(error) = index.source_push(&host, &owner, &name).await {
+        let woken = match is_private {
+            true => index.private_push(&host, &owner, &name).await,
+            false => index.source_push(&host, &owner, &name).await,
+        };
+        if let Err(error) = woken {
             let error: &dyn std::error::Error = &error;
             tracing::warn!(error, %url, "a repository is indexed at its usual time only");
         }
@@ -104,7 +108,7 @@ impl Pushes for Wake {
             let Some(url) = self.url(push) else {
                 return;
             };
-            self.wake_index(&url).await;
+            self.wake_index(&url, push.is_private).await;
             self.wake_search(&url).await;
         })
     }
