@@ -135,7 +135,7 @@ impl Source for GitHubSource {
         })
     }
 
-    /// A push may be to a repository that became private since the latest listing.
+    /// It may have become private since the latest listing.
     fn admits<'a>(&'a self, repo: &'a str) -> BoxFuture<'a, Result<bool, SourceError>> {
         self.is_there(repo)
     }

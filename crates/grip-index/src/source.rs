@@ -46,8 +46,8 @@ pub trait Source: Send + Sync + 'static {
         Box::pin(std::future::ready(Ok(true)))
     }
 
-    /// Whether a repository that somebody has named would be in a listing, where listings leave
-    /// some out.
+    /// Whether a repository that somebody has named, or that has news, would be in a listing of
+    /// now, where listings leave some out.
     fn admits<'a>(&'a self, repo: &'a str) -> BoxFuture<'a, Result<bool, SourceError>> {
         let _ = repo;
         Box::pin(std::future::ready(Ok(true)))

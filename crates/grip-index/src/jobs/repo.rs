@@ -47,7 +47,9 @@ impl Turns {
             return self.remove(job).await;
         };
         let repo = self.repo(&job.key, &begun)?;
-        if !repo.is_there(job, &begun).await? {
+        let is_missing = begun.sources.iter().all(|(_, is_missing)| *is_missing);
+        let is_doubted = is_missing || job.payload == PUSHED;
+        if is_doubted && !repo.is_ours(is_missing).await? {
             return self.remove(job).await;
         }
         let occasion = Occasion {
@@ -77,6 +79,11 @@ impl Turns {
                 // What is not settled is asked again, even if the tags stay as they are.
                 found.etag = etag.filter(|_| found.changed.iter().all(is_settled));
                 found.policy = policy;
+                // The listing may be old, and what was told cannot be taken back.
+                let is_news = !found.changed.is_empty();
+                if is_news && !is_doubted && !repo.is_ours(false).await? {
+                    return self.remove(job).await;
+                }
                 self.publish(job, &repo, found).await
             }
         }
@@ -173,14 +180,12 @@ impl Repo {
         Trouble::Source(self.source().name().to_owned(), error)
     }
 
-    /// Whether it is one of its source's, where no listing has just shown that.
-    async fn is_there(&self, job: &Job, begun: &Begun) -> Result<bool, Trouble> {
-        let source = self.source();
-        let is_missing = begun.sources.iter().all(|(_, is_missing)| *is_missing);
-        let answer = match (is_missing, job.payload == PUSHED) {
-            (true, _) => source.is_there(&self.name).await,
-            (false, true) => source.admits(&self.name).await,
-            (false, false) => Ok(true),
+    /// Asks whether it is one of its source's: by its name alone where the listing lacks it, and
+    /// otherwise as a listing of now would have it.
+    async fn is_ours(&self, is_missing: bool) -> Result<bool, Trouble> {
+        let answer = match is_missing {
+            true => self.source().is_there(&self.name).await,
+            false => self.source().admits(&self.name).await,
         };
         answer.map_err(|error| self.trouble(error))
     }

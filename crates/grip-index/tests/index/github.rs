@@ -606,3 +606,27 @@ async fn a_list_from_before_a_push_is_not_published_after_it() {
     let found = running.index.version(key, "v1.0.249").await.unwrap();
     assert_eq!(found.unwrap().commit, moved);
 }
+
+#[tokio::test]
+async fn new_tags_of_a_repository_that_became_private_are_not_told_by_its_usual_turn() {
+    let (test, host) = one().await;
+    let running = start(test.db(), org(&host)).await;
+    running.settle().await;
+    host.forget();
+    let key = "github.com/acme/one";
+    assert!(running.queue.retry("index-repo", key).await.unwrap());
+    running.settle().await;
+    let paths: Vec<_> = host.requests().into_iter().map(|seen| seen.path).collect();
+    assert_eq!(paths, ["/repos/acme/one/tags"], "nothing new costs nothing");
+
+    host.change("acme/one", |repo| repo.private = true);
+    host.add_tag("acme/one", "v1.1.0");
+    assert!(running.queue.retry("index-repo", key).await.unwrap());
+    running.settle().await;
+    assert!(running.feed().await.is_empty());
+    let told = running.changes(0).await;
+    assert!(
+        told.iter().all(|change| change.version == "v1.0.0"),
+        "{told:?}"
+    );
+}
