@@ -30,7 +30,7 @@ const DATABASE_AWAY_MS: i64 = 5_000;
 const ELSEWHERE_MS: i64 = 60 * 60 * 1_000;
 
 /// Marks jobs for repositories that somebody has named, who need not be right: no listing has to
-/// have shown them.
+/// have shown them. It holds until the turn has ended well.
 pub(crate) const PUSHED: &str = "pushed";
 
 /// What all work shares.
@@ -121,7 +121,7 @@ impl Context {
         Ending {
             queue: self.queue.clone(),
             lease: job.lease().clone(),
-            again: is_other.then(|| wanted.due_ms(due).payload(&job.payload)),
+            again: is_other.then(|| wanted.due_ms(due)),
         }
     }
 

@@ -133,6 +133,8 @@ grip_db::statements! {
         };
         // Changes nothing, but holds the row until the commit.
         HOLD = "UPDATE queue SET lost = lost WHERE id = $1 AND lease_token = $2";
+        DROP_PAYLOAD = "UPDATE queue SET payload = '' \
+                        WHERE id = $1 AND lease_token = $2 AND again_at IS NULL";
         // Nobody asked for it again and it has no period.
         FINISH_GONE = "DELETE FROM queue WHERE id = $1 AND lease_token = $2 \
                        AND again_at IS NULL AND period_ms IS NULL";

@@ -73,8 +73,12 @@ pub(crate) struct Ending {
 }
 
 impl Ending {
-    /// Ends the job, or gives everything up because it is somebody else's.
+    /// Ends the job with what was said of this turn alone, or gives everything up because it is
+    /// somebody else's.
     pub(super) async fn end(self, db: &mut Connection<'_>) -> Result<(), DbError> {
+        if !self.lease.payload.is_empty() {
+            self.queue.drop_payload_in(db, &self.lease).await?;
+        }
         if let Some(again) = self.again {
             self.queue.enqueue_in(db, vec![again]).await?;
         }

@@ -630,3 +630,20 @@ async fn new_tags_of_a_repository_that_became_private_are_not_told_by_its_usual_
         "{told:?}"
     );
 }
+
+#[tokio::test]
+async fn only_the_turn_after_a_push_asks_whether_the_repository_is_one_of_ours() {
+    let (test, host) = one().await;
+    let running = start(test.db(), org(&host)).await;
+    running.settle().await;
+    let pushed = running.index.source_push("github.com", "acme", "one");
+    assert!(pushed.await.unwrap());
+    running.settle().await;
+    host.forget();
+    let key = "github.com/acme/one";
+    assert_eq!(running.job(key).await.payload, "");
+    assert!(running.queue.retry("index-repo", key).await.unwrap());
+    running.settle().await;
+    let paths: Vec<_> = host.requests().into_iter().map(|seen| seen.path).collect();
+    assert_eq!(paths, ["/repos/acme/one/tags"]);
+}

@@ -35,6 +35,17 @@ impl Queue {
         Ok(db.execute(&sql::HOLD, &named).await? == 1)
     }
 
+    /// Forgets what the job was asked with, unless it was asked for again, as a part of the
+    /// caller's transaction: for work with a period, of which only the next turn is meant.
+    pub async fn drop_payload_in(
+        &self,
+        db: &mut Connection<'_>,
+        lease: &Lease,
+    ) -> Result<(), DbError> {
+        let named = Ending::new(self, lease).named;
+        db.execute(&sql::DROP_PAYLOAD, &named).await.map(drop)
+    }
+
     /// The job is not needed any more: it goes, also one with a period. One that was asked for in
     /// the meantime stays and is due again.
     pub async fn remove_leased(&self, lease: &Lease) -> Result<Finished, DbError> {

@@ -13,7 +13,35 @@ async fn fail_once(queue: &Queue, failure: Failure) -> Failed {
     failed
 }
 
+/// Drops what the lease's job was asked with, and ends it.
+async fn finish_without_payload(queue: &Queue, lease: &Lease) -> Finished {
+    let (ours, lease) = (queue.clone(), lease.clone());
+    let finishing = queue.db().write(|mut db| {
+        Box::pin(async move {
+            ours.drop_payload_in(&mut db, &lease).await?;
+            ours.finish_in(&mut db, &lease).await
+        })
+    });
+    finishing.await.unwrap()
+}
+
 on_both_engines! {
+    async fn a_payload_for_one_turn_is_dropped_unless_it_came_with_another_request(test: TestDatabase) {
+        let queue = Queue::new(test.db().clone());
+        let job = || NewJob::new("k", "a").every(LEASE).payload("news");
+        queue.enqueue(vec![job()]).await.unwrap();
+        let lease = claim_one(&queue).await;
+        queue.enqueue(vec![job()]).await.unwrap();
+        assert_eq!(finish_without_payload(&queue, &lease).await, Finished::Again);
+        let next = claim_one(&queue).await;
+        assert_eq!(next.payload, "news");
+        // Who lost the job drops nothing.
+        assert_eq!(finish_without_payload(&queue, &lease).await, Finished::Lost);
+        assert_eq!(facts(&queue, "a").await.payload, "news");
+        assert_eq!(finish_without_payload(&queue, &next).await, Finished::Done);
+        assert_eq!(facts(&queue, "a").await.payload, "");
+    }
+
     async fn a_transient_failure_is_tried_five_times_ever_later_and_then_kept(test: TestDatabase) {
         let queue = queue_with(test.db(), &["a"]).await;
         let mut waits = Vec::new();
