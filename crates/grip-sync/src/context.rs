@@ -31,6 +31,9 @@ pub struct Further {
     pub event: EventId,
     /// The best first.
     pub urls: Vec<Url>,
+    /// All who announced its repository were looked for, and an answer came. Where not, what was
+    /// found earlier still counts.
+    pub is_whole: bool,
 }
 
 /// How an attempt for an identifier ended.

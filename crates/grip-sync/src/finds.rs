@@ -12,7 +12,9 @@ use crate::context::{Further, Need};
 
 /// Most identifiers with finds; the longest unused is forgotten, and looked for anew.
 const MAX_IDENTIFIERS: NonZeroUsize = NonZeroUsize::new(2_000).unwrap();
-/// Most URLs of one event, and of one identifier; the later ones are left out.
+/// Most URLs of one event, and of one identifier. Each event has its first before any has its
+/// second, states before all others, and beyond the bound chance decides whose are left out: the
+/// next time it is others.
 const MAX_PER_EVENT: usize = 8;
 const MAX_PER_IDENTIFIER: usize = 64;
 /// How long finds count. Beyond it a find may be a node that is long gone.
@@ -21,9 +23,19 @@ const FRESH_FOR: Duration = Duration::from_secs(600);
 /// What was found for each identifier.
 pub(crate) struct Finds(LruCache<Identifier, Found>);
 
-struct Found {
+/// What was found for each event, the best first.
+type Found = HashMap<EventId, Vec<Find>>;
+
+#[derive(Clone)]
+struct Find {
+    url: Url,
     at: Instant,
-    urls: HashMap<EventId, Vec<Url>>,
+}
+
+impl Find {
+    fn is_fresh(&self, now: Instant) -> bool {
+        now.duration_since(self.at) < FRESH_FOR
+    }
 }
 
 impl Default for Finds {
@@ -33,7 +45,8 @@ impl Default for Finds {
 }
 
 impl Finds {
-    /// Keeps what was found in place of what was known; says whether any of it is news.
+    /// Keeps what was found, and after it what was known where not all were heard; says whether
+    /// any of it is news.
     pub(crate) fn put(
         &mut self,
         identifier: &Identifier,
@@ -41,27 +54,22 @@ impl Finds {
         found: Vec<Further>,
         now: Instant,
     ) -> bool {
-        let before = self.0.pop(identifier);
-        let mut urls: HashMap<EventId, Vec<Url>> = HashMap::new();
-        let (mut room, mut is_news) = (MAX_PER_IDENTIFIER, false);
-        for Further { event, urls: told } in found {
-            let Some(need) = needs.iter().find(|need| need.event == event) else {
-                continue;
-            };
-            let kept = urls.entry(event).or_default();
-            for url in told {
-                let has_room = room > 0 && kept.len() < MAX_PER_EVENT;
-                if has_room && !need.urls.contains(&url) && !kept.contains(&url) {
-                    let known = before.as_ref().and_then(|found| found.urls.get(&event));
-                    is_news |= !known.is_some_and(|known| known.contains(&url));
-                    kept.push(url);
-                    room -= 1;
-                }
-            }
-        }
-        urls.retain(|_, urls| !urls.is_empty());
-        if !urls.is_empty() {
-            self.0.put(identifier.clone(), Found { at: now, urls });
+        let before = self.0.pop(identifier).unwrap_or_default();
+        let told = found.into_iter().filter_map(|further| {
+            let need = needs.iter().find(|need| need.event == further.event)?;
+            let known = before.get(&need.event).map_or(&[][..], Vec::as_slice);
+            Some((need, merged(need, further, known, now)))
+        });
+        let kept = share_out(told.collect());
+        let is_known = |event: &EventId, find: &Find| {
+            let known = before.get(event);
+            known.is_some_and(|known| known.iter().any(|known| known.url == find.url))
+        };
+        let is_news = kept
+            .iter()
+            .any(|(event, finds)| finds.iter().any(|find| !is_known(event, find)));
+        if !kept.is_empty() {
+            self.0.put(identifier.clone(), kept);
         }
         is_news
     }
@@ -71,19 +79,53 @@ impl Finds {
         let Some(found) = self.0.get(identifier) else {
             return;
         };
-        if now.duration_since(found.at) >= FRESH_FOR {
-            self.0.pop(identifier);
-            return;
-        }
+        let mut is_fresh = false;
         for need in needs {
-            let urls = found.urls.get(&need.event).into_iter().flatten();
-            let urls: Vec<Url> = urls
-                .filter(|url| !need.urls.contains(url))
-                .cloned()
-                .collect();
-            need.urls.extend(urls);
+            let finds = found.get(&need.event).into_iter().flatten();
+            for find in finds.filter(|find| find.is_fresh(now)) {
+                is_fresh = true;
+                if !need.urls.contains(&find.url) {
+                    need.urls.push(find.url.clone());
+                }
+            }
+        }
+        if !is_fresh {
+            self.0.pop(identifier);
         }
     }
+}
+
+/// All that counts for one event: what was told now, then what was known if that still counts.
+fn merged(need: &Need, further: Further, known: &[Find], now: Instant) -> Vec<Find> {
+    let told = further.urls.into_iter().map(|url| Find { url, at: now });
+    let known = known.iter().filter(|find| find.is_fresh(now));
+    let known = known.filter(|_| !further.is_whole).cloned();
+    let mut finds: Vec<Find> = Vec::new();
+    for find in told.chain(known) {
+        let is_there = finds.iter().any(|other| other.url == find.url);
+        if finds.len() < MAX_PER_EVENT && !is_there && !need.urls.contains(&find.url) {
+            finds.push(find);
+        }
+    }
+    finds
+}
+
+/// Gives each event its part of the room.
+fn share_out(mut told: Vec<(&Need, Vec<Find>)>) -> Found {
+    told.retain(|(_, finds)| !finds.is_empty());
+    let first = rand::random::<u32>() as usize;
+    let first = first.checked_rem(told.len()).unwrap_or(0);
+    told.rotate_left(first);
+    told.sort_by_key(|(need, _)| !need.is_state);
+    let ranked = (0..MAX_PER_EVENT).flat_map(|rank| {
+        let of_rank = told.iter();
+        of_rank.filter_map(move |(need, finds)| Some((need.event, finds.get(rank)?)))
+    });
+    let mut kept = Found::new();
+    for (event, find) in ranked.take(MAX_PER_IDENTIFIER) {
+        kept.entry(event).or_default().push(find.clone());
+    }
+    kept
 }
 
 #[cfg(test)]
@@ -95,7 +137,22 @@ mod tests {
         Further {
             event: need.event,
             urls: urls.iter().map(|text| url(text)).collect(),
+            is_whole: true,
         }
+    }
+
+    fn unheard(need: &Need, urls: &[String]) -> Further {
+        Further {
+            is_whole: false,
+            ..found(need, urls)
+        }
+    }
+
+    /// How many finds each event has.
+    fn counts(finds: &mut Finds, needs: &[Need], now: Instant) -> Vec<usize> {
+        let mut needs = needs.to_vec();
+        finds.add_to(&identifier("x"), &mut needs, now);
+        needs.iter().map(|need| need.urls.len()).collect()
     }
 
     fn many(n: usize) -> Vec<String> {
@@ -137,13 +194,64 @@ mod tests {
         let needs: Vec<_> = (0..20).map(|n| need(&[n], &[])).collect();
         let told = needs.iter().map(|need| found(need, &many(100))).collect();
         finds.put(&x, &needs, told, now);
-        let mut filled = needs.clone();
-        finds.add_to(&x, &mut filled, now);
-        assert_eq!(filled[0].urls.len(), MAX_PER_EVENT);
-        let all: usize = filled.iter().map(|need| need.urls.len()).sum();
-        assert_eq!(all, MAX_PER_IDENTIFIER);
-        let mut later = needs;
-        finds.add_to(&x, &mut later, now + FRESH_FOR);
-        assert!(later.iter().all(|need| need.urls.is_empty()));
+        let counted = counts(&mut finds, &needs, now);
+        assert_eq!(counted.iter().sum::<usize>(), MAX_PER_IDENTIFIER);
+        let one = &needs[..1];
+        finds.put(&x, one, vec![found(&needs[0], &many(100))], now);
+        assert_eq!(counts(&mut finds, one, now), [MAX_PER_EVENT]);
+        assert_eq!(counts(&mut finds, one, now + FRESH_FOR), [0]);
+        assert_eq!(finds.0.len(), 0);
+    }
+
+    #[test]
+    fn events_with_many_finds_leave_room_to_each_other() {
+        let (mut finds, x, now) = (Finds::default(), identifier("x"), Instant::now());
+        let needs: Vec<_> = (0..20).map(|n| need(&[n], &[])).collect();
+        let told = needs.iter().map(|need| found(need, &many(100))).collect();
+        finds.put(&x, &needs, told, now);
+        let counted = counts(&mut finds, &needs, now);
+        assert!(counted.iter().all(|n| (3..=4).contains(n)), "{counted:?}");
+    }
+
+    #[test]
+    fn of_more_events_than_there_is_room_for_each_has_its_turn_and_states_always() {
+        let (mut finds, x, now) = (Finds::default(), identifier("x"), Instant::now());
+        let mut needs: Vec<_> = (0..MAX_PER_IDENTIFIER as u64 * 2)
+            .map(|n| need(&[n], &[]))
+            .collect();
+        needs.push(crate::testing::state(&[1_000], &[]));
+        let mut served = vec![false; needs.len()];
+        for _ in 0..10_000 {
+            let told = needs.iter().map(|need| found(need, &many(1))).collect();
+            finds.put(&x, &needs, told, now);
+            let counted = counts(&mut finds, &needs, now);
+            assert_eq!(counted.last(), Some(&1), "states come first");
+            let got = counted.iter().map(|n| *n > 0);
+            served
+                .iter_mut()
+                .zip(got)
+                .for_each(|(all, now)| *all |= now);
+            if served.iter().all(|served| *served) {
+                return;
+            }
+        }
+        panic!("somebody never had a turn");
+    }
+
+    #[test]
+    fn a_look_that_failed_takes_nothing_away_and_one_that_did_not_does() {
+        let (mut finds, x, now) = (Finds::default(), identifier("x"), Instant::now());
+        let needs = [need(&[1], &[]), need(&[2], &[])];
+        let told = needs.iter().map(|need| found(need, &many(2))).collect();
+        assert!(finds.put(&x, &needs, told, now));
+        let later = now + FRESH_FOR / 2;
+        let third = ["https://n2.example/x".to_owned()];
+        let told = vec![unheard(&needs[0], &third), found(&needs[1], &[])];
+        assert!(finds.put(&x, &needs, told, later));
+        assert_eq!(counts(&mut finds, &needs, later), [3, 0]);
+        let told = vec![unheard(&needs[0], &[])];
+        assert!(!finds.put(&x, &needs, told, later), "nothing of it is news");
+        let end = now + FRESH_FOR;
+        assert_eq!(counts(&mut finds, &needs, end), [1, 0], "each has its time");
     }
 }

@@ -7,6 +7,7 @@ fn find(world: &World, urls: &[&str]) {
     world.state.lock().further = vec![Further {
         event: need(&[1], &[]).event,
         urls: urls.iter().copied().map(url).collect(),
+        is_whole: true,
     }];
 }
 
