@@ -71,6 +71,7 @@ impl App {
     pub(crate) fn new(web: Web, group: TaskGroup) -> Arc<Self> {
         let admission = Admission::new(&web.settings.load().limits);
         let sampled = Arc::new(Sampled::new(&web));
+        sampled.start(&group);
         let gathered = Gathered {
             admission: Arc::clone(&admission),
             group: group.clone(),
@@ -166,6 +167,12 @@ impl App {
 
     pub(crate) fn sampled(&self) -> &Sampled {
         &self.sampled
+    }
+
+    /// The numbers for a scraper as they are; what must be asked for is asked for the next.
+    pub(crate) fn scrape(&self) -> &Metrics {
+        self.sampled.scraped();
+        &self.metrics
     }
 
     pub(crate) fn repositories(&self) -> &Repositories {

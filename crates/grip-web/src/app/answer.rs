@@ -30,7 +30,7 @@ impl App {
     ) -> Result<Response<Body>, WebError> {
         if route.is_probe() {
             only_get(request.method())?;
-            return self.probe(&route, &asked).await;
+            return self.probe(&route, &asked);
         }
         self.admit(&asked)?;
         match route {
@@ -170,7 +170,7 @@ impl App {
     }
 
     /// Answers what must never wait behind work.
-    async fn probe(&self, route: &Route<'_>, asked: &Asked) -> Result<Response<Body>, WebError> {
+    fn probe(&self, route: &Route<'_>, asked: &Asked) -> Result<Response<Body>, WebError> {
         match route {
             Route::Health => Ok(probes::health()),
             Route::Ready => {
@@ -181,10 +181,7 @@ impl App {
                 probes::ready(&self.web.readiness, &self.web.sync)
             }
             Route::Version => probes::version(&self.web.build),
-            Route::Metrics if asked.settings.metrics => {
-                self.sampled().refresh().await;
-                probes::metrics(&self.metrics)
-            }
+            Route::Metrics if asked.settings.metrics => probes::metrics(self.scrape()),
             Route::Robots => Ok(probes::robots()),
             _ => Err(WebError::NoSuchPage),
         }

@@ -1,4 +1,6 @@
 //! What only the database knows, as it was at the last look.
+//!
+//! Invariant: a scraper is shown the last look and never waits for one.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -6,12 +8,16 @@ use grip_db::DbError;
 use grip_index::{Index, Status};
 use grip_ingest::{Ingest, Stats};
 use grip_queue::{KindStats, Queue};
+use grip_tasks::TaskGroup;
 use parking_lot::Mutex;
 use prometheus_client::{
     encoding::{DescriptorEncoder, EncodeMetric as _},
     metrics::{MetricType, gauge::ConstGauge},
 };
-use tokio::time::timeout;
+use tokio::{
+    sync::Notify,
+    time::{Instant, timeout_at},
+};
 
 use super::{
     gathered::{gauge, gauges},
@@ -20,17 +26,19 @@ use super::{
 };
 use crate::Web;
 
-/// How long a scraper waits for the database: what is away must not take the metrics with it.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How often is counted, and for how long after the last scrape: nothing is where nobody reads it.
+const EVERY: Duration = Duration::from_secs(10);
+const WATCHED: Duration = Duration::from_secs(300);
 /// Sources that have a series of their own.
 const SOURCES: usize = 100;
 
-/// Asks the database before a scraper is answered.
+/// Asks the database for what scrapers are shown.
 pub(crate) struct Sampled {
     queue: Queue,
     index: Option<Arc<Index>>,
     ingest: Option<Arc<Ingest>>,
     last: Mutex<Sample>,
+    scraped: Notify,
     index_status: Remembered<Status>,
     watch_status: Remembered<grip_ingest::Status>,
     watch_stats: Remembered<Stats>,
@@ -39,7 +47,7 @@ pub(crate) struct Sampled {
 /// What was found.
 #[derive(Clone, Default)]
 pub(crate) struct Sample {
-    is_up: bool,
+    is_away: bool,
     kinds: Vec<KindStats>,
     index: Option<Status>,
     watched: Option<Watched>,
@@ -52,22 +60,50 @@ impl Sampled {
             index: web.index.clone(),
             ingest: web.watch.as_ref().map(|watch| Arc::clone(&watch.ingest)),
             last: Mutex::default(),
+            scraped: Notify::new(),
             index_status: Remembered::default(),
             watch_status: Remembered::default(),
             watch_stats: Remembered::default(),
         }
     }
 
-    /// Looks again; where that fails, the last counts stay.
-    pub(crate) async fn refresh(&self) {
-        let counted = timeout(PATIENCE, Box::pin(self.count())).await;
+    /// Looks after each scrape and again and again, until `group` stops.
+    pub(crate) fn start(self: &Arc<Self>, group: &TaskGroup) {
+        let (sampled, stop) = (Arc::clone(self), group.token());
+        group.spawn("metrics", async move {
+            stop.run_until_cancelled(sampled.look_on()).await;
+        });
+    }
+
+    async fn look_on(&self) {
+        loop {
+            self.scraped.notified().await;
+            let mut until = Instant::now() + WATCHED;
+            while Instant::now() < until {
+                self.refresh().await;
+                let next = Instant::now() + EVERY;
+                if timeout_at(next, self.scraped.notified()).await.is_ok() {
+                    until = Instant::now() + WATCHED;
+                }
+            }
+        }
+    }
+
+    /// Notes that somebody reads what is counted here.
+    pub(crate) fn scraped(&self) {
+        self.scraped.notify_one();
+    }
+
+    /// Looks once; where that fails, the last counts stay.
+    async fn refresh(&self) {
+        let counted = self.count().await;
         let mut last = self.last.lock();
         match counted {
-            Ok(Ok(counted)) => {
-                let is_up = self.queue.db().trouble().borrow().is_none();
-                *last = Sample { is_up, ..counted };
+            Ok(counted) => *last = counted,
+            Err(error) => {
+                tracing::debug!(%error, "the database was not counted");
+                last.is_away = is_away(&error);
             }
-            Ok(Err(_)) | Err(_) => last.is_up = false,
         }
     }
 
@@ -85,7 +121,7 @@ impl Sampled {
             None => None,
         };
         Ok(Sample {
-            is_up: false,
+            is_away: false,
             kinds: shown(kinds, self.queue.db().node()),
             index,
             watched,
@@ -114,9 +150,25 @@ impl Sampled {
         self.ingest.as_deref()
     }
 
+    /// What was found last; whether the database is away is known without a look where it is a
+    /// server.
     pub(crate) fn look(&self) -> Sample {
-        self.last.lock().clone()
+        let mut last = self.last.lock().clone();
+        last.is_away |= self.queue.db().trouble().borrow().is_some();
+        last
     }
+}
+
+/// Says whether an error tells of a database that cannot be used, and not of one at work.
+fn is_away(error: &DbError) -> bool {
+    !matches!(
+        error,
+        DbError::Busy
+            | DbError::Silent
+            | DbError::Locked(_)
+            | DbError::Conflict(_)
+            | DbError::GivenUp
+    )
 }
 
 /// The kinds that all instances share, and those of this one, without its name: other instances
@@ -162,8 +214,8 @@ impl Sample {
         gauge(
             out,
             "database_up",
-            "Whether the database answered when last asked",
-            u64::from(self.is_up),
+            "Whether the database can be used, as far as is known",
+            u64::from(!self.is_away),
         )?;
         self.encode_queues(out)?;
         if let Some(status) = &self.index {

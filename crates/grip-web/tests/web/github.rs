@@ -283,8 +283,7 @@ async fn what_is_watched_has_series_of_its_own() -> Result<()> {
         .accept([json!({ "id": "10", "type": "no type of ours" })])
         .await?;
     watching.accept([json!({ "id": 7 })]).await?;
-    let metrics = watching.node.get("/metrics").await?.text();
-    for line in [
+    let lines = [
         "ingest_gaps_open 0",
         "ingest_rejected 1",
         "ingest_users 1",
@@ -299,10 +298,9 @@ async fn what_is_watched_has_series_of_its_own() -> Result<()> {
         "github_budget_remaining{token=\"none\",resource=\"core\"} ",
         "requests_in_flight{route=\"webhook\"} 0",
         "queue_jobs{queue=\"ingest-poll\",state=\"waiting\"} 1",
-    ] {
-        assert!(metrics.contains(line), "{line} is not in\n{metrics}");
-    }
-    let without = Node::start().await?.get("/metrics").await?.text();
+    ];
+    watching.node.metrics_with(&lines).await?;
+    let without = Node::start().await?.counted_metrics().await?;
     for series in ["ingest_", "github_budget"] {
         assert!(!without.contains(series), "{without}");
     }

@@ -13,7 +13,7 @@ use grip_index::{
     hosted::{Hosted, Places, Served},
     proxy::Proxy,
 };
-use grip_queue::Queue;
+use grip_queue::{NewJob, Queue};
 use grip_relay::Relay;
 use grip_store::EventStore;
 use grip_tasks::{Ended, TaskGroup};
@@ -209,6 +209,25 @@ impl Node {
 
     pub async fn get(&self, path: &str) -> Result<Reply> {
         self.ask("GET", path, &[], b"").await
+    }
+
+    /// Waits until `/metrics` has each of `lines`: some are counted beside it.
+    pub async fn metrics_with(&self, lines: &[&str]) -> Result<()> {
+        for line in lines {
+            until(line, || async {
+                let metrics = self.get("/metrics").await.ok()?.text();
+                metrics.contains(line).then_some(())
+            })
+            .await?;
+        }
+        Ok(())
+    }
+
+    /// The metrics once all was counted that is counted beside them.
+    pub async fn counted_metrics(&self) -> Result<String> {
+        self.queue.enqueue(vec![NewJob::new("mark", "x")]).await?;
+        self.metrics_with(&["queue_jobs{queue=\"mark\""]).await?;
+        Ok(self.get("/metrics").await?.text())
     }
 
     /// Sends one request on a connection of its own.
