@@ -1,4 +1,6 @@
 //! What people ask about the index.
+//!
+//! Invariant: whatever text they ask with, both engines answer alike.
 
 use std::collections::HashMap;
 
@@ -120,13 +122,16 @@ impl Store {
 
     pub(crate) async fn repos(&self, after: &str, limit: usize) -> Result<Vec<RepoFacts>, DbError> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let asked = [after.into(), limit.into()];
+        let asked = [kept_part(after).into(), limit.into()];
         self.db
             .read(move |mut db| Box::pin(async move { db.fetch_all(&sql::REPOS, &asked).await }))
             .await
     }
 
     pub(crate) async fn repo_facts(&self, repo: &str) -> Result<Option<RepoFacts>, DbError> {
+        if names_nothing(repo) {
+            return Ok(None);
+        }
         let asked = [repo.into()];
         self.db
             .read(move |mut db| {
@@ -141,7 +146,10 @@ impl Store {
         after: &str,
         limit: usize,
     ) -> Result<Vec<TagFacts>, DbError> {
-        let rows = self.tags(repo, after, limit).await?;
+        if names_nothing(repo) {
+            return Ok(Vec::new());
+        }
+        let rows = self.tags(repo, kept_part(after), limit).await?;
         let facts = rows.into_iter().map(|row| TagFacts {
             name: row.tag_name,
             commit: row.commit_oid,
@@ -152,4 +160,14 @@ impl Store {
         });
         Ok(facts.collect())
     }
+}
+
+/// Nothing that is kept is called so, and a server would not even be asked about it.
+fn names_nothing(text: &str) -> bool {
+    text.contains('\0')
+}
+
+/// What lies behind this lies behind the whole, because no name goes on with a NUL.
+fn kept_part(text: &str) -> &str {
+    text.split('\0').next().unwrap_or_default()
 }

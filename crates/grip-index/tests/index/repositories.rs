@@ -206,6 +206,23 @@ grip_db::on_both_engines! {
         assert_eq!(source.calls(), expected);
     }
 
+    async fn a_name_with_a_nul_is_nobodys_and_an_answer_all_the_same(test: TestDatabase) {
+        let source = FakeSource::new("acme");
+        for repo in ["a", "ab", "b"] {
+            source.add(repo);
+            source.tag(repo, "v1.0.0", 1);
+        }
+        let running = Running::settled(test.db(), &[&source]).await;
+        let index = &running.index;
+        assert_eq!(index.repo("fake.example/acme/a\0").await.unwrap(), None);
+        let tags = |repo: &'static str, after: &'static str| index.tags(repo, after, 10);
+        assert!(tags("\0", "").await.unwrap().is_empty());
+        assert_eq!(tags("fake.example/acme/a", "v\0").await.unwrap().len(), 1);
+        let repos = index.repos("fake.example/acme/a\0z", 10).await.unwrap();
+        let names: Vec<_> = repos.iter().map(|repo| repo.name.as_str()).collect();
+        assert_eq!(names, ["fake.example/acme/ab", "fake.example/acme/b"]);
+    }
+
     async fn a_hundred_thousand_tags_are_one_turn(test: TestDatabase) {
         const TAGS: u32 = 100_000;
         let source = FakeSource::new("acme");

@@ -94,7 +94,15 @@ async fn each_tag_says_why_it_is_in_the_feed_or_not() -> Result<()> {
     let none = node.get("/api/v1/index/repos/forge.example/none").await?;
     assert_eq!(none.status, 404);
     assert!(none.text().contains("gripfast index status"));
-    for hostile in ["%00", "..%2f..%2fetc", &"x/".repeat(3000), "%ff"] {
+    for (nul, status) in [
+        ("repos/%00", 404),
+        ("repos/a?after=%00", 404),
+        ("repos?after=%00", 200),
+    ] {
+        let reply = node.get(&format!("/api/v1/index/{nul}")).await?;
+        assert_eq!(reply.status, status, "{nul}: {reply:?}");
+    }
+    for hostile in ["..%2f..%2fetc", &"x/".repeat(3000), "%ff"] {
         let reply = node.get(&format!("/api/v1/index/repos/{hostile}")).await?;
         assert!(matches!(reply.status, 400 | 404), "{hostile}: {reply:?}");
     }
