@@ -6,8 +6,9 @@
 //!
 //! Invariants:
 //! - No answer counts that does not prove itself, so no peer can change a result into a false one.
-//! - A peer and all whom only it has named are one voice. A name is settled by two voices, or a
-//!   hedge's time after the first, so nobody delays what an honest peer has answered.
+//! - A peer and all whom only it has named are one voice. A name is settled by two voices, of which
+//!   one has the thing itself if such a one is being asked; or else a hedge's time after the first,
+//!   so nobody delays what an honest peer has answered by more than that.
 //! - Questions are bounded in number, per voice and in all, and nothing outlives the deadline. What
 //!   was found by then is handed over a little earlier, while somebody still waits for it.
 
@@ -95,6 +96,7 @@ impl Network {
             settle_at: held.is_some().then_some(soon),
             answers: known.into_iter().chain(held).collect(),
             voices: Vec::new(),
+            is_provider_heard: false,
             is_hedged: false,
             last: last(began, deadline),
             tally: Tally::default(),
@@ -133,6 +135,8 @@ struct Walk<'a> {
     is_held: bool,
     /// Who answered, as the roots that led to each.
     voices: Vec<Vec<PeerName>>,
+    /// One of those is said to have the thing itself.
+    is_provider_heard: bool,
     is_hedged: bool,
     /// When what was heard so far is enough.
     settle_at: Option<Instant>,

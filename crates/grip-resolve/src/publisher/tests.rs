@@ -11,7 +11,8 @@ use futures_util::future::BoxFuture;
 use grip_dht::{
     AskError, Dht, DhtError, Peer, Published, RecordKey, Reply, testing::Network as Memory,
 };
-use grip_testkit::Author;
+use grip_nostr::Timestamp;
+use grip_testkit::{Author, events::tag};
 use parking_lot::Mutex;
 use tokio::time::sleep;
 
@@ -87,6 +88,27 @@ async fn a_change_is_told_at_once_and_the_old_id_is_withdrawn() {
             .held(own, &Key::Manifest(new.id()).record())
             .is_some()
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_outgrows_a_record_leaves_no_record_of_ours_behind() {
+    let (memory, one, _two) = two();
+    let author = Author::new();
+    let small = manifest_of(&author, "x", 1);
+    one.repos.serve(&small);
+    sleep(ms(1_000)).await;
+    let records = [Key::Name(small.name()), Key::Manifest(small.id())].map(|key| key.record());
+    let held = |record: &RecordKey| memory.held(&memory.names()[0], record);
+    assert!(records.iter().all(|record| held(record).is_some()));
+    let (long, at) = ("x".repeat(70 << 10), Timestamp::from_secs(1_700_000_009));
+    let long = vec![tag(["description", &long])];
+    let announcement = author.announcement_at("git.example", "x", long, at);
+    let large = Manifest::make(announcement, vec![], None).unwrap();
+    assert!(!large.fits_a_record() && large.name() == small.name());
+    one.repos.serve(&large);
+    sleep(ms(1_000)).await;
+    assert!(records.iter().all(|record| held(record).is_none()));
+    assert_eq!(one.resolver.counters().published_total, 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -260,8 +282,8 @@ impl Dht for Slow {
     ) -> BoxFuture<'_, Result<Published, DhtError>> {
         Box::pin(async move {
             *self.times.lock().entry(key.clone()).or_default() += 1;
-            self.told.lock().insert(key, value.unwrap_or_default());
             sleep(ms(100)).await;
+            self.told.lock().insert(key, value.unwrap_or_default());
             Ok(Published { stored_at: 1 })
         })
     }
@@ -282,13 +304,12 @@ async fn what_is_deleted_while_it_is_told_of_is_withdrawn_all_the_same() {
     let network = Arc::new(Slow::default());
     let node = Node::new(Some(network.clone()), Options::default());
     let manifest = manifest_of(&Author::new(), "x", 1);
-    let (by_name, by_id) = (Key::Name(manifest.name()), Key::Manifest(manifest.id()));
+    let by_name = Key::Name(manifest.name());
     // First while its id is told, which comes before its name, then while its name is.
     for (after, times) in [(ms(50), 0), (ms(150), 1)] {
         node.repos.serve(&manifest);
         sleep(after).await;
         assert_eq!(network.times(&by_name), times);
-        assert!(network.knows().contains_key(&by_id.record()));
         node.repos.remove(&manifest.name());
         sleep(ms(1_000)).await;
         assert_eq!(network.knows(), BTreeMap::new());
@@ -299,20 +320,22 @@ async fn what_is_deleted_while_it_is_told_of_is_withdrawn_all_the_same() {
 
 #[tokio::test(start_paused = true)]
 async fn what_changes_while_it_is_told_of_is_told_of_next() {
-    let network = Arc::new(Slow::default());
-    let node = Node::new(Some(network.clone()), Options::default());
-    let author = Author::new();
-    let [old, new] = [1, 2].map(|age| manifest_of(&author, "x", age));
-    // The first pass, which sees nothing.
-    sleep(ms(1_000)).await;
-    node.repos.serve(&old);
-    sleep(ms(150)).await;
-    node.repos.serve(&new);
-    assert_eq!(node.resolver.status().publisher.due, 1);
-    sleep(ms(1_000)).await;
-    let keys = [Key::Name(new.name()), Key::Manifest(new.id())];
-    let expected = keys.map(|key| (key.record(), new.bytes().clone()));
-    assert_eq!(network.knows(), BTreeMap::from(expected));
-    assert_eq!(node.resolver.status().publisher.due, 0);
-    assert_eq!(network.times(&Key::Manifest(old.id())), 1);
+    for after in [ms(50), ms(150)] {
+        let network = Arc::new(Slow::default());
+        let node = Node::new(Some(network.clone()), Options::default());
+        let author = Author::new();
+        let [old, new] = [1, 2].map(|age| manifest_of(&author, "x", age));
+        // The first pass, which sees nothing.
+        sleep(ms(1_000)).await;
+        node.repos.serve(&old);
+        sleep(after).await;
+        node.repos.serve(&new);
+        sleep(ms(1_000)).await;
+        let keys = [Key::Name(new.name()), Key::Manifest(new.id())];
+        let expected = keys.map(|key| (key.record(), new.bytes().clone()));
+        assert_eq!(network.knows(), BTreeMap::from(expected));
+        assert_eq!(network.times(&Key::Manifest(old.id())), 1);
+        let status = node.resolver.status().publisher;
+        assert_eq!((status.told, status.due), (1, 0));
+    }
 }

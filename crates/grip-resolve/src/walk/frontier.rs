@@ -169,6 +169,17 @@ impl Frontier {
         self.known.get(peer).map_or(0, |known| known.depth)
     }
 
+    /// Whether it is said to have the thing itself.
+    pub fn is_provider(&self, peer: &PeerName) -> bool {
+        self.known.get(peer).is_some_and(|known| known.is_provider)
+    }
+
+    /// Whether somebody is being asked who is said to have the thing itself.
+    pub fn awaits_provider(&self) -> bool {
+        let is_awaited = |it: &Known| it.is_provider && it.standing == Standing::UnderWay;
+        self.known.values().any(is_awaited)
+    }
+
     pub fn give_up(&mut self, peer: &PeerName) {
         self.ended(peer, Standing::GivenUp);
     }

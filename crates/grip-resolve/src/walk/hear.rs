@@ -23,7 +23,8 @@ impl Walk<'_> {
                     Outcome::Good
                 };
                 pass.end(outcome);
-                self.hear(&peer, heard)
+                let end = self.hear(&peer, heard);
+                end.or_else(|| self.is_satisfied().then_some(End::Satisfied))
             }
             Err(error) => {
                 let outcome = if error.is_fault_of_peer() {
@@ -33,7 +34,7 @@ impl Walk<'_> {
                 };
                 pass.end(outcome);
                 self.fail(&peer, error);
-                None
+                self.is_satisfied().then_some(End::Satisfied)
             }
         }
     }
@@ -58,14 +59,16 @@ impl Walk<'_> {
                 self.frontier.learn(peer, named);
                 self.answers.push(manifest);
                 self.voices.push(roots);
+                self.is_provider_heard |= self.frontier.is_provider(peer);
                 let enough = (Instant::now() + self.options.hedge).min(self.last);
                 self.settle_at = Some(self.settle_at.map_or(enough, |at| at.min(enough)));
-                self.is_satisfied().then_some(End::Satisfied)
+                None
             }
         }
     }
 
-    /// A digest is proven by one answer. For a name two voices are heard.
+    /// A digest is proven by one answer. For a name two voices are heard, and one who has the thing
+    /// itself if such a one was asked: others may hold what it has outgrown.
     pub(super) fn is_satisfied(&self) -> bool {
         let is_one = |voices: &[Vec<PeerName>]| match voices {
             [first, rest @ ..] => first.len() == 1 && rest.iter().all(|voice| voice == first),
@@ -73,7 +76,10 @@ impl Walk<'_> {
         };
         match self.key {
             Key::Manifest(_) => self.is_held || !self.voices.is_empty(),
-            Key::Name(_) => self.voices.len() >= 2 && !is_one(&self.voices),
+            Key::Name(_) => {
+                let is_awaited = !self.is_provider_heard && self.frontier.awaits_provider();
+                self.voices.len() >= 2 && !is_one(&self.voices) && !is_awaited
+            }
         }
     }
 

@@ -296,3 +296,30 @@ async fn who_told_us_that_he_has_it_is_asked_first() {
     assert_eq!(field.memory.log()[0].0, provider);
     assert_eq!((found.hops, found.providers[0].id.clone()), (1, provider));
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_has_the_thing_itself_is_heard_before_those_who_hold_what_it_has_outgrown() {
+    for (latency, took, is_heard) in [(100, 100, true), (400, 20 + 150, false)] {
+        let field = Field::new(200);
+        let key = field.by_name();
+        let own = field.memory.names()[0].clone();
+        let owner = field.memory.by_distance(&key.record()).pop().unwrap();
+        field.put(&owner, &key);
+        field.memory.latency_of(&owner, ms(latency));
+        field.memory.provide(&own, &key.record(), &owner);
+        let outgrown = manifest_of(&field.author, "x", 1);
+        for peer in field
+            .peers(&key)
+            .await
+            .iter()
+            .filter(|peer| **peer != owner)
+        {
+            let bytes = outgrown.bytes().clone();
+            field.memory.put(peer, &key.record(), bytes);
+        }
+        let began = Instant::now();
+        let found = field.walk(&key).await.unwrap().manifest;
+        assert_eq!(found == field.manifest, is_heard);
+        assert_eq!(began.elapsed(), ms(took));
+    }
+}

@@ -141,3 +141,31 @@ async fn a_newer_state_is_what_everybody_finds() {
         until("the newer one is found", newer).await.unwrap();
     }
 }
+
+#[tokio::test]
+async fn a_manifest_that_outgrows_a_record_is_what_everybody_finds() {
+    let members = Member::net(4, &patient()).await;
+    let (author, long) = (Author::new(), "x".repeat(70 << 10));
+    let small = manifest(&author, "x", 1, vec![]);
+    members[0].serve(&small).await;
+    let key = Key::Name(small.name());
+    for member in &members[1..] {
+        member.holds(&key, &members[0]).await;
+    }
+    let large = manifest(&author, "x", 2, vec![tag(["description", &long])]);
+    assert!(small.fits_a_record() && !large.fits_a_record());
+    members[0].serve(&large).await;
+    for member in &members[1..] {
+        let by_id = Key::Manifest(large.id());
+        let found = member.resolver.resolve(&by_id, FRESH).await.unwrap();
+        assert_eq!((found.id, found.source), (large.id(), Source::Dht));
+        // Two who still hold the small one may be heard before its owner, for as long as they do.
+        let larger = || async {
+            let found = member.resolver.resolve(&key, FRESH).await.ok()?;
+            (found.id == large.id()).then_some(())
+        };
+        until("the larger one is found", larger).await.unwrap();
+        let kept = member.resolver.resolve(&key, Ask::default()).await.unwrap();
+        assert_eq!(kept.id, large.id());
+    }
+}

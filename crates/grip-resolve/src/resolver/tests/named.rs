@@ -83,6 +83,7 @@ async fn a_node_is_not_blamed_for_the_time_that_we_did_not_have() {
     for name in memory.names() {
         memory.provide(name, &key.record(), &silent);
     }
+    node.resolver.resolve(&key, Ask::default()).await.unwrap();
     memory.fault(&silent, Fault::Stall);
     let hurried = Ask {
         deadline: Some(ms(100)),
