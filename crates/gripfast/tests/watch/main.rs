@@ -1,6 +1,7 @@
 //! What happens on GitHub, as a node takes it in: by webhooks, by lists, from files, and through
 //! crashes.
 
+mod board;
 mod crashes;
 mod files;
 mod lists;
