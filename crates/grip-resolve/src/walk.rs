@@ -15,15 +15,12 @@
 mod end;
 mod frontier;
 mod hear;
+mod patience;
 mod question;
 
-use std::{
-    ops::Range,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
-    time::Duration,
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::Relaxed},
 };
 
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
@@ -31,9 +28,11 @@ use grip_dht::{Dht, Peer, PeerName, RecordKey};
 use grip_tasks::TaskGroup;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
+pub(crate) use self::patience::soon;
 use self::{
     end::{End, Tally},
     frontier::{Frontier, Next},
+    patience::{at, jittered, last},
     question::{Named, Question},
 };
 use crate::{
@@ -42,10 +41,6 @@ use crate::{
     budget::HedgeBudget,
     counters::{Live, count},
 };
-
-/// How long before its deadline a walk ends at least, if it has found something, and at most.
-/// Timers know nothing shorter than a millisecond.
-const MARGIN: Range<Duration> = Duration::from_millis(2)..Duration::from_millis(25);
 
 /// What walks share.
 pub(crate) struct Network {
@@ -250,31 +245,6 @@ impl Walk<'_> {
         self.under_way.push(question);
         true
     }
-}
-
-/// Until when more is waited for where there is an answer already: those who were asked at once
-/// have had their time.
-pub(crate) fn soon(options: &Options, began: Instant, deadline: Instant) -> Instant {
-    (began + options.question).min(last(began, deadline))
-}
-
-/// When to hand over what was found, so that whoever has the same deadline still hears it.
-fn last(began: Instant, deadline: Instant) -> Instant {
-    let rest = deadline.saturating_duration_since(began);
-    let margin = (rest / 20).clamp(MARGIN.start, MARGIN.end);
-    deadline - margin.min(rest)
-}
-
-async fn at(moment: Option<Instant>) {
-    match moment {
-        Some(moment) => sleep_until(moment).await,
-        None => std::future::pending().await,
-    }
-}
-
-/// Give or take a fifth, so that many nodes do not hedge as one.
-fn jittered(wait: Duration) -> Duration {
-    wait.mul_f64(rand::random_range(0.8..=1.2))
 }
 
 fn add(counter: &AtomicU64, n: u64) {
