@@ -125,6 +125,11 @@ async fn beyond_all_bounds_a_connection_is_closed_after_its_first_answer() -> Re
         drop(response);
         within("the node closes", client.driver).await???;
     }
+    let metrics = node.get("/metrics").await?.text();
+    assert!(
+        !metrics.contains("connections_cut_total{"),
+        "not by a watch"
+    );
     Ok(())
 }
 
