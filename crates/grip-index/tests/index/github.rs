@@ -527,8 +527,6 @@ async fn a_list_of_tags_that_no_budget_covers_is_read_all_the_same() {
     assert_eq!(pages, 30, "no page was read twice");
 }
 
-const DAY_MS: i64 = 25 * 60 * 60 * 1_000;
-
 /// A host with one repository of 150 versions at one commit, on two pages of tags.
 async fn two_pages() -> (TestDatabase, FakeGitHub) {
     let host = host(Limits::default()).await;
@@ -539,43 +537,6 @@ async fn two_pages() -> (TestDatabase, FakeGitHub) {
         host.set_tag("acme/many", &format!("v1.0.{n}"), &oid);
     }
     (TestDatabase::sqlite().await, host)
-}
-
-#[tokio::test]
-async fn a_tag_made_while_a_turn_was_interrupted_is_in_the_feed_after_it() {
-    let (test, host) = one().await;
-    let files = "/repos/acme/one/contents";
-    host.behave(files, Behaviour::status(502, ""));
-    let running = start(test.db(), org(&host)).await;
-    reason(&running, "index-repo", "github.com/acme/one").await;
-    host.add_tag("acme/one", "v1.1.0");
-    host.behave(files, Behaviour::Serve);
-    // Its next turn comes by itself: nobody has told of the tag.
-    test.db().shift_clock_ms(DAY_MS);
-    indexed(&running, 1).await;
-    let mut feed = running.feed().await;
-    feed.sort();
-    let expected = ["github.com/acme/one@v1.0.0", "github.com/acme/one@v1.1.0"];
-    assert_eq!(feed, expected);
-}
-
-#[tokio::test]
-async fn a_half_read_list_of_tags_is_begun_anew_where_its_pages_have_shifted() {
-    let (test, host) = two_pages().await;
-    let tags = "/repos/acme/many/tags";
-    host.script(tags, [Behaviour::Serve, Behaviour::status(502, "")]);
-    let running = start(test.db(), org(&host)).await;
-    reason(&running, "index-repo", "github.com/acme/many").await;
-    // One of the page that was read: what is on the other moves up.
-    host.delete_tag("acme/many", "v1.0.200");
-    host.behave(tags, Behaviour::Serve);
-    test.db().shift_clock_ms(DAY_MS);
-    indexed(&running, 1).await;
-    let tags = running.tags("github.com/acme/many").await;
-    let names: Vec<_> = tags.into_iter().map(|tag| tag.name).collect();
-    let expected = (100..250).filter(|n| *n != 200);
-    let expected: Vec<_> = expected.map(|n| format!("v1.0.{n}")).collect();
-    assert_eq!(names, expected);
 }
 
 #[tokio::test]
