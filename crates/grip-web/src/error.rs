@@ -223,7 +223,8 @@ impl WebError {
         }
     }
 
-    /// Writes the one log line of a failed request; what a client did wrong is no warning.
+    /// Writes the one log line of a failed request. What a client did wrong is no warning, nor is
+    /// a refusal: those who flood us would flood the log, and the metrics count each.
     pub(crate) fn log(&self) {
         match self {
             Self::Internal { source, .. } => {
@@ -231,7 +232,7 @@ impl WebError {
             }
             Self::Away { source, .. } => tracing::warn!(error = %Chain(source), "{self}"),
             Self::Panic => tracing::error!("{self}"),
-            Self::Busy(_) | Self::Deadline => tracing::warn!("{self}"),
+            Self::Deadline => tracing::warn!("{self}"),
             _ => tracing::debug!("{self}"),
         }
     }
