@@ -35,7 +35,7 @@ enum Command {
         #[arg(last = true)]
         rest: Vec<String>,
     },
-    /// Measure a release build over loopback, each figure beside its floor
+    /// Measure a dist build over loopback, each figure beside its floor
     Bench {
         /// Handed to the benchmark, such as `--only events`
         #[arg(last = true)]

@@ -17,11 +17,12 @@ pub(crate) enum Campaign {
     Resolve,
 }
 
-/// Builds for release and prints each figure beside its floor.
+/// Builds the `dist` profile and prints each figure beside its floor.
 pub(crate) fn bench(rest: &[String]) -> anyhow::Result<()> {
     let build = [
         "build",
-        "--release",
+        "--profile",
+        "dist",
         "--quiet",
         "-p",
         "gripfast",
@@ -29,12 +30,12 @@ pub(crate) fn bench(rest: &[String]) -> anyhow::Result<()> {
         "grip-bench",
     ];
     run::succeed(run::cargo().args(build))?;
-    let release = target_dir().join("release");
-    let mut bench = run::command(release.join("grip-bench"));
+    let dist = target_dir().join("dist");
+    let mut bench = run::command(dist.join("grip-bench"));
     run::succeed(
         bench
             .arg("--binary")
-            .arg(release.join("gripfast"))
+            .arg(dist.join("gripfast"))
             .args(rest),
     )
 }
