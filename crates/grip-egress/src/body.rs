@@ -10,7 +10,7 @@ use std::{
 };
 
 use bytes::{Buf as _, Bytes};
-use grip_throttle::{Advice, Permit, Verdict};
+use grip_limits::{Advice, Permit, Verdict};
 use grip_types::Domain;
 use http_body::Body as _;
 use tokio::{

@@ -5,7 +5,7 @@ mod refusal;
 
 use std::sync::Arc;
 
-use grip_throttle::{Permit, Throttle, Verdict};
+use grip_limits::{Permit, Throttle, Verdict};
 use grip_types::Domain;
 use rustls::pki_types::CertificateDer;
 use tokio::time::{Instant, timeout_at};

@@ -2,7 +2,7 @@
 
 use std::{error::Error, fmt, io, time::Duration};
 
-use grip_throttle::{Refused, answer::Answer};
+use grip_limits::{Refused, answer::Answer};
 use grip_types::Domain;
 use http::StatusCode;
 

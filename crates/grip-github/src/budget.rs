@@ -11,7 +11,7 @@ mod window;
 
 use std::{pin::Pin, sync::Arc, time::SystemTime};
 
-use grip_throttle::Throttle;
+use grip_limits::Throttle;
 use tokio::time::Instant;
 use url::Url;
 

@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use grip_egress::{EgressError, Forbidden};
-use grip_throttle::Refused;
+use grip_limits::Refused;
 
 /// Why a call brought nothing.
 #[derive(Debug, thiserror::Error)]

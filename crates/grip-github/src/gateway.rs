@@ -11,7 +11,7 @@ use std::{
 
 use bytes::Bytes;
 use grip_egress::{Bearer, Egress, EgressError, Reply, Terms};
-use grip_throttle::Lane;
+use grip_limits::Lane;
 use grip_types::Domain;
 use tokio::{io::AsyncReadExt as _, time::Instant};
 use url::Url;

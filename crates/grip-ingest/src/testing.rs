@@ -6,9 +6,9 @@ use futures_util::future::BoxFuture;
 use grip_db::Db;
 use grip_egress::Egress;
 use grip_github::{GitHub, Token};
+use grip_limits::{BreakerOptions, Limits, Throttle};
 use grip_queue::{Lease, Outcome, Queue};
 use grip_testkit::{FakeGitHub, github::Setup};
-use grip_throttle::{BreakerOptions, Limits, Throttle};
 use grip_types::Domain;
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -72,7 +72,7 @@ pub(crate) async fn world_with(db: &Db, options: Options, setup: Setup) -> World
 
 /// A gateway with budgets and a throttle of its own, which hardly narrows anything.
 pub(crate) fn gateway(host: &FakeGitHub, tokens: &[String]) -> GitHub {
-    let throttle = Throttle::memory(grip_throttle::Options {
+    let throttle = Throttle::memory(grip_limits::Options {
         limits: Limits {
             in_flight: 1_000,
             per_window: 1_000_000,
@@ -82,7 +82,7 @@ pub(crate) fn gateway(host: &FakeGitHub, tokens: &[String]) -> GitHub {
             min_requests: 1_000_000,
             ..BreakerOptions::default()
         },
-        ..grip_throttle::Options::default()
+        ..grip_limits::Options::default()
     });
     let options = grip_egress::Options {
         private_hosts: vec![Domain::parse(&host.domain()).unwrap()],

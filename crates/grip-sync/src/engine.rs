@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use grip_egress::{EgressError, Forbidden, Shown};
 use grip_git::remote::RemoteError;
+use grip_limits::{Lane, Queues, Throttle, answer::Answer};
 use grip_tasks::CancellationToken;
-use grip_throttle::{Lane, Queues, Throttle, answer::Answer};
 use grip_types::{Domain, Identifier};
 use tokio::time::Instant;
 use url::Url;

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, error::Error, fmt, future::Future};
 
 use grip_egress::{EgressError, Forbidden};
 use grip_git::{ReceiveError, remote::RemoteError};
-use grip_throttle::{Permit, Refused};
+use grip_limits::{Permit, Refused};
 use grip_types::{Identifier, Oid};
 use url::Url;
 

@@ -13,7 +13,7 @@ use grip_git::{
     Caps, Repositories,
     remote::{self, Version},
 };
-use grip_throttle::Permit;
+use grip_limits::Permit;
 use grip_types::{Identifier, Oid};
 use parking_lot::Mutex;
 use tokio::{

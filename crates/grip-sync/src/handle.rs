@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
+use grip_limits::{BackendStatus, HostStatus, Queues, Throttle};
 use grip_tasks::TaskGroup;
-use grip_throttle::{BackendStatus, HostStatus, Queues, Throttle};
 use grip_types::Identifier;
 use serde::Serialize;
 

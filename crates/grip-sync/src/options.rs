@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use grip_throttle::QueueBounds;
+use grip_limits::QueueBounds;
 
 /// How the sync paces itself. All have a default.
 #[derive(Clone, Debug)]

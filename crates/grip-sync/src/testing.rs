@@ -8,10 +8,10 @@ use std::{
 
 use grip_egress::Forbidden;
 use grip_git::remote::RemoteError;
+use grip_limits::{Permit, Throttle, Verdict};
 use grip_nostr::EventId;
 use grip_purgatory::Millis;
 use grip_tasks::{CancellationToken, TaskGroup};
-use grip_throttle::{Permit, Throttle, Verdict};
 use grip_types::{Domain, Identifier, Oid};
 use parking_lot::Mutex;
 use tokio::{
@@ -447,20 +447,20 @@ pub(crate) type TestEngine = Engine<Arc<World>, Arc<World>>;
 
 /// An engine without its loops.
 pub(crate) fn engine(world: &Arc<World>) -> TestEngine {
-    let throttle = Throttle::memory(grip_throttle::Options::default());
+    let throttle = Throttle::memory(grip_limits::Options::default());
     let (context, fetch) = (Arc::clone(world), Arc::clone(world));
     Engine::new(context, fetch, throttle, steady(), CancellationToken::new())
 }
 
 /// A running sync; the group stops it.
 pub(crate) fn start(world: &Arc<World>, options: Options) -> (Sync, TaskGroup) {
-    start_with(world, options, grip_throttle::Options::default())
+    start_with(world, options, grip_limits::Options::default())
 }
 
 pub(crate) fn start_with(
     world: &Arc<World>,
     options: Options,
-    limits: grip_throttle::Options,
+    limits: grip_limits::Options,
 ) -> (Sync, TaskGroup) {
     let group = TaskGroup::new("test");
     let sync = Sync::start(Parts {

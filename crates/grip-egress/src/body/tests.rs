@@ -1,7 +1,7 @@
 use std::convert::Infallible;
 
 use futures_util::{Stream, StreamExt as _, stream};
-use grip_throttle::{HostStatus, Lane, Throttle, Why};
+use grip_limits::{HostStatus, Lane, Throttle, Why};
 use tokio::{io::AsyncReadExt as _, time::sleep};
 
 use super::*;
@@ -10,7 +10,7 @@ const IDLE: Duration = Duration::from_secs(30);
 const TOTAL: Duration = Duration::from_secs(15 * 60);
 
 fn throttle() -> Throttle {
-    Throttle::memory(grip_throttle::Options::default())
+    Throttle::memory(grip_limits::Options::default())
 }
 
 fn domain() -> Domain {

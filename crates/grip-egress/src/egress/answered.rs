@@ -5,7 +5,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use grip_throttle::{
+use grip_limits::{
     Advice, Permit, Verdict, Why,
     answer::{self, Reading},
 };

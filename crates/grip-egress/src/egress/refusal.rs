@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use grip_throttle::answer::Reading;
+use grip_limits::answer::Reading;
 use grip_types::Domain;
 use http::{HeaderMap, StatusCode};
 use tokio::{io::AsyncReadExt as _, time::Instant};

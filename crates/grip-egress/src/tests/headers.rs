@@ -63,7 +63,7 @@ fn agent(headers: &HeaderMap) -> &str {
 
 #[tokio::test]
 async fn a_user_agent_that_cannot_be_sent_is_a_mistake_of_the_setup() {
-    let throttle = grip_throttle::Throttle::memory(grip_throttle::Options::default());
+    let throttle = grip_limits::Throttle::memory(grip_limits::Options::default());
     let options = crate::Options {
         user_agent: "two\nlines".to_owned(),
         ..crate::Options::default()

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use grip_limits::{ClosedWhy, Limits, Reason};
 use grip_testkit::{until, within};
-use grip_throttle::{ClosedWhy, Limits, Reason};
 use tokio::io::AsyncReadExt as _;
 
 use super::{

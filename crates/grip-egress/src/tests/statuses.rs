@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use grip_throttle::{ClosedWhy, answer::Answer};
+use grip_limits::{ClosedWhy, answer::Answer};
 use jiff::{SignedDuration, Timestamp, fmt::rfc2822::DateTimePrinter};
 
 use super::{
@@ -175,8 +175,8 @@ async fn a_closed_host_is_not_asked_again() {
     let domain = grip_types::Domain::parse(HOST).unwrap();
     let throttle = heard.client.egress.throttle();
     let refused = throttle
-        .acquire(&domain, grip_throttle::Lane::Git)
+        .acquire(&domain, grip_limits::Lane::Git)
         .await
         .unwrap_err();
-    assert_eq!(refused.reason, grip_throttle::Reason::Advised);
+    assert_eq!(refused.reason, grip_limits::Reason::Advised);
 }

@@ -11,7 +11,7 @@ use std::{
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use grip_throttle::{HostStatus, Lane, Permit, Throttle};
+use grip_limits::{HostStatus, Lane, Permit, Throttle};
 use grip_types::{Domain, Service};
 use http::{HeaderMap, Method};
 use parking_lot::Mutex;
@@ -31,7 +31,7 @@ pub(super) const SHORT: Duration = Duration::from_millis(60);
 /// What a test wants different from the usual.
 pub(super) struct Setup {
     pub options: Options,
-    pub throttle: grip_throttle::Options,
+    pub throttle: grip_limits::Options,
     pub rules: Rules,
     pub names: Arc<Names>,
     pub roots: Vec<CertificateDer<'static>>,
@@ -51,7 +51,7 @@ impl Default for Setup {
                 lookup: Arc::clone(&names) as Arc<dyn Lookup>,
                 ..Options::default()
             },
-            throttle: grip_throttle::Options::default(),
+            throttle: grip_limits::Options::default(),
             rules: Rules {
                 allow_non_global: false,
                 private_hosts: Vec::new(),

@@ -1,6 +1,6 @@
 //! Callers that want every answer, and keep the books of their rate limit themselves.
 
-use grip_throttle::{ClosedWhy, answer::Answer};
+use grip_limits::{ClosedWhy, answer::Answer};
 use tokio::io::AsyncReadExt as _;
 
 use super::{

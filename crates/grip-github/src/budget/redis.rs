@@ -24,7 +24,7 @@ use std::{
     time::SystemTime,
 };
 
-use grip_throttle::{Connected, SharedRedis};
+use grip_limits::{Connected, SharedRedis};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use url::Url;

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use grip_throttle::answer::{Answer, Reading};
+use grip_limits::answer::{Answer, Reading};
 use http::{
     HeaderMap, StatusCode,
     header::{CONTENT_TYPE, ETAG, LOCATION},

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use grip_throttle::Refused;
+use grip_limits::Refused;
 use tokio::time::Instant;
 
 use crate::{budget::Denied, error::GitHubError};

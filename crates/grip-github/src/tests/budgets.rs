@@ -324,13 +324,13 @@ async fn bursts_stay_below_the_secondary_limit_by_the_throttles_bounds() {
     let pair = limited(Backend::Memory, 5_000).start().await;
     pair.host.add("acme/one");
     pair.host.set_limits(|limits| limits.concurrent = Some(4));
-    let throttle = grip_throttle::Throttle::memory(grip_throttle::Options {
-        limits: grip_throttle::Limits {
+    let throttle = grip_limits::Throttle::memory(grip_limits::Options {
+        limits: grip_limits::Limits {
             in_flight: 4,
             per_window: 10_000,
             window: Duration::from_secs(1),
         },
-        ..grip_throttle::Options::default()
+        ..grip_limits::Options::default()
     });
     let options = grip_egress::Options {
         allow_non_global: true,

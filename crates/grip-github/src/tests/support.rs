@@ -3,12 +3,12 @@
 use std::time::{Duration, SystemTime};
 
 use grip_egress::Egress;
+use grip_limits::{RedisOptions, Throttle};
 use grip_tasks::TaskGroup;
 use grip_testkit::{
     FakeGitHub, RedisServer,
     github::{Limits, Setup},
 };
-use grip_throttle::{RedisOptions, Throttle};
 use grip_types::{Domain, Oid};
 
 use crate::{GitHub, GitHubError, Options, RepoName, Token};
@@ -128,13 +128,13 @@ impl With {
 
 /// A throttle that hardly narrows anything.
 async fn throttle(redis: Option<&RedisServer>, group: &TaskGroup) -> Throttle {
-    let options = grip_throttle::Options {
-        limits: grip_throttle::Limits {
+    let options = grip_limits::Options {
+        limits: grip_limits::Limits {
             in_flight: 1_000,
             per_window: 1_000_000,
             window: Duration::from_secs(1),
         },
-        ..grip_throttle::Options::default()
+        ..grip_limits::Options::default()
     };
     let Some(redis) = redis else {
         return Throttle::memory(options);

@@ -6,13 +6,13 @@ use grip_db::{Db, TestDatabase};
 use grip_egress::Egress;
 use grip_github::{GitHub, Login, Owner, Token};
 use grip_index::{GitHubOptions, GitHubSource, Options, Source};
+use grip_limits::Throttle;
 use grip_queue::{JobFacts, State};
 use grip_testkit::{
     FakeGitHub,
     github::{Behaviour, Limits, Repo, Setup},
     until,
 };
-use grip_throttle::Throttle;
 use grip_types::Domain;
 
 use crate::support::Running;
@@ -30,13 +30,13 @@ async fn host(limits: Limits) -> FakeGitHub {
 
 /// A gateway that waits no longer than it must, behind a throttle that allows `in_flight` calls.
 fn gateway(host: &FakeGitHub, in_flight: u32) -> GitHub {
-    let throttle = Throttle::memory(grip_throttle::Options {
-        limits: grip_throttle::Limits {
+    let throttle = Throttle::memory(grip_limits::Options {
+        limits: grip_limits::Limits {
             in_flight,
             per_window: 1_000_000,
             window: Duration::from_secs(1),
         },
-        ..grip_throttle::Options::default()
+        ..grip_limits::Options::default()
     });
     let egress = grip_egress::Options {
         private_hosts: vec![Domain::parse(&host.domain()).unwrap()],

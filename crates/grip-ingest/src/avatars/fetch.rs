@@ -4,8 +4,8 @@ use std::error::Error as _;
 
 use grip_db::DbError;
 use grip_egress::{Egress, EgressError, Forbidden, Reply, Request, Terms};
+use grip_limits::{Lane, Refused, answer::Answer};
 use grip_queue::{Failure, Outcome};
-use grip_throttle::{Lane, Refused, answer::Answer};
 use grip_types::Domain;
 use http::{
     HeaderMap, HeaderValue, Method,

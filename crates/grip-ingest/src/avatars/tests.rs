@@ -3,8 +3,8 @@ mod host;
 use std::time::Duration;
 
 use grip_db::{TestDatabase, on_both_engines, prepare_all};
+use grip_limits::Throttle;
 use grip_testkit::until;
-use grip_throttle::Throttle;
 use object_store::aws::AmazonS3Builder;
 use tempfile::TempDir;
 
@@ -22,13 +22,13 @@ struct World {
 }
 
 fn throttle() -> Throttle {
-    Throttle::memory(grip_throttle::Options {
-        limits: grip_throttle::Limits {
+    Throttle::memory(grip_limits::Options {
+        limits: grip_limits::Limits {
             in_flight: 100,
             per_window: 10_000,
             window: Duration::from_secs(1),
         },
-        ..grip_throttle::Options::default()
+        ..grip_limits::Options::default()
     })
 }
 

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use grip_egress::Shown;
-use grip_throttle::Permit;
+use grip_limits::Permit;
 use grip_types::Identifier;
 use tokio::time::Instant;
 

@@ -2,7 +2,7 @@
 
 use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 
-use grip_throttle::Lane;
+use grip_limits::Lane;
 use grip_types::Identifier;
 use tokio::time::Instant;
 

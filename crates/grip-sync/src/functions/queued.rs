@@ -1,6 +1,6 @@
 //! The turn of an identifier that stood in line for a host.
 
-use grip_throttle::Turn;
+use grip_limits::Turn;
 use grip_types::Identifier;
 
 use super::{Next, Progress, sync_identifier_from_url, sync_identifier_next_url};

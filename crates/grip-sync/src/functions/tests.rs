@@ -1,6 +1,6 @@
 use std::{sync::Arc, time::Duration};
 
-use grip_throttle::{Lane, Permit};
+use grip_limits::{Lane, Permit};
 use grip_types::Domain;
 
 use super::*;

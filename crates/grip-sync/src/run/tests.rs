@@ -225,7 +225,7 @@ async fn ten_thousand_due_identifiers_are_served_in_order_and_fairly() {
         let due = Duration::from_millis(n / 10);
         world.wait_for(&format!("x{n}"), need(&[n], &[&at]), due);
     }
-    let mut limits = grip_throttle::Options::default();
+    let mut limits = grip_limits::Options::default();
     limits.limits.per_window = 600;
     let (_sync, _group) = start_with(&world, steady(), limits);
     sleep(SECOND * 130).await;

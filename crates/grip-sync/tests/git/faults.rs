@@ -5,13 +5,13 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use grip_egress::{EgressError, What};
 use grip_git::{ReceiveError, remote::RemoteError};
+use grip_limits::Lane;
 use grip_sync::FetchError;
 use grip_testkit::{
     WorkTree,
     remote::{Behaviour, RemoteHost},
     until, wire,
 };
-use grip_throttle::Lane;
 use grip_types::Domain;
 
 use crate::support::*;

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use grip_egress::Egress;
 use grip_git::Repositories;
+use grip_limits::{Lane, Throttle};
 use grip_sync::{Fetch, FetchError, Fetched, GitFetch, GitOptions, Job};
 use grip_testkit::remote::{RemoteHost, Seen};
-use grip_throttle::{Lane, Throttle};
 use grip_types::{Domain, Identifier, Oid, Service};
 use tempfile::TempDir;
 use url::Url;
@@ -45,7 +45,7 @@ impl Desk {
         let dir = TempDir::new().unwrap();
         let options = grip_git::Options::new(dir.path().join("git"));
         let repositories = Repositories::open(options).unwrap();
-        let throttle = Throttle::memory(grip_throttle::Options::default());
+        let throttle = Throttle::memory(grip_limits::Options::default());
         let egress = Egress::new(settings.egress, throttle.clone()).unwrap();
         let fetch = GitFetch::new(egress, repositories.clone(), settings.git);
         Self {

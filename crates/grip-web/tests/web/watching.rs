@@ -11,10 +11,10 @@ use grip_ingest::{
     avatars::{AvatarParts, Avatars, Picture, Pictures},
     webhook::{Secrets, Webhook},
 };
+use grip_limits::Throttle;
 use grip_queue::{Queue, State};
 use grip_tasks::TaskGroup;
 use grip_testkit::{FakeGitHub, until};
-use grip_throttle::Throttle;
 use grip_types::Domain;
 use grip_web::{Watch, WebSettings};
 use hmac::{Hmac, KeyInit as _, Mac as _};
@@ -150,7 +150,7 @@ fn ways(hub: &FakeGitHub) -> Result<(Egress, GitHub)> {
         private_hosts: vec![Domain::parse(&hub.domain())?],
         ..grip_egress::Options::default()
     };
-    let throttle = Throttle::memory(grip_throttle::Options::default());
+    let throttle = Throttle::memory(grip_limits::Options::default());
     let egress = Egress::new(options, throttle)?;
     let options = grip_github::Options {
         api: hub.api().parse()?,

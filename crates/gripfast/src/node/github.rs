@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use anyhow::Context as _;
 use grip_egress::Egress;
 use grip_github::{GitHub, Token};
-use grip_throttle::Throttle;
+use grip_limits::Throttle;
 use grip_types::{Domain, Service};
 
 use super::outbound::way_out;

@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
 use anyhow::Context as _;
+use grip_limits::{Limits, RedisOptions, Throttle};
 use grip_tasks::TaskGroup;
-use grip_throttle::{Limits, RedisOptions, Throttle};
 use grip_types::Service;
 
 use crate::config::{Settings, SyncSettings, service_at};
@@ -31,7 +31,7 @@ pub(super) async fn throttle(settings: &Settings, books: &TaskGroup) -> anyhow::
         .context("cannot count with Redis (redis_url)")
 }
 
-pub(super) fn limits(sync: &SyncSettings) -> grip_throttle::Options {
+pub(super) fn limits(sync: &SyncSettings) -> grip_limits::Options {
     let limits = |in_flight, per_window| Limits {
         in_flight,
         per_window,
@@ -41,10 +41,10 @@ pub(super) fn limits(sync: &SyncSettings) -> grip_throttle::Options {
     let overrides: BTreeMap<_, _> = own
         .map(|l| (l.host.clone(), limits(l.concurrent, l.per_minute)))
         .collect();
-    grip_throttle::Options {
+    grip_limits::Options {
         limits: limits(sync.concurrent, sync.per_minute),
         overrides,
-        ..grip_throttle::Options::default()
+        ..grip_limits::Options::default()
     }
 }
 
@@ -97,7 +97,7 @@ mod tests {
         use grip_sync::GitOptions;
 
         let settings = Fake::default().loaded().settings;
-        let theirs = grip_throttle::Options::default();
+        let theirs = grip_limits::Options::default();
         assert_eq!(limits(&settings.sync), theirs);
         let (ours, theirs) = (
             way_out(&settings, &settings.service, settings.bind_address),

@@ -13,9 +13,9 @@ use grip_dht::{
     kademlia::{self, Kademlia},
 };
 use grip_grasp::Grasp;
+use grip_limits::Throttle;
 use grip_resolve::{Admin, Identity, NodeKey, Options, Parts, RankOptions, Resolver, Shelf};
 use grip_tasks::TaskGroup;
-use grip_throttle::Throttle;
 use grip_types::Service;
 use url::Url;
 

@@ -11,10 +11,10 @@ use anyhow::Context as _;
 use grip_egress::Egress;
 use grip_git::Repositories;
 use grip_grasp::Grasp;
+use grip_limits::Throttle;
 use grip_resolve::Resolver;
 use grip_sync::{GitFetch, GitOptions, Sync};
 use grip_tasks::TaskGroup;
-use grip_throttle::Throttle;
 use grip_types::Service;
 use grip_web::SyncHandle;
 

@@ -15,9 +15,9 @@ use grip_ingest::{
     avatars::{AvatarOptions, AvatarParts, Avatars, Pictures},
     webhook::{Secrets, Webhook},
 };
+use grip_limits::Throttle;
 use grip_queue::Queue;
 use grip_tasks::TaskGroup;
-use grip_throttle::Throttle;
 use grip_types::{Domain, Service};
 use grip_web::Watch;
 

@@ -19,7 +19,7 @@ const LAYERS: &[Layer] = &[
             "grip-go",
             "grip-nostr",
             "grip-tasks",
-            "grip-throttle",
+            "grip-limits",
             "grip-egress",
             "grip-db",
             "grip-store",

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use grip_throttle::{Script, SharedRedis};
+use grip_limits::{Script, SharedRedis};
 use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 use url::Url;

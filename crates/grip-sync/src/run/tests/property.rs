@@ -73,7 +73,7 @@ async fn play(happenings: Vec<Happening>) -> Result<(), TestCaseError> {
         max_slow: 4,
         ..steady()
     };
-    let mut limits = grip_throttle::Options::default();
+    let mut limits = grip_limits::Options::default();
     limits.limits.in_flight = 2;
     limits.limits.per_window = 6;
     let (sync, group) = start_with(&world, options, limits);

@@ -1,7 +1,7 @@
 //! How hosts have fared, as the resolver asks for it.
 
+use grip_limits::{Lane, Throttle};
 use grip_resolve::{Health, HostHealth};
-use grip_throttle::{Lane, Throttle};
 use grip_types::Domain;
 
 /// What the polite layer remembers of those it asked.

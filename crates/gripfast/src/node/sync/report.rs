@@ -1,8 +1,8 @@
 //! What the edge tells of the sync.
 
+use grip_limits::{BackendStatus, BreakerState, ClosedWhy, HostStatus, Throttle};
 use grip_queue::Worker;
 use grip_sync::Sync;
-use grip_throttle::{BackendStatus, BreakerState, ClosedWhy, HostStatus, Throttle};
 use grip_types::Identifier;
 use grip_web::{Backend, Breaker, HostBudget, SyncReport, SyncTotals, Tried};
 

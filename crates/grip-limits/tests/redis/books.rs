@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use grip_limits::{Advice, Lane, Limits, Options, RedisOptions, Verdict, Why};
 use grip_testkit::{RedisServer, until};
-use grip_throttle::{Advice, Lane, Limits, Options, RedisOptions, Verdict, Why};
 
 use crate::support::{
     LONG_LEASE, eventually, host, idle, instance, instances, limits, options, redis_options,
@@ -110,7 +110,7 @@ async fn a_stopped_group_gives_back_what_was_dropped_before() {
     let server = RedisServer::start().await.unwrap();
     let group = grip_tasks::TaskGroup::new("test");
     let redis = redis_options(server.url());
-    let ours = grip_throttle::Throttle::redis(options(limits(3, 30)), redis, &group)
+    let ours = grip_limits::Throttle::redis(options(limits(3, 30)), redis, &group)
         .await
         .unwrap();
     let (held, _) = take_all(&ours, Lane::Git).await;
@@ -138,7 +138,7 @@ async fn hosts_beyond_the_bound_are_refused_until_one_is_idle() {
     let permit = throttle.acquire(&host(), Lane::Git).await.unwrap();
     let other = crate::support::domain("other.example");
     let refused = throttle.acquire(&other, Lane::Git).await.unwrap_err();
-    assert_eq!(refused.reason, grip_throttle::Reason::TooManyHosts);
+    assert_eq!(refused.reason, grip_limits::Reason::TooManyHosts);
     drop(permit);
     let permit = until("there is room", || async {
         throttle.acquire(&other, Lane::Git).await.ok()

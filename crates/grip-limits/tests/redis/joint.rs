@@ -9,11 +9,11 @@ use std::{
     time::Duration,
 };
 
-use grip_tasks::TaskGroup;
-use grip_testkit::{RedisServer, until};
-use grip_throttle::{
+use grip_limits::{
     Advice, Lane, Limits, Options, QueueBounds, Queues, Reason, Throttle, Verdict, Why,
 };
+use grip_tasks::TaskGroup;
+use grip_testkit::{RedisServer, until};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::support::{

@@ -6,8 +6,8 @@ use std::{
     time::Duration,
 };
 
+use grip_limits::{BackendStatus, RedisOptions};
 use grip_testkit::{RedisServer, until};
-use grip_throttle::{BackendStatus, RedisOptions};
 use tracing_subscriber::fmt::MakeWriter;
 
 use crate::support::{alone, connected, instance, limits, options, redis_options};

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use grip_testkit::{RedisServer, until};
-use grip_throttle::{
+use grip_limits::{
     Advice, BreakerState, ClosedWhy, Lane, Limits, Options, Reason, Throttle, Verdict, Why,
 };
+use grip_testkit::{RedisServer, until};
 
 use crate::support::{
     closes, domain, eventually, host, idle, instances, limits, options, quick_breaker, reason,

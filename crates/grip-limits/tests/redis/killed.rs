@@ -4,9 +4,9 @@
 
 use std::{process::Stdio, time::Duration};
 
+use grip_limits::{Lane, Limits, Reason, RedisOptions, Throttle, Verdict};
 use grip_tasks::TaskGroup;
 use grip_testkit::{RedisServer, until, within};
-use grip_throttle::{Lane, Limits, Reason, RedisOptions, Throttle, Verdict};
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader, Lines},
     process::{Child, ChildStdout, Command},

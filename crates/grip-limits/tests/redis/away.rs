@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use grip_testkit::{RedisServer, until};
-use grip_throttle::{
+use grip_limits::{
     Advice, BackendStatus, Lane, Permit, Reason, RedisError, RedisOptions, Throttle, Verdict, Why,
 };
+use grip_testkit::{RedisServer, until};
 use tokio::time::Instant;
 
 use crate::support::{

@@ -5,12 +5,12 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use grip_tasks::TaskGroup;
-use grip_testkit::{RedisServer, until};
-use grip_throttle::{
+use grip_limits::{
     BackendStatus, BreakerOptions, HostStatus, Lane, Limits, Options, Permit, Reason, RedisOptions,
     Throttle,
 };
+use grip_tasks::TaskGroup;
+use grip_testkit::{RedisServer, until};
 use grip_types::Domain;
 
 /// Longer than any test waits: what comes back earlier did not come back by lease.
