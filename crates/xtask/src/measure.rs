@@ -32,12 +32,7 @@ pub(crate) fn bench(rest: &[String]) -> anyhow::Result<()> {
     run::succeed(run::cargo().args(build))?;
     let dist = target_dir().join("dist");
     let mut bench = run::command(dist.join("grip-bench"));
-    run::succeed(
-        bench
-            .arg("--binary")
-            .arg(dist.join("gripfast"))
-            .args(rest),
-    )
+    run::succeed(bench.arg("--binary").arg(dist.join("gripfast")).args(rest))
 }
 
 /// Runs the GRASP-01 cases against the server at `url`.
