@@ -30,7 +30,7 @@ pub(crate) fn bench(rest: &[String]) -> anyhow::Result<()> {
         "grip-bench",
     ];
     run::succeed(run::cargo().args(build))?;
-    let dist = target_dir().join("dist");
+    let dist = run::target_dir().join("dist");
     let mut bench = run::command(dist.join("grip-bench"));
     run::succeed(bench.arg("--binary").arg(dist.join("gripfast")).args(rest))
 }
@@ -95,9 +95,4 @@ pub(crate) fn campaign(campaign: Campaign) -> anyhow::Result<()> {
         .args(["--test-threads", threads])
         .envs(settings.iter().copied());
     run::succeed(&mut command)
-}
-
-fn target_dir() -> std::path::PathBuf {
-    let chosen = std::env::var_os("CARGO_TARGET_DIR").map(std::path::PathBuf::from);
-    chosen.unwrap_or_else(|| run::root().join("target"))
 }

@@ -78,3 +78,9 @@ pub(crate) fn root() -> PathBuf {
         .expect("the crate lies two levels below the root")
         .to_owned()
 }
+
+/// Where cargo builds.
+pub(crate) fn target_dir() -> PathBuf {
+    let chosen = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    chosen.unwrap_or_else(|| root().join("target"))
+}

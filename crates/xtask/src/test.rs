@@ -1,5 +1,9 @@
 //! `cargo xtask test`: everything the tests need, then all of them.
 
+use std::fs;
+
+use anyhow::Context as _;
+
 use crate::{run, tools};
 
 /// Runs the models of grip-tasks. They are a build of their own: locks and channels are made of
@@ -45,5 +49,82 @@ pub(crate) fn run(rest: &[String]) -> anyhow::Result<()> {
         run::succeed(cargo().args(["test", "--workspace", "--doc", "--quiet"]))?;
         loom()?;
     }
-    run::succeed(cargo().args(nextest).args(rest))
+    let tested = run::succeed(cargo().args(nextest).args(rest));
+    let printed = print_slowest();
+    // A build that failed leaves no report: its error is the one to show.
+    tested.and(printed)
+}
+
+/// How many tests are listed at the end.
+const SLOWEST: usize = 10;
+
+/// Prints the tests that took longest, from the report that `.config/nextest.toml` asks for.
+fn print_slowest() -> anyhow::Result<()> {
+    let report = run::target_dir().join("nextest/default/junit.xml");
+    let report = fs::read_to_string(&report).with_context(|| report.display().to_string())?;
+    let mut tests = test_times(&report);
+    tests.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+    println!(
+        "\nthe {} slowest of {} tests:",
+        SLOWEST.min(tests.len()),
+        tests.len()
+    );
+    for test in tests.iter().take(SLOWEST) {
+        println!("{:>9.1} s  {} {}", test.seconds, test.binary, test.name);
+    }
+    Ok(())
+}
+
+#[derive(Debug, PartialEq)]
+struct TestTime<'a> {
+    binary: &'a str,
+    name: &'a str,
+    seconds: f64,
+}
+
+/// Reads the `<testcase>` elements of a JUnit report. Names of tests need no unescaping: they are
+/// paths of Rust functions.
+fn test_times(report: &str) -> Vec<TestTime<'_>> {
+    fn attribute<'a>(element: &'a str, name: &str) -> Option<&'a str> {
+        let (_, value) = element.split_once(&format!(" {name}=\""))?;
+        value.split('"').next()
+    }
+    let elements = report.split("<testcase").skip(1);
+    elements
+        .filter_map(|element| {
+            let element = element.split('>').next()?;
+            Some(TestTime {
+                binary: attribute(element, "classname")?,
+                name: attribute(element, "name")?,
+                seconds: attribute(element, "time")?.parse().ok()?,
+            })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_from_the_report_of_the_runner() {
+        let report = r#"<?xml version="1.0"?><testsuites name="run" time="9">
+            <testsuite name="gripfast::e2e" tests="1">
+                <testcase name="memory::a_clone" classname="gripfast::e2e" timestamp="x" time="8.250">
+                </testcase>
+                <testcase name="short" classname="grip-git" timestamp="x" time="0.004"/>
+            </testsuite></testsuites>"#;
+        let time = |binary, name, seconds| TestTime {
+            binary,
+            name,
+            seconds,
+        };
+        assert_eq!(
+            test_times(report),
+            [
+                time("gripfast::e2e", "memory::a_clone", 8.25),
+                time("grip-git", "short", 0.004),
+            ]
+        );
+    }
 }
