@@ -118,6 +118,24 @@ pub(crate) fn remove_file(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Removes the files of a directory whose names match.
+pub(crate) fn remove_files(dir: &Path, matches: impl Fn(&str) -> bool) -> io::Result<()> {
+    for (name, kind) in entries(dir)? {
+        if kind.is_file() && matches(&name) {
+            fs::remove_file(dir.join(name))?;
+        }
+    }
+    Ok(())
+}
+
+/// Moves a directory into the quarantine in one step that survives a crash, to be removed there.
+pub(crate) fn move_away(path: &Path, quarantine: &Path) -> io::Result<PathBuf> {
+    let away = quarantine.join(unique());
+    fs::rename(path, &away)?;
+    sync_parent(path)?;
+    Ok(away)
+}
+
 /// The entries of a directory with their names as text; none if it is not there.
 ///
 /// Names that are not UTF-8 are left out: nothing here ever makes one.

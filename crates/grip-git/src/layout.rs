@@ -1,4 +1,4 @@
-//! Where things lie below the root.
+//! Directories below the root.
 //!
 //! ```text
 //! <npub>/<encoded identifier>.git/     one owner's refs: HEAD, config, packed-refs
@@ -7,7 +7,7 @@
 //! .archive/<npub>/<stamp>/<…>.git      withdrawn repositories
 //! ```
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use grip_types::Identifier;
 
@@ -90,8 +90,4 @@ pub(crate) fn identifier_of(directory: &str) -> Option<Identifier> {
 /// What `objects/info/alternates` of a repository says: relative, so that the root can be moved.
 pub(crate) fn alternates(identifier: &Identifier) -> String {
     format!("../../../.objects/{}/objects\n", directory(identifier))
-}
-
-pub(crate) fn packs(objects: &Path) -> PathBuf {
-    objects.join("pack")
 }

@@ -1,11 +1,6 @@
-//! Looking at objects in process, through gix.
+//! Objects read in process, through gix.
 
-use std::{
-    io,
-    os::unix::fs::MetadataExt,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{io, path::PathBuf, sync::Arc};
 
 use gix::{
     hash,
@@ -14,15 +9,15 @@ use gix::{
 };
 use grip_types::{ObjectFormat, Oid};
 
-mod facts;
-mod listing;
-mod read;
+mod commits;
+mod files;
+mod trees;
 
-pub use facts::{CommitFacts, TagFacts};
-pub(crate) use listing::Cut;
-pub use listing::{FileKind, TreeBounds, TreeEntry, TreeError};
-pub use read::FileAt;
-pub(crate) use read::ReadError;
+pub use commits::{CommitFacts, TagFacts};
+pub use files::FileAt;
+pub(crate) use files::ReadError;
+pub(crate) use trees::Cut;
+pub use trees::{FileKind, TreeBounds, TreeEntry, TreeError};
 
 /// Most memory that gix may take to put one object together; twice its size if it is a delta.
 ///
@@ -57,31 +52,10 @@ impl From<objs::Kind> for ObjectKind {
 #[derive(Clone)]
 pub(crate) struct Objects {
     store: Arc<odb::Store>,
-    pub(crate) stamp: Stamp,
-}
-
-/// Tells one state of a pack directory from another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stamp {
-    /// Counts what this process did; the time alone is too coarse to tell two quick changes apart.
-    pub(crate) generation: u64,
-    modified: (i64, i64),
-}
-
-impl Stamp {
-    pub(crate) fn of(objects: &Path, generation: u64) -> io::Result<Self> {
-        let metadata = std::fs::metadata(crate::layout::packs(objects))?;
-        Ok(Self {
-            generation,
-            modified: (metadata.mtime(), metadata.mtime_nsec()),
-        })
-    }
 }
 
 impl Objects {
-    pub(crate) fn open(objects: PathBuf, generation: u64) -> io::Result<Self> {
-        // Before the directory is read, so that a change meanwhile makes the stamp differ.
-        let stamp = Stamp::of(&objects, generation)?;
+    pub(crate) fn open(objects: PathBuf) -> io::Result<Self> {
         let options = odb::store::init::Options {
             alloc_limit_bytes: Some(MAX_WORK_BYTES),
             ..Default::default()
@@ -89,7 +63,6 @@ impl Objects {
         let handle = odb::at_opts(objects, hash::Kind::Sha1, None, options)?;
         Ok(Self {
             store: handle.store(),
-            stamp,
         })
     }
 

@@ -1,10 +1,6 @@
-//! Taking in a pack: into the quarantine, checked there, and from there into the store.
+//! Receiving a pack: streamed into the quarantine, checked there by git, then promoted.
 
-use std::{
-    io,
-    process::{ExitStatus, Stdio},
-    time::Duration,
-};
+use std::{io, process::Stdio, time::Duration};
 
 use grip_types::{Identifier, Oid};
 use tokio::{
@@ -14,20 +10,18 @@ use tokio::{
 };
 
 use crate::{
+    packs::{StagedPack, Staging},
     process::{Running, read_bounded},
     remote::RemoteError,
-    repositories::{RepoError, Repositories, Using},
+    repositories::{RepoError, Repositories},
 };
 
-mod keep;
+mod git_error;
+mod prune;
 mod quarantine;
-mod reason;
 
-pub use keep::Kept;
-pub(crate) use quarantine::Spares;
-pub use quarantine::{Promoted, Quarantine};
-
-use quarantine::Incoming;
+pub use prune::Pruned;
+pub use quarantine::Quarantine;
 
 /// Faults of old histories that hosting services let pass. Anything about paths stays an error:
 /// names such as `.git` and `..` attack those who check the commit out.
@@ -131,8 +125,8 @@ impl Repositories {
         R: AsyncRead + Send + Unpin,
     {
         let options = &self.inner.options;
-        let incoming = self.new_incoming(identifier).await?;
-        let mut running = Running::start(self.index_pack(identifier, &incoming))?;
+        let staging = self.stage(identifier).await?;
+        let mut running = Running::start(self.index_pack(&staging))?;
         running.limit_memory(caps.max_pack_bytes.saturating_add(SPARE_MEMORY));
         let feed = feed(pack, running.stdin(), caps);
         let (stdout, stderr) = (running.stdout(), running.stderr());
@@ -149,31 +143,55 @@ impl Repositories {
                     .map_err(|_| ReceiveError::TooSlow(options.work_limit))??
             }
         };
-        let stem = indexed(status, &said, &complaint)?;
-        let (repositories, identifier) = (self.clone(), identifier.clone());
-        let seal = move || Quarantine::seal(repositories, identifier, incoming, stem);
-        blocking(seal).await
+        if !status.success() {
+            return Err(git_error::from_complaint(status, &complaint));
+        }
+        let hash = said.trim().strip_prefix("pack\t").unwrap_or_default();
+        self.seal(identifier, staging, hash).await
     }
 
     /// What a push that only deletes refs has instead of a pack.
     pub fn no_pack(&self, identifier: &Identifier) -> Quarantine {
-        Quarantine::empty(self.clone(), identifier)
+        self.quarantine(identifier, None)
     }
 
-    async fn new_incoming(&self, identifier: &Identifier) -> Result<Incoming, ReceiveError> {
+    fn quarantine(&self, identifier: &Identifier, pack: Option<StagedPack>) -> Quarantine {
+        Quarantine {
+            repositories: self.clone(),
+            identifier: identifier.clone(),
+            pack,
+        }
+    }
+
+    async fn stage(&self, identifier: &Identifier) -> Result<Staging, ReceiveError> {
         let (inner, identifier) = (self.inner.clone(), identifier.clone());
         blocking(move || {
             let turn = inner.lock(&identifier);
-            inner.ensure_store(&identifier)?;
-            let using = Using::new(&inner, &identifier);
+            inner.packs.ensure(&identifier)?;
+            let in_use = inner.packs.borrow(&identifier);
             drop(turn);
-            Incoming::create(&inner, using)
+            inner.packs.stage(&identifier, in_use)
         })
         .await
     }
 
-    fn index_pack(&self, identifier: &Identifier, incoming: &Incoming) -> std::process::Command {
-        // We sync ourselves, both files at once; reverse indexes come with maintenance.
+    /// Makes what git wrote durable, before the identifier's turn is taken for it.
+    async fn seal(
+        &self,
+        identifier: &Identifier,
+        staging: Staging,
+        hash: &str,
+    ) -> Result<Quarantine, ReceiveError> {
+        let hash: Oid = hash
+            .trim()
+            .parse()
+            .map_err(|_| ReceiveError::Refused("it did not name the pack".to_owned()))?;
+        let pack = blocking(move || staging.seal(&hash)).await?;
+        Ok(self.quarantine(identifier, pack))
+    }
+
+    fn index_pack(&self, staging: &Staging) -> std::process::Command {
+        // We sync ourselves, both files at once; reverse indexes come with a repack.
         let mut command = self.inner.git.command([
             "-c",
             "core.fsync=none",
@@ -184,32 +202,12 @@ impl Repositories {
             "--fix-thin",
             LENIENT,
         ]);
-        self.confine(&mut command, identifier, incoming, None);
+        staging.confine(&mut command, None);
         command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         command
-    }
-
-    /// Makes git write into the quarantine only, and see the store, and `also`, beside it.
-    fn confine(
-        &self,
-        command: &mut std::process::Command,
-        identifier: &Identifier,
-        incoming: &Incoming,
-        also: Option<&Incoming>,
-    ) {
-        let store = self.inner.layout.store(identifier);
-        let mut alternates = store.join("objects").into_os_string();
-        if let Some(also) = also {
-            alternates.push(":");
-            alternates.push(also.path());
-        }
-        command
-            .env("GIT_DIR", &store)
-            .env("GIT_OBJECT_DIRECTORY", incoming.path())
-            .env("GIT_ALTERNATE_OBJECT_DIRECTORIES", alternates);
     }
 }
 
@@ -261,19 +259,4 @@ pub(crate) fn enlarge_pipe(pipe: &impl std::os::fd::AsFd) {
     let _ = rustix::pipe::fcntl_setpipe_size(pipe, CHUNK);
     #[cfg(not(target_os = "linux"))]
     let _ = pipe;
-}
-
-/// The name of the pack, or why there is none.
-fn indexed(status: ExitStatus, said: &str, complaint: &str) -> Result<String, ReceiveError> {
-    if !status.success() {
-        return Err(reason::from_complaint(status, complaint));
-    }
-    pack_name(said.trim().strip_prefix("pack\t").unwrap_or_default())
-}
-
-/// The name of the files of a pack, from what git says when it has written them.
-fn pack_name(hash: &str) -> Result<String, ReceiveError> {
-    let hash = hash.trim().parse::<Oid>().ok();
-    hash.map(|hash| format!("pack-{hash}"))
-        .ok_or_else(|| ReceiveError::Refused("it did not name the pack".to_owned()))
 }

@@ -1,9 +1,9 @@
-//! The client's side of the wire protocol: what is asked of another server, and what it answers.
+//! Client side of the wire protocol: requests to another git server, and its responses.
 //!
 //! No connection is made here. The functions make the bodies of requests, [`fetch_v2`] for one
 //! `POST git-upload-pack` and [`fetch_v0`] after one `GET info/refs`, and read the bodies of
 //! answers from any stream. A pack goes: [`open_pack`], [`Repositories::receive_within`],
-//! [`Quarantine::keep_only`], [`Quarantine::promote`].
+//! [`Quarantine::prune_to`], [`Quarantine::promote`].
 //!
 //! Invariants:
 //! - The server is a stranger: every answer is bounded in packets and bytes, and no answer, however
@@ -11,7 +11,7 @@
 //! - A pack is never held in memory. What is inside it is judged by git, in quarantine.
 //!
 //! [`Repositories::receive_within`]: crate::Repositories::receive_within
-//! [`Quarantine::keep_only`]: crate::Quarantine::keep_only
+//! [`Quarantine::prune_to`]: crate::Quarantine::prune_to
 //! [`Quarantine::promote`]: crate::Quarantine::promote
 
 mod advertisement;
@@ -20,7 +20,7 @@ mod pack;
 mod packets;
 mod request;
 
-pub use crate::fetch::Protocol as Version;
+pub use crate::upload_request::Protocol as Version;
 pub use advertisement::{Advertisement, RemoteRef, read_advertisement, read_ls_refs};
 pub use error::RemoteError;
 pub use pack::{MAX_ASIDE_BYTES, MAX_ASIDE_PACKETS, Pack, open_pack};

@@ -8,7 +8,7 @@ use grip_types::RefName;
 
 use crate::{
     pktline::{self, Band},
-    push::Capabilities,
+    push_request::Capabilities,
 };
 
 /// Longest reason sent; longer ones are cut.

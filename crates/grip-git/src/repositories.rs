@@ -8,41 +8,32 @@ use std::{
     hash::{BuildHasher, RandomState},
     io,
     path::{Path, PathBuf},
-    sync::{Arc, atomic::AtomicU64},
+    sync::Arc,
     time::Duration,
 };
 
 use grip_tasks::fault;
 use grip_types::{Identifier, Oid, RefName};
+use lru::LruCache;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
-    disk,
+    bare, disk,
     layout::{self, Layout, RepoPath},
-    lru::Lru,
-    maintain::Claims,
-    objects::Objects,
-    process::{Git, GitMissing},
-    receive::Spares,
+    packs::Packs,
+    process::{self, Git, GitMissing},
     refs::{self, RefEdit, RefSnapshot, RefUpdateError},
 };
 
 mod adopt;
-mod contents;
-mod create;
-mod lookup;
-mod stores;
+mod archive;
+mod objects;
 mod tips;
-mod withdraw;
 
 pub use adopt::AdoptError;
-use stores::Users;
-pub(crate) use stores::Using;
 
 /// Identifiers that share one lock by chance only wait for each other.
 const STRIPES: usize = 64;
-/// Object directories kept open.
-const MAX_OPEN_STORES: usize = 256;
 
 /// How repositories are kept. All but `root` have a default.
 #[derive(Clone, Debug)]
@@ -134,14 +125,60 @@ pub(crate) struct Inner {
     pub(crate) layout: Layout,
     pub(crate) git: Git,
     pub(crate) options: Options,
-    snapshots: Mutex<Lru<RepoPath, Arc<RefSnapshot>>>,
-    stores: Mutex<Lru<Identifier, Objects>>,
+    pub(crate) packs: Arc<Packs>,
+    snapshots: Mutex<Snapshots>,
     hasher: RandomState,
     locks: [Mutex<()>; STRIPES],
-    generations: [AtomicU64; STRIPES],
-    pub(crate) maintained: Claims,
-    users: Users,
-    pub(crate) spares: Spares,
+}
+
+/// The refs used last, up to a weight in bytes.
+struct Snapshots {
+    entries: LruCache<RepoPath, Arc<RefSnapshot>>,
+    weight: usize,
+    max_weight: usize,
+}
+
+impl Snapshots {
+    fn new(max_weight: usize) -> Self {
+        Self {
+            entries: LruCache::unbounded(),
+            weight: 0,
+            max_weight,
+        }
+    }
+
+    fn get(&mut self, repo: &RepoPath) -> Option<Arc<RefSnapshot>> {
+        self.entries.get(repo).map(Arc::clone)
+    }
+
+    /// Refs heavier than the whole bound are not kept at all.
+    fn insert(&mut self, repo: &RepoPath, snapshot: Arc<RefSnapshot>) {
+        self.remove(repo);
+        if snapshot.weight() > self.max_weight {
+            return;
+        }
+        self.weight += snapshot.weight();
+        self.entries.put(repo.clone(), snapshot);
+        while self.weight > self.max_weight
+            && let Some((_, oldest)) = self.entries.pop_lru()
+        {
+            self.weight -= oldest.weight();
+        }
+    }
+
+    fn remove(&mut self, repo: &RepoPath) {
+        if let Some(removed) = self.entries.pop(repo) {
+            self.weight -= removed.weight();
+        }
+    }
+}
+
+/// The result of `git fsck`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fsck {
+    pub is_clean: bool,
+    /// Its output, cut to its first lines.
+    pub report: String,
 }
 
 impl Repositories {
@@ -157,17 +194,14 @@ impl Repositories {
         fs::create_dir_all(&options.root).map_err(failed)?;
         let root = fs::canonicalize(&options.root).map_err(failed)?;
         let git = Git::find(&options.git, &root)?;
+        let layout = Layout { root };
         let inner = Inner {
-            layout: Layout { root },
+            packs: Packs::new(layout.clone(), git.clone()),
+            layout,
             git,
-            snapshots: Mutex::new(Lru::new(options.ref_cache_bytes)),
-            stores: Mutex::new(Lru::new(MAX_OPEN_STORES)),
+            snapshots: Mutex::new(Snapshots::new(options.ref_cache_bytes)),
             hasher: RandomState::new(),
             locks: std::array::from_fn(|_| Mutex::new(())),
-            generations: std::array::from_fn(|_| AtomicU64::new(0)),
-            maintained: Claims::default(),
-            users: Users::default(),
-            spares: Spares::default(),
             options: options.clone(),
         };
         inner.prepare_root().map_err(failed)?;
@@ -197,7 +231,7 @@ impl Repositories {
         self.inner.list()
     }
 
-    /// The refs as they are now; from memory if they were used of late.
+    /// The refs as they are now; from memory if they were used recently.
     pub fn refs(&self, repo: &RepoPath) -> Result<Arc<RefSnapshot>, RepoError> {
         if let Some(known) = self.inner.snapshots.lock().get(repo) {
             return Ok(known);
@@ -224,9 +258,9 @@ impl Repositories {
         self.inner.check_name(repo)?;
         let _turn = self.inner.lock(&repo.identifier);
         let before = self.inner.load(repo)?;
-        let objects = self.inner.objects(&repo.identifier);
-        let objects = objects.map_err(|e| lookup::unreachable_objects(&repo.identifier, e))?;
-        let after = refs::apply(&before, edits, &objects.patient_reader())?;
+        let reader = self.inner.packs.reader(&repo.identifier);
+        let reader = reader.map_err(|e| unreachable_objects(&repo.identifier, e))?;
+        let after = refs::apply(&before, edits, &reader)?;
         let head = head.filter(|head| before.head() != Some(head));
         if after.is_none() && head.is_none() {
             return Ok(before);
@@ -240,12 +274,30 @@ impl Repositories {
             fault::point("git.refs.written");
         }
         if let Some(head) = head {
-            disk::replace(&path.join("HEAD"), create::head_file(head).as_bytes())?;
+            disk::replace(&path.join("HEAD"), bare::head_file(head).as_bytes())?;
             fault::point("git.head.written");
         }
         let refs = after.unwrap_or_else(|| before.iter().cloned().collect());
         let head = head.or(before.head()).cloned();
         Ok(self.inner.remember(repo, RefSnapshot::new(refs, head)))
+    }
+
+    /// Runs `git fsck` over a repository and the objects it shares.
+    pub async fn fsck(&self, repo: &RepoPath) -> Result<Fsck, RepoError> {
+        self.refs(repo)?;
+        let mut command =
+            self.inner
+                .git
+                .command(["fsck", "--full", "--no-dangling", "--no-progress"]);
+        command.env("GIT_DIR", self.inner.layout.repository(repo));
+        let finished = process::run(command)
+            .await
+            .map_err(|source| unreachable_repo(repo, source))?;
+        let report = format!("{}{}", finished.stdout, finished.stderr);
+        Ok(Fsck {
+            is_clean: finished.status.success(),
+            report,
+        })
     }
 }
 
@@ -265,6 +317,20 @@ impl Inner {
     /// The one lock for the files of an identifier. Not reentrant; never held across an await.
     pub(crate) fn lock(&self, identifier: &Identifier) -> MutexGuard<'_, ()> {
         self.locks[self.stripe(identifier)].lock()
+    }
+
+    /// Makes a repository that is not there; the caller holds the lock.
+    fn create(&self, repo: &RepoPath) -> Result<(), RepoError> {
+        if self.find(repo)?.is_some() {
+            return self.load(repo).map(drop);
+        }
+        let alternates = layout::alternates(&repo.identifier);
+        let target = self.layout.repository(repo);
+        self.packs
+            .ensure(&repo.identifier)
+            .and_then(|()| disk::make_dirs(&self.layout.root, &self.layout.owner(&repo.npub)))
+            .and_then(|()| bare::create(&self.layout.quarantines(), &target, Some(&alternates)))
+            .map_err(|source| unreachable_repo(repo, source))
     }
 
     /// The directory of a repository; an error if a symbolic link is in the way.
@@ -299,10 +365,8 @@ impl Inner {
     }
 
     fn remember(&self, repo: &RepoPath, snapshot: RefSnapshot) -> Arc<RefSnapshot> {
-        let weight = snapshot.weight();
         let snapshot = Arc::new(snapshot);
-        let mut snapshots = self.snapshots.lock();
-        snapshots.insert(repo.clone(), Arc::clone(&snapshot), weight);
+        self.snapshots.lock().insert(repo, Arc::clone(&snapshot));
         snapshot
     }
 
@@ -347,6 +411,13 @@ fn unreachable_repo(repo: &RepoPath, source: io::Error) -> RepoError {
     }
 }
 
+fn unreachable_objects(identifier: &Identifier, source: io::Error) -> RepoError {
+    RepoError::Objects {
+        identifier: identifier.clone(),
+        source,
+    }
+}
+
 fn read_snapshot(repo: &RepoPath, path: &Path) -> Result<RefSnapshot, RepoError> {
     let read = |name: &str| {
         let contents = disk::read(&path.join(name));
@@ -357,6 +428,36 @@ fn read_snapshot(repo: &RepoPath, path: &Path) -> Result<RefSnapshot, RepoError>
         repo: repo.clone(),
         reason: invalid.to_string(),
     })?;
-    let head = read("HEAD")?.and_then(|head| create::parse_head(&head));
+    let head = read("HEAD")?.and_then(|head| bare::parse_head(&head));
     Ok(RefSnapshot::new(refs, head))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn repo(name: &str) -> RepoPath {
+        RepoPath::new("npub1a", Identifier::parse(name).expect("valid"))
+    }
+
+    #[test]
+    fn least_recently_used_refs_are_dropped_and_their_weight_with_them() {
+        let snapshot = || Arc::new(RefSnapshot::default());
+        let weight = snapshot().weight();
+        let [a, b, c] = ["a", "b", "c"].map(repo);
+        let mut cache = Snapshots::new(2 * weight);
+        for repo in [&a, &b, &b] {
+            cache.insert(repo, snapshot());
+        }
+        assert!(cache.get(&a).is_some());
+        cache.insert(&c, snapshot());
+        let held = [&a, &b, &c].map(|repo| cache.get(repo).is_some());
+        assert_eq!(held, [true, false, true]);
+        cache.remove(&a);
+        cache.remove(&c);
+        assert_eq!(cache.weight, 0);
+        let mut small = Snapshots::new(weight - 1);
+        small.insert(&a, snapshot());
+        assert!(small.get(&a).is_none());
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use grip_git::MaintainError;
+use grip_git::RepackError;
 use grip_types::Identifier;
 use parking_lot::Mutex;
 
@@ -40,9 +40,9 @@ impl Core {
             let Some(identifier) = self.touched.take() else {
                 break;
             };
-            match self.repositories.maintain(&identifier).await {
+            match self.repositories.repack(&identifier).await {
                 Ok(_) => maintained += 1,
-                Err(MaintainError::Busy(_)) => self.touched.add(&identifier),
+                Err(RepackError::Busy(_)) => self.touched.add(&identifier),
                 Err(error) => {
                     tracing::warn!(%identifier, error = &error as &dyn std::error::Error, "objects not rolled up");
                 }

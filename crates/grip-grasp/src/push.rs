@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use grip_git::{
-    push::{Capabilities, PushRequest, ReadError},
+    push_request::{Capabilities, PushRequest, ReadError},
     report,
 };
 use grip_nostr::RepoAddr;
@@ -44,7 +44,7 @@ impl Grasp {
         B: AsyncRead + Send + Unpin + 'static,
     {
         let stall = self.core.repositories.options().stall;
-        match grip_git::push::read(&mut body, stall).await {
+        match grip_git::push_request::read(&mut body, stall).await {
             // The probe that git sends ahead of a large push.
             Ok((request, _)) if request.commands.is_empty() => PushReply::whole(Bytes::new()),
             Ok((request, taken)) => {
@@ -77,7 +77,7 @@ struct Push {
 impl Push {
     fn new(addr: RepoAddr, request: PushRequest) -> Self {
         let has_pack = request.has_pack();
-        let command = |command: grip_git::push::Command| Command {
+        let command = |command: grip_git::push_request::Command| Command {
             name: command.name,
             old: command.old,
             new: command.new,

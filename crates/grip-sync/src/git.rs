@@ -177,7 +177,7 @@ impl GitFetch {
         hang_up(&mut body).await;
         drop(body);
         let wanted: Vec<Oid> = job.wants.iter().copied().collect();
-        let kept = quarantine?.keep_only(&wanted).await?;
+        let kept = quarantine?.prune_to(&wanted).await?;
         let (quarantine, arrived) = (kept.quarantine, kept.arrived);
         let arrived = blocking(move || {
             if arrived.is_empty() {

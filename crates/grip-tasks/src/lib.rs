@@ -11,11 +11,13 @@ mod live;
 mod models;
 mod panic;
 mod periodic;
+mod permits;
 mod sync;
 
 pub use group::{Ended, TaskGroup, TaskStatus};
 pub use lanes::{Busy, Lanes, Turn};
 pub use live::Live;
 pub use periodic::{Outcome, Periodic, PeriodicStatus};
+pub use permits::{Permit, Permits};
 pub use tokio::task::{JoinError, JoinHandle};
 pub use tokio_util::sync::CancellationToken;

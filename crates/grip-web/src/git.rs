@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use grip_git::{
     RepoPath,
-    fetch::{GitService, Protocol},
+    upload_request::{GitService, Protocol},
 };
 use grip_nostr::RepoAddr;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header};

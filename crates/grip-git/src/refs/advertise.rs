@@ -3,7 +3,7 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use grip_types::Oid;
 
-use crate::{fetch::LsRefs, pktline};
+use crate::{pktline, upload_request::LsRefs};
 
 use super::{Ref, RefSnapshot};
 

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use bytes::Bytes;
 use grip_types::{Oid, RefName};
 
-use crate::fetch::{GitService, LsRefs, Protocol};
+use crate::upload_request::{GitService, LsRefs, Protocol};
 
 use super::advertise;
 

@@ -3,25 +3,19 @@
 //! Every step can be repeated: the alternates file comes first, so that objects are found wherever
 //! they are, and the configuration last, so that its text says that all is done.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fs, io,
-    path::Path,
-};
+use std::{collections::BTreeMap, fs, io, path::Path};
 
 use grip_types::{Oid, RefName};
 
 use crate::{
+    bare::{CONFIG, FIRST_HEAD, head_file, parse_head},
     disk,
     layout::{self, RepoPath},
-    objects::Objects,
+    objects::Reader,
     refs::{self, Ref},
 };
 
-use super::{
-    Inner,
-    create::{CONFIG, FIRST_HEAD, head_file, parse_head},
-};
+use super::Inner;
 
 /// Levels of directories below `refs/` that are looked at.
 const MAX_REF_DEPTH: usize = 32;
@@ -65,7 +59,7 @@ impl Inner {
         let mut all_adopted = true;
         for repo in self.list()? {
             let path = layout.repository(&repo);
-            remove_temporary(&path, |name| {
+            disk::remove_files(&path, |name| {
                 name.starts_with('.') && name.ends_with(".new")
             })?;
             if let Err(reason) = self.adopt(&repo, &path) {
@@ -73,13 +67,7 @@ impl Inner {
                 all_adopted = false;
             }
         }
-        for (name, kind) in disk::entries(&layout.stores())? {
-            if kind.is_dir() {
-                let packs = layout.stores().join(name).join("objects/pack");
-                clean_packs(&packs, all_adopted)?;
-            }
-        }
-        Ok(())
+        self.packs.clean(all_adopted)
     }
 
     /// Gives repositories whose directories have a space or an umlaut their encoded name.
@@ -121,15 +109,11 @@ impl Inner {
                 .map_err(|_| AdoptError::NotADirectory(dir))?;
         }
         tracing::info!(%repo, "taking over repository");
-        self.ensure_store(&repo.identifier)?;
-        let store = self.layout.store(&repo.identifier).join("objects");
+        self.packs.ensure(&repo.identifier)?;
         let objects = path.join("objects");
         write_alternates(&objects, &layout::alternates(&repo.identifier))?;
-        move_packs(&layout::packs(&objects), &layout::packs(&store))?;
-        move_loose(&objects, &store)?;
-        disk::sync_file_system(&self.layout.root)?;
-        self.packs_changed(&repo.identifier);
-        fold_refs(path, store)?;
+        self.packs.import(&repo.identifier, &objects)?;
+        fold_refs(path, &self.packs.reader(&repo.identifier)?)?;
         fix_head(path)?;
         disk::replace(&path.join("config"), CONFIG.as_bytes())?;
         Ok(())
@@ -158,61 +142,12 @@ fn write_alternates(objects: &Path, ours: &str) -> Result<(), AdoptError> {
     }
 }
 
-/// Moves packs, each index last: a pack is seen when its index is.
-fn move_packs(from: &Path, to: &Path) -> io::Result<()> {
-    let files: BTreeSet<String> = disk::entries(from)?
-        .into_iter()
-        .filter_map(|(name, kind)| kind.is_file().then_some(name))
-        .collect();
-    let stems = files.iter().filter_map(|name| name.strip_suffix(".idx"));
-    for stem in stems.filter(|stem| stem.starts_with("pack-")) {
-        let file = |extension: &str| format!("{stem}.{extension}");
-        let is_there = to.join(file("idx")).exists() && to.join(file("pack")).exists();
-        for name in ["pack", "rev", "idx"].map(file) {
-            if is_there {
-                disk::remove_file(&from.join(&name))?;
-            } else if files.contains(&name) {
-                fs::rename(from.join(&name), to.join(&name))?;
-            }
-        }
-    }
-    // Helpers of packs that are gone: a bitmap or list of packs would now be wrong.
-    for (name, _) in disk::entries(from)? {
-        let stale = [".bitmap", ".keep", ".mtimes", ".promisor"];
-        if name.starts_with("multi-pack-index") || stale.iter().any(|end| name.ends_with(end)) {
-            disk::remove_file(&from.join(name))?;
-        }
-    }
-    Ok(())
-}
-
-fn move_loose(from: &Path, to: &Path) -> io::Result<()> {
-    for (fan_out, kind) in disk::entries(from)? {
-        let is_hex = |name: &str| name.bytes().all(|b| b.is_ascii_hexdigit());
-        if fan_out.len() != 2 || !is_hex(&fan_out) || !kind.is_dir() {
-            continue;
-        }
-        let (source, target) = (from.join(&fan_out), to.join(&fan_out));
-        for (name, kind) in disk::entries(&source)? {
-            if name.len() != 38 || !is_hex(&name) || !kind.is_file() {
-                continue;
-            }
-            fs::create_dir_all(&target)?;
-            fs::rename(source.join(&name), target.join(&name))?;
-        }
-        // Fails if something else is in there, which then stays.
-        let _ = fs::remove_dir(&source);
-    }
-    disk::remove_file(&from.join("info/commit-graph"))
-}
-
 /// Writes loose and packed refs into one file, then removes the loose ones.
-fn fold_refs(path: &Path, store: std::path::PathBuf) -> Result<(), AdoptError> {
+fn fold_refs(path: &Path, reader: &Reader) -> Result<(), AdoptError> {
     let packed = disk::read(&path.join("packed-refs"))?.unwrap_or_default();
     let packed = refs::parse(&packed).map_err(|e| AdoptError::PackedRefs(e.to_string()))?;
     let mut all: BTreeMap<RefName, Oid> = packed.into_iter().map(|r| (r.name, r.oid)).collect();
     read_loose(&path.join("refs"), "refs", 0, &mut all)?;
-    let reader = Objects::open(store, 0)?.reader();
     let mut kept = Vec::with_capacity(all.len());
     for (name, oid) in all {
         match reader.peel(&oid) {
@@ -258,32 +193,4 @@ fn fix_head(path: &Path) -> io::Result<()> {
     let target = disk::read(&head)?.and_then(|contents| parse_head(&contents));
     let text = target.map_or_else(|| FIRST_HEAD.to_owned(), |target| head_file(&target));
     disk::replace(&head, text.as_bytes())
-}
-
-fn remove_temporary(dir: &Path, is_temporary: impl Fn(&str) -> bool) -> io::Result<()> {
-    for (name, kind) in disk::entries(dir)? {
-        if kind.is_file() && is_temporary(&name) {
-            fs::remove_file(dir.join(name))?;
-        }
-    }
-    Ok(())
-}
-
-/// Removes what a killed repack or a cut promotion left behind.
-///
-/// Half of a pack is the first step of a promotion or of a take-over; the latter is finished by
-/// now, unless a repository could not be taken over.
-fn clean_packs(packs: &Path, all_adopted: bool) -> io::Result<()> {
-    let lacks = |name: &str, own: &str, other: &str| {
-        let stem = name
-            .strip_suffix(own)
-            .filter(|stem| stem.starts_with("pack-"));
-        stem.is_some_and(|stem| !packs.join(format!("{stem}{other}")).exists())
-    };
-    remove_temporary(packs, |name| {
-        let is_half = lacks(name, ".pack", ".idx")
-            || lacks(name, ".rev", ".idx")
-            || lacks(name, ".idx", ".pack");
-        name.starts_with("tmp_") || name.starts_with(".tmp-") || (is_half && all_adopted)
-    })
 }

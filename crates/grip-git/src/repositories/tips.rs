@@ -1,12 +1,19 @@
-//! What the refs of all owners of an identifier point at.
+//! Tips: the commits that the refs of all owners of an identifier point at.
 
-use std::{collections::HashSet, io, sync::Arc};
+use std::{
+    collections::{BTreeSet, HashSet},
+    io,
+    sync::Arc,
+};
 
 use grip_types::{Identifier, Oid};
 
-use crate::refs::{Ref, RefSnapshot};
+use crate::{
+    packs::{RepackError, Repacked},
+    refs::{Ref, RefSnapshot},
+};
 
-use super::{RepoError, Repositories, lookup::unreachable_objects};
+use super::{RepoError, Repositories, unreachable_objects};
 
 impl Repositories {
     /// What the refs of all owners point at, tags followed: at most `max`, each once.
@@ -34,13 +41,28 @@ impl Repositories {
             .collect())
     }
 
+    /// Rolls packs up if there are more than [`Options::max_packs`], and keeps the bitmap that makes
+    /// clones quick. Idempotent and cancel safe.
+    ///
+    /// [`Options::max_packs`]: crate::Options::max_packs
+    pub async fn repack(&self, identifier: &Identifier) -> Result<Repacked, RepackError> {
+        let tips = || {
+            let all = self.refs_of_all(identifier)?;
+            let tips = all.iter().flat_map(|refs| refs.iter());
+            let tips: BTreeSet<Oid> = tips.map(|r| r.peeled.unwrap_or(r.oid)).collect();
+            Ok(tips.into_iter().collect())
+        };
+        let max_packs = self.inner.options.max_packs;
+        self.inner.packs.repack(identifier, max_packs, tips).await
+    }
+
     /// The refs of every repository that shares the store; those that cannot be read are left out.
-    pub(crate) fn refs_of_all(&self, identifier: &Identifier) -> io::Result<Vec<Arc<RefSnapshot>>> {
+    fn refs_of_all(&self, identifier: &Identifier) -> io::Result<Vec<Arc<RefSnapshot>>> {
         let mut all = Vec::new();
         for repo in self.inner.holders(identifier)? {
             match self.refs(&repo) {
                 Ok(refs) => all.push(refs),
-                Err(error) => tracing::warn!(%repo, %error, "refs left out"),
+                Err(error) => tracing::warn!(%repo, %error, "failed to read refs, left out"),
             }
         }
         Ok(all)

@@ -80,11 +80,7 @@ async fn a_takeover_that_was_cut_short_is_finished() {
     let refs = sandbox.repositories.refs(&repo).unwrap();
     assert_eq!(refs_by_us(&refs), refs_by_git(work.dir.path()));
     assert_fsck_is_clean(&sandbox.path(&repo));
-    sandbox
-        .repositories
-        .maintain(&repo.identifier)
-        .await
-        .unwrap();
+    sandbox.repositories.repack(&repo.identifier).await.unwrap();
     assert_fsck_is_clean(&sandbox.path(&repo));
 }
 

@@ -4,14 +4,14 @@
 
 mod adopt;
 mod contents;
-mod fetching;
-mod keeping;
+mod hostile_remotes;
 mod layout;
-mod listing;
-mod maintain;
-mod pushing;
+mod prune;
+mod receive;
 mod refs;
 mod remote;
+mod repack;
 mod stores;
-mod strangers;
 mod support;
+mod trees;
+mod upload_pack;

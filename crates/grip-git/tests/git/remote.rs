@@ -1,7 +1,7 @@
 //! Fetching from git itself, as it sits behind an HTTP server.
 
 use grip_git::{
-    Caps, Kept, Quarantine, ReceiveError, RepoPath, pktline,
+    Caps, Pruned, Quarantine, ReceiveError, RepoPath, pktline,
     remote::{
         Advertisement, RemoteError, RemoteRef, Version, fetch_v0, fetch_v2, ls_refs_v2, open_pack,
         read_advertisement, read_ls_refs,
@@ -96,10 +96,10 @@ impl Client {
         haves: &[Oid],
     ) -> Vec<Oid> {
         let quarantine = self.ask(server, version, wants, haves).await.unwrap();
-        let Kept {
+        let Pruned {
             quarantine,
             arrived,
-        } = quarantine.keep_only(wants).await.unwrap();
+        } = quarantine.prune_to(wants).await.unwrap();
         quarantine.promote().unwrap();
         self.sandbox.assert_quarantine_is_empty();
         arrived
@@ -258,7 +258,7 @@ async fn all_heads_and_tags_bring_what_is_behind_them() {
         .ask(work.dir.path(), Version::V0, &all, &[])
         .await
         .unwrap();
-    let kept = quarantine.keep_only(&wanted).await.unwrap();
+    let kept = quarantine.prune_to(&wanted).await.unwrap();
     assert_eq!(kept.arrived, wanted[..1]);
     kept.quarantine.promote().unwrap();
     assert!(client.has(wanted[0]) && !client.has(work.oid("main")));

@@ -89,7 +89,7 @@ async fn a_store_stays_while_a_pack_that_was_checked_against_it_waits() {
     let new = work.oid("HEAD");
     let pack = work.pack(&format!("{new}\n^{old}\n"), &[]);
     let received = sandbox.repositories.receive(&repo.identifier, &pack[..]);
-    let kept = received.await.unwrap().keep_only(&[new]).await.unwrap();
+    let kept = received.await.unwrap().prune_to(&[new]).await.unwrap();
     assert!(!remove(), "the new commit links to the old one");
     kept.quarantine.promote().unwrap();
     let kinds = sandbox.repositories.kinds(&repo.identifier, &[old, new]);

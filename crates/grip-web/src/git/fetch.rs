@@ -4,7 +4,7 @@ use std::{io, sync::Arc};
 
 use grip_git::{
     RepoPath,
-    fetch::{Protocol, ReadError, Request as V2},
+    upload_request::{Protocol, ReadError, Request as V2},
 };
 use grip_nostr::RepoAddr;
 use http::{Request, Response};
@@ -62,7 +62,7 @@ async fn version_2(
     meter: Meter,
 ) -> Result<Response<Body>, WebError> {
     let stall = asked.settings.timeouts.body_stall;
-    match grip_git::fetch::read(&mut reader, stall).await {
+    match grip_git::upload_request::read(&mut reader, stall).await {
         Ok(V2::Nothing) => Ok(reply(RESULT, Body::empty())),
         Ok(V2::LsRefs(request)) => {
             let listing = app.refs(&repo).await?.ls_refs(&request);

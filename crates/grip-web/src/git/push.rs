@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::StreamExt;
-use grip_git::{push::ReadError, report};
+use grip_git::{push_request::ReadError, report};
 use grip_nostr::RepoAddr;
 use http::{Request, Response};
 use hyper::body::Incoming;
@@ -65,7 +65,7 @@ fn says_ok(piece: &[u8]) -> bool {
 /// each, and a bounded part of the pack is read so that the client comes to reading the answer.
 async fn refuse(error: &WebError, mut reader: Reader, asked: &Asked) -> Response<Body> {
     let stall = asked.settings.timeouts.body_stall;
-    let body = match grip_git::push::read(&mut reader, stall).await {
+    let body = match grip_git::push_request::read(&mut reader, stall).await {
         Ok((push, _)) if push.commands.is_empty() => bytes::Bytes::new(),
         Ok((push, _)) => {
             let names = push.commands.iter().map(|c| c.name.as_str().as_bytes());

@@ -1,7 +1,7 @@
 use grip_types::RefName;
 
 use super::*;
-use crate::fetch::{GitService, Protocol};
+use crate::upload_request::{GitService, Protocol};
 
 fn oid(digit: char) -> Oid {
     digit.to_string().repeat(40).parse().unwrap()

@@ -1,4 +1,4 @@
-//! What commits and tags say about themselves.
+//! Fields of commits and tags.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,4 @@
-//! All files below a directory.
+//! Tree listings: all files below a directory.
 //!
 //! Invariant: work and memory have a bound, whatever the directories hold. A few small ones that
 //! name each other several times stand for more files than there is room for.
@@ -12,7 +12,7 @@ use crate::repositories::RepoError;
 
 use super::{
     ReadError, Reader,
-    read::{Directory, Entry},
+    files::{Directory, Entry},
 };
 
 /// Where a listing ends.

@@ -10,14 +10,14 @@ use grip_types::{InvalidRefName, ObjectFormat, Oid, RefName};
 use tokio::io::AsyncRead;
 
 use crate::{
-    head::{self, Broken},
     pktline::{self, Packet},
     report,
+    request_head::{self, Broken},
 };
 
 mod capabilities;
 
-pub use crate::head::Feed;
+pub use crate::request_head::Feed;
 pub use capabilities::Capabilities;
 
 pub const MAX_COMMANDS: usize = 100_000;
@@ -140,7 +140,7 @@ where
     R: AsyncRead + Unpin,
 {
     let mut parser = Parser::default();
-    head::feed(reader, stall, 16 << 10, |bytes| parser.feed(bytes)).await?;
+    request_head::feed(reader, stall, 16 << 10, |bytes| parser.feed(bytes)).await?;
     parser.finish().map_err(|e| ReadError::Refused(e.into()))
 }
 

@@ -58,7 +58,7 @@ async fn only_what_is_wanted_and_all_it_needs_is_kept() {
         let (sandbox, repo) = empty();
         let oid = work.oid(wanted);
         let quarantine = receive(&sandbox, &repo, &pack).await;
-        let kept = quarantine.keep_only(&[oid, oid]).await.unwrap();
+        let kept = quarantine.prune_to(&[oid, oid]).await.unwrap();
         assert_eq!(kept.arrived, [oid]);
         assert_eq!(kept.quarantine.kinds(&[loose]).unwrap(), [None]);
         assert!(
@@ -88,13 +88,13 @@ async fn wanted_objects_that_did_not_come_are_left_out() {
     let long: Oid = "ab".repeat(32).parse().unwrap();
     let wanted = [work.oid("main"), absent, long, work.oid("v1")];
     let quarantine = receive(&sandbox, &repo, &work.pack("main\n", &[])).await;
-    let kept = quarantine.keep_only(&wanted).await.unwrap();
+    let kept = quarantine.prune_to(&wanted).await.unwrap();
     assert_eq!(kept.arrived, wanted[..1]);
-    let none = kept.quarantine.keep_only(&[absent]).await.unwrap();
+    let none = kept.quarantine.prune_to(&[absent]).await.unwrap();
     assert!(none.arrived.is_empty() && none.quarantine.is_empty());
     sandbox.assert_quarantine_is_empty();
     let nothing = sandbox.repositories.no_pack(&repo.identifier);
-    assert!(nothing.keep_only(&wanted).await.unwrap().arrived.is_empty());
+    assert!(nothing.prune_to(&wanted).await.unwrap().arrived.is_empty());
 }
 
 #[tokio::test]
@@ -110,7 +110,7 @@ async fn a_pack_with_nothing_to_drop_stays_as_it_is() {
     let quarantine = receive(&as_sent, &repo, &thin).await;
     quarantine.promote().unwrap();
     let quarantine = receive(&kept, &repo, &thin).await;
-    let left = quarantine.keep_only(&[new]).await.unwrap();
+    let left = quarantine.prune_to(&[new]).await.unwrap();
     assert_eq!(left.arrived, [new]);
     left.quarantine.promote().unwrap();
     let packs = kept.packs(&repo.identifier);
@@ -124,7 +124,7 @@ async fn what_refs_reach_already_is_not_stored_twice() {
     let (sandbox, repo) = Sandbox::published(&work).await;
     let packs = sandbox.packs(&repo.identifier);
     let quarantine = receive(&sandbox, &repo, &work.pack("dev\n", &[])).await;
-    let kept = quarantine.keep_only(&[work.oid("dev")]).await.unwrap();
+    let kept = quarantine.prune_to(&[work.oid("dev")]).await.unwrap();
     assert_eq!(kept.arrived, [work.oid("dev")]);
     assert!(kept.quarantine.is_empty());
     kept.quarantine.promote().unwrap();
@@ -139,7 +139,7 @@ async fn new_history_on_top_of_ours_is_kept_without_the_rest() {
     let wanted = work.commit("d.txt", "four\n");
     let beyond = work.commit("e.txt", "five\n");
     let quarantine = receive(&sandbox, &repo, &work.pack("HEAD\n^HEAD~2\n", &["--thin"])).await;
-    let kept = quarantine.keep_only(&[wanted]).await.unwrap();
+    let kept = quarantine.prune_to(&[wanted]).await.unwrap();
     kept.quarantine.promote().unwrap();
     assert!(sandbox.kind(&repo, wanted).is_some() && sandbox.kind(&repo, beyond).is_none());
     sandbox
@@ -162,7 +162,7 @@ async fn a_lost_object_of_a_ref_does_not_hinder_the_others() {
         .unwrap();
     }
     let quarantine = receive(&sandbox, &repo, &work.pack("", &["--all"])).await;
-    let kept = quarantine.keep_only(&[work.oid("dev")]).await.unwrap();
+    let kept = quarantine.prune_to(&[work.oid("dev")]).await.unwrap();
     assert_eq!(kept.arrived, [work.oid("dev")]);
     kept.quarantine.promote().unwrap();
     assert!(sandbox.kind(&repo, work.oid("dev")).is_some());
@@ -174,7 +174,7 @@ async fn giving_up_leaves_nothing() {
     let work = Work::example();
     let quarantine = receive(&sandbox, &repo, &work.pack("", &["--all"])).await;
     let wanted = [work.oid("dev")];
-    let mut keep = Box::pin(quarantine.keep_only(&wanted));
+    let mut keep = Box::pin(quarantine.prune_to(&wanted));
     fn is_send(_: &impl Send) {}
     is_send(&keep);
     for _ in 0..3 {
@@ -210,11 +210,7 @@ async fn a_walk_that_takes_too_long_is_ended() {
     let repo = repo(ALICE, "project");
     let work = Work::example();
     let quarantine = receive(&sandbox, &repo, &work.pack("", &["--all"])).await;
-    let error = quarantine
-        .keep_only(&[work.oid("dev")])
-        .await
-        .err()
-        .unwrap();
+    let error = quarantine.prune_to(&[work.oid("dev")]).await.err().unwrap();
     assert!(matches!(error, ReceiveError::TooSlow(_)), "{error}");
     sandbox.assert_quarantine_is_empty();
 }
@@ -224,7 +220,7 @@ async fn a_restart_empties_the_quarantine() {
     let (mut sandbox, repo) = empty();
     let work = Work::example();
     let quarantine = receive(&sandbox, &repo, &work.pack("", &["--all"])).await;
-    let kept = quarantine.keep_only(&[work.oid("dev")]).await.unwrap();
+    let kept = quarantine.prune_to(&[work.oid("dev")]).await.unwrap();
     // As if the process had been killed: nothing is cleared up.
     std::mem::forget(kept);
     let quarantine = sandbox.root().join(".quarantine");

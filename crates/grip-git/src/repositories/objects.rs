@@ -1,4 +1,4 @@
-//! What is in the objects: commits, tags, files and directories.
+//! Objects of an identifier: their kinds, commits, tags, files and trees.
 //!
 //! All of it blocks, and all of it has a bound on the memory it takes. An object that is missing
 //! is an error of its own wherever something else in the store says that it should be there, so
@@ -11,18 +11,29 @@ use grip_types::{Identifier, Oid};
 use crate::{
     disk,
     objects::{
-        CommitFacts, Cut, FileAt, ReadError, Reader, TagFacts, TreeBounds, TreeEntry, TreeError,
+        CommitFacts, Cut, FileAt, ObjectKind, ReadError, Reader, TagFacts, TreeBounds, TreeEntry,
+        TreeError,
     },
 };
 
-use super::{Inner, RepoError, Repositories, lookup::unreachable_objects};
+use super::{RepoError, Repositories, unreachable_objects};
 
-/// Looks at a store whose packs change; each change is one of maintenance or of a push.
+/// Looks at a store whose packs change; each change is a repack or a push.
 const MAX_LOOKS: usize = 5;
 /// Digits of an abbreviated id that are enough to ask for it.
 const MIN_PREFIX: usize = 7;
 
 impl Repositories {
+    /// What each object is; `None` for those that are not in the identifier's store.
+    pub fn kinds(
+        &self,
+        identifier: &Identifier,
+        oids: &[Oid],
+    ) -> Result<Vec<Option<ObjectKind>>, RepoError> {
+        let kinds = self.inner.packs.kinds(identifier, oids);
+        kinds.map_err(|source| unreachable_objects(identifier, source))
+    }
+
     /// The commit that `oid` is or, as an annotated tag, leads to.
     ///
     /// `None` if it is not here, and if it is or leads to something else.
@@ -31,7 +42,7 @@ impl Repositories {
         identifier: &Identifier,
         oid: &Oid,
     ) -> Result<Option<CommitFacts>, RepoError> {
-        let found = self.inner.read(identifier, |reader| reader.commit(oid));
+        let found = self.read(identifier, |reader| reader.commit(oid));
         none_if_absent(identifier, oid, found)
     }
 
@@ -42,7 +53,7 @@ impl Repositories {
         identifier: &Identifier,
         oid: &Oid,
     ) -> Result<Option<TagFacts>, RepoError> {
-        let found = self.inner.read(identifier, |reader| reader.tagged(oid));
+        let found = self.read(identifier, |reader| reader.tagged(oid));
         none_if_absent(identifier, oid, found)
     }
 
@@ -57,7 +68,11 @@ impl Repositories {
             return Ok(None);
         }
         let look = |reader: &Reader| reader.expand(prefix);
-        match self.inner.look(identifier, look, Option::is_none) {
+        match self
+            .inner
+            .packs
+            .look(identifier, MAX_LOOKS, look, Option::is_none)
+        {
             Err(error) if disk::is_absent(&error) => Ok(None),
             found => found.map_err(|source| unreachable_objects(identifier, source)),
         }
@@ -73,7 +88,7 @@ impl Repositories {
         path: &str,
         max_bytes: u64,
     ) -> Result<FileAt, RepoError> {
-        let found = self.inner.read(identifier, |reader| {
+        let found = self.read(identifier, |reader| {
             reader.file(&reader.tree_of(commit)?, path, max_bytes)
         });
         found.map_err(|failure| failure.of(commit).into_error(identifier))
@@ -88,9 +103,7 @@ impl Repositories {
         oid: &Oid,
         max_bytes: u64,
     ) -> Result<FileAt, RepoError> {
-        let found = self
-            .inner
-            .read(identifier, |reader| reader.blob(oid, max_bytes));
+        let found = self.read(identifier, |reader| reader.blob(oid, max_bytes));
         found.map_err(|failure| failure.of(oid).into_error(identifier))
     }
 
@@ -104,7 +117,7 @@ impl Repositories {
         dir: &str,
         bounds: TreeBounds,
     ) -> Result<Vec<TreeEntry>, TreeError> {
-        let found = self.inner.read(identifier, |reader| {
+        let found = self.read(identifier, |reader| {
             match reader.list(&reader.tree_of(commit)?, dir, bounds) {
                 Ok(files) => Ok(Ok(files)),
                 Err(Cut::Bound(crossed)) => Ok(Err(crossed)),
@@ -112,6 +125,18 @@ impl Repositories {
             }
         });
         found.map_err(|failure| failure.of(commit).into_error(identifier))?
+    }
+
+    fn read<T>(
+        &self,
+        identifier: &Identifier,
+        read: impl Fn(&Reader) -> Result<T, ReadError>,
+    ) -> Result<T, Failure> {
+        let is_doubtful =
+            |read: &Result<T, ReadError>| read.as_ref().is_err_and(|error| error.is_doubtful());
+        let packs = &self.inner.packs;
+        let found = packs.look(identifier, MAX_LOOKS, read, is_doubtful);
+        found.map_err(Failure::Store)?.map_err(Failure::Object)
     }
 }
 
@@ -158,43 +183,5 @@ fn none_if_absent<T>(
     match found.map_err(|failure| failure.of(oid)) {
         Err(Failure::Object(ReadError::Missing(missing))) if missing == *oid => Ok(None),
         found => found.map_err(|failure| failure.into_error(identifier)),
-    }
-}
-
-impl Inner {
-    fn read<T>(
-        &self,
-        identifier: &Identifier,
-        read: impl Fn(&Reader) -> Result<T, ReadError>,
-    ) -> Result<T, Failure> {
-        let in_doubt = |read: &Result<T, ReadError>| {
-            let error = read.as_ref().err();
-            error.is_some_and(ReadError::is_doubtful)
-        };
-        let found = self.look(identifier, read, in_doubt);
-        found.map_err(Failure::Store)?.map_err(Failure::Object)
-    }
-
-    /// Looks, and looks again where packs that went away meanwhile may be why it is in doubt.
-    fn look<T>(
-        &self,
-        identifier: &Identifier,
-        look: impl Fn(&Reader) -> T,
-        in_doubt: impl Fn(&T) -> bool,
-    ) -> io::Result<T> {
-        let mut objects = self.objects(identifier)?;
-        let mut found = look(&objects.reader());
-        for _ in 1..MAX_LOOKS {
-            if !in_doubt(&found) {
-                break;
-            }
-            let now = self.objects(identifier)?;
-            if now.stamp == objects.stamp && !self.maintained.has(identifier) {
-                break;
-            }
-            objects = now;
-            found = look(&objects.patient_reader());
-        }
-        Ok(found)
     }
 }

@@ -1,9 +1,9 @@
-//! Keeping of a pack only what was asked for.
+//! Pruning of a received pack to what was asked for.
 //!
 //! What is asked for, with all it links to, is walked by git in quarantine. A link that leaves the
 //! pack leads into the store, where everything is complete already: the walk stops at the objects
 //! that refs reach. If the pack has objects that the walk did not meet and the store does not have,
-//! those it met are packed anew, into a quarantine of their own, and the first pack is removed.
+//! those it met are packed again, into a quarantine of their own, and the first pack is removed.
 
 use std::{io, path::PathBuf};
 
@@ -12,26 +12,22 @@ use grip_types::{Identifier, Oid};
 use tokio::time;
 
 use crate::{
-    layout,
     objects::gix_id,
+    packs::StagedPack,
     process::{self, Finished},
     repositories::{RepoError, Repositories},
 };
 
-use super::{
-    ReceiveError, blocking, pack_name,
-    quarantine::{Pack, Quarantine},
-    reason,
-};
+use super::{ReceiveError, blocking, git_error, quarantine::Quarantine};
 
 /// Tips that the walk is told to stop at; without the others it is longer, but right.
 const MAX_TIPS: usize = 1000;
 /// Ids looked up, or handed to git, at a time.
 const BATCH: usize = 1024;
 
-/// What [`Quarantine::keep_only`] leaves.
+/// What [`Quarantine::prune_to`] leaves.
 #[must_use = "a quarantine that is not promoted is removed"]
-pub struct Kept {
+pub struct Pruned {
     pub quarantine: Quarantine,
     /// The wanted objects that came with the pack, each once, in the order they were asked for.
     pub arrived: Vec<Oid>,
@@ -45,9 +41,9 @@ impl Quarantine {
     /// [`Options::work_limit`] at most. Cancel safe: git is killed and the quarantine removed.
     ///
     /// [`Options::work_limit`]: crate::Options::work_limit
-    pub async fn keep_only(self, wanted: &[Oid]) -> Result<Kept, ReceiveError> {
+    pub async fn prune_to(self, wanted: &[Oid]) -> Result<Pruned, ReceiveError> {
         let Some(pack) = &self.pack else {
-            return Ok(self.kept(Vec::new()));
+            return Ok(self.pruned(Vec::new()));
         };
         let index = pack.index();
         let marked = blocking(move || Marked::open(index)).await?;
@@ -62,37 +58,37 @@ impl Quarantine {
         }
         let (marked, has_extra) = self.compare(marked).await?;
         if !has_extra {
-            return Ok(self.kept(arrived));
+            return Ok(self.pruned(arrived));
         }
         let smaller = self.repack(pack, &marked).await?;
         self.replaced(smaller, arrived).await
     }
 
-    fn kept(self, arrived: Vec<Oid>) -> Kept {
-        Kept {
+    fn pruned(self, arrived: Vec<Oid>) -> Pruned {
+        Pruned {
             quarantine: self,
             arrived,
         }
     }
 
-    async fn emptied(self, arrived: Vec<Oid>) -> Result<Kept, ReceiveError> {
-        let nothing = Self::empty(self.repositories.clone(), &self.identifier);
+    async fn emptied(self, arrived: Vec<Oid>) -> Result<Pruned, ReceiveError> {
+        let nothing = self.repositories.no_pack(&self.identifier);
         self.replaced(nothing, arrived).await
     }
 
-    async fn replaced(self, by: Self, arrived: Vec<Oid>) -> Result<Kept, ReceiveError> {
+    async fn replaced(self, by: Self, arrived: Vec<Oid>) -> Result<Pruned, ReceiveError> {
         blocking(move || {
             drop(self);
             Ok(())
         })
         .await?;
-        Ok(by.kept(arrived))
+        Ok(by.pruned(arrived))
     }
 
     /// Marks the objects of the pack that the wanted ones need.
     async fn walk(
         &self,
-        pack: &Pack,
+        pack: &StagedPack,
         wanted: &[Oid],
         mut marked: Marked,
     ) -> Result<Marked, ReceiveError> {
@@ -103,8 +99,7 @@ impl Quarantine {
         let input: String = wanted.chain(tips).collect();
         let arguments = ["rev-list", "--objects", "--no-object-names", "--stdin"];
         let mut command = self.repositories.inner.git.command(arguments);
-        let repositories = &self.repositories;
-        repositories.confine(&mut command, &self.identifier, &pack.incoming, None);
+        pack.confine(&mut command);
         let input = std::iter::once(input.into_bytes());
         let output = |bytes: &[u8]| marked.read(bytes);
         self.run(command, input, output).await?;
@@ -120,10 +115,10 @@ impl Quarantine {
     }
 
     /// Packs the marked objects into a quarantine of their own; deltas are taken over as they are.
-    async fn repack(&self, pack: &Pack, marked: &Marked) -> Result<Self, ReceiveError> {
+    async fn repack(&self, pack: &StagedPack, marked: &Marked) -> Result<Self, ReceiveError> {
         let repositories = &self.repositories;
-        let incoming = repositories.new_incoming(&self.identifier).await?;
-        let mut command = self.repositories.inner.git.command([
+        let staging = repositories.stage(&self.identifier).await?;
+        let mut command = repositories.inner.git.command([
             "-c",
             "core.fsync=none",
             "-c",
@@ -133,16 +128,13 @@ impl Quarantine {
             "--delta-base-offset",
             "--window=0",
         ]);
-        command.arg(layout::packs(incoming.path()).join("pack"));
-        let also = Some(&pack.incoming);
-        repositories.confine(&mut command, &self.identifier, &incoming, also);
+        command.arg(staging.pack_prefix());
+        staging.confine(&mut command, Some(pack));
         let mut said = Vec::new();
         let output = |bytes: &[u8]| said.extend_from_slice(bytes);
         self.run(command, marked.lines(), output).await?;
-        let stem = pack_name(&String::from_utf8_lossy(&said))?;
-        let (repositories, identifier) = (self.repositories.clone(), self.identifier.clone());
-        let seal = move || Self::seal(repositories, identifier, incoming, stem);
-        blocking(seal).await
+        let hash = String::from_utf8_lossy(&said);
+        repositories.seal(&self.identifier, staging, &hash).await
     }
 
     async fn run(
@@ -156,7 +148,7 @@ impl Quarantine {
         let Finished { status, stderr, .. } =
             finished.map_err(|_| ReceiveError::TooSlow(limit))??;
         if !status.success() {
-            return Err(reason::from_complaint(status, &stderr));
+            return Err(git_error::from_complaint(status, &stderr));
         }
         Ok(())
     }

@@ -5,8 +5,8 @@ use std::{os::unix::fs::PermissionsExt, time::Duration};
 use futures_util::{StreamExt, TryStreamExt};
 use grip_git::{
     GitService, Protocol, RepoPath,
-    fetch::{self, Request},
     pktline::{self, Packet},
+    upload_request::{self, Request},
 };
 
 use crate::support::*;
@@ -281,7 +281,7 @@ async fn the_head_of_a_request_and_its_rest_make_the_whole() {
     let (sandbox, repo) = Sandbox::published(&work).await;
     let body = v2(&lines(&[&format!("want {}", work.oid("main")), "done"]));
     let mut reader = &body[..];
-    let request = fetch::read(&mut reader, Duration::from_secs(1))
+    let request = upload_request::read(&mut reader, Duration::from_secs(1))
         .await
         .unwrap();
     let Request::Fetch(head) = request else {

@@ -1,4 +1,4 @@
-//! The contents of objects, and the way to a file in a commit.
+//! Contents of objects, and of files by their path in a commit.
 
 use gix::{
     hash,

@@ -57,7 +57,7 @@ async fn a_pack_without_what_was_wanted_brings_nothing() {
         .receive_within(&repo.identifier, pack, CAPS);
     let quarantine = received.await.unwrap();
     let wanted: Oid = "ab".repeat(20).parse().unwrap();
-    let kept = quarantine.keep_only(&[wanted]).await.unwrap();
+    let kept = quarantine.prune_to(&[wanted]).await.unwrap();
     assert!(kept.arrived.is_empty() && kept.quarantine.is_empty());
     sandbox.assert_quarantine_is_empty();
     kept.quarantine.promote().unwrap();
@@ -160,7 +160,7 @@ async fn a_small_pack_that_inflates_hugely_costs_us_no_memory() {
         .repositories
         .receive_within(&repo.identifier, pack, CAPS);
     let quarantine = received.await.unwrap();
-    let kept = quarantine.keep_only(&[work.oid("HEAD")]).await.unwrap();
+    let kept = quarantine.prune_to(&[work.oid("HEAD")]).await.unwrap();
     assert_eq!(kept.arrived, [work.oid("HEAD")]);
     let on_disk = kept.quarantine.promote().unwrap().pack_bytes;
     assert!(on_disk < 4 << 20, "{on_disk}");

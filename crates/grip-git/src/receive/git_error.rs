@@ -1,4 +1,4 @@
-//! What git's complaints mean, in words for the person who pushed.
+//! Errors of git while it checks a pack, in words for the person who pushed.
 
 use std::{os::unix::process::ExitStatusExt, process::ExitStatus};
 

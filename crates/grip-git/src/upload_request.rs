@@ -11,9 +11,9 @@ use grip_types::ObjectFormat;
 use tokio::io::AsyncRead;
 
 use crate::{
-    head::{self, Broken, Feed},
     pktline::{self, Packet},
     report,
+    request_head::{self, Broken, Feed},
 };
 
 pub const MAX_HEAD_BYTES: usize = 16 << 20;
@@ -150,7 +150,7 @@ where
     R: AsyncRead + Unpin,
 {
     let mut parser = Parser::default();
-    head::feed(reader, stall, 8 << 10, |bytes| parser.feed(bytes)).await?;
+    request_head::feed(reader, stall, 8 << 10, |bytes| parser.feed(bytes)).await?;
     Ok(parser.finish()?)
 }
 

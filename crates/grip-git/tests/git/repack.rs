@@ -33,21 +33,13 @@ async fn many_packs_become_few_and_no_object_goes() {
     sandbox
         .set(&repo, &[set("refs/heads/main", tips[0])])
         .unwrap();
-    let done = sandbox
-        .repositories
-        .maintain(&repo.identifier)
-        .await
-        .unwrap();
+    let done = sandbox.repositories.repack(&repo.identifier).await.unwrap();
     assert_eq!(done.packs_before, 23);
     assert!(done.packs_after < 5, "{done:?}");
     let kinds = sandbox.repositories.kinds(&repo.identifier, &tips).unwrap();
     assert_eq!(kinds, vec![Some(ObjectKind::Commit); 23]);
     assert_fsck_is_clean(&sandbox.path(&repo));
-    let again = sandbox
-        .repositories
-        .maintain(&repo.identifier)
-        .await
-        .unwrap();
+    let again = sandbox.repositories.repack(&repo.identifier).await.unwrap();
     assert_eq!(again.packs_before, again.packs_after);
 }
 
@@ -56,7 +48,7 @@ async fn a_store_that_is_not_there_needs_nothing() {
     let sandbox = Sandbox::new();
     let done = sandbox
         .repositories
-        .maintain(&repo(ALICE, "none").identifier)
+        .repack(&repo(ALICE, "none").identifier)
         .await;
     assert_eq!(done.unwrap().packs_before, 0);
 }
@@ -78,11 +70,7 @@ async fn a_large_store_gets_a_bitmap_that_git_uses() {
         work.commit("f", &n.to_string());
     }
     let (sandbox, repo) = Sandbox::published(&work).await;
-    let done = sandbox
-        .repositories
-        .maintain(&repo.identifier)
-        .await
-        .unwrap();
+    let done = sandbox.repositories.repack(&repo.identifier).await.unwrap();
     assert!(done.bitmap_written);
     let path = sandbox.path(&repo);
     let counted = git(
@@ -100,11 +88,7 @@ async fn a_large_store_gets_a_bitmap_that_git_uses() {
         git(&path, &["rev-list", "--count", "--objects", "HEAD"])
     );
     assert_fsck_is_clean(&path);
-    let again = sandbox
-        .repositories
-        .maintain(&repo.identifier)
-        .await
-        .unwrap();
+    let again = sandbox.repositories.repack(&repo.identifier).await.unwrap();
     assert!(!again.bitmap_written);
     assert_eq!(
         sandbox.kind(&repo, work.oid("HEAD")),
@@ -128,7 +112,7 @@ async fn lookups_and_pushes_go_on_while_packs_are_rolled_up() {
     });
     for _ in 0..5 {
         let (done, more) = tokio::join!(
-            sandbox.repositories.maintain(&repo.identifier),
+            sandbox.repositories.repack(&repo.identifier),
             many_packs(&sandbox, &repo, 3),
         );
         done.unwrap();

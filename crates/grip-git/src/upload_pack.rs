@@ -1,4 +1,4 @@
-//! Sending objects: `git upload-pack`, streamed.
+//! Responses to fetches: `git upload-pack`, streamed.
 //!
 //! The request is read to its end before git starts. Fetch requests are small, and a git that
 //! answers `have` lines while the client still writes them would otherwise fill every buffer on
@@ -16,6 +16,8 @@ use std::{
 
 use bytes::{Bytes, BytesMut};
 use futures_util::{FutureExt, Stream, future::BoxFuture, stream};
+use grip_tasks::Permit;
+use grip_types::Identifier;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
     process::{ChildStdin, ChildStdout},
@@ -24,13 +26,13 @@ use tokio::{
 
 use crate::{
     disk,
-    fetch::Protocol,
     layout::RepoPath,
     pktline,
     process::{Running, read_bounded},
     receive::{CHUNK, enlarge_pipe},
     report,
-    repositories::{RepoError, Repositories, Using},
+    repositories::{RepoError, Repositories},
+    upload_request::Protocol,
 };
 
 /// Bytes of a request that are not written to a file.
@@ -57,10 +59,10 @@ impl Repositories {
     where
         B: AsyncRead + Send + Unpin + 'static,
     {
-        let using = Using::new(&self.inner, &repo.identifier);
+        let in_use = self.inner.packs.borrow(&repo.identifier);
         self.refs(repo)?;
         let start = Start {
-            using,
+            in_use,
             repositories: self.clone(),
             repo: repo.clone(),
             protocol,
@@ -104,7 +106,7 @@ fn error_packet(reason: &io::Error) -> Bytes {
 }
 
 struct Start {
-    using: Using,
+    in_use: Permit<Identifier>,
     repositories: Repositories,
     repo: RepoPath,
     protocol: Protocol,
@@ -146,7 +148,7 @@ impl Start {
             complaint: String::new(),
             idle: options.upload_idle,
             sent: false,
-            _using: self.using,
+            _in_use: self.in_use,
         }))
     }
 
@@ -244,7 +246,7 @@ struct Session {
     idle: Duration,
     sent: bool,
     /// Git may read the objects to the last moment.
-    _using: Using,
+    _in_use: Permit<Identifier>,
 }
 
 impl Session {

@@ -1,0 +1,54 @@
+//! Removal of whole stores.
+//!
+//! A pack is checked against what its store has: a store that went meanwhile would leave it with
+//! links into nothing. So no store goes that is in use or being repacked.
+
+use std::{fs, io, path::PathBuf};
+
+use grip_tasks::fault;
+use grip_types::Identifier;
+
+use crate::disk;
+
+use super::{Packs, pack_dir};
+
+impl Packs {
+    /// Moves a store with all its objects into the quarantine, for the caller to remove there
+    /// without the lock; `None` if there is none, if it is in use, or if `is_needed` says so.
+    ///
+    /// The caller holds the lock. A crash leaves the store, or nothing that outlives the next start.
+    pub(crate) fn take_away(
+        &self,
+        identifier: &Identifier,
+        is_needed: impl FnOnce() -> io::Result<bool>,
+    ) -> io::Result<Option<PathBuf>> {
+        let store = self.layout.store(identifier);
+        if self.in_use.held(identifier) > 0 || !disk::is_real_dir(&store)? {
+            return Ok(None);
+        }
+        let Some(_permit) = self.repacking.try_take(identifier, 1) else {
+            return Ok(None);
+        };
+        if is_needed()? {
+            return Ok(None);
+        }
+        let away = disk::move_away(&store, &self.layout.quarantines());
+        self.changed(identifier);
+        let away = away?;
+        fault::point("git.store.away");
+        Ok(Some(away))
+    }
+
+    /// Removes a store without objects, unless it is in use. The caller holds the lock.
+    pub(crate) fn remove_empty(&self, identifier: &Identifier) -> io::Result<()> {
+        let objects = self.objects(identifier);
+        let has_objects = disk::entries(&pack_dir(&objects))?
+            .iter()
+            .chain(&disk::entries(&objects)?)
+            .any(|(name, _)| name != "info" && name != "pack");
+        match self.take_away(identifier, || Ok(has_objects))? {
+            Some(away) => fs::remove_dir_all(away),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Packs on their way into a store: written by git in the quarantine, then moved by renames.
+
+use std::{
+    fs::{self, File},
+    io,
+    path::PathBuf,
+    process::Command,
+    sync::Arc,
+};
+
+use grip_tasks::{Permit, fault};
+use grip_types::{Identifier, Oid};
+
+use crate::{disk, objects::Objects};
+
+use super::{Packs, pack_dir};
+
+/// Hash in the name that git gives to a pack without objects.
+const EMPTY_PACK: &str = "029d08823bd8a8eab510ad6ac75c823cfd3ed31e";
+
+/// Empty directories kept for the next packs; to make and remove two of them costs a small push
+/// more than all its syncs.
+const MAX_SPARES: usize = 8;
+
+/// What a promotion brought into the store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Promoted {
+    /// Size of the pack; 0 if there was none, or if the store had it already.
+    pub pack_bytes: u64,
+}
+
+/// A directory of the quarantine that git writes one pack into.
+///
+/// Dropping it removes it with all that is in it, or keeps it for the next pack if it is empty.
+pub(crate) struct Staging {
+    path: PathBuf,
+    packs: Arc<Packs>,
+    identifier: Identifier,
+    /// The pack is checked against what the store has, so the store must stay.
+    _in_use: Permit<Identifier>,
+}
+
+/// A checked and durable pack that is not yet part of a store.
+pub(crate) struct StagedPack {
+    staging: Staging,
+    name: String,
+    pub(crate) objects: Objects,
+}
+
+impl Packs {
+    /// A place for a new pack of an identifier; its store is there and `in_use`.
+    pub(crate) fn stage(
+        self: &Arc<Self>,
+        identifier: &Identifier,
+        in_use: Permit<Identifier>,
+    ) -> io::Result<Staging> {
+        let spare = self.spares.lock().pop();
+        let path = match spare {
+            Some(path) => path,
+            None => {
+                let path = self.layout.quarantines().join(disk::unique());
+                fs::create_dir(&path)?;
+                fs::create_dir(pack_dir(&path))?;
+                path
+            }
+        };
+        Ok(Staging {
+            path,
+            packs: Arc::clone(self),
+            identifier: identifier.clone(),
+            _in_use: in_use,
+        })
+    }
+
+    /// Makes a pack part of its store; durable on return. The caller holds the lock.
+    ///
+    /// Putting the same pack twice is harmless. A crash halfway leaves a pack without an index,
+    /// which nobody sees and the next start removes.
+    pub(crate) fn put(&self, pack: &StagedPack) -> io::Result<Promoted> {
+        let identifier = &pack.staging.identifier;
+        self.ensure(identifier)?;
+        let (from, to) = (
+            pack_dir(&pack.staging.path),
+            pack_dir(&self.objects(identifier)),
+        );
+        let file = |extension: &str| format!("{}.{extension}", pack.name);
+        let mut promoted = Promoted::default();
+        if !to.join(file("idx")).exists() {
+            promoted.pack_bytes = fs::metadata(from.join(file("pack")))?.len();
+            fs::rename(from.join(file("pack")), to.join(file("pack")))?;
+            fault::point("git.promote.half");
+            // The index goes last, since with it the pack is there.
+            fs::rename(from.join(file("idx")), to.join(file("idx")))?;
+            disk::sync_dir(&to)?;
+        }
+        self.changed(identifier);
+        fault::point("git.promote.done");
+        Ok(promoted)
+    }
+}
+
+impl Staging {
+    /// Makes git write into this directory only, and see the store, and `also`, beside it.
+    pub(crate) fn confine(&self, command: &mut Command, also: Option<&StagedPack>) {
+        let packs = &self.packs;
+        let mut alternates = packs.objects(&self.identifier).into_os_string();
+        if let Some(also) = also {
+            alternates.push(":");
+            alternates.push(&also.staging.path);
+        }
+        command
+            .env("GIT_DIR", packs.layout.store(&self.identifier))
+            .env("GIT_OBJECT_DIRECTORY", &self.path)
+            .env("GIT_ALTERNATE_OBJECT_DIRECTORIES", alternates);
+    }
+
+    /// What `git pack-objects` is told to begin the names of its files with.
+    pub(crate) fn pack_prefix(&self) -> PathBuf {
+        pack_dir(&self.path).join("pack")
+    }
+
+    /// Makes the pack that git has written durable; `None` if there are no objects in it.
+    pub(crate) fn seal(self, hash: &Oid) -> io::Result<Option<StagedPack>> {
+        if hash.to_hex() == EMPTY_PACK {
+            return Ok(None);
+        }
+        let name = format!("pack-{hash}");
+        let file = |extension: &str| pack_dir(&self.path).join(format!("{name}.{extension}"));
+        let (pack, index) = (File::open(file("pack"))?, File::open(file("idx"))?);
+        // At the same time: file systems commit the two together.
+        std::thread::scope(|scope| {
+            let index = scope.spawn(move || index.sync_all());
+            pack.sync_all()?;
+            index.join().expect("syncing does not panic")
+        })?;
+        let objects = Objects::open(self.path.clone())?;
+        Ok(Some(StagedPack {
+            staging: self,
+            name,
+            objects,
+        }))
+    }
+
+    /// Says whether there is nothing in it but the directory for packs.
+    fn is_empty(&self) -> io::Result<bool> {
+        let packs = pack_dir(&self.path);
+        for entry in fs::read_dir(&self.path)? {
+            if entry?.path() != packs {
+                return Ok(false);
+            }
+        }
+        Ok(fs::read_dir(packs)?.next().is_none())
+    }
+
+    fn keep_as_spare(&self) -> bool {
+        let mut spares = self.packs.spares.lock();
+        let has_room = spares.len() < MAX_SPARES;
+        if has_room {
+            spares.push(self.path.clone());
+        }
+        has_room
+    }
+}
+
+impl Drop for Staging {
+    fn drop(&mut self) {
+        if matches!(self.is_empty(), Ok(true)) && self.keep_as_spare() {
+            return;
+        }
+        if let Err(error) = fs::remove_dir_all(&self.path) {
+            tracing::warn!(path = %self.path.display(), %error, "failed to remove quarantine");
+        }
+    }
+}
+
+impl StagedPack {
+    pub(crate) fn index(&self) -> PathBuf {
+        pack_dir(&self.staging.path).join(format!("{}.idx", self.name))
+    }
+
+    /// See [`Staging::confine`]: git may read this pack and the store.
+    pub(crate) fn confine(&self, command: &mut Command) {
+        self.staging.confine(command, None);
+    }
+}

@@ -1,0 +1,197 @@
+//! Archiving, restoring and removing repositories, and removing the stores that none of them uses.
+//!
+//! An archived repository keeps its objects in the store.
+
+use std::{
+    collections::BTreeSet,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use grip_types::Identifier;
+
+use crate::{
+    disk,
+    layout::{self, RepoPath},
+};
+
+use super::{Inner, RepoError, Repositories, unreachable_objects, unreachable_repo};
+
+impl Repositories {
+    /// Moves a repository out of sight; `stamp` (unix seconds, say) tells several of one name apart.
+    ///
+    /// No error if it is not there.
+    pub fn archive(&self, repo: &RepoPath, stamp: u64) -> Result<(), RepoError> {
+        self.inner.check_name(repo)?;
+        let _turn = self.inner.lock(&repo.identifier);
+        self.inner.forget(repo);
+        let Some(path) = self.inner.find(repo)? else {
+            return Ok(());
+        };
+        let target = self.inner.archived(repo, stamp);
+        self.inner
+            .relocate(&path, &target)
+            .map_err(|source| unreachable_repo(repo, source))
+    }
+
+    /// Brings back what was archived last under this name; `false` if nothing was, or if there is
+    /// a repository of that name.
+    pub fn restore(&self, repo: &RepoPath) -> Result<bool, RepoError> {
+        self.inner.check_name(repo)?;
+        let _turn = self.inner.lock(&repo.identifier);
+        if self.inner.find(repo)?.is_some() {
+            return Ok(false);
+        }
+        let restored = self.inner.restore(repo);
+        restored.map_err(|source| unreachable_repo(repo, source))
+    }
+
+    /// Removes a repository without refs; `false` if there is none of that name.
+    pub fn remove_empty(&self, repo: &RepoPath) -> Result<bool, RepoError> {
+        self.inner.check_name(repo)?;
+        let _turn = self.inner.lock(&repo.identifier);
+        let Some(path) = self.inner.find(repo)? else {
+            return Ok(false);
+        };
+        if !self.inner.load(repo)?.is_empty() {
+            return Err(RepoError::NotEmpty(repo.clone()));
+        }
+        self.inner.forget(repo);
+        self.inner
+            .discard(&path, &repo.identifier)
+            .map_err(|source| unreachable_repo(repo, source))?;
+        Ok(true)
+    }
+
+    /// The identifiers that have an object store. Blocking.
+    pub fn stores(&self) -> io::Result<BTreeSet<Identifier>> {
+        self.inner.packs.identifiers()
+    }
+
+    /// The identifiers of archived repositories. Blocking.
+    pub fn archived(&self) -> io::Result<BTreeSet<Identifier>> {
+        let mut found = BTreeSet::new();
+        self.inner.each_archive(|path| {
+            let names = disk::entries(&path)?.into_iter();
+            found.extend(names.filter_map(|(name, _)| layout::identifier_of(&name)));
+            Ok(false)
+        })?;
+        Ok(found)
+    }
+
+    /// Removes the store of an identifier with all its objects; false if something uses it, or if
+    /// there is none. Blocking; whether anybody may still want the objects is for the caller.
+    ///
+    /// A crash leaves the store, or nothing that outlives the next start.
+    pub fn remove_store(&self, identifier: &Identifier) -> Result<bool, RepoError> {
+        let inner = &self.inner;
+        let turn = inner.lock(identifier);
+        let is_needed = || Ok(inner.has_repository(identifier)? || inner.has_archived(identifier)?);
+        let removed = inner.packs.take_away(identifier, is_needed);
+        drop(turn);
+        let removed = removed.map_err(|source| unreachable_objects(identifier, source))?;
+        let Some(away) = removed else {
+            return Ok(false);
+        };
+        // Without the lock: to remove many files takes a while.
+        if let Err(error) = fs::remove_dir_all(&away) {
+            tracing::warn!(path = %away.display(), %error, "failed to remove objects; the next start removes them");
+        }
+        Ok(true)
+    }
+
+    /// Free bytes of the disk that the repositories are on. Blocking.
+    pub fn free_bytes(&self) -> io::Result<u64> {
+        let disk = rustix::fs::statvfs(&self.inner.layout.root)?;
+        Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
+    }
+}
+
+impl Inner {
+    fn archived(&self, repo: &RepoPath, stamp: u64) -> PathBuf {
+        let archive = self.layout.archive(&repo.npub);
+        archive
+            .join(stamp.to_string())
+            .join(layout::directory(&repo.identifier))
+    }
+
+    fn relocate(&self, from: &PathBuf, to: &PathBuf) -> io::Result<()> {
+        if let Some(parent) = to.parent() {
+            disk::make_dirs(&self.layout.root, parent)?;
+        }
+        fs::rename(from, to)?;
+        disk::sync_parent(to)?;
+        disk::sync_parent(from)
+    }
+
+    fn restore(&self, repo: &RepoPath) -> io::Result<bool> {
+        let stamps = disk::entries(&self.layout.archive(&repo.npub))?;
+        let mut stamps: Vec<u64> = stamps
+            .iter()
+            .filter_map(|(name, _)| name.parse().ok())
+            .collect();
+        stamps.sort_unstable();
+        for stamp in stamps.into_iter().rev() {
+            let path = self.archived(repo, stamp);
+            if disk::is_real_dir(&path)? {
+                self.packs.ensure(&repo.identifier)?;
+                self.relocate(&path, &self.layout.repository(repo))?;
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Removes a repository, and a store without objects that it was the last to use: announcements
+    /// that never got any data leave nothing behind.
+    fn discard(&self, path: &Path, identifier: &Identifier) -> io::Result<()> {
+        let away = disk::move_away(path, &self.layout.quarantines())?;
+        fs::remove_dir_all(away)?;
+        if self.holders(identifier)?.is_empty() {
+            self.packs.remove_empty(identifier)?;
+        }
+        Ok(())
+    }
+
+    /// As [`Inner::holders`], but whatever bears the name counts, and doubt is an error.
+    fn has_repository(&self, identifier: &Identifier) -> io::Result<bool> {
+        for (npub, kind) in disk::entries(&self.layout.root)? {
+            if kind.is_file() || !layout::is_npub(&npub) {
+                continue;
+            }
+            let repo = RepoPath::new(npub, identifier.clone());
+            if is_there(self.layout.repository(&repo))? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn has_archived(&self, identifier: &Identifier) -> io::Result<bool> {
+        let name = layout::directory(identifier);
+        self.each_archive(|path| is_there(path.join(&name)))
+    }
+
+    /// Looks into every directory that archived repositories are in, until `look` finds it.
+    fn each_archive(&self, mut look: impl FnMut(PathBuf) -> io::Result<bool>) -> io::Result<bool> {
+        let archive = self.layout.root.join(".archive");
+        for (npub, _) in disk::entries(&archive)? {
+            let of_owner = archive.join(npub);
+            for (stamp, _) in disk::entries(&of_owner)? {
+                if look(of_owner.join(stamp))? {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// Says whether anything is there, a symbolic link too.
+fn is_there(path: PathBuf) -> io::Result<bool> {
+    match fs::symlink_metadata(path) {
+        Ok(_) => Ok(true),
+        Err(error) if disk::is_absent(&error) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
