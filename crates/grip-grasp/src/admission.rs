@@ -19,6 +19,7 @@ pub(crate) mod fake;
 mod tests;
 
 use grip_nostr::{Event, PullRequest, Timestamp, expiration, kinds};
+use grip_types::Origin;
 
 pub(crate) use announced::{Announced, Grant, Standing};
 pub(crate) use decision::{Cause, Decision, Effect, HELD, Outcome, Reason, Step};
@@ -34,15 +35,6 @@ use decision::{Prefix, Trail};
 pub(crate) struct Arrival {
     pub(crate) now: Timestamp,
     pub(crate) origin: Origin,
-}
-
-/// Who brought an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
-    /// A client sent it.
-    Submitted,
-    /// We fetched it from another relay.
-    Synced,
 }
 
 /// Decides about `event`, whose signature and size have been checked already.

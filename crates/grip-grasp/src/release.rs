@@ -16,12 +16,12 @@ use std::{cmp::Reverse, sync::Arc};
 
 use grip_nostr::{Event, EventId, RepoAddr, kinds};
 use grip_purgatory::{Packed, Waiting};
-use grip_types::Identifier;
+use grip_types::{Identifier, Origin};
 use serde::Serialize;
 
 use crate::{
     Grasp,
-    admission::{Arrival, Origin},
+    admission::Arrival,
     disk::Moved,
     grasp::{Core, timestamp},
     trouble::Trouble,

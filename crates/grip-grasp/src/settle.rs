@@ -13,12 +13,13 @@ use std::sync::Arc;
 
 use futures_util::{FutureExt, future::BoxFuture};
 use grip_nostr::{Event, PullRequest, Timestamp, kinds};
-use grip_relay::{Answer, Source, Verdict, WritePolicy};
+use grip_relay::{Answer, Verdict, WritePolicy};
 use grip_store::{EventView, StoreError};
+use grip_types::Origin;
 
 use crate::{
     Grasp,
-    admission::{Arrival, Decision, Origin, Outcome, Step, admit},
+    admission::{Arrival, Decision, Outcome, Step, admit},
     grasp::{Core, timestamp},
     trouble::Trouble,
     world::World,
@@ -48,8 +49,8 @@ impl WritePolicy for Grasp {
         })
     }
 
-    fn settle<'a>(&'a self, event: Event, source: Source) -> BoxFuture<'a, Answer> {
-        self.core.settle(event, source).boxed()
+    fn settle<'a>(&'a self, event: Event, origin: Origin) -> BoxFuture<'a, Answer> {
+        self.core.settle(event, origin).boxed()
     }
 
     fn defers(&self, event: &Event) -> bool {
@@ -67,15 +68,15 @@ impl WritePolicy for Grasp {
 }
 
 impl Core {
-    async fn settle(self: &Arc<Self>, event: Event, source: Source) -> Answer {
+    async fn settle(self: &Arc<Self>, event: Event, origin: Origin) -> Answer {
         let settled = if event.kind == kinds::ANNOUNCEMENT {
-            self.settle_announcement(&event, source).await
+            self.settle_announcement(&event, origin).await
         } else if event.kind == kinds::STATE {
-            self.settle_state(&event, source).await
+            self.settle_state(&event, origin).await
         } else if event.kind == kinds::DELETION {
-            self.settle_deletion(&event, source).await
+            self.settle_deletion(&event, origin).await
         } else {
-            self.settle_pull_request(&event, source).await
+            self.settle_pull_request(&event, origin).await
         };
         settled.unwrap_or_else(|trouble| {
             let answer = trouble.answer();
@@ -86,15 +87,15 @@ impl Core {
     }
 
     /// Asks admission about an event that just came. Blocks.
-    fn judge(&self, event: &Event, source: Source) -> Result<Decision, Trouble> {
+    fn judge(&self, event: &Event, origin: Origin) -> Result<Decision, Trouble> {
         let policy = self.policy.load();
-        let decision = self.look(|view| admit(event, view, &policy, arrival(source)))?;
+        let decision = self.look(|view| admit(event, view, &policy, arrival(origin)))?;
         Ok(decision)
     }
 
-    async fn decide(self: &Arc<Self>, event: &Event, source: Source) -> Result<Decision, Trouble> {
+    async fn decide(self: &Arc<Self>, event: &Event, origin: Origin) -> Result<Decision, Trouble> {
         let event = event.clone();
-        let judge = move |core: &Self| core.judge(&event, source);
+        let judge = move |core: &Self| core.judge(&event, origin);
         self.blocking("grasp.judge", judge).await?
     }
 
@@ -120,20 +121,9 @@ pub(crate) fn in_words(steps: &[Step]) -> Vec<String> {
     steps.iter().map(ToString::to_string).collect()
 }
 
-fn arrival(source: Source) -> Arrival {
+fn arrival(origin: Origin) -> Arrival {
     Arrival {
         now: timestamp(),
-        origin: match source {
-            Source::Submitted => Origin::Submitted,
-            Source::Synced => Origin::Synced,
-        },
-    }
-}
-
-/// The same word for the purgatory.
-fn held_source(source: Source) -> grip_purgatory::Source {
-    match source {
-        Source::Submitted => grip_purgatory::Source::Submitted,
-        Source::Synced => grip_purgatory::Source::Synced,
+        origin,
     }
 }

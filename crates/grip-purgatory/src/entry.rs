@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use grip_nostr::{Event, EventId, PublicKey, RepoAddr, kinds};
-use grip_types::{Identifier, Oid};
+use grip_types::{Identifier, Oid, Origin};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -12,16 +12,6 @@ use crate::{
     journal::Class,
     schedule::{Key, Times},
 };
-
-/// How an event came here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Source {
-    /// A client sent it; its author is likely to push the data soon.
-    Submitted,
-    /// It was read from another relay; the data must be looked for.
-    Synced,
-}
 
 /// Whether a held announcement has a repository.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,17 +27,17 @@ pub enum Phase {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
     pub event: Packed,
-    pub source: Source,
+    pub origin: Origin,
     pub added_at: Millis,
     /// When it is given up, unless the event itself ends sooner (NIP-40).
     pub expires_at: Millis,
 }
 
 impl Held {
-    pub(crate) fn new(event: &Event, source: Source, added_at: Millis, expires_at: Millis) -> Self {
+    pub(crate) fn new(event: &Event, origin: Origin, added_at: Millis, expires_at: Millis) -> Self {
         Self {
             event: Packed::new(event),
-            source,
+            origin,
             added_at,
             expires_at,
         }

@@ -3,13 +3,13 @@
 mod stored;
 
 use grip_nostr::{Event, EventId, PublicKey, RepoAddr};
-use grip_types::{Identifier, InvalidIdentifier, Oid};
+use grip_types::{Identifier, InvalidIdentifier, Oid, Origin};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use stored::Stored;
 
 use crate::{
-    AnnouncementEntry, Held, Millis, Phase, PrEntry, Source, StateEntry, SyncEntry, WantedEntry,
+    AnnouncementEntry, Held, Millis, Phase, PrEntry, StateEntry, SyncEntry, WantedEntry,
     entry::NamedRef,
 };
 
@@ -108,7 +108,8 @@ impl Class {
 #[derive(Serialize)]
 struct HeldPayload<'a> {
     event: Event,
-    source: Source,
+    #[serde(rename = "source")]
+    origin: Origin,
     added_at: Millis,
     #[serde(skip_serializing_if = "Option::is_none")]
     phase: Option<Phase>,
@@ -121,7 +122,8 @@ struct HeldPayload<'a> {
 #[derive(Deserialize)]
 struct StoredHeld {
     event: Event,
-    source: Source,
+    #[serde(rename = "source")]
+    origin: Origin,
     added_at: Millis,
     phase: Option<Phase>,
     commit: Option<Oid>,
@@ -298,7 +300,7 @@ impl<'a> HeldPayload<'a> {
     fn new(held: &'a Held) -> Self {
         Self {
             event: held.event.unpack(),
-            source: held.source,
+            origin: held.origin,
             added_at: held.added_at,
             phase: None,
             commit: None,

@@ -27,8 +27,7 @@ mod wanted;
 
 pub use bounds::{Bounds, Full, SyncDelays, Which};
 pub use entry::{
-    AnnouncementEntry, Held, Phase, Placeholder, PlaceholderRef, PrEntry, Source, StateEntry,
-    WantedEntry,
+    AnnouncementEntry, Held, Phase, Placeholder, PlaceholderRef, PrEntry, StateEntry, WantedEntry,
 };
 pub use journal::{Change, ReadRowError, Row, UnreadableRow};
 pub use matching::{

@@ -15,16 +15,16 @@ use std::{
 };
 
 use grip_nostr::{EventId, PublicKey};
-use grip_types::Identifier;
+use grip_types::{Identifier, Origin};
 
 pub use expiry::Expired;
 pub use restore::Restored;
 pub use undo::Before;
 
 use crate::{
-    AnnouncementEntry, Bounds, Change, Full, Held, Millis, Placeholder, PrEntry, Source,
-    StateEntry, bounds::Usage, entry::Entry, expired_ids::ExpiredIds, journal::Class,
-    schedule::Schedule, sync_queue::SyncQueue, wanted::Wanted,
+    AnnouncementEntry, Bounds, Change, Full, Held, Millis, Placeholder, PrEntry, StateEntry,
+    bounds::Usage, entry::Entry, expired_ids::ExpiredIds, journal::Class, schedule::Schedule,
+    sync_queue::SyncQueue, wanted::Wanted,
 };
 
 /// Holds what waits for its other half. Bounded by [`Bounds`].
@@ -140,14 +140,14 @@ impl Purgatory {
         let waiting = self.find_event(id);
         let held = waiting.map(Waiting::held);
         let held = held.or_else(|| self.find_wanted(id).map(|entry| &entry.held));
-        let source = held.map(|held| held.source);
+        let origin = held.map(|held| held.origin);
         let mut changes = match waiting {
             Some(Waiting::Announcement(entry)) => self.remove_announcement(&entry.addr.clone()),
             Some(Waiting::State(entry)) => self.remove_state_event(&entry.identifier.clone(), id),
             Some(Waiting::Pr(_)) => self.take_pr(id),
             None => self.remove_wanted(id),
         };
-        changes.extend(self.remember(*id, source, now));
+        changes.extend(self.remember(*id, origin, now));
         changes
     }
 
@@ -270,10 +270,10 @@ impl Purgatory {
 }
 
 /// What a second arrival of a held event changes: a person stands behind it from now on.
-fn promoted(held: &Held, source: Source) -> Option<Held> {
-    let promotes = held.source == Source::Synced && source == Source::Submitted;
+fn promoted(held: &Held, origin: Origin) -> Option<Held> {
+    let promotes = held.origin == Origin::Synced && origin == Origin::Submitted;
     promotes.then(|| Held {
-        source,
+        origin,
         ..held.clone()
     })
 }

@@ -6,8 +6,8 @@
 )]
 
 use grip_nostr::{EventId, Timestamp, kinds};
-use grip_purgatory::{Bounds, Millis, Purgatory, Source};
-use grip_types::Identifier;
+use grip_purgatory::{Bounds, Millis, Purgatory};
+use grip_types::{Identifier, Origin};
 use nostr::prelude::{Event, EventBuilder, FinalizeEvent, Keys, Tag};
 
 const NOW: Millis = Millis::new(1_700_000_000_000);
@@ -54,7 +54,7 @@ fn a_hundred_thousand_waiting_identifiers_fit_into_64_mib() {
     let mut purgatory = Purgatory::new(bounds);
     for n in 0..IDENTIFIERS {
         let (event, identifier) = state(&like, n);
-        let added = purgatory.add_state(event, identifier, Source::Submitted, NOW);
+        let added = purgatory.add_state(event, identifier, Origin::Submitted, NOW);
         drop(added.unwrap());
     }
     let used = resident_bytes() - before;

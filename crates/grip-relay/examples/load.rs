@@ -19,9 +19,10 @@ use std::{
 
 use futures_util::{SinkExt, StreamExt, future::BoxFuture, future::join_all};
 use grip_nostr::{Event, Kind, Timestamp};
-use grip_relay::{Answer, Frame, Limits, Peer, Rates, Relay, Source, Verdict, WritePolicy};
+use grip_relay::{Answer, Frame, Limits, Peer, Rates, Relay, Verdict, WritePolicy};
 use grip_store::{EventStore, EventView, Options, StoreError};
 use grip_tasks::TaskGroup;
+use grip_types::Origin;
 use nostr::prelude::{EventBuilder, FinalizeEvent, Keys, Tag};
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use serde_json::{Value, json};
@@ -44,7 +45,7 @@ impl WritePolicy for TakeAll {
         Ok(Verdict::Store)
     }
 
-    fn settle<'a>(&'a self, _: Event, _: Source) -> BoxFuture<'a, Answer> {
+    fn settle<'a>(&'a self, _: Event, _: Origin) -> BoxFuture<'a, Answer> {
         Box::pin(async { Answer::accepted("") })
     }
 

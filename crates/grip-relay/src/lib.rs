@@ -31,7 +31,7 @@ mod writer;
 
 pub use frame::{Frame, Peer};
 pub use limits::{EventLimits, Limits, Rate, Rates};
-pub use policy::{Answer, Source, Verdict, WritePolicy, answer_to_put};
+pub use policy::{Answer, Verdict, WritePolicy, answer_to_put};
 pub use relay::Relay;
 pub use stats::{COMMIT_CLASSES, Counter, MESSAGE_TYPES, PREFIXES, Stats};
 pub use writer::{WriteError, Writer};

@@ -3,6 +3,7 @@
 use futures_util::future::BoxFuture;
 use grip_nostr::{Event, Timestamp};
 use grip_store::{EventView, Put, StoreError};
+use grip_types::Origin;
 
 /// The rules for events that passed the engine's own checks.
 pub trait WritePolicy: Send + Sync + 'static {
@@ -19,7 +20,7 @@ pub trait WritePolicy: Send + Sync + 'static {
     ) -> Result<Verdict, StoreError>;
 
     /// Settles what [`WritePolicy::defers`] named. Runs to its end even if the client goes away.
-    fn settle<'a>(&'a self, event: Event, source: Source) -> BoxFuture<'a, Answer>;
+    fn settle<'a>(&'a self, event: Event, origin: Origin) -> BoxFuture<'a, Answer>;
 
     /// Says, before the writer is asked, whether an event goes to [`WritePolicy::settle`].
     fn defers(&self, event: &Event) -> bool;
@@ -27,15 +28,6 @@ pub trait WritePolicy: Send + Sync + 'static {
     /// Hears of events refused by `judge` or by the engine's own checks. The id of the event is
     /// true to its content; its signature may be the very thing that was wrong.
     fn noted(&self, _event: &Event, _answer: &Answer) {}
-}
-
-/// Where an event came from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// A client of this relay.
-    Submitted,
-    /// Another relay, by sync.
-    Synced,
 }
 
 /// What becomes of an event.

@@ -6,11 +6,13 @@
 mod domain;
 mod identifier;
 mod oid;
+mod origin;
 mod ref_name;
 mod service;
 
 pub use domain::{Domain, InvalidDomain};
 pub use identifier::{Identifier, InvalidIdentifier};
 pub use oid::{InvalidOid, ObjectFormat, Oid};
+pub use origin::Origin;
 pub use ref_name::{InvalidRefName, RefName};
 pub use service::{InvalidService, Service};

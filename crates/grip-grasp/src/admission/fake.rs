@@ -6,12 +6,12 @@ use grip_nostr::{
     Address, Announcement, Deletion, Event, EventId, Kind, PublicKey, RepoAddr, Timestamp,
     address_of, first_value, kinds, references, supersedes,
 };
-use grip_types::{Identifier, Oid, Service};
+use grip_types::{Identifier, Oid, Origin, Service};
 use nostr::prelude::{EventBuilder, FinalizeEvent, Keys, Tag};
 
 use super::{
-    Arrival, Cause, Decision, Effect, Found, HeldAnnouncement, HeldState, Origin, Outcome, View,
-    ViewError, admit,
+    Arrival, Cause, Decision, Effect, Found, HeldAnnouncement, HeldState, Outcome, View, ViewError,
+    admit,
 };
 use crate::policy::Policy;
 

@@ -6,9 +6,10 @@ mod pull_request;
 mod related;
 mod state;
 
+use grip_types::Origin;
 use nostr::prelude::Keys;
 
-use super::{Cause, HELD, Origin, Outcome, Standing, fake::*};
+use super::{Cause, HELD, Outcome, Standing, fake::*};
 
 #[test]
 fn g01_12_a_held_event_is_acknowledged_in_the_words_of_the_specification() {

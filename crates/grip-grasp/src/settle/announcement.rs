@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use grip_nostr::{Announcement, Event, RepoAddr};
 use grip_purgatory::Phase;
-use grip_relay::{Answer, Source, answer_to_put};
+use grip_relay::{Answer, answer_to_put};
 use grip_store::Put;
 use grip_tasks::fault;
+use grip_types::Origin;
 
-use super::{concerns::own_identifier, held_source};
+use super::concerns::own_identifier;
 use crate::{
     admission::{Announced, Decision, Effect, Outcome, Standing, ViewError},
     grasp::{Core, now},
@@ -21,14 +22,14 @@ impl Core {
     pub(super) async fn settle_announcement(
         self: &Arc<Self>,
         event: &Event,
-        source: Source,
+        origin: Origin,
     ) -> Result<Answer, Trouble> {
         let identifiers = own_identifier(event).into_iter().collect();
         let _turns = self.turns(identifiers).await?;
-        let decision = self.decide(event, source).await?;
+        let decision = self.decide(event, origin).await?;
         match decision.outcome {
             Outcome::Serve => self.serve_announcement(event, decision).await,
-            Outcome::Hold => self.hold_announcement(event, decision, source).await,
+            Outcome::Hold => self.hold_announcement(event, decision, origin).await,
             _ => {
                 let answer = self.answer(event, &decision);
                 self.carry_out(decision.effects).await?;
@@ -86,7 +87,7 @@ impl Core {
         self: &Arc<Self>,
         event: &Event,
         decision: Decision,
-        source: Source,
+        origin: Origin,
     ) -> Result<Answer, Trouble> {
         let identifier = own_identifier(event).expect("an admitted announcement has one");
         let addr = RepoAddr::new(event.pubkey, identifier.clone());
@@ -94,8 +95,7 @@ impl Core {
         let (before, journalled) = self
             .try_held(move |purgatory| {
                 let before = purgatory.find_announcement(&addr).cloned();
-                let source = held_source(source);
-                let mut changes = purgatory.add_announcement(copy, identifier, source, now())?;
+                let mut changes = purgatory.add_announcement(copy, identifier, origin, now())?;
                 // The very one that is hidden may come again: it gets its time anew (G01-20).
                 let entry = purgatory.find_announcement(&addr);
                 if entry.is_some_and(|entry| entry.phase == Phase::Hidden) {
@@ -110,9 +110,9 @@ impl Core {
             let mut purgatory = self.purgatory.lock();
             drop(purgatory.remove_announcement(&addr));
             if let Some(before) = before {
-                let (event, source) = (before.held.event.unpack(), before.held.source);
+                let (event, origin) = (before.held.event.unpack(), before.held.origin);
                 let identifier = addr.identifier.clone();
-                drop(purgatory.add_announcement(event, identifier, source, now()));
+                drop(purgatory.add_announcement(event, identifier, origin, now()));
             }
             return Err(error.into());
         }

@@ -3,9 +3,10 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use grip_nostr::{Deletion, Event, EventId, RepoAddr};
-use grip_relay::{Answer, Source, answer_to_put};
+use grip_relay::{Answer, answer_to_put};
 use grip_store::Put;
 use grip_types::Identifier;
+use grip_types::Origin;
 
 use crate::{admission::Outcome, grasp::Core, trouble::Trouble};
 
@@ -13,11 +14,11 @@ impl Core {
     pub(super) async fn settle_deletion(
         self: &Arc<Self>,
         event: &Event,
-        source: Source,
+        origin: Origin,
     ) -> Result<Answer, Trouble> {
         let identifiers = self.concerned(event).await?;
         let _turns = self.turns(identifiers.clone()).await?;
-        let decision = self.decide(event, source).await?;
+        let decision = self.decide(event, origin).await?;
         let answer = self.answer(event, &decision);
         if decision.outcome != Outcome::Serve {
             return Ok(answer);

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use grip_nostr::{Event, PullRequest};
-use grip_relay::{Answer, Source};
+use grip_relay::Answer;
 use grip_tasks::fault;
 use grip_types::Identifier;
+use grip_types::Origin;
 
-use super::held_source;
 use crate::{
     admission::{Decision, Outcome},
     grasp::{Core, now},
@@ -19,11 +19,11 @@ impl Core {
     pub(super) async fn settle_pull_request(
         self: &Arc<Self>,
         event: &Event,
-        source: Source,
+        origin: Origin,
     ) -> Result<Answer, Trouble> {
         let identifiers = self.concerned(event).await?;
         let _turns = self.turns(identifiers.clone()).await?;
-        let decision = self.decide(event, source).await?;
+        let decision = self.decide(event, origin).await?;
         match decision.outcome {
             Outcome::Serve => {
                 let answer = self.answer(event, &decision);
@@ -33,7 +33,7 @@ impl Core {
                 Ok(answer)
             }
             Outcome::Hold => {
-                self.hold_pull_request(event, identifiers, decision, source)
+                self.hold_pull_request(event, identifiers, decision, origin)
                     .await
             }
             _ => Ok(self.answer(event, &decision)),
@@ -55,15 +55,14 @@ impl Core {
         event: &Event,
         identifiers: Vec<Identifier>,
         decision: Decision,
-        source: Source,
+        origin: Origin,
     ) -> Result<Answer, Trouble> {
         let request = PullRequest::parse(event.clone()).expect("admitted as a pull request");
         let (id, tip) = (event.id, request.tip);
         let (before, journalled) = self
             .try_held(move |purgatory| {
                 let before = purgatory.before(&id, &identifiers);
-                let source = held_source(source);
-                let changes = purgatory.add_pr(request.event, tip, identifiers, source, now())?;
+                let changes = purgatory.add_pr(request.event, tip, identifiers, origin, now())?;
                 Ok((before, changes))
             })
             .await?;

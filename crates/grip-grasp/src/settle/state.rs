@@ -3,12 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use grip_nostr::Event;
-use grip_relay::{Answer, Source};
+use grip_relay::Answer;
 use grip_tasks::fault;
 use grip_types::Identifier;
+use grip_types::Origin;
 use tokio::time::{Instant, timeout_at};
 
-use super::{arrival, concerns::own_identifier, held_source};
+use super::{arrival, concerns::own_identifier};
 use crate::{
     admission::{Cause, Decision, HELD, Outcome},
     grasp::{Core, now},
@@ -25,14 +26,14 @@ impl Core {
     pub(super) async fn settle_state(
         self: &Arc<Self>,
         event: &Event,
-        source: Source,
+        origin: Origin,
     ) -> Result<Answer, Trouble> {
         let deadline = Instant::now() + MOMENT;
         let mut place = None;
         loop {
             // Registered before looking, so that no announcement is missed.
             let mut announced = self.announced.subscribe();
-            let decision = match self.try_settle_state(event, source).await? {
+            let decision = match self.try_settle_state(event, origin).await? {
                 Ok(answer) => return Ok(answer),
                 Err(decision) => decision,
             };
@@ -47,13 +48,13 @@ impl Core {
     async fn try_settle_state(
         self: &Arc<Self>,
         event: &Event,
-        source: Source,
+        origin: Origin,
     ) -> Result<Result<Answer, Decision>, Trouble> {
         let identifiers = own_identifier(event).into_iter().collect();
         let _turns = self.turns(identifiers).await?;
         let judge = {
             let event = event.clone();
-            move |core: &Self| core.judge_state(&event, arrival(source), false)
+            move |core: &Self| core.judge_state(&event, arrival(origin), false)
         };
         let (decision, plan) = self.blocking("grasp.judge", judge).await??;
         match (&decision.outcome, plan) {
@@ -62,7 +63,7 @@ impl Core {
                 self.serve_new_state(event, decision, plan).await.map(Ok)
             }
             (Outcome::Serve | Outcome::Hold, _) => {
-                self.hold_state(event, decision, source).await.map(Ok)
+                self.hold_state(event, decision, origin).await.map(Ok)
             }
             _ => {
                 let answer = self.answer(event, &decision);
@@ -91,13 +92,13 @@ impl Core {
         self: &Arc<Self>,
         event: &Event,
         decision: Decision,
-        source: Source,
+        origin: Origin,
     ) -> Result<Answer, Trouble> {
         let (id, copy, name) = (event.id, event.clone(), identifier(event));
         let (before, journalled) = self
             .try_held(move |purgatory| {
                 let before = purgatory.before(&id, std::slice::from_ref(&name));
-                let changes = purgatory.add_state(copy, name, held_source(source), now())?;
+                let changes = purgatory.add_state(copy, name, origin, now())?;
                 Ok((before, changes))
             })
             .await?;

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use grip_nostr::{Event, EventId, RepoAddr};
-use grip_purgatory::{Held, Phase, Purgatory, Source, Waiting, WantedEntry, can_be_here};
+use grip_purgatory::{Held, Phase, Purgatory, Waiting, WantedEntry, can_be_here};
 use grip_types::Identifier;
+use grip_types::Origin;
 use serde::Serialize;
 
 use super::SyncFacts;
@@ -28,7 +29,8 @@ pub struct WaitingFacts {
     /// `announcement`, `state` or `pull_request`.
     pub class: &'static str,
     pub status: WaitingStatus,
-    pub source: Source,
+    #[serde(rename = "source")]
+    pub origin: Origin,
     /// Since when it waits in this way (unix milliseconds).
     pub since: i64,
     /// When it is given up (unix milliseconds).
@@ -213,7 +215,7 @@ fn snapshot(
             .collect(),
         class,
         status,
-        source: held.source,
+        origin: held.origin,
         since: held.added_at.get(),
         deadline: held.deadline().get(),
         missing: 0,

@@ -8,10 +8,11 @@ use grip_db::Db;
 use grip_git::{Options, Quarantine, RepoPath, Repositories};
 use grip_grasp::{Bounds, Grasp, Parts, Policy, PushReply};
 use grip_nostr::{Event, EventId, RepoAddr};
-use grip_relay::{Answer, Limits, Relay, Source, WritePolicy};
+use grip_relay::{Answer, Limits, Relay, WritePolicy};
 use grip_store::{EventStore, EventView};
 use grip_tasks::{Ended, TaskGroup};
 use grip_testkit::{Author, WorkTree, wire};
+use grip_types::Origin;
 use grip_types::{Identifier, Service};
 use nostr::prelude::Timestamp;
 use tempfile::TempDir;
@@ -123,12 +124,12 @@ impl Node {
     pub(crate) async fn send(&self, event: &Event) -> Answer {
         let grasp = self.grasp();
         assert!(grasp.defers(event));
-        grasp.settle(event.clone(), Source::Submitted).await
+        grasp.settle(event.clone(), Origin::Submitted).await
     }
 
-    /// Has an event come in the way of `source`.
-    pub(crate) async fn send_as(&self, event: &Event, source: Source) -> Answer {
-        self.grasp().settle(event.clone(), source).await
+    /// Has an event come in the way of `origin`.
+    pub(crate) async fn send_as(&self, event: &Event, origin: Origin) -> Answer {
+        self.grasp().settle(event.clone(), origin).await
     }
 
     /// Takes a pack into quarantine, as a fetch does.

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use grip_grasp::{DataSource, Millis, Released, Status, SyncAfter, WaitingStatus};
 use grip_nostr::{Event, Timestamp};
-use grip_relay::Source;
 use grip_testkit::{Author, WorkTree, wire};
 use grip_types::Identifier;
+use grip_types::Origin;
 
 use crate::node::{HELD, Node, SERVICE, ZERO, addr, announce, later, with_repository};
 
@@ -125,7 +125,7 @@ async fn whoever_watches_hears_of_every_attempt_that_comes_forward() {
     assert_eq!(grasp.sync_queue(10), [(x(), facts)]);
     changes.mark_unchanged();
     let other = owner.state_at("x", &[(MAIN, &"2".repeat(40))], None, later(5));
-    let answer = node.send_as(&other, Source::Synced).await;
+    let answer = node.send_as(&other, Origin::Synced).await;
     assert!(answer.accepted, "{answer:?}");
     assert!(changes.has_changed().unwrap(), "500 ms is sooner");
     assert_eq!(grasp.sync_entry(&x()).unwrap().attempt_count, 0);
@@ -258,7 +258,7 @@ async fn a_pull_request_pushed_under_its_own_name_after_its_half_hour_is_served(
 async fn a_copy_that_another_relay_sends_is_a_duplicate_and_one_that_a_person_sends_is_held() {
     let owner = Author::new();
     let (node, tree, state, next) = wanting(&owner).await;
-    let answer = node.send_as(&state, Source::Synced).await;
+    let answer = node.send_as(&state, Origin::Synced).await;
     assert!(
         answer.accepted && answer.message.starts_with("duplicate"),
         "{answer:?}"

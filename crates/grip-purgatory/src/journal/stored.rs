@@ -82,7 +82,7 @@ fn identifier(row: &Row) -> Result<Identifier, ReadRowError> {
 }
 
 fn held(stored: &StoredHeld, expires_at: Millis) -> Held {
-    Held::new(&stored.event, stored.source, stored.added_at, expires_at)
+    Held::new(&stored.event, stored.origin, stored.added_at, expires_at)
 }
 
 fn read_announcement(row: &Row, expires_at: Millis) -> Result<AnnouncementEntry, ReadRowError> {

@@ -1,11 +1,11 @@
 //! Announcements: one per owner and identifier.
 
 use grip_nostr::{Event, RepoAddr};
-use grip_types::Identifier;
+use grip_types::{Identifier, Origin};
 
 use super::{Expired, Home, Purgatory, promoted};
 use crate::{
-    AnnouncementEntry, Change, Full, HIDDEN_LIFETIME, Held, Millis, Phase, Source, entry::Entry,
+    AnnouncementEntry, Change, Full, HIDDEN_LIFETIME, Held, Millis, Phase, entry::Entry,
     journal::Class,
 };
 
@@ -16,10 +16,10 @@ impl Purgatory {
         &mut self,
         event: Event,
         identifier: Identifier,
-        source: Source,
+        origin: Origin,
         now: Millis,
     ) -> Result<Vec<Change>, Full> {
-        let held = Held::new(&event, source, now, now + self.bounds.lifetime);
+        let held = Held::new(&event, origin, now, now + self.bounds.lifetime);
         let addr = RepoAddr::new(event.pubkey, identifier);
         let home = Home::Announcement(addr.identifier.clone());
         if self.ids.get(&event.id).is_some_and(|held| *held != home) {
@@ -29,7 +29,7 @@ impl Purgatory {
         if let Some(before) = &before
             && !held.event.supersedes(&before.held.event)
         {
-            let held = promoted(&before.held, source).filter(|_| event.id == before.held.id());
+            let held = promoted(&before.held, origin).filter(|_| event.id == before.held.id());
             let phase = before.phase;
             return Ok(held.map_or_else(Vec::new, |held| {
                 vec![self.set_announcement(AnnouncementEntry { addr, phase, held })]
@@ -131,8 +131,8 @@ impl Purgatory {
             return;
         }
         changes.extend(self.remove_announcement(addr));
-        let (event_id, source) = (entry.held.id(), entry.held.source);
-        changes.extend(self.remember(event_id, Some(source), now));
+        let (event_id, origin) = (entry.held.id(), entry.held.origin);
+        changes.extend(self.remember(event_id, Some(origin), now));
         expired.push(Expired::Announcement {
             addr: addr.clone(),
             event_id,

@@ -1,10 +1,10 @@
 //! What comes to its end, and the memory of it.
 
 use grip_nostr::{EventId, RepoAddr};
-use grip_types::{Identifier, Oid};
+use grip_types::{Identifier, Oid, Origin};
 
 use super::{Purgatory, Waiting};
-use crate::{Change, Millis, Source, schedule::Key};
+use crate::{Change, Millis, schedule::Key};
 
 /// What came to its end, for the user to act on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,11 +96,11 @@ impl Purgatory {
     pub(super) fn remember(
         &mut self,
         id: EventId,
-        source: Option<Source>,
+        origin: Option<Origin>,
         now: Millis,
     ) -> Vec<Change> {
-        match source {
-            Some(Source::Synced) => self.expired.remember(id, now, self.bounds.expired_ids),
+        match origin {
+            Some(Origin::Synced) => self.expired.remember(id, now, self.bounds.expired_ids),
             _ => Vec::new(),
         }
     }

@@ -1,12 +1,11 @@
 //! Pull requests, by event id: the event waits for its commit, or the pushed ref for its event.
 
 use grip_nostr::{Event, EventId, RepoAddr};
-use grip_types::{Identifier, Oid};
+use grip_types::{Identifier, Oid, Origin};
 
 use super::{Home, Purgatory, promoted};
 use crate::{
-    Change, Full, Held, Millis, Placeholder, PlaceholderRef, PrEntry, Source, can_be_here,
-    entry::NamedRef,
+    Change, Full, Held, Millis, Placeholder, PlaceholderRef, PrEntry, can_be_here, entry::NamedRef,
 };
 
 impl Purgatory {
@@ -19,14 +18,14 @@ impl Purgatory {
         event: Event,
         commit: Oid,
         mut identifiers: Vec<Identifier>,
-        source: Source,
+        origin: Origin,
         now: Millis,
     ) -> Result<Vec<Change>, Full> {
         let id = event.id;
         if self.ids.contains_key(&id) {
-            return Ok(self.promote_pr(&id, source, now));
+            return Ok(self.promote_pr(&id, origin, now));
         }
-        if self.is_wanted_already(&id, source) {
+        if self.is_wanted_already(&id, origin) {
             return Ok(Vec::new());
         }
         identifiers.sort();
@@ -34,7 +33,7 @@ impl Purgatory {
         let entry = PrEntry {
             commit,
             identifiers,
-            held: Held::new(&event, source, now, now + self.bounds.lifetime),
+            held: Held::new(&event, origin, now, now + self.bounds.lifetime),
         };
         self.admit(&entry)?;
         let mut changes = vec![Change::put_pr(&entry)];
@@ -43,7 +42,7 @@ impl Purgatory {
         changes.extend(self.remove_wanted(&id));
         changes.extend(self.unremember(&id));
         for identifier in &identifiers {
-            changes.extend(self.enqueue_for(identifier, source, now));
+            changes.extend(self.enqueue_for(identifier, origin, now));
         }
         Ok(changes)
     }
@@ -138,15 +137,15 @@ impl Purgatory {
         self.replace_pr(id, longer)
     }
 
-    fn promote_pr(&mut self, id: &EventId, source: Source, now: Millis) -> Vec<Change> {
-        let held = self.find_pr(id).and_then(|pr| promoted(&pr.held, source));
+    fn promote_pr(&mut self, id: &EventId, origin: Origin, now: Millis) -> Vec<Change> {
+        let held = self.find_pr(id).and_then(|pr| promoted(&pr.held, origin));
         let Some(held) = held else {
             return Vec::new();
         };
         let mut changes: Vec<Change> = self.replace_pr(id, held).into_iter().collect();
         let identifiers = self.find_pr(id).map(|pr| pr.identifiers.clone());
         for identifier in identifiers.iter().flatten() {
-            changes.extend(self.enqueue_for(identifier, source, now));
+            changes.extend(self.enqueue_for(identifier, origin, now));
         }
         changes
     }
@@ -190,7 +189,7 @@ impl Purgatory {
             return Vec::new();
         };
         let mut changes = vec![Change::remove_pr(id)];
-        changes.extend(self.remember(*id, Some(entry.held.source), now));
+        changes.extend(self.remember(*id, Some(entry.held.origin), now));
         if can_be_here(&entry.commit) {
             changes.extend(self.want(entry.identifiers.clone(), entry.held, now));
         }

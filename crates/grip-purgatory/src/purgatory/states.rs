@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use grip_nostr::{Event, EventId};
-use grip_types::{Identifier, Oid, RefName};
+use grip_types::{Identifier, Oid, Origin, RefName};
 
 use super::{Home, Purgatory, promoted};
 use crate::{
-    Change, Full, Held, Millis, RefUpdate, Source, StateEntry, can_be_here,
-    extract_refs_from_state, matching::Push,
+    Change, Full, Held, Millis, RefUpdate, StateEntry, can_be_here, extract_refs_from_state,
+    matching::Push,
 };
 
 impl Purgatory {
@@ -20,19 +20,19 @@ impl Purgatory {
         &mut self,
         event: Event,
         identifier: Identifier,
-        source: Source,
+        origin: Origin,
         now: Millis,
     ) -> Result<Vec<Change>, Full> {
         let id = event.id;
         if self.ids.contains_key(&id) {
-            return Ok(self.promote_state(&identifier, &id, source, now));
+            return Ok(self.promote_state(&identifier, &id, origin, now));
         }
-        if self.is_wanted_already(&id, source) {
+        if self.is_wanted_already(&id, origin) {
             return Ok(Vec::new());
         }
         let entry = StateEntry {
             identifier,
-            held: Held::new(&event, source, now, now + self.bounds.lifetime),
+            held: Held::new(&event, origin, now, now + self.bounds.lifetime),
         };
         self.admit(&entry)?;
         let identifier = entry.identifier.clone();
@@ -41,7 +41,7 @@ impl Purgatory {
         changes.extend(self.remove_wanted(&id));
         changes.extend(self.remove_superseded(&identifier, &event));
         changes.extend(self.unremember(&id));
-        changes.extend(self.enqueue_for(&identifier, source, now));
+        changes.extend(self.enqueue_for(&identifier, origin, now));
         Ok(changes)
     }
 
@@ -103,7 +103,7 @@ impl Purgatory {
         self.count_out(&entry);
         let held = entry.held;
         let mut changes = vec![Change::remove_state(id)];
-        changes.extend(self.remember(*id, Some(held.source), now));
+        changes.extend(self.remember(*id, Some(held.origin), now));
         let event = held.event.unpack();
         let refs = extract_refs_from_state(&event);
         let can_be_here = refs.iter().all(|pair| can_be_here(&pair.object));
@@ -133,15 +133,15 @@ impl Purgatory {
         &mut self,
         identifier: &Identifier,
         id: &EventId,
-        source: Source,
+        origin: Origin,
         now: Millis,
     ) -> Vec<Change> {
         let held = self.state(identifier, id).map(|state| &state.held);
-        let Some(held) = held.and_then(|held| promoted(held, source)) else {
+        let Some(held) = held.and_then(|held| promoted(held, origin)) else {
             return Vec::new();
         };
         let mut changes = vec![self.replace_state(identifier, held)];
-        changes.extend(self.enqueue_for(identifier, source, now));
+        changes.extend(self.enqueue_for(identifier, origin, now));
         changes
     }
 

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use grip_types::Identifier;
+use grip_types::{Identifier, Origin};
 
 use super::Purgatory;
-use crate::{Change, Millis, Source, SyncEntry};
+use crate::{Change, Millis, SyncEntry};
 
 /// When an identifier is looked at again for which nothing was missing although something waits:
 /// the longest pause between two attempts for a held event.
@@ -122,12 +122,12 @@ impl Purgatory {
     pub(super) fn enqueue_for(
         &mut self,
         identifier: &Identifier,
-        source: Source,
+        origin: Origin,
         now: Millis,
     ) -> Vec<Change> {
-        match source {
-            Source::Submitted => self.enqueue_sync_default(identifier, now),
-            Source::Synced => self.enqueue_sync_immediate(identifier, now),
+        match origin {
+            Origin::Submitted => self.enqueue_sync_default(identifier, now),
+            Origin::Synced => self.enqueue_sync_immediate(identifier, now),
         }
     }
 }

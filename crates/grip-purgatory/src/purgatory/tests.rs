@@ -123,7 +123,7 @@ fn g01_21_an_entry_that_ended_while_the_node_was_down_gets_five_minutes_once() {
     let mut purgatory = Purgatory::default();
     let event = state(&Keys::generate(), 1, &[]);
     let id = event.id;
-    let added = purgatory.add_state(event, identifier("repo"), Source::Submitted, NOW);
+    let added = purgatory.add_state(event, identifier("repo"), Origin::Submitted, NOW);
     journal.apply(added.unwrap());
 
     let later = NOW + LIFETIME * 2;
@@ -143,7 +143,7 @@ fn an_entry_that_is_still_in_time_keeps_its_deadline_over_a_restart() {
     let mut journal = Journal::default();
     let mut purgatory = Purgatory::default();
     let event = state(&Keys::generate(), 1, &[]);
-    let added = purgatory.add_state(event, identifier("repo"), Source::Synced, NOW);
+    let added = purgatory.add_state(event, identifier("repo"), Origin::Synced, NOW);
     journal.apply(added.unwrap());
     let restored = journal.restore(NOW + LIFETIME / 2);
     assert_eq!(restored.purgatory.next_deadline(), Some(NOW + LIFETIME));

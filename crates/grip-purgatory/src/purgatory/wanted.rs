@@ -4,10 +4,10 @@
 //! version or a copy that a person sends takes its place.
 
 use grip_nostr::{Event, EventId};
-use grip_types::Identifier;
+use grip_types::{Identifier, Origin};
 
 use super::{Expired, Purgatory};
-use crate::{Change, Held, Millis, Packed, Source, WantedEntry};
+use crate::{Change, Held, Millis, Packed, WantedEntry};
 
 impl Purgatory {
     /// The wanted event of this id.
@@ -62,8 +62,8 @@ impl Purgatory {
     }
 
     /// Says whether a copy that came by sync is one of what is wanted already.
-    pub(super) fn is_wanted_already(&self, id: &EventId, source: Source) -> bool {
-        source == Source::Synced && self.wanted.get(id).is_some()
+    pub(super) fn is_wanted_already(&self, id: &EventId, origin: Origin) -> bool {
+        origin == Origin::Synced && self.wanted.get(id).is_some()
     }
 
     /// Says whether a newer version of a state is held or wanted.
@@ -179,9 +179,9 @@ impl Purgatory {
             let Some(entry) = self.wanted.get(&event_id) else {
                 break;
             };
-            let (identifiers, source) = (entry.identifiers.clone(), entry.held.source);
+            let (identifiers, origin) = (entry.identifiers.clone(), entry.held.origin);
             changes.extend(self.remove_wanted(&event_id));
-            changes.extend(self.remember(event_id, Some(source), now));
+            changes.extend(self.remember(event_id, Some(origin), now));
             expired.push(Expired::Wanted {
                 identifiers,
                 event_id,

@@ -3,12 +3,13 @@
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream::FuturesOrdered};
 use grip_nostr::{Event, Timestamp};
+use grip_types::Origin;
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use super::Connection;
 use crate::{
-    Answer, Limits, Source,
+    Answer, Limits,
     event::{self, Checked},
     relay::Shared,
     reply,
@@ -159,7 +160,7 @@ async fn settle(connection: &Connection, event: Event) {
     let policy = Arc::clone(&connection.policy);
     let settled = shared.group.spawn("relay-settle", async move {
         let _turn = turn;
-        policy.settle(event, Source::Submitted).await
+        policy.settle(event, Origin::Submitted).await
     });
     let answer = settled.await.unwrap_or_else(|_| {
         Answer::refused("error: this event could not be settled; try again later")

@@ -9,9 +9,10 @@ use std::{
 
 use futures_util::{Sink, Stream, future::BoxFuture};
 use grip_nostr::{Event, Kind, Timestamp};
-use grip_relay::{Answer, Frame, Limits, Peer, Rates, Relay, Source, Verdict, WritePolicy, Writer};
+use grip_relay::{Answer, Frame, Limits, Peer, Rates, Relay, Verdict, WritePolicy, Writer};
 use grip_store::{EventStore, EventView, Options, StoreError};
 use grip_tasks::{JoinHandle, TaskGroup};
+use grip_types::Origin;
 use nostr::prelude::{EventBuilder, FinalizeEvent, Keys, Tag};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -67,8 +68,8 @@ impl WritePolicy for TestPolicy {
         }
     }
 
-    fn settle<'a>(&'a self, event: Event, source: Source) -> BoxFuture<'a, Answer> {
-        assert_eq!(source, Source::Submitted);
+    fn settle<'a>(&'a self, event: Event, origin: Origin) -> BoxFuture<'a, Answer> {
+        assert_eq!(origin, Origin::Submitted);
         let mut gate = self.gate.subscribe();
         Box::pin(async move {
             gate.wait_for(|open| *open).await.unwrap();

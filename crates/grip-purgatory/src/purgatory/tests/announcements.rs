@@ -1,9 +1,9 @@
 use super::*;
 
-fn holding(keys: &Keys, source: Source) -> Purgatory {
+fn holding(keys: &Keys, origin: Origin) -> Purgatory {
     let mut purgatory = Purgatory::default();
     let event = announcement(keys, 100);
-    let added = purgatory.add_announcement(event, identifier("repo"), source, NOW);
+    let added = purgatory.add_announcement(event, identifier("repo"), origin, NOW);
     assert_eq!(added.unwrap().len(), 1);
     purgatory
 }
@@ -11,7 +11,7 @@ fn holding(keys: &Keys, source: Source) -> Purgatory {
 #[test]
 fn g01_20_an_announcement_is_hidden_first_and_forgotten_a_day_later() {
     let keys = Keys::generate();
-    let mut purgatory = holding(&keys, Source::Submitted);
+    let mut purgatory = holding(&keys, Origin::Submitted);
     assert!(purgatory.cleanup(NOW + LIFETIME - SECOND).0.is_empty());
 
     let (expired, changes) = purgatory.cleanup(NOW + LIFETIME);
@@ -34,7 +34,7 @@ fn g01_20_an_announcement_is_hidden_first_and_forgotten_a_day_later() {
 #[test]
 fn g01_20_a_hidden_announcement_can_be_revived() {
     let keys = Keys::generate();
-    let mut purgatory = holding(&keys, Source::Submitted);
+    let mut purgatory = holding(&keys, Origin::Submitted);
     let _ = purgatory.cleanup(NOW + LIFETIME);
     let later = NOW + LIFETIME + MINUTE;
     // Its timer alone does not bring the repository back.
@@ -53,7 +53,7 @@ fn g01_20_a_hidden_announcement_can_be_revived() {
 #[test]
 fn g01_19_the_timer_of_an_announcement_begins_again() {
     let keys = Keys::generate();
-    let mut purgatory = holding(&keys, Source::Submitted);
+    let mut purgatory = holding(&keys, Origin::Submitted);
     let _ = purgatory.restart_announcement_timer(&addr(&keys), NOW + MINUTE);
     assert_eq!(purgatory.next_deadline(), Some(NOW + MINUTE + LIFETIME));
     let other = addr(&Keys::generate());
@@ -63,11 +63,11 @@ fn g01_19_the_timer_of_an_announcement_begins_again() {
 #[test]
 fn g01_18_a_newer_version_replaces_and_an_older_one_changes_nothing() {
     let keys = Keys::generate();
-    let mut purgatory = holding(&keys, Source::Submitted);
+    let mut purgatory = holding(&keys, Origin::Submitted);
     let _ = purgatory.cleanup(NOW + LIFETIME);
     let before = purgatory.clone();
     let add = |purgatory: &mut Purgatory, event, at| {
-        let added = purgatory.add_announcement(event, identifier("repo"), Source::Submitted, at);
+        let added = purgatory.add_announcement(event, identifier("repo"), Origin::Submitted, at);
         added.unwrap()
     };
     let older = announcement(&keys, 99);
@@ -87,7 +87,7 @@ fn g01_18_a_newer_version_replaces_and_an_older_one_changes_nothing() {
 #[test]
 fn removing_an_announcement_leaves_nothing() {
     let keys = Keys::generate();
-    let mut purgatory = holding(&keys, Source::Synced);
+    let mut purgatory = holding(&keys, Origin::Synced);
     assert_eq!(purgatory.remove_announcement(&addr(&keys)).len(), 1);
     assert!(purgatory.remove_announcement(&addr(&keys)).is_empty());
     assert_eq!(purgatory, Purgatory::default());
@@ -102,7 +102,7 @@ fn an_announcement_whose_own_time_is_over_goes_with_its_repository_at_once() {
     let event = event(&keys, kinds::ANNOUNCEMENT, 1, &tags);
     let (event_id, addr) = (event.id, addr(&keys));
     let mut purgatory = Purgatory::default();
-    let added = purgatory.add_announcement(event, identifier("repo"), Source::Submitted, NOW);
+    let added = purgatory.add_announcement(event, identifier("repo"), Origin::Submitted, NOW);
     let _ = added.unwrap();
     let (expired, _) = purgatory.cleanup(end);
     assert_eq!(

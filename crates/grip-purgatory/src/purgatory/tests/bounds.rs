@@ -21,7 +21,7 @@ const FEW: Bounds = Bounds {
 
 fn add(purgatory: &mut Purgatory, keys: &Keys, at: u64, name: &str) -> Result<(), Full> {
     let event = state(keys, at, &[]);
-    let added = purgatory.add_state(event, identifier(name), Source::Submitted, NOW);
+    let added = purgatory.add_state(event, identifier(name), Origin::Submitted, NOW);
     added.map(|_| ())
 }
 
@@ -58,7 +58,7 @@ fn g01_22_one_identifier_cannot_hold_more_than_its_share_of_a_class() {
     // States do not keep pull requests out, nor these them.
     let identifiers = vec![identifier("a")];
     let event = pr(&stranger, 1);
-    let added = purgatory.add_pr(event, oid('a'), identifiers, Source::Submitted, NOW);
+    let added = purgatory.add_pr(event, oid('a'), identifiers, Origin::Submitted, NOW);
     assert!(added.is_ok());
 }
 
@@ -84,7 +84,7 @@ fn g01_22_the_whole_is_bounded_in_entries_and_bytes() {
     });
     let long = "x".repeat(1000);
     let large = event(&keys, kinds::STATE, 1, &[["d", &long]]);
-    let added = purgatory.add_state(large, identifier("a"), Source::Submitted, NOW);
+    let added = purgatory.add_state(large, identifier("a"), Origin::Submitted, NOW);
     assert_eq!(added.map(|_| ()), full(Which::Bytes, 1000));
     assert_eq!(purgatory.count(), Counts::default());
 }
@@ -100,7 +100,7 @@ fn a_push_of_a_known_ref_and_a_newer_announcement_need_no_new_room() {
     });
     for at in [1, 2] {
         let event = announcement(&keys, at);
-        let added = purgatory.add_announcement(event, identifier("repo"), Source::Submitted, NOW);
+        let added = purgatory.add_announcement(event, identifier("repo"), Origin::Submitted, NOW);
         assert!(added.is_ok());
         let pushed = purgatory.add_pr_placeholder(id(1), oid('a'), addr(&keys), NOW);
         assert!(pushed.is_ok());
@@ -112,7 +112,7 @@ fn a_push_of_a_known_ref_and_a_newer_announcement_need_no_new_room() {
     });
     let before = stricter.clone();
     let event = announcement(&keys, 3);
-    let added = stricter.add_announcement(event, identifier("repo"), Source::Submitted, NOW);
+    let added = stricter.add_announcement(event, identifier("repo"), Origin::Submitted, NOW);
     assert_eq!(added.map(|_| ()), full(Which::Bytes, 10));
     assert_eq!(stricter, before);
 }
@@ -124,7 +124,7 @@ fn the_memory_of_expired_ids_forgets_the_oldest() {
     let mut changes = Vec::new();
     for (n, event) in events.iter().enumerate() {
         let at = NOW + LIFETIME * u32::try_from(n).unwrap();
-        let added = purgatory.add_state(event.clone(), identifier("a"), Source::Synced, at);
+        let added = purgatory.add_state(event.clone(), identifier("a"), Origin::Synced, at);
         let _ = added.unwrap();
         changes = purgatory.cleanup(at + LIFETIME).1;
     }

@@ -53,7 +53,7 @@ fn a_pull_request_is_found_by_id_and_by_each_identifier() {
     let event = pr(&Keys::generate(), 1);
     let (one, two) = (identifier("one"), identifier("two"));
     let identifiers = vec![two.clone(), one.clone(), one.clone()];
-    let added = purgatory.add_pr(event.clone(), oid('a'), identifiers, Source::Submitted, NOW);
+    let added = purgatory.add_pr(event.clone(), oid('a'), identifiers, Origin::Submitted, NOW);
     // Its own row, and a search for each identifier.
     assert_eq!(added.unwrap().len(), 3);
     assert_eq!(purgatory.find_pr(&event.id).unwrap().commit, oid('a'));
@@ -76,7 +76,7 @@ fn removing_a_pull_request_removes_both_halves() {
     let mut purgatory = Purgatory::default();
     let pushed = purgatory.add_pr_placeholder(event.id, oid('a'), repo, NOW);
     let _ = pushed.unwrap();
-    let added = purgatory.add_pr(event.clone(), oid('b'), vec![], Source::Submitted, NOW);
+    let added = purgatory.add_pr(event.clone(), oid('b'), vec![], Origin::Submitted, NOW);
     let _ = added.unwrap();
     assert_eq!(purgatory.remove_pr(&event.id).len(), 2);
     assert_eq!(purgatory, Purgatory::default());
@@ -88,7 +88,7 @@ fn an_expired_pull_request_names_its_identifiers_and_leaves_pushed_refs_alone() 
     let event = pr(&Keys::generate(), 1);
     let mut purgatory = Purgatory::default();
     let identifiers = vec![identifier("repo")];
-    let added = purgatory.add_pr(event.clone(), oid('b'), identifiers, Source::Submitted, NOW);
+    let added = purgatory.add_pr(event.clone(), oid('b'), identifiers, Origin::Submitted, NOW);
     let _ = added.unwrap();
     let end = NOW + LIFETIME;
     let pushed = purgatory.add_pr_placeholder(event.id, oid('a'), repo, end);

@@ -34,7 +34,7 @@ static EVENTS: LazyLock<Vec<Event>> = LazyLock::new(|| {
 
 #[derive(Clone, Debug)]
 enum Verb {
-    Add(usize, usize, Source),
+    Add(usize, usize, Origin),
     Push(usize, usize, char),
     Remove(usize, usize),
     RemoveStates(usize),
@@ -57,9 +57,9 @@ enum Verb {
 fn verb() -> impl Strategy<Value = Verb> {
     let event = 0..24usize;
     let name = 0..NAMES.len();
-    let source = prop_oneof![Just(Source::Submitted), Just(Source::Synced)];
+    let origin = prop_oneof![Just(Origin::Submitted), Just(Origin::Synced)];
     prop_oneof![
-        6 => (event.clone(), name.clone(), source).prop_map(|(e, n, s)| Verb::Add(e, n, s)),
+        6 => (event.clone(), name.clone(), origin).prop_map(|(e, n, s)| Verb::Add(e, n, s)),
         3 => (event.clone(), name.clone(), prop_oneof![Just('a'), Just('b')])
             .prop_map(|(e, n, c)| Verb::Push(e, n, c)),
         1 => (event.clone(), name.clone()).prop_map(|(e, n)| Verb::Remove(e, n)),
@@ -86,7 +86,7 @@ fn perform(purgatory: &mut Purgatory, verb: &Verb, now: Millis) -> Vec<Change> {
     let named = |name: usize| identifier(NAMES[name]);
     let repo = |event: usize, name: usize| RepoAddr::new(of(event).pubkey, named(name));
     match *verb {
-        Verb::Add(event, name, source) => add(purgatory, of(event).clone(), name, source, now),
+        Verb::Add(event, name, origin) => add(purgatory, of(event).clone(), name, origin, now),
         Verb::Push(event, name, commit) => purgatory
             .add_pr_placeholder(of(event).id, oid(commit), repo(event, name), now)
             .unwrap_or_default(),
@@ -130,17 +130,17 @@ fn add(
     purgatory: &mut Purgatory,
     event: Event,
     name: usize,
-    source: Source,
+    origin: Origin,
     now: Millis,
 ) -> Vec<Change> {
     let named = identifier(NAMES[name]);
     let added = if event.kind == kinds::ANNOUNCEMENT {
-        purgatory.add_announcement(event, named, source, now)
+        purgatory.add_announcement(event, named, origin, now)
     } else if event.kind == kinds::STATE {
-        purgatory.add_state(event, named, source, now)
+        purgatory.add_state(event, named, origin, now)
     } else {
         let identifiers = vec![named, identifier(NAMES[0])];
-        purgatory.add_pr(event, oid('a'), identifiers, source, now)
+        purgatory.add_pr(event, oid('a'), identifiers, origin, now)
     };
     added.unwrap_or_default()
 }

@@ -1,7 +1,7 @@
 use super::*;
 
-fn add(purgatory: &mut Purgatory, event: &Event, source: Source) -> Vec<Change> {
-    let added = purgatory.add_state(event.clone(), identifier("repo"), source, NOW);
+fn add(purgatory: &mut Purgatory, event: &Event, origin: Origin) -> Vec<Change> {
+    let added = purgatory.add_state(event.clone(), identifier("repo"), origin, NOW);
     added.unwrap()
 }
 
@@ -22,7 +22,7 @@ fn g01_12_a_state_is_discarded_after_30_minutes() {
     let mut purgatory = Purgatory::default();
     let event = state(&Keys::generate(), 1, &[]);
     // The row of the state, and that of the search for its data.
-    assert_eq!(add(&mut purgatory, &event, Source::Submitted).len(), 2);
+    assert_eq!(add(&mut purgatory, &event, Origin::Submitted).len(), 2);
     assert!(purgatory.cleanup(NOW + LIFETIME - SECOND).0.is_empty());
     let (expired, changes) = purgatory.cleanup(NOW + LIFETIME);
     let identifier = identifier("repo");
@@ -44,7 +44,7 @@ fn g01_17_several_states_of_several_authors_are_held_oldest_first() {
     let mut purgatory = Purgatory::default();
     let events = [state(&a, 30, &[]), state(&b, 10, &[]), state(&a, 20, &[])];
     for event in &events {
-        let _ = add(&mut purgatory, event, Source::Submitted);
+        let _ = add(&mut purgatory, event, Origin::Submitted);
     }
     let held: Vec<&StateEntry> = purgatory.find_state(&identifier("repo")).iter().collect();
     assert_eq!(ids(&held), [events[1].id, events[2].id, events[0].id]);
@@ -62,7 +62,7 @@ fn of_two_states_of_one_second_the_lower_id_counts_as_the_newer() {
     events.sort_by_key(|event| std::cmp::Reverse(event.id));
     let mut purgatory = Purgatory::default();
     for event in events.iter().rev() {
-        let _ = add(&mut purgatory, event, Source::Submitted);
+        let _ = add(&mut purgatory, event, Origin::Submitted);
     }
     let held: Vec<&StateEntry> = purgatory.find_state(&identifier("repo")).iter().collect();
     assert_eq!(ids(&held), [events[0].id, events[1].id]);
@@ -80,7 +80,7 @@ fn a_push_finds_the_states_it_makes_true_and_no_others() {
     ];
     let mut purgatory = Purgatory::default();
     for event in &events {
-        let _ = add(&mut purgatory, event, Source::Submitted);
+        let _ = add(&mut purgatory, event, Origin::Submitted);
     }
     let repo = identifier("repo");
     let none = BTreeMap::new();
@@ -104,7 +104,7 @@ fn a_push_finds_the_states_it_makes_true_and_no_others() {
 fn an_extension_gives_at_least_15_minutes_and_never_takes_any() {
     let mut purgatory = Purgatory::default();
     let event = state(&Keys::generate(), 1, &[]);
-    let _ = add(&mut purgatory, &event, Source::Submitted);
+    let _ = add(&mut purgatory, &event, Origin::Submitted);
     let repo = identifier("repo");
     let ids = [event.id];
     assert!(
@@ -131,7 +131,7 @@ fn a_state_whose_own_time_is_over_goes_although_it_was_extended() {
     let tag = (end.get() / 1000).to_string();
     let event = state(&keys, 1, &[["expiration", &tag]]);
     let mut purgatory = Purgatory::default();
-    let _ = add(&mut purgatory, &event, Source::Submitted);
+    let _ = add(&mut purgatory, &event, Origin::Submitted);
     let _ = purgatory.extend_expiry(&identifier("repo"), &[event.id], LIFETIME * 2, NOW);
     assert_eq!(purgatory.cleanup(end).0.len(), 1);
     assert_eq!(purgatory, Purgatory::default());
@@ -144,13 +144,13 @@ fn g01_20_a_synced_event_that_expired_is_remembered_and_a_submitted_one_is_not()
         state(&Keys::generate(), 1, &[]),
     );
     let mut purgatory = Purgatory::default();
-    let _ = add(&mut purgatory, &synced, Source::Synced);
-    let _ = add(&mut purgatory, &submitted, Source::Submitted);
+    let _ = add(&mut purgatory, &synced, Origin::Synced);
+    let _ = add(&mut purgatory, &submitted, Origin::Submitted);
     let _ = purgatory.cleanup(NOW + LIFETIME);
     assert!(purgatory.was_expired(&synced.id));
     assert!(!purgatory.was_expired(&submitted.id));
     // A person tries again.
-    let _ = add(&mut purgatory, &synced, Source::Submitted);
+    let _ = add(&mut purgatory, &synced, Origin::Submitted);
     assert!(!purgatory.was_expired(&synced.id));
     let _ = purgatory.cleanup(NOW + LIFETIME);
     assert!(!purgatory.was_expired(&synced.id));
@@ -160,11 +160,11 @@ fn g01_20_a_synced_event_that_expired_is_remembered_and_a_submitted_one_is_not()
 fn a_person_who_sends_a_synced_event_stands_behind_it() {
     let mut purgatory = Purgatory::default();
     let event = state(&Keys::generate(), 1, &[]);
-    let _ = add(&mut purgatory, &event, Source::Synced);
-    assert!(!add(&mut purgatory, &event, Source::Submitted).is_empty());
+    let _ = add(&mut purgatory, &event, Origin::Synced);
+    assert!(!add(&mut purgatory, &event, Origin::Submitted).is_empty());
     let held = purgatory.find_event(&event.id).unwrap().held();
-    assert_eq!(held.source, Source::Submitted);
-    assert!(add(&mut purgatory, &event, Source::Synced).is_empty());
+    assert_eq!(held.origin, Origin::Submitted);
+    assert!(add(&mut purgatory, &event, Origin::Synced).is_empty());
     assert_eq!(purgatory.count().states, 1);
 }
 
@@ -174,7 +174,7 @@ fn removing_the_states_of_an_identifier_ends_the_search_for_their_data() {
     let keys = Keys::generate();
     let events = [state(&keys, 1, &[]), state(&keys, 2, &[])];
     for event in &events {
-        let _ = add(&mut purgatory, event, Source::Submitted);
+        let _ = add(&mut purgatory, event, Origin::Submitted);
     }
     let repo = identifier("repo");
     assert_eq!(purgatory.remove_state_event(&repo, &events[0].id).len(), 1);

@@ -1,9 +1,9 @@
 use super::*;
 
-fn holding(source: Source) -> Purgatory {
+fn holding(origin: Origin) -> Purgatory {
     let mut purgatory = Purgatory::default();
     let event = state(&Keys::generate(), 1, &[]);
-    let added = purgatory.add_state(event, identifier("repo"), source, NOW);
+    let added = purgatory.add_state(event, identifier("repo"), origin, NOW);
     let _ = added.unwrap();
     purgatory
 }
@@ -14,14 +14,14 @@ fn next(purgatory: &Purgatory) -> Millis {
 
 #[test]
 fn submitted_events_wait_three_minutes_and_synced_ones_half_a_second() {
-    assert_eq!(next(&holding(Source::Submitted)), NOW + SYNC_DELAY_DEFAULT);
-    assert_eq!(next(&holding(Source::Synced)), NOW + SYNC_DELAY_IMMEDIATE);
+    assert_eq!(next(&holding(Origin::Submitted)), NOW + SYNC_DELAY_DEFAULT);
+    assert_eq!(next(&holding(Origin::Synced)), NOW + SYNC_DELAY_IMMEDIATE);
 }
 
 #[test]
 fn a_new_event_resets_the_count_and_only_brings_the_attempt_forward() {
     let repo = identifier("repo");
-    let mut purgatory = holding(Source::Synced);
+    let mut purgatory = holding(Origin::Synced);
     let due = next(&purgatory);
     assert_eq!(purgatory.begin_sync(due - SECOND), None);
     assert_eq!(purgatory.begin_sync(due), Some(repo.clone()));
@@ -44,7 +44,7 @@ fn a_new_event_resets_the_count_and_only_brings_the_attempt_forward() {
 #[test]
 fn an_event_during_an_attempt_gets_one_of_its_own() {
     let repo = identifier("repo");
-    let mut purgatory = holding(Source::Synced);
+    let mut purgatory = holding(Origin::Synced);
     let due = next(&purgatory);
     let _ = purgatory.begin_sync(due);
     let _ = purgatory.enqueue_sync_immediate(&repo, due + SECOND);
@@ -56,7 +56,7 @@ fn an_event_during_an_attempt_gets_one_of_its_own() {
 
 #[test]
 fn what_nothing_waits_for_is_not_looked_for() {
-    let mut purgatory = holding(Source::Submitted);
+    let mut purgatory = holding(Origin::Submitted);
     let (repo, other) = (identifier("repo"), identifier("other"));
     assert!(purgatory.enqueue_sync_immediate(&other, NOW).is_empty());
     assert!(purgatory.remove_from_sync_queue(&repo).is_empty());
@@ -74,7 +74,7 @@ fn a_burst_of_events_is_one_entry_with_one_attempt() {
     for n in 0..50u32 {
         let event = state(&Keys::generate(), 1, &[]);
         let at = NOW + Duration::from_millis(u64::from(n));
-        let added = purgatory.add_state(event, repo.clone(), Source::Synced, at);
+        let added = purgatory.add_state(event, repo.clone(), Origin::Synced, at);
         let _ = added.unwrap();
     }
     assert_eq!(purgatory.count().sync_queue, 1);
@@ -90,11 +90,11 @@ fn a_burst_of_events_is_one_entry_with_one_attempt() {
 #[test]
 fn states_and_pull_requests_both_count_as_pending() {
     let (repo, other) = (identifier("repo"), identifier("other"));
-    let mut purgatory = holding(Source::Submitted);
+    let mut purgatory = holding(Origin::Submitted);
     assert!(purgatory.has_pending_events(&repo) && !purgatory.has_pending_events(&other));
     let event = pr(&Keys::generate(), 1);
     let identifiers = vec![other.clone()];
-    let added = purgatory.add_pr(event.clone(), oid('a'), identifiers, Source::Submitted, NOW);
+    let added = purgatory.add_pr(event.clone(), oid('a'), identifiers, Origin::Submitted, NOW);
     let _ = added.unwrap();
     assert!(purgatory.has_pending_events(&other));
     let _ = purgatory.remove_pr(&event.id);
@@ -111,10 +111,10 @@ fn the_delays_are_those_of_the_settings() {
         },
         ..Bounds::default()
     };
-    for (source, delay) in [(Source::Submitted, MINUTE), (Source::Synced, SECOND)] {
+    for (origin, delay) in [(Origin::Submitted, MINUTE), (Origin::Synced, SECOND)] {
         let mut purgatory = Purgatory::new(bounds);
         let event = state(&Keys::generate(), 1, &[]);
-        let added = purgatory.add_state(event, identifier("repo"), source, NOW);
+        let added = purgatory.add_state(event, identifier("repo"), origin, NOW);
         let _ = added.unwrap();
         assert_eq!(next(&purgatory), NOW + delay);
     }
@@ -123,7 +123,7 @@ fn the_delays_are_those_of_the_settings() {
 #[test]
 fn an_attempt_that_is_resumed_does_not_count() {
     let repo = identifier("repo");
-    let mut purgatory = holding(Source::Synced);
+    let mut purgatory = holding(Origin::Synced);
     let due = next(&purgatory);
     let _ = purgatory.begin_sync(due);
     let _ = purgatory.retry_sync(&repo, SECOND, due);
@@ -138,7 +138,7 @@ fn an_attempt_that_is_resumed_does_not_count() {
 #[test]
 fn a_complete_search_ends_unless_something_waits_all_the_same() {
     let repo = identifier("repo");
-    let mut purgatory = holding(Source::Synced);
+    let mut purgatory = holding(Origin::Synced);
     let due = next(&purgatory);
     let _ = purgatory.begin_sync(due);
     let _ = purgatory.complete_sync(&repo, due);
@@ -154,13 +154,13 @@ fn a_complete_search_ends_unless_something_waits_all_the_same() {
 #[test]
 fn an_identifier_that_comes_back_waits_for_the_end_of_its_attempt() {
     let repo = identifier("repo");
-    let mut purgatory = holding(Source::Synced);
+    let mut purgatory = holding(Origin::Synced);
     let due = next(&purgatory);
     let _ = purgatory.begin_sync(due);
     let _ = purgatory.remove_state(&repo);
     assert_eq!(purgatory.sync_entry(&repo), None);
     let event = state(&Keys::generate(), 2, &[]);
-    let added = purgatory.add_state(event, repo.clone(), Source::Synced, due);
+    let added = purgatory.add_state(event, repo.clone(), Origin::Synced, due);
     let _ = added.unwrap();
     let later = due + MINUTE;
     assert_eq!(purgatory.begin_sync(later), None, "never two at once");
@@ -173,7 +173,7 @@ fn an_identifier_that_comes_back_waits_for_the_end_of_its_attempt() {
 #[test]
 fn an_attempt_can_be_brought_forward_by_hand_and_keeps_its_count() {
     let repo = identifier("repo");
-    let mut purgatory = holding(Source::Synced);
+    let mut purgatory = holding(Origin::Synced);
     let due = next(&purgatory);
     let _ = purgatory.begin_sync(due);
     let _ = purgatory.retry_sync(&repo, MINUTE, due);
@@ -192,7 +192,7 @@ fn identifiers_are_taken_in_the_order_in_which_they_are_due() {
     for (name, seconds) in [("c", 3), ("a", 1), ("b", 2)] {
         let event = state(&Keys::generate(), 1, &[]);
         let at = NOW + SECOND * seconds;
-        let added = purgatory.add_state(event, identifier(name), Source::Synced, at);
+        let added = purgatory.add_state(event, identifier(name), Origin::Synced, at);
         let _ = added.unwrap();
     }
     let taken: Vec<_> = std::iter::from_fn(|| purgatory.begin_sync(NOW + MINUTE)).collect();
@@ -203,7 +203,7 @@ fn identifiers_are_taken_in_the_order_in_which_they_are_due() {
 fn a_clock_that_was_set_back_does_not_put_attempts_off() {
     let repo = identifier("repo");
     let mut journal = Journal::default();
-    let mut purgatory = holding(Source::Synced);
+    let mut purgatory = holding(Origin::Synced);
     let day = MINUTE * 60 * 24;
     let set_back = NOW - day;
     let (expired, changes) = purgatory.cleanup(set_back);
@@ -229,12 +229,12 @@ fn a_search_whose_row_is_lost_begins_again_at_the_start() {
     let mut purgatory = Purgatory::default();
     let (held, wanted) = (identifier("held"), identifier("wanted"));
     let event = pr(&Keys::generate(), 1);
-    let added = purgatory.add_pr(event, oid('a'), vec![wanted.clone()], Source::Synced, NOW);
+    let added = purgatory.add_pr(event, oid('a'), vec![wanted.clone()], Origin::Synced, NOW);
     journal.apply(added.unwrap());
     journal.apply(purgatory.cleanup(NOW + LIFETIME).1);
     let event = state(&Keys::generate(), 1, &[]);
     let later = NOW + LIFETIME;
-    let added = purgatory.add_state(event, held.clone(), Source::Synced, later);
+    let added = purgatory.add_state(event, held.clone(), Origin::Synced, later);
     journal.apply(added.unwrap());
     assert!(journal.restore(later).changes.is_empty());
     journal.0.retain(|(class, _), _| class != "sync");

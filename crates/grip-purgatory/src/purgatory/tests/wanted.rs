@@ -12,15 +12,15 @@ fn naming(keys: &Keys, created_at: u64) -> Event {
     state(keys, created_at, &[[MAIN, &"a".repeat(40)]])
 }
 
-fn hold(purgatory: &mut Purgatory, event: &Event, source: Source, at: Millis) -> Vec<Change> {
-    let added = purgatory.add_state(event.clone(), identifier("repo"), source, at);
+fn hold(purgatory: &mut Purgatory, event: &Event, origin: Origin, at: Millis) -> Vec<Change> {
+    let added = purgatory.add_state(event.clone(), identifier("repo"), origin, at);
     added.unwrap()
 }
 
 /// A purgatory in which this state has expired.
-fn wanting(event: &Event, source: Source) -> Purgatory {
+fn wanting(event: &Event, origin: Origin) -> Purgatory {
     let mut purgatory = Purgatory::default();
-    let _ = hold(&mut purgatory, event, source, NOW);
+    let _ = hold(&mut purgatory, event, origin, NOW);
     let (expired, _) = purgatory.cleanup(EXPIRED);
     assert_eq!(expired.len(), 1);
     purgatory
@@ -35,11 +35,11 @@ fn wanted_ids(purgatory: &Purgatory) -> Vec<EventId> {
 #[test]
 fn g02_2_a_state_that_expires_without_its_data_is_wanted_and_not_held() {
     let event = naming(&Keys::generate(), 1);
-    for source in [Source::Submitted, Source::Synced] {
-        let purgatory = wanting(&event, source);
+    for origin in [Origin::Submitted, Origin::Synced] {
+        let purgatory = wanting(&event, origin);
         let WantedEntry { identifiers, held } = purgatory.find_wanted(&event.id).unwrap();
         assert_eq!(identifiers, &[identifier("repo")]);
-        assert_eq!((held.source, held.added_at), (source, EXPIRED));
+        assert_eq!((held.origin, held.added_at), (origin, EXPIRED));
         assert_eq!(held.deadline(), EXPIRED + WANTED_LIFETIME);
         // In no other sense is it here.
         assert!(purgatory.find_event(&event.id).is_none());
@@ -59,7 +59,7 @@ fn g02_3_a_pull_request_that_expires_is_wanted_for_each_of_its_identifiers() {
     let event = pr(&Keys::generate(), 1);
     let mut purgatory = Purgatory::default();
     let identifiers = vec![one.clone(), two.clone()];
-    let added = purgatory.add_pr(event.clone(), oid('a'), identifiers, Source::Synced, NOW);
+    let added = purgatory.add_pr(event.clone(), oid('a'), identifiers, Origin::Synced, NOW);
     let _ = added.unwrap();
     let _ = purgatory.cleanup(EXPIRED);
     for it in [&one, &two] {
@@ -76,7 +76,7 @@ fn g02_3_a_pull_request_that_expires_is_wanted_for_each_of_its_identifiers() {
 #[test]
 fn attempts_for_wanted_events_are_made_when_somebody_asks_and_are_counted() {
     let repo = identifier("repo");
-    let mut purgatory = wanting(&naming(&Keys::generate(), 1), Source::Synced);
+    let mut purgatory = wanting(&naming(&Keys::generate(), 1), Origin::Synced);
     assert!(purgatory.wants(&repo));
     let mut now = EXPIRED;
     for count in 1..=3 {
@@ -106,7 +106,7 @@ fn whoever_asks_for_attempts_hears_for_whom_something_is_wanted() {
     let repo = identifier("repo");
     let mut purgatory = Purgatory::default();
     for (event, at) in [(naming(&keys, 1), NOW), (naming(&other, 1), NOW + SECOND)] {
-        let _ = hold(&mut purgatory, &event, Source::Synced, at);
+        let _ = hold(&mut purgatory, &event, Origin::Synced, at);
     }
     let (_, changes) = purgatory.cleanup(EXPIRED);
     assert!(changes.contains(&Change::Want(repo.clone())));
@@ -126,9 +126,9 @@ fn whoever_asks_for_attempts_hears_for_whom_something_is_wanted() {
 #[test]
 fn while_something_is_held_beside_it_a_wanted_event_is_looked_for_more_often() {
     let repo = identifier("repo");
-    let mut purgatory = wanting(&naming(&Keys::generate(), 1), Source::Synced);
+    let mut purgatory = wanting(&naming(&Keys::generate(), 1), Origin::Synced);
     let other = naming(&Keys::generate(), 2);
-    let _ = hold(&mut purgatory, &other, Source::Synced, EXPIRED);
+    let _ = hold(&mut purgatory, &other, Origin::Synced, EXPIRED);
     assert_eq!(
         purgatory.begin_sync(EXPIRED + SECOND).as_ref(),
         Some(&repo),
@@ -148,7 +148,7 @@ fn a_state_that_names_no_object_is_not_wanted() {
     let _ = hold(
         &mut purgatory,
         &state(&Keys::generate(), 1, &[]),
-        Source::Submitted,
+        Origin::Submitted,
         NOW,
     );
     let _ = purgatory.cleanup(EXPIRED);
@@ -161,10 +161,10 @@ fn what_names_an_object_that_can_never_be_here_is_not_wanted() {
     let refs = [[MAIN, &"a".repeat(40)], ["refs/tags/v1", &sha256]];
     let mut purgatory = Purgatory::default();
     let event = state(&Keys::generate(), 1, &refs);
-    let _ = hold(&mut purgatory, &event, Source::Submitted, NOW);
+    let _ = hold(&mut purgatory, &event, Origin::Submitted, NOW);
     let (commit, repo) = (sha256.parse().unwrap(), vec![identifier("repo")]);
     let event = pr(&Keys::generate(), 1);
-    let added = purgatory.add_pr(event, commit, repo, Source::Submitted, NOW);
+    let added = purgatory.add_pr(event, commit, repo, Origin::Submitted, NOW);
     let _ = added.unwrap();
     assert_eq!(purgatory.cleanup(EXPIRED).0.len(), 2);
     assert_eq!(purgatory, Purgatory::default());
@@ -177,7 +177,7 @@ fn an_event_whose_own_time_is_over_is_not_wanted_and_a_wanted_one_ends_with_it()
         let tag = (end.get() / 1000).to_string();
         let event = state(&keys, 1, &[[MAIN, &"a".repeat(40)], ["expiration", &tag]]);
         let mut purgatory = Purgatory::default();
-        let _ = hold(&mut purgatory, &event, Source::Submitted, NOW);
+        let _ = hold(&mut purgatory, &event, Origin::Submitted, NOW);
         let _ = purgatory.cleanup(EXPIRED);
         assert_eq!(purgatory.count().wanted, wanted);
         let _ = purgatory.cleanup(end);
@@ -189,9 +189,9 @@ fn an_event_whose_own_time_is_over_is_not_wanted_and_a_wanted_one_ends_with_it()
 fn a_newer_version_takes_the_place_of_a_wanted_state_and_an_older_one_does_not() {
     let (keys, stranger) = (Keys::generate(), Keys::generate());
     let event = naming(&keys, 10);
-    let mut purgatory = wanting(&event, Source::Synced);
+    let mut purgatory = wanting(&event, Origin::Synced);
     for other in [naming(&keys, 9), naming(&stranger, 11)] {
-        let _ = hold(&mut purgatory, &other, Source::Synced, EXPIRED);
+        let _ = hold(&mut purgatory, &other, Origin::Synced, EXPIRED);
     }
     assert_eq!(wanted_ids(&purgatory), [event.id]);
     // The older one expires, and is not wanted beside the newer one; the stranger's is.
@@ -203,7 +203,7 @@ fn a_newer_version_takes_the_place_of_a_wanted_state_and_an_older_one_does_not()
     let changes = hold(
         &mut purgatory,
         &newer,
-        Source::Submitted,
+        Origin::Submitted,
         EXPIRED + LIFETIME,
     );
     let (class, key) = ("wanted".to_owned(), event.id.to_hex());
@@ -218,8 +218,8 @@ fn of_two_held_versions_only_the_newer_is_wanted_whichever_expires_first() {
     let (old, new) = (naming(&keys, 1), naming(&keys, 2));
     for order in [[&old, &new], [&new, &old]] {
         let mut purgatory = Purgatory::default();
-        let _ = hold(&mut purgatory, order[0], Source::Synced, NOW);
-        let _ = hold(&mut purgatory, order[1], Source::Synced, NOW + MINUTE);
+        let _ = hold(&mut purgatory, order[0], Origin::Synced, NOW);
+        let _ = hold(&mut purgatory, order[1], Origin::Synced, NOW + MINUTE);
         let _ = purgatory.cleanup(EXPIRED);
         let _ = purgatory.cleanup(EXPIRED + MINUTE);
         assert_eq!(wanted_ids(&purgatory), [new.id]);
@@ -229,13 +229,13 @@ fn of_two_held_versions_only_the_newer_is_wanted_whichever_expires_first() {
 #[test]
 fn a_synced_copy_changes_nothing_and_a_submitted_one_is_held_anew() {
     let event = naming(&Keys::generate(), 1);
-    let mut purgatory = wanting(&event, Source::Synced);
+    let mut purgatory = wanting(&event, Origin::Synced);
     assert!(purgatory.was_expired(&event.id));
     let before = purgatory.clone();
-    assert!(hold(&mut purgatory, &event, Source::Synced, EXPIRED).is_empty());
+    assert!(hold(&mut purgatory, &event, Origin::Synced, EXPIRED).is_empty());
     assert_eq!(purgatory, before);
 
-    let _ = hold(&mut purgatory, &event, Source::Submitted, EXPIRED);
+    let _ = hold(&mut purgatory, &event, Origin::Submitted, EXPIRED);
     assert!(purgatory.find_wanted(&event.id).is_none());
     assert!(!purgatory.was_expired(&event.id));
     let held = purgatory.find_event(&event.id).unwrap().held();
@@ -247,7 +247,7 @@ fn a_synced_copy_changes_nothing_and_a_submitted_one_is_held_anew() {
 fn the_oldest_leaves_for_a_new_one_at_the_bounds_of_number_and_bytes() {
     let repo = |n: usize| identifier(&format!("repo{n}"));
     let events: Vec<Event> = (0..3).map(|_| naming(&Keys::generate(), 1)).collect();
-    let size = wanting(&events[0], Source::Synced).count().wanted_bytes * 5 / 2;
+    let size = wanting(&events[0], Origin::Synced).count().wanted_bytes * 5 / 2;
     for bounds in [
         Bounds {
             wanted: 2,
@@ -262,7 +262,7 @@ fn the_oldest_leaves_for_a_new_one_at_the_bounds_of_number_and_bytes() {
         let mut last = Vec::new();
         for (n, event) in events.iter().enumerate() {
             let at = NOW + MINUTE * u32::try_from(n).unwrap();
-            let added = purgatory.add_state(event.clone(), repo(n), Source::Synced, at);
+            let added = purgatory.add_state(event.clone(), repo(n), Origin::Synced, at);
             let _ = added.unwrap();
             last = purgatory.cleanup(at + LIFETIME).1;
         }
@@ -280,16 +280,16 @@ fn the_oldest_leaves_for_a_new_one_at_the_bounds_of_number_and_bytes() {
         wanted: 0,
         ..Bounds::default()
     });
-    let _ = hold(&mut none, &events[0], Source::Submitted, NOW);
+    let _ = hold(&mut none, &events[0], Origin::Submitted, NOW);
     let _ = none.cleanup(EXPIRED);
     assert_eq!(none.count(), Counts::default());
 }
 
 #[test]
 fn a_wanted_event_is_given_up_after_30_days_and_remembered_if_it_was_synced() {
-    for (source, remembered) in [(Source::Synced, true), (Source::Submitted, false)] {
+    for (origin, remembered) in [(Origin::Synced, true), (Origin::Submitted, false)] {
         let event = naming(&Keys::generate(), 1);
-        let mut purgatory = wanting(&event, source);
+        let mut purgatory = wanting(&event, origin);
         let end = EXPIRED + WANTED_LIFETIME;
         assert_eq!(purgatory.next_deadline(), Some(end));
         assert!(purgatory.cleanup(end - SECOND).0.is_empty());
@@ -313,7 +313,7 @@ fn a_restart_keeps_what_is_wanted_and_how_often_it_was_looked_for() {
     let (mut journal, mut purgatory) = (Journal::default(), Purgatory::default());
     let repo = identifier("repo");
     let event = naming(&Keys::generate(), 1);
-    journal.apply(hold(&mut purgatory, &event, Source::Synced, NOW));
+    journal.apply(hold(&mut purgatory, &event, Origin::Synced, NOW));
     journal.apply(purgatory.cleanup(EXPIRED).1);
     journal.apply(purgatory.sync_now(&repo, EXPIRED));
     let _ = purgatory.begin_sync(EXPIRED);
@@ -340,7 +340,7 @@ fn a_restart_with_tighter_bounds_gives_up_the_oldest() {
     let events: Vec<Event> = (0..3).map(|_| naming(&Keys::generate(), 1)).collect();
     for (event, n) in events.iter().zip(0u32..) {
         let at = NOW + MINUTE * n;
-        journal.apply(hold(&mut purgatory, event, Source::Synced, at));
+        journal.apply(hold(&mut purgatory, event, Origin::Synced, at));
         journal.apply(purgatory.cleanup(at + LIFETIME).1);
     }
     let bounds = Bounds {
@@ -355,12 +355,12 @@ fn a_restart_with_tighter_bounds_gives_up_the_oldest() {
 #[test]
 fn dropping_by_hand_ends_the_search() {
     let event = naming(&Keys::generate(), 1);
-    let mut purgatory = wanting(&event, Source::Submitted);
+    let mut purgatory = wanting(&event, Origin::Submitted);
     assert_eq!(purgatory.drop_event(&event.id, EXPIRED).len(), 3);
     assert_eq!(purgatory, Purgatory::default());
     assert!(purgatory.drop_event(&event.id, EXPIRED).is_empty());
 
-    let _ = hold(&mut purgatory, &event, Source::Synced, NOW);
+    let _ = hold(&mut purgatory, &event, Origin::Synced, NOW);
     let _ = purgatory.drop_event(&event.id, NOW);
     assert!(purgatory.find_event(&event.id).is_none() && purgatory.was_expired(&event.id));
 }
@@ -374,12 +374,12 @@ fn a_flood_of_wanted_pull_requests_takes_no_others_place() {
     let mut purgatory = Purgatory::new(bounds);
     let (repo, other) = (identifier("repo"), identifier("other"));
     let kept = naming(&Keys::generate(), 1);
-    let _ = hold(&mut purgatory, &kept, Source::Synced, NOW);
+    let _ = hold(&mut purgatory, &kept, Origin::Synced, NOW);
     let mut want = |n: u64, identifiers: &[&Identifier]| {
         let at = NOW + LIFETIME * u32::try_from(n).unwrap();
         let identifiers = identifiers.iter().copied().cloned().collect();
         let event = pr(&Keys::generate(), n);
-        let added = purgatory.add_pr(event.clone(), oid('a'), identifiers, Source::Synced, at);
+        let added = purgatory.add_pr(event.clone(), oid('a'), identifiers, Origin::Synced, at);
         let _ = added.unwrap();
         let (_, changes) = purgatory.cleanup(at + LIFETIME);
         (event.id, changes)
@@ -399,8 +399,8 @@ fn a_flood_of_wanted_pull_requests_takes_no_others_place() {
 fn expire(purgatory: &mut Purgatory, event: &Event, name: &str, n: u32) -> Vec<Change> {
     let (at, it) = (NOW + MINUTE * n, identifier(name));
     let added = match event.kind == kinds::STATE {
-        true => purgatory.add_state(event.clone(), it, Source::Synced, at),
-        false => purgatory.add_pr(event.clone(), oid('a'), vec![it], Source::Synced, at),
+        true => purgatory.add_state(event.clone(), it, Origin::Synced, at),
+        false => purgatory.add_pr(event.clone(), oid('a'), vec![it], Origin::Synced, at),
     };
     let _ = added.unwrap();
     purgatory.cleanup(at + LIFETIME).1
@@ -504,8 +504,8 @@ fn holding_that_is_taken_back_leaves_everything_as_it_was() {
     };
     // The wanted event itself, its successor, and one that is held already.
     let mut held = Purgatory::default();
-    let _ = hold(&mut held, &event, Source::Synced, NOW);
-    let wanting = wanting(&event, Source::Synced);
+    let _ = hold(&mut held, &event, Origin::Synced, NOW);
+    let wanting = wanting(&event, Origin::Synced);
     for (mut purgatory, event) in [
         (wanting.clone(), &event),
         (wanting, &newer),
@@ -514,7 +514,7 @@ fn holding_that_is_taken_back_leaves_everything_as_it_was() {
     ] {
         let earlier = purgatory.clone();
         let before = purgatory.before(&event.id, std::slice::from_ref(&repo));
-        let _ = hold(&mut purgatory, event, Source::Submitted, EXPIRED);
+        let _ = hold(&mut purgatory, event, Origin::Submitted, EXPIRED);
         assert_ne!(purgatory, earlier);
         purgatory.undo(before);
         is_same(&purgatory, &earlier);
@@ -531,7 +531,7 @@ fn holding_that_is_taken_back_leaves_everything_as_it_was() {
         event,
         oid('a'),
         vec![repo.clone()],
-        Source::Submitted,
+        Origin::Submitted,
         EXPIRED,
     );
     let _ = added.unwrap();
