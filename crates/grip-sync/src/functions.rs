@@ -14,7 +14,7 @@ mod queued;
 
 pub(crate) use ask::sync_identifier_from_url;
 pub(crate) use attempt::sync_identifier;
-pub(crate) use choose::{get_throttled_domains_with_untried_urls, sync_identifier_next_url};
+pub(crate) use choose::sync_identifier_next_url;
 pub(crate) use progress::{Brought, Ended, Next, Progress, ThrottledDomain};
 pub(crate) use queued::process_queued_identifier;
 

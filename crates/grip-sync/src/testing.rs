@@ -1,7 +1,7 @@
 //! A made-up node and made-up hosts, with a clock that tests can stop.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
     sync::Arc,
     time::Duration,
 };
@@ -127,7 +127,18 @@ pub(crate) struct World {
     began: Instant,
     pub(crate) state: Mutex<State>,
     changes: watch::Sender<u64>,
+    /// Steps of others, each before that call of the seam, counted from zero.
+    schedule: Mutex<Schedule>,
 }
+
+#[derive(Default)]
+struct Schedule {
+    calls: usize,
+    steps: VecDeque<(usize, Step)>,
+}
+
+/// Something that another task does in the meantime.
+pub(crate) type Step = Box<dyn FnOnce() + Send>;
 
 impl World {
     pub(crate) fn new() -> Arc<Self> {
@@ -135,7 +146,30 @@ impl World {
             began: Instant::now(),
             state: Mutex::default(),
             changes: watch::Sender::new(0),
+            schedule: Mutex::default(),
         })
+    }
+
+    /// Has others take `steps` in their order, each before the named call of the seam.
+    pub(crate) fn interleave(&self, steps: impl IntoIterator<Item = (usize, Step)>) {
+        self.schedule.lock().steps.extend(steps);
+    }
+
+    /// Takes the steps that are left, and says how many calls of the seam there were.
+    pub(crate) fn take_steps_left(&self) -> usize {
+        let mut schedule = self.schedule.lock();
+        schedule.steps.drain(..).for_each(|(_, step)| step());
+        schedule.calls
+    }
+
+    fn seam(&self) {
+        let mut schedule = self.schedule.lock();
+        let call = schedule.calls;
+        schedule.calls += 1;
+        while schedule.steps.front().is_some_and(|(at, _)| *at <= call) {
+            let (_, step) = schedule.steps.pop_front().unwrap();
+            step();
+        }
     }
 
     fn clock(&self) -> Millis {
@@ -275,6 +309,7 @@ impl SyncContext for Arc<World> {
     }
 
     fn attempt_count(&self, identifier: &Identifier) -> u32 {
+        self.seam();
         let state = self.state.lock();
         state.queue.get(identifier).map_or(0, |entry| entry.count)
     }
@@ -313,11 +348,13 @@ impl SyncContext for Arc<World> {
     }
 
     fn has_pending_events(&self, identifier: &Identifier) -> bool {
+        self.seam();
         self.state.lock().waiting.contains_key(identifier)
     }
 
     async fn needs(&self, identifier: &Identifier) -> Result<Vec<Need>, ContextError> {
         tokio::task::yield_now().await;
+        self.seam();
         let state = self.state.lock();
         if state.is_broken {
             return Err(ContextError("the disk is gone".into()));
@@ -333,6 +370,7 @@ impl SyncContext for Arc<World> {
     }
 
     async fn further(&self, _: &Identifier, _: &[Need]) -> Vec<Further> {
+        self.seam();
         let mut state = self.state.lock();
         state.looked_further += 1;
         state.further.clone()
@@ -360,6 +398,7 @@ impl SyncContext for Arc<World> {
 
 impl Fetch for Arc<World> {
     fn check(&self, url: &Url) -> Result<(), Forbidden> {
+        self.seam();
         match url.host_str() {
             Some("own.example") => Err(Forbidden::Own(domain("own.example"))),
             _ => Ok(()),

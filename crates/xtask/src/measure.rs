@@ -7,6 +7,8 @@ use crate::run;
 /// Tests whose short form runs with the others, at full length.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Campaign {
+    /// 200 bursts of 1,000 events, without a pause while their host has a free permit
+    Burst,
     /// 1,000 kills at random moments
     Crash,
     /// A repository of 1 GiB pushed and cloned
@@ -54,6 +56,12 @@ pub(crate) fn campaign(campaign: Campaign) -> anyhow::Result<()> {
     const QUEUE: &[&str] = &["-p", "grip-queue"];
     const PLAIN: &[&str] = &["-p", "gripfast"];
     let (package, test, filter, settings) = match campaign {
+        Campaign::Burst => (
+            PLAIN,
+            "sync",
+            "a_burst_costs",
+            &[("GRIPFAST_BURST_RUNS", "200")][..],
+        ),
         Campaign::Crash => (
             NODE,
             "crash",
@@ -84,7 +92,7 @@ pub(crate) fn campaign(campaign: Campaign) -> anyhow::Result<()> {
     };
     // Processes that are killed by the dozen are not to be slowed down by each other.
     let threads = match campaign {
-        Campaign::Queue | Campaign::Resolve => "1",
+        Campaign::Burst | Campaign::Queue | Campaign::Resolve => "1",
         Campaign::Crash | Campaign::Memory => "2",
     };
     let mut command = run::cargo();

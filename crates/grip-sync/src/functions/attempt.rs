@@ -7,8 +7,8 @@ use grip_types::Identifier;
 use tokio::time::Instant;
 
 use super::{
-    Ended, Next, Progress, ask::release, choose::look_further,
-    get_throttled_domains_with_untried_urls, sync_identifier_from_url, sync_identifier_next_url,
+    Ended, Next, Progress, ThrottledDomain, ask::release, choose::look_further,
+    sync_identifier_from_url, sync_identifier_next_url,
 };
 use crate::{context::SyncContext, engine::Engine, fetch::Fetch, slots::Slot};
 
@@ -37,13 +37,17 @@ pub(crate) async fn sync_identifier<C: SyncContext, F: Fetch>(
             }
             Next::Ask(target) => target,
             Next::Complete => return complete(engine, identifier, &progress).await,
-            Next::Nobody if progress.may_look_further() => {
-                if look_further(engine, identifier).await {
+            Next::Nobody { throttled } => {
+                // Before anything else is waited for: a host may have capacity by now.
+                join_lines(engine, identifier, throttled);
+                if progress.may_look_further() && look_further(engine, identifier).await {
                     continue;
                 }
-                return incomplete(engine, identifier, progress).await;
+                if progress.resume {
+                    return pause(engine, identifier, progress);
+                }
+                return Ended::Incomplete;
             }
-            Next::Nobody => return incomplete(engine, identifier, progress).await,
         };
         match engine.throttle.acquire(&target.domain, Lane::Git).await {
             Ok(permit) => {
@@ -79,25 +83,18 @@ async fn complete<C: SyncContext, F: Fetch>(
     Ended::Complete
 }
 
-async fn incomplete<C: SyncContext, F: Fetch>(
+/// Puts the identifier in line for hosts that were skipped.
+fn join_lines<C: SyncContext, F: Fetch>(
     engine: &Engine<C, F>,
     identifier: &Identifier,
-    progress: Progress,
-) -> Ended {
-    for left in get_throttled_domains_with_untried_urls(engine, identifier, &progress).await {
-        let domain = left.domain;
-        match engine
-            .queues
-            .enqueue(&domain, identifier.clone(), left.tried)
-        {
-            Ok(()) => tracing::debug!(%identifier, %domain, "in line for a host at its limits"),
+    throttled: Vec<ThrottledDomain>,
+) {
+    for ThrottledDomain { domain, tried } in throttled {
+        match engine.queues.enqueue(&domain, identifier.clone(), tried) {
+            Ok(()) => tracing::debug!(%identifier, %domain, "queued for a host at its limits"),
             // It comes back with the next attempt.
             Err(full) => tracing::debug!(%identifier, %domain, %full, "no room in line"),
         }
-    }
-    match progress.resume {
-        true => pause(engine, identifier, progress),
-        false => Ended::Incomplete,
     }
 }
 

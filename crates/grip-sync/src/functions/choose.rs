@@ -51,7 +51,10 @@ pub(crate) async fn sync_identifier_next_url<C: SyncContext, F: Fetch>(
     let plan = match look(engine, identifier).await {
         Look::Plan(plan) => plan,
         Look::Complete => return Next::Complete,
-        Look::Unknown => return Next::Nobody,
+        Look::Unknown => {
+            let throttled = Vec::new();
+            return Next::Nobody { throttled };
+        }
     };
     let has_capacity = |target: &Target| match domain {
         Some(domain) => target.domain == *domain,
@@ -60,14 +63,21 @@ pub(crate) async fn sync_identifier_next_url<C: SyncContext, F: Fetch>(
     let mut targets = plan
         .healthy_first(|domain| engine.throttle.failures(domain))
         .into_iter();
-    targets
-        .find(|target| {
-            !progress.has_tried(target)
-                && has_capacity(target)
-                && engine.may_ask(identifier, &target.url)
-                && !is_left_alone(engine, identifier, target, domain.is_some(), progress)
-        })
-        .map_or(Next::Nobody, |target| Next::Ask(target.clone()))
+    let found = targets.find(|target| {
+        !progress.has_tried(target)
+            && has_capacity(target)
+            && engine.may_ask(identifier, &target.url)
+            && !is_left_alone(engine, identifier, target, domain.is_some(), progress)
+    });
+    if let Some(target) = found {
+        return Next::Ask(target.clone());
+    }
+    let throttled = if domain.is_none() {
+        get_throttled_domains_with_untried_urls(engine, identifier, &plan, progress)
+    } else {
+        Vec::new()
+    };
+    Next::Nobody { throttled }
 }
 
 /// Looks for others that may have what is missing; says whether there is somebody new to ask.
@@ -115,22 +125,24 @@ fn is_left_alone<C: SyncContext, F: Fetch>(
     true
 }
 
-/// The hosts with URLs that were not tried because the host is at its limits.
-pub(crate) async fn get_throttled_domains_with_untried_urls<C: SyncContext, F: Fetch>(
+/// The hosts with URLs that were skipped because the host is at its limits.
+///
+/// Only [`sync_identifier_next_url`] calls it, after it found no URL to ask: what is untried and
+/// may be asked was skipped for its host alone. Whether the host is at its limits is not read a
+/// second time. It may have capacity by now, and a host that is neither asked nor queued for would
+/// wait for the backoff; the line itself asks for a permit as soon as somebody joins it.
+fn get_throttled_domains_with_untried_urls<C: SyncContext, F: Fetch>(
     engine: &Engine<C, F>,
     identifier: &Identifier,
+    plan: &Plan,
     progress: &Progress,
 ) -> Vec<ThrottledDomain> {
-    let Look::Plan(plan) = look(engine, identifier).await else {
-        return Vec::new();
-    };
     let mut throttled: Vec<ThrottledDomain> = Vec::new();
     let mut places: HashMap<&Domain, usize> = HashMap::new();
     for target in plan.targets() {
         let domain = &target.domain;
         let is_left = !progress.has_tried(target)
             && !places.contains_key(domain)
-            && (progress.refused.contains(domain) || engine.must_wait(domain))
             && engine.may_ask(identifier, &target.url)
             && !is_left_alone(engine, identifier, target, false, progress);
         if is_left {

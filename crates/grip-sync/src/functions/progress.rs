@@ -13,8 +13,11 @@ pub(crate) enum Next {
     Ask(Target),
     /// Nothing waits, or nothing is missing.
     Complete,
-    /// Something is missing, and nobody is left to be asked now.
-    Nobody,
+    /// Something is missing, and nobody is left to be asked now. Whoever was skipped because of
+    /// its limits is named, to be queued for.
+    Nobody {
+        throttled: Vec<ThrottledDomain>,
+    },
 }
 
 /// How an attempt ended.
