@@ -4,3 +4,4 @@ mod lifecycle;
 mod memory;
 mod pages;
 mod takeover;
+mod upgrade;
