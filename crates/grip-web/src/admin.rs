@@ -1,4 +1,4 @@
-//! Who may change something here: whoever is on this machine and can read the operator's file.
+//! The operator's rights: those of whoever is on this machine and can read the admin token.
 //! Orders to the resolver may also come from elsewhere, signed with the operator's key.
 //!
 //! Invariant: what changes anything takes an [`Admin`], which only [`admit`] makes, and leaves
@@ -10,10 +10,12 @@ use std::{fmt, hint::black_box, net::SocketAddr};
 
 use http::{HeaderMap, header};
 
-pub(crate) use self::signed::{InvalidSignature, Signable, Signed, Used, read, shown};
-use crate::error::WebError;
+pub(crate) use self::signed::{
+    InvalidSignature, SignedRequest, UsedSignatures, VerifiedSignature, authorization, verify,
+};
+use crate::{error::WebError, metrics::unix_now};
 
-/// What the operator's tools show to be let in.
+/// The secret that opens the node to the tools of its operator.
 #[derive(Clone)]
 pub struct AdminToken(String);
 
@@ -24,14 +26,14 @@ impl AdminToken {
     }
 
     /// Compares in a time that tells nothing but the length.
-    fn is(&self, shown: &str) -> bool {
-        let (ours, shown) = (self.0.as_bytes(), shown.as_bytes());
-        if ours.is_empty() || ours.len() != shown.len() {
+    fn is(&self, given: &str) -> bool {
+        let (ours, given) = (self.0.as_bytes(), given.as_bytes());
+        if ours.is_empty() || ours.len() != given.len() {
             return false;
         }
         let differing = ours
             .iter()
-            .zip(shown)
+            .zip(given)
             .fold(0_u8, |seen, (a, b)| black_box(seen | (a ^ b)));
         differing == 0
     }
@@ -55,7 +57,7 @@ const FORWARDED: [&str; 8] = [
     "true-client-ip",
 ];
 
-/// A person who may change something.
+/// Somebody who may change something.
 #[derive(Debug)]
 pub(crate) struct Admin {
     who: String,
@@ -76,11 +78,9 @@ pub(crate) fn admit(
         tracing::debug!(target: "audit", %peer, "refused: not from this machine");
         return Err(WebError::NotLocal);
     }
-    let Some(shown) = bearer(headers) else {
-        return Err(WebError::NoToken);
-    };
-    if !token.is(shown) {
-        tracing::warn!(target: "audit", %peer, "refused: a wrong admin token was shown");
+    let given = bearer(headers).ok_or(WebError::NoToken)?;
+    if !token.is(given) {
+        tracing::warn!(target: "audit", %peer, "refused: wrong admin token");
         return Err(WebError::WrongToken);
     }
     Ok(Admin {
@@ -102,8 +102,8 @@ impl Admin {
         &self.actor
     }
 
-    /// Begins a change; its record is written when the outcome is told, or when it is dropped.
-    pub(crate) fn begins(self, what: &'static str, subject: impl fmt::Display) -> Audit {
+    /// Begins a change; its record is written with its outcome, or when it is dropped.
+    pub(crate) fn begin(self, what: &'static str, subject: impl fmt::Display) -> Audit {
         Audit {
             who: self.who,
             what,
@@ -114,7 +114,7 @@ impl Admin {
 }
 
 /// A change under way.
-#[must_use = "tell its outcome"]
+#[must_use = "end it with its outcome"]
 pub(crate) struct Audit {
     who: String,
     what: &'static str,
@@ -123,9 +123,22 @@ pub(crate) struct Audit {
 }
 
 impl Audit {
-    /// Ends the change with what came of it.
-    pub(crate) fn ends(mut self, outcome: impl Into<String>) {
+    pub(crate) fn end(mut self, outcome: impl Into<String>) {
         self.outcome = Some(outcome.into());
+    }
+
+    /// Ends the change of something that may not exist.
+    pub(crate) fn end_found<E: fmt::Display>(
+        self,
+        found: Result<bool, E>,
+        done: &str,
+    ) -> Result<bool, E> {
+        match &found {
+            Ok(true) => self.end(done),
+            Ok(false) => self.end("not found"),
+            Err(error) => self.end(format!("failed: {error}")),
+        }
+        found
     }
 }
 
@@ -137,10 +150,15 @@ impl Drop for Audit {
             who = self.who,
             what = self.what,
             subject = self.subject,
-            outcome = outcome.unwrap_or("cut off before the outcome was known"),
-            "ordered by hand",
+            outcome = outcome.unwrap_or("cancelled before the outcome was known"),
+            "operator request",
         );
     }
+}
+
+/// Seconds since 1970.
+pub(crate) fn now() -> u64 {
+    u64::try_from(unix_now()).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! The JSON API.
+//! The JSON API: what operators' tools read and order.
 
-mod explain;
+pub(crate) mod explain;
 pub(crate) mod github;
 pub(crate) mod index;
 pub(crate) mod purgatory;
@@ -9,27 +9,41 @@ pub(crate) mod resolve;
 pub(crate) mod sync;
 pub(crate) mod tasks;
 
-use http::{HeaderValue, Response, header};
+use http::{HeaderValue, StatusCode, header};
+use serde::Serialize;
 
-pub(crate) use self::explain::explain;
-use crate::{body::Body, error::WebError, query::query_value};
+use crate::{
+    error::WebError,
+    query::{query_value, wrong},
+    request_context::HttpResult,
+    respond,
+};
 
-/// How many entries of a list are wanted: `?limit=`, within what is told at most.
+/// Entries of a list where nobody asks for more, and the most.
+const LISTED: usize = 100;
+const MOST_LISTED: usize = 1000;
+
+/// Reads `limit`, cut down to the most.
 fn limit(query: Option<&str>) -> Result<usize, WebError> {
     let Some(text) = query_value(query, "limit") else {
-        return Ok(sync::LISTED);
+        return Ok(LISTED);
     };
-    let limit: usize = text
-        .parse()
-        .map_err(|_| WebError::Malformed("limit is no number".into()))?;
-    Ok(limit.min(sync::MOST_LISTED))
+    let limit: usize = text.parse().map_err(|_| wrong("limit", "it is a number"))?;
+    Ok(limit.min(MOST_LISTED))
 }
 
-/// The state of this moment is not kept by anybody.
-fn uncached(mut response: Response<Body>) -> Response<Body> {
+/// The state of this moment: no cache keeps it.
+fn json(status: StatusCode, value: &impl Serialize) -> HttpResult {
+    let mut response = respond::json(status, value)?;
     let no_cache = HeaderValue::from_static("no-cache");
     response
         .headers_mut()
         .insert(header::CACHE_CONTROL, no_cache);
-    response
+    Ok(response)
+}
+
+/// Where the next page begins: behind the last entry of a page that is full.
+fn next_page<T, K>(page: &[T], limit: usize, key: impl FnOnce(&T) -> K) -> Option<K> {
+    let is_full = limit > 0 && page.len() == limit;
+    page.last().filter(|_| is_full).map(key)
 }

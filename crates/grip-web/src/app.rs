@@ -1,23 +1,13 @@
-//! One request from its head to the head of its answer.
+//! The application behind the accept loop: one request from its head to the head of its response.
 
-mod answer;
-mod operate;
-
-use std::{
-    panic::AssertUnwindSafe,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
 };
 
-use futures_util::FutureExt;
-use grip_git::{RefSnapshot, RepoPath, Repositories};
-use grip_grasp::Grasp;
+use grip_git::{RefSnapshot, RepoPath};
 use grip_index::{Index, proxy::Proxy};
-use grip_queue::Queue;
-use grip_relay::{Relay, WritePolicy};
-use grip_store::EventStore;
+use grip_relay::WritePolicy;
 use grip_tasks::{TaskGroup, TaskStatus};
 use http::{HeaderValue, Method, Request, Response, Version, header};
 use hyper::body::Incoming;
@@ -25,75 +15,66 @@ use tokio::{sync::Semaphore, time::Instant};
 use tracing::Instrument;
 
 use crate::{
-    Build, Resolve, SyncHandle, Watch, Web, accept, admin,
-    admission::Admission,
+    Resolve, Watch, Web, admin,
     body::Body,
     client::Client,
     cors,
     error::{ResolvingError, WatchError, WebError},
-    metrics::{Domains, Gathered, Metrics, Sampled, unix_now},
-    pages,
+    limits::Limits,
+    metrics::{Collected, DatabaseSamples, Domains, Metrics, unix_now},
+    pages::recent_repositories::RecentRepositories,
+    request_context::RequestContext,
     request_id::{self, RequestIds},
-    route::Route,
+    routes,
     server::{Connection, Handed},
     settings::WebSettings,
-    views, webhook,
+    webhook,
 };
 
-/// The application behind the accept loop.
 pub(crate) struct App {
-    web: Web,
-    group: TaskGroup,
-    admission: Arc<Admission>,
-    metrics: Metrics,
+    pub(crate) web: Web,
+    pub(crate) group: TaskGroup,
+    pub(crate) limits: Arc<Limits>,
+    pub(crate) metrics: Metrics,
     ids: RequestIds,
     /// The service as the relay knows it.
-    policy: Arc<dyn WritePolicy>,
+    pub(crate) policy: Arc<dyn WritePolicy>,
     sockets: AtomicU64,
-    recent: views::Recent,
-    sampled: Arc<Sampled>,
-    /// What deliveries of webhooks may hold together, in bytes.
-    room: Arc<Semaphore>,
-    /// Signed orders that were carried out of late.
-    used: admin::Used,
-}
-
-/// What a handler knows of its request beside the request itself.
-pub(crate) struct Asked {
-    pub(crate) settings: Arc<WebSettings>,
-    pub(crate) client: Client,
-    pub(crate) connection: Arc<Connection>,
-    /// The name of the request.
-    pub(crate) id: String,
+    pub(crate) recent_repositories: RecentRepositories,
+    pub(crate) samples: Arc<DatabaseSamples>,
+    /// Bytes that deliveries of webhooks may hold together.
+    pub(crate) webhook_bytes: Arc<Semaphore>,
+    /// Signatures of the operator that were used.
+    pub(crate) used_signatures: admin::UsedSignatures,
 }
 
 impl App {
     pub(crate) fn new(web: Web, group: TaskGroup) -> Arc<Self> {
-        let admission = Admission::new(&web.settings.load().limits);
-        let sampled = Arc::new(Sampled::new(&web));
-        sampled.start(&group);
-        let gathered = Gathered {
-            admission: Arc::clone(&admission),
+        let limits = Arc::new(Limits::new(&web.settings.load().limits));
+        let samples = Arc::new(DatabaseSamples::new(&web));
+        samples.start(&group);
+        let collected = Collected {
+            limits: Arc::clone(&limits),
             group: group.clone(),
             db: web.queue.db().clone(),
             relay: web.relay.clone(),
             grasp: web.grasp.clone(),
             sync: web.sync.clone(),
             resolver: web.resolve.as_ref().map(|resolve| resolve.resolver.clone()),
-            sampled: Arc::clone(&sampled),
+            samples: Arc::clone(&samples),
             domains: Domains::default(),
             started: Instant::now(),
         };
         Arc::new(Self {
-            metrics: Metrics::new(&web.build, gathered),
+            metrics: Metrics::new(&web.build, collected),
             ids: RequestIds::new(unix_now()),
             policy: Arc::new(web.grasp.clone()),
             sockets: AtomicU64::new(0),
-            recent: views::Recent::default(),
-            sampled,
-            room: Arc::new(Semaphore::new(webhook::ROOM)),
-            used: admin::Used::since(operate::now()),
-            admission,
+            recent_repositories: RecentRepositories::default(),
+            samples,
+            webhook_bytes: Arc::new(Semaphore::new(webhook::MAX_BYTES)),
+            used_signatures: admin::UsedSignatures::since(admin::now()),
+            limits,
             group,
             web,
         })
@@ -103,22 +84,6 @@ impl App {
         self.web.settings.load_full()
     }
 
-    pub(crate) fn admission(&self) -> &Arc<Admission> {
-        &self.admission
-    }
-
-    pub(crate) fn metrics(&self) -> &Metrics {
-        &self.metrics
-    }
-
-    pub(crate) fn build(&self) -> &Build {
-        &self.web.build
-    }
-
-    pub(crate) fn group(&self) -> &TaskGroup {
-        &self.group
-    }
-
     /// Every task of the process.
     pub(crate) fn tasks(&self) -> Vec<TaskStatus> {
         let mut tasks = self.group.root().status();
@@ -126,23 +91,6 @@ impl App {
         tasks
     }
 
-    pub(crate) fn relay(&self) -> &Relay {
-        &self.web.relay
-    }
-
-    pub(crate) fn grasp(&self) -> &Grasp {
-        &self.web.grasp
-    }
-
-    pub(crate) fn sync(&self) -> &SyncHandle {
-        &self.web.sync
-    }
-
-    pub(crate) fn queue(&self) -> &Queue {
-        &self.web.queue
-    }
-
-    /// The index, or that there is none.
     pub(crate) fn index(&self) -> Result<&Index, WebError> {
         self.web.index.as_deref().ok_or(WebError::IndexOff)
     }
@@ -151,44 +99,12 @@ impl App {
         self.web.proxy.as_ref().ok_or(WebError::ProxyOff)
     }
 
-    /// What watches GitHub, or that nothing does.
     pub(crate) fn watch(&self) -> Result<&Watch, WatchError> {
         self.web.watch.as_ref().ok_or(WatchError::Off)
     }
 
-    /// What resolves names, or that nothing does.
     pub(crate) fn resolve(&self) -> Result<&Resolve, ResolvingError> {
         self.web.resolve.as_ref().ok_or(ResolvingError::Off)
-    }
-
-    pub(crate) fn room(&self) -> &Arc<Semaphore> {
-        &self.room
-    }
-
-    pub(crate) fn sampled(&self) -> &Sampled {
-        &self.sampled
-    }
-
-    /// The numbers for a scraper as they are; what must be asked for is asked for the next.
-    pub(crate) fn scrape(&self) -> &Metrics {
-        self.sampled.scraped();
-        &self.metrics
-    }
-
-    pub(crate) fn repositories(&self) -> &Repositories {
-        &self.web.repositories
-    }
-
-    pub(crate) fn store(&self) -> &EventStore {
-        &self.web.store
-    }
-
-    pub(crate) fn recent(&self) -> &views::Recent {
-        &self.recent
-    }
-
-    pub(crate) fn policy(&self) -> Arc<dyn WritePolicy> {
-        Arc::clone(&self.policy)
     }
 
     /// A number for a new WebSocket, for the log.
@@ -215,16 +131,11 @@ impl App {
         handle.await.map_err(stopped)
     }
 
-    pub(crate) fn drain(&self) {
-        self.web.readiness.drain();
-    }
-
     pub(crate) fn is_draining(&self) -> bool {
         self.group.token().is_cancelled() || self.web.readiness.is_draining()
     }
 
-    /// Answers a request, whatever happens: a failure and a bug have answers too, and every
-    /// answer carries the CORS headers.
+    /// Answers a request; every response carries the CORS headers.
     pub(crate) async fn handle(
         self: Arc<Self>,
         request: Request<Incoming>,
@@ -233,87 +144,50 @@ impl App {
         let began = Instant::now();
         let busy = connection.activity.request();
         let settings = self.settings();
-        let (method, version) = (request.method().clone(), request.version());
-        let uri = request.uri().clone();
-        let route = Route::parse(uri.path(), settings.service.base());
-        let label = route.label();
-        let id = self.ids.name(request.headers());
-        let on = Arc::clone(&connection);
-        let span = tracing::info_span!("request", route = label, method = %method, id);
+        let (head, body) = request.into_parts();
+        let matched = routes::find(head.uri.path(), settings.service.base());
+        let label = matched.route.label;
+        let id = self.ids.name(&head.headers);
+        let span = tracing::info_span!("request", route = label, method = %head.method, id);
+        let proxies = &settings.trusted_proxies;
+        let cx = RequestContext {
+            client: Client::find(connection.peer.ip(), &head.headers, proxies),
+            app: &self,
+            head: &head,
+            matched,
+            settings,
+            connection,
+            id: &id,
+        };
 
-        let mut response = self
-            .respond(route, request, connection, settings, &id)
-            .instrument(span.clone())
-            .await;
+        let mut response = cx.respond(body).instrument(span.clone()).await;
 
         cors::allow(response.headers_mut());
         response
             .headers_mut()
             .insert(request_id::HEADER, request_id::value(&id));
-        on.answers();
-        if (on.refusal().is_some() || self.is_draining()) && version < Version::HTTP_2 {
+        let connection = &cx.connection;
+        connection.responds();
+        let is_last = connection.refusal().is_some() || self.is_draining();
+        if is_last && head.version < Version::HTTP_2 {
             let close = HeaderValue::from_static("close");
             response.headers_mut().insert(header::CONNECTION, close);
         }
-        if method == Method::HEAD {
+        if head.method == Method::HEAD {
             leave_body_out(&mut response);
         }
         let (status, took) = (response.status(), began.elapsed());
-        span.in_scope(|| tracing::debug!(status = status.as_u16(), ?took, "answered"));
-        self.metrics.answered(label, status, took);
+        span.in_scope(|| tracing::debug!(status = status.as_u16(), ?took, "responded"));
+        self.metrics.responded(label, status, took);
         response.body_mut().hold(busy);
         if let Some(handed) = Handed::current() {
             response.body_mut().watch(handed);
         }
         response
     }
-
-    async fn respond(
-        self: &Arc<Self>,
-        route: Route<'_>,
-        request: Request<Incoming>,
-        connection: Arc<Connection>,
-        settings: Arc<WebSettings>,
-        id: &str,
-    ) -> Response<Body> {
-        if request.method() == Method::OPTIONS {
-            return cors::preflight();
-        }
-        let for_a_person = !route.is_git() && accept::wants_page(request.headers());
-        let for_a_program = route.is_for_programs() || accept::wants_json(request.headers());
-        let frame_of = Arc::clone(&settings);
-        let client = Client::find(
-            connection.peer.ip(),
-            request.headers(),
-            &settings.trusted_proxies,
-        );
-        let asked = Asked {
-            settings,
-            client,
-            connection,
-            id: id.to_owned(),
-        };
-        let answering = AssertUnwindSafe(self.answer(route, request, asked)).catch_unwind();
-        let error = match answering.await {
-            Ok(Ok(response)) => return response,
-            Ok(Err(error)) => error,
-            Err(_) => WebError::Panic,
-        };
-        error.log();
-        if for_a_person {
-            let frame = pages::Frame::new(&frame_of, &self.web.build);
-            if let Ok(page) = pages::failure(frame, &error, id) {
-                return page;
-            }
-        }
-        match for_a_program {
-            true => error.json(id),
-            false => error.response(),
-        }
-    }
 }
 
-/// What HEAD gets: the head of a GET, with the length its body would have.
+/// A HEAD response: the head of a GET, with the length its body would have.
 fn leave_body_out(response: &mut Response<Body>) {
     if let Some(len) = response.body().len() {
         response

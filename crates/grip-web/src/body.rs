@@ -1,4 +1,4 @@
-//! Bodies: what we send, and what we read with limits.
+//! Bodies of responses.
 
 use std::{
     any::Any,
@@ -23,7 +23,7 @@ type Chunks = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
 
 /// The body of an answer: bytes at hand, or a stream that is never gathered in memory.
 ///
-/// It carries what must stay taken until the last byte is sent: the slot of its route.
+/// It carries what must stay taken until the last byte is sent: the permit of its request.
 pub(crate) struct Body {
     content: Content,
     held: Vec<Box<dyn Any + Send>>,

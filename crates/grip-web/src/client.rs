@@ -1,4 +1,4 @@
-//! Who the client is, also behind a proxy.
+//! The address of the client, also behind a proxy.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -44,7 +44,7 @@ impl Client {
     }
 }
 
-/// Says whether `ip` is a proxy of the operator's.
+/// Whether `ip` is a proxy of the operator's.
 pub(crate) fn is_trusted(ip: IpAddr, trusted: &[IpNet]) -> bool {
     let ip = ip.to_canonical();
     trusted.iter().any(|net| net.contains(&ip))

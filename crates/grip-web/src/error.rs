@@ -1,5 +1,5 @@
-//! What may go wrong with a request: the status, the sentence for the caller, the line for the
-//! log. No other file chooses a status for a failure.
+//! Errors of requests: the status, the sentence for the caller, the line for the log. No other file
+//! chooses a status for a failure.
 
 mod resolving;
 mod watch;
@@ -10,7 +10,7 @@ use grip_db::DbError;
 use http::{HeaderValue, Response, StatusCode, header};
 
 pub(crate) use self::{resolving::ResolvingError, watch::WatchError};
-use crate::{admission::Class, body::Body, respond};
+use crate::{body::Body, limits::Class, respond};
 
 type Source = Box<dyn std::error::Error + Send + Sync>;
 
@@ -64,7 +64,7 @@ pub(crate) enum WebError {
     Resolving(#[from] ResolvingError),
     #[error("sync is switched off")]
     SyncOff,
-    #[error("all {} slots are taken", .0.label())]
+    #[error("all {} permits are taken", .0.label())]
     Busy(Class),
     #[error("one address sends too many requests")]
     TooManyRequests,
@@ -72,7 +72,7 @@ pub(crate) enum WebError {
     TooManyConnections,
     #[error("the node is shutting down")]
     Draining,
-    #[error("the answer took too long")]
+    #[error("the request timed out")]
     Deadline,
     #[error("{what}")]
     Away { what: &'static str, source: DbError },
@@ -92,9 +92,10 @@ impl WebError {
 
     /// A failure of the database: worth another try, or not.
     pub(crate) fn database(what: &'static str, source: DbError) -> Self {
-        match source.is_transient() {
-            true => Self::Away { what, source },
-            false => Self::internal(what, source),
+        if source.is_transient() {
+            Self::Away { what, source }
+        } else {
+            Self::internal(what, source)
         }
     }
 
@@ -200,7 +201,7 @@ impl WebError {
             Self::Away { .. } => {
                 "The database of this node does not answer. Try again in a moment.".into()
             }
-            Self::Deadline => "The answer took too long and was given up. Try again.".into(),
+            Self::Deadline => "The request timed out. Try again.".into(),
             Self::Internal { .. } | Self::Panic => {
                 "Something went wrong on the server. Try again; the operator finds the cause by \
                  the request id."

@@ -1,4 +1,4 @@
-//! Tags of answers, and what a client that knows one is told.
+//! Entity tags.
 
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use sha2::{Digest as _, Sha256};
@@ -31,7 +31,7 @@ impl ETag {
         Self(quoted.unwrap_or_else(|_| HeaderValue::from_static("\"\"")))
     }
 
-    /// Says whether the client has this very answer: one of the tags it names is ours. A tag
+    /// Whether the client has this very answer: one of the tags it names is ours. A tag
     /// marked as weak counts, as it does for GET.
     pub(crate) fn is_known(&self, headers: &HeaderMap) -> bool {
         headers

@@ -3,78 +3,47 @@
 //! Refs are listed in process from a snapshot; packs stream both ways through git. A refusal of
 //! a POST is a 200 in the form git shows to people.
 
-mod body;
 mod fetch;
-mod metered;
+mod meter;
 mod push;
-
-use std::sync::Arc;
+mod request_body;
 
 use grip_git::{
     RepoPath,
     upload_request::{GitService, Protocol},
 };
-use grip_nostr::RepoAddr;
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header};
-use hyper::body::Incoming;
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use tokio::time::Instant;
 
-use self::metered::Meter;
+use self::meter::Meter;
+pub(crate) use self::{fetch::upload_pack, push::receive_pack};
 use crate::{
-    admission::Class,
-    app::{App, Asked},
     body::Body,
     error::WebError,
-    method::{only_get, only_post},
+    limits::Class,
     metrics::GitOp,
     query::query_value,
+    request_context::{HttpResult, RequestContext},
     respond,
-    route::Endpoint,
 };
 
 const GIT_PROTOCOL: HeaderName = HeaderName::from_static("git-protocol");
 
-/// Answers a request for something of the repository `addr`.
-pub(crate) async fn handle(
-    app: &Arc<App>,
-    addr: RepoAddr,
-    endpoint: Endpoint,
-    request: Request<Incoming>,
-    asked: Asked,
-) -> Result<Response<Body>, WebError> {
-    match endpoint {
-        Endpoint::InfoRefs => info_refs(app, &addr, &request, &asked).await,
-        Endpoint::UploadPack => {
-            check_post(&request, GitService::UploadPack)?;
-            fetch::handle(app, &addr, request, &asked).await
-        }
-        Endpoint::ReceivePack => {
-            check_post(&request, GitService::ReceivePack)?;
-            push::handle(app, addr, request, &asked).await
-        }
-        Endpoint::Dumb => {
-            only_get(request.method())?;
-            Err(WebError::DumbHttp)
-        }
-    }
+/// The dumb protocol, which is not served.
+pub(crate) fn dumb_http(_: &RequestContext<'_>) -> HttpResult {
+    Err(WebError::DumbHttp)
 }
 
-/// Lists refs, or what protocol version 2 can do.
-async fn info_refs(
-    app: &Arc<App>,
-    addr: &RepoAddr,
-    request: &Request<Incoming>,
-    asked: &Asked,
-) -> Result<Response<Body>, WebError> {
-    only_get(request.method())?;
-    let name = query_value(request.uri().query(), "service").ok_or(WebError::DumbHttp)?;
+/// Lists refs, or the capabilities of protocol version 2.
+pub(crate) async fn info_refs(cx: &RequestContext<'_>) -> HttpResult {
+    let name = query_value(cx.query(), "service").ok_or(WebError::DumbHttp)?;
     let service = GitService::from_name(name).ok_or(WebError::UnknownService)?;
-    let repo = hosted(app, addr)?;
-    let slot = app.enter(Class::Advertise, asked)?;
+    let repo = hosted(cx)?;
+    let permit = cx.permit(Class::Advertise)?;
     let began = Instant::now();
-    let refs = app.refs(&repo).await?;
-    let advertisement = refs.advertisement(service, protocol(request.headers()));
-    let meter = Meter::new(app, GitOp::Advertise, began);
+    let refs = cx.app.refs(&repo).await?;
+    let advertisement = refs.advertisement(service, protocol(cx.headers()));
+    let meter = Meter::new(cx.app, GitOp::Advertise, began);
     meter.sent(advertisement.len());
     meter.succeeded();
     let content_type = match service {
@@ -82,13 +51,14 @@ async fn info_refs(
         GitService::ReceivePack => "application/x-git-receive-pack-advertisement",
     };
     let mut response = reply(content_type, advertisement);
-    response.body_mut().hold(slot);
+    response.body_mut().hold(permit);
     Ok(response)
 }
 
 /// The repository on disk, if it is hosted here, served or held.
-fn hosted(app: &App, addr: &RepoAddr) -> Result<RepoPath, WebError> {
-    match app.grasp().repository(addr) {
+fn hosted(cx: &RequestContext<'_>) -> Result<RepoPath, WebError> {
+    let addr = cx.repository()?;
+    match cx.app.web.grasp.repository(addr) {
         Some(_) => Ok(RepoPath::new(addr.npub(), addr.identifier.clone())),
         None => Err(WebError::NoSuchRepository),
     }
@@ -98,13 +68,8 @@ fn protocol(headers: &HeaderMap) -> Protocol {
     Protocol::from_header(headers.get(GIT_PROTOCOL).and_then(|v| v.to_str().ok()))
 }
 
-fn check_post(request: &Request<Incoming>, service: GitService) -> Result<(), WebError> {
-    only_post(request.method())?;
-    let expected = match service {
-        GitService::UploadPack => "application/x-git-upload-pack-request",
-        GitService::ReceivePack => "application/x-git-receive-pack-request",
-    };
-    let given = request.headers().get(header::CONTENT_TYPE);
+fn check_content_type(headers: &HeaderMap, expected: &'static str) -> Result<(), WebError> {
+    let given = headers.get(header::CONTENT_TYPE);
     let essence = given
         .and_then(|value| value.to_str().ok())
         .and_then(|value| value.split(';').next())
@@ -115,7 +80,7 @@ fn check_post(request: &Request<Incoming>, service: GitService) -> Result<(), We
     }
 }
 
-/// An answer of git's: of an exact type, and never from a cache.
+/// A response for git: of an exact type, and never from a cache.
 fn reply(content_type: &'static str, body: impl Into<Body>) -> Response<Body> {
     let mut response = respond::typed(StatusCode::OK, content_type, body);
     let headers = response.headers_mut();

@@ -1,12 +1,10 @@
 //! All that serves HTTP: git routes, WebSocket, NIP-11, JSON API, pages.
 //!
 //! Invariant: no other crate knows a status code or opens a listening socket, and this one
-//! decides nothing about events or refs. Work is admitted before it is done: beyond a bound a
+//! decides nothing about events or refs. Work has a permit before it is done: beyond a bound a
 //! client is told so at once, while probes always answer.
 
-mod accept;
 mod admin;
-mod admission;
 mod api;
 mod app;
 mod body;
@@ -14,24 +12,25 @@ mod client;
 mod cors;
 mod error;
 mod etag;
-mod feed;
 mod git;
 mod go;
-mod method;
+mod index_feed;
+mod limits;
 mod metrics;
+mod negotiation;
 mod nip11;
 mod pages;
 mod probes;
 mod query;
 mod readiness;
+mod request_context;
 mod request_id;
 mod resolve;
 mod respond;
-mod route;
+mod routes;
 mod server;
 mod settings;
 mod sync;
-mod views;
 mod watch;
 mod webhook;
 mod websocket;
@@ -68,17 +67,17 @@ pub struct Web {
     /// Swapped whole on reload; a request keeps the set it began with.
     pub settings: Arc<ArcSwap<WebSettings>>,
     pub readiness: Readiness,
-    /// Tells what is fetched from elsewhere.
+    /// The report of what is fetched from elsewhere.
     pub sync: SyncHandle,
     /// All that is due later.
     pub queue: Queue,
     /// The index of modules; none where it is switched off.
     pub index: Option<Arc<Index>>,
-    /// What the go command is served; none where that is switched off.
+    /// Modules for the go command; none where that is switched off.
     pub proxy: Option<Proxy>,
-    /// The pushes on GitHub; none where nobody watches them.
+    /// The pushes on GitHub; none where GitHub is not watched.
     pub watch: Option<Watch>,
-    /// Finds manifests and providers; none where nobody resolves.
+    /// Finds manifests and providers; none where the resolver is disabled.
     pub resolve: Option<Resolve>,
     /// Opens what changes something by hand.
     pub admin: AdminToken,

@@ -1,16 +1,16 @@
-//! Everything that is counted, under the names operators know.
+//! Metrics under the names operators know.
 //!
 //! Labels come from sets written in the source: no path, key, id or address is ever one. The one
 //! exception are remote hosts, of which a fixed number is named (`domains`).
 
+mod cached_count;
+mod collected;
+mod database_samples;
 mod domains;
-mod gathered;
-mod remembered;
-mod resolving;
-mod sampled;
-mod service;
+mod ingest;
+mod process;
+mod resolver;
 mod sync;
-mod watch;
 
 use std::{fmt, time::Duration};
 
@@ -26,9 +26,9 @@ use prometheus_client::{
     registry::Registry,
 };
 
-pub(crate) use self::{domains::Domains, gathered::Gathered, sampled::Sampled};
+pub(crate) use self::{collected::Collected, database_samples::DatabaseSamples, domains::Domains};
 use crate::{
-    admission::{Class, Full},
+    limits::{Class, Full},
     server::Verdict,
 };
 
@@ -151,7 +151,7 @@ impl GitOp {
 }
 
 impl Metrics {
-    pub(crate) fn new(build: &Build, gathered: Gathered) -> Self {
+    pub(crate) fn new(build: &Build, collected: Collected) -> Self {
         let metrics = Self {
             registry: Registry::default(),
             requests: Family::default(),
@@ -167,7 +167,7 @@ impl Metrics {
             socket_seconds: Histogram::new(SOCKET_SECONDS),
             deliveries: Family::default(),
         };
-        metrics.at_zero().registered(build, gathered)
+        metrics.at_zero().registered(build, collected)
     }
 
     /// Series that are watched for a first time exist from the start, at zero.
@@ -182,7 +182,7 @@ impl Metrics {
         self
     }
 
-    fn registered(mut self, build: &Build, gathered: Gathered) -> Self {
+    fn registered(mut self, build: &Build, collected: Collected) -> Self {
         let r = &mut self.registry;
         r.register("http_requests", "Answered requests", self.requests.clone());
         r.register(
@@ -253,7 +253,7 @@ impl Metrics {
             "When the node started, in unix time",
             ConstGauge::new(unix_now()),
         );
-        r.register_collector(Box::new(gathered));
+        r.register_collector(Box::new(collected));
         self
     }
 
@@ -264,7 +264,7 @@ impl Metrics {
         Ok(out)
     }
 
-    pub(crate) fn answered(&self, route: &'static str, status: StatusCode, took: Duration) {
+    pub(crate) fn responded(&self, route: &'static str, status: StatusCode, took: Duration) {
         if status == StatusCode::GATEWAY_TIMEOUT {
             self.timed_out(route);
         }

@@ -1,9 +1,9 @@
 //! The relay's document about itself (NIP-11, G01-23 to G01-25).
 
-use http::{Response, StatusCode};
+use http::StatusCode;
 use serde::Serialize;
 
-use crate::{Build, body::Body, error::WebError, respond, settings::WebSettings};
+use crate::{Build, error::WebError, request_context::HttpResult, respond, settings::WebSettings};
 
 /// The NIPs the relay keeps to.
 const NIPS: [u16; 7] = [1, 9, 11, 34, 40, 45, 77];
@@ -71,7 +71,7 @@ pub(crate) fn document(
     settings: &WebSettings,
     build: &Build,
     limitation: Limitation,
-) -> Result<Response<Body>, WebError> {
+) -> HttpResult {
     let node = &settings.node;
     let document = Document {
         name: &node.name,

@@ -1,20 +1,21 @@
-//! Pages for people: plain values in, HTML out, everything escaped by the templates.
-//!
-//! Nothing here looks anything up, so every page can be drawn from values alone.
+//! Pages for people: values in, HTML out, everything escaped by the templates.
 
 pub(crate) mod github;
+pub(crate) mod home;
 pub(crate) mod modules;
 pub(crate) mod purgatory;
+pub(crate) mod recent_repositories;
+pub(crate) mod repository;
 pub(crate) mod resolver;
 pub(crate) mod sync;
 
 use askama::Template;
 use grip_types::Service;
-use http::{Response, StatusCode};
+use http::StatusCode;
 
-use crate::{Build, body::Body, error::WebError, respond, settings::WebSettings};
+use crate::{Build, error::WebError, request_context::HttpResult, respond, settings::WebSettings};
 
-/// What stands around every page.
+/// The frame of every page.
 #[derive(Clone, Debug)]
 pub(crate) struct Frame {
     node: String,
@@ -22,7 +23,7 @@ pub(crate) struct Frame {
     /// The path of the home page: `/`, or `/base/`.
     root: String,
     http: String,
-    /// What the module paths of repositories here begin with.
+    /// The prefix of the module paths of repositories here.
     modules: String,
     relay: String,
     version: String,
@@ -50,7 +51,7 @@ impl Frame {
         &self.root
     }
 
-    /// Says whether a module path may begin with our name: Go wants a dot in it.
+    /// Whether a module path may begin with our name: Go wants a dot in it.
     fn is_go_name(&self) -> bool {
         let host = self.modules.split('/').next();
         host.is_some_and(|host| host.contains('.'))
@@ -80,59 +81,18 @@ fn module_root(service: &Service) -> String {
     format!("{host}{base}")
 }
 
-#[derive(Template)]
-#[template(path = "home.html")]
-pub(crate) struct Home {
-    pub(crate) frame: Frame,
-    pub(crate) description: String,
-    pub(crate) counters: Vec<CounterView>,
-    pub(crate) repositories: Vec<RepositoryLine>,
-    /// Repositories beyond those listed.
-    pub(crate) more: usize,
-    pub(crate) grasps: String,
-    pub(crate) criteria: String,
-    pub(crate) curation: Option<String>,
-    pub(crate) metrics: bool,
-    pub(crate) index: bool,
-    /// Whether names are resolved.
-    pub(crate) resolve: bool,
-    /// Whether GitHub is watched.
-    pub(crate) watch: bool,
-}
-
 pub(crate) struct CounterView {
     pub(crate) label: &'static str,
     pub(crate) value: String,
 }
 
-#[derive(Clone)]
-pub(crate) struct RepositoryLine {
-    pub(crate) name: String,
-    pub(crate) href: String,
-    pub(crate) owner: String,
-    pub(crate) description: String,
-    pub(crate) when: String,
-}
-
-#[derive(Template)]
-#[template(path = "repository.html")]
-pub(crate) struct RepositoryPage {
-    pub(crate) frame: Frame,
-    pub(crate) name: String,
-    pub(crate) description: String,
-    pub(crate) identifier: String,
-    pub(crate) is_held: bool,
-    pub(crate) notice: Option<Notice>,
-    pub(crate) clone: String,
-    pub(crate) nostr: String,
-    pub(crate) workshop: String,
-    pub(crate) refs: Vec<RefLine>,
-    pub(crate) more_refs: usize,
-    pub(crate) maintainers: Vec<String>,
-    pub(crate) state: Option<StateLine>,
-    pub(crate) pull_requests: usize,
-    pub(crate) web: Vec<String>,
-    pub(crate) explain: String,
+/// The figures at the top of a page.
+pub(crate) fn counters<const N: usize>(counts: [(&'static str, u64); N]) -> Vec<CounterView> {
+    let view = |(label, count)| CounterView {
+        label,
+        value: grouped(count),
+    };
+    counts.into_iter().map(view).collect()
 }
 
 pub(crate) struct Notice {
@@ -142,17 +102,15 @@ pub(crate) struct Notice {
     pub(crate) until: Option<String>,
 }
 
-pub(crate) struct RefLine {
-    pub(crate) name: String,
-    pub(crate) oid: String,
-    pub(crate) short: String,
-    pub(crate) is_head: bool,
-    pub(crate) is_tag: bool,
-}
-
-pub(crate) struct StateLine {
-    pub(crate) when: String,
-    pub(crate) id: String,
+impl Notice {
+    fn new(title: &'static str, why: impl Into<String>) -> Self {
+        Self {
+            title,
+            why: why.into(),
+            missing: Vec::new(),
+            until: None,
+        }
+    }
 }
 
 #[derive(Template)]
@@ -165,20 +123,16 @@ struct Failure<'a> {
     request: &'a str,
 }
 
-/// Draws a page.
-pub(crate) fn draw(status: StatusCode, page: &impl Template) -> Result<Response<Body>, WebError> {
+/// Renders a page.
+pub(crate) fn render(status: StatusCode, page: &impl Template) -> HttpResult {
     let html = page
         .render()
-        .map_err(|e| WebError::internal("a page cannot be drawn", e))?;
+        .map_err(|e| WebError::internal("a page cannot be rendered", e))?;
     Ok(respond::page(status, html))
 }
 
 /// The page for a person who met a failure.
-pub(crate) fn failure(
-    frame: Frame,
-    error: &WebError,
-    request: &str,
-) -> Result<Response<Body>, WebError> {
+pub(crate) fn failure(frame: Frame, error: &WebError, request: &str) -> HttpResult {
     let hints = hints(error, &frame);
     let page = Failure {
         title: title(error),
@@ -187,7 +141,7 @@ pub(crate) fn failure(
         request,
         frame,
     };
-    let mut response = draw(error.status(), &page)?;
+    let mut response = render(error.status(), &page)?;
     error.add_headers(&mut response);
     Ok(response)
 }
@@ -275,6 +229,19 @@ pub(crate) fn took(ms: u64) -> String {
         1000..10_000 => format!("{}.{} s", ms / 1000, ms % 1000 / 100),
         _ => span(ms).unwrap_or_default(),
     }
+}
+
+/// `1 push`, `48,210 pushes`.
+pub(crate) fn count(count: u64, one: &str, many: &str) -> String {
+    match count {
+        1 => format!("1 {one}"),
+        count => format!("{} {many}", grouped(count)),
+    }
+}
+
+/// A figure of the database, which knows signed ones alone.
+pub(crate) fn unsigned(value: i64) -> u64 {
+    u64::try_from(value).unwrap_or(0)
 }
 
 /// `48210` as `48,210`.

@@ -1,4 +1,6 @@
-//! What stands behind the question mark, and what escapes hide.
+//! Query strings and percent escapes.
+
+use std::fmt::Display;
 
 use crate::error::WebError;
 
@@ -30,6 +32,28 @@ pub(crate) fn decoded(text: &str, name: &str) -> Result<String, WebError> {
     let bytes =
         percent_decode(text).ok_or_else(|| wrong("has a percent sign that is no escape"))?;
     String::from_utf8(bytes).map_err(|_| wrong("is no UTF-8"))
+}
+
+/// Reads true or false; a name alone is true.
+pub(crate) fn flag(query: Option<&str>, name: &str) -> Result<Option<bool>, WebError> {
+    match query_value(query, name) {
+        None => Ok(None),
+        Some("" | "true" | "1") => Ok(Some(true)),
+        Some("false" | "0") => Ok(Some(false)),
+        Some(_) => Err(wrong(name, "it is true or false")),
+    }
+}
+
+/// Reads how many entries are wanted.
+pub(crate) fn limit_up_to(text: &str, most: usize) -> Result<usize, WebError> {
+    let limit = text.parse().ok();
+    let limit = limit.filter(|limit| (1..=most).contains(limit));
+    limit.ok_or_else(|| wrong("limit", format!("it is a number from 1 to {most}")))
+}
+
+/// The error about a parameter, with what would be right.
+pub(crate) fn wrong(name: &str, why: impl Display) -> WebError {
+    WebError::Malformed(format!("{name} is wrong: {why}"))
 }
 
 fn percent_decode(text: &str) -> Option<Vec<u8>> {

@@ -1,4 +1,4 @@
-//! Whether the node can do its work, told truthfully.
+//! Readiness of the node, part by part.
 
 use std::{collections::BTreeMap, sync::Arc};
 

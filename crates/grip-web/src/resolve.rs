@@ -1,4 +1,4 @@
-//! Names and digests, resolved for whoever asks.
+//! Resolving of names and digests, and the orders about it.
 
 mod lookup;
 mod order;
@@ -8,14 +8,14 @@ use grip_resolve::{Admin, Resolver};
 
 pub(crate) use self::{
     lookup::{manifest, providers},
-    order::{Action, Gate, order},
+    order::{Action, order},
     parameters::{form, read_key},
 };
 
-/// What the edge needs to resolve.
+/// The resolver with its operator interface.
 #[derive(Clone)]
 pub struct Resolve {
     pub resolver: Resolver,
-    /// Carries out what operators order.
+    /// Carries out the orders of operators.
     pub admin: Admin,
 }

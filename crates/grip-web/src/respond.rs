@@ -1,12 +1,12 @@
-//! The few forms an answer has.
+//! Constructors of responses.
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 use serde::Serialize;
 
-use crate::{body::Body, error::WebError};
+use crate::{body::Body, error::WebError, request_context::HttpResult};
 
-/// What a page may do: nothing but show itself with the style it carries.
+/// A page may do nothing but show itself with the style it carries.
 const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data:; \
                            base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
@@ -31,7 +31,7 @@ pub(crate) fn page(status: StatusCode, html: String) -> Response<Body> {
     response
 }
 
-pub(crate) fn json(status: StatusCode, value: &impl Serialize) -> Result<Response<Body>, WebError> {
+pub(crate) fn json(status: StatusCode, value: &impl Serialize) -> HttpResult {
     let body = serde_json::to_vec_pretty(value)
         .map_err(|e| WebError::internal("the answer cannot be written as JSON", e))?;
     Ok(typed(status, "application/json", Bytes::from(body)))

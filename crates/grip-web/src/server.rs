@@ -1,4 +1,4 @@
-//! The accept loop, and its end.
+//! The accept loop and its graceful shutdown.
 
 mod activity;
 mod connection;
@@ -19,12 +19,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub(crate) use self::{activity::Verdict, connection::Connection, stream::Handed};
-use crate::{
-    Web,
-    admission::{Full, Reserve},
-    app::App,
-    client::is_trusted,
-};
+use crate::{Web, app::App, client::is_trusted, limits::Full};
 
 /// How long to wait after the system could not give us a connection (out of descriptors, say).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -53,14 +48,13 @@ pub async fn serve_to_the_end(
         group: group.clone(),
         last: last.clone(),
         at_work: TaskTracker::new(),
-        reserve: Reserve::new(),
         drained: CancellationToken::new(),
     };
     let stop = group.token();
     while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
         server.take(accepted).await;
     }
-    server.app.drain();
+    server.app.web.readiness.drain();
     server.at_work.close();
     let end = last.token();
     let drained = async {
@@ -84,8 +78,6 @@ struct Server {
     last: TaskGroup,
     /// Every connection that may do work, WebSockets included.
     at_work: TaskTracker,
-    /// Answers beyond all bounds: probes as ever, all else with 429 or 503.
-    reserve: Arc<Reserve>,
     /// Probes are answered until this is cancelled, longer than anything else.
     drained: CancellationToken,
 }
@@ -96,7 +88,7 @@ impl Server {
             Ok((stream, peer)) => self.open(stream, peer),
             Err(error) if is_of_one_connection(&error) => {}
             Err(error) => {
-                tracing::error!(%error, "cannot accept connections");
+                tracing::error!(%error, "failed to accept a connection");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
@@ -107,11 +99,11 @@ impl Server {
         let settings = self.app.settings();
         let ip = peer.ip().to_canonical();
         let counted = (!is_trusted(ip, &settings.trusted_proxies)).then_some(ip);
-        let admitted = self.app.admission().connect(counted, &settings.limits);
-        let connection = match admitted {
-            Ok(place) if !self.app.is_draining() => {
+        let permit = self.app.limits.connection(counted, &settings.limits);
+        let connection = match permit {
+            Ok(permit) if !self.app.is_draining() => {
                 let mark = self.at_work.token();
-                Connection::ordinary(peer, counted.is_none(), place, mark)
+                Connection::ordinary(peer, counted.is_none(), permit, mark)
             }
             Ok(_) => return self.open_in_reserve(stream, peer, counted, None),
             Err(full) => return self.open_in_reserve(stream, peer, counted, Some(full)),
@@ -129,11 +121,11 @@ impl Server {
         counted: Option<IpAddr>,
         full: Option<Full>,
     ) {
-        self.app.metrics().refused_connection(full);
-        let Some(spare) = self.reserve.take(counted) else {
-            return self.app.admission().closed_unread();
+        self.app.metrics.refused_connection(full);
+        let Some(permit) = self.app.limits.reserve(counted) else {
+            return;
         };
-        let connection = Connection::refused(peer, full, spare);
+        let connection = Connection::refused(peer, full, permit);
         let serving = self.serving(stream, connection, self.drained.clone());
         self.last.spawn("reserve", serving);
     }
@@ -162,11 +154,11 @@ fn tune(stream: &TcpStream) {
         .set_nodelay(true)
         .and_then(|()| socket.set_tcp_keepalive(&keepalive));
     if let Err(error) = tuned {
-        tracing::debug!(%error, "cannot tune a socket");
+        tracing::debug!(%error, "failed to set socket options");
     }
 }
 
-/// Says whether the error tells of a client that left before we looked.
+/// Whether the error is of a client that left before it was accepted.
 fn is_of_one_connection(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -1,4 +1,4 @@
-//! What an operator may change while the node runs.
+//! Settings of the edge that a reload may change.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ fn loopback() -> Vec<IpNet> {
         .collect()
 }
 
-/// What the node says about itself in NIP-11 and on its pages.
+/// The description of the node in NIP-11 and on its pages.
 #[derive(Clone, Debug)]
 pub struct NodeInfo {
     pub name: String,
@@ -115,7 +115,7 @@ pub struct WebLimits {
     pub webhook: usize,
     /// Names and digests being resolved. Default 256.
     pub resolve: usize,
-    /// How much of a push that finds no slot is read, so that its client sees the reason.
+    /// How much of a push that finds no permit is read, so that its client sees the reason.
     /// Default 64 MiB.
     pub drain_bytes: u64,
 }
@@ -150,7 +150,7 @@ pub struct Timeouts {
     pub header: Duration,
     /// Between two requests of a connection. Default 60 s.
     pub idle: Duration,
-    /// For each KiB of a request body, and for reading a push that found no slot. Default 60 s.
+    /// For each KiB of a request body, and for reading a push that found no permit. Default 60 s.
     pub body_stall: Duration,
     /// Without the client taking a byte of an answer; over HTTP/2, where each answer has a window
     /// of its own, for each 16 KiB of it. Default 60 s.

@@ -1,4 +1,4 @@
-//! What the edge asks of the part that fetches missing git data.
+//! The report of sync: attempts, hosts and totals.
 
 use std::{fmt, sync::Arc};
 
@@ -104,8 +104,8 @@ impl Backend {
         }
     }
 
-    /// What an operator should know of it, if anything is not as it was meant to be.
-    pub(crate) fn trouble(&self) -> Option<String> {
+    /// A warning for the operator where it is not as configured.
+    pub(crate) fn warning(&self) -> Option<String> {
         match self {
             Self::Memory | Self::Redis => None,
             Self::Fallback {

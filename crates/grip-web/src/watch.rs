@@ -1,4 +1,4 @@
-//! What the edge asks of the part that watches GitHub.
+//! The parts that watch GitHub.
 
 use std::sync::Arc;
 

@@ -1,18 +1,17 @@
-//! Deliveries of GitHub's webhooks, as they come over the wire.
+//! Deliveries of GitHub's webhooks.
 //!
 //! Invariants:
 //! - Success is answered only for what is on the disk.
 //! - Of a delivery without a signature nothing is kept in memory, and all others together hold no
-//!   more than [`ROOM`] bytes.
+//!   more than [`MAX_BYTES`] bytes.
 
 use std::{future::poll_fn, pin::Pin, sync::Arc, time::Duration};
 
 use bytes::{Bytes, BytesMut};
-use futures_util::future::BoxFuture;
 use grip_ingest::webhook::{
     BadDelivery, Delivery, MAX_BODY, Received, Refused, Webhook, WebhookError,
 };
-use http::{HeaderMap, Request, Response, StatusCode, header};
+use http::{HeaderMap, StatusCode, header};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use serde_json::json;
@@ -22,16 +21,14 @@ use tokio::{
 };
 
 use crate::{
-    admission::Class,
-    app::{App, Asked},
-    body::Body,
     error::{WatchError, WebError},
-    method::only_post,
+    limits::Class,
+    request_context::{HttpResult, RequestContext},
     respond,
 };
 
 /// Bytes of all deliveries under way.
-pub(crate) const ROOM: usize = 128 << 20;
+pub(crate) const MAX_BYTES: usize = 128 << 20;
 /// How long a delivery may take to come, and to be kept; GitHub itself gives up after ten seconds.
 const PATIENCE: Duration = Duration::from_secs(15);
 
@@ -39,64 +36,46 @@ const EVENT: &str = "x-github-event";
 const ID: &str = "x-github-delivery";
 const SIGNATURE: &str = "x-hub-signature-256";
 
-/// Takes a delivery in. Boxed, so that no other request has to find room for it.
-pub(crate) fn receive<'a>(
-    app: &'a Arc<App>,
-    request: Request<Incoming>,
-    asked: &'a Asked,
-) -> BoxFuture<'a, Result<Response<Body>, WebError>> {
-    Box::pin(answer(app, request, asked))
-}
-
-async fn answer(
-    app: &Arc<App>,
-    request: Request<Incoming>,
-    asked: &Asked,
-) -> Result<Response<Body>, WebError> {
-    only_post(request.method())?;
-    let received = take(app, request, asked).await;
-    app.metrics().delivery(match &received {
-        Ok(received) => told(received).1,
+/// Takes a delivery in.
+pub(crate) async fn receive(cx: &RequestContext<'_>, body: Incoming) -> HttpResult {
+    let received = take(cx, body).await;
+    cx.app.metrics.delivery(match &received {
+        Ok(received) => summary(received).1,
         Err(error) => outcome(error),
     });
-    let received = received?;
-    let (status, outcome, message) = told(&received);
+    let (status, outcome, message) = summary(&received?);
     let answer = json!({ "outcome": outcome, "message": message });
     respond::json(status, &answer)
 }
 
-async fn take(
-    app: &Arc<App>,
-    request: Request<Incoming>,
-    asked: &Asked,
-) -> Result<Received, WebError> {
-    let webhook = app.watch()?.webhook.as_ref().ok_or(WatchError::NoSecret)?;
-    let _slot = app.enter(Class::Webhook, asked)?;
-    let (head, mut body) = request.into_parts();
-    let signature = one(&head.headers, SIGNATURE).map(<[u8]>::to_vec);
-    let patience = asked.settings.timeouts.body_stall.min(PATIENCE);
-    let read = match timeout(patience, read(&mut body, signature.is_some(), app.room())).await {
+async fn take(cx: &RequestContext<'_>, mut body: Incoming) -> Result<Received, WebError> {
+    let webhook = cx.app.watch()?.webhook.as_ref();
+    let webhook = webhook.ok_or(WatchError::NoSecret)?;
+    let _permit = cx.permit(Class::Webhook)?;
+    let signature = one(cx.headers(), SIGNATURE).map(<[u8]>::to_vec);
+    let patience = cx.settings.timeouts.body_stall.min(PATIENCE);
+    let reading = read(&mut body, signature.is_some(), &cx.app.webhook_bytes);
+    let read = match timeout(patience, reading).await {
         Ok(read) => read,
         Err(_) => Err(WatchError::TooSlow.into()),
     };
-    let (bytes, _room) = match read {
+    let (bytes, _bytes_permit) = match read {
         Ok(read) => read,
         Err(error) => {
-            // Who is still sending gets to read the answer.
-            let rest = forget(&mut body, asked.settings.limits.drain_bytes);
+            // Who is still sending gets to read the response.
+            let rest = discard(&mut body, cx.settings.limits.drain_bytes);
             let _ = timeout(patience, rest).await;
             return Err(error);
         }
     };
     let delivery = Delivery {
-        event: text(&head.headers, EVENT),
-        id: text(&head.headers, ID),
-        content_type: text(&head.headers, header::CONTENT_TYPE.as_str()),
+        event: text(cx.headers(), EVENT),
+        id: text(cx.headers(), ID),
+        content_type: text(cx.headers(), header::CONTENT_TYPE.as_str()),
         signature,
         body: bytes,
     };
-    let keeping = keep(webhook, delivery);
-    let kept = timeout(PATIENCE, keeping).await;
+    let kept = timeout(PATIENCE, keep(webhook, delivery)).await;
     kept.map_err(|_| WebError::Deadline)?
 }
 
@@ -115,11 +94,11 @@ async fn keep(webhook: &Webhook, delivery: Delivery) -> Result<Received, WebErro
     }
 }
 
-/// Reads a body whole, unless it has no signature, is too long, or there is no room.
+/// Reads a body whole, unless it has no signature, is too long, or deliveries hold too much together.
 async fn read(
     body: &mut Incoming,
     is_signed: bool,
-    room: &Arc<Semaphore>,
+    allowed: &Arc<Semaphore>,
 ) -> Result<(Bytes, Option<OwnedSemaphorePermit>), WebError> {
     if !is_signed {
         return Err(WatchError::NotSigned(Refused::Missing).into());
@@ -134,7 +113,7 @@ async fn read(
             return Err(WatchError::TooLong.into());
         }
         let bytes = u32::try_from(data.len()).unwrap_or(u32::MAX);
-        let more = Arc::clone(room).try_acquire_many_owned(bytes);
+        let more = Arc::clone(allowed).try_acquire_many_owned(bytes);
         let more = more.map_err(|_| WebError::Busy(Class::Webhook))?;
         match &mut held {
             Some(held) => held.merge(more),
@@ -146,7 +125,7 @@ async fn read(
 }
 
 /// Reads and forgets up to so many bytes.
-pub(crate) async fn forget(body: &mut Incoming, mut most: u64) {
+pub(crate) async fn discard(body: &mut Incoming, mut most: u64) {
     while let Some(Ok(data)) = piece(body).await {
         most = most.saturating_sub(data.len() as u64);
         if most == 0 {
@@ -187,7 +166,7 @@ fn text(headers: &HeaderMap, name: &str) -> Option<String> {
 
 /// What became of a delivery: for GitHub, for the metrics, and for the person who reads GitHub's
 /// list of deliveries.
-fn told(received: &Received) -> (StatusCode, &'static str, &'static str) {
+fn summary(received: &Received) -> (StatusCode, &'static str, &'static str) {
     match received {
         Received::Pong { .. } => (
             StatusCode::OK,

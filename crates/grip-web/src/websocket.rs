@@ -9,11 +9,8 @@ use std::{
 
 use futures_util::{Sink, Stream};
 use grip_relay::{Frame, Peer};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
-use hyper::{
-    body::Incoming,
-    upgrade::{OnUpgrade, Upgraded},
-};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header};
+use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
 use tokio::time::Instant;
 use tokio_tungstenite::{
@@ -25,7 +22,16 @@ use tokio_tungstenite::{
     },
 };
 
-use crate::{admission::Slot, app::App, body::Body, error::WebError, server::Connection};
+use crate::{
+    app::App,
+    body::Body,
+    error::WebError,
+    limits::{Class, ConnectionPermit, RequestPermit},
+    negotiation, nip11, pages,
+    request_context::{HttpResult, RequestContext},
+    routes,
+    server::Connection,
+};
 
 /// Taken at once for every connection; larger messages grow it while they are read.
 const READ_BUFFER: usize = 4 << 10;
@@ -33,8 +39,8 @@ const READ_BUFFER: usize = 4 << 10;
 /// Frames gather up to this before they are written: small, since idle sockets are many.
 const WRITE_BUFFER: usize = 16 << 10;
 
-/// Says whether a client asks for a WebSocket, in whatever case it writes so.
-pub(crate) fn is_upgrade(headers: &HeaderMap) -> bool {
+/// Whether a client asks for a WebSocket, in whatever case it writes so.
+fn is_upgrade(headers: &HeaderMap) -> bool {
     has_token(headers, &header::CONNECTION, "upgrade")
         && has_token(headers, &header::UPGRADE, "websocket")
 }
@@ -48,26 +54,52 @@ fn has_token(headers: &HeaderMap, name: &HeaderName, token: &str) -> bool {
         .any(|value| value.trim().eq_ignore_ascii_case(token))
 }
 
-/// All that a WebSocket keeps taken while it lives.
-pub(crate) struct Session {
-    pub(crate) app: Arc<App>,
-    pub(crate) client: IpAddr,
-    pub(crate) connection: Arc<Connection>,
-    pub(crate) slot: Slot,
+/// The relay, its NIP-11 document or the landing page: all live at `/`.
+pub(crate) async fn root(cx: &RequestContext<'_>) -> HttpResult {
+    if is_upgrade(cx.headers()) {
+        return accept(cx);
+    }
+    routes::check_get(&cx.head.method)?;
+    if negotiation::wants_relay_document(cx.headers()) {
+        let limitation = nip11::Limitation::of(&cx.app.web.relay.limits());
+        return nip11::document(&cx.settings, &cx.app.web.build, limitation);
+    }
+    let time = cx.settings.timeouts.answer;
+    cx.limited(Class::Page, time, pages::home::page(cx)).await
+}
+
+/// A WebSocket with its permits.
+struct Session {
+    app: Arc<App>,
+    client: IpAddr,
+    connection: Arc<Connection>,
+    permit: RequestPermit,
     /// Set where the connection itself is a proxy's and only this socket counts for its client.
-    pub(crate) place: Option<crate::admission::Place>,
+    connection_permit: Option<ConnectionPermit>,
 }
 
 /// Answers the handshake and hands the socket to the relay.
-pub(crate) fn accept(
-    mut request: Request<Incoming>,
-    session: Session,
-) -> Result<Response<Body>, WebError> {
-    let key = handshake_key(request.method(), request.headers())?;
-    let upgrade = hyper::upgrade::on(&mut request);
-    let group = session.app.group().clone();
+fn accept(cx: &RequestContext<'_>) -> HttpResult {
+    let permit = cx.permit(Class::Websocket)?;
+    // A direct connection is counted for its address already.
+    let connection_permit = if cx.connection.is_proxy && !cx.client.exempt {
+        Some(permit_behind_proxy(cx)?)
+    } else {
+        None
+    };
+    let key = handshake_key(&cx.head.method, cx.headers())?;
+    let upgrade = cx.head.extensions.get::<OnUpgrade>().cloned();
+    let upgrade = upgrade.ok_or_else(|| malformed("this connection cannot be upgraded"))?;
+    let session = Session {
+        app: Arc::clone(cx.app),
+        client: cx.client.ip,
+        connection: Arc::clone(&cx.connection),
+        permit,
+        connection_permit,
+    };
     // Boxed: wrapping moves a future, and its size would count three times in an idle socket.
-    group.spawn("websocket", Box::pin(serve(upgrade, session)));
+    let serving = Box::pin(serve(upgrade, session));
+    cx.app.group.spawn("websocket", serving);
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     let headers = response.headers_mut();
@@ -77,8 +109,20 @@ pub(crate) fn accept(
     Ok(response)
 }
 
+fn permit_behind_proxy(cx: &RequestContext<'_>) -> Result<ConnectionPermit, WebError> {
+    let bounds = &cx.settings.limits;
+    let permit = cx.app.limits.connection_behind_proxy(cx.client.ip, bounds);
+    permit.map_err(|full| {
+        cx.app.metrics.refused_connection(Some(full));
+        WebError::TooManyConnections
+    })
+}
+
+fn malformed(why: &str) -> WebError {
+    WebError::Malformed(why.to_owned())
+}
+
 fn handshake_key(method: &Method, headers: &HeaderMap) -> Result<HeaderValue, WebError> {
-    let malformed = |why: &str| WebError::Malformed(why.to_owned());
     if method != Method::GET {
         return Err(malformed("a WebSocket begins with GET"));
     }
@@ -100,7 +144,7 @@ async fn serve(upgrade: OnUpgrade, session: Session) {
     let io = match upgrade.await {
         Ok(io) => TokioIo::new(io),
         Err(error) => {
-            tracing::debug!(%error, "a client left during the WebSocket handshake");
+            tracing::debug!(%error, "client left during the WebSocket handshake");
             return;
         }
     };
@@ -108,10 +152,11 @@ async fn serve(upgrade: OnUpgrade, session: Session) {
         app,
         client,
         connection,
-        slot,
-        place,
+        permit,
+        connection_permit,
     } = session;
-    let max_message = app.relay().limits().message_bytes;
+    let relay = &app.web.relay;
+    let max_message = relay.limits().message_bytes;
     let config = WebSocketConfig::default()
         .read_buffer_size(READ_BUFFER)
         .write_buffer_size(WRITE_BUFFER)
@@ -122,11 +167,10 @@ async fn serve(upgrade: OnUpgrade, session: Session) {
         ip: client,
         connection: app.next_socket(),
     };
-    app.relay()
-        .serve(app.policy(), Frames { socket }, peer)
-        .await;
-    app.metrics().socket_closed(began.elapsed());
-    drop((connection, slot, place));
+    let policy = Arc::clone(&app.policy);
+    relay.serve(policy, Frames { socket }, peer).await;
+    app.metrics.socket_closed(began.elapsed());
+    drop((connection, permit, connection_permit));
 }
 
 /// A socket that speaks the relay's frames.

@@ -1,4 +1,4 @@
-//! Orders from elsewhere, signed with the operator's own key (NIP-98).
+//! Requests from elsewhere, signed with the operator's own key (NIP-98).
 //!
 //! Invariant: one signature opens one URL with one method and one body, within a minute, once.
 //! What was used is kept in memory only, so a signature from before the start opens nothing.
@@ -23,7 +23,7 @@ const MAX_TEXT: usize = 8 << 10;
 /// Signatures remembered at once; more orders within two minutes are refused.
 const MAX_USED: usize = 1_024;
 
-/// Why a signature opens nothing.
+/// Reasons for which a signature is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum InvalidSignature {
@@ -47,14 +47,14 @@ pub(crate) enum InvalidSignature {
     Signature,
     #[error("the tag payload must be the SHA-256 of the body, in hex")]
     Payload,
-    #[error("it was used before: sign each request anew")]
+    #[error("it was used before: sign each request")]
     Used,
     #[error("too many orders came within two minutes")]
     TooMany,
 }
 
 /// The request that a signature has to be for.
-pub(crate) struct Signable<'a> {
+pub(crate) struct SignedRequest<'a> {
     pub(crate) url: &'a str,
     pub(crate) method: &'a str,
     pub(crate) owner: Option<PublicKey>,
@@ -62,30 +62,33 @@ pub(crate) struct Signable<'a> {
     pub(crate) now: u64,
 }
 
-/// A good signature, of which the body is not yet known.
-pub(crate) struct Signed {
+/// A valid signature of a request whose body has not been read yet.
+pub(crate) struct VerifiedSignature {
     event: Event,
     payload: Option<String>,
 }
 
-/// Signatures that have opened something, until they are too old to open anything.
-pub(crate) struct Used {
+/// Signatures that were used, until they are too old to be used again.
+pub(crate) struct UsedSignatures {
     /// In seconds since 1970; nothing is known of what was used before.
     started: u64,
     ids: Mutex<VecDeque<(EventId, u64)>>,
 }
 
 /// The event of an `Authorization: Nostr …`, if there is one.
-pub(crate) fn shown(headers: &HeaderMap) -> Option<&str> {
+pub(crate) fn authorization(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
     let (scheme, event) = value.split_once(' ')?;
     scheme.eq_ignore_ascii_case("nostr").then_some(event.trim())
 }
 
 /// Checks all that can be checked before the body has come.
-pub(crate) fn read(shown: &str, request: &Signable<'_>) -> Result<Signed, InvalidSignature> {
+pub(crate) fn verify(
+    encoded: &str,
+    request: &SignedRequest<'_>,
+) -> Result<VerifiedSignature, InvalidSignature> {
     let owner = request.owner.ok_or(InvalidSignature::NoOwner)?;
-    let event = event(shown).ok_or(InvalidSignature::Form)?;
+    let event = event(encoded).ok_or(InvalidSignature::Form)?;
     let [url, method, payload] = ["u", "method", "payload"].map(|name| values(&event, name));
     let ([url], [method], [] | [_]) = (&url[..], &method[..], &payload[..]) else {
         return Err(InvalidSignature::Kind);
@@ -105,16 +108,16 @@ pub(crate) fn read(shown: &str, request: &Signable<'_>) -> Result<Signed, Invali
     must_be_near(event.created_at.as_secs(), request.now)?;
     event.verify().map_err(|_| InvalidSignature::Signature)?;
     let payload = payload.first().map(|text| (*text).to_owned());
-    Ok(Signed { event, payload })
+    Ok(VerifiedSignature { event, payload })
 }
 
-impl Signed {
+impl VerifiedSignature {
     /// Opens what was signed, once, if it was signed for this body. The body may have taken its
     /// time, so `clock` is read once more.
     pub(crate) fn open(
         self,
         body: &[u8],
-        used: &Used,
+        used: &UsedSignatures,
         clock: impl FnOnce() -> u64,
     ) -> Result<Admin, InvalidSignature> {
         let digest: String = Sha256::digest(body)
@@ -136,7 +139,7 @@ impl Signed {
     }
 }
 
-impl Used {
+impl UsedSignatures {
     /// Nothing was used yet by a node that started at `started`.
     pub(crate) fn since(started: u64) -> Self {
         Self {
@@ -145,8 +148,8 @@ impl Used {
         }
     }
 
-    /// Notes a use. The clock is read under the lock: whoever is let in by it finds every id that
-    /// it does not call too old.
+    /// Records a use. The clock is read under the lock, so that every id that is not too old is
+    /// found by the next use.
     fn take(
         &self,
         id: EventId,
@@ -172,9 +175,10 @@ impl Used {
 }
 
 fn must_be_near(signed: u64, now: u64) -> Result<(), InvalidSignature> {
-    match signed.abs_diff(now) <= WINDOW {
-        true => Ok(()),
-        false => Err(InvalidSignature::Time),
+    if signed.abs_diff(now) <= WINDOW {
+        Ok(())
+    } else {
+        Err(InvalidSignature::Time)
     }
 }
 
@@ -216,21 +220,21 @@ mod tests {
         STANDARD.encode(serde_json::to_vec(&event).unwrap())
     }
 
-    fn check(owner: &Author, shown: &str) -> Result<Signed, InvalidSignature> {
-        let request = Signable {
+    fn check(owner: &Author, shown: &str) -> Result<VerifiedSignature, InvalidSignature> {
+        let request = SignedRequest {
             url: URL,
             method: "POST",
             owner: Some(owner.pubkey()),
             now: NOW,
         };
-        read(shown, &request)
+        verify(shown, &request)
     }
 
     const GOOD: [(&str, &str); 3] = [("u", URL), ("method", "POST"), ("payload", DIGEST)];
 
     #[test]
     fn a_signature_of_the_owner_opens_its_request_once() {
-        let (owner, used) = (Author::new(), Used::since(0));
+        let (owner, used) = (Author::new(), UsedSignatures::since(0));
         for at in [NOW - 60, NOW, NOW + 60] {
             let shown = header(&owner, KIND, &GOOD, at);
             let open = || check(&owner, &shown).unwrap().open(BODY, &used, || NOW);
@@ -253,7 +257,7 @@ mod tests {
 
     #[test]
     fn a_signature_that_grows_too_old_while_its_body_comes_opens_nothing() {
-        let (owner, used) = (Author::new(), Used::since(0));
+        let (owner, used) = (Author::new(), UsedSignatures::since(0));
         let shown = header(&owner, KIND, &GOOD, NOW - 60);
         let [first, second] = [(); 2].map(|()| check(&owner, &shown).unwrap());
         assert!(first.open(BODY, &used, || NOW).is_ok());
@@ -263,7 +267,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_is_set_back_makes_no_signature_good_again() {
-        let (owner, used) = (Author::new(), Used::since(0));
+        let (owner, used) = (Author::new(), UsedSignatures::since(0));
         let ahead = header(&owner, KIND, &GOOD, NOW + 60);
         let other = header(&owner, KIND, &GOOD, NOW - 30);
         let open = |shown: &str, at: u64| check(&owner, shown).unwrap().open(BODY, &used, || at);
@@ -277,7 +281,7 @@ mod tests {
         let owner = Author::new();
         let shown = header(&owner, KIND, &GOOD, NOW);
         let open = |started| {
-            let used = Used::since(started);
+            let used = UsedSignatures::since(started);
             check(&owner, &shown).unwrap().open(BODY, &used, || NOW)
         };
         assert_eq!(open(NOW + 1).unwrap_err(), InvalidSignature::BeforeStart);
@@ -319,13 +323,16 @@ mod tests {
         ] {
             assert_eq!(check(&owner, &shown).err(), Some(why), "{shown}");
         }
-        let nobody = Signable {
+        let nobody = SignedRequest {
             url: URL,
             method: "POST",
             owner: None,
             now: NOW,
         };
         let shown = of(&GOOD);
-        assert_eq!(read(&shown, &nobody).err(), Some(InvalidSignature::NoOwner));
+        assert_eq!(
+            verify(&shown, &nobody).err(),
+            Some(InvalidSignature::NoOwner)
+        );
     }
 }

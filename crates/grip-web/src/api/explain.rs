@@ -1,14 +1,17 @@
 //! Why something is served, held or refused.
 
-use std::sync::Arc;
-
 use grip_grasp::{Explanation, Status};
 use grip_types::Identifier;
-use http::{Response, StatusCode};
+use http::StatusCode;
 use serde::Serialize;
 
-use super::uncached;
-use crate::{Tried, app::App, body::Body, error::WebError, respond};
+use super::json;
+use crate::{
+    Tried,
+    app::App,
+    error::WebError,
+    request_context::{HttpResult, RequestContext},
+};
 
 #[derive(Serialize)]
 struct Answer<'a> {
@@ -30,26 +33,22 @@ pub(crate) struct Search {
     pub(crate) tried: Vec<Tried>,
 }
 
-/// Tells why an event, a repository or a ref is served, held or refused.
-pub(crate) async fn explain(app: &Arc<App>, subject: &str) -> Result<Response<Body>, WebError> {
-    let explanation = app
-        .grasp()
-        .explain(subject)
-        .await
-        .map_err(|e| WebError::internal("an explanation cannot be given", e))?;
+/// Explains an event, a repository or a ref.
+pub(crate) async fn explain(cx: &RequestContext<'_>) -> HttpResult {
+    let [subject, _] = cx.params();
+    let explanation = cx.app.web.grasp.explain(subject).await;
+    let explanation =
+        explanation.map_err(|e| WebError::internal("an explanation cannot be given", e))?;
     let status = match explanation.status {
         Status::Unknown => StatusCode::NOT_FOUND,
         _ => StatusCode::OK,
     };
-    let identifiers = identifiers(&explanation);
+    let identifiers = identifiers(&explanation).into_iter();
     let answer = Answer {
-        sync: identifiers
-            .iter()
-            .filter_map(|id| search(app, id))
-            .collect(),
+        sync: identifiers.filter_map(|id| search(cx.app, id)).collect(),
         explanation: &explanation,
     };
-    respond::json(status, &answer).map(uncached)
+    json(status, &answer)
 }
 
 /// The identifiers whose data the subject waits for.
@@ -61,15 +60,15 @@ fn identifiers(explanation: &Explanation) -> Vec<Identifier> {
     all
 }
 
-/// How the data of `identifier` is looked for, if it is or was of late.
-fn search(app: &App, identifier: &Identifier) -> Option<Search> {
-    let entry = app.grasp().sync_entry(identifier);
-    let tried = app.sync().tried(identifier);
+/// How the data of `identifier` is looked for, if it is or recently was.
+fn search(app: &App, identifier: Identifier) -> Option<Search> {
+    let entry = app.web.grasp.sync_entry(&identifier);
+    let tried = app.web.sync.tried(&identifier);
     if entry.is_none() && tried.is_empty() {
         return None;
     }
     Some(Search {
-        identifier: identifier.clone(),
+        identifier,
         attempts: entry.as_ref().map_or(0, |facts| facts.attempt_count),
         next_attempt: entry.as_ref().map(|facts| facts.next_attempt.get()),
         in_progress: entry.is_some_and(|facts| facts.in_progress),

@@ -1,120 +1,167 @@
-//! What is known of the pushes on GitHub, and what the operator may order about it.
+//! Pushes on GitHub, the people and repositories behind them, and the operator's orders about them.
 //!
 //! Invariant: what is not public on GitHub is shown to nobody but the operator.
 
-mod order;
 mod parameters;
 mod pushes;
 
-use std::sync::Arc;
-
-use futures_util::future::BoxFuture;
 use grip_db::DbError;
 use grip_ingest::{Ingest, Key, Stored};
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
-use hyper::body::Incoming;
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-pub(crate) use self::{
-    order::order,
-    pushes::{Wish, pushes},
-};
+pub(crate) use self::pushes::{PushQuery, pushes};
+use super::{json, next_page};
 use crate::{
-    app::App,
-    body::Body,
+    admin::{Admin, Audit},
     error::{WatchError, WebError},
     etag::ETag,
-    query::decoded,
+    query::{decoded, flag, query_text},
+    request_context::{HttpResult, RequestContext},
     respond,
-    route::GitHub,
 };
 
-/// What a picture may do: nothing at all, whatever is in it.
-const PICTURE_POLICY: &str = "default-src 'none'; sandbox";
+/// Avatars may load and run nothing, whatever is in them.
+const AVATAR_POLICY: &str = "default-src 'none'; sandbox";
 
-/// Answers all that is only read. `is_operator`: sees also what is not public. Boxed, so that no
-/// other request has to find room for it.
-pub(crate) fn tell<'a>(
-    app: &'a Arc<App>,
-    what: GitHub<'a>,
-    request: &'a Request<Incoming>,
-    is_operator: bool,
-) -> BoxFuture<'a, Result<Response<Body>, WebError>> {
-    Box::pin(answer(app, what, request, is_operator))
-}
-
-async fn answer(
-    app: &Arc<App>,
-    what: GitHub<'_>,
-    request: &Request<Incoming>,
-    is_operator: bool,
-) -> Result<Response<Body>, WebError> {
-    let query = request.uri().query();
-    let headers = request.headers();
-    let ingest = &app.watch()?.ingest;
-    match what {
-        GitHub::Events => {
-            let answer = events(app, query, is_operator).await?;
-            tagged(headers, &answer)
-        }
-        GitHub::User(name) => {
-            let user = person(ingest, &decoded(name, "the person")?).await?;
-            tagged(headers, &shown(user, parameters::raw(query)?))
-        }
-        GitHub::Repository(name) => {
-            let name = decoded(name, "the repository")?;
-            let repository = repository(ingest, &name, is_operator).await?;
-            tagged(headers, &shown(repository, parameters::raw(query)?))
-        }
-        GitHub::Avatar(user) => avatar(app, user, headers).await,
-        GitHub::Stats => {
-            let stats = app.sampled().watch_stats(ingest).await;
-            tagged(headers, &stats.map_err(unreadable)?)
-        }
-        GitHub::Status => {
-            let status = app.sampled().watch_status(ingest).await;
-            tagged(headers, &status.map_err(unreadable)?)
-        }
-        GitHub::Gaps => {
-            let (only_open, after, limit) = parameters::gaps(query)?;
-            let gaps = ingest.gaps(only_open, after, limit).await;
-            let gaps = gaps.map_err(unreadable)?;
-            let is_full = gaps.len() == limit;
-            let next = gaps.last().filter(|_| is_full).map(|gap| gap.id);
-            tagged(headers, &json!({ "gaps": gaps, "next": next }))
-        }
-        _ => Err(WatchError::Nothing.into()),
-    }
-}
-
-async fn events(app: &App, query: Option<&str>, is_operator: bool) -> Result<Value, WebError> {
-    let asked = parameters::events(query)?;
-    let ingest = &app.watch()?.ingest;
-    let mut wish = Wish {
+/// Pushes, page by page.
+pub(crate) async fn events(cx: &RequestContext<'_>) -> HttpResult {
+    let ingest = &cx.app.watch()?.ingest;
+    let asked = parameters::events(cx.query())?;
+    let is_operator = cx.is_operator();
+    let mut query = PushQuery {
         is_operator,
-        ..asked.wish
+        ..asked.query
     };
     if let Some(name) = &asked.repository {
-        wish.query.repository = Some(match number(name) {
+        query.events.repository = Some(match number(name) {
             Some(id) => id,
             None => id_of(&repository(ingest, name, is_operator).await?),
         });
     }
     if let Some(name) = &asked.actor {
-        wish.query.actor = Some(match number(name) {
+        query.events.actor = Some(match number(name) {
             Some(id) => id,
             None => id_of(&person(ingest, name).await?),
         });
     }
-    let page = pushes(ingest, wish).await.map_err(unreadable)?;
-    let lines: Vec<_> = page
-        .pushes
-        .into_iter()
-        .map(|push| pushes::line(push, asked.raw))
-        .collect();
+    let page = pushes(ingest, query).await.map_err(unreadable)?;
     let next = page.next.as_ref().map(parameters::cursor);
-    Ok(json!({ "events": lines, "next": next }))
+    let lines = page.pushes.into_iter();
+    let lines: Vec<_> = lines.map(|push| pushes::line(push, asked.raw)).collect();
+    tagged(cx.headers(), &json!({ "events": lines, "next": next }))
+}
+
+pub(crate) async fn user(cx: &RequestContext<'_>) -> HttpResult {
+    let ingest = &cx.app.watch()?.ingest;
+    let user = person(ingest, &decoded(cx.params()[0], "the person")?).await?;
+    tagged(cx.headers(), &fields(user, parameters::raw(cx.query())?))
+}
+
+pub(crate) async fn repo(cx: &RequestContext<'_>) -> HttpResult {
+    let ingest = &cx.app.watch()?.ingest;
+    let name = decoded(cx.params()[0].trim_matches('/'), "the repository")?;
+    let repository = repository(ingest, &name, cx.is_operator()).await?;
+    let raw = parameters::raw(cx.query())?;
+    tagged(cx.headers(), &fields(repository, raw))
+}
+
+pub(crate) async fn avatar(cx: &RequestContext<'_>) -> HttpResult {
+    let (avatars, user) = (cx.app.watch()?.avatars.as_ref(), number(cx.params()[0]));
+    let (Some(avatars), Some(user)) = (avatars, user) else {
+        return Err(WatchError::NoPicture.into());
+    };
+    let found = avatars.picture(user).await;
+    let found = found.map_err(|e| WebError::internal("an avatar cannot be read", e))?;
+    let picture = found.ok_or(WatchError::NoPicture)?;
+    let etag = ETag::named(&picture.digest);
+    if etag.is_known(cx.headers()) {
+        return Ok(etag.unchanged());
+    }
+    let media_type = picture.kind.media_type();
+    let mut response = etag.put_on(respond::typed(StatusCode::OK, media_type, picture.bytes));
+    let policy = HeaderValue::from_static(AVATAR_POLICY);
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_SECURITY_POLICY, policy);
+    Ok(response)
+}
+
+pub(crate) async fn stats(cx: &RequestContext<'_>) -> HttpResult {
+    let stats = cx.app.samples.watch_stats(&cx.app.watch()?.ingest).await;
+    tagged(cx.headers(), &stats.map_err(unreadable)?)
+}
+
+pub(crate) async fn status(cx: &RequestContext<'_>) -> HttpResult {
+    let status = cx.app.samples.watch_status(&cx.app.watch()?.ingest).await;
+    tagged(cx.headers(), &status.map_err(unreadable)?)
+}
+
+/// Gaps in what was seen, page by page.
+pub(crate) async fn gaps(cx: &RequestContext<'_>) -> HttpResult {
+    let ingest = &cx.app.watch()?.ingest;
+    let (only_open, after, limit) = parameters::gaps(cx.query())?;
+    let gaps = ingest.gaps(only_open, after, limit).await;
+    let gaps = gaps.map_err(unreadable)?;
+    let next = next_page(&gaps, limit, |gap| gap.id);
+    tagged(cx.headers(), &json!({ "gaps": gaps, "next": next }))
+}
+
+/// Any other path below `/api/v1/github/`.
+pub(crate) fn nothing(cx: &RequestContext<'_>) -> HttpResult {
+    cx.app.watch()?;
+    Err(WatchError::Nothing.into())
+}
+
+/// Deletes what is older than it is kept; without `dry_run=false` it is only counted.
+pub(crate) async fn retention(cx: &RequestContext<'_>, admin: Admin) -> HttpResult {
+    let dry_run = flag(cx.query(), "dry_run")?.unwrap_or(true);
+    let ingest = &cx.app.watch()?.ingest;
+    let subject = if dry_run { "dry run" } else { "for good" };
+    let audit = admin.begin("github retention", subject);
+    let retained = end(audit, ingest.retention(dry_run).await)?;
+    let answer = json!({ "dry_run": dry_run, "gone": retained });
+    json(StatusCode::OK, &answer)
+}
+
+/// Extracts all stored events again by the rules of today.
+pub(crate) async fn reextract(cx: &RequestContext<'_>, admin: Admin) -> HttpResult {
+    let ingest = &cx.app.watch()?.ingest;
+    let audit = admin.begin("github reextract", "everything");
+    end(audit, ingest.reextract().await)?;
+    json(StatusCode::ACCEPTED, &json!({ "began": true }))
+}
+
+/// Declares the gaps between two moments filled.
+pub(crate) async fn close_gaps(cx: &RequestContext<'_>, admin: Admin) -> HttpResult {
+    let (ingest, query) = (&cx.app.watch()?.ingest, cx.query());
+    let missing = |name| {
+        let why = format!("{name} is missing: a moment such as 2026-01-31T12:00:00Z");
+        WebError::Malformed(why)
+    };
+    let from = parameters::moment(query, "from")?.ok_or_else(|| missing("from"))?;
+    let to = parameters::moment(query, "to")?.ok_or_else(|| missing("to"))?;
+    if to < from {
+        let why = "to lies before from";
+        return Err(WebError::Malformed(why.into()));
+    }
+    let by = query_text(query, "by")?.unwrap_or_else(|| "operator".into());
+    if by.len() > 256 || by.contains(char::is_control) {
+        let why = "by is a short name without control characters";
+        return Err(WebError::Malformed(why.into()));
+    }
+    let audit = admin.begin("github gaps close", format!("{from} to {to}"));
+    let closed = end(audit, ingest.close_gaps(from, to, &by).await)?;
+    json(StatusCode::OK, &json!({ "closed": closed }))
+}
+
+/// Records the outcome of an order.
+fn end<T: std::fmt::Debug>(audit: Audit, done: Result<T, DbError>) -> Result<T, WebError> {
+    match &done {
+        Ok(done) => audit.end(format!("done: {done:?}")),
+        Err(error) => audit.end(format!("failed: {error}")),
+    }
+    done.map_err(unreadable)
 }
 
 /// A repository by its number or by `owner/name`, as far as the asker may know of it.
@@ -132,9 +179,9 @@ async fn repository(ingest: &Ingest, name: &str, is_operator: bool) -> Result<St
 
 /// What is not said to be public is not.
 fn is_public(repository: &Stored) -> bool {
-    let says = |column| repository.fields.get(column);
-    let visibility = says("visibility").and_then(Value::as_str);
-    says("private") == Some(&Value::Bool(false)) && visibility.is_none_or(|how| how == "public")
+    let field = |column| repository.fields.get(column);
+    let visibility = field("visibility").and_then(Value::as_str);
+    field("private") == Some(&Value::Bool(false)) && visibility.is_none_or(|how| how == "public")
 }
 
 /// A person by number or login. A login may be a number, too: then the number goes first.
@@ -172,41 +219,21 @@ fn id_of(stored: &Stored) -> i64 {
 }
 
 /// A person or a repository for programs.
-fn shown(stored: Stored, with_raw: bool) -> Value {
-    let mut shown = stored.fields;
-    shown.insert("fetched_at".into(), stored.fetched_at.into());
-    shown.insert("created_at".into(), stored.created_at.into());
-    shown.insert("updated_at".into(), stored.updated_at.into());
-    shown.insert("unfit".into(), stored.unfit.into());
+fn fields(stored: Stored, with_raw: bool) -> Value {
+    let mut fields = stored.fields;
+    fields.insert("fetched_at".into(), stored.fetched_at.into());
+    fields.insert("created_at".into(), stored.created_at.into());
+    fields.insert("updated_at".into(), stored.updated_at.into());
+    fields.insert("unfit".into(), stored.unfit.into());
     if with_raw {
         let raw = serde_json::from_str(&stored.raw).unwrap_or(Value::Null);
-        shown.insert("raw".into(), raw);
+        fields.insert("raw".into(), raw);
     }
-    Value::Object(shown)
+    Value::Object(fields)
 }
 
-async fn avatar(app: &App, user: &str, headers: &HeaderMap) -> Result<Response<Body>, WebError> {
-    let (avatars, user) = (app.watch()?.avatars.as_ref(), number(user));
-    let (Some(avatars), Some(user)) = (avatars, user) else {
-        return Err(WatchError::NoPicture.into());
-    };
-    let found = avatars.picture(user).await;
-    let found = found.map_err(|e| WebError::internal("a picture cannot be shown", e))?;
-    let picture = found.ok_or(WatchError::NoPicture)?;
-    let etag = ETag::named(&picture.digest);
-    if etag.is_known(headers) {
-        return Ok(etag.unchanged());
-    }
-    let media_type = picture.kind.media_type();
-    let mut response = etag.put_on(respond::typed(StatusCode::OK, media_type, picture.bytes));
-    let policy = HeaderValue::from_static(PICTURE_POLICY);
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_SECURITY_POLICY, policy);
-    Ok(response)
-}
-
-/// An answer, or that the client has it.
-fn tagged(headers: &HeaderMap, answer: &impl Serialize) -> Result<Response<Body>, WebError> {
+/// A response with its tag, or that the client has it.
+fn tagged(headers: &HeaderMap, answer: &impl Serialize) -> HttpResult {
     let body = serde_json::to_vec_pretty(answer)
         .map_err(|e| WebError::internal("the answer cannot be written as JSON", e))?;
     let etag = ETag::of([&body[..]]);
@@ -217,6 +244,6 @@ fn tagged(headers: &HeaderMap, answer: &impl Serialize) -> Result<Response<Body>
     Ok(etag.put_on(respond::typed(StatusCode::OK, "application/json", body)))
 }
 
-fn unreadable(error: DbError) -> WebError {
+pub(crate) fn unreadable(error: DbError) -> WebError {
     WebError::database("what is known of GitHub cannot be read", error)
 }

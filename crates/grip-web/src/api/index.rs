@@ -1,23 +1,19 @@
-//! How the index is, why a tag is in it or not, and the order to look again.
-
-use std::sync::Arc;
+//! The state of the index, its repositories and tags, and the order to index one now.
 
 use grip_db::DbError;
 use grip_index::{RepoFacts, SourceStatus, TagFacts};
 use grip_queue::{JobFacts, State};
-use http::{Response, StatusCode};
+use http::StatusCode;
 use serde::Serialize;
 use serde_json::json;
 
-use super::uncached;
+use super::{json, next_page};
 use crate::{
     admin::Admin,
     app::App,
-    body::Body,
     error::WebError,
     query::{decoded, query_text},
-    respond,
-    route::Route,
+    request_context::{HttpResult, RequestContext},
 };
 
 /// Tags of one answer: each that claims a version is looked up.
@@ -52,19 +48,6 @@ impl Work {
     }
 }
 
-/// Answers all that is only read.
-pub(crate) async fn tell(
-    app: &Arc<App>,
-    route: &Route<'_>,
-    query: Option<&str>,
-) -> Result<Response<Body>, WebError> {
-    match route {
-        Route::IndexRepos => repos(app, query).await,
-        Route::IndexRepo(name) => repo(app, name, query).await,
-        _ => status(app).await,
-    }
-}
-
 /// The sources by name, with the work on each.
 pub(crate) async fn sources(
     app: &App,
@@ -79,28 +62,25 @@ pub(crate) async fn sources(
     Ok(lines)
 }
 
-async fn status(app: &Arc<App>) -> Result<Response<Body>, WebError> {
-    let status = app.sampled().index_status(app.index()?).await;
+/// Sources and totals.
+pub(crate) async fn status(cx: &RequestContext<'_>) -> HttpResult {
+    let app = cx.app;
+    let status = app.samples.index_status(app.index()?).await;
     let mut status = status.map_err(unreadable)?;
     let named = sources(app, std::mem::take(&mut status.sources)).await?;
-    let mut answer = serde_json::to_value(&status)
-        .map_err(|e| WebError::internal("the status cannot be written", e))?;
+    let mut answer = json!(status);
     answer["sources"] = json!(named);
-    respond::json(StatusCode::OK, &answer).map(uncached)
+    json(StatusCode::OK, &answer)
 }
 
-async fn repos(app: &Arc<App>, query: Option<&str>) -> Result<Response<Body>, WebError> {
-    let limit = super::limit(query)?;
-    let after = query_text(query, "after")?.unwrap_or_default();
-    let repos: Vec<RepoFacts> = app
-        .index()?
-        .repos(&after, limit)
-        .await
-        .map_err(unreadable)?;
-    let is_full = limit > 0 && repos.len() == limit;
-    let next = repos.last().filter(|_| is_full).map(|repo| &repo.name);
-    let answer = json!({ "repos": repos, "next": next });
-    respond::json(StatusCode::OK, &answer).map(uncached)
+/// Repositories, page by page.
+pub(crate) async fn repos(cx: &RequestContext<'_>) -> HttpResult {
+    let limit = super::limit(cx.query())?;
+    let after = query_text(cx.query(), "after")?.unwrap_or_default();
+    let repos = cx.app.index()?.repos(&after, limit).await;
+    let repos: Vec<RepoFacts> = repos.map_err(unreadable)?;
+    let next = next_page(&repos, limit, |repo| repo.name.clone());
+    json(StatusCode::OK, &json!({ "repos": repos, "next": next }))
 }
 
 /// A tag, and whether it is in the feed.
@@ -111,10 +91,12 @@ struct TagLine {
     in_feed: bool,
 }
 
-async fn repo(app: &Arc<App>, name: &str, query: Option<&str>) -> Result<Response<Body>, WebError> {
+/// One repository with its tags and why each is in the feed or not.
+pub(crate) async fn repo(cx: &RequestContext<'_>) -> HttpResult {
+    let (app, name) = (cx.app, cx.params()[0].trim_matches('/'));
     let name = full(app, decoded(name, "the repository")?);
-    let limit = super::limit(query)?.min(MOST_TAGS);
-    let after = query_text(query, "after")?.unwrap_or_default();
+    let limit = super::limit(cx.query())?.min(MOST_TAGS);
+    let after = query_text(cx.query(), "after")?.unwrap_or_default();
     let index = app.index()?;
     let job = find(app, repo_kinds(app), &name).await?;
     let tags = index.tags(&name, &after, limit).await.map_err(unreadable)?;
@@ -122,8 +104,7 @@ async fn repo(app: &Arc<App>, name: &str, query: Option<&str>) -> Result<Respons
     if facts.is_none() && job.is_none() {
         return Err(WebError::NotIndexed);
     }
-    let is_full = limit > 0 && tags.len() == limit;
-    let next = tags.last().filter(|_| is_full).map(|tag| tag.name.clone());
+    let next = next_page(&tags, limit, |tag| tag.name.clone());
     let mut lines = Vec::new();
     for tag in tags {
         lines.push(tag_line(app, &name, tag).await?);
@@ -135,7 +116,7 @@ async fn repo(app: &Arc<App>, name: &str, query: Option<&str>) -> Result<Respons
         "tags": lines,
         "next": next,
     });
-    respond::json(StatusCode::OK, &answer).map(uncached)
+    json(StatusCode::OK, &answer)
 }
 
 /// Says of a tag that claims a version whether the feed shows it, or whose it shows instead.
@@ -162,41 +143,38 @@ async fn tag_line(app: &App, repo: &str, mut tag: TagFacts) -> Result<TagLine, W
 }
 
 /// Lists a source, or indexes a repository, at once.
-pub(crate) async fn now(
-    app: &Arc<App>,
-    admin: Admin,
-    query: Option<&str>,
-) -> Result<Response<Body>, WebError> {
-    let name = query_text(query, "name")?.ok_or_else(|| {
+pub(crate) async fn now(cx: &RequestContext<'_>, admin: Admin) -> HttpResult {
+    let app = cx.app;
+    let name = query_text(cx.query(), "name")?.ok_or_else(|| {
         let why = "name is missing: a source or a repository, such as github.com/acme/tides";
         WebError::Malformed(why.into())
     })?;
     let name = full(app, name);
-    let audit = admin.begins("index now", &name);
+    let audit = admin.begin("index now", &name);
     let kinds = list_kinds(app).into_iter().map(|kind| ("source", kind));
     let repos = repo_kinds(app).into_iter();
     for (what, kind) in kinds.chain(repos.map(|kind| ("repository", kind))) {
-        match app.queue().retry(&kind, &name).await {
+        match app.web.queue.retry(&kind, &name).await {
             Ok(false) => {}
             Ok(true) => {
-                audit.ends("due now");
+                audit.end("due now");
                 let answer = json!({ "name": name, "what": what, "kind": kind, "due_now": true });
-                return respond::json(StatusCode::ACCEPTED, &answer).map(uncached);
+                return json(StatusCode::ACCEPTED, &answer);
             }
             Err(error) => {
-                audit.ends(format!("failed: {error}"));
+                audit.end(format!("failed: {error}"));
                 return Err(unreadable(error));
             }
         }
     }
-    audit.ends("no such source or repository");
+    audit.end("not found");
     Err(WebError::NotIndexed)
 }
 
-/// What the index calls a source or repository of this node: the node's own name is a part of it
-/// wherever it has one, and nobody needs to know that.
+/// The name of a source or repository in the index: that of this node is a part of it where the
+/// node has one, and nobody needs to know that.
 fn full(app: &App, name: String) -> String {
-    match app.queue().db().node() {
+    match app.web.queue.db().node() {
         "" => name,
         node if name == "hosted" => format!("{name}@{node}"),
         node if name.starts_with("npub1") => format!("{node}/{name}"),
@@ -207,7 +185,7 @@ fn full(app: &App, name: String) -> String {
 /// The job of this name, of whichever of these kinds it is.
 async fn find(app: &App, kinds: Vec<String>, key: &str) -> Result<Option<JobFacts>, WebError> {
     for kind in kinds {
-        let found = app.queue().find(&kind, key).await.map_err(unreadable)?;
+        let found = app.web.queue.find(&kind, key).await.map_err(unreadable)?;
         if found.is_some() {
             return Ok(found);
         }
@@ -225,12 +203,12 @@ fn repo_kinds(app: &App) -> Vec<String> {
 }
 
 fn kinds(app: &App, shared: &[&str], own: &str) -> Vec<String> {
-    let node = app.queue().db().node();
+    let node = app.web.queue.db().node();
     let own = (!node.is_empty()).then(|| format!("{own}@{node}"));
     let shared = shared.iter().map(|kind| (*kind).to_owned());
     shared.chain(own).collect()
 }
 
 fn unreadable(error: DbError) -> WebError {
-    WebError::database("the index cannot be looked at", error)
+    WebError::database("the index cannot be read", error)
 }

@@ -1,86 +1,66 @@
-//! What waits for its git data, and the orders to look again or to forget.
-
-use std::sync::Arc;
+//! Events that wait for their git data, and the orders to fetch it now or to drop the event.
 
 use grip_grasp::LookError;
 use grip_nostr::EventId;
-use http::{Response, StatusCode};
+use http::StatusCode;
 use serde_json::json;
 
-use super::uncached;
-use crate::{admin::Admin, app::App, body::Body, error::WebError, respond};
+use super::json;
+use crate::{
+    admin::Admin,
+    app::App,
+    error::WebError,
+    request_context::{HttpResult, RequestContext},
+};
 
-/// Lists what waits.
-pub(crate) async fn list(app: &Arc<App>, query: Option<&str>) -> Result<Response<Body>, WebError> {
-    let limit = super::limit(query)?;
-    let waiting = app.grasp().waiting(limit).await.map_err(cannot_look)?;
-    let answer = json!({
-        "total": total(app),
-        "waiting": waiting,
-    });
-    respond::json(StatusCode::OK, &answer).map(uncached)
+/// Lists the events that wait.
+pub(crate) async fn list(cx: &RequestContext<'_>) -> HttpResult {
+    let waiting = cx.app.web.grasp.waiting(super::limit(cx.query())?).await;
+    let waiting = waiting.map_err(unreadable)?;
+    let answer = json!({ "total": total(cx.app), "waiting": waiting });
+    json(StatusCode::OK, &answer)
 }
 
 /// How many events wait, listed or not.
 pub(crate) fn total(app: &App) -> usize {
-    let held = app.grasp().stats().purgatory;
+    let held = app.web.grasp.stats().purgatory;
     held.announcements + held.states + held.prs + held.wanted
 }
 
 /// Looks for the data of an event at once.
-pub(crate) async fn retry(
-    app: &Arc<App>,
-    admin: Admin,
-    id: &str,
-) -> Result<Response<Body>, WebError> {
-    let id = event_id(id)?;
-    let audit = admin.begins("purgatory retry", id);
-    if app.sync().get().is_none() {
-        audit.ends("refused: sync is switched off");
+pub(crate) async fn retry(cx: &RequestContext<'_>, admin: Admin) -> HttpResult {
+    let id = event_id(cx.params()[0])?;
+    let audit = admin.begin("purgatory retry", id);
+    if cx.app.web.sync.get().is_none() {
+        audit.end("refused: sync is switched off");
         return Err(WebError::SyncOff);
     }
-    match app.grasp().retry_waiting(&id).await {
-        Ok(true) => audit.ends("brought forward"),
-        Ok(false) => {
-            audit.ends("nothing waits");
-            return Err(WebError::NothingWaits { what: "event" });
-        }
-        Err(error) => {
-            audit.ends(format!("failed: {error}"));
-            return Err(cannot_look(error));
-        }
+    let found = cx.app.web.grasp.retry_waiting(&id).await;
+    if !audit
+        .end_found(found, "brought forward")
+        .map_err(unreadable)?
+    {
+        return Err(WebError::NothingWaits { what: "event" });
     }
     let answer = json!({ "event": id, "brought_forward": true });
-    respond::json(StatusCode::ACCEPTED, &answer).map(uncached)
+    json(StatusCode::ACCEPTED, &answer)
 }
 
-/// Forgets an event that waits.
-pub(crate) async fn forget(
-    app: &Arc<App>,
-    admin: Admin,
-    id: &str,
-) -> Result<Response<Body>, WebError> {
-    let id = event_id(id)?;
-    let audit = admin.begins("purgatory drop", id);
-    match app.grasp().drop_waiting(&id).await {
-        Ok(true) => audit.ends("dropped"),
-        Ok(false) => {
-            audit.ends("nothing waits");
-            return Err(WebError::NothingWaits { what: "event" });
-        }
-        Err(error) => {
-            audit.ends(format!("failed: {error}"));
-            return Err(cannot_look(error));
-        }
+/// Drops an event that waits.
+pub(crate) async fn forget(cx: &RequestContext<'_>, admin: Admin) -> HttpResult {
+    let id = event_id(cx.params()[0])?;
+    let audit = admin.begin("purgatory drop", id);
+    let found = cx.app.web.grasp.drop_waiting(&id).await;
+    if !audit.end_found(found, "dropped").map_err(unreadable)? {
+        return Err(WebError::NothingWaits { what: "event" });
     }
-    let answer = json!({ "event": id, "dropped": true });
-    respond::json(StatusCode::OK, &answer).map(uncached)
+    json(StatusCode::OK, &json!({ "event": id, "dropped": true }))
 }
 
 fn event_id(text: &str) -> Result<EventId, WebError> {
     EventId::from_hex(text).map_err(|_| WebError::Malformed("an event id has 64 hex digits".into()))
 }
 
-fn cannot_look(error: LookError) -> WebError {
-    WebError::internal("what waits cannot be looked at", error)
+fn unreadable(error: LookError) -> WebError {
+    WebError::internal("the purgatory cannot be read", error)
 }

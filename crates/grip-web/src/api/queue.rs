@@ -1,34 +1,31 @@
-//! What is due later, and the orders to try again or to forget.
-
-use std::sync::Arc;
+//! Jobs that are due later, and the orders to run one now or to drop it.
 
 use grip_db::DbError;
 use grip_queue::{Filter, JobFacts, KindStats, State};
-use http::{Response, StatusCode};
+use http::{Method, StatusCode};
 use serde::Serialize;
 use serde_json::json;
 
-use super::uncached;
+use super::{json, next_page};
 use crate::{
     admin::Admin,
-    app::App,
-    body::Body,
     error::WebError,
+    limits::Class,
     query::{decoded, query_text},
-    respond,
+    request_context::{HttpResult, RequestContext},
 };
 
 #[derive(Serialize)]
 struct Answer {
     kinds: Vec<KindStats>,
-    jobs: Vec<Shown>,
-    /// What `after` must say for the jobs that follow; none on the last page.
+    jobs: Vec<Job>,
+    /// The value of `after` for the jobs that follow; none on the last page.
     next: Option<i64>,
 }
 
 /// A job without its payload, which is nobody's business.
 #[derive(Serialize)]
-struct Shown {
+struct Job {
     id: i64,
     kind: String,
     key: String,
@@ -45,7 +42,7 @@ struct Shown {
     dead: Option<i64>,
 }
 
-impl From<JobFacts> for Shown {
+impl From<JobFacts> for Job {
     fn from(facts: JobFacts) -> Self {
         Self {
             id: facts.id,
@@ -66,18 +63,16 @@ impl From<JobFacts> for Shown {
 }
 
 /// Lists jobs, page by page.
-pub(crate) async fn list(app: &Arc<App>, query: Option<&str>) -> Result<Response<Body>, WebError> {
-    let limit = super::limit(query)?;
-    let filter = filter(query)?;
-    let jobs = app.queue().list(&filter, limit).await;
-    let jobs = jobs.map_err(cannot_look)?;
-    let is_full = limit > 0 && jobs.len() == limit;
+pub(crate) async fn list(cx: &RequestContext<'_>) -> HttpResult {
+    let (limit, filter) = (super::limit(cx.query())?, filter(cx.query())?);
+    let queue = &cx.app.web.queue;
+    let jobs = queue.list(&filter, limit).await.map_err(unreadable)?;
     let answer = Answer {
-        next: jobs.last().filter(|_| is_full).map(|job| job.id),
-        kinds: app.queue().stats().await.map_err(cannot_look)?,
-        jobs: jobs.into_iter().map(Shown::from).collect(),
+        next: next_page(&jobs, limit, |job| job.id),
+        kinds: queue.stats().await.map_err(unreadable)?,
+        jobs: jobs.into_iter().map(Job::from).collect(),
     };
-    respond::json(StatusCode::OK, &answer).map(uncached)
+    json(StatusCode::OK, &answer)
 }
 
 fn filter(query: Option<&str>) -> Result<Filter, WebError> {
@@ -100,66 +95,53 @@ fn filter(query: Option<&str>) -> Result<Filter, WebError> {
     })
 }
 
-/// Tells of one job.
-pub(crate) async fn find(
-    app: &Arc<App>,
-    kind: &str,
-    key: &str,
-) -> Result<Response<Body>, WebError> {
-    let (kind, key) = (decoded(kind, "the kind")?, decoded(key, "the key")?);
-    let found = app.queue().find(&kind, &key).await.map_err(cannot_look)?;
-    let job = Shown::from(found.ok_or(WebError::NoSuchJob)?);
-    respond::json(StatusCode::OK, &job).map(uncached)
+/// One job: read by anybody, dropped by the operator.
+pub(crate) async fn job(cx: &RequestContext<'_>) -> HttpResult {
+    let time = cx.settings.timeouts.answer;
+    if cx.head.method == Method::DELETE {
+        let admin = cx.operator()?;
+        cx.limited(Class::Api, time, forget(cx, admin)).await
+    } else {
+        cx.limited(Class::Api, time, find(cx)).await
+    }
+}
+
+async fn find(cx: &RequestContext<'_>) -> HttpResult {
+    let (kind, key) = name(cx)?;
+    let found = cx.app.web.queue.find(&kind, &key).await;
+    let job = found.map_err(unreadable)?.ok_or(WebError::NoSuchJob)?;
+    json(StatusCode::OK, &Job::from(job))
 }
 
 /// Makes a job due now.
-pub(crate) async fn retry(
-    app: &Arc<App>,
-    admin: Admin,
-    kind: &str,
-    key: &str,
-) -> Result<Response<Body>, WebError> {
-    let (kind, key) = (decoded(kind, "the kind")?, decoded(key, "the key")?);
-    let audit = admin.begins("queue retry", format!("{kind} {key}"));
-    match app.queue().retry(&kind, &key).await {
-        Ok(true) => audit.ends("due now"),
-        Ok(false) => {
-            audit.ends("no such job");
-            return Err(WebError::NoSuchJob);
-        }
-        Err(error) => {
-            audit.ends(format!("failed: {error}"));
-            return Err(cannot_look(error));
-        }
+pub(crate) async fn retry(cx: &RequestContext<'_>, admin: Admin) -> HttpResult {
+    let (kind, key) = name(cx)?;
+    let audit = admin.begin("queue retry", format!("{kind} {key}"));
+    let found = cx.app.web.queue.retry(&kind, &key).await;
+    if !audit.end_found(found, "due now").map_err(unreadable)? {
+        return Err(WebError::NoSuchJob);
     }
     let answer = json!({ "kind": kind, "key": key, "due_now": true });
-    respond::json(StatusCode::ACCEPTED, &answer).map(uncached)
+    json(StatusCode::ACCEPTED, &answer)
 }
 
-/// Forgets a job.
-pub(crate) async fn forget(
-    app: &Arc<App>,
-    admin: Admin,
-    kind: &str,
-    key: &str,
-) -> Result<Response<Body>, WebError> {
-    let (kind, key) = (decoded(kind, "the kind")?, decoded(key, "the key")?);
-    let audit = admin.begins("queue drop", format!("{kind} {key}"));
-    match app.queue().remove(&kind, &key).await {
-        Ok(true) => audit.ends("dropped"),
-        Ok(false) => {
-            audit.ends("no such job");
-            return Err(WebError::NoSuchJob);
-        }
-        Err(error) => {
-            audit.ends(format!("failed: {error}"));
-            return Err(cannot_look(error));
-        }
+async fn forget(cx: &RequestContext<'_>, admin: Admin) -> HttpResult {
+    let (kind, key) = name(cx)?;
+    let audit = admin.begin("queue drop", format!("{kind} {key}"));
+    let found = cx.app.web.queue.remove(&kind, &key).await;
+    if !audit.end_found(found, "dropped").map_err(unreadable)? {
+        return Err(WebError::NoSuchJob);
     }
     let answer = json!({ "kind": kind, "key": key, "dropped": true });
-    respond::json(StatusCode::OK, &answer).map(uncached)
+    json(StatusCode::OK, &answer)
 }
 
-fn cannot_look(error: DbError) -> WebError {
-    WebError::database("the queue cannot be looked at", error)
+/// The kind and the key of the path.
+fn name(cx: &RequestContext<'_>) -> Result<(String, String), WebError> {
+    let [kind, key] = cx.params();
+    Ok((decoded(kind, "the kind")?, decoded(key, "the key")?))
+}
+
+fn unreadable(error: DbError) -> WebError {
+    WebError::database("the queue cannot be read", error)
 }

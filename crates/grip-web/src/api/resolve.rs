@@ -1,47 +1,42 @@
-//! How the resolver stands, what is pinned and who ordered what.
+//! The state of the resolver, its pins and the operator's orders to it.
 
-use std::sync::Arc;
-
-use futures_util::future::BoxFuture;
 use grip_resolve::{PeerState, Status};
-use http::{Response, StatusCode};
+use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::uncached;
-use crate::{app::App, body::Body, error::WebError, query::query_value, respond};
+use super::json;
+use crate::{
+    error::WebError,
+    query::query_value,
+    request_context::{HttpResult, RequestContext},
+};
 
-/// Orders told at most, and peers that are left alone.
+/// Orders listed where nobody asks for more, and the most of them and of peers.
+const LISTED: usize = 20;
 const MOST: usize = 100;
 
-/// `GET /api/v1/resolve`. Who ordered what is told to the operator alone.
-pub(crate) fn status<'a>(
-    app: &'a Arc<App>,
-    query: Option<&'a str>,
-    is_operator: bool,
-) -> BoxFuture<'a, Result<Response<Body>, WebError>> {
-    Box::pin(async move {
-        let limit = match query_value(query, "limit") {
-            None => 20,
-            Some(_) => super::limit(query)?.min(MOST),
-        };
-        let resolve = app.resolve()?;
-        let unreadable = |e| WebError::database("the pins cannot be read", e);
-        let pins = resolve.admin.pins().await.map_err(unreadable)?;
-        let audit = match is_operator {
-            true => {
-                let limit = u32::try_from(limit).unwrap_or(u32::MAX);
-                Some(resolve.admin.audit(limit).await.map_err(unreadable)?)
-            }
-            false => None,
-        };
-        let mut answer = told(&resolve.resolver.status());
-        answer["pins"] = json!(pins);
-        answer["audit"] = json!(audit);
-        respond::json(StatusCode::OK, &answer).map(uncached)
-    })
+/// `GET /api/v1/resolve`. The orders are shown to the operator alone.
+pub(crate) async fn status(cx: &RequestContext<'_>) -> HttpResult {
+    let limit = match query_value(cx.query(), "limit") {
+        None => LISTED,
+        Some(_) => super::limit(cx.query())?.min(MOST),
+    };
+    let resolve = cx.app.resolve()?;
+    let unreadable = |e| WebError::database("the pins cannot be read", e);
+    let pins = resolve.admin.pins().await.map_err(unreadable)?;
+    let audit = if cx.is_operator() {
+        let limit = u32::try_from(limit).unwrap_or(u32::MAX);
+        Some(resolve.admin.audit(limit).await.map_err(unreadable)?)
+    } else {
+        None
+    };
+    let mut answer = status_json(&resolve.resolver.status());
+    answer["pins"] = json!(pins);
+    answer["audit"] = json!(audit);
+    json(StatusCode::OK, &answer)
 }
 
-fn told(status: &Status) -> Value {
+fn status_json(status: &Status) -> Value {
     let (pipeline, publisher) = (&status.pipeline, &status.publisher);
     let network = status.network.as_ref().map(|network| {
         json!({

@@ -1,21 +1,18 @@
-//! What is fetched, and the order to fetch at once.
-
-use std::sync::Arc;
+//! The state of sync, and the order to fetch at once.
 
 use grip_types::Identifier;
-use http::{Response, StatusCode};
+use http::StatusCode;
 use serde::Serialize;
 use serde_json::json;
 
-use super::uncached;
+use super::json;
 use crate::{
-    Backend, HostBudget, SyncTotals, Tried, admin::Admin, app::App, body::Body, error::WebError,
-    respond,
+    Backend, HostBudget, SyncTotals, Tried,
+    admin::Admin,
+    app::App,
+    error::WebError,
+    request_context::{HttpResult, RequestContext},
 };
-
-/// How much of each list is told where nobody asks for more, and the most that is told.
-pub(super) const LISTED: usize = 100;
-pub(super) const MOST_LISTED: usize = 1000;
 
 #[derive(Serialize)]
 struct Status {
@@ -42,7 +39,7 @@ pub(crate) struct Queued {
 
 /// The identifiers that wait, by due time.
 pub(crate) fn queue(app: &App, limit: usize) -> Vec<Queued> {
-    let queue = app.grasp().sync_queue(limit).into_iter();
+    let queue = app.web.grasp.sync_queue(limit).into_iter();
     queue
         .map(|(identifier, facts)| Queued {
             identifier,
@@ -53,16 +50,16 @@ pub(crate) fn queue(app: &App, limit: usize) -> Vec<Queued> {
         .collect()
 }
 
-/// Tells the whole state of sync.
-pub(crate) fn status(app: &Arc<App>, query: Option<&str>) -> Result<Response<Body>, WebError> {
-    let limit = super::limit(query)?;
-    let sync = app.sync();
+/// The whole state of sync.
+pub(crate) fn status(cx: &RequestContext<'_>) -> HttpResult {
+    let limit = super::limit(cx.query())?;
+    let (app, sync) = (cx.app, &cx.app.web.sync);
     let mut hosts = sync.hosts();
     let hosts_total = hosts.len();
     hosts.truncate(limit);
     let status = Status {
         enabled: sync.get().is_some(),
-        queue_length: app.grasp().sync_queue_len(),
+        queue_length: app.web.grasp.sync_queue_len(),
         queue: queue(app, limit),
         totals: sync.get().map(|r| r.totals()).unwrap_or_default(),
         throttle: sync.backend(),
@@ -70,27 +67,23 @@ pub(crate) fn status(app: &Arc<App>, query: Option<&str>) -> Result<Response<Bod
         hosts,
         tried: sync.get().map(|r| r.recent(limit)).unwrap_or_default(),
     };
-    respond::json(StatusCode::OK, &status).map(uncached)
+    json(StatusCode::OK, &status)
 }
 
 /// Brings the next attempt for an identifier forward to now.
-pub(crate) async fn now(
-    app: &Arc<App>,
-    admin: Admin,
-    encoded: &str,
-) -> Result<Response<Body>, WebError> {
+pub(crate) async fn now(cx: &RequestContext<'_>, admin: Admin) -> HttpResult {
     let identifier =
-        Identifier::from_encoded(encoded).map_err(|e| WebError::Malformed(e.to_string()))?;
-    let audit = admin.begins("sync now", &identifier);
-    if app.sync().get().is_none() {
-        audit.ends("refused: sync is switched off");
+        Identifier::from_encoded(cx.params()[0]).map_err(|e| WebError::Malformed(e.to_string()))?;
+    let audit = admin.begin("sync now", &identifier);
+    if cx.app.web.sync.get().is_none() {
+        audit.end("refused: sync is switched off");
         return Err(WebError::SyncOff);
     }
-    if !app.grasp().sync_now(&identifier).await {
-        audit.ends("nothing waits");
+    if !cx.app.web.grasp.sync_now(&identifier).await {
+        audit.end("not found");
         return Err(WebError::NothingWaits { what: "repository" });
     }
-    audit.ends("brought forward");
+    audit.end("brought forward");
     let answer = json!({ "identifier": identifier, "brought_forward": true });
-    respond::json(StatusCode::ACCEPTED, &answer).map(uncached)
+    json(StatusCode::ACCEPTED, &answer)
 }

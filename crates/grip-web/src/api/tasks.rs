@@ -1,13 +1,13 @@
-//! Every task of the process: whose it is, what it is for, and how many there were.
+//! The tasks of the process: their owners, their purpose and their counts.
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
 use grip_tasks::TaskStatus;
-use http::{Response, StatusCode};
+use http::StatusCode;
 use serde::Serialize;
 
-use super::uncached;
-use crate::{app::App, body::Body, error::WebError, respond};
+use super::json;
+use crate::request_context::{HttpResult, RequestContext};
 
 /// One line a kind of task: its name, how much hangs on it, what it does. `cargo xtask check`
 /// fails where a task is started that is not in it, and docs/service.md is made from it.
@@ -69,11 +69,11 @@ impl From<TaskStatus> for Listed {
     }
 }
 
-/// Tells of all tasks of the process.
-pub(crate) fn list(app: &App) -> Result<Response<Body>, WebError> {
-    let tasks: Vec<Listed> = app.tasks().into_iter().map(Listed::from).collect();
+/// Lists all tasks of the process.
+pub(crate) fn list(cx: &RequestContext<'_>) -> HttpResult {
+    let tasks: Vec<Listed> = cx.app.tasks().into_iter().map(Listed::from).collect();
     let running = tasks.iter().map(|listed| listed.running).sum();
-    respond::json(StatusCode::OK, &Tasks { running, tasks }).map(uncached)
+    json(StatusCode::OK, &Tasks { running, tasks })
 }
 
 #[cfg(test)]

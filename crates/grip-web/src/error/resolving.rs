@@ -1,4 +1,4 @@
-//! What may go wrong with a request to resolve something.
+//! Errors of requests to the resolver.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use crate::admin::InvalidSignature;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum ResolvingError {
-    #[error("nobody resolves here")]
+    #[error("the resolver is disabled")]
     Off,
-    #[error("an order was not signed by who may give it: {0}")]
+    #[error("an order is not signed by the owner: {0}")]
     NotSigned(#[from] InvalidSignature),
     #[error("an order is too long")]
     BodyTooLong,
-    #[error("an order took too long to come")]
+    #[error("an order took too long to arrive")]
     BodyTooSlow,
     #[error("an order is not carried out: {0}")]
     Refused(String),
@@ -49,10 +49,10 @@ impl ResolvingError {
 
     pub(super) fn caller(&self) -> String {
         match self {
-            Self::Off => "This node resolves no names.".into(),
+            Self::Off => "The resolver is disabled on this node.".into(),
             Self::NotSigned(why) => format!("The signature opens nothing: {why}."),
             Self::BodyTooLong => "The body is longer than a MiB; a key is far shorter.".into(),
-            Self::BodyTooSlow => "The body took too long to come.".into(),
+            Self::BodyTooSlow => "The body took too long to arrive.".into(),
             Self::Refused(why) => sentence(why),
             Self::Failed(ResolveError::Malformed(why)) => format!("This is no key: {why}."),
             Self::Failed(ResolveError::Unknown) => "Nobody who was asked knows it. Check the \

@@ -1,4 +1,4 @@
-//! What may go wrong with a request about GitHub.
+//! Errors of requests about GitHub.
 
 use grip_ingest::webhook::{MAX_BODY, Refused};
 use http::StatusCode;
@@ -7,7 +7,7 @@ use http::StatusCode;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum WatchError {
-    #[error("nobody watches GitHub here")]
+    #[error("GitHub watching is off")]
     Off,
     #[error("a webhook came, and no secret is set")]
     NoSecret,
@@ -15,7 +15,7 @@ pub(crate) enum WatchError {
     NotSigned(Refused),
     #[error("a delivery is too long")]
     TooLong,
-    #[error("a delivery took too long to come")]
+    #[error("a delivery took too long to arrive")]
     TooSlow,
     #[error("a push is kept aside: {0}")]
     KeptAside(String),
@@ -42,8 +42,8 @@ impl WatchError {
 
     pub(super) fn caller(&self) -> String {
         match self {
-            Self::Off => "This node does not watch GitHub: its operator has not said what to \
-                          watch."
+            Self::Off => "GitHub watching is off on this node: its operator can set \
+                          watch_github."
                 .into(),
             Self::NoSecret => "This node takes no webhooks yet: its operator has to set \
                                GRIPFAST_GITHUB_WEBHOOK_SECRET to the secret of the webhook and \
@@ -53,7 +53,7 @@ impl WatchError {
             Self::TooLong => {
                 format!("Nothing was taken in: the body is longer than {MAX_BODY} bytes.")
             }
-            Self::TooSlow => "Nothing was taken in: the body took too long to come.".into(),
+            Self::TooSlow => "Nothing was taken in: the body took too long to arrive.".into(),
             Self::KeptAside(why) => {
                 format!("The push cannot be read and is kept aside for the operator: {why}.")
             }

@@ -6,8 +6,7 @@ use grip_git::{
     RepoPath,
     upload_request::{Protocol, ReadError, Request as V2},
 };
-use grip_nostr::RepoAddr;
-use http::{Request, Response};
+use http::Response;
 use hyper::body::Incoming;
 use tokio::{
     io::{AsyncRead, AsyncReadExt},
@@ -15,64 +14,60 @@ use tokio::{
 };
 
 use super::{
-    body::{Encoding, Reader},
-    hosted,
-    metered::{Meter, MeteredRead},
+    check_content_type, hosted,
+    meter::{Meter, MeteredRead},
     protocol, remote_error, reply,
+    request_body::{Encoding, Reader},
 };
 use crate::{
-    admission::Class,
-    app::{App, Asked},
+    app::App,
     body::Body,
     error::WebError,
+    limits::Class,
     metrics::GitOp,
+    request_context::{HttpResult, RequestContext},
 };
 
 const RESULT: &str = "application/x-git-upload-pack-result";
 
-pub(super) async fn handle(
-    app: &Arc<App>,
-    addr: &RepoAddr,
-    request: Request<Incoming>,
-    asked: &Asked,
-) -> Result<Response<Body>, WebError> {
-    let encoding = Encoding::of(request.headers())?;
-    let protocol = protocol(request.headers());
-    let repo = hosted(app, addr)?;
-    let slot = match app.enter(Class::Fetch, asked) {
-        Ok(slot) => slot,
+pub(crate) async fn upload_pack(cx: &RequestContext<'_>, body: Incoming) -> HttpResult {
+    check_content_type(cx.headers(), "application/x-git-upload-pack-request")?;
+    let encoding = Encoding::of(cx.headers())?;
+    let protocol = protocol(cx.headers());
+    let repo = hosted(cx)?;
+    let permit = match cx.permit(Class::Fetch) {
+        Ok(permit) => permit,
         Err(busy) => return Ok(in_band(&busy)),
     };
-    let meter = Meter::new(app, GitOp::Fetch, Instant::now());
-    let stall = asked.settings.timeouts.body_stall;
-    let reader = meter.reading(Reader::new(request.into_body(), encoding, stall));
+    let meter = Meter::new(cx.app, GitOp::Fetch, Instant::now());
+    let stall = cx.settings.timeouts.body_stall;
+    let reader = meter.reading(Reader::new(body, encoding, stall));
     let mut response = match protocol {
-        Protocol::V2 => version_2(app, repo, reader, asked, meter).await?,
-        Protocol::V0 | Protocol::V1 => pack(app, repo, protocol, reader, meter).await?,
+        Protocol::V2 => version_2(cx, repo, reader, meter).await?,
+        Protocol::V0 | Protocol::V1 => pack(cx.app, repo, protocol, reader, meter).await?,
     };
-    response.body_mut().hold(slot);
+    response.body_mut().hold(permit);
     Ok(response)
 }
 
 async fn version_2(
-    app: &Arc<App>,
+    cx: &RequestContext<'_>,
     repo: RepoPath,
     mut reader: MeteredRead<Reader>,
-    asked: &Asked,
     meter: Meter,
-) -> Result<Response<Body>, WebError> {
-    let stall = asked.settings.timeouts.body_stall;
+) -> HttpResult {
+    let stall = cx.settings.timeouts.body_stall;
     match grip_git::upload_request::read(&mut reader, stall).await {
         Ok(V2::Nothing) => Ok(reply(RESULT, Body::empty())),
         Ok(V2::LsRefs(request)) => {
-            let listing = app.refs(&repo).await?.ls_refs(&request);
+            let listing = cx.app.refs(&repo).await?.ls_refs(&request);
             meter.sent(listing.len());
             meter.succeeded();
             Ok(reply(RESULT, listing))
         }
         Ok(V2::Fetch(head)) => {
             let body = io::Cursor::new(head).chain(reader);
-            pack(app, repo, Protocol::V2, body, meter).await
+            pack(cx.app, repo, Protocol::V2, body, meter).await
         }
         Err(ReadError::Refused(refused)) => Ok(reply(RESULT, refused.reply())),
         Err(broken) => Ok(remote_error(RESULT, &broken.to_string())),
@@ -86,8 +81,8 @@ async fn pack(
     protocol: Protocol,
     body: impl AsyncRead + Send + Unpin + 'static,
     meter: Meter,
-) -> Result<Response<Body>, WebError> {
-    let repositories = app.repositories().clone();
+) -> HttpResult {
+    let repositories = app.web.repositories.clone();
     let chunks = app
         .blocking("upload-pack", move || {
             repositories.upload_pack(&repo, protocol, body)

@@ -1,13 +1,13 @@
-//! What is fetched from elsewhere, and how much each host is asked.
+//! Metrics of sync and of the requests to remote hosts.
 
 use std::fmt;
 
 use prometheus_client::encoding::DescriptorEncoder;
 
-use super::gathered::{Gathered, counter, counters, gauge, gauges};
+use super::collected::{Collected, counter, counters, gauge, gauges};
 use crate::Backend;
 
-impl Gathered {
+impl Collected {
     /// A node that fetches nothing shows nothing of this: an absent series is no zero.
     pub(super) fn encode_sync(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let Some(report) = self.sync.get() else {

@@ -1,8 +1,13 @@
-//! Pages drawn from values alone.
+//! Pages rendered from values alone.
 
 use grip_types::Service;
 
-use super::*;
+use super::{
+    home::Home,
+    recent_repositories::RepositoryLine,
+    repository::{RefLine, RepositoryPage, StateLine},
+    *,
+};
 
 const NPUB: &str = "npub15qydau2hjma6ngxkl2cyar74wzyjshvl65za5k5rl69264ar2exs5cyejr";
 
@@ -20,24 +25,7 @@ fn home(repositories: Vec<RepositoryLine>) -> Home {
     Home {
         frame: frame(),
         description: "A git server with a nostr relay in it".into(),
-        counters: vec![
-            CounterView {
-                label: "repositories",
-                value: "12".into(),
-            },
-            CounterView {
-                label: "events served",
-                value: "48,210".into(),
-            },
-            CounterView {
-                label: "waiting for data",
-                value: "3".into(),
-            },
-            CounterView {
-                label: "relay clients",
-                value: "57".into(),
-            },
-        ],
+        counters: counters([("repositories", 12), ("events served", 48_210)]),
         repositories,
         more: 2,
         grasps: "GRASP-01".into(),
@@ -97,23 +85,23 @@ fn repository(notice: Option<Notice>) -> RepositoryPage {
     }
 }
 
-fn draw_text(page: &impl Template) -> String {
+fn rendered(page: &impl Template) -> String {
     page.render().unwrap()
 }
 
 #[test]
 fn everything_that_people_wrote_is_escaped() {
-    let html = draw_text(&repository(None));
+    let html = rendered(&repository(None));
     assert!(!html.contains("<script"), "{html}");
     assert!(html.contains("&#60;script&#62;tides"));
-    let html = draw_text(&home(vec![line("\"><img src=x>", "<i>")]));
+    let html = rendered(&home(vec![line("\"><img src=x>", "<i>")]));
     assert!(!html.contains("<img") && !html.contains("<b>Harbour"));
     assert!(html.contains("Harbour &#60;b&#62;"));
 }
 
 #[test]
 fn pages_carry_their_style_and_load_nothing_from_elsewhere() {
-    for html in [draw_text(&home(vec![])), draw_text(&repository(None))] {
+    for html in [rendered(&home(vec![])), rendered(&repository(None))] {
         assert!(html.contains("prefers-color-scheme: dark"));
         assert!(!html.contains("<script") && !html.contains("src=\"http"));
         assert!(!html.contains("@import") && !html.contains("url("));
@@ -123,7 +111,7 @@ fn pages_carry_their_style_and_load_nothing_from_elsewhere() {
 
 #[test]
 fn g01_33_the_repository_page_links_to_web_clients_and_both_clone_forms() {
-    let html = draw_text(&repository(None));
+    let html = rendered(&repository(None));
     for text in [
         format!("https://gitworkshop.dev/{NPUB}/tide-table"),
         format!("git clone nostr://{NPUB}/grasp.example.com/tide-table"),
@@ -144,7 +132,7 @@ fn a_held_repository_says_what_is_missing_and_until_when_it_waits() {
         missing: vec!["main at 5e0d1f2a3b".into()],
         until: Some(when(1_763_001_800)),
     };
-    let html = draw_text(&repository(Some(notice)));
+    let html = rendered(&repository(Some(notice)));
     assert!(html.contains("Not served yet") && html.contains("main at 5e0d1f2a3b"));
     assert!(html.contains("Kept until 2025-11-13 02:43 UTC"));
 }
@@ -157,7 +145,7 @@ fn a_failure_helps() {
         .to_str()
         .unwrap();
     assert!(policy.starts_with("default-src 'none'"));
-    let busy = WebError::Busy(crate::admission::Class::Page);
+    let busy = WebError::Busy(crate::limits::Class::Page);
     let response = failure(frame(), &busy, "abc-2").unwrap();
     assert_eq!(response.headers()["retry-after"], "5");
 }

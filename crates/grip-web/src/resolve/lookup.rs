@@ -1,24 +1,21 @@
-//! From a key to its manifest and its providers, as they go over the wire.
+//! Manifests and providers of a key.
 //!
 //! A manifest is neither read again nor copied on its way out: its bytes are JSON, and they are
 //! sent as they are, alone or with the facts of this answer around them.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
-use futures_util::future::BoxFuture;
 use grip_resolve::{Key, ManifestId, Resolved, Source};
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
-use hyper::body::Incoming;
+use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;
 
 use super::parameters;
 use crate::{
-    accept,
     app::App,
     body::Body,
     error::{ResolvingError, WebError},
     etag::ETag,
+    negotiation,
+    request_context::{HttpResult, RequestContext},
     respond,
 };
 
@@ -27,47 +24,33 @@ const MANIFEST: &str = "application/vnd.gripfast.manifest";
 /// How long an answer may be kept that can never be another.
 const FOR_EVER: &str = "public, max-age=31536000, immutable";
 
-/// `GET /resolve/<key>`. Boxed, so that no other request has to find room for it.
-pub(crate) fn manifest<'a>(
-    app: &'a Arc<App>,
-    key: &'a str,
-    request: &'a Request<Incoming>,
-) -> BoxFuture<'a, Result<Response<Body>, WebError>> {
-    Box::pin(answer(app, key, request.uri().query(), request.headers()))
-}
-
-async fn answer(
-    app: &Arc<App>,
-    key: &str,
-    query: Option<&str>,
-    headers: &HeaderMap,
-) -> Result<Response<Body>, WebError> {
-    let wish = parameters::wish(query)?;
-    let key = parameters::key(key)?;
-    let resolver = &app.resolve()?.resolver;
-    let found = resolver.resolve(&key, wish.ask).await;
+/// `GET /resolve/<key>`.
+pub(crate) async fn manifest(cx: &RequestContext<'_>) -> HttpResult {
+    let wanted = parameters::manifest(cx.query())?;
+    let key = parameters::key(cx.params()[0])?;
+    let resolver = &cx.app.resolve()?.resolver;
+    let found = resolver.resolve(&key, wanted.ask).await;
     let found = found.map_err(ResolvingError::Failed)?;
     let etag = ETag::named(&found.id.to_string());
-    let kept = match key {
+    let caching = match key {
         Key::Manifest(_) => HeaderValue::from_static(FOR_EVER),
-        Key::Name(_) if wish.ask.fresh => respond::not_kept(),
-        Key::Name(_) => kept(app, found.source)?,
+        Key::Name(_) if wanted.ask.fresh => respond::not_kept(),
+        Key::Name(_) => caching(cx.app, found.source)?,
     };
-    let mut response = match etag.is_known(headers) {
-        true => etag.unchanged(),
-        false => {
-            let is_raw = wish.is_raw || accept::wants(headers, MANIFEST);
-            etag.put_on(whole(&found, is_raw)?)
-        }
+    let mut response = if etag.is_known(cx.headers()) {
+        etag.unchanged()
+    } else {
+        let is_raw = wanted.is_raw || negotiation::wants(cx.headers(), MANIFEST);
+        etag.put_on(whole(&found, is_raw)?)
     };
     let headers = response.headers_mut();
-    headers.insert(header::CACHE_CONTROL, kept);
+    headers.insert(header::CACHE_CONTROL, caching);
     headers.insert(header::VARY, HeaderValue::from_static("accept"));
     Ok(response)
 }
 
 /// How long caches on the way may give this answer: as long as our own does.
-fn kept(app: &App, source: Source) -> Result<HeaderValue, WebError> {
+fn caching(app: &App, source: Source) -> Result<HeaderValue, WebError> {
     if source == Source::Stale {
         return Ok(respond::not_kept());
     }
@@ -76,7 +59,7 @@ fn kept(app: &App, source: Source) -> Result<HeaderValue, WebError> {
     HeaderValue::from_str(&text).map_err(|e| WebError::internal("a number is no header", e))
 }
 
-/// What is told of a manifest beside itself.
+/// The facts around a manifest.
 #[derive(Serialize)]
 struct Facts<'a> {
     id: ManifestId,
@@ -87,7 +70,7 @@ struct Facts<'a> {
     took_ms: f64,
 }
 
-fn whole(found: &Resolved, is_raw: bool) -> Result<Response<Body>, WebError> {
+fn whole(found: &Resolved, is_raw: bool) -> HttpResult {
     let manifest = found.manifest.bytes().clone();
     if is_raw {
         return Ok(respond::typed(StatusCode::OK, MANIFEST, manifest));
@@ -110,25 +93,22 @@ fn whole(found: &Resolved, is_raw: bool) -> Result<Response<Body>, WebError> {
 }
 
 /// `GET /providers/<key>`.
-pub(crate) fn providers<'a>(
-    app: &'a Arc<App>,
-    key: &'a str,
-    query: Option<&'a str>,
-) -> BoxFuture<'a, Result<Response<Body>, WebError>> {
-    Box::pin(async move {
-        let wish = parameters::providers(query)?;
-        let key = parameters::key(key)?;
-        let resolver = &app.resolve()?.resolver;
-        let ranked = resolver
-            .providers(&key, wish.limit, wish.region.as_deref(), wish.ask)
-            .await
-            .map_err(ResolvingError::Failed)?;
-        let kept = match wish.ask.fresh {
-            true => respond::not_kept(),
-            false => kept(app, ranked.source)?,
-        };
-        let mut response = respond::json(StatusCode::OK, &ranked)?;
-        response.headers_mut().insert(header::CACHE_CONTROL, kept);
-        Ok(response)
-    })
+pub(crate) async fn providers(cx: &RequestContext<'_>) -> HttpResult {
+    let wanted = parameters::providers(cx.query())?;
+    let key = parameters::key(cx.params()[0])?;
+    let resolver = &cx.app.resolve()?.resolver;
+    let ranked = resolver
+        .providers(&key, wanted.limit, wanted.region.as_deref(), wanted.ask)
+        .await
+        .map_err(ResolvingError::Failed)?;
+    let caching = if wanted.ask.fresh {
+        respond::not_kept()
+    } else {
+        caching(cx.app, ranked.source)?
+    };
+    let mut response = respond::json(StatusCode::OK, &ranked)?;
+    response
+        .headers_mut()
+        .insert(header::CACHE_CONTROL, caching);
+    Ok(response)
 }

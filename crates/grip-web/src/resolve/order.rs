@@ -1,13 +1,12 @@
-//! What the operator may order: pin, unpin, read everything anew.
+//! Orders of the operator: pin, unpin, reindex.
 //!
 //! Invariant: nothing of an order is read, not even its body, before it is known who gives it.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use futures_util::future::BoxFuture;
 use grip_resolve::{AdminError, Command, Done, Order};
-use http::{HeaderMap, Request, Response, StatusCode};
+use http::{HeaderMap, StatusCode};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use serde::Deserialize;
@@ -15,12 +14,10 @@ use tokio::time::timeout;
 
 use super::parameters;
 use crate::{
-    admin::{Admin, Signed},
-    admission::Class,
-    app::{App, Asked},
-    body::Body,
+    admin::{self, Admin, SignedRequest, VerifiedSignature},
     error::{ResolvingError, WebError},
-    method::only_post,
+    limits::Class,
+    request_context::{HttpResult, RequestContext},
     respond, webhook,
 };
 
@@ -28,10 +25,10 @@ use crate::{
 const MAX_BODY: usize = 1 << 20;
 /// How long a body may take to come.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// What makes two sendings of one order one order.
+/// Makes two sendings of one order one order.
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
-/// What may be ordered.
+/// The orders there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     Reindex,
@@ -40,13 +37,7 @@ pub(crate) enum Action {
 }
 
 impl Action {
-    pub(crate) fn parse(text: &str) -> Option<Self> {
-        [Self::Reindex, Self::Pin, Self::Unpin]
-            .into_iter()
-            .find(|action| action.name() == text)
-    }
-
-    pub(crate) fn name(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
             Self::Reindex => "reindex",
             Self::Pin => "pin",
@@ -65,9 +56,9 @@ impl Action {
 }
 
 /// Who gives an order, as far as that is known before its body.
-pub(crate) enum Gate {
+enum Sender {
     Token(Admin),
-    Signed(Signed),
+    Signed(VerifiedSignature),
 }
 
 #[derive(Default, Deserialize)]
@@ -76,61 +67,67 @@ struct Wire {
     key: Option<String>,
 }
 
-/// `POST /admin/<action>`. Boxed, so that no other request has to find room for it.
-pub(crate) fn order<'a>(
-    app: &'a Arc<App>,
+/// `POST /admin/<action>`.
+pub(crate) async fn order(
+    cx: &RequestContext<'_>,
+    mut body: Incoming,
     action: Action,
-    request: Request<Incoming>,
-    asked: &'a Asked,
-) -> BoxFuture<'a, Result<Response<Body>, WebError>> {
-    Box::pin(answer(app, action, request, asked))
-}
-
-async fn answer(
-    app: &Arc<App>,
-    action: Action,
-    request: Request<Incoming>,
-    asked: &Asked,
-) -> Result<Response<Body>, WebError> {
-    only_post(request.method())?;
-    let gate = app.gate(action, request.headers(), asked)?;
-    parameters::only(request.uri().query(), &[])?;
-    let resolve = app.resolve()?;
-    let _slot = app.enter(Class::Api, asked)?;
-    let (head, mut body) = request.into_parts();
-    let patience = asked.settings.timeouts.body_stall.min(PATIENCE);
+) -> HttpResult {
+    let sender = sender(cx, action)?;
+    parameters::only(cx.query(), &[])?;
+    let resolve = cx.app.resolve()?;
+    let _permit = cx.permit(Class::Api)?;
+    let patience = cx.settings.timeouts.body_stall.min(PATIENCE);
     let read = match timeout(patience, read(&mut body)).await {
         Ok(read) => read,
         Err(_) => Err(ResolvingError::BodyTooSlow.into()),
     };
     if read.is_err() {
-        // Who is still sending gets to read the answer.
-        let rest = webhook::forget(&mut body, asked.settings.limits.drain_bytes);
+        // Who is still sending gets to read the response.
+        let rest = webhook::discard(&mut body, cx.settings.limits.drain_bytes);
         let _ = timeout(patience, rest).await;
     }
     let body = read?;
-    let admin = match gate {
-        Gate::Token(admin) => admin,
-        Gate::Signed(signed) => app.open(signed, &body)?,
+    let admin = match sender {
+        Sender::Token(admin) => admin,
+        Sender::Signed(signature) => signature
+            .open(&body, &cx.app.used_signatures, admin::now)
+            .map_err(ResolvingError::NotSigned)?,
     };
     let order = Order {
         actor: admin.actor().to_owned(),
-        idempotency_key: idempotency_key(&head.headers)?,
-        correlation: Some(asked.id.clone()),
+        idempotency_key: idempotency_key(cx.headers())?,
+        correlation: Some(cx.id.to_owned()),
     };
     let command = command(action, &body)?;
-    let audit = admin.begins(action.record(), command.subject());
-    // Goes with the order, which is carried out even if whoever gave it has left.
-    let ended = |done: &Result<Done, AdminError>| audit.ends(outcome(done));
+    let audit = admin.begin(action.record(), command.subject());
+    // Goes with the order, which is carried out even if its sender has left.
+    let ended = |done: &Result<Done, AdminError>| audit.end(outcome(done));
     let done = resolve.admin.carry_out(command, order, ended).await;
     let status = match action {
         Action::Reindex => StatusCode::ACCEPTED,
         Action::Pin | Action::Unpin => StatusCode::OK,
     };
-    respond::json(status, &done.map_err(told)?)
+    respond::json(status, &done.map_err(refused)?)
 }
 
-/// What came of an order, for the log.
+/// The sender of an order: whoever shows the token, or has signed this very request.
+fn sender(cx: &RequestContext<'_>, action: Action) -> Result<Sender, WebError> {
+    let Some(event) = admin::authorization(cx.headers()) else {
+        return cx.operator().map(Sender::Token);
+    };
+    let url = format!("{}/admin/{}", cx.settings.service.http_url(), action.name());
+    let request = SignedRequest {
+        url: &url,
+        method: "POST",
+        owner: cx.settings.node.owner,
+        now: admin::now(),
+    };
+    let verified = admin::verify(event, &request).map_err(ResolvingError::NotSigned)?;
+    Ok(Sender::Signed(verified))
+}
+
+/// The outcome of an order, for the log.
 fn outcome(done: &Result<Done, AdminError>) -> String {
     match done {
         Ok(done) if done.repeated => format!("{}, as before", done.outcome),
@@ -139,16 +136,16 @@ fn outcome(done: &Result<Done, AdminError>) -> String {
     }
 }
 
-fn told(error: AdminError) -> WebError {
+fn refused(error: AdminError) -> WebError {
     match error {
         AdminError::Order(why) => WebError::Malformed(why.to_string()),
         AdminError::Resolve(error) => ResolvingError::Failed(error).into(),
         AdminError::Db(error) => WebError::database("an order cannot be carried out", error),
-        refused => ResolvingError::Refused(refused.to_string()).into(),
+        other => ResolvingError::Refused(other.to_string()).into(),
     }
 }
 
-/// What a body orders; an order that is about everything has no key.
+/// The order in a body; one that is about everything has no key.
 fn command(action: Action, body: &[u8]) -> Result<Command, WebError> {
     let malformed = |why: &str| WebError::Malformed(why.to_owned());
     let wire = match body {
@@ -162,7 +159,9 @@ fn command(action: Action, body: &[u8]) -> Result<Command, WebError> {
     };
     match (action, wire.key) {
         (Action::Reindex, None) => Ok(Command::Reindex),
-        (Action::Reindex, Some(_)) => Err(malformed("everything is read anew: leave out `key`")),
+        (Action::Reindex, Some(_)) => {
+            Err(malformed("everything is indexed again: leave out `key`"))
+        }
         (Action::Pin, text) => key(text).map(Command::Pin),
         (Action::Unpin, text) => key(text).map(Command::Unpin),
     }

@@ -1,4 +1,4 @@
-//! What may be asked about a key, and what is said of a wrong wish.
+//! Keys and query parameters of the resolver.
 //!
 //! Invariant: a parameter that is not known, or comes twice, is refused: a misspelt `fresh` must
 //! not look like an answer from the network.
@@ -7,7 +7,7 @@ use grip_resolve::{Ask, Key, ResolveError};
 
 use crate::{
     error::{ResolvingError, WebError},
-    query::{decoded, query_text, query_value},
+    query::{decoded, flag, limit_up_to, query_text, query_value, wrong},
 };
 
 /// Providers of one answer where nobody asks for more, and the most.
@@ -18,9 +18,9 @@ const MAX_REGION: usize = 32;
 
 /// How a manifest is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Wish {
+pub(super) struct ManifestParameters {
     pub(super) ask: Ask,
-    /// The bytes alone, without what is told about them.
+    /// The bytes alone, without the facts about them.
     pub(super) is_raw: bool,
 }
 
@@ -50,11 +50,11 @@ pub(crate) fn read_key(text: &str) -> Result<Key, WebError> {
 }
 
 /// Reads `fresh` and `raw`.
-pub(super) fn wish(query: Option<&str>) -> Result<Wish, WebError> {
+pub(super) fn manifest(query: Option<&str>) -> Result<ManifestParameters, WebError> {
     only(query, &["fresh", "raw"])?;
-    Ok(Wish {
+    Ok(ManifestParameters {
         ask: ask(query)?,
-        is_raw: flag(query, "raw")?,
+        is_raw: flag(query, "raw")?.unwrap_or(false),
     })
 }
 
@@ -83,7 +83,7 @@ pub(super) fn providers(query: Option<&str>) -> Result<Providers, WebError> {
     })
 }
 
-/// Refuses parameters that nobody reads.
+/// Refuses parameters that are not known.
 pub(super) fn only(query: Option<&str>, known: &[&str]) -> Result<(), WebError> {
     let mut seen = Vec::new();
     let pairs = query.unwrap_or_default().split('&');
@@ -107,26 +107,13 @@ pub(super) fn only(query: Option<&str>, known: &[&str]) -> Result<(), WebError> 
 /// Reads `fresh`.
 fn ask(query: Option<&str>) -> Result<Ask, WebError> {
     Ok(Ask {
-        fresh: flag(query, "fresh")?,
+        fresh: flag(query, "fresh")?.unwrap_or(false),
         deadline: None,
     })
 }
 
-fn flag(query: Option<&str>, name: &str) -> Result<bool, WebError> {
-    match query_value(query, name) {
-        None | Some("false" | "0") => Ok(false),
-        Some("" | "true" | "1") => Ok(true),
-        Some(_) => Err(wrong(name, "it is true or false")),
-    }
-}
-
 fn limit(query: Option<&str>) -> Result<usize, WebError> {
-    let Some(text) = query_value(query, "limit") else {
-        return Ok(LISTED);
-    };
-    let limit = text.parse().ok();
-    let limit = limit.filter(|limit| (1..=MOST).contains(limit));
-    limit.ok_or_else(|| wrong("limit", "it is a number from 1 to 100"))
+    query_value(query, "limit").map_or(Ok(LISTED), |text| limit_up_to(text, MOST))
 }
 
 fn region(query: Option<&str>) -> Result<Option<String>, WebError> {
@@ -141,10 +128,6 @@ fn region(query: Option<&str>) -> Result<Option<String>, WebError> {
     }
 }
 
-fn wrong(name: &str, why: &str) -> WebError {
-    WebError::Malformed(format!("{name} is wrong: {why}"))
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -152,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wrong_wish_is_named_with_what_would_be_right() {
+    fn a_wrong_parameter_is_named_with_what_would_be_right() {
         for (query, sentence) in [
             ("fresh=yes", "fresh is wrong: it is true or false"),
             ("frsh=true", "fresh, raw, and no others"),
@@ -160,7 +143,7 @@ mod tests {
             ("fresh=true&fresh=false", "twice"),
             ("limit=3", "no others"),
         ] {
-            let found = wish(Some(query)).unwrap_err().caller();
+            let found = manifest(Some(query)).unwrap_err().caller();
             assert!(found.contains(sentence), "{query}: {found}");
         }
         for (query, sentence) in [
@@ -179,10 +162,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_asked_for_is_an_ordinary_wish() {
+    fn parameters_have_defaults() {
         for query in [None, Some(""), Some("&"), Some("fresh=false&raw=0")] {
-            let wish = wish(query).unwrap();
-            assert_eq!((wish.ask.fresh, wish.is_raw), (false, false), "{query:?}");
+            let manifest = manifest(query).unwrap();
+            assert_eq!(
+                (manifest.ask.fresh, manifest.is_raw),
+                (false, false),
+                "{query:?}"
+            );
         }
         let found = providers(Some("fresh&region=eu-west&limit=100")).unwrap();
         assert!(found.ask.fresh);
@@ -196,10 +183,10 @@ mod tests {
     proptest! {
         #[test]
         fn any_query_and_any_key_are_read_without_panic(text in "[ -~é]{0,80}") {
-            let _ = (wish(Some(&text)), providers(Some(&text)), key(&text));
+            let _ = (manifest(Some(&text)), providers(Some(&text)), key(&text));
             for name in ["fresh", "raw", "limit", "region"] {
                 let query = format!("{name}={text}");
-                let _ = (wish(Some(&query)), providers(Some(&query)));
+                let _ = (manifest(Some(&query)), providers(Some(&query)));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What a connection is doing, so that one which keeps us waiting can be told from one at work.
+//! Activity of a connection: tells one that keeps us waiting from one at work.
 
 use std::{
     sync::{

@@ -18,9 +18,9 @@ use super::{
     watched::Watched,
 };
 use crate::{
-    admission::{Full, Place, Spare},
     app::App,
     error::WebError,
+    limits::{ConnectionPermit, Full},
     settings::Timeouts,
 };
 
@@ -30,20 +30,20 @@ pub(crate) struct Connection {
     /// The peer is a proxy of the operator's: its clients are counted, not itself.
     pub(crate) is_proxy: bool,
     pub(crate) activity: Arc<Activity>,
-    standing: Standing,
+    status: Status,
 }
 
-enum Standing {
+enum Status {
     Ordinary {
-        _place: Place,
+        _permit: ConnectionPermit,
         _mark: TaskTrackerToken,
     },
-    /// Only probes are answered, and only until the first answer: others wait for the place.
+    /// Only probes are answered, and only until the first answer: others wait for the permit.
     Refused {
         full: Option<Full>,
-        answered: Notify,
+        responded: Notify,
         until: Instant,
-        _spare: Spare,
+        _permit: ConnectionPermit,
     },
 }
 
@@ -54,67 +54,67 @@ impl Connection {
     pub(super) fn ordinary(
         peer: SocketAddr,
         is_proxy: bool,
-        place: Place,
+        permit: ConnectionPermit,
         mark: TaskTrackerToken,
     ) -> Self {
-        let standing = Standing::Ordinary {
-            _place: place,
+        let status = Status::Ordinary {
+            _permit: permit,
             _mark: mark,
         };
-        Self::new(peer, is_proxy, standing)
+        Self::new(peer, is_proxy, status)
     }
 
-    pub(super) fn refused(peer: SocketAddr, full: Option<Full>, spare: Spare) -> Self {
-        let standing = Standing::Refused {
+    pub(super) fn refused(peer: SocketAddr, full: Option<Full>, permit: ConnectionPermit) -> Self {
+        let status = Status::Refused {
             full,
-            answered: Notify::new(),
+            responded: Notify::new(),
             until: Instant::now() + REFUSED_FOR,
-            _spare: spare,
+            _permit: permit,
         };
-        Self::new(peer, true, standing)
+        Self::new(peer, true, status)
     }
 
-    fn new(peer: SocketAddr, is_proxy: bool, standing: Standing) -> Self {
+    fn new(peer: SocketAddr, is_proxy: bool, status: Status) -> Self {
         Self {
             peer,
             is_proxy,
             activity: Activity::begin(),
-            standing,
+            status,
         }
     }
 
     /// Why nothing but probes is answered here, if so.
     pub(crate) fn refusal(&self) -> Option<WebError> {
-        match &self.standing {
-            Standing::Ordinary { .. } => None,
-            Standing::Refused { full, .. } => Some(match full {
+        match &self.status {
+            Status::Ordinary { .. } => None,
+            Status::Refused { full, .. } => Some(match full {
                 Some(_) => WebError::TooManyConnections,
                 None => WebError::Draining,
             }),
         }
     }
 
-    /// Notes that an answer is on its way.
-    pub(crate) fn answers(&self) {
-        if let Standing::Refused { answered, .. } = &self.standing {
-            answered.notify_one();
+    /// Notes that a response is on its way.
+    pub(crate) fn responds(&self) {
+        if let Status::Refused { responded, .. } = &self.status {
+            responded.notify_one();
         }
     }
 
     /// Waits until no further request is wanted; for ever on an ordinary connection.
     async fn is_spent(&self) {
-        match &self.standing {
-            Standing::Ordinary { .. } => pending().await,
-            Standing::Refused { answered, .. } => answered.notified().await,
+        match &self.status {
+            Status::Ordinary { .. } => pending().await,
+            Status::Refused { responded, .. } => responded.notified().await,
         }
     }
 
     fn check(&self, timeouts: &Timeouts) -> Verdict {
-        match (&self.standing, self.activity.check(timeouts)) {
-            (Standing::Refused { until, .. }, Verdict::LookAt(_)) if *until <= Instant::now() => {
+        match (&self.status, self.activity.check(timeouts)) {
+            (Status::Refused { until, .. }, Verdict::LookAt(_)) if *until <= Instant::now() => {
                 Verdict::Spent
             }
-            (Standing::Refused { until, .. }, Verdict::LookAt(then)) => {
+            (Status::Refused { until, .. }, Verdict::LookAt(then)) => {
                 Verdict::LookAt(then.min(*until))
             }
             (_, verdict) => verdict,
@@ -154,7 +154,7 @@ pub(super) async fn serve(
         tokio::select! {
             ended = serving.as_mut() => {
                 if let Err(error) = ended {
-                    tracing::debug!(%error, "a connection ended early");
+                    tracing::debug!(%error, "connection ended early");
                 }
                 return;
             }
@@ -174,8 +174,8 @@ pub(super) async fn serve(
                 match connection.check(&app.settings().timeouts) {
                     Verdict::LookAt(then) => look_at = then,
                     verdict => {
-                        tracing::debug!(?verdict, "a connection is cut");
-                        app.metrics().cut_connection(verdict);
+                        tracing::debug!(?verdict, "closing connection");
+                        app.metrics.cut_connection(verdict);
                         return;
                     }
                 }
@@ -216,11 +216,11 @@ where
         let app = Arc::clone(&self.0);
         // Moved once: it is as large as the largest answer, and is wrapped several times.
         let future = Box::pin(future);
-        self.0.group().spawn("http2", async move {
+        self.0.group.spawn("http2", async move {
             let stall = app.settings().timeouts.write_stall;
             if stream::serve(future, stall).await.is_err() {
-                tracing::debug!("a stream is cut: its client takes nothing of the answer");
-                app.metrics().cut_stream();
+                tracing::debug!("resetting stream: its client takes nothing of the response");
+                app.metrics.cut_stream();
             }
         });
     }
@@ -231,12 +231,12 @@ mod tests {
     use tokio::time::advance;
 
     use super::*;
-    use crate::admission::Reserve;
+    use crate::{limits::Limits, settings::WebLimits};
 
     #[tokio::test(start_paused = true)]
-    async fn a_place_in_reserve_is_kept_for_seconds_whatever_its_holder_does() {
-        let spare = Reserve::new().take(None).unwrap();
-        let connection = Connection::refused(([203, 0, 113, 1], 1).into(), None, spare);
+    async fn a_connection_of_the_reserve_is_kept_for_seconds_whatever_its_client_does() {
+        let permit = Limits::new(&WebLimits::default()).reserve(None).unwrap();
+        let connection = Connection::refused(([203, 0, 113, 1], 1).into(), None, permit);
         let timeouts = Timeouts::default();
         let _busy = connection.activity.request();
         let Verdict::LookAt(then) = connection.check(&timeouts) else {

@@ -1,11 +1,11 @@
-//! What may be asked of the pushes, and what is said of a wrong wish.
+//! Query parameters of pushes and gaps.
 
 use grip_ingest::{EventQuery, Place};
 
-use super::Wish;
+use super::PushQuery;
 use crate::{
     error::WebError,
-    query::{query_text, query_value},
+    query::{flag, limit_up_to, query_text, query_value, wrong},
 };
 
 /// Pushes and gaps of one answer where nobody asks for more, and the most.
@@ -16,17 +16,17 @@ const MAX_ID: usize = 128;
 
 /// Which pushes are asked for.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Asked {
-    pub(super) wish: Wish,
+pub(super) struct EventParameters {
+    pub(super) query: PushQuery,
     /// By number or by name.
     pub(super) repository: Option<String>,
     pub(super) actor: Option<String>,
-    /// With all that GitHub said.
+    /// With the JSON of GitHub.
     pub(super) raw: bool,
 }
 
 /// Reads `repo`, `actor`, `since`, `cursor`, `limit` and `raw`.
-pub(super) fn events(query: Option<&str>) -> Result<Asked, WebError> {
+pub(super) fn events(query: Option<&str>) -> Result<EventParameters, WebError> {
     let (repository, actor) = (query_text(query, "repo")?, query_text(query, "actor")?);
     if repository.is_some() && actor.is_some() {
         let why = "repo and actor cannot be asked for together: choose one of them";
@@ -36,8 +36,8 @@ pub(super) fn events(query: Option<&str>) -> Result<Asked, WebError> {
         let why = "it is what `next` of the page before said";
         place(&text).ok_or_else(|| wrong("cursor", why))
     });
-    let wish = Wish {
-        query: EventQuery {
+    let push_query = PushQuery {
+        events: EventQuery {
             after: after.transpose()?,
             limit: limit(query)?,
             ..EventQuery::default()
@@ -45,15 +45,15 @@ pub(super) fn events(query: Option<&str>) -> Result<Asked, WebError> {
         since_ms: moment(query, "since")?,
         is_operator: false,
     };
-    Ok(Asked {
-        wish,
+    Ok(EventParameters {
+        query: push_query,
         repository,
         actor,
         raw: raw(query)?,
     })
 }
 
-/// Reads `raw`: whether all that GitHub said is shown.
+/// Reads `raw`: whether the JSON of GitHub is shown.
 pub(super) fn raw(query: Option<&str>) -> Result<bool, WebError> {
     Ok(flag(query, "raw")?.unwrap_or(false))
 }
@@ -67,16 +67,6 @@ pub(super) fn gaps(query: Option<&str>) -> Result<(bool, i64, usize), WebError> 
     };
     let only_open = flag(query, "open")?.unwrap_or(false);
     Ok((only_open, after, limit(query)?))
-}
-
-/// Reads true or false.
-pub(super) fn flag(query: Option<&str>, name: &str) -> Result<Option<bool>, WebError> {
-    match query_value(query, name) {
-        None => Ok(None),
-        Some("" | "true" | "1") => Ok(Some(true)),
-        Some("false" | "0") => Ok(Some(false)),
-        Some(_) => Err(wrong(name, "it is true or false")),
-    }
 }
 
 /// Reads a moment, in milliseconds since 1970.
@@ -96,11 +86,7 @@ pub(super) fn moment(query: Option<&str>, name: &str) -> Result<Option<i64>, Web
 fn limit(query: Option<&str>) -> Result<usize, WebError> {
     match query_value(query, "limit") {
         None | Some("") => Ok(LISTED),
-        Some(text) => {
-            let limit = text.parse().ok();
-            let limit = limit.filter(|limit| (1..=MOST).contains(limit));
-            limit.ok_or_else(|| wrong("limit", format!("it is a number from 1 to {MOST}")))
-        }
+        Some(text) => limit_up_to(text, MOST),
     }
 }
 
@@ -121,10 +107,6 @@ fn place(text: &str) -> Option<Place> {
     })
 }
 
-fn wrong(name: &str, why: impl std::fmt::Display) -> WebError {
-    WebError::Malformed(format!("{name} is wrong: {why}"))
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -132,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wrong_wish_is_named_with_what_would_be_right() {
+    fn a_wrong_parameter_is_named_with_what_would_be_right() {
         for (query, sentence) in [
             ("limit=0", "limit is wrong: it is a number from 1 to 500"),
             ("limit=501", "from 1 to 500"),

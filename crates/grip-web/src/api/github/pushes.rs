@@ -1,4 +1,4 @@
-//! Pushes page by page, as far as the asker may see them.
+//! Pages of pushes, without those that the reader may not see.
 
 use grip_db::DbError;
 use grip_ingest::{EventQuery, Ingest, Place, StoredEvent};
@@ -14,9 +14,9 @@ const MOST_LOOKED: usize = 2_000;
 
 /// Which pushes are wanted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Wish {
+pub(crate) struct PushQuery {
     /// `limit` is that of the page.
-    pub(crate) query: EventQuery,
+    pub(crate) events: EventQuery,
     /// None that came before.
     pub(crate) since_ms: Option<i64>,
     /// Sees also what is not public.
@@ -32,10 +32,10 @@ pub(crate) struct Page {
 }
 
 /// A page of pushes. It may be shorter than wanted and still not be the last.
-pub(crate) async fn pushes(ingest: &Ingest, wish: Wish) -> Result<Page, DbError> {
-    let (mut page, mut query) = (Page::default(), wish.query);
+pub(crate) async fn pushes(ingest: &Ingest, wanted: PushQuery) -> Result<Page, DbError> {
+    let (mut page, mut query) = (Page::default(), wanted.events);
     let (limit, mut bytes, mut looked) = (query.limit, 0, 0);
-    let since = wish.since_ms.unwrap_or(i64::MIN);
+    let since = wanted.since_ms.unwrap_or(i64::MIN);
     loop {
         query.limit = STEP.min(limit - page.pushes.len());
         let found = ingest.events(&query).await?;
@@ -47,7 +47,7 @@ pub(crate) async fn pushes(ingest: &Ingest, wish: Wish) -> Result<Page, DbError>
             query.after = Some(push.place());
             looked += 1;
             bytes += push.raw.len();
-            if wish.is_operator || is_public(&push.raw) {
+            if wanted.is_operator || is_public(&push.raw) {
                 page.pushes.push(push);
             }
         }
@@ -65,7 +65,7 @@ pub(crate) async fn pushes(ingest: &Ingest, wish: Wish) -> Result<Page, DbError>
 /// the repository. What says nothing, or something odd, is not public.
 fn is_public(raw: &str) -> bool {
     #[derive(Deserialize)]
-    struct Said {
+    struct Visibility {
         public: Option<bool>,
         repository: Option<Repository>,
     }
@@ -74,19 +74,19 @@ fn is_public(raw: &str) -> bool {
         private: Option<bool>,
         visibility: Option<String>,
     }
-    let Ok(said) = serde_json::from_str::<Said>(raw) else {
+    let Ok(event) = serde_json::from_str::<Visibility>(raw) else {
         return false;
     };
-    let repository = said.repository.map(|repository| {
+    let repository = event.repository.map(|repository| {
         let how = repository.visibility;
         let is_public = how.is_none_or(|how| how == "public");
         repository
             .private
             .map(|is_private| is_public && !is_private)
     });
-    match (said.public, repository.flatten()) {
+    match (event.public, repository.flatten()) {
         (None, None) => false,
-        (event, repository) => event != Some(false) && repository != Some(false),
+        (public, repository) => public != Some(false) && repository != Some(false),
     }
 }
 

@@ -1,4 +1,4 @@
-//! gzip for those who ask for it.
+//! gzip, for clients that accept it.
 
 use std::io::Write as _;
 
@@ -29,11 +29,11 @@ fn is_zero(parameter: &str) -> bool {
     name.trim().eq_ignore_ascii_case("q") && quality == Ok(0.0)
 }
 
-/// Packs fast rather than small: lines of JSON shrink to a tenth either way.
-pub(super) fn pack(lines: &[u8]) -> Bytes {
+/// Compresses fast rather than small: lines of JSON shrink to a tenth either way.
+pub(super) fn compress(lines: &[u8]) -> Bytes {
     let mut encoder = GzEncoder::new(Vec::with_capacity(lines.len() / 8), Compression::fast());
-    let packed = encoder.write_all(lines).and_then(|()| encoder.finish());
-    packed.expect("because memory takes all bytes").into()
+    let compressed = encoder.write_all(lines).and_then(|()| encoder.finish());
+    compressed.expect("because memory takes all bytes").into()
 }
 
 #[cfg(test)]
@@ -78,14 +78,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_packed_is_unpacked() {
+    fn compressed_lines_are_read_again() {
         let lines = b"{\"Path\":\"a.example\"}\n".repeat(2000);
-        let packed = pack(&lines);
-        assert!(packed.len() * 10 < lines.len(), "{}", packed.len());
-        let mut unpacked = Vec::new();
-        GzDecoder::new(&packed[..])
-            .read_to_end(&mut unpacked)
+        let compressed = compress(&lines);
+        assert!(compressed.len() * 10 < lines.len(), "{}", compressed.len());
+        let mut plain = Vec::new();
+        GzDecoder::new(&compressed[..])
+            .read_to_end(&mut plain)
             .unwrap();
-        assert_eq!(unpacked, lines);
+        assert_eq!(plain, lines);
     }
 }

@@ -1,4 +1,4 @@
-//! What is resolved, and how the network of nodes looks from here.
+//! Metrics of the resolver and the DHT.
 
 use std::fmt;
 
@@ -8,11 +8,11 @@ use prometheus_client::{
     metrics::MetricType,
 };
 
-use super::gathered::{Gathered, counter, counters, gauge};
+use super::collected::{Collected, counter, counters, gauge};
 
-impl Gathered {
+impl Collected {
     /// A node that resolves nothing shows nothing of this.
-    pub(super) fn encode_resolving(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    pub(super) fn encode_resolver(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let Some(resolver) = &self.resolver else {
             return Ok(());
         };

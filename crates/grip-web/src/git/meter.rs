@@ -1,4 +1,4 @@
-//! Counts what a git operation moves and how it ends.
+//! Bytes and outcome of a git operation, for the metrics.
 
 use std::{
     io,
@@ -71,7 +71,7 @@ impl Meter {
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        let metrics = self.app.metrics();
+        let metrics = &self.app.metrics;
         let ok = *self.succeeded.get_mut();
         metrics.git(self.operation, ok, self.began.elapsed());
         let sent = *self.sent.get_mut();

@@ -1,10 +1,10 @@
-//! What a reader of the feed may ask for, and what is said of a wrong wish.
+//! Query parameters of the feed and of its changes.
 
 use grip_index::FeedQuery;
 
 use crate::{
     error::WebError,
-    query::{query_text, query_value},
+    query::{limit_up_to, query_text, query_value, wrong},
 };
 
 /// Longest module path that is looked for.
@@ -45,14 +45,9 @@ pub(super) fn changes(query: Option<&str>) -> Result<(i64, usize), WebError> {
 }
 
 fn limit(query: Option<&str>) -> Result<usize, WebError> {
-    let most = FeedQuery::MOST;
     match query_value(query, "limit") {
-        None | Some("") => Ok(most),
-        Some(text) => text
-            .parse()
-            .ok()
-            .filter(|limit| (1..=most).contains(limit))
-            .ok_or_else(|| wrong("limit", format!("a number from 1 to {most}, such as 100"))),
+        None | Some("") => Ok(FeedQuery::MOST),
+        Some(text) => limit_up_to(text, FeedQuery::MOST),
     }
 }
 
@@ -66,10 +61,6 @@ fn path(query: Option<&str>) -> Result<Option<String>, WebError> {
         }
         path => Ok(path),
     }
-}
-
-fn wrong(name: &str, why: impl std::fmt::Display) -> WebError {
-    WebError::Malformed(format!("{name} is wrong: {why}"))
 }
 
 #[cfg(test)]
@@ -109,15 +100,15 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_wish_is_named_with_an_example_of_a_right_one() {
+    fn a_wrong_parameter_is_named_with_an_example_of_a_right_one() {
         for (query, name, example) in [
             ("since=yesterday", "since", "2019-04-10T19:08:52"),
             ("since=2019-04-10", "since", "2019-04-10T19:08:52"),
             ("since=%00", "since", "2019-04-10T19:08:52"),
             ("limit=0", "limit", "from 1 to 2000"),
             ("limit=2001", "limit", "from 1 to 2000"),
-            ("limit=-1", "limit", "such as 100"),
-            ("limit=99999999999999999999", "limit", "such as 100"),
+            ("limit=-1", "limit", "from 1 to 2000"),
+            ("limit=99999999999999999999", "limit", "from 1 to 2000"),
             ("clock=mine", "clock", "`seen` or `created`"),
             ("path=a%0Ab", "path", "example.com/tools"),
         ] {

@@ -1,4 +1,4 @@
-//! The repositories that moved last, for the landing page.
+//! The repositories with the newest states, for the landing page.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -13,11 +13,8 @@ use grip_nostr::{Event, Filter, RepoAddr, Timestamp, first_value, kinds};
 use grip_store::{EventStore, Limits, StoreError};
 use tokio::time::Instant;
 
-use crate::{
-    app::App,
-    error::WebError,
-    pages::{self, Frame, RepositoryLine},
-};
+use super::Frame;
+use crate::{app::App, error::WebError};
 
 /// How many are listed.
 const LISTED: usize = 20;
@@ -28,21 +25,30 @@ const STATES: usize = 200;
 /// How old the list may be: however often the page is asked for, the store is not.
 const FRESH: Duration = Duration::from_secs(2);
 
-/// Remembers the list for a moment.
+/// A cache of the list, for a moment.
 #[derive(Default)]
-pub(crate) struct Recent {
+pub(crate) struct RecentRepositories {
     last: ArcSwapOption<(Instant, Arc<List>)>,
 }
 
-pub(crate) struct List {
-    pub(crate) lines: Vec<RepositoryLine>,
-    /// All that are served, listed or not.
-    pub(crate) hosted: usize,
-    pub(crate) events: u64,
+#[derive(Clone)]
+pub(super) struct RepositoryLine {
+    pub(super) name: String,
+    pub(super) href: String,
+    pub(super) owner: String,
+    pub(super) description: String,
+    pub(super) when: String,
 }
 
-impl Recent {
-    pub(crate) async fn list(&self, app: &App, frame: &Frame) -> Result<Arc<List>, WebError> {
+pub(super) struct List {
+    pub(super) lines: Vec<RepositoryLine>,
+    /// All that are served, listed or not.
+    pub(super) hosted: usize,
+    pub(super) events: u64,
+}
+
+impl RecentRepositories {
+    pub(super) async fn list(&self, app: &App, frame: &Frame) -> Result<Arc<List>, WebError> {
         if let Some(last) = self.last.load_full()
             && last.0.elapsed() < FRESH
         {
@@ -58,32 +64,33 @@ impl Recent {
 async fn read(app: &App, frame: &Frame) -> Result<List, WebError> {
     let cannot = |e| WebError::internal("recent repositories cannot be listed", e);
     let served: Vec<RepoAddr> = app
-        .grasp()
+        .web
+        .grasp
         .repositories()
         .into_iter()
         .filter(|(_, status)| *status == RepositoryStatus::Served)
         .map(|(addr, _)| addr)
         .collect();
     let hosted = served.len();
-    let store = app.store().clone();
+    let store = app.web.store.clone();
     let (addrs, events) = app
         .blocking("recent", move || newest(&store, &served))
         .await?
         .map_err(cannot)?;
     let mut lines = Vec::new();
     for addr in addrs {
-        let summary = app.grasp().summary(&addr).await;
+        let summary = app.web.grasp.summary(&addr).await;
         let summary =
             summary.map_err(|e| WebError::internal("a repository cannot be described", e))?;
         let Some(summary) = summary else { continue };
         lines.push(RepositoryLine {
             href: format!("{}{}", frame.root(), addr.path()),
-            owner: pages::short_npub(&summary.npub),
+            owner: super::short_npub(&summary.npub),
             name: summary.name,
             description: first_line(&summary.description),
             when: summary
                 .state
-                .map_or_else(String::new, |state| pages::when(state.created_at)),
+                .map_or_else(String::new, |state| super::when(state.created_at)),
         });
     }
     Ok(List {
@@ -121,9 +128,10 @@ fn newest(store: &EventStore, served: &[RepoAddr]) -> Result<(Vec<RepoAddr>, u64
                 found.push((*addr).clone());
             }
         }
-        match found.len() >= LISTED {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
+        if found.len() >= LISTED {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
         }
     })?;
     let rest = served.iter().filter(|addr| !seen.contains(*addr)).cloned();

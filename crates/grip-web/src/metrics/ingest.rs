@@ -1,4 +1,4 @@
-//! What is taken in from GitHub, and what it may still be asked.
+//! Metrics of GitHub events and API budgets.
 
 use std::fmt;
 
@@ -10,31 +10,31 @@ use prometheus_client::{
 };
 
 use super::{
-    gathered::{Gathered, counters, gauge, gauges},
-    sampled::unsigned,
+    collected::{Collected, counters, gauge, gauges},
+    database_samples::unsigned,
 };
 
 /// Sources, types of events and budgets that have series of their own.
 const MOST: usize = 100;
 
-/// What was found.
+/// The state of ingest at one moment.
 #[derive(Clone)]
-pub(super) struct Watched {
+pub(super) struct IngestSample {
     pub(super) status: Status,
     pub(super) stats: Stats,
 }
 
-impl Gathered {
+impl Collected {
     /// A node that watches nothing shows nothing of this.
-    pub(super) fn encode_watch(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let Some(ingest) = self.sampled.ingest() else {
+    pub(super) fn encode_ingest(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let Some(ingest) = self.samples.ingest() else {
             return Ok(());
         };
         encode_work(&ingest.workers(), out)
     }
 }
 
-impl Watched {
+impl IngestSample {
     pub(super) fn encode(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let stats = &self.stats;
         for (name, help, value) in [

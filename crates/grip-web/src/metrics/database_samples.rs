@@ -1,6 +1,6 @@
-//! What only the database knows, as it was at the last look.
+//! Figures of the database, as they were at the last sample.
 //!
-//! Invariant: a scraper is shown the last look and never waits for one.
+//! Invariant: a scraper is shown the last sample and never waits for one.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -20,9 +20,9 @@ use tokio::{
 };
 
 use super::{
-    gathered::{gauge, gauges},
-    remembered::Remembered,
-    watch::Watched,
+    cached_count::CachedCount,
+    collected::{gauge, gauges},
+    ingest::IngestSample,
 };
 use crate::Web;
 
@@ -32,28 +32,28 @@ const WATCHED: Duration = Duration::from_secs(300);
 /// Sources that have a series of their own.
 const SOURCES: usize = 100;
 
-/// Asks the database for what scrapers are shown.
-pub(crate) struct Sampled {
+/// Samples the database for scrapers.
+pub(crate) struct DatabaseSamples {
     queue: Queue,
     index: Option<Arc<Index>>,
     ingest: Option<Arc<Ingest>>,
     last: Mutex<Sample>,
     scraped: Notify,
-    index_status: Remembered<Status>,
-    watch_status: Remembered<grip_ingest::Status>,
-    watch_stats: Remembered<Stats>,
+    index_status: CachedCount<Status>,
+    watch_status: CachedCount<grip_ingest::Status>,
+    watch_stats: CachedCount<Stats>,
 }
 
-/// What was found.
+/// The figures of one moment.
 #[derive(Clone, Default)]
 pub(crate) struct Sample {
     is_away: bool,
     kinds: Vec<KindStats>,
     index: Option<Status>,
-    watched: Option<Watched>,
+    ingest: Option<IngestSample>,
 }
 
-impl Sampled {
+impl DatabaseSamples {
     pub(crate) fn new(web: &Web) -> Self {
         Self {
             queue: web.queue.clone(),
@@ -61,21 +61,21 @@ impl Sampled {
             ingest: web.watch.as_ref().map(|watch| Arc::clone(&watch.ingest)),
             last: Mutex::default(),
             scraped: Notify::new(),
-            index_status: Remembered::default(),
-            watch_status: Remembered::default(),
-            watch_stats: Remembered::default(),
+            index_status: CachedCount::default(),
+            watch_status: CachedCount::default(),
+            watch_stats: CachedCount::default(),
         }
     }
 
     /// Looks after each scrape and again and again, until `group` stops.
     pub(crate) fn start(self: &Arc<Self>, group: &TaskGroup) {
-        let (sampled, stop) = (Arc::clone(self), group.token());
+        let (samples, stop) = (Arc::clone(self), group.token());
         group.spawn("metrics", async move {
-            stop.run_until_cancelled(sampled.look_on()).await;
+            stop.run_until_cancelled(samples.keep_sampling()).await;
         });
     }
 
-    async fn look_on(&self) {
+    async fn keep_sampling(&self) {
         loop {
             self.scraped.notified().await;
             let mut until = Instant::now() + WATCHED;
@@ -89,7 +89,7 @@ impl Sampled {
         }
     }
 
-    /// Notes that somebody reads what is counted here.
+    /// Notes a scrape: the next sample is taken.
     pub(crate) fn scraped(&self) {
         self.scraped.notify_one();
     }
@@ -101,7 +101,7 @@ impl Sampled {
         match counted {
             Ok(counted) => *last = counted,
             Err(error) => {
-                tracing::debug!(%error, "the database was not counted");
+                tracing::debug!(%error, "failed to sample the database");
                 last.is_away = is_away(&error);
             }
         }
@@ -113,8 +113,8 @@ impl Sampled {
             Some(index) => Some(self.index_status(index).await?),
             None => None,
         };
-        let watched = match &self.ingest {
-            Some(ingest) => Some(Watched {
+        let ingest = match &self.ingest {
+            Some(ingest) => Some(IngestSample {
                 status: self.watch_status(ingest).await?,
                 stats: self.watch_stats(ingest).await?,
             }),
@@ -122,9 +122,9 @@ impl Sampled {
         };
         Ok(Sample {
             is_away: false,
-            kinds: shown(kinds, self.queue.db().node()),
+            kinds: of_this_node(kinds, self.queue.db().node()),
             index,
-            watched,
+            ingest,
         })
     }
 
@@ -159,7 +159,7 @@ impl Sampled {
     }
 }
 
-/// Says whether an error tells of a database that cannot be used, and not of one at work.
+/// Whether an error means a database that cannot be used, and not one at work.
 fn is_away(error: &DbError) -> bool {
     !matches!(
         error,
@@ -171,9 +171,9 @@ fn is_away(error: &DbError) -> bool {
     )
 }
 
-/// The kinds that all instances share, and those of this one, without its name: other instances
-/// tell of their own.
-fn shown(kinds: Vec<KindStats>, node: &str) -> Vec<KindStats> {
+/// The kinds that all instances share, and those of this one without its name: other instances
+/// show their own.
+fn of_this_node(kinds: Vec<KindStats>, node: &str) -> Vec<KindStats> {
     let of_ours = |mut stats: KindStats| match stats.kind.split_once('@') {
         None => Some(stats),
         Some((kind, of)) if of == node => {
@@ -221,8 +221,8 @@ impl Sample {
         if let Some(status) = &self.index {
             encode_index(status, out)?;
         }
-        match &self.watched {
-            Some(watched) => watched.encode(out),
+        match &self.ingest {
+            Some(ingest) => ingest.encode(out),
             None => Ok(()),
         }
     }
@@ -299,7 +299,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_instance_tells_of_shared_work_and_of_its_own() {
+    fn each_instance_shows_shared_work_and_its_own() {
         let stats = |kind: &str| KindStats {
             kind: kind.into(),
             due: 1,
@@ -311,7 +311,7 @@ mod tests {
         let kinds = ["index-list", "index-list@a", "wanted@a", "wanted@b"];
         let kinds = kinds.map(stats).to_vec();
         let of = |node| {
-            let shown = shown(kinds.clone(), node).into_iter();
+            let shown = of_this_node(kinds.clone(), node).into_iter();
             shown
                 .map(|stats| (stats.kind, stats.due))
                 .collect::<Vec<_>>()

@@ -19,7 +19,7 @@ use tokio::{
 
 use crate::error::WebError;
 
-/// How a body is packed for the way.
+/// The content encoding of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Encoding {
     Plain,
@@ -45,7 +45,7 @@ impl Encoding {
     }
 }
 
-/// Reads the bytes git sent, unpacked.
+/// Reads the bytes git sent, decompressed.
 pub(super) enum Reader {
     Plain(Received),
     Gzip(Box<Gunzip<Received>>),
@@ -74,7 +74,7 @@ impl AsyncRead for Reader {
     }
 }
 
-/// Bytes that buy a client another while: without it one byte a minute would hold a slot for ever.
+/// Bytes that buy a client another while: without it one byte a minute would hold a permit for ever.
 const PIECE: usize = 1024;
 
 /// The bytes as they came, with a limit on how long a client may take for each [`PIECE`].
@@ -151,10 +151,10 @@ impl AsyncRead for Received {
 }
 
 /// Reads and forgets up to `limit` bytes, so that a client which is still sending gets to read
-/// the answer; for at most `time`.
+/// the response; for at most `time`.
 pub(super) async fn discard(reader: &mut (impl AsyncRead + Unpin), limit: u64, time: Duration) {
-    let (mut rest, mut nowhere) = (reader.take(limit), tokio::io::sink());
-    let reading = tokio::io::copy(&mut rest, &mut nowhere);
+    let (mut rest, mut sink) = (reader.take(limit), tokio::io::sink());
+    let reading = tokio::io::copy(&mut rest, &mut sink);
     // However it ends, what follows is the refusal.
     let _ = tokio::time::timeout(time, reading).await;
 }

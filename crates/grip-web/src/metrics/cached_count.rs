@@ -1,4 +1,4 @@
-//! What takes long to count, as it was a moment ago.
+//! A cache of counts that take long.
 
 use std::{future::Future, time::Duration};
 
@@ -11,15 +11,15 @@ const FRESH: Duration = Duration::from_secs(1);
 /// At most one part in so many of the time is spent on counting.
 const PART: u32 = 50;
 
-/// Remembers what was counted: the share of time that counting takes stays the same however much
+/// Keeps what was counted: the share of time that counting takes stays the same however much
 /// there is to count.
-pub(super) struct Remembered<T> {
+pub(super) struct CachedCount<T> {
     last: Mutex<Option<(T, Instant)>>,
     /// One counts at a time.
     counting: tokio::sync::Mutex<()>,
 }
 
-impl<T> Default for Remembered<T> {
+impl<T> Default for CachedCount<T> {
     fn default() -> Self {
         Self {
             last: Mutex::new(None),
@@ -28,7 +28,7 @@ impl<T> Default for Remembered<T> {
     }
 }
 
-impl<T: Clone> Remembered<T> {
+impl<T: Clone> CachedCount<T> {
     /// What was counted a moment ago, or what `count` finds now.
     pub(super) async fn get(
         &self,
@@ -61,19 +61,19 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn it_is_counted_again_after_fifty_times_the_time_it_took() {
-        let remembered = Remembered::default();
+        let cached = CachedCount::default();
         let slow = async {
             tokio::time::sleep(Duration::from_secs(2)).await;
             Ok(1)
         };
-        assert_eq!(remembered.get(slow).await.ok(), Some(1));
+        assert_eq!(cached.get(slow).await.ok(), Some(1));
         tokio::time::advance(Duration::from_secs(99)).await;
-        assert_eq!(remembered.get(async { Ok(2) }).await.ok(), Some(1));
+        assert_eq!(cached.get(async { Ok(2) }).await.ok(), Some(1));
         tokio::time::advance(Duration::from_secs(1)).await;
-        assert_eq!(remembered.get(async { Ok(2) }).await.ok(), Some(2));
+        assert_eq!(cached.get(async { Ok(2) }).await.ok(), Some(2));
         tokio::time::advance(FRESH).await;
-        let failed = remembered.get(async { Err(DbError::GivenUp) }).await;
+        let failed = cached.get(async { Err(DbError::GivenUp) }).await;
         assert!(failed.is_err());
-        assert_eq!(remembered.get(async { Ok(3) }).await.ok(), Some(3));
+        assert_eq!(cached.get(async { Ok(3) }).await.ok(), Some(3));
     }
 }

@@ -1,4 +1,4 @@
-//! Which of our forms of an answer a client would rather have.
+//! Content negotiation by `Accept`.
 
 use http::{HeaderMap, header};
 
@@ -29,25 +29,25 @@ fn read_q(parameter: &str) -> Option<u16> {
     (0.0..=1.0).contains(&q).then_some((q * 1000.0) as u16)
 }
 
-/// Says whether the NIP-11 document is wanted (G01-23): it is named, and a page is not
+/// Whether the NIP-11 document is wanted (G01-23): it is named, and a page is not
 /// preferred to it.
 pub(crate) fn wants_relay_document(headers: &HeaderMap) -> bool {
     let document = quality(headers, "application/nostr+json").unwrap_or(0);
     document > 0 && document >= quality(headers, "text/html").unwrap_or(0)
 }
 
-/// Says whether a program asks for JSON by its name.
+/// Whether a program asks for JSON by its name.
 pub(crate) fn wants_json(headers: &HeaderMap) -> bool {
     quality(headers, "application/json").is_some_and(|q| q > 0)
 }
 
-/// Says whether a program asks for this very form, and not rather for JSON.
+/// Whether a program asks for this very form, and not rather for JSON.
 pub(crate) fn wants(headers: &HeaderMap, media_type: &str) -> bool {
     let wanted = quality(headers, media_type).unwrap_or(0);
     wanted > 0 && wanted >= quality(headers, "application/json").unwrap_or(0)
 }
 
-/// Says whether a person with a browser reads the answer.
+/// Whether a person with a browser reads the answer.
 pub(crate) fn wants_page(headers: &HeaderMap) -> bool {
     quality(headers, "text/html").is_some_and(|q| q > 0)
         || quality(headers, "application/xhtml+xml").is_some_and(|q| q > 0)

@@ -1,5 +1,4 @@
-//! How the process does as a service: its tasks, what was dropped at a bound, which hosts are shut
-//! out.
+//! Metrics of tasks, full queues and circuit breakers.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -10,13 +9,13 @@ use prometheus_client::{
 };
 
 use super::{
+    collected::{Collected, counter, counters, gauges},
     domains::NAMED,
-    gathered::{Gathered, counter, counters, gauges},
 };
 use crate::{Breaker, HostBudget};
 
-impl Gathered {
-    pub(super) fn encode_service(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
+impl Collected {
+    pub(super) fn encode_process(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
         self.encode_tasks(out)?;
         self.encode_dropped(out)?;
         let status = self.resolver.as_ref().map(Resolver::status);
@@ -72,7 +71,7 @@ impl Gathered {
             "What was given up because a queue was full, by queue",
             "queue",
             [
-                ("accept", self.admission.unread()),
+                ("accept", self.limits.closed_unread()),
                 ("relay_outbound", lagged),
                 ("resolve", busy),
                 ("resolve_breakers", notes),

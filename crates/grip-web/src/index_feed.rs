@@ -1,21 +1,25 @@
-//! The feed of the index as it goes over the wire: lines of JSON.
+//! The feed of module versions as lines of JSON.
 //!
-//! A page is told apart by the moment of the feed's last change and by what was asked, so who has
-//! it already is told so by one tiny query.
+//! The tag of a page comes from the moment of the feed's last change and from the query, so that a
+//! client which has the page already costs one tiny statement.
 
-mod packed;
+mod gzip;
 mod parameters;
-
-use std::sync::Arc;
 
 use grip_db::DbError;
 use grip_index::{Change, Changes};
-use http::{HeaderName, HeaderValue, Request, Response, StatusCode, header};
-use hyper::body::Incoming;
+use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::{app::App, body::Body, error::WebError, etag::ETag, respond};
+use crate::{
+    app::App,
+    body::Body,
+    error::WebError,
+    etag::ETag,
+    request_context::{HttpResult, RequestContext},
+    respond,
+};
 
 /// Lines of JSON. Go tools read it whatever it is called; a browser should not take it for a page.
 const LINES: &str = "application/x-ndjson";
@@ -23,38 +27,32 @@ const LINES: &str = "application/x-ndjson";
 const CURSOR: HeaderName = HeaderName::from_static("gripfast-cursor");
 
 /// `GET /index`: versions in the order in which they were first seen.
-pub(crate) async fn versions(
-    app: &Arc<App>,
-    request: &Request<Incoming>,
-) -> Result<Response<Body>, WebError> {
-    let query = parameters::feed(request.uri().query())?;
-    let index = app.index()?;
-    let is_packed = packed::is_wanted(request.headers());
+pub(crate) async fn versions(cx: &RequestContext<'_>) -> HttpResult {
+    let query = parameters::feed(cx.query())?;
+    let index = cx.app.index()?;
+    let is_gzip = gzip::is_wanted(cx.headers());
     let asked = format!("feed {query:?}");
-    if request.headers().contains_key(header::IF_NONE_MATCH) {
-        let now = etag(index.stamp().await.map_err(unreadable)?, &asked, is_packed);
-        if now.is_known(request.headers()) {
+    if cx.headers().contains_key(header::IF_NONE_MATCH) {
+        let now = etag(index.stamp().await.map_err(unreadable)?, &asked, is_gzip);
+        if now.is_known(cx.headers()) {
             return Ok(varying(now.unchanged()));
         }
     }
     let page = index.feed(&query).await.map_err(unreadable)?;
-    let etag = etag(page.stamp_ns, &asked, is_packed);
+    let etag = etag(page.stamp_ns, &asked, is_gzip);
     let mut lines = Vec::new();
     page.write_ndjson(&mut lines);
-    send(app, lines, is_packed, &etag).await
+    send(cx.app, lines, is_gzip, &etag).await
 }
 
 /// `GET /index/changes`: what happened to versions, in the order in which it happened.
-pub(crate) async fn changes(
-    app: &Arc<App>,
-    request: &Request<Incoming>,
-) -> Result<Response<Body>, WebError> {
-    let (cursor, limit) = parameters::changes(request.uri().query())?;
-    let index = app.index()?;
-    let is_packed = packed::is_wanted(request.headers());
+pub(crate) async fn changes(cx: &RequestContext<'_>) -> HttpResult {
+    let (cursor, limit) = parameters::changes(cx.query())?;
+    let index = cx.app.index()?;
+    let is_gzip = gzip::is_wanted(cx.headers());
     let asked = format!("changes {cursor} {limit}");
-    let etag = etag(index.stamp().await.map_err(unreadable)?, &asked, is_packed);
-    if etag.is_known(request.headers()) {
+    let etag = etag(index.stamp().await.map_err(unreadable)?, &asked, is_gzip);
+    if etag.is_known(cx.headers()) {
         return Ok(varying(etag.unchanged()));
     }
     let page = match index.changes(cursor, limit).await.map_err(unreadable)? {
@@ -69,7 +67,7 @@ pub(crate) async fn changes(
             .map_err(|e| WebError::internal("a change cannot be written as JSON", e))?;
         lines.push(b'\n');
     }
-    let mut response = send(app, lines, is_packed, &etag).await?;
+    let mut response = send(cx.app, lines, is_gzip, &etag).await?;
     response
         .headers_mut()
         .insert(CURSOR, HeaderValue::from(next));
@@ -115,26 +113,22 @@ fn moment(read: Result<Timestamp, jiff::Error>) -> String {
     format!("{:.9}", read.unwrap_or_default())
 }
 
-fn etag(stamp: i64, asked: &str, is_packed: bool) -> ETag {
+fn etag(stamp: i64, asked: &str, is_gzip: bool) -> ETag {
     ETag::of([
         &stamp.to_be_bytes()[..],
         asked.as_bytes(),
-        &[u8::from(is_packed)],
+        &[u8::from(is_gzip)],
     ])
 }
 
-async fn send(
-    app: &App,
-    lines: Vec<u8>,
-    is_packed: bool,
-    etag: &ETag,
-) -> Result<Response<Body>, WebError> {
-    let body = match is_packed {
-        true => app.blocking("gzip", move || packed::pack(&lines)).await?,
-        false => lines.into(),
+async fn send(app: &App, lines: Vec<u8>, is_gzip: bool, etag: &ETag) -> HttpResult {
+    let body = if is_gzip {
+        app.blocking("gzip", move || gzip::compress(&lines)).await?
+    } else {
+        lines.into()
     };
     let mut response = etag.put_on(respond::typed(StatusCode::OK, LINES, body));
-    if is_packed {
+    if is_gzip {
         let gzip = HeaderValue::from_static("gzip");
         response
             .headers_mut()

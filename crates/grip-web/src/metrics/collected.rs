@@ -1,4 +1,4 @@
-//! What others count, read when a scraper asks.
+//! Figures of other parts, read at each scrape.
 
 use std::{fmt, sync::Arc};
 
@@ -14,33 +14,33 @@ use prometheus_client::{
 };
 use tokio::time::Instant;
 
-use super::{Domains, Sampled};
+use super::{DatabaseSamples, Domains};
 use crate::{
     SyncHandle,
-    admission::{Admission, Class},
+    limits::{Class, Limits},
 };
 
 /// Where the numbers come from.
-pub(crate) struct Gathered {
-    pub(crate) admission: Arc<Admission>,
+pub(crate) struct Collected {
+    pub(crate) limits: Arc<Limits>,
     pub(crate) group: TaskGroup,
     pub(crate) db: Db,
     pub(crate) relay: Relay,
     pub(crate) grasp: Grasp,
     pub(crate) sync: SyncHandle,
     pub(crate) resolver: Option<Resolver>,
-    pub(crate) sampled: Arc<Sampled>,
+    pub(crate) samples: Arc<DatabaseSamples>,
     pub(crate) domains: Domains,
     pub(crate) started: Instant,
 }
 
-impl fmt::Debug for Gathered {
+impl fmt::Debug for Collected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Gathered").finish_non_exhaustive()
+        f.debug_struct("Collected").finish_non_exhaustive()
     }
 }
 
-impl Collector for Gathered {
+impl Collector for Collected {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let out = &mut encoder;
         let uptime = self.started.elapsed().as_secs();
@@ -54,27 +54,27 @@ impl Collector for Gathered {
             out,
             "connections_open",
             "Open connections of any kind",
-            self.admission.connections() as u64,
+            self.limits.open_connections() as u64,
         )?;
-        self.encode_slots(out)?;
+        self.encode_in_flight(out)?;
         self.encode_relay(out)?;
         self.encode_grasp(out)?;
         self.encode_sync(out)?;
-        self.encode_watch(out)?;
-        self.encode_resolving(out)?;
-        self.encode_service(out)
+        self.encode_ingest(out)?;
+        self.encode_resolver(out)?;
+        self.encode_process(out)
     }
 }
 
-impl Gathered {
-    fn encode_slots(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let slots = Class::ALL.map(|c| (c.label(), self.admission.under_way(c) as u64));
+impl Collected {
+    fn encode_in_flight(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let in_flight = |class: &Class| (class.label(), self.limits.in_flight(*class) as u64);
         gauges(
             out,
             "requests_in_flight",
             "Requests under way by the pool they count in",
             "route",
-            slots,
+            Class::ALL.iter().map(in_flight),
         )
     }
 
@@ -96,7 +96,7 @@ impl Gathered {
             out,
             "ngit_websocket_unique_ips",
             "Client addresses with an open connection (IPv6 by /64)",
-            self.admission.addresses() as u64,
+            self.limits.addresses() as u64,
         )?;
         gauge(
             out,
@@ -132,7 +132,7 @@ impl Gathered {
     fn encode_queues(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let stats = self.relay.stats();
         let turns = self.grasp.stats();
-        let jobs = self.sampled.look();
+        let jobs = self.samples.look();
         let resolve = self.resolver.as_ref().map(Resolver::status);
         let resolve = resolve.map_or(0, |status| status.pipeline.queue_depth);
         let here = [

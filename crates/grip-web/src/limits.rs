@@ -1,0 +1,480 @@
+//! Request and connection limits.
+//!
+//! Nothing here waits: a permit is given or refused at once, before any work is done for it, and
+//! frees itself when dropped.
+
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    hash::Hash,
+    net::IpAddr,
+    num::NonZeroU32,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+};
+
+use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
+use grip_tasks::Live;
+use parking_lot::Mutex;
+
+use crate::{
+    client::{Client, bucket},
+    settings::WebLimits,
+};
+
+/// Connections beyond all bounds, so that probes are answered and everybody else is told why not;
+/// a quarter of them at most is of one address.
+const RESERVE: usize = 64;
+
+/// Defines the classes with their label, which is also the name of their bound in the settings.
+macro_rules! classes {
+    ($($(#[$doc:meta])* $class:ident $label:ident,)*) => {
+        /// Kinds of work that have a pool of permits of their own, so that none starves another.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub(crate) enum Class {
+            $($(#[$doc])* $class,)*
+        }
+
+        impl Class {
+            pub(crate) const ALL: &[Self] = &[$(Self::$class,)*];
+
+            pub(crate) fn label(self) -> &'static str {
+                match self {
+                    $(Self::$class => stringify!($label),)*
+                }
+            }
+
+            fn bound(self, bounds: &WebLimits) -> usize {
+                match self {
+                    $(Self::$class => bounds.$label,)*
+                }
+            }
+        }
+    };
+}
+
+classes! {
+    Advertise advertise,
+    Fetch fetch,
+    Push push,
+    Websocket websocket,
+    Api api,
+    Page page,
+    /// The feed of the index.
+    Feed feed,
+    /// Requests of the go command about a module.
+    Module module,
+    /// Zips for the go command.
+    Zip zip,
+    /// Deliveries of GitHub.
+    Webhook webhook,
+    /// Names and digests to be resolved.
+    Resolve resolve,
+}
+
+impl Class {
+    /// Whether one address may take only a quarter of the permits: all but those of WebSockets,
+    /// which are bounded as connections are. A slow client can draw out any other.
+    fn is_shared_out(self) -> bool {
+        self != Self::Websocket
+    }
+}
+
+/// All counters of the edge. Bounds are read from the settings at each question, so a reload
+/// takes effect for the next request.
+pub(crate) struct Limits {
+    requests: [Arc<Total>; Class::ALL.len()],
+    /// Bounded by the permits given.
+    shares: Arc<PerKey<(IpAddr, Class)>>,
+    connections: ConnectionCounts,
+    reserve: ConnectionCounts,
+    closed_unread: AtomicU64,
+    rate: Live<Rate>,
+}
+
+/// The right to do one piece of work.
+#[must_use = "the permit is free again as soon as it is dropped"]
+pub(crate) struct RequestPermit {
+    _total: TotalPermit,
+    /// That of its address.
+    _share: Option<KeyPermit<(IpAddr, Class)>>,
+}
+
+/// The right to keep a connection open.
+#[must_use = "the permit is free again as soon as it is dropped"]
+pub(crate) struct ConnectionPermit {
+    _total: Option<TotalPermit>,
+    _per_ip: Option<KeyPermit<IpAddr>>,
+}
+
+/// The bound that a connection ran into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Full {
+    Connections,
+    PerIp,
+}
+
+impl Limits {
+    pub(crate) fn new(bounds: &WebLimits) -> Self {
+        Self {
+            requests: Default::default(),
+            shares: Arc::default(),
+            connections: ConnectionCounts::default(),
+            reserve: ConnectionCounts::default(),
+            closed_unread: AtomicU64::new(0),
+            rate: Live::new(Rate::new(bounds)),
+        }
+    }
+
+    /// Takes a permit of `class`; `None` if all are taken, or all that one address may have.
+    pub(crate) fn request(
+        &self,
+        class: Class,
+        client: Client,
+        bounds: &WebLimits,
+    ) -> Option<RequestPermit> {
+        let bound = class.bound(bounds);
+        let total = self.requests[class as usize].acquire(bound)?;
+        let share = if class.is_shared_out() && !client.exempt {
+            let key = (bucket(client.ip), class);
+            Some(self.shares.acquire(key, bound.div_ceil(4))?)
+        } else {
+            None
+        };
+        Some(RequestPermit {
+            _total: total,
+            _share: share,
+        })
+    }
+
+    /// Counts a new connection from `peer`; `None` is a proxy, which stands for many clients.
+    pub(crate) fn connection(
+        &self,
+        peer: Option<IpAddr>,
+        bounds: &WebLimits,
+    ) -> Result<ConnectionPermit, Full> {
+        self.connections
+            .acquire(peer, bounds.connections, bounds.connections_per_ip)
+    }
+
+    /// Counts a long-lived WebSocket that came through a proxy against its client's address.
+    pub(crate) fn connection_behind_proxy(
+        &self,
+        client: IpAddr,
+        bounds: &WebLimits,
+    ) -> Result<ConnectionPermit, Full> {
+        let key = bucket(client);
+        let per_ip = self
+            .connections
+            .per_ip
+            .acquire(key, bounds.connections_per_ip);
+        Ok(ConnectionPermit {
+            _total: None,
+            _per_ip: Some(per_ip.ok_or(Full::PerIp)?),
+        })
+    }
+
+    /// Takes a connection of the reserve for `peer`. Without one the connection is closed unread,
+    /// and counted as such.
+    pub(crate) fn reserve(&self, peer: Option<IpAddr>) -> Option<ConnectionPermit> {
+        let permit = self.reserve.acquire(peer, RESERVE, RESERVE / 4).ok();
+        if permit.is_none() {
+            self.closed_unread.fetch_add(1, Ordering::Relaxed);
+        }
+        permit
+    }
+
+    /// Spends one request of the client's rate; false if none is left.
+    pub(crate) fn spend(&self, client: Client, bounds: &WebLimits) -> bool {
+        if client.exempt {
+            return true;
+        }
+        let fits = |rate: &Rate| rate.is_for(bounds);
+        let rate = self.rate.renew(fits, || Rate::new(bounds));
+        rate.spend(bucket(client.ip))
+    }
+
+    pub(crate) fn in_flight(&self, class: Class) -> usize {
+        self.requests[class as usize].0.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn open_connections(&self) -> usize {
+        self.connections.total.0.load(Ordering::Acquire)
+    }
+
+    /// Connections that found no permit, not even of the reserve.
+    pub(crate) fn closed_unread(&self) -> u64 {
+        self.closed_unread.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn addresses(&self) -> usize {
+        self.connections.per_ip.0.lock().len()
+    }
+}
+
+/// Connections in all and by address.
+#[derive(Default)]
+struct ConnectionCounts {
+    total: Arc<Total>,
+    /// Bounded by the total: an address leaves with its last connection.
+    per_ip: Arc<PerKey<IpAddr>>,
+}
+
+impl ConnectionCounts {
+    fn acquire(
+        &self,
+        peer: Option<IpAddr>,
+        bound: usize,
+        bound_per_ip: usize,
+    ) -> Result<ConnectionPermit, Full> {
+        let total = self.total.acquire(bound).ok_or(Full::Connections)?;
+        let per_ip = peer.map(|peer| {
+            let permit = self.per_ip.acquire(bucket(peer), bound_per_ip);
+            permit.ok_or(Full::PerIp)
+        });
+        Ok(ConnectionPermit {
+            _total: Some(total),
+            _per_ip: per_ip.transpose()?,
+        })
+    }
+}
+
+/// How many permits are given.
+#[derive(Default)]
+struct Total(AtomicUsize);
+
+struct TotalPermit(Arc<Total>);
+
+impl Total {
+    fn acquire(self: &Arc<Self>, bound: usize) -> Option<TotalPermit> {
+        let more = |n| (n < bound).then_some(n + 1);
+        let taken = self
+            .0
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
+        taken.ok().map(|_| TotalPermit(Arc::clone(self)))
+    }
+}
+
+impl Drop for TotalPermit {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// How many permits are given by key; a key leaves the map with its last.
+struct PerKey<K>(Mutex<HashMap<K, usize>>);
+
+struct KeyPermit<K: Copy + Eq + Hash> {
+    counts: Arc<PerKey<K>>,
+    key: K,
+}
+
+impl<K> Default for PerKey<K> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<K: Copy + Eq + Hash> PerKey<K> {
+    fn acquire(self: &Arc<Self>, key: K, bound: usize) -> Option<KeyPermit<K>> {
+        match self.0.lock().entry(key) {
+            Entry::Occupied(mut entry) if *entry.get() < bound => *entry.get_mut() += 1,
+            Entry::Vacant(entry) if bound > 0 => drop(entry.insert(1)),
+            Entry::Occupied(_) | Entry::Vacant(_) => return None,
+        }
+        Some(KeyPermit {
+            counts: Arc::clone(self),
+            key,
+        })
+    }
+}
+
+impl<K: Copy + Eq + Hash> Drop for KeyPermit<K> {
+    fn drop(&mut self) {
+        if let Entry::Occupied(mut entry) = self.counts.0.lock().entry(self.key) {
+            *entry.get_mut() -= 1;
+            if *entry.get() == 0 {
+                entry.remove();
+            }
+        }
+    }
+}
+
+/// A token bucket per address.
+struct Rate {
+    per_second: NonZeroU32,
+    burst: NonZeroU32,
+    limiter: DefaultKeyedRateLimiter<IpAddr>,
+    spent: AtomicUsize,
+}
+
+impl Rate {
+    /// After so many requests the addresses whose buckets are full again are forgotten: the map
+    /// is bounded by those that were active within a refill, and this number.
+    const SWEEP_EVERY: usize = 16_384;
+
+    fn new(bounds: &WebLimits) -> Self {
+        let (per_second, burst) = Self::quota(bounds);
+        Self {
+            per_second,
+            burst,
+            limiter: RateLimiter::keyed(Quota::per_second(per_second).allow_burst(burst)),
+            spent: AtomicUsize::new(0),
+        }
+    }
+
+    /// Zero would lock everyone out, operator included: it is read as one.
+    fn quota(bounds: &WebLimits) -> (NonZeroU32, NonZeroU32) {
+        let at_least_one = |n| NonZeroU32::new(n).unwrap_or(NonZeroU32::MIN);
+        (
+            at_least_one(bounds.requests_per_second),
+            at_least_one(bounds.request_burst),
+        )
+    }
+
+    fn is_for(&self, bounds: &WebLimits) -> bool {
+        (self.per_second, self.burst) == Self::quota(bounds)
+    }
+
+    fn spend(&self, key: IpAddr) -> bool {
+        let spent = self.spent.fetch_add(1, Ordering::Relaxed);
+        if spent % Self::SWEEP_EVERY == Self::SWEEP_EVERY - 1 {
+            self.limiter.retain_recent();
+        }
+        self.limiter.check_key(&key).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(last: u8) -> IpAddr {
+        IpAddr::from([203, 0, 113, last])
+    }
+
+    fn client(last: u8, exempt: bool) -> Client {
+        let ip = ip(last);
+        Client { ip, exempt }
+    }
+
+    #[test]
+    fn a_class_is_full_at_its_bound_and_free_again_on_drop() {
+        let bounds = WebLimits {
+            page: 1,
+            ..Default::default()
+        };
+        let limits = Limits::new(&bounds);
+        let request = |class| limits.request(class, client(1, false), &bounds);
+        let first = request(Class::Page);
+        assert!(first.is_some());
+        assert!(request(Class::Page).is_none());
+        assert!(request(Class::Push).is_some());
+        drop(first);
+        assert!(request(Class::Page).is_some());
+    }
+
+    #[test]
+    fn one_address_takes_a_quarter_of_the_permits_of_any_class_at_most() {
+        let bounds = WebLimits::default();
+        for &class in Class::ALL {
+            let limits = Limits::new(&bounds);
+            let all = std::iter::from_fn(|| limits.request(class, client(1, false), &bounds));
+            let all: Vec<_> = all.collect();
+            let expected = match class {
+                Class::Websocket => bounds.websocket,
+                _ => class.bound(&bounds) / 4,
+            };
+            assert_eq!(all.len(), expected, "{class:?}");
+        }
+    }
+
+    #[test]
+    fn what_one_address_may_have_leaves_the_rest_to_others_and_comes_back() {
+        let bounds = WebLimits {
+            push: 8,
+            ..Default::default()
+        };
+        let limits = Limits::new(&bounds);
+        let request = |n, exempt| limits.request(Class::Push, client(n, exempt), &bounds);
+        let mine = [request(1, false), request(1, false)];
+        assert!(mine.iter().all(Option::is_some));
+        assert!(request(1, false).is_none());
+        let in_flight = limits.in_flight(Class::Push);
+        assert_eq!(in_flight, 2, "a refusal takes nothing");
+        assert!(request(2, false).is_some() && request(1, true).is_some());
+        drop(mine);
+        assert!(request(1, false).is_some());
+        assert!(limits.shares.0.lock().is_empty());
+    }
+
+    #[test]
+    fn one_address_cannot_take_all_connections() {
+        let bounds = WebLimits {
+            connections: 3,
+            connections_per_ip: 2,
+            ..Default::default()
+        };
+        let limits = Limits::new(&bounds);
+        let connect = |n| limits.connection(Some(ip(n)), &bounds);
+        let (a, b) = (connect(1).ok(), connect(1).ok());
+        assert!(a.is_some() && b.is_some());
+        assert_eq!(connect(1).err(), Some(Full::PerIp));
+        let c = connect(2).ok();
+        assert!(c.is_some());
+        assert_eq!(connect(3).err(), Some(Full::Connections));
+        drop((a, b, c));
+        assert_eq!((limits.open_connections(), limits.addresses()), (0, 0));
+    }
+
+    #[test]
+    fn a_proxy_is_bounded_in_total_only_and_its_clients_each() {
+        let bounds = WebLimits {
+            connections_per_ip: 1,
+            ..Default::default()
+        };
+        let limits = Limits::new(&bounds);
+        let all: Vec<_> = (0..5).map(|_| limits.connection(None, &bounds)).collect();
+        assert!(all.iter().all(Result::is_ok));
+        let first = limits.connection_behind_proxy(ip(1), &bounds);
+        assert!(first.is_ok());
+        assert!(limits.connection_behind_proxy(ip(1), &bounds).is_err());
+        assert!(limits.connection_behind_proxy(ip(2), &bounds).is_ok());
+    }
+
+    #[test]
+    fn one_address_takes_a_quarter_of_the_reserve_and_leaves_the_rest_to_others() {
+        let limits = Limits::new(&WebLimits::default());
+        let take = |last: u8| limits.reserve(Some(ip(last)));
+        let mine: Vec<_> = (0..RESERVE / 4).map(|_| take(1)).collect();
+        assert!(mine.iter().all(Option::is_some));
+        assert!(take(1).is_none());
+        let others: Vec<_> = (0..RESERVE * 3 / 4).map(|_| limits.reserve(None)).collect();
+        assert!(others.iter().all(Option::is_some), "a refusal takes none");
+        assert!(take(2).is_none(), "all are taken");
+        assert_eq!(limits.closed_unread(), 2);
+        drop((mine, others));
+        assert!(take(1).is_some() && limits.reserve.per_ip.0.lock().is_empty());
+    }
+
+    #[test]
+    fn requests_beyond_the_burst_are_refused_but_not_those_of_others() {
+        let bounds = WebLimits {
+            requests_per_second: 1,
+            request_burst: 2,
+            ..Default::default()
+        };
+        let limits = Limits::new(&bounds);
+        let spend = |n| limits.spend(client(n, false), &bounds);
+        assert_eq!(
+            [spend(1), spend(1), spend(1), spend(2)],
+            [true, true, false, true]
+        );
+        assert!((0..10).all(|_| limits.spend(client(1, true), &bounds)));
+        let generous = WebLimits::default();
+        limits.spend(client(1, false), &generous);
+        let is_left = limits.spend(client(1, false), &generous);
+        assert!(is_left, "a reload counts");
+    }
+}

@@ -1,0 +1,174 @@
+//! The page of one repository (G01-33).
+
+use askama::Template;
+use grip_grasp::{Explanation, LookError, Missing, RepositoryStatus, RepositorySummary};
+use grip_nostr::kinds;
+use http::{HeaderValue, StatusCode, header};
+
+use super::{Frame, Notice};
+use crate::{
+    app::App,
+    error::WebError,
+    negotiation,
+    request_context::{HttpResult, RequestContext},
+    respond,
+};
+
+/// Held states whose missing objects are listed.
+const EXPLAINED_STATES: usize = 3;
+
+/// Objects listed as missing on a page; the API lists more.
+const LISTED_MISSING: usize = 12;
+
+#[derive(Template)]
+#[template(path = "repository.html")]
+pub(super) struct RepositoryPage {
+    pub(super) frame: Frame,
+    pub(super) name: String,
+    pub(super) description: String,
+    pub(super) identifier: String,
+    pub(super) is_held: bool,
+    pub(super) notice: Option<Notice>,
+    pub(super) clone: String,
+    pub(super) nostr: String,
+    pub(super) workshop: String,
+    pub(super) refs: Vec<RefLine>,
+    pub(super) more_refs: usize,
+    pub(super) maintainers: Vec<String>,
+    pub(super) state: Option<StateLine>,
+    pub(super) pull_requests: usize,
+    pub(super) web: Vec<String>,
+    pub(super) explain: String,
+}
+
+pub(super) struct RefLine {
+    pub(super) name: String,
+    pub(super) oid: String,
+    pub(super) short: String,
+    pub(super) is_head: bool,
+    pub(super) is_tag: bool,
+}
+
+pub(super) struct StateLine {
+    pub(super) when: String,
+    pub(super) id: String,
+}
+
+/// Sends a browser from a path without `.git` on to the page; programs are told that nothing is
+/// here, since git must not learn to leave out the suffix.
+pub(crate) fn redirect(cx: &RequestContext<'_>) -> HttpResult {
+    if !negotiation::wants_page(cx.headers()) {
+        return Err(WebError::NoSuchRepository);
+    }
+    let target = format!("{}{}", cx.frame().root(), cx.repository()?.path());
+    let location = HeaderValue::from_str(&target)
+        .map_err(|e| WebError::internal("a path is no header value", e))?;
+    let mut response = respond::text(StatusCode::FOUND, format!("{target}\n"));
+    response.headers_mut().insert(header::LOCATION, location);
+    Ok(response)
+}
+
+pub(crate) async fn page(cx: &RequestContext<'_>) -> HttpResult {
+    let (app, addr) = (cx.app, cx.repository()?);
+    let cannot = |e| WebError::internal("a repository cannot be described", e);
+    let summary = app.web.grasp.summary(addr).await.map_err(cannot)?;
+    let summary = summary.ok_or(WebError::NoSuchRepository)?;
+    let encoded = addr.identifier.encoded();
+    let name = format!("{}/{encoded}", summary.npub);
+    let notice = notice(app, &name, &summary).await.map_err(cannot)?;
+    let frame = cx.frame();
+    let page = RepositoryPage {
+        explain: format!("{}api/v1/explain/{name}", frame.root()),
+        workshop: format!("https://gitworkshop.dev/{name}"),
+        is_held: summary.status == RepositoryStatus::Held,
+        notice,
+        refs: refs(&summary),
+        more_refs: (summary.branches + summary.tags).saturating_sub(summary.refs.len()),
+        state: summary.state.as_ref().map(|state| StateLine {
+            when: super::when(state.created_at),
+            id: state.id.clone(),
+        }),
+        name: summary.name,
+        description: summary.description,
+        identifier: summary.identifier,
+        clone: summary.clone_url,
+        nostr: summary.nostr_url,
+        maintainers: summary.maintainers,
+        pull_requests: summary.pull_requests,
+        web: summary.web,
+        frame,
+    };
+    super::render(StatusCode::OK, &page)
+}
+
+fn refs(summary: &RepositorySummary) -> Vec<RefLine> {
+    let line = |listed: &grip_grasp::ListedRef| RefLine {
+        name: listed.name.short().to_owned(),
+        oid: listed.oid.to_hex(),
+        short: listed.oid.short(),
+        is_head: summary.head.as_ref() == Some(&listed.name),
+        is_tag: listed.name.is_tag(),
+    };
+    summary.refs.iter().map(line).collect()
+}
+
+/// What a visitor should know before anything else.
+async fn notice(
+    app: &App,
+    name: &str,
+    summary: &RepositorySummary,
+) -> Result<Option<Notice>, LookError> {
+    if let Some(until) = summary.withdrawn_until {
+        let why = "Its owner no longer keeps it here. It can still be read for a while.";
+        return Ok(Some(Notice {
+            until: Some(super::when_ms(until)),
+            ..Notice::new("Withdrawn.", why)
+        }));
+    }
+    let is_held = summary.status == RepositoryStatus::Held;
+    if !is_held && summary.held_states == 0 {
+        return Ok(None);
+    }
+    let explanation = app.web.grasp.explain(name).await?;
+    let missing = missing(app, &explanation).await?;
+    if is_held {
+        let why = "The announcement is here, the git data is not. It is served after the first \
+                   push that matches a signed state.";
+        let nothing_signed = summary.held_states == 0;
+        return Ok(Some(Notice {
+            missing: if nothing_signed {
+                vec!["a state event (kind 30618) of a maintainer".into()]
+            } else {
+                missing
+            },
+            until: explanation.deadline.map(super::when_ms),
+            ..Notice::new("Not served yet.", why)
+        }));
+    }
+    let why = "A newer state is signed, but its git data has not come. What is shown here is the \
+               last complete one.";
+    let deadlines = explanation.held.iter().filter_map(|event| event.deadline);
+    Ok(Some(Notice {
+        missing,
+        until: deadlines.max().map(super::when_ms),
+        ..Notice::new("An update is on its way.", why)
+    }))
+}
+
+/// The objects that the held states of a repository wait for.
+async fn missing(app: &App, explanation: &Explanation) -> Result<Vec<String>, LookError> {
+    let is_state = |kind: u16| kind == kinds::STATE.as_u16();
+    let states = explanation.held.iter().filter(|e| is_state(e.kind));
+    let (mut lines, mut total) = (Vec::new(), 0);
+    for state in states.take(EXPLAINED_STATES) {
+        let of_state = app.web.grasp.explain(&state.id).await?;
+        total += of_state.missing_total;
+        let line = |m: &Missing| format!("{} at {}", m.name, m.oid.short());
+        lines.extend(of_state.missing.iter().map(line));
+    }
+    lines.truncate(LISTED_MISSING);
+    if total > lines.len() {
+        lines.push(format!("and {} more", total - lines.len()));
+    }
+    Ok(lines)
+}

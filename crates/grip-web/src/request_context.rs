@@ -1,0 +1,161 @@
+//! A request with what is known of its sender, and its way to the handler of its route.
+
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+
+use futures_util::FutureExt as _;
+use grip_nostr::RepoAddr;
+use http::{HeaderMap, Method, Response, header, request::Parts};
+use hyper::body::Incoming;
+use tokio::time::timeout;
+
+use crate::{
+    admin::{self, Admin},
+    app::App,
+    body::Body,
+    client::Client,
+    cors,
+    error::WebError,
+    limits::{Class, RequestPermit},
+    negotiation,
+    pages::{self, Frame},
+    routes::{Failures, Handler, Limit, Matched},
+    server::Connection,
+    settings::WebSettings,
+};
+
+/// Time for an order that goes through everything that is kept.
+const BULK_TIMEOUT: Duration = Duration::from_secs(300);
+
+pub(crate) type HttpResult = Result<Response<Body>, WebError>;
+
+pub(crate) struct RequestContext<'a> {
+    pub(crate) app: &'a Arc<App>,
+    pub(crate) head: &'a Parts,
+    pub(crate) matched: Matched<'a>,
+    pub(crate) settings: Arc<WebSettings>,
+    pub(crate) client: Client,
+    pub(crate) connection: Arc<Connection>,
+    /// Finds the request again in the log.
+    pub(crate) id: &'a str,
+}
+
+impl<'a> RequestContext<'a> {
+    /// Answers the request, whatever happens: a failure and a bug have responses too.
+    pub(crate) async fn respond(&self, body: Incoming) -> Response<Body> {
+        if self.head.method == Method::OPTIONS {
+            return cors::preflight();
+        }
+        let error = match AssertUnwindSafe(self.dispatch(body)).catch_unwind().await {
+            Ok(Ok(response)) => return response,
+            Ok(Err(error)) => error,
+            Err(_) => WebError::Panic,
+        };
+        error.log();
+        let failures = self.matched.route.failures;
+        if failures != Failures::Git
+            && negotiation::wants_page(self.headers())
+            && let Ok(page) = pages::failure(self.frame(), &error, self.id)
+        {
+            return page;
+        }
+        if failures == Failures::Json || negotiation::wants_json(self.headers()) {
+            error.json(self.id)
+        } else {
+            error.response()
+        }
+    }
+
+    /// Checks limits, method and operator in this order, then runs the handler of the route.
+    async fn dispatch(&self, body: Incoming) -> HttpResult {
+        let route = self.matched.route;
+        if route.limit != Limit::Probe {
+            self.check_limits()?;
+        }
+        route.check_method(&self.head.method)?;
+        let work = match route.handler {
+            Handler::Immediate(handler) => async move { handler(self) }.boxed(),
+            Handler::Read(handler) => handler(self),
+            Handler::Upload(handler) => handler(self, body),
+            Handler::Operator(handler) => handler(self, self.operator()?),
+        };
+        let (class, time) = match route.limit {
+            Limit::Probe | Limit::ByHandler => return work.await,
+            Limit::Answer(class) => (class, self.settings.timeouts.answer),
+            Limit::Bulk(class) => (class, BULK_TIMEOUT),
+        };
+        self.limited(class, time, work).await
+    }
+
+    /// Refuses what this connection or this client may not have at the moment.
+    fn check_limits(&self) -> Result<(), WebError> {
+        if let Some(refusal) = self.connection.refusal() {
+            return Err(refusal);
+        }
+        let metrics = &self.app.metrics;
+        if self.app.is_draining() {
+            metrics.rejected("draining");
+            return Err(WebError::Draining);
+        }
+        if !self.app.limits.spend(self.client, &self.settings.limits) {
+            metrics.rejected("requests_per_ip");
+            return Err(WebError::TooManyRequests);
+        }
+        Ok(())
+    }
+
+    /// Runs `work` with a permit of `class`, which is kept until the response is sent.
+    pub(crate) async fn limited(
+        &self,
+        class: Class,
+        time: Duration,
+        work: impl Future<Output = HttpResult>,
+    ) -> HttpResult {
+        let permit = self.permit(class)?;
+        let response = timeout(time, work).await;
+        let mut response = response.map_err(|_| WebError::Deadline)??;
+        response.body_mut().hold(permit);
+        Ok(response)
+    }
+
+    pub(crate) fn permit(&self, class: Class) -> Result<RequestPermit, WebError> {
+        let limits = &self.app.limits;
+        let permit = limits.request(class, self.client, &self.settings.limits);
+        permit.ok_or_else(|| {
+            self.app.metrics.busy(class);
+            WebError::Busy(class)
+        })
+    }
+
+    /// Lets in whoever connects from this machine itself and shows the admin token.
+    pub(crate) fn operator(&self) -> Result<Admin, WebError> {
+        admin::admit(&self.app.web.admin, self.connection.peer, self.headers())
+    }
+
+    /// Whether a reader may also see what is not public.
+    pub(crate) fn is_operator(&self) -> bool {
+        self.headers().contains_key(header::AUTHORIZATION) && self.operator().is_ok()
+    }
+
+    pub(crate) fn headers(&self) -> &'a HeaderMap {
+        &self.head.headers
+    }
+
+    pub(crate) fn query(&self) -> Option<&'a str> {
+        self.head.uri.query()
+    }
+
+    /// The parameters of the path, still percent-encoded.
+    pub(crate) fn params(&self) -> [&'a str; 2] {
+        self.matched.params
+    }
+
+    /// The repository of the path.
+    pub(crate) fn repository(&self) -> Result<&RepoAddr, WebError> {
+        let repository = self.matched.repository.as_ref();
+        repository.ok_or(WebError::BadRepositoryPath)
+    }
+
+    pub(crate) fn frame(&self) -> Frame {
+        Frame::new(&self.settings, &self.app.web.build)
+    }
+}

@@ -1,0 +1,361 @@
+//! The table of routes: from it come matching, methods, limits, metric labels and docs/routes.md.
+//!
+//! A path is matched segment by segment as it is written: `{name}` is one segment, `{name...}` all
+//! that is left, both still percent-encoded. Doubled and trailing slashes do not count (G01-3).
+//! Nothing here looks anything up.
+
+use Class::{Api, Feed, Page, Resolve};
+use Limit::{Answer, Bulk, ByHandler, Probe};
+use futures_util::future::BoxFuture;
+use grip_nostr::RepoAddr;
+use http::Method;
+use hyper::body::Incoming;
+
+use crate::{
+    admin::Admin,
+    api,
+    error::WebError,
+    git, go, index_feed,
+    limits::Class,
+    pages, probes,
+    request_context::{HttpResult, RequestContext},
+    resolve::{self, Action},
+    webhook, websocket,
+};
+
+/// One row of the table.
+pub(crate) struct Route {
+    path: &'static str,
+    /// As the `Allow` header says them; empty where any may come.
+    methods: &'static str,
+    /// Its name in logs and metrics: a bounded set, never the path.
+    pub(crate) label: &'static str,
+    pub(crate) limit: Limit,
+    pub(crate) failures: Failures,
+    pub(crate) handler: Handler,
+}
+
+/// What bounds the work of a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Limit {
+    /// Answered however loaded the node is.
+    Probe,
+    /// Rates alone; the handler takes its permit, because its refusal has a form of its own.
+    ByHandler,
+    /// A permit of the class, for the time of an answer.
+    Answer(Class),
+    /// A permit of the class, for minutes.
+    Bulk(Class),
+}
+
+/// The form of an error response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Failures {
+    /// A page, JSON or text, by `Accept`.
+    Negotiated,
+    /// A page for browsers, else JSON.
+    Json,
+    /// JSON or text, by `Accept`: git reads it.
+    Git,
+}
+
+type Future<'a> = BoxFuture<'a, HttpResult>;
+
+#[derive(Clone, Copy)]
+pub(crate) enum Handler {
+    /// Waits for nothing.
+    Immediate(fn(&RequestContext<'_>) -> HttpResult),
+    Read(for<'a> fn(&'a RequestContext<'a>) -> Future<'a>),
+    /// Reads the body of the request.
+    Upload(for<'a> fn(&'a RequestContext<'a>, Incoming) -> Future<'a>),
+    /// Is for the operator alone.
+    Operator(for<'a> fn(&'a RequestContext<'a>, Admin) -> Future<'a>),
+}
+
+macro_rules! read {
+    ($handler:path) => {
+        Handler::Read(|cx| Box::pin($handler(cx)))
+    };
+}
+macro_rules! upload {
+    ($handler:path $(, $argument:expr)?) => {
+        Handler::Upload(|cx, body| Box::pin($handler(cx, body $(, $argument)?)))
+    };
+}
+macro_rules! operator {
+    ($handler:path) => {
+        Handler::Operator(|cx, admin| Box::pin($handler(cx, admin)))
+    };
+}
+
+const GET: &str = "GET, HEAD, OPTIONS";
+const POST: &str = "POST, OPTIONS";
+const DELETE: &str = "DELETE, OPTIONS";
+const GET_OR_DELETE: &str = "GET, HEAD, DELETE, OPTIONS";
+const ANY: &str = "";
+
+/// What the paths of a repository begin with.
+const REPOSITORY: &str = "/{npub}/{identifier}.git";
+/// The same without the suffix: a browser is sent on.
+const BARE_REPOSITORY: &str = "/{npub}/{identifier}";
+
+// A table: one row a line. The first that matches counts, so the busy ones stand at the top.
+#[rustfmt::skip]
+static ROUTES: &[Route] = &[
+    git("/{npub}/{identifier}.git/info/refs", GET, "info-refs", read!(git::info_refs)),
+    git("/{npub}/{identifier}.git/git-upload-pack", POST, "upload-pack", upload!(git::upload_pack)),
+    git("/{npub}/{identifier}.git/git-receive-pack", POST, "receive-pack", upload!(git::receive_pack)),
+    git("/{npub}/{identifier}.git/HEAD", GET, "dumb", Handler::Immediate(git::dumb_http)),
+    git("/{npub}/{identifier}.git/objects/{path...}", GET, "dumb", Handler::Immediate(git::dumb_http)),
+    git("/{npub}/{identifier}.git/info/{file}", GET, "dumb", Handler::Immediate(git::dumb_http)),
+    get("/{npub}/{identifier}.git", "repository", Answer(Page), read!(pages::repository::page)),
+    get("/{npub}/{identifier}", "redirect", ByHandler, Handler::Immediate(pages::repository::redirect)),
+
+    any("/", "root", read!(websocket::root)),
+    get("/healthz", "healthz", Probe, Handler::Immediate(probes::health)),
+    get("/readyz", "readyz", Probe, Handler::Immediate(probes::ready)),
+    get("/version", "version", Probe, Handler::Immediate(probes::version)),
+    get("/metrics", "metrics", Probe, Handler::Immediate(probes::metrics)),
+    get("/robots.txt", "robots", Probe, Handler::Immediate(probes::robots)),
+    get("/icon.svg", "icon", ByHandler, Handler::Immediate(probes::icon)),
+    get("/icon.png", "icon", ByHandler, Handler::Immediate(probes::icon)),
+    get("/favicon.ico", "icon", ByHandler, Handler::Immediate(probes::icon)),
+
+    get("/resolve/{key...}", "resolve", Answer(Resolve), read!(resolve::manifest)).json(),
+    get("/providers/{key...}", "providers", Answer(Resolve), read!(resolve::providers)).json(),
+    post("/admin/pin", "resolve-api", ByHandler, upload!(resolve::order, Action::Pin)).json(),
+    post("/admin/unpin", "resolve-api", ByHandler, upload!(resolve::order, Action::Unpin)).json(),
+    post("/admin/reindex", "resolve-api", ByHandler, upload!(resolve::order, Action::Reindex)).json(),
+    get("/api/v1/resolve", "resolve-api", Answer(Api), read!(api::resolve::status)).json(),
+
+    get("/index", "index", Answer(Feed), read!(index_feed::versions)),
+    get("/index/changes", "index-changes", Answer(Feed), read!(index_feed::changes)),
+    get("/go/{path...}", "go", ByHandler, read!(go::proxy)),
+
+    get("/sync", "page", Answer(Page), Handler::Immediate(pages::sync::page)),
+    get("/purgatory", "page", Answer(Page), read!(pages::purgatory::page)),
+    get("/modules", "page", Answer(Page), read!(pages::modules::page)),
+    get("/github", "page", Answer(Page), read!(pages::github::page)),
+    get("/resolver", "page", Answer(Page), read!(pages::resolver::page)),
+
+    get("/api/v1/explain/{subject...}", "explain", Answer(Api), read!(api::explain::explain)),
+    get("/api/v1/tasks", "tasks", Answer(Api), Handler::Immediate(api::tasks::list)),
+    get("/api/v1/sync", "sync", Answer(Api), Handler::Immediate(api::sync::status)),
+    post("/api/v1/sync/{identifier}/now", "sync", Answer(Api), operator!(api::sync::now)),
+    get("/api/v1/purgatory", "purgatory", Answer(Api), read!(api::purgatory::list)),
+    delete("/api/v1/purgatory/{event}", "purgatory", Answer(Api), operator!(api::purgatory::forget)),
+    post("/api/v1/purgatory/{event}/retry", "purgatory", Answer(Api), operator!(api::purgatory::retry)),
+    get("/api/v1/queue", "queue", Answer(Api), read!(api::queue::list)),
+    row("/api/v1/queue/{kind}/{key}", GET_OR_DELETE, "queue", ByHandler, read!(api::queue::job)),
+    post("/api/v1/queue/{kind}/{key}/retry", "queue", Answer(Api), operator!(api::queue::retry)),
+    get("/api/v1/index", "index-api", Answer(Api), read!(api::index::status)),
+    post("/api/v1/index/now", "index-api", Answer(Api), operator!(api::index::now)),
+    get("/api/v1/index/repos", "index-api", Answer(Api), read!(api::index::repos)),
+    get("/api/v1/index/repos/{name...}", "index-api", Answer(Api), read!(api::index::repo)),
+
+    post("/webhooks/github", "webhook", ByHandler, upload!(webhook::receive)),
+    get("/api/v1/github/events", "github", Answer(Api), read!(api::github::events)),
+    get("/api/v1/github/users/{user}", "github", Answer(Api), read!(api::github::user)),
+    get("/api/v1/github/repos/{name...}", "github", Answer(Api), read!(api::github::repo)),
+    get("/api/v1/github/avatars/{user}", "github", Answer(Api), read!(api::github::avatar)),
+    get("/api/v1/github/stats", "github", Answer(Api), read!(api::github::stats)),
+    get("/api/v1/github/status", "github", Answer(Api), read!(api::github::status)),
+    get("/api/v1/github/gaps", "github", Answer(Api), read!(api::github::gaps)),
+    post("/api/v1/github/gaps/close", "github", Bulk(Api), operator!(api::github::close_gaps)),
+    post("/api/v1/github/retention", "github", Bulk(Api), operator!(api::github::retention)),
+    post("/api/v1/github/reextract", "github", Bulk(Api), operator!(api::github::reextract)),
+    get("/api/v1/github/{path...}", "github", Answer(Api), Handler::Immediate(api::github::nothing)),
+];
+
+static NOWHERE: Route = any(
+    "",
+    "nowhere",
+    Handler::Immediate(|_| Err(WebError::NoSuchPage)),
+);
+
+/// Looks like a repository, but the npub or the identifier cannot be one.
+static BAD_REPOSITORY: Route = any(
+    "",
+    "nowhere",
+    Handler::Immediate(|_| Err(WebError::BadRepositoryPath)),
+);
+
+const fn row(
+    path: &'static str,
+    methods: &'static str,
+    label: &'static str,
+    limit: Limit,
+    handler: Handler,
+) -> Route {
+    Route {
+        path,
+        methods,
+        label,
+        limit,
+        failures: Failures::Negotiated,
+        handler,
+    }
+}
+
+const fn any(path: &'static str, label: &'static str, handler: Handler) -> Route {
+    row(path, ANY, label, ByHandler, handler)
+}
+
+const fn get(path: &'static str, label: &'static str, limit: Limit, handler: Handler) -> Route {
+    row(path, GET, label, limit, handler)
+}
+
+const fn post(path: &'static str, label: &'static str, limit: Limit, handler: Handler) -> Route {
+    row(path, POST, label, limit, handler)
+}
+
+const fn delete(path: &'static str, label: &'static str, limit: Limit, handler: Handler) -> Route {
+    row(path, DELETE, label, limit, handler)
+}
+
+const fn git(
+    path: &'static str,
+    methods: &'static str,
+    label: &'static str,
+    handler: Handler,
+) -> Route {
+    let mut route = row(path, methods, label, ByHandler, handler);
+    route.failures = Failures::Git;
+    route
+}
+
+impl Route {
+    const fn json(mut self) -> Self {
+        self.failures = Failures::Json;
+        self
+    }
+
+    pub(crate) fn check_method(&self, method: &Method) -> Result<(), WebError> {
+        if self.methods == ANY {
+            return Ok(());
+        }
+        check_method(self.methods, method)
+    }
+}
+
+/// Refuses all but GET (and HEAD, which is GET without its body).
+pub(crate) fn check_get(method: &Method) -> Result<(), WebError> {
+    check_method(GET, method)
+}
+
+fn check_method(allow: &'static str, method: &Method) -> Result<(), WebError> {
+    let mut allowed = allow.split(", ");
+    let found = allowed.find(|name| *name == method.as_str());
+    found.map(|_| ()).ok_or(WebError::Method { allow })
+}
+
+/// A route with what its path names.
+pub(crate) struct Matched<'p> {
+    pub(crate) route: &'static Route,
+    pub(crate) params: [&'p str; 2],
+    pub(crate) repository: Option<RepoAddr>,
+}
+
+/// Finds the route of a path. `base` is the service's base path without slashes at its ends; a
+/// proxy may or may not have cut it off, so both forms are understood.
+pub(crate) fn find<'p>(path: &'p str, base: &str) -> Matched<'p> {
+    let path = strip_base(path, base);
+    let (first, rest) = next_segment(path).unwrap_or_default();
+    if first.starts_with("npub1") {
+        return find_of_repository(first, rest);
+    }
+    let initial = first.bytes().next();
+    let alike = ROUTES
+        .iter()
+        .filter(|route| route.path.bytes().nth(1) == initial && initial != Some(b'{'));
+    for route in alike {
+        if let Some(params) = match_path(route.path, path) {
+            return matched(route, params, None);
+        }
+    }
+    let is_repository = next_segment(rest).is_some_and(|(second, _)| second.ends_with(".git"));
+    let route = if is_repository {
+        &BAD_REPOSITORY
+    } else {
+        &NOWHERE
+    };
+    matched(route, [""; 2], None)
+}
+
+/// Finds the route of a path that begins with an npub. Nothing is decoded but the identifier, and
+/// that exactly once.
+fn find_of_repository<'p>(npub: &str, rest: &'p str) -> Matched<'p> {
+    let Some((name, rest)) = next_segment(rest) else {
+        return matched(&NOWHERE, [""; 2], None);
+    };
+    let (addr, prefix) = if name.ends_with(".git") {
+        (RepoAddr::from_segments(npub, name), REPOSITORY)
+    } else {
+        let addr = RepoAddr::from_segments(npub, &format!("{name}.git"));
+        let is_whole = next_segment(rest).is_none();
+        (addr.filter(|_| is_whole), BARE_REPOSITORY)
+    };
+    let Some(addr) = addr else {
+        return matched(&BAD_REPOSITORY, [""; 2], None);
+    };
+    let found = ROUTES.iter().find_map(|route| {
+        let below = route.path.strip_prefix(prefix)?;
+        let params = match_path(below, rest)?;
+        Some((route, params))
+    });
+    match found {
+        Some((route, params)) => matched(route, params, Some(addr)),
+        None => matched(&NOWHERE, [""; 2], None),
+    }
+}
+
+fn matched<'p>(
+    route: &'static Route,
+    params: [&'p str; 2],
+    repository: Option<RepoAddr>,
+) -> Matched<'p> {
+    Matched {
+        route,
+        params,
+        repository,
+    }
+}
+
+fn match_path<'p>(pattern: &str, path: &'p str) -> Option<[&'p str; 2]> {
+    let (mut params, mut count, mut rest) = ([""; 2], 0, path);
+    for part in pattern.split('/').filter(|part| !part.is_empty()) {
+        if part.ends_with("...}") {
+            params[count] = rest.strip_prefix('/').unwrap_or(rest);
+            return Some(params);
+        }
+        let (segment, after) = next_segment(rest)?;
+        if part.starts_with('{') {
+            params[count] = segment;
+            count += 1;
+        } else if part != segment {
+            return None;
+        }
+        rest = after;
+    }
+    next_segment(rest).is_none().then_some(params)
+}
+
+/// The first segment of a path, and the path behind it.
+fn next_segment(path: &str) -> Option<(&str, &str)> {
+    let path = path.trim_start_matches('/');
+    let end = path.find('/').unwrap_or(path.len());
+    (!path.is_empty()).then(|| path.split_at(end))
+}
+
+fn strip_base<'a>(path: &'a str, base: &str) -> &'a str {
+    if base.is_empty() {
+        return path;
+    }
+    path.strip_prefix('/')
+        .and_then(|path| path.strip_prefix(base))
+        .filter(|rest| rest.is_empty() || rest.starts_with('/'))
+        .unwrap_or(path)
+}
+
+#[cfg(test)]
+mod tests;
