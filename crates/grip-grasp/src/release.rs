@@ -16,7 +16,7 @@ use std::{cmp::Reverse, sync::Arc};
 
 use grip_nostr::{Event, EventId, RepoAddr, kinds};
 use grip_purgatory::{Packed, Waiting};
-use grip_types::{Identifier, Origin};
+use grip_types::{ErrorChain, Identifier, Origin};
 use serde::Serialize;
 
 use crate::{
@@ -69,7 +69,7 @@ impl Released {
 
     fn note(&mut self, outcome: Result<(), Trouble>) {
         if let Err(trouble) = outcome {
-            self.errors.push(with_causes(&trouble));
+            self.errors.push(ErrorChain(&trouble).to_string());
         }
     }
 }
@@ -195,16 +195,4 @@ pub(crate) fn again() -> Arrival {
         now: timestamp(),
         origin: Origin::Submitted,
     }
-}
-
-/// An error and what caused it, in one line.
-pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }

@@ -5,12 +5,11 @@ use std::{fmt, sync::Arc};
 use grip_nostr::{Announcement, Event, EventId, RepoAddr};
 use grip_purgatory::{Expired, Millis, Phase};
 use grip_tasks::PeriodicStatus;
-use grip_types::Oid;
+use grip_types::{ErrorChain, Oid};
 
 use crate::{
     Grasp,
     grasp::{Core, now},
-    release::with_causes,
     trouble::Trouble,
 };
 
@@ -71,7 +70,7 @@ impl Grasp {
 impl Core {
     pub(crate) async fn sweep_now(self: Arc<Self>) -> Result<Swept, String> {
         let swept = self.sweep(now()).await;
-        swept.map_err(|trouble| with_causes(&trouble))
+        swept.map_err(|trouble| ErrorChain(&trouble).to_string())
     }
 
     async fn sweep(self: &Arc<Self>, now: Millis) -> Result<Swept, Trouble> {

@@ -8,7 +8,6 @@ mod handle;
 mod redo;
 
 use std::{
-    error::Error as _,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -18,6 +17,7 @@ use grip_db::DbError;
 use grip_github::{GitHub, GitHubError, NextStep};
 use grip_queue::{Failure, Handler, Job, Lease, Outcome, Queue};
 use grip_tasks::TaskGroup;
+use grip_types::ErrorChain;
 
 use crate::{
     ingest::Pushes,
@@ -139,7 +139,7 @@ impl Context {
             }
             Trouble::Useless(why) => Outcome::Failed(Failure::permanent(why)),
             Trouble::GitHub(error) => {
-                let reason = told(error);
+                let reason = ErrorChain(error).to_string();
                 match error.next_step() {
                     NextStep::Wait { until, counts } => {
                         let until_ms = self.moment(until);
@@ -166,17 +166,6 @@ impl Context {
         // One that lies ahead was written before the clock was set back.
         (now.saturating_sub(millis(self.options.fresh_for))..=now).contains(&fetched_at)
     }
-}
-
-/// An error with what caused it, in one line.
-fn told(error: &GitHubError) -> String {
-    let mut line = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        line = format!("{line}: {cause}");
-        source = cause.source();
-    }
-    line
 }
 
 #[cfg(test)]

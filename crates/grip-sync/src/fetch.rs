@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, error::Error, fmt, future::Future};
 use grip_egress::{EgressError, Forbidden};
 use grip_git::{ReceiveError, remote::RemoteError};
 use grip_limits::{Permit, Refused};
-use grip_types::{Identifier, Oid};
+use grip_types::{ErrorChain, Identifier, Oid};
 use url::Url;
 
 /// Longest text that is kept of what went wrong.
@@ -95,17 +95,8 @@ impl fmt::Display for Size {
 }
 
 /// An error with all that led to it, in one line of bounded length.
-pub(crate) fn in_words(error: &(dyn Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        let cause = error.to_string();
-        if !text.ends_with(&cause) {
-            text.push_str(": ");
-            text.push_str(&cause);
-        }
-        source = error.source();
-    }
+pub(crate) fn in_words(error: &dyn Error) -> String {
+    let text = ErrorChain(error).to_string();
     match text.char_indices().nth(MAX_TEXT) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text,

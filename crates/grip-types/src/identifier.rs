@@ -52,7 +52,8 @@ impl Identifier {
     ///
     /// `+` stays a plus sign and `%2e` is a dot.
     pub fn from_encoded(segment: &str) -> Result<Self, InvalidIdentifier> {
-        Self::parse(&percent_decode(segment).ok_or(InvalidIdentifier::Encoding)?)
+        let text = percent_decode(segment).and_then(|bytes| String::from_utf8(bytes).ok());
+        Self::parse(&text.ok_or(InvalidIdentifier::Encoding)?)
     }
 
     pub fn as_str(&self) -> &str {
@@ -83,7 +84,8 @@ fn encoded_len(text: &str) -> usize {
         .sum()
 }
 
-fn percent_decode(text: &str) -> Option<String> {
+/// Undoes percent escapes, once; `None` where a percent sign begins no escape. `+` stays a plus.
+pub fn percent_decode(text: &str) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();
     while let Some(byte) = bytes.next() {
@@ -95,7 +97,7 @@ fn percent_decode(text: &str) -> Option<String> {
             out.push(byte);
         }
     }
-    String::from_utf8(out).ok()
+    Some(out)
 }
 
 impl FromStr for Identifier {

@@ -4,6 +4,7 @@
 //! the network, and nothing here knows nostr.
 
 mod domain;
+mod error_chain;
 mod identifier;
 mod oid;
 mod origin;
@@ -11,7 +12,8 @@ mod ref_name;
 mod service;
 
 pub use domain::{Domain, InvalidDomain};
-pub use identifier::{Identifier, InvalidIdentifier};
+pub use error_chain::ErrorChain;
+pub use identifier::{Identifier, InvalidIdentifier, percent_decode};
 pub use oid::{InvalidOid, ObjectFormat, Oid};
 pub use origin::Origin;
 pub use ref_name::{InvalidRefName, RefName};

@@ -7,6 +7,7 @@ mod watch;
 use std::time::Duration;
 
 use grip_db::DbError;
+use grip_types::ErrorChain;
 use http::{HeaderValue, Response, StatusCode, header};
 
 pub(crate) use self::{resolving::ResolvingError, watch::WatchError};
@@ -229,9 +230,9 @@ impl WebError {
     pub(crate) fn log(&self) {
         match self {
             Self::Internal { source, .. } => {
-                tracing::error!(error = %Chain(source.as_ref()), "{self}");
+                tracing::error!(error = %ErrorChain(source.as_ref()), "{self}");
             }
-            Self::Away { source, .. } => tracing::warn!(error = %Chain(source), "{self}"),
+            Self::Away { source, .. } => tracing::warn!(error = %ErrorChain(source), "{self}"),
             Self::Panic => tracing::error!("{self}"),
             Self::Deadline => tracing::warn!("{self}"),
             _ => tracing::debug!("{self}"),
@@ -307,20 +308,5 @@ impl WebError {
             let signed = HeaderValue::from_static("X-Hub-Signature-256");
             headers.insert(header::WWW_AUTHENTICATE, signed);
         }
-    }
-}
-
-/// Prints an error with its causes, once.
-struct Chain<'a>(&'a (dyn std::error::Error + Send + Sync + 'static));
-
-impl std::fmt::Display for Chain<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}", self.0)?;
-        let mut next = self.0.source();
-        while let Some(cause) = next {
-            write!(f, ": {cause}")?;
-            next = cause.source();
-        }
-        Ok(())
     }
 }

@@ -2,6 +2,8 @@
 
 use std::fmt::Display;
 
+use grip_types::percent_decode;
+
 use crate::error::WebError;
 
 /// Longest value that is read.
@@ -54,23 +56,6 @@ pub(crate) fn limit_up_to(text: &str, most: usize) -> Result<usize, WebError> {
 /// The error about a parameter, with what would be right.
 pub(crate) fn wrong(name: &str, why: impl Display) -> WebError {
     WebError::Malformed(format!("{name} is wrong: {why}"))
-}
-
-fn percent_decode(text: &str) -> Option<Vec<u8>> {
-    let mut out = Vec::with_capacity(text.len());
-    let mut bytes = text.bytes();
-    while let Some(byte) = bytes.next() {
-        let byte = match byte {
-            b'%' => {
-                let mut digit = || char::from(bytes.next()?).to_digit(16);
-                let (high, low) = (digit()?, digit()?);
-                u8::try_from(high * 16 + low).ok()?
-            }
-            plain => plain,
-        };
-        out.push(byte);
-    }
-    Some(out)
 }
 
 #[cfg(test)]

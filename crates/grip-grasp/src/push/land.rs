@@ -5,14 +5,14 @@ use std::sync::Arc;
 use grip_git::{ObjectKind, Quarantine, ReceiveError};
 use grip_nostr::{EventId, State};
 use grip_tasks::fault;
-use grip_types::{Oid, RefName};
+use grip_types::{ErrorChain, Oid, RefName};
 
 use super::{Push, judge::Judged};
 use crate::{
     admission::ViewError,
     grasp::{Core, now},
     push_rules::{Alignment, Edit, RefRefusal, Refusal, alignment},
-    release::{DataSource, Released, with_causes},
+    release::{DataSource, Released},
     trouble::Trouble,
 };
 
@@ -65,12 +65,12 @@ impl Denied {
                 if error.is_ours() {
                     tracing::error!(error = &error as &dyn std::error::Error, "a pack was lost");
                 }
-                with_causes(&error)
+                ErrorChain(&error).to_string()
             }
             Self::Trouble(trouble) if trouble.is_overload() => format!("busy: {trouble}"),
             Self::Trouble(trouble) => {
                 trouble.log("a push could not be carried out");
-                with_causes(&trouble)
+                ErrorChain(&trouble).to_string()
             }
         };
         (reason, Vec::new())

@@ -1,11 +1,9 @@
 //! What follows for a job from an error of the gateway.
 
-use std::{
-    error::Error,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use grip_github::{GitHubError, NextStep};
+use grip_types::ErrorChain;
 
 use crate::SourceError;
 
@@ -14,11 +12,11 @@ pub(super) fn step(error: &GitHubError) -> SourceError {
     match error.next_step() {
         NextStep::Wait { until, counts } => SourceError::Wait {
             until_ms: millis(until),
-            reason: told(error),
+            reason: ErrorChain(error).to_string(),
             counts,
         },
-        NextStep::Retry => SourceError::Transient(told(error)),
-        NextStep::GiveUp => SourceError::Permanent(told(error)),
+        NextStep::Retry => SourceError::Transient(ErrorChain(error).to_string()),
+        NextStep::GiveUp => SourceError::Permanent(ErrorChain(error).to_string()),
     }
 }
 
@@ -37,7 +35,7 @@ pub(super) fn of_list(error: &GitHubError) -> SourceError {
 /// Of a question about one commit: nonsense about one says nothing about the others.
 pub(super) fn about_one(error: &GitHubError) -> SourceError {
     match error {
-        GitHubError::Malformed { .. } => SourceError::Permanent(told(error)),
+        GitHubError::Malformed { .. } => SourceError::Permanent(ErrorChain(error).to_string()),
         error => step(error),
     }
 }
@@ -45,15 +43,4 @@ pub(super) fn about_one(error: &GitHubError) -> SourceError {
 fn millis(at: SystemTime) -> i64 {
     let since_1970 = at.duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since_1970.as_millis()).unwrap_or(i64::MAX)
-}
-
-/// The error and what is behind it.
-fn told(error: &GitHubError) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
 }

@@ -2,7 +2,7 @@
 
 use grip_git::{FileAt, ObjectKind, Ref, RepoError, RepoPath, Repositories, TreeBounds, TreeError};
 use grip_go::go_mod;
-use grip_types::{Identifier, Oid};
+use grip_types::{ErrorChain, Identifier, Oid};
 
 use super::digest;
 use crate::{GoMod, SourceError, TagAt, Tags};
@@ -108,13 +108,6 @@ pub(super) fn failed(error: &RepoError) -> SourceError {
         RepoError::Unusable { .. } | RepoError::Npub(_) => {
             SourceError::Permanent(error.to_string())
         }
-        _ => SourceError::Transient(chain(error)),
-    }
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    match error.source() {
-        Some(source) => format!("{error}: {source}"),
-        None => error.to_string(),
+        _ => SourceError::Transient(ErrorChain(error).to_string()),
     }
 }

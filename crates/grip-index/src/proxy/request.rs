@@ -4,6 +4,7 @@
 //! of bounded length, or nothing.
 
 use grip_go::{ModulePath, Version};
+use grip_types::percent_decode;
 
 use super::ProxyError;
 
@@ -43,7 +44,8 @@ impl Request {
         if path.len() > MAX_BYTES {
             return Err(unknown("the path is too long"));
         }
-        let decoded = percent_decode(path).ok_or_else(|| unknown("the path is no text"))?;
+        let decoded = percent_decode(path).and_then(|bytes| String::from_utf8(bytes).ok());
+        let decoded = decoded.ok_or_else(|| unknown("the path is no text"))?;
         let module = |escaped: &str| {
             let path = ModulePath::unescape(escaped);
             path.map_err(|invalid| ProxyError::not_found(shown(escaped), invalid))
@@ -117,21 +119,6 @@ fn unescape(escaped: &str) -> Option<String> {
         }
     }
     Some(name)
-}
-
-fn percent_decode(text: &str) -> Option<String> {
-    let mut out = Vec::with_capacity(text.len());
-    let mut bytes = text.bytes();
-    while let Some(byte) = bytes.next() {
-        if byte == b'%' {
-            let high = char::from(bytes.next()?).to_digit(16)?;
-            let low = char::from(bytes.next()?).to_digit(16)?;
-            out.push(u8::try_from(high * 16 + low).ok()?);
-        } else {
-            out.push(byte);
-        }
-    }
-    String::from_utf8(out).ok()
 }
 
 /// A stranger's text, short enough for an answer and without what a terminal would obey.

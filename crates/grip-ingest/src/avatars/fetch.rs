@@ -1,12 +1,10 @@
 //! One picture from its host to its store.
 
-use std::error::Error as _;
-
 use grip_db::DbError;
 use grip_egress::{Egress, EgressError, Forbidden, Reply, Request, Terms};
 use grip_limits::{Lane, Refused, answer::Answer};
 use grip_queue::{Failure, Outcome};
-use grip_types::Domain;
+use grip_types::{Domain, ErrorChain};
 use http::{
     HeaderMap, HeaderValue, Method,
     header::{ACCEPT, ETAG, IF_NONE_MATCH},
@@ -227,12 +225,9 @@ fn failed(error: EgressError) -> Result<Said, Trouble> {
         error @ (EgressError::Forbidden(_)
         | EgressError::TooBig { .. }
         | EgressError::Redirect(_)) => Ok(Said::Nothing(error.to_string())),
-        error => {
-            let cause = error.source().map(|cause| format!(": {cause}"));
-            Err(Trouble::Host {
-                wait_ms: None,
-                why: format!("{error}{}", cause.unwrap_or_default()),
-            })
-        }
+        error => Err(Trouble::Host {
+            wait_ms: None,
+            why: ErrorChain(&error).to_string(),
+        }),
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use grip_db::DbError;
+use grip_types::ErrorChain;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -42,7 +43,7 @@ impl Away {
             Err(DbError::Closed | DbError::Conflict(_)) => {}
             Err(error) if since.is_none() => {
                 *since = Some(Instant::now());
-                let error = chain(error);
+                let error = ErrorChain(error);
                 tracing::warn!(kind = %self.kind, %error, "the queue's database is away: work waits");
             }
             Err(_) => {}
@@ -56,11 +57,4 @@ pub(super) fn wait(failures: u32) -> Duration {
     grown
         .min(LONGEST)
         .mul_f64(0.5 + rand::random::<f64>() / 2.0)
-}
-
-/// An error with its causes in one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(Some(error), |error| error.source());
-    let texts: Vec<String> = causes.map(ToString::to_string).collect();
-    texts.join(": ")
 }

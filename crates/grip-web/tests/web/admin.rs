@@ -31,7 +31,7 @@ impl Records {
     /// The records of changes.
     pub fn changes(&self) -> Vec<String> {
         let all = self.0.lock();
-        let changes = all.iter().filter(|line| line.contains("ordered by hand"));
+        let changes = all.iter().filter(|line| line.contains("operator request"));
         changes.cloned().collect()
     }
 }
@@ -153,7 +153,7 @@ async fn with_the_token_a_waiting_event_is_dropped_and_recorded_once() -> Result
     let changes = records.changes();
     assert_eq!(changes.len(), 2, "{changes:?}");
     assert!(changes[0].contains(&id) && changes[0].contains("outcome=\"dropped\""));
-    assert!(changes[1].contains("outcome=\"nothing waits\""));
+    assert!(changes[1].contains("outcome=\"not found\""));
     Ok(())
 }
 

@@ -160,7 +160,7 @@ async fn people_and_repositories_are_found_by_name_and_by_number() -> Result<()>
     }
     let off = Node::start().await?.get("/api/v1/github/events").await?;
     assert_eq!(off.status, 404);
-    assert!(off.text().contains("does not watch GitHub"));
+    assert!(off.text().contains("GitHub watching is off"));
     Ok(())
 }
 
@@ -323,7 +323,7 @@ async fn people_see_pushes_sources_and_budgets() -> Result<()> {
         "1 push, 0 other events",
         "without a token, core",
         "of 60 calls used",
-        "Kept aside",
+        "Unreadable events",
     ] {
         assert!(html.contains(text), "{text} is not in {html}");
     }
@@ -333,7 +333,7 @@ async fn people_see_pushes_sources_and_budgets() -> Result<()> {
     let without = Node::start().await?;
     assert!(!without.get("/").await?.text().contains("href=\"/github\""));
     let off = without.get("/github").await?.text();
-    assert!(off.contains("Nobody watches"), "{off}");
+    assert!(off.contains("GitHub watching is off"), "{off}");
     Ok(())
 }
 
@@ -399,8 +399,7 @@ async fn a_gap_is_told_to_people_and_programs() -> Result<()> {
     assert_eq!(watching.json(&rest).await?["gaps"], json!([]));
     let html = until("the page tells of it", || async {
         let html = watching.node.get("/github").await.ok()?.text();
-        html.contains("Something may have been missed")
-            .then_some(html)
+        html.contains("Events may be missing").then_some(html)
     })
     .await?;
     assert!(html.contains("found "), "{html}");

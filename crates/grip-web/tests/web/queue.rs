@@ -139,7 +139,7 @@ async fn only_the_operator_retries_and_drops_and_each_leaves_one_record() -> Res
     assert_eq!(ask(&node, "DELETE", path, &[]).await?.status, 404);
     let changes = records.changes();
     assert_eq!(changes.len(), 3, "{changes:?}");
-    for (change, outcome) in changes.iter().zip(["due now", "dropped", "no such job"]) {
+    for (change, outcome) in changes.iter().zip(["due now", "dropped", "not found"]) {
         assert!(
             change.contains("index-repo github.com/acme/gone"),
             "{change}"

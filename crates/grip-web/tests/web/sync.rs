@@ -254,7 +254,7 @@ async fn people_see_hosts_with_their_budgets_and_what_was_tried() -> Result<()> 
         "asks us to wait: 75 s",
         "no answer",
         "tides",
-        "not tried yet",
+        "no attempt yet",
         "dead.example/&#60;script&#62;.git",
     ] {
         assert!(html.contains(text), "{text} is not in {html}");
@@ -273,10 +273,10 @@ async fn people_see_what_waits_why_and_until_when() -> Result<()> {
     let html = node.get("/purgatory").await?.text();
     for text in [
         "&#60;i&#62;tides",
-        "lacks refs/heads/main at 5e0d1f2a3b",
-        "given up in 29 min",
-        "looked for in",
-        "lacks its first push",
+        "missing commit 5e0d1f2a3b for main",
+        "expires in 29 min",
+        "next attempt in",
+        "waiting for the first push",
         &id[..8],
     ] {
         assert!(html.contains(text), "{text} is not in {html}");

@@ -146,7 +146,7 @@ async fn without_a_secret_or_without_watching_the_answer_says_what_to_do() -> Re
     let node = Node::start().await?;
     let reply = node.ask("POST", PATH, &[], b"{}").await?;
     assert_eq!(reply.status, 404);
-    assert!(reply.text().contains("does not watch GitHub"));
+    assert!(reply.text().contains("GitHub watching is off"));
     Ok(())
 }
 
