@@ -1,7 +1,7 @@
-//! Any bytes as a manifest or a card: no panic, and what is read has these bytes and no others.
+//! Any bytes as a manifest or a node record: no panic, and what is read has these bytes and no others.
 #![no_main]
 
-use grip_resolve::{Card, Manifest, ManifestId};
+use grip_resolve::{NodeRecord, Manifest, ManifestId};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
@@ -10,5 +10,5 @@ fuzz_target!(|data: &[u8]| {
         assert_eq!(manifest.id(), ManifestId::of(data));
         assert_eq!(manifest.join(&manifest), manifest);
     }
-    let _ = Card::decode(data);
+    let _ = NodeRecord::decode(data);
 });

@@ -1,33 +1,33 @@
-//! What can go wrong between nodes.
+//! Errors between nodes.
 
 use crate::limits;
 
-/// Why a question to one peer brought no answer.
+/// Why a request to one peer failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
-pub enum AskError {
-    #[error("the connection to the peer broke or stayed silent")]
+pub enum RequestError {
+    #[error("the connection to the peer broke or timed out")]
     Transient,
     #[error("no address of the peer could be reached, or none may be dialled")]
     NoRoute,
-    #[error("the peer's answer is longer than {} bytes allow", limits::VALUE_BYTES)]
+    #[error("the peer's response is longer than {} bytes", limits::VALUE_BYTES)]
     TooLarge,
-    #[error("the peer's answer cannot be read")]
+    #[error("the peer's response cannot be decoded")]
     Malformed,
     /// The peer said so at once; it is healthy.
-    #[error("the peer has too many questions to answer and refused ours")]
+    #[error("the peer is busy and refused the request")]
     Refused,
-    #[error("the peer does not answer questions of this kind")]
+    #[error("the peer does not support requests of this kind")]
     Unsupported,
     /// Our own bound, not the peer's.
-    #[error("this node has too many questions under way")]
+    #[error("this node has too many requests in flight")]
     Overloaded,
     #[error("this node is stopping")]
     Closed,
 }
 
-impl AskError {
-    /// Whether the same question to the same peer may succeed a moment later.
+impl RequestError {
+    /// Whether the same request to the same peer may succeed a moment later.
     pub fn may_retry(self) -> bool {
         matches!(self, Self::Transient | Self::NoRoute)
     }
@@ -38,11 +38,11 @@ impl AskError {
     }
 }
 
-/// Why the network could not be entered or told something.
+/// Why the network could not be entered, or a record not published.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DhtError {
-    #[error("this node has too much to tell the network already: try again later")]
+    #[error("this node has too many publications in flight: try again later")]
     Busy,
     #[error("this node publishes as many keys as it may")]
     Full,
@@ -53,9 +53,8 @@ pub enum DhtError {
         limits::RECORD_BYTES
     )]
     TooLarge { bytes: usize },
-    #[error("our own judgement refused the record: {reason}")]
+    #[error("our own validation refused the record: {reason}")]
     Refused { reason: String },
-    /// The rest is about starting.
     #[error("the key of this node cannot be used: {reason}")]
     InvalidKey { reason: String },
     #[error("{address} is no address to use here: {reason}")]

@@ -1,6 +1,6 @@
-//! The network itself: Kademlia over libp2p, and questions over streams of our own.
+//! The network itself: Kademlia over libp2p, and requests over streams of our own.
 //!
-//! Kademlia routes, finds the nodes nearest to a key and stores records there. Questions do not
+//! Kademlia routes, finds the nodes nearest to a key and stores records there. Requests do not
 //! go through its queries: a caller asks the peers it chooses, one stream each, and closes those
 //! it needs no more.
 //!
@@ -9,20 +9,20 @@
 //! told that we are busy.
 
 mod address;
-mod asking;
+mod address_filter;
 mod behaviour;
-mod desk;
-mod door;
-mod frame;
-mod gate;
-mod judging;
-mod node;
+mod codec;
+mod connection_limits;
+mod dial_filter;
 mod options;
-mod publishing;
-mod shared;
-mod shelf;
-mod sieve;
+mod publications;
+mod record_store;
+mod record_validation;
+mod request_handler;
+mod request_streams;
 mod start;
+mod stats;
+mod swarm_task;
 #[cfg(test)]
 mod tests;
 
@@ -39,14 +39,14 @@ use tokio::{
 
 use self::{
     address::Policy,
-    desk::Passes,
-    frame::{Answer, Found, FrameError, Seen},
-    judging::{Publication, Wish},
-    node::Command,
-    shared::{Shared, count},
+    codec::{CodecError, Found, PeerAddresses, WireResponse},
+    record_validation::{OwnUpdate, Publication},
+    request_handler::PeerPermits,
+    stats::{Stats, count},
+    swarm_task::Command,
 };
 pub use self::{options::Options, start::start};
-use crate::{AskError, Dht, DhtError, Peer, Published, RecordKey, Reply, Status, limits};
+use crate::{Dht, DhtError, Peer, Published, RecordKey, RequestError, Response, Status, limits};
 
 /// This node's place in the network.
 ///
@@ -54,39 +54,45 @@ use crate::{AskError, Dht, DhtError, Peer, Published, RecordKey, Reply, Status, 
 pub struct Kademlia {
     own: PeerId,
     policy: Policy,
-    ask_timeout: std::time::Duration,
-    shared: Arc<Shared>,
+    outbound_request_timeout: std::time::Duration,
+    stats: Arc<Stats>,
     commands: mpsc::Sender<Command>,
-    wishes: mpsc::Sender<Wish>,
-    asking: Arc<Passes>,
+    own_updates: mpsc::Sender<OwnUpdate>,
+    request_permits: Arc<PeerPermits>,
     publishing: Arc<Semaphore>,
     stop: CancellationToken,
 }
 
 impl Kademlia {
-    async fn question(&self, peer: &Peer, key: &RecordKey) -> Result<Reply, AskError> {
-        let id = address::id(&peer.id).ok_or(AskError::NoRoute)?;
-        let _pass = self.asking.admit(id).ok_or(AskError::Overloaded)?;
+    async fn send_request(&self, peer: &Peer, key: &RecordKey) -> Result<Response, RequestError> {
+        let id = address::id(&peer.id).ok_or(RequestError::NoRoute)?;
+        let _permit = self
+            .request_permits
+            .try_acquire(id)
+            .ok_or(RequestError::Overloaded)?;
         let addresses = self.addresses(peer);
-        count(&self.shared.counts.asked);
+        count(&self.stats.counts.asked);
         let mut asked = Asked {
-            shared: &self.shared,
+            stats: &self.stats,
             ended: false,
         };
-        let exchange = timeout(self.ask_timeout, self.exchange(id, addresses, key));
-        let found = exchange.await.unwrap_or(Err(AskError::Transient));
+        let exchange = timeout(
+            self.outbound_request_timeout,
+            self.exchange(id, addresses, key),
+        );
+        let found = exchange.await.unwrap_or(Err(RequestError::Transient));
         asked.ended = true;
-        let reply = self.reply(found?);
-        count(&self.shared.counts.answered);
-        Ok(reply)
+        let response = self.response(found?);
+        count(&self.stats.counts.answered);
+        Ok(response)
     }
 
     /// Those addresses of `peer` that may be dialled.
     fn addresses(&self, peer: &Peer) -> Vec<Multiaddr> {
         let texts = peer.addresses.iter().take(limits::ADDRESSES);
         let addresses: Vec<Multiaddr> = texts.filter_map(|text| text.parse().ok()).collect();
-        let (good, refused) = self.policy.sift(&addresses);
-        self.shared.refused_addresses(refused);
+        let (good, refused) = self.policy.filter_addresses(&addresses);
+        self.stats.refused_addresses(refused);
         good
     }
 
@@ -95,22 +101,22 @@ impl Kademlia {
         peer: PeerId,
         addresses: Vec<Multiaddr>,
         key: &RecordKey,
-    ) -> Result<Found, AskError> {
+    ) -> Result<Found, RequestError> {
         let mut stream = self.open(peer, addresses).await?;
         let answer = async {
-            frame::write_question(&mut stream, key).await?;
-            frame::read_answer(&mut stream).await
+            codec::write_request(&mut stream, key).await?;
+            codec::read_response(&mut stream).await
         };
         match answer.await {
-            Ok(Answer::Found(found)) => Ok(found),
-            Ok(Answer::Busy) => Err(AskError::Refused),
-            Err(FrameError::TooLarge) => Err(AskError::TooLarge),
-            Err(FrameError::Malformed) => Err(AskError::Malformed),
-            Err(FrameError::Io(_)) => Err(self.broken()),
+            Ok(WireResponse::Found(found)) => Ok(found),
+            Ok(WireResponse::Busy) => Err(RequestError::Refused),
+            Err(CodecError::TooLarge) => Err(RequestError::TooLarge),
+            Err(CodecError::Malformed) => Err(RequestError::Malformed),
+            Err(CodecError::Io(_)) => Err(self.broken()),
         }
     }
 
-    async fn open(&self, peer: PeerId, addresses: Vec<Multiaddr>) -> Result<Stream, AskError> {
+    async fn open(&self, peer: PeerId, addresses: Vec<Multiaddr>) -> Result<Stream, RequestError> {
         let (waiting, opened) = oneshot::channel();
         let command = Command::Open {
             peer,
@@ -119,21 +125,21 @@ impl Kademlia {
         };
         match self.commands.try_send(command) {
             Ok(()) => {}
-            Err(mpsc::error::TrySendError::Full(_)) => return Err(AskError::Overloaded),
-            Err(mpsc::error::TrySendError::Closed(_)) => return Err(AskError::Closed),
+            Err(mpsc::error::TrySendError::Full(_)) => return Err(RequestError::Overloaded),
+            Err(mpsc::error::TrySendError::Closed(_)) => return Err(RequestError::Closed),
         }
         opened.await.unwrap_or_else(|_| Err(self.broken()))
     }
 
-    fn broken(&self) -> AskError {
+    fn broken(&self) -> RequestError {
         match self.stop.is_cancelled() {
-            true => AskError::Closed,
-            false => AskError::Transient,
+            true => RequestError::Closed,
+            false => RequestError::Transient,
         }
     }
 
-    fn reply(&self, found: Found) -> Reply {
-        Reply {
+    fn response(&self, found: Found) -> Response {
+        Response {
             value: found.value,
             providers: self.peers(found.providers),
             closer: self.peers(found.closer),
@@ -141,11 +147,11 @@ impl Kademlia {
     }
 
     /// Peers as a stranger named them, with those of their addresses that he may name.
-    fn peers(&self, seen: Vec<Seen>) -> Vec<Peer> {
+    fn peers(&self, seen: Vec<PeerAddresses>) -> Vec<Peer> {
         let others = seen.into_iter().filter(|(id, _)| *id != self.own);
-        let peer = |(id, addresses): Seen| {
-            let (good, refused) = self.policy.sift(&addresses);
-            self.shared.refused_addresses(refused);
+        let peer = |(id, addresses): PeerAddresses| {
+            let (good, refused) = self.policy.filter_addresses(&addresses);
+            self.stats.refused_addresses(refused);
             Some(Peer {
                 id: address::name(&id)?,
                 addresses: good.iter().map(Multiaddr::to_string).collect(),
@@ -155,39 +161,39 @@ impl Kademlia {
     }
 }
 
-/// One question of ours; counted as abandoned unless it ended.
+/// One request of ours; counted as abandoned unless it ended.
 struct Asked<'a> {
-    shared: &'a Shared,
+    stats: &'a Stats,
     ended: bool,
 }
 
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
         if !self.ended {
-            count(&self.shared.counts.abandoned);
+            count(&self.stats.counts.abandoned);
         }
     }
 }
 
 impl Dht for Kademlia {
-    fn here<'a>(&'a self, key: &'a RecordKey) -> BoxFuture<'a, Reply> {
+    fn local_response<'a>(&'a self, key: &'a RecordKey) -> BoxFuture<'a, Response> {
         Box::pin(async move {
             let (found, receiver) = oneshot::channel();
             let key = key.clone();
-            let command = Command::Here { key, found };
+            let command = Command::LocalResponse { key, found };
             if self.commands.send(command).await.is_err() {
-                return Reply::default();
+                return Response::default();
             }
-            self.reply(receiver.await.unwrap_or_default())
+            self.response(receiver.await.unwrap_or_default())
         })
     }
 
-    fn ask<'a>(
+    fn request<'a>(
         &'a self,
         peer: &'a Peer,
         key: &'a RecordKey,
-    ) -> BoxFuture<'a, Result<Reply, AskError>> {
-        Box::pin(self.question(peer, key))
+    ) -> BoxFuture<'a, Result<Response, RequestError>> {
+        Box::pin(self.send_request(peer, key))
     }
 
     fn publish(
@@ -203,13 +209,13 @@ impl Dht for Kademlia {
             let permit = Arc::clone(&self.publishing).try_acquire_owned();
             let permit = permit.map_err(|_| DhtError::Busy)?;
             let (done, published) = oneshot::channel();
-            let wish = Wish::Publish(Publication {
+            let update = OwnUpdate::Publish(Publication {
                 key,
                 value,
                 done,
                 permit,
             });
-            let sent = self.wishes.send(wish).await;
+            let sent = self.own_updates.send(update).await;
             sent.map_err(|_| DhtError::Closed)?;
             published.await.unwrap_or(Err(DhtError::Closed))
         })
@@ -219,14 +225,19 @@ impl Dht for Kademlia {
         Box::pin(async move {
             let (done, withdrawn) = oneshot::channel();
             let key = key.clone();
-            if self.wishes.send(Wish::Withdraw { key, done }).await.is_ok() {
-                // An error means that the node has stopped, and so has its telling.
+            if self
+                .own_updates
+                .send(OwnUpdate::Withdraw { key, done })
+                .await
+                .is_ok()
+            {
+                // An error means that the node has stopped, and nothing is published any more.
                 let _ = withdrawn.await;
             }
         })
     }
 
     fn status(&self) -> Status {
-        self.shared.status()
+        self.stats.status()
     }
 }

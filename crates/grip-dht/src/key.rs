@@ -8,7 +8,7 @@ use crate::{PeerName, limits};
 
 /// Where a record lies: 1 to [`limits::KEY_BYTES`] bytes, best a digest.
 ///
-/// Peers reject nothing by its key alone; [`crate::Judge`] knows which keys mean something.
+/// Peers reject nothing by its key alone; [`crate::RecordValidator`] knows which keys mean something.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RecordKey(Vec<u8>);
 

@@ -117,7 +117,7 @@ impl fmt::Debug for PeerName {
 pub struct Peer {
     pub id: PeerName,
     /// Multiaddrs without the name, at most [`limits::ADDRESSES`]. What a stranger said of
-    /// another: judged anew before one is dialled.
+    /// another: filtered again before one is dialled.
     pub addresses: Vec<String>,
 }
 

@@ -1,15 +1,15 @@
-//! How the network looks from here.
+//! Status of the network, as this node sees it.
 
 use crate::PeerName;
 
-/// A view of the network at one moment.
+/// The network at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
     /// Our own name.
     pub peer: PeerName,
     /// Where we listen, as multiaddrs.
     pub listening: Vec<String>,
-    /// What we tell others to dial, as multiaddrs.
+    /// The addresses that others may dial, as multiaddrs.
     pub external: Vec<String>,
     pub connected_peers: usize,
     /// Peers in the routing table.
@@ -21,26 +21,26 @@ pub struct Status {
     pub counters: Counters,
 }
 
-/// What happened since the start.
+/// Counts since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Questions that we asked, and how many of them brought an answer.
+    /// Our own requests, and how many of them got a response.
     pub asked_total: u64,
     pub answered_total: u64,
-    /// Of those asked: nobody waited for the answer any more.
+    /// Of our own requests: dropped by their callers.
     pub abandoned_total: u64,
-    /// Questions of others, and how many of them we were too busy for.
+    /// Requests of others, and how many of them were refused as busy.
     pub questions_total: u64,
     pub busy_total: u64,
-    /// Of others' questions: unreadable, or gone before the answer was written.
+    /// Of others' requests: unreadable, or closed before the response was written.
     pub broken_total: u64,
-    /// Records offered to us, by what became of them.
+    /// Records offered to us, by verdict.
     pub kept_total: u64,
     pub ignored_total: u64,
     pub refused_total: u64,
-    /// Offered records dropped unjudged because too many were waiting.
+    /// Offered records dropped without validation because too many were waiting.
     pub unjudged_total: u64,
-    /// Addresses of others that we would not take because of where they point.
+    /// Addresses of others refused because of where they point.
     pub addresses_refused_total: u64,
     /// Connections refused because of where they come from.
     pub connections_refused_total: u64,

@@ -1,36 +1,35 @@
-//! What an operator may do: pin, unpin, read everything anew.
+//! Commands of an operator: pin, unpin, reindex.
 //!
 //! Invariants:
 //! - A change, its audit row and its idempotency key are one transaction.
-//! - An order with a key that was used before is not carried out again; it gets the same answer.
-//! - One order at a time, each to its end, whoever waits for it: so what is on the shelf is what
-//!   the database says.
-//! - Who may give orders is decided before they come here.
+//! - A command with an idempotency key that was used before is not executed again; it gets the
+//!   same result.
+//! - One command at a time, each to its end, whether or not its caller waits: so the pins in
+//!   memory are those of the database.
+//! - Authorisation is decided before a command comes here.
 
-mod facts;
-mod order;
-mod pins;
+mod command;
 mod statements;
 
 use std::{panic::resume_unwind, time::Duration};
 
-use grip_db::{Db, DbError};
+use grip_db::{Db, DbError, Statement, Value};
 use grip_tasks::{Busy, Lanes};
 use serde::Serialize;
 
-pub use facts::{Audited, Pin};
-use order::Record;
-pub use order::{Command, InvalidOrder, Order};
+use command::AuditRecord;
+pub use command::{Command, InvalidIdempotencyKey, RequestContext};
 use statements::sql;
 
-use crate::{Manifest, ResolveError, Resolver, manifest::MAX_RECORD_BYTES, shelf::MAX_PINS};
+use crate::{
+    Key, Manifest, ManifestId, ResolveError, ResolveParams, Resolver, local_manifests::MAX_PINS,
+    manifest::MAX_RECORD_BYTES,
+};
 
-/// How long an idempotency key counts: a day.
-const KEY_MS: i64 = 24 * 60 * 60 * 1_000;
-/// Orders that wait for the one under way. Beyond it they are refused.
+/// Commands that wait for the current one; further ones are refused.
 const MAX_WAITING: usize = 16;
 
-/// Carries out orders. Cheap to clone.
+/// Executes commands. Cheap to clone.
 #[derive(Clone)]
 pub struct Admin {
     db: Db,
@@ -38,25 +37,25 @@ pub struct Admin {
     turns: Lanes<()>,
 }
 
-/// What came of an order.
+/// The result of a command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Done {
+pub struct CommandResult {
     pub action: &'static str,
-    /// The key, or what was meant.
+    /// The key, or "everything".
     pub subject: String,
-    /// What it came to, in one word and, where there is one, an id.
+    /// One word and, where there is one, an id.
     pub outcome: String,
-    /// It was carried out before, under the same idempotency key.
+    /// It was executed before, under the same idempotency key.
     pub repeated: bool,
 }
 
-/// Why an order was not carried out.
+/// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AdminError {
     #[error(transparent)]
-    Order(#[from] InvalidOrder),
-    #[error("this idempotency key was used for another order")]
+    IdempotencyKey(#[from] InvalidIdempotencyKey),
+    #[error("this idempotency key was used for another command")]
     KeyReused,
     #[error(transparent)]
     Resolve(#[from] ResolveError),
@@ -68,17 +67,38 @@ pub enum AdminError {
     Db(#[from] DbError),
 }
 
+/// A pinned manifest.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, sqlx::FromRow)]
+pub struct Pin {
+    pub id: String,
+    pub name: String,
+    pub pinned_by: String,
+    pub pinned_at: i64,
+}
+
+/// One executed command.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, sqlx::FromRow)]
+pub struct AuditEntry {
+    pub id: i64,
+    pub at: i64,
+    pub actor: String,
+    pub action: String,
+    pub subject: String,
+    pub outcome: String,
+    pub correlation: Option<String>,
+}
+
 impl Admin {
-    /// Takes up the pins of earlier runs.
+    /// Loads the pins of earlier runs.
     pub async fn open(db: Db, resolver: Resolver) -> Result<Self, DbError> {
         let rows: Vec<(String, String)> = db
             .read(|mut db| Box::pin(async move { db.fetch_all(&sql::MANIFESTS, &[]).await }))
             .await?;
         for (id, manifest) in rows {
             match Manifest::decode(manifest.as_bytes()) {
-                Ok(manifest) if resolver.core().shelf.pin(&manifest) => {}
-                Ok(_) => tracing::warn!(id, "there are too many pins: one is left out"),
-                Err(error) => tracing::warn!(id, %error, "a pin cannot be read and is left out"),
+                Ok(manifest) if resolver.core().local_manifests.pin(&manifest) => {}
+                Ok(_) => tracing::warn!(id, "ignored pin: there are too many"),
+                Err(error) => tracing::warn!(id, %error, "failed to read pin"),
             }
         }
         resolver.core().publisher.reindex();
@@ -89,81 +109,155 @@ impl Admin {
         })
     }
 
-    /// Carries out an order, after those that came before it.
+    /// All pins, by name.
+    pub async fn pins(&self) -> Result<Vec<Pin>, DbError> {
+        self.db
+            .read(|mut db| Box::pin(async move { db.fetch_all(&sql::PINS, &[]).await }))
+            .await
+    }
+
+    /// The last commands, the latest first.
+    pub async fn audit(&self, limit: u32) -> Result<Vec<AuditEntry>, DbError> {
+        let limit = i64::from(limit.min(1_000));
+        self.db
+            .read(move |mut db| {
+                Box::pin(async move { db.fetch_all(&sql::AUDITED, &[limit.into()]).await })
+            })
+            .await
+    }
+
+    /// Executes a command, after those that came before it.
     ///
-    /// Cancel safe: once begun it goes on to its end, and `ended` hears what came of it, whether
-    /// or not anybody waits. If `ended` is dropped unheard, the node was stopped in the middle.
-    pub async fn carry_out(
+    /// Cancel safe: once begun it goes on to its end, and `ended` gets the result, whether or not
+    /// the caller waits. If `ended` is dropped uncalled, the node was stopped in the middle.
+    pub async fn execute(
         &self,
         command: Command,
-        order: Order,
-        ended: impl FnOnce(&Result<Done, AdminError>) + Send + 'static,
-    ) -> Result<Done, AdminError> {
+        context: RequestContext,
+        ended: impl FnOnce(&Result<CommandResult, AdminError>) + Send + 'static,
+    ) -> Result<CommandResult, AdminError> {
         let admin = self.clone();
-        let carrying = async move {
-            let done = admin.in_turn(&command, &order).await;
-            ended(&done);
-            done
+        let executing = async move {
+            let result = admin.execute_in_turn(&command, &context).await;
+            ended(&result);
+            result
         };
         let group = &self.resolver.core().group;
-        match group.spawn("resolve.order", carrying).await {
-            Ok(done) => done,
+        match group.spawn("resolve.order", executing).await {
+            Ok(result) => result,
             Err(error) if error.is_panic() => resume_unwind(error.into_panic()),
             Err(_) => Err(ResolveError::Canceled.into()),
         }
     }
 
-    async fn in_turn(&self, command: &Command, order: &Order) -> Result<Done, AdminError> {
+    async fn execute_in_turn(
+        &self,
+        command: &Command,
+        context: &RequestContext,
+    ) -> Result<CommandResult, AdminError> {
         let busy = |Busy| ResolveError::Busy {
             retry_after: Duration::from_secs(1),
         };
         let _turn = self.turns.enter(&()).await.map_err(busy)?;
-        let record = Record::new(order, command)?;
-        let done = match (self.repeated(&record).await?, command) {
-            (Some(done), _) => Ok(done),
+        let record = AuditRecord::new(context, command)?;
+        let result = match (self.repeated(&record).await?, command) {
+            (Some(before), _) => Ok(before),
             (None, Command::Pin(key)) => self.pin(key, record).await,
             (None, Command::Unpin(key)) => self.unpin(key, record).await,
             (None, Command::Reindex) => self.reindex(record).await,
         };
-        // Whatever came of it: a failure may come after the change, and a change that was made
-        // before may not have come to the shelf.
+        // Whatever the result: a failure may come after the change, and an earlier change may not
+        // have been loaded.
         if let Command::Pin(key) | Command::Unpin(key) = command {
-            self.take_up(key).await;
+            self.reload_pins(key).await;
         }
-        done
+        result
     }
 
-    async fn reindex(&self, record: Record) -> Result<Done, AdminError> {
-        let now = self.db.now_ms();
-        let record = record.with_outcome("begun".to_owned());
-        let writing = record.clone();
+    async fn pin(&self, key: &Key, record: AuditRecord) -> Result<CommandResult, AdminError> {
+        let resolved = self.resolver.resolve(key, ResolveParams::default());
+        let manifest = resolved.await?.manifest;
+        if !manifest.fits_a_record() {
+            return Err(AdminError::TooLong);
+        }
+        if !self.resolver.core().local_manifests.has_room_for(&manifest) {
+            return Err(AdminError::TooManyPins);
+        }
+        let text = String::from_utf8(manifest.bytes().to_vec()).expect("because it is JSON");
+        let row = vec![
+            manifest.id().to_string().into(),
+            manifest.name().to_string().into(),
+            text.into(),
+            record.actor.clone().into(),
+            self.db.now_ms().into(),
+        ];
+        let outcome = format!("pinned {}", manifest.id());
+        self.commit(record, Some((sql::PIN, row)), |_| outcome)
+            .await
+    }
+
+    async fn unpin(&self, key: &Key, record: AuditRecord) -> Result<CommandResult, AdminError> {
+        let (statement, named) = match key {
+            Key::Name(name) => (sql::UNPIN_NAME, name.to_string()),
+            Key::Manifest(id) => (sql::UNPIN_ID, id.to_string()),
+        };
+        let change = Some((statement, vec![named.into()]));
+        self.commit(record, change, |gone| format!("unpinned {gone}"))
+            .await
+    }
+
+    async fn reindex(&self, record: AuditRecord) -> Result<CommandResult, AdminError> {
+        let committed = self.commit(record, None, |_| "begun".to_owned()).await?;
+        if !committed.repeated {
+            self.resolver.forget_all();
+            self.resolver.core().publisher.reindex();
+        }
+        Ok(committed)
+    }
+
+    /// Writes a change, its audit row and its idempotency key in one transaction. `outcome` gets
+    /// the number of changed rows.
+    async fn commit(
+        &self,
+        record: AuditRecord,
+        change: Option<(Statement, Vec<Value>)>,
+        outcome: impl FnOnce(u64) -> String + Send + 'static,
+    ) -> Result<CommandResult, AdminError> {
+        let (writing, now) = (record.clone(), self.db.now_ms());
         let written = self
             .db
             .write(move |mut db| {
                 Box::pin(async move {
-                    if !writing.begin(&mut db, now).await? {
-                        return Err(DbError::GivenUp);
-                    }
-                    writing.audit(&mut db, now).await
+                    let changed = match &change {
+                        Some((statement, values)) => db.execute(statement, values).await?,
+                        None => 0,
+                    };
+                    let result = writing.result(outcome(changed));
+                    writing.write(&mut db, &result.outcome, now).await?;
+                    Ok(result)
                 })
             })
             .await;
-        if written.is_ok() {
-            self.resolver.forget_all();
-            self.resolver.core().publisher.reindex();
+        match written {
+            Ok(result) => Ok(result),
+            // The same key was used in between: its result counts.
+            Err(DbError::GivenUp) => {
+                let before = self.repeated(&record).await?;
+                before.ok_or(AdminError::KeyReused)
+            }
+            Err(error) => Err(AdminError::Db(error)),
         }
-        self.settle(&record, written.map(|()| record.done())).await
     }
 
-    /// The answer to the same order, if it was carried out before.
-    async fn repeated(&self, record: &Record) -> Result<Option<Done>, AdminError> {
-        let Some(asked) = record.lookup() else {
+    /// The result of the same command, if it was executed before.
+    async fn repeated(&self, record: &AuditRecord) -> Result<Option<CommandResult>, AdminError> {
+        let Some(key) = record.idempotency_key() else {
             return Ok(None);
         };
         let found: Option<(String, String, String)> = self
             .db
             .read(move |mut db| {
-                Box::pin(async move { db.fetch_optional(&sql::FIND_ORDER, &asked).await })
+                Box::pin(async move { db.fetch_optional(&sql::FIND_ORDER, &key).await })
             })
             .await?;
         let Some((action, subject, outcome)) = found else {
@@ -172,27 +266,49 @@ impl Admin {
         if action != record.action || subject != record.subject {
             return Err(AdminError::KeyReused);
         }
-        let done = record.clone().with_outcome(outcome).done();
-        Ok(Some(Done {
+        Ok(Some(CommandResult {
             repeated: true,
-            ..done
+            ..record.result(outcome)
         }))
     }
 
-    /// Work is given up only where the same key came in between: then the answer is that one's.
-    async fn settle(
-        &self,
-        record: &Record,
-        written: Result<Done, DbError>,
-    ) -> Result<Done, AdminError> {
-        match written {
-            Ok(done) => Ok(done),
-            Err(DbError::GivenUp) => {
-                let before = self.repeated(record).await?;
-                before.ok_or(AdminError::KeyReused)
+    /// Loads the pins of `key` from the database, and has changed ones published. If they cannot
+    /// be read, the pins in memory stay as they are.
+    async fn reload_pins(&self, key: &Key) {
+        let (statement, named) = match key {
+            Key::Name(name) => (sql::MANIFESTS_OF_NAME, name.to_string()),
+            Key::Manifest(id) => (sql::MANIFESTS_OF_ID, id.to_string()),
+        };
+        let rows: Result<Vec<(String, String)>, DbError> = self
+            .db
+            .read(move |mut db| {
+                Box::pin(async move { db.fetch_all(&statement, &[named.into()]).await })
+            })
+            .await;
+        let rows = match rows {
+            Ok(rows) => rows,
+            Err(error) => {
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(%key, error, "failed to reload pins");
+                return;
             }
-            Err(error) => Err(AdminError::Db(error)),
+        };
+        let pinned: Vec<Manifest> = rows.iter().filter_map(|row| self.read(row)).collect();
+        let core = self.resolver.core();
+        for name in core.local_manifests.set_pins(key, &pinned) {
+            core.publisher.touch(name);
         }
+    }
+
+    /// The manifest of a row: the one in memory, else decoded.
+    fn read(&self, (id, text): &(String, String)) -> Option<Manifest> {
+        let known = ManifestId::parse(id).ok();
+        let known = known.and_then(|id| self.resolver.core().local_manifests.pin_of(&id));
+        known.or_else(|| {
+            Manifest::decode(text.as_bytes())
+                .inspect_err(|error| tracing::warn!(id, %error, "failed to read pin"))
+                .ok()
+        })
     }
 }
 

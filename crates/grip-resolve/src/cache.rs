@@ -39,9 +39,9 @@ struct Entry {
 }
 
 /// What the cache says.
-pub(crate) enum Look {
+pub(crate) enum CacheLookup {
     Fresh(Arc<Answer>),
-    /// Good enough to give, and due to be looked for anew.
+    /// Good enough to give, and due to be looked for again.
     Stale(Arc<Answer>),
     Unknown,
     Miss,
@@ -59,7 +59,7 @@ pub(crate) struct Cache {
 
 /// When something was begun to be read.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Moment(u64);
+pub(crate) struct Generation(u64);
 
 impl Cache {
     pub fn new(bytes: u64) -> Self {
@@ -77,8 +77,8 @@ impl Cache {
     }
 
     /// This moment, as far as `key` is concerned.
-    pub fn moment(&self, key: &Key) -> Moment {
-        Moment(self.place(key).load(SeqCst))
+    pub fn generation(&self, key: &Key) -> Generation {
+        Generation(self.place(key).load(SeqCst))
     }
 
     fn place(&self, key: &Key) -> &AtomicU64 {
@@ -86,16 +86,16 @@ impl Cache {
         &self.forgotten[(hash % PLACES as u64) as usize]
     }
 
-    pub async fn look(&self, key: &Key, options: &Options) -> Look {
+    pub async fn look(&self, key: &Key, options: &Options) -> CacheLookup {
         let Some(entry) = self.store.get(key).await else {
-            return Look::Miss;
+            return CacheLookup::Miss;
         };
         let age = entry.at.elapsed();
         match entry.answer {
-            Some(answer) if age < options.hit_ttl => Look::Fresh(answer),
-            Some(answer) if age < options.hit_ttl + options.stale_for => Look::Stale(answer),
-            None if age < options.negative_ttl => Look::Unknown,
-            _ => Look::Miss,
+            Some(answer) if age < options.hit_ttl => CacheLookup::Fresh(answer),
+            Some(answer) if age < options.hit_ttl + options.stale_for => CacheLookup::Stale(answer),
+            None if age < options.negative_ttl => CacheLookup::Unknown,
+            _ => CacheLookup::Miss,
         }
     }
 
@@ -108,8 +108,8 @@ impl Cache {
     /// Keeps what was found, joined with what is held, and says what that comes to.
     ///
     /// It is not kept if the key was forgotten since its reading began.
-    pub async fn put(&self, key: &Key, found: Arc<Answer>, since: Moment) -> Arc<Answer> {
-        if self.moment(key) != since {
+    pub async fn put(&self, key: &Key, found: Arc<Answer>, since: Generation) -> Arc<Answer> {
+        if self.generation(key) != since {
             return found;
         }
         let mut joint = Arc::clone(&found);
@@ -126,8 +126,8 @@ impl Cache {
     }
 
     /// Keeps that nobody knows it.
-    pub async fn put_unknown(&self, key: &Key, since: Moment) {
-        if self.moment(key) == since {
+    pub async fn put_unknown(&self, key: &Key, since: Generation) {
+        if self.generation(key) == since {
             self.store.insert(key.clone(), Entry::new(None)).await;
             self.check(key, since).await;
         }
@@ -135,8 +135,8 @@ impl Cache {
 
     /// Whoever forgets counts first, so either he has removed what was just put in, or it is
     /// removed here.
-    async fn check(&self, key: &Key, since: Moment) {
-        if self.moment(key) != since {
+    async fn check(&self, key: &Key, since: Generation) {
+        if self.generation(key) != since {
             self.store.invalidate(key).await;
         }
     }

@@ -14,7 +14,7 @@ macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)+) => {
         /// Counts as things happen.
         #[derive(Default)]
-        pub(crate) struct Live {
+        pub(crate) struct LiveCounters {
             $(pub $name: AtomicU64,)+
             pub latency: LiveHistogram,
             pub lookup: LiveHistogram,
@@ -30,7 +30,7 @@ macro_rules! counters {
             pub lookup: Histogram,
         }
 
-        impl Live {
+        impl LiveCounters {
             pub fn snapshot(&self) -> Counters {
                 Counters {
                     $($name: self.$name.load(Relaxed),)+
@@ -53,22 +53,22 @@ counters! {
     misses_total,
     /// Of the misses: waited for a resolution that was under way already.
     shared_total,
-    /// Looked for anew in the background.
+    /// Looked for again in the background.
     revalidations_total,
     /// Answered from what is served or pinned here.
     local_total,
     /// Times the network was asked.
     walks_total,
-    /// Questions to peers, hedges and those asked again included.
+    /// Requests to peers, hedges and those asked again included.
     questions_total,
     hedges_total,
     /// Hedges that were due and that the budget did not allow.
     hedges_denied_total,
-    /// Questions asked again (`backoff_retries_total`).
+    /// Requests asked again (`backoff_retries_total`).
     retries_total,
     /// Answers that did not prove themselves.
     lies_total,
-    /// Questions given up before their answer came.
+    /// Requests given up before their answer came.
     abandoned_total,
     /// Refused at once (`busy_rejections_total`, `queue_dropped_total`).
     busy_total,

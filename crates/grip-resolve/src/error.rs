@@ -45,7 +45,7 @@ impl ResolveError {
         }
     }
 
-    /// When the same question may have another answer.
+    /// When the same request may have another answer.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Busy { retry_after } | Self::BreakerOpen { retry_after } => Some(*retry_after),

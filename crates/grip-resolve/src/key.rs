@@ -73,8 +73,8 @@ impl Key {
     }
 }
 
-/// Where the network keeps the card of a node.
-pub fn node_record(peer: &PeerName) -> RecordKey {
+/// Where the network keeps the node record of a node.
+pub fn node_record_key(peer: &PeerName) -> RecordKey {
     record(&format!("gripfast/node/{peer}"))
 }
 

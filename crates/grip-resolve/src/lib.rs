@@ -1,47 +1,53 @@
-//! From a name or a digest to a manifest that proves itself, and to who has it.
+//! Resolution of a name or a digest to a manifest that proves itself, and to its providers.
 //!
-//! Nodes find each other's repositories without knowing each other: what a node serves it tells
-//! the network, and what it is asked for it looks up here, then there.
+//! Nodes find each other's repositories without knowing each other: a node publishes what it
+//! serves, and looks up what it does not.
 //!
 //! Invariants:
 //! - No answer is given that does not prove itself: a digest for `b3:` keys, signatures for names.
 //! - Nothing runs past the deadline; what cannot be begun is refused at once.
-//! - No queue, map, list or number of questions is without a bound, whatever strangers send.
+//! - No queue, map, list or number of requests is without a bound, whatever strangers send.
 
 mod admin;
 mod breaker;
-mod budget;
 mod cache;
-mod card;
 mod counters;
 mod error;
-mod flight;
+mod hedge_budget;
+mod host_health;
 mod key;
+mod local_manifests;
+mod lookup;
 pub mod manifest;
+mod node_record;
 mod options;
+mod provider_ranking;
 mod publisher;
-mod rank;
+mod record_validation;
+mod repositories;
 mod resolver;
-mod seams;
-mod shelf;
+mod single_flight;
 #[cfg(test)]
 mod testing;
-mod walk;
 
-pub use admin::{Admin, AdminError, Audited, Command, Done, InvalidOrder, Order, Pin};
+pub use admin::{
+    Admin, AdminError, AuditEntry, Command, CommandResult, InvalidIdempotencyKey, Pin,
+    RequestContext,
+};
 pub use breaker::{Options as BreakerOptions, PeerState};
-pub use budget::WINDOW as HEDGE_WINDOW;
-pub use card::{Card, InvalidCard, NodeKey};
 pub use counters::{Counters, Histogram, STEPS_MS};
 pub use error::ResolveError;
-pub use flight::QUEUE;
-pub use key::{InvalidKey, Key, node_record};
+pub use hedge_budget::WINDOW as HEDGE_WINDOW;
+pub use host_health::{Health, HostHealth, NoHealth};
+pub use key::{InvalidKey, Key, node_record_key};
+pub use local_manifests::{LocalManifests, MAX_PINS};
 pub use manifest::{InvalidManifest, Manifest, ManifestId};
+pub use node_record::{InvalidNodeRecord, NodeKey, NodeRecord};
 pub use options::{Options, Publish as PublishOptions};
+pub use provider_ranking::{Candidate, NamedBy, Options as RankingOptions, Provider, rank};
 pub use publisher::Status as PublisherStatus;
-pub use rank::{Candidate, NamedBy, Options as RankOptions, Provider, rank};
+pub use repositories::{Changed, LocalError, Repositories};
 pub use resolver::{
-    Ask, Identity, Parts, PipelineHealth, Ranked, Resolved, Resolver, Source, Status,
+    Identity, Parts, PipelineHealth, Ranked, ResolveParams, Resolved, Resolver, Source, Status,
 };
-pub use seams::{Changed, Health, HostHealth, LocalError, NoHealth, Repositories};
-pub use shelf::{MAX_PINS, Shelf};
+pub use single_flight::MAX_QUEUED;

@@ -1,11 +1,11 @@
-//! What an operator can set.
+//! Settings of the resolver.
 //!
-//! Read anew for every piece of work, so that a changed setting counts at once; those that size
+//! Read again for every piece of work, so that a changed setting counts at once; those that size
 //! something at the start are marked.
 
 use std::time::Duration;
 
-use crate::{breaker, rank};
+use crate::{breaker, provider_ranking};
 
 /// How keys are resolved.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,13 +19,13 @@ pub struct Options {
     pub hedge: Duration,
     /// How long a resolution may take in all, waiting in the queue included. Default 1200 ms.
     pub deadline: Duration,
-    /// How long one peer may take over one question. Default 500 ms.
-    pub question: Duration,
-    /// How often a question that may succeed a moment later is asked again. Default 3.
+    /// How long one peer may take over one request. Default 500 ms.
+    pub request_timeout: Duration,
+    /// How often a request that may succeed a moment later is asked again. Default 3.
     pub retries: u32,
-    /// Questions of one resolution, those asked again included. Default 32.
-    pub max_questions: u32,
-    /// How many of a hundred questions may be hedges. Default 5.
+    /// Requests of one resolution, those asked again included. Default 32.
+    pub max_requests: u32,
+    /// How many of a hundred requests may be hedges. Default 5.
     pub hedge_percent: u32,
     /// Hedges beyond that within ten seconds, so that a quiet node can hedge at all. Default 10.
     pub hedge_burst: u32,
@@ -42,24 +42,24 @@ pub struct Options {
     pub workers: usize,
     /// Needs a restart.
     pub breaker: breaker::Options,
-    pub rank: rank::Options,
+    pub ranking: provider_ranking::Options,
     pub publish: Publish,
 }
 
-/// How the network is told of what is served here.
+/// Publication of what this node serves.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Publish {
-    /// How long the network keeps a record; what is served is told again after half of it.
+    /// How long the network keeps a record; everything is published again after half of it.
     /// Default 24 hours.
     pub record_ttl: Duration,
     /// How long what failed waits for the next try. Default 30 s.
     pub retry: Duration,
-    /// Repositories told of at once. Default 4.
+    /// Most publications in flight. Default 4.
     pub at_once: usize,
-    /// Shortest time between the beginnings of two tellings. Default 20 ms.
+    /// Shortest time between the starts of two publications. Default 20 ms.
     pub spacing: Duration,
-    /// How often this node's card is signed anew. Default 1 hour.
-    pub card: Duration,
+    /// How often this node's record is signed again. Default 1 hour.
+    pub node_record_interval: Duration,
 }
 
 impl Default for Options {
@@ -69,9 +69,9 @@ impl Default for Options {
             beta: 2,
             hedge: Duration::from_millis(150),
             deadline: Duration::from_millis(1_200),
-            question: Duration::from_millis(500),
+            request_timeout: Duration::from_millis(500),
             retries: 3,
-            max_questions: 32,
+            max_requests: 32,
             hedge_percent: 5,
             hedge_burst: 10,
             hit_ttl: Duration::from_secs(10),
@@ -80,7 +80,7 @@ impl Default for Options {
             cache_bytes: 64 << 20,
             workers: 64,
             breaker: breaker::Options::default(),
-            rank: rank::Options::default(),
+            ranking: provider_ranking::Options::default(),
             publish: Publish::default(),
         }
     }
@@ -93,7 +93,7 @@ impl Default for Publish {
             retry: Duration::from_secs(30),
             at_once: 4,
             spacing: Duration::from_millis(20),
-            card: Duration::from_secs(60 * 60),
+            node_record_interval: Duration::from_secs(60 * 60),
         }
     }
 }

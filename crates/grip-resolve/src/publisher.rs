@@ -1,16 +1,16 @@
-//! Tells the network of what is served here.
+//! Publisher of what this node serves: records for the network, kept up to date.
 //!
-//! One owned task. A change is told at once, everything again after half of the time that records
-//! live, what is gone is withdrawn. A few at a time, with a pause between the beginnings, so that a
-//! node with many repositories is a steady neighbour.
+//! One owned task. A change is published at once, everything again after half of the time that
+//! records live, and what is gone is withdrawn. A few at a time, with a pause between the starts, so
+//! that a node with many repositories is a steady neighbour.
 //!
 //! Invariants:
-//! - What is told was read from the shelf then; what could not be read is neither told nor
-//!   withdrawn, but tried again.
-//! - A repository is told of once at a time, so that the last word on it is the newest.
+//! - What is published was read at that moment; what could not be read is neither published nor
+//!   withdrawn, but retried.
+//! - A repository has one publication at a time, so that the last one is the newest.
 
-mod run;
-mod tell;
+mod publish;
+mod schedule;
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -18,50 +18,50 @@ use grip_nostr::RepoAddr;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use self::run::Run;
+use self::schedule::Schedule;
 use crate::resolver::Core;
 
-/// Repositories that wait to be told of. Beyond it they are not told apart: all are looked at.
+/// Most repositories that wait to be published; beyond it everything is scanned instead.
 const MAX_DUE: usize = 10_000;
 
-/// What the publisher is at.
+/// Wake-ups for the publisher's task, and its status.
 #[derive(Default)]
 pub(crate) struct Publisher {
     reindex: Notify,
-    /// Wakes the task for [`Facts::touched`].
+    /// Wakes the task for [`State::touched`].
     touch: Notify,
-    state: Mutex<Facts>,
+    state: Mutex<State>,
 }
 
 #[derive(Default)]
-struct Facts {
-    /// Repositories that were touched; at most [`MAX_DUE`], beyond it everything is read anew.
+struct State {
+    /// Repositories whose pins have changed; at most [`MAX_DUE`].
     touched: BTreeSet<RepoAddr>,
     due: usize,
-    pass: Option<usize>,
-    passes: u64,
+    scan: Option<usize>,
+    scans: u64,
 }
 
-/// How the telling stands.
+/// The publisher at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// Repositories that the network was told of.
-    pub told: usize,
-    /// Those that have changed, or failed, and wait.
+    /// Repositories that are published.
+    pub published: usize,
+    /// Repositories that have changed, or failed, and wait.
     pub due: usize,
-    /// How many the pass under way has seen, if there is one.
-    pub pass: Option<usize>,
-    /// Complete passes over everything.
-    pub passes_total: u64,
+    /// How many repositories the current scan has seen, if there is one.
+    pub scan: Option<usize>,
+    /// Complete scans over everything.
+    pub scans_total: u64,
 }
 
 impl Publisher {
-    /// Has everything read and told anew.
+    /// Reads and publishes everything again.
     pub fn reindex(&self) {
         self.reindex.notify_one();
     }
 
-    /// Has one repository told anew, because its pins have changed.
+    /// Publishes one repository again, because its pins have changed.
     pub fn touch(&self, name: RepoAddr) {
         let mut state = self.state.lock();
         if state.touched.len() < MAX_DUE {
@@ -75,17 +75,16 @@ impl Publisher {
     pub fn status(&self, core: &Core) -> Status {
         let state = self.state.lock();
         Status {
-            told: core.shelf.told(|told| told.len()),
+            published: core.local_manifests.published(|published| published.len()),
             due: state.due,
-            pass: state.pass,
-            passes_total: state.passes,
+            scan: state.scan,
+            scans_total: state.scans,
         }
     }
 
     pub async fn run(core: Arc<Core>) {
         let stop = core.group.token();
-        let run = Run::new(core);
-        stop.run_until_cancelled(run.go()).await;
+        stop.run_until_cancelled(Schedule::new(core).run()).await;
     }
 }
 

@@ -1,10 +1,10 @@
-//! The pipeline: cache, then what is here, then the network.
+//! Resolution of keys: cache, then local manifests, then the network.
 //!
 //! Invariants:
 //! - Concurrent misses of one key are one resolution.
-//! - A resolution that finds no place in the queue is refused at once.
-//! - The deadline counts from the moment of asking; waiting for a worker is part of it.
-//! - What is under way when the node stops ends as cancelled, and no task is left.
+//! - A resolution that finds the queue full is refused at once.
+//! - The deadline counts from the call; waiting for a worker is part of it.
+//! - Resolutions in flight when the node stops end as cancelled, and no task is left.
 
 mod pipeline;
 mod providers;
@@ -17,6 +17,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 use grip_dht::{Dht, PeerName};
+use grip_nostr::RepoAddr;
 use grip_tasks::TaskGroup;
 use moka::future::Cache as Store;
 use serde::Serialize;
@@ -28,9 +29,9 @@ pub use self::{
     status::{Health as PipelineHealth, Status},
 };
 use crate::{
-    Card, Health, Key, Manifest, ManifestId, NodeKey, Options, ResolveError, Shelf,
-    breaker::Breakers, budget::HedgeBudget, cache::Cache, counters::Live, flight::Flights,
-    publisher::Publisher, walk::Network,
+    Health, Key, LocalManifests, Manifest, ManifestId, NodeKey, NodeRecord, Options, ResolveError,
+    breaker::Breakers, cache::Cache, counters::LiveCounters, hedge_budget::HedgeBudget,
+    lookup::Network, publisher::Publisher, single_flight::SingleFlight,
 };
 
 /// Resolves keys. Cheap to clone; all clones are the same resolver.
@@ -39,40 +40,40 @@ pub struct Resolver {
     core: Arc<Core>,
 }
 
-/// What a resolver is made of.
+/// Parts that a resolver is made of.
 pub struct Parts {
-    /// None: only what is here is found.
+    /// None: only local manifests are found.
     pub dht: Option<Arc<dyn Dht>>,
-    pub shelf: Arc<Shelf>,
+    pub local_manifests: Arc<LocalManifests>,
     pub health: Arc<dyn Health>,
     pub options: Arc<ArcSwap<Options>>,
-    /// None: no card is published.
+    /// None: no node record is published.
     pub identity: Option<Identity>,
     pub group: TaskGroup,
 }
 
-/// Who this node is to others.
+/// This node as other nodes see it.
 pub struct Identity {
     pub key: NodeKey,
     /// Where its repositories are, below which comes `<npub>/<identifier>.git`.
     pub urls: Vec<Url>,
 }
 
-/// How something is to be resolved.
+/// Parameters of one resolution.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ask {
-    /// Not from the cache, and the network is asked even if the answer is here.
+pub struct ResolveParams {
+    /// Not from the cache, and the network is queried even if the answer is local.
     pub fresh: bool,
     /// Shorter than the configured deadline; a longer one is cut.
     pub deadline: Option<Duration>,
 }
 
-/// Where an answer came from.
+/// The origin of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
     Cache,
-    /// From the cache, not fresh any more; a new answer is being looked for.
+    /// From the cache, no longer fresh; it is being resolved again.
     Stale,
     Local,
     Dht,
@@ -84,27 +85,27 @@ pub struct Resolved {
     pub manifest: Manifest,
     pub id: ManifestId,
     pub source: Source,
-    /// How far away it was when it was found; 0 for what is here.
+    /// Hops to the peer that had it; 0 for a local manifest.
     pub hops: u32,
-    /// How many questions it took to find it.
+    /// Requests that it took to find it.
     pub asked: u32,
     pub took: Duration,
 }
 
 pub(crate) struct Core {
     pub(crate) network: Option<Network>,
-    pub(crate) shelf: Arc<Shelf>,
+    pub(crate) local_manifests: Arc<LocalManifests>,
     health: Arc<dyn Health>,
     pub(crate) options: Arc<ArcSwap<Options>>,
     pub(crate) cache: Cache,
-    flights: Flights,
-    /// At most so many resolutions are under way.
-    slots: Arc<Semaphore>,
+    flights: SingleFlight,
+    /// Permits of the workers.
+    permits: Arc<Semaphore>,
     workers: usize,
-    at_work: Arc<AtomicUsize>,
-    pub(crate) counters: Arc<Live>,
+    busy_workers: Arc<AtomicUsize>,
+    pub(crate) counters: Arc<LiveCounters>,
     pub(crate) identity: Option<Identity>,
-    cards: Store<PeerName, Option<Card>>,
+    node_records: Store<PeerName, Option<NodeRecord>>,
     pub(crate) publisher: Publisher,
     pub(crate) group: TaskGroup,
 }
@@ -113,7 +114,7 @@ impl Resolver {
     /// Starts the workers, the breakers and the publisher, all owned by the group.
     pub fn start(parts: Parts) -> Self {
         let options = parts.options.load_full();
-        let counters = Arc::new(Live::default());
+        let counters = Arc::new(LiveCounters::default());
         let network = parts.dht.map(|dht| Network {
             own: dht.status().peer,
             breakers: Breakers::start(options.breaker, &parts.group),
@@ -122,21 +123,21 @@ impl Resolver {
             group: parts.group.clone(),
             dht,
         });
-        let (flights, jobs) = Flights::new();
+        let (flights, jobs) = SingleFlight::new();
         let workers = options.workers.max(1);
         let core = Arc::new(Core {
             network,
-            shelf: parts.shelf,
+            local_manifests: parts.local_manifests,
             health: parts.health,
             cache: Cache::new(options.cache_bytes),
             options: parts.options,
             flights,
-            slots: Arc::new(Semaphore::new(workers)),
+            permits: Arc::new(Semaphore::new(workers)),
             workers,
-            at_work: Arc::default(),
+            busy_workers: Arc::default(),
             counters,
             identity: parts.identity,
-            cards: providers::cards(),
+            node_records: providers::node_records(),
             publisher: Publisher::default(),
             group: parts.group,
         });
@@ -150,16 +151,24 @@ impl Resolver {
     }
 
     /// Reads a key and resolves it.
-    pub async fn resolve_text(&self, key: &str, ask: Ask) -> Result<Resolved, ResolveError> {
-        self.resolve(&Key::parse(key)?, ask).await
+    pub async fn resolve_text(
+        &self,
+        key: &str,
+        params: ResolveParams,
+    ) -> Result<Resolved, ResolveError> {
+        self.resolve(&Key::parse(key)?, params).await
     }
 
     /// Finds the manifest of a key.
     ///
-    /// Cancel safe: a resolution that was begun goes on for whoever asks next.
-    pub async fn resolve(&self, key: &Key, ask: Ask) -> Result<Resolved, ResolveError> {
+    /// Cancel safe: a resolution that was started goes on for the next caller.
+    pub async fn resolve(
+        &self,
+        key: &Key,
+        params: ResolveParams,
+    ) -> Result<Resolved, ResolveError> {
         let began = Instant::now();
-        let (answer, source) = self.core.answer(key, ask, began).await?;
+        let (answer, source) = self.core.answer(key, params, began).await?;
         Ok(Resolved {
             id: answer.manifest.id(),
             manifest: answer.manifest.clone(),
@@ -170,8 +179,25 @@ impl Resolver {
         })
     }
 
+    /// Clears the cache; resolutions in flight go on.
+    pub fn forget_all(&self) {
+        self.core.forget_all();
+    }
+
     pub(crate) fn core(&self) -> &Arc<Core> {
         &self.core
+    }
+}
+
+impl Core {
+    /// Drops what is cached of a repository that has changed.
+    pub(crate) async fn forget(&self, name: &RepoAddr) {
+        self.local_manifests.forget(name).await;
+        self.cache.forget(&Key::Name(name.clone())).await;
+    }
+
+    pub(crate) fn forget_all(&self) {
+        self.cache.clear();
     }
 }
 

@@ -1,10 +1,10 @@
-//! What the tests of several modules need.
+//! Fixtures of the unit tests.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -13,7 +13,7 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use grip_dht::{
-    AskError, Counters, Dht, DhtError, Peer, PeerName, Published, RecordKey, Reply, Status,
+    Counters, Dht, DhtError, Peer, PeerName, Published, RecordKey, RequestError, Response, Status,
 };
 use grip_nostr::{Event, RepoAddr, Timestamp};
 use grip_tasks::TaskGroup;
@@ -22,8 +22,8 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, RwLock};
 
 use crate::{
-    Changed, Identity, LocalError, Manifest, NoHealth, Options, Parts, Repositories, Resolver,
-    Shelf,
+    Changed, Identity, LocalError, LocalManifests, Manifest, NoHealth, Options, Parts,
+    Repositories, Resolver,
 };
 
 pub(crate) fn ms(ms: u64) -> Duration {
@@ -76,28 +76,28 @@ impl Repos {
     pub fn serve(&self, manifest: &Manifest) {
         let name = manifest.name();
         self.served.lock().insert(name.clone(), manifest.clone());
-        self.tell(name);
+        self.notify(name);
     }
 
     pub fn remove(&self, name: &RepoAddr) {
         self.served.lock().remove(name);
-        self.tell(name.clone());
+        self.notify(name.clone());
     }
 
     pub fn remove_silently(&self, name: &RepoAddr) {
         self.served.lock().remove(name);
     }
 
-    fn tell(&self, name: RepoAddr) {
+    fn notify(&self, name: RepoAddr) {
         self.changed.lock().insert(name);
         self.wake.notify_one();
     }
 
     fn check(&self) -> Result<(), LocalError> {
-        match self.broken.load(Relaxed) {
-            true => Err(LocalError("the disk is on fire".into())),
-            false => Ok(()),
+        if self.broken.load(Relaxed) {
+            return Err(LocalError("the disk is on fire".into()));
         }
+        Ok(())
     }
 }
 
@@ -142,46 +142,67 @@ impl Repositories for Repos {
     }
 }
 
-type Answering = dyn Fn(&Peer, &RecordKey) -> Result<Reply, AskError> + Send + Sync;
+type Answering = dyn Fn(&Peer, &RecordKey) -> Result<Response, RequestError> + Send + Sync;
 
-/// A network that does what a function says, each answer after a moment.
+/// A network whose responses are made by a function, each after a moment, and that notes what is
+/// published.
 pub(crate) struct Script {
     pub roots: Vec<Peer>,
+    pub known_peers: AtomicUsize,
     pub latency: Duration,
     pub answer: Box<Answering>,
     pub asked: AtomicU64,
+    pub publish_latency: Duration,
+    /// The key of every publication.
+    pub publications: Mutex<Vec<RecordKey>>,
+    /// What is published now.
+    pub records: Mutex<BTreeMap<RecordKey, Bytes>>,
 }
 
 impl Script {
     pub fn new(
         roots: Vec<Peer>,
-        answer: impl Fn(&Peer, &RecordKey) -> Result<Reply, AskError> + Send + Sync + 'static,
+        answer: impl Fn(&Peer, &RecordKey) -> Result<Response, RequestError> + Send + Sync + 'static,
     ) -> Arc<Self> {
         Arc::new(Self {
+            known_peers: AtomicUsize::new(roots.len()),
             roots,
             latency: ms(10),
             answer: Box::new(answer),
             asked: AtomicU64::new(0),
+            publish_latency: ms(0),
+            publications: Mutex::default(),
+            records: Mutex::default(),
+        })
+    }
+
+    /// A network without peers.
+    pub fn empty(publish_latency: Duration) -> Arc<Self> {
+        let network = Self::new(vec![], |_, _| Err(RequestError::NoRoute));
+        let network = Arc::into_inner(network).expect("because it was just made");
+        Arc::new(Self {
+            publish_latency,
+            ..network
         })
     }
 }
 
 impl Dht for Script {
-    fn here<'a>(&'a self, _: &'a RecordKey) -> BoxFuture<'a, Reply> {
+    fn local_response<'a>(&'a self, _: &'a RecordKey) -> BoxFuture<'a, Response> {
         let closer = self.roots.clone();
         Box::pin(async {
-            Reply {
+            Response {
                 closer,
-                ..Reply::default()
+                ..Response::default()
             }
         })
     }
 
-    fn ask<'a>(
+    fn request<'a>(
         &'a self,
         peer: &'a Peer,
         key: &'a RecordKey,
-    ) -> BoxFuture<'a, Result<Reply, AskError>> {
+    ) -> BoxFuture<'a, Result<Response, RequestError>> {
         self.asked.fetch_add(1, Relaxed);
         Box::pin(async move {
             tokio::time::sleep(self.latency).await;
@@ -191,14 +212,23 @@ impl Dht for Script {
 
     fn publish(
         &self,
-        _: RecordKey,
-        _: Option<Bytes>,
+        key: RecordKey,
+        value: Option<Bytes>,
     ) -> BoxFuture<'_, Result<Published, DhtError>> {
-        Box::pin(async { Ok(Published { stored_at: 0 }) })
+        Box::pin(async move {
+            self.publications.lock().push(key.clone());
+            if !self.publish_latency.is_zero() {
+                tokio::time::sleep(self.publish_latency).await;
+            }
+            self.records.lock().insert(key, value.unwrap_or_default());
+            Ok(Published { stored_at: 0 })
+        })
     }
 
-    fn withdraw<'a>(&'a self, _: &'a RecordKey) -> BoxFuture<'a, ()> {
-        Box::pin(async {})
+    fn withdraw<'a>(&'a self, key: &'a RecordKey) -> BoxFuture<'a, ()> {
+        Box::pin(async {
+            self.records.lock().remove(key);
+        })
     }
 
     fn status(&self) -> Status {
@@ -207,7 +237,7 @@ impl Dht for Script {
             listening: vec![],
             external: vec![],
             connected_peers: 0,
-            known_peers: self.roots.len(),
+            known_peers: self.known_peers.load(Relaxed),
             records: 0,
             provided_keys: 0,
             counters: Counters::default(),
@@ -219,7 +249,7 @@ impl Dht for Script {
 pub(crate) struct Node {
     pub resolver: Resolver,
     pub repos: Arc<Repos>,
-    pub shelf: Arc<Shelf>,
+    pub local_manifests: Arc<LocalManifests>,
     pub options: Arc<ArcSwap<Options>>,
     pub group: TaskGroup,
 }
@@ -227,22 +257,22 @@ pub(crate) struct Node {
 impl Node {
     pub fn new(dht: Option<Arc<dyn Dht>>, options: Options) -> Self {
         let repos = Arc::new(Repos::default());
-        let shelf = Shelf::new(Arc::clone(&repos) as _);
-        Self::with(dht, options, repos, shelf, None)
+        let local_manifests = LocalManifests::new(Arc::clone(&repos) as _);
+        Self::with(dht, options, repos, local_manifests, None)
     }
 
     pub fn with(
         dht: Option<Arc<dyn Dht>>,
         options: Options,
         repos: Arc<Repos>,
-        shelf: Arc<Shelf>,
+        local_manifests: Arc<LocalManifests>,
         identity: Option<Identity>,
     ) -> Self {
         let options = Arc::new(ArcSwap::from_pointee(options));
         let group = TaskGroup::new("test");
         let resolver = Resolver::start(Parts {
             dht,
-            shelf: Arc::clone(&shelf),
+            local_manifests: Arc::clone(&local_manifests),
             health: Arc::new(NoHealth),
             options: Arc::clone(&options),
             identity,
@@ -251,7 +281,7 @@ impl Node {
         Self {
             resolver,
             repos,
-            shelf,
+            local_manifests,
             options,
             group,
         }

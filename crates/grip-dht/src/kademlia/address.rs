@@ -44,7 +44,7 @@ impl Policy {
     }
 
     /// Those of a stranger's addresses that may be used, without the peer's name, each once.
-    pub(super) fn sift<'a>(
+    pub(super) fn filter_addresses<'a>(
         self,
         addresses: impl IntoIterator<Item = &'a Multiaddr>,
     ) -> (Vec<Multiaddr>, u64) {
@@ -246,7 +246,7 @@ mod tests {
         let good = |i: usize| format!("/ip4/1.1.1.{}/tcp/1", i % 12).parse().unwrap();
         let mut addresses: Vec<Multiaddr> = (0..24).map(good).collect();
         addresses.push("/ip4/10.0.0.1/tcp/1".parse().unwrap());
-        let (sifted, refused) = Policy::Global.sift(&addresses);
+        let (sifted, refused) = Policy::Global.filter_addresses(&addresses);
         assert_eq!((sifted.len(), refused), (limits::ADDRESSES, 1));
     }
 

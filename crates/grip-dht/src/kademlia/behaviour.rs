@@ -15,12 +15,12 @@ use libp2p::{
 use super::{
     Options,
     address::{self, Policy},
-    asking::Asking,
-    door::Door,
-    gate::Gate,
-    shared::Shared,
-    shelf::{Bounds, Shelf},
-    sieve::Sieve,
+    address_filter::AddressFilter,
+    connection_limits::ConnectionLimits,
+    dial_filter::DialFilter,
+    record_store::{Bounds, RecordStore},
+    request_streams::RequestStreams,
+    stats::Stats,
 };
 use crate::{DhtError, PeerName, limits};
 
@@ -34,10 +34,10 @@ const NEGOTIATING: usize = 64;
 #[derive(NetworkBehaviour)]
 #[behaviour(prelude = "libp2p::swarm::derive_prelude")]
 pub(super) struct Behaviour {
-    pub door: Door,
-    pub asking: Asking,
+    pub connection_limits: ConnectionLimits,
+    pub request_streams: RequestStreams,
     pub identify: identify::Behaviour,
-    pub kad: Sieve<kad::Behaviour<Shelf>>,
+    pub kad: AddressFilter<kad::Behaviour<RecordStore>>,
 }
 
 pub(super) fn setup(error: impl std::fmt::Display) -> DhtError {
@@ -52,8 +52,8 @@ impl Behaviour {
         keys: &Keypair,
         name: &PeerName,
         bootstrap: &[(PeerId, Multiaddr)],
-        shared: &Arc<Shared>,
-        asking: Asking,
+        stats: &Arc<Stats>,
+        request_streams: RequestStreams,
     ) -> Result<Self, DhtError> {
         let own = keys.public().to_peer_id();
         let network = network(options)?;
@@ -65,14 +65,14 @@ impl Behaviour {
             .with_hide_listen_addrs(true)
             .with_cache_size(0);
         Ok(Self {
-            door: Door::new(options, bootstrap, Arc::clone(shared)),
-            asking,
+            connection_limits: ConnectionLimits::new(options, bootstrap, Arc::clone(stats)),
+            request_streams,
             identify: identify::Behaviour::new(identify),
-            kad: Sieve::new(
+            kad: AddressFilter::new(
                 kademlia(options, own, name, network),
                 options.policy(),
                 bootstrap.to_vec(),
-                Arc::clone(shared),
+                Arc::clone(stats),
             ),
         })
     }
@@ -87,7 +87,7 @@ fn kademlia(
     own: PeerId,
     name: &PeerName,
     network: StreamProtocol,
-) -> kad::Behaviour<Shelf> {
+) -> kad::Behaviour<RecordStore> {
     let bounds = Bounds {
         records: options.max_records,
         bytes: options.max_record_bytes,
@@ -103,14 +103,14 @@ fn kademlia(
         .set_caching(kad::Caching::Disabled)
         .set_record_ttl(Some(options.record_ttl))
         .set_provider_record_ttl(Some(options.record_ttl))
-        .set_periodic_bootstrap_interval(Some(options.bootstrap_every))
-        // We tell things anew by ourselves: the job of the library keeps every key that it has
+        .set_periodic_bootstrap_interval(Some(options.bootstrap_interval))
+        // We tell things again by ourselves: the job of the library keeps every key that it has
         // seen since its last run, without a bound.
         .set_replication_interval(None)
         .set_publication_interval(None)
         .set_provider_publication_interval(None);
-    let shelf = Shelf::new(own, name.clone(), bounds);
-    let mut kad = kad::Behaviour::with_config(own, shelf, config);
+    let store = RecordStore::new(own, name.clone(), bounds);
+    let mut kad = kad::Behaviour::with_config(own, store, config);
     kad.set_mode(Some(kad::Mode::Server));
     kad
 }
@@ -120,11 +120,11 @@ pub(super) fn swarm(
     options: &Options,
     keys: &Keypair,
     named: HashSet<Multiaddr>,
-    shared: &Arc<Shared>,
+    stats: &Arc<Stats>,
     behaviour: Behaviour,
     executor: impl libp2p::swarm::Executor + Send + 'static,
 ) -> Result<Swarm<Behaviour>, DhtError> {
-    let transport = transport(options, keys, named, shared)?;
+    let transport = transport(options, keys, named, stats)?;
     let config = libp2p::swarm::Config::with_executor(executor)
         .with_idle_connection_timeout(options.idle_timeout)
         .with_max_negotiating_inbound_streams(NEGOTIATING);
@@ -140,13 +140,13 @@ pub(super) fn transport(
     options: &Options,
     keys: &Keypair,
     named: HashSet<Multiaddr>,
-    shared: &Arc<Shared>,
+    stats: &Arc<Stats>,
 ) -> Result<Boxed<(PeerId, StreamMuxerBox)>, DhtError> {
     let policy = options.policy();
     let tcp = tcp::tokio::Transport::new(tcp::Config::new());
     if !named.iter().any(address::is_named) {
         return upgrade(
-            Gate::new(tcp, policy, named, Arc::clone(shared)),
+            DialFilter::new(tcp, policy, named, Arc::clone(stats)),
             options,
             keys,
         );
@@ -155,10 +155,10 @@ pub(super) fn transport(
         Policy::Lan => Policy::Lan,
         Policy::Global | Policy::Any => Policy::Any,
     };
-    let tcp = Gate::new(tcp, below, named.clone(), Arc::clone(shared));
+    let tcp = DialFilter::new(tcp, below, named.clone(), Arc::clone(stats));
     let dns = dns::tokio::Transport::system(tcp).map_err(setup)?;
     upgrade(
-        Gate::new(dns, policy, named, Arc::clone(shared)),
+        DialFilter::new(dns, policy, named, Arc::clone(stats)),
         options,
         keys,
     )

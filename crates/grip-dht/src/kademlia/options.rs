@@ -40,23 +40,23 @@ pub struct Options {
     pub max_pending_connections: u32,
     /// How long others shall hold what we publish, and we what they do (24 h).
     pub record_ttl: Duration,
-    /// How often our own records are stored anew (8 h); never if absent.
+    /// How often our own records are stored again (8 h); never if absent.
     pub republish_every: Option<Duration>,
     /// How often the routing table is refreshed (5 min).
-    pub bootstrap_every: Duration,
-    /// Questions of others answered at the same time, in all (64) and for one peer (8). Beyond,
+    pub bootstrap_interval: Duration,
+    /// Requests of others answered at the same time, in all (64) and for one peer (8). Beyond,
     /// they are told at once that we are busy.
-    pub max_answering: usize,
-    pub max_answering_per_peer: usize,
-    /// How long a question of another may take until its answer is written (10 s).
-    pub answer_timeout: Duration,
-    /// Our own questions at the same time, in all (256) and to one peer (16), which must leave
+    pub max_inbound_requests: usize,
+    pub max_inbound_requests_per_peer: usize,
+    /// How long a request of another may take until its answer is written (10 s).
+    pub inbound_request_timeout: Duration,
+    /// Our own requests at the same time, in all (256) and to one peer (16), which must leave
     /// room on a connection for other things, and how long one may take (10 s).
-    pub max_asking: usize,
-    pub max_asking_per_peer: usize,
-    pub ask_timeout: Duration,
+    pub max_outbound_requests: usize,
+    pub max_outbound_requests_per_peer: usize,
+    pub outbound_request_timeout: Duration,
     /// Publications at the same time, waiting ones included (64).
-    pub max_publishing: usize,
+    pub max_publications: usize,
     /// How long making a connection may take (5 s), and how long an unused one is kept (60 s).
     pub connect_timeout: Duration,
     pub idle_timeout: Duration,
@@ -82,14 +82,14 @@ impl Options {
             max_pending_connections: 64,
             record_ttl: Duration::from_secs(24 * 60 * 60),
             republish_every: Some(Duration::from_secs(8 * 60 * 60)),
-            bootstrap_every: Duration::from_secs(5 * 60),
-            max_answering: 64,
-            max_answering_per_peer: 8,
-            answer_timeout: Duration::from_secs(10),
-            max_asking: 256,
-            max_asking_per_peer: 16,
-            ask_timeout: Duration::from_secs(10),
-            max_publishing: 64,
+            bootstrap_interval: Duration::from_secs(5 * 60),
+            max_inbound_requests: 64,
+            max_inbound_requests_per_peer: 8,
+            inbound_request_timeout: Duration::from_secs(10),
+            max_outbound_requests: 256,
+            max_outbound_requests_per_peer: 16,
+            outbound_request_timeout: Duration::from_secs(10),
+            max_publications: 64,
             connect_timeout: Duration::from_secs(5),
             idle_timeout: Duration::from_secs(60),
         }

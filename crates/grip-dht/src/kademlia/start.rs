@@ -10,17 +10,17 @@ use tokio::sync::{Semaphore, mpsc};
 
 use super::{
     Kademlia, Options, address,
-    asking::Asking,
     behaviour::{self, Behaviour},
-    desk::{Desk, Passes},
-    judging::Judging,
-    node::{Changed, Node, Queues},
-    publishing::{Own, UnderWay},
-    shared::Shared,
+    publications::{Own, Publications},
+    record_validation::ValidationTask,
+    request_handler::{PeerPermits, RequestHandler},
+    request_streams::RequestStreams,
+    stats::Stats,
+    swarm_task::{Queues, StaleStatus, SwarmTask},
 };
-use crate::{DhtError, Judge, Local};
+use crate::{DhtError, LocalRecords, RecordValidator};
 
-/// Commands of callers that wait for the swarm task; beyond, a question is refused.
+/// Commands of callers that wait for the swarm task; beyond, a request is refused.
 const COMMANDS: usize = 256;
 
 /// Records of others that wait to be judged, in all and from one peer; beyond, they are dropped.
@@ -28,7 +28,7 @@ const OFFERS: usize = 256;
 const OFFERS_PER_PEER: usize = 64;
 
 /// Orders on their way from the judge to the swarm task; beyond, the judge waits.
-const ORDERS: usize = 16;
+const STORE_COMMANDS: usize = 16;
 
 /// How long to wait until we know where we listen.
 const LISTEN: Duration = Duration::from_secs(5);
@@ -38,37 +38,47 @@ const LISTEN: Duration = Duration::from_secs(5);
 /// All tasks are in a child of `group`, and end when it is shut down.
 pub async fn start(
     options: Options,
-    local: Arc<dyn Local>,
-    judge: Arc<dyn Judge>,
+    local: Arc<dyn LocalRecords>,
+    judge: Arc<dyn RecordValidator>,
     group: &TaskGroup,
 ) -> Result<Kademlia, DhtError> {
-    let places = Places::read(&options)?;
+    let places = OwnAddresses::read(&options)?;
     let keys = keys(&options)?;
     let own = keys.public().to_peer_id();
     let name = address::name(&own).ok_or_else(|| behaviour::setup("a peer has no name"))?;
-    let shared = Arc::new(Shared::new(name.clone()));
+    let stats = Arc::new(Stats::new(name.clone()));
     let group = group.child("dht");
 
-    let (lookup_sender, lookups) = mpsc::channel(options.max_answering.max(1));
-    let desk = Arc::new(Desk::new(
+    let (query_sender, store_queries) = mpsc::channel(options.max_inbound_requests.max(1));
+    let handler = Arc::new(RequestHandler::new(
         group.clone(),
         local,
-        lookup_sender,
-        Arc::clone(&shared),
-        options.answer_timeout,
-        Passes::new(options.max_answering, options.max_answering_per_peer),
+        query_sender,
+        Arc::clone(&stats),
+        options.inbound_request_timeout,
+        PeerPermits::new(
+            options.max_inbound_requests,
+            options.max_inbound_requests_per_peer,
+        ),
     ));
     let policy = options.policy();
-    let taking = Arc::new(move |peer, stream| desk.receive(peer, stream));
-    let asking = Asking::new(taking);
-    let behaviour = Behaviour::new(&options, &keys, &name, &places.bootstrap, &shared, asking)?;
+    let taking = Arc::new(move |peer, stream| handler.receive(peer, stream));
+    let request_streams = RequestStreams::new(taking);
+    let behaviour = Behaviour::new(
+        &options,
+        &keys,
+        &name,
+        &places.bootstrap,
+        &stats,
+        request_streams,
+    )?;
     let named = places.bootstrap.iter().map(|(_, address)| address.clone());
     let executor = executor(&group);
     let mut swarm = behaviour::swarm(
         &options,
         &keys,
         named.collect(),
-        &shared,
+        &stats,
         behaviour,
         executor,
     )?;
@@ -76,53 +86,56 @@ pub async fn start(
 
     let (command_sender, commands) = mpsc::channel(COMMANDS);
     let (offer_sender, offers) = mpsc::channel(OFFERS);
-    let (order_sender, orders) = mpsc::channel(ORDERS);
-    let (wish_sender, wishes) = mpsc::channel(options.max_publishing.max(1));
-    let judging = Judging {
+    let (store_command_sender, store_commands) = mpsc::channel(STORE_COMMANDS);
+    let (update_sender, own_updates) = mpsc::channel(options.max_publications.max(1));
+    let judging = ValidationTask {
         judge,
         group: group.clone(),
-        shared: Arc::clone(&shared),
-        wishes,
+        stats: Arc::clone(&stats),
+        own_updates,
         offers,
-        orders: order_sender,
+        store_commands: store_command_sender,
     };
-    let mut node = Node {
+    let mut swarm_task = SwarmTask {
         swarm,
         own,
         policy,
         network: behaviour::network(&options)?,
         bootstrap: places.bootstrap,
-        bootstrap_ticks: options.bootstrap_every.as_secs().max(1),
-        shared: Arc::clone(&shared),
+        bootstrap_ticks: options.bootstrap_interval.as_secs().max(1),
+        stats: Arc::clone(&stats),
         offers: offer_sender,
-        offering: Arc::new(Passes::new(OFFERS, OFFERS_PER_PEER)),
+        offering: Arc::new(PeerPermits::new(OFFERS, OFFERS_PER_PEER)),
         record_ttl: options.record_ttl,
         published: Own::new(options.max_published, options.republish_every),
-        under_way: UnderWay::default(),
+        publications: Publications::default(),
         ticks: 0,
-        changed: Changed {
-            places: true,
-            ..Changed::default()
+        stale: StaleStatus {
+            addresses: true,
+            ..StaleStatus::default()
         },
     };
-    node.show();
+    swarm_task.update_status();
     let queues = Queues {
         commands,
-        lookups,
-        orders,
+        store_queries,
+        store_commands,
     };
     let stop = group.token();
-    group.spawn("swarm", node.run(queues, stop.clone()));
+    group.spawn("swarm", swarm_task.run(queues, stop.clone()));
     group.spawn("judging", judging.run());
     Ok(Kademlia {
         own,
         policy,
-        ask_timeout: options.ask_timeout,
-        shared,
+        outbound_request_timeout: options.outbound_request_timeout,
+        stats,
         commands: command_sender,
-        wishes: wish_sender,
-        asking: Arc::new(Passes::new(options.max_asking, options.max_asking_per_peer)),
-        publishing: Arc::new(Semaphore::new(options.max_publishing.max(1))),
+        own_updates: update_sender,
+        request_permits: Arc::new(PeerPermits::new(
+            options.max_outbound_requests,
+            options.max_outbound_requests_per_peer,
+        )),
+        publishing: Arc::new(Semaphore::new(options.max_publications.max(1))),
         stop,
     })
 }
@@ -134,13 +147,13 @@ fn keys(options: &Options) -> Result<Keypair, DhtError> {
 }
 
 /// The operator's addresses, read.
-struct Places {
+struct OwnAddresses {
     listen: Vec<Multiaddr>,
     external: Vec<Multiaddr>,
     bootstrap: Vec<(PeerId, Multiaddr)>,
 }
 
-impl Places {
+impl OwnAddresses {
     fn read(options: &Options) -> Result<Self, DhtError> {
         let policy = options.policy();
         let listen = options.listen.iter().map(|text| address::listen(text));
@@ -170,7 +183,7 @@ fn executor(group: &TaskGroup) -> impl libp2p::swarm::Executor + Send + 'static 
 /// Listens, and waits until every listener has told an address.
 async fn listen(
     swarm: &mut Swarm<Behaviour>,
-    places: &Places,
+    places: &OwnAddresses,
     policy: address::Policy,
 ) -> Result<(), DhtError> {
     for address in &places.external {

@@ -3,6 +3,6 @@
 mod hostile;
 mod lan;
 mod many;
-mod questions;
 mod records;
+mod requests;
 mod support;

@@ -5,7 +5,8 @@ use futures_util::future::BoxFuture;
 
 use super::{Fault, Network, network};
 use crate::{
-    AskError, Counters, Dht, DhtError, Peer, PeerName, Published, RecordKey, Reply, Status, limits,
+    Counters, Dht, DhtError, Peer, PeerName, Published, RecordKey, RequestError, Response, Status,
+    limits,
 };
 
 /// A member of a [`Network`].
@@ -23,8 +24,8 @@ impl Member {
         &self.own
     }
 
-    async fn question(&self, to: &PeerName, key: &RecordKey) -> Result<Reply, AskError> {
-        let plan = self.network.begin(to, key).ok_or(AskError::NoRoute)?;
+    async fn send_request(&self, to: &PeerName, key: &RecordKey) -> Result<Response, RequestError> {
+        let plan = self.network.begin(to, key).ok_or(RequestError::NoRoute)?;
         let mut waiting = Waiting {
             network: &self.network,
             to,
@@ -33,13 +34,13 @@ impl Member {
         tokio::time::sleep(plan.latency).await;
         let fault = match plan.fault {
             Some(Fault::Stall) => std::future::pending().await,
-            Some(Fault::Lie(value)) => Some(Ok(Reply {
+            Some(Fault::Lie(value)) => Some(Ok(Response {
                 value: Some(value),
-                ..Reply::default()
+                ..Response::default()
             })),
-            Some(Fault::Busy) => Some(Err(AskError::Refused)),
+            Some(Fault::Busy) => Some(Err(RequestError::Refused)),
             Some(Fault::Error(error)) => Some(Err(error)),
-            Some(Fault::Close) => Some(Err(AskError::Transient)),
+            Some(Fault::Close) => Some(Err(RequestError::Transient)),
             None => None,
         };
         let local = match (&fault, plan.local) {
@@ -48,14 +49,14 @@ impl Member {
         };
         waiting.done = true;
         fault.unwrap_or_else(|| {
-            let mut reply = self.network.answer(to, key, &self.own);
-            reply.value = local.or(reply.value);
-            Ok(reply)
+            let mut response = self.network.answer(to, key, &self.own);
+            response.value = local.or(response.value);
+            Ok(response)
         })
     }
 }
 
-/// Counts a question that nobody waits for any more.
+/// Counts a request that nobody waits for any more.
 struct Waiting<'a> {
     network: &'a Network,
     to: &'a PeerName,
@@ -71,16 +72,16 @@ impl Drop for Waiting<'_> {
 }
 
 impl Dht for Member {
-    fn here<'a>(&'a self, key: &'a RecordKey) -> BoxFuture<'a, Reply> {
-        Box::pin(async move { self.network.here(&self.own, key) })
+    fn local_response<'a>(&'a self, key: &'a RecordKey) -> BoxFuture<'a, Response> {
+        Box::pin(async move { self.network.local_response(&self.own, key) })
     }
 
-    fn ask<'a>(
+    fn request<'a>(
         &'a self,
         peer: &'a Peer,
         key: &'a RecordKey,
-    ) -> BoxFuture<'a, Result<Reply, AskError>> {
-        Box::pin(self.question(&peer.id, key))
+    ) -> BoxFuture<'a, Result<Response, RequestError>> {
+        Box::pin(self.send_request(&peer.id, key))
     }
 
     fn publish(

@@ -11,20 +11,23 @@ use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 
 use super::Member;
-use crate::{AskError, Distance, Judge, Local, Peer, PeerName, RecordKey, Reply, Verdict, limits};
+use crate::{
+    Distance, LocalRecords, Peer, PeerName, RecordKey, RecordValidator, RequestError, Response,
+    Verdict, limits,
+};
 
 /// How a member misbehaves when asked.
 #[derive(Clone, Debug)]
 pub enum Fault {
-    /// Never answers; ends only when the question is dropped.
+    /// Never answers; ends only when the request is dropped.
     Stall,
     /// Answers with this value, whatever the key.
     Lie(Bytes),
     /// Refuses at once, as one that has too much to do.
     Busy,
     /// Fails with this error after the latency.
-    Error(AskError),
-    /// Takes the question and breaks the connection in the middle of the answer.
+    Error(RequestError),
+    /// Takes the request and breaks the connection in the middle of the answer.
     Close,
 }
 
@@ -45,7 +48,7 @@ struct Inner {
 struct State {
     nodes: HashMap<PeerName, Node>,
     latency: Duration,
-    /// In the order of asking.
+    /// In the command of asking.
     log: Vec<(PeerName, RecordKey)>,
 }
 
@@ -56,19 +59,19 @@ struct Node {
     /// Keys of the values that are its own.
     published: BTreeSet<RecordKey>,
     providers: BTreeMap<RecordKey, BTreeSet<PeerName>>,
-    local: Option<Arc<dyn Local>>,
-    judge: Option<Arc<dyn Judge>>,
+    local: Option<Arc<dyn LocalRecords>>,
+    validator: Option<Arc<dyn RecordValidator>>,
     fault: Option<Fault>,
     latency: Option<Duration>,
     asked: u64,
     cancelled: u64,
 }
 
-/// What is to be done with one question.
+/// What is to be done with one request.
 pub(super) struct Plan {
     pub fault: Option<Fault>,
     pub latency: Duration,
-    pub local: Option<Arc<dyn Local>>,
+    pub local: Option<Arc<dyn LocalRecords>>,
 }
 
 impl Network {
@@ -93,7 +96,7 @@ impl Network {
         Self { inner }
     }
 
-    /// The names of all members, in the order of their numbers.
+    /// The names of all members, in the command of their numbers.
     pub fn names(&self) -> &[PeerName] {
         &self.inner.names
     }
@@ -123,13 +126,13 @@ impl Network {
     }
 
     /// What `peer` itself has.
-    pub fn local(&self, peer: &PeerName, local: Arc<dyn Local>) {
+    pub fn local(&self, peer: &PeerName, local: Arc<dyn LocalRecords>) {
         self.with(peer, |node| node.local = Some(local));
     }
 
     /// Who decides what `peer` stores; without one it stores everything.
-    pub fn judge(&self, peer: &PeerName, judge: Arc<dyn Judge>) {
-        self.with(peer, |node| node.judge = Some(judge));
+    pub fn validator(&self, peer: &PeerName, validator: Arc<dyn RecordValidator>) {
+        self.with(peer, |node| node.validator = Some(validator));
     }
 
     /// Lays a value at `peer`, unjudged.
@@ -158,7 +161,7 @@ impl Network {
         self.with(peer, |node| node.asked)
     }
 
-    /// How many questions to `peer` were dropped before it had answered.
+    /// How many requests to `peer` were dropped before it had answered.
     pub fn cancelled(&self, peer: &PeerName) -> u64 {
         self.with(peer, |node| node.cancelled)
     }
@@ -172,13 +175,13 @@ impl Network {
         state.nodes.values().map(|node| node.cancelled).sum()
     }
 
-    /// Every question so far, in the order of asking.
+    /// Every request so far, in the command of asking.
     pub fn log(&self) -> Vec<(PeerName, RecordKey)> {
         self.inner.state.lock().log.clone()
     }
 
     /// What `own` sees of `key` without asking anybody.
-    pub(super) fn here(&self, own: &PeerName, key: &RecordKey) -> Reply {
+    pub(super) fn local_response(&self, own: &PeerName, key: &RecordKey) -> Response {
         let is_own = self.with(own, |node| node.published.contains(key));
         let mut here = self.answer(own, key, own);
         here.value = here.value.filter(|_| !is_own);
@@ -205,7 +208,7 @@ impl Network {
         })
     }
 
-    /// Counts a question in; nothing if there is no such member.
+    /// Counts a request in; nothing if there is no such member.
     pub(super) fn begin(&self, to: &PeerName, key: &RecordKey) -> Option<Plan> {
         let mut state = self.inner.state.lock();
         state.log.push((to.clone(), key.clone()));
@@ -223,17 +226,17 @@ impl Network {
         self.with(to, |node| node.cancelled += 1);
     }
 
-    /// What `to` knows of `key`, for `asker`.
-    pub(super) fn answer(&self, to: &PeerName, key: &RecordKey, asker: &PeerName) -> Reply {
+    /// What `to` knows of `key`, for `requester`.
+    pub(super) fn answer(&self, to: &PeerName, key: &RecordKey, requester: &PeerName) -> Response {
         let (value, providers) = self.with(to, |node| {
             let providers = node.providers.get(key).cloned().unwrap_or_default();
             (node.values.get(key).cloned(), providers)
         });
         let mut closer = sorted(self.with(to, |node| node.known.clone()), key);
-        closer.retain(|peer| peer != asker);
+        closer.retain(|peer| peer != requester);
         closer.truncate(limits::PEERS);
         let providers = providers.into_iter().take(limits::PEERS);
-        Reply {
+        Response {
             value,
             providers: providers.map(peer).collect(),
             closer: closer.into_iter().map(peer).collect(),
@@ -242,12 +245,12 @@ impl Network {
 
     /// Offers a value to `peer`; says whether it is held now.
     pub(super) fn offer(&self, peer: &PeerName, key: &RecordKey, value: &Bytes) -> bool {
-        let (judge, held) = self.with(peer, |node| {
-            (node.judge.clone(), node.values.get(key).cloned())
+        let (validator, held) = self.with(peer, |node| {
+            (node.validator.clone(), node.values.get(key).cloned())
         });
-        let verdict = judge.map_or_else(
+        let verdict = validator.map_or_else(
             || Verdict::Keep(value.clone()),
-            |judge| judge.judge(key, value, held.as_deref()),
+            |validator| validator.validate(key, value, held.as_deref()),
         );
         match verdict {
             Verdict::Keep(value) => {

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use tokio::time::{Instant, timeout};
 
 use super::*;
-use crate::{AskError, Dht, Peer, RecordKey};
+use crate::{Dht, Peer, RecordKey, RequestError};
 
 fn key(text: &str) -> RecordKey {
     RecordKey::new(text).unwrap()
@@ -33,16 +33,20 @@ async fn what_one_member_publishes_the_nearest_have_and_the_providers_are_named(
         id: nearest,
         addresses: Vec::new(),
     };
-    let reply = member.ask(&nearest, &key).await.unwrap();
-    assert_eq!(reply.value.unwrap(), "v");
-    assert_eq!(reply.providers[0].id, network.names()[3]);
-    assert!(reply.closer.len() <= 20);
-    assert!(reply.closer.is_sorted_by_key(|peer| key.distance(&peer.id)));
+    let response = member.request(&nearest, &key).await.unwrap();
+    assert_eq!(response.value.unwrap(), "v");
+    assert_eq!(response.providers[0].id, network.names()[3]);
+    assert!(response.closer.len() <= 20);
+    assert!(
+        response
+            .closer
+            .is_sorted_by_key(|peer| key.distance(&peer.id))
+    );
 
     publisher.withdraw(&key).await;
     assert!(
         member
-            .ask(&nearest, &key)
+            .request(&nearest, &key)
             .await
             .unwrap()
             .providers
@@ -68,18 +72,18 @@ async fn a_key_published_without_a_value_loses_the_one_it_had() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn latency_is_paid_and_a_dropped_question_is_seen() {
+async fn latency_is_paid_and_a_dropped_request_is_seen() {
     let network = Network::new(4);
     network.latency(Duration::from_millis(40));
     let member = network.member(0);
     let began = Instant::now();
-    member.ask(&peer(&network, 1), &key("k")).await.unwrap();
+    member.request(&peer(&network, 1), &key("k")).await.unwrap();
     assert_eq!(began.elapsed(), Duration::from_millis(40));
 
     let stalled = peer(&network, 2);
     network.fault(&stalled.id, Fault::Stall);
     let key = key("k");
-    let waited = timeout(Duration::from_secs(9), member.ask(&stalled, &key));
+    let waited = timeout(Duration::from_secs(9), member.request(&stalled, &key));
     assert!(waited.await.is_err());
     assert_eq!(network.cancelled(&stalled.id), 1);
     assert_eq!(network.cancelled_total(), 1);
@@ -91,13 +95,13 @@ async fn faults_are_what_they_are_called() {
     let network = Network::new(4);
     let member = network.member(0);
     let other = peer(&network, 1);
-    let asked = || async { member.ask(&other, &key("k")).await };
+    let asked = || async { member.request(&other, &key("k")).await };
     network.fault(&other.id, Fault::Busy);
-    assert_eq!(asked().await, Err(AskError::Refused));
+    assert_eq!(asked().await, Err(RequestError::Refused));
     network.fault(&other.id, Fault::Close);
-    assert_eq!(asked().await, Err(AskError::Transient));
-    network.fault(&other.id, Fault::Error(AskError::Malformed));
-    assert_eq!(asked().await, Err(AskError::Malformed));
+    assert_eq!(asked().await, Err(RequestError::Transient));
+    network.fault(&other.id, Fault::Error(RequestError::Malformed));
+    assert_eq!(asked().await, Err(RequestError::Malformed));
     network.fault(&other.id, Fault::Lie(Bytes::from("false")));
     assert_eq!(asked().await.unwrap().value.unwrap(), "false");
     network.fault(&other.id, None);

@@ -1,4 +1,4 @@
-//! The statements.
+//! SQL statements of pins, audit and idempotency keys.
 
 grip_db::statements! {
     pub(crate) mod sql {

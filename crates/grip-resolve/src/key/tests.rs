@@ -81,7 +81,7 @@ fn kinds_of_records_have_keys_apart() {
         RecordKey::from(*id.as_bytes()),
         named("x"),
         named("y"),
-        node_record(&peer),
+        node_record_key(&peer),
     ];
     for (i, key) in keys.iter().enumerate() {
         assert_eq!(key.as_bytes().len(), 32);

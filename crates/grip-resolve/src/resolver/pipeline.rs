@@ -1,4 +1,4 @@
-//! The steps of a resolution, and the workers that do them.
+//! Steps of a resolution, and the workers that take them.
 
 use std::{
     sync::{
@@ -13,24 +13,24 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use super::{Ask, Core, Source};
+use super::{Core, ResolveParams, Source};
 use crate::{
     Key, Manifest, ResolveError,
-    cache::{Answer, Look},
+    cache::{Answer, CacheLookup},
     counters::count,
-    flight::{Boarded, Job, Outcome, Waiting},
-    walk,
+    lookup,
+    single_flight::{Flight, Job, Outcome, Waiting},
 };
 
 impl Core {
-    /// Resolves a key and counts how that went.
+    /// Resolves a key and counts the outcome.
     pub(super) async fn answer(
         &self,
         key: &Key,
-        ask: Ask,
+        params: ResolveParams,
         began: Instant,
     ) -> Result<(Arc<Answer>, Source), ResolveError> {
-        let outcome = self.resolve(key, ask, began).await;
+        let outcome = self.resolve(key, params, began).await;
         let counters = &self.counters;
         counters.latency.note(began.elapsed());
         match &outcome {
@@ -48,35 +48,35 @@ impl Core {
     async fn resolve(
         &self,
         key: &Key,
-        ask: Ask,
+        params: ResolveParams,
         began: Instant,
     ) -> Result<(Arc<Answer>, Source), ResolveError> {
         if self.group.token().is_cancelled() {
             return Err(ResolveError::Canceled);
         }
         let options = self.options.load_full();
-        if !ask.fresh {
+        if !params.fresh {
             match self.cache.look(key, &options).await {
-                Look::Fresh(answer) => {
+                CacheLookup::Fresh(answer) => {
                     count(&self.counters.hits_total);
                     return Ok((answer, Source::Cache));
                 }
-                Look::Stale(answer) => {
+                CacheLookup::Stale(answer) => {
                     count(&self.counters.stale_hits_total);
                     self.revalidate(key, began + options.deadline);
                     return Ok((answer, Source::Stale));
                 }
-                Look::Unknown => {
+                CacheLookup::Unknown => {
                     count(&self.counters.negative_hits_total);
                     return Err(ResolveError::Unknown);
                 }
-                Look::Miss => {}
+                CacheLookup::Miss => {}
             }
         }
         count(&self.counters.misses_total);
-        // The flight has the whole budget: whoever is in more of a hurry leaves earlier.
-        let waiting = self.board(key, ask.fresh, began + options.deadline)?;
-        let limit = ask
+        // The flight has the whole deadline: a caller with a shorter one leaves earlier.
+        let waiting = self.join_or_start(key, params.fresh, began + options.deadline)?;
+        let limit = params
             .deadline
             .unwrap_or(options.deadline)
             .min(options.deadline);
@@ -85,10 +85,15 @@ impl Core {
         Ok((answer, source))
     }
 
-    fn board(&self, key: &Key, fresh: bool, deadline: Instant) -> Result<Waiting, ResolveError> {
-        match self.flights.board(&(key.clone(), fresh), deadline) {
-            Some(Boarded::Began(waiting)) => Ok(waiting),
-            Some(Boarded::Joined(waiting)) => {
+    fn join_or_start(
+        &self,
+        key: &Key,
+        fresh: bool,
+        deadline: Instant,
+    ) -> Result<Waiting, ResolveError> {
+        match self.flights.join_or_start(&(key.clone(), fresh), deadline) {
+            Some(Flight::Started(waiting)) => Ok(waiting),
+            Some(Flight::Joined(waiting)) => {
                 count(&self.counters.shared_total);
                 Ok(waiting)
             }
@@ -99,9 +104,11 @@ impl Core {
         }
     }
 
-    /// Looks for a key anew in the background, unless that is under way or there is no place.
+    /// Resolves a key again in the background, unless that is in flight or the queue is full.
     fn revalidate(&self, key: &Key, deadline: Instant) {
-        if let Some(Boarded::Began(_)) = self.flights.board(&(key.clone(), false), deadline) {
+        if let Some(Flight::Started(_)) =
+            self.flights.join_or_start(&(key.clone(), false), deadline)
+        {
             count(&self.counters.revalidations_total);
         }
     }
@@ -113,8 +120,8 @@ impl Core {
             return;
         }
         let stop = self.group.token();
-        let (key, fresh) = job.wish.clone();
-        let since = self.cache.moment(&key);
+        let (key, fresh) = job.flight_key.clone();
+        let since = self.cache.generation(&key);
         let looking = timeout_at(deadline, self.look(&key, fresh, deadline));
         let outcome: Outcome = match stop.run_until_cancelled(looking).await {
             None => Err(ResolveError::Canceled),
@@ -134,16 +141,16 @@ impl Core {
     }
 
     async fn look(&self, key: &Key, fresh: bool, deadline: Instant) -> Outcome {
-        // What cannot be read is not known to be nowhere.
-        let (local, nothing) = match self.shelf.find(key).await {
+        // An unreadable manifest is not an unknown one.
+        let (local, nothing) = match self.local_manifests.find(key).await {
             Ok(local) => (local, ResolveError::Unknown),
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
-                tracing::warn!(%key, error, "not looked up here");
+                tracing::warn!(%key, error, "failed to read local manifest");
                 (None, ResolveError::Unreadable)
             }
         };
-        let here = |manifest: Manifest| {
+        let answer = |manifest: Manifest| {
             count(&self.counters.local_total);
             Arc::new(Answer {
                 manifest,
@@ -153,22 +160,22 @@ impl Core {
                 asked: 0,
             })
         };
-        let is_here = local.is_some();
+        let is_local = local.is_some();
         let held = self.cache.held(key).await;
         let known = Manifest::join_all(local.into_iter().chain(held));
-        let local = known.clone().filter(|_| is_here);
+        let local = known.clone().filter(|_| is_local);
         let network = match (&self.network, local.clone()) {
-            (_, Some(local)) if !fresh => return Ok(here(local)),
-            (None, local) => return local.map(here).ok_or(nothing),
+            (_, Some(local)) if !fresh => return Ok(answer(local)),
+            (None, local) => return local.map(answer).ok_or(nothing),
             (Some(network), _) => network,
         };
         let options = self.options.load_full();
-        // Nobody need wait to the end for what is here.
+        // With a local manifest no caller need wait for the deadline.
         let deadline = match &local {
-            Some(_) => walk::soon(&options, Instant::now(), deadline),
+            Some(_) => lookup::soon(&options, Instant::now(), deadline),
             None => deadline,
         };
-        match (network.walk(key, known, &options, deadline).await, local) {
+        match (network.lookup(key, known, &options, deadline).await, local) {
             (Ok(found), _) => Ok(Arc::new(Answer {
                 manifest: found.manifest,
                 providers: found.providers,
@@ -177,7 +184,7 @@ impl Core {
                 asked: found.asked,
             })),
             (Err(ResolveError::Canceled), _) => Err(ResolveError::Canceled),
-            (Err(_), Some(local)) => Ok(here(local)),
+            (Err(_), Some(local)) => Ok(answer(local)),
             (Err(ResolveError::Unknown), None) => Err(nothing),
             (Err(error), None) => Err(error),
         }
@@ -185,49 +192,49 @@ impl Core {
 }
 
 async fn wait(mut waiting: Waiting, deadline: Instant) -> Outcome {
-    let told = async {
-        let told = waiting.wait_for(Option::is_some).await;
-        told.ok().and_then(|told| told.clone())
+    let outcome = async {
+        let ended = waiting.wait_for(Option::is_some).await;
+        ended.ok().and_then(|outcome| outcome.clone())
     };
-    match timeout_at(deadline, told).await {
+    match timeout_at(deadline, outcome).await {
         Err(_) => Err(ResolveError::Timeout),
-        Ok(told) => told.unwrap_or(Err(ResolveError::Canceled)),
+        Ok(outcome) => outcome.unwrap_or(Err(ResolveError::Canceled)),
     }
 }
 
-/// A worker that is at work, counted until it ends whichever way.
-struct AtWork(Arc<AtomicUsize>);
+/// A busy worker, counted until it ends.
+struct BusyWorker(Arc<AtomicUsize>);
 
-impl AtWork {
-    fn begin(count: &Arc<AtomicUsize>) -> Self {
+impl BusyWorker {
+    fn new(count: &Arc<AtomicUsize>) -> Self {
         count.fetch_add(1, Relaxed);
         Self(Arc::clone(count))
     }
 }
 
-impl Drop for AtWork {
+impl Drop for BusyWorker {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Relaxed);
     }
 }
 
-/// Hands jobs to workers, of which there are as many as slots.
+/// Hands jobs to workers, of which there are as many as permits.
 pub(super) async fn dispatch(core: Arc<Core>, mut jobs: mpsc::Receiver<Job>) {
     let stop = core.group.token();
     let next = async |jobs: &mut mpsc::Receiver<Job>| {
-        let slot = Arc::clone(&core.slots).acquire_owned().await.ok()?;
+        let permit = Arc::clone(&core.permits).acquire_owned().await.ok()?;
         let job = jobs.recv().await?;
-        Some((slot, job))
+        Some((permit, job))
     };
-    while let Some(Some((slot, job))) = stop.run_until_cancelled(next(&mut jobs)).await {
+    while let Some(Some((permit, job))) = stop.run_until_cancelled(next(&mut jobs)).await {
         let worker = Arc::clone(&core);
-        let at_work = AtWork::begin(&core.at_work);
+        let busy = BusyWorker::new(&core.busy_workers);
         core.group.spawn("resolve.worker", async move {
             worker.work(job).await;
-            drop((at_work, slot));
+            drop((busy, permit));
         });
     }
-    // Those who wait are told, and nobody can come any more.
+    // No job can follow, and those that wait are cancelled.
     jobs.close();
     while let Ok(job) = jobs.try_recv() {
         drop(job);

@@ -1,8 +1,8 @@
-//! Where something can be had.
+//! Providers of a key: clone URLs, ranked.
 
 use std::time::Duration;
 
-use futures_util::{StreamExt as _, stream};
+use futures_util::future::join_all;
 use grip_dht::{Peer, PeerName};
 use grip_types::Domain;
 use moka::future::Cache as Store;
@@ -10,31 +10,31 @@ use serde::Serialize;
 use tokio::time::{Instant, timeout_at};
 use url::Url;
 
-use super::{Ask, Core, Resolver};
+use super::{Core, ResolveParams, Resolver};
 use crate::{
-    Card, Key, Manifest, ManifestId, ResolveError, Source,
+    Key, Manifest, ManifestId, NodeRecord, ResolveError, Source,
     breaker::Outcome,
     cache::Answer,
     counters::count,
-    node_record,
-    rank::{Candidate, NamedBy, Provider, rank},
-    shelf::now,
+    node_record::unix_now,
+    node_record_key,
+    provider_ranking::{Candidate, NamedBy, Provider, rank},
 };
 
 /// Most providers in an answer.
 pub const MAX_LIMIT: usize = 100;
-/// Nodes whose cards are asked for, for one answer.
+/// Most nodes whose records are requested for one answer.
 const MAX_NODES: usize = 8;
-/// Cards remembered, and for how long; "has none" counts as a card.
-const CARDS: u64 = 4_096;
-const CARD_TTL: Duration = Duration::from_secs(5 * 60);
+/// Node records in the cache, and for how long; "has none" is cached as well.
+const MAX_NODE_RECORDS: u64 = 4_096;
+const NODE_RECORD_TTL: Duration = Duration::from_secs(5 * 60);
 
-pub(super) fn cards() -> Store<PeerName, Option<Card>> {
-    let cards = Store::builder().max_capacity(CARDS);
-    cards.time_to_live(CARD_TTL).build()
+pub(super) fn node_records() -> Store<PeerName, Option<NodeRecord>> {
+    let store = Store::builder().max_capacity(MAX_NODE_RECORDS);
+    store.time_to_live(NODE_RECORD_TTL).build()
 }
 
-/// Who has something, the best first.
+/// The providers of a manifest, the best first.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Ranked {
     pub id: ManifestId,
@@ -45,23 +45,23 @@ pub struct Ranked {
 }
 
 impl Resolver {
-    /// The best places to have what `key` names, for somebody in `region`.
+    /// The best providers of what `key` names, for a caller in `region`.
     ///
     /// Within the same deadline and under the same bounds as [`Resolver::resolve`]. Nodes whose
-    /// cards do not come in time are left out.
+    /// records do not arrive in time are left out.
     pub async fn providers(
         &self,
         key: &Key,
         limit: usize,
         region: Option<&str>,
-        ask: Ask,
+        params: ResolveParams,
     ) -> Result<Ranked, ResolveError> {
         let core = self.core();
         let began = Instant::now();
-        let (answer, source) = core.answer(key, ask, began).await?;
+        let (answer, source) = core.answer(key, params, began).await?;
         let options = core.options.load_full();
         let deadline = began
-            + ask
+            + params
                 .deadline
                 .unwrap_or(options.deadline)
                 .min(options.deadline);
@@ -71,7 +71,7 @@ impl Resolver {
             id: answer.manifest.id(),
             name: answer.manifest.name().to_string(),
             source,
-            providers: rank(candidates, &options.rank, region, limit.min(MAX_LIMIT)),
+            providers: rank(candidates, &options.ranking, region, limit.min(MAX_LIMIT)),
         })
     }
 }
@@ -79,7 +79,7 @@ impl Resolver {
 impl Core {
     fn named_by_owner(&self, manifest: &Manifest) -> Vec<Candidate> {
         let signed = manifest.announcement().event.created_at.as_secs();
-        let age = Duration::from_secs(now().saturating_sub(signed));
+        let age = Duration::from_secs(unix_now().saturating_sub(signed));
         let urls = manifest.urls().iter().cloned();
         let named = urls.map(|url| self.candidate(url, NamedBy::Owner, age, None));
         named.collect()
@@ -87,17 +87,14 @@ impl Core {
 
     async fn named_by_nodes(&self, answer: &Answer, deadline: Instant) -> Vec<Candidate> {
         let nodes = answer.providers.iter().take(MAX_NODES);
-        let cards: Vec<_> = nodes.map(|peer| self.card(peer, deadline)).collect();
-        let cards = stream::iter(cards).buffer_unordered(MAX_NODES);
-        let cards: Vec<Option<Card>> = cards.collect().await;
+        let records = nodes.map(|peer| self.node_record(peer, deadline));
         let path = answer.manifest.name().path();
         let mut named = Vec::new();
-        for card in cards.into_iter().flatten() {
-            let age = Duration::from_secs(now().saturating_sub(card.issued));
-            for url in &card.urls {
-                let by = NamedBy::Node(card.peer.clone());
-                let url = below(url, &path);
-                named.extend(url.map(|url| self.candidate(url, by, age, card.region.clone())));
+        for record in join_all(records).await.into_iter().flatten() {
+            let age = Duration::from_secs(unix_now().saturating_sub(record.issued));
+            for url in record.urls.iter().filter_map(|url| below(url, &path)) {
+                let by = NamedBy::Node(record.peer.clone());
+                named.push(self.candidate(url, by, age, record.region.clone()));
             }
         }
         named
@@ -120,50 +117,49 @@ impl Core {
         }
     }
 
-    /// The card of a node, from itself.
-    async fn card(&self, peer: &Peer, deadline: Instant) -> Option<Card> {
-        if let Some(card) = self.cards.get(&peer.id).await {
-            return card.filter(|card| card.is_current(now()));
-        }
+    /// The current record of a node, from the cache or from the node itself.
+    async fn node_record(&self, peer: &Peer, deadline: Instant) -> Option<NodeRecord> {
+        let record = match self.node_records.get(&peer.id).await {
+            Some(cached) => cached?,
+            None => self.request_node_record(peer, deadline).await?,
+        };
+        Some(record).filter(|record| record.is_current(unix_now()))
+    }
+
+    async fn request_node_record(&self, peer: &Peer, deadline: Instant) -> Option<NodeRecord> {
         let network = self.network.as_ref()?;
         let options = self.options.load_full();
         let began = Instant::now();
-        let pass = network.breakers.admit(&peer.id, options.hedge, began);
-        let pass = pass.ok()?;
+        let permit = network.breakers.admit(&peer.id, options.hedge, began);
+        let permit = permit.ok()?;
         count(&self.counters.questions_total);
         network.budget.count(began);
-        let record = node_record(&peer.id);
-        let full = began + options.question;
-        let reply = timeout_at(deadline.min(full), network.dht.ask(peer, &record)).await;
-        let value = match reply {
-            Ok(Ok(reply)) => reply.value,
+        let key = node_record_key(&peer.id);
+        let full = began + options.request_timeout;
+        let value = match timeout_at(deadline.min(full), network.dht.request(peer, &key)).await {
+            Ok(Ok(response)) => response.value,
             Ok(Err(error)) if !error.is_fault_of_peer() => {
-                pass.end(Outcome::Neither);
+                permit.end(Outcome::Neither);
                 return None;
             }
-            // It was we who had no time: the pass knows whether that speaks against the peer.
+            // Our own deadline was shorter: the permit knows whether that speaks against the peer.
             Err(_) if deadline < full => return None,
             Ok(Err(_)) | Err(_) => {
-                pass.end(Outcome::Bad);
+                permit.end(Outcome::Bad);
                 return None;
             }
         };
-        let card = value.map(|value| Card::decode(&value));
-        let is_true = |card: &Card| card.peer == peer.id;
-        match card {
-            Some(Ok(card)) if is_true(&card) => {
-                pass.end(Outcome::Good);
-                self.cards.insert(peer.id.clone(), Some(card.clone())).await;
-                Some(card).filter(|card| card.is_current(now()))
+        let record = value.map(|value| NodeRecord::decode(&value)).transpose();
+        match record {
+            Ok(record) if record.iter().all(|record| record.peer == peer.id) => {
+                permit.end(Outcome::Good);
+                let cached = record.clone();
+                self.node_records.insert(peer.id.clone(), cached).await;
+                record
             }
-            None => {
-                pass.end(Outcome::Good);
-                self.cards.insert(peer.id.clone(), None).await;
-                None
-            }
-            Some(_) => {
+            _ => {
                 count(&self.counters.lies_total);
-                pass.end(Outcome::Bad);
+                permit.end(Outcome::Bad);
                 None
             }
         }

@@ -1,4 +1,4 @@
-//! How the resolver stands.
+//! Status of the resolver.
 
 use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 
@@ -6,7 +6,7 @@ use grip_dht::PeerName;
 use tokio::time::Instant;
 
 use super::Resolver;
-use crate::{breaker::PeerState, counters::Counters, flight::QUEUE, publisher};
+use crate::{breaker::PeerState, counters::Counters, publisher, single_flight::MAX_QUEUED};
 
 /// The resolver at one moment.
 #[derive(Clone, Debug)]
@@ -16,11 +16,11 @@ pub struct Status {
     pub publisher: publisher::Status,
     /// The network, if there is one.
     pub network: Option<grip_dht::Status>,
-    /// Peers that are not passing, by name (`breaker_state`).
+    /// Peers whose breaker is not closed, by name (`breaker_state`).
     pub breakers: Vec<(PeerName, PeerState)>,
 }
 
-/// How full everything is.
+/// Use of the resolver's bounded parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Health {
     /// Resolutions that wait for a worker (`queue_depth{queue="resolve"}`), and how many may.
@@ -31,7 +31,7 @@ pub struct Health {
     pub cached: u64,
     pub cached_bytes: u64,
     pub pins: usize,
-    /// Outcomes that the breakers did not hear of (`queue_dropped_total{queue="breakers"}`).
+    /// Outcomes that did not reach the breakers (`queue_dropped_total{queue="breakers"}`).
     pub breaker_notes_dropped_total: u64,
 }
 
@@ -53,22 +53,17 @@ impl Resolver {
             counters: self.counters(),
             pipeline: Health {
                 queue_depth: core.flights.depth(),
-                queue_capacity: QUEUE,
-                workers_busy: core.at_work.load(Relaxed),
+                queue_capacity: MAX_QUEUED,
+                workers_busy: core.busy_workers.load(Relaxed),
                 workers: core.workers,
                 cached,
                 cached_bytes,
-                pins: core.shelf.pins(),
+                pins: core.local_manifests.pins(),
                 breaker_notes_dropped_total: network.map_or(0, |n| n.breakers.dropped()),
             },
             publisher: core.publisher.status(core),
             network: network.map(|network| network.dht.status()),
             breakers: network.map_or_else(Vec::new, |n| n.breakers.states(Instant::now())),
         }
-    }
-
-    /// Forgets all that was resolved; what is looked for now goes on.
-    pub fn forget_all(&self) {
-        self.core().cache.clear();
     }
 }

@@ -2,7 +2,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use futures_util::{FutureExt as _, future::join_all};
 use grip_dht::{
-    AskError, Reply,
+    RequestError, Response,
     testing::{Fault, Network as Memory},
 };
 use grip_tasks::Ended;
@@ -11,7 +11,7 @@ use tokio::time::advance;
 
 use super::*;
 use crate::{
-    QUEUE,
+    MAX_QUEUED,
     testing::{Node, Script, manifest_of, ms, peer},
 };
 
@@ -57,7 +57,7 @@ async fn an_answer_comes_from_the_network_once_and_then_from_the_cache() {
     let text = format!("name:{}", manifest.name());
     let first = node
         .resolver
-        .resolve_text(&text, Ask::default())
+        .resolve_text(&text, ResolveParams::default())
         .await
         .unwrap();
     assert_eq!((first.source, first.id), (Source::Dht, manifest.id()));
@@ -66,12 +66,15 @@ async fn an_answer_comes_from_the_network_once_and_then_from_the_cache() {
     advance(ms(9_900)).await;
     let second = node
         .resolver
-        .resolve_text(&text, Ask::default())
+        .resolve_text(&text, ResolveParams::default())
         .await
         .unwrap();
     assert_eq!((second.source, second.took), (Source::Cache, ms(0)));
     assert_eq!(memory.asked_total(), asked);
-    let malformed = node.resolver.resolve_text("b3:", Ask::default()).await;
+    let malformed = node
+        .resolver
+        .resolve_text("b3:", ResolveParams::default())
+        .await;
     assert!(matches!(malformed, Err(ResolveError::Malformed(_))));
 }
 
@@ -81,14 +84,17 @@ async fn a_stale_answer_is_given_at_once_and_renewed_once() {
     let old = manifest_of(&author, "x", 1);
     let (memory, node) = everywhere(&old, ms(20));
     let key = Key::Name(old.name());
-    node.resolver.resolve(&key, Ask::default()).await.unwrap();
+    node.resolver
+        .resolve(&key, ResolveParams::default())
+        .await
+        .unwrap();
     let new = manifest_of(&author, "x", 2);
     for name in memory.names() {
         memory.put(name, &key.record(), new.bytes().clone());
     }
     advance(ms(10_000)).await;
-    let walks = node.resolver.counters().walks_total;
-    let asking = (0..50).map(|_| node.resolver.resolve(&key, Ask::default()));
+    let lookups = node.resolver.counters().walks_total;
+    let asking = (0..50).map(|_| node.resolver.resolve(&key, ResolveParams::default()));
     for stale in join_all(asking).await {
         let stale = stale.unwrap();
         assert_eq!(
@@ -97,15 +103,23 @@ async fn a_stale_answer_is_given_at_once_and_renewed_once() {
         );
     }
     tokio::time::sleep(ms(30)).await;
-    let renewed = node.resolver.resolve(&key, Ask::default()).await.unwrap();
+    let renewed = node
+        .resolver
+        .resolve(&key, ResolveParams::default())
+        .await
+        .unwrap();
     assert_eq!((renewed.source, renewed.id), (Source::Cache, new.id()));
     let counters = node.resolver.counters();
-    assert_eq!(counters.walks_total - walks, 1);
+    assert_eq!(counters.walks_total - lookups, 1);
     assert_eq!(counters.revalidations_total, 1);
     // Beyond that time it is worth nothing.
     advance(ms(70_000)).await;
-    let anew = node.resolver.resolve(&key, Ask::default()).await.unwrap();
-    assert_eq!(anew.source, Source::Dht);
+    let again = node
+        .resolver
+        .resolve(&key, ResolveParams::default())
+        .await
+        .unwrap();
+    assert_eq!(again.source, Source::Dht);
 }
 
 #[tokio::test(start_paused = true)]
@@ -113,7 +127,7 @@ async fn a_thousand_concurrent_misses_are_one_walk() {
     let manifest = manifest_of(&Author::new(), "x", 1);
     let (memory, node) = everywhere(&manifest, ms(20));
     let key = Key::Name(manifest.name());
-    let asking = (0..1_000).map(|_| node.resolver.resolve(&key, Ask::default()));
+    let asking = (0..1_000).map(|_| node.resolver.resolve(&key, ResolveParams::default()));
     for answer in join_all(asking).await {
         assert_eq!(answer.unwrap().id, manifest.id());
     }
@@ -127,7 +141,7 @@ async fn nobody_knows_it_is_remembered_for_two_seconds() {
     let memory = Memory::new(24);
     let node = Node::new(Some(memory.member(0)), Options::default());
     let key = some_key(1);
-    let ask = || node.resolver.resolve(&key, Ask::default());
+    let ask = || node.resolver.resolve(&key, ResolveParams::default());
     assert_eq!(ask().await.unwrap_err(), ResolveError::Unknown);
     let asked = memory.asked_total();
     assert!(asked > 0);
@@ -147,7 +161,7 @@ async fn a_full_queue_returns_busy_at_once_and_increments_the_metric() {
     let began = Instant::now();
     let asking = keys
         .iter()
-        .map(|key| node.resolver.resolve(key, Ask::default()));
+        .map(|key| node.resolver.resolve(key, ResolveParams::default()));
     let mut asking: Vec<_> = asking.map(Box::pin).collect();
     let mut refused = 0;
     for ask in &mut asking {
@@ -157,9 +171,9 @@ async fn a_full_queue_returns_busy_at_once_and_increments_the_metric() {
         }
     }
     assert_eq!(began.elapsed(), ms(0));
-    assert_eq!(refused, 600 - QUEUE);
+    assert_eq!(refused, 600 - MAX_QUEUED);
     assert_eq!(node.resolver.counters().busy_total, refused as u64);
-    assert_eq!(node.resolver.status().pipeline.queue_depth, QUEUE);
+    assert_eq!(node.resolver.status().pipeline.queue_depth, MAX_QUEUED);
 }
 
 #[tokio::test(start_paused = true)]
@@ -169,7 +183,7 @@ async fn the_deadline_counts_the_time_in_the_queue() {
     let began = Instant::now();
     let asking = keys
         .iter()
-        .map(|key| node.resolver.resolve(key, Ask::default()));
+        .map(|key| node.resolver.resolve(key, ResolveParams::default()));
     for answer in join_all(asking).await {
         assert_eq!(answer.unwrap_err(), ResolveError::Timeout);
     }
@@ -187,13 +201,13 @@ async fn who_is_in_a_hurry_leaves_earlier_and_the_others_go_on() {
     let manifest = manifest_of(&Author::new(), "x", 1);
     let (_memory, node) = everywhere(&manifest, ms(100));
     let key = Key::Name(manifest.name());
-    let hurried = Ask {
+    let hurried = ResolveParams {
         deadline: Some(ms(50)),
-        ..Ask::default()
+        ..ResolveParams::default()
     };
     let (hurried, patient) = tokio::join!(
         node.resolver.resolve(&key, hurried),
-        node.resolver.resolve(&key, Ask::default())
+        node.resolver.resolve(&key, ResolveParams::default())
     );
     assert_eq!(hurried.unwrap_err(), ResolveError::Timeout);
     assert_eq!(patient.unwrap().took, ms(100));
@@ -205,7 +219,7 @@ async fn a_stop_in_the_middle_cancels_everybody_and_leaves_no_task() {
     let keys: Vec<Key> = (0..20).map(some_key).collect();
     let asking = join_all(
         keys.iter()
-            .map(|key| node.resolver.resolve(key, Ask::default())),
+            .map(|key| node.resolver.resolve(key, ResolveParams::default())),
     );
     let stop = async {
         tokio::time::sleep(ms(400)).await;
@@ -220,7 +234,10 @@ async fn a_stop_in_the_middle_cancels_everybody_and_leaves_no_task() {
     assert_eq!(ended, Ended::Drained);
     assert!(node.group.status().iter().all(|kind| kind.running == 0));
     assert_eq!(memory.asked_total(), memory.cancelled_total());
-    let late = node.resolver.resolve(&some_key(1), Ask::default()).await;
+    let late = node
+        .resolver
+        .resolve(&some_key(1), ResolveParams::default())
+        .await;
     assert_eq!(late.unwrap_err(), ResolveError::Canceled);
 }
 
@@ -231,10 +248,17 @@ async fn what_is_served_here_is_found_without_asking_anybody() {
     node.repos.serve(&manifest);
     tokio::time::sleep(ms(100)).await;
     for key in [Key::Name(manifest.name()), Key::Manifest(manifest.id())] {
-        let found = node.resolver.resolve(&key, Ask::default()).await.unwrap();
+        let found = node
+            .resolver
+            .resolve(&key, ResolveParams::default())
+            .await
+            .unwrap();
         assert_eq!((found.source, found.id), (Source::Local, manifest.id()));
     }
-    let nothing = node.resolver.resolve(&some_key(1), Ask::default()).await;
+    let nothing = node
+        .resolver
+        .resolve(&some_key(1), ResolveParams::default())
+        .await;
     assert_eq!(nothing.unwrap_err(), ResolveError::Unknown);
 }
 
@@ -244,17 +268,21 @@ async fn a_fresh_answer_joins_what_is_here_with_what_is_there() {
     let there = manifest_of(&author, "x", 2);
     let (memory, node) = everywhere(&there, ms(20));
     for name in memory.names() {
-        memory.judge(name, node.shelf.clone());
+        memory.validator(name, node.local_manifests.clone());
     }
     let here = manifest_of(&author, "x", 1);
     node.repos.serve(&here);
     tokio::time::sleep(ms(1_000)).await;
     let key = Key::Name(here.name());
-    let usual = node.resolver.resolve(&key, Ask::default()).await.unwrap();
+    let usual = node
+        .resolver
+        .resolve(&key, ResolveParams::default())
+        .await
+        .unwrap();
     assert_eq!((usual.source, usual.id), (Source::Local, here.id()));
-    let fresh = Ask {
+    let fresh = ResolveParams {
         fresh: true,
-        ..Ask::default()
+        ..ResolveParams::default()
     };
     let found = node.resolver.resolve(&key, fresh).await.unwrap();
     assert_eq!((found.source, found.id), (Source::Dht, there.id()));
@@ -268,17 +296,23 @@ async fn a_changed_setting_counts_for_the_next_question() {
         ..Options::default()
     }));
     let began = Instant::now();
-    let answer = node.resolver.resolve(&some_key(1), Ask::default()).await;
+    let answer = node
+        .resolver
+        .resolve(&some_key(1), ResolveParams::default())
+        .await;
     assert_eq!(answer.unwrap_err(), ResolveError::Timeout);
     assert_eq!(began.elapsed(), ms(300));
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_unreachable_network_is_no_proof_that_nobody_has_it() {
-    let script = Script::new(vec![peer(1)], |_, _| Err(AskError::NoRoute));
+    let script = Script::new(vec![peer(1)], |_, _| Err(RequestError::NoRoute));
     let node = Node::new(Some(script.clone()), Options::default());
     for _ in 0..2 {
-        let answer = node.resolver.resolve(&some_key(1), Ask::default()).await;
+        let answer = node
+            .resolver
+            .resolve(&some_key(1), ResolveParams::default())
+            .await;
         assert!(
             matches!(answer, Err(ResolveError::BreakerOpen { .. })),
             "{answer:?}"

@@ -1,14 +1,14 @@
 //! What is served anywhere is found everywhere, for as long as it is served.
 
 use grip_dht::Dht as _;
-use grip_resolve::{Ask, Key, Manifest, NamedBy, ResolveError, Source};
+use grip_resolve::{Key, Manifest, NamedBy, ResolveError, ResolveParams, Source};
 use grip_testkit::{Author, events::tag, until};
 
 use crate::members::{Member, Place as _, manifest, patient};
 
 const MEMBERS: u8 = 8;
 
-const FRESH: Ask = Ask {
+const FRESH: ResolveParams = ResolveParams {
     fresh: true,
     deadline: None,
 };
@@ -30,7 +30,10 @@ async fn every_name_and_every_digest_resolves_from_every_member() {
     for (at, member) in members.iter().enumerate() {
         for (owner, manifest) in served.iter().enumerate() {
             for key in keys(manifest) {
-                let found = member.resolver.resolve(&key, Ask::default()).await;
+                let found = member
+                    .resolver
+                    .resolve(&key, ResolveParams::default())
+                    .await;
                 let found = found.unwrap_or_else(|error| panic!("{key} from {at}: {error}"));
                 assert_eq!(found.id, manifest.id());
                 let expected = match at == owner {
@@ -82,7 +85,11 @@ async fn what_is_too_long_to_be_stored_comes_from_its_owner_until_it_is_withdraw
     members[0].serve(&large).await;
     for member in &members[1..] {
         for key in keys(&large) {
-            let found = member.resolver.resolve(&key, Ask::default()).await.unwrap();
+            let found = member
+                .resolver
+                .resolve(&key, ResolveParams::default())
+                .await
+                .unwrap();
             assert_eq!((found.id, found.source), (large.id(), Source::Dht));
         }
     }
@@ -92,8 +99,8 @@ async fn what_is_too_long_to_be_stored_comes_from_its_owner_until_it_is_withdraw
         // Its owner says so to whoever asks, and all it said before is forgotten.
         let (owner, record) = (members[0].peer(), key.record());
         let withdrawn = || async {
-            let reply = members[1].dht.ask(&owner, &record).await.ok()?;
-            (reply.value.is_none() && reply.providers.is_empty()).then_some(())
+            let response = members[1].dht.request(&owner, &record).await.ok()?;
+            (response.value.is_none() && response.providers.is_empty()).then_some(())
         };
         until("the owner has withdrawn it", withdrawn)
             .await
@@ -159,13 +166,17 @@ async fn a_manifest_that_outgrows_a_record_is_what_everybody_finds() {
         let by_id = Key::Manifest(large.id());
         let found = member.resolver.resolve(&by_id, FRESH).await.unwrap();
         assert_eq!((found.id, found.source), (large.id(), Source::Dht));
-        // Two who still hold the small one may be heard before its owner, for as long as they do.
+        // Two that still hold the small one may respond before its owner.
         let larger = || async {
             let found = member.resolver.resolve(&key, FRESH).await.ok()?;
             (found.id == large.id()).then_some(())
         };
         until("the larger one is found", larger).await.unwrap();
-        let kept = member.resolver.resolve(&key, Ask::default()).await.unwrap();
+        let kept = member
+            .resolver
+            .resolve(&key, ResolveParams::default())
+            .await
+            .unwrap();
         assert_eq!(kept.id, large.id());
     }
 }

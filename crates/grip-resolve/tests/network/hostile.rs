@@ -9,12 +9,12 @@ use std::{
 use bytes::Bytes;
 use futures_util::future::join_all;
 use grip_dht::{Dht as _, PeerName};
-use grip_resolve::{Ask, Key, Manifest, ManifestId, Options, ResolveError};
+use grip_resolve::{Key, Manifest, ManifestId, Options, ResolveError, ResolveParams};
 use grip_testkit::{Author, until};
 
 use crate::members::{Member, Place, Says, Stranger, knows, manifest, patient};
 
-const FRESH: Ask = Ask {
+const FRESH: ResolveParams = ResolveParams {
     fresh: true,
     deadline: None,
 };
@@ -75,7 +75,7 @@ async fn the_hedge_wins_over_peers_that_stall_and_their_streams_are_closed() {
     knows(&late, members.len() + stallers.len()).await;
 
     let began = Instant::now();
-    let found = late.resolver.resolve(&key, Ask::default()).await;
+    let found = late.resolver.resolve(&key, ResolveParams::default()).await;
     let found = found.unwrap();
     assert_eq!(found.id, wanted.id());
     // After the hedge's time, and long before any of the silent was given up.
@@ -85,9 +85,9 @@ async fn the_hedge_wins_over_peers_that_stall_and_their_streams_are_closed() {
     assert!(counters.hedges_total >= 1, "{counters:?}");
     assert!(counters.abandoned_total >= 3, "{counters:?}");
     for staller in &stallers {
-        assert_eq!(staller.voice.asked.load(Relaxed), 1);
+        assert_eq!(staller.source.asked.load(Relaxed), 1);
         // Seen where the answer was being made: the stream was closed, and the work with it.
-        let closed = || async { (staller.voice.left.load(Relaxed) == 1).then_some(()) };
+        let closed = || async { (staller.source.left.load(Relaxed) == 1).then_some(()) };
         until("the staller sees the end", closed).await.unwrap();
         let counted = || async { (staller.dht.status().counters.broken_total == 1).then_some(()) };
         until("and counts it", counted).await.unwrap();
@@ -99,7 +99,7 @@ async fn the_hedge_wins_over_peers_that_stall_and_their_streams_are_closed() {
 #[tokio::test]
 async fn lies_from_every_side_change_no_answer() {
     let settings = Options {
-        // Two voices are heard, however slow this machine is.
+        // Two responses are awaited, however slow this machine is.
         hedge: Duration::from_secs(5),
         // One after the other, the nearest first, so that it is known who is asked.
         alpha: 1,
@@ -128,7 +128,7 @@ async fn lies_from_every_side_change_no_answer() {
         Says::These(by_name),
     ];
     for (liar, lie) in liars.iter().zip(lies) {
-        *liar.voice.says.lock() = Arc::new(lie);
+        *liar.source.says.lock() = Arc::new(lie);
     }
     members[0].serve(&current).await;
     for liar in &liars {
@@ -147,8 +147,8 @@ async fn lies_from_every_side_change_no_answer() {
     members.push(late);
     for member in &members {
         for key in &keys {
-            for ask in [FRESH, FRESH] {
-                let found = member.resolver.resolve(key, ask).await;
+            for params in [FRESH, FRESH] {
+                let found = member.resolver.resolve(key, params).await;
                 let found = found.unwrap_or_else(|error| panic!("{key}: {error}"));
                 assert_eq!(found.id, current.id(), "{key}");
             }
@@ -156,7 +156,7 @@ async fn lies_from_every_side_change_no_answer() {
     }
     let lies = |it: &Member| it.resolver.counters().lies_total;
     assert!(members[1..].iter().all(|member| lies(member) > 0));
-    assert!(liars[0].voice.asked.load(Relaxed) >= 4);
+    assert!(liars[0].source.asked.load(Relaxed) >= 4);
     let refused = || async {
         let refused = |it: &Member| it.dht.status().counters.refused_total > 0;
         members[..5].iter().all(refused).then_some(())
@@ -167,7 +167,7 @@ async fn lies_from_every_side_change_no_answer() {
 }
 
 #[tokio::test]
-async fn a_stop_in_the_middle_of_questions_ends_them_all_and_leaves_no_task() {
+async fn a_stop_in_the_middle_of_requests_ends_them_all_and_leaves_no_task() {
     let members = Member::net(1, &patient()).await;
     let mut stallers = Vec::new();
     for seed in 101..103 {
@@ -178,11 +178,13 @@ async fn a_stop_in_the_middle_of_questions_ends_them_all_and_leaves_no_task() {
     let keys: Vec<Key> = (0..4_u8)
         .map(|n| Key::Manifest(ManifestId::of(&[n])))
         .collect();
-    let asking = keys.iter().map(|key| resolver.resolve(key, Ask::default()));
+    let asking = keys
+        .iter()
+        .map(|key| resolver.resolve(key, ResolveParams::default()));
     let stop = async {
         for staller in &stallers {
-            let asked = || async { (staller.voice.asked.load(Relaxed) == 4).then_some(()) };
-            until("all questions are there", asked).await.unwrap();
+            let asked = || async { (staller.source.asked.load(Relaxed) == 4).then_some(()) };
+            until("all requests are there", asked).await.unwrap();
         }
         members[0].stop().await;
     };
@@ -190,11 +192,11 @@ async fn a_stop_in_the_middle_of_questions_ends_them_all_and_leaves_no_task() {
     for answer in answers {
         assert_eq!(answer.unwrap_err(), ResolveError::Canceled);
     }
-    let late = resolver.resolve(&keys[0], Ask::default()).await;
+    let late = resolver.resolve(&keys[0], ResolveParams::default()).await;
     assert_eq!(late.unwrap_err(), ResolveError::Canceled);
     assert_eq!(resolver.status().pipeline.workers_busy, 0);
     for staller in &stallers {
-        let left = || async { (staller.voice.left.load(Relaxed) == 4).then_some(()) };
+        let left = || async { (staller.source.left.load(Relaxed) == 4).then_some(()) };
         until("nobody is left waiting", left).await.unwrap();
     }
 }

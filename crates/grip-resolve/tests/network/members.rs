@@ -13,13 +13,13 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use grip_dht::{
-    Dht as _, Judge, Local, Peer, RecordKey, Verdict,
+    Dht as _, LocalRecords, Peer, RecordKey, RecordValidator, Verdict,
     kademlia::{self, Kademlia},
 };
 use grip_nostr::{RepoAddr, Timestamp};
 use grip_resolve::{
-    Changed, Identity, Key, LocalError, Manifest, NoHealth, NodeKey, Options, Parts, Repositories,
-    Resolver, Shelf,
+    Changed, Identity, Key, LocalError, LocalManifests, Manifest, NoHealth, NodeKey, Options,
+    Parts, Repositories, Resolver,
 };
 use grip_tasks::{Ended, TaskGroup};
 use grip_testkit::{Author, events::Tags, until};
@@ -100,7 +100,7 @@ pub fn manifest(author: &Author, name: &str, age: u64, more: Tags) -> Manifest {
 /// Times that a busy machine with unoptimised code keeps.
 pub fn patient() -> Options {
     Options {
-        question: Duration::from_secs(10),
+        request_timeout: Duration::from_secs(10),
         deadline: Duration::from_secs(15),
         ..Options::default()
     }
@@ -159,13 +159,18 @@ impl Member {
     pub async fn start(seed: u8, first: Option<&dyn Place>, settings: Options) -> Self {
         let group = TaskGroup::new("member");
         let repos = Arc::new(Repos::default());
-        let shelf = Shelf::new(repos.clone());
-        let entering = kademlia::start(options(seed, first), shelf.clone(), shelf.clone(), &group);
+        let local_manifests = LocalManifests::new(repos.clone());
+        let entering = kademlia::start(
+            options(seed, first),
+            local_manifests.clone(),
+            local_manifests.clone(),
+            &group,
+        );
         let dht = Arc::new(entering.await.expect("the member starts"));
         let url: Url = format!("http://10.0.0.{seed}/").parse().expect("a URL");
         let resolver = Resolver::start(Parts {
             dht: Some(dht.clone()),
-            shelf,
+            local_manifests,
             health: Arc::new(NoHealth),
             options: Arc::new(ArcSwap::from_pointee(settings)),
             identity: Some(Identity {
@@ -196,7 +201,7 @@ impl Member {
         members
     }
 
-    /// Serves `manifest` and waits until the network was told.
+    /// Serves `manifest` and waits until it is published.
     pub async fn serve(&self, manifest: &Manifest) {
         let before = self.resolver.counters().published_total;
         self.repos.serve(manifest);
@@ -209,7 +214,7 @@ impl Member {
     /// Waits until this member holds `key` for the network.
     pub async fn holds(&self, key: &Key, by: &dyn Place) {
         let (peer, record) = (self.peer(), key.record());
-        let held = || async { by.dht().ask(&peer, &record).await.ok()?.value };
+        let held = || async { by.dht().request(&peer, &record).await.ok()?.value };
         until("the record is held", held).await.expect("it is held");
     }
 
@@ -226,7 +231,7 @@ impl Member {
 pub enum Says {
     /// Nothing, for ever.
     Nothing,
-    /// This, whatever the question.
+    /// This, whatever the request.
     Always(Bytes),
     /// What is given under each key.
     These(BTreeMap<RecordKey, Bytes>),
@@ -235,13 +240,13 @@ pub enum Says {
 /// A dishonest member: believes everything and says what it likes.
 pub struct Stranger {
     pub dht: Kademlia,
-    pub voice: Arc<Voice>,
+    pub source: Arc<Voice>,
     _group: TaskGroup,
 }
 
 pub struct Voice {
     pub says: Mutex<Arc<Says>>,
-    /// Questions that came, and those that ended without an answer.
+    /// Requests that came, and those that ended without an answer.
     pub asked: AtomicUsize,
     pub left: AtomicUsize,
 }
@@ -255,21 +260,21 @@ impl Place for Stranger {
 impl Stranger {
     pub async fn start(seed: u8, first: &dyn Place, says: Says) -> Self {
         let group = TaskGroup::new("stranger");
-        let voice = Arc::new(Voice {
+        let source = Arc::new(Voice {
             says: Mutex::new(Arc::new(says)),
             asked: AtomicUsize::new(0),
             left: AtomicUsize::new(0),
         });
         let entering = kademlia::start(
             options(seed, Some(first)),
-            voice.clone(),
+            source.clone(),
             Arc::new(Careless),
             &group,
         );
         let dht = entering.await.expect("the stranger starts");
         Self {
             dht,
-            voice,
+            source,
             _group: group,
         }
     }
@@ -283,14 +288,14 @@ impl Drop for Leaving<'_> {
     }
 }
 
-impl Local for Voice {
+impl LocalRecords for Voice {
     fn value<'a>(&'a self, key: &'a RecordKey) -> BoxFuture<'a, Option<Bytes>> {
         let says = Arc::clone(&self.says.lock());
         Box::pin(async move {
             self.asked.fetch_add(1, Relaxed);
             match says.as_ref() {
                 Says::Nothing => {
-                    // Dropped only when the stream of the question is closed at our side.
+                    // Dropped only when the stream of the request is closed at our side.
                     let _leaving = Leaving(&self.left);
                     std::future::pending().await
                 }
@@ -303,8 +308,8 @@ impl Local for Voice {
 
 struct Careless;
 
-impl Judge for Careless {
-    fn judge(&self, _: &RecordKey, offered: &[u8], _: Option<&[u8]>) -> Verdict {
+impl RecordValidator for Careless {
+    fn validate(&self, _: &RecordKey, offered: &[u8], _: Option<&[u8]>) -> Verdict {
         Verdict::Keep(Bytes::copy_from_slice(offered))
     }
 }

@@ -68,9 +68,9 @@ fn status_json(status: &Status) -> Value {
             "pinned": pipeline.pins,
         },
         "publisher": {
-            "told": publisher.told,
+            "told": publisher.published,
             "due": publisher.due,
-            "passes_total": publisher.passes_total,
+            "passes_total": publisher.scans_total,
         },
         "left_alone": shut.collect::<Vec<_>>(),
         "counters": status.counters,

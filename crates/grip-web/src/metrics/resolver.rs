@@ -37,7 +37,7 @@ impl Collected {
             (
                 "resolve_told",
                 "Repositories that the network was told of",
-                status.publisher.told as u64,
+                status.publisher.published as u64,
             ),
         ] {
             gauge(out, name, help, value)?;

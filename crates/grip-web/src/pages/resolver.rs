@@ -79,7 +79,7 @@ pub(crate) async fn page(cx: &RequestContext<'_>) -> HttpResult {
         found,
         counters: counters([
             ("peers connected", peers as u64),
-            ("repositories published", status.publisher.told as u64),
+            ("repositories published", status.publisher.published as u64),
             ("answers from the cache", status.counters.hits_total),
             ("network lookups", status.counters.walks_total),
         ]),
@@ -103,7 +103,7 @@ pub(crate) async fn page(cx: &RequestContext<'_>) -> HttpResult {
 async fn find(
     cx: &RequestContext<'_>,
     text: &str,
-    ask: grip_resolve::Ask,
+    ask: grip_resolve::ResolveParams,
     frame: &Frame,
 ) -> Result<Found, WebError> {
     let key = resolve::read_key(text)?;

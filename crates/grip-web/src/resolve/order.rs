@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use grip_resolve::{AdminError, Command, Done, Order};
+use grip_resolve::{AdminError, Command, CommandContext, CommandResult};
 use http::{HeaderMap, StatusCode};
 use http_body::Body as _;
 use hyper::body::Incoming;
@@ -94,7 +94,7 @@ pub(crate) async fn order(
             .open(&body, &cx.app.used_signatures, admin::now)
             .map_err(ResolvingError::NotSigned)?,
     };
-    let order = Order {
+    let context = CommandContext {
         actor: admin.actor().to_owned(),
         idempotency_key: idempotency_key(cx.headers())?,
         correlation: Some(cx.id.to_owned()),
@@ -102,8 +102,8 @@ pub(crate) async fn order(
     let command = command(action, &body)?;
     let audit = admin.begin(action.record(), command.subject());
     // Goes with the order, which is carried out even if its sender has left.
-    let ended = |done: &Result<Done, AdminError>| audit.end(outcome(done));
-    let done = resolve.admin.carry_out(command, order, ended).await;
+    let ended = |done: &Result<CommandResult, AdminError>| audit.end(outcome(done));
+    let done = resolve.admin.execute(command, context, ended).await;
     let status = match action {
         Action::Reindex => StatusCode::ACCEPTED,
         Action::Pin | Action::Unpin => StatusCode::OK,
@@ -128,7 +128,7 @@ fn sender(cx: &RequestContext<'_>, action: Action) -> Result<Sender, WebError> {
 }
 
 /// The outcome of an order, for the log.
-fn outcome(done: &Result<Done, AdminError>) -> String {
+fn outcome(done: &Result<CommandResult, AdminError>) -> String {
     match done {
         Ok(done) if done.repeated => format!("{}, as before", done.outcome),
         Ok(done) => done.outcome.clone(),
@@ -138,7 +138,7 @@ fn outcome(done: &Result<Done, AdminError>) -> String {
 
 fn refused(error: AdminError) -> WebError {
     match error {
-        AdminError::Order(why) => WebError::Malformed(why.to_string()),
+        AdminError::IdempotencyKey(why) => WebError::Malformed(why.to_string()),
         AdminError::Resolve(error) => ResolvingError::Failed(error).into(),
         AdminError::Db(error) => WebError::database("an order cannot be carried out", error),
         other => ResolvingError::Refused(other.to_string()).into(),

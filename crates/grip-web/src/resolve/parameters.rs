@@ -3,7 +3,7 @@
 //! Invariant: a parameter that is not known, or comes twice, is refused: a misspelt `fresh` must
 //! not look like an answer from the network.
 
-use grip_resolve::{Ask, Key, ResolveError};
+use grip_resolve::{Key, ResolveError, ResolveParams};
 
 use crate::{
     error::{ResolvingError, WebError},
@@ -19,7 +19,7 @@ const MAX_REGION: usize = 32;
 /// How a manifest is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ManifestParameters {
-    pub(super) ask: Ask,
+    pub(super) ask: ResolveParams,
     /// The bytes alone, without the facts about them.
     pub(super) is_raw: bool,
 }
@@ -28,13 +28,13 @@ pub(super) struct ManifestParameters {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Form {
     pub(crate) key: Option<String>,
-    pub(crate) ask: Ask,
+    pub(crate) ask: ResolveParams,
 }
 
 /// Which providers are wanted.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Providers {
-    pub(super) ask: Ask,
+    pub(super) ask: ResolveParams,
     pub(super) limit: usize,
     pub(super) region: Option<String>,
 }
@@ -105,8 +105,8 @@ pub(super) fn only(query: Option<&str>, known: &[&str]) -> Result<(), WebError> 
 }
 
 /// Reads `fresh`.
-fn ask(query: Option<&str>) -> Result<Ask, WebError> {
-    Ok(Ask {
+fn ask(query: Option<&str>) -> Result<ResolveParams, WebError> {
+    Ok(ResolveParams {
         fresh: flag(query, "fresh")?.unwrap_or(false),
         deadline: None,
     })

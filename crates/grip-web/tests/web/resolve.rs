@@ -7,11 +7,13 @@ use arc_swap::ArcSwap;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use futures_util::{FutureExt as _, future::BoxFuture};
 use grip_dht::{
-    AskError, Counters, Dht, DhtError, Peer, PeerName, Published, RecordKey, Reply as Heard, Status,
+    Counters, Dht, DhtError, Peer, PeerName, Published, RecordKey, RequestError,
+    Response as PeerResponse, Status,
 };
 use grip_nostr::RepoAddr;
 use grip_resolve::{
-    Admin, Changed, LocalError, Manifest, NoHealth, Options, Parts, Repositories, Resolver, Shelf,
+    Admin, Changed, LocalError, LocalManifests, Manifest, NoHealth, Options, Parts, Repositories,
+    Resolver,
 };
 use grip_testkit::{Author, until};
 use grip_web::{Resolve, WebSettings};
@@ -62,17 +64,21 @@ impl Repositories for Served {
 struct Unreachable(Peer);
 
 impl Dht for Unreachable {
-    fn here<'a>(&'a self, _: &'a RecordKey) -> BoxFuture<'a, Heard> {
+    fn local_response<'a>(&'a self, _: &'a RecordKey) -> BoxFuture<'a, PeerResponse> {
         Box::pin(async {
-            Heard {
+            PeerResponse {
                 closer: vec![self.0.clone()],
-                ..Heard::default()
+                ..PeerResponse::default()
             }
         })
     }
 
-    fn ask<'a>(&'a self, _: &'a Peer, _: &'a RecordKey) -> BoxFuture<'a, Result<Heard, AskError>> {
-        Box::pin(async { Err(AskError::NoRoute) })
+    fn request<'a>(
+        &'a self,
+        _: &'a Peer,
+        _: &'a RecordKey,
+    ) -> BoxFuture<'a, Result<PeerResponse, RequestError>> {
+        Box::pin(async { Err(RequestError::NoRoute) })
     }
 
     fn publish(
@@ -129,7 +135,7 @@ async fn start(
         };
         let resolver = Resolver::start(Parts {
             dht,
-            shelf: Shelf::new(Arc::new(served)),
+            local_manifests: LocalManifests::new(Arc::new(served)),
             health: Arc::new(NoHealth),
             options: Arc::new(ArcSwap::from_pointee(options)),
             identity: None,

@@ -1,4 +1,4 @@
-//! From names to manifests and providers, and the network in which other nodes find ours.
+//! Wiring of the resolver and of the network in which other nodes find this one.
 
 mod health;
 mod local;
@@ -14,7 +14,9 @@ use grip_dht::{
 };
 use grip_grasp::Grasp;
 use grip_limits::Throttle;
-use grip_resolve::{Admin, Identity, NodeKey, Options, Parts, RankOptions, Resolver, Shelf};
+use grip_resolve::{
+    Admin, Identity, LocalManifests, NodeKey, Options, Parts, RankingOptions, Resolver,
+};
 use grip_tasks::TaskGroup;
 use grip_types::Service;
 use url::Url;
@@ -25,10 +27,10 @@ use crate::{
     private_file,
 };
 
-/// The file in the data directory of which this node's name in the network is made.
+/// The file in the data directory with the secret key of this node in the network.
 const KEY_FILE: &str = "node.key";
 
-/// What resolving stands on.
+/// Parts of the node that the resolver needs.
 pub(super) struct Base<'a> {
     pub(super) db: &'a Db,
     pub(super) grasp: &'a Grasp,
@@ -38,7 +40,7 @@ pub(super) struct Base<'a> {
     pub(super) work: TaskGroup,
 }
 
-/// The resolver at work.
+/// The running resolver.
 pub(super) struct Resolving {
     pub(super) resolver: Resolver,
     pub(super) admin: Admin,
@@ -46,19 +48,18 @@ pub(super) struct Resolving {
     pub(super) options: Arc<ArcSwap<Options>>,
 }
 
-/// Starts to resolve: what is here always, what others have where the network is switched on.
+/// Starts the resolver, and the network if it is enabled.
 pub(super) async fn start(settings: &Settings, base: Base<'_>) -> anyhow::Result<Resolving> {
-    let shelf = Shelf::new(Arc::new(ServedHere::new(base.grasp.clone())));
+    let local_manifests = LocalManifests::new(Arc::new(ServedHere::new(base.grasp.clone())));
     let (dht, identity) = match &settings.resolve.network {
         Some(network) => {
             let seed = seed(&settings.data_dir)?;
-            let dht = enter(network, seed, &shelf, &base.work).await?;
+            let dht = start_dht(network, seed, &local_manifests, &base.work).await?;
             (Some(dht), Some(identity(&seed, base.service)?))
         }
         None => {
             tracing::info!(
-                "the network of nodes is off: others do not find what is served here \
-                 (switch it on with GRIPFAST_DHT_ENABLED=true)"
+                "peer discovery (DHT) is disabled; enable it with GRIPFAST_DHT_ENABLED=true"
             );
             (None, None)
         }
@@ -66,7 +67,7 @@ pub(super) async fn start(settings: &Settings, base: Base<'_>) -> anyhow::Result
     let options = Arc::new(ArcSwap::from_pointee(options(&settings.resolve)));
     let resolver = Resolver::start(Parts {
         dht,
-        shelf,
+        local_manifests,
         health: Arc::new(HostsAsked(base.throttle.clone())),
         options: Arc::clone(&options),
         identity,
@@ -75,12 +76,12 @@ pub(super) async fn start(settings: &Settings, base: Base<'_>) -> anyhow::Result
     let admin = Admin::open(base.db.clone(), resolver.clone()).await;
     Ok(Resolving {
         resolver,
-        admin: admin.context("cannot take up the pins of the last run")?,
+        admin: admin.context("cannot load the pins")?,
         options,
     })
 }
 
-/// The settings in the words of the resolver.
+/// The settings as options of the resolver.
 pub(super) fn options(settings: &ResolveSettings) -> Options {
     Options {
         alpha: settings.alpha,
@@ -89,19 +90,19 @@ pub(super) fn options(settings: &ResolveSettings) -> Options {
         deadline: settings.deadline,
         workers: settings.workers,
         cache_bytes: settings.cache_bytes,
-        rank: RankOptions {
+        ranking: RankingOptions {
             region: settings.region.clone(),
             deny: settings.deny.clone(),
-            ..RankOptions::default()
+            ..RankingOptions::default()
         },
         ..Options::default()
     }
 }
 
-async fn enter(
+async fn start_dht(
     network: &NetworkSettings,
     seed: [u8; 32],
-    shelf: &Arc<Shelf>,
+    local_manifests: &Arc<LocalManifests>,
     work: &TaskGroup,
 ) -> anyhow::Result<Arc<dyn Dht>> {
     let options = kademlia::Options {
@@ -111,19 +112,24 @@ async fn enter(
         lan_only: network.lan_only,
         ..kademlia::Options::new(seed)
     };
-    let entered: Kademlia = kademlia::start(options, shelf.clone(), shelf.clone(), work)
-        .await
-        .context("cannot enter the network of nodes (dht_…)")?;
-    let status = entered.status();
+    let dht: Kademlia = kademlia::start(
+        options,
+        local_manifests.clone(),
+        local_manifests.clone(),
+        work,
+    )
+    .await
+    .context("cannot start peer discovery (settings dht_…)")?;
+    let status = dht.status();
     tracing::info!(
         peer = %status.peer,
         listening = status.listening.join(", "),
-        "part of the network of nodes"
+        "started peer discovery"
     );
-    Ok(Arc::new(entered))
+    Ok(Arc::new(dht))
 }
 
-/// The secret of which this node's name is made, the same at every start.
+/// The secret key of this node, the same at every start.
 fn seed(data_dir: &Path) -> anyhow::Result<[u8; 32]> {
     let file = data_dir.join(KEY_FILE);
     let text = private_file::take(&file);

@@ -11,22 +11,22 @@ use libp2p::futures::{
 
 use super::support::{Node, Raw, key, options};
 use crate::{
-    AskError, Dht as _, Peer, RecordKey, Reply,
-    kademlia::{address, frame},
+    Dht as _, Peer, RecordKey, RequestError, Response,
+    kademlia::{address, codec},
     limits,
 };
 
 /// Asks `raw`, which answers with `wire` and closes.
-async fn answered_with(node: &Node, raw: &mut Raw, wire: &[u8]) -> AskError {
+async fn answered_with(node: &Node, raw: &mut Raw, wire: &[u8]) -> RequestError {
     let (peer, key) = (raw.peer.clone(), key("k"));
     let answering = async {
         let (_, mut stream) = raw.streams.recv().await.unwrap();
-        frame::read_question(&mut stream).await.unwrap();
-        // The asker may have heard enough before the end.
+        codec::read_request(&mut stream).await.unwrap();
+        // The requester may have heard enough before the end.
         let _ = stream.write_all(wire).await;
         let _ = stream.close().await;
     };
-    let (asked, ()) = tokio::join!(node.dht.ask(&peer, &key), answering);
+    let (asked, ()) = tokio::join!(node.dht.request(&peer, &key), answering);
     asked.unwrap_err()
 }
 
@@ -35,7 +35,7 @@ async fn answers_that_are_wrong_are_refused_and_the_peer_can_be_asked_again() {
     let node = Node::start(options(1)).await;
     let mut raw = Raw::start().await;
     let found = |value: usize| {
-        let body = frame::encode(&frame::Answer::Found(frame::Found {
+        let body = codec::encode(&codec::WireResponse::Found(codec::Found {
             value: Some(vec![0; value].into()),
             ..Default::default()
         }));
@@ -45,15 +45,19 @@ async fn answers_that_are_wrong_are_refused_and_the_peer_can_be_asked_again() {
     let trailing = [&good[..], &[0]].concat();
     let mut too_long_value = found(10);
     too_long_value[6..10].copy_from_slice(&u32::MAX.to_be_bytes());
-    let cases: [(&str, &[u8], AskError); 8] = [
-        ("nothing", b"", AskError::Transient),
-        ("cut", &good[..50], AskError::Transient),
-        ("trailing", &trailing, AskError::Malformed),
-        ("garbage", &[0, 0, 0, 4, 9, 9, 9, 9], AskError::Malformed),
-        ("http", b"HTTP/1.1 200 OK\r\n\r\n", AskError::TooLarge),
-        ("empty", &[0, 0, 0, 0], AskError::Malformed),
-        ("claim", &u32::MAX.to_be_bytes(), AskError::TooLarge),
-        ("value", &too_long_value, AskError::TooLarge),
+    let cases: [(&str, &[u8], RequestError); 8] = [
+        ("nothing", b"", RequestError::Transient),
+        ("cut", &good[..50], RequestError::Transient),
+        ("trailing", &trailing, RequestError::Malformed),
+        (
+            "garbage",
+            &[0, 0, 0, 4, 9, 9, 9, 9],
+            RequestError::Malformed,
+        ),
+        ("http", b"HTTP/1.1 200 OK\r\n\r\n", RequestError::TooLarge),
+        ("empty", &[0, 0, 0, 0], RequestError::Malformed),
+        ("claim", &u32::MAX.to_be_bytes(), RequestError::TooLarge),
+        ("value", &too_long_value, RequestError::TooLarge),
     ];
     for (name, wire, expected) in cases {
         let error = within(name, answered_with(&node, &mut raw, wire)).await;
@@ -65,19 +69,19 @@ async fn answers_that_are_wrong_are_refused_and_the_peer_can_be_asked_again() {
 }
 
 #[tokio::test]
-async fn leaving_a_question_closes_the_stream_of_a_peer_that_stalls_in_its_answer() {
+async fn leaving_a_request_closes_the_stream_of_a_peer_that_stalls_in_its_answer() {
     let node = Node::start(options(1)).await;
     let mut raw = Raw::start().await;
     let (peer, key) = (raw.peer.clone(), key("k"));
     let half = async {
         let (_, mut stream) = raw.streams.recv().await.unwrap();
-        frame::read_question(&mut stream).await.unwrap();
+        codec::read_request(&mut stream).await.unwrap();
         stream.write_all(&[0, 0, 1, 0, 0, 1]).await.unwrap();
         stream.flush().await.unwrap();
         stream
     };
     let mut stream = tokio::select! {
-        asked = node.dht.ask(&peer, &key) => panic!("answered: {asked:?}"),
+        asked = node.dht.request(&peer, &key) => panic!("answered: {asked:?}"),
         stream = half => stream,
     };
     let seen = async { stream.read(&mut [0]).await };
@@ -88,7 +92,7 @@ async fn leaving_a_question_closes_the_stream_of_a_peer_that_stalls_in_its_answe
 }
 
 #[tokio::test]
-async fn questions_that_are_wrong_get_no_answer() {
+async fn requests_that_are_wrong_get_no_answer() {
     let (victim, other) = (Node::start(options(1)).await, Node::start(options(2)).await);
     let peer = address::id(&victim.name()).unwrap();
     let places = other.dht.addresses(&victim.peer());
@@ -104,40 +108,43 @@ async fn questions_that_are_wrong_get_no_answer() {
     }
     let broken = || async { (victim.dht.status().counters.broken_total == 4).then_some(()) };
     until("all are counted", broken).await.unwrap();
-    let reply = other.dht.ask(&victim.peer(), &key("k")).await;
-    assert!(reply.is_ok(), "the node answers as before");
+    let response = other.dht.request(&victim.peer(), &key("k")).await;
+    assert!(response.is_ok(), "the node answers as before");
 }
 
 /// A node that asks one peer as much as it likes.
 async fn eager(seed: u8) -> Node {
     let mut eager = options(seed);
-    eager.max_asking_per_peer = 200;
+    eager.max_outbound_requests_per_peer = 200;
     Node::start(eager).await
 }
 
-type Asked<'a> = FuturesUnordered<BoxFuture<'a, Result<Reply, AskError>>>;
+type Asked<'a> = FuturesUnordered<BoxFuture<'a, Result<Response, RequestError>>>;
 
-/// Asks thirty questions at once and waits until all but those that are let in are refused.
+/// Asks thirty requests at once and waits until all but those that are let in are refused.
 async fn flood<'a>(
     node: &'a Node,
     peer: &'a Peer,
     key: &'a RecordKey,
     let_in: usize,
 ) -> (usize, Asked<'a>) {
-    let mut asked: Asked<'_> = (0..30).map(|_| node.dht.ask(peer, key)).collect();
+    let mut asked: Asked<'_> = (0..30).map(|_| node.dht.request(peer, key)).collect();
     let mut refused = 0;
     while asked.len() > let_in {
         let answer = asked.next().await.unwrap();
-        assert_eq!(answer, Err(AskError::Refused));
+        assert_eq!(answer, Err(RequestError::Refused));
         refused += 1;
     }
     (refused, asked)
 }
 
 #[tokio::test]
-async fn a_flood_of_questions_is_told_that_we_are_busy_and_costs_little() {
+async fn a_flood_of_requests_is_told_that_we_are_busy_and_costs_little() {
     let mut bounded = options(1);
-    (bounded.max_answering, bounded.max_answering_per_peer) = (3, 2);
+    (
+        bounded.max_inbound_requests,
+        bounded.max_inbound_requests_per_peer,
+    ) = (3, 2);
     let victim = Node::start(bounded).await;
     victim.mine.stall();
     let (one, two) = (eager(2).await, eager(3).await);
@@ -162,8 +169,11 @@ async fn a_flood_of_questions_is_told_that_we_are_busy_and_costs_little() {
 #[tokio::test]
 async fn streams_on_which_nothing_is_asked_keep_nobody_from_asking() {
     let mut bounded = options(1);
-    (bounded.max_answering, bounded.max_answering_per_peer) = (2, 2);
-    bounded.answer_timeout = Duration::from_secs(600);
+    (
+        bounded.max_inbound_requests,
+        bounded.max_inbound_requests_per_peer,
+    ) = (2, 2);
+    bounded.inbound_request_timeout = Duration::from_secs(600);
     let victim = Node::start(bounded).await;
     let (silent, other) = (Node::start(options(2)).await, Node::start(options(3)).await);
     let peer = address::id(&victim.name()).unwrap();
@@ -174,7 +184,7 @@ async fn streams_on_which_nothing_is_asked_keep_nobody_from_asking() {
     }
     let taken = || async { (victim.dht.status().counters.questions_total == 40).then_some(()) };
     until("all are taken in", taken).await.unwrap();
-    assert!(other.dht.ask(&victim.peer(), &key("k")).await.is_ok());
+    assert!(other.dht.request(&victim.peer(), &key("k")).await.is_ok());
 
     // They are given up soon, and those above one peer's number are at once.
     for mut stream in streams {
@@ -188,23 +198,23 @@ async fn streams_on_which_nothing_is_asked_keep_nobody_from_asking() {
 #[tokio::test]
 async fn who_takes_nothing_of_its_answer_is_given_up() {
     let mut bounded = options(1);
-    bounded.max_answering = 1;
-    bounded.answer_timeout = Duration::from_secs(600);
+    bounded.max_inbound_requests = 1;
+    bounded.inbound_request_timeout = Duration::from_secs(600);
     let victim = Node::start(bounded).await;
     let (deaf, other) = (Node::start(options(2)).await, Node::start(options(3)).await);
     victim.mine.has(&key("large"), vec![0; limits::VALUE_BYTES]);
     let peer = address::id(&victim.name()).unwrap();
     let places = deaf.dht.addresses(&victim.peer());
     let mut stream = deaf.dht.open(peer, places).await.unwrap();
-    frame::write_question(&mut stream, &key("large"))
+    codec::write_request(&mut stream, &key("large"))
         .await
         .unwrap();
     let refused = || async {
-        let asked = other.dht.ask(&victim.peer(), &key("k")).await;
-        (asked == Err(AskError::Refused)).then_some(())
+        let asked = other.dht.request(&victim.peer(), &key("k")).await;
+        (asked == Err(RequestError::Refused)).then_some(())
     };
     until("the answer is at work", refused).await.unwrap();
-    let answered = || async { other.dht.ask(&victim.peer(), &key("k")).await.ok() };
+    let answered = || async { other.dht.request(&victim.peer(), &key("k")).await.ok() };
     until("there is room again", answered).await.unwrap();
     assert_eq!(victim.dht.status().counters.broken_total, 1);
 }
@@ -213,10 +223,10 @@ async fn who_takes_nothing_of_its_answer_is_given_up() {
 async fn a_peer_that_opens_too_many_streams_loses_its_connection_and_may_come_again() {
     let (victim, one) = (Node::start(options(1)).await, eager(2).await);
     let (peer, key) = (victim.peer(), key("k"));
-    one.dht.ask(&peer, &key).await.unwrap();
-    let asked = join_all((0..200).map(|_| one.dht.ask(&peer, &key)));
+    one.dht.request(&peer, &key).await.unwrap();
+    let asked = join_all((0..200).map(|_| one.dht.request(&peer, &key)));
     let asked = within("all end", asked).await.unwrap();
-    assert!(asked.contains(&Err(AskError::Transient)));
-    let again = || async { one.dht.ask(&peer, &key).await.ok() };
+    assert!(asked.contains(&Err(RequestError::Transient)));
+    let again = || async { one.dht.request(&peer, &key).await.ok() };
     until("the peer answers again", again).await.unwrap();
 }

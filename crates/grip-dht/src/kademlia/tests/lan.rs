@@ -9,8 +9,8 @@ use tokio::net::TcpListener;
 
 use super::support::{Mine, Node, Strict, key, options};
 use crate::{
-    AskError, Dht as _, DhtError, Peer, kademlia,
-    kademlia::{Options, address, node::Command},
+    Dht as _, DhtError, Peer, RequestError, kademlia,
+    kademlia::{Options, address, swarm_task::Command},
 };
 
 async fn refused(options: Options) -> DhtError {
@@ -41,7 +41,10 @@ async fn a_node_of_a_lan_takes_no_address_outside_of_it() {
         id: name.parse().unwrap(),
         addresses: vec!["/ip4/1.1.1.1/tcp/4001".to_owned()],
     };
-    assert_eq!(node.dht.ask(&peer, &key("k")).await, Err(AskError::NoRoute));
+    assert_eq!(
+        node.dht.request(&peer, &key("k")).await,
+        Err(RequestError::NoRoute)
+    );
     assert_eq!(node.dht.status().counters.addresses_refused_total, 1);
 
     let mut near = options(2);
@@ -120,14 +123,14 @@ async fn addresses_of_our_own_network_are_never_dialled_because_a_stranger_named
     until("the walk met the traps", refused).await.unwrap();
 
     // In an answer they are not even passed on, and named by a caller they are not dialled.
-    let reply = strict.dht.ask(&stranger.peer(), &key("k")).await;
-    assert_eq!(reply, Err(AskError::NoRoute));
+    let response = strict.dht.request(&stranger.peer(), &key("k")).await;
+    assert_eq!(response, Err(RequestError::NoRoute));
     let peer = Peer {
         id: address::name(&victim_id).unwrap(),
         addresses: traps.addresses(),
     };
-    let asked = strict.dht.ask(&peer, &key("k")).await;
-    assert_eq!(asked, Err(AskError::NoRoute));
+    let asked = strict.dht.request(&peer, &key("k")).await;
+    assert_eq!(asked, Err(RequestError::NoRoute));
     traps.is_untouched().await;
     assert_eq!(strict.dht.status().external, [] as [String; 0]);
 }

@@ -13,9 +13,9 @@ use crate::{Dht as _, Peer, RecordKey};
 const NODES: usize = 32;
 
 /// Begins at the farthest of the peers we would begin at, so that closer ones must be told, and
-/// asks the nearest each time; the value, and how many hops and questions it took.
+/// asks the nearest each time; the value, and how many hops and requests it took.
 async fn walk(from: &Node, key: &RecordKey) -> Option<(Bytes, usize, usize)> {
-    let farthest = from.dht.here(key).await.closer.pop();
+    let farthest = from.dht.local_response(key).await.closer.pop();
     let mut open: Vec<(Peer, usize)> = farthest.into_iter().map(|peer| (peer, 1)).collect();
     let mut asked = HashSet::new();
     while !open.is_empty() {
@@ -24,13 +24,13 @@ async fn walk(from: &Node, key: &RecordKey) -> Option<(Bytes, usize, usize)> {
         if !asked.insert(peer.id.clone()) {
             continue;
         }
-        let Ok(reply) = from.dht.ask(&peer, key).await else {
+        let Ok(response) = from.dht.request(&peer, key).await else {
             continue;
         };
-        if let Some(value) = reply.value {
+        if let Some(value) = response.value {
             return Some((value, hops, asked.len()));
         }
-        open.extend(reply.closer.into_iter().map(|peer| (peer, hops + 1)));
+        open.extend(response.closer.into_iter().map(|peer| (peer, hops + 1)));
     }
     None
 }
@@ -81,10 +81,10 @@ async fn among_many_nodes_every_record_is_found_from_every_node() {
     for node in &nodes {
         for key in &keys {
             let walked = within("the walk ends", walk(node, key)).await.unwrap();
-            let (value, steps, questions) = walked.expect("the record is found");
+            let (value, steps, requests) = walked.expect("the record is found");
             assert_eq!(value, format!("value of {key}"));
             hops.push(steps);
-            asked += questions;
+            asked += requests;
         }
     }
     let most = hops.iter().max().copied().unwrap_or(0);
@@ -93,7 +93,7 @@ async fn among_many_nodes_every_record_is_found_from_every_node() {
     let sum: usize = hops.iter().sum();
     println!(
         "{NODES} nodes: {} KiB a node joined, {} KiB at the end; {held} records held; {walks} \
-         walks, {:.2} hops (most {most}), {:.2} questions each; joined in {joined_in:.1?}, walked \
+         walks, {:.2} hops (most {most}), {:.2} requests each; joined in {joined_in:.1?}, walked \
          in {:.1?}",
         joined.saturating_sub(before) / NODES,
         memory().saturating_sub(before) / NODES,

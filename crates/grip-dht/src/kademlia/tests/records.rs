@@ -21,19 +21,19 @@ async fn what_one_publishes_the_nearest_answer_for() {
     for node in &nodes {
         node.holds(1).await;
     }
-    let nearest = nodes[3].dht.here(&key).await.closer;
+    let nearest = nodes[3].dht.local_response(&key).await.closer;
     assert_eq!(nearest.len(), 3);
     assert!(nearest.is_sorted_by_key(|peer| key.distance(&peer.id)));
     for peer in nearest {
-        let reply = nodes[3].dht.ask(&peer, &key).await.unwrap();
-        assert!(reply.value.unwrap() == value);
+        let response = nodes[3].dht.request(&peer, &key).await.unwrap();
+        assert!(response.value.unwrap() == value);
         assert!(
-            reply
+            response
                 .closer
                 .iter()
                 .all(|closer| closer.id != nodes[3].name())
         );
-        assert!(!reply.closer.is_empty());
+        assert!(!response.closer.is_empty());
     }
 }
 
@@ -51,8 +51,8 @@ async fn a_value_that_is_refused_is_stored_nowhere() {
         let refused = || async { (node.dht.status().counters.refused_total > 0).then_some(()) };
         until("the record is refused", refused).await.unwrap();
         assert_eq!(node.dht.status().records, 0);
-        let reply = evil.dht.ask(&node.peer(), &key).await.unwrap();
-        assert_eq!(reply.value, None);
+        let response = evil.dht.request(&node.peer(), &key).await.unwrap();
+        assert_eq!(response.value, None);
     }
     let own = others[0].dht.publish(key, bad).await;
     assert!(matches!(own, Err(DhtError::Refused { .. })), "{own:?}");
@@ -72,17 +72,17 @@ async fn an_older_value_replaces_no_newer_one() {
     // The older one is offered to the others, and its own publisher knows better as well.
     publish(1, "1").await;
     for node in &nodes {
-        let reply = nodes[if node.name() == nodes[0].name() { 1 } else { 0 }]
+        let response = nodes[if node.name() == nodes[0].name() { 1 } else { 0 }]
             .dht
-            .ask(&node.peer(), &key)
+            .request(&node.peer(), &key)
             .await;
-        assert_eq!(reply.unwrap().value.unwrap(), "2");
+        assert_eq!(response.unwrap().value.unwrap(), "2");
     }
     publish(2, "3").await;
     for node in &nodes[..2] {
         let newer = || async {
-            let reply = nodes[2].dht.ask(&node.peer(), &key).await.unwrap();
-            (reply.value.unwrap() == "3").then_some(())
+            let response = nodes[2].dht.request(&node.peer(), &key).await.unwrap();
+            (response.value.unwrap() == "3").then_some(())
         };
         until("the newer value is there", newer).await.unwrap();
     }
@@ -139,8 +139,8 @@ async fn a_key_that_is_published_without_a_value_loses_the_one_it_had() {
     let late = Node::start(late).await;
     let told = || async { (late.dht.status().provided_keys > 0).then_some(()) };
     until("the provider is known", told).await.unwrap();
-    let reply = late.dht.ask(&first.peer(), &key).await.unwrap();
-    assert_eq!((reply.value, reply.providers.len()), (None, 1));
+    let response = late.dht.request(&first.peer(), &key).await.unwrap();
+    assert_eq!((response.value, response.providers.len()), (None, 1));
     let counters = late.dht.status().counters;
     assert_eq!((late.dht.status().records, counters.kept_total), (0, 0));
 }
@@ -156,15 +156,19 @@ async fn a_provider_is_found_and_has_more_than_a_record_can_hold() {
     assert!(matches!(too_large, Err(DhtError::TooLarge { .. })));
 
     let told = || async {
-        let reply = nodes[2].dht.ask(&nodes[1].peer(), &key).await.unwrap();
-        assert_eq!(reply.value, None);
-        reply.providers.first().cloned()
+        let response = nodes[2].dht.request(&nodes[1].peer(), &key).await.unwrap();
+        assert_eq!(response.value, None);
+        response.providers.first().cloned()
     };
     let provider = until("the provider is known", told).await.unwrap();
     assert_eq!(provider, nodes[0].peer());
-    let reply = nodes[2].dht.ask(&provider, &key).await.unwrap();
-    assert!(reply.value.unwrap() == large);
-    assert_eq!(reply.providers, [provider], "who provides says so itself");
+    let response = nodes[2].dht.request(&provider, &key).await.unwrap();
+    assert!(response.value.unwrap() == large);
+    assert_eq!(
+        response.providers,
+        [provider],
+        "who provides says so itself"
+    );
 }
 
 #[tokio::test]
@@ -178,9 +182,9 @@ async fn what_is_withdrawn_is_ours_no_more() {
     assert_eq!((status.records, status.provided_keys), (1, 1));
 
     nodes[0].dht.withdraw(&key).await;
-    let reply = nodes[1].dht.ask(&nodes[0].peer(), &key).await.unwrap();
-    assert_eq!(reply.value, None);
-    assert_eq!(reply.providers, []);
+    let response = nodes[1].dht.request(&nodes[0].peer(), &key).await.unwrap();
+    assert_eq!(response.value, None);
+    assert_eq!(response.providers, []);
     let status = nodes[0].dht.status();
     assert_eq!((status.records, status.provided_keys), (0, 0));
 }
@@ -211,7 +215,7 @@ async fn a_peer_to_begin_with_that_comes_up_late_is_met() {
     place.stop().await;
     let mut early = options(2);
     early.bootstrap = vec![name];
-    early.bootstrap_every = Duration::from_secs(1);
+    early.bootstrap_interval = Duration::from_secs(1);
     let early = Node::start(early).await;
     assert_eq!(early.dht.status().connected_peers, 0);
 
@@ -226,7 +230,7 @@ async fn a_peer_to_begin_with_that_comes_up_late_is_met() {
 async fn own_keys_and_publications_at_once_are_bounded() {
     let mut small = options(1);
     small.max_published = 1;
-    small.max_publishing = 1;
+    small.max_publications = 1;
     let node = Node::start(small).await;
     node.dht.publish(key("one"), None).await.unwrap();
     let full = node.dht.publish(key("two"), None).await;

@@ -17,8 +17,11 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::{
-    Dht as _, Judge, Local, Peer, PeerName, RecordKey, Verdict,
-    kademlia::{self, Kademlia, Options, asking::Asking, behaviour, node::Command, shared::Shared},
+    Dht as _, LocalRecords, Peer, PeerName, RecordKey, RecordValidator, Verdict,
+    kademlia::{
+        self, Kademlia, Options, behaviour, request_streams::RequestStreams, stats::Stats,
+        swarm_task::Command,
+    },
 };
 
 pub(super) fn key(text: &str) -> RecordKey {
@@ -44,7 +47,7 @@ impl Mine {
     }
 }
 
-impl Local for Mine {
+impl LocalRecords for Mine {
     fn value<'a>(&'a self, key: &'a RecordKey) -> BoxFuture<'a, Option<Bytes>> {
         Box::pin(async move {
             if *self.stalls.lock() {
@@ -68,8 +71,8 @@ impl Drop for Leaving<'_> {
 /// Refuses what begins with "bad"; of two values the later in the alphabet stays.
 pub(super) struct Strict;
 
-impl Judge for Strict {
-    fn judge(&self, _: &RecordKey, offered: &[u8], held: Option<&[u8]>) -> Verdict {
+impl RecordValidator for Strict {
+    fn validate(&self, _: &RecordKey, offered: &[u8], held: Option<&[u8]>) -> Verdict {
         if offered.starts_with(b"bad") {
             Verdict::Refuse("it is bad".to_owned())
         } else if held.is_some_and(|held| held >= offered) {
@@ -83,8 +86,8 @@ impl Judge for Strict {
 /// Believes everything.
 pub(super) struct Careless;
 
-impl Judge for Careless {
-    fn judge(&self, _: &RecordKey, offered: &[u8], _: Option<&[u8]>) -> Verdict {
+impl RecordValidator for Careless {
+    fn validate(&self, _: &RecordKey, offered: &[u8], _: Option<&[u8]>) -> Verdict {
         Verdict::Keep(Bytes::copy_from_slice(offered))
     }
 }
@@ -110,10 +113,10 @@ impl Node {
         Self::judged(options, Arc::new(Strict)).await
     }
 
-    pub(super) async fn judged(options: Options, judge: Arc<dyn Judge>) -> Self {
+    pub(super) async fn judged(options: Options, judge: Arc<dyn RecordValidator>) -> Self {
         let group = TaskGroup::new("test");
         let mine = Arc::new(Mine::default());
-        let local = Arc::clone(&mine) as Arc<dyn Local>;
+        let local = Arc::clone(&mine) as Arc<dyn LocalRecords>;
         let dht = kademlia::start(options, local, judge, &group).await;
         let dht = dht.expect("the node starts");
         Self { dht, mine, group }
@@ -183,7 +186,7 @@ impl Node {
     }
 }
 
-/// A peer that speaks the question protocol and hands every stream to the test.
+/// A peer that speaks the request protocol and hands every stream to the test.
 pub(super) struct Raw {
     pub peer: Peer,
     pub streams: mpsc::Receiver<(PeerId, Stream)>,
@@ -195,13 +198,13 @@ impl Raw {
         let keys = Keypair::generate_ed25519();
         let own = keys.public().to_peer_id();
         let name = kademlia::address::name(&own).unwrap();
-        let shared = Arc::new(Shared::new(name.clone()));
+        let stats = Arc::new(Stats::new(name.clone()));
         let (sender, streams) = mpsc::channel(64);
         let taking = Arc::new(move |peer, stream| {
             let _ = sender.try_send((peer, stream));
         });
-        let asking = Asking::new(taking);
-        let transport = behaviour::transport(&options(0), &keys, HashSet::new(), &shared);
+        let asking = RequestStreams::new(taking);
+        let transport = behaviour::transport(&options(0), &keys, HashSet::new(), &stats);
         let config = libp2p::swarm::Config::without_executor()
             .with_idle_connection_timeout(Duration::from_secs(60));
         let mut swarm = Swarm::new(transport.unwrap(), asking, own, config);

@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 
 use super::*;
 
-const FRESH: Ask = Ask {
+const FRESH: ResolveParams = ResolveParams {
     fresh: true,
     deadline: None,
 };
@@ -16,11 +16,11 @@ fn fading(manifest: &Manifest) -> (Arc<AtomicBool>, Node) {
     let (word, bytes) = (Arc::clone(&fails), manifest.bytes().clone());
     let script = Script::new(vec![peer(1), peer(2)], move |asked, _| {
         match (word.load(Relaxed), asked.id == peer(1).id) {
-            (true, true) => Ok(Reply::default()),
-            (true, false) => Err(AskError::NoRoute),
-            (false, _) => Ok(Reply {
+            (true, true) => Ok(Response::default()),
+            (true, false) => Err(RequestError::NoRoute),
+            (false, _) => Ok(Response {
                 value: Some(bytes.clone()),
-                ..Reply::default()
+                ..Response::default()
             }),
         }
     });
@@ -37,11 +37,19 @@ async fn a_good_answer_outlives_a_failure_to_find_it_again() {
     fails.store(true, Relaxed);
     let failed = node.resolver.resolve(&key, FRESH).await.unwrap_err();
     assert_eq!(failed.code(), "breaker_open");
-    let kept = node.resolver.resolve(&key, Ask::default()).await.unwrap();
+    let kept = node
+        .resolver
+        .resolve(&key, ResolveParams::default())
+        .await
+        .unwrap();
     assert_eq!((kept.source, kept.id), (Source::Cache, manifest.id()));
     advance(ms(10_000)).await;
     for _ in 0..2 {
-        let kept = node.resolver.resolve(&key, Ask::default()).await.unwrap();
+        let kept = node
+            .resolver
+            .resolve(&key, ResolveParams::default())
+            .await
+            .unwrap();
         assert_eq!((kept.source, kept.id), (Source::Stale, manifest.id()));
         tokio::time::sleep(ms(1_200)).await;
     }
@@ -57,14 +65,18 @@ async fn what_cannot_be_read_here_is_not_said_to_be_unknown() {
         node.repos.broken.store(true, Relaxed);
         node.repos.serve(&manifest);
         let key = Key::Name(manifest.name());
-        let failed = node.resolver.resolve(&key, Ask::default()).await;
+        let failed = node.resolver.resolve(&key, ResolveParams::default()).await;
         let failed = failed.unwrap_err();
         assert_eq!(failed, ResolveError::Unreadable);
         assert_eq!(failed.retry_after(), Some(ms(1_000)));
         assert_eq!(node.resolver.counters().unreadable_total, 1);
         // Nor is it remembered.
         node.repos.broken.store(false, Relaxed);
-        let found = node.resolver.resolve(&key, Ask::default()).await.unwrap();
+        let found = node
+            .resolver
+            .resolve(&key, ResolveParams::default())
+            .await
+            .unwrap();
         assert_eq!((found.source, found.id), (Source::Local, manifest.id()));
     }
 }
@@ -75,6 +87,10 @@ async fn what_cannot_be_read_here_is_found_with_others() {
     let (_memory, node) = everywhere(&manifest, ms(20));
     node.repos.broken.store(true, Relaxed);
     let key = Key::Name(manifest.name());
-    let found = node.resolver.resolve(&key, Ask::default()).await.unwrap();
+    let found = node
+        .resolver
+        .resolve(&key, ResolveParams::default())
+        .await
+        .unwrap();
     assert_eq!((found.source, found.id), (Source::Dht, manifest.id()));
 }

@@ -1,15 +1,15 @@
 //! Where something can be had.
 
 use super::*;
-use crate::{NamedBy, card::NodeKey, node_record};
+use crate::{NamedBy, node_record::NodeKey, node_record_key};
 
-/// Two nodes of which one has signed its card and the other shows a card of the first.
+/// Two nodes of which one has signed its node record and the other shows a node record of the first.
 fn two_nodes(manifest: &Manifest) -> (Arc<Script>, NodeKey) {
     let honest = NodeKey::from_seed(&[1; 32]);
     let liar = NodeKey::from_seed(&[2; 32]);
     let urls = vec![Url::parse("https://mirror.example/base").unwrap()];
-    let issued = crate::shelf::now();
-    let card = honest.sign(urls, Some("eu".into()), issued).unwrap();
+    let issued = crate::node_record::unix_now();
+    let node_record = honest.sign(urls, Some("eu".into()), issued).unwrap();
     let place = |key: &NodeKey| grip_dht::Peer {
         id: key.peer().clone(),
         addresses: vec![],
@@ -19,15 +19,15 @@ fn two_nodes(manifest: &Manifest) -> (Arc<Script>, NodeKey) {
         Key::Name(manifest.name()).record(),
     );
     let providers = vec![place(&honest), place(&liar)];
-    let cards = [node_record(honest.peer()), node_record(liar.peer())];
+    let node_records = [node_record_key(honest.peer()), node_record_key(liar.peer())];
     let roots = vec![peer(1), peer(2)];
     let script = Script::new(roots, move |_, asked| {
         let value = match asked {
             asked if *asked == record => Some(bytes.clone()),
-            asked if cards.contains(asked) => Some(card.clone()),
+            asked if node_records.contains(asked) => Some(node_record.clone()),
             _ => None,
         };
-        Ok(Reply {
+        Ok(Response {
             value,
             providers: providers.clone(),
             closer: vec![],
@@ -45,7 +45,7 @@ async fn providers_are_the_urls_of_the_owner_and_of_nodes_that_signed_theirs() {
     let key = Key::Name(manifest.name());
     let ranked = node
         .resolver
-        .providers(&key, 10, None, Ask::default())
+        .providers(&key, 10, None, ResolveParams::default())
         .await;
     let ranked = ranked.unwrap();
     assert_eq!(ranked.id, manifest.id());
@@ -58,17 +58,17 @@ async fn providers_are_the_urls_of_the_owner_and_of_nodes_that_signed_theirs() {
     let mirror = format!("https://mirror.example/base/{npub}/x.git");
     let own = format!("http://git.example/{npub}/x.git");
     let by_node = NamedBy::Node(honest.peer().clone());
-    // The card was signed just now, the announcement years ago.
+    // The node record was signed just now, the announcement years ago.
     assert_eq!(urls, [(&*mirror, &by_node), (&*own, &NamedBy::Owner)]);
     assert_eq!(node.resolver.counters().lies_total, 1);
 
     let asked = script.asked.load(Relaxed);
     let again = node
         .resolver
-        .providers(&key, 1, Some("eu"), Ask::default())
+        .providers(&key, 1, Some("eu"), ResolveParams::default())
         .await;
     assert_eq!(again.unwrap().providers.len(), 1);
-    // The card of the honest one is remembered.
+    // The node record of the honest one is remembered.
     assert_eq!(script.asked.load(Relaxed), asked + 1);
 }
 
@@ -83,17 +83,20 @@ async fn a_node_is_not_blamed_for_the_time_that_we_did_not_have() {
     for name in memory.names() {
         memory.provide(name, &key.record(), &silent);
     }
-    node.resolver.resolve(&key, Ask::default()).await.unwrap();
+    node.resolver
+        .resolve(&key, ResolveParams::default())
+        .await
+        .unwrap();
     memory.fault(&silent, Fault::Stall);
-    let hurried = Ask {
+    let hurried = ResolveParams {
         deadline: Some(ms(100)),
-        ..Ask::default()
+        ..ResolveParams::default()
     };
     let shut = || node.resolver.status().breakers;
-    for (ask, is_blamed) in [(hurried, false), (Ask::default(), true)] {
+    for (params, is_blamed) in [(hurried, false), (ResolveParams::default(), true)] {
         let before = memory.asked(&silent);
         for _ in 0..4 {
-            let ranked = node.resolver.providers(&key, 9, None, ask).await;
+            let ranked = node.resolver.providers(&key, 9, None, params).await;
             assert_eq!(ranked.unwrap().providers.len(), 1);
         }
         assert!(memory.asked(&silent) - before >= 4);

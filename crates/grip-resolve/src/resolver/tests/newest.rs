@@ -2,7 +2,7 @@
 
 use super::*;
 
-const FRESH: Ask = Ask {
+const FRESH: ResolveParams = ResolveParams {
     fresh: true,
     deadline: None,
 };
@@ -13,7 +13,7 @@ async fn what_was_found_elsewhere_is_not_given_up_for_something_older_here() {
     let there = manifest_of(&author, "x", 2);
     let (memory, node) = everywhere(&there, ms(20));
     for name in memory.names() {
-        memory.judge(name, node.shelf.clone());
+        memory.validator(name, node.local_manifests.clone());
     }
     let here = manifest_of(&author, "x", 1);
     node.repos.serve(&here);
@@ -22,21 +22,33 @@ async fn what_was_found_elsewhere_is_not_given_up_for_something_older_here() {
     let found = node.resolver.resolve(&key, FRESH).await.unwrap();
     assert_eq!((found.source, found.id), (Source::Dht, there.id()));
     advance(ms(10_000)).await;
-    let stale = node.resolver.resolve(&key, Ask::default()).await.unwrap();
+    let stale = node
+        .resolver
+        .resolve(&key, ResolveParams::default())
+        .await
+        .unwrap();
     assert_eq!((stale.source, stale.id), (Source::Stale, there.id()));
     tokio::time::sleep(ms(30)).await;
-    let renewed = node.resolver.resolve(&key, Ask::default()).await.unwrap();
+    let renewed = node
+        .resolver
+        .resolve(&key, ResolveParams::default())
+        .await
+        .unwrap();
     assert_eq!((renewed.source, renewed.id), (Source::Cache, there.id()));
     advance(ms(70_000)).await;
-    let anew = node.resolver.resolve(&key, Ask::default()).await.unwrap();
-    assert_eq!((anew.source, anew.id), (Source::Local, there.id()));
+    let again = node
+        .resolver
+        .resolve(&key, ResolveParams::default())
+        .await
+        .unwrap();
+    assert_eq!((again.source, again.id), (Source::Local, there.id()));
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_was_read_before_a_push_is_not_given_after_it() {
     let author = Author::new();
     let [old, new] = [1, 2].map(|age| manifest_of(&author, "x", age));
-    let script = Script::new(vec![peer(1)], |_, _| Ok(Reply::default()));
+    let script = Script::new(vec![peer(1)], |_, _| Ok(Response::default()));
     let node = Node::new(Some(script), Options::default());
     let key = Key::Name(old.name());
     // Nobody knows it, then it is served, and then there is a newer one.
@@ -47,7 +59,11 @@ async fn what_was_read_before_a_push_is_not_given_after_it() {
         };
         let (found, ()) = tokio::join!(node.resolver.resolve(&key, FRESH), push);
         assert_eq!(found.ok().map(|found| found.id), before.map(Manifest::id));
-        let next = node.resolver.resolve(&key, Ask::default()).await.unwrap();
+        let next = node
+            .resolver
+            .resolve(&key, ResolveParams::default())
+            .await
+            .unwrap();
         assert_eq!((next.source, next.id), (Source::Local, now.id()));
     }
 }

@@ -2,12 +2,12 @@
 
 use super::*;
 
-const FRESH: Ask = Ask {
+const FRESH: ResolveParams = ResolveParams {
     fresh: true,
     deadline: None,
 };
 
-/// A node among members who take questions and never answer.
+/// A node among members who take requests and never answer.
 fn silence(options: Options) -> (Memory, Node) {
     let memory = Memory::new(24);
     for name in &memory.names()[1..] {
@@ -23,7 +23,11 @@ async fn what_others_left_here_is_given_once_those_asked_have_had_their_time() {
     let manifest = manifest_of(&Author::new(), "x", 1);
     let key = Key::Name(manifest.name());
     memory.put(&memory.names()[0], &key.record(), manifest.bytes().clone());
-    let found = node.resolver.resolve(&key, Ask::default()).await.unwrap();
+    let found = node
+        .resolver
+        .resolve(&key, ResolveParams::default())
+        .await
+        .unwrap();
     assert_eq!((found.source, found.id), (Source::Dht, manifest.id()));
     assert_eq!((found.took, found.hops), (ms(500), 0));
     assert!(found.asked >= 3);
@@ -49,7 +53,7 @@ async fn what_is_served_here_is_given_once_those_asked_have_had_their_time() {
 #[tokio::test(start_paused = true)]
 async fn a_voice_that_comes_shortly_before_the_deadline_is_heard_by_who_asked() {
     let options = Options {
-        question: ms(5_000),
+        request_timeout: ms(5_000),
         ..Options::default()
     };
     for (latency, took) in [(1_100, 1_175), (1_190, 1_190)] {
@@ -63,7 +67,11 @@ async fn a_voice_that_comes_shortly_before_the_deadline_is_heard_by_who_asked() 
             memory.latency_of(&name, ms(latency));
             memory.put(&name, &key.record(), manifest.bytes().clone());
         }
-        let found = node.resolver.resolve(&key, Ask::default()).await.unwrap();
+        let found = node
+            .resolver
+            .resolve(&key, ResolveParams::default())
+            .await
+            .unwrap();
         assert_eq!((found.id, found.took), (manifest.id(), ms(took)));
     }
 }

@@ -1,4 +1,4 @@
-//! What is served here, as the resolver asks for it.
+//! Served repositories, as the resolver reads them.
 
 use futures_util::future::BoxFuture;
 use grip_grasp::{Changes, Grasp};
@@ -88,7 +88,7 @@ fn made_of(claims: grip_grasp::Claims, name: &RepoAddr) -> Option<Manifest> {
         Ok(made) => Some(made),
         Err(InvalidManifest::Private) => None,
         Err(error) => {
-            tracing::warn!(%name, %error, "this repository cannot be shown to other nodes");
+            tracing::warn!(%name, %error, "failed to make the manifest of a repository");
             None
         }
     }

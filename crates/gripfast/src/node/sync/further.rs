@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use futures_util::{StreamExt as _, stream};
 use grip_nostr::{PublicKey, RepoAddr};
-use grip_resolve::{Ask, Key, ResolveError, Resolver};
+use grip_resolve::{Key, ResolveError, ResolveParams, Resolver};
 use grip_sync::{Further, Need};
 use grip_types::Identifier;
 use url::Url;
@@ -72,9 +72,9 @@ fn of_event(need: &Need, heard: &Heard) -> Further {
 async fn providers(resolver: &Resolver, name: RepoAddr) -> Option<Vec<Url>> {
     let key = Key::Name(name);
     // What is served here has no other providers by itself: the network is asked all the same.
-    let ask = Ask {
+    let ask = ResolveParams {
         fresh: true,
-        ..Ask::default()
+        ..ResolveParams::default()
     };
     match resolver.providers(&key, MAX_PROVIDERS, None, ask).await {
         Ok(ranked) => Some(ranked.providers.into_iter().map(|it| it.url).collect()),

@@ -1,0 +1,144 @@
+//! What lies between the swarm and the library that routes.
+//!
+//! Invariants:
+//! - However many addresses of a peer are known, a dial tries few: those that strangers may name,
+//!   as many as one peer may have, and those that the operator named for it. One answer of a
+//!   stranger can bring thousands.
+//! - The library knows no address that we listen on, because it would tell strangers; it hears
+//!   of those only that we chose to tell.
+
+use std::{
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use libp2p::{
+    Multiaddr, PeerId,
+    core::{Endpoint, transport::PortUse},
+    swarm::{
+        ConnectionDenied, ConnectionId, FromSwarm, NetworkBehaviour, THandler, THandlerInEvent,
+        THandlerOutEvent, ToSwarm,
+    },
+};
+
+use super::{
+    address::{self, Policy},
+    stats::Stats,
+};
+
+/// A part of the swarm whose addresses are looked through, in both directions.
+pub(super) struct AddressFilter<B> {
+    pub(super) inner: B,
+    policy: Policy,
+    /// Where the operator said that peers are; fixed at the start.
+    named: Vec<(PeerId, Multiaddr)>,
+    stats: Arc<Stats>,
+}
+
+impl<B> AddressFilter<B> {
+    pub(super) fn new(
+        inner: B,
+        policy: Policy,
+        named: Vec<(PeerId, Multiaddr)>,
+        stats: Arc<Stats>,
+    ) -> Self {
+        Self {
+            inner,
+            policy,
+            named,
+            stats,
+        }
+    }
+
+    /// The addresses of `peer` to dial, those that the operator named first.
+    fn filter_addresses(&self, peer: PeerId, addresses: &[Multiaddr]) -> Vec<Multiaddr> {
+        let named = self.named.iter().filter(|(other, _)| *other == peer);
+        let mut named: Vec<Multiaddr> = named.map(|(_, address)| address.clone()).collect();
+        let others = addresses
+            .iter()
+            .filter(|address| !named.contains(&address::bare(address)));
+        let (good, refused) = self.policy.filter_addresses(others);
+        self.stats.refused_addresses(refused);
+        named.extend(good);
+        named
+    }
+}
+
+impl<B: NetworkBehaviour> NetworkBehaviour for AddressFilter<B> {
+    type ConnectionHandler = B::ConnectionHandler;
+    type ToSwarm = B::ToSwarm;
+
+    fn handle_pending_inbound_connection(
+        &mut self,
+        id: ConnectionId,
+        local: &Multiaddr,
+        remote: &Multiaddr,
+    ) -> Result<(), ConnectionDenied> {
+        self.inner
+            .handle_pending_inbound_connection(id, local, remote)
+    }
+
+    fn handle_established_inbound_connection(
+        &mut self,
+        id: ConnectionId,
+        peer: PeerId,
+        local: &Multiaddr,
+        remote: &Multiaddr,
+    ) -> Result<THandler<Self>, ConnectionDenied> {
+        self.inner
+            .handle_established_inbound_connection(id, peer, local, remote)
+    }
+
+    fn handle_pending_outbound_connection(
+        &mut self,
+        id: ConnectionId,
+        peer: Option<PeerId>,
+        addresses: &[Multiaddr],
+        role: Endpoint,
+    ) -> Result<Vec<Multiaddr>, ConnectionDenied> {
+        let known = self
+            .inner
+            .handle_pending_outbound_connection(id, peer, addresses, role)?;
+        Ok(peer.map_or_else(Vec::new, |peer| self.filter_addresses(peer, &known)))
+    }
+
+    fn handle_established_outbound_connection(
+        &mut self,
+        id: ConnectionId,
+        peer: PeerId,
+        address: &Multiaddr,
+        role: Endpoint,
+        port: PortUse,
+    ) -> Result<THandler<Self>, ConnectionDenied> {
+        self.inner
+            .handle_established_outbound_connection(id, peer, address, role, port)
+    }
+
+    fn on_swarm_event(&mut self, event: FromSwarm<'_>) {
+        if !matches!(
+            event,
+            FromSwarm::NewListenAddr(_) | FromSwarm::ExpiredListenAddr(_)
+        ) {
+            self.inner.on_swarm_event(event);
+        }
+    }
+
+    fn on_connection_handler_event(
+        &mut self,
+        peer: PeerId,
+        id: ConnectionId,
+        event: THandlerOutEvent<Self>,
+    ) {
+        self.inner.on_connection_handler_event(peer, id, event);
+    }
+
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<ToSwarm<Self::ToSwarm, THandlerInEvent<Self>>> {
+        self.inner.poll(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,113 @@
+//! Streams of one connection.
+
+use std::{
+    collections::VecDeque,
+    convert::Infallible,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use libp2p::{
+    PeerId, StreamProtocol,
+    core::upgrade::ReadyUpgrade,
+    swarm::{
+        ConnectionHandler, ConnectionHandlerEvent, StreamUpgradeError, SubstreamProtocol,
+        handler::{
+            ConnectionEvent, DialUpgradeError, FullyNegotiatedInbound, FullyNegotiatedOutbound,
+        },
+    },
+};
+
+use super::{Taking, Waiting};
+use crate::RequestError;
+
+/// The protocol in which requests are asked.
+const PROTOCOL: StreamProtocol = StreamProtocol::new("/gripfast/ask/1");
+
+/// How long two nodes may take to agree that a stream is for requests.
+const AGREE: Duration = Duration::from_secs(10);
+
+pub(in crate::kademlia) struct Handler {
+    peer: PeerId,
+    taking: Taking,
+    waiting: VecDeque<Waiting>,
+}
+
+impl Handler {
+    pub(super) fn new(peer: PeerId, taking: Taking) -> Self {
+        Self {
+            peer,
+            taking,
+            waiting: VecDeque::new(),
+        }
+    }
+}
+
+impl ConnectionHandler for Handler {
+    type FromBehaviour = Waiting;
+    type ToBehaviour = Infallible;
+    type InboundProtocol = ReadyUpgrade<StreamProtocol>;
+    type OutboundProtocol = ReadyUpgrade<StreamProtocol>;
+    type InboundOpenInfo = ();
+    type OutboundOpenInfo = Waiting;
+
+    fn listen_protocol(&self) -> SubstreamProtocol<Self::InboundProtocol> {
+        SubstreamProtocol::new(ReadyUpgrade::new(PROTOCOL), ()).with_timeout(AGREE)
+    }
+
+    fn poll(
+        &mut self,
+        _: &mut Context<'_>,
+    ) -> Poll<ConnectionHandlerEvent<Self::OutboundProtocol, Waiting, Infallible>> {
+        while let Some(waiting) = self.waiting.pop_front() {
+            if waiting.is_closed() {
+                continue;
+            }
+            let protocol = SubstreamProtocol::new(ReadyUpgrade::new(PROTOCOL), waiting);
+            return Poll::Ready(ConnectionHandlerEvent::OutboundSubstreamRequest {
+                protocol: protocol.with_timeout(AGREE),
+            });
+        }
+        Poll::Pending
+    }
+
+    fn on_behaviour_event(&mut self, waiting: Waiting) {
+        self.waiting.push_back(waiting);
+    }
+
+    fn on_connection_event(
+        &mut self,
+        event: ConnectionEvent<
+            '_,
+            Self::InboundProtocol,
+            Self::OutboundProtocol,
+            Self::InboundOpenInfo,
+            Self::OutboundOpenInfo,
+        >,
+    ) {
+        match event {
+            ConnectionEvent::FullyNegotiatedInbound(FullyNegotiatedInbound {
+                protocol: stream,
+                ..
+            }) => (self.taking)(self.peer, stream),
+            ConnectionEvent::FullyNegotiatedOutbound(FullyNegotiatedOutbound {
+                protocol: stream,
+                info: waiting,
+            }) => {
+                // If nobody waits any more, the stream is dropped and closed here.
+                let _ = waiting.send(Ok(stream));
+            }
+            ConnectionEvent::DialUpgradeError(DialUpgradeError {
+                info: waiting,
+                error,
+            }) => {
+                let error = match error {
+                    StreamUpgradeError::NegotiationFailed => RequestError::Unsupported,
+                    _ => RequestError::Transient,
+                };
+                let _ = waiting.send(Err(error));
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! What the swarm tells the node.
+
+use libp2p::{
+    PeerId, identify,
+    kad::{self, InboundRequest, PutRecordError, QueryResult, store::RecordStore as _},
+    swarm::SwarmEvent,
+};
+
+use super::SwarmTask;
+use crate::{
+    RecordKey,
+    kademlia::{behaviour::BehaviourEvent, record_validation::Offer, stats::count},
+    limits,
+};
+
+impl SwarmTask {
+    pub(in crate::kademlia) fn event(&mut self, event: SwarmEvent<BehaviourEvent>) {
+        match event {
+            SwarmEvent::Behaviour(BehaviourEvent::Kad(event)) => self.kademlia(event),
+            SwarmEvent::Behaviour(BehaviourEvent::Identify(identify::Event::Received {
+                peer_id,
+                info,
+                ..
+            })) => self.identified(peer_id, &info),
+            SwarmEvent::NewListenAddr { address, .. } => {
+                if self.policy.allows(&address) {
+                    self.swarm.add_external_address(address);
+                }
+                self.stale.addresses = true;
+                if self.swarm.network_info().num_peers() == 0 {
+                    // The host may have had no network until now.
+                    self.bootstrap();
+                }
+            }
+            SwarmEvent::ExpiredListenAddr { address, .. } => {
+                self.swarm.remove_external_address(&address);
+                self.stale.addresses = true;
+            }
+            SwarmEvent::ListenerError { error, .. } => {
+                tracing::warn!(%error, "a listener of the network failed");
+            }
+            SwarmEvent::ListenerClosed {
+                addresses, reason, ..
+            } => {
+                tracing::warn!(?addresses, ?reason, "a listener of the network was closed");
+            }
+            SwarmEvent::ConnectionEstablished { .. } | SwarmEvent::ConnectionClosed { .. } => {
+                self.stale.counts = true;
+            }
+            _ => {}
+        }
+    }
+
+    /// Puts a peer that takes part in the network into the routing table, with those of the
+    /// addresses it claims that it may claim, and without those it claims no more.
+    fn identified(&mut self, peer: PeerId, info: &identify::Info) {
+        if !info.protocols.contains(&self.network) {
+            return;
+        }
+        let (good, refused) = self.policy.filter_addresses(&info.listen_addrs);
+        self.stats.refused_addresses(refused);
+        if good.is_empty() {
+            return;
+        }
+        let before = self.known_addresses(peer);
+        for address in &good {
+            self.kad().add_address(&peer, address.clone());
+        }
+        let named = |address| self.bootstrap.contains(&(peer, address));
+        let old = before.into_iter().filter(|address| !good.contains(address));
+        let old: Vec<_> = old.filter(|address| !named(address.clone())).collect();
+        for address in old {
+            self.kad().remove_address(&peer, &address);
+        }
+        self.stale.table = true;
+    }
+
+    fn kademlia(&mut self, event: kad::Event) {
+        match event {
+            kad::Event::InboundRequest {
+                request:
+                    InboundRequest::PutRecord {
+                        source,
+                        record: Some(record),
+                        ..
+                    },
+            } => self.offered(source, record),
+            kad::Event::InboundRequest {
+                request:
+                    InboundRequest::AddProvider {
+                        record: Some(record),
+                    },
+            } => self.provided(record),
+            kad::Event::OutboundQueryProgressed {
+                id, result, step, ..
+            } if step.last => {
+                self.ended(id, &result);
+            }
+            kad::Event::RoutingUpdated { .. } => self.stale.table = true,
+            _ => {}
+        }
+    }
+
+    /// PeerPermits a record on to the judge; what he has no time for is dropped, and comes again when
+    /// its publisher tells it again.
+    fn offered(&mut self, source: PeerId, record: kad::Record) {
+        let counts = &self.stats.counts;
+        let key = RecordKey::new(record.key.to_vec());
+        let Some(key) = key
+            .ok()
+            .filter(|_| record.value.len() <= limits::RECORD_BYTES)
+        else {
+            return count(&counts.refused);
+        };
+        let Some(permit) = self.offering.try_acquire(source) else {
+            return count(&counts.unjudged);
+        };
+        let offer = Offer {
+            key,
+            value: record.value.into(),
+            expires: std::time::Instant::now() + self.record_ttl,
+            _permit: permit,
+        };
+        if self.offers.try_send(offer).is_err() {
+            count(&counts.unjudged);
+        }
+    }
+
+    /// Remembers a provider. That it speaks for itself has been checked; whether it has the
+    /// thing shows when it is asked.
+    fn provided(&mut self, mut record: kad::ProviderRecord) {
+        let (addresses, refused) = self.policy.filter_addresses(&record.addresses);
+        self.stats.refused_addresses(refused);
+        record.addresses = addresses;
+        if let Err(error) = self.kad().store_mut().add_provider(record) {
+            tracing::debug!(%error, "a provider was not remembered");
+        }
+        self.stale.counts = true;
+    }
+
+    fn ended(&mut self, query: kad::QueryId, result: &QueryResult) {
+        let stored_at = match result {
+            QueryResult::PutRecord(Ok(_)) => limits::PEERS,
+            QueryResult::PutRecord(Err(
+                PutRecordError::QuorumFailed { success, .. }
+                | PutRecordError::Timeout { success, .. },
+            )) => success.len(),
+            QueryResult::StartProviding(_) => 0,
+            _ => return,
+        };
+        let alone = self.swarm.network_info().num_peers() == 0;
+        let stats = std::sync::Arc::clone(&self.stats);
+        self.publications.ended(query, stored_at, alone, &stats);
+        self.stale.counts = true;
+    }
+}

@@ -1,0 +1,211 @@
+//! Manifests of the repositories this node serves, its pins, and its node record.
+//!
+//! Requests of peers are answered from here, and the records they offer are validated here. Made
+//! before the network is entered, so that the network never sees half of it.
+
+mod published;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use arc_swap::ArcSwapOption;
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use grip_dht::{LocalRecords, RecordKey, RecordValidator, Verdict};
+use grip_nostr::RepoAddr;
+use moka::future::Cache;
+use parking_lot::RwLock;
+
+pub(crate) use published::PublishedManifests;
+
+use crate::{
+    Changed, Key, LocalError, Manifest, ManifestId, Repositories, node_record::unix_now,
+    record_validation::validate,
+};
+
+/// Most pins; further ones are refused.
+pub const MAX_PINS: usize = 1_000;
+/// How long a manifest made for peers is reused, unless it is known to have changed.
+const RECENT_TTL: Duration = Duration::from_secs(5);
+/// Memory for those.
+const RECENT_BYTES: u64 = 16 << 20;
+
+/// What this node serves itself.
+pub struct LocalManifests {
+    repositories: Arc<dyn Repositories>,
+    published: RwLock<PublishedManifests>,
+    /// By name and id; at most [`MAX_PINS`], each short enough for a record.
+    pins: RwLock<BTreeMap<(RepoAddr, ManifestId), Manifest>>,
+    recent: Cache<RepoAddr, Option<Manifest>>,
+    node_record: ArcSwapOption<(RecordKey, Bytes)>,
+}
+
+impl LocalManifests {
+    pub fn new(repositories: Arc<dyn Repositories>) -> Arc<Self> {
+        let weigh = |_: &RepoAddr, held: &Option<Manifest>| {
+            let bytes = held.as_ref().map_or(0, |held| 3 * held.bytes().len());
+            u32::try_from(bytes + 512).unwrap_or(u32::MAX)
+        };
+        let recent = Cache::builder()
+            .max_capacity(RECENT_BYTES)
+            .weigher(weigh)
+            .time_to_live(RECENT_TTL)
+            .build();
+        Arc::new(Self {
+            repositories,
+            published: RwLock::default(),
+            pins: RwLock::default(),
+            recent,
+            node_record: ArcSwapOption::empty(),
+        })
+    }
+
+    /// The local manifest of a key: served, pinned, or both joined.
+    pub(crate) async fn find(&self, key: &Key) -> Result<Option<Manifest>, LocalError> {
+        let id = match key {
+            Key::Name(name) => return Ok(Manifest::join_all(self.all_of(name).await?)),
+            Key::Manifest(id) => id,
+        };
+        if let Some(pinned) = self.pin_of(id) {
+            return Ok(Some(pinned));
+        }
+        let Some(name) = self.published.read().name_of(&key.record()) else {
+            return Ok(None);
+        };
+        let served = self.repositories.manifest(&name).await?;
+        Ok(served.filter(|served| served.id() == *id))
+    }
+
+    /// All manifests of a repository: the served one, then the pins.
+    pub(crate) async fn all_of(&self, name: &RepoAddr) -> Result<Vec<Manifest>, LocalError> {
+        let served = self.repositories.manifest(name).await?;
+        Ok(served.into_iter().chain(self.pins_of(name)).collect())
+    }
+
+    pub(crate) async fn page(
+        &self,
+        after: Option<&RepoAddr>,
+        limit: usize,
+    ) -> Result<Vec<RepoAddr>, LocalError> {
+        self.repositories.page(after, limit).await
+    }
+
+    pub(crate) async fn changed(&self) -> Changed {
+        self.repositories.changed().await
+    }
+
+    /// Drops the recent manifest of a repository that has changed.
+    pub(crate) async fn forget(&self, name: &RepoAddr) {
+        self.recent.invalidate(name).await;
+    }
+
+    pub(crate) fn published<T>(&self, change: impl FnOnce(&mut PublishedManifests) -> T) -> T {
+        change(&mut self.published.write())
+    }
+
+    pub(crate) fn set_node_record(&self, key: RecordKey, record: Bytes) {
+        self.node_record.store(Some(Arc::new((key, record))));
+    }
+
+    /// Pins a manifest; false if there are too many pins or it is too long.
+    pub(crate) fn pin(&self, manifest: &Manifest) -> bool {
+        let mut pins = self.pins.write();
+        let key = (manifest.name(), manifest.id());
+        if !manifest.fits_a_record() || (pins.len() >= MAX_PINS && !pins.contains_key(&key)) {
+            return false;
+        }
+        pins.insert(key, manifest.clone());
+        true
+    }
+
+    pub(crate) fn has_room_for(&self, manifest: &Manifest) -> bool {
+        let pins = self.pins.read();
+        pins.len() < MAX_PINS || pins.contains_key(&(manifest.name(), manifest.id()))
+    }
+
+    /// Makes `pinned` the only pins that `key` names; returns the repositories whose pins changed.
+    pub(crate) fn set_pins(&self, key: &Key, pinned: &[Manifest]) -> BTreeSet<RepoAddr> {
+        let is_named = |name: &RepoAddr, id: &ManifestId| match key {
+            Key::Name(named) => named == name,
+            Key::Manifest(named) => named == id,
+        };
+        let stays = |id: &ManifestId| pinned.iter().any(|pin| pin.id() == *id);
+        let mut pins = self.pins.write();
+        let gone = pins.extract_if(.., |(name, id), _| is_named(name, id) && !stays(id));
+        let mut changed: BTreeSet<RepoAddr> = gone.map(|((name, _), _)| name).collect();
+        for manifest in pinned {
+            let key = (manifest.name(), manifest.id());
+            if pins.len() < MAX_PINS && !pins.contains_key(&key) {
+                changed.insert(manifest.name());
+                pins.insert(key, manifest.clone());
+            }
+        }
+        changed
+    }
+
+    pub(crate) fn pin_of(&self, id: &ManifestId) -> Option<Manifest> {
+        let pins = self.pins.read();
+        pins.values().find(|pin| pin.id() == *id).cloned()
+    }
+
+    pub(crate) fn pinned_names(&self) -> Vec<RepoAddr> {
+        let pins = self.pins.read();
+        let mut names: Vec<RepoAddr> = pins.keys().map(|(name, _)| name.clone()).collect();
+        names.dedup();
+        names
+    }
+
+    pub(crate) fn pins(&self) -> usize {
+        self.pins.read().len()
+    }
+
+    fn pins_of(&self, name: &RepoAddr) -> Vec<Manifest> {
+        let pins = self.pins.read();
+        let of_name = pins.values().filter(|pin| pin.name() == *name);
+        of_name.cloned().collect()
+    }
+
+    /// As [`LocalManifests::find`] for the key of a record.
+    async fn record(&self, key: &RecordKey) -> Option<Bytes> {
+        if let Some(record) = self.node_record.load_full().filter(|it| it.0 == *key) {
+            return Some(record.1.clone());
+        }
+        let name = self.published.read().name_of(key)?;
+        let by_name = Key::Name(name.clone());
+        let current = match self.recent.get(&name).await {
+            Some(current) => current,
+            None => {
+                let read = self.find(&by_name).await;
+                let current = read
+                    .inspect_err(|error| tracing::warn!(%name, %error, "failed to read manifest"))
+                    .ok()?;
+                self.recent.insert(name.clone(), current.clone()).await;
+                current
+            }
+        };
+        if by_name.record() == *key {
+            return current.map(|current| current.bytes().clone());
+        }
+        let all = current.into_iter().chain(self.pins_of(&name));
+        let mut found = all.filter(|it| Key::Manifest(it.id()).record() == *key);
+        found.next().map(|found| found.bytes().clone())
+    }
+}
+
+impl LocalRecords for LocalManifests {
+    fn value<'a>(&'a self, key: &'a RecordKey) -> BoxFuture<'a, Option<Bytes>> {
+        Box::pin(self.record(key))
+    }
+}
+
+impl RecordValidator for LocalManifests {
+    fn validate(&self, key: &RecordKey, offered: &[u8], held: Option<&[u8]>) -> Verdict {
+        validate(key, offered, held, unix_now())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,335 @@
+use std::sync::Arc;
+
+use bytes::Bytes;
+use grip_dht::{
+    RecordKey, RequestError, Response,
+    testing::{Fault, Member, Network as Memory},
+};
+use grip_testkit::Author;
+
+use super::*;
+use crate::testing::{Script, manifest_of, ms, peer};
+
+mod liars;
+mod retries;
+
+/// A node in a network in memory, and what it looks for.
+struct Field {
+    memory: Memory,
+    network: Arc<Network>,
+    options: Options,
+    author: Author,
+    manifest: Manifest,
+}
+
+impl Field {
+    fn new(members: usize) -> Self {
+        let memory = Memory::new(members);
+        memory.latency(ms(20));
+        let author = Author::new();
+        let own: Arc<Member> = memory.member(0);
+        Self {
+            network: network(own),
+            manifest: manifest_of(&author, "x", 9),
+            options: Options::default(),
+            memory,
+            author,
+        }
+    }
+
+    fn by_id(&self) -> Key {
+        Key::Manifest(self.manifest.id())
+    }
+
+    fn by_name(&self) -> Key {
+        Key::Name(self.manifest.name())
+    }
+
+    /// The peers in the order in which they would be asked for `key`.
+    async fn peers(&self, key: &Key) -> Vec<PeerName> {
+        let nearest = self.network.dht.local_response(&key.record()).await.closer;
+        nearest.into_iter().map(|peer| peer.id).collect()
+    }
+
+    fn put(&self, peer: &PeerName, key: &Key) {
+        let bytes = self.manifest.bytes().clone();
+        self.memory.put(peer, &key.record(), bytes);
+    }
+
+    async fn lookup(&self, key: &Key) -> Result<Found, ResolveError> {
+        let deadline = Instant::now() + self.options.deadline;
+        self.network
+            .lookup(key, None, &self.options, deadline)
+            .await
+    }
+
+    fn counters(&self) -> crate::Counters {
+        self.network.counters.snapshot()
+    }
+}
+
+fn network(dht: Arc<dyn Dht>) -> Arc<Network> {
+    let group = TaskGroup::new("test");
+    Arc::new(Network {
+        own: dht.status().peer,
+        breakers: Breakers::start(Options::default().breaker, &group),
+        budget: HedgeBudget::default(),
+        counters: Arc::default(),
+        group,
+        dht,
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_the_first_wave_answers_no_further_peer_is_asked() {
+    let field = Field::new(40);
+    for key in [field.by_id(), field.by_name()] {
+        let before = field.memory.asked_total();
+        let peers = field.peers(&key).await;
+        peers[..3].iter().for_each(|peer| field.put(peer, &key));
+        let began = Instant::now();
+        let found = field.lookup(&key).await.unwrap();
+        assert_eq!(found.manifest, field.manifest);
+        assert_eq!((found.hops, found.asked), (1, 3));
+        assert_eq!(began.elapsed(), ms(20));
+        assert_eq!(field.memory.asked_total() - before, 3);
+    }
+    assert_eq!(field.counters().hedges_total, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stalled_alpha_peer_is_overtaken_by_beta_and_its_request_is_closed() {
+    let field = Field::new(40);
+    let key = field.by_id();
+    let peers = field.peers(&key).await;
+    peers[..5].iter().for_each(|peer| field.put(peer, &key));
+    for stalled in &peers[..3] {
+        field.memory.fault(stalled, Fault::Stall);
+    }
+    let began = Instant::now();
+    let found = field.lookup(&key).await.unwrap();
+    assert_eq!(found.manifest, field.manifest);
+    let took = began.elapsed();
+    assert!((ms(140)..=ms(200)).contains(&took), "{took:?}");
+    assert_eq!(found.asked, 5);
+    assert_eq!(field.counters().hedges_total, 2);
+    for stalled in &peers[..3] {
+        assert_eq!(field.memory.cancelled(stalled), 1);
+    }
+    assert_eq!(field.memory.asked(&peers[5]), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_stalled_peer_delays_nothing_while_others_answer() {
+    let field = Field::new(40);
+    let key = field.by_name();
+    let peers = field.peers(&key).await;
+    peers[1..4].iter().for_each(|peer| field.put(peer, &key));
+    field.memory.fault(&peers[0], Fault::Stall);
+    let began = Instant::now();
+    let found = field.lookup(&key).await.unwrap();
+    assert_eq!(found.manifest, field.manifest);
+    assert_eq!(began.elapsed(), ms(20));
+    assert_eq!(field.memory.cancelled(&peers[0]), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn resolve_ends_at_the_deadline_when_everybody_stalls() {
+    let field = Field::new(40);
+    let key = field.by_name();
+    for name in field.memory.names() {
+        field.memory.fault(name, Fault::Stall);
+    }
+    let began = Instant::now();
+    assert_eq!(field.lookup(&key).await, Err(ResolveError::Timeout));
+    assert_eq!(began.elapsed(), ms(1_200));
+    assert_eq!(field.memory.asked_total(), field.memory.cancelled_total());
+    assert!(field.memory.asked_total() <= u64::from(field.options.max_requests));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_few_hold_is_found_over_several_hops() {
+    let field = Field {
+        memory: Memory::with_bucket(400, 3),
+        ..Field::new(2)
+    };
+    let field = Field {
+        network: network(field.memory.member(0)),
+        ..field
+    };
+    field.memory.latency(ms(20));
+    let key = field.by_name();
+    let holders = field.memory.by_distance(&key.record());
+    let known = field.peers(&key).await;
+    let unknown = holders[..20].iter().filter(|peer| !known.contains(peer));
+    unknown.for_each(|peer| field.put(peer, &key));
+    let found = field.lookup(&key).await.unwrap();
+    assert_eq!(found.manifest, field.manifest);
+    assert!(found.hops >= 2, "{found:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_voice_is_enough_when_nobody_else_has_it() {
+    let field = Field::new(40);
+    let key = field.by_name();
+    let peers = field.peers(&key).await;
+    field.put(&peers[2], &key);
+    let began = Instant::now();
+    let found = field.lookup(&key).await.unwrap();
+    assert_eq!(found.manifest, field.manifest);
+    assert!(began.elapsed() <= ms(20 + 150 + 20));
+}
+
+#[tokio::test(start_paused = true)]
+async fn providers_are_asked_before_nearer_peers() {
+    let field = Field::new(64);
+    let key = field.by_id();
+    let peers = field.peers(&key).await;
+    let all = field.memory.by_distance(&key.record());
+    let far = all.iter().rev().find(|name| !peers.contains(name));
+    let far = far.filter(|name| **name != field.network.own).unwrap();
+    field.put(far, &key);
+    field.memory.provide(&peers[0], &key.record(), far);
+    let found = field.lookup(&key).await.unwrap();
+    assert_eq!((found.hops, found.asked), (2, 6));
+    assert_eq!(found.providers[0].id, *far);
+    assert_eq!(field.memory.log()[3].0, *far);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_nobody_has_is_unknown_and_without_peers_too() {
+    let field = Field::new(40);
+    assert_eq!(
+        field.lookup(&field.by_id()).await,
+        Err(ResolveError::Unknown)
+    );
+    let alone = Field::new(1);
+    assert_eq!(
+        alone.lookup(&alone.by_id()).await,
+        Err(ResolveError::Unknown)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn under_overload_hedges_stay_within_their_share() {
+    let field = Field::new(60);
+    for name in field.memory.names() {
+        field.memory.latency_of(name, ms(400));
+    }
+    let field = Arc::new(field);
+    let lookups = (0..400_u32).map(|n| {
+        let field = Arc::clone(&field);
+        async move {
+            let key = Key::Manifest(crate::ManifestId::of(&n.to_be_bytes()));
+            let _ = field.lookup(&key).await;
+        }
+    });
+    futures_util::future::join_all(lookups).await;
+    let counters = field.counters();
+    let allowed = 10 + counters.questions_total * 5 / 100;
+    assert!(counters.hedges_total <= allowed, "{counters:?}");
+    assert!(counters.hedges_total > 10 && counters.hedges_denied_total > 400);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_stop_of_the_node_ends_a_walk_at_once() {
+    let field = Field::new(40);
+    for name in field.memory.names() {
+        field.memory.fault(name, Fault::Stall);
+    }
+    let key = field.by_name();
+    let began = Instant::now();
+    let stop = async {
+        tokio::time::sleep(ms(300)).await;
+        field.network.group.shutdown(ms(100)).await
+    };
+    let (walked, ended) = tokio::join!(field.lookup(&key), stop);
+    assert_eq!(walked, Err(ResolveError::Canceled));
+    assert_eq!(began.elapsed(), ms(300));
+    assert_eq!(ended, grip_tasks::Ended::Drained);
+    assert_eq!(field.memory.asked_total(), field.memory.cancelled_total());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_others_left_here_is_found_with_nobody_to_ask() {
+    let field = Field::new(3);
+    let own = field.memory.names()[0].clone();
+    for peer in &field.memory.names()[1..] {
+        field
+            .memory
+            .fault(peer, Fault::Error(RequestError::NoRoute));
+    }
+    for key in [field.by_id(), field.by_name()] {
+        assert!(field.lookup(&key).await.is_err(), "nothing is here yet");
+        field.put(&own, &key);
+        let found = field.lookup(&key).await.unwrap();
+        assert_eq!((found.manifest, found.hops), (field.manifest.clone(), 0));
+    }
+    // A digest is settled by it, whoever else is there.
+    let before = field.memory.asked_total();
+    assert_eq!(field.lookup(&field.by_id()).await.unwrap().asked, 0);
+    assert_eq!(field.memory.asked_total(), before);
+    let (garbage, key) = (Bytes::from_static(b"garbage"), field.by_name());
+    field.memory.put(&own, &key.record(), garbage);
+    assert!(field.lookup(&key).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_lies_here_under_a_name_is_no_second_voice() {
+    let field = Field::new(40);
+    let key = field.by_name();
+    let own = field.memory.names()[0].clone();
+    let stale = manifest_of(&field.author, "x", 1).bytes().clone();
+    field.memory.put(&own, &key.record(), stale.clone());
+    let peers = field.peers(&key).await;
+    // Who left the old one here says it again; those after it have the new one, and are slower.
+    field.memory.put(&peers[0], &key.record(), stale);
+    for peer in &peers[1..3] {
+        field.put(peer, &key);
+        field.memory.latency_of(peer, ms(100));
+    }
+    let began = Instant::now();
+    let found = field.lookup(&key).await.unwrap();
+    assert_eq!(found.manifest, field.manifest);
+    assert_eq!(began.elapsed(), ms(100));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_told_us_that_he_has_it_is_asked_first() {
+    let field = Field::new(200);
+    let key = field.by_id();
+    let own = field.memory.names()[0].clone();
+    let provider = field.memory.by_distance(&key.record()).pop().unwrap();
+    field.put(&provider, &key);
+    field.memory.provide(&own, &key.record(), &provider);
+    let found = field.lookup(&key).await.unwrap();
+    assert_eq!(field.memory.log()[0].0, provider);
+    assert_eq!((found.hops, found.providers[0].id.clone()), (1, provider));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_the_thing_itself_is_heard_before_those_who_hold_what_it_has_outgrown() {
+    for (latency, took, is_heard) in [(100, 100, true), (400, 20 + 150, false)] {
+        let field = Field::new(200);
+        let key = field.by_name();
+        let own = field.memory.names()[0].clone();
+        let owner = field.memory.by_distance(&key.record()).pop().unwrap();
+        field.put(&owner, &key);
+        field.memory.latency_of(&owner, ms(latency));
+        field.memory.provide(&own, &key.record(), &owner);
+        let outgrown = manifest_of(&field.author, "x", 1);
+        for peer in field
+            .peers(&key)
+            .await
+            .iter()
+            .filter(|peer| **peer != owner)
+        {
+            let bytes = outgrown.bytes().clone();
+            field.memory.put(peer, &key.record(), bytes);
+        }
+        let began = Instant::now();
+        let found = field.lookup(&key).await.unwrap().manifest;
+        assert_eq!(found == field.manifest, is_heard);
+        assert_eq!(began.elapsed(), ms(took));
+    }
+}

@@ -1,0 +1,156 @@
+//! Ranking of providers. Pure.
+//!
+//! Invariant: the order is total and depends on what is given alone: the better score first, and
+//! of equal ones the lower URL.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use grip_dht::PeerName;
+use grip_types::Domain;
+use serde::Serialize;
+use url::Url;
+
+use crate::HostHealth;
+
+/// Weights of the ranking.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// After how long a claim to have something is worth half. Default 24 hours.
+    pub half_life: Duration,
+    /// Where this node is; empty if that does not matter.
+    pub region: String,
+    /// How much more, in percent, a provider of the wanted region is worth. Default 50.
+    pub region_bias_percent: u32,
+    /// Hosts that are never named, with their subdomains.
+    pub deny: Vec<Domain>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            half_life: Duration::from_secs(24 * 60 * 60),
+            region: String::new(),
+            region_bias_percent: 50,
+            deny: Vec::new(),
+        }
+    }
+}
+
+/// The source of a clone URL.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NamedBy {
+    /// The repository's owner, in the announcement.
+    Owner,
+    /// A provider, in its node record.
+    Node(#[serde(serialize_with = "as_text")] PeerName),
+}
+
+/// One clone URL, before it is scored.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Candidate {
+    pub url: Url,
+    pub named_by: NamedBy,
+    /// How long ago it was signed.
+    pub age: Duration,
+    pub region: Option<String>,
+    pub health: HostHealth,
+}
+
+/// One clone URL with its score.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Provider {
+    pub url: Url,
+    pub named_by: NamedBy,
+    pub region: Option<String>,
+    /// Between 0 and 1 and a bias, the higher the better.
+    pub score: f64,
+    /// The breaker of its host is open: last resort.
+    pub is_shut: bool,
+}
+
+/// The best `limit` of them, the best first; a URL named by several is there once, at its best.
+pub fn rank(
+    candidates: Vec<Candidate>,
+    options: &Options,
+    region: Option<&str>,
+    limit: usize,
+) -> Vec<Provider> {
+    let wanted = region.unwrap_or(&options.region);
+    let mut best: BTreeMap<Url, Provider> = BTreeMap::new();
+    for candidate in candidates {
+        if is_denied(&candidate.url, &options.deny) {
+            continue;
+        }
+        let provider = score(candidate, options, wanted);
+        let known = best.get(&provider.url);
+        if known.is_none_or(|known| is_better(&provider, known)) {
+            best.insert(provider.url.clone(), provider);
+        }
+    }
+    let mut ranked: Vec<Provider> = best.into_values().collect();
+    // Stable over a sorted map: equal scores stay in the order of their URLs.
+    ranked.sort_by(|a, b| b.score.total_cmp(&a.score));
+    ranked.truncate(limit);
+    ranked
+}
+
+/// Of two that name the same URL; ties go to the owner, then to the lower name and region.
+fn is_better(one: &Provider, other: &Provider) -> bool {
+    let rest = |of: &Provider| (of.named_by.clone(), of.region.clone(), of.is_shut);
+    let order = one.score.total_cmp(&other.score);
+    order.then_with(|| rest(other).cmp(&rest(one))).is_gt()
+}
+
+fn score(candidate: Candidate, options: &Options, wanted: &str) -> Provider {
+    let is_near = !wanted.is_empty() && candidate.region.as_deref() == Some(wanted);
+    let bias = f64::from(options.region_bias_percent) / 100.0;
+    let near = if is_near { 1.0 + bias } else { 1.0 };
+    Provider {
+        score: freshness(&candidate, options.half_life) * health(candidate.health) * near,
+        is_shut: candidate.health.is_open,
+        url: candidate.url,
+        named_by: candidate.named_by,
+        region: candidate.region,
+    }
+}
+
+/// Halves with every half-life. What the owner says ages no further than one: he has no reason to
+/// say it again.
+fn freshness(candidate: &Candidate, half_life: Duration) -> f64 {
+    let lives = candidate.age.as_secs_f64() / half_life.as_secs_f64().max(1.0);
+    let lives = match candidate.named_by {
+        NamedBy::Owner => lives.min(1.0),
+        NamedBy::Node(_) => lives,
+    };
+    (-lives).exp2()
+}
+
+/// The share of good answers, where nothing known is as good as not; shut hosts come last.
+fn health(health: HostHealth) -> f64 {
+    let good = f64::from(health.successes) + 1.0;
+    let share = good / (good + f64::from(health.failures) + 1.0);
+    if health.is_open {
+        share / 1_000.0
+    } else {
+        share
+    }
+}
+
+fn is_denied(url: &Url, deny: &[Domain]) -> bool {
+    let Some(host) = Domain::of(url) else {
+        return true;
+    };
+    let is_below = |denied: &Domain| {
+        let rest = host.as_str().strip_suffix(denied.as_str());
+        rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    };
+    deny.iter().any(is_below)
+}
+
+fn as_text<S: serde::Serializer>(peer: &PeerName, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(peer)
+}
+
+#[cfg(test)]
+mod tests;
