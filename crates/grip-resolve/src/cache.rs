@@ -1,19 +1,11 @@
-//! What was resolved a moment ago.
+//! Cache of recent answers.
 //!
 //! Invariants:
 //! - Ages are measured here, on the same clock as deadlines; the store below only bounds memory. At
-//!   the bound those leave that are asked for least.
-//! - What is known of a name only gets newer, unless it is forgotten.
-//! - What was read before a key was forgotten is not kept after.
+//!   the bound the least used entries leave.
+//! - The manifest of a name only gets newer, unless it is forgotten.
 
-use std::{
-    hash::{BuildHasher as _, RandomState},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::SeqCst},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use grip_dht::Peer;
 use moka::future::Cache as Store;
@@ -21,7 +13,7 @@ use tokio::time::Instant;
 
 use crate::{Key, Manifest, Options, Source};
 
-/// What a resolution brought.
+/// The result of a resolution.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub manifest: Manifest,
@@ -33,57 +25,33 @@ pub(crate) struct Answer {
 
 #[derive(Clone)]
 struct Entry {
-    /// None: nobody knows it.
+    /// None: the key is unknown.
     answer: Option<Arc<Answer>>,
     at: Instant,
 }
 
-/// What the cache says.
+/// The cached state of a key.
 pub(crate) enum CacheLookup {
     Fresh(Arc<Answer>),
-    /// Good enough to give, and due to be looked for again.
+    /// Good enough to return, and due to be resolved again.
     Stale(Arc<Answer>),
     Unknown,
     Miss,
 }
 
-/// Forgettings are counted in so many places; keys of one place are forgotten together as far as
-/// answers are concerned that are looked for at that moment.
-const PLACES: usize = 1_024;
-
 pub(crate) struct Cache {
     store: Store<Key, Entry>,
-    places: RandomState,
-    forgotten: [AtomicU64; PLACES],
 }
-
-/// When something was begun to be read.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Generation(u64);
 
 impl Cache {
     pub fn new(bytes: u64) -> Self {
         let store = Store::builder()
             .max_capacity(bytes)
             .weigher(|_, entry: &Entry| weight(entry))
-            // Hygiene only: what nobody asks for leaves the memory.
+            // Ages are measured here; this frees the memory of unused entries.
             .time_to_live(Duration::from_secs(60 * 60))
             .build();
-        Self {
-            store,
-            places: RandomState::new(),
-            forgotten: [const { AtomicU64::new(0) }; PLACES],
-        }
-    }
-
-    /// This moment, as far as `key` is concerned.
-    pub fn generation(&self, key: &Key) -> Generation {
-        Generation(self.place(key).load(SeqCst))
-    }
-
-    fn place(&self, key: &Key) -> &AtomicU64 {
-        let hash = self.places.hash_one(key);
-        &self.forgotten[(hash % PLACES as u64) as usize]
+        Self { store }
     }
 
     pub async fn look(&self, key: &Key, options: &Options) -> CacheLookup {
@@ -99,19 +67,14 @@ impl Cache {
         }
     }
 
-    /// What is held of a key, however old.
+    /// The manifest of a key, however old.
     pub async fn held(&self, key: &Key) -> Option<Manifest> {
         let entry = self.store.get(key).await?;
         entry.answer.map(|answer| answer.manifest.clone())
     }
 
-    /// Keeps what was found, joined with what is held, and says what that comes to.
-    ///
-    /// It is not kept if the key was forgotten since its reading began.
-    pub async fn put(&self, key: &Key, found: Arc<Answer>, since: Generation) -> Arc<Answer> {
-        if self.generation(key) != since {
-            return found;
-        }
+    /// Keeps an answer joined with the one that is held, and returns the joint.
+    pub async fn put(&self, key: &Key, found: Arc<Answer>) -> Arc<Answer> {
         let mut joint = Arc::clone(&found);
         let join = |held: Option<moka::Entry<Key, Entry>>| {
             let held = held.and_then(|held| held.into_value().answer);
@@ -121,39 +84,23 @@ impl Cache {
             std::future::ready(Entry::new(Some(Arc::clone(&joint))))
         };
         self.store.entry_by_ref(key).and_upsert_with(join).await;
-        self.check(key, since).await;
         joint
     }
 
-    /// Keeps that nobody knows it.
-    pub async fn put_unknown(&self, key: &Key, since: Generation) {
-        if self.generation(key) == since {
-            self.store.insert(key.clone(), Entry::new(None)).await;
-            self.check(key, since).await;
-        }
-    }
-
-    /// Whoever forgets counts first, so either he has removed what was just put in, or it is
-    /// removed here.
-    async fn check(&self, key: &Key, since: Generation) {
-        if self.generation(key) != since {
-            self.store.invalidate(key).await;
-        }
+    /// Keeps that the key is unknown.
+    pub async fn put_unknown(&self, key: &Key) {
+        self.store.insert(key.clone(), Entry::new(None)).await;
     }
 
     pub async fn forget(&self, key: &Key) {
-        self.place(key).fetch_add(1, SeqCst);
         self.store.invalidate(key).await;
     }
 
     pub fn clear(&self) {
-        for place in &self.forgotten {
-            place.fetch_add(1, SeqCst);
-        }
         self.store.invalidate_all();
     }
 
-    /// Answers held, and the memory counted for them.
+    /// Number of entries, and their weight.
     pub fn size(&self) -> (u64, u64) {
         (self.store.entry_count(), self.store.weighted_size())
     }
@@ -166,7 +113,7 @@ impl Entry {
     }
 }
 
-/// What was found, with what was known before if that is newer.
+/// The found answer, with the held manifest if that is newer.
 fn newest(found: &Arc<Answer>, held: &Answer) -> Arc<Answer> {
     let manifest = found.manifest.join(&held.manifest);
     if manifest == found.manifest {

@@ -193,10 +193,13 @@ impl Core {
     /// Drops what is cached of a repository that has changed.
     pub(crate) async fn forget(&self, name: &RepoAddr) {
         self.local_manifests.forget(name).await;
-        self.cache.forget(&Key::Name(name.clone())).await;
+        let key = Key::Name(name.clone());
+        self.flights.outdate(Some(&key));
+        self.cache.forget(&key).await;
     }
 
     pub(crate) fn forget_all(&self) {
+        self.flights.outdate(None);
         self.cache.clear();
     }
 }

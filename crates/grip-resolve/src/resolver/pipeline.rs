@@ -121,22 +121,13 @@ impl Core {
         }
         let stop = self.group.token();
         let (key, fresh) = job.flight_key.clone();
-        let since = self.cache.generation(&key);
         let looking = timeout_at(deadline, self.look(&key, fresh, deadline));
         let outcome: Outcome = match stop.run_until_cancelled(looking).await {
             None => Err(ResolveError::Canceled),
             Some(Err(_)) => Err(ResolveError::Timeout),
             Some(Ok(outcome)) => outcome,
         };
-        let outcome = match outcome {
-            Ok(answer) => Ok(self.cache.put(&key, answer, since).await),
-            Err(error) => {
-                if error == ResolveError::Unknown {
-                    self.cache.put_unknown(&key, since).await;
-                }
-                Err(error)
-            }
-        };
+        let outcome = job.cache(&self.cache, outcome).await;
         job.finish(outcome);
     }
 
