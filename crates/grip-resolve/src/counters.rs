@@ -1,4 +1,4 @@
-//! What happened since the start, as plain numbers.
+//! Counters of the resolver.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
@@ -7,12 +7,12 @@ use std::{
 
 use serde::Serialize;
 
-/// Upper ends of the histograms' steps, in milliseconds; above the last is one more.
+/// Upper bounds of the histogram buckets, in milliseconds; above the last is one more.
 pub const STEPS_MS: [u64; 12] = [1, 2, 5, 10, 25, 50, 100, 150, 250, 500, 1_000, 1_200];
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)+) => {
-        /// Counts as things happen.
+        /// Counters while the resolver runs.
         #[derive(Default)]
         pub(crate) struct LiveCounters {
             $(pub $name: AtomicU64,)+
@@ -20,13 +20,13 @@ macro_rules! counters {
             pub lookup: LiveHistogram,
         }
 
-        /// The counts of one moment.
+        /// The counters at one moment.
         #[derive(Clone, Debug, Default, PartialEq, Serialize)]
         pub struct Counters {
             $($(#[$doc])* pub $name: u64,)+
             /// How long resolutions took (`resolve_latency_seconds`).
             pub latency: Histogram,
-            /// How long the network was asked (`index_dht_lookup_ms`).
+            /// How long lookups took (`index_dht_lookup_ms`).
             pub lookup: Histogram,
         }
 
@@ -45,56 +45,56 @@ macro_rules! counters {
 counters! {
     /// Answered from the cache, fresh.
     hits_total,
-    /// Answered from the cache while a new answer is looked for.
+    /// Answered from the cache while the key is resolved again.
     stale_hits_total,
-    /// "Nobody knows it", from the cache.
+    /// "Unknown", from the cache.
     negative_hits_total,
     /// Not in the cache.
     misses_total,
-    /// Of the misses: waited for a resolution that was under way already.
+    /// Of the misses: joined a resolution in flight.
     shared_total,
-    /// Looked for again in the background.
+    /// Resolved again in the background.
     revalidations_total,
-    /// Answered from what is served or pinned here.
+    /// Answered from local manifests.
     local_total,
-    /// Times the network was asked.
+    /// Lookups over the network.
     walks_total,
-    /// Requests to peers, hedges and those asked again included.
+    /// Requests to peers, hedges and retries included.
     questions_total,
     hedges_total,
     /// Hedges that were due and that the budget did not allow.
     hedges_denied_total,
-    /// Requests asked again (`backoff_retries_total`).
+    /// Retries (`backoff_retries_total`).
     retries_total,
-    /// Answers that did not prove themselves.
+    /// Responses that did not prove themselves.
     lies_total,
-    /// Requests given up before their answer came.
+    /// Requests dropped before their response.
     abandoned_total,
     /// Refused at once (`busy_rejections_total`, `queue_dropped_total`).
     busy_total,
     /// Ended by the deadline (`io_timeouts_total`, `resolve_deadline_hit`).
     timeouts_total,
     unknown_total,
-    /// Not all peers could be asked (`breaker_open_total`).
+    /// The breakers of some peers were open (`breaker_open_total`).
     breaker_open_total,
-    /// What is served here could not be read.
+    /// Local manifests could not be read.
     unreadable_total,
     /// Ended by the stop of the node (`tasks_canceled_total`).
     canceled_total,
-    /// Repositories that the network was told of.
+    /// Published repositories.
     published_total,
     publish_failures_total,
     withdrawn_total,
 }
 
-/// Counts durations by their length.
+/// A histogram while the resolver runs.
 #[derive(Default)]
 pub(crate) struct LiveHistogram {
     counts: [AtomicU64; STEPS_MS.len() + 1],
     sum_us: AtomicU64,
 }
 
-/// How many took how long.
+/// A histogram of durations.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Histogram {
     /// One for each of [`STEPS_MS`] and one for what took longer; not summed up.

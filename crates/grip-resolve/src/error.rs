@@ -1,31 +1,31 @@
-//! Why something could not be resolved.
+//! Errors of the resolver.
 
 use std::time::Duration;
 
 use crate::InvalidKey;
 
-/// Why a key has no answer now.
+/// Why a key was not resolved.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResolveError {
     #[error(transparent)]
     Malformed(#[from] InvalidKey),
-    /// It is not here, and all who were asked say that they do not have it.
-    #[error("nobody who was asked knows it")]
+    /// It is not local, and no peer has it.
+    #[error("neither this node nor any peer has it")]
     Unknown,
     /// Refused at once: nothing was begun.
-    #[error("too much is being resolved already: try again in {} s", .retry_after.as_secs().max(1))]
+    #[error("too many resolutions are in flight: try again in {} s", .retry_after.as_secs().max(1))]
     Busy { retry_after: Duration },
-    #[error("no answer came within the deadline")]
+    #[error("no peer responded within the deadline")]
     Timeout,
-    /// Some who could know it failed too often of late, or cannot be reached.
+    /// Some peers that may have it failed too often, or cannot be reached.
     #[error(
-        "not all who may know it can be asked at present: try again in {} s",
+        "not all peers that may have it can be reached: try again in {} s",
         .retry_after.as_secs().max(1)
     )]
     BreakerOpen { retry_after: Duration },
-    /// Whether it is here is not known, and nobody else has it.
-    #[error("what is served here cannot be read at present: try again in a second")]
+    /// Whether it is local is not known, and no peer has it.
+    #[error("the local repositories cannot be read: try again in a second")]
     Unreadable,
     #[error("this node is stopping")]
     Canceled,
@@ -45,7 +45,7 @@ impl ResolveError {
         }
     }
 
-    /// When the same request may have another answer.
+    /// When the same request may succeed.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Busy { retry_after } | Self::BreakerOpen { retry_after } => Some(*retry_after),

@@ -1,7 +1,7 @@
-//! How much more than needed may be asked.
+//! Budget of hedges: requests beyond those that are needed.
 //!
 //! Invariant: within any window of [`WINDOW`] (less a twentieth, the grain of the count), hedges ≤
-//! burst + percent of all requests. So under overload, when every answer is late, the load on
+//! burst + percent of all requests. So under overload, when every response is late, the load on
 //! others grows by no more than that.
 
 use std::{collections::VecDeque, time::Duration};
@@ -9,12 +9,12 @@ use std::{collections::VecDeque, time::Duration};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// How far back requests count.
+/// Window in which requests count.
 pub const WINDOW: Duration = Duration::from_secs(10);
-/// The window is counted in parts.
-const PARTS: u32 = 20;
+/// Buckets of the window.
+const BUCKETS: u32 = 20;
 
-/// Counts requests and hedges of the last moments.
+/// Requests and hedges of the current window.
 #[derive(Default)]
 pub(crate) struct HedgeBudget {
     state: Mutex<State>,
@@ -22,13 +22,13 @@ pub(crate) struct HedgeBudget {
 
 #[derive(Default)]
 struct State {
-    /// Oldest first; at most [`PARTS`] and one.
-    parts: VecDeque<Part>,
+    /// Oldest first; at most [`BUCKETS`] and one.
+    buckets: VecDeque<Bucket>,
     requests: u64,
     hedges: u64,
 }
 
-struct Part {
+struct Bucket {
     began: Instant,
     requests: u64,
     hedges: u64,
@@ -38,21 +38,21 @@ impl HedgeBudget {
     /// Counts a request that is no hedge.
     pub fn count(&self, now: Instant) {
         let mut state = self.state.lock();
-        state.part(now).requests += 1;
+        state.bucket(now).requests += 1;
         state.requests += 1;
     }
 
-    /// Takes leave for one hedge, which counts as a request as well.
+    /// Takes one hedge if the budget allows; it counts as a request as well.
     pub fn take(&self, percent: u32, burst: u32, now: Instant) -> bool {
         let mut state = self.state.lock();
-        state.part(now);
+        state.bucket(now);
         let allowed = u64::from(burst) * 100 + (state.requests + 1) * u64::from(percent);
         if (state.hedges + 1) * 100 > allowed {
             return false;
         }
-        let part = state.part(now);
-        part.requests += 1;
-        part.hedges += 1;
+        let bucket = state.bucket(now);
+        bucket.requests += 1;
+        bucket.hedges += 1;
         state.requests += 1;
         state.hedges += 1;
         true
@@ -60,25 +60,25 @@ impl HedgeBudget {
 }
 
 impl State {
-    /// The part of now, once the old ones are forgotten.
-    fn part(&mut self, now: Instant) -> &mut Part {
-        while let Some(oldest) = self.parts.front()
+    /// The current bucket, once the old ones are dropped.
+    fn bucket(&mut self, now: Instant) -> &mut Bucket {
+        while let Some(oldest) = self.buckets.front()
             && now.saturating_duration_since(oldest.began) >= WINDOW
         {
             self.requests -= oldest.requests;
             self.hedges -= oldest.hedges;
-            self.parts.pop_front();
+            self.buckets.pop_front();
         }
-        let length = WINDOW / PARTS;
-        let is_over = |part: &Part| now.saturating_duration_since(part.began) >= length;
-        if self.parts.back().is_none_or(is_over) {
-            self.parts.push_back(Part {
+        let length = WINDOW / BUCKETS;
+        let is_over = |bucket: &Bucket| now.saturating_duration_since(bucket.began) >= length;
+        if self.buckets.back().is_none_or(is_over) {
+            self.buckets.push_back(Bucket {
                 began: now,
                 requests: 0,
                 hedges: 0,
             });
         }
-        self.parts
+        self.buckets
             .back_mut()
             .expect("because one was just put there")
     }
@@ -123,11 +123,11 @@ mod tests {
                     asked.push((now, false));
                 } else if budget.take(percent, burst, now) {
                     asked.push((now, true));
-                    // A part of the window may be forgotten early, never late.
-                    let since = now.checked_sub(WINDOW - WINDOW / PARTS).unwrap_or(now);
+                    // A bucket may be dropped early, never late.
+                    let since = now.checked_sub(WINDOW - WINDOW / BUCKETS).unwrap_or(now);
                     let recent = asked.iter().filter(|(at, _)| *at >= since);
                     let hedges = recent.filter(|(_, hedge)| *hedge).count() as u64;
-                    let all = asked.iter().filter(|(at, _)| now - *at <= WINDOW + WINDOW / PARTS);
+                    let all = asked.iter().filter(|(at, _)| now - *at <= WINDOW + WINDOW / BUCKETS);
                     let all = all.count() as u64;
                     prop_assert!(hedges * 100 <= u64::from(burst) * 100 + all * u64::from(percent));
                 }

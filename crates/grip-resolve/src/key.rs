@@ -1,4 +1,4 @@
-//! What can be resolved, and under which keys the network knows it.
+//! Keys of the resolver, and the record keys of the network that belong to them.
 
 use std::{fmt, str::FromStr};
 
@@ -9,10 +9,10 @@ use nostr::prelude::{FromBech32, Nip19Coordinate};
 
 use crate::manifest::{InvalidManifestId, ManifestId};
 
-/// Longest text that is looked at.
+/// Longest text of a key.
 pub const MAX_LEN: usize = 2_048;
 
-/// What somebody wants to resolve.
+/// A key to resolve.
 ///
 /// Read from `name:<npub>/<identifier>`, from `naddr1…` of a repository, or from `b3:<hex>`; written
 /// as the first or the last of these.
@@ -64,7 +64,7 @@ impl Key {
         }
     }
 
-    /// Where the network keeps it.
+    /// The key of its record in the network.
     pub fn record(&self) -> RecordKey {
         match self {
             Self::Name(name) => record(&format!("gripfast/name/{name}")),
@@ -73,7 +73,7 @@ impl Key {
     }
 }
 
-/// Where the network keeps the node record of a node.
+/// The key of a node record in the network.
 pub fn node_record_key(peer: &PeerName) -> RecordKey {
     record(&format!("gripfast/node/{peer}"))
 }
@@ -97,7 +97,7 @@ fn parse_naddr(text: &str) -> Result<RepoAddr, InvalidKey> {
     if coordinate.kind != kinds::ANNOUNCEMENT {
         return Err(InvalidKey::Kind(coordinate.kind.as_u16()));
     }
-    // What a lenient reader puts in the place of bytes that are no text.
+    // A lenient reader puts it in place of bytes that are no UTF-8.
     if coordinate.identifier.contains(char::REPLACEMENT_CHARACTER) {
         return Err(InvalidKey::Naddr);
     }

@@ -19,6 +19,8 @@ mod key;
 mod local_manifests;
 mod lookup;
 pub mod manifest;
+#[cfg(test)]
+mod network_tests;
 mod node_record;
 mod options;
 mod provider_ranking;

@@ -1,7 +1,7 @@
-//! What a name resolves to: bytes that prove themselves.
+//! Manifests: what a name resolves to, in bytes that prove themselves.
 //!
-//! A manifest is the owner's announcement, the state that speaks for the repository, what shows
-//! that the state's author may speak, and the URLs that the announcement names.
+//! A manifest is the owner's announcement, the effective state of the repository, the proof that the
+//! author of the state is a maintainer, and the URLs that the announcement names.
 //!
 //! Invariants:
 //! - A value of [`Manifest`] is proven: every id and signature in it was checked, and the state's
@@ -26,7 +26,7 @@ pub(crate) use urls::read as read_url;
 
 /// Longest manifest.
 pub const MAX_BYTES: usize = 4 << 20;
-/// Longest manifest that is stored by others; longer ones are had from those who serve them.
+/// Longest manifest that is stored by others; longer ones come from their providers.
 pub const MAX_RECORD_BYTES: usize = 60 << 10;
 /// Most announcements of others in a manifest.
 pub const MAX_VIA: usize = 16;

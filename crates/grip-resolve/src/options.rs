@@ -7,23 +7,23 @@ use std::time::Duration;
 
 use crate::{breaker, provider_ranking};
 
-/// How keys are resolved.
+/// Settings of the resolver.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// Peers asked at once, at least 1. Default 3.
+    /// Requests sent at once, at least 1. Default 3.
     pub alpha: usize,
-    /// Peers asked in addition once the hedge is due. Default 2.
+    /// Further requests once the hedge is due. Default 2.
     pub beta: usize,
-    /// How long the first peers have before further ones are asked, give or take a fifth.
+    /// How long the first requests may take before the hedge is due, give or take a fifth.
     /// Default 150 ms.
     pub hedge: Duration,
     /// How long a resolution may take in all, waiting in the queue included. Default 1200 ms.
     pub deadline: Duration,
-    /// How long one peer may take over one request. Default 500 ms.
+    /// How long one request may take. Default 500 ms.
     pub request_timeout: Duration,
-    /// How often a request that may succeed a moment later is asked again. Default 3.
+    /// Most retries of a request that may succeed a moment later. Default 3.
     pub retries: u32,
-    /// Requests of one resolution, those asked again included. Default 32.
+    /// Most requests of one lookup, retries included. Default 32.
     pub max_requests: u32,
     /// How many of a hundred requests may be hedges. Default 5.
     pub hedge_percent: u32,
@@ -31,14 +31,14 @@ pub struct Options {
     pub hedge_burst: u32,
     /// How long an answer counts as fresh. Default 10 s.
     pub hit_ttl: Duration,
-    /// How long "nobody knows it" counts. Default 2 s.
+    /// How long "unknown" is cached. Default 2 s.
     pub negative_ttl: Duration,
-    /// How long an answer that is not fresh any more is given while a new one is looked for.
+    /// How long an answer that is no longer fresh is returned while the key is resolved again.
     /// Default 60 s.
     pub stale_for: Duration,
     /// Memory for answers, in bytes. Default 64 MiB. Needs a restart.
     pub cache_bytes: u64,
-    /// Resolutions under way at once. Default 64. Needs a restart.
+    /// Resolutions in flight. Default 64. Needs a restart.
     pub workers: usize,
     /// Needs a restart.
     pub breaker: breaker::Options,

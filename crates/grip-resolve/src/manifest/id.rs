@@ -1,4 +1,4 @@
-//! The name of a manifest: the digest of its bytes.
+//! Ids of manifests: the digest of their bytes.
 
 use std::{fmt, str::FromStr};
 

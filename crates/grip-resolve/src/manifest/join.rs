@@ -1,4 +1,4 @@
-//! What two or more manifests of one name say together.
+//! Join of several manifests of one name.
 
 use std::cmp::Reverse;
 

@@ -1,4 +1,4 @@
-//! How a state's author is shown to be a maintainer.
+//! Proof that the author of a state is a maintainer.
 
 use std::{
     cmp::Reverse,
@@ -28,7 +28,7 @@ pub(super) fn chain(
     let mut proof: BTreeMap<PublicKey, &Announcement> =
         via.iter().map(|via| (via.owner(), via)).collect();
     proof.insert(owner.owner(), owner);
-    // The bounds of the set are those of whoever decides on pushes, wherever that is.
+    // The same bounds as in the authorisation of pushes.
     let set = maintainer_set(MaintainerRule::Legacy, &owner.owner(), &proof);
     let is_shown = set.contains(author) && via.len() <= MAX_VIA;
     is_shown

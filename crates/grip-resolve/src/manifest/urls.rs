@@ -1,4 +1,4 @@
-//! The clone URLs that are worth anything.
+//! Clone URLs of an announcement.
 
 use std::collections::BTreeSet;
 

@@ -1,7 +1,7 @@
 //! Members of a network in one process, each with repositories of its own.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::Relaxed},
@@ -16,77 +16,16 @@ use grip_dht::{
     Dht as _, LocalRecords, Peer, RecordKey, RecordValidator, Verdict,
     kademlia::{self, Kademlia},
 };
-use grip_nostr::{RepoAddr, Timestamp};
-use grip_resolve::{
-    Changed, Identity, Key, LocalError, LocalManifests, Manifest, NoHealth, NodeKey, Options,
-    Parts, Repositories, Resolver,
-};
+use grip_nostr::Timestamp;
 use grip_tasks::{Ended, TaskGroup};
 use grip_testkit::{Author, events::Tags, until};
 use parking_lot::Mutex;
-use tokio::sync::Notify;
 use url::Url;
 
-/// Repositories in memory.
-#[derive(Default)]
-pub struct Repos {
-    served: Mutex<BTreeMap<RepoAddr, Manifest>>,
-    changed: Mutex<BTreeSet<RepoAddr>>,
-    wake: Notify,
-}
-
-impl Repos {
-    pub fn serve(&self, manifest: &Manifest) {
-        let name = manifest.name();
-        self.served.lock().insert(name.clone(), manifest.clone());
-        self.tell(name);
-    }
-
-    pub fn remove(&self, name: &RepoAddr) {
-        self.served.lock().remove(name);
-        self.tell(name.clone());
-    }
-
-    fn tell(&self, name: RepoAddr) {
-        self.changed.lock().insert(name);
-        self.wake.notify_one();
-    }
-}
-
-impl Repositories for Repos {
-    fn manifest<'a>(
-        &'a self,
-        name: &'a RepoAddr,
-    ) -> BoxFuture<'a, Result<Option<Manifest>, LocalError>> {
-        let found = self.served.lock().get(name).cloned();
-        Box::pin(std::future::ready(Ok(found)))
-    }
-
-    fn page<'a>(
-        &'a self,
-        after: Option<&'a RepoAddr>,
-        limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<RepoAddr>, LocalError>> {
-        let served = self.served.lock();
-        let names = served.keys();
-        let later = names.filter(|name| after.is_none_or(|after| *name > after));
-        let page = later.take(limit).cloned().collect();
-        Box::pin(std::future::ready(Ok(page)))
-    }
-
-    fn changed(&self) -> BoxFuture<'_, Changed> {
-        Box::pin(async {
-            loop {
-                let woken = self.wake.notified();
-                let names = std::mem::take(&mut *self.changed.lock());
-                if !names.is_empty() {
-                    return Changed::These(names.into_iter().collect());
-                }
-                woken.await;
-            }
-        })
-    }
-}
+use crate::{
+    Identity, Key, LocalManifests, Manifest, NodeKey, Options, Parts, Resolver,
+    host_health::NoHealth, testing::Repos,
+};
 
 /// A manifest of `author`'s repository with a state signed at `age`.
 pub fn manifest(author: &Author, name: &str, age: u64, more: Tags) -> Manifest {
@@ -106,17 +45,17 @@ pub fn patient() -> Options {
     }
 }
 
-fn options(seed: u8, first: Option<&dyn Place>) -> kademlia::Options {
+fn options(seed: u8, first: Option<&dyn Bootstrap>) -> kademlia::Options {
     let mut options = kademlia::Options::new([seed; 32]);
     options.listen = vec!["/ip4/127.0.0.1/tcp/0".to_owned()];
     options.lan_only = true;
-    options.bootstrap = first.map(Place::place).into_iter().collect();
+    options.bootstrap = first.map(Bootstrap::address).into_iter().collect();
     options.connect_timeout = Duration::from_secs(30);
     options
 }
 
-/// Somebody whom others can begin with.
-pub trait Place {
+/// A member that others can bootstrap from.
+pub trait Bootstrap {
     fn dht(&self) -> &Kademlia;
 
     fn peer(&self) -> Peer {
@@ -127,14 +66,14 @@ pub trait Place {
         }
     }
 
-    fn place(&self) -> String {
+    fn address(&self) -> String {
         let peer = self.peer();
         format!("{}/p2p/{}", peer.addresses[0], peer.id)
     }
 }
 
 /// Waits until `member` knows so many others.
-pub async fn knows(member: &dyn Place, others: usize) {
+pub async fn knows(member: &dyn Bootstrap, others: usize) {
     let known = || async { (member.dht().status().known_peers >= others).then_some(()) };
     let knows = until("the member knows the others", known).await;
     knows.unwrap_or_else(|error| panic!("{error}: {:?}", member.dht().status()));
@@ -149,14 +88,14 @@ pub struct Member {
     pub group: TaskGroup,
 }
 
-impl Place for Member {
+impl Bootstrap for Member {
     fn dht(&self) -> &Kademlia {
         &self.dht
     }
 }
 
 impl Member {
-    pub async fn start(seed: u8, first: Option<&dyn Place>, settings: Options) -> Self {
+    pub async fn start(seed: u8, first: Option<&dyn Bootstrap>, settings: Options) -> Self {
         let group = TaskGroup::new("member");
         let repos = Arc::new(Repos::default());
         let local_manifests = LocalManifests::new(repos.clone());
@@ -192,7 +131,7 @@ impl Member {
     pub async fn net(n: u8, settings: &Options) -> Vec<Self> {
         let mut members: Vec<Self> = Vec::new();
         for seed in 1..=n {
-            let first = members.first().map(|first| first as &dyn Place);
+            let first = members.first().map(|first| first as &dyn Bootstrap);
             members.push(Self::start(seed, first, settings.clone()).await);
         }
         for member in &members {
@@ -205,14 +144,15 @@ impl Member {
     pub async fn serve(&self, manifest: &Manifest) {
         let before = self.resolver.counters().published_total;
         self.repos.serve(manifest);
-        let told = || async { (self.resolver.counters().published_total > before).then_some(()) };
-        until("the network is told", told)
+        let published =
+            || async { (self.resolver.counters().published_total > before).then_some(()) };
+        until("it is published", published)
             .await
-            .expect("it is told");
+            .expect("it is published");
     }
 
     /// Waits until this member holds `key` for the network.
-    pub async fn holds(&self, key: &Key, by: &dyn Place) {
+    pub async fn holds(&self, key: &Key, by: &dyn Bootstrap) {
         let (peer, record) = (self.peer(), key.record());
         let held = || async { by.dht().request(&peer, &record).await.ok()?.value };
         until("the record is held", held).await.expect("it is held");
@@ -227,8 +167,8 @@ impl Member {
     }
 }
 
-/// What a dishonest member says to those who ask it.
-pub enum Says {
+/// The responses of a dishonest member.
+pub enum Lies {
     /// Nothing, for ever.
     Nothing,
     /// This, whatever the request.
@@ -237,44 +177,44 @@ pub enum Says {
     These(BTreeMap<RecordKey, Bytes>),
 }
 
-/// A dishonest member: believes everything and says what it likes.
+/// A dishonest member: accepts every record and responds with lies.
 pub struct Stranger {
     pub dht: Kademlia,
-    pub source: Arc<Voice>,
+    pub records: Arc<LyingRecords>,
     _group: TaskGroup,
 }
 
-pub struct Voice {
-    pub says: Mutex<Arc<Says>>,
+pub struct LyingRecords {
+    pub lies: Mutex<Arc<Lies>>,
     /// Requests that came, and those that ended without an answer.
     pub asked: AtomicUsize,
     pub left: AtomicUsize,
 }
 
-impl Place for Stranger {
+impl Bootstrap for Stranger {
     fn dht(&self) -> &Kademlia {
         &self.dht
     }
 }
 
 impl Stranger {
-    pub async fn start(seed: u8, first: &dyn Place, says: Says) -> Self {
+    pub async fn start(seed: u8, first: &dyn Bootstrap, lies: Lies) -> Self {
         let group = TaskGroup::new("stranger");
-        let source = Arc::new(Voice {
-            says: Mutex::new(Arc::new(says)),
+        let records = Arc::new(LyingRecords {
+            lies: Mutex::new(Arc::new(lies)),
             asked: AtomicUsize::new(0),
             left: AtomicUsize::new(0),
         });
         let entering = kademlia::start(
             options(seed, Some(first)),
-            source.clone(),
+            records.clone(),
             Arc::new(Careless),
             &group,
         );
         let dht = entering.await.expect("the stranger starts");
         Self {
             dht,
-            source,
+            records,
             _group: group,
         }
     }
@@ -288,19 +228,19 @@ impl Drop for Leaving<'_> {
     }
 }
 
-impl LocalRecords for Voice {
+impl LocalRecords for LyingRecords {
     fn value<'a>(&'a self, key: &'a RecordKey) -> BoxFuture<'a, Option<Bytes>> {
-        let says = Arc::clone(&self.says.lock());
+        let lies = Arc::clone(&self.lies.lock());
         Box::pin(async move {
             self.asked.fetch_add(1, Relaxed);
-            match says.as_ref() {
-                Says::Nothing => {
+            match lies.as_ref() {
+                Lies::Nothing => {
                     // Dropped only when the stream of the request is closed at our side.
                     let _leaving = Leaving(&self.left);
                     std::future::pending().await
                 }
-                Says::Always(value) => Some(value.clone()),
-                Says::These(values) => values.get(key).cloned(),
+                Lies::Always(value) => Some(value.clone()),
+                Lies::These(values) => values.get(key).cloned(),
             }
         })
     }

@@ -1,10 +1,10 @@
 //! What is served anywhere is found everywhere, for as long as it is served.
 
 use grip_dht::Dht as _;
-use grip_resolve::{Key, Manifest, NamedBy, ResolveError, ResolveParams, Source};
 use grip_testkit::{Author, events::tag, until};
 
-use crate::members::{Member, Place as _, manifest, patient};
+use super::members::{Bootstrap as _, Member, manifest, patient};
+use crate::{Key, Manifest, NamedBy, ResolveError, ResolveParams, Source};
 
 const MEMBERS: u8 = 8;
 

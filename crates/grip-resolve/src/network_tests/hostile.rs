@@ -9,10 +9,10 @@ use std::{
 use bytes::Bytes;
 use futures_util::future::join_all;
 use grip_dht::{Dht as _, PeerName};
-use grip_resolve::{Key, Manifest, ManifestId, Options, ResolveError, ResolveParams};
 use grip_testkit::{Author, until};
 
-use crate::members::{Member, Place, Says, Stranger, knows, manifest, patient};
+use super::members::{Bootstrap, Lies, Member, Stranger, knows, manifest, patient};
+use crate::{Key, Manifest, ManifestId, Options, ResolveError, ResolveParams};
 
 const FRESH: ResolveParams = ResolveParams {
     fresh: true,
@@ -21,15 +21,15 @@ const FRESH: ResolveParams = ResolveParams {
 
 /// Everybody in the network knows everybody.
 async fn all_know_all(members: &[Member], strangers: &[Stranger]) {
-    let members = members.iter().map(|member| member as &dyn Place);
-    let strangers = strangers.iter().map(|stranger| stranger as &dyn Place);
-    let all: Vec<&dyn Place> = members.chain(strangers).collect();
+    let members = members.iter().map(|member| member as &dyn Bootstrap);
+    let strangers = strangers.iter().map(|stranger| stranger as &dyn Bootstrap);
+    let all: Vec<&dyn Bootstrap> = members.chain(strangers).collect();
     for one in &all {
         knows(*one, all.len() - 1).await;
     }
 }
 
-fn names(all: &[impl Place]) -> Vec<PeerName> {
+fn names(all: &[impl Bootstrap]) -> Vec<PeerName> {
     all.iter().map(|one| one.peer().id).collect()
 }
 
@@ -63,7 +63,7 @@ async fn the_hedge_wins_over_peers_that_stall_and_their_streams_are_closed() {
     let members = Member::net(2, &patient()).await;
     let mut stallers = Vec::new();
     for seed in 101..104 {
-        stallers.push(Stranger::start(seed, &members[0], Says::Nothing).await);
+        stallers.push(Stranger::start(seed, &members[0], Lies::Nothing).await);
     }
     all_know_all(&members, &stallers).await;
     let wanted = near(&Author::new(), &names(&stallers), &names(&members));
@@ -85,9 +85,9 @@ async fn the_hedge_wins_over_peers_that_stall_and_their_streams_are_closed() {
     assert!(counters.hedges_total >= 1, "{counters:?}");
     assert!(counters.abandoned_total >= 3, "{counters:?}");
     for staller in &stallers {
-        assert_eq!(staller.source.asked.load(Relaxed), 1);
+        assert_eq!(staller.records.asked.load(Relaxed), 1);
         // Seen where the answer was being made: the stream was closed, and the work with it.
-        let closed = || async { (staller.source.left.load(Relaxed) == 1).then_some(()) };
+        let closed = || async { (staller.records.left.load(Relaxed) == 1).then_some(()) };
         until("the staller sees the end", closed).await.unwrap();
         let counted = || async { (staller.dht.status().counters.broken_total == 1).then_some(()) };
         until("and counts it", counted).await.unwrap();
@@ -108,7 +108,7 @@ async fn lies_from_every_side_change_no_answer() {
     let mut members = Member::net(5, &settings).await;
     let mut liars = Vec::new();
     for seed in 101..105 {
-        let silent = Says::These(BTreeMap::new());
+        let silent = Lies::These(BTreeMap::new());
         liars.push(Stranger::start(seed, &members[0], silent).await);
     }
     all_know_all(&members, &liars).await;
@@ -122,13 +122,13 @@ async fn lies_from_every_side_change_no_answer() {
     let by_name = BTreeMap::from([(keys[0].record(), stale.bytes().clone())]);
     let cut = current.bytes().slice(..current.bytes().len() - 1);
     let lies = [
-        Says::Always(Bytes::from("nonsense")),
-        Says::Always(foreign.bytes().clone()),
-        Says::Always(cut),
-        Says::These(by_name),
+        Lies::Always(Bytes::from("nonsense")),
+        Lies::Always(foreign.bytes().clone()),
+        Lies::Always(cut),
+        Lies::These(by_name),
     ];
     for (liar, lie) in liars.iter().zip(lies) {
-        *liar.source.says.lock() = Arc::new(lie);
+        *liar.records.lies.lock() = Arc::new(lie);
     }
     members[0].serve(&current).await;
     for liar in &liars {
@@ -156,7 +156,7 @@ async fn lies_from_every_side_change_no_answer() {
     }
     let lies = |it: &Member| it.resolver.counters().lies_total;
     assert!(members[1..].iter().all(|member| lies(member) > 0));
-    assert!(liars[0].source.asked.load(Relaxed) >= 4);
+    assert!(liars[0].records.asked.load(Relaxed) >= 4);
     let refused = || async {
         let refused = |it: &Member| it.dht.status().counters.refused_total > 0;
         members[..5].iter().all(refused).then_some(())
@@ -171,7 +171,7 @@ async fn a_stop_in_the_middle_of_requests_ends_them_all_and_leaves_no_task() {
     let members = Member::net(1, &patient()).await;
     let mut stallers = Vec::new();
     for seed in 101..103 {
-        stallers.push(Stranger::start(seed, &members[0], Says::Nothing).await);
+        stallers.push(Stranger::start(seed, &members[0], Lies::Nothing).await);
     }
     all_know_all(&members, &stallers).await;
     let resolver = &members[0].resolver;
@@ -183,7 +183,7 @@ async fn a_stop_in_the_middle_of_requests_ends_them_all_and_leaves_no_task() {
         .map(|key| resolver.resolve(key, ResolveParams::default()));
     let stop = async {
         for staller in &stallers {
-            let asked = || async { (staller.source.asked.load(Relaxed) == 4).then_some(()) };
+            let asked = || async { (staller.records.asked.load(Relaxed) == 4).then_some(()) };
             until("all requests are there", asked).await.unwrap();
         }
         members[0].stop().await;
@@ -196,7 +196,7 @@ async fn a_stop_in_the_middle_of_requests_ends_them_all_and_leaves_no_task() {
     assert_eq!(late.unwrap_err(), ResolveError::Canceled);
     assert_eq!(resolver.status().pipeline.workers_busy, 0);
     for staller in &stallers {
-        let left = || async { (staller.source.left.load(Relaxed) == 4).then_some(()) };
+        let left = || async { (staller.records.left.load(Relaxed) == 4).then_some(()) };
         until("nobody is left waiting", left).await.unwrap();
     }
 }
