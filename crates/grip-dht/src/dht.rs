@@ -28,8 +28,8 @@ pub trait Dht: Send + Sync + 'static {
     /// Without a value, one that was published under `key` before is ours no more: the nodes that
     /// hold it let it expire.
     ///
-    /// What is published is published again from time to time until it is withdrawn. Dropping the
-    /// future does not stop a publication that was begun.
+    /// Records expire, so what is to stay is published again from time to time. Dropping the future
+    /// does not stop a publication that was begun.
     fn publish(
         &self,
         key: RecordKey,

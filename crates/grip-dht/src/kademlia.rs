@@ -1,12 +1,12 @@
-//! The network itself: Kademlia over libp2p, and requests over streams of our own.
+//! The network: Kademlia over libp2p, and requests over streams of our own.
 //!
 //! Kademlia routes, finds the nodes nearest to a key and stores records there. Requests do not
-//! go through its queries: a caller asks the peers it chooses, one stream each, and closes those
-//! it needs no more.
+//! go through its queries: a caller chooses the peers, one stream each, and closes those it no longer
+//! needs.
 //!
-//! One task owns the swarm, one judges records; every connection and every answer is a task as
-//! well, all in the group given at the start. All queues are bounded; whoever finds one full is
-//! told that we are busy.
+//! One task owns the swarm, one validates records; every connection and every inbound request is a
+//! task as well, all in the group given at the start. All queues are bounded; a request that finds
+//! one full is refused as busy.
 
 mod address;
 mod address_filter;
@@ -40,6 +40,7 @@ use tokio::{
 use self::{
     address::Policy,
     codec::{CodecError, Found, PeerAddresses, WireResponse},
+    publications::Caller,
     record_validation::{OwnUpdate, Publication},
     request_handler::PeerPermits,
     stats::{Stats, count},
@@ -48,9 +49,9 @@ use self::{
 pub use self::{options::Options, start::start};
 use crate::{Dht, DhtError, Peer, Published, RecordKey, RequestError, Response, Status, limits};
 
-/// This node's place in the network.
+/// This node's handle to the network.
 ///
-/// The network goes on until its task group is shut down, whoever holds this.
+/// The network runs until its task group is shut down, whether or not a handle is left.
 pub struct Kademlia {
     own: PeerId,
     policy: Policy,
@@ -59,7 +60,7 @@ pub struct Kademlia {
     commands: mpsc::Sender<Command>,
     own_updates: mpsc::Sender<OwnUpdate>,
     request_permits: Arc<PeerPermits>,
-    publishing: Arc<Semaphore>,
+    publication_permits: Arc<Semaphore>,
     stop: CancellationToken,
 }
 
@@ -71,8 +72,8 @@ impl Kademlia {
             .try_acquire(id)
             .ok_or(RequestError::Overloaded)?;
         let addresses = self.addresses(peer);
-        count(&self.stats.counts.asked);
-        let mut asked = Asked {
+        count(&self.stats.counts.asked_total);
+        let mut request = OutboundRequest {
             stats: &self.stats,
             ended: false,
         };
@@ -81,13 +82,13 @@ impl Kademlia {
             self.exchange(id, addresses, key),
         );
         let found = exchange.await.unwrap_or(Err(RequestError::Transient));
-        asked.ended = true;
+        request.ended = true;
         let response = self.response(found?);
-        count(&self.stats.counts.answered);
+        count(&self.stats.counts.answered_total);
         Ok(response)
     }
 
-    /// Those addresses of `peer` that may be dialled.
+    /// The addresses of `peer` that may be dialled.
     fn addresses(&self, peer: &Peer) -> Vec<Multiaddr> {
         let texts = peer.addresses.iter().take(limits::ADDRESSES);
         let addresses: Vec<Multiaddr> = texts.filter_map(|text| text.parse().ok()).collect();
@@ -132,9 +133,10 @@ impl Kademlia {
     }
 
     fn broken(&self) -> RequestError {
-        match self.stop.is_cancelled() {
-            true => RequestError::Closed,
-            false => RequestError::Transient,
+        if self.stop.is_cancelled() {
+            RequestError::Closed
+        } else {
+            RequestError::Transient
         }
     }
 
@@ -146,7 +148,7 @@ impl Kademlia {
         }
     }
 
-    /// Peers as a stranger named them, with those of their addresses that he may name.
+    /// Peers that a stranger named, with those of their addresses that may be used.
     fn peers(&self, seen: Vec<PeerAddresses>) -> Vec<Peer> {
         let others = seen.into_iter().filter(|(id, _)| *id != self.own);
         let peer = |(id, addresses): PeerAddresses| {
@@ -161,16 +163,16 @@ impl Kademlia {
     }
 }
 
-/// One request of ours; counted as abandoned unless it ended.
-struct Asked<'a> {
+/// A request of ours; counted as abandoned unless it ended.
+struct OutboundRequest<'a> {
     stats: &'a Stats,
     ended: bool,
 }
 
-impl Drop for Asked<'_> {
+impl Drop for OutboundRequest<'_> {
     fn drop(&mut self) {
         if !self.ended {
-            count(&self.stats.counts.abandoned);
+            count(&self.stats.counts.abandoned_total);
         }
     }
 }
@@ -206,14 +208,13 @@ impl Dht for Kademlia {
             if bytes > limits::RECORD_BYTES {
                 return Err(DhtError::TooLarge { bytes });
             }
-            let permit = Arc::clone(&self.publishing).try_acquire_owned();
+            let permit = Arc::clone(&self.publication_permits).try_acquire_owned();
             let permit = permit.map_err(|_| DhtError::Busy)?;
             let (done, published) = oneshot::channel();
             let update = OwnUpdate::Publish(Publication {
                 key,
                 value,
-                done,
-                permit,
+                caller: Caller { done, permit },
             });
             let sent = self.own_updates.send(update).await;
             sent.map_err(|_| DhtError::Closed)?;
@@ -231,7 +232,7 @@ impl Dht for Kademlia {
                 .await
                 .is_ok()
             {
-                // An error means that the node has stopped, and nothing is published any more.
+                // An error means that the node has stopped.
                 let _ = withdrawn.await;
             }
         })

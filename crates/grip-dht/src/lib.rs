@@ -12,7 +12,6 @@
 //! - A request whose caller left ends at once, at the peer as well.
 //! - No address is dialled because a stranger named it, unless it is one that strangers may name.
 
-mod base58;
 mod dht;
 mod error;
 #[cfg(feature = "libp2p")]

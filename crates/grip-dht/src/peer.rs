@@ -1,10 +1,10 @@
-//! Peers: their names and where they say they are.
+//! Peers: their names and addresses.
 
 use std::{cmp::Ordering, fmt, hash, str::FromStr, sync::Arc};
 
 use sha2::{Digest as _, Sha256};
 
-use crate::{base58, limits};
+use crate::limits;
 
 /// The name of a peer: the digest of its public key as text, `12D3KooW…`.
 ///
@@ -12,7 +12,7 @@ use crate::{base58, limits};
 #[derive(Clone)]
 pub struct PeerName {
     text: Arc<str>,
-    /// Digest of the name's bytes: where the peer is among the keys.
+    /// Digest of the name's bytes: its position among the keys.
     place: [u8; 32],
 }
 
@@ -29,7 +29,7 @@ impl PeerName {
         if text.is_empty() || text.len() > limits::NAME_BYTES {
             return Err(InvalidPeerName);
         }
-        let bytes = base58::decode(text).ok_or(InvalidPeerName)?;
+        let bytes = bs58::decode(text).into_vec().map_err(|_| InvalidPeerName)?;
         Ok(Self::build(text, &bytes))
     }
 
@@ -39,7 +39,7 @@ impl PeerName {
         if bytes.is_empty() || bytes.len() > limits::NAME_BYTES {
             return Err(InvalidPeerName);
         }
-        let text = base58::encode(bytes);
+        let text = bs58::encode(bytes).into_string();
         if text.len() > limits::NAME_BYTES {
             return Err(InvalidPeerName);
         }
@@ -58,7 +58,8 @@ impl PeerName {
     }
 
     pub fn to_bytes(&self) -> Vec<u8> {
-        base58::decode(&self.text).expect("because it was read or written as base58")
+        let bytes = bs58::decode(&*self.text).into_vec();
+        bytes.expect("because it was read or written as base58")
     }
 
     pub(crate) fn place(&self) -> &[u8; 32] {

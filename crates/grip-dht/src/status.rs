@@ -14,37 +14,60 @@ pub struct Status {
     pub connected_peers: usize,
     /// Peers in the routing table.
     pub known_peers: usize,
-    /// Records that we hold, our own among them.
+    /// Stored records, our own among them.
     pub records: usize,
     /// Keys of which we know other providers, and keys that we provide, added up.
     pub provided_keys: usize,
     pub counters: Counters,
 }
 
-/// Counts since the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)+) => {
+        /// Counts since the start.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Counters {
+            $($(#[$doc])* pub $name: u64,)+
+        }
+
+        /// Counters while the node runs.
+        #[cfg(feature = "libp2p")]
+        #[derive(Default)]
+        pub(crate) struct LiveCounters {
+            $(pub $name: std::sync::atomic::AtomicU64,)+
+        }
+
+        #[cfg(feature = "libp2p")]
+        impl LiveCounters {
+            pub fn snapshot(&self) -> Counters {
+                let order = std::sync::atomic::Ordering::Relaxed;
+                Counters { $($name: self.$name.load(order),)+ }
+            }
+        }
+    };
+}
+
+counters! {
     /// Our own requests, and how many of them got a response.
-    pub asked_total: u64,
-    pub answered_total: u64,
+    asked_total,
+    answered_total,
     /// Of our own requests: dropped by their callers.
-    pub abandoned_total: u64,
+    abandoned_total,
     /// Requests of others, and how many of them were refused as busy.
-    pub questions_total: u64,
-    pub busy_total: u64,
+    questions_total,
+    busy_total,
     /// Of others' requests: unreadable, or closed before the response was written.
-    pub broken_total: u64,
+    broken_total,
     /// Records offered to us, by verdict.
-    pub kept_total: u64,
-    pub ignored_total: u64,
-    pub refused_total: u64,
+    kept_total,
+    ignored_total,
+    refused_total,
     /// Offered records dropped without validation because too many were waiting.
-    pub unjudged_total: u64,
+    unjudged_total,
     /// Addresses of others refused because of where they point.
-    pub addresses_refused_total: u64,
+    addresses_refused_total,
     /// Connections refused because of where they come from.
-    pub connections_refused_total: u64,
-    /// Publications that went through, and those that reached nobody.
-    pub published_total: u64,
-    pub unpublished_total: u64,
+    connections_refused_total,
+    /// Publications that went through, and those that reached no other node.
+    published_total,
+    unpublished_total,
 }

@@ -49,7 +49,7 @@ pub struct Options {
 /// Publication of what this node serves.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Publish {
-    /// How long the network keeps a record; everything is published again after half of it.
+    /// How long the network keeps a record; everything is published again after a third of it.
     /// Default 24 hours.
     pub record_ttl: Duration,
     /// How long what failed waits for the next try. Default 30 s.

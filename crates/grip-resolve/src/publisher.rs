@@ -1,8 +1,9 @@
 //! Publisher of what this node serves: records for the network, kept up to date.
 //!
-//! One owned task. A change is published at once, everything again after half of the time that
+//! One owned task. A change is published at once, everything again after a third of the time that
 //! records live, and what is gone is withdrawn. A few at a time, with a pause between the starts, so
-//! that a node with many repositories is a steady neighbour.
+//! that a node with many repositories is a steady neighbour. It is the only republisher: the network
+//! stores a record once.
 //!
 //! Invariants:
 //! - What is published was read at that moment; what could not be read is neither published nor

@@ -1,4 +1,4 @@
-//! Which addresses may be dialled, told to others, and connect to us.
+//! Policy for addresses: those that may be dialled, named to others, and connect to us.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -7,20 +7,20 @@ use libp2p::{Multiaddr, PeerId, multiaddr::Protocol};
 
 use crate::{DhtError, PeerName, limits};
 
-/// What kind of network this node lives in.
+/// The kind of network this node is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Policy {
     /// Public addresses only.
     Global,
     /// Private, link-local and loopback addresses only.
     Lan,
-    /// All that a host can have: for tests, and for networks that know what they do.
+    /// All addresses of hosts: for tests, and for closed networks.
     Any,
 }
 
 impl Policy {
     /// Whether an address that a stranger named may be used: an IP address and a TCP port,
-    /// nothing else. Names are not, because they lead wherever their owner wants.
+    /// nothing else. Host names may not, because they lead anywhere their owner wants.
     pub(super) fn allows(self, address: &Multiaddr) -> bool {
         host_and_port(address).is_some_and(|(ip, port)| port != 0 && self.allows_ip(ip))
     }
@@ -35,7 +35,7 @@ impl Policy {
         }
     }
 
-    /// Whether somebody may connect from `address`.
+    /// Whether a peer may connect from `address`.
     pub(super) fn admits(self, address: &Multiaddr) -> bool {
         match ip(address) {
             Some(ip) => self != Self::Lan || self.allows_ip(ip),
@@ -43,7 +43,8 @@ impl Policy {
         }
     }
 
-    /// Those of a stranger's addresses that may be used, without the peer's name, each once.
+    /// A stranger's addresses that may be used, without the peer's name, each once, and the number
+    /// of those refused.
     pub(super) fn filter_addresses<'a>(
         self,
         addresses: impl IntoIterator<Item = &'a Multiaddr>,
@@ -51,7 +52,7 @@ impl Policy {
         let mut good = Vec::new();
         let mut refused = 0;
         for address in addresses {
-            let address = bare(address);
+            let address = without_peer(address);
             if !self.allows(&address) {
                 refused += 1;
             } else if !good.contains(&address) && good.len() < limits::ADDRESSES {
@@ -63,7 +64,7 @@ impl Policy {
 }
 
 /// The address without the name of a peer at its end.
-pub(super) fn bare(address: &Multiaddr) -> Multiaddr {
+pub(super) fn without_peer(address: &Multiaddr) -> Multiaddr {
     let mut address = address.clone();
     if matches!(address.iter().last(), Some(Protocol::P2p(_))) {
         address.pop();
@@ -79,10 +80,9 @@ fn ip(address: &Multiaddr) -> Option<IpAddr> {
     }
 }
 
-/// Where an address is, as far as it tells one host from another: a public IPv4 address, or the
-/// network that an IPv6 host has for itself. Nowhere if it is private: behind such a one may be
-/// everybody, as behind a proxy in front of us, or many, as in a LAN.
-pub(super) fn place(address: &Multiaddr) -> Option<IpAddr> {
+/// The host of an address: a public IPv4 address, or the /64 network of an IPv6 host. None if it is
+/// private: many peers may share it, as behind a proxy or in a LAN.
+pub(super) fn host(address: &Multiaddr) -> Option<IpAddr> {
     match ip(address)?.to_canonical() {
         ip if Special::of(ip).is_some() => None,
         IpAddr::V6(ip) => {
@@ -106,7 +106,7 @@ fn host_and_port(address: &Multiaddr) -> Option<(IpAddr, u16)> {
     }
 }
 
-/// Whether a name must be looked up to reach `address`.
+/// Whether a host name must be resolved to reach `address`.
 pub(super) fn is_named(address: &Multiaddr) -> bool {
     address.iter().any(|part| {
         matches!(
@@ -136,14 +136,14 @@ fn parse(text: &str) -> Result<Multiaddr, DhtError> {
 pub(super) fn listen(text: &str) -> Result<Multiaddr, DhtError> {
     let address = parse(text)?;
     match host_and_port(&address) {
-        Some(_) if bare(&address) == address => Ok(address),
+        Some(_) if without_peer(&address) == address => Ok(address),
         _ => Err(invalid(text, "it takes the form /ip4/0.0.0.0/tcp/4001")),
     }
 }
 
-/// An address of ours that others are told.
+/// An address of ours that is named to others.
 pub(super) fn external(text: &str, policy: Policy) -> Result<Multiaddr, DhtError> {
-    let address = bare(&parse(text)?);
+    let address = without_peer(&parse(text)?);
     if policy.allows(&address) {
         return Ok(address);
     }
@@ -154,7 +154,7 @@ pub(super) fn external(text: &str, policy: Policy) -> Result<Multiaddr, DhtError
     ))
 }
 
-/// A peer that the operator names, which may be anywhere except outside of a LAN of its own.
+/// A peer that the operator names, which may be anywhere except outside of its own LAN.
 pub(super) fn bootstrap(text: &str, policy: Policy) -> Result<(PeerId, Multiaddr), DhtError> {
     let mut address = parse(text)?;
     let Some(Protocol::P2p(peer)) = address.pop() else {
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn hosts_are_told_apart_by_what_they_have_for_themselves() {
-        let of = |text: &str| place(&text.parse().unwrap()).map(|place| place.to_string());
+        let of = |text: &str| host(&text.parse().unwrap()).map(|host| host.to_string());
         let some = |text: &str| Some(text.to_owned());
         assert_eq!(of("/ip4/1.1.1.1/tcp/1"), some("1.1.1.1"));
         assert_eq!(of("/ip6/::ffff:1.1.1.1/tcp/1"), some("1.1.1.1"));

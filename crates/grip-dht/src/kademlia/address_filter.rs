@@ -1,11 +1,11 @@
-//! What lies between the swarm and the library that routes.
+//! Filter of addresses between the swarm and the Kademlia library.
 //!
 //! Invariants:
 //! - However many addresses of a peer are known, a dial tries few: those that strangers may name,
 //!   as many as one peer may have, and those that the operator named for it. One answer of a
 //!   stranger can bring thousands.
-//! - The library knows no address that we listen on, because it would tell strangers; it hears
-//!   of those only that we chose to tell.
+//! - The library knows no address that we listen on, because it would name it to strangers; it
+//!   knows only external addresses.
 
 use std::{
     sync::Arc,
@@ -26,11 +26,11 @@ use super::{
     stats::Stats,
 };
 
-/// A part of the swarm whose addresses are looked through, in both directions.
+/// A behaviour whose addresses are filtered, in both directions.
 pub(super) struct AddressFilter<B> {
     pub(super) inner: B,
     policy: Policy,
-    /// Where the operator said that peers are; fixed at the start.
+    /// Peers and addresses that the operator named; fixed at the start.
     named: Vec<(PeerId, Multiaddr)>,
     stats: Arc<Stats>,
 }
@@ -56,7 +56,7 @@ impl<B> AddressFilter<B> {
         let mut named: Vec<Multiaddr> = named.map(|(_, address)| address.clone()).collect();
         let others = addresses
             .iter()
-            .filter(|address| !named.contains(&address::bare(address)));
+            .filter(|address| !named.contains(&address::without_peer(address)));
         let (good, refused) = self.policy.filter_addresses(others);
         self.stats.refused_addresses(refused);
         named.extend(good);

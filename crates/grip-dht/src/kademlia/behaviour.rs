@@ -1,4 +1,4 @@
-//! What the swarm is made of.
+//! Behaviours and transport of the swarm.
 
 use std::{collections::HashSet, io, num::NonZeroUsize, sync::Arc};
 
@@ -25,7 +25,7 @@ use super::{
 use crate::{DhtError, PeerName, limits};
 
 /// Streams that one connection may have open, in both directions together; who opens more loses
-/// the connection. Two nodes that ask and store as fast as they may have a hundred.
+/// the connection. Two nodes that request and store as fast as they may have a hundred.
 const STREAMS: usize = 128;
 
 /// Streams of one connection whose protocol is not agreed upon yet; who opens more loses those.
@@ -104,8 +104,8 @@ fn kademlia(
         .set_record_ttl(Some(options.record_ttl))
         .set_provider_record_ttl(Some(options.record_ttl))
         .set_periodic_bootstrap_interval(Some(options.bootstrap_interval))
-        // We tell things again by ourselves: the job of the library keeps every key that it has
-        // seen since its last run, without a bound.
+        // The publisher republishes: the job of the library keeps every key that it has seen since
+        // its last run, without a bound.
         .set_replication_interval(None)
         .set_publication_interval(None)
         .set_provider_publication_interval(None);
@@ -132,10 +132,10 @@ pub(super) fn swarm(
     Ok(Swarm::new(transport, behaviour, own, config))
 }
 
-/// TCP, noise and yamux behind the gate.
+/// TCP, noise and yamux behind the dial filter.
 ///
-/// Names are looked up for addresses of the operator only, and within a LAN what they lead to is
-/// looked at once more.
+/// Host names are resolved for addresses of the operator only, and within a LAN the result is
+/// filtered once more.
 pub(super) fn transport(
     options: &Options,
     keys: &Keypair,

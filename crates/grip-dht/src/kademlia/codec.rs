@@ -1,6 +1,6 @@
-//! What goes over a stream of the request protocol, byte by byte.
+//! Wire format of the request protocol.
 //!
-//! A request is one byte of length and the key. An answer is four bytes of length and a body:
+//! A request is one byte of length and the key. A response is four bytes of length and a body:
 //! one byte of kind, then for a busy peer nothing, else the value, the providers and the closer
 //! peers. Every list and text is preceded by its length, every length is checked before anything
 //! is kept, and a body that goes on after its end is refused.
@@ -18,20 +18,20 @@ use tokio::time::timeout;
 
 use crate::{RecordKey, limits};
 
-const ANSWER: u8 = 0;
+const FOUND: u8 = 0;
 const BUSY: u8 = 1;
 
 /// Longest list of peers, in bytes.
 const LIST_BYTES: usize = 1 + limits::PEERS * PEER_BYTES;
 const PEER_BYTES: usize = 2 + limits::NAME_BYTES + limits::ADDRESSES * (2 + limits::ADDRESS_BYTES);
 
-/// Longest body of an answer.
+/// Longest body of a response.
 pub(super) const BODY_BYTES: usize = 6 + limits::VALUE_BYTES + 2 * LIST_BYTES;
 
-/// What a peer takes of an answer at a time.
+/// The part of a response that must be taken within one timeout.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// A peer as it stands in an answer.
+/// A peer of a response.
 pub(super) type PeerAddresses = (PeerId, Vec<Multiaddr>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,11 +53,11 @@ pub(super) enum CodecError {
     Io(#[from] io::Error),
     #[error("longer than allowed")]
     TooLarge,
-    #[error("not what the protocol says")]
+    #[error("not valid in this protocol")]
     Malformed,
 }
 
-/// Sends a request and leaves the stream open: its end tells the peer that nobody waits.
+/// Sends a request and leaves the stream open: closing it cancels the request.
 pub(super) async fn write_request<W>(stream: &mut W, key: &RecordKey) -> io::Result<()>
 where
     W: AsyncWrite + Unpin,
@@ -81,18 +81,18 @@ where
     RecordKey::new(key).map_err(|_| CodecError::Malformed)
 }
 
-/// Sends an answer and closes the stream; gives up on a peer that takes no piece of it within
+/// Sends a response and closes the stream; gives up on a peer that takes no piece of it within
 /// `write_timeout`.
 pub(super) async fn write_response<W>(
     stream: &mut W,
-    answer: &WireResponse,
+    response: &WireResponse,
     write_timeout: Duration,
 ) -> io::Result<()>
 where
     W: AsyncWrite + Unpin,
 {
-    let body = encode(answer);
-    let length = u32::try_from(body.len()).expect("because answers are bounded");
+    let body = encode(response);
+    let length = u32::try_from(body.len()).expect("because responses are bounded");
     within(write_timeout, stream.write_all(&length.to_be_bytes())).await?;
     for piece in body.chunks(PIECE_BYTES) {
         within(write_timeout, stream.write_all(piece)).await?;
@@ -108,7 +108,7 @@ async fn within(
     done.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
-/// Reads an answer to the end of the stream.
+/// Reads a response to the end of the stream.
 pub(super) async fn read_response<R>(stream: &mut R) -> Result<WireResponse, CodecError>
 where
     R: AsyncRead + Unpin,
@@ -133,13 +133,13 @@ where
     decode(body.into())
 }
 
-pub(super) fn encode(answer: &WireResponse) -> Vec<u8> {
-    let WireResponse::Found(found) = answer else {
+pub(super) fn encode(response: &WireResponse) -> Vec<u8> {
+    let WireResponse::Found(found) = response else {
         return vec![BUSY];
     };
     let value = found.value.as_ref();
     let mut body = Vec::with_capacity(16 + value.map_or(0, Bytes::len));
-    body.push(ANSWER);
+    body.push(FOUND);
     body.push(u8::from(value.is_some()));
     if let Some(value) = value {
         body.extend_from_slice(&(value.len() as u32).to_be_bytes());
@@ -174,9 +174,9 @@ fn put_peers(body: &mut Vec<u8>, peers: &[PeerAddresses]) {
 /// Reads a whole body; the value shares its memory.
 pub(super) fn decode(body: Bytes) -> Result<WireResponse, CodecError> {
     let mut rest = Rest(body);
-    let answer = match rest.byte()? {
+    let response = match rest.byte()? {
         BUSY => WireResponse::Busy,
-        ANSWER => WireResponse::Found(Found {
+        FOUND => WireResponse::Found(Found {
             value: rest.value()?,
             providers: rest.peers()?,
             closer: rest.peers()?,
@@ -184,13 +184,13 @@ pub(super) fn decode(body: Bytes) -> Result<WireResponse, CodecError> {
         _ => return Err(CodecError::Malformed),
     };
     if rest.0.is_empty() {
-        Ok(answer)
+        Ok(response)
     } else {
         Err(CodecError::Malformed)
     }
 }
 
-/// What of a body is not read yet.
+/// The rest of a body.
 struct Rest(Bytes);
 
 impl Rest {

@@ -1,10 +1,10 @@
-//! Who may connect, and how many.
+//! Limits on connections, in all and per peer and host.
 //!
 //! Invariants:
-//! - A connection is known here from the first knock to its end and not longer, so what is known
-//!   is bounded by what may be connected.
-//! - Names cost nothing, public addresses do: however many names somebody has, one address has
-//!   few connections. Only with peers that the operator named there may be more.
+//! - A connection is counted from its first attempt to its end and not longer, so the state is
+//!   bounded by the limits.
+//! - Names of peers cost nothing, public addresses do: one address has few connections, whatever the
+//!   names. Only peers that the operator named may have more.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -31,33 +31,32 @@ use super::{
     stats::{Stats, count},
 };
 
-/// The part of the swarm that all connections permit, in both directions.
+/// The behaviour that all connections pass, in both directions.
 pub(super) struct ConnectionLimits {
-    bounds: Bounds,
+    limits: Limits,
     policy: Policy,
     stats: Arc<Stats>,
     /// The peers that the operator named, and where they are; fixed at the start.
     named: HashSet<PeerId>,
-    named_places: HashSet<IpAddr>,
-    /// Few enough to be counted whenever somebody knocks.
+    named_hosts: HashSet<IpAddr>,
+    /// Few enough to be counted at every attempt.
     connections: HashMap<ConnectionId, Connection>,
 }
 
-struct Bounds {
-    made: usize,
+struct Limits {
+    established: usize,
     incoming: usize,
     per_peer: usize,
-    per_place: usize,
+    per_host: usize,
     /// For each direction.
     pending: usize,
 }
 
 struct Connection {
     is_incoming: bool,
-    /// With whom it is; nobody while it is being made.
+    /// None while it is being established.
     peer: Option<PeerId>,
-    /// Where the other is, as far as that tells hosts apart.
-    place: Option<IpAddr>,
+    host: Option<IpAddr>,
 }
 
 impl Connection {
@@ -71,7 +70,7 @@ enum Refused {
     #[error("this node stays within its LAN")]
     Outside,
     #[error("this node has as many connections with {0} as it may")]
-    Crowded(IpAddr),
+    HostFull(IpAddr),
     #[error("this node has as many connections {0} as it may")]
     Full(&'static str),
 }
@@ -88,22 +87,22 @@ impl ConnectionLimits {
         bootstrap: &[(PeerId, Multiaddr)],
         stats: Arc<Stats>,
     ) -> Self {
-        let places = bootstrap.iter();
-        let places = places.filter_map(|(_, address)| address::place(address));
-        let made = options.max_connections.max(4) as usize;
+        let hosts = bootstrap.iter();
+        let hosts = hosts.filter_map(|(_, address)| address::host(address));
+        let established = options.max_connections.max(4) as usize;
         Self {
-            bounds: Bounds {
-                made,
-                // Those who come leave room for those we go to.
-                incoming: made - made / 4,
+            limits: Limits {
+                established,
+                // Incoming connections leave room for our own.
+                incoming: established - established / 4,
                 per_peer: options.max_connections_per_peer as usize,
-                per_place: options.max_connections_per_address as usize,
+                per_host: options.max_connections_per_address as usize,
                 pending: options.max_pending_connections as usize,
             },
             policy: options.policy(),
             stats,
             named: bootstrap.iter().map(|(peer, _)| *peer).collect(),
-            named_places: places.collect(),
+            named_hosts: hosts.collect(),
             connections: HashMap::new(),
         }
     }
@@ -113,28 +112,28 @@ impl ConnectionLimits {
         connections.filter(|it| is_counted(it)).count()
     }
 
-    /// Notes a connection that is about to be made, if there is room.
+    /// Counts a connection that is about to be established, if the limit allows.
     fn begin(
         &mut self,
         id: ConnectionId,
         is_incoming: bool,
-        place: Option<IpAddr>,
+        host: Option<IpAddr>,
     ) -> Result<(), Refused> {
         let pending = self.count(|it| it.is_pending() && it.is_incoming == is_incoming);
-        if pending >= self.bounds.pending {
+        if pending >= self.limits.pending {
             return Err(Refused::Full("in the making"));
         }
         let connection = Connection {
             is_incoming,
             peer: None,
-            place,
+            host,
         };
         self.connections.insert(id, connection);
         Ok(())
     }
 
-    /// Whether a connection that was made may stay. If so, the swarm says at once that it is
-    /// there; if not, nothing of it is left.
+    /// Whether an established connection may stay. If so, the swarm reports it at once; if not,
+    /// it is no longer counted.
     fn admit(
         &mut self,
         id: ConnectionId,
@@ -144,31 +143,31 @@ impl ConnectionLimits {
     ) -> Result<(), Refused> {
         self.connections.remove(&id);
         if !self.named.contains(&peer) {
-            self.has_room_for(address::place(address))?;
+            self.has_room_for(address::host(address))?;
         }
         let incoming = |it: &Connection| !it.is_pending() && it.is_incoming;
-        if is_incoming && self.count(incoming) >= self.bounds.incoming {
+        if is_incoming && self.count(incoming) >= self.limits.incoming {
             return Err(Refused::Full("from others"));
         }
-        if self.count(|it| it.peer == Some(peer)) >= self.bounds.per_peer {
+        if self.count(|it| it.peer == Some(peer)) >= self.limits.per_peer {
             return Err(Refused::Full("with this peer"));
         }
-        if self.count(|it| !it.is_pending()) >= self.bounds.made {
+        if self.count(|it| !it.is_pending()) >= self.limits.established {
             return Err(Refused::Full("in all"));
         }
         Ok(())
     }
 
-    /// Whether one more may come from there.
-    fn has_room_for(&self, place: Option<IpAddr>) -> Result<(), Refused> {
-        let Some(place) = place else {
+    /// Whether one more connection with `host` is allowed.
+    fn has_room_for(&self, host: Option<IpAddr>) -> Result<(), Refused> {
+        let Some(host) = host else {
             return Ok(());
         };
-        if self.count(|it| it.place == Some(place)) < self.bounds.per_place {
+        if self.count(|it| it.host == Some(host)) < self.limits.per_host {
             return Ok(());
         }
-        count(&self.stats.counts.connections_refused);
-        Err(Refused::Crowded(place))
+        count(&self.stats.counts.connections_refused_total);
+        Err(Refused::HostFull(host))
     }
 }
 
@@ -183,15 +182,15 @@ impl NetworkBehaviour for ConnectionLimits {
         remote: &Multiaddr,
     ) -> Result<(), ConnectionDenied> {
         if !self.policy.admits(remote) {
-            count(&self.stats.counts.connections_refused);
+            count(&self.stats.counts.connections_refused_total);
             return Err(Refused::Outside.into());
         }
-        // Who is known to be there shows when the connection is made.
-        let place = address::place(remote);
-        if !place.is_some_and(|place| self.named_places.contains(&place)) {
-            self.has_room_for(place)?;
+        // Which peer is there shows when the connection is established.
+        let host = address::host(remote);
+        if !host.is_some_and(|host| self.named_hosts.contains(&host)) {
+            self.has_room_for(host)?;
         }
-        Ok(self.begin(id, true, place)?)
+        Ok(self.begin(id, true, host)?)
     }
 
     fn handle_established_inbound_connection(
@@ -212,7 +211,7 @@ impl NetworkBehaviour for ConnectionLimits {
         _: &[Multiaddr],
         _: Endpoint,
     ) -> Result<Vec<Multiaddr>, ConnectionDenied> {
-        // Which of its addresses it will be shows when the connection is made.
+        // Which of its addresses it is shows when the connection is established.
         self.begin(id, false, None)?;
         Ok(Vec::new())
     }
@@ -240,7 +239,7 @@ impl NetworkBehaviour for ConnectionLimits {
                 let connection = Connection {
                     is_incoming: endpoint.is_listener(),
                     peer: Some(peer_id),
-                    place: address::place(endpoint.get_remote_address()),
+                    host: address::host(endpoint.get_remote_address()),
                 };
                 self.connections.insert(connection_id, connection);
             }

@@ -1,4 +1,7 @@
-//! The last word on every dial.
+//! Filter of every dial.
+//!
+//! Addresses reach the transport from the routing table, from responses within a lookup, and from
+//! callers. All of them pass this filter.
 //!
 //! Addresses reach the transport on many ways: from the routing table, from answers within a
 //! walk, from a caller. All of them end here.
@@ -65,7 +68,7 @@ impl<T: Transport + Unpin> Transport for DialFilter<T> {
         address: Multiaddr,
         options: DialOpts,
     ) -> Result<T::Dial, TransportError<T::Error>> {
-        if self.named.contains(&address::bare(&address)) || self.policy.allows(&address) {
+        if self.named.contains(&address::without_peer(&address)) || self.policy.allows(&address) {
             return self.inner.dial(address, options);
         }
         self.stats.refused_addresses(1);

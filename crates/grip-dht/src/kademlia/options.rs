@@ -1,25 +1,25 @@
-//! What the operator may choose.
+//! Settings of the network.
 
 use std::{fmt, time::Duration};
 
 use super::address::Policy;
 
-/// How this node takes part in the network.
+/// Settings of this node in the network.
 #[derive(Clone)]
 pub struct Options {
-    /// The secret of which the node's name is made; who keeps it keeps the name.
+    /// The secret key of the node; its name is derived from it.
     pub seed: [u8; 32],
     /// Where to listen, as `/ip4/0.0.0.0/tcp/4001`; nowhere if empty.
     pub listen: Vec<String>,
     /// Peers to begin with, as `/dns4/a.example/tcp/4001/p2p/12D3KooW…`.
     pub bootstrap: Vec<String>,
-    /// Addresses of ours to tell others beside those that we listen on.
+    /// External addresses beside those that we listen on.
     pub external: Vec<String>,
-    /// Stays within private, link-local and loopback addresses: dials, accepts, stores and tells
+    /// Stays within private, link-local and loopback addresses: dials, accepts, stores and names
     /// no others.
     pub lan_only: bool,
-    /// Believes strangers who name private addresses. Not for the open network: it would let
-    /// them point us at what only we can reach.
+    /// Accepts private addresses from strangers. Not for the open network: it would let them point
+    /// us at hosts that only we can reach.
     pub allow_non_global: bool,
     /// The name of the network; nodes of different networks do not meet. `/gripfast/kad/1`
     pub network: String,
@@ -27,8 +27,8 @@ pub struct Options {
     /// farthest from us go.
     pub max_records: usize,
     pub max_record_bytes: usize,
-    /// Most that is remembered for others of who provides what, each one provider of one key
-    /// (65,536). Beyond, who has most of it loses first, then as above.
+    /// Most provider records of others (65,536). Beyond, the provider with most of them loses some,
+    /// then as above.
     pub max_providers: usize,
     /// Most keys of our own (20,000). Beyond, publishing is refused.
     pub max_published: usize,
@@ -38,17 +38,16 @@ pub struct Options {
     pub max_connections_per_peer: u32,
     pub max_connections_per_address: u32,
     pub max_pending_connections: u32,
-    /// How long others shall hold what we publish, and we what they do (24 h).
+    /// How long others hold what we publish, and we what they do (24 h). What is to stay longer is
+    /// published again.
     pub record_ttl: Duration,
-    /// How often our own records are stored again (8 h); never if absent.
-    pub republish_every: Option<Duration>,
     /// How often the routing table is refreshed (5 min).
     pub bootstrap_interval: Duration,
-    /// Requests of others answered at the same time, in all (64) and for one peer (8). Beyond,
-    /// they are told at once that we are busy.
+    /// Requests of others served at the same time, in all (64) and for one peer (8). Beyond, they
+    /// are refused at once as busy.
     pub max_inbound_requests: usize,
     pub max_inbound_requests_per_peer: usize,
-    /// How long a request of another may take until its answer is written (10 s).
+    /// How long a request of another may take until its response is written (10 s).
     pub inbound_request_timeout: Duration,
     /// Our own requests at the same time, in all (256) and to one peer (16), which must leave
     /// room on a connection for other things, and how long one may take (10 s).
@@ -81,7 +80,6 @@ impl Options {
             max_connections_per_address: 8,
             max_pending_connections: 64,
             record_ttl: Duration::from_secs(24 * 60 * 60),
-            republish_every: Some(Duration::from_secs(8 * 60 * 60)),
             bootstrap_interval: Duration::from_secs(5 * 60),
             max_inbound_requests: 64,
             max_inbound_requests_per_peer: 8,

@@ -1,11 +1,11 @@
-//! The records that this node holds, its own and those of others.
+//! Records that this node stores, its own and those of others.
 //!
 //! Invariants:
 //! - What is held for others is bounded in number and bytes. At the bound the record farthest
-//!   from us goes, because others are nearer to it: who floods us with records loses those that
-//!   are not ours to keep, and not more.
-//! - Who provides what for others is bounded as well: see [`providers`].
-//! - Records of our own are never pushed out; their number is bounded by who publishes.
+//!   from us goes, because others are nearer to it: a flood of records pushes out those that are
+//!   not ours to keep, and not more.
+//! - Provider records of others are bounded as well: see [`providers`].
+//! - Records of our own are never pushed out; their number is bounded by the publisher.
 
 mod providers;
 
@@ -76,7 +76,7 @@ impl RecordStore {
             .is_some_and(|record| self.is_ours(record))
     }
 
-    /// Holds what lies under `key` at least until then; what is our own has no end.
+    /// Postpones the expiry of a record; one of our own has none.
     pub(super) fn renew(&mut self, key: &Key, until: Instant) {
         let record = self.records.get_mut(key);
         if let Some(expires) = record.and_then(|record| record.expires.as_mut()) {
@@ -84,8 +84,7 @@ impl RecordStore {
         }
     }
 
-    /// Lets go of all that has expired.
-    pub(super) fn sweep(&mut self, now: Instant) {
+    pub(super) fn remove_expired(&mut self, now: Instant) {
         let expired = self
             .records
             .values()
@@ -145,9 +144,10 @@ impl store::RecordStore for RecordStore {
             };
             self.remove(&farthest.clone());
         }
-        match self.records.contains_key(&key) {
-            true => Ok(()),
-            false => Err(Error::MaxRecords),
+        if self.records.contains_key(&key) {
+            Ok(())
+        } else {
+            Err(Error::MaxRecords)
         }
     }
 
@@ -171,9 +171,10 @@ impl store::RecordStore for RecordStore {
             self.provided.insert(record.key.clone(), record);
             return Ok(());
         }
-        match self.providers.add(record, distance, Instant::now()) {
-            true => Ok(()),
-            false => Err(Error::MaxProvidedKeys),
+        if self.providers.add(record, distance, Instant::now()) {
+            Ok(())
+        } else {
+            Err(Error::MaxProvidedKeys)
         }
     }
 

@@ -1,13 +1,12 @@
-//! Where the requests of others are answered.
+//! Server side of the request protocol.
 //!
 //! Invariants:
-//! - At most so many requests are at work as there are permits, in all and for each peer; the
-//!   next is told "busy" at once, and of those who are told only some at a time: the rest is
-//!   simply closed.
-//! - Who opens a stream and asks nothing has no permit, and no other peer's room: each may have so
-//!   many unheard requests, for a short time.
-//! - Work ends when the requester goes away or takes nothing of its answer any more, at the timeout,
-//!   or when the node stops.
+//! - At most as many requests are served as there are permits, in all and for each peer; the next
+//!   gets a "busy" response at once, and only some peers at a time do: the rest is simply closed.
+//! - A stream without a request has no such permit: each peer may have a few unread requests, for a
+//!   short time.
+//! - Work ends when the requester leaves or stops reading the response, at the timeout, or when
+//!   the node stops.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -28,21 +27,20 @@ use super::{
 };
 use crate::{LocalRecords, RecordKey, limits};
 
-/// Requests that are not heard to the end yet, of all peers and of one; more are closed. Those of
-/// one times the connections that a node has are those of all.
+/// Requests that are not read to the end yet, of all peers and of one; further ones are closed.
+/// The bound for all is that of one peer times the connections of a node.
 const MAX_UNREAD: usize = MAX_UNREAD_PER_PEER * 256;
 const MAX_UNREAD_PER_PEER: usize = 32;
 
-/// How long a peer may take to say its request, and how long to take the next piece of the
-/// answer.
+/// How long a peer may take to send its request, and to read the next piece of the response.
 const READ_TIMEOUT: Duration = Duration::from_secs(2);
 const WRITE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How many peers can be told at the same time that we are busy, and how long that may take.
+/// How many "busy" responses are written at once, and how long one may take.
 const MAX_BUSY_RESPONSES: usize = 64;
 const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A request to the swarm task: what is stored under `key`.
+/// A query to the swarm task: what is stored under `key`.
 pub(super) struct StoreQuery {
     pub key: RecordKey,
     pub requester: PeerId,
@@ -50,15 +48,15 @@ pub(super) struct StoreQuery {
 }
 
 pub(super) struct RequestHandler {
-    pub(super) group: TaskGroup,
-    pub(super) local: Arc<dyn LocalRecords>,
+    group: TaskGroup,
+    local: Arc<dyn LocalRecords>,
     /// Full means busy.
-    pub(super) store_queries: mpsc::Sender<StoreQuery>,
-    pub(super) stats: Arc<Stats>,
-    pub(super) timeout: Duration,
-    pub(super) permits: Arc<PeerPermits>,
-    unread: Arc<PeerPermits>,
-    busy_responses: Semaphore,
+    store_queries: mpsc::Sender<StoreQuery>,
+    stats: Arc<Stats>,
+    timeout: Duration,
+    permits: Arc<PeerPermits>,
+    unread_permits: Arc<PeerPermits>,
+    busy_permits: Semaphore,
 }
 
 impl RequestHandler {
@@ -77,67 +75,67 @@ impl RequestHandler {
             stats,
             timeout,
             permits: Arc::new(permits),
-            unread: Arc::new(PeerPermits::new(MAX_UNREAD, MAX_UNREAD_PER_PEER)),
-            busy_responses: Semaphore::new(MAX_BUSY_RESPONSES),
+            unread_permits: Arc::new(PeerPermits::new(MAX_UNREAD, MAX_UNREAD_PER_PEER)),
+            busy_permits: Semaphore::new(MAX_BUSY_RESPONSES),
         }
     }
 
-    /// Takes in one request; never waits.
+    /// Serves one stream in a task of its own; never waits.
     pub(super) fn receive(self: &Arc<Self>, peer: PeerId, mut stream: Stream) {
-        count(&self.stats.counts.requests);
-        let Some(turn) = self.unread.try_acquire(peer) else {
-            return count(&self.stats.counts.busy);
+        count(&self.stats.counts.questions_total);
+        let Some(unread) = self.unread_permits.try_acquire(peer) else {
+            return count(&self.stats.counts.busy_total);
         };
         let handler = Arc::clone(self);
         let stop = self.group.token();
         let work = async move {
-            let attended = handler.attend(peer, &mut stream, turn);
-            if stop.run_until_cancelled(attended).await == Some(false) {
-                count(&handler.stats.counts.broken);
+            let served = handler.serve(peer, &mut stream, unread);
+            if stop.run_until_cancelled(served).await == Some(false) {
+                count(&handler.stats.counts.broken_total);
             }
         };
         self.group.spawn("answer", work);
     }
 
-    /// Hears a request and answers it or says that we are busy; false if it broke.
-    async fn attend<S>(&self, peer: PeerId, stream: &mut S, turn: Permit) -> bool
+    /// Reads a request and responds to it; false if the stream broke.
+    async fn serve<S>(&self, peer: PeerId, stream: &mut S, unread: Permit) -> bool
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        let heard = timeout(READ_TIMEOUT, codec::read_request(stream)).await;
-        let Ok(Ok(key)) = heard else {
+        let request = timeout(READ_TIMEOUT, codec::read_request(stream)).await;
+        let Ok(Ok(key)) = request else {
             return false;
         };
-        drop(turn);
+        drop(unread);
         let Some(_permit) = self.permits.try_acquire(peer) else {
             self.refuse(stream).await;
             return true;
         };
-        let answered = timeout(self.timeout, self.answer(peer, key, stream)).await;
-        answered.unwrap_or(false)
+        let responded = timeout(self.timeout, self.respond(peer, key, stream)).await;
+        responded.unwrap_or(false)
     }
 
     async fn refuse(&self, stream: &mut (impl AsyncWrite + Unpin)) {
-        count(&self.stats.counts.busy);
-        if let Ok(_permit) = self.busy_responses.try_acquire() {
-            let busy_responses = codec::write_response(stream, &WireResponse::Busy, WRITE_TIMEOUT);
-            // Who does not hear it finds the stream closed.
-            let _ = timeout(BUSY_TIMEOUT, busy_responses).await;
+        count(&self.stats.counts.busy_total);
+        if let Ok(_permit) = self.busy_permits.try_acquire() {
+            let writing = codec::write_response(stream, &WireResponse::Busy, WRITE_TIMEOUT);
+            // A peer that does not get it finds the stream closed.
+            let _ = timeout(BUSY_TIMEOUT, writing).await;
         }
     }
 
-    async fn answer<S>(&self, peer: PeerId, key: RecordKey, stream: &mut S) -> bool
+    async fn respond<S>(&self, peer: PeerId, key: RecordKey, stream: &mut S) -> bool
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
         let mut more = [0];
-        let answer = tokio::select! {
+        let response = tokio::select! {
             biased;
-            // The requester has nothing more to say: a byte is an error, and the end is his leave.
+            // EOF means that the requester cancelled; a further byte is an error.
             _ = stream.read(&mut more) => return false,
-            answer = self.find(key, peer) => answer,
+            response = self.find(key, peer) => response,
         };
-        let written = codec::write_response(stream, &answer, WRITE_TIMEOUT).await;
+        let written = codec::write_response(stream, &response, WRITE_TIMEOUT).await;
         written.is_ok()
     }
 
@@ -150,7 +148,7 @@ impl RequestHandler {
             found,
         };
         if self.store_queries.try_send(query).is_err() {
-            count(&self.stats.counts.busy);
+            count(&self.stats.counts.busy_total);
             return WireResponse::Busy;
         }
         let Ok(mut found) = receiver.await else {
@@ -162,11 +160,11 @@ impl RequestHandler {
     }
 }
 
-/// The right to have requests under way, in all and for each peer.
+/// Permits for requests, bounded in all and for each peer.
 pub(super) struct PeerPermits {
     total: usize,
     per_peer: usize,
-    /// Bounded by `total`: who has no permit is not in it.
+    /// Bounded by `total`: a peer without a permit is not in it.
     held: Mutex<HashMap<PeerId, usize>>,
 }
 
@@ -197,7 +195,7 @@ impl PeerPermits {
     }
 }
 
-/// One request at work; given back on drop.
+/// The right to one request; released on drop.
 pub(super) struct Permit {
     permits: Arc<PeerPermits>,
     peer: PeerId,

@@ -1,11 +1,11 @@
-//! Streams for requests: opened to the peer that is asked, taken in from those who ask.
+//! Streams of the request protocol: opened to peers, accepted from peers.
 //!
 //! Invariants:
-//! - Who waits for a stream hears of it or of its failure; nobody is kept for a peer that is
-//!   neither connected nor dialled.
-//! - Where a caller says that a peer is, it is looked for, whatever others dial meanwhile: they
-//!   may have been told wrong places. Their failure is not ours while a dial of ours goes on.
-//! - Bounded by those who wait, who are counted before they come here, and by the connections.
+//! - A caller that waits for a stream gets it or an error; none waits for a peer that is neither
+//!   connected nor dialled.
+//! - The addresses that a caller brings are dialled, whatever others dial meanwhile: theirs may be
+//!   wrong. Their failure is not ours while a dial of ours goes on.
+//! - Bounded by the waiting callers, who hold permits, and by the connections.
 
 mod handler;
 
@@ -30,35 +30,35 @@ use tokio::sync::oneshot;
 use self::handler::Handler;
 use crate::RequestError;
 
-/// Somebody who waits for a stream.
+/// A caller that waits for a stream.
 pub(super) type Waiting = oneshot::Sender<Result<Stream, RequestError>>;
 
 type Action = ToSwarm<std::convert::Infallible, Waiting>;
 
-/// Takes in the stream of a peer who asks; must not wait.
-pub(super) type Taking = Arc<dyn Fn(PeerId, Stream) + Send + Sync>;
+/// Accepts the stream of a peer; must not wait.
+pub(super) type OnStream = Arc<dyn Fn(PeerId, Stream) + Send + Sync>;
 
-/// The part of the swarm that has to do with requests.
+/// The behaviour that opens and accepts streams.
 pub(super) struct RequestStreams {
-    taking: Taking,
+    on_stream: OnStream,
     connected: HashSet<PeerId>,
-    /// Who waits for a connection.
+    /// Callers that wait for a connection.
     waiting: HashMap<PeerId, Vec<Waiting>>,
-    /// Our own dials under way; each was begun for somebody who waited.
+    /// Our own dials in flight; each was begun for a caller.
     dials: HashMap<ConnectionId, Dial>,
     actions: VecDeque<Action>,
 }
 
 struct Dial {
     peer: PeerId,
-    /// Those that the caller brought.
+    /// The addresses that the caller brought.
     addresses: Vec<Multiaddr>,
 }
 
 impl RequestStreams {
-    pub(super) fn new(taking: Taking) -> Self {
+    pub(super) fn new(on_stream: OnStream) -> Self {
         Self {
-            taking,
+            on_stream,
             connected: HashSet::new(),
             waiting: HashMap::new(),
             dials: HashMap::new(),
@@ -79,12 +79,13 @@ impl RequestStreams {
         self.dial(peer, addresses);
     }
 
-    /// Dials those addresses that are not being dialled; without any, the peer is looked for
-    /// where others know it to be, unless somebody is about that already.
+    /// Dials those addresses that are not being dialled; without any, those that other behaviours
+    /// know, unless a dial is in flight already.
     fn dial(&mut self, peer: PeerId, mut addresses: Vec<Multiaddr>) {
-        let condition = match addresses.is_empty() {
-            true => PeerCondition::DisconnectedAndNotDialing,
-            false => PeerCondition::Disconnected,
+        let condition = if addresses.is_empty() {
+            PeerCondition::DisconnectedAndNotDialing
+        } else {
+            PeerCondition::Disconnected
         };
         let mut is_dialled = false;
         for dial in self.dials.values().filter(|dial| dial.peer == peer) {
@@ -118,12 +119,12 @@ impl RequestStreams {
             return;
         }
         let error = match error {
-            // By our own connection_limits, which says nothing about the peer.
+            // By our own limits, which says nothing about the peer.
             DialError::Denied { .. } => RequestError::Overloaded,
             _ => RequestError::NoRoute,
         };
         for waiting in self.waiting.remove(&peer).unwrap_or_default() {
-            // Who went away needs no answer.
+            // The caller may have left.
             let _ = waiting.send(Err(error));
         }
     }
@@ -140,7 +141,7 @@ impl NetworkBehaviour for RequestStreams {
         _: &Multiaddr,
         _: &Multiaddr,
     ) -> Result<THandler<Self>, ConnectionDenied> {
-        Ok(Handler::new(peer, Arc::clone(&self.taking)))
+        Ok(Handler::new(peer, Arc::clone(&self.on_stream)))
     }
 
     fn handle_established_outbound_connection(
@@ -151,7 +152,7 @@ impl NetworkBehaviour for RequestStreams {
         _: Endpoint,
         _: PortUse,
     ) -> Result<THandler<Self>, ConnectionDenied> {
-        Ok(Handler::new(peer, Arc::clone(&self.taking)))
+        Ok(Handler::new(peer, Arc::clone(&self.on_stream)))
     }
 
     fn on_swarm_event(&mut self, event: FromSwarm<'_>) {
@@ -181,7 +182,7 @@ impl NetworkBehaviour for RequestStreams {
             }) => {
                 self.dials.remove(&connection_id);
                 match (peer_id, error) {
-                    // Somebody else dials the same peer: the end of that dial is ours as well.
+                    // Another behaviour dials the same peer: the end of that dial is ours as well.
                     (_, DialError::DialPeerConditionFalse(_)) | (None, _) => {}
                     (Some(peer), error) => self.failed(peer, error),
                 }
@@ -200,7 +201,7 @@ impl NetworkBehaviour for RequestStreams {
     }
 
     fn poll(&mut self, _: &mut Context<'_>) -> Poll<ToSwarm<Self::ToSwarm, THandlerInEvent<Self>>> {
-        // Nothing is added between two polls but by those who poll.
+        // Actions are added only by the task that polls.
         self.actions.pop_front().map_or(Poll::Pending, Poll::Ready)
     }
 }

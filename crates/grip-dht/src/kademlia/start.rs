@@ -1,4 +1,4 @@
-//! How a node enters the network.
+//! Start of the node in the network.
 
 use std::{collections::HashSet, future::Future, pin::Pin, sync::Arc, time::Duration};
 
@@ -11,7 +11,7 @@ use tokio::sync::{Semaphore, mpsc};
 use super::{
     Kademlia, Options, address,
     behaviour::{self, Behaviour},
-    publications::{Own, Publications},
+    publications::Publications,
     record_validation::ValidationTask,
     request_handler::{PeerPermits, RequestHandler},
     request_streams::RequestStreams,
@@ -23,26 +23,26 @@ use crate::{DhtError, LocalRecords, RecordValidator};
 /// Commands of callers that wait for the swarm task; beyond, a request is refused.
 const COMMANDS: usize = 256;
 
-/// Records of others that wait to be judged, in all and from one peer; beyond, they are dropped.
+/// Records of others that wait for validation, in all and from one peer; beyond, they are dropped.
 const OFFERS: usize = 256;
 const OFFERS_PER_PEER: usize = 64;
 
-/// Orders on their way from the judge to the swarm task; beyond, the judge waits.
+/// Commands from the validation to the swarm task; beyond, the validation waits.
 const STORE_COMMANDS: usize = 16;
 
-/// How long to wait until we know where we listen.
-const LISTEN: Duration = Duration::from_secs(5);
+/// How long to wait for the addresses of the listeners.
+const LISTEN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Enters the network and returns as soon as it listens; peers are met afterwards.
+/// Enters the network and returns as soon as it listens; peers connect afterwards.
 ///
 /// All tasks are in a child of `group`, and end when it is shut down.
 pub async fn start(
     options: Options,
     local: Arc<dyn LocalRecords>,
-    judge: Arc<dyn RecordValidator>,
+    validator: Arc<dyn RecordValidator>,
     group: &TaskGroup,
 ) -> Result<Kademlia, DhtError> {
-    let places = OwnAddresses::read(&options)?;
+    let addresses = OwnAddresses::read(&options)?;
     let keys = keys(&options)?;
     let own = keys.public().to_peer_id();
     let name = address::name(&own).ok_or_else(|| behaviour::setup("a peer has no name"))?;
@@ -62,17 +62,20 @@ pub async fn start(
         ),
     ));
     let policy = options.policy();
-    let taking = Arc::new(move |peer, stream| handler.receive(peer, stream));
-    let request_streams = RequestStreams::new(taking);
+    let on_stream = Arc::new(move |peer, stream| handler.receive(peer, stream));
+    let request_streams = RequestStreams::new(on_stream);
     let behaviour = Behaviour::new(
         &options,
         &keys,
         &name,
-        &places.bootstrap,
+        &addresses.bootstrap,
         &stats,
         request_streams,
     )?;
-    let named = places.bootstrap.iter().map(|(_, address)| address.clone());
+    let named = addresses
+        .bootstrap
+        .iter()
+        .map(|(_, address)| address.clone());
     let executor = executor(&group);
     let mut swarm = behaviour::swarm(
         &options,
@@ -82,14 +85,14 @@ pub async fn start(
         behaviour,
         executor,
     )?;
-    listen(&mut swarm, &places, policy).await?;
+    listen(&mut swarm, &addresses, policy).await?;
 
     let (command_sender, commands) = mpsc::channel(COMMANDS);
     let (offer_sender, offers) = mpsc::channel(OFFERS);
     let (store_command_sender, store_commands) = mpsc::channel(STORE_COMMANDS);
     let (update_sender, own_updates) = mpsc::channel(options.max_publications.max(1));
-    let judging = ValidationTask {
-        judge,
+    let validation = ValidationTask {
+        validator,
         group: group.clone(),
         stats: Arc::clone(&stats),
         own_updates,
@@ -101,13 +104,14 @@ pub async fn start(
         own,
         policy,
         network: behaviour::network(&options)?,
-        bootstrap: places.bootstrap,
+        bootstrap: addresses.bootstrap,
         bootstrap_ticks: options.bootstrap_interval.as_secs().max(1),
         stats: Arc::clone(&stats),
         offers: offer_sender,
-        offering: Arc::new(PeerPermits::new(OFFERS, OFFERS_PER_PEER)),
+        offer_permits: Arc::new(PeerPermits::new(OFFERS, OFFERS_PER_PEER)),
         record_ttl: options.record_ttl,
-        published: Own::new(options.max_published, options.republish_every),
+        published: HashSet::new(),
+        max_published: options.max_published,
         publications: Publications::default(),
         ticks: 0,
         stale: StaleStatus {
@@ -123,7 +127,7 @@ pub async fn start(
     };
     let stop = group.token();
     group.spawn("swarm", swarm_task.run(queues, stop.clone()));
-    group.spawn("judging", judging.run());
+    group.spawn("validation", validation.run());
     Ok(Kademlia {
         own,
         policy,
@@ -135,7 +139,7 @@ pub async fn start(
             options.max_outbound_requests,
             options.max_outbound_requests_per_peer,
         )),
-        publishing: Arc::new(Semaphore::new(options.max_publications.max(1))),
+        publication_permits: Arc::new(Semaphore::new(options.max_publications.max(1))),
         stop,
     })
 }
@@ -146,7 +150,7 @@ fn keys(options: &Options) -> Result<Keypair, DhtError> {
     })
 }
 
-/// The operator's addresses, read.
+/// The addresses of the settings, parsed.
 struct OwnAddresses {
     listen: Vec<Multiaddr>,
     external: Vec<Multiaddr>,
@@ -180,27 +184,27 @@ fn executor(group: &TaskGroup) -> impl libp2p::swarm::Executor + Send + 'static 
     }
 }
 
-/// Listens, and waits until every listener has told an address.
+/// Listens, and waits until every listener has an address.
 async fn listen(
     swarm: &mut Swarm<Behaviour>,
-    places: &OwnAddresses,
+    addresses: &OwnAddresses,
     policy: address::Policy,
 ) -> Result<(), DhtError> {
-    for address in &places.external {
+    for address in &addresses.external {
         swarm.add_external_address(address.clone());
     }
-    let mut silent = HashSet::new();
-    for address in &places.listen {
+    let mut without_address = HashSet::new();
+    for address in &addresses.listen {
         let listener = swarm.listen_on(address.clone());
         let listener = listener.map_err(|error| DhtError::Listen {
             address: address.to_string(),
             reason: error.to_string(),
         })?;
-        silent.insert(listener);
+        without_address.insert(listener);
     }
-    let heard = async {
-        while !silent.is_empty() {
-            // Nobody is connected yet, so there is nothing else to hear.
+    let listening = async {
+        while !without_address.is_empty() {
+            // No peer is connected yet, so there are no other events.
             if let SwarmEvent::NewListenAddr {
                 listener_id,
                 address,
@@ -209,11 +213,11 @@ async fn listen(
                 if policy.allows(&address) {
                     swarm.add_external_address(address);
                 }
-                silent.remove(&listener_id);
+                without_address.remove(&listener_id);
             }
         }
     };
     // A host without a network may get one later.
-    let _ = tokio::time::timeout(LISTEN, heard).await;
+    let _ = tokio::time::timeout(LISTEN_TIMEOUT, listening).await;
     Ok(())
 }

@@ -1,12 +1,11 @@
 //! The task that owns the swarm.
 //!
-//! Invariant: it never waits for anybody but the swarm and its queues; what takes time is done
-//! elsewhere and comes back as an command.
+//! Invariant: it waits for nothing but the swarm and its queues; slow work is done elsewhere and
+//! comes back as a command.
 
 mod events;
-mod status;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use grip_tasks::CancellationToken;
@@ -17,15 +16,15 @@ use libp2p::{
 };
 use tokio::{
     sync::{mpsc, oneshot},
-    time::{Instant, MissedTickBehavior, interval},
+    time::{MissedTickBehavior, interval},
 };
 
-pub(super) use self::status::StaleStatus;
 use super::{
     address::{self, Policy},
     behaviour::Behaviour,
     codec::{Found, PeerAddresses},
-    publications::{Caller, Own, Publications},
+    publications::Publications,
+    record_store::RecordStore,
     record_validation::{Offer, OwnUpdate, Publication, StoreCommand},
     request_handler::{PeerPermits, StoreQuery},
     request_streams::Waiting,
@@ -33,16 +32,12 @@ use super::{
 };
 use crate::{DhtError, RecordKey};
 
-/// How often the node looks at its clock.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Ticks between two looks for what has expired.
-const SWEEP_TICKS: u64 = 60;
+/// Ticks between two removals of expired records.
+const EXPIRY_TICKS: u64 = 60;
 
-/// Most publications under way when we tell something again by ourselves.
-const ANEW: usize = 16;
-
-/// What callers ask of the node.
+/// Commands of callers.
 pub(super) enum Command {
     LocalResponse {
         key: RecordKey,
@@ -53,10 +48,10 @@ pub(super) enum Command {
         addresses: Vec<Multiaddr>,
         waiting: Waiting,
     },
-    /// Believes without a look that a peer is somewhere.
+    /// Adds an address to the routing table without a check.
     #[cfg(test)]
     Learn { peer: PeerId, address: Multiaddr },
-    /// Asks until when the record under `key` is held.
+    /// Reads when the record under `key` expires.
     #[cfg(test)]
     Expiry {
         key: RecordKey,
@@ -64,7 +59,7 @@ pub(super) enum Command {
     },
 }
 
-/// All that comes in; every queue is bounded, and whoever finds one full is told "busy".
+/// The inputs of the task; every queue is bounded, and a sender that finds one full is refused.
 pub(super) struct Queues {
     pub commands: mpsc::Receiver<Command>,
     pub store_queries: mpsc::Receiver<StoreQuery>,
@@ -80,14 +75,28 @@ pub(super) struct SwarmTask {
     pub bootstrap_ticks: u64,
     pub stats: Arc<Stats>,
     pub offers: mpsc::Sender<Offer>,
-    /// Each peer's share of the offers that wait.
-    pub offering: Arc<PeerPermits>,
-    /// How long a record of another is held once it is told.
+    /// Each peer's part of the queue of offers.
+    pub offer_permits: Arc<PeerPermits>,
+    /// How long a record of another is held.
     pub record_ttl: Duration,
-    pub published: Own,
+    /// Our own keys, at most `max_published`.
+    pub published: HashSet<RecordKey>,
+    pub max_published: usize,
     pub publications: Publications,
     pub ticks: u64,
     pub stale: StaleStatus,
+}
+
+/// Parts of the shared status that are out of date.
+#[derive(Default)]
+pub(super) struct StaleStatus {
+    pub counts: bool,
+    pub table: bool,
+    pub addresses: bool,
+}
+
+fn kad_key(key: &RecordKey) -> kad::RecordKey {
+    kad::RecordKey::new(&key.as_bytes())
 }
 
 impl SwarmTask {
@@ -108,16 +117,20 @@ impl SwarmTask {
         }
     }
 
-    fn kad(&mut self) -> &mut kad::Behaviour<super::record_store::RecordStore> {
+    fn kad(&mut self) -> &mut kad::Behaviour<RecordStore> {
         &mut self.swarm.behaviour_mut().kad.inner
     }
 
-    /// Brings the peers that the operator named back to mind, and looks for others through them.
+    fn store(&mut self) -> &mut RecordStore {
+        self.kad().store_mut()
+    }
+
+    /// Puts the configured peers back into the routing table, and looks for others through them.
     fn bootstrap(&mut self) {
         for (peer, address) in self.bootstrap.clone() {
             self.kad().add_address(&peer, address);
         }
-        // Fails only where nobody is known.
+        // Fails only where no peer is known.
         let _ = self.kad().bootstrap();
     }
 
@@ -125,10 +138,10 @@ impl SwarmTask {
         match command {
             Command::LocalResponse { key, found } => {
                 let own = self.own;
-                let is_own = self.is_own(&key);
-                let mut here = self.find(&key, &own);
-                here.value = here.value.filter(|_| !is_own);
-                let _ = found.send(here);
+                let is_own = self.store().is_own(&kad_key(&key));
+                let mut local = self.find(&key, &own);
+                local.value = local.value.filter(|_| !is_own);
+                let _ = found.send(local);
             }
             Command::Open {
                 peer,
@@ -144,28 +157,10 @@ impl SwarmTask {
             }
             #[cfg(test)]
             Command::Expiry { key, expiry } => {
-                let key = kad::RecordKey::new(&key.as_bytes());
-                let record = self.kad().store_mut().get(&key);
+                let record = self.store().get(&kad_key(&key));
                 let _ = expiry.send(record.and_then(|record| record.expires));
             }
         }
-    }
-
-    /// All that lies here under `key`, as `requester` may hear of it.
-    fn find(&mut self, key: &RecordKey, requester: &PeerId) -> Found {
-        Found {
-            value: self.held(key),
-            providers: self.providers(key),
-            closer: self.closest(key, requester),
-        }
-    }
-
-    fn closest(&mut self, key: &RecordKey, requester: &PeerId) -> Vec<PeerAddresses> {
-        let policy = self.policy;
-        let key = kad::KBucketKey::new(kad::RecordKey::new(&key.as_bytes()));
-        let peers = self.kad().find_closest_local_peers(&key, requester);
-        let seen = |peer: kad::KadPeer| (peer.node_id, policy.filter_addresses(&peer.multiaddrs).0);
-        peers.take(crate::limits::PEERS).map(seen).collect()
     }
 
     fn query(&mut self, query: StoreQuery) {
@@ -174,127 +169,112 @@ impl SwarmTask {
             requester,
             found,
         } = query;
-        if found.is_closed() {
-            return;
+        if !found.is_closed() {
+            // The requester may have left meanwhile.
+            let _ = found.send(self.find(&key, &requester));
         }
-        // The requester may have gone meanwhile.
-        let _ = found.send(self.find(&key, &requester));
+    }
+
+    /// Everything that is stored under `key`, for `requester`.
+    fn find(&mut self, key: &RecordKey, requester: &PeerId) -> Found {
+        Found {
+            value: self.held(key),
+            providers: self.providers(key),
+            closer: self.closest(key, requester),
+        }
     }
 
     fn held(&mut self, key: &RecordKey) -> Option<Bytes> {
-        let key = kad::RecordKey::new(&key.as_bytes());
-        let record = self.kad().store_mut().get(&key)?;
-        let is_good = !record.is_expired(std::time::Instant::now());
-        is_good.then(|| Bytes::copy_from_slice(&record.value))
-    }
-
-    fn is_own(&mut self, key: &RecordKey) -> bool {
-        let key = kad::RecordKey::new(&key.as_bytes());
-        self.kad().store_mut().is_own(&key)
+        let record = self.store().get(&kad_key(key))?;
+        let is_expired = record.is_expired(std::time::Instant::now());
+        (!is_expired).then(|| Bytes::copy_from_slice(&record.value))
     }
 
     fn providers(&mut self, key: &RecordKey) -> Vec<PeerAddresses> {
-        let key = kad::RecordKey::new(&key.as_bytes());
         let now = std::time::Instant::now();
-        let mut providers = self.kad().store_mut().providers(&key);
+        let mut providers = self.store().providers(&kad_key(key));
         providers.retain(|provider| !provider.is_expired(now));
-        let seen = |provider: kad::ProviderRecord| {
-            let addresses = match provider.provider == self.own {
-                true => self.swarm.external_addresses().cloned().collect(),
-                false => provider.addresses,
+        let with_addresses = |provider: kad::ProviderRecord| {
+            let addresses = if provider.provider == self.own {
+                self.swarm.external_addresses().cloned().collect()
+            } else {
+                provider.addresses
             };
-            (
-                provider.provider,
-                self.policy.filter_addresses(&addresses).0,
-            )
+            let (allowed, _) = self.policy.filter_addresses(&addresses);
+            (provider.provider, allowed)
         };
-        providers.into_iter().map(seen).collect()
+        providers.into_iter().map(with_addresses).collect()
+    }
+
+    fn closest(&mut self, key: &RecordKey, requester: &PeerId) -> Vec<PeerAddresses> {
+        let policy = self.policy;
+        let key = kad::KBucketKey::new(kad_key(key));
+        let peers = self.kad().find_closest_local_peers(&key, requester);
+        let allowed =
+            |peer: kad::KadPeer| (peer.node_id, policy.filter_addresses(&peer.multiaddrs).0);
+        peers.take(crate::limits::PEERS).map(allowed).collect()
     }
 
     fn store_command(&mut self, command: StoreCommand) {
         match command {
-            StoreCommand::Held { key, held } => {
+            StoreCommand::Read { key, held } => {
                 let _ = held.send(self.held(&key));
             }
-            StoreCommand::Store(offer) => self.store(offer),
+            StoreCommand::Store(offer) => self.put(offer),
             StoreCommand::Renew { key, expires } => {
-                let key = kad::RecordKey::new(&key.as_bytes());
-                self.kad().store_mut().renew(&key, expires);
+                self.store().renew(&kad_key(&key), expires);
             }
-            StoreCommand::OwnUpdate(OwnUpdate::Publish(publication)) => self.publish(publication),
-            StoreCommand::OwnUpdate(OwnUpdate::Withdraw { key, done }) => {
-                self.withdraw(&key);
+            StoreCommand::Own(OwnUpdate::Publish(publication)) => self.publish(publication),
+            StoreCommand::Own(OwnUpdate::Withdraw { key, done }) => {
+                self.published.remove(&key);
+                let key = kad_key(&key);
+                self.kad().stop_providing(&key);
+                self.kad().remove_record(&key);
                 let _ = done.send(());
             }
         }
         self.stale.counts = true;
     }
 
-    fn store(&mut self, offer: Offer) {
-        let is_own = self.is_own(&offer.key);
+    fn put(&mut self, offer: Offer) {
+        let key = kad_key(&offer.key);
+        let is_own = self.store().is_own(&key);
         let record = Record {
-            key: kad::RecordKey::new(&offer.key.as_bytes()),
+            key,
             value: offer.value.into(),
-            // What is joined with our own stays our own.
+            // The joint with a record of our own stays our own.
             publisher: is_own.then_some(self.own),
             expires: (!is_own).then_some(offer.expires),
         };
-        if let Err(error) = self.kad().store_mut().put(record) {
-            tracing::debug!(%error, key = %offer.key, "a record was not stored");
+        if let Err(error) = self.store().put(record) {
+            tracing::debug!(%error, key = %offer.key, "failed to store record");
         }
     }
 
+    /// Stores and provides a key at the nodes nearest to it.
     fn publish(&mut self, publication: Publication) {
-        let Publication {
-            key,
-            value,
-            done,
-            permit,
-        } = publication;
-        if !self.published.told(&key, Instant::now()) {
-            let _ = done.send(Err(DhtError::Full));
+        let Publication { key, value, caller } = publication;
+        if self.published.len() >= self.max_published && !self.published.contains(&key) {
+            let _ = caller.done.send(Err(DhtError::Full));
             return;
         }
-        if value.is_none() {
-            let key = kad::RecordKey::new(&key.as_bytes());
-            self.kad().remove_record(&key);
-        }
-        let caller = Caller { done, permit };
-        self.tell(&key, value.map(Vec::from), Some(caller));
-    }
-
-    /// Stores and provides `key` at the nodes nearest to it.
-    fn tell(&mut self, key: &RecordKey, value: Option<Vec<u8>>, caller: Option<Caller>) {
-        let key = kad::RecordKey::new(&key.as_bytes());
+        let kad_key = kad_key(&key);
+        self.published.insert(key);
         let mut queries = Vec::with_capacity(2);
         if let Some(value) = value {
-            let record = Record::new(key.clone(), value);
+            let record = Record::new(kad_key.clone(), value.into());
             queries.extend(self.kad().put_record(record, Quorum::All).ok());
+        } else {
+            self.kad().remove_record(&kad_key);
         }
-        queries.extend(self.kad().start_providing(key).ok());
+        queries.extend(self.kad().start_providing(kad_key).ok());
         self.publications.begin(&queries, caller);
-    }
-
-    fn withdraw(&mut self, key: &RecordKey) {
-        self.published.forget(key);
-        let key = kad::RecordKey::new(&key.as_bytes());
-        self.kad().stop_providing(&key);
-        self.kad().remove_record(&key);
     }
 
     fn tick(&mut self) {
         self.ticks += 1;
-        let now = Instant::now();
-        while self.publications.len() < ANEW
-            && let Some(key) = self.published.next(now)
-        {
-            self.published.told(&key, now);
-            let is_own = self.is_own(&key);
-            let value = self.held(&key).filter(|_| is_own);
-            self.tell(&key, value.map(Vec::from), None);
-        }
-        if self.ticks.is_multiple_of(SWEEP_TICKS) {
-            self.kad().store_mut().sweep(std::time::Instant::now());
+        if self.ticks.is_multiple_of(EXPIRY_TICKS) {
+            self.store().remove_expired(std::time::Instant::now());
             self.stale.counts = true;
         }
         if self.ticks.is_multiple_of(self.bootstrap_ticks) {
@@ -310,7 +290,38 @@ impl SwarmTask {
         let entry = bucket
             .iter()
             .find(|entry| *entry.node.key.preimage() == peer);
-        let addresses = entry.map(|entry| entry.node.value.iter().map(address::bare).collect());
+        let addresses =
+            entry.map(|entry| entry.node.value.iter().map(address::without_peer).collect());
         addresses.unwrap_or_default()
+    }
+
+    /// Updates the stale parts of the shared status, and no more: the table is large and often
+    /// unchanged.
+    pub(super) fn update_status(&mut self) {
+        let stale = std::mem::take(&mut self.stale);
+        if stale.counts {
+            let connected_peers = self.swarm.network_info().num_peers();
+            let store = self.store();
+            let (records, provided_keys) = (store.record_count(), store.provided_count());
+            self.stats.update(|status| {
+                status.connected_peers = connected_peers;
+                status.records = records;
+                status.provided_keys = provided_keys;
+            });
+        }
+        if stale.table {
+            let buckets = self.kad().kbuckets();
+            let known_peers = buckets.map(|bucket| bucket.num_entries()).sum();
+            self.stats.update(|status| status.known_peers = known_peers);
+        }
+        if stale.addresses {
+            let listening = self.swarm.listeners().map(Multiaddr::to_string);
+            let external = self.swarm.external_addresses().map(Multiaddr::to_string);
+            let (listening, external) = (listening.collect(), external.collect());
+            self.stats.update(|status| {
+                status.listening = listening;
+                status.external = external;
+            });
+        }
     }
 }

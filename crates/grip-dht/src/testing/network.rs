@@ -80,7 +80,7 @@ impl Network {
         Self::with_bucket(n, limits::PEERS)
     }
 
-    /// As [`Network::new`] with smaller tables, so that a walk takes more hops.
+    /// As [`Network::new`] with smaller tables, so that a lookup takes more hops.
     pub fn with_bucket(n: usize, bucket: usize) -> Self {
         let names: Vec<PeerName> = (0..n).map(name).collect();
         let node = |own: &PeerName| Node {
@@ -111,7 +111,7 @@ impl Network {
         sorted(self.inner.names.clone(), key)
     }
 
-    /// Makes `peer` misbehave until told otherwise.
+    /// Makes `peer` misbehave until that is undone.
     pub fn fault(&self, peer: &PeerName, fault: impl Into<Option<Fault>>) {
         self.with(peer, |node| node.fault = fault.into());
     }

@@ -82,7 +82,7 @@ impl Schedule {
             let settings = &options.publish;
             let now = Instant::now();
             self.check_growth(now, settings.retry);
-            self.begin_scan(now, settings.record_ttl / 2);
+            self.begin_scan(now, settings.record_ttl / 3);
             let has_room = in_flight.len() < settings.at_once.max(1);
             if has_room
                 && now >= self.next_start

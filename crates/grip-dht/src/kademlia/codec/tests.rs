@@ -1,4 +1,4 @@
-//! Frames of strangers: whatever they send is read or refused, and never costs more than it is.
+//! Bytes of strangers: read or refused, and never costlier than their length.
 
 use libp2p::futures::io::Cursor;
 use proptest::{collection::vec, prelude::*};
@@ -31,17 +31,17 @@ async fn read(bytes: Vec<u8>) -> Result<WireResponse, CodecError> {
 }
 
 #[tokio::test]
-async fn an_answer_is_read_as_it_was_written() {
-    for answer in [
+async fn a_response_is_read_as_it_was_written() {
+    for response in [
         WireResponse::Busy,
         WireResponse::Found(Found::default()),
         found(),
     ] {
         let mut wire = Vec::new();
-        write_response(&mut wire, &answer, Duration::from_secs(1))
+        write_response(&mut wire, &response, Duration::from_secs(1))
             .await
             .unwrap();
-        assert_eq!(read(wire).await.unwrap(), answer);
+        assert_eq!(read(wire).await.unwrap(), response);
     }
 }
 
@@ -58,7 +58,7 @@ async fn a_request_is_read_as_it_was_written() {
 }
 
 #[tokio::test]
-async fn an_answer_cut_anywhere_is_no_answer() {
+async fn a_response_cut_anywhere_is_refused() {
     let whole = framed(&encode(&found()));
     for end in 0..whole.len() {
         let cut = read(whole[..end].to_vec()).await;
@@ -95,25 +95,25 @@ async fn a_length_that_is_too_long_is_refused_before_anything_is_read() {
     let mut wire = ((BODY_BYTES + 1) as u32).to_be_bytes().to_vec();
     wire.extend_from_slice(&[0; 8]);
     assert!(matches!(read(wire).await, Err(CodecError::TooLarge)));
-    let long_value = [&[ANSWER, 1][..], &u32::MAX.to_be_bytes()].concat();
+    let long_value = [&[FOUND, 1][..], &u32::MAX.to_be_bytes()].concat();
     assert!(matches!(
         decode(long_value.into()),
         Err(CodecError::TooLarge)
     ));
-    let many_peers = Bytes::from_static(&[ANSWER, 0, 21]);
+    let many_peers = Bytes::from_static(&[FOUND, 0, 21]);
     assert!(matches!(decode(many_peers), Err(CodecError::TooLarge)));
 }
 
 #[test]
-fn the_longest_answer_that_can_be_written_is_within_the_bound() {
+fn the_longest_response_that_can_be_written_is_within_the_bound() {
     let address: Multiaddr = "/ip4/192.0.2.1/tcp/4001".parse().unwrap();
     let peers = vec![(id(1), vec![address; 30]); 30];
-    let answer = WireResponse::Found(Found {
+    let response = WireResponse::Found(Found {
         value: Some(vec![0; limits::VALUE_BYTES].into()),
         providers: peers.clone(),
         closer: peers,
     });
-    let body = encode(&answer);
+    let body = encode(&response);
     assert!(body.len() <= BODY_BYTES);
     let WireResponse::Found(found) = decode(body.into()).unwrap() else {
         panic!("not busy");
@@ -122,7 +122,7 @@ fn the_longest_answer_that_can_be_written_is_within_the_bound() {
     assert_eq!(found.closer[0].1.len(), limits::ADDRESSES);
 }
 
-fn seen() -> impl Strategy<Value = PeerAddresses> {
+fn peer_addresses() -> impl Strategy<Value = PeerAddresses> {
     let address = (any::<[u8; 4]>(), any::<u16>()).prop_map(|(ip, port)| {
         let ip = std::net::Ipv4Addr::from(ip);
         format!("/ip4/{ip}/tcp/{port}").parse().unwrap()
@@ -135,9 +135,9 @@ proptest! {
 
     #[test]
     fn any_bytes_are_read_or_refused(body in vec(any::<u8>(), 0..400)) {
-        if let Ok(answer) = decode(Bytes::from(body.clone())) {
+        if let Ok(response) = decode(Bytes::from(body.clone())) {
             // What is understood is understood in one way only.
-            prop_assert_eq!(encode(&answer), body);
+            prop_assert_eq!(encode(&response), body);
         }
     }
 
@@ -146,12 +146,12 @@ proptest! {
         value in vec(any::<u8>(), 0..32),
         tail in vec(prop_oneof![0u8..24, any::<u8>()], 0..400),
     ) {
-        let mut body = vec![ANSWER, 1];
+        let mut body = vec![FOUND, 1];
         body.extend_from_slice(&(value.len() as u32).to_be_bytes());
         body.extend_from_slice(&value);
         body.extend_from_slice(&tail);
-        if let Ok(answer) = decode(Bytes::from(body.clone())) {
-            prop_assert_eq!(encode(&answer), body);
+        if let Ok(response) = decode(Bytes::from(body.clone())) {
+            prop_assert_eq!(encode(&response), body);
         }
     }
 }
@@ -160,16 +160,16 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn every_answer_survives_the_wire(
+    fn every_response_survives_the_wire(
         value in proptest::option::of(vec(any::<u8>(), 0..2000)),
-        providers in vec(seen(), 0..=20),
-        closer in vec(seen(), 0..=20),
+        providers in vec(peer_addresses(), 0..=20),
+        closer in vec(peer_addresses(), 0..=20),
         flip in any::<(usize, u8)>(),
     ) {
         let found = Found { value: value.map(Bytes::from), providers, closer };
-        let answer = WireResponse::Found(found);
-        let mut body = encode(&answer);
-        prop_assert_eq!(decode(Bytes::from(body.clone())).unwrap(), answer);
+        let response = WireResponse::Found(found);
+        let mut body = encode(&response);
+        prop_assert_eq!(decode(Bytes::from(body.clone())).unwrap(), response);
         let at = flip.0 % body.len();
         body[at] ^= flip.1;
         let _ = decode(Bytes::from(body));

@@ -1,4 +1,4 @@
-//! The connection_limits counts, and forgets.
+//! Limits per direction, peer and host.
 
 use libp2p::{
     core::ConnectedPoint,
@@ -6,20 +6,20 @@ use libp2p::{
 };
 
 use super::*;
-use crate::kademlia::address;
+use crate::kademlia::address::name;
 
-/// Knocks at a connection_limits as the swarm does.
-struct Street {
-    connection_limits: ConnectionLimits,
+/// A swarm that connects through the limits.
+struct FakeSwarm {
+    limits: ConnectionLimits,
     next: usize,
     made: HashMap<ConnectionId, (PeerId, ConnectedPoint)>,
 }
 
-fn place(text: &str) -> Multiaddr {
+fn address(text: &str) -> Multiaddr {
     text.parse().unwrap()
 }
 
-impl Street {
+impl FakeSwarm {
     fn new(change: impl FnOnce(&mut Options)) -> Self {
         Self::with(change, &[])
     }
@@ -27,9 +27,9 @@ impl Street {
     fn with(change: impl FnOnce(&mut Options), named: &[(PeerId, Multiaddr)]) -> Self {
         let mut options = Options::new([1; 32]);
         change(&mut options);
-        let name = address::name(&PeerId::random()).unwrap();
+        let name = name(&PeerId::random()).unwrap();
         Self {
-            connection_limits: ConnectionLimits::new(&options, named, Arc::new(Stats::new(name))),
+            limits: ConnectionLimits::new(&options, named, Arc::new(Stats::new(name))),
             next: 0,
             made: HashMap::new(),
         }
@@ -40,26 +40,26 @@ impl Street {
         ConnectionId::new_unchecked(self.next)
     }
 
-    fn knock(&mut self, from: &str) -> Option<ConnectionId> {
-        let (id, here) = (self.id(), place("/ip4/127.0.0.1/tcp/1"));
-        let connection_limits = &mut self.connection_limits;
-        let admitted = connection_limits.handle_pending_inbound_connection(id, &here, &place(from));
+    fn pending(&mut self, from: &str) -> Option<ConnectionId> {
+        let (id, here) = (self.id(), address("/ip4/127.0.0.1/tcp/1"));
+        let limits = &mut self.limits;
+        let admitted = limits.handle_pending_inbound_connection(id, &here, &address(from));
         admitted.ok().map(|()| id)
     }
 
-    /// Somebody comes in, if he is let.
-    fn comes(&mut self, peer: PeerId, from: &str) -> Option<ConnectionId> {
+    /// A peer connects, if it may.
+    fn accept(&mut self, peer: PeerId, from: &str) -> Option<ConnectionId> {
         let (id, here, from) = (
-            self.knock(from)?,
-            place("/ip4/127.0.0.1/tcp/1"),
-            place(from),
+            self.pending(from)?,
+            address("/ip4/127.0.0.1/tcp/1"),
+            address(from),
         );
-        let connection_limits = &mut self.connection_limits;
-        if connection_limits
+        let limits = &mut self.limits;
+        if limits
             .handle_established_inbound_connection(id, peer, &here, &from)
             .is_err()
         {
-            connection_limits.on_swarm_event(FromSwarm::ListenFailure(ListenFailure {
+            limits.on_swarm_event(FromSwarm::ListenFailure(ListenFailure {
                 local_addr: &here,
                 send_back_addr: &from,
                 error: &ListenError::Aborted,
@@ -72,20 +72,20 @@ impl Street {
             local_addr: here,
             send_back_addr: from,
         };
-        self.make(id, peer, endpoint);
+        self.establish(id, peer, endpoint);
         Some(id)
     }
 
     fn dial(&mut self) -> Option<ConnectionId> {
         let (id, role) = (self.id(), Endpoint::Dialer);
-        let dialled =
-            self.connection_limits
-                .handle_pending_outbound_connection(id, None, &[], role);
+        let dialled = self
+            .limits
+            .handle_pending_outbound_connection(id, None, &[], role);
         dialled.ok().map(|_| id)
     }
 
     fn dial_fails(&mut self, connection_id: ConnectionId) {
-        self.connection_limits
+        self.limits
             .on_swarm_event(FromSwarm::DialFailure(DialFailure {
                 peer_id: None,
                 error: &DialError::Aborted,
@@ -93,12 +93,12 @@ impl Street {
             }));
     }
 
-    /// We go to somebody, if we may.
-    fn goes(&mut self, peer: PeerId, to: &str) -> Option<ConnectionId> {
-        let (id, address) = (self.dial()?, place(to));
+    /// We connect to a peer, if we may.
+    fn connect(&mut self, peer: PeerId, to: &str) -> Option<ConnectionId> {
+        let (id, address) = (self.dial()?, address(to));
         let (role, port) = (Endpoint::Dialer, PortUse::Reuse);
-        let connection_limits = &mut self.connection_limits;
-        if connection_limits
+        let limits = &mut self.limits;
+        if limits
             .handle_established_outbound_connection(id, peer, &address, role, port)
             .is_err()
         {
@@ -110,11 +110,16 @@ impl Street {
             role_override: role,
             port_use: port,
         };
-        self.make(id, peer, endpoint);
+        self.establish(id, peer, endpoint);
         Some(id)
     }
 
-    fn make(&mut self, connection_id: ConnectionId, peer_id: PeerId, endpoint: ConnectedPoint) {
+    fn establish(
+        &mut self,
+        connection_id: ConnectionId,
+        peer_id: PeerId,
+        endpoint: ConnectedPoint,
+    ) {
         let made = ConnectionEstablished {
             peer_id,
             connection_id,
@@ -122,14 +127,14 @@ impl Street {
             failed_addresses: &[],
             other_established: 0,
         };
-        self.connection_limits
+        self.limits
             .on_swarm_event(FromSwarm::ConnectionEstablished(made));
         self.made.insert(connection_id, (peer_id, endpoint));
     }
 
-    fn leaves(&mut self, connection_id: ConnectionId) {
+    fn close(&mut self, connection_id: ConnectionId) {
         let (peer_id, endpoint) = self.made.remove(&connection_id).unwrap();
-        self.connection_limits
+        self.limits
             .on_swarm_event(FromSwarm::ConnectionClosed(ConnectionClosed {
                 peer_id,
                 connection_id,
@@ -140,133 +145,133 @@ impl Street {
     }
 }
 
-/// A public address of its own for everybody.
+/// A public address of its own for each peer.
 fn own(i: usize) -> String {
     format!("/ip4/1.1.{}.{}/tcp/999", i / 256, i % 256)
 }
 
 #[test]
-fn nothing_is_left_of_those_who_came_and_went() {
-    let mut street = Street::new(|_| {});
+fn closed_connections_are_not_counted() {
+    let mut swarm = FakeSwarm::new(|_| {});
     for i in 0..1000 {
-        let came = street.comes(PeerId::random(), &own(i)).unwrap();
-        let went = street.goes(PeerId::random(), &own(i)).unwrap();
-        let dialled = street.dial().unwrap();
-        street.dial_fails(dialled);
-        street.leaves(came);
-        street.leaves(went);
+        let came = swarm.accept(PeerId::random(), &own(i)).unwrap();
+        let went = swarm.connect(PeerId::random(), &own(i)).unwrap();
+        let dialled = swarm.dial().unwrap();
+        swarm.dial_fails(dialled);
+        swarm.close(came);
+        swarm.close(went);
     }
-    assert_eq!(street.connection_limits.connections.len(), 0);
+    assert_eq!(swarm.limits.connections.len(), 0);
 }
 
 #[test]
-fn those_who_come_leave_room_for_those_we_go_to() {
-    let mut street = Street::new(|options| options.max_connections = 8);
-    let came = (0..20).filter_map(|i| street.comes(PeerId::random(), &own(i)));
+fn incoming_connections_leave_room_for_our_own() {
+    let mut swarm = FakeSwarm::new(|options| options.max_connections = 8);
+    let came = (0..20).filter_map(|i| swarm.accept(PeerId::random(), &own(i)));
     let came: Vec<_> = came.collect();
     assert_eq!(came.len(), 6);
-    let gone = (0..20).filter(|i| street.goes(PeerId::random(), &own(*i)).is_some());
+    let gone = (0..20).filter(|i| swarm.connect(PeerId::random(), &own(*i)).is_some());
     assert_eq!(gone.count(), 2);
     assert_eq!(
-        street.connection_limits.connections.len(),
+        swarm.limits.connections.len(),
         8,
-        "who is refused is forgotten"
+        "refused connections are not counted"
     );
-    street.leaves(came[0]);
-    assert!(street.comes(PeerId::random(), &own(1)).is_some());
+    swarm.close(came[0]);
+    assert!(swarm.accept(PeerId::random(), &own(1)).is_some());
 }
 
 #[test]
-fn one_peer_has_few_connections_whoever_made_them() {
-    let mut street = Street::new(|_| {});
+fn connections_with_one_peer_are_limited_in_both_directions_together() {
+    let mut swarm = FakeSwarm::new(|_| {});
     let peer = PeerId::random();
-    assert!(street.comes(peer, &own(1)).is_some());
-    let ours = street.goes(peer, &own(1)).unwrap();
-    assert!(street.comes(peer, &own(2)).is_none());
-    assert!(street.goes(peer, &own(2)).is_none());
-    street.leaves(ours);
-    assert!(street.comes(peer, &own(2)).is_some());
+    assert!(swarm.accept(peer, &own(1)).is_some());
+    let ours = swarm.connect(peer, &own(1)).unwrap();
+    assert!(swarm.accept(peer, &own(2)).is_none());
+    assert!(swarm.connect(peer, &own(2)).is_none());
+    swarm.close(ours);
+    assert!(swarm.accept(peer, &own(2)).is_some());
 }
 
 #[test]
-fn few_are_in_the_making_in_each_direction() {
-    let mut street = Street::new(|options| options.max_pending_connections = 3);
-    let knocked = (0..9).filter(|i| street.knock(&own(*i)).is_some());
+fn pending_connections_are_limited_in_each_direction() {
+    let mut swarm = FakeSwarm::new(|options| options.max_pending_connections = 3);
+    let knocked = (0..9).filter(|i| swarm.pending(&own(*i)).is_some());
     assert_eq!(knocked.count(), 3);
-    let dialled: Vec<_> = (0..9).filter_map(|_| street.dial()).collect();
+    let dialled: Vec<_> = (0..9).filter_map(|_| swarm.dial()).collect();
     assert_eq!(dialled.len(), 3);
-    street.dial_fails(dialled[0]);
-    assert!(street.dial().is_some());
+    swarm.dial_fails(dialled[0]);
+    assert!(swarm.dial().is_some());
 }
 
 #[test]
 fn a_node_of_a_lan_lets_nobody_in_from_outside() {
-    let mut lan = Street::new(|options| options.lan_only = true);
-    assert!(lan.knock("/ip4/1.1.1.1/tcp/999").is_none());
-    assert!(lan.knock("/ip4/127.0.0.1/tcp/999").is_some());
-    let counters = lan.connection_limits.stats.status().counters;
+    let mut lan = FakeSwarm::new(|options| options.lan_only = true);
+    assert!(lan.pending("/ip4/1.1.1.1/tcp/999").is_none());
+    assert!(lan.pending("/ip4/127.0.0.1/tcp/999").is_some());
+    let counters = lan.limits.stats.status().counters;
     assert_eq!(counters.connections_refused_total, 1);
-    let mut open = Street::new(|_| {});
-    assert!(open.knock("/ip4/1.1.1.1/tcp/999").is_some());
+    let mut open = FakeSwarm::new(|_| {});
+    assert!(open.pending("/ip4/1.1.1.1/tcp/999").is_some());
 }
 
 #[test]
-fn many_names_at_one_address_have_few_connections() {
-    let mut street = Street::new(|_| {});
+fn connections_with_one_host_are_limited_whatever_the_names() {
+    let mut swarm = FakeSwarm::new(|_| {});
     for network in ["/ip4/9.9.9.9/tcp", "/ip6/2620:fe::fe/tcp"] {
         let came = (1..50).filter_map(|port| {
             let from = format!("{network}/{port}");
-            street.comes(PeerId::random(), &from)
+            swarm.accept(PeerId::random(), &from)
         });
         let came: Vec<_> = came.collect();
         assert_eq!(came.len(), 8);
         assert!(
-            street
-                .goes(PeerId::random(), &format!("{network}/1"))
+            swarm
+                .connect(PeerId::random(), &format!("{network}/1"))
                 .is_none()
         );
-        street.leaves(came[0]);
+        swarm.close(came[0]);
         assert!(
-            street
-                .goes(PeerId::random(), &format!("{network}/1"))
+            swarm
+                .connect(PeerId::random(), &format!("{network}/1"))
                 .is_some()
         );
     }
     assert!(
-        street.knock("/ip6/2620:fe::1:2/tcp/1").is_none(),
+        swarm.pending("/ip6/2620:fe::1:2/tcp/1").is_none(),
         "the same network"
     );
-    assert!(street.knock("/ip6/2620:fe:0:1::fe/tcp/1").is_some());
-    assert!(street.knock("/ip4/9.9.9.10/tcp/1").is_some());
-    let counters = street.connection_limits.stats.status().counters;
+    assert!(swarm.pending("/ip6/2620:fe:0:1::fe/tcp/1").is_some());
+    assert!(swarm.pending("/ip4/9.9.9.10/tcp/1").is_some());
+    let counters = swarm.limits.stats.status().counters;
     assert_eq!(counters.connections_refused_total, 2 * (49 - 8 + 1) + 1);
 }
 
 #[test]
-fn those_that_only_knock_count_as_well() {
-    let mut street = Street::new(|_| {});
-    let knocked = (0..50).filter(|_| street.knock("/ip4/9.9.9.9/tcp/1").is_some());
+fn pending_connections_count_for_their_host() {
+    let mut swarm = FakeSwarm::new(|_| {});
+    let knocked = (0..50).filter(|_| swarm.pending("/ip4/9.9.9.9/tcp/1").is_some());
     assert_eq!(knocked.count(), 8);
-    assert!(street.knock("/ip4/9.9.9.10/tcp/1").is_some());
+    assert!(swarm.pending("/ip4/9.9.9.10/tcp/1").is_some());
 }
 
 #[test]
 fn within_a_lan_and_behind_a_proxy_many_share_an_address() {
     for lan_only in [true, false] {
-        let mut street = Street::new(|options| options.lan_only = lan_only);
+        let mut swarm = FakeSwarm::new(|options| options.lan_only = lan_only);
         for address in ["/ip4/127.0.0.1/tcp/1", "/ip4/172.17.0.1/tcp/1"] {
-            let came = (0..40).filter(|_| street.comes(PeerId::random(), address).is_some());
+            let came = (0..40).filter(|_| swarm.accept(PeerId::random(), address).is_some());
             assert_eq!(came.count(), 40);
         }
     }
 }
 
 #[test]
-fn whom_the_operator_named_is_let_in_however_many_are_at_its_address() {
-    let (named, address) = (PeerId::random(), "/ip4/9.9.9.9/tcp/4001");
-    let mut street = Street::with(|_| {}, &[(named, place(address))]);
-    let came = (0..50).filter(|_| street.comes(PeerId::random(), address).is_some());
+fn configured_peers_are_exempt_from_the_limit_of_their_host() {
+    let (named, from) = (PeerId::random(), "/ip4/9.9.9.9/tcp/4001");
+    let mut swarm = FakeSwarm::with(|_| {}, &[(named, address(from))]);
+    let came = (0..50).filter(|_| swarm.accept(PeerId::random(), from).is_some());
     assert_eq!(came.count(), 8);
-    assert!(street.comes(named, address).is_some());
-    assert!(street.goes(named, address).is_some());
+    assert!(swarm.accept(named, from).is_some());
+    assert!(swarm.connect(named, from).is_some());
 }

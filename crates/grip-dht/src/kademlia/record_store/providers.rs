@@ -1,10 +1,10 @@
-//! Who, by their own word, has the thing that a key names.
+//! Provider records of others.
 //!
 //! Invariants:
-//! - What is kept is bounded in records, whatever their keys. At the bound, whoever has more than
-//!   a share of the room loses what is farthest from us; where nobody has, the farthest key does.
-//! - A key has at most as many providers as an answer. One that is heard of as regularly as it
-//!   should is not pushed out by newcomers, however many names they give themselves.
+//! - Bounded in records, whatever their keys. At the bound, a provider that has more than its share
+//!   loses the key that is farthest from us; where none has, the farthest key goes.
+//! - A key has at most as many providers as a response. One that renews its record in time is not
+//!   pushed out by newcomers, however many names they have.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -18,7 +18,7 @@ use libp2p::{
 
 use crate::{Distance, limits};
 
-/// One provider may have this part of the room before it is the first to lose some.
+/// A provider that has more than this part of all records is the first to lose some.
 const SHARE: usize = 16;
 
 /// Most addresses kept of one provider of one key.
@@ -27,14 +27,14 @@ const ADDRESSES: usize = 3;
 pub(super) struct Providers {
     most: usize,
     records: usize,
-    /// The least lately heard of comes first; never empty.
+    /// The least recently renewed first; never empty.
     by_key: HashMap<Key, Vec<ProviderRecord>>,
     /// The same keys, by distance from us.
     far: BTreeMap<Distance, Key>,
-    /// Where the keys of each provider are; never empty.
+    /// The distances of the keys of each provider; never empty.
     by_provider: HashMap<PeerId, BTreeSet<Distance>>,
-    /// How many keys each provider has, the most last.
-    crowd: BTreeSet<(usize, PeerId)>,
+    /// The number of keys of each provider, the most last.
+    key_counts: BTreeSet<(usize, PeerId)>,
 }
 
 impl Providers {
@@ -45,7 +45,7 @@ impl Providers {
             by_key: HashMap::new(),
             far: BTreeMap::new(),
             by_provider: HashMap::new(),
-            crowd: BTreeSet::new(),
+            key_counts: BTreeSet::new(),
         }
     }
 
@@ -57,7 +57,7 @@ impl Providers {
         self.by_key.get(key).map_or(&[], Vec::as_slice)
     }
 
-    /// Remembers a provider, or that it was heard of again; false if there is no room for it.
+    /// Adds or renews a record; false if there is no room for it.
     pub(super) fn add(
         &mut self,
         mut record: ProviderRecord,
@@ -126,15 +126,14 @@ impl Providers {
 
     fn resize(&mut self, provider: PeerId, change: impl FnOnce(&mut BTreeSet<Distance>) -> bool) {
         let keys = self.by_provider.entry(provider).or_default();
-        self.crowd.remove(&(keys.len(), provider));
+        self.key_counts.remove(&(keys.len(), provider));
         change(keys);
         match keys.len() {
             0 => drop(self.by_provider.remove(&provider)),
-            keys => drop(self.crowd.insert((keys, provider))),
+            keys => drop(self.key_counts.insert((keys, provider))),
         }
     }
 
-    /// Lets one record go.
     fn make_room(&mut self) {
         if let Some((key, provider, distance)) = self.least_wanted() {
             self.remove(&key, &provider, distance);
@@ -143,7 +142,7 @@ impl Providers {
 
     fn least_wanted(&self) -> Option<(Key, PeerId, Distance)> {
         let share = (self.most / SHARE).max(1);
-        let greedy = self.crowd.last().filter(|(keys, _)| *keys > share);
+        let greedy = self.key_counts.last().filter(|(keys, _)| *keys > share);
         if let Some((_, provider)) = greedy {
             let distance = *self.by_provider.get(provider)?.last()?;
             return Some((self.far.get(&distance)?.clone(), *provider, distance));
@@ -157,12 +156,18 @@ impl Providers {
     #[cfg(test)]
     pub(super) fn sizes(&self) -> [usize; 5] {
         let listed = self.by_key.values().map(Vec::len).sum();
-        let (far, crowd) = (self.far.len(), self.crowd.len());
-        [self.records, listed, far, self.by_provider.len(), crowd]
+        let (far, key_counts) = (self.far.len(), self.key_counts.len());
+        [
+            self.records,
+            listed,
+            far,
+            self.by_provider.len(),
+            key_counts,
+        ]
     }
 }
 
-/// Whether `record` was not heard of for more than half of the time that the newer one has left.
+/// Whether `record` has less than half of the time left that the newer one has.
 fn is_late(record: &ProviderRecord, newer: &ProviderRecord, now: Instant) -> bool {
     let left = |record: &ProviderRecord| {
         let expires = record.expires?;

@@ -202,9 +202,9 @@ fn what_has_expired_is_swept_away() {
         };
         store.add_provider(provider).unwrap();
     }
-    store.sweep(now);
+    store.remove_expired(now);
     assert_eq!((store.record_count(), store.provided_count()), (1, 1));
-    store.sweep(later);
+    store.remove_expired(later);
     assert_eq!((store.record_count(), store.provided_count()), (0, 0));
     assert_eq!((store.bytes, store.far.len()), (0, 0));
     assert_eq!(store.providers.sizes(), [0; 5]);

@@ -1,4 +1,4 @@
-//! Streams of one connection.
+//! Request streams of one connection.
 
 use std::{
     collections::VecDeque,
@@ -18,26 +18,26 @@ use libp2p::{
     },
 };
 
-use super::{Taking, Waiting};
+use super::{OnStream, Waiting};
 use crate::RequestError;
 
-/// The protocol in which requests are asked.
+/// The request protocol.
 const PROTOCOL: StreamProtocol = StreamProtocol::new("/gripfast/ask/1");
 
-/// How long two nodes may take to agree that a stream is for requests.
-const AGREE: Duration = Duration::from_secs(10);
+/// How long the negotiation of a stream may take.
+const NEGOTIATION_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(in crate::kademlia) struct Handler {
     peer: PeerId,
-    taking: Taking,
+    on_stream: OnStream,
     waiting: VecDeque<Waiting>,
 }
 
 impl Handler {
-    pub(super) fn new(peer: PeerId, taking: Taking) -> Self {
+    pub(super) fn new(peer: PeerId, on_stream: OnStream) -> Self {
         Self {
             peer,
-            taking,
+            on_stream,
             waiting: VecDeque::new(),
         }
     }
@@ -52,7 +52,7 @@ impl ConnectionHandler for Handler {
     type OutboundOpenInfo = Waiting;
 
     fn listen_protocol(&self) -> SubstreamProtocol<Self::InboundProtocol> {
-        SubstreamProtocol::new(ReadyUpgrade::new(PROTOCOL), ()).with_timeout(AGREE)
+        SubstreamProtocol::new(ReadyUpgrade::new(PROTOCOL), ()).with_timeout(NEGOTIATION_TIMEOUT)
     }
 
     fn poll(
@@ -65,7 +65,7 @@ impl ConnectionHandler for Handler {
             }
             let protocol = SubstreamProtocol::new(ReadyUpgrade::new(PROTOCOL), waiting);
             return Poll::Ready(ConnectionHandlerEvent::OutboundSubstreamRequest {
-                protocol: protocol.with_timeout(AGREE),
+                protocol: protocol.with_timeout(NEGOTIATION_TIMEOUT),
             });
         }
         Poll::Pending
@@ -89,12 +89,12 @@ impl ConnectionHandler for Handler {
             ConnectionEvent::FullyNegotiatedInbound(FullyNegotiatedInbound {
                 protocol: stream,
                 ..
-            }) => (self.taking)(self.peer, stream),
+            }) => (self.on_stream)(self.peer, stream),
             ConnectionEvent::FullyNegotiatedOutbound(FullyNegotiatedOutbound {
                 protocol: stream,
                 info: waiting,
             }) => {
-                // If nobody waits any more, the stream is dropped and closed here.
+                // If the caller has left, the stream is dropped and closed here.
                 let _ = waiting.send(Ok(stream));
             }
             ConnectionEvent::DialUpgradeError(DialUpgradeError {

@@ -1,4 +1,4 @@
-//! What the swarm tells the node.
+//! Events of the swarm.
 
 use libp2p::{
     PeerId, identify,
@@ -37,12 +37,12 @@ impl SwarmTask {
                 self.stale.addresses = true;
             }
             SwarmEvent::ListenerError { error, .. } => {
-                tracing::warn!(%error, "a listener of the network failed");
+                tracing::warn!(%error, "listener failed");
             }
             SwarmEvent::ListenerClosed {
                 addresses, reason, ..
             } => {
-                tracing::warn!(?addresses, ?reason, "a listener of the network was closed");
+                tracing::warn!(?addresses, ?reason, "listener closed");
             }
             SwarmEvent::ConnectionEstablished { .. } | SwarmEvent::ConnectionClosed { .. } => {
                 self.stale.counts = true;
@@ -51,8 +51,8 @@ impl SwarmTask {
         }
     }
 
-    /// Puts a peer that takes part in the network into the routing table, with those of the
-    /// addresses it claims that it may claim, and without those it claims no more.
+    /// Puts a peer of the network into the routing table with the allowed ones of its addresses, and
+    /// removes those that it no longer names.
     fn identified(&mut self, peer: PeerId, info: &identify::Info) {
         if !info.protocols.contains(&self.network) {
             return;
@@ -101,8 +101,8 @@ impl SwarmTask {
         }
     }
 
-    /// PeerPermits a record on to the judge; what he has no time for is dropped, and comes again when
-    /// its publisher tells it again.
+    /// Queues a record for validation; what finds the queue full is dropped, and comes again when its
+    /// publisher republishes it.
     fn offered(&mut self, source: PeerId, record: kad::Record) {
         let counts = &self.stats.counts;
         let key = RecordKey::new(record.key.to_vec());
@@ -110,10 +110,10 @@ impl SwarmTask {
             .ok()
             .filter(|_| record.value.len() <= limits::RECORD_BYTES)
         else {
-            return count(&counts.refused);
+            return count(&counts.refused_total);
         };
-        let Some(permit) = self.offering.try_acquire(source) else {
-            return count(&counts.unjudged);
+        let Some(permit) = self.offer_permits.try_acquire(source) else {
+            return count(&counts.unjudged_total);
         };
         let offer = Offer {
             key,
@@ -122,18 +122,18 @@ impl SwarmTask {
             _permit: permit,
         };
         if self.offers.try_send(offer).is_err() {
-            count(&counts.unjudged);
+            count(&counts.unjudged_total);
         }
     }
 
-    /// Remembers a provider. That it speaks for itself has been checked; whether it has the
-    /// thing shows when it is asked.
+    /// Stores a provider record. That the provider itself sent it has been checked; whether it has
+    /// what the key names shows in its response.
     fn provided(&mut self, mut record: kad::ProviderRecord) {
         let (addresses, refused) = self.policy.filter_addresses(&record.addresses);
         self.stats.refused_addresses(refused);
         record.addresses = addresses;
-        if let Err(error) = self.kad().store_mut().add_provider(record) {
-            tracing::debug!(%error, "a provider was not remembered");
+        if let Err(error) = self.store().add_provider(record) {
+            tracing::debug!(%error, "failed to store provider record");
         }
         self.stale.counts = true;
     }

@@ -120,7 +120,7 @@ async fn addresses_of_our_own_network_are_never_dialled_because_a_stranger_named
         let counters = strict.dht.status().counters;
         (counters.addresses_refused_total >= 4).then_some(())
     };
-    until("the walk met the traps", refused).await.unwrap();
+    until("the lookup met the traps", refused).await.unwrap();
 
     // In an answer they are not even passed on, and named by a caller they are not dialled.
     let response = strict.dht.request(&stranger.peer(), &key("k")).await;

@@ -14,7 +14,7 @@ const NODES: usize = 32;
 
 /// Begins at the farthest of the peers we would begin at, so that closer ones must be told, and
 /// asks the nearest each time; the value, and how many hops and requests it took.
-async fn walk(from: &Node, key: &RecordKey) -> Option<(Bytes, usize, usize)> {
+async fn lookup(from: &Node, key: &RecordKey) -> Option<(Bytes, usize, usize)> {
     let farthest = from.dht.local_response(key).await.closer.pop();
     let mut open: Vec<(Peer, usize)> = farthest.into_iter().map(|peer| (peer, 1)).collect();
     let mut asked = HashSet::new();
@@ -73,33 +73,36 @@ async fn among_many_nodes_every_record_is_found_from_every_node() {
         let held: usize = nodes.iter().map(|node| node.dht.status().records).sum();
         (held >= stored.iter().sum::<usize>()).then_some(held)
     };
-    let held = until("what was acknowledged is judged and stored", held)
+    let held = until("what was acknowledged is validated and stored", held)
         .await
         .unwrap();
 
-    let (mut hops, mut asked, walking) = (Vec::new(), 0, Instant::now());
+    let (mut hops, mut asked, looking_up) = (Vec::new(), 0, Instant::now());
     for node in &nodes {
         for key in &keys {
-            let walked = within("the walk ends", walk(node, key)).await.unwrap();
-            let (value, steps, requests) = walked.expect("the record is found");
+            let found = within("the lookup ends", lookup(node, key)).await.unwrap();
+            let (value, steps, requests) = found.expect("the record is found");
             assert_eq!(value, format!("value of {key}"));
             hops.push(steps);
             asked += requests;
         }
     }
     let most = hops.iter().max().copied().unwrap_or(0);
-    assert!(most <= 3, "in a network this small a walk is short: {most}");
-    let walks = hops.len();
+    assert!(
+        most <= 3,
+        "in a network this small a lookup is short: {most}"
+    );
+    let lookups = hops.len();
     let sum: usize = hops.iter().sum();
     println!(
-        "{NODES} nodes: {} KiB a node joined, {} KiB at the end; {held} records held; {walks} \
-         walks, {:.2} hops (most {most}), {:.2} requests each; joined in {joined_in:.1?}, walked \
+        "{NODES} nodes: {} KiB a node joined, {} KiB at the end; {held} records held; {lookups} \
+         lookups, {:.2} hops (most {most}), {:.2} requests each; joined in {joined_in:.1?}, found \
          in {:.1?}",
         joined.saturating_sub(before) / NODES,
         memory().saturating_sub(before) / NODES,
-        sum as f64 / walks as f64,
-        asked as f64 / walks as f64,
-        walking.elapsed(),
+        sum as f64 / lookups as f64,
+        asked as f64 / lookups as f64,
+        looking_up.elapsed(),
     );
     join_all(nodes.iter().map(Node::stop)).await;
 }

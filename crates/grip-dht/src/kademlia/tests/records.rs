@@ -1,4 +1,4 @@
-//! Records: stored by those who are near, after a judgement.
+//! Records: validated, and stored by the nearest nodes.
 
 use std::{
     sync::Arc,
@@ -42,7 +42,7 @@ async fn a_value_that_is_refused_is_stored_nowhere() {
     let others = Node::net(3).await;
     let mut evil = options(99);
     evil.bootstrap = vec![others[0].place()];
-    let evil = Node::judged(evil, Arc::new(Careless)).await;
+    let evil = Node::validated(evil, Arc::new(Careless)).await;
     evil.knows(3).await;
     let key = key("thing");
     let bad = Some(Bytes::from("bad bytes"));
@@ -89,14 +89,14 @@ async fn an_older_value_replaces_no_newer_one() {
 }
 
 #[tokio::test]
-async fn a_record_that_is_told_anew_is_held_as_long_as_a_new_one() {
+async fn a_record_that_is_published_again_is_held_as_long_as_a_new_one() {
     let nodes = Node::net(2).await;
     let key = key("thing");
-    let tell = || nodes[0].dht.publish(key.clone(), Some(Bytes::from("2")));
-    tell().await.unwrap();
+    let publish = || nodes[0].dht.publish(key.clone(), Some(Bytes::from("2")));
+    publish().await.unwrap();
     nodes[1].holds(1).await;
     let first = nodes[1].expiry(&key).await.unwrap();
-    tell().await.unwrap();
+    publish().await.unwrap();
     let later = || async { nodes[1].expiry(&key).await.filter(|again| *again > first) };
     until("the record is renewed", later).await.unwrap();
     let counters = nodes[1].dht.status().counters;
@@ -123,9 +123,7 @@ async fn a_stranger_cannot_have_a_record_expire_soon() {
 
 #[tokio::test]
 async fn a_key_that_is_published_without_a_value_loses_the_one_it_had() {
-    let mut first = options(1);
-    first.republish_every = Some(Duration::from_millis(100));
-    let first = Node::start(first).await;
+    let first = Node::start(options(1)).await;
     let key = key("thing");
     let value = Some(Bytes::from("v"));
     first.dht.publish(key.clone(), value).await.unwrap();
@@ -133,10 +131,9 @@ async fn a_key_that_is_published_without_a_value_loses_the_one_it_had() {
     let status = first.dht.status();
     assert_eq!((status.records, status.provided_keys), (0, 1));
 
-    // Who comes later hears of the provider, and is not told what it had before.
-    let mut late = options(2);
-    late.bootstrap = vec![first.place()];
-    let late = Node::start(late).await;
+    // A later node learns of the provider, and not of the earlier value.
+    let late = Node::joining(2, &first).await;
+    first.dht.publish(key.clone(), None).await.unwrap();
     let told = || async { (late.dht.status().provided_keys > 0).then_some(()) };
     until("the provider is known", told).await.unwrap();
     let response = late.dht.request(&first.peer(), &key).await.unwrap();
@@ -190,19 +187,16 @@ async fn what_is_withdrawn_is_ours_no_more() {
 }
 
 #[tokio::test]
-async fn what_is_published_is_told_anew_to_those_who_come_later() {
-    let mut first = options(1);
-    first.republish_every = Some(Duration::from_millis(100));
-    let first = Node::start(first).await;
+async fn what_is_published_again_reaches_later_nodes() {
+    let first = Node::start(options(1)).await;
     let key = key("thing");
     let value = Some(Bytes::from("v"));
-    let published = first.dht.publish(key.clone(), value).await.unwrap();
-    assert_eq!(published.stored_at, 0);
+    let publish = || first.dht.publish(key.clone(), value.clone());
+    assert_eq!(publish().await.unwrap().stored_at, 0);
     assert_eq!(first.dht.status().counters.unpublished_total, 1);
 
-    let mut late = options(2);
-    late.bootstrap = vec![first.place()];
-    let late = Node::start(late).await;
+    let late = Node::joining(2, &first).await;
+    assert_eq!(publish().await.unwrap().stored_at, 1);
     late.holds(1).await;
     first.stop().await;
     late.stop().await;

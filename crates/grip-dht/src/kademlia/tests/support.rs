@@ -28,7 +28,7 @@ pub(super) fn key(text: &str) -> RecordKey {
     RecordKey::new(text).unwrap()
 }
 
-/// What a node has; can be told never to answer.
+/// Records of a node; can be made to stall.
 #[derive(Default)]
 pub(super) struct Mine {
     values: Mutex<HashMap<RecordKey, Bytes>>,
@@ -110,16 +110,26 @@ pub(super) fn options(seed: u8) -> Options {
 
 impl Node {
     pub(super) async fn start(options: Options) -> Self {
-        Self::judged(options, Arc::new(Strict)).await
+        Self::validated(options, Arc::new(Strict)).await
     }
 
-    pub(super) async fn judged(options: Options, judge: Arc<dyn RecordValidator>) -> Self {
+    pub(super) async fn validated(options: Options, validator: Arc<dyn RecordValidator>) -> Self {
         let group = TaskGroup::new("test");
         let mine = Arc::new(Mine::default());
         let local = Arc::clone(&mine) as Arc<dyn LocalRecords>;
-        let dht = kademlia::start(options, local, judge, &group).await;
+        let dht = kademlia::start(options, local, validator, &group).await;
         let dht = dht.expect("the node starts");
         Self { dht, mine, group }
+    }
+
+    /// A node that has joined `first`; both know each other.
+    pub(super) async fn joining(seed: u8, first: &Self) -> Self {
+        let mut options = options(seed);
+        options.bootstrap = vec![first.place()];
+        let node = Self::start(options).await;
+        node.knows(1).await;
+        first.knows(1).await;
+        node
     }
 
     /// `n` nodes that all know each other.
@@ -200,10 +210,10 @@ impl Raw {
         let name = kademlia::address::name(&own).unwrap();
         let stats = Arc::new(Stats::new(name.clone()));
         let (sender, streams) = mpsc::channel(64);
-        let taking = Arc::new(move |peer, stream| {
+        let on_stream = Arc::new(move |peer, stream| {
             let _ = sender.try_send((peer, stream));
         });
-        let asking = RequestStreams::new(taking);
+        let asking = RequestStreams::new(on_stream);
         let transport = behaviour::transport(&options(0), &keys, HashSet::new(), &stats);
         let config = libp2p::swarm::Config::without_executor()
             .with_idle_connection_timeout(Duration::from_secs(60));
