@@ -18,7 +18,7 @@ use grip_tasks::{Busy, Lanes};
 use serde::Serialize;
 
 use command::AuditRecord;
-pub use command::{Command, InvalidIdempotencyKey, RequestContext};
+pub use command::{Command, CommandContext, InvalidIdempotencyKey};
 use statements::sql;
 
 use crate::{
@@ -133,7 +133,7 @@ impl Admin {
     pub async fn execute(
         &self,
         command: Command,
-        context: RequestContext,
+        context: CommandContext,
         ended: impl FnOnce(&Result<CommandResult, AdminError>) + Send + 'static,
     ) -> Result<CommandResult, AdminError> {
         let admin = self.clone();
@@ -153,7 +153,7 @@ impl Admin {
     async fn execute_in_turn(
         &self,
         command: &Command,
-        context: &RequestContext,
+        context: &CommandContext,
     ) -> Result<CommandResult, AdminError> {
         let busy = |Busy| ResolveError::Busy {
             retry_after: Duration::from_secs(1),

@@ -33,8 +33,8 @@ mod single_flight;
 mod testing;
 
 pub use admin::{
-    Admin, AdminError, AuditEntry, Command, CommandResult, InvalidIdempotencyKey, Pin,
-    RequestContext,
+    Admin, AdminError, AuditEntry, Command, CommandContext, CommandResult, InvalidIdempotencyKey,
+    Pin,
 };
 pub use breaker::{Options as BreakerOptions, PeerState};
 pub use counters::{Counters, Histogram, STEPS_MS};

@@ -40,7 +40,7 @@ impl Command {
 
 /// The sender of a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RequestContext {
+pub struct CommandContext {
     /// An npub, or another word for who proved to be allowed.
     pub actor: String,
     /// Makes two requests with the same key one command.
@@ -64,7 +64,7 @@ pub(super) struct AuditRecord {
 }
 
 impl AuditRecord {
-    pub fn new(context: &RequestContext, command: &Command) -> Result<Self, InvalidIdempotencyKey> {
+    pub fn new(context: &CommandContext, command: &Command) -> Result<Self, InvalidIdempotencyKey> {
         let is_key = |key: &String| {
             let is_printable = |b: u8| b.is_ascii_graphic() || b == b' ';
             (1..=MAX_TEXT).contains(&key.len()) && key.bytes().all(is_printable)

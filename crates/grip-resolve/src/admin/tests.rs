@@ -9,8 +9,8 @@ use crate::{
     testing::{Node, manifest_of},
 };
 
-fn context(key: Option<&str>) -> RequestContext {
-    RequestContext {
+fn context(key: Option<&str>) -> CommandContext {
+    CommandContext {
         actor: "operator\u{0}".into(),
         idempotency_key: key.map(str::to_owned),
         correlation: Some("abc".into()),
@@ -29,7 +29,7 @@ async fn admin(db: &Db) -> (Node, Admin) {
 async fn executed(
     admin: &Admin,
     command: Command,
-    context: RequestContext,
+    context: CommandContext,
 ) -> Result<CommandResult, AdminError> {
     admin.execute(command, context, |_| {}).await
 }
@@ -89,7 +89,7 @@ on_both_engines! {
         let other = executed(&admin, Command::Reindex, context(Some("k1"))).await;
         assert!(matches!(other, Err(AdminError::KeyReused)));
         // Another operator's keys are his own.
-        let stranger = RequestContext { actor: "another".into(), ..context(Some("k1")) };
+        let stranger = CommandContext { actor: "another".into(), ..context(Some("k1")) };
         assert_eq!(executed(&admin, Command::Reindex, stranger).await.unwrap().outcome, "begun");
         let bad = executed(&admin, Command::Reindex, context(Some("a\nb"))).await;
         assert!(matches!(bad, Err(AdminError::IdempotencyKey(_))));
