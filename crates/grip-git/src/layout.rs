@@ -9,35 +9,9 @@
 
 use std::path::PathBuf;
 
-use grip_types::Identifier;
+use grip_types::{Identifier, RepoAddr};
 
-/// One owner's repository, by the two parts of its path.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct RepoPath {
-    pub npub: String,
-    pub identifier: Identifier,
-}
-
-impl RepoPath {
-    pub fn new(npub: impl Into<String>, identifier: Identifier) -> Self {
-        Self {
-            npub: npub.into(),
-            identifier,
-        }
-    }
-
-    /// An npub is plain lower-case text; anything else would not be safe as a directory name.
-    pub(crate) fn has_plain_npub(&self) -> bool {
-        is_npub(&self.npub)
-    }
-}
-
-impl std::fmt::Display for RepoPath {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}/{}", self.npub, self.identifier)
-    }
-}
-
+/// Says whether a directory is named as an owner is: plain lower-case text.
 pub(crate) fn is_npub(name: &str) -> bool {
     let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
     name.starts_with("npub1") && name.len() <= 100 && name.bytes().all(plain)
@@ -53,8 +27,8 @@ impl Layout {
         self.root.join(npub)
     }
 
-    pub(crate) fn repository(&self, repo: &RepoPath) -> PathBuf {
-        self.owner(&repo.npub).join(directory(&repo.identifier))
+    pub(crate) fn repository(&self, repo: &RepoAddr) -> PathBuf {
+        self.owner(&repo.npub()).join(directory(&repo.identifier))
     }
 
     pub(crate) fn stores(&self) -> PathBuf {

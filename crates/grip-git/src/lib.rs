@@ -34,7 +34,6 @@ mod repositories;
 mod request_head;
 mod upload_pack;
 
-pub use layout::RepoPath;
 pub use objects::{
     CommitFacts, FileAt, FileKind, ObjectKind, PeelError, TagFacts, TreeBounds, TreeEntry,
     TreeError,
@@ -42,7 +41,7 @@ pub use objects::{
 pub use packs::{Promoted, RepackError, Repacked};
 pub use process::GitMissing;
 pub use receive::{Caps, Pruned, Quarantine, ReceiveError};
-pub use refs::{Expect, Ref, RefEdit, RefSnapshot, RefUpdateError};
+pub use refs::{Ref, RefSnapshot, RefUpdateError};
 pub use repositories::{AdoptError, Fsck, OpenError, Options, RepoError, Repositories};
 pub use upload_pack::PackStream;
 pub use upload_request::{GitService, Protocol};

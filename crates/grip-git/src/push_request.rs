@@ -6,7 +6,7 @@
 use std::{collections::HashSet, io, time::Duration};
 
 use bytes::{Buf, Bytes, BytesMut};
-use grip_types::{InvalidRefName, ObjectFormat, Oid, RefName};
+use grip_types::{InvalidRefName, ObjectFormat, Oid, RefEdit, RefName};
 use tokio::io::AsyncRead;
 
 use crate::{
@@ -24,23 +24,12 @@ pub const MAX_COMMANDS: usize = 100_000;
 pub const MAX_HEAD_BYTES: usize = 32 << 20;
 pub const MAX_OPTIONS: usize = 1000;
 
-/// One ref update that a client asks for.
-///
-/// From nothing to nothing is a deletion too: libgit2 sends it for a ref that it does not see,
-/// which is what is left of a branch once a state without it has come ahead of the push.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Command {
-    pub name: RefName,
-    pub old: Option<Oid>,
-    pub new: Option<Oid>,
-}
-
 /// All that a client sends before its pack.
 ///
 /// Without commands it is the probe that git sends before a large push: an empty answer is right.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PushRequest {
-    pub commands: Vec<Command>,
+    pub commands: Vec<RefEdit>,
     pub capabilities: Capabilities,
     pub options: Vec<String>,
     pub shallow: Vec<Oid>,
@@ -302,7 +291,7 @@ impl RawCommand {
     }
 }
 
-fn check(raw: &[RawCommand], capabilities: &Capabilities) -> Result<Vec<Command>, Problem> {
+fn check(raw: &[RawCommand], capabilities: &Capabilities) -> Result<Vec<RefEdit>, Problem> {
     let format = capabilities.object_format.as_deref();
     if format.is_some_and(|format| format != ObjectFormat::Sha1.name()) {
         return Err(Problem::ObjectFormat);
@@ -320,7 +309,7 @@ fn check(raw: &[RawCommand], capabilities: &Capabilities) -> Result<Vec<Command>
 }
 
 impl RawCommand {
-    fn check(&self) -> Result<Command, Problem> {
+    fn check(&self) -> Result<RefEdit, Problem> {
         let name = String::from_utf8_lossy(&self.name);
         let name = RefName::parse(&name)
             .map_err(|invalid| Problem::RefName(name.chars().take(80).collect(), invalid))?;
@@ -328,7 +317,7 @@ impl RawCommand {
             return Err(Problem::ObjectFormat);
         }
         let some = |oid: Oid| (!oid.is_zero()).then_some(oid);
-        Ok(Command {
+        Ok(RefEdit {
             name,
             old: some(self.old),
             new: some(self.new),

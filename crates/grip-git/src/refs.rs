@@ -5,7 +5,7 @@ mod edit;
 mod packed;
 mod snapshot;
 
-pub use edit::{Expect, RefEdit, RefUpdateError};
+pub use edit::RefUpdateError;
 pub use snapshot::{Ref, RefSnapshot};
 
 pub(crate) use advertise::AGENT;

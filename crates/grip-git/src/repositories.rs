@@ -13,16 +13,16 @@ use std::{
 };
 
 use grip_tasks::fault;
-use grip_types::{Identifier, Oid, RefName};
+use grip_types::{Identifier, Oid, RefEdit, RefName, RepoAddr};
 use lru::LruCache;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
     bare, disk,
-    layout::{self, Layout, RepoPath},
+    layout::{self, Layout},
     packs::Packs,
     process::{self, Git, GitMissing},
-    refs::{self, RefEdit, RefSnapshot, RefUpdateError},
+    refs::{self, RefSnapshot, RefUpdateError},
 };
 
 mod adopt;
@@ -88,17 +88,15 @@ pub enum OpenError {
 #[non_exhaustive]
 pub enum RepoError {
     #[error("there is no repository {0}")]
-    NotFound(RepoPath),
-    #[error("{0:?} is not an npub")]
-    Npub(String),
+    NotFound(RepoAddr),
     #[error("the repository {0} has refs")]
-    NotEmpty(RepoPath),
+    NotEmpty(RepoAddr),
     #[error("the repository {repo} of another server cannot be taken over")]
-    Adopt { repo: RepoPath, source: AdoptError },
+    Adopt { repo: RepoAddr, source: AdoptError },
     #[error("the refs of {repo} cannot be read: {reason}")]
-    Refs { repo: RepoPath, reason: String },
+    Refs { repo: RepoAddr, reason: String },
     #[error("the repository {repo} cannot be reached")]
-    Io { repo: RepoPath, source: io::Error },
+    Io { repo: RepoAddr, source: io::Error },
     #[error("the objects of {identifier} cannot be reached")]
     Objects {
         identifier: Identifier,
@@ -133,7 +131,7 @@ pub(crate) struct Inner {
 
 /// The refs used last, up to a weight in bytes.
 struct Snapshots {
-    entries: LruCache<RepoPath, Arc<RefSnapshot>>,
+    entries: LruCache<RepoAddr, Arc<RefSnapshot>>,
     weight: usize,
     max_weight: usize,
 }
@@ -147,12 +145,12 @@ impl Snapshots {
         }
     }
 
-    fn get(&mut self, repo: &RepoPath) -> Option<Arc<RefSnapshot>> {
+    fn get(&mut self, repo: &RepoAddr) -> Option<Arc<RefSnapshot>> {
         self.entries.get(repo).map(Arc::clone)
     }
 
     /// Refs heavier than the whole bound are not kept at all.
-    fn insert(&mut self, repo: &RepoPath, snapshot: Arc<RefSnapshot>) {
+    fn insert(&mut self, repo: &RepoAddr, snapshot: Arc<RefSnapshot>) {
         self.remove(repo);
         if snapshot.weight() > self.max_weight {
             return;
@@ -166,7 +164,7 @@ impl Snapshots {
         }
     }
 
-    fn remove(&mut self, repo: &RepoPath) {
+    fn remove(&mut self, repo: &RepoAddr) {
         if let Some(removed) = self.entries.pop(repo) {
             self.weight -= removed.weight();
         }
@@ -215,28 +213,26 @@ impl Repositories {
     }
 
     /// Makes an empty repository; one that is there already stays as it is.
-    pub fn create(&self, repo: &RepoPath) -> Result<(), RepoError> {
-        self.inner.check_name(repo)?;
+    pub fn create(&self, repo: &RepoAddr) -> Result<(), RepoError> {
         let _turn = self.inner.lock(&repo.identifier);
         self.inner.create(repo)
     }
 
     /// Says whether there is a repository; a symbolic link in its place does not count.
-    pub fn exists(&self, repo: &RepoPath) -> bool {
+    pub fn exists(&self, repo: &RepoAddr) -> bool {
         self.inner.is_there(repo)
     }
 
     /// Every repository, by owner and name.
-    pub fn list(&self) -> io::Result<Vec<RepoPath>> {
+    pub fn list(&self) -> io::Result<Vec<RepoAddr>> {
         self.inner.list()
     }
 
     /// The refs as they are now; from memory if they were used recently.
-    pub fn refs(&self, repo: &RepoPath) -> Result<Arc<RefSnapshot>, RepoError> {
+    pub fn refs(&self, repo: &RepoAddr) -> Result<Arc<RefSnapshot>, RepoError> {
         if let Some(known) = self.inner.snapshots.lock().get(repo) {
             return Ok(known);
         }
-        self.inner.check_name(repo)?;
         let _turn = self.inner.lock(&repo.identifier);
         self.inner.load(repo)
     }
@@ -248,14 +244,13 @@ impl Repositories {
     /// made again sets it.
     pub fn update_refs(
         &self,
-        repo: &RepoPath,
+        repo: &RepoAddr,
         edits: &[RefEdit],
         head: Option<&RefName>,
     ) -> Result<Arc<RefSnapshot>, RefUpdateError> {
         if let Some(head) = head.filter(|head| !head.is_head()) {
             return Err(RefUpdateError::Head(head.clone()));
         }
-        self.inner.check_name(repo)?;
         let _turn = self.inner.lock(&repo.identifier);
         let before = self.inner.load(repo)?;
         let reader = self.inner.packs.reader(&repo.identifier);
@@ -283,7 +278,7 @@ impl Repositories {
     }
 
     /// Runs `git fsck` over a repository and the objects it shares.
-    pub async fn fsck(&self, repo: &RepoPath) -> Result<Fsck, RepoError> {
+    pub async fn fsck(&self, repo: &RepoAddr) -> Result<Fsck, RepoError> {
         self.refs(repo)?;
         let mut command =
             self.inner
@@ -302,14 +297,6 @@ impl Repositories {
 }
 
 impl Inner {
-    pub(crate) fn check_name(&self, repo: &RepoPath) -> Result<(), RepoError> {
-        if repo.has_plain_npub() {
-            Ok(())
-        } else {
-            Err(RepoError::Npub(repo.npub.chars().take(80).collect()))
-        }
-    }
-
     fn stripe(&self, identifier: &Identifier) -> usize {
         self.hasher.hash_one(identifier) as usize % STRIPES
     }
@@ -320,7 +307,7 @@ impl Inner {
     }
 
     /// Makes a repository that is not there; the caller holds the lock.
-    fn create(&self, repo: &RepoPath) -> Result<(), RepoError> {
+    fn create(&self, repo: &RepoAddr) -> Result<(), RepoError> {
         if self.find(repo)?.is_some() {
             return self.load(repo).map(drop);
         }
@@ -328,15 +315,15 @@ impl Inner {
         let target = self.layout.repository(repo);
         self.packs
             .ensure(&repo.identifier)
-            .and_then(|()| disk::make_dirs(&self.layout.root, &self.layout.owner(&repo.npub)))
+            .and_then(|()| disk::make_dirs(&self.layout.root, &self.layout.owner(&repo.npub())))
             .and_then(|()| bare::create(&self.layout.quarantines(), &target, Some(&alternates)))
             .map_err(|source| unreachable_repo(repo, source))
     }
 
     /// The directory of a repository; an error if a symbolic link is in the way.
-    pub(crate) fn find(&self, repo: &RepoPath) -> Result<Option<PathBuf>, RepoError> {
+    pub(crate) fn find(&self, repo: &RepoAddr) -> Result<Option<PathBuf>, RepoError> {
         let path = self.layout.repository(repo);
-        let is_there = disk::is_real_dir(&self.layout.owner(&repo.npub))
+        let is_there = disk::is_real_dir(&self.layout.owner(&repo.npub()))
             .and_then(|owner| Ok(owner && disk::is_real_dir(&path)?));
         match is_there {
             Ok(is_there) => Ok(is_there.then_some(path)),
@@ -344,12 +331,12 @@ impl Inner {
         }
     }
 
-    fn is_there(&self, repo: &RepoPath) -> bool {
-        repo.has_plain_npub() && matches!(self.find(repo), Ok(Some(_)))
+    fn is_there(&self, repo: &RepoAddr) -> bool {
+        matches!(self.find(repo), Ok(Some(_)))
     }
 
     /// Reads the refs; the caller holds the lock.
-    fn load(&self, repo: &RepoPath) -> Result<Arc<RefSnapshot>, RepoError> {
+    fn load(&self, repo: &RepoAddr) -> Result<Arc<RefSnapshot>, RepoError> {
         if let Some(known) = self.snapshots.lock().get(repo) {
             return Ok(known);
         }
@@ -364,27 +351,31 @@ impl Inner {
         Ok(self.remember(repo, snapshot))
     }
 
-    fn remember(&self, repo: &RepoPath, snapshot: RefSnapshot) -> Arc<RefSnapshot> {
+    fn remember(&self, repo: &RepoAddr, snapshot: RefSnapshot) -> Arc<RefSnapshot> {
         let snapshot = Arc::new(snapshot);
         self.snapshots.lock().insert(repo, Arc::clone(&snapshot));
         snapshot
     }
 
-    pub(crate) fn forget(&self, repo: &RepoPath) {
+    pub(crate) fn forget(&self, repo: &RepoAddr) {
         self.snapshots.lock().remove(repo);
     }
 
-    pub(crate) fn list(&self) -> io::Result<Vec<RepoPath>> {
+    pub(crate) fn list(&self) -> io::Result<Vec<RepoAddr>> {
         let mut repositories = Vec::new();
         for (npub, kind) in disk::entries(&self.layout.root)? {
             if !kind.is_dir() || !layout::is_npub(&npub) {
                 continue;
             }
+            let Some(owner) = RepoAddr::parse_npub(&npub) else {
+                tracing::warn!(directory = %npub, "not named by an npub: left as it is");
+                continue;
+            };
             for (name, kind) in disk::entries(&self.layout.owner(&npub))? {
                 let identifier = layout::identifier_of(&name)
                     .filter(|identifier| kind.is_dir() && layout::directory(identifier) == name);
                 if let Some(identifier) = identifier {
-                    repositories.push(RepoPath::new(npub.clone(), identifier));
+                    repositories.push(RepoAddr::new(owner, identifier));
                 }
             }
         }
@@ -392,19 +383,18 @@ impl Inner {
     }
 
     /// The repositories that share the store of an identifier.
-    pub(crate) fn holders(&self, identifier: &Identifier) -> io::Result<Vec<RepoPath>> {
+    pub(crate) fn holders(&self, identifier: &Identifier) -> io::Result<Vec<RepoAddr>> {
         let mut holders = Vec::new();
         for (npub, kind) in disk::entries(&self.layout.root)? {
-            let repo = RepoPath::new(npub, identifier.clone());
-            if kind.is_dir() && self.is_there(&repo) {
-                holders.push(repo);
-            }
+            let owner = RepoAddr::parse_npub(&npub).filter(|_| kind.is_dir());
+            let repo = owner.map(|owner| RepoAddr::new(owner, identifier.clone()));
+            holders.extend(repo.filter(|repo| self.is_there(repo)));
         }
         Ok(holders)
     }
 }
 
-fn unreachable_repo(repo: &RepoPath, source: io::Error) -> RepoError {
+fn unreachable_repo(repo: &RepoAddr, source: io::Error) -> RepoError {
     RepoError::Io {
         repo: repo.clone(),
         source,
@@ -418,7 +408,7 @@ fn unreachable_objects(identifier: &Identifier, source: io::Error) -> RepoError 
     }
 }
 
-fn read_snapshot(repo: &RepoPath, path: &Path) -> Result<RefSnapshot, RepoError> {
+fn read_snapshot(repo: &RepoAddr, path: &Path) -> Result<RefSnapshot, RepoError> {
     let read = |name: &str| {
         let contents = disk::read(&path.join(name));
         contents.map_err(|source| unreachable_repo(repo, source))
@@ -436,8 +426,9 @@ fn read_snapshot(repo: &RepoPath, path: &Path) -> Result<RefSnapshot, RepoError>
 mod tests {
     use super::*;
 
-    fn repo(name: &str) -> RepoPath {
-        RepoPath::new("npub1a", Identifier::parse(name).expect("valid"))
+    fn repo(name: &str) -> RepoAddr {
+        let npub = "npub10xlxvlhemja6c4dqv22uapctqupfhlxm9h8z3k2e72q4k9hcz7vqpkge6d";
+        RepoAddr::from_segments(npub, &format!("{name}.git")).expect("valid")
     }
 
     #[test]

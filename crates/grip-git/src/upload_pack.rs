@@ -17,7 +17,7 @@ use std::{
 use bytes::{Bytes, BytesMut};
 use futures_util::{FutureExt, Stream, future::BoxFuture, stream};
 use grip_tasks::Permit;
-use grip_types::Identifier;
+use grip_types::{Identifier, RepoAddr};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
     process::{ChildStdin, ChildStdout},
@@ -25,9 +25,7 @@ use tokio::{
 };
 
 use crate::{
-    disk,
-    layout::RepoPath,
-    pktline,
+    disk, pktline,
     process::{Running, read_bounded},
     receive::{CHUNK, enlarge_pipe},
     report,
@@ -52,7 +50,7 @@ impl Repositories {
     /// [`Options::upload_idle`]: crate::Options::upload_idle
     pub fn upload_pack<B>(
         &self,
-        repo: &RepoPath,
+        repo: &RepoAddr,
         protocol: Protocol,
         body: B,
     ) -> Result<PackStream, RepoError>
@@ -108,7 +106,7 @@ fn error_packet(reason: &io::Error) -> Bytes {
 struct Start {
     in_use: Permit<Identifier>,
     repositories: Repositories,
-    repo: RepoPath,
+    repo: RepoAddr,
     protocol: Protocol,
 }
 

@@ -1,13 +1,13 @@
 //! Repositories on disk: made, aligned, withdrawn. Everything here blocks.
 
-use grip_git::{Expect, RefEdit, RefSnapshot, RepoError};
+use grip_git::{RefSnapshot, RepoError};
 use grip_nostr::{EventId, RepoAddr, State};
-use grip_types::{Oid, RefName};
+use grip_types::{Oid, RefEdit, RefName};
 
 use crate::{
-    grasp::{Core, path, timestamp},
+    grasp::{Core, timestamp},
     hosted::RepositoryStatus,
-    push_rules::{Edit, Refs, alignment},
+    push_rules::{Refs, alignment},
     trouble::Trouble,
 };
 
@@ -22,8 +22,8 @@ pub(crate) struct Moved {
 }
 
 impl Moved {
-    pub(crate) fn count(edits: &[Edit], head: bool) -> Self {
-        let count = |matches: fn(&Edit) -> bool| edits.iter().filter(|e| matches(e)).count();
+    pub(crate) fn count(edits: &[RefEdit], head: bool) -> Self {
+        let count = |matches: fn(&RefEdit) -> bool| edits.iter().filter(|e| matches(e)).count();
         Self {
             created: count(|edit| edit.old.is_none() && edit.new.is_some()),
             updated: count(|edit| edit.old.is_some() && edit.new.is_some()),
@@ -45,13 +45,12 @@ impl Core {
         addr: &RepoAddr,
         status: RepositoryStatus,
     ) -> Result<bool, Trouble> {
-        let repo = path(addr);
         let failed = || Trouble::repository(addr);
         let mut restored = false;
-        if !self.repositories.exists(&repo) {
-            restored = self.repositories.restore(&repo).map_err(failed())?;
+        if !self.repositories.exists(addr) {
+            restored = self.repositories.restore(addr).map_err(failed())?;
             if !restored {
-                self.repositories.create(&repo).map_err(failed())?;
+                self.repositories.create(addr).map_err(failed())?;
             }
         }
         self.hosted.set(addr, status);
@@ -62,7 +61,7 @@ impl Core {
     pub(crate) fn archive(&self, addr: &RepoAddr) -> Result<(), Trouble> {
         self.hosted.remove(addr);
         let stamp = timestamp().as_secs();
-        let archived = self.repositories.archive(&path(addr), stamp);
+        let archived = self.repositories.archive(addr, stamp);
         archived.map_err(Trouble::repository(addr))
     }
 
@@ -70,7 +69,7 @@ impl Core {
     /// to `refs/nostr/` meanwhile is archived with it.
     pub(crate) fn remove_unused(&self, addr: &RepoAddr) -> Result<(), Trouble> {
         self.hosted.remove(addr);
-        match self.repositories.remove_empty(&path(addr)) {
+        match self.repositories.remove_empty(addr) {
             Ok(_) => Ok(()),
             Err(RepoError::NotEmpty(_)) => self.archive(addr),
             Err(error) => Err(Trouble::repository(addr)(error)),
@@ -79,7 +78,7 @@ impl Core {
 
     /// The refs as they are now.
     pub(crate) fn refs(&self, addr: &RepoAddr) -> Result<Refs, Trouble> {
-        let snapshot = self.repositories.refs(&path(addr));
+        let snapshot = self.repositories.refs(addr);
         snapshot
             .map(|snapshot| refs_of(&snapshot))
             .map_err(Trouble::repository(addr))
@@ -89,13 +88,12 @@ impl Core {
     pub(crate) fn change_refs(
         &self,
         addr: &RepoAddr,
-        edits: &[Edit],
+        edits: &[RefEdit],
         head: Option<&RefName>,
     ) -> Result<Moved, Trouble> {
         let moved = Moved::count(edits, head.is_some());
         if !moved.is_nothing() {
-            let edits: Vec<RefEdit> = edits.iter().map(ref_edit).collect();
-            let changed = self.repositories.update_refs(&path(addr), &edits, head);
+            let changed = self.repositories.update_refs(addr, edits, head);
             changed.map_err(Trouble::refs(addr))?;
         }
         if edits.iter().any(|edit| edit.name.is_tag()) {
@@ -150,14 +148,14 @@ impl Core {
         target: impl FnOnce(Option<Oid>) -> Option<Oid>,
     ) -> Result<Moved, Trouble> {
         let name = RefName::for_nostr_event(event.as_bytes());
-        let snapshot = self.repositories.refs(&path(addr));
+        let snapshot = self.repositories.refs(addr);
         let snapshot = snapshot.map_err(Trouble::repository(addr))?;
         let old = snapshot.get(&name).map(|found| found.oid);
         let new = target(old);
         if old == new {
             return Ok(Moved::default());
         }
-        self.change_refs(addr, &[Edit { name, old, new }], None)
+        self.change_refs(addr, &[RefEdit { name, old, new }], None)
     }
 }
 
@@ -165,13 +163,5 @@ pub(crate) fn refs_of(snapshot: &RefSnapshot) -> Refs {
     Refs {
         refs: snapshot.iter().map(|r| (r.name.clone(), r.oid)).collect(),
         head: snapshot.head().cloned(),
-    }
-}
-
-fn ref_edit(edit: &Edit) -> RefEdit {
-    RefEdit {
-        name: edit.name.clone(),
-        expect: Expect::Is(edit.old),
-        new: edit.new,
     }
 }

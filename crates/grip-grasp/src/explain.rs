@@ -3,7 +3,7 @@
 mod subject;
 mod waiting;
 
-use grip_nostr::{Event, EventId, RepoAddr};
+use grip_nostr::{Address, Event, EventId, RepoAddr};
 use grip_purgatory::{Millis, Placeholder, Waiting};
 use grip_types::{Identifier, Oid};
 use serde::Serialize;
@@ -203,7 +203,7 @@ impl Core {
         };
         let events = self.store.read().map_err(ViewError::new)?;
         let world = World::new(self, &events);
-        if let Some(event) = world.latest(&addr.announcement())? {
+        if let Some(event) = world.latest(&Address::of_announcement(addr))? {
             to.is(Status::Served, "its announcement is served");
             to.event = Some(facts(&event, None));
         } else if let Some((event, deadline)) = announcement {

@@ -7,7 +7,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 use grip_db::Journal;
-use grip_git::{RepoPath, Repositories};
+use grip_git::Repositories;
 use grip_nostr::{RepoAddr, Timestamp};
 use grip_purgatory::{Bounds, Millis, Purgatory};
 use grip_relay::Writer;
@@ -135,14 +135,6 @@ impl Core {
 
     pub(crate) async fn turns(&self, identifiers: Vec<Identifier>) -> Result<Turns, Trouble> {
         Ok(self.lanes.enter_all(identifiers).await?)
-    }
-}
-
-/// Where the repository lies on disk.
-pub(crate) fn path(addr: &RepoAddr) -> RepoPath {
-    RepoPath {
-        npub: addr.npub(),
-        identifier: addr.identifier.clone(),
     }
 }
 

@@ -24,9 +24,10 @@ use grip_git::{
 };
 use grip_nostr::RepoAddr;
 use grip_tasks::{CancellationToken, fault};
+use grip_types::RefEdit;
 use tokio::{io::AsyncRead, sync::oneshot};
 
-use crate::{Grasp, grasp::Core, push_rules::Command};
+use crate::{Grasp, grasp::Core};
 
 pub(crate) use places::Pushes;
 pub use reply::PushReply;
@@ -69,7 +70,7 @@ impl Grasp {
 /// What a client asks for.
 struct Push {
     addr: RepoAddr,
-    commands: Vec<Command>,
+    commands: Vec<RefEdit>,
     has_pack: bool,
     capabilities: Capabilities,
 }
@@ -77,14 +78,9 @@ struct Push {
 impl Push {
     fn new(addr: RepoAddr, request: PushRequest) -> Self {
         let has_pack = request.has_pack();
-        let command = |command: grip_git::push_request::Command| Command {
-            name: command.name,
-            old: command.old,
-            new: command.new,
-        };
         Self {
             addr,
-            commands: request.commands.into_iter().map(command).collect(),
+            commands: request.commands,
             has_pack,
             capabilities: request.capabilities,
         }

@@ -4,7 +4,7 @@
 //! Invariant: pure, and whole pushes only: every command is allowed or none is carried out.
 
 mod alignment;
-mod candidates;
+mod matching_states;
 mod nostr_refs;
 mod refusal;
 
@@ -17,32 +17,14 @@ use std::{
 };
 
 use grip_nostr::{EventId, State};
-use grip_types::{Oid, RefName};
+use grip_types::{Oid, RefEdit, RefName};
 
 pub(crate) use alignment::{Alignment, alignment};
-pub(crate) use candidates::Candidates;
+pub(crate) use matching_states::Candidates;
 pub(crate) use nostr_refs::{Known, event_ids, known_event};
 pub(crate) use refusal::{RefRefusal, Refusal};
 
 use alignment::head_after;
-
-/// One line of a push: what a ref is to become.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Command {
-    pub(crate) name: RefName,
-    /// Where the client saw the ref; none for a ref it did not see.
-    pub(crate) old: Option<Oid>,
-    /// None deletes.
-    pub(crate) new: Option<Oid>,
-}
-
-/// One change of a ref, from what it was when the decision was made.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Edit {
-    pub(crate) name: RefName,
-    pub(crate) old: Option<Oid>,
-    pub(crate) new: Option<Oid>,
-}
 
 /// The refs of a repository at the moment of the decision.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -58,7 +40,7 @@ pub(crate) struct Authorised {
     /// The state that allows the branches and tags; none if the push has neither.
     pub(crate) by: Option<EventId>,
     /// To be made in one transaction; refs that are already as asked are left out.
-    pub(crate) edits: Vec<Edit>,
+    pub(crate) edits: Vec<RefEdit>,
     /// Where HEAD goes, if it moves (G01-37).
     pub(crate) head: Option<RefName>,
     /// Tips pushed for events that are not known yet.
@@ -70,7 +52,7 @@ pub(crate) struct Authorised {
 /// Decides about a push as a whole. `known` has the events among those of [`event_ids`] that are
 /// served or held.
 pub(crate) fn authorise(
-    commands: &[Command],
+    commands: &[RefEdit],
     candidates: &Candidates,
     current: &Refs,
     known: &BTreeMap<EventId, Known>,
@@ -89,7 +71,7 @@ pub(crate) fn authorise(
             faults.insert(command.name.clone(), fault);
         }
     }
-    let state_commands: Vec<&Command> = commands
+    let state_commands: Vec<&RefEdit> = commands
         .iter()
         .filter(|command| command.name.is_state_ref())
         .collect();
@@ -112,7 +94,7 @@ pub(crate) fn authorise(
 
 /// What speaks against a command by its name alone; notes the events that `refs/nostr/*` name.
 fn namespace_fault(
-    command: &Command,
+    command: &RefEdit,
     known: &BTreeMap<EventId, Known>,
     authorised: &mut Authorised,
 ) -> Option<String> {
@@ -128,7 +110,7 @@ fn namespace_fault(
 }
 
 /// A ref that moved since the client looked, unless it is already as the client wants it.
-fn stale(command: &Command, current: &Refs) -> Option<String> {
+fn stale(command: &RefEdit, current: &Refs) -> Option<String> {
     let now = current.refs.get(&command.name).copied();
     if now == command.new || now == command.old {
         return None;
@@ -140,7 +122,7 @@ fn stale(command: &Command, current: &Refs) -> Option<String> {
     ))
 }
 
-fn plan(commands: &[Command], state: Option<&State>, current: &Refs, authorised: &mut Authorised) {
+fn plan(commands: &[RefEdit], state: Option<&State>, current: &Refs, authorised: &mut Authorised) {
     let mut after = current.refs.clone();
     let mut change = |name: &RefName, new: Option<Oid>| {
         let old = match new {
@@ -149,7 +131,7 @@ fn plan(commands: &[Command], state: Option<&State>, current: &Refs, authorised:
         };
         if old != new {
             let name = name.clone();
-            authorised.edits.push(Edit { name, old, new });
+            authorised.edits.push(RefEdit { name, old, new });
         }
     };
     for command in commands {
@@ -166,9 +148,9 @@ fn plan(commands: &[Command], state: Option<&State>, current: &Refs, authorised:
 
 /// Branches and tags that git cannot have beside the pushed ones (`a` beside `a/b`). The state
 /// that allows the push cannot name them, so they are to go anyway.
-fn in_the_way(commands: &[Command], current: &Refs) -> BTreeSet<RefName> {
+fn in_the_way(commands: &[RefEdit], current: &Refs) -> BTreeSet<RefName> {
     let mut found = BTreeSet::new();
-    let set = |command: &&Command| command.new.is_some() && command.name.is_state_ref();
+    let set = |command: &&RefEdit| command.new.is_some() && command.name.is_state_ref();
     for name in commands.iter().filter(set).map(|command| &command.name) {
         for (slash, _) in name.as_str().match_indices('/').skip(2) {
             if let Some((parent, _)) = current.refs.get_key_value(&name.as_str()[..slash]) {

@@ -9,7 +9,7 @@ use std::{
 };
 
 use grip_db::{DbError, Row};
-use grip_nostr::{Announcement, Filter, RepoAddr, kinds};
+use grip_nostr::{Address, Announcement, Filter, RepoAddr, kinds};
 use grip_purgatory::{Phase, Purgatory, Restored};
 use grip_store::{EventView, Limits, ReadView, StoreError};
 use grip_tasks::{Lanes, Periodic};
@@ -167,7 +167,7 @@ impl Core {
         addr: &RepoAddr,
         view: &dyn EventView,
     ) -> Result<Option<RepositoryStatus>, StoreError> {
-        if view.latest(&addr.announcement())?.is_some() {
+        if view.latest(&Address::of_announcement(addr))?.is_some() {
             return Ok(Some(RepositoryStatus::Served));
         }
         let purgatory = self.purgatory.lock();

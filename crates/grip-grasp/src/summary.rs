@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::{
     Grasp, RepositoryStatus,
     admission::{Announced, View, ViewError, effective_state},
-    grasp::{Core, now, path},
+    grasp::{Core, now},
     release::served_states,
     trouble::Trouble,
 };
@@ -126,7 +126,7 @@ impl Core {
         let Some(status) = self.hosted.status(addr) else {
             return Ok(None);
         };
-        let snapshot = self.repositories.refs(&path(addr));
+        let snapshot = self.repositories.refs(addr);
         let snapshot = snapshot.map_err(Trouble::repository(addr))?;
         let count = |is: fn(&RefName) -> bool| snapshot.iter().filter(|r| is(&r.name)).count();
         let listed = snapshot

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use grip_nostr::{Announcement, Event, EventId, RepoAddr};
+use grip_nostr::{Address, Announcement, Event, EventId, RepoAddr};
 use grip_purgatory::{Expired, Millis, Phase};
 use grip_tasks::PeriodicStatus;
 use grip_types::{ErrorChain, Oid};
@@ -138,7 +138,7 @@ impl Core {
                 entry.is_some_and(|entry| entry.phase == Phase::Shown)
             };
             let served = core
-                .look(|view| view.latest(&addr.announcement()))?
+                .look(|view| view.latest(&Address::of_announcement(&addr)))?
                 .is_some();
             if shown || served {
                 return Ok(false);
@@ -182,7 +182,7 @@ impl Core {
             let addr = addr.clone();
             move |core: &Self| {
                 core.archive(&addr)?;
-                Ok::<_, Trouble>(core.look(|view| view.latest(&addr.announcement()))?)
+                Ok::<_, Trouble>(core.look(|view| view.latest(&Address::of_announcement(&addr)))?)
             }
         };
         let announcement = self.blocking("git.archive", archive).await??;

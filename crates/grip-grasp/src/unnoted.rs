@@ -8,7 +8,7 @@ use grip_types::Oid;
 
 use crate::{
     admission::ViewError,
-    grasp::{Core, now, path},
+    grasp::{Core, now},
     trouble::Trouble,
 };
 
@@ -47,7 +47,7 @@ impl Core {
     }
 
     fn unnoted(&self, addr: &RepoAddr) -> Result<Vec<(EventId, Oid)>, Trouble> {
-        let refs = self.repositories.refs(&path(addr));
+        let refs = self.repositories.refs(addr);
         let refs = refs.map_err(Trouble::repository(addr))?;
         let mut unnoted = Vec::new();
         for found in refs.iter() {

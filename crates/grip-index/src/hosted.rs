@@ -16,10 +16,10 @@ mod read;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use grip_git::{RepoPath, Repositories};
+use grip_git::Repositories;
 use grip_go::ModulePath;
 use grip_tasks::TaskGroup;
-use grip_types::Oid;
+use grip_types::{Oid, RepoAddr};
 
 pub use catch_up::CaughtUp;
 pub use claims::{Claim, InvalidClaim};
@@ -35,10 +35,10 @@ const PAGE: usize = 1_000;
 
 /// Which repositories of this node are served; who knows is none of the index's business.
 pub trait Served: Send + Sync + 'static {
-    fn is_served(&self, repo: &RepoPath) -> bool;
+    fn is_served(&self, repo: &RepoAddr) -> bool;
 
-    /// The served repositories behind `after` in the order of [`RepoPath`], at most `limit`.
-    fn page(&self, after: Option<&RepoPath>, limit: usize) -> Vec<RepoPath>;
+    /// The served repositories behind `after` in the order of [`RepoAddr`], at most `limit`.
+    fn page(&self, after: Option<&RepoAddr>, limit: usize) -> Vec<RepoAddr>;
 }
 
 /// What a [`Hosted`] is made of.
@@ -84,12 +84,12 @@ impl Hosted {
     }
 
     /// The name of a repository in the index.
-    pub fn name_of(&self, repo: &RepoPath) -> String {
+    pub fn name_of(&self, repo: &RepoAddr) -> String {
         self.inner.names.write(repo)
     }
 
     /// The repository on this node that the index calls so.
-    pub fn repository(&self, name: &str) -> Option<RepoPath> {
+    pub fn repository(&self, name: &str) -> Option<RepoAddr> {
         self.inner.names.read(name)
     }
 
@@ -119,18 +119,18 @@ impl Hosted {
         &self.inner.group
     }
 
-    pub(crate) fn is_served(&self, repo: &RepoPath) -> bool {
+    pub(crate) fn is_served(&self, repo: &RepoAddr) -> bool {
         self.inner.served.is_served(repo)
     }
 
     /// The repository that the index calls so, if it is served here.
-    pub(crate) fn served_repository(&self, name: &str) -> Option<RepoPath> {
+    pub(crate) fn served_repository(&self, name: &str) -> Option<RepoAddr> {
         let repo = self.repository(name)?;
         self.is_served(&repo).then_some(repo)
     }
 
     /// The repository as its name says, or why there is none.
-    fn known(&self, name: &str) -> Result<RepoPath, SourceError> {
+    fn known(&self, name: &str) -> Result<RepoAddr, SourceError> {
         let unknown = || SourceError::Permanent(format!("{name:?} is no repository of this node"));
         self.repository(name).ok_or_else(unknown)
     }

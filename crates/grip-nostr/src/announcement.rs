@@ -1,6 +1,6 @@
 //! Kind 30617: repository announcements.
 
-use grip_types::{Identifier, InvalidIdentifier, Oid, Service};
+use grip_types::{Identifier, InvalidIdentifier, Service};
 use nostr::prelude::{Event, PublicKey};
 use url::Url;
 
@@ -85,16 +85,6 @@ impl Announcement {
     /// Says whether the announcement lists `service` in both `clone` and `relays` (G01-2).
     pub fn lists(&self, service: &Service) -> bool {
         self.clones_from(service) && self.relays_through(service)
-    }
-
-    /// The earliest unique commit, which groups copies of one project.
-    pub fn earliest_unique_commit(&self) -> Option<Oid> {
-        self.event
-            .tags
-            .iter()
-            .map(|tag| tag.as_slice())
-            .find(|tag| tag.len() >= 3 && tag[0] == "r" && tag[2] == "euc")
-            .and_then(|tag| tag[1].parse().ok())
     }
 
     pub fn name(&self) -> &str {

@@ -10,18 +10,17 @@ pub mod kinds;
 mod maintainers;
 mod pull_request;
 mod relation;
-mod repo;
 mod state;
 mod tags;
 
 pub use announcement::{Announcement, InvalidAnnouncement};
 pub use deletion::Deletion;
 pub use filter::{Filter, InvalidFilter};
+pub use grip_types::RepoAddr;
 pub use maintainers::{MaintainerRule, MaintainerSet, maintainer_set};
 pub use nostr::prelude::{Event, EventId, Kind, PublicKey, Timestamp};
 pub use pull_request::{InvalidPullRequest, PullRequest};
 pub use relation::{Address, References, address_of, references};
-pub use repo::RepoAddr;
 pub use state::{InvalidState, State};
 pub use tags::{expiration, first_value, values};
 

@@ -44,7 +44,7 @@ impl PullRequest {
             .filter(|tag| tag.kind() == "a")
             .filter_map(|tag| tag.content()?.parse::<relation::Address>().ok())
             .filter(|address| address.kind == kinds::ANNOUNCEMENT)
-            .filter_map(|address| RepoAddr::from_address(&address))
+            .filter_map(|address| address.repository())
             .collect();
         targets.sort();
         targets.dedup();

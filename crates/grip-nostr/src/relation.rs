@@ -2,6 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
+use grip_types::{Identifier, RepoAddr};
 use nostr::prelude::{Event, EventId, Kind, PublicKey};
 
 use crate::{
@@ -15,6 +16,24 @@ pub struct Address {
     pub kind: Kind,
     pub author: PublicKey,
     pub d: String,
+}
+
+impl Address {
+    /// The announcement of a repository.
+    pub fn of_announcement(addr: &RepoAddr) -> Self {
+        Self {
+            kind: kinds::ANNOUNCEMENT,
+            author: addr.owner,
+            d: addr.identifier.as_str().to_owned(),
+        }
+    }
+
+    /// The repository that an announcement or state address speaks of.
+    pub fn repository(&self) -> Option<RepoAddr> {
+        let about_a_repository = [kinds::ANNOUNCEMENT, kinds::STATE].contains(&self.kind);
+        let identifier = Identifier::parse(&self.d).ok()?;
+        about_a_repository.then(|| RepoAddr::new(self.author, identifier))
+    }
 }
 
 impl FromStr for Address {

@@ -104,3 +104,36 @@ fn read_head(event: &Event) -> Option<RefName> {
     let target = value.strip_prefix("ref: ").unwrap_or(value).trim();
     RefName::parse(target).ok().filter(RefName::is_head)
 }
+
+#[cfg(test)]
+mod tests {
+    use nostr::prelude::{EventBuilder, FinalizeEvent, Keys, Tag};
+
+    use super::*;
+
+    #[test]
+    fn g01_38_peeled_symbolic_and_repeated_lines_are_left_out() {
+        let (a, b) = ("a".repeat(40), "b".repeat(40));
+        let tags = [
+            ["d", "repo"],
+            ["HEAD", "ref: refs/heads/main"],
+            ["refs/heads/main", &a],
+            ["refs/heads/main", &b],
+            ["refs/tags/v1", &b],
+            ["refs/tags/v1^{}", &a],
+            ["refs/heads/alias", "ref: refs/heads/main"],
+            ["refs/notes/x", &a],
+        ];
+        let event = EventBuilder::new(kinds::STATE, "")
+            .tags(tags.map(|tag| Tag::parse(tag).unwrap()))
+            .finalize(&Keys::generate())
+            .unwrap();
+        let state = State::parse(event).unwrap();
+        let refs = state
+            .refs
+            .iter()
+            .map(|(name, oid)| (name.as_str(), oid.to_hex()));
+        let expected = [("refs/heads/main", a), ("refs/tags/v1", b)];
+        assert_eq!(refs.collect::<Vec<_>>(), expected);
+    }
+}

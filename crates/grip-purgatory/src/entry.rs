@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use grip_nostr::{Event, EventId, PublicKey, RepoAddr, kinds};
-use grip_types::{Identifier, Oid, Origin};
+use grip_types::{Identifier, ObjectFormat, Oid, Origin};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -154,12 +154,12 @@ impl Placeholder {
         let hits = self.refs.iter().filter(move |(_, r)| r.commit == commit);
         hits.map(|(repo, _)| repo)
     }
+}
 
-    /// The repositories where the ref has another commit than `commit`, which must go (G01-48).
-    pub fn mismatching(&self, commit: Oid) -> impl Iterator<Item = &RepoAddr> {
-        let misses = self.refs.iter().filter(move |(_, r)| r.commit != commit);
-        misses.map(|(repo, _)| repo)
-    }
+/// Says whether an object of this name can ever be here: repositories are SHA-1 ones. What cannot
+/// is not looked for.
+pub fn can_be_here(oid: &Oid) -> bool {
+    oid.format() == ObjectFormat::Sha1
 }
 
 /// What the indexes need to know of an entry of any class.

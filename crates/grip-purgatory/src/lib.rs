@@ -4,8 +4,8 @@
 //! [`Millis`], and what must be kept goes out as [`Change`]s for a journal. Replaying the journal
 //! with [`Purgatory::restore`] gives the same purgatory again.
 //!
-//! Invariant: late binding. What a state says about refs is read when data arrives, by the
-//! functions of `matching`, and never kept from the time the event arrived.
+//! Invariant: late binding. What a state says about refs is read when data arrives, and never kept
+//! from the time the event arrived.
 //!
 //! ```text
 //!   announcement ── 30 min ──▶ hidden: its empty repository goes ── 24 h ──▶ forgotten
@@ -17,7 +17,6 @@ mod bounds;
 mod entry;
 mod expired_ids;
 mod journal;
-mod matching;
 mod millis;
 mod packed;
 mod purgatory;
@@ -28,11 +27,9 @@ mod wanted;
 pub use bounds::{Bounds, Full, SyncDelays, Which};
 pub use entry::{
     AnnouncementEntry, Held, Phase, Placeholder, PlaceholderRef, PrEntry, StateEntry, WantedEntry,
+    can_be_here,
 };
 pub use journal::{Change, ReadRowError, Row, UnreadableRow};
-pub use matching::{
-    RefPair, RefUpdate, can_be_here, can_satisfy_state, extract_refs_from_state, get_unpushed_refs,
-};
 pub use millis::Millis;
 pub use packed::Packed;
 pub use purgatory::{Before, Counts, Expired, Purgatory, Restored, Waiting};

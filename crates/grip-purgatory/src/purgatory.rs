@@ -111,11 +111,6 @@ impl Purgatory {
         }
     }
 
-    /// Changes the bounds; what is held beyond new ones stays.
-    pub fn set_bounds(&mut self, bounds: Bounds) {
-        self.bounds = bounds;
-    }
-
     /// The held event of this id, hidden announcements included.
     pub fn find_event(&self, id: &EventId) -> Option<Waiting<'_>> {
         match self.ids.get(id)? {

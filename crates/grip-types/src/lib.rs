@@ -1,14 +1,16 @@
 //! Ids, ref names, identifiers and origins: parsed once, valid from then on.
 //!
 //! Invariant: a value of a type of this crate is valid. Nothing here reads a clock, a file or
-//! the network, and nothing here knows nostr.
+//! the network, and of nostr only the public key is known here.
 
 mod domain;
 mod error_chain;
 mod identifier;
 mod oid;
 mod origin;
+mod ref_edit;
 mod ref_name;
+mod repo_addr;
 mod service;
 
 pub use domain::{Domain, InvalidDomain};
@@ -16,5 +18,7 @@ pub use error_chain::ErrorChain;
 pub use identifier::{Identifier, InvalidIdentifier, percent_decode};
 pub use oid::{InvalidOid, ObjectFormat, Oid};
 pub use origin::Origin;
+pub use ref_edit::RefEdit;
 pub use ref_name::{InvalidRefName, RefName};
+pub use repo_addr::RepoAddr;
 pub use service::{InvalidService, Service};

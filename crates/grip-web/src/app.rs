@@ -5,8 +5,9 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use grip_git::{RefSnapshot, RepoPath};
+use grip_git::RefSnapshot;
 use grip_index::{Index, proxy::Proxy};
+use grip_types::RepoAddr;
 use grip_relay::WritePolicy;
 use grip_tasks::{TaskGroup, TaskStatus};
 use http::{HeaderValue, Method, Request, Response, Version, header};
@@ -113,7 +114,7 @@ impl App {
     }
 
     /// The refs of a repository; off the runtime, because they may have to be read from disk.
-    pub(crate) async fn refs(&self, repo: &RepoPath) -> Result<Arc<RefSnapshot>, WebError> {
+    pub(crate) async fn refs(&self, repo: &RepoAddr) -> Result<Arc<RefSnapshot>, WebError> {
         let (repositories, repo) = (self.web.repositories.clone(), repo.clone());
         self.blocking("refs", move || repositories.refs(&repo))
             .await?

@@ -8,10 +8,8 @@ mod meter;
 mod push;
 mod request_body;
 
-use grip_git::{
-    RepoPath,
-    upload_request::{GitService, Protocol},
-};
+use grip_git::upload_request::{GitService, Protocol};
+use grip_types::RepoAddr;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use tokio::time::Instant;
 
@@ -55,11 +53,11 @@ pub(crate) async fn info_refs(cx: &RequestContext<'_>) -> HttpResult {
     Ok(response)
 }
 
-/// The repository on disk, if it is hosted here, served or held.
-fn hosted(cx: &RequestContext<'_>) -> Result<RepoPath, WebError> {
+/// The repository, if it is hosted here, served or held.
+fn hosted(cx: &RequestContext<'_>) -> Result<RepoAddr, WebError> {
     let addr = cx.repository()?;
     match cx.app.web.grasp.repository(addr) {
-        Some(_) => Ok(RepoPath::new(addr.npub(), addr.identifier.clone())),
+        Some(_) => Ok(addr.clone()),
         None => Err(WebError::NoSuchRepository),
     }
 }

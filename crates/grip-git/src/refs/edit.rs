@@ -2,7 +2,7 @@
 
 use std::{cmp::Ordering, io};
 
-use grip_types::{Oid, RefName};
+use grip_types::{Oid, RefEdit, RefName};
 
 use crate::{
     objects::{ObjectKind, PeelError, Reader},
@@ -10,23 +10,6 @@ use crate::{
 };
 
 use super::{Ref, RefSnapshot};
-
-/// What a ref must be for an edit to go through.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expect {
-    Any,
-    /// `None`: the ref must not exist.
-    Is(Option<Oid>),
-}
-
-/// A change of one ref.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RefEdit {
-    pub name: RefName,
-    pub expect: Expect,
-    /// `None` deletes; deleting what is not there is no error.
-    pub new: Option<Oid>,
-}
 
 /// Why no ref was changed.
 #[derive(Debug, thiserror::Error)]
@@ -104,14 +87,14 @@ pub(crate) fn apply(
 
 fn check_expected(edit: &RefEdit, current: Option<&Ref>) -> Result<(), RefUpdateError> {
     let actual = current.map(|r| r.oid);
-    match edit.expect {
-        Expect::Is(expected) if expected != actual => Err(RefUpdateError::Stale {
-            name: edit.name.clone(),
-            expected,
-            actual,
-        }),
-        _ => Ok(()),
+    if edit.old == actual {
+        return Ok(());
     }
+    Err(RefUpdateError::Stale {
+        name: edit.name.clone(),
+        expected: edit.old,
+        actual,
+    })
 }
 
 fn resolve(name: &RefName, oid: Oid, reader: &Reader) -> Result<Ref, RefUpdateError> {

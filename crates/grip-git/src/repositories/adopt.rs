@@ -5,12 +5,11 @@
 
 use std::{collections::BTreeMap, fs, io, path::Path};
 
-use grip_types::{Oid, RefName};
+use grip_types::{Oid, RefName, RepoAddr};
 
 use crate::{
     bare::{CONFIG, FIRST_HEAD, head_file, parse_head},
-    disk,
-    layout::{self, RepoPath},
+    disk, layout,
     objects::Reader,
     refs::{self, Ref},
 };
@@ -98,7 +97,7 @@ impl Inner {
     }
 
     /// Makes a repository one of ours if it is not; the caller holds the lock, if there are others.
-    pub(super) fn adopt(&self, repo: &RepoPath, path: &Path) -> Result<(), AdoptError> {
+    pub(super) fn adopt(&self, repo: &RepoAddr, path: &Path) -> Result<(), AdoptError> {
         let config = disk::read(&path.join("config"))?;
         if config.as_deref() == Some(CONFIG.as_bytes()) {
             return Ok(());

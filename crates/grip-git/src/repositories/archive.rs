@@ -8,12 +8,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use grip_types::Identifier;
+use grip_types::{Identifier, RepoAddr};
 
-use crate::{
-    disk,
-    layout::{self, RepoPath},
-};
+use crate::{disk, layout};
 
 use super::{Inner, RepoError, Repositories, unreachable_objects, unreachable_repo};
 
@@ -21,8 +18,7 @@ impl Repositories {
     /// Moves a repository out of sight; `stamp` (unix seconds, say) tells several of one name apart.
     ///
     /// No error if it is not there.
-    pub fn archive(&self, repo: &RepoPath, stamp: u64) -> Result<(), RepoError> {
-        self.inner.check_name(repo)?;
+    pub fn archive(&self, repo: &RepoAddr, stamp: u64) -> Result<(), RepoError> {
         let _turn = self.inner.lock(&repo.identifier);
         self.inner.forget(repo);
         let Some(path) = self.inner.find(repo)? else {
@@ -36,8 +32,7 @@ impl Repositories {
 
     /// Brings back what was archived last under this name; `false` if nothing was, or if there is
     /// a repository of that name.
-    pub fn restore(&self, repo: &RepoPath) -> Result<bool, RepoError> {
-        self.inner.check_name(repo)?;
+    pub fn restore(&self, repo: &RepoAddr) -> Result<bool, RepoError> {
         let _turn = self.inner.lock(&repo.identifier);
         if self.inner.find(repo)?.is_some() {
             return Ok(false);
@@ -47,8 +42,7 @@ impl Repositories {
     }
 
     /// Removes a repository without refs; `false` if there is none of that name.
-    pub fn remove_empty(&self, repo: &RepoPath) -> Result<bool, RepoError> {
-        self.inner.check_name(repo)?;
+    pub fn remove_empty(&self, repo: &RepoAddr) -> Result<bool, RepoError> {
         let _turn = self.inner.lock(&repo.identifier);
         let Some(path) = self.inner.find(repo)? else {
             return Ok(false);
@@ -108,8 +102,8 @@ impl Repositories {
 }
 
 impl Inner {
-    fn archived(&self, repo: &RepoPath, stamp: u64) -> PathBuf {
-        let archive = self.layout.archive(&repo.npub);
+    fn archived(&self, repo: &RepoAddr, stamp: u64) -> PathBuf {
+        let archive = self.layout.archive(&repo.npub());
         archive
             .join(stamp.to_string())
             .join(layout::directory(&repo.identifier))
@@ -124,8 +118,8 @@ impl Inner {
         disk::sync_parent(from)
     }
 
-    fn restore(&self, repo: &RepoPath) -> io::Result<bool> {
-        let stamps = disk::entries(&self.layout.archive(&repo.npub))?;
+    fn restore(&self, repo: &RepoAddr) -> io::Result<bool> {
+        let stamps = disk::entries(&self.layout.archive(&repo.npub()))?;
         let mut stamps: Vec<u64> = stamps
             .iter()
             .filter_map(|(name, _)| name.parse().ok())
@@ -159,8 +153,8 @@ impl Inner {
             if kind.is_file() || !layout::is_npub(&npub) {
                 continue;
             }
-            let repo = RepoPath::new(npub, identifier.clone());
-            if is_there(self.layout.repository(&repo))? {
+            let path = self.layout.owner(&npub).join(layout::directory(identifier));
+            if is_there(path)? {
                 return Ok(true);
             }
         }

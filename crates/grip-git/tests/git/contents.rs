@@ -8,8 +8,8 @@ use std::{
 };
 
 use gix::hash;
-use grip_git::{CommitFacts, FileAt, RepoError, RepoPath};
-use grip_types::{Identifier, Oid};
+use grip_git::{CommitFacts, FileAt, RepoError};
+use grip_types::{Identifier, Oid, RepoAddr};
 
 use crate::support::*;
 
@@ -23,7 +23,7 @@ pub struct Store {
 impl Store {
     /// As a repository with all of `work` in packs.
     pub async fn of(work: &Work) -> Self {
-        let (sandbox, RepoPath { identifier, .. }) = Sandbox::published(work).await;
+        let (sandbox, RepoAddr { identifier, .. }) = Sandbox::published(work).await;
         let path = sandbox.store(&identifier);
         Self {
             sandbox,

@@ -4,16 +4,16 @@ use std::{io::Write, time::Duration};
 
 use flate2::{Compression, write::ZlibEncoder};
 use grip_git::{
-    Caps, ReceiveError, RepoPath,
+    Caps, ReceiveError,
     pktline::{self, Band},
     remote::{RemoteError, Version, open_pack},
 };
-use grip_types::Oid;
+use grip_types::{Oid, RepoAddr};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use crate::{remote::CAPS, support::*};
 
-fn client() -> (Sandbox, RepoPath) {
+fn client() -> (Sandbox, RepoAddr) {
     let sandbox = Sandbox::new();
     let repo = repo(ALICE, "project");
     sandbox.repositories.create(&repo).unwrap();

@@ -1,18 +1,18 @@
 //! Keeping of a pack only what was asked for.
 
-use grip_git::{Quarantine, ReceiveError, RepoPath};
-use grip_types::Oid;
+use grip_git::{Quarantine, ReceiveError};
+use grip_types::{Oid, RepoAddr};
 
 use crate::support::*;
 
-fn empty() -> (Sandbox, RepoPath) {
+fn empty() -> (Sandbox, RepoAddr) {
     let sandbox = Sandbox::new();
     let repo = repo(ALICE, "project");
     sandbox.repositories.create(&repo).unwrap();
     (sandbox, repo)
 }
 
-async fn receive(sandbox: &Sandbox, repo: &RepoPath, pack: &[u8]) -> Quarantine {
+async fn receive(sandbox: &Sandbox, repo: &RepoAddr, pack: &[u8]) -> Quarantine {
     let received = sandbox.repositories.receive(&repo.identifier, pack).await;
     received.unwrap()
 }
@@ -23,7 +23,7 @@ fn objects(work: &Work, revision: &str) -> Vec<Oid> {
 }
 
 /// Every object in the store.
-fn stored(sandbox: &Sandbox, repo: &RepoPath) -> Vec<Oid> {
+fn stored(sandbox: &Sandbox, repo: &RepoAddr) -> Vec<Oid> {
     let arguments = [
         "cat-file",
         "--batch-all-objects",

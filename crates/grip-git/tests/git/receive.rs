@@ -7,20 +7,20 @@ use std::{
     time::Duration,
 };
 
-use grip_git::{ObjectKind, ReceiveError, RepoPath};
-use grip_types::Oid;
+use grip_git::{ObjectKind, ReceiveError};
+use grip_types::{Oid, RepoAddr};
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 
 use crate::support::*;
 
-fn empty() -> (Sandbox, RepoPath) {
+fn empty() -> (Sandbox, RepoAddr) {
     let sandbox = Sandbox::new();
     let repo = repo(ALICE, "project");
     sandbox.repositories.create(&repo).unwrap();
     (sandbox, repo)
 }
 
-async fn refused(sandbox: &Sandbox, repo: &RepoPath, pack: &[u8]) -> ReceiveError {
+async fn refused(sandbox: &Sandbox, repo: &RepoAddr, pack: &[u8]) -> ReceiveError {
     let before = sandbox.packs(&repo.identifier);
     let result = sandbox.repositories.receive(&repo.identifier, pack).await;
     let error = result.err().expect("the pack is refused");

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use grip_git::{Expect, ObjectKind, RefEdit, RefUpdateError};
-use grip_types::{Oid, RefName};
+use grip_git::{ObjectKind, RefUpdateError};
+use grip_types::{Oid, RefEdit, RefName};
 
 use crate::support::*;
 
@@ -57,15 +57,15 @@ async fn one_bad_edit_stops_them_all() {
     let blob = work.oid("main:a.txt");
     let good = set("refs/heads/new", main);
     let stale = RefEdit {
-        expect: Expect::Is(Some(dev)),
+        old: Some(dev),
         ..set("refs/heads/main", dev)
     };
     let taken = RefEdit {
-        expect: Expect::Is(None),
+        old: None,
         ..set("refs/heads/main", dev)
     };
     let gone = RefEdit {
-        expect: Expect::Is(Some(dev)),
+        old: Some(dev),
         ..delete("refs/heads/absent")
     };
     let missing: Oid = "ab".repeat(20).parse().unwrap();
@@ -92,9 +92,9 @@ async fn one_bad_edit_stops_them_all() {
         }),
     ];
     for (bad, expected) in cases {
-        let error = sandbox
-            .set(&repo, &[good.clone(), bad.clone()])
-            .unwrap_err();
+        let edits = [good.clone(), bad.clone()];
+        let error = sandbox.repositories.update_refs(&repo, &edits, None);
+        let error = error.unwrap_err();
         assert!(expected(&error), "{bad:?}: {error}");
         assert_eq!(refs_by_git(&sandbox.path(&repo)), before);
     }
@@ -198,11 +198,11 @@ async fn any_sequence_of_updates_ends_where_a_plain_map_does() {
             .iter()
             .map(|(name, new)| RefEdit {
                 name: name.clone(),
-                expect: Expect::Is(model.get(name).copied()),
+                old: model.get(name).copied(),
                 new: *new,
             })
             .collect();
-        match sandbox.set(&repo, &list) {
+        match sandbox.repositories.update_refs(&repo, &list, None) {
             Ok(_) => {
                 for (name, new) in edits {
                     match new {

@@ -1,13 +1,13 @@
 //! Fetching from git itself, as it sits behind an HTTP server.
 
 use grip_git::{
-    Caps, Pruned, Quarantine, ReceiveError, RepoPath, pktline,
+    Caps, Pruned, Quarantine, ReceiveError, pktline,
     remote::{
         Advertisement, RemoteError, RemoteRef, Version, fetch_v0, fetch_v2, ls_refs_v2, open_pack,
         read_advertisement, read_ls_refs,
     },
 };
-use grip_types::{ObjectFormat, Oid};
+use grip_types::{ObjectFormat, Oid, RepoAddr};
 use std::{path::Path, time::Duration};
 use tempfile::TempDir;
 use tokio::io::AsyncReadExt;
@@ -61,7 +61,7 @@ async fn request(server: &Path, version: Version, wants: &[Oid], haves: &[Oid]) 
 
 struct Client {
     sandbox: Sandbox,
-    repo: RepoPath,
+    repo: RepoAddr,
 }
 
 impl Client {

@@ -1,11 +1,11 @@
 //! Rolling packs up while others look on.
 
 use grip_git::{ObjectKind, Options, Repositories};
-use grip_types::Oid;
+use grip_types::{Oid, RepoAddr};
 
 use crate::support::*;
 
-async fn many_packs(sandbox: &Sandbox, repo: &grip_git::RepoPath, count: usize) -> Vec<Oid> {
+async fn many_packs(sandbox: &Sandbox, repo: &RepoAddr, count: usize) -> Vec<Oid> {
     let work = Work::new();
     let mut tips = Vec::new();
     for n in 0..count {

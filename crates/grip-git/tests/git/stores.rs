@@ -2,18 +2,19 @@
 
 use std::{collections::BTreeSet, fs, os::unix::fs::symlink};
 
-use grip_git::{Protocol, Quarantine, RepoPath};
+use grip_git::{Protocol, Quarantine};
+use grip_types::RepoAddr;
 
 use crate::support::*;
 
-async fn receive(sandbox: &Sandbox, repo: &RepoPath, work: &Work) -> Quarantine {
+async fn receive(sandbox: &Sandbox, repo: &RepoAddr, work: &Work) -> Quarantine {
     let pack = work.pack("", &["--all"]);
     let received = sandbox.repositories.receive(&repo.identifier, &pack[..]);
     received.await.unwrap()
 }
 
 /// Objects that no repository is for.
-async fn stray(work: &Work) -> (Sandbox, RepoPath) {
+async fn stray(work: &Work) -> (Sandbox, RepoAddr) {
     let sandbox = Sandbox::new();
     let repo = repo(ALICE, "stray");
     receive(&sandbox, &repo, work).await.promote().unwrap();

@@ -6,14 +6,12 @@ use std::{
     time::Duration,
 };
 
-use grip_git::{
-    Expect, ObjectKind, Options, RefEdit, RefSnapshot, RefUpdateError, RepoPath, Repositories,
-};
-use grip_types::{Identifier, Oid, RefName};
+use grip_git::{ObjectKind, Options, RefSnapshot, RefUpdateError, Repositories};
+use grip_types::{Identifier, Oid, RefEdit, RefName, RepoAddr};
 use tempfile::TempDir;
 
-pub const ALICE: &str = "npub1alice";
-pub const BOB: &str = "npub1bob";
+pub const ALICE: &str = "npub10xlxvlhemja6c4dqv22uapctqupfhlxm9h8z3k2e72q4k9hcz7vqpkge6d";
+pub const BOB: &str = "npub1ccz8l9zpa47k6vz9gphftsrumpw80rjt3nhnefat4symjhrsnmjs38mnyd";
 
 pub struct Sandbox {
     pub dir: TempDir,
@@ -41,7 +39,7 @@ impl Sandbox {
     }
 
     /// A repository with the history of `work` and its refs.
-    pub async fn published(work: &Work) -> (Self, RepoPath) {
+    pub async fn published(work: &Work) -> (Self, RepoAddr) {
         let sandbox = Self::new();
         let repo = repo(ALICE, "project");
         sandbox.repositories.create(&repo).unwrap();
@@ -50,7 +48,7 @@ impl Sandbox {
     }
 
     /// Brings all of `work` into `repo`.
-    pub async fn publish(&self, repo: &RepoPath, work: &Work) {
+    pub async fn publish(&self, repo: &RepoAddr, work: &Work) {
         let pack = work.pack("", &["--all"]);
         let quarantine = self
             .repositories
@@ -59,12 +57,12 @@ impl Sandbox {
             .unwrap();
         quarantine.promote().unwrap();
         let edits: Vec<RefEdit> = work.refs().into_iter().map(|(n, o)| set(&n, o)).collect();
-        self.repositories.update_refs(repo, &edits, None).unwrap();
+        self.set(repo, &edits).unwrap();
     }
 
-    pub fn path(&self, repo: &RepoPath) -> PathBuf {
+    pub fn path(&self, repo: &RepoAddr) -> PathBuf {
         let name = format!("{}.git", repo.identifier.encoded());
-        self.root().join(&repo.npub).join(name)
+        self.root().join(repo.npub()).join(name)
     }
 
     pub fn store(&self, identifier: &Identifier) -> PathBuf {
@@ -86,16 +84,22 @@ impl Sandbox {
         }
     }
 
-    pub fn kind(&self, repo: &RepoPath, oid: Oid) -> Option<ObjectKind> {
+    pub fn kind(&self, repo: &RepoAddr, oid: Oid) -> Option<ObjectKind> {
         self.repositories.kinds(&repo.identifier, &[oid]).unwrap()[0]
     }
 
+    /// Makes edits from wherever the refs are.
     pub fn set(
         &self,
-        repo: &RepoPath,
+        repo: &RepoAddr,
         edits: &[RefEdit],
     ) -> Result<std::sync::Arc<RefSnapshot>, RefUpdateError> {
-        self.repositories.update_refs(repo, edits, None)
+        let refs = self.repositories.refs(repo)?;
+        let mut edits = edits.to_vec();
+        for edit in &mut edits {
+            edit.old = refs.get(&edit.name).map(|found| found.oid);
+        }
+        self.repositories.update_refs(repo, &edits, None)
     }
 }
 
@@ -114,8 +118,11 @@ pub fn names_in(dir: &Path) -> Vec<String> {
     names
 }
 
-pub fn repo(npub: &str, identifier: &str) -> RepoPath {
-    RepoPath::new(npub, Identifier::parse(identifier).unwrap())
+pub fn repo(npub: &str, identifier: &str) -> RepoAddr {
+    RepoAddr::new(
+        RepoAddr::parse_npub(npub).unwrap(),
+        Identifier::parse(identifier).unwrap(),
+    )
 }
 
 pub fn name(text: &str) -> RefName {
@@ -125,7 +132,7 @@ pub fn name(text: &str) -> RefName {
 pub fn set(text: &str, oid: Oid) -> RefEdit {
     RefEdit {
         name: name(text),
-        expect: Expect::Any,
+        old: None,
         new: Some(oid),
     }
 }
@@ -133,7 +140,7 @@ pub fn set(text: &str, oid: Oid) -> RefEdit {
 pub fn delete(text: &str) -> RefEdit {
     RefEdit {
         name: name(text),
-        expect: Expect::Any,
+        old: None,
         new: None,
     }
 }

@@ -4,10 +4,11 @@ use std::{os::unix::fs::PermissionsExt, time::Duration};
 
 use futures_util::{StreamExt, TryStreamExt};
 use grip_git::{
-    GitService, Protocol, RepoPath,
+    GitService, Protocol,
     pktline::{self, Packet},
     upload_request::{self, Request},
 };
+use grip_types::RepoAddr;
 
 use crate::support::*;
 
@@ -27,7 +28,7 @@ fn lines(arguments: &[&str]) -> Vec<String> {
     arguments.iter().map(|text| format!("{text}\n")).collect()
 }
 
-async fn fetch(sandbox: &Sandbox, repo: &RepoPath, protocol: Protocol, body: Vec<u8>) -> Vec<u8> {
+async fn fetch(sandbox: &Sandbox, repo: &RepoAddr, protocol: Protocol, body: Vec<u8>) -> Vec<u8> {
     let body = std::io::Cursor::new(body);
     let stream = sandbox
         .repositories

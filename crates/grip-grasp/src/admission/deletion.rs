@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use grip_nostr::{
-    Announcement, Deletion, Event, EventId, PublicKey, PullRequest, RepoAddr, first_value, kinds,
+    Address, Announcement, Deletion, Event, EventId, PublicKey, PullRequest, RepoAddr, first_value,
+    kinds,
 };
 use grip_types::Identifier;
 
@@ -31,7 +32,7 @@ pub(super) fn judge(
         plan.add_id(&deletion, id, view)?;
     }
     for address in &deletion.addresses {
-        if let Some(repository) = RepoAddr::from_address(address) {
+        if let Some(repository) = address.repository() {
             if address.kind == kinds::STATE {
                 plan.add_state_address(&deletion, repository, view)?;
             } else {
@@ -103,7 +104,7 @@ impl Plan {
         repository: RepoAddr,
         view: &dyn View,
     ) -> Result<(), ViewError> {
-        let mut address = repository.announcement();
+        let mut address = Address::of_announcement(&repository);
         address.kind = kinds::STATE;
         if let Some(served) = view.latest(&address)?
             && deletion.covers(&served)
@@ -125,7 +126,7 @@ impl Plan {
         repository: RepoAddr,
         view: &dyn View,
     ) -> Result<(), ViewError> {
-        if let Some(served) = view.latest(&repository.announcement())?
+        if let Some(served) = view.latest(&Address::of_announcement(&repository))?
             && deletion.covers(&served)
         {
             self.add(served, Standing::Served);

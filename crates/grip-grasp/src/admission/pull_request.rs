@@ -102,7 +102,7 @@ fn served(
 ) -> Result<Vec<RepoAddr>, ViewError> {
     let mut served = Vec::new();
     for target in targets.iter().filter(|target| !policy.bans(target)) {
-        if view.is_address_served(&target.announcement())? {
+        if view.is_address_served(&Address::of_announcement(target))? {
             served.push(target.clone());
         }
     }
@@ -115,14 +115,14 @@ pub(super) fn named_by(event: &Event) -> Vec<RepoAddr> {
     values
         .filter_map(|tag| tag.content()?.parse::<Address>().ok())
         .filter(|address| address.kind == kinds::ANNOUNCEMENT)
-        .filter_map(|address| RepoAddr::from_address(&address))
+        .filter_map(|address| address.repository())
         .collect()
 }
 
 /// Says whether what it refers to is held and not served.
 fn waits_itself(request: &PullRequest, view: &dyn View) -> Result<bool, ViewError> {
     for target in &request.targets {
-        if is_address_held(&target.announcement(), view)? {
+        if is_address_held(&Address::of_announcement(target), view)? {
             return Ok(true);
         }
     }

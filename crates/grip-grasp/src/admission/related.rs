@@ -107,7 +107,7 @@ fn relation(event: &Event, view: &dyn View, policy: &Policy) -> Result<Relation,
 
 /// A repository is also known by the address of its owner's state (G01-8).
 fn is_served(address: &Address, view: &dyn View, policy: &Policy) -> Result<bool, ViewError> {
-    let repository = RepoAddr::from_address(address);
+    let repository = address.repository();
     if repository.as_ref().is_some_and(|r| policy.bans(r)) || !relates(address.kind) {
         return Ok(false);
     }
@@ -115,13 +115,13 @@ fn is_served(address: &Address, view: &dyn View, policy: &Policy) -> Result<bool
         return Ok(true);
     }
     match repository.filter(|_| address.kind == kinds::STATE) {
-        Some(repository) => view.is_address_served(&repository.announcement()),
+        Some(repository) => view.is_address_served(&Address::of_announcement(&repository)),
         None => Ok(false),
     }
 }
 
 pub(super) fn is_address_held(address: &Address, view: &dyn View) -> Result<bool, ViewError> {
-    let Some(repository) = RepoAddr::from_address(address) else {
+    let Some(repository) = address.repository() else {
         return Ok(false);
     };
     let held = view.held_announcements(&repository.identifier)?;

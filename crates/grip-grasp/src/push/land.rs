@@ -5,13 +5,13 @@ use std::sync::Arc;
 use grip_git::{ObjectKind, Quarantine, ReceiveError};
 use grip_nostr::{EventId, State};
 use grip_tasks::fault;
-use grip_types::{ErrorChain, Oid, RefName};
+use grip_types::{ErrorChain, Oid, RefEdit, RefName};
 
 use super::{Push, judge::Judged};
 use crate::{
     admission::ViewError,
     grasp::{Core, now},
-    push_rules::{Alignment, Edit, RefRefusal, Refusal, alignment},
+    push_rules::{Alignment, RefRefusal, Refusal, alignment},
     release::{DataSource, Released},
     trouble::Trouble,
 };
@@ -80,7 +80,7 @@ impl Denied {
 /// What an allowed push comes to.
 struct Landing {
     quarantine: Quarantine,
-    edits: Vec<Edit>,
+    edits: Vec<RefEdit>,
     head: Option<RefName>,
     placeholders: Vec<(EventId, Oid)>,
     state: Option<State>,

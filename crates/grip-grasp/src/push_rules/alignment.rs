@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use grip_nostr::State;
-use grip_types::{Oid, RefName};
+use grip_types::{Oid, RefEdit, RefName};
 
-use super::{Edit, Refs};
+use super::Refs;
 
 /// The changes that align a repository, to be made in one transaction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Alignment {
-    pub(crate) edits: Vec<Edit>,
+    pub(crate) edits: Vec<RefEdit>,
     /// Where HEAD goes, if it moves.
     pub(crate) head: Option<RefName>,
 }
@@ -29,14 +29,14 @@ pub(crate) fn alignment(state: &State, current: &Refs) -> Alignment {
         .refs
         .iter()
         .filter(|(name, _)| name.is_state_ref() && !state.refs.contains_key(*name))
-        .map(|(name, old)| Edit {
+        .map(|(name, old)| RefEdit {
             name: name.clone(),
             old: Some(*old),
             new: None,
         });
     let set = state.refs.iter().filter_map(|(name, new)| {
         let old = current.refs.get(name).copied();
-        (old != Some(*new)).then(|| Edit {
+        (old != Some(*new)).then(|| RefEdit {
             name: name.clone(),
             old,
             new: Some(*new),

@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 
 use grip_nostr::{Event, EventId, Kind, PullRequest, RepoAddr};
-use grip_types::Oid;
+use grip_types::{Oid, RefEdit};
 
-use super::Command;
 use crate::{
     admission::{View, ViewError, belongs_to},
     policy::Policy,
@@ -23,7 +22,7 @@ pub(crate) enum Known {
 }
 
 /// The events that the refs of a push name, for the caller to look up.
-pub(crate) fn event_ids(commands: &[Command]) -> Vec<EventId> {
+pub(crate) fn event_ids(commands: &[RefEdit]) -> Vec<EventId> {
     commands.iter().filter_map(event_id).collect()
 }
 
@@ -50,7 +49,7 @@ pub(super) enum Tip {
     Placeholder(EventId, Oid),
 }
 
-pub(super) fn judge(command: &Command, known: &BTreeMap<EventId, Known>) -> Result<Tip, String> {
+pub(super) fn judge(command: &RefEdit, known: &BTreeMap<EventId, Known>) -> Result<Tip, String> {
     let name = &command.name;
     if !name.is_under_nostr() {
         return Err(format!(
@@ -85,7 +84,7 @@ pub(super) fn judge(command: &Command, known: &BTreeMap<EventId, Known>) -> Resu
     }
 }
 
-fn event_id(command: &Command) -> Option<EventId> {
+fn event_id(command: &RefEdit) -> Option<EventId> {
     let id = command.name.nostr_event_id()?;
     Some(EventId::from_slice(&id).expect("32 bytes"))
 }

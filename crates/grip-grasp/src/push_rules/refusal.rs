@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use grip_types::RefName;
-
-use super::Command;
+use grip_types::{RefEdit, RefName};
 
 /// A push of which nothing is carried out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -24,7 +22,7 @@ pub(crate) struct RefRefusal {
 }
 
 impl Refusal {
-    pub(super) fn new(commands: &[Command], faults: &BTreeMap<RefName, String>) -> Self {
+    pub(super) fn new(commands: &[RefEdit], faults: &BTreeMap<RefName, String>) -> Self {
         let mut at_fault = commands
             .iter()
             .filter_map(|c| faults.get_key_value(&c.name));

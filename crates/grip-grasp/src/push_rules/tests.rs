@@ -20,16 +20,16 @@ fn name(text: &str) -> RefName {
     text.parse().unwrap()
 }
 
-fn set_to(name_text: &str, old: Option<u64>, new: u64) -> Command {
-    Command {
+fn set_to(name_text: &str, old: Option<u64>, new: u64) -> RefEdit {
+    RefEdit {
         name: name(name_text),
         old: old.map(oid),
         new: Some(oid(new)),
     }
 }
 
-fn delete(name_text: &str, old: u64) -> Command {
-    Command {
+fn delete(name_text: &str, old: u64) -> RefEdit {
+    RefEdit {
         name: name(name_text),
         old: Some(oid(old)),
         new: None,
@@ -76,7 +76,7 @@ impl Owner {
 }
 
 fn push(
-    commands: &[Command],
+    commands: &[RefEdit],
     candidates: &Candidates,
     current: &Refs,
 ) -> Result<Authorised, Refusal> {
@@ -563,10 +563,10 @@ fn any_refs_of_a_repository() -> impl Strategy<Value = Refs> {
     (any_refs(), head).prop_map(|(refs, head)| Refs { refs, head })
 }
 
-fn any_commands() -> impl Strategy<Value = Vec<Command>> {
+fn any_commands() -> impl Strategy<Value = Vec<RefEdit>> {
     let value = || prop::option::of((1..4u64).prop_map(oid));
     let command = (any_name(), value(), value());
-    let command = command.prop_map(|(name, old, new)| Command { name, old, new });
+    let command = command.prop_map(|(name, old, new)| RefEdit { name, old, new });
     prop::collection::vec(command, 0..4)
 }
 
@@ -595,7 +595,7 @@ fn as_state(refs: BTreeMap<RefName, Oid>, head: Option<RefName>, at: u64) -> Sta
     })
 }
 
-fn apply(current: &Refs, edits: &[Edit], head: Option<RefName>) -> Refs {
+fn apply(current: &Refs, edits: &[RefEdit], head: Option<RefName>) -> Refs {
     let mut after = current.clone();
     for edit in edits {
         let old = match edit.new {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use grip_nostr::{Event, RepoAddr, State, supersedes};
+use grip_nostr::{Address, Event, RepoAddr, State, supersedes};
 use grip_purgatory::{Packed, Phase};
 use grip_tasks::fault;
 use grip_types::Identifier;
@@ -78,7 +78,7 @@ impl Core {
             if view.deletion_of(event)?.is_some() {
                 return Ok(Some(Due::Deleted));
             }
-            if let Some(served) = view.latest(&addr.announcement())?
+            if let Some(served) = view.latest(&Address::of_announcement(addr))?
                 && !supersedes(event, &served)
             {
                 return Ok(Some(Due::Served));

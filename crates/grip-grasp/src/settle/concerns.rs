@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use grip_nostr::{
-    Deletion, Event, EventId, PullRequest, References, RepoAddr, first_value, references,
+    Address, Deletion, Event, EventId, PullRequest, References, RepoAddr, first_value, references,
 };
 use grip_types::Identifier;
 
@@ -32,7 +32,7 @@ impl Core {
                 self.concerned_by(id, view, &mut found)?;
             }
             let addresses = deletion.addresses.iter();
-            let repositories = addresses.filter_map(RepoAddr::from_address);
+            let repositories = addresses.filter_map(Address::repository);
             found.extend(repositories.map(|repository| repository.identifier));
         } else if PullRequest::is_one(event) {
             found.extend(named(&references(event)));
@@ -81,9 +81,6 @@ impl Core {
 }
 
 fn named(references: &References) -> impl Iterator<Item = Identifier> {
-    let repositories = references
-        .addresses
-        .iter()
-        .filter_map(RepoAddr::from_address);
+    let repositories = references.addresses.iter().filter_map(Address::repository);
     repositories.map(|repository| repository.identifier)
 }

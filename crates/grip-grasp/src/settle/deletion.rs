@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use grip_nostr::{Deletion, Event, EventId, RepoAddr};
+use grip_nostr::{Address, Deletion, Event, EventId, RepoAddr};
 use grip_relay::{Answer, answer_to_put};
 use grip_store::Put;
 use grip_types::Identifier;
@@ -51,7 +51,7 @@ impl Core {
                 .ids
                 .iter()
                 .filter_map(|id| purgatory.find_wanted(id));
-            let repositories = deletion.addresses.iter().filter_map(RepoAddr::from_address);
+            let repositories = deletion.addresses.iter().filter_map(Address::repository);
             let names: BTreeSet<Identifier> = repositories.map(|addr| addr.identifier).collect();
             let by_name = names.iter().flat_map(|name| purgatory.wanted(name));
             let named = by_id.chain(by_name).map(|entry| entry.held.event.unpack());

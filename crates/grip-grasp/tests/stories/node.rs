@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use arc_swap::ArcSwap;
 use futures_util::StreamExt;
 use grip_db::Db;
-use grip_git::{Options, Quarantine, RepoPath, Repositories};
+use grip_git::{Options, Quarantine, Repositories};
 use grip_grasp::{Bounds, Grasp, Parts, Policy, PushReply};
 use grip_nostr::{Event, EventId, RepoAddr};
 use grip_relay::{Answer, Limits, Relay, WritePolicy};
@@ -170,8 +170,7 @@ impl Node {
 
     /// The refs of a repository, `HEAD` among them if its branch exists.
     pub(crate) fn refs(&self, addr: &RepoAddr) -> BTreeMap<String, String> {
-        let path = RepoPath::new(addr.npub(), addr.identifier.clone());
-        let snapshot = self.running().repositories.refs(&path).unwrap();
+        let snapshot = self.running().repositories.refs(addr).unwrap();
         let refs = snapshot
             .iter()
             .map(|r| (r.name.to_string(), r.oid.to_string()));
@@ -199,8 +198,7 @@ impl Node {
     }
 
     pub(crate) async fn fsck_is_clean(&self, addr: &RepoAddr) -> bool {
-        let path = RepoPath::new(addr.npub(), addr.identifier.clone());
-        let fsck = self.running().repositories.fsck(&path).await.unwrap();
+        let fsck = self.running().repositories.fsck(addr).await.unwrap();
         assert!(fsck.is_clean, "{}", fsck.report);
         fsck.is_clean
     }
@@ -246,13 +244,11 @@ impl Node {
 
     /// Puts an empty repository on disk that no event speaks of.
     pub(crate) fn put_repository(&self, addr: &RepoAddr) {
-        let path = RepoPath::new(addr.npub(), addr.identifier.clone());
-        self.running().repositories.create(&path).unwrap();
+        self.running().repositories.create(addr).unwrap();
     }
 
     pub(crate) fn is_on_disk(&self, addr: &RepoAddr) -> bool {
-        let path = RepoPath::new(addr.npub(), addr.identifier.clone());
-        self.running().repositories.exists(&path)
+        self.running().repositories.exists(addr)
     }
 
     /// How many events and refs wait.

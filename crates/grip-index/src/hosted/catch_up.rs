@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use futures_util::future::BoxFuture;
 use grip_db::{Db, DbError, Value};
-use grip_git::{RepoPath, Repositories};
+use grip_git::Repositories;
+use grip_types::RepoAddr;
 
 use super::{Hosted, PAGE, digest};
 use crate::{Source as _, SourceError};
@@ -45,7 +46,7 @@ impl Hosted {
         mut changed: impl FnMut(Vec<String>) -> BoxFuture<'static, Result<(), DbError>> + Send,
     ) -> Result<CaughtUp, DbError> {
         let mut sum = CaughtUp::default();
-        let mut after: Option<RepoPath> = None;
+        let mut after: Option<RepoAddr> = None;
         loop {
             let page = self.inner.served.page(after.as_ref(), PAGE);
             let last = page.last().filter(|_| page.len() >= PAGE).cloned();
@@ -78,7 +79,7 @@ impl Hosted {
         Ok(sum)
     }
 
-    async fn differing(&self, db: &Db, page: Vec<RepoPath>) -> Result<Vec<String>, DbError> {
+    async fn differing(&self, db: &Db, page: Vec<RepoAddr>) -> Result<Vec<String>, DbError> {
         let names: Vec<String> = page.iter().map(|repo| self.name_of(repo)).collect();
         let values = [Value::from(names.clone())];
         let known: Vec<(String, Option<String>)> = db
@@ -107,7 +108,7 @@ impl Hosted {
 }
 
 /// What the tags of each repository are recognised by; none where they cannot be read.
-fn digests(repositories: &Repositories, page: &[RepoPath]) -> Vec<Option<String>> {
+fn digests(repositories: &Repositories, page: &[RepoAddr]) -> Vec<Option<String>> {
     let digest = |repo| repositories.refs(repo).ok().map(|refs| digest::of(&refs));
     page.iter().map(digest).collect()
 }

@@ -3,8 +3,7 @@
 //! Two nodes that share a database may host the same repository in different states, so the name
 //! of the node is part of the name wherever nodes have one.
 
-use grip_git::RepoPath;
-use grip_types::Identifier;
+use grip_types::{Identifier, RepoAddr};
 
 const SOURCE: &str = "hosted";
 
@@ -27,14 +26,13 @@ impl Names {
         &self.source
     }
 
-    pub(super) fn write(&self, repo: &RepoPath) -> String {
+    pub(super) fn write(&self, repo: &RepoAddr) -> String {
         format!("{}{repo}", self.prefix)
     }
 
-    pub(super) fn read(&self, name: &str) -> Option<RepoPath> {
+    pub(super) fn read(&self, name: &str) -> Option<RepoAddr> {
         let (npub, identifier) = name.strip_prefix(&self.prefix)?.split_once('/')?;
         let identifier = Identifier::parse(identifier).ok()?;
-        let is_npub = npub.starts_with("npub1");
-        is_npub.then(|| RepoPath::new(npub, identifier))
+        Some(RepoAddr::new(RepoAddr::parse_npub(npub)?, identifier))
     }
 }

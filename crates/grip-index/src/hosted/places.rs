@@ -1,8 +1,7 @@
 //! Where repositories are, as Go writes it: `<host>/<npub>/<identifier>`.
 
-use grip_git::RepoPath;
 use grip_go::{InvalidPath, ModulePath};
-use grip_types::{Identifier, Service};
+use grip_types::{Identifier, RepoAddr, Service};
 use url::Url;
 
 /// Brings repositories and the module paths of their places together.
@@ -33,25 +32,21 @@ impl Places {
     ///
     /// Identifiers may hold much that Go does not take (`naïve repo`, `a+b`), and a host may have
     /// no dot in it (`localhost`): such a repository has no path.
-    pub fn location(&self, repo: &RepoPath) -> Result<ModulePath, InvalidPath> {
-        let RepoPath { npub, identifier } = repo;
-        ModulePath::parse(&format!("{}/{npub}/{identifier}", self.root))
+    pub fn location(&self, repo: &RepoAddr) -> Result<ModulePath, InvalidPath> {
+        ModulePath::parse(&format!("{}/{repo}", self.root))
     }
 
     /// The repository that a module path leads to by its place.
-    pub fn repository(&self, path: &ModulePath) -> Option<RepoPath> {
+    pub fn repository(&self, path: &ModulePath) -> Option<RepoAddr> {
         let below = path.as_str().strip_prefix(self.root.as_str())?;
         let mut elements = below.strip_prefix('/')?.split('/');
-        let npub = elements.next()?;
+        let owner = RepoAddr::parse_npub(elements.next()?)?;
         let identifier = Identifier::parse(elements.next()?).ok()?;
-        let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
-        let is_npub = npub.starts_with("npub1") && npub.bytes().all(plain);
-        is_npub.then(|| RepoPath::new(npub, identifier))
+        Some(RepoAddr::new(owner, identifier))
     }
 
     /// Where git clones it from.
-    pub fn clone_url(&self, repo: &RepoPath) -> String {
-        let RepoPath { npub, identifier } = repo;
-        format!("{}/{npub}/{}.git", self.clone_root, identifier.encoded())
+    pub fn clone_url(&self, repo: &RepoAddr) -> String {
+        format!("{}/{}", self.clone_root, repo.path())
     }
 }

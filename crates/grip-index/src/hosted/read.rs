@@ -1,8 +1,8 @@
 //! Reading tags and `go.mod` from the object store. All of it blocks.
 
-use grip_git::{FileAt, ObjectKind, Ref, RepoError, RepoPath, Repositories, TreeBounds, TreeError};
+use grip_git::{FileAt, ObjectKind, Ref, RepoError, Repositories, TreeBounds, TreeError};
 use grip_go::go_mod;
-use grip_types::{ErrorChain, Identifier, Oid};
+use grip_types::{ErrorChain, Identifier, Oid, RepoAddr};
 
 use super::digest;
 use crate::{GoMod, SourceError, TagAt, Tags};
@@ -13,7 +13,7 @@ const BATCH: usize = 10_000;
 /// The tags that lead to commits, or that none of them has changed.
 pub(super) fn tags(
     repositories: &Repositories,
-    repo: &RepoPath,
+    repo: &RepoAddr,
     etag: Option<String>,
 ) -> Result<Tags, SourceError> {
     let refs = match repositories.refs(repo) {
@@ -50,7 +50,7 @@ fn target(r: &Ref) -> Oid {
 /// When the tag says it was made or, where it says nothing, its commit.
 pub(super) fn created(
     repositories: &Repositories,
-    repo: &RepoPath,
+    repo: &RepoAddr,
     object: &Oid,
 ) -> Result<i64, SourceError> {
     let found = repositories.tagged(&repo.identifier, object);

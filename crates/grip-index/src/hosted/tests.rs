@@ -1,23 +1,23 @@
 use std::{collections::BTreeSet, process::Stdio};
 
 use grip_db::TestDatabase;
-use grip_git::{Expect, Options, RefEdit};
+use grip_git::Options;
 use grip_testkit::{Author, WorkTree, git};
-use grip_types::{Identifier, RefName, Service};
+use grip_types::{Identifier, RefEdit, RefName, Service};
 use parking_lot::Mutex;
 use tempfile::TempDir;
 
 use super::*;
 
 #[derive(Default)]
-struct Set(Mutex<BTreeSet<RepoPath>>);
+struct Set(Mutex<BTreeSet<RepoAddr>>);
 
 impl Served for Set {
-    fn is_served(&self, repo: &RepoPath) -> bool {
+    fn is_served(&self, repo: &RepoAddr) -> bool {
         self.0.lock().contains(repo)
     }
 
-    fn page(&self, after: Option<&RepoPath>, limit: usize) -> Vec<RepoPath> {
+    fn page(&self, after: Option<&RepoAddr>, limit: usize) -> Vec<RepoAddr> {
         let all = self.0.lock();
         let behind = all
             .iter()
@@ -56,12 +56,12 @@ impl Node {
         }
     }
 
-    fn repo(&self, identifier: &str) -> RepoPath {
-        RepoPath::new(self.owner.npub(), Identifier::parse(identifier).unwrap())
+    fn repo(&self, identifier: &str) -> RepoAddr {
+        RepoAddr::new(self.owner.pubkey(), Identifier::parse(identifier).unwrap())
     }
 
     /// A served repository with nothing in it.
-    fn empty(&self, identifier: &str) -> RepoPath {
+    fn empty(&self, identifier: &str) -> RepoAddr {
         let repo = self.repo(identifier);
         self.hosted.repositories().create(&repo).unwrap();
         self.served.0.lock().insert(repo.clone());
@@ -69,7 +69,7 @@ impl Node {
     }
 
     /// A served repository with all of `work`.
-    async fn publish(&self, identifier: &str, work: &WorkTree) -> RepoPath {
+    async fn publish(&self, identifier: &str, work: &WorkTree) -> RepoAddr {
         let repo = self.empty(identifier);
         let arguments = ["pack-objects", "--quiet", "--stdout", "--revs", "--all"];
         let pack = git::command(work.path(), arguments)
@@ -84,7 +84,7 @@ impl Node {
             let (name, oid) = line.split_once(' ').unwrap();
             RefEdit {
                 name: RefName::parse(name).unwrap(),
-                expect: Expect::Any,
+                old: None,
                 new: Some(oid.parse().unwrap()),
             }
         };
@@ -252,7 +252,7 @@ fn a_repository_speaks_for_its_place_and_for_what_its_owner_was_given() {
             "{claimed}"
         );
     }
-    let other = RepoPath::new(Author::new().npub(), Identifier::parse("hello").unwrap());
+    let other = RepoAddr::new(Author::new().pubkey(), Identifier::parse("hello").unwrap());
     let other = node.hosted.name_of(&other);
     assert_eq!(
         node.hosted.trusts(&other, &path("example.com/lib")),

@@ -8,8 +8,9 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use grip_git::{RefSnapshot, RepoPath};
+use grip_git::RefSnapshot;
 use grip_go::{ModulePath, Version};
+use grip_types::RepoAddr;
 use parking_lot::Mutex;
 
 use super::look::At;
@@ -27,7 +28,7 @@ impl Known {
     pub(super) fn get(
         &self,
         refs: &Arc<RefSnapshot>,
-        repo: &RepoPath,
+        repo: &RepoAddr,
         path: &ModulePath,
         version: &Version,
     ) -> Option<At> {

@@ -8,12 +8,12 @@ mod revisions;
 
 use std::{fmt::Display, sync::Arc};
 
-use grip_git::{CommitFacts, RefSnapshot, RepoPath, Repositories};
+use grip_git::{CommitFacts, RefSnapshot, Repositories};
 use grip_go::{
     Found, Module, ModulePath, NotAModule, Version, candidates, module_version,
     tag::{self, VersionTag},
 };
-use grip_types::{Oid, RefName};
+use grip_types::{Oid, RefName, RepoAddr};
 
 use super::{ProxyError, known::Known, listed::Listed};
 use crate::{GoMod, hosted::go_mod_at};
@@ -21,7 +21,7 @@ use crate::{GoMod, hosted::go_mod_at};
 /// Where a module is: a repository, and the directory that its tags name.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
-    pub(super) repo: RepoPath,
+    pub(super) repo: RepoAddr,
     /// The path of the repository's root.
     pub(super) location: ModulePath,
     pub(super) dir: String,
@@ -29,7 +29,7 @@ pub(super) struct Place {
 
 impl Place {
     /// The place of a module in the repository that its path leads to.
-    pub(super) fn by_path(repo: RepoPath, location: ModulePath, path: &ModulePath) -> Option<Self> {
+    pub(super) fn by_path(repo: RepoAddr, location: ModulePath, path: &ModulePath) -> Option<Self> {
         let dir = match path == &location {
             true => "",
             false => {
@@ -54,7 +54,7 @@ impl Place {
 #[derive(Clone, Debug)]
 pub(super) struct At {
     pub(super) module: Module,
-    pub(super) repo: RepoPath,
+    pub(super) repo: RepoAddr,
     pub(super) commit: Oid,
     pub(super) committed_at_ms: i64,
     /// The ref that was asked for.

@@ -12,7 +12,7 @@ use std::{
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use grip_db::TestDatabase;
-use grip_git::{Expect, Options as GitOptions, RefEdit, RepoPath, Repositories};
+use grip_git::{Options as GitOptions, Repositories};
 use grip_index::{
     Index, Occasion, Source as _, Tags,
     hosted::{Claim, Hosted, Parts, Places, Served},
@@ -21,7 +21,7 @@ use grip_index::{
 use grip_queue::Queue;
 use grip_tasks::TaskGroup;
 use grip_testkit::{Author, WorkTree, git, until};
-use grip_types::{Identifier, Oid, RefName, Service};
+use grip_types::{Identifier, Oid, RefEdit, RefName, RepoAddr, Service};
 use http_body_util::{BodyExt as _, Full, StreamBody, combinators::UnsyncBoxBody};
 use hyper::{Response, body::Frame, service::service_fn};
 use hyper_util::rt::TokioIo;
@@ -46,24 +46,24 @@ pub struct World {
 
 /// The repositories that count as served.
 #[derive(Default)]
-pub struct ServedSet(Mutex<BTreeSet<RepoPath>>);
+pub struct ServedSet(Mutex<BTreeSet<RepoAddr>>);
 
 impl ServedSet {
-    pub fn add(&self, repo: &RepoPath) {
+    pub fn add(&self, repo: &RepoAddr) {
         self.0.lock().insert(repo.clone());
     }
 
-    pub fn remove(&self, repo: &RepoPath) {
+    pub fn remove(&self, repo: &RepoAddr) {
         self.0.lock().remove(repo);
     }
 }
 
 impl Served for ServedSet {
-    fn is_served(&self, repo: &RepoPath) -> bool {
+    fn is_served(&self, repo: &RepoAddr) -> bool {
         self.0.lock().contains(repo)
     }
 
-    fn page(&self, after: Option<&RepoPath>, limit: usize) -> Vec<RepoPath> {
+    fn page(&self, after: Option<&RepoAddr>, limit: usize) -> Vec<RepoAddr> {
         let all = self.0.lock();
         let behind = all
             .iter()
@@ -119,8 +119,8 @@ impl World {
         }
     }
 
-    pub fn repo(&self, identifier: &str) -> RepoPath {
-        RepoPath::new(self.owner.npub(), Identifier::parse(identifier).unwrap())
+    pub fn repo(&self, identifier: &str) -> RepoAddr {
+        RepoAddr::new(self.owner.pubkey(), Identifier::parse(identifier).unwrap())
     }
 
     /// The module path of a repository's root.
@@ -129,7 +129,7 @@ impl World {
     }
 
     /// Makes all of `work` a served repository, and indexes it.
-    pub async fn publish(&self, identifier: &str, work: &WorkTree) -> RepoPath {
+    pub async fn publish(&self, identifier: &str, work: &WorkTree) -> RepoAddr {
         let repo = self.repo(identifier);
         self.push(&repo, work).await;
         self.index(&repo).await;
@@ -137,7 +137,7 @@ impl World {
     }
 
     /// Brings the objects and refs of `work` into a repository, and removes all other refs.
-    pub async fn push(&self, repo: &RepoPath, work: &WorkTree) {
+    pub async fn push(&self, repo: &RepoAddr, work: &WorkTree) {
         self.repositories.create(repo).unwrap();
         let pack = pack(work.path());
         let quarantine = self.repositories.receive(&repo.identifier, &pack[..]).await;
@@ -146,9 +146,9 @@ impl World {
         let known = self.repositories.refs(repo).unwrap();
         let is_gone = |name: &RefName| wanted.iter().all(|(wanted, _)| wanted != name);
         let gone = known.iter().map(|r| r.name.clone()).filter(is_gone);
-        let edit = |name, new| RefEdit {
+        let edit = |name: RefName, new| RefEdit {
+            old: known.get(&name).map(|found| found.oid),
             name,
-            expect: Expect::Any,
             new,
         };
         let mut edits: Vec<RefEdit> = gone.map(|name| edit(name, None)).collect();
@@ -165,7 +165,7 @@ impl World {
     }
 
     /// Has the index look at a repository, and waits until it knows all of its tags.
-    pub async fn index(&self, repo: &RepoPath) {
+    pub async fn index(&self, repo: &RepoAddr) {
         let name = self.hosted.name_of(repo);
         let tags = self
             .hosted

@@ -1,15 +1,10 @@
 //! States: several per identifier, of several authors and of one.
 
-use std::collections::BTreeMap;
-
-use grip_nostr::{Event, EventId};
-use grip_types::{Identifier, Oid, Origin, RefName};
+use grip_nostr::{Event, EventId, State};
+use grip_types::{Identifier, Origin};
 
 use super::{Home, Purgatory, promoted};
-use crate::{
-    Change, Full, Held, Millis, RefUpdate, StateEntry, can_be_here, extract_refs_from_state,
-    matching::Push,
-};
+use crate::{Change, Full, Held, Millis, StateEntry};
 
 impl Purgatory {
     /// Holds a state and sees to it that its data is looked for; older versions are not wanted any
@@ -50,38 +45,14 @@ impl Purgatory {
         self.states.get(identifier).map_or(&[], Vec::as_slice)
     }
 
-    /// The states that a push to a repository with `local_refs` makes true, oldest first.
-    pub fn find_matching_states(
-        &self,
-        identifier: &Identifier,
-        pushed: &[RefUpdate],
-        local_refs: &BTreeMap<RefName, Oid>,
-    ) -> Vec<&StateEntry> {
-        let states = self.find_state(identifier);
-        if states.is_empty() {
-            return Vec::new();
-        }
-        let push = Push::new(pushed, local_refs);
-        let satisfied = |state: &&StateEntry| push.satisfies(&state.held.event.unpack());
-        states.iter().filter(satisfied).collect()
-    }
-
-    /// Removes all states of an identifier.
-    pub fn remove_state(&mut self, identifier: &Identifier) -> Vec<Change> {
-        let states = self.find_state(identifier).iter();
-        let ids: Vec<EventId> = states.map(|state| state.held.id()).collect();
-        let removals = ids.iter().map(|id| self.remove_state_event(identifier, id));
-        removals.collect::<Vec<_>>().concat()
-    }
-
     /// Removes one state, held or wanted.
     pub fn remove_state_event(&mut self, identifier: &Identifier, id: &EventId) -> Vec<Change> {
         let Some(entry) = self.take_state(identifier, id) else {
             let wanted = self.wanted.get(id);
-            return match wanted.is_some_and(|entry| entry.identifiers.contains(identifier)) {
-                true => self.remove_wanted(id),
-                false => Vec::new(),
-            };
+            if wanted.is_some_and(|entry| entry.identifiers.contains(identifier)) {
+                return self.remove_wanted(id);
+            }
+            return Vec::new();
         };
         self.count_out(&entry);
         let mut changes = vec![Change::remove_state(id)];
@@ -89,7 +60,8 @@ impl Purgatory {
         changes
     }
 
-    /// Ends the time of a state. If it names objects that can be here and is the latest of its
+    /// Ends the time of a state. If it names objects that can be here (a state with other ids is
+    /// invalid) and is the latest of its
     /// author, it is wanted from now on.
     pub(super) fn expire_state(
         &mut self,
@@ -105,9 +77,8 @@ impl Purgatory {
         let mut changes = vec![Change::remove_state(id)];
         changes.extend(self.remember(*id, Some(held.origin), now));
         let event = held.event.unpack();
-        let refs = extract_refs_from_state(&event);
-        let can_be_here = refs.iter().all(|pair| can_be_here(&pair.object));
-        if !refs.is_empty() && can_be_here && !self.has_newer(identifier, &held.event) {
+        let names_objects = State::parse(event.clone()).is_ok_and(|state| !state.refs.is_empty());
+        if names_objects && !self.has_newer(identifier, &held.event) {
             changes.extend(self.remove_superseded(identifier, &event));
             changes.extend(self.want(vec![identifier.clone()], held, now));
         }

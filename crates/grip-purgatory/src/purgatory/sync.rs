@@ -47,12 +47,6 @@ impl Purgatory {
         self.sync.bring_forward(identifier, now)
     }
 
-    /// Takes an identifier out of the queue for which nothing waits. While something does it
-    /// stays: nothing would bring it back.
-    pub fn remove_from_sync_queue(&mut self, identifier: &Identifier) -> Vec<Change> {
-        self.settle_sync(identifier).into_iter().collect()
-    }
-
     pub fn sync_entry(&self, identifier: &Identifier) -> Option<&SyncEntry> {
         self.sync.get(identifier)
     }

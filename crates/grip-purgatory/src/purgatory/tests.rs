@@ -11,13 +11,13 @@ mod wanted;
 use std::collections::{BTreeMap, BTreeSet};
 
 use grip_nostr::{Event, EventId, Kind, RepoAddr, Timestamp, kinds};
-use grip_types::{Identifier, Oid, RefName};
+use grip_types::{Identifier, Oid};
 use nostr::prelude::{EventBuilder, FinalizeEvent, Keys, Tag};
 
 use super::*;
 use crate::{
-    EXTENSION, HIDDEN_LIFETIME, LIFETIME, PLACEHOLDER_LIFETIME, Phase, RESTART_GRACE, RefUpdate,
-    Row, SYNC_DELAY_DEFAULT, SYNC_DELAY_IMMEDIATE, SyncDelays, WANTED_INTERVAL, WANTED_LIFETIME,
+    EXTENSION, HIDDEN_LIFETIME, LIFETIME, PLACEHOLDER_LIFETIME, Phase, RESTART_GRACE, Row,
+    SYNC_DELAY_DEFAULT, SYNC_DELAY_IMMEDIATE, SyncDelays, WANTED_INTERVAL, WANTED_LIFETIME,
 };
 
 const NOW: Millis = Millis::new(1_700_000_000_000);
@@ -59,6 +59,16 @@ fn pr(keys: &Keys, created_at: u64) -> Event {
 
 fn addr(keys: &Keys) -> RepoAddr {
     RepoAddr::new(keys.public_key(), identifier("repo"))
+}
+
+/// Removes all states that wait for an identifier.
+fn remove_states(purgatory: &mut Purgatory, identifier: &Identifier) -> Vec<Change> {
+    let states = purgatory.find_state(identifier).iter();
+    let ids: Vec<EventId> = states.map(|state| state.held.id()).collect();
+    let removals = ids
+        .iter()
+        .map(|id| purgatory.remove_state_event(identifier, id));
+    removals.collect::<Vec<_>>().concat()
 }
 
 /// The journal as a database keeps it, and for whom something is wanted.

@@ -1,13 +1,12 @@
 //! Hosts of today.
 
 use anyhow::{Result, ensure};
-use grip_git::{Expect, RefEdit, RepoPath};
 use grip_sync::FetchError;
 use grip_testkit::{
     WorkTree,
     remote::{Behaviour, RemoteHost},
 };
-use grip_types::RefName;
+use grip_types::{RefEdit, RefName, RepoAddr};
 
 use crate::support::*;
 
@@ -42,11 +41,11 @@ async fn what_is_here_is_not_sent_again() -> Result<()> {
     let url = host.host(&tree, "x.git")?;
     let desk = Desk::new();
     desk.ask(&url, &[&old]).await?;
-    let repo = RepoPath::new("npub1alice", desk.identifier.clone());
+    let repo = RepoAddr::new(Author::new().pubkey(), desk.identifier.clone());
     desk.repositories.create(&repo)?;
     let edit = RefEdit {
         name: RefName::parse("refs/heads/main")?,
-        expect: Expect::Any,
+        old: None,
         new: Some(parse(&old)),
     };
     desk.repositories.update_refs(&repo, &[edit], None)?;

@@ -2,10 +2,8 @@
 
 use std::{io, sync::Arc};
 
-use grip_git::{
-    RepoPath,
-    upload_request::{Protocol, ReadError, Request as V2},
-};
+use grip_git::upload_request::{Protocol, ReadError, Request as V2};
+use grip_types::RepoAddr;
 use http::Response;
 use hyper::body::Incoming;
 use tokio::{
@@ -52,7 +50,7 @@ pub(crate) async fn upload_pack(cx: &RequestContext<'_>, body: Incoming) -> Http
 
 async fn version_2(
     cx: &RequestContext<'_>,
-    repo: RepoPath,
+    repo: RepoAddr,
     mut reader: MeteredRead<Reader>,
     meter: Meter,
 ) -> HttpResult {
@@ -77,7 +75,7 @@ async fn version_2(
 /// Streams a pack out of git, which bounds the request and the time of both sides.
 async fn pack(
     app: &Arc<App>,
-    repo: RepoPath,
+    repo: RepoAddr,
     protocol: Protocol,
     body: impl AsyncRead + Send + Unpin + 'static,
     meter: Meter,

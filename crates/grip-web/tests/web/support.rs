@@ -6,13 +6,14 @@ use anyhow::{Context as _, Result};
 use arc_swap::ArcSwap;
 use futures_util::{FutureExt as _, future::BoxFuture};
 use grip_db::Db;
-use grip_git::{Options, RepoPath, Repositories};
+use grip_git::{Options, Repositories};
 use grip_grasp::{Grasp, Parts, Policy};
 use grip_index::{
     Index, Source,
     hosted::{Hosted, Places, Served},
     proxy::Proxy,
 };
+use grip_nostr::RepoAddr;
 use grip_queue::{NewJob, Queue};
 use grip_relay::Relay;
 use grip_store::EventStore;
@@ -283,7 +284,7 @@ impl Node {
         let (Some(index), Some(hosted)) = (&self.index, &self.hosted) else {
             anyhow::bail!("the node has no index");
         };
-        let repo = RepoPath::new(owner.npub(), Identifier::parse(identifier)?);
+        let repo = RepoAddr::new(owner.pubkey(), Identifier::parse(identifier)?);
         index.repo_changed(&hosted.name_of(&repo)).await?;
         let path = Places::of(&Service::parse(&self.authority())?).location(&repo)?;
         for tag in tags {
@@ -358,14 +359,14 @@ async fn indexed(base: Base, forge: Option<Arc<Forge>>) -> Result<Indexed> {
 struct AllServed(Grasp);
 
 impl Served for AllServed {
-    fn is_served(&self, repo: &RepoPath) -> bool {
+    fn is_served(&self, repo: &RepoAddr) -> bool {
         self.page(None, usize::MAX).contains(repo)
     }
 
-    fn page(&self, after: Option<&RepoPath>, limit: usize) -> Vec<RepoPath> {
+    fn page(&self, after: Option<&RepoAddr>, limit: usize) -> Vec<RepoAddr> {
         let all = self.0.served().into_iter();
         let mut all: Vec<_> = all
-            .map(|addr| RepoPath::new(addr.npub(), addr.identifier))
+            .map(|addr| addr)
             .filter(|repo| after.is_none_or(|after| repo > after))
             .collect();
         all.sort_unstable();

@@ -106,10 +106,10 @@ fn a_push_of_a_known_ref_and_a_newer_announcement_need_no_new_room() {
         assert!(pushed.is_ok());
     }
     let mut stricter = purgatory.clone();
-    stricter.set_bounds(Bounds {
+    stricter.bounds = Bounds {
         total_bytes: 10,
         ..FEW
-    });
+    };
     let before = stricter.clone();
     let event = announcement(&keys, 3);
     let added = stricter.add_announcement(event, identifier("repo"), Origin::Submitted, NOW);

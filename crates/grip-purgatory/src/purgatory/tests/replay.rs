@@ -44,7 +44,6 @@ enum Verb {
     RemoveAnnouncement(usize, usize),
     RemovePlaceholder(usize, usize),
     Enqueue(usize, u16),
-    Dequeue(usize),
     BeginSync,
     RetrySync(usize),
     ResumeSync(usize),
@@ -71,7 +70,6 @@ fn verb() -> impl Strategy<Value = Verb> {
         1 => (event.clone(), name.clone()).prop_map(|(e, n)| Verb::RemovePlaceholder(e, n)),
         1 => event.prop_map(Verb::Drop),
         1 => (name.clone(), any::<u16>()).prop_map(|(n, d)| Verb::Enqueue(n, d)),
-        1 => name.clone().prop_map(Verb::Dequeue),
         2 => Just(Verb::BeginSync),
         1 => name.clone().prop_map(Verb::RetrySync),
         1 => name.clone().prop_map(Verb::ResumeSync),
@@ -96,7 +94,7 @@ fn perform(purgatory: &mut Purgatory, verb: &Verb, now: Millis) -> Vec<Change> {
             changes.extend(purgatory.remove_pr(id));
             changes
         }
-        Verb::RemoveStates(name) => purgatory.remove_state(&named(name)),
+        Verb::RemoveStates(name) => remove_states(purgatory, &named(name)),
         Verb::Extend(event, name) => {
             purgatory.extend_expiry(&named(name), &[of(event).id], EXTENSION, now)
         }
@@ -112,7 +110,6 @@ fn perform(purgatory: &mut Purgatory, verb: &Verb, now: Millis) -> Vec<Change> {
             let delay = Duration::from_millis(delay.into());
             purgatory.enqueue_sync(&named(name), delay, now)
         }
-        Verb::Dequeue(name) => purgatory.remove_from_sync_queue(&named(name)),
         Verb::BeginSync => {
             let _ = purgatory.begin_sync(now);
             Vec::new()

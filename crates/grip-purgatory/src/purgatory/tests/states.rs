@@ -5,14 +5,6 @@ fn add(purgatory: &mut Purgatory, event: &Event, origin: Origin) -> Vec<Change> 
     added.unwrap()
 }
 
-fn push(name: &str, new: Oid) -> RefUpdate {
-    RefUpdate {
-        old_oid: Oid::ZERO,
-        new_oid: new,
-        ref_name: RefName::parse(name).unwrap(),
-    }
-}
-
 fn ids(states: &[&StateEntry]) -> Vec<EventId> {
     states.iter().map(|state| state.held.id()).collect()
 }
@@ -66,38 +58,6 @@ fn of_two_states_of_one_second_the_lower_id_counts_as_the_newer() {
     }
     let held: Vec<&StateEntry> = purgatory.find_state(&identifier("repo")).iter().collect();
     assert_eq!(ids(&held), [events[0].id, events[1].id]);
-}
-
-#[test]
-fn a_push_finds_the_states_it_makes_true_and_no_others() {
-    let keys = Keys::generate();
-    let (a, b, c) = ("a".repeat(40), "b".repeat(40), "c".repeat(40));
-    let main = "refs/heads/main";
-    let events = [
-        state(&keys, 1, &[[main, &a]]),
-        state(&keys, 2, &[[main, &a], ["refs/tags/v1", &c]]),
-        state(&keys, 3, &[[main, &b]]),
-    ];
-    let mut purgatory = Purgatory::default();
-    for event in &events {
-        let _ = add(&mut purgatory, event, Origin::Submitted);
-    }
-    let repo = identifier("repo");
-    let none = BTreeMap::new();
-    let has_tag = BTreeMap::from([(RefName::parse("refs/tags/v1").unwrap(), oid('c'))]);
-    let find = |pushed: &[RefUpdate], local: &BTreeMap<_, _>| {
-        ids(&purgatory.find_matching_states(&repo, pushed, local))
-    };
-    assert_eq!(find(&[push(main, oid('a'))], &none), [events[0].id]);
-    assert_eq!(
-        find(&[push(main, oid('a'))], &has_tag),
-        [events[0].id, events[1].id]
-    );
-    assert_eq!(find(&[push(main, oid('b'))], &has_tag), [events[2].id]);
-    // A ref the push deletes is not there, whatever the repository has now.
-    let deletes = [push(main, oid('a')), push("refs/tags/v1", Oid::ZERO)];
-    assert_eq!(find(&deletes, &has_tag), [events[0].id]);
-    assert!(find(&[], &has_tag).is_empty());
 }
 
 #[test]
@@ -184,6 +144,6 @@ fn removing_the_states_of_an_identifier_ends_the_search_for_their_data() {
             .remove_state_event(&repo, &events[0].id)
             .is_empty()
     );
-    assert_eq!(purgatory.remove_state(&repo).len(), 2);
+    assert_eq!(purgatory.remove_state_event(&repo, &events[1].id).len(), 2);
     assert_eq!(purgatory, Purgatory::default());
 }

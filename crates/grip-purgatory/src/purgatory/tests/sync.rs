@@ -59,10 +59,9 @@ fn what_nothing_waits_for_is_not_looked_for() {
     let mut purgatory = holding(Origin::Submitted);
     let (repo, other) = (identifier("repo"), identifier("other"));
     assert!(purgatory.enqueue_sync_immediate(&other, NOW).is_empty());
-    assert!(purgatory.remove_from_sync_queue(&repo).is_empty());
     assert!(purgatory.sync_entry(&repo).is_some());
     assert!(purgatory.has_pending_events(&repo));
-    assert_eq!(purgatory.remove_state(&repo).len(), 2);
+    assert_eq!(remove_states(&mut purgatory, &repo).len(), 2);
     assert_eq!(purgatory.sync_entry(&repo), None);
     assert!(purgatory.retry_sync(&repo, MINUTE, NOW).is_empty());
 }
@@ -98,7 +97,7 @@ fn states_and_pull_requests_both_count_as_pending() {
     let _ = added.unwrap();
     assert!(purgatory.has_pending_events(&other));
     let _ = purgatory.remove_pr(&event.id);
-    let _ = purgatory.remove_state(&repo);
+    let _ = remove_states(&mut purgatory, &repo);
     assert!(!purgatory.has_pending_events(&repo) && !purgatory.has_pending_events(&other));
 }
 
@@ -146,7 +145,7 @@ fn a_complete_search_ends_unless_something_waits_all_the_same() {
     assert_eq!(purgatory.sync_entry(&repo).unwrap().attempt_count, 1);
 
     let _ = purgatory.begin_sync(next(&purgatory));
-    let _ = purgatory.remove_state(&repo);
+    let _ = remove_states(&mut purgatory, &repo);
     assert!(purgatory.complete_sync(&repo, due).is_empty());
     assert_eq!(purgatory, Purgatory::default());
 }
@@ -157,7 +156,7 @@ fn an_identifier_that_comes_back_waits_for_the_end_of_its_attempt() {
     let mut purgatory = holding(Origin::Synced);
     let due = next(&purgatory);
     let _ = purgatory.begin_sync(due);
-    let _ = purgatory.remove_state(&repo);
+    let _ = remove_states(&mut purgatory, &repo);
     assert_eq!(purgatory.sync_entry(&repo), None);
     let event = state(&Keys::generate(), 2, &[]);
     let added = purgatory.add_state(event, repo.clone(), Origin::Synced, due);
@@ -182,7 +181,7 @@ fn an_attempt_can_be_brought_forward_by_hand_and_keeps_its_count() {
     let next = (entry.attempt_count, entry.next_attempt);
     assert_eq!(next, (1, Some(due + SECOND)));
     assert!(purgatory.sync_now(&identifier("other"), due).is_empty());
-    let _ = purgatory.remove_state(&repo);
+    let _ = remove_states(&mut purgatory, &repo);
     assert!(purgatory.sync_now(&repo, due).is_empty());
 }
 

@@ -11,8 +11,6 @@ use grip_index::{Index, hosted::Hosted};
 use grip_tasks::CancellationToken;
 use tokio::time::sleep;
 
-use super::served::path;
-
 /// How soon it is tried again what the database did not take.
 const AGAIN: Duration = Duration::from_secs(1);
 
@@ -57,9 +55,7 @@ impl Follower {
     async fn try_tell(&self, changed: &Changed) -> Result<(), DbError> {
         match changed {
             Changed::These(repositories) => {
-                let names = repositories
-                    .iter()
-                    .map(|addr| self.hosted.name_of(&path(addr)));
+                let names = repositories.iter().map(|addr| self.hosted.name_of(addr));
                 self.index.repos_changed(names.collect()).await
             }
             Changed::TooMany => self.catch_up().await,

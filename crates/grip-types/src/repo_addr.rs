@@ -1,11 +1,10 @@
-//! Repositories by owner and identifier.
+//! The address of a repository: its owner's public key and its identifier.
 
 use std::fmt;
 
-use grip_types::Identifier;
 use nostr::prelude::{FromBech32, PublicKey, ToBech32};
 
-use crate::{Address, kinds};
+use crate::Identifier;
 
 /// One owner's repository: what `30617:<pubkey>:<d>` and `/<npub>/<identifier>.git` both name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -46,26 +45,36 @@ impl RepoAddr {
     pub fn path(&self) -> String {
         format!("{}/{}.git", self.npub(), self.identifier.encoded())
     }
-
-    /// The coordinate of the announcement.
-    pub fn announcement(&self) -> Address {
-        Address {
-            kind: kinds::ANNOUNCEMENT,
-            author: self.owner,
-            d: self.identifier.as_str().to_owned(),
-        }
-    }
-
-    /// The repository that an announcement or state address speaks of.
-    pub fn from_address(address: &Address) -> Option<Self> {
-        let about_a_repository = [kinds::ANNOUNCEMENT, kinds::STATE].contains(&address.kind);
-        let identifier = Identifier::parse(&address.d).ok()?;
-        about_a_repository.then(|| Self::new(address.author, identifier))
-    }
 }
 
 impl fmt::Display for RepoAddr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.npub(), self.identifier)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_are_no_npub_name_no_repository() {
+        let npub = "npub10xlxvlhemja6c4dqv22uapctqupfhlxm9h8z3k2e72q4k9hcz7vqpkge6d";
+        let addr = RepoAddr::from_segments(npub, "x.git").expect("valid");
+        assert_eq!(addr.path(), format!("{npub}/x.git"));
+        let shouted = npub.to_uppercase();
+        let miscopied = npub.replace('z', "y");
+        for bad in [
+            "",
+            "..",
+            "npub1../x",
+            ".objects",
+            "npub1/x",
+            "nprofile1x",
+            &shouted,
+            &miscopied,
+        ] {
+            assert_eq!(RepoAddr::from_segments(bad, "x.git"), None, "{bad}");
+        }
     }
 }

@@ -1,11 +1,10 @@
-//! Which states may allow a push.
+//! The states that a push to one repository may rest on, matched at the time of the push.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
 use grip_nostr::{EventId, MaintainerSet, State, Timestamp};
-use grip_types::RefName;
+use grip_types::{RefEdit, RefName};
 
-use super::Command;
 use crate::admission::effective_state;
 
 /// The states a push to one repository may rest on, newest first: those held, and the effective
@@ -37,24 +36,29 @@ impl Candidates {
     /// The newest state that accepts all of `commands`; none is needed where there are none.
     pub(super) fn choose(
         &self,
-        commands: &[&Command],
+        commands: &[&RefEdit],
     ) -> Result<Option<&State>, BTreeMap<RefName, String>> {
         if commands.is_empty() {
             return Ok(None);
         }
-        let accepts = |state: &&State| commands.iter().all(|command| accepts(state, command));
-        match self.states.iter().find(accepts) {
+        match self.find_matching_states(commands).next() {
             Some(state) => Ok(Some(state)),
             None => Err(self.problems(commands)),
         }
     }
 
+    /// The states that accept all of `commands`, newest first.
+    fn find_matching_states(&self, commands: &[&RefEdit]) -> impl Iterator<Item = &State> {
+        let states = self.states.iter();
+        states.filter(move |state| commands.iter().all(|edit| can_satisfy_state(state, edit)))
+    }
+
     /// What the newest state has against each command.
-    fn problems(&self, commands: &[&Command]) -> BTreeMap<RefName, String> {
+    fn problems(&self, commands: &[&RefEdit]) -> BTreeMap<RefName, String> {
         let newest = self.states.first();
         let problems = commands.iter().filter_map(|command| match newest {
             None => Some((command.name.clone(), unallowed(command))),
-            Some(state) if !accepts(state, command) => {
+            Some(state) if !can_satisfy_state(state, command) => {
                 Some((command.name.clone(), contradiction(state, command)))
             }
             Some(_) => None,
@@ -68,11 +72,12 @@ fn rank(state: &State) -> (Timestamp, Reverse<EventId>) {
     (state.event.created_at, Reverse(state.event.id))
 }
 
-pub(super) fn accepts(state: &State, command: &Command) -> bool {
+/// Says whether the command leaves its ref as the state has it.
+pub(super) fn can_satisfy_state(state: &State, command: &RefEdit) -> bool {
     state.refs.get(&command.name).copied() == command.new
 }
 
-fn unallowed(command: &Command) -> String {
+fn unallowed(command: &RefEdit) -> String {
     let name = &command.name;
     match command.new {
         Some(new) => format!(
@@ -85,7 +90,7 @@ fn unallowed(command: &Command) -> String {
     }
 }
 
-fn contradiction(state: &State, command: &Command) -> String {
+fn contradiction(state: &State, command: &RefEdit) -> String {
     let name = &command.name;
     let state_id = &state.event.id.to_hex()[..8];
     match (state.refs.get(name), command.new) {
