@@ -20,10 +20,10 @@ pub(crate) use self::server::Host;
 pub use self::server::Server;
 use self::{server::pool::Connections, standing::Standing, work::in_time};
 use crate::{
-    Connection, DbError, Journal, OpenError,
+    Connection, DbError, OpenError,
     connection::{Link, Notes},
     topics::Topics,
-    writer::{self, Counters, Writer},
+    writer::{self, Counters, Reserved, Writer},
 };
 
 /// How long `close` waits for the commits under way: each can wait once for a foreign lock.
@@ -79,6 +79,21 @@ pub struct WriterStats {
     pub failed_total: u64,
 }
 
+/// A place in the queue of the writer; given back on drop.
+pub struct WritePermit(Reserved);
+
+impl WritePermit {
+    /// Queues the work at once, so that a lock may be held around this call; the future waits
+    /// until it is on the disk.
+    pub fn write<T, F>(self, work: F) -> impl Future<Output = Result<T, DbError>> + Send + use<T, F>
+    where
+        T: Send + 'static,
+        F: for<'c> FnOnce(Connection<'c>) -> BoxFuture<'c, Result<T, DbError>> + Send + 'static,
+    {
+        self.0.call(work)
+    }
+}
+
 impl Db {
     /// Opens the file, creating it and its directory where they are missing, and brings its
     /// schema up to date.
@@ -115,11 +130,6 @@ impl Db {
     /// moves when something may have been missed, so a listener looks again rather than count.
     pub fn topic(&self, topic: &str) -> watch::Receiver<u64> {
         self.inner.topics.listen(topic)
-    }
-
-    /// The purgatory's durable copy.
-    pub fn journal(&self) -> Journal {
-        Journal::new(self.clone())
     }
 
     pub fn writer_stats(&self) -> WriterStats {
@@ -165,7 +175,7 @@ impl Db {
         F: for<'c> FnOnce(Connection<'c>) -> BoxFuture<'c, Result<T, DbError>> + Send + 'static,
     {
         match &self.inner.pool {
-            Pool::Sqlite(_) => self.inner.writer.call(work).await,
+            Pool::Sqlite(_) => self.inner.writer.reserve().await?.call(work).await,
             Pool::Postgres(pool) => self.inner.transact(pool, work).await,
         }
     }
@@ -178,7 +188,7 @@ impl Db {
         F: for<'c> FnOnce(Connection<'c>) -> BoxFuture<'c, Result<T, DbError>> + Send + 'static,
     {
         match &self.inner.pool {
-            Pool::Sqlite(_) => self.inner.writer.call(work).await,
+            Pool::Sqlite(_) => self.inner.writer.reserve().await?.call(work).await,
             Pool::Postgres(pool) => self.inner.run(pool, work).await,
         }
     }
@@ -190,8 +200,14 @@ impl Db {
         T: Send + 'static,
         F: for<'c> FnOnce(Connection<'c>) -> BoxFuture<'c, Result<T, DbError>> + Send + 'static,
     {
+        self.write_permit().await?.write(work).await
+    }
+
+    /// The right to queue one piece of work for [`Db::write_in_order`] without waiting. Cancel
+    /// safe.
+    pub async fn write_permit(&self) -> Result<WritePermit, DbError> {
         self.inner.check_name()?;
-        self.inner.writer.call(work).await
+        self.inner.writer.reserve().await.map(WritePermit)
     }
 
     /// Sets the clock forward or back, as whoever keeps the server's clock might.

@@ -1,4 +1,4 @@
-//! SQL state: connections, migrations, transactions on SQLite and Postgres; the purgatory journal.
+//! SQL state: connections, migrations, transactions on SQLite and Postgres.
 //!
 //! Invariants:
 //! - A statement is a [`Statement`]: written once, in both dialects where they differ, and
@@ -10,8 +10,9 @@ mod clock;
 mod connection;
 mod database;
 mod error;
-mod journal;
 mod statement;
+#[cfg(test)]
+mod test_rows;
 #[cfg(any(test, feature = "testing"))]
 mod testing;
 mod topics;
@@ -19,9 +20,8 @@ mod value;
 mod writer;
 
 pub use connection::{Connection, FromRows};
-pub use database::{Db, Engine, Location, Server, WriterStats};
+pub use database::{Db, Engine, Location, Server, WritePermit, WriterStats};
 pub use error::{DbError, OpenError, ServerError};
-pub use journal::{Change, Journal, Row};
 pub use statement::Statement;
 #[cfg(any(test, feature = "testing"))]
 pub use testing::{TestDatabase, prepare_all};

@@ -22,7 +22,7 @@ use crate::{Connection, DbError, WriterStats, connection::Notes, database::Host,
 mod call;
 mod link;
 
-pub(crate) use self::call::Handle;
+pub(crate) use self::call::{Handle, Reserved};
 use self::{
     call::{Call, Job},
     link::{Line, Source},

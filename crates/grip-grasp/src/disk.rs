@@ -1,6 +1,6 @@
 //! Repositories on disk: made, aligned, withdrawn. Everything here blocks.
 
-use grip_git::{RefSnapshot, RepoError};
+use grip_git::RefSnapshot;
 use grip_nostr::{EventId, RepoAddr, State};
 use grip_types::{Oid, RefEdit, RefName};
 
@@ -45,14 +45,7 @@ impl Core {
         addr: &RepoAddr,
         status: RepositoryStatus,
     ) -> Result<bool, Trouble> {
-        let failed = || Trouble::repository(addr);
-        let mut restored = false;
-        if !self.repositories.exists(addr) {
-            restored = self.repositories.restore(addr).map_err(failed())?;
-            if !restored {
-                self.repositories.create(addr).map_err(failed())?;
-            }
-        }
+        let restored = self.commit.create_repository(addr)?;
         self.hosted.set(addr, status);
         Ok(restored)
     }
@@ -61,19 +54,17 @@ impl Core {
     pub(crate) fn archive(&self, addr: &RepoAddr) -> Result<(), Trouble> {
         self.hosted.remove(addr);
         let stamp = timestamp().as_secs();
-        let archived = self.repositories.archive(addr, stamp);
-        archived.map_err(Trouble::repository(addr))
+        self.commit.archive_repository(addr, stamp)
     }
 
     /// Removes the repository of an announcement that never got its data. What strangers pushed
     /// to `refs/nostr/` meanwhile is archived with it.
     pub(crate) fn remove_unused(&self, addr: &RepoAddr) -> Result<(), Trouble> {
         self.hosted.remove(addr);
-        match self.repositories.remove_empty(addr) {
-            Ok(_) => Ok(()),
-            Err(RepoError::NotEmpty(_)) => self.archive(addr),
-            Err(error) => Err(Trouble::repository(addr)(error)),
+        if self.commit.remove_repository(addr)? {
+            return Ok(());
         }
+        self.archive(addr)
     }
 
     /// The refs as they are now.
@@ -93,8 +84,7 @@ impl Core {
     ) -> Result<Moved, Trouble> {
         let moved = Moved::count(edits, head.is_some());
         if !moved.is_nothing() {
-            let changed = self.repositories.update_refs(addr, edits, head);
-            changed.map_err(Trouble::refs(addr))?;
+            self.commit.refs(addr, edits, head)?;
         }
         if edits.iter().any(|edit| edit.name.is_tag()) {
             self.hosted.tags.add(addr);

@@ -6,7 +6,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use grip_db::Journal;
+use grip_db::Db;
 use grip_git::Repositories;
 use grip_nostr::{RepoAddr, Timestamp};
 use grip_purgatory::{Bounds, Millis, Purgatory};
@@ -20,6 +20,7 @@ use tokio::sync::{Semaphore, watch};
 use crate::{
     Policy,
     admission::{View, ViewError},
+    commit::Commit,
     hosted::{Hosted, RepositoryStatus},
     maintenance::Touched,
     push::Pushes,
@@ -38,7 +39,7 @@ pub(crate) const MAX_WAITING: usize = 256;
 pub struct Parts {
     pub store: EventStore,
     pub writer: Writer,
-    pub journal: Journal,
+    pub db: Db,
     pub repositories: Repositories,
     /// Swapped whole when the settings are read again.
     pub policy: Arc<ArcSwap<Policy>>,
@@ -63,8 +64,8 @@ pub(crate) type Turns = Vec<Turn<Identifier>>;
 /// What all work shares.
 pub(crate) struct Core {
     pub(crate) store: EventStore,
-    pub(crate) writer: Writer,
-    pub(crate) journal: Journal,
+    pub(crate) commit: Commit,
+    /// For reading and receiving; what changes goes through `commit`.
     pub(crate) repositories: Repositories,
     pub(crate) policy: Arc<ArcSwap<Policy>>,
     pub(crate) group: TaskGroup,

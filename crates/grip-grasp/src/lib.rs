@@ -7,6 +7,7 @@
 mod admission;
 mod changed;
 mod claims;
+mod commit;
 mod disk;
 mod effects;
 mod explain;

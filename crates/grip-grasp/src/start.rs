@@ -8,9 +8,9 @@ use std::{
     sync::Arc,
 };
 
-use grip_db::{DbError, Row};
+use grip_db::DbError;
 use grip_nostr::{Address, Announcement, Filter, RepoAddr, kinds};
-use grip_purgatory::{Phase, Purgatory, Restored};
+use grip_purgatory::{Phase, Purgatory, Restored, Row};
 use grip_store::{EventView, Limits, ReadView, StoreError};
 use grip_tasks::{Lanes, Periodic};
 use grip_types::Identifier;
@@ -19,13 +19,14 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::{
     DataSource, Grasp, Parts,
+    commit::Commit,
     grasp::{Core, MAX_WAITING, now, timestamp},
     hold::MAX_FORGETTING,
     hosted::{Hosted, RepositoryStatus},
     settle::MAX_TOO_SOON,
     sync::max_looks,
     trouble::Trouble,
-    wanted,
+    wanted::Rows,
     withdrawal::Withdrawals,
 };
 
@@ -53,10 +54,17 @@ impl Grasp {
     /// Starts the service: restores what was held, brings disk and events in step, finishes
     /// releases that were cut short, removes objects that nothing needs, and begins to sweep.
     pub async fn start(parts: Parts) -> Result<Self, StartError> {
-        let mut rows = parts.journal.load().await?;
+        let rows = Rows::new(&parts.db, parts.bounds.wanted_interval);
+        let wanted = Arc::new(rows);
+        let commit = Commit::new(
+            parts.repositories.clone(),
+            parts.writer.clone(),
+            parts.db.clone(),
+            Arc::clone(&wanted),
+        );
+        let mut rows = commit.load_held().await?;
         let withdrawals = Withdrawals::restore(&mut rows);
         let identifiers = identifiers(&rows);
-        let rows = rows.into_iter().map(held_row);
         let restored = Purgatory::restore(rows, parts.bounds, now());
         let Restored {
             purgatory,
@@ -67,8 +75,8 @@ impl Grasp {
             tracing::error!(%row, "a held entry cannot be read; it is left in the journal");
         }
         let sweep_every = parts.sweep_every;
-        let core = Arc::new(Core::new(parts, purgatory, withdrawals));
-        core.write(changes).await?;
+        let core = Arc::new(Core::new(parts, commit, wanted, purgatory, withdrawals));
+        core.write_held(changes).await?;
         core.begin_wanted().await?;
         core.reconcile(identifiers.clone()).await?;
         for identifier in identifiers {
@@ -87,16 +95,18 @@ impl Grasp {
 }
 
 impl Core {
-    fn new(parts: Parts, purgatory: Purgatory, withdrawals: Withdrawals) -> Self {
+    fn new(
+        parts: Parts,
+        commit: Commit,
+        wanted: Arc<Rows>,
+        purgatory: Purgatory,
+        withdrawals: Withdrawals,
+    ) -> Self {
         Self {
-            wanted: Arc::new(wanted::Rows::new(
-                parts.journal.db(),
-                parts.bounds.wanted_interval,
-            )),
+            wanted,
             sync_ends: watch::Sender::new(0),
             store: parts.store,
-            writer: parts.writer,
-            journal: parts.journal,
+            commit,
             repositories: parts.repositories,
             policy: parts.policy,
             group: parts.group,
@@ -223,14 +233,4 @@ impl Core {
 fn identifiers(rows: &[Row]) -> BTreeSet<Identifier> {
     let parsed = rows.iter().map(|row| Identifier::parse(&row.identifier));
     parsed.filter_map(Result::ok).collect()
-}
-
-fn held_row(row: Row) -> grip_purgatory::Row {
-    grip_purgatory::Row {
-        class: row.class,
-        key: row.key,
-        identifier: row.identifier,
-        payload: row.payload,
-        expires_at: row.expires_at,
-    }
 }

@@ -193,7 +193,7 @@ impl Core {
         };
         // What it says is not true any more: the repository is gone.
         if let Some(event) = announcement.filter(lists_us) {
-            self.writer.remove(vec![event.id]).await?;
+            self.commit.remove_events(vec![event.id]).await?;
         }
         self.end_withdrawal(addr).await?;
         Ok(())

@@ -48,11 +48,11 @@ impl Core {
             if core.needs_objects(&identifier) {
                 return Ok(false);
             }
-            let removed = core.repositories.remove_store(&identifier);
-            if matches!(removed, Ok(true)) {
-                tracing::info!(%identifier, "nothing of it is left: its objects are removed");
+            let removed = core.commit.remove_objects(&identifier)?;
+            if removed {
+                tracing::info!(%identifier, "removed the objects of an identifier nothing is left of");
             }
-            removed.map_err(|error| Trouble::Stores(Box::new(error)))
+            Ok(removed)
         };
         self.blocking("git.remove", remove).await?
     }

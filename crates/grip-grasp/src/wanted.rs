@@ -15,7 +15,7 @@ use grip_tasks::TaskGroup;
 use grip_types::Identifier;
 
 use self::handler::Seeker;
-pub(crate) use self::rows::{Rows, Wishes};
+pub(crate) use self::rows::Rows;
 use crate::{Grasp, grasp::Core, trouble::Trouble};
 
 /// Searches that are waited for at a time. They cost nothing here: the sync bounds its own.

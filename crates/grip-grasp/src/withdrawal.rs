@@ -2,9 +2,9 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use grip_db::{Change, DbError, Row};
+use grip_db::DbError;
 use grip_nostr::RepoAddr;
-use grip_purgatory::Millis;
+use grip_purgatory::{Change, Millis, Row};
 use parking_lot::Mutex;
 
 use crate::{
@@ -66,7 +66,7 @@ impl Core {
             payload: "{}".to_owned(),
             expires_at: end.get(),
         };
-        self.journal.apply(&[Change::Put(row)]).await?;
+        self.write_held(vec![Change::Put(row)]).await?;
         self.withdrawals.until.lock().insert(addr.clone(), end);
         Ok(())
     }
@@ -80,6 +80,6 @@ impl Core {
             class: CLASS.to_owned(),
             key: addr.path(),
         };
-        self.journal.apply(&[row]).await
+        self.write_held(vec![row]).await
     }
 }

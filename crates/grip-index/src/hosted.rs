@@ -223,7 +223,7 @@ impl Source for Hosted {
         if place.is_ok_and(|place| path.is_within(&place)) {
             return Trust::Proven;
         }
-        let chosen = |claim: &Claim| claim.allows(&repo.npub, path);
+        let chosen = |claim: &Claim| claim.allows(&repo.npub(), path);
         match self.inner.claims.iter().any(chosen) {
             true => Trust::Chosen,
             false => Trust::Refused,

@@ -9,24 +9,14 @@ use super::{
     file::{BUSY_TIMEOUT, options},
     *,
 };
-use crate::{Change, DbError, Row, TestDatabase};
-
-fn put(key: &str) -> Change {
-    Change::Put(Row {
-        class: "state".into(),
-        key: key.into(),
-        identifier: "repo".into(),
-        payload: "{}".repeat(100),
-        expires_at: 0,
-    })
-}
+use crate::{DbError, TestDatabase};
 
 #[tokio::test]
 async fn missing_directories_are_made() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("a/b/gripfast.db");
     let db = Db::open(&path).await.unwrap();
-    db.journal().apply(&[put("a")]).await.unwrap();
+    db.put(&["a"]).await.unwrap();
     assert!(path.exists());
 }
 
@@ -49,8 +39,8 @@ async fn a_file_that_is_no_database_is_named_and_left_alone() {
 #[tokio::test]
 async fn a_damaged_page_is_told_as_damage() {
     let database = TestDatabase::sqlite().await;
-    let rows: Vec<Change> = (0..200).map(|n| put(&n.to_string())).collect();
-    database.db().journal().apply(&rows).await.unwrap();
+    let keys: Vec<u32> = (0..200).collect();
+    database.db().put(&keys).await.unwrap();
     database.db().close().await;
     let mut bytes = std::fs::read(database.path()).unwrap();
     // The schema on the first page stays whole, what follows does not.
@@ -59,7 +49,7 @@ async fn a_damaged_page_is_told_as_damage() {
 
     let told = match Db::open(&database.path()).await {
         Err(error) => matches!(error, OpenError::Damaged { .. }),
-        Ok(db) => matches!(db.journal().load().await, Err(DbError::Damaged(_))),
+        Ok(db) => matches!(db.keys().await, Err(DbError::Damaged(_))),
     };
     assert!(told);
 }
@@ -115,10 +105,8 @@ async fn calls_that_wait_together_share_one_commit() {
     // On the one thread of this test all callers queue before the writer gets its turn.
     let calls: Vec<_> = (0..100)
         .map(|n| {
-            let journal = database.db().journal();
-            group.spawn("caller", async move {
-                journal.apply(&[put(&n.to_string())]).await
-            })
+            let db = database.db().clone();
+            group.spawn("caller", async move { db.put(&[n]).await })
         })
         .collect();
     for call in calls {
@@ -127,7 +115,7 @@ async fn calls_that_wait_together_share_one_commit() {
     let stats = database.db().writer_stats();
     assert_eq!(stats.applied_total, 100);
     assert!(stats.commits_total <= 2, "{stats:?}");
-    assert_eq!(database.db().journal().load().await.unwrap().len(), 100);
+    assert_eq!(database.db().keys().await.unwrap().len(), 100);
 }
 
 #[tokio::test]
@@ -137,13 +125,13 @@ async fn a_locked_database_gives_an_error_and_the_next_call_succeeds() {
         .await
         .unwrap();
     let foreign = lock(&database).await;
-    let error = impatient.journal().apply(&[put("a")]).await.unwrap_err();
+    let error = impatient.put(&["a"]).await.unwrap_err();
     assert!(matches!(error, DbError::Locked(_)), "{error:?}");
     assert!(error.is_transient());
-    assert!(impatient.journal().load().await.unwrap().is_empty());
+    assert!(impatient.keys().await.unwrap().is_empty());
     foreign.close().await.unwrap();
-    impatient.journal().apply(&[put("a")]).await.unwrap();
-    assert_eq!(impatient.journal().load().await.unwrap().len(), 1);
+    impatient.put(&["a"]).await.unwrap();
+    assert_eq!(impatient.keys().await.unwrap().len(), 1);
 }
 
 #[tokio::test]
@@ -151,8 +139,8 @@ async fn a_close_finishes_what_was_queued() {
     let database = TestDatabase::sqlite().await;
     let group = TaskGroup::new("test");
     let foreign = lock(&database).await;
-    let journal = database.db().journal();
-    let call = group.spawn("caller", async move { journal.apply(&[put("a")]).await });
+    let db = database.db().clone();
+    let call = group.spawn("caller", async move { db.put(&["a"]).await });
     tokio::task::yield_now().await;
     let db = database.db().clone();
     let closing = group.spawn("closer", async move { db.close().await });
@@ -161,5 +149,5 @@ async fn a_close_finishes_what_was_queued() {
     closing.await.unwrap();
     call.await.unwrap().unwrap();
     let database = database.reopen().await;
-    assert_eq!(database.db().journal().load().await.unwrap().len(), 1);
+    assert_eq!(database.db().keys().await.unwrap().len(), 1);
 }

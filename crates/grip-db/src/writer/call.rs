@@ -60,24 +60,41 @@ pub(crate) struct Handle {
 }
 
 impl Handle {
-    /// Does the work, all or nothing; it is on the disk when this returns. Calls are served in
-    /// the order in which they were queued.
+    /// Waits for a place in the queue. Cancel safe.
+    pub(crate) async fn reserve(&self) -> Result<Reserved, DbError> {
+        let since = Instant::now();
+        let place = self.calls.clone().reserve_owned().await;
+        let place = place.map_err(|_| DbError::Closed)?;
+        Ok(Reserved { since, place })
+    }
+}
+
+/// A place in the queue.
+pub(crate) struct Reserved {
+    since: Instant,
+    place: mpsc::OwnedPermit<Call>,
+}
+
+impl Reserved {
+    /// Queues the work at once; the future waits until it is on the disk. All of it is done or
+    /// nothing, in the order of these calls.
     ///
     /// A caller that stops waiting does not take its work back: it may still be done.
-    pub(crate) async fn call<T, F>(&self, work: F) -> Result<T, DbError>
+    pub(crate) fn call<T, F>(
+        self,
+        work: F,
+    ) -> impl Future<Output = Result<T, DbError>> + Send + use<T, F>
     where
         T: Send + 'static,
         F: for<'c> FnOnce(Connection<'c>) -> BoxFuture<'c, Result<T, DbError>> + Send + 'static,
     {
         let (answer, answered) = oneshot::channel();
-        let call = Box::new(Asked {
-            since: Instant::now(),
+        self.place.send(Box::new(Asked {
+            since: self.since,
             work: Some(work),
             value: None,
             answer,
-        });
-        let queued = self.calls.send(call).await;
-        queued.map_err(|_| DbError::Closed)?;
-        answered.await.map_err(|_| DbError::Closed)?
+        }));
+        async move { answered.await.map_err(|_| DbError::Closed)? }
     }
 }

@@ -12,8 +12,7 @@ crate::statements! {
 }
 
 async fn keys(database: &TestDatabase) -> Vec<String> {
-    let rows = database.db().journal().load().await.unwrap();
-    rows.into_iter().map(|row| row.key).collect()
+    database.db().keys().await.unwrap()
 }
 
 type Answered = oneshot::Receiver<Result<(), DbError>>;

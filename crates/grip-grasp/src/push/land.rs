@@ -149,12 +149,7 @@ impl Core {
     }
 
     fn settle_landing(&self, push: &Push, landing: Landing) -> Result<(), Trouble> {
-        let promoted = landing.quarantine.promote();
-        promoted.map_err(|source| Trouble::Objects {
-            identifier: push.addr.identifier.clone(),
-            source,
-        })?;
-        fault::point("push.promoted");
+        self.commit.objects(landing.quarantine)?;
         self.change_refs(&push.addr, &landing.edits, landing.head.as_ref())?;
         Ok(())
     }

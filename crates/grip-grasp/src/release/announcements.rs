@@ -121,7 +121,7 @@ impl Core {
                 };
                 released.count(self.blocking("git.align", align).await??);
                 fault::point("release.refs_aligned");
-                let puts = self.writer.save(vec![event.clone()]).await?;
+                let puts = self.commit.events(vec![event.clone()]).await?;
                 fault::point("release.event_saved");
                 if self.is_served_now(&puts[0], event.id, released) {
                     released.announcements_released += 1;

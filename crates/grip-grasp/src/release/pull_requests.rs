@@ -69,7 +69,7 @@ impl Core {
         }
         fault::point("release.refs_aligned");
         let id = event.id;
-        let puts = self.writer.save(vec![event]).await?;
+        let puts = self.commit.events(vec![event]).await?;
         fault::point("release.event_saved");
         if self.is_served_now(&puts[0], id, released) {
             released.prs_released += 1;

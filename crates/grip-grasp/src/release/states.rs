@@ -106,7 +106,7 @@ impl Core {
         fault::point("release.refs_aligned");
         let mut events: Vec<Event> = announcements.iter().map(|(_, e)| e.clone()).collect();
         events.push(state.event.clone());
-        let puts = self.writer.save(events).await?;
+        let puts = self.commit.events(events).await?;
         fault::point("release.event_saved");
         for ((addr, event), put) in announcements.iter().zip(&puts) {
             if self.is_served_now(put, event.id, released) {

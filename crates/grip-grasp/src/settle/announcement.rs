@@ -57,7 +57,7 @@ impl Core {
         self.carry_out(first).await?;
         let align = move |core: &Self| core.align_to(&announcement);
         self.blocking("git.align", align).await??;
-        let puts = self.writer.save(vec![event.clone()]).await?;
+        let puts = self.commit.events(vec![event.clone()]).await?;
         if !matches!(puts[0], Put::Stored { .. } | Put::Duplicate) {
             return Ok(answer_to_put(&puts[0], false));
         }

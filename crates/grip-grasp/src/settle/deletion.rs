@@ -24,7 +24,7 @@ impl Core {
             return Ok(answer);
         }
         // Stored first: whatever a crash leaves undone, the start does again because of it.
-        let puts = self.writer.save(vec![event.clone()]).await?;
+        let puts = self.commit.events(vec![event.clone()]).await?;
         if !matches!(puts[0], Put::Stored { .. } | Put::Duplicate) {
             return Ok(answer_to_put(&puts[0], false));
         }

@@ -3,15 +3,20 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     hash::{DefaultHasher, Hash as _, Hasher as _},
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
-use grip_db::{Change, Connection, Db, DbError, Journal};
-use grip_purgatory::Millis;
+use grip_db::{Connection, Db, DbError, WritePermit};
+use grip_purgatory::{Change, Millis};
 use grip_queue::{Filter, JobFacts, NewJob, Queue, State};
 use grip_types::Identifier;
 use parking_lot::Mutex;
+
+use crate::commit::Journal;
 
 /// Rows read at a time.
 const PAGE: usize = 1_000;
@@ -25,27 +30,6 @@ pub(crate) struct Rows {
     due: Mutex<HashMap<Identifier, Millis>>,
     /// A change could not be written.
     in_doubt: AtomicBool,
-}
-
-/// For which identifiers a search begins or ends.
-#[derive(Default)]
-pub(crate) struct Wishes {
-    /// What counts is said last.
-    of: BTreeMap<Identifier, bool>,
-}
-
-impl Wishes {
-    pub(crate) fn begin(&mut self, identifier: Identifier) {
-        self.of.insert(identifier, true);
-    }
-
-    pub(crate) fn end(&mut self, identifier: Identifier) {
-        self.of.insert(identifier, false);
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.of.is_empty()
-    }
 }
 
 impl Rows {
@@ -95,44 +79,57 @@ impl Rows {
         self.in_doubt.swap(false, Ordering::Relaxed)
     }
 
-    /// Writes steps of the journal and the rows that come and go with them, all or none.
-    pub(crate) async fn write(
-        &self,
+    /// Queues changes of the journal and the rows that come and go with them, all or none; the
+    /// future waits until they are on the disk.
+    pub(crate) fn write(
+        self: &Arc<Self>,
+        permit: WritePermit,
         journal: &Journal,
-        steps: Vec<Change>,
-        wishes: Wishes,
-    ) -> Result<(), DbError> {
-        let (begun, ended) = self.note(wishes);
-        let (queue, kind, journal) = (self.queue.clone(), self.kind.clone(), journal.clone());
-        let db = journal.db().clone();
-        let written = db.write_in_order(|mut db| {
+        changes: Vec<Change>,
+    ) -> impl Future<Output = Result<(), DbError>> + Send + use<> {
+        let (begun, ended) = self.note(&changes);
+        let changes_rows = !begun.is_empty() || !ended.is_empty();
+        let (rows, journal) = (Arc::clone(self), journal.clone());
+        let (queue, kind) = (self.queue.clone(), self.kind.clone());
+        let written = permit.write(|mut db| {
             Box::pin(async move {
-                journal.apply_in(&mut db, steps).await?;
+                journal.write(&mut db, changes).await?;
                 change(&mut db, &queue, &kind, begun, ended).await
             })
         });
-        let written = written.await;
-        if written.is_err() {
-            self.doubt();
+        async move {
+            let written = written.await;
+            if written.is_err() && changes_rows {
+                rows.doubt();
+            }
+            written
         }
-        written
     }
 
-    /// What is to be written for the wishes, and keeps in mind when it is due.
-    fn note(&self, wishes: Wishes) -> (Vec<NewJob>, Vec<String>) {
+    /// The rows that come and go with `changes`; keeps in mind when each is due. What is said
+    /// last of an identifier counts.
+    fn note(&self, changes: &[Change]) -> (Vec<NewJob>, Vec<String>) {
+        let mut wanted = BTreeMap::new();
+        for change in changes {
+            match change {
+                Change::Want(identifier) => wanted.insert(identifier, true),
+                Change::Unwant(identifier) => wanted.insert(identifier, false),
+                Change::Put(_) | Change::Remove { .. } => None,
+            };
+        }
+        let (mut begun, mut ended) = (Vec::new(), Vec::new());
+        if wanted.is_empty() {
+            return (begun, ended);
+        }
         let at = Millis::new(self.queue.db().now_ms()) + self.interval;
         let mut due = self.due.lock();
-        let (mut begun, mut ended) = (Vec::new(), Vec::new());
-        for (identifier, wanted) in wishes.of {
-            match wanted {
-                true => {
-                    begun.push(self.job(&identifier, at));
-                    due.insert(identifier, at);
-                }
-                false => {
-                    ended.push(identifier.as_str().to_owned());
-                    due.remove(&identifier);
-                }
+        for (identifier, is_wanted) in wanted {
+            if is_wanted {
+                begun.push(self.job(identifier, at));
+                due.insert(identifier.clone(), at);
+            } else {
+                ended.push(identifier.as_str().to_owned());
+                due.remove(identifier);
             }
         }
         (begun, ended)

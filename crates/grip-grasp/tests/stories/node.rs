@@ -64,7 +64,7 @@ impl Node {
         let grasp = Grasp::start(Parts {
             store: store.clone(),
             writer,
-            journal: db.journal(),
+            db: db.clone(),
             repositories: repositories.clone(),
             policy: Arc::new(ArcSwap::from_pointee(policy)),
             bounds: Bounds::default(),

@@ -105,9 +105,7 @@ fn is_directory(
 /// What a failure means for the job.
 pub(super) fn failed(error: &RepoError) -> SourceError {
     match error {
-        RepoError::Unusable { .. } | RepoError::Npub(_) => {
-            SourceError::Permanent(error.to_string())
-        }
+        RepoError::Unusable { .. } => SourceError::Permanent(error.to_string()),
         _ => SourceError::Transient(ErrorChain(error).to_string()),
     }
 }

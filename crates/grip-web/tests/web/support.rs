@@ -127,7 +127,7 @@ impl Node {
         let grasp = Grasp::start(Parts {
             store: store.clone(),
             writer,
-            journal: db.journal(),
+            db: db.clone(),
             repositories: repositories.clone(),
             policy: Arc::new(ArcSwap::from_pointee(Policy::open(service.clone()))),
             group: group.child("grasp"),

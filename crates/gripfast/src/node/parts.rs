@@ -72,7 +72,7 @@ impl Parts {
         let grasp = Grasp::start(grip_grasp::Parts {
             store: store.clone(),
             writer,
-            journal: db.journal(),
+            db: db.clone(),
             repositories: repositories.clone(),
             policy: Arc::clone(&policy),
             bounds: snapshot::bounds(settings),

@@ -4,7 +4,7 @@ use grip_testkit::PostgresServer;
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 
 use super::*;
-use crate::{Change, Row, TestDatabase};
+use crate::TestDatabase;
 
 mod names;
 mod opening;
@@ -53,14 +53,4 @@ fn chain(error: &dyn Error) -> String {
         cause = error.source();
     }
     text
-}
-
-fn put(key: &str) -> Change {
-    Change::Put(Row {
-        class: "state".into(),
-        key: key.into(),
-        identifier: "repo".into(),
-        payload: "{}".into(),
-        expires_at: 0,
-    })
 }

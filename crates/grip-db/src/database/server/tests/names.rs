@@ -45,7 +45,7 @@ async fn a_name_whose_session_was_ended_is_taken_again() {
     })
     .await
     .unwrap();
-    first.journal().apply(&[put("a")]).await.unwrap();
+    first.put(&["a"]).await.unwrap();
     assert!(Db::connect(&at).await.is_err(), "the name is still taken");
 }
 
@@ -66,11 +66,8 @@ async fn who_lost_its_name_to_another_writes_no_more() {
     grip_testkit::within("the loss is noticed", first.name_taken())
         .await
         .unwrap();
-    let refused = first.journal().apply(&[put("a")]).await;
+    let refused = first.put(&["a"]).await;
     assert!(matches!(refused, Err(DbError::NameTaken)), "{refused:?}");
-    assert!(matches!(
-        first.journal().load().await,
-        Err(DbError::NameTaken)
-    ));
+    assert!(matches!(first.keys().await, Err(DbError::NameTaken)));
     assert!(first.trouble().borrow().is_some());
 }

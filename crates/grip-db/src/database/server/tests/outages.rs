@@ -24,8 +24,7 @@ async fn impatient(server: &PostgresServer, node: &str) -> Db {
 }
 
 async fn keys(db: &Db) -> Vec<String> {
-    let rows = db.journal().load().await.unwrap();
-    rows.into_iter().map(|row| row.key).collect()
+    db.keys().await.unwrap()
 }
 
 async fn becomes(trouble: &mut watch::Receiver<Option<String>>, is_there: bool) {
@@ -41,12 +40,12 @@ async fn calls_after_a_restart_of_the_server_succeed_by_themselves() {
     let mut server = PostgresServer::durable().await.unwrap();
     let db = impatient(&server, "a").await;
     let mut trouble = db.trouble();
-    db.journal().apply(&[put("before")]).await.unwrap();
+    db.put(&["before"]).await.unwrap();
     server.kill();
-    let error = db.journal().apply(&[put("lost")]).await.unwrap_err();
+    let error = db.put(&["lost"]).await.unwrap_err();
     assert!(matches!(error, DbError::Unreachable(_)), "{error:?}");
     assert!(error.is_transient());
-    assert!(db.journal().load().await.is_err());
+    assert!(db.keys().await.is_err());
     becomes(&mut trouble, true).await;
     let told = trouble.borrow().clone().unwrap();
     assert!(told.contains("cannot be reached"), "{told}");
@@ -55,7 +54,7 @@ async fn calls_after_a_restart_of_the_server_succeed_by_themselves() {
     topic.mark_unchanged();
     server.launch().await.unwrap();
     becomes(&mut trouble, false).await;
-    db.journal().apply(&[put("after")]).await.unwrap();
+    db.put(&["after"]).await.unwrap();
     assert_eq!(keys(&db).await, ["after", "before"]);
     within("what may have been missed is told of", topic.changed())
         .await
@@ -67,12 +66,12 @@ async fn calls_after_a_restart_of_the_server_succeed_by_themselves() {
 async fn a_restart_that_nobody_saw_costs_no_more_than_one_call_each_way() {
     let mut server = PostgresServer::durable().await.unwrap();
     let db = impatient(&server, "a").await;
-    db.journal().apply(&[put("before")]).await.unwrap();
+    db.put(&["before"]).await.unwrap();
     assert_eq!(keys(&db).await, ["before"]);
     server.restart().await.unwrap();
-    let _ = db.journal().apply(&[put("maybe")]).await;
-    let _ = db.journal().load().await;
-    db.journal().apply(&[put("sure")]).await.unwrap();
+    let _ = db.put(&["maybe"]).await;
+    let _ = db.keys().await;
+    db.put(&["sure"]).await.unwrap();
     assert!(keys(&db).await.contains(&"sure".to_owned()));
 }
 
@@ -80,20 +79,17 @@ async fn a_restart_that_nobody_saw_costs_no_more_than_one_call_each_way() {
 async fn a_frozen_server_holds_nobody_longer_than_the_patience() {
     let server = postgres().await;
     let db = impatient(&server, "a").await;
-    db.journal().apply(&[put("before")]).await.unwrap();
+    db.put(&["before"]).await.unwrap();
     server.freeze().unwrap();
     let began = Instant::now();
-    let (one, other, third) = (db.journal(), db.journal(), db.journal());
     // The second waits for its turn behind the first.
-    let changes = ([put("one")], [put("other")]);
     let second = async {
         tokio::task::yield_now().await;
-        other.apply(&changes.1).await
+        db.put(&["other"]).await
     };
     let write =
         db.write(|mut db| Box::pin(async move { db.execute(&sql::PUT, &["w".into()]).await }));
-    let (first, second, read, write) =
-        tokio::join!(one.apply(&changes.0), second, third.load(), write);
+    let (first, second, read, write) = tokio::join!(db.put(&["one"]), second, db.keys(), write);
     for error in [
         first.unwrap_err(),
         second.unwrap_err(),
@@ -105,11 +101,9 @@ async fn a_frozen_server_holds_nobody_longer_than_the_patience() {
     let took = began.elapsed();
     assert!(took < SHORT * 2, "{took:?}");
     server.thaw().unwrap();
-    until("it goes on", || async {
-        db.journal().apply(&[put("after")]).await.ok()
-    })
-    .await
-    .unwrap();
+    until("it goes on", || async { db.put(&["after"]).await.ok() })
+        .await
+        .unwrap();
     assert!(keys(&db).await.contains(&"after".to_owned()));
 }
 
@@ -128,7 +122,7 @@ async fn a_full_disk_and_a_read_only_server_are_told_as_such() {
     )
     .await;
     let error = until("new sessions may not write", || async {
-        match db.journal().apply(&[put("a")]).await {
+        match db.put(&["a"]).await {
             Err(error @ DbError::ReadOnly(_)) => Some(error),
             _ => None,
         }
@@ -173,12 +167,12 @@ async fn more_work_than_connections_waits_for_its_turn() {
     });
     let waiting = async {
         tokio::task::yield_now().await;
-        db.journal().load().await
+        db.keys().await
     };
     let (held, waited) = tokio::join!(hold, waiting);
     held.unwrap();
     assert!(matches!(waited, Err(DbError::Busy)), "{waited:?}");
-    db.journal().load().await.unwrap();
+    db.keys().await.unwrap();
 }
 
 #[tokio::test]
@@ -233,8 +227,7 @@ async fn work_that_met_a_deadlock_is_undone_alone() {
     let db = impatient(&server, "a").await;
     let clash =
         db.write_in_order(|mut db| Box::pin(async move { db.execute(&sql::CLASH, &[]).await }));
-    let (journal, change) = (db.journal(), [put("kept")]);
-    let (clash, kept) = tokio::join!(clash, journal.apply(&change));
+    let (clash, kept) = tokio::join!(clash, db.put(&["kept"]));
     assert!(matches!(clash, Err(DbError::Conflict(_))), "{clash:?}");
     kept.unwrap();
     assert_eq!(keys(&db).await, ["kept"]);

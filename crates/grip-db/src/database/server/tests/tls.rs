@@ -34,7 +34,7 @@ async fn a_server_is_spoken_to_by_tls_and_its_certificate_is_checked() {
         Db::connect(&Server::new(known.clone(), "a")).await.ok()
     });
     let db = db.await.unwrap();
-    db.journal().apply(&[put("a")]).await.unwrap();
+    db.put(&["a"]).await.unwrap();
 
     let (error, text) = refused(&format!("{plain}?sslmode=verify-full")).await;
     assert!(matches!(error, ServerError::Tls { .. }), "{text}");

@@ -1,0 +1,153 @@
+//! The one place where a change of an identifier becomes durable.
+//!
+//! ```text
+//!      events · pushes · release · expiry · start      decide, in the identifier's turn
+//!                          │
+//!                          ▼
+//! ┌───────────────────── Commit ──────────────────────┐
+//! │ objects ─▶ refs ─▶ events, subscribers ─▶ held    │  this order; each durable on return
+//! └────┬────────┬───────────────┬───────────────┬─────┘
+//!      ▼        ▼               ▼               ▼
+//!    packs    packed-refs    relay writer    journal rows and queue rows,
+//!    (disk)   (disk)         (LMDB)          one transaction (SQL)
+//! ```
+//!
+//! The code above says what has changed and does not know which store keeps it. A crash between
+//! two steps leaves what the start finishes: see [`crate::release`].
+
+mod journal;
+
+use std::sync::Arc;
+
+use futures_util::{FutureExt as _, future::BoxFuture};
+use grip_db::{Db, DbError, WritePermit};
+use grip_git::{Quarantine, RepoError, Repositories};
+use grip_nostr::{Event, EventId, RepoAddr};
+use grip_purgatory::{Change, Row};
+use grip_relay::Writer;
+use grip_store::Put;
+use grip_tasks::fault;
+use grip_types::{Identifier, RefEdit, RefName};
+
+use crate::{trouble::Trouble, wanted};
+
+pub(crate) use self::journal::Journal;
+
+/// Writes to disk, event store and database.
+pub(crate) struct Commit {
+    repositories: Repositories,
+    writer: Writer,
+    journal: Journal,
+    /// The queue rows of what is wanted: they come and go with journal rows.
+    wanted: Arc<wanted::Rows>,
+}
+
+/// A change of held entries on its way to the disk.
+pub(crate) type Written = BoxFuture<'static, Result<(), DbError>>;
+
+impl Commit {
+    pub(crate) fn new(
+        repositories: Repositories,
+        writer: Writer,
+        db: Db,
+        wanted: Arc<wanted::Rows>,
+    ) -> Self {
+        Self {
+            repositories,
+            writer,
+            journal: Journal::new(db),
+            wanted,
+        }
+    }
+
+    /// Makes received objects part of their identifier's store. Blocks.
+    pub(crate) fn objects(&self, quarantine: Quarantine) -> Result<(), Trouble> {
+        let identifier = quarantine.identifier().clone();
+        let promoted = quarantine.promote();
+        promoted.map_err(|source| Trouble::Objects { identifier, source })?;
+        fault::point("push.promoted");
+        Ok(())
+    }
+
+    /// Removes the objects of an identifier, unless a repository of it is on disk. Blocks.
+    pub(crate) fn remove_objects(&self, identifier: &Identifier) -> Result<bool, Trouble> {
+        let removed = self.repositories.remove_store(identifier);
+        removed.map_err(|error| Trouble::Stores(Box::new(error)))
+    }
+
+    /// Makes the edits in one step, if the refs are still where they were. Blocks.
+    pub(crate) fn refs(
+        &self,
+        addr: &RepoAddr,
+        edits: &[RefEdit],
+        head: Option<&RefName>,
+    ) -> Result<(), Trouble> {
+        let changed = self.repositories.update_refs(addr, edits, head);
+        changed.map(drop).map_err(Trouble::refs(addr))
+    }
+
+    /// Has a repository: the one archived under this name, or an empty one. Says whether it came
+    /// out of the archive. Blocks.
+    pub(crate) fn create_repository(&self, addr: &RepoAddr) -> Result<bool, Trouble> {
+        if self.repositories.exists(addr) {
+            return Ok(false);
+        }
+        let restored = self.repositories.restore(addr);
+        if restored.map_err(Trouble::repository(addr))? {
+            return Ok(true);
+        }
+        let created = self.repositories.create(addr);
+        created.map(|()| false).map_err(Trouble::repository(addr))
+    }
+
+    /// Blocks.
+    pub(crate) fn archive_repository(&self, addr: &RepoAddr, stamp: u64) -> Result<(), Trouble> {
+        let archived = self.repositories.archive(addr, stamp);
+        archived.map_err(Trouble::repository(addr))
+    }
+
+    /// Removes a repository without refs; false if it has some. Blocks.
+    pub(crate) fn remove_repository(&self, addr: &RepoAddr) -> Result<bool, Trouble> {
+        match self.repositories.remove_empty(addr) {
+            Ok(_) => Ok(true),
+            Err(RepoError::NotEmpty(_)) => Ok(false),
+            Err(error) => Err(Trouble::repository(addr)(error)),
+        }
+    }
+
+    /// Stores events and tells subscribers of them.
+    pub(crate) async fn events(&self, events: Vec<Event>) -> Result<Vec<Put>, Trouble> {
+        Ok(self.writer.save(events).await?)
+    }
+
+    pub(crate) async fn remove_events(&self, ids: Vec<EventId>) -> Result<(), Trouble> {
+        Ok(self.writer.remove(ids).await?)
+    }
+
+    /// A place in the queue of changes of held entries; to be taken before the purgatory is
+    /// locked, since it may have to be waited for.
+    pub(crate) async fn permit(&self) -> Result<WritePermit, DbError> {
+        self.journal.db().write_permit().await
+    }
+
+    /// Queues changes of held entries, which are made in the order of these calls; the future
+    /// waits until they are on the disk. Journal and queue rows of one call change together.
+    pub(crate) fn held(
+        &self,
+        permit: Result<WritePermit, DbError>,
+        changes: Vec<Change>,
+    ) -> Written {
+        if changes.is_empty() {
+            return std::future::ready(Ok(())).boxed();
+        }
+        match permit {
+            Ok(permit) => self.wanted.write(permit, &self.journal, changes).boxed(),
+            Err(error) => std::future::ready(Err(error)).boxed(),
+        }
+    }
+
+    /// Every held entry that was made durable.
+    pub(crate) async fn load_held(&self) -> Result<Vec<Row>, DbError> {
+        self.journal.load().await
+    }
+}
