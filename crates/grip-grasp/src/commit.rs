@@ -29,7 +29,7 @@ use grip_store::Put;
 use grip_tasks::fault;
 use grip_types::{Identifier, RefEdit, RefName};
 
-use crate::{trouble::Trouble, wanted};
+use crate::{error::GraspError, wanted};
 
 pub(crate) use self::journal::Journal;
 
@@ -61,18 +61,18 @@ impl Commit {
     }
 
     /// Makes received objects part of their identifier's store. Blocks.
-    pub(crate) fn objects(&self, quarantine: Quarantine) -> Result<(), Trouble> {
+    pub(crate) fn objects(&self, quarantine: Quarantine) -> Result<(), GraspError> {
         let identifier = quarantine.identifier().clone();
         let promoted = quarantine.promote();
-        promoted.map_err(|source| Trouble::Objects { identifier, source })?;
+        promoted.map_err(|source| GraspError::Objects { identifier, source })?;
         fault::point("push.promoted");
         Ok(())
     }
 
     /// Removes the objects of an identifier, unless a repository of it is on disk. Blocks.
-    pub(crate) fn remove_objects(&self, identifier: &Identifier) -> Result<bool, Trouble> {
+    pub(crate) fn remove_objects(&self, identifier: &Identifier) -> Result<bool, GraspError> {
         let removed = self.repositories.remove_store(identifier);
-        removed.map_err(|error| Trouble::Stores(Box::new(error)))
+        removed.map_err(|error| GraspError::Stores(Box::new(error)))
     }
 
     /// Makes the edits in one step, if the refs are still where they were. Blocks.
@@ -81,46 +81,48 @@ impl Commit {
         addr: &RepoAddr,
         edits: &[RefEdit],
         head: Option<&RefName>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), GraspError> {
         let changed = self.repositories.update_refs(addr, edits, head);
-        changed.map(drop).map_err(Trouble::refs(addr))
+        changed.map(drop).map_err(GraspError::refs(addr))
     }
 
     /// Has a repository: the one archived under this name, or an empty one. Says whether it came
     /// out of the archive. Blocks.
-    pub(crate) fn create_repository(&self, addr: &RepoAddr) -> Result<bool, Trouble> {
+    pub(crate) fn create_repository(&self, addr: &RepoAddr) -> Result<bool, GraspError> {
         if self.repositories.exists(addr) {
             return Ok(false);
         }
         let restored = self.repositories.restore(addr);
-        if restored.map_err(Trouble::repository(addr))? {
+        if restored.map_err(GraspError::repository(addr))? {
             return Ok(true);
         }
         let created = self.repositories.create(addr);
-        created.map(|()| false).map_err(Trouble::repository(addr))
+        created
+            .map(|()| false)
+            .map_err(GraspError::repository(addr))
     }
 
     /// Blocks.
-    pub(crate) fn archive_repository(&self, addr: &RepoAddr, stamp: u64) -> Result<(), Trouble> {
+    pub(crate) fn archive_repository(&self, addr: &RepoAddr, stamp: u64) -> Result<(), GraspError> {
         let archived = self.repositories.archive(addr, stamp);
-        archived.map_err(Trouble::repository(addr))
+        archived.map_err(GraspError::repository(addr))
     }
 
     /// Removes a repository without refs; false if it has some. Blocks.
-    pub(crate) fn remove_repository(&self, addr: &RepoAddr) -> Result<bool, Trouble> {
+    pub(crate) fn remove_repository(&self, addr: &RepoAddr) -> Result<bool, GraspError> {
         match self.repositories.remove_empty(addr) {
             Ok(_) => Ok(true),
             Err(RepoError::NotEmpty(_)) => Ok(false),
-            Err(error) => Err(Trouble::repository(addr)(error)),
+            Err(error) => Err(GraspError::repository(addr)(error)),
         }
     }
 
     /// Stores events and tells subscribers of them.
-    pub(crate) async fn events(&self, events: Vec<Event>) -> Result<Vec<Put>, Trouble> {
+    pub(crate) async fn events(&self, events: Vec<Event>) -> Result<Vec<Put>, GraspError> {
         Ok(self.writer.save(events).await?)
     }
 
-    pub(crate) async fn remove_events(&self, ids: Vec<EventId>) -> Result<(), Trouble> {
+    pub(crate) async fn remove_events(&self, ids: Vec<EventId>) -> Result<(), GraspError> {
         Ok(self.writer.remove(ids).await?)
     }
 

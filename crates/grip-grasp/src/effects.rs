@@ -1,4 +1,4 @@
-//! Does what admission's decisions ask for besides serving, holding and refusing.
+//! Effects of admission's decisions besides serving, holding and refusing.
 
 use std::sync::Arc;
 
@@ -8,22 +8,25 @@ use grip_types::Identifier;
 
 use crate::{
     admission::Effect,
+    error::GraspError,
     grasp::{Core, now},
-    hosted::RepositoryStatus,
+    hosted_repositories::RepositoryStatus,
     release::{DataSource, Released},
-    trouble::Trouble,
 };
 
 impl Core {
     /// Carries out `effects` in their order; the caller has the turns of all they name.
-    pub(crate) async fn carry_out(self: &Arc<Self>, effects: Vec<Effect>) -> Result<(), Trouble> {
+    pub(crate) async fn carry_out(
+        self: &Arc<Self>,
+        effects: Vec<Effect>,
+    ) -> Result<(), GraspError> {
         for effect in effects {
             self.carry_out_one(effect).await?;
         }
         Ok(())
     }
 
-    async fn carry_out_one(self: &Arc<Self>, effect: Effect) -> Result<(), Trouble> {
+    async fn carry_out_one(self: &Arc<Self>, effect: Effect) -> Result<(), GraspError> {
         match effect {
             Effect::CreateRepository(addr) => self.open_repository(addr).await,
             Effect::KeepAlive(addr) => self.keep_alive(&addr).await,
@@ -54,7 +57,7 @@ impl Core {
     }
 
     /// Has a repository for an announcement that was just accepted.
-    async fn open_repository(self: &Arc<Self>, addr: RepoAddr) -> Result<(), Trouble> {
+    async fn open_repository(self: &Arc<Self>, addr: RepoAddr) -> Result<(), GraspError> {
         self.end_withdrawal(&addr).await?;
         let status = self.hosted.status(&addr);
         self.have_repository(addr, status.unwrap_or(RepositoryStatus::Held))
@@ -66,19 +69,19 @@ impl Core {
         self: &Arc<Self>,
         addr: RepoAddr,
         status: RepositoryStatus,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), GraspError> {
         let ensure = {
             let addr = addr.clone();
             move |core: &Self| core.ensure_repository(&addr, status)
         };
         if self.blocking("git.create", ensure).await?? {
-            self.note_refs(vec![addr]).await?;
+            self.hold_orphan_refs(vec![addr]).await?;
         }
         Ok(())
     }
 
     /// Restarts the time of a held announcement; one that was hidden gets its repository back.
-    pub(crate) async fn keep_alive(self: &Arc<Self>, addr: &RepoAddr) -> Result<(), Trouble> {
+    pub(crate) async fn keep_alive(self: &Arc<Self>, addr: &RepoAddr) -> Result<(), GraspError> {
         let phase = {
             let purgatory = self.purgatory.lock();
             purgatory.find_announcement(addr).map(|entry| entry.phase)
@@ -95,11 +98,11 @@ impl Core {
         Ok(())
     }
 
-    async fn evict(self: &Arc<Self>, addr: RepoAddr) -> Result<(), Trouble> {
+    async fn evict(self: &Arc<Self>, addr: RepoAddr) -> Result<(), GraspError> {
         // Waited for: the start could not tell that the owner has left.
         self.held(|purgatory| ((), purgatory.remove_announcement(&addr)))
             .await?;
-        self.blocking("git.remove", move |core| core.remove_unused(&addr))
+        self.blocking("git.remove", move |core| core.remove_or_archive(&addr))
             .await?
     }
 
@@ -118,7 +121,7 @@ impl Released {
     /// Tells the operator what could not be released.
     pub(crate) fn log(&self, identifier: &Identifier) {
         for error in &self.errors {
-            tracing::error!(%identifier, %error, "a held event could not be released");
+            tracing::error!(%identifier, %error, "failed to release a held event");
         }
     }
 }

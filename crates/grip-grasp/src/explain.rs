@@ -1,4 +1,4 @@
-//! Says why something is served, held or refused.
+//! Explanations: why an event or a repository is served, held or refused.
 
 mod subject;
 mod waiting;
@@ -16,12 +16,12 @@ use subject::Subject;
 use crate::{
     Grasp, LookError, Refusal, RepositorySummary,
     admission::{View, ViewError, admit},
+    error::GraspError,
     grasp::Core,
+    incoming::in_words,
+    node_view::NodeView,
     release::again,
-    settle::in_words,
     summary::npub,
-    trouble::Trouble,
-    world::World,
 };
 
 /// How many missing objects and refusals are listed.
@@ -58,7 +58,7 @@ pub struct Explanation {
     pub held: Vec<EventFacts>,
     /// Those that expired and are still looked for.
     pub wanted: Vec<EventFacts>,
-    /// What was refused of late, newest first.
+    /// Recent refusals, newest first.
     pub refusals: Vec<Refusal>,
 }
 
@@ -109,7 +109,7 @@ impl Grasp {
                     explanation.summary = text.to_owned();
                 }
             }
-            Ok::<_, Trouble>(explanation)
+            Ok::<_, GraspError>(explanation)
         };
         Ok(self.core.blocking("grasp.look", look).await??)
     }
@@ -145,19 +145,19 @@ impl Explanation {
 }
 
 impl Core {
-    fn explain_event(&self, id: &EventId, to: &mut Explanation) -> Result<(), Trouble> {
+    fn explain_event(&self, id: &EventId, to: &mut Explanation) -> Result<(), GraspError> {
         let refusal = self.refusals.of_event(id);
         let waiting = self.waiting_claim(id);
         let placeholder = self.purgatory.lock().find_pr_placeholder(id).cloned();
         let events = self.store.read().map_err(ViewError::new)?;
-        let world = World::leaving_out(self, &events, *id);
-        if let Some(event) = world.served_event(id)? {
+        let view = NodeView::leaving_out(self, &events, *id);
+        if let Some(event) = view.served_event(id)? {
             to.is(Status::Served, "it is served");
             to.event = Some(facts(&event, None));
-            to.chain = self.chain(&event, &world)?;
+            to.chain = self.chain(&event, &view)?;
         } else if let Some(waiting) = waiting {
-            to.chain = self.chain(&waiting.event, &world)?;
-            self.explain_waiting(waiting, &world, to)?;
+            to.chain = self.chain(&waiting.event, &view)?;
+            self.explain_waiting(waiting, &view, to)?;
         } else if let Some(refusal) = &refusal {
             to.is(
                 Status::Refused,
@@ -177,7 +177,7 @@ impl Core {
         Ok(in_words(&decision.steps))
     }
 
-    fn explain_repository(&self, addr: &RepoAddr, to: &mut Explanation) -> Result<(), Trouble> {
+    fn explain_repository(&self, addr: &RepoAddr, to: &mut Explanation) -> Result<(), GraspError> {
         to.repository = self.summary(addr)?;
         to.identifiers = vec![addr.identifier.clone()];
         let announcement = {
@@ -202,8 +202,8 @@ impl Core {
             entry.map(|entry| (entry.held.event.unpack(), entry.held.deadline()))
         };
         let events = self.store.read().map_err(ViewError::new)?;
-        let world = World::new(self, &events);
-        if let Some(event) = world.latest(&Address::of_announcement(addr))? {
+        let view = NodeView::new(self, &events);
+        if let Some(event) = view.latest(&Address::of_announcement(addr))? {
             to.is(Status::Served, "its announcement is served");
             to.event = Some(facts(&event, None));
         } else if let Some((event, deadline)) = announcement {
@@ -212,8 +212,8 @@ impl Core {
                 false => "its announcement expired without a push; a new state brings it back",
             };
             to.is(Status::Held, text);
-            let world = World::leaving_out(self, &events, event.id);
-            to.chain = self.chain(&event, &world)?;
+            let view = NodeView::leaving_out(self, &events, event.id);
+            to.chain = self.chain(&event, &view)?;
             to.event = Some(facts(&event, Some(deadline)));
             to.deadline = Some(deadline.get());
         }
@@ -223,7 +223,7 @@ impl Core {
         if to.status == Status::Unknown
             && let Some(refusal) = to.refusals.first()
         {
-            let text = format!("not here; refused of late: {}", refusal.reason);
+            let text = format!("not here; recently refused: {}", refusal.reason);
             to.is(Status::Refused, text);
         }
         Ok(())
@@ -232,12 +232,12 @@ impl Core {
 
 fn explain_placeholder(placeholder: &Placeholder, to: &mut Explanation) {
     let refs = placeholder.refs.iter();
-    let places: Vec<String> = refs
+    let pushed_to: Vec<String> = refs
         .map(|(addr, pushed)| format!("{addr} at {}", pushed.commit.short()))
         .collect();
     let text = format!(
         "its ref was pushed to {}; the event has not come",
-        places.join(", ")
+        pushed_to.join(", ")
     );
     to.is(Status::Awaited, text);
     let deadline = placeholder

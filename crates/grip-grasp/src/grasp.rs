@@ -21,15 +21,15 @@ use crate::{
     Policy,
     admission::{View, ViewError},
     commit::Commit,
-    hosted::{Hosted, RepositoryStatus},
-    maintenance::Touched,
-    push::Pushes,
-    refusals::Refusals,
-    trouble::Trouble,
-    unused::Kept,
+    error::GraspError,
+    hosted_repositories::{HostedRepositories, RepositoryStatus},
+    node_view::NodeView,
+    push::PushLimit,
+    recent_refusals::RecentRefusals,
+    repack::PendingRepacks,
+    unused_stores::RetainedStores,
     wanted,
     withdrawal::Withdrawals,
-    world::World,
 };
 
 /// How many may wait for the turn of one identifier; more are told to try again.
@@ -72,20 +72,20 @@ pub(crate) struct Core {
     pub(crate) purgatory: Mutex<Purgatory>,
     pub(crate) bounds: Bounds,
     pub(crate) lanes: Lanes<Identifier>,
-    pub(crate) hosted: Hosted,
+    pub(crate) hosted: HostedRepositories,
     pub(crate) withdrawals: Withdrawals,
-    pub(crate) refusals: Refusals,
-    pub(crate) pushes: Pushes,
-    pub(crate) touched: Touched,
-    pub(crate) kept: Kept,
-    /// Changes whenever the next attempt to find data may have come forward.
+    pub(crate) refusals: RecentRefusals,
+    pub(crate) pushes: PushLimit,
+    pub(crate) pending_repacks: PendingRepacks,
+    pub(crate) kept: RetainedStores,
+    /// ChangeReceiver whenever the next attempt to find data may have come forward.
     pub(crate) sync_changes: watch::Sender<u64>,
-    /// Changes whenever an attempt has ended.
+    /// ChangeReceiver whenever an attempt has ended.
     pub(crate) sync_ends: watch::Sender<u64>,
     /// When data of identifiers is looked for of which nothing is held.
     pub(crate) wanted: Arc<wanted::Rows>,
     /// Counts announcements accepted, for states that came a moment too soon.
-    pub(crate) announced: watch::Sender<u64>,
+    pub(crate) announcements_accepted: watch::Sender<u64>,
     /// Places for those states.
     pub(crate) too_soon: Semaphore,
     /// Places for looks at what is missing.
@@ -119,10 +119,10 @@ impl Core {
         self: &Arc<Self>,
         kind: &'static str,
         work: impl FnOnce(&Self) -> T + Send + 'static,
-    ) -> Result<T, Trouble> {
+    ) -> Result<T, GraspError> {
         let core = Arc::clone(self);
         let handle = self.group.spawn_blocking(kind, move || work(&core));
-        handle.await.map_err(|_| Trouble::Stopped)
+        handle.await.map_err(|_| GraspError::Stopped)
     }
 
     /// Lets `read` look at what is held and served at this moment. Blocks.
@@ -131,10 +131,10 @@ impl Core {
         read: impl FnOnce(&dyn View) -> Result<T, ViewError>,
     ) -> Result<T, ViewError> {
         let events = self.store.read().map_err(ViewError::new)?;
-        read(&World::new(self, &events))
+        read(&NodeView::new(self, &events))
     }
 
-    pub(crate) async fn turns(&self, identifiers: Vec<Identifier>) -> Result<Turns, Trouble> {
+    pub(crate) async fn turns(&self, identifiers: Vec<Identifier>) -> Result<Turns, GraspError> {
         Ok(self.lanes.enter_all(identifiers).await?)
     }
 }

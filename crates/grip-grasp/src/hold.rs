@@ -6,21 +6,21 @@ use grip_db::{DbError, WritePermit};
 use grip_purgatory::{Change, Full, Purgatory};
 use grip_tasks::fault;
 
-use crate::{commit::Written, grasp::Core, trouble::Trouble};
+use crate::{commit::Written, error::GraspError, grasp::Core};
 
 /// Removals that may be on their way to the disk at once; beyond it the next one waits.
 pub(crate) const MAX_FORGETTING: usize = 256;
 
 impl Core {
-    /// Changes the purgatory and makes the change durable.
+    /// ChangeReceiver the purgatory and makes the change durable.
     ///
-    /// Changes reach the journal in the order in which they happened in memory: each is queued
+    /// ChangeReceiver reach the journal in the order in which they happened in memory: each is queued
     /// while the purgatory is locked, in a place taken before, and only the commit is waited for
     /// outside.
     pub(crate) async fn held<T>(
         &self,
         change: impl FnOnce(&mut Purgatory) -> (T, Vec<Change>),
-    ) -> Result<T, Trouble> {
+    ) -> Result<T, GraspError> {
         let (value, journalled) = self.try_held(|purgatory| Ok(change(purgatory))).await?;
         journalled?;
         Ok(value)
@@ -37,7 +37,7 @@ impl Core {
         Ok((value, written.await))
     }
 
-    /// Changes the purgatory and queues the change for the journal, in one step; wakes the sync if
+    /// ChangeReceiver the purgatory and queues the change for the journal, in one step; wakes the sync if
     /// its next attempt has come forward. Without a permit only memory changes, and the future
     /// says why.
     fn change<T, E>(
@@ -76,7 +76,7 @@ impl Core {
         let Ok(((), written)) = changed;
         self.group.spawn("grasp.forget", async move {
             if let Err(error) = written.await {
-                Trouble::from(error).log("failed to remove a held entry from the journal");
+                GraspError::from(error).log("failed to remove a held entry from the journal");
             }
             fault::point("release.journal_removed");
             drop(forgetting);

@@ -1,4 +1,4 @@
-//! What the operator allows: one snapshot of settings, swapped whole on reload.
+//! Rules of the operator: one snapshot of settings, swapped whole on reload.
 
 use std::{collections::BTreeSet, str::FromStr};
 

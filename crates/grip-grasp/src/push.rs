@@ -1,4 +1,4 @@
-//! Pushes: judged by their commands, received into quarantine, judged again in the identifier's
+//! PushLimit: judged by their commands, received into quarantine, judged again in the identifier's
 //! turn, and carried out whole or not at all.
 //!
 //! ```text
@@ -11,7 +11,7 @@
 
 mod judge;
 mod land;
-mod places;
+mod limit;
 mod reply;
 mod upload;
 
@@ -29,7 +29,7 @@ use tokio::{io::AsyncRead, sync::oneshot};
 
 use crate::{Grasp, grasp::Core};
 
-pub(crate) use places::Pushes;
+pub(crate) use limit::PushLimit;
 pub use reply::PushReply;
 
 use land::Denied;
@@ -111,7 +111,7 @@ impl Core {
         B: AsyncRead + Send + Unpin + 'static,
     {
         let push = Arc::new(push);
-        let Some(place) = self.pushes.enter(&push.addr) else {
+        let Some(permit) = self.pushes.try_acquire(&push.addr) else {
             drain(&mut upload).await;
             return PushReply::whole(self.deny(&push, Denied::Busy));
         };
@@ -126,7 +126,7 @@ impl Core {
         let (answer, answered) = oneshot::channel();
         let core = Arc::clone(self);
         self.group.spawn("grasp.push", async move {
-            let _place = place;
+            let _permit = permit;
             let Some(bytes) = core.receive_and_land(&push, upload, gone).await else {
                 return;
             };

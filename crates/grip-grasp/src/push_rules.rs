@@ -1,5 +1,5 @@
-//! Which pushes are allowed: what a signed state says of branches and tags (§5), and what pull
-//! request events say of `refs/nostr/*` (§5b).
+//! Authorisation of pushes: branches and tags by a signed state (§5), `refs/nostr/*` by pull request
+//! events (§5b).
 //!
 //! Invariant: pure, and whole pushes only: every command is allowed or none is carried out.
 

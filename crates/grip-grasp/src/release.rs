@@ -15,16 +15,16 @@ mod states;
 use std::{cmp::Reverse, sync::Arc};
 
 use grip_nostr::{Event, EventId, RepoAddr, kinds};
-use grip_purgatory::{Packed, Waiting};
+use grip_purgatory::{CompactEvent, Waiting};
 use grip_types::{ErrorChain, Identifier, Origin};
 use serde::Serialize;
 
 use crate::{
     Grasp,
     admission::Arrival,
-    disk::Moved,
+    error::GraspError,
     grasp::{Core, timestamp},
-    trouble::Trouble,
+    repositories::Moved,
 };
 
 pub(crate) use states::{Plan, served_states};
@@ -67,9 +67,9 @@ impl Released {
         self.refs_deleted += moved.deleted;
     }
 
-    fn note(&mut self, outcome: Result<(), Trouble>) {
-        if let Err(trouble) = outcome {
-            self.errors.push(ErrorChain(&trouble).to_string());
+    fn note(&mut self, outcome: Result<(), GraspError>) {
+        if let Err(error) = outcome {
+            self.errors.push(ErrorChain(&error).to_string());
         }
     }
 }
@@ -87,20 +87,20 @@ impl Grasp {
         let identifier = identifier.clone();
         if source == DataSource::Fetch {
             // Every fetch leaves a pack, as every push does.
-            core.touched.add(&identifier);
+            core.pending_repacks.add(&identifier);
         }
         let work = async move {
             match core.turns(core.released_with(&identifier)).await {
                 Ok(_turns) => core.release(&identifier, source).await,
-                Err(trouble) => Released {
-                    errors: vec![trouble.to_string()],
+                Err(error) => Released {
+                    errors: vec![error.to_string()],
                     ..Released::default()
                 },
             }
         };
         let handle = self.core.group.spawn("grasp.release", work);
         handle.await.unwrap_or_else(|_| Released {
-            errors: vec![Trouble::Stopped.to_string()],
+            errors: vec![GraspError::Stopped.to_string()],
             ..Released::default()
         })
     }
@@ -149,7 +149,7 @@ impl Core {
     }
 
     /// The states and pull requests that wait for data of an identifier, held or wanted.
-    pub(crate) fn waiting_for_data(&self, identifier: &Identifier) -> Vec<Packed> {
+    pub(crate) fn waiting_for_data(&self, identifier: &Identifier) -> Vec<CompactEvent> {
         let purgatory = self.purgatory.lock();
         let states = purgatory.find_state(identifier).iter();
         let states = states.map(|entry| &entry.held);
@@ -164,13 +164,13 @@ impl Core {
         let mut states = self.waiting_for_data(identifier);
         states.retain(|event| event.kind() == kinds::STATE);
         states.sort_by_key(|event| (event.created_at(), Reverse(event.id())));
-        states.iter().map(Packed::id).collect()
+        states.iter().map(CompactEvent::id).collect()
     }
 
     fn waiting_pull_requests(&self, identifier: &Identifier) -> Vec<EventId> {
         let mut requests = self.waiting_for_data(identifier);
         requests.retain(|event| event.kind() != kinds::STATE);
-        requests.iter().map(Packed::id).collect()
+        requests.iter().map(CompactEvent::id).collect()
     }
 
     /// A waiting event, held or wanted.

@@ -20,12 +20,12 @@ use tokio::sync::{Semaphore, watch};
 use crate::{
     DataSource, Grasp, Parts,
     commit::Commit,
+    error::GraspError,
     grasp::{Core, MAX_WAITING, now, timestamp},
     hold::MAX_FORGETTING,
-    hosted::{Hosted, RepositoryStatus},
-    settle::MAX_TOO_SOON,
+    hosted_repositories::{HostedRepositories, RepositoryStatus},
+    incoming::MAX_TOO_SOON,
     sync::max_looks,
-    trouble::Trouble,
     wanted::Rows,
     withdrawal::Withdrawals,
 };
@@ -44,9 +44,9 @@ pub enum StartError {
     Reconcile(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
-impl From<Trouble> for StartError {
-    fn from(trouble: Trouble) -> Self {
-        Self::Reconcile(Box::new(trouble))
+impl From<GraspError> for StartError {
+    fn from(error: GraspError) -> Self {
+        Self::Reconcile(Box::new(error))
     }
 }
 
@@ -72,7 +72,7 @@ impl Grasp {
             unreadable,
         } = restored;
         for row in &unreadable {
-            tracing::error!(%row, "a held entry cannot be read; it is left in the journal");
+            tracing::error!(%row, "failed to read a held entry; it stays in the journal");
         }
         let sweep_every = parts.sweep_every;
         let core = Arc::new(Core::new(parts, commit, wanted, purgatory, withdrawals));
@@ -83,8 +83,8 @@ impl Grasp {
             let released = core.release_at_start(&identifier).await;
             released.log(&identifier);
         }
-        if let Err(trouble) = core.remove_unused_stores().await {
-            trouble.log("unused objects could not be looked for");
+        if let Err(error) = core.remove_unused_stores().await {
+            error.log("failed to look for unused object stores");
         }
         let sweeping = Arc::clone(&core);
         let sweeper = Periodic::start(&core.group, "grasp.sweep", sweep_every, move || {
@@ -113,14 +113,14 @@ impl Core {
             purgatory: Mutex::new(purgatory),
             bounds: parts.bounds,
             lanes: Lanes::new(MAX_WAITING),
-            hosted: Hosted::default(),
+            hosted: HostedRepositories::default(),
             withdrawals,
             refusals: Default::default(),
             pushes: Default::default(),
-            touched: Default::default(),
+            pending_repacks: Default::default(),
             kept: Default::default(),
             sync_changes: watch::Sender::new(0),
-            announced: watch::Sender::new(0),
+            announcements_accepted: watch::Sender::new(0),
             too_soon: Semaphore::new(MAX_TOO_SOON),
             looks: Semaphore::new(max_looks()),
             forgetting: Arc::new(Semaphore::new(MAX_FORGETTING)),
@@ -137,29 +137,23 @@ impl Core {
         let reconcile = move |core: &Self| core.reconcile_disk(&held);
         self.blocking("grasp.start", reconcile).await??;
         let hosted = self.hosted.all().into_iter().map(|(addr, _)| addr);
-        self.note_refs(hosted.collect()).await?;
+        self.hold_orphan_refs(hosted.collect()).await?;
         Ok(())
     }
 
     fn reconcile_disk(&self, held: &BTreeSet<Identifier>) -> Result<(), StartError> {
         let view = self.store.read()?;
         let is_new_here = self.store.stats()?.events == 0;
-        for repo in self.repositories.list().map_err(StartError::List)? {
-            let owner = RepoAddr::parse_npub(&repo.npub);
-            let Some(addr) = owner.map(|owner| RepoAddr::new(owner, repo.identifier.clone()))
-            else {
-                tracing::warn!(%repo, "the directory is not named by an npub; left as it is");
-                continue;
-            };
-            match self.standing(&addr, &view)? {
+        for addr in self.repositories.list().map_err(StartError::List)? {
+            match self.status(&addr, &view)? {
                 Some(status) => self.hosted.set(&addr, status),
                 // Another server's data was put here before its events: they may still come.
                 None if is_new_here => {
-                    tracing::info!(repository = %addr, "kept, and not served until it is announced");
+                    tracing::info!(repository = %addr, "keeping a repository that is not announced yet");
                 }
                 None => {
-                    tracing::info!(repository = %addr, "neither served nor held: archived");
-                    self.remove_unused(&addr)?;
+                    tracing::info!(repository = %addr, "archiving a repository that is neither served nor held");
+                    self.remove_or_archive(&addr)?;
                 }
             }
         }
@@ -172,7 +166,7 @@ impl Core {
     }
 
     /// How a repository on disk stands by its announcement.
-    fn standing(
+    fn status(
         &self,
         addr: &RepoAddr,
         view: &dyn EventView,

@@ -10,10 +10,10 @@ use serde::Serialize;
 
 use crate::{
     Grasp, RepositoryStatus,
-    admission::{Announced, View, ViewError, effective_state},
+    admission::{Announcements, View, ViewError, effective_state},
+    error::GraspError,
     grasp::{Core, now},
     release::served_states,
-    trouble::Trouble,
 };
 
 /// How many refs a summary lists; the counts are always whole.
@@ -83,9 +83,9 @@ pub struct Stats {
 #[error("what is known of it could not be read")]
 pub struct LookError(#[source] Box<dyn std::error::Error + Send + Sync>);
 
-impl From<Trouble> for LookError {
-    fn from(trouble: Trouble) -> Self {
-        Self(Box::new(trouble))
+impl From<GraspError> for LookError {
+    fn from(error: GraspError) -> Self {
+        Self(Box::new(error))
     }
 }
 
@@ -122,12 +122,12 @@ impl Grasp {
 
 impl Core {
     /// Blocks.
-    pub(crate) fn summary(&self, addr: &RepoAddr) -> Result<Option<RepositorySummary>, Trouble> {
+    pub(crate) fn summary(&self, addr: &RepoAddr) -> Result<Option<RepositorySummary>, GraspError> {
         let Some(status) = self.hosted.status(addr) else {
             return Ok(None);
         };
         let snapshot = self.repositories.refs(addr);
-        let snapshot = snapshot.map_err(Trouble::repository(addr))?;
+        let snapshot = snapshot.map_err(GraspError::repository(addr))?;
         let count = |is: fn(&RefName) -> bool| snapshot.iter().filter(|r| is(&r.name)).count();
         let listed = snapshot
             .iter()
@@ -157,11 +157,11 @@ impl Core {
             withdrawn_until: self.withdrawals.until(addr).map(|until| until.get()),
         };
         self.look(|view| {
-            let announced = Announced::load(&addr.identifier, view, &self.policy.load())?;
-            if let Some((announcement, _)) = announced.of(&addr.owner) {
+            let announcements = Announcements::load(&addr.identifier, view, &self.policy.load())?;
+            if let Some((announcement, _)) = announcements.of(&addr.owner) {
                 summary.announce(announcement);
             }
-            summary.speak_for(addr, &announced, view)
+            summary.speak_for(addr, &announcements, view)
         })?;
         Ok(Some(summary))
     }
@@ -178,10 +178,10 @@ impl RepositorySummary {
     fn speak_for(
         &mut self,
         addr: &RepoAddr,
-        announced: &Announced,
+        announcements: &Announcements,
         view: &dyn View,
     ) -> Result<(), ViewError> {
-        let set = announced.set_of(&addr.owner);
+        let set = announcements.set_of(&addr.owner);
         let others = set.iter().filter(|key| **key != addr.owner);
         let keys = std::iter::once(&addr.owner).chain(others);
         self.maintainers = keys.map(npub).collect();

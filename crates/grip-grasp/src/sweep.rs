@@ -1,4 +1,4 @@
-//! Ends what has waited too long.
+//! The periodic sweep: expired entries, ended withdrawals, unused stores, repacking.
 
 use std::{fmt, sync::Arc};
 
@@ -9,8 +9,8 @@ use grip_types::{ErrorChain, Oid};
 
 use crate::{
     Grasp,
+    error::GraspError,
     grasp::{Core, now},
-    trouble::Trouble,
 };
 
 /// What one sweep did.
@@ -59,8 +59,8 @@ impl Grasp {
     pub async fn sweep(&self, now: Millis) -> Swept {
         match self.core.sweep(now).await {
             Ok(swept) => swept,
-            Err(trouble) => {
-                trouble.log("a sweep failed");
+            Err(error) => {
+                error.log("sweep failed");
                 Swept::default()
             }
         }
@@ -70,21 +70,21 @@ impl Grasp {
 impl Core {
     pub(crate) async fn sweep_now(self: Arc<Self>) -> Result<Swept, String> {
         let swept = self.sweep(now()).await;
-        swept.map_err(|trouble| ErrorChain(&trouble).to_string())
+        swept.map_err(|error| ErrorChain(&error).to_string())
     }
 
-    async fn sweep(self: &Arc<Self>, now: Millis) -> Result<Swept, Trouble> {
+    async fn sweep(self: &Arc<Self>, now: Millis) -> Result<Swept, GraspError> {
         let expired = self.held(|purgatory| purgatory.cleanup(now)).await?;
         let mut swept = Swept::default();
         for expired in expired {
-            if let Err(trouble) = self.end(expired, &mut swept).await {
-                trouble.log("an expired entry could not be cleared away");
+            if let Err(error) = self.end(expired, &mut swept).await {
+                error.log("failed to clean up after an expired entry");
             }
         }
         for addr in self.withdrawals.due(now) {
             match self.end_of_grace(&addr).await {
                 Ok(()) => swept.withdrawn += 1,
-                Err(trouble) => trouble.log("a withdrawn repository could not be archived"),
+                Err(error) => error.log("failed to archive a withdrawn repository"),
             }
         }
         self.repair_wanted().await;
@@ -93,7 +93,7 @@ impl Core {
         Ok(swept)
     }
 
-    async fn end(self: &Arc<Self>, expired: Expired, swept: &mut Swept) -> Result<(), Trouble> {
+    async fn end(self: &Arc<Self>, expired: Expired, swept: &mut Swept) -> Result<(), GraspError> {
         match expired {
             Expired::AnnouncementRepository(addr) => {
                 swept.repositories += usize::from(self.end_repository(addr).await?);
@@ -121,7 +121,7 @@ impl Core {
                 swept.events += 1;
             }
             Expired::Wanted { event_id, .. } => {
-                tracing::info!(%event_id, "the git data of an expired event is given up");
+                tracing::info!(%event_id, "search for the git data of an expired event ended");
             }
         }
         Ok(())
@@ -129,7 +129,7 @@ impl Core {
 
     /// Removes the empty repository of an announcement that is hidden, unless it came back before
     /// the turn was ours.
-    async fn end_repository(self: &Arc<Self>, addr: RepoAddr) -> Result<bool, Trouble> {
+    async fn end_repository(self: &Arc<Self>, addr: RepoAddr) -> Result<bool, GraspError> {
         let _turns = self.turns(vec![addr.identifier.clone()]).await?;
         let remove = move |core: &Self| {
             let shown = {
@@ -143,7 +143,7 @@ impl Core {
             if shown || served {
                 return Ok(false);
             }
-            core.remove_unused(&addr).map(|()| true)
+            core.remove_or_archive(&addr).map(|()| true)
         };
         self.blocking("git.remove", remove).await?
     }
@@ -154,7 +154,7 @@ impl Core {
         id: EventId,
         addr: RepoAddr,
         commit: Oid,
-    ) -> Result<bool, Trouble> {
+    ) -> Result<bool, GraspError> {
         let _turns = self.turns(vec![addr.identifier.clone()]).await?;
         let delete = move |core: &Self| {
             let waits = {
@@ -173,7 +173,7 @@ impl Core {
         self.blocking("git.refs", delete).await?
     }
 
-    async fn end_of_grace(self: &Arc<Self>, addr: &RepoAddr) -> Result<(), Trouble> {
+    async fn end_of_grace(self: &Arc<Self>, addr: &RepoAddr) -> Result<(), GraspError> {
         let _turns = self.turns(vec![addr.identifier.clone()]).await?;
         if self.withdrawals.until(addr).is_none() {
             return Ok(());
@@ -182,7 +182,9 @@ impl Core {
             let addr = addr.clone();
             move |core: &Self| {
                 core.archive(&addr)?;
-                Ok::<_, Trouble>(core.look(|view| view.latest(&Address::of_announcement(&addr)))?)
+                Ok::<_, GraspError>(
+                    core.look(|view| view.latest(&Address::of_announcement(&addr)))?,
+                )
             }
         };
         let announcement = self.blocking("git.archive", archive).await??;

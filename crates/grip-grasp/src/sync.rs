@@ -82,13 +82,13 @@ impl Grasp {
             };
             ((), changes)
         });
-        if let Err(trouble) = ended.await {
-            trouble.log("the end of an attempt could not be journalled; a restart repeats it");
+        if let Err(error) = ended.await {
+            error.log("the end of an attempt could not be journalled; a restart repeats it");
         }
         self.core.sync_ends.send_modify(|count| *count += 1);
     }
 
-    /// Changes whenever [`Grasp::next_sync`] may have come forward.
+    /// ChangeReceiver whenever [`Grasp::next_sync`] may have come forward.
     pub fn sync_changes(&self) -> watch::Receiver<u64> {
         self.core.sync_changes.subscribe()
     }
@@ -120,8 +120,8 @@ impl Grasp {
             let waits = purgatory.has_pending_events(identifier);
             (waits, purgatory.sync_now(identifier, now()))
         });
-        brought.await.unwrap_or_else(|trouble| {
-            trouble.log("an attempt brought forward could not be journalled");
+        brought.await.unwrap_or_else(|error| {
+            error.log("an attempt brought forward could not be journalled");
             self.has_pending_events(identifier)
         })
     }

@@ -16,7 +16,7 @@ use grip_types::Identifier;
 
 use self::handler::Seeker;
 pub(crate) use self::rows::Rows;
-use crate::{Grasp, grasp::Core, trouble::Trouble};
+use crate::{Grasp, error::GraspError, grasp::Core};
 
 /// Searches that are waited for at a time. They cost nothing here: the sync bounds its own.
 const AT_ONCE: usize = 256;
@@ -55,7 +55,7 @@ impl Core {
         }
         if let Err(error) = self.wanted.complete(self.wanted_identifiers()).await {
             self.wanted.doubt();
-            Trouble::from(error).log("searches could not be put on the queue");
+            GraspError::from(error).log("searches could not be put on the queue");
         }
     }
 }

@@ -8,8 +8,8 @@ use grip_purgatory::{Change, Millis, Row};
 use parking_lot::Mutex;
 
 use crate::{
+    error::GraspError,
     grasp::{Core, now},
-    trouble::Trouble,
 };
 
 /// How long such a repository can still be read: as long as a hidden announcement is kept.
@@ -54,7 +54,7 @@ impl Withdrawals {
 
 impl Core {
     /// Makes a repository read-only and sets its end. A second withdrawal changes nothing.
-    pub(crate) async fn withdraw(&self, addr: &RepoAddr) -> Result<(), Trouble> {
+    pub(crate) async fn withdraw(&self, addr: &RepoAddr) -> Result<(), GraspError> {
         if self.hosted.status(addr).is_none() || self.withdrawals.until(addr).is_some() {
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! Who may move a repository's refs (G01-26 … G01-29).
+//! Maintainer sets: the authors who may move a repository's refs (G01-26 … G01-29).
 
 use std::collections::{BTreeMap, BTreeSet};
 

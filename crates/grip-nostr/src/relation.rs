@@ -1,4 +1,4 @@
-//! Which events and addresses an event speaks of (G01-7, G01-8).
+//! Relations of events: the events and addresses one speaks of (G01-7, G01-8).
 
 use std::{fmt, str::FromStr};
 

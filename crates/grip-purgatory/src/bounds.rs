@@ -1,4 +1,4 @@
-//! How much may be held: purgatory is the one store anyone can fill for nothing (G01-22).
+//! Bounds of the purgatory: the one store anyone can fill for nothing (G01-22).
 
 use std::{collections::HashMap, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What is held.
+//! Entries of the purgatory.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use grip_types::{Identifier, ObjectFormat, Oid, Origin};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Millis, Packed,
+    CompactEvent, Millis,
     bounds::Weight,
     journal::Class,
     schedule::{Key, Times},
@@ -26,7 +26,7 @@ pub enum Phase {
 /// An event that waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
-    pub event: Packed,
+    pub event: CompactEvent,
     pub origin: Origin,
     pub added_at: Millis,
     /// When it is given up, unless the event itself ends sooner (NIP-40).
@@ -36,7 +36,7 @@ pub struct Held {
 impl Held {
     pub(crate) fn new(event: &Event, origin: Origin, added_at: Millis, expires_at: Millis) -> Self {
         Self {
-            event: Packed::new(event),
+            event: CompactEvent::new(event),
             origin,
             added_at,
             expires_at,

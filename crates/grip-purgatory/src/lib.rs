@@ -1,4 +1,4 @@
-//! What waits for what: events that wait for git data, and pushed refs that wait for their event.
+//! Events that wait for git data, and pushed refs that wait for their event.
 //!
 //! Invariant: pure. Nothing here reads a clock, a file or the network: the time comes in as
 //! [`Millis`], and what must be kept goes out as [`Change`]s for a journal. Replaying the journal
@@ -14,24 +14,24 @@
 //! ```
 
 mod bounds;
+mod compact_event;
 mod entry;
 mod expired_ids;
 mod journal;
 mod millis;
-mod packed;
 mod purgatory;
 mod schedule;
 mod sync_queue;
 mod wanted;
 
 pub use bounds::{Bounds, Full, SyncDelays, Which};
+pub use compact_event::CompactEvent;
 pub use entry::{
     AnnouncementEntry, Held, Phase, Placeholder, PlaceholderRef, PrEntry, StateEntry, WantedEntry,
     can_be_here,
 };
 pub use journal::{Change, ReadRowError, Row, UnreadableRow};
 pub use millis::Millis;
-pub use packed::Packed;
 pub use purgatory::{Before, Counts, Expired, Purgatory, Restored, Waiting};
 pub use sync_queue::SyncEntry;
 

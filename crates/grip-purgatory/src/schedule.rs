@@ -1,4 +1,4 @@
-//! Which entry is due next, and which is the oldest.
+//! Deadlines of entries: the next one, and the oldest entry.
 
 use std::collections::{BTreeMap, BTreeSet};
 

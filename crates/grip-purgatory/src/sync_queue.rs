@@ -1,4 +1,4 @@
-//! When data for an identifier is looked for elsewhere.
+//! The sync queue: when data for an identifier is looked for elsewhere.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},

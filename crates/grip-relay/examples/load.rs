@@ -45,7 +45,7 @@ impl WritePolicy for TakeAll {
         Ok(Verdict::Store)
     }
 
-    fn settle<'a>(&'a self, _: Event, _: Origin) -> BoxFuture<'a, Answer> {
+    fn process_deferred<'a>(&'a self, _: Event, _: Origin) -> BoxFuture<'a, Answer> {
         Box::pin(async { Answer::accepted("") })
     }
 

@@ -19,10 +19,10 @@ pub trait WritePolicy: Send + Sync + 'static {
         now: Timestamp,
     ) -> Result<Verdict, StoreError>;
 
-    /// Settles what [`WritePolicy::defers`] named. Runs to its end even if the client goes away.
-    fn settle<'a>(&'a self, event: Event, origin: Origin) -> BoxFuture<'a, Answer>;
+    /// Decides about what [`WritePolicy::defers`] named, and carries the decision out. Runs to its end even if the client goes away.
+    fn process_deferred<'a>(&'a self, event: Event, origin: Origin) -> BoxFuture<'a, Answer>;
 
-    /// Says, before the writer is asked, whether an event goes to [`WritePolicy::settle`].
+    /// Says, before the writer is asked, whether an event goes to [`WritePolicy::process_deferred`].
     fn defers(&self, event: &Event) -> bool;
 
     /// Hears of events refused by `judge` or by the engine's own checks. The id of the event is

@@ -3,8 +3,8 @@
 use grip_nostr::{Announcement, Event, State};
 
 use super::{
-    Announced, Cause, Decision, Effect, Outcome, Prefix, Reason, Standing, View, ViewError,
-    announced::outdated, decision::Trail, effective_state,
+    AnnouncementStatus, Announcements, Cause, Decision, Effect, Outcome, Prefix, Reason, View,
+    ViewError, announcements::outdated, decision::Trail, effective_state,
 };
 use crate::policy::Policy;
 
@@ -24,15 +24,15 @@ pub(super) fn judge(
         let reason = Reason::new(Prefix::Blocked, Cause::Banned, text);
         return Ok(trail.refuse("G01-9", reason));
     }
-    let announced = Announced::load(&announcement.identifier, view, policy)?;
-    if let Some((known, _)) = announced.of(&addr.owner)
+    let announcements = Announcements::load(&announcement.identifier, view, policy)?;
+    if let Some((known, _)) = announcements.of(&addr.owner)
         && let Some(reason) = outdated(event, &known.event)
     {
         return Ok(trail.refuse("G01-15a 2", reason));
     }
     let case = Case {
         announcement,
-        announced,
+        announcements,
         view,
         policy,
     };
@@ -52,7 +52,7 @@ pub(super) fn judge(
 /// A well-formed announcement that is newer than what is known of its address.
 struct Case<'a> {
     announcement: Announcement,
-    announced: Announced,
+    announcements: Announcements,
     view: &'a dyn View,
     policy: &'a Policy,
 }
@@ -102,8 +102,8 @@ impl Case<'_> {
         let addr = self.announcement.addr();
         trail.note("G01-3", "clone and relays list this service");
         trail.then(Effect::CreateRepository(addr.clone()));
-        let known = self.announced.of(&addr.owner).map(|(_, standing)| standing);
-        let outcome = if known == Some(Standing::Served) {
+        let known = self.announcements.of(&addr.owner).map(|(_, status)| status);
+        let outcome = if known == Some(AnnouncementStatus::Served) {
             trail.note("G01-14", "replaces a served version: nothing to wait for");
             Outcome::Serve
         } else if self.has_data()? {
@@ -116,11 +116,11 @@ impl Case<'_> {
             trail.note("G01-14", "new here: waits for the first push");
             Outcome::Hold
         };
-        let standing = match outcome {
-            Outcome::Serve => Standing::Served,
-            _ => Standing::Held,
+        let status = match outcome {
+            Outcome::Serve => AnnouncementStatus::Served,
+            _ => AnnouncementStatus::Held,
         };
-        let after = self.announced.with(&self.announcement, standing);
+        let after = self.announcements.with(&self.announcement, status);
         trail.drop_states(&addr.identifier, after.orphaned(self.view)?);
         trail.then(Effect::Reexamine(addr.identifier));
         Ok(trail.end(outcome))
@@ -130,7 +130,9 @@ impl Case<'_> {
     /// anyone could have one served, and it proves no data.
     fn has_data(&self) -> Result<bool, ViewError> {
         let owner = self.announcement.owner();
-        let after = self.announced.with(&self.announcement, Standing::Held);
+        let after = self
+            .announcements
+            .with(&self.announcement, AnnouncementStatus::Held);
         let states = self.view.served_states(&self.announcement.identifier)?;
         let states = states
             .into_iter()
@@ -143,8 +145,10 @@ impl Case<'_> {
     /// Says whether somebody else who is hosted here trusts the author (G01-6).
     fn is_exception(&self) -> bool {
         let author = self.announcement.owner();
-        let after = self.announced.with(&self.announcement, Standing::Served);
-        self.announced
+        let after = self
+            .announcements
+            .with(&self.announcement, AnnouncementStatus::Served);
+        self.announcements
             .hosted()
             .filter(|repository| repository.owner != author)
             .any(|repository| after.set_of(&repository.owner).contains(&author))
@@ -156,7 +160,9 @@ impl Case<'_> {
             "G01-6",
             "its author maintains a repository hosted here: served, without a repository",
         );
-        let after = self.announced.with(&self.announcement, Standing::Served);
+        let after = self
+            .announcements
+            .with(&self.announcement, AnnouncementStatus::Served);
         self.give_up(&mut trail, &after)?;
         let identifier = self.announcement.identifier.clone();
         trail.then(Effect::Reexamine(identifier));
@@ -171,7 +177,7 @@ impl Case<'_> {
     ) -> Result<Decision, ViewError> {
         // The operator's choice does not undo what the owner still asks for.
         if reason.cause != Cause::NotSelected {
-            let after = self.announced.without(&self.announcement.owner());
+            let after = self.announcements.without(&self.announcement.owner());
             self.give_up(&mut trail, &after)?;
         }
         let text = match reason.cause {
@@ -183,14 +189,14 @@ impl Case<'_> {
     }
 
     /// The owner left this server: what they had here goes (G01-18).
-    fn give_up(&self, trail: &mut Trail, after: &Announced) -> Result<(), ViewError> {
+    fn give_up(&self, trail: &mut Trail, after: &Announcements) -> Result<(), ViewError> {
         let addr = self.announcement.addr();
-        match self.announced.of(&addr.owner) {
-            Some((old, Standing::Served)) if old.lists(&self.policy.service) => {
+        match self.announcements.of(&addr.owner) {
+            Some((old, AnnouncementStatus::Served)) if old.lists(&self.policy.service) => {
                 trail.note("G01-15a 6", "the served version listed us: it is withdrawn");
                 trail.then(Effect::Withdraw(addr));
             }
-            Some((_, Standing::Held | Standing::Hidden)) => {
+            Some((_, AnnouncementStatus::Held | AnnouncementStatus::Hidden)) => {
                 trail.note("G01-18", "the held version is evicted");
                 trail.then(Effect::EvictAnnouncement(addr.clone()));
                 trail.drop_states(&addr.identifier, after.orphaned(self.view)?);

@@ -1,11 +1,11 @@
-//! What was decided, by which steps, and what has to be done about it.
+//! A decision on an event: its outcome, the steps that led to it, and its effects.
 
 use std::{borrow::Cow, fmt};
 
 use grip_nostr::{EventId, RepoAddr};
 use grip_types::{Identifier, Oid};
 
-use super::Standing;
+use super::AnnouncementStatus;
 
 /// The `OK` text of a held event, exactly as GRASP-01 words it.
 pub(crate) const HELD: &str = "purgatory: won't be served until git data arrives";
@@ -33,7 +33,7 @@ pub(crate) enum Outcome {
     /// Tell subscribers, store nothing.
     Broadcast,
     /// It is here already.
-    Duplicate(Standing),
+    Duplicate(AnnouncementStatus),
     Refuse(Reason),
 }
 
@@ -186,7 +186,9 @@ impl Decision {
         match &self.outcome {
             Outcome::Serve | Outcome::Broadcast => (true, "".into()),
             Outcome::Hold => (true, HELD.into()),
-            Outcome::Duplicate(Standing::Served) => (true, "duplicate: already served".into()),
+            Outcome::Duplicate(AnnouncementStatus::Served) => {
+                (true, "duplicate: already served".into())
+            }
             Outcome::Duplicate(_) => (true, "duplicate: in purgatory".into()),
             Outcome::Refuse(reason) => (false, reason.to_string().into()),
         }

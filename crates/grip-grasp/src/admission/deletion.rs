@@ -9,7 +9,7 @@ use grip_nostr::{
 use grip_types::Identifier;
 
 use super::{
-    Announced, Decision, Effect, Outcome, Reason, Standing, View, ViewError,
+    AnnouncementStatus, Announcements, Decision, Effect, Outcome, Reason, View, ViewError,
     decision::Trail,
     pull_request::{identifiers, named_by},
 };
@@ -51,11 +51,11 @@ pub(super) fn judge(
 /// What of the author's goes.
 #[derive(Default)]
 struct Plan {
-    announcements: BTreeMap<Identifier, (Announcement, Standing)>,
+    announcements: BTreeMap<Identifier, (Announcement, AnnouncementStatus)>,
     held_states: BTreeMap<Identifier, Vec<EventId>>,
     /// Identifiers that lose a served state.
     served_states: BTreeSet<Identifier>,
-    pull_requests: Vec<(PullRequest, Standing)>,
+    pull_requests: Vec<(PullRequest, AnnouncementStatus)>,
 }
 
 impl Plan {
@@ -65,33 +65,33 @@ impl Plan {
         id: &EventId,
         view: &dyn View,
     ) -> Result<(), ViewError> {
-        let (event, standing) = match view.served_event(id)? {
-            Some(event) => (Some(event), Standing::Served),
-            None => (view.held_event(id)?, Standing::Held),
+        let (event, status) = match view.served_event(id)? {
+            Some(event) => (Some(event), AnnouncementStatus::Served),
+            None => (view.held_event(id)?, AnnouncementStatus::Held),
         };
         if let Some(event) = event.filter(|event| deletion.covers(event)) {
-            self.add(event, standing);
+            self.add(event, status);
         }
         Ok(())
     }
 
-    fn add(&mut self, event: Event, standing: Standing) {
+    fn add(&mut self, event: Event, status: AnnouncementStatus) {
         if event.kind == kinds::STATE {
             let identifier = first_value(&event, "d").unwrap_or_default();
             if let Ok(identifier) = Identifier::parse(identifier) {
-                self.add_state(identifier, event.id, standing);
+                self.add_state(identifier, event.id, status);
             }
         } else if let Ok(announcement) = Announcement::parse(event.clone()) {
             let identifier = announcement.identifier.clone();
             self.announcements
-                .insert(identifier, (announcement, standing));
+                .insert(identifier, (announcement, status));
         } else if let Ok(request) = PullRequest::parse(event) {
-            self.pull_requests.push((request, standing));
+            self.pull_requests.push((request, status));
         }
     }
 
-    fn add_state(&mut self, identifier: Identifier, id: EventId, standing: Standing) {
-        if standing == Standing::Served {
+    fn add_state(&mut self, identifier: Identifier, id: EventId, status: AnnouncementStatus) {
+        if status == AnnouncementStatus::Served {
             self.served_states.insert(identifier);
         } else {
             self.held_states.entry(identifier).or_default().push(id);
@@ -109,12 +109,16 @@ impl Plan {
         if let Some(served) = view.latest(&address)?
             && deletion.covers(&served)
         {
-            self.add(served, Standing::Served);
+            self.add(served, AnnouncementStatus::Served);
         }
         for held in view.held_states(&repository.identifier)? {
             let covered = held.created_at <= deletion.event.created_at;
             if covered && held.author == repository.owner {
-                self.add_state(repository.identifier.clone(), held.id, Standing::Held);
+                self.add_state(
+                    repository.identifier.clone(),
+                    held.id,
+                    AnnouncementStatus::Held,
+                );
             }
         }
         Ok(())
@@ -129,11 +133,11 @@ impl Plan {
         if let Some(served) = view.latest(&Address::of_announcement(&repository))?
             && deletion.covers(&served)
         {
-            self.add(served, Standing::Served);
+            self.add(served, AnnouncementStatus::Served);
         }
         for held in view.held_announcements(&repository.identifier)? {
             if deletion.covers(&held.event) {
-                self.add(held.event, Standing::Held);
+                self.add(held.event, AnnouncementStatus::Held);
             }
         }
         Ok(())
@@ -146,9 +150,9 @@ impl Plan {
         policy: &Policy,
         trail: &mut Trail,
     ) -> Result<(), ViewError> {
-        for (identifier, (announcement, standing)) in &self.announcements {
-            give_up(announcement, *standing, policy, trail);
-            let left = Announced::load(identifier, view, policy)?.without(author);
+        for (identifier, (announcement, status)) in &self.announcements {
+            give_up(announcement, *status, policy, trail);
+            let left = Announcements::load(identifier, view, policy)?.without(author);
             let orphaned = left.orphaned(view)?;
             let dropped = self.held_states.entry(identifier.clone()).or_default();
             dropped.extend(orphaned);
@@ -156,21 +160,26 @@ impl Plan {
         for (identifier, ids) in self.held_states {
             trail.drop_states(&identifier, ids);
         }
-        for (request, standing) in self.pull_requests {
-            drop_pull_request(&request, standing, view, policy, trail)?;
+        for (request, status) in self.pull_requests {
+            drop_pull_request(&request, status, view, policy, trail)?;
         }
         let announcements = self.announcements.into_keys();
-        let touched: BTreeSet<_> = announcements.chain(self.served_states).collect();
-        for identifier in touched {
+        let pending_repacks: BTreeSet<_> = announcements.chain(self.served_states).collect();
+        for identifier in pending_repacks {
             trail.then(Effect::Reexamine(identifier));
         }
         Ok(())
     }
 }
 
-fn give_up(announcement: &Announcement, standing: Standing, policy: &Policy, trail: &mut Trail) {
+fn give_up(
+    announcement: &Announcement,
+    status: AnnouncementStatus,
+    policy: &Policy,
+    trail: &mut Trail,
+) {
     let addr = announcement.addr();
-    if standing != Standing::Served {
+    if status != AnnouncementStatus::Served {
         trail.note("G01-56", format!("the held announcement of {addr} goes"));
         trail.then(Effect::EvictAnnouncement(addr));
     } else if announcement.lists(&policy.service) {
@@ -184,13 +193,13 @@ fn give_up(announcement: &Announcement, standing: Standing, policy: &Policy, tra
 
 fn drop_pull_request(
     request: &PullRequest,
-    standing: Standing,
+    status: AnnouncementStatus,
     view: &dyn View,
     policy: &Policy,
     trail: &mut Trail,
 ) -> Result<(), ViewError> {
     let event = request.event.id;
-    if standing != Standing::Served {
+    if status != AnnouncementStatus::Served {
         trail.then(Effect::DropPullRequest(event));
     }
     // Sets may have changed since the ref was made, so every repository it can be in is named.
@@ -202,7 +211,7 @@ fn drop_pull_request(
     }
     let mut repositories = view.placeholders(&event)?;
     for identifier in identifiers(&targets) {
-        repositories.extend(Announced::load(identifier, view, policy)?.hosted());
+        repositories.extend(Announcements::load(identifier, view, policy)?.hosted());
     }
     repositories.sort();
     repositories.dedup();

@@ -19,7 +19,7 @@ pub(crate) const SERVICE: &str = "grasp.example.com";
 pub(crate) const D: &str = "tide-table";
 
 /// What is served and held, and which objects exist.
-pub(crate) struct World {
+pub(crate) struct FakeView {
     pub(crate) policy: Policy,
     pub(crate) served: Vec<Event>,
     pub(crate) held: Vec<Event>,
@@ -30,7 +30,7 @@ pub(crate) struct World {
     pub(crate) placeholders: Vec<(EventId, RepoAddr)>,
 }
 
-impl World {
+impl FakeView {
     pub(crate) fn new() -> Self {
         Self {
             policy: Policy::open(Service::parse(SERVICE).unwrap()),
@@ -124,7 +124,7 @@ fn relates(event: &Event) -> bool {
     ![kinds::DELETION, kinds::GRASP_LIST].contains(&event.kind)
 }
 
-impl View for World {
+impl View for FakeView {
     fn served_kind(&self, id: &EventId) -> Result<Option<Kind>, ViewError> {
         Ok(self.served_event(id)?.map(|event| event.kind))
     }

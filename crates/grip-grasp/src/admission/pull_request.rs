@@ -4,7 +4,7 @@ use grip_nostr::{Address, Event, PullRequest, RepoAddr, kinds, references};
 use grip_types::Identifier;
 
 use super::{
-    Announced, Cause, Decision, Effect, Found, Outcome, Prefix, Reason, View, ViewError,
+    Announcements, Cause, Decision, Effect, Found, Outcome, Prefix, Reason, View, ViewError,
     decision::Trail,
     related::{is_address_held, no_git_data},
 };
@@ -143,9 +143,9 @@ fn relevant(
 ) -> Result<Vec<RepoAddr>, ViewError> {
     let mut relevant = Vec::new();
     for identifier in identifiers(targets) {
-        let announced = Announced::load(identifier, view, policy)?;
-        for repository in announced.hosted() {
-            let set = announced.set_of(&repository.owner);
+        let announcements = Announcements::load(identifier, view, policy)?;
+        for repository in announcements.hosted() {
+            let set = announcements.set_of(&repository.owner);
             let mut of_identifier = targets.iter().filter(|t| t.identifier == *identifier);
             if of_identifier.any(|target| set.contains(&target.owner)) {
                 relevant.push(repository);

@@ -1,7 +1,7 @@
 //! Everything else: accepted if it speaks of, or is spoken of by, something served (G01-7).
 
 use grip_nostr::{
-    Address, Event, Kind, RepoAddr, address_of,
+    Address, Event, Kind, address_of,
     kinds::{self, Class},
     references,
 };

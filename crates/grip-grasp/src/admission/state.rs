@@ -4,9 +4,9 @@ use grip_nostr::{Address, Event, MaintainerSet, State, kinds, supersedes};
 use grip_types::RefName;
 
 use super::{
-    Announced, Cause, Decision, Effect, Found, Grant, HeldState, Outcome, Prefix, Reason, Standing,
-    View, ViewError,
-    announced::outdated,
+    AnnouncementStatus, Announcements, Cause, Decision, Effect, Found, Grant, HeldState, Outcome,
+    Prefix, Reason, View, ViewError,
+    announcements::outdated,
     decision::{Step, Trail},
 };
 use crate::policy::Policy;
@@ -40,13 +40,13 @@ pub(super) fn judge(
     if let Some(reason) = superseded(&state, &held, view)? {
         return Ok(trail.refuse("G01-16 3", reason));
     }
-    let announced = Announced::load(&state.identifier, view, policy)?;
-    if announced.is_empty() {
+    let announcements = Announcements::load(&state.identifier, view, policy)?;
+    if announcements.is_empty() {
         let text = "no announcement exists for this repository on this server; send it first";
         let reason = Reason::new(Prefix::Invalid, Cause::Unannounced, text);
         return Ok(trail.refuse("G01-16 4", reason));
     }
-    let grants = announced.grants(&event.pubkey);
+    let grants = announcements.grants(&event.pubkey);
     if grants.is_empty() {
         let text = "author not authorized for this repository: no owner here lists them as a \
                     maintainer";
@@ -125,14 +125,14 @@ fn overtaken(state: &State, held: &[HeldState], served: bool) -> Vec<grip_nostr:
 
 fn note_grants(grants: &[Grant], trail: &mut Trail) {
     for grant in grants {
-        let how = match grant.standing {
-            Standing::Served => "served",
-            Standing::Held => "held",
-            Standing::Hidden => "hidden, brought back",
+        let how = match grant.status {
+            AnnouncementStatus::Served => "served",
+            AnnouncementStatus::Held => "held",
+            AnnouncementStatus::Hidden => "hidden, brought back",
         };
         let text = format!("its author maintains {} ({how})", grant.repository);
         trail.note("G01-26", text);
-        if grant.standing != Standing::Served {
+        if grant.status != AnnouncementStatus::Served {
             trail.then(Effect::KeepAlive(grant.repository.clone()));
         }
     }
@@ -154,7 +154,11 @@ fn look_for_data(state: &State, grants: &[Grant], view: &dyn View) -> Result<Dat
         Data::Missing(Step { rule, text })
     };
     let (names, oids): (Vec<_>, Vec<_>) = state.refs.iter().map(|(n, o)| (n, *o)).unzip();
-    if oids.is_empty() && grants.iter().all(|g| g.standing != Standing::Served) {
+    if oids.is_empty()
+        && grants
+            .iter()
+            .all(|g| g.status != AnnouncementStatus::Served)
+    {
         // Otherwise a key and two small events would put an announcement on show.
         let text = "it names no refs and no owner's announcement is served yet: waits for a push";
         return Ok(missing("G01-14", text.to_owned()));

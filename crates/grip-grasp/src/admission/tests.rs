@@ -9,11 +9,11 @@ mod state;
 use grip_types::Origin;
 use nostr::prelude::Keys;
 
-use super::{Cause, HELD, Outcome, Standing, fake::*};
+use super::{AnnouncementStatus, Cause, HELD, Outcome, fake::*};
 
 #[test]
 fn g01_12_a_held_event_is_acknowledged_in_the_words_of_the_specification() {
-    let decision = World::new().ask(&listing(&Keys::generate(), &[], 100));
+    let decision = FakeView::new().ask(&listing(&Keys::generate(), &[], 100));
     assert_eq!(decision.outcome, Outcome::Hold);
     assert_eq!(decision.answer(), (true, HELD.into()));
     assert_eq!(HELD, "purgatory: won't be served until git data arrives");
@@ -21,11 +21,11 @@ fn g01_12_a_held_event_is_acknowledged_in_the_words_of_the_specification() {
 
 #[test]
 fn g01_9_nothing_of_a_banned_author_is_taken() {
-    let mut world = World::new();
-    let keys = world.hosting(&[]);
-    world.policy.event_blacklist.insert(keys.public_key());
+    let mut view = FakeView::new();
+    let keys = view.hosting(&[]);
+    view.policy.event_blacklist.insert(keys.public_key());
     for event in [listing(&keys, &[], 200), state(&keys, &[], 200)] {
-        let (cause, text) = refusal(&world.ask(&event));
+        let (cause, text) = refusal(&view.ask(&event));
         assert_eq!(cause, Cause::Banned);
         assert!(text.starts_with("blocked: "), "{text}");
     }
@@ -42,52 +42,55 @@ fn nip40_an_expired_event_is_refused_before_it_is_held() {
         &[&["expiration", "999"]],
         100,
     );
-    assert_eq!(refusal(&World::new().ask(&expired)).0, Cause::Expired);
+    assert_eq!(refusal(&FakeView::new().ask(&expired)).0, Cause::Expired);
 }
 
 #[test]
 fn g01_15a_2_the_same_event_again_is_a_duplicate_whether_held_or_served() {
-    let mut world = World::new();
+    let mut view = FakeView::new();
     let event = listing(&Keys::generate(), &[], 100);
-    world.take(&event);
-    let again = world.ask(&event);
-    assert_eq!(again.outcome, Outcome::Duplicate(Standing::Held));
+    view.take(&event);
+    let again = view.ask(&event);
+    assert_eq!(again.outcome, Outcome::Duplicate(AnnouncementStatus::Held));
     assert_eq!(again.answer(), (true, "duplicate: in purgatory".into()));
-    world.serve(&event);
-    let again = world.ask(&event);
-    assert_eq!(again.outcome, Outcome::Duplicate(Standing::Served));
+    view.serve(&event);
+    let again = view.ask(&event);
+    assert_eq!(
+        again.outcome,
+        Outcome::Duplicate(AnnouncementStatus::Served)
+    );
     assert!(again.answer().0);
 }
 
 #[test]
 fn g01_20_what_expired_after_a_sync_is_not_synced_again_but_may_be_sent_again() {
-    let mut world = World::new();
+    let mut view = FakeView::new();
     let event = listing(&Keys::generate(), &[], 100);
-    world.expired.insert(event.id);
-    let (cause, text) = refusal(&world.ask_as(&event, Origin::Synced));
+    view.expired.insert(event.id);
+    let (cause, text) = refusal(&view.ask_as(&event, Origin::Synced));
     assert_eq!(cause, Cause::Expired);
     assert_eq!(
         text,
         "invalid: previously expired from purgatory without git data"
     );
-    assert_eq!(world.ask(&event).outcome, Outcome::Hold);
+    assert_eq!(view.ask(&event).outcome, Outcome::Hold);
 }
 
 #[test]
 fn g02_2_a_synced_copy_of_what_is_still_looked_for_is_a_duplicate_and_a_sent_one_is_held() {
-    let mut world = World::new();
-    let owner = world.hosting(&[]);
+    let mut view = FakeView::new();
+    let owner = view.hosting(&[]);
     let event = state(&owner, &[("refs/heads/main", oid(1))], 100);
-    world.wanted.insert(event.id);
-    world.expired.insert(event.id);
-    let synced = world.ask_as(&event, Origin::Synced);
-    assert_eq!(synced.outcome, Outcome::Duplicate(Standing::Held));
-    assert_eq!(world.ask(&event).outcome, Outcome::Hold);
+    view.wanted.insert(event.id);
+    view.expired.insert(event.id);
+    let synced = view.ask_as(&event, Origin::Synced);
+    assert_eq!(synced.outcome, Outcome::Duplicate(AnnouncementStatus::Held));
+    assert_eq!(view.ask(&event).outcome, Outcome::Hold);
 }
 
 #[test]
 fn every_decision_names_the_rules_that_led_to_it() {
-    let mut world = World::new();
+    let mut view = FakeView::new();
     let keys = Keys::generate();
     let events = [
         listing(&keys, &[], 100),
@@ -96,7 +99,7 @@ fn every_decision_names_the_rules_that_led_to_it() {
         state(&Keys::generate(), &[], 100),
     ];
     for event in events {
-        let decision = world.take(&event);
+        let decision = view.take(&event);
         assert!(!decision.steps.is_empty(), "{decision:?}");
     }
 }

@@ -1,11 +1,11 @@
-//! What admission has to know of the rest of the node.
+//! The parts of the node that admission reads.
 
 use std::error::Error;
 
 use grip_nostr::{Address, Event, EventId, Kind, PublicKey, RepoAddr, Timestamp};
 use grip_types::{Identifier, Oid};
 
-/// What is held and served at one moment. Implemented by whoever has the identifier's turn, or
+/// What is held and served at one moment. Implemented by the holder of the identifier's turn, or
 /// the writer's transaction for the kinds that need no git data.
 pub(crate) trait View {
     /// The kind of a served event.

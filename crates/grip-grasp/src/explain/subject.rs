@@ -1,4 +1,4 @@
-//! What a person asks about, in any of its usual notations.
+//! The subject of an explanation, in any of its usual notations.
 
 use grip_nostr::{EventId, RepoAddr};
 use grip_types::Identifier;

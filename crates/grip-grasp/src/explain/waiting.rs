@@ -1,4 +1,4 @@
-//! What a waiting event waits for, and how that is looked for.
+//! Explanation of a waiting event: missing objects, and the search for them.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use grip_types::{Identifier, Oid, RefName};
 use super::{Explanation, MAX_LISTED, Missing, Status, facts};
 use crate::{
     SyncFacts,
-    admission::{Announced, Found, View, ViewError},
+    admission::{Announcements, Found, View, ViewError},
     grasp::Core,
     sync::asks,
 };
@@ -75,8 +75,8 @@ impl Core {
         to.missing = missing;
         let policy = self.policy.load();
         for identifier in &claim.identifiers {
-            let announced = Announced::load(identifier, view, &policy)?;
-            let asked = asks(&claim.event, &announced, identifier, view, &policy)?;
+            let announcements = Announcements::load(identifier, view, &policy)?;
+            let asked = asks(&claim.event, &announcements, identifier, view, &policy)?;
             for url in asked.into_iter().flat_map(|need| need.urls) {
                 if !to.urls.contains(&url) && to.urls.len() < MAX_LISTED {
                     to.urls.push(url);

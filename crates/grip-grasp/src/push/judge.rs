@@ -1,4 +1,4 @@
-//! Says whether a push is allowed, from what is held and served at this moment.
+//! Judgement of a push by what is held and served at this moment.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -7,12 +7,12 @@ use grip_purgatory::EXTENSION;
 
 use super::{Push, land::Denied};
 use crate::{
-    admission::{Announced, View, ViewError},
+    admission::{Announcements, View, ViewError},
+    error::GraspError,
     grasp::{Core, now},
+    node_view::NodeView,
     push_rules::{Authorised, Candidates, Known, Refs, authorise, event_ids, known_event},
     release::served_states,
-    trouble::Trouble,
-    world::World,
 };
 
 /// An allowed push.
@@ -59,9 +59,9 @@ impl Core {
             return Err(Denied::Withdrawn);
         }
         let events = self.store.read().map_err(ViewError::new)?;
-        let world = World::new(self, &events);
-        let candidates = self.candidates(push, &world)?;
-        let known = self.known(push, &world)?;
+        let view = NodeView::new(self, &events);
+        let candidates = self.candidates(push, &view)?;
+        let known = self.known(push, &view)?;
         let current = self.refs(&push.addr)?;
         let authorised = authorise(&push.commands, &candidates, &current, &known)?;
         let by = |state: &&State| Some(state.event.id) == authorised.by;
@@ -73,7 +73,7 @@ impl Core {
         })
     }
 
-    fn candidates(&self, push: &Push, view: &dyn View) -> Result<Candidates, Trouble> {
+    fn candidates(&self, push: &Push, view: &dyn View) -> Result<Candidates, GraspError> {
         if !push
             .commands
             .iter()
@@ -82,7 +82,7 @@ impl Core {
             return Ok(Candidates::default());
         }
         let identifier = &push.addr.identifier;
-        let announced = Announced::load(identifier, view, &self.policy.load())?;
+        let announcements = Announcements::load(identifier, view, &self.policy.load())?;
         let served = served_states(identifier, view)?;
         let held: Vec<_> = {
             let purgatory = self.purgatory.lock();
@@ -92,7 +92,7 @@ impl Core {
         let held = held
             .iter()
             .filter_map(|event| State::parse(event.unpack()).ok());
-        let set = announced.set_of(&push.addr.owner);
+        let set = announcements.set_of(&push.addr.owner);
         Ok(Candidates::new(&set, served, held.collect()))
     }
 

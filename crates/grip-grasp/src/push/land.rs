@@ -1,4 +1,4 @@
-//! Carries out a push whose pack is whole, in the turn of its identifier.
+//! The end of a push whose pack is whole, in the turn of its identifier.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use grip_types::{ErrorChain, Oid, RefEdit, RefName};
 use super::{Push, judge::Judged};
 use crate::{
     admission::ViewError,
+    error::GraspError,
     grasp::{Core, now},
     push_rules::{Alignment, RefRefusal, Refusal, alignment},
     release::{DataSource, Released},
-    trouble::Trouble,
 };
 
 /// Why nothing of a push was carried out.
@@ -25,18 +25,18 @@ pub(super) enum Denied {
     /// A tip that is not there, or not what its ref needs.
     Tip(String),
     Pack(ReceiveError),
-    Trouble(Trouble),
+    Failed(GraspError),
 }
 
-impl From<Trouble> for Denied {
-    fn from(trouble: Trouble) -> Self {
-        Self::Trouble(trouble)
+impl From<GraspError> for Denied {
+    fn from(error: GraspError) -> Self {
+        Self::Failed(error)
     }
 }
 
 impl From<ViewError> for Denied {
     fn from(error: ViewError) -> Self {
-        Self::Trouble(error.into())
+        Self::Failed(error.into())
     }
 }
 
@@ -63,14 +63,17 @@ impl Denied {
             Self::Tip(reason) => reason,
             Self::Pack(error) => {
                 if error.is_ours() {
-                    tracing::error!(error = &error as &dyn std::error::Error, "a pack was lost");
+                    tracing::error!(
+                        error = &error as &dyn std::error::Error,
+                        "failed to store pack"
+                    );
                 }
                 ErrorChain(&error).to_string()
             }
-            Self::Trouble(trouble) if trouble.is_overload() => format!("busy: {trouble}"),
-            Self::Trouble(trouble) => {
-                trouble.log("a push could not be carried out");
-                ErrorChain(&trouble).to_string()
+            Self::Failed(error) if error.is_overload() => format!("busy: {error}"),
+            Self::Failed(error) => {
+                error.log("failed to carry out a push");
+                ErrorChain(&error).to_string()
             }
         };
         (reason, Vec::new())
@@ -101,20 +104,20 @@ impl Core {
             move |core: &Self| core.plan_landing(&push, quarantine)
         };
         let landing = self.blocking("grasp.judge", plan).await??;
-        // Noted before the ref appears: a ref that nothing notes would stay for ever.
+        // PendingChanges before the ref appears: a ref that nothing notes would stay for ever.
         self.note_placeholders(push, landing.placeholders.clone())
             .await?;
         let state = landing.state.as_ref().map(|state| state.event.id);
         let waiting = landing.placeholders.len();
-        let settle = {
+        let commit = {
             let push = Arc::clone(push);
-            move |core: &Self| core.settle_landing(&push, landing)
+            move |core: &Self| core.commit_landing(&push, landing)
         };
-        self.blocking("git.land", settle).await??;
+        self.blocking("git.land", commit).await??;
         fault::point("push.refs_updated");
         let released = self.release(identifier, DataSource::Push).await;
         released.log(identifier);
-        self.touched.add(identifier);
+        self.pending_repacks.add(identifier);
         Ok(self.messages(push, state, waiting, &released))
     }
 
@@ -148,7 +151,7 @@ impl Core {
         })
     }
 
-    fn settle_landing(&self, push: &Push, landing: Landing) -> Result<(), Trouble> {
+    fn commit_landing(&self, push: &Push, landing: Landing) -> Result<(), GraspError> {
         self.commit.objects(landing.quarantine)?;
         self.change_refs(&push.addr, &landing.edits, landing.head.as_ref())?;
         Ok(())
@@ -158,7 +161,7 @@ impl Core {
         &self,
         push: &Push,
         placeholders: Vec<(EventId, Oid)>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), GraspError> {
         let ids: Vec<EventId> = placeholders.iter().map(|(id, _)| *id).collect();
         let forget = |purgatory: &mut grip_purgatory::Purgatory, ids: &[EventId]| {
             for id in ids {
@@ -215,7 +218,7 @@ impl Core {
         if placeholders > 0 {
             let minutes = self.bounds.placeholder_lifetime.as_secs() / 60;
             lines.push(format!(
-                "{placeholders} ref(s) wait {minutes} minutes for their event"
+                "stored for {minutes} minutes; publish the pull request event before then"
             ));
         }
         let url = self.policy.load().service.http_url();

@@ -1,4 +1,4 @@
-//! What makes a repository be as its effective state says (G01-37 … G01-39).
+//! The ref edits that bring a repository to its effective state (G01-37 … G01-39).
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ impl Alignment {
 }
 
 /// Sets what `state` names and deletes the branches and tags it does not; `refs/nostr/*` is never
-/// touched. To be used only once every object the state names is here.
+/// pending_repacks. To be used only once every object the state names is here.
 pub(crate) fn alignment(state: &State, current: &Refs) -> Alignment {
     let gone = current
         .refs

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use grip_nostr::{Address, Event, RepoAddr, State, supersedes};
-use grip_purgatory::{Packed, Phase};
+use grip_purgatory::{CompactEvent, Phase};
 use grip_tasks::fault;
 use grip_types::Identifier;
 
@@ -12,10 +12,10 @@ use super::{
     states::{has_all, served_states},
 };
 use crate::{
-    admission::{Announced, View, effective_state},
+    admission::{Announcements, View, effective_state},
+    error::GraspError,
     grasp::Core,
-    hosted::RepositoryStatus,
-    trouble::Trouble,
+    hosted_repositories::RepositoryStatus,
 };
 
 /// What a held announcement has come to.
@@ -39,8 +39,8 @@ impl Core {
         self: &Arc<Self>,
         identifier: &Identifier,
         released: &mut Released,
-    ) -> Result<(), Trouble> {
-        let held: Vec<(RepoAddr, Packed, Phase)> = {
+    ) -> Result<(), GraspError> {
+        let held: Vec<(RepoAddr, CompactEvent, Phase)> = {
             let purgatory = self.purgatory.lock();
             let entries = purgatory.announcements(identifier);
             let held = entries.map(|e| (e.addr.clone(), e.held.event.clone(), e.phase));
@@ -57,7 +57,7 @@ impl Core {
                 let due = core.due(&identifier, &addr, &event, phase)?;
                 steps.extend(due.map(|due| Step { addr, event, due }));
             }
-            Ok::<_, Trouble>(steps)
+            Ok::<_, GraspError>(steps)
         };
         for step in self.blocking("grasp.judge", look).await?? {
             let outcome = self.release_announcement(step, released).await;
@@ -72,7 +72,7 @@ impl Core {
         addr: &RepoAddr,
         event: &Event,
         phase: Phase,
-    ) -> Result<Option<Due>, Trouble> {
+    ) -> Result<Option<Due>, GraspError> {
         let policy = self.policy.load();
         let due = self.look(|view: &dyn View| {
             if view.deletion_of(event)?.is_some() {
@@ -83,9 +83,9 @@ impl Core {
             {
                 return Ok(Some(Due::Served));
             }
-            let announced = Announced::load(identifier, view, &policy)?;
+            let announcements = Announcements::load(identifier, view, &policy)?;
             let states = served_states(identifier, view)?;
-            let effective = effective_state(&announced.set_of(&addr.owner), &states);
+            let effective = effective_state(&announcements.set_of(&addr.owner), &states);
             let speaks = effective.filter(|state| !state.refs.is_empty() && phase == Phase::Shown);
             match speaks {
                 Some(state) if has_all(state, view)? => {
@@ -101,7 +101,7 @@ impl Core {
         self: &Arc<Self>,
         step: Step,
         released: &mut Released,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), GraspError> {
         let Step { addr, event, due } = step;
         match due {
             Due::Served => {
@@ -111,7 +111,7 @@ impl Core {
             }
             Due::Deleted => {
                 self.forget_announcement(&addr).await;
-                self.blocking("git.remove", move |core| core.remove_unused(&addr))
+                self.blocking("git.remove", move |core| core.remove_or_archive(&addr))
                     .await??;
             }
             Due::Ready(state) => {
@@ -126,7 +126,7 @@ impl Core {
                 if self.is_served_now(&puts[0], event.id, released) {
                     released.announcements_released += 1;
                     self.hosted.set(&addr, RepositoryStatus::Served);
-                    self.hosted.claims_changed(&addr.identifier);
+                    self.hosted.events_changed(&addr.identifier);
                 }
                 self.forget_announcement(&addr).await;
             }

@@ -8,10 +8,10 @@ use grip_tasks::fault;
 use super::{Released, again};
 use crate::{
     admission::{Decision, Effect, Outcome, ViewError, admit},
-    disk::Moved,
+    error::GraspError,
     grasp::Core,
-    trouble::Trouble,
-    world::World,
+    node_view::NodeView,
+    repositories::Moved,
 };
 
 impl Core {
@@ -19,7 +19,7 @@ impl Core {
         self: &Arc<Self>,
         id: EventId,
         released: &mut Released,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), GraspError> {
         let judge = move |core: &Self| core.judge_waiting_pull_request(&id);
         let Some((event, decision)) = self.blocking("grasp.judge", judge).await?? else {
             return Ok(());
@@ -46,13 +46,13 @@ impl Core {
     fn judge_waiting_pull_request(
         &self,
         id: &EventId,
-    ) -> Result<Option<(Event, Decision)>, Trouble> {
+    ) -> Result<Option<(Event, Decision)>, GraspError> {
         let Some(event) = self.waiting_event(id) else {
             return Ok(None);
         };
         let events = self.store.read().map_err(ViewError::new)?;
-        let world = World::leaving_out(self, &events, *id);
-        let decision = admit(&event, &world, &self.policy.load(), again())?;
+        let view = NodeView::leaving_out(self, &events, *id);
+        let decision = admit(&event, &view, &self.policy.load(), again())?;
         Ok(Some((event, decision)))
     }
 
@@ -62,7 +62,7 @@ impl Core {
         event: Event,
         effects: Vec<Effect>,
         released: &mut Released,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), GraspError> {
         fault::point("release.objects_durable");
         for moved in self.move_tips(effects).await? {
             released.count(moved);
@@ -82,7 +82,7 @@ impl Core {
     pub(crate) async fn move_tips(
         self: &Arc<Self>,
         effects: Vec<Effect>,
-    ) -> Result<Vec<Moved>, Trouble> {
+    ) -> Result<Vec<Moved>, GraspError> {
         let work = move |core: &Self| {
             let mut moved = Vec::new();
             for effect in &effects {
@@ -93,7 +93,7 @@ impl Core {
         self.blocking("git.refs", work).await?
     }
 
-    fn move_tips_of(&self, effect: &Effect, moved: &mut Vec<Moved>) -> Result<(), Trouble> {
+    fn move_tips_of(&self, effect: &Effect, moved: &mut Vec<Moved>) -> Result<(), GraspError> {
         let (repositories, event) = match effect {
             Effect::SetPullRequestRef {
                 repositories,

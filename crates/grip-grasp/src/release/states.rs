@@ -10,15 +10,15 @@ use grip_types::Identifier;
 use super::{Released, again};
 use crate::{
     admission::{
-        Announced, Arrival, Decision, Effect, Found, Grant, Outcome, Standing, View, ViewError,
-        admit, effective_state,
+        AnnouncementStatus, Announcements, Arrival, Decision, Effect, Found, Grant, Outcome, View,
+        ViewError, admit, effective_state,
     },
-    disk::Moved,
+    error::GraspError,
     grasp::Core,
-    hosted::RepositoryStatus,
+    hosted_repositories::RepositoryStatus,
+    node_view::NodeView,
     policy::Policy,
-    trouble::Trouble,
-    world::World,
+    repositories::Moved,
 };
 
 /// What is to be done about a state whose data is here.
@@ -28,7 +28,7 @@ pub(crate) struct Plan {
     align: Vec<RepoAddr>,
     /// Announcements it is the first data of: served together with it.
     announcements: Vec<(RepoAddr, Event)>,
-    /// Repositories among `align` that went into hiding and are to be made anew.
+    /// Repositories among `align` that went into hiding and are to be created again.
     hidden: Vec<RepoAddr>,
     /// Versions of the same author that it overtakes.
     overtaken: Vec<EventId>,
@@ -41,7 +41,7 @@ impl Core {
         identifier: &Identifier,
         id: EventId,
         released: &mut Released,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), GraspError> {
         let judge = move |core: &Self| {
             let event = core.waiting_event(&id)?;
             Some(core.judge_state(&event, again(), true))
@@ -67,19 +67,19 @@ impl Core {
         event: &Event,
         arrival: Arrival,
         is_held: bool,
-    ) -> Result<(Decision, Option<Plan>), Trouble> {
+    ) -> Result<(Decision, Option<Plan>), GraspError> {
         let events = self.store.read().map_err(ViewError::new)?;
-        let world = match is_held {
-            true => World::leaving_out(self, &events, event.id),
-            false => World::new(self, &events),
+        let view = match is_held {
+            true => NodeView::leaving_out(self, &events, event.id),
+            false => NodeView::new(self, &events),
         };
         let policy = self.policy.load();
-        let decision = admit(event, &world, &policy, arrival)?;
+        let decision = admit(event, &view, &policy, arrival)?;
         if decision.outcome != Outcome::Serve {
             return Ok((decision, None));
         }
         let state = State::parse(event.clone()).expect("only a state is admitted as one");
-        let plan = self.plan(state, &decision, &world, &policy)?;
+        let plan = self.plan(state, &decision, &view, &policy)?;
         Ok((decision, plan))
     }
 
@@ -89,7 +89,7 @@ impl Core {
         identifier: &Identifier,
         plan: Plan,
         released: &mut Released,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), GraspError> {
         fault::point("release.objects_durable");
         for addr in &plan.hidden {
             self.keep_alive(addr).await?;
@@ -117,7 +117,7 @@ impl Core {
         if self.is_served_now(&puts[announcements.len()], state.event.id, released) {
             released.states_released += 1;
         }
-        self.hosted.claims_changed(identifier);
+        self.hosted.events_changed(identifier);
         self.forget(|purgatory| {
             let mut changes = purgatory.remove_state_event(identifier, &state.event.id);
             changes.extend(purgatory.remove_superseded(identifier, &state.event));
@@ -140,7 +140,7 @@ impl Core {
         repositories: Vec<RepoAddr>,
         state: Arc<State>,
         released: &mut Released,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), GraspError> {
         let align = move |core: &Self| {
             let aligned = repositories.iter().map(|addr| core.align(addr, &state));
             aligned.collect::<Vec<_>>()
@@ -151,8 +151,8 @@ impl Core {
         for moved in aligned {
             match moved {
                 Ok(moved) => released.count(moved),
-                Err(trouble) if any => released.note(Err(trouble)),
-                Err(trouble) => failure = Some(trouble),
+                Err(error) if any => released.note(Err(error)),
+                Err(error) => failure = Some(error),
             }
         }
         failure.map_or(Ok(()), Err)
@@ -167,7 +167,7 @@ impl Core {
             }
             Put::Duplicate => true,
             other => {
-                tracing::info!(%id, ?other, "a held event was not stored");
+                tracing::info!(%id, ?other, "held event not stored");
                 false
             }
         }
@@ -178,10 +178,10 @@ impl Core {
     pub(crate) fn realign(
         &self,
         identifier: &Identifier,
-        before: &Announced,
-        after: &Announced,
+        before: &Announcements,
+        after: &Announcements,
         view: &dyn View,
-    ) -> Result<Vec<Moved>, Trouble> {
+    ) -> Result<Vec<Moved>, GraspError> {
         let states = served_states(identifier, view)?;
         let mut moved = Vec::new();
         for addr in after.hosted() {
@@ -207,7 +207,7 @@ impl Core {
         view: &dyn View,
         policy: &Policy,
     ) -> Result<Option<Plan>, ViewError> {
-        let announced = Announced::load(&state.identifier, view, policy)?;
+        let announcements = Announcements::load(&state.identifier, view, policy)?;
         let mut states = served_states(&state.identifier, view)?;
         states.retain(|served| served.event.pubkey != state.event.pubkey);
         states.push(state.clone());
@@ -221,27 +221,27 @@ impl Core {
         let mut is_shown = false;
         for Grant {
             repository: addr,
-            standing,
+            status,
             ..
-        } in announced.grants(&plan.state.event.pubkey)
+        } in announcements.grants(&plan.state.event.pubkey)
         {
-            if standing != Standing::Hidden && self.hosted.status(&addr).is_none() {
+            if status != AnnouncementStatus::Hidden && self.hosted.status(&addr).is_none() {
                 continue;
             }
-            is_shown |= standing == Standing::Served;
-            let effective = effective_state(&announced.set_of(&addr.owner), &states);
+            is_shown |= status == AnnouncementStatus::Served;
+            let effective = effective_state(&announcements.set_of(&addr.owner), &states);
             let leads = effective.is_some_and(|e| e.event.id == plan.state.event.id);
-            if !leads || (plan.state.refs.is_empty() && standing != Standing::Served) {
+            if !leads || (plan.state.refs.is_empty() && status != AnnouncementStatus::Served) {
                 continue;
             }
-            if standing != Standing::Served
-                && let Some((announcement, _)) = announced.of(&addr.owner)
+            if status != AnnouncementStatus::Served
+                && let Some((announcement, _)) = announcements.of(&addr.owner)
             {
                 is_shown = true;
                 let event = announcement.event.clone();
                 plan.announcements.push((addr.clone(), event));
             }
-            if standing == Standing::Hidden {
+            if status == AnnouncementStatus::Hidden {
                 plan.hidden.push(addr.clone());
             }
             plan.align.push(addr);

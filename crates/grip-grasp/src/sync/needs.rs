@@ -9,11 +9,11 @@ use url::Url;
 
 use crate::{
     DataSource, Grasp, LookError, Policy,
-    admission::{Announced, Found, Outcome, View, ViewError, admit, targets},
+    admission::{Announcements, Found, Outcome, View, ViewError, admit, targets},
+    error::GraspError,
     grasp::Core,
+    node_view::NodeView,
     release::again,
-    trouble::Trouble,
-    world::World,
 };
 
 /// How many clone URLs are asked for one event.
@@ -77,20 +77,21 @@ impl Grasp {
 
 impl Core {
     /// Blocks.
-    fn look_for_needs(&self, identifier: &Identifier) -> Result<Looked, Trouble> {
+    fn look_for_needs(&self, identifier: &Identifier) -> Result<Looked, GraspError> {
         let policy = self.policy.load();
         let events = self.store.read().map_err(ViewError::new)?;
-        let announced = Announced::load(identifier, &World::new(self, &events), &policy)?;
+        let announcements =
+            Announcements::load(identifier, &NodeView::new(self, &events), &policy)?;
         let mut looked = Looked {
             needs: Vec::new(),
             unsettled: false,
         };
         for event in self.waiting_for_data(identifier) {
             let event = event.unpack();
-            let world = World::leaving_out(self, &events, event.id);
-            match admit(&event, &world, &policy, again())?.outcome {
+            let view = NodeView::leaving_out(self, &events, event.id);
+            match admit(&event, &view, &policy, again())?.outcome {
                 Outcome::Hold => {
-                    let asks = asks(&event, &announced, identifier, &world, &policy)?;
+                    let asks = asks(&event, &announcements, identifier, &view, &policy)?;
                     looked
                         .needs
                         .extend(asks.filter(|need| !need.oids.is_empty()));
@@ -106,7 +107,7 @@ impl Core {
 /// no search can bring: then the rest would not serve it either.
 pub(crate) fn asks(
     event: &Event,
-    announced: &Announced,
+    announcements: &Announcements,
     identifier: &Identifier,
     view: &dyn View,
     policy: &Policy,
@@ -114,7 +115,7 @@ pub(crate) fn asks(
     let mut urls = Urls::new(policy);
     let mut owners = Vec::new();
     let (is_state, oids) = if let Ok(state) = State::parse(event.clone()) {
-        for announcement in announced.family(&event.pubkey) {
+        for announcement in announcements.family(&event.pubkey) {
             urls.add(&announcement.clone);
             owners.push(announcement.event.pubkey);
         }
@@ -127,7 +128,7 @@ pub(crate) fn asks(
         }
         urls.add(&request.clone);
         for target in &targets {
-            for announcement in announced.family(&target.owner) {
+            for announcement in announcements.family(&target.owner) {
                 urls.add(&announcement.clone);
                 owners.push(announcement.event.pubkey);
             }

@@ -12,11 +12,11 @@ use super::SyncFacts;
 use crate::{
     Grasp, LookError, Missing,
     admission::{View, ViewError},
+    error::GraspError,
     explain::missing,
     grasp::{Core, now},
+    node_view::NodeView,
     summary::npub,
-    trouble::Trouble,
-    world::World,
 };
 
 /// One waiting event.
@@ -92,7 +92,7 @@ impl Grasp {
 
 impl Core {
     /// Blocks.
-    fn waiting(&self, limit: usize) -> Result<Vec<WaitingFacts>, Trouble> {
+    fn waiting(&self, limit: usize) -> Result<Vec<WaitingFacts>, GraspError> {
         let waiting: Vec<Snapshot> = {
             let purgatory = self.purgatory.lock();
             let held = purgatory
@@ -103,8 +103,8 @@ impl Core {
             held.chain(wanted).take(limit).collect()
         };
         let events = self.store.read().map_err(ViewError::new)?;
-        let world = World::new(self, &events);
-        let facts = waiting.into_iter().map(|it| it.complete(&world));
+        let view = NodeView::new(self, &events);
+        let facts = waiting.into_iter().map(|it| it.complete(&view));
         Ok(facts.collect::<Result<_, ViewError>>()?)
     }
 
@@ -119,7 +119,7 @@ impl Core {
         held.or_else(wanted).map(<[Identifier]>::to_vec)
     }
 
-    async fn drop_waiting(self: &Arc<Self>, id: &EventId) -> Result<bool, Trouble> {
+    async fn drop_waiting(self: &Arc<Self>, id: &EventId) -> Result<bool, GraspError> {
         let Some(identifiers) = self.identifiers_of(id) else {
             return Ok(false);
         };
@@ -133,7 +133,7 @@ impl Core {
             })
             .await?;
         if let Some(addr) = announcement {
-            let remove = move |core: &Self| core.remove_unused(&addr);
+            let remove = move |core: &Self| core.remove_or_archive(&addr);
             self.blocking("git.remove", remove).await??;
         }
         if dropped {

@@ -73,8 +73,8 @@ impl Seeker {
         let asked = self
             .core
             .held(|purgatory| ((), purgatory.sync_now(identifier, now())));
-        if let Err(trouble) = asked.await {
-            trouble.log("a search that was asked for could not be journalled");
+        if let Err(error) = asked.await {
+            error.log("a search that was asked for could not be journalled");
         }
         let ended = async {
             loop {

@@ -1,6 +1,6 @@
-//! Whoever follows the served repositories hears of moved tags, and of those that come and go.
+//! Notices of moved tags, and of repositories that come and go.
 
-use grip_grasp::{Changed, Changes};
+use grip_grasp::{ChangeReceiver, ChangedRepositories};
 use grip_testkit::{Author, within};
 
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
     sync::MAIN,
 };
 
-async fn next(changes: &Changes) -> Changed {
+async fn next(changes: &ChangeReceiver) -> ChangedRepositories {
     within("a change is told", changes.next()).await.unwrap()
 }
 
@@ -32,7 +32,10 @@ async fn a_repository_is_told_when_it_is_served_and_when_a_tag_moves() {
     let refs = [(MAIN, next_tip.as_str()), ("refs/tags/v1.0.0", &tip)];
     let tagged = owner.state_at("x", &refs, None, later(2));
     assert!(node.send(&tagged).await.accepted);
-    assert_eq!(next(&changes).await, Changed::These(vec![repo.clone()]));
+    assert_eq!(
+        next(&changes).await,
+        ChangedRepositories::These(vec![repo.clone()])
+    );
 
     // Gone with its owner, after a while in which it can be read.
     let elsewhere = owner.announcement_at("other.example.com", "x", vec![], later(5));
@@ -41,7 +44,7 @@ async fn a_repository_is_told_when_it_is_served_and_when_a_tag_moves() {
     let day = std::time::Duration::from_secs(25 * 3600);
     let then = grip_grasp::Millis::from(grip_nostr::Timestamp::now()) + day;
     assert_eq!(node.grasp().sweep(then).await.withdrawn, 1);
-    assert_eq!(next(&changes).await, Changed::These(vec![repo]));
+    assert_eq!(next(&changes).await, ChangedRepositories::These(vec![repo]));
     assert!(node.grasp().served().is_empty());
 }
 
@@ -51,33 +54,33 @@ async fn claims_are_what_is_served_and_told_whenever_they_change() {
     let repo = addr(&owner, "x");
     let (node, tree, tip) = with_repository(&owner, "x").await;
     let grasp = node.grasp();
-    let first = grasp.claims(&repo).await.unwrap().unwrap();
+    let first = grasp.repository_events(&repo).await.unwrap().unwrap();
     assert_eq!(first.announcement.pubkey, owner.keys.public_key());
     let first_state = first.state.unwrap();
-    let changes = grasp.claim_changes();
+    let changes = grasp.repository_event_changes();
 
     // What waits for its data is no claim yet.
     let next_tip = tree.commit("a", "next").unwrap();
     let state = owner.state_at("x", &[(MAIN, &next_tip)], None, later(1));
     node.accepts(&state, HELD).await;
     assert_eq!(changes.take(), None);
-    let held = grasp.claims(&repo).await.unwrap().unwrap();
+    let held = grasp.repository_events(&repo).await.unwrap().unwrap();
     assert_eq!(held.state, Some(first_state));
     let push = [(tip.as_str(), next_tip.as_str(), MAIN)];
     assert!(node.push(&repo, &tree, &push).await.accepted);
-    let told = Changed::These(vec![repo.clone()]);
+    let told = ChangedRepositories::These(vec![repo.clone()]);
     assert_eq!(next(&changes).await, told, "a branch is enough");
-    let now = grasp.claims(&repo).await.unwrap().unwrap();
+    let now = grasp.repository_events(&repo).await.unwrap().unwrap();
     assert_eq!(now.state, Some(state));
 
     let joined = announce_at(&owner, "x", &[&Author::new()], later(2));
     assert!(node.send(&joined).await.accepted);
     assert_eq!(next(&changes).await, told);
-    let now = grasp.claims(&repo).await.unwrap().unwrap();
+    let now = grasp.repository_events(&repo).await.unwrap().unwrap();
     assert_eq!(now.announcement, joined);
 
     let stranger = addr(&Author::new(), "x");
-    assert_eq!(grasp.claims(&stranger).await.unwrap(), None);
+    assert_eq!(grasp.repository_events(&stranger).await.unwrap(), None);
 }
 
 #[tokio::test]
@@ -97,5 +100,5 @@ async fn a_new_repository_is_told_with_its_first_data() {
             .await
             .accepted
     );
-    assert_eq!(next(&changes).await, Changed::These(vec![repo]));
+    assert_eq!(next(&changes).await, ChangedRepositories::These(vec![repo]));
 }

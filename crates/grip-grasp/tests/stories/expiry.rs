@@ -1,4 +1,4 @@
-//! What waits too long goes.
+//! Expiry of what waits too long.
 
 use std::time::Duration;
 

@@ -16,5 +16,5 @@ mod pushes;
 mod restarts;
 mod states;
 mod sync;
-mod unused;
+mod unused_stores;
 mod wanted;

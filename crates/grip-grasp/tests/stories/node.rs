@@ -124,12 +124,14 @@ impl Node {
     pub(crate) async fn send(&self, event: &Event) -> Answer {
         let grasp = self.grasp();
         assert!(grasp.defers(event));
-        grasp.settle(event.clone(), Origin::Submitted).await
+        grasp
+            .process_deferred(event.clone(), Origin::Submitted)
+            .await
     }
 
     /// Has an event come in the way of `origin`.
     pub(crate) async fn send_as(&self, event: &Event, origin: Origin) -> Answer {
-        self.grasp().settle(event.clone(), origin).await
+        self.grasp().process_deferred(event.clone(), origin).await
     }
 
     /// Takes a pack into quarantine, as a fetch does.
@@ -203,7 +205,7 @@ impl Node {
         fsck.is_clean
     }
 
-    /// Pushes `old new ref` commands with a pack, as bytes.
+    /// PushLimit `old new ref` commands with a pack, as bytes.
     pub(crate) async fn push_bytes(&self, addr: &RepoAddr, body: Vec<u8>) -> Told {
         told(
             self.grasp()
@@ -213,7 +215,7 @@ impl Node {
         .await
     }
 
-    /// Pushes commands with everything the new tips reach.
+    /// PushLimit commands with everything the new tips reach.
     pub(crate) async fn push(
         &self,
         addr: &RepoAddr,

@@ -19,7 +19,10 @@ async fn g01_43_git_first_then_the_event_is_served_at_once() {
     let name = nostr_ref(&event);
     let told = node.push(&repo, &tree, &[(ZERO, &tip, &name)]).await;
     assert!(
-        told.accepted && told.text.contains("minutes for their event"),
+        told.accepted
+            && told
+                .text
+                .contains("publish the pull request event before then"),
         "{told:?}"
     );
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Pushes: allowed, refused, half and broken.
+//! PushLimit: allowed, refused, half and broken.
 
 use std::{
     io,

@@ -97,7 +97,7 @@ async fn data_that_came_before_a_crash_is_released_by_the_start() {
     let next = tree.commit("a", "next").unwrap();
     let state = owner.state_at("x", &[("refs/heads/main", &next)], None, later(1));
     node.accepts(&state, HELD).await;
-    // The objects come under another name: the state's own ref is not touched, nor is it released
+    // The objects come under another name: the state's own ref is not pending_repacks, nor is it released
     // by name. What counts is that they are here.
     let name = format!("refs/nostr/{}", "cd".repeat(32));
     assert!(

@@ -270,7 +270,7 @@ fn a_place_and_its_path_lead_to_each_other() {
     assert_eq!(places.repository(&location), Some(repo.clone()));
     let below = path(&format!("{location}/sub/v2"));
     assert_eq!(places.repository(&below), Some(repo.clone()));
-    let npub = &repo.npub;
+    let npub = &repo.npub();
     for strange in [
         format!("git.example/{npub}/x"),
         format!("git.example/base/{npub}"),
@@ -295,7 +295,7 @@ fn names_hold_the_node_where_nodes_have_names() {
     assert_eq!(node.hosted.name(), "hosted@alpha");
     let repo = node.repo("naïve repo");
     let name = node.hosted.name_of(&repo);
-    assert_eq!(name, format!("alpha/{}/naïve repo", repo.npub));
+    assert_eq!(name, format!("alpha/{}/naïve repo", repo.npub()));
     assert_eq!(node.hosted.repository(&name), Some(repo.clone()));
     assert_eq!(node.hosted.repository(&repo.to_string()), None);
     let beta = Node::new("beta");

@@ -26,7 +26,7 @@ async fn info_says_version_time_and_origin() {
         "Time": time,
         "Origin": {
             "VCS": "git",
-            "URL": format!("https://git.example/{}/hello.git", repo.npub),
+            "URL": format!("https://git.example/{}/hello.git", repo.npub()),
             "Subdir": "sub",
             "Hash": work.tip("HEAD").unwrap(),
             "Ref": "refs/tags/sub/v1.0.0",
@@ -142,7 +142,7 @@ async fn a_commit_of_another_owner_in_the_same_store_is_not_served() {
     let evil = module(&path, &[]);
     let commit = evil.commit("evil.go", "package evil\n").unwrap();
     let mut theirs = world.repo("shared");
-    theirs.npub = Author::new().npub();
+    theirs.owner = Author::new().pubkey();
     world.push(&theirs, &evil).await;
 
     let said = world.refusal(&format!("{path}/@v/{commit}.info")).await;

@@ -1,4 +1,4 @@
-//! What comes to its end, and the memory of it.
+//! Expiry of entries, and the memory of expired events.
 
 use grip_nostr::{EventId, RepoAddr};
 use grip_types::{Identifier, Oid, Origin};

@@ -1,4 +1,4 @@
-//! What is still looked for after its time in purgatory.
+//! Wanted events: expired, and their data still looked for.
 //!
 //! Invariant: a wanted event is not held: it authorises nothing, and it leaves as soon as a newer
 //! version or a copy that a person sends takes its place.
@@ -7,7 +7,7 @@ use grip_nostr::{Event, EventId};
 use grip_types::{Identifier, Origin};
 
 use super::{Expired, Purgatory};
-use crate::{Change, Held, Millis, Packed, WantedEntry};
+use crate::{Change, CompactEvent, Held, Millis, WantedEntry};
 
 impl Purgatory {
     /// The wanted event of this id.
@@ -52,7 +52,7 @@ impl Purgatory {
 
     /// Ends the search for the states that `state` takes the place of.
     pub fn remove_superseded(&mut self, identifier: &Identifier, state: &Event) -> Vec<Change> {
-        let state = Packed::new(state);
+        let state = CompactEvent::new(state);
         let older = self.wanted.of(identifier).filter(|entry| {
             let other = &entry.held.event;
             is_version(other, &state) && state.supersedes(other)
@@ -67,7 +67,7 @@ impl Purgatory {
     }
 
     /// Says whether a newer version of a state is held or wanted.
-    pub(super) fn has_newer(&self, identifier: &Identifier, state: &Packed) -> bool {
+    pub(super) fn has_newer(&self, identifier: &Identifier, state: &CompactEvent) -> bool {
         let held = self.find_state(identifier).iter().map(|entry| &entry.held);
         let wanted = self.wanted.of(identifier).map(|entry| &entry.held);
         let mut others = held.chain(wanted).map(|held| &held.event);
@@ -191,6 +191,6 @@ impl Purgatory {
 }
 
 /// Says whether two events of one identifier are versions of the same state.
-fn is_version(one: &Packed, other: &Packed) -> bool {
+fn is_version(one: &CompactEvent, other: &CompactEvent) -> bool {
     one.author() == other.author() && one.kind() == other.kind() && one.id() != other.id()
 }

@@ -160,7 +160,7 @@ async fn settle(connection: &Connection, event: Event) {
     let policy = Arc::clone(&connection.policy);
     let settled = shared.group.spawn("relay-settle", async move {
         let _turn = turn;
-        policy.settle(event, Origin::Submitted).await
+        policy.process_deferred(event, Origin::Submitted).await
     });
     let answer = settled.await.unwrap_or_else(|_| {
         Answer::refused("error: this event could not be settled; try again later")

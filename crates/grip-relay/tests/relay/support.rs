@@ -68,7 +68,7 @@ impl WritePolicy for TestPolicy {
         }
     }
 
-    fn settle<'a>(&'a self, event: Event, origin: Origin) -> BoxFuture<'a, Answer> {
+    fn process_deferred<'a>(&'a self, event: Event, origin: Origin) -> BoxFuture<'a, Answer> {
         assert_eq!(origin, Origin::Submitted);
         let mut gate = self.gate.subscribe();
         Box::pin(async move {

@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use grip_sync::FetchError;
 use grip_testkit::{
-    WorkTree,
+    Author, WorkTree,
     remote::{Behaviour, RemoteHost},
 };
 use grip_types::{RefEdit, RefName, RepoAddr};

@@ -12,8 +12,8 @@ fn creates(decision: &Decision, keys: &Keys) -> bool {
 fn g01_2_both_clone_and_relays_must_list_this_server() {
     let keys = Keys::generate();
     let (clone, relay) = (clone_url(&keys), format!("wss://{SERVICE}"));
-    let world = World::new();
-    let ask = |clone: &str, relay: &str| world.ask(&announce(&keys, clone, relay, &[], 100));
+    let view = FakeView::new();
+    let ask = |clone: &str, relay: &str| view.ask(&announce(&keys, clone, relay, &[], 100));
     assert_eq!(ask(&clone, &relay).outcome, Outcome::Hold);
     for (clone, relay, missing) in [
         (
@@ -48,9 +48,9 @@ fn g01_2_both_clone_and_relays_must_list_this_server() {
 fn g01_3_listing_is_decided_by_parsed_urls() {
     let keys = Keys::generate();
     let path = addr(&keys).path();
-    let world = World::new();
+    let view = FakeView::new();
     let listed = |clone: String, relay: &str| {
-        world.ask(&announce(&keys, &clone, relay, &[], 100)).outcome == Outcome::Hold
+        view.ask(&announce(&keys, &clone, relay, &[], 100)).outcome == Outcome::Hold
     };
     assert!(listed(
         format!("http://{SERVICE}:80//{path}/"),
@@ -82,24 +82,21 @@ fn g01_4_identifiers_that_cannot_be_stored_are_refused() {
     let long = "x".repeat(300);
     for d in ["", ".", "..", "a/b", "a\\b", "a\nb", &long] {
         let event = sign(&keys, kinds::ANNOUNCEMENT, &[&["d", d]], 100);
-        let (cause, text) = refusal(&World::new().ask(&event));
+        let (cause, text) = refusal(&FakeView::new().ask(&event));
         assert_eq!(cause, Cause::Malformed);
         assert!(text.starts_with("invalid: "), "{text}");
     }
     let event = sign(&keys, kinds::ANNOUNCEMENT, &[], 100);
-    assert_eq!(refusal(&World::new().ask(&event)).0, Cause::Malformed);
+    assert_eq!(refusal(&FakeView::new().ask(&event)).0, Cause::Malformed);
 }
 
 #[test]
 fn g01_5_a_whitelist_admits_only_what_it_names() {
     let (chosen, other) = (Keys::generate(), Keys::generate());
-    let mut world = World::new();
-    world.policy.repository_whitelist = addr(&chosen).npub().parse().unwrap();
-    assert_eq!(
-        world.ask(&listing(&chosen, &[], 100)).outcome,
-        Outcome::Hold
-    );
-    let (cause, text) = refusal(&world.ask(&listing(&other, &[], 100)));
+    let mut view = FakeView::new();
+    view.policy.repository_whitelist = addr(&chosen).npub().parse().unwrap();
+    assert_eq!(view.ask(&listing(&chosen, &[], 100)).outcome, Outcome::Hold);
+    let (cause, text) = refusal(&view.ask(&listing(&other, &[], 100)));
     assert_eq!(cause, Cause::NotSelected);
     assert!(text.starts_with("blocked: "), "{text}");
 }
@@ -107,10 +104,10 @@ fn g01_5_a_whitelist_admits_only_what_it_names() {
 #[test]
 fn g01_5_the_maintainer_exception_holds_beside_a_whitelist() {
     let m = Keys::generate();
-    let mut world = World::new();
-    let owner = world.hosting(&[&m]);
-    world.policy.repository_whitelist = addr(&owner).npub().parse().unwrap();
-    let decision = world.ask(&listing(&m, &[], 100));
+    let mut view = FakeView::new();
+    let owner = view.hosting(&[&m]);
+    view.policy.repository_whitelist = addr(&owner).npub().parse().unwrap();
+    let decision = view.ask(&listing(&m, &[], 100));
     assert_eq!(decision.outcome, Outcome::Serve);
     assert!(!creates(&decision, &m));
 }
@@ -118,19 +115,19 @@ fn g01_5_the_maintainer_exception_holds_beside_a_whitelist() {
 #[test]
 fn g01_9_a_blacklisted_repository_is_refused_and_counts_no_longer() {
     let m = Keys::generate();
-    let mut world = World::new();
-    let owner = world.hosting(&[&m]);
-    world.policy.repository_blacklist = format!("{}/{D}", addr(&owner).npub()).parse().unwrap();
+    let mut view = FakeView::new();
+    let owner = view.hosting(&[&m]);
+    view.policy.repository_blacklist = format!("{}/{D}", addr(&owner).npub()).parse().unwrap();
     assert_eq!(
-        refusal(&world.ask(&listing(&owner, &[], 200))).0,
+        refusal(&view.ask(&listing(&owner, &[], 200))).0,
         Cause::Banned
     );
     assert_eq!(
-        refusal(&world.ask(&elsewhere(&m, &[], 200))).0,
+        refusal(&view.ask(&elsewhere(&m, &[], 200))).0,
         Cause::NotListed
     );
     assert_eq!(
-        refusal(&world.ask(&state(&m, &[], 200))).0,
+        refusal(&view.ask(&state(&m, &[], 200))).0,
         Cause::Unannounced
     );
 }
@@ -138,14 +135,14 @@ fn g01_9_a_blacklisted_repository_is_refused_and_counts_no_longer() {
 #[test]
 fn g01_6_a_maintainer_of_a_hosted_repository_is_served_without_a_repository() {
     let m = Keys::generate();
-    let mut world = World::new();
-    world.hosting(&[&m]);
-    let decision = world.ask(&elsewhere(&m, &[], 100));
+    let mut view = FakeView::new();
+    view.hosting(&[&m]);
+    let decision = view.ask(&elsewhere(&m, &[], 100));
     assert_eq!(decision.outcome, Outcome::Serve);
     assert!(!creates(&decision, &m));
     assert!(decision.effects.contains(&Effect::Reexamine(identifier())));
     assert_eq!(
-        refusal(&world.ask(&elsewhere(&Keys::generate(), &[], 100))).0,
+        refusal(&view.ask(&elsewhere(&Keys::generate(), &[], 100))).0,
         Cause::NotListed
     );
 }
@@ -153,35 +150,35 @@ fn g01_6_a_maintainer_of_a_hosted_repository_is_served_without_a_repository() {
 #[test]
 fn g01_6_the_exception_follows_the_chain_over_held_announcements() {
     let (owner, m, r) = (Keys::generate(), Keys::generate(), Keys::generate());
-    let mut world = World::new();
-    world.take(&listing(&owner, &[&m], 100));
+    let mut view = FakeView::new();
+    view.take(&listing(&owner, &[&m], 100));
     assert_eq!(
-        world.take(&elsewhere(&m, &[&r], 100)).outcome,
+        view.take(&elsewhere(&m, &[&r], 100)).outcome,
         Outcome::Serve
     );
-    assert_eq!(world.ask(&elsewhere(&r, &[], 100)).outcome, Outcome::Serve);
+    assert_eq!(view.ask(&elsewhere(&r, &[], 100)).outcome, Outcome::Serve);
 }
 
 #[test]
 fn g01_6_the_exception_is_scoped_to_owners_hosted_here() {
     let (owner, m, friend) = (Keys::generate(), Keys::generate(), Keys::generate());
-    let mut world = World::new();
-    world.take(&listing(&owner, &[&m], 100));
-    world.take(&elsewhere(&m, &[], 100));
+    let mut view = FakeView::new();
+    view.take(&listing(&owner, &[&m], 100));
+    view.take(&elsewhere(&m, &[], 100));
     // Once M is no maintainer any more, M's announcement still is served but opens no door.
-    world.take(&elsewhere(&m, &[&friend], 200));
-    world.take(&listing(&owner, &[], 200));
+    view.take(&elsewhere(&m, &[&friend], 200));
+    view.take(&listing(&owner, &[], 200));
     assert_eq!(
-        refusal(&world.ask(&elsewhere(&friend, &[], 300))).0,
+        refusal(&view.ask(&elsewhere(&friend, &[], 300))).0,
         Cause::NotListed
     );
     // Nor does one whose repository expired.
-    let mut world = World::new();
+    let mut view = FakeView::new();
     let held = listing(&owner, &[&m], 100);
-    world.take(&held);
-    world.hidden.insert(held.id);
+    view.take(&held);
+    view.hidden.insert(held.id);
     assert_eq!(
-        refusal(&world.ask(&elsewhere(&m, &[], 100))).0,
+        refusal(&view.ask(&elsewhere(&m, &[], 100))).0,
         Cause::NotListed
     );
 }
@@ -189,15 +186,15 @@ fn g01_6_the_exception_is_scoped_to_owners_hosted_here() {
 #[test]
 fn g01_27_under_the_reciprocal_rule_the_exception_needs_a_name_back() {
     let m = Keys::generate();
-    let mut world = World::new();
-    world.policy.maintainer_rule = MaintainerRule::Reciprocal;
-    let owner = world.hosting(&[&m]);
+    let mut view = FakeView::new();
+    view.policy.maintainer_rule = MaintainerRule::Reciprocal;
+    let owner = view.hosting(&[&m]);
     assert_eq!(
-        refusal(&world.ask(&elsewhere(&m, &[], 100))).0,
+        refusal(&view.ask(&elsewhere(&m, &[], 100))).0,
         Cause::NotListed
     );
     assert_eq!(
-        world.ask(&elsewhere(&m, &[&owner], 100)).outcome,
+        view.ask(&elsewhere(&m, &[&owner], 100)).outcome,
         Outcome::Serve
     );
 }
@@ -205,33 +202,30 @@ fn g01_27_under_the_reciprocal_rule_the_exception_needs_a_name_back() {
 #[test]
 fn g01_14_a_new_coordinate_is_held_and_gets_an_empty_repository() {
     let keys = Keys::generate();
-    let decision = World::new().ask(&listing(&keys, &[], 100));
+    let decision = FakeView::new().ask(&listing(&keys, &[], 100));
     assert_eq!(decision.outcome, Outcome::Hold);
     assert!(creates(&decision, &keys));
 }
 
 #[test]
 fn g01_14_a_new_version_of_a_served_announcement_is_served_at_once() {
-    let mut world = World::new();
-    let owner = world.hosting(&[]);
-    assert_eq!(
-        world.ask(&listing(&owner, &[], 200)).outcome,
-        Outcome::Serve
-    );
+    let mut view = FakeView::new();
+    let owner = view.hosting(&[]);
+    assert_eq!(view.ask(&listing(&owner, &[], 200)).outcome, Outcome::Serve);
 }
 
 #[test]
 fn g01_15a_3_an_announcement_whose_data_is_here_is_served_at_once() {
     let m = Keys::generate();
-    let mut world = World::new();
-    world.hosting(&[&m]);
-    world.serve(&state(&m, &[("refs/heads/main", oid(1))], 100));
+    let mut view = FakeView::new();
+    view.hosting(&[&m]);
+    view.serve(&state(&m, &[("refs/heads/main", oid(1))], 100));
     let newcomer = Keys::generate();
-    let decision = world.ask(&listing(&newcomer, &[&m], 200));
+    let decision = view.ask(&listing(&newcomer, &[&m], 200));
     assert_eq!(decision.outcome, Outcome::Serve);
     assert!(creates(&decision, &newcomer));
     assert_eq!(
-        world.ask(&listing(&newcomer, &[], 200)).outcome,
+        view.ask(&listing(&newcomer, &[], 200)).outcome,
         Outcome::Hold
     );
 }
@@ -239,25 +233,25 @@ fn g01_15a_3_an_announcement_whose_data_is_here_is_served_at_once() {
 #[test]
 fn g01_15a_3_an_empty_state_puts_no_announcement_on_show() {
     let m = Keys::generate();
-    let mut world = World::new();
-    world.hosting(&[&m]);
-    world.serve(&state(&m, &[], 100));
-    assert_eq!(world.ask(&listing(&m, &[], 200)).outcome, Outcome::Hold);
+    let mut view = FakeView::new();
+    view.hosting(&[&m]);
+    view.serve(&state(&m, &[], 100));
+    assert_eq!(view.ask(&listing(&m, &[], 200)).outcome, Outcome::Hold);
 }
 
 #[test]
 fn g01_15a_2_an_older_version_changes_nothing() {
     for hold in [true, false] {
         let keys = Keys::generate();
-        let mut world = World::new();
+        let mut view = FakeView::new();
         let newer = listing(&keys, &[], 200);
         if hold {
-            world.hold(&newer);
+            view.hold(&newer);
         } else {
-            world.serve(&newer);
+            view.serve(&newer);
         }
         for older in [listing(&keys, &[], 100), elsewhere(&keys, &[], 100)] {
-            let decision = world.ask(&older);
+            let decision = view.ask(&older);
             let (cause, text) = refusal(&decision);
             assert_eq!(cause, Cause::Superseded);
             assert!(text.starts_with("invalid: a newer version"), "{text}");
@@ -269,58 +263,58 @@ fn g01_15a_2_an_older_version_changes_nothing() {
 #[test]
 fn g01_15a_2_a_deleted_announcement_does_not_come_back() {
     let keys = Keys::generate();
-    let mut world = World::new();
+    let mut view = FakeView::new();
     let coordinate = coordinate(30617, &keys.public_key());
-    world.take(&sign(&keys, kinds::DELETION, &[&["a", &coordinate]], 150));
+    view.take(&sign(&keys, kinds::DELETION, &[&["a", &coordinate]], 150));
     assert_eq!(
-        refusal(&world.ask(&listing(&keys, &[], 100))).0,
+        refusal(&view.ask(&listing(&keys, &[], 100))).0,
         Cause::Deleted
     );
-    assert_eq!(world.ask(&listing(&keys, &[], 200)).outcome, Outcome::Hold);
+    assert_eq!(view.ask(&listing(&keys, &[], 200)).outcome, Outcome::Hold);
 }
 
 #[test]
 fn g01_18_a_replacement_of_a_held_announcement_is_held_again() {
     let keys = Keys::generate();
-    let mut world = World::new();
-    world.take(&listing(&keys, &[], 100));
-    assert_eq!(world.take(&listing(&keys, &[], 200)).outcome, Outcome::Hold);
-    assert_eq!(world.held.len(), 1);
+    let mut view = FakeView::new();
+    view.take(&listing(&keys, &[], 100));
+    assert_eq!(view.take(&listing(&keys, &[], 200)).outcome, Outcome::Hold);
+    assert_eq!(view.held.len(), 1);
 }
 
 #[test]
 fn g01_18_a_newer_version_that_leaves_this_server_evicts_the_held_one_and_its_states() {
     let keys = Keys::generate();
-    let mut world = World::new();
-    world.take(&listing(&keys, &[], 100));
+    let mut view = FakeView::new();
+    view.take(&listing(&keys, &[], 100));
     let waiting = state(&keys, &[("refs/heads/main", oid(1))], 100);
-    world.take(&waiting);
-    let decision = world.take(&elsewhere(&keys, &[], 200));
+    view.take(&waiting);
+    let decision = view.take(&elsewhere(&keys, &[], 200));
     assert_eq!(refusal(&decision).0, Cause::NotListed);
     assert!(
         decision
             .effects
             .contains(&Effect::EvictAnnouncement(addr(&keys)))
     );
-    assert!(world.held.is_empty());
+    assert!(view.held.is_empty());
 }
 
 #[test]
 fn g01_18_states_stay_while_another_owner_uses_them() {
     let (leaving, m) = (Keys::generate(), Keys::generate());
-    let mut world = World::new();
-    world.hosting(&[&m]);
-    world.take(&listing(&leaving, &[&m], 100));
-    world.take(&state(&m, &[("refs/heads/main", oid(1))], 100));
-    world.take(&elsewhere(&leaving, &[&m], 200));
-    assert_eq!(world.held.len(), 1);
+    let mut view = FakeView::new();
+    view.hosting(&[&m]);
+    view.take(&listing(&leaving, &[&m], 100));
+    view.take(&state(&m, &[("refs/heads/main", oid(1))], 100));
+    view.take(&elsewhere(&leaving, &[&m], 200));
+    assert_eq!(view.held.len(), 1);
 }
 
 #[test]
 fn g01_15a_6_leaving_with_a_served_announcement_withdraws_the_repository() {
-    let mut world = World::new();
-    let owner = world.hosting(&[]);
-    let decision = world.ask(&elsewhere(&owner, &[], 200));
+    let mut view = FakeView::new();
+    let owner = view.hosting(&[]);
+    let decision = view.ask(&elsewhere(&owner, &[], 200));
     assert_eq!(refusal(&decision).0, Cause::NotListed);
     assert_eq!(decision.effects, [Effect::Withdraw(addr(&owner))]);
 }
@@ -328,23 +322,23 @@ fn g01_15a_6_leaving_with_a_served_announcement_withdraws_the_repository() {
 #[test]
 fn g01_20_an_announcement_in_hiding_is_held_anew_when_it_is_sent_again() {
     let keys = Keys::generate();
-    let mut world = World::new();
+    let mut view = FakeView::new();
     let event = listing(&keys, &[], 100);
-    world.take(&event);
-    world.hidden.insert(event.id);
-    let decision = world.take(&event);
+    view.take(&event);
+    view.hidden.insert(event.id);
+    let decision = view.take(&event);
     assert_eq!(decision.outcome, Outcome::Hold);
-    assert!(creates(&decision, &keys) && world.hidden.is_empty());
+    assert!(creates(&decision, &keys) && view.hidden.is_empty());
 }
 
 #[test]
 fn g01_31_held_states_of_a_dropped_maintainer_are_dropped() {
     let m = Keys::generate();
-    let mut world = World::new();
-    let owner = world.hosting(&[&m]);
+    let mut view = FakeView::new();
+    let owner = view.hosting(&[&m]);
     let waiting = state(&m, &[("refs/heads/main", oid(1))], 100);
-    world.take(&waiting);
-    let decision = world.take(&listing(&owner, &[], 200));
+    view.take(&waiting);
+    let decision = view.take(&listing(&owner, &[], 200));
     let dropped = Effect::DropStates {
         identifier: identifier(),
         ids: vec![waiting.id],
@@ -355,10 +349,10 @@ fn g01_31_held_states_of_a_dropped_maintainer_are_dropped() {
 #[test]
 fn grasp_08_a_private_announcement_is_refused_even_from_a_maintainer() {
     let keys = Keys::generate();
-    let mut world = World::new();
-    world.hosting(&[&keys]);
+    let mut view = FakeView::new();
+    view.hosting(&[&keys]);
     let relay = format!("wss://{SERVICE}");
-    world.take(&listing(&keys, &[], 50));
+    view.take(&listing(&keys, &[], 50));
     let private = announce(
         &keys,
         &clone_url(&keys),
@@ -366,7 +360,7 @@ fn grasp_08_a_private_announcement_is_refused_even_from_a_maintainer() {
         &[&["private", "true"]],
         100,
     );
-    let decision = world.ask(&private);
+    let decision = view.ask(&private);
     let (cause, text) = refusal(&decision);
     assert_eq!(cause, Cause::Private);
     assert!(text.starts_with("blocked: "), "{text}");

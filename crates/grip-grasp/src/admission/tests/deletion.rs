@@ -17,11 +17,11 @@ fn delete_address(keys: &Keys, of: &Keys, kind: u16, at: u64) -> Event {
 #[test]
 fn g01_54_a_held_state_goes_by_id_or_by_address() {
     for by_address in [false, true] {
-        let mut world = World::new();
-        let owner = world.hosting(&[]);
+        let mut view = FakeView::new();
+        let owner = view.hosting(&[]);
         let waiting = state(&owner, &[(MAIN, oid(1))], 100);
-        world.take(&waiting);
-        let decision = world.take(&match by_address {
+        view.take(&waiting);
+        let decision = view.take(&match by_address {
             true => delete_address(&owner, &owner, 30618, 500),
             false => delete_id(&owner, &waiting.id),
         });
@@ -31,66 +31,66 @@ fn g01_54_a_held_state_goes_by_id_or_by_address() {
             ids: vec![waiting.id],
         };
         assert_eq!(decision.effects, [dropped]);
-        assert!(world.held.is_empty());
-        assert_eq!(refusal(&world.ask(&waiting)).0, Cause::Deleted);
+        assert!(view.held.is_empty());
+        assert_eq!(refusal(&view.ask(&waiting)).0, Cause::Deleted);
     }
 }
 
 #[test]
 fn g01_55_only_the_authors_own_events_go() {
-    let mut world = World::new();
-    let owner = world.hosting(&[]);
+    let mut view = FakeView::new();
+    let owner = view.hosting(&[]);
     let waiting = state(&owner, &[(MAIN, oid(1))], 100);
-    world.take(&waiting);
+    view.take(&waiting);
     let stranger = Keys::generate();
-    let by_id = world.take(&delete_id(&stranger, &waiting.id));
+    let by_id = view.take(&delete_id(&stranger, &waiting.id));
     assert_eq!((by_id.outcome, by_id.effects), (Outcome::Serve, vec![]));
-    let by_address = world.take(&delete_address(&stranger, &owner, 30618, 500));
+    let by_address = view.take(&delete_address(&stranger, &owner, 30618, 500));
     assert_eq!(
         refusal(&by_address).0,
         Cause::Malformed,
         "it names nothing of its author's"
     );
-    assert_eq!(world.held.len(), 1);
+    assert_eq!(view.held.len(), 1);
 }
 
 #[test]
 fn g01_55_an_address_covers_versions_up_to_the_time_of_the_request() {
-    let mut world = World::new();
-    let owner = world.hosting(&[]);
+    let mut view = FakeView::new();
+    let owner = view.hosting(&[]);
     let old = state(&owner, &[(MAIN, oid(1))], 100);
     let new = state(&owner, &[(MAIN, oid(2))], 300);
-    world.take(&old);
-    world.take(&new);
-    world.take(&delete_address(&owner, &owner, 30618, 200));
-    assert_eq!(world.held, [new]);
+    view.take(&old);
+    view.take(&new);
+    view.take(&delete_address(&owner, &owner, 30618, 200));
+    assert_eq!(view.held, [new]);
 }
 
 #[test]
 fn g01_55_a_request_that_names_nothing_is_invalid_and_one_for_unknown_events_is_kept() {
-    let mut world = World::new();
+    let mut view = FakeView::new();
     let keys = Keys::generate();
     assert_eq!(
-        refusal(&world.ask(&sign(&keys, kinds::DELETION, &[], 100))).0,
+        refusal(&view.ask(&sign(&keys, kinds::DELETION, &[], 100))).0,
         Cause::Malformed
     );
     let note = sign(&keys, Kind::Custom(1), &[], 100);
     assert_eq!(
-        world.take(&delete_id(&keys, &note.id)).outcome,
+        view.take(&delete_id(&keys, &note.id)).outcome,
         Outcome::Serve
     );
-    assert_eq!(refusal(&world.ask(&note)).0, Cause::Deleted);
+    assert_eq!(refusal(&view.ask(&note)).0, Cause::Deleted);
 }
 
 #[test]
 fn g01_56_a_held_announcement_goes_with_its_repository_and_states() {
     for by_address in [false, true] {
         let (owner, m) = (Keys::generate(), Keys::generate());
-        let mut world = World::new();
+        let mut view = FakeView::new();
         let announcement = listing(&owner, &[&m], 100);
-        world.take(&announcement);
-        world.take(&state(&m, &[(MAIN, oid(1))], 100));
-        let decision = world.take(&match by_address {
+        view.take(&announcement);
+        view.take(&state(&m, &[(MAIN, oid(1))], 100));
+        let decision = view.take(&match by_address {
             true => delete_address(&owner, &owner, 30617, 500),
             false => delete_id(&owner, &announcement.id),
         });
@@ -99,25 +99,25 @@ fn g01_56_a_held_announcement_goes_with_its_repository_and_states() {
                 .effects
                 .contains(&Effect::EvictAnnouncement(addr(&owner)))
         );
-        assert!(world.held.is_empty());
+        assert!(view.held.is_empty());
     }
 }
 
 #[test]
 fn g01_56_states_that_another_owner_uses_stay() {
     let (owner, m) = (Keys::generate(), Keys::generate());
-    let mut world = World::new();
-    world.hosting(&[&m]);
-    world.take(&listing(&owner, &[&m], 100));
-    world.take(&state(&m, &[(MAIN, oid(1))], 100));
-    world.take(&state(&owner, &[(MAIN, oid(2))], 100));
-    world.take(&delete_address(&owner, &owner, 30617, 500));
+    let mut view = FakeView::new();
+    view.hosting(&[&m]);
+    view.take(&listing(&owner, &[&m], 100));
+    view.take(&state(&m, &[(MAIN, oid(1))], 100));
+    view.take(&state(&owner, &[(MAIN, oid(2))], 100));
+    view.take(&delete_address(&owner, &owner, 30617, 500));
     assert_eq!(
-        world.held.len(),
+        view.held.len(),
         1,
         "the owner's own state served nobody else"
     );
-    assert_eq!(world.held[0].pubkey, m.public_key());
+    assert_eq!(view.held[0].pubkey, m.public_key());
 }
 
 fn pull_request(author: &Keys, owner: &Keys) -> Event {
@@ -132,11 +132,11 @@ fn pull_request(author: &Keys, owner: &Keys) -> Event {
 
 #[test]
 fn g01_56_a_held_pull_request_goes_with_its_ref() {
-    let mut world = World::new();
-    let (owner, author) = (world.hosting(&[]), Keys::generate());
+    let mut view = FakeView::new();
+    let (owner, author) = (view.hosting(&[]), Keys::generate());
     let event = pull_request(&author, &owner);
-    world.take(&event);
-    let decision = world.take(&delete_id(&author, &event.id));
+    view.take(&event);
+    let decision = view.take(&delete_id(&author, &event.id));
     assert_eq!(
         decision.effects,
         [
@@ -148,16 +148,16 @@ fn g01_56_a_held_pull_request_goes_with_its_ref() {
             },
         ]
     );
-    assert!(world.held.is_empty());
+    assert!(view.held.is_empty());
 }
 
 #[test]
 fn g01_57_a_served_pull_request_loses_its_ref() {
-    let mut world = World::new();
-    let (owner, author) = (world.hosting(&[]), Keys::generate());
+    let mut view = FakeView::new();
+    let (owner, author) = (view.hosting(&[]), Keys::generate());
     let event = pull_request(&author, &owner);
-    world.serve(&event);
-    let decision = world.take(&delete_id(&author, &event.id));
+    view.serve(&event);
+    let decision = view.take(&delete_id(&author, &event.id));
     let [
         Effect::ClearPullRequestRef {
             repositories,
@@ -173,10 +173,10 @@ fn g01_57_a_served_pull_request_loses_its_ref() {
 
 #[test]
 fn g01_57_a_served_announcement_takes_its_repository_into_the_archive() {
-    let mut world = World::new();
-    let owner = world.hosting(&[]);
-    let other = world.hosting(&[]);
-    let decision = world.take(&delete_address(&owner, &owner, 30617, 500));
+    let mut view = FakeView::new();
+    let owner = view.hosting(&[]);
+    let other = view.hosting(&[]);
+    let decision = view.take(&delete_address(&owner, &owner, 30617, 500));
     assert_eq!(
         decision.effects,
         [
@@ -185,8 +185,7 @@ fn g01_57_a_served_announcement_takes_its_repository_into_the_archive() {
         ]
     );
     assert_eq!(
-        world
-            .served
+        view.served
             .iter()
             .filter(|e| e.pubkey == other.public_key())
             .count(),
@@ -196,20 +195,20 @@ fn g01_57_a_served_announcement_takes_its_repository_into_the_archive() {
 
 #[test]
 fn g01_57_a_served_state_is_only_recomputed() {
-    let mut world = World::new();
-    let owner = world.hosting(&[]);
+    let mut view = FakeView::new();
+    let owner = view.hosting(&[]);
     let served = state(&owner, &[(MAIN, oid(1))], 100);
-    world.serve(&served);
-    let decision = world.take(&delete_id(&owner, &served.id));
+    view.serve(&served);
+    let decision = view.take(&delete_id(&owner, &served.id));
     assert_eq!(decision.effects, [Effect::Reexamine(identifier())]);
 }
 
 #[test]
 fn g01_57_deleting_an_announcement_of_another_server_archives_nothing() {
     let m = Keys::generate();
-    let mut world = World::new();
-    world.hosting(&[&m]);
-    world.take(&elsewhere(&m, &[], 100));
-    let decision = world.take(&delete_address(&m, &m, 30617, 500));
+    let mut view = FakeView::new();
+    view.hosting(&[&m]);
+    view.take(&elsewhere(&m, &[], 100));
+    let decision = view.take(&delete_address(&m, &m, 30617, 500));
     assert_eq!(decision.effects, [Effect::Reexamine(identifier())]);
 }

@@ -41,13 +41,13 @@ fn clear(event: &Event, repositories: &[RepoAddr], unless: Option<Oid>) -> Effec
 
 #[test]
 fn g01_50_a_pull_request_names_its_tip_as_40_or_64_hex_digits() {
-    let mut world = World::new();
-    let owner = world.hosting(&[]);
+    let mut view = FakeView::new();
+    let owner = view.hosting(&[]);
     let repo = coordinate(30617, &owner.public_key());
     let sha256 = "ab".repeat(32);
     let ask = |c: &[&str]| {
         let tags: &[&[&str]] = &[&["a", &repo], c];
-        world.ask(&sign(&Keys::generate(), kinds::PULL_REQUEST, tags, 100))
+        view.ask(&sign(&Keys::generate(), kinds::PULL_REQUEST, tags, 100))
     };
     for bad in [
         &["x", "y"][..],
@@ -64,10 +64,10 @@ fn g01_50_a_pull_request_names_its_tip_as_40_or_64_hex_digits() {
 
 #[test]
 fn g01_48_without_its_commit_a_pull_request_waits_and_wrong_refs_go() {
-    let mut world = World::new();
-    let owner = world.hosting(&[]);
+    let mut view = FakeView::new();
+    let owner = view.hosting(&[]);
     let event = request(&[&owner], oid(1));
-    let decision = world.ask(&event);
+    let decision = view.ask(&event);
     assert_eq!(decision.outcome, Outcome::Hold);
     assert_eq!(
         decision.effects,
@@ -77,11 +77,11 @@ fn g01_48_without_its_commit_a_pull_request_waits_and_wrong_refs_go() {
 
 #[test]
 fn g01_48_with_its_commit_here_a_pull_request_is_served_and_its_ref_made() {
-    let mut world = World::new();
-    let owner = world.hosting(&[]);
-    world.has(&[oid(1)]);
+    let mut view = FakeView::new();
+    let owner = view.hosting(&[]);
+    view.has(&[oid(1)]);
     let event = request(&[&owner], oid(1));
-    let decision = world.ask(&event);
+    let decision = view.ask(&event);
     assert_eq!(decision.outcome, Outcome::Serve);
     assert!(
         decision
@@ -92,10 +92,10 @@ fn g01_48_with_its_commit_here_a_pull_request_is_served_and_its_ref_made() {
 
 #[test]
 fn g01_50_a_tip_that_is_no_commit_is_refused() {
-    let mut world = World::new();
-    let owner = world.hosting(&[]);
-    world.objects.insert(oid(1), Found::Other);
-    let decision = world.ask(&request(&[&owner], oid(1)));
+    let mut view = FakeView::new();
+    let owner = view.hosting(&[]);
+    view.objects.insert(oid(1), Found::Other);
+    let decision = view.ask(&request(&[&owner], oid(1)));
     assert_eq!(refusal(&decision).0, Cause::Malformed);
     assert!(decision.effects.is_empty());
 }
@@ -103,14 +103,14 @@ fn g01_50_a_tip_that_is_no_commit_is_refused() {
 #[test]
 fn g01_49_the_ref_goes_into_every_repository_that_trusts_the_named_owner() {
     let m = Keys::generate();
-    let mut world = World::new();
-    let first = world.hosting(&[&m]);
-    let second = world.hosting(&[&m]);
-    world.hosting(&[]);
-    world.serve(&elsewhere(&m, &[], 100));
-    world.has(&[oid(1)]);
+    let mut view = FakeView::new();
+    let first = view.hosting(&[&m]);
+    let second = view.hosting(&[&m]);
+    view.hosting(&[]);
+    view.serve(&elsewhere(&m, &[], 100));
+    view.has(&[oid(1)]);
     let event = request(&[&m], oid(1));
-    let decision = world.ask(&event);
+    let decision = view.ask(&event);
     let mut expected = vec![addr(&first), addr(&second)];
     expected.sort();
     assert!(
@@ -118,20 +118,20 @@ fn g01_49_the_ref_goes_into_every_repository_that_trusts_the_named_owner() {
         "{decision:#?}"
     );
     let parsed = PullRequest::parse(event).unwrap();
-    let belongs = |keys| belongs_to(&parsed, &addr(keys), &world, &world.policy).unwrap();
+    let belongs = |keys| belongs_to(&parsed, &addr(keys), &view, &view.policy).unwrap();
     assert!(belongs(&first) && belongs(&second) && !belongs(&m));
 }
 
 #[test]
 fn g01_45_a_ref_pushed_to_a_repository_it_does_not_belong_to_goes() {
-    let mut world = World::new();
-    let owner = world.hosting(&[]);
-    let other = world.hosting(&[]);
+    let mut view = FakeView::new();
+    let owner = view.hosting(&[]);
+    let other = view.hosting(&[]);
     let event = request(&[&owner], oid(1));
-    world.placeholders.push((event.id, addr(&other)));
-    world.placeholders.push((event.id, addr(&owner)));
-    world.has(&[oid(1)]);
-    let decision = world.ask(&event);
+    view.placeholders.push((event.id, addr(&other)));
+    view.placeholders.push((event.id, addr(&owner)));
+    view.has(&[oid(1)]);
+    let decision = view.ask(&event);
     assert!(
         decision
             .effects
@@ -146,8 +146,8 @@ fn g01_45_a_ref_pushed_to_a_repository_it_does_not_belong_to_goes() {
 
 #[test]
 fn g01_48a_a_pull_request_without_a_served_repository_is_blocked() {
-    let world = World::new();
-    let (cause, text) = refusal(&world.ask(&request(&[&Keys::generate()], oid(1))));
+    let view = FakeView::new();
+    let (cause, text) = refusal(&view.ask(&request(&[&Keys::generate()], oid(1))));
     assert_eq!(cause, Cause::Unrelated);
     assert!(text.starts_with("blocked: "), "{text}");
 }
@@ -155,9 +155,9 @@ fn g01_48a_a_pull_request_without_a_served_repository_is_blocked() {
 #[test]
 fn g01_8_a_pull_request_to_a_held_announcement_is_told_to_come_back() {
     let owner = Keys::generate();
-    let mut world = World::new();
-    world.take(&listing(&owner, &[], 100));
-    let (cause, text) = refusal(&world.ask(&request(&[&owner], oid(1))));
+    let mut view = FakeView::new();
+    view.take(&listing(&owner, &[], 100));
+    let (cause, text) = refusal(&view.ask(&request(&[&owner], oid(1))));
     assert_eq!(cause, Cause::NoGitData);
     assert!(
         text.starts_with("blocked: repository has no git data yet"),
@@ -167,21 +167,21 @@ fn g01_8_a_pull_request_to_a_held_announcement_is_told_to_come_back() {
 
 #[test]
 fn g01_50_an_update_finds_its_repository_through_the_pull_request_it_names() {
-    let mut world = World::new();
-    let owner = world.hosting(&[]);
+    let mut view = FakeView::new();
+    let owner = view.hosting(&[]);
     let root = request(&[&owner], oid(1));
     let event = update(&root, oid(2));
-    assert_eq!(refusal(&world.ask(&event)).0, Cause::Unrelated);
-    world.take(&root);
+    assert_eq!(refusal(&view.ask(&event)).0, Cause::Unrelated);
+    view.take(&root);
     assert_eq!(
-        refusal(&world.ask(&event)).0,
+        refusal(&view.ask(&event)).0,
         Cause::NoGitData,
         "its root is held"
     );
-    world.serve(&root);
-    assert_eq!(world.ask(&event).outcome, Outcome::Hold);
-    world.has(&[oid(2)]);
-    let decision = world.ask(&event);
+    view.serve(&root);
+    assert_eq!(view.ask(&event).outcome, Outcome::Hold);
+    view.has(&[oid(2)]);
+    let decision = view.ask(&event);
     assert_eq!(decision.outcome, Outcome::Serve);
     assert!(
         decision
@@ -192,8 +192,8 @@ fn g01_50_an_update_finds_its_repository_through_the_pull_request_it_names() {
 
 #[test]
 fn g01_48a_a_deleted_pull_request_is_refused() {
-    let mut world = World::new();
-    let owner = world.hosting(&[]);
+    let mut view = FakeView::new();
+    let owner = view.hosting(&[]);
     let author = Keys::generate();
     let (repo, tip) = (coordinate(30617, &owner.public_key()), oid(1).to_hex());
     let event = sign(
@@ -202,11 +202,11 @@ fn g01_48a_a_deleted_pull_request_is_refused() {
         &[&["a", &repo], &["c", &tip]],
         100,
     );
-    world.take(&sign(
+    view.take(&sign(
         &author,
         kinds::DELETION,
         &[&["e", &event.id.to_hex()]],
         150,
     ));
-    assert_eq!(refusal(&world.ask(&event)).0, Cause::Deleted);
+    assert_eq!(refusal(&view.ask(&event)).0, Cause::Deleted);
 }

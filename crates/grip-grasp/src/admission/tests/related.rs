@@ -12,8 +12,8 @@ fn by_stranger(kind: Kind, tags: &[&[&str]]) -> Event {
 
 #[test]
 fn g01_7_an_event_that_tags_a_served_announcement_is_served() {
-    let mut world = World::new();
-    let owner = world.hosting(&[]);
+    let mut view = FakeView::new();
+    let owner = view.hosting(&[]);
     let repo = coordinate(30617, &owner.public_key());
     for (kind, tag) in [
         (kinds::ISSUE, "a"),
@@ -22,22 +22,22 @@ fn g01_7_an_event_that_tags_a_served_announcement_is_served() {
         (kinds::PATCH, "a"),
     ] {
         let event = by_stranger(kind, &[&[tag, &repo]]);
-        assert_eq!(world.ask(&event).outcome, Outcome::Serve, "{kind} {tag}");
+        assert_eq!(view.ask(&event).outcome, Outcome::Serve, "{kind} {tag}");
     }
-    let id = world.served[0].id.to_hex();
+    let id = view.served[0].id.to_hex();
     assert_eq!(
-        world.ask(&by_stranger(NOTE, &[&["e", &id]])).outcome,
+        view.ask(&by_stranger(NOTE, &[&["e", &id]])).outcome,
         Outcome::Serve
     );
 }
 
 #[test]
 fn g01_7_acceptance_is_transitive() {
-    let mut world = World::new();
-    let owner = world.hosting(&[]);
+    let mut view = FakeView::new();
+    let owner = view.hosting(&[]);
     let repo = coordinate(30617, &owner.public_key());
     let mut last = by_stranger(kinds::ISSUE, &[&["a", &repo]]);
-    world.take(&last);
+    view.take(&last);
     for (kind, tag) in [
         (kinds::ISSUE, "q"),
         (COMMENT, "E"),
@@ -45,14 +45,14 @@ fn g01_7_acceptance_is_transitive() {
         (Kind::Custom(7), "e"),
     ] {
         last = by_stranger(kind, &[&[tag, &last.id.to_hex()]]);
-        assert_eq!(world.take(&last).outcome, Outcome::Serve, "{kind} {tag}");
+        assert_eq!(view.take(&last).outcome, Outcome::Serve, "{kind} {tag}");
     }
 }
 
 #[test]
 fn g01_7_an_event_that_something_served_tags_is_served_when_it_comes_later() {
-    let mut world = World::new();
-    let owner = world.hosting(&[]);
+    let mut view = FakeView::new();
+    let owner = view.hosting(&[]);
     let repo = coordinate(30617, &owner.public_key());
     let article = sign(
         &Keys::generate(),
@@ -63,22 +63,22 @@ fn g01_7_an_event_that_something_served_tags_is_served_when_it_comes_later() {
     let article_address = format!("30023:{}:tides", article.pubkey.to_hex());
     for (tag, later) in [("q", NOTE), ("e", NOTE), ("E", COMMENT)] {
         let later = by_stranger(later, &[]);
-        assert_eq!(refusal(&world.ask(&later)).0, Cause::Unrelated);
+        assert_eq!(refusal(&view.ask(&later)).0, Cause::Unrelated);
         let id = later.id.to_hex();
-        world.take(&by_stranger(kinds::ISSUE, &[&["a", &repo], &[tag, &id]]));
-        assert_eq!(world.ask(&later).outcome, Outcome::Serve);
+        view.take(&by_stranger(kinds::ISSUE, &[&["a", &repo], &[tag, &id]]));
+        assert_eq!(view.ask(&later).outcome, Outcome::Serve);
     }
-    world.take(&by_stranger(
+    view.take(&by_stranger(
         kinds::ISSUE,
         &[&["a", &repo], &["q", &article_address]],
     ));
-    assert_eq!(world.ask(&article).outcome, Outcome::Serve);
+    assert_eq!(view.ask(&article).outcome, Outcome::Serve);
 }
 
 #[test]
 fn g01_7_what_concerns_only_a_repository_never_accepted_is_blocked() {
-    let mut world = World::new();
-    let owner = world.hosting(&[]);
+    let mut view = FakeView::new();
+    let owner = view.hosting(&[]);
     let unknown = coordinate(30617, &Keys::generate().public_key());
     let key = owner.public_key().to_hex();
     for event in [
@@ -88,7 +88,7 @@ fn g01_7_what_concerns_only_a_repository_never_accepted_is_blocked() {
         by_stranger(NOTE, &[]),
         by_stranger(NOTE, &[&["p", &key]]),
     ] {
-        let (cause, text) = refusal(&world.ask(&event));
+        let (cause, text) = refusal(&view.ask(&event));
         assert_eq!(cause, Cause::Unrelated);
         assert!(text.starts_with("blocked: "), "{text}");
     }
@@ -96,20 +96,20 @@ fn g01_7_what_concerns_only_a_repository_never_accepted_is_blocked() {
 
 #[test]
 fn g01_8_a_repository_is_also_known_by_its_state_and_identifiers_may_hold_colons() {
-    let mut world = World::new();
-    let owner = world.hosting(&[]);
+    let mut view = FakeView::new();
+    let owner = view.hosting(&[]);
     let by_state = coordinate(30618, &owner.public_key());
     assert_eq!(
-        world.ask(&by_stranger(NOTE, &[&["a", &by_state]])).outcome,
+        view.ask(&by_stranger(NOTE, &[&["a", &by_state]])).outcome,
         Outcome::Serve
     );
 
     let keys = Keys::generate();
     let announcement = sign(&keys, kinds::ANNOUNCEMENT, &[&["d", "a:b"]], 100);
-    world.serve(&announcement);
+    view.serve(&announcement);
     let colons = format!("30617:{}:a:b", keys.public_key().to_hex());
     assert_eq!(
-        world.ask(&by_stranger(NOTE, &[&["a", &colons]])).outcome,
+        view.ask(&by_stranger(NOTE, &[&["a", &colons]])).outcome,
         Outcome::Serve
     );
 }
@@ -117,12 +117,12 @@ fn g01_8_a_repository_is_also_known_by_its_state_and_identifiers_may_hold_colons
 #[test]
 fn g01_8_what_concerns_only_a_held_announcement_is_told_to_come_back() {
     let owner = Keys::generate();
-    let mut world = World::new();
-    world.take(&listing(&owner, &[], 100));
+    let mut view = FakeView::new();
+    view.take(&listing(&owner, &[], 100));
     let repo = coordinate(30617, &owner.public_key());
-    let id = world.held[0].id.to_hex();
+    let id = view.held[0].id.to_hex();
     for tags in [&[&["a", repo.as_str()][..]][..], &[&["e", id.as_str()]]] {
-        let (cause, text) = refusal(&world.ask(&by_stranger(kinds::ISSUE, tags)));
+        let (cause, text) = refusal(&view.ask(&by_stranger(kinds::ISSUE, tags)));
         assert_eq!(cause, Cause::NoGitData);
         assert!(
             text.starts_with("blocked: repository has no git data yet"),
@@ -133,54 +133,54 @@ fn g01_8_what_concerns_only_a_held_announcement_is_told_to_come_back() {
 
 #[test]
 fn g01_10_a_grasp_list_is_taken_from_anyone_and_relates_nothing() {
-    let mut world = World::new();
+    let mut view = FakeView::new();
     let note = by_stranger(NOTE, &[]);
     let id = note.id.to_hex();
     let list = by_stranger(kinds::GRASP_LIST, &[&["g", "wss://x.example"], &["e", &id]]);
-    assert_eq!(world.take(&list).outcome, Outcome::Serve);
-    assert_eq!(refusal(&world.ask(&note)).0, Cause::Unrelated);
+    assert_eq!(view.take(&list).outcome, Outcome::Serve);
+    assert_eq!(refusal(&view.ask(&note)).0, Cause::Unrelated);
     let about = by_stranger(NOTE, &[&["e", &list.id.to_hex()]]);
-    assert_eq!(refusal(&world.ask(&about)).0, Cause::Unrelated);
+    assert_eq!(refusal(&view.ask(&about)).0, Cause::Unrelated);
     let address = format!("10317:{}:", list.pubkey.to_hex());
     assert_eq!(
-        refusal(&world.ask(&by_stranger(NOTE, &[&["a", &address]]))).0,
+        refusal(&view.ask(&by_stranger(NOTE, &[&["a", &address]]))).0,
         Cause::Unrelated
     );
 }
 
 #[test]
 fn g01_10_a_deletion_request_relates_nothing() {
-    let mut world = World::new();
+    let mut view = FakeView::new();
     let note = by_stranger(NOTE, &[]);
     let request = by_stranger(kinds::DELETION, &[&["e", &note.id.to_hex()]]);
-    assert_eq!(world.take(&request).outcome, Outcome::Serve);
-    assert_eq!(refusal(&world.ask(&note)).0, Cause::Unrelated);
+    assert_eq!(view.take(&request).outcome, Outcome::Serve);
+    assert_eq!(refusal(&view.ask(&note)).0, Cause::Unrelated);
     let about = by_stranger(NOTE, &[&["e", &request.id.to_hex()]]);
-    assert_eq!(refusal(&world.ask(&about)).0, Cause::Unrelated);
+    assert_eq!(refusal(&view.ask(&about)).0, Cause::Unrelated);
 }
 
 #[test]
 fn an_ephemeral_event_with_a_relation_is_broadcast_and_without_one_refused() {
-    let mut world = World::new();
-    let owner = world.hosting(&[]);
+    let mut view = FakeView::new();
+    let owner = view.hosting(&[]);
     let repo = coordinate(30617, &owner.public_key());
     let ephemeral = Kind::Custom(29846);
-    let decision = world.ask(&by_stranger(ephemeral, &[&["a", &repo]]));
+    let decision = view.ask(&by_stranger(ephemeral, &[&["a", &repo]]));
     assert_eq!(decision.outcome, Outcome::Broadcast);
     assert_eq!(
-        refusal(&world.ask(&by_stranger(ephemeral, &[]))).0,
+        refusal(&view.ask(&by_stranger(ephemeral, &[]))).0,
         Cause::Unrelated
     );
 }
 
 #[test]
 fn private_messages_and_auth_events_are_blocked_whatever_they_name() {
-    let mut world = World::new();
-    let owner = world.hosting(&[]);
+    let mut view = FakeView::new();
+    let owner = view.hosting(&[]);
     let repo = coordinate(30617, &owner.public_key());
     for kind in [4, 13, 14, 1059, 21_059, 22_242] {
         let event = by_stranger(Kind::Custom(kind), &[&["a", &repo]]);
-        let (cause, text) = refusal(&world.ask(&event));
+        let (cause, text) = refusal(&view.ask(&event));
         assert_eq!(cause, Cause::Kind);
         assert!(text.starts_with("blocked: "), "{text}");
     }
@@ -188,26 +188,26 @@ fn private_messages_and_auth_events_are_blocked_whatever_they_name() {
 
 #[test]
 fn profiles_are_taken_only_when_something_served_names_them() {
-    let mut world = World::new();
-    let owner = world.hosting(&[]);
+    let mut view = FakeView::new();
+    let owner = view.hosting(&[]);
     let repo = coordinate(30617, &owner.public_key());
     let profile = by_stranger(Kind::Custom(0), &[]);
-    assert_eq!(refusal(&world.ask(&profile)).0, Cause::Unrelated);
+    assert_eq!(refusal(&view.ask(&profile)).0, Cause::Unrelated);
     let address = format!("0:{}:", profile.pubkey.to_hex());
-    world.take(&by_stranger(NOTE, &[&["a", &repo], &["q", &address]]));
-    assert_eq!(world.ask(&profile).outcome, Outcome::Serve);
+    view.take(&by_stranger(NOTE, &[&["a", &repo], &["q", &address]]));
+    assert_eq!(view.ask(&profile).outcome, Outcome::Serve);
 }
 
 #[test]
 fn g01_52_patches_issues_and_statuses_are_never_held() {
-    let mut world = World::new();
-    let owner = world.hosting(&[]);
+    let mut view = FakeView::new();
+    let owner = view.hosting(&[]);
     let repo = coordinate(30617, &owner.public_key());
     for kind in [1617, 1621, 1622, 1624, 1630, 1631, 1632, 1633, 1985] {
         let event = by_stranger(
             Kind::Custom(kind),
             &[&["a", &repo], &["c", &oid(1).to_hex()]],
         );
-        assert_eq!(world.ask(&event).outcome, Outcome::Serve, "{kind}");
+        assert_eq!(view.ask(&event).outcome, Outcome::Serve, "{kind}");
     }
 }

@@ -1,9 +1,10 @@
 use grip_nostr::{MaintainerRule, State, kinds, maintainer_set};
+use grip_types::RefEdit;
 use nostr::prelude::Keys;
 
 use crate::{
-    admission::{Cause, Effect, Found, Outcome, Standing, effective_state, fake::*},
-    push_rules::{Candidates, Command, Refs, alignment, authorise},
+    admission::{AnnouncementStatus, Cause, Effect, Found, Outcome, effective_state, fake::*},
+    push_rules::{Candidates, Refs, alignment, authorise},
 };
 
 const MAIN: &str = "refs/heads/main";
@@ -11,8 +12,8 @@ const TAG: &str = "refs/tags/v1";
 
 #[test]
 fn g01_16_1_a_state_that_git_could_never_have_is_refused() {
-    let mut world = World::new();
-    let owner = world.hosting(&[]);
+    let mut view = FakeView::new();
+    let owner = view.hosting(&[]);
     let a = oid(1).to_hex();
     let sha256 = "ab".repeat(32);
     for bad in [
@@ -24,7 +25,7 @@ fn g01_16_1_a_state_that_git_could_never_have_is_refused() {
         &[],
     ] {
         let event = sign(&owner, kinds::STATE, bad, 100);
-        let (cause, text) = refusal(&world.ask(&event));
+        let (cause, text) = refusal(&view.ask(&event));
         assert_eq!(cause, Cause::Malformed, "{bad:?}");
         assert!(text.starts_with("invalid: "), "{text}");
     }
@@ -32,65 +33,65 @@ fn g01_16_1_a_state_that_git_could_never_have_is_refused() {
 
 #[test]
 fn g01_16_2_the_same_state_again_is_a_duplicate() {
-    let mut world = World::new();
-    let owner = world.hosting(&[]);
+    let mut view = FakeView::new();
+    let owner = view.hosting(&[]);
     let event = state(&owner, &[(MAIN, oid(1))], 100);
-    assert_eq!(world.take(&event).outcome, Outcome::Hold);
-    let again = world.ask(&event);
-    assert_eq!(again.outcome, Outcome::Duplicate(Standing::Held));
+    assert_eq!(view.take(&event).outcome, Outcome::Hold);
+    let again = view.ask(&event);
+    assert_eq!(again.outcome, Outcome::Duplicate(AnnouncementStatus::Held));
     assert_eq!(again.answer(), (true, "duplicate: in purgatory".into()));
 }
 
 #[test]
 fn g01_16_3_an_older_state_than_the_served_one_is_refused() {
-    let mut world = World::new();
-    let owner = world.hosting(&[]);
-    world.serve(&state(&owner, &[], 200));
-    let (cause, text) = refusal(&world.ask(&state(&owner, &[(MAIN, oid(1))], 100)));
+    let mut view = FakeView::new();
+    let owner = view.hosting(&[]);
+    view.serve(&state(&owner, &[], 200));
+    let (cause, text) = refusal(&view.ask(&state(&owner, &[(MAIN, oid(1))], 100)));
     assert_eq!(cause, Cause::Superseded);
     assert!(text.starts_with("invalid: a newer version"), "{text}");
 }
 
 #[test]
 fn g01_17_an_older_state_than_a_held_one_is_held_beside_it() {
-    let mut world = World::new();
-    let owner = world.hosting(&[]);
-    world.take(&state(&owner, &[(MAIN, oid(2))], 200));
+    let mut view = FakeView::new();
+    let owner = view.hosting(&[]);
+    view.take(&state(&owner, &[(MAIN, oid(2))], 200));
     let older = state(&owner, &[(MAIN, oid(1))], 100);
-    assert_eq!(world.take(&older).outcome, Outcome::Hold);
-    assert_eq!(world.held.len(), 2);
+    assert_eq!(view.take(&older).outcome, Outcome::Hold);
+    assert_eq!(view.held.len(), 2);
 }
 
 #[test]
 fn g01_17_a_served_state_ends_its_authors_older_held_ones() {
-    let mut world = World::new();
-    let owner = world.hosting(&[]);
-    world.take(&state(&owner, &[(MAIN, oid(1))], 100));
-    world.take(&state(&owner, &[(MAIN, oid(3))], 300));
-    world.has(&[oid(2)]);
+    let mut view = FakeView::new();
+    let owner = view.hosting(&[]);
+    view.take(&state(&owner, &[(MAIN, oid(1))], 100));
+    view.take(&state(&owner, &[(MAIN, oid(3))], 300));
+    view.has(&[oid(2)]);
     assert_eq!(
-        world.take(&state(&owner, &[(MAIN, oid(2))], 200)).outcome,
+        view.take(&state(&owner, &[(MAIN, oid(2))], 200)).outcome,
         Outcome::Serve
     );
-    assert_eq!(world.held.len(), 1, "the one of 300 still waits");
+    assert_eq!(view.held.len(), 1, "the one of 300 still waits");
 }
 
 #[test]
 fn g01_16_3_of_two_states_of_one_second_the_loser_is_told_to_sign_again() {
-    let mut world = World::new();
-    let owner = world.hosting(&[]);
+    let mut view = FakeView::new();
+    let owner = view.hosting(&[]);
     let [winner, loser] = tied_states(&owner, 100, &[(MAIN, oid(1))], &[(MAIN, oid(2))]);
 
-    world.take(&winner);
-    let (cause, text) = refusal(&world.ask(&loser));
+    view.take(&winner);
+    let (cause, text) = refusal(&view.ask(&loser));
     assert_eq!(cause, Cause::Tie, "against a held one");
     assert!(
         text.contains("sign this again with a later created_at"),
         "{text}"
     );
 
-    world.serve(&winner);
-    let (cause, text) = refusal(&world.ask(&loser));
+    view.serve(&winner);
+    let (cause, text) = refusal(&view.ask(&loser));
     assert_eq!(cause, Cause::Tie, "against a served one");
     assert!(text.starts_with("invalid: "), "{text}");
     assert!(
@@ -101,26 +102,26 @@ fn g01_16_3_of_two_states_of_one_second_the_loser_is_told_to_sign_again() {
 
 #[test]
 fn g01_16_3_of_two_states_of_one_second_the_winner_supersedes_whenever_it_comes() {
-    let mut world = World::new();
-    let owner = world.hosting(&[]);
+    let mut view = FakeView::new();
+    let owner = view.hosting(&[]);
     let [winner, loser] = tied_states(&owner, 100, &[(MAIN, oid(1))], &[(MAIN, oid(2))]);
-    assert_eq!(world.take(&loser).outcome, Outcome::Hold);
-    assert_eq!(world.take(&winner).outcome, Outcome::Hold);
-    assert_eq!(world.held, std::slice::from_ref(&winner));
+    assert_eq!(view.take(&loser).outcome, Outcome::Hold);
+    assert_eq!(view.take(&winner).outcome, Outcome::Hold);
+    assert_eq!(view.held, std::slice::from_ref(&winner));
 
-    world.held.clear();
-    world.serve(&loser);
-    world.has(&[oid(1)]);
-    assert_eq!(world.take(&winner).outcome, Outcome::Serve);
-    assert!(!world.served.contains(&loser));
+    view.held.clear();
+    view.serve(&loser);
+    view.has(&[oid(1)]);
+    assert_eq!(view.take(&winner).outcome, Outcome::Serve);
+    assert!(!view.served.contains(&loser));
 }
 
 /// Two states signed in the same second: the first with a tag, which is pushed; the second
 /// without it. A server that lets the second count deletes the pushed tag.
 #[test]
 fn g01_30_a_tied_state_without_the_pushed_tag_is_refused_and_the_tag_stays() {
-    let mut world = World::new();
-    let owner = world.hosting(&[]);
+    let mut view = FakeView::new();
+    let owner = view.hosting(&[]);
     let with_tag = [(MAIN, oid(1)), (TAG, oid(1))];
     let [first, second] = tied_states(&owner, 100, &with_tag, &[(MAIN, oid(1))]);
     let set = maintainer_set(
@@ -128,16 +129,16 @@ fn g01_30_a_tied_state_without_the_pushed_tag_is_refused_and_the_tag_stays() {
         &owner.public_key(),
         &[(
             owner.public_key(),
-            &grip_nostr::Announcement::parse(world.served[0].clone()).unwrap(),
+            &grip_nostr::Announcement::parse(view.served[0].clone()).unwrap(),
         )]
         .into(),
     );
 
-    assert_eq!(world.take(&first).outcome, Outcome::Hold);
+    assert_eq!(view.take(&first).outcome, Outcome::Hold);
     let held = vec![State::parse(first.clone()).unwrap()];
-    let push: Vec<Command> = with_tag
+    let push: Vec<RefEdit> = with_tag
         .iter()
-        .map(|(name, oid)| Command {
+        .map(|(name, oid)| RefEdit {
             name: name.parse().unwrap(),
             old: None,
             new: Some(*oid),
@@ -154,13 +155,13 @@ fn g01_30_a_tied_state_without_the_pushed_tag_is_refused_and_the_tag_stays() {
         refs: refs.collect(),
         head: authorised.head,
     };
-    world.has(&[oid(1)]);
-    world.serve(&first);
+    view.has(&[oid(1)]);
+    view.serve(&first);
 
-    let decision = world.take(&second);
+    let decision = view.take(&second);
     assert_eq!(refusal(&decision).0, Cause::Tie);
     assert!(decision.effects.is_empty());
-    let served: Vec<State> = world
+    let served: Vec<State> = view
         .served
         .iter()
         .filter_map(|event| State::parse(event.clone()).ok())
@@ -172,21 +173,21 @@ fn g01_30_a_tied_state_without_the_pushed_tag_is_refused_and_the_tag_stays() {
 
 #[test]
 fn g01_16_3_a_deleted_state_is_refused() {
-    let mut world = World::new();
-    let owner = world.hosting(&[]);
+    let mut view = FakeView::new();
+    let owner = view.hosting(&[]);
     let event = state(&owner, &[(MAIN, oid(1))], 100);
-    world.take(&sign(
+    view.take(&sign(
         &owner,
         kinds::DELETION,
         &[&["e", &event.id.to_hex()]],
         150,
     ));
-    assert_eq!(refusal(&world.ask(&event)).0, Cause::Deleted);
+    assert_eq!(refusal(&view.ask(&event)).0, Cause::Deleted);
 }
 
 #[test]
 fn g01_16_4_a_state_without_an_announcement_is_refused() {
-    let (cause, text) = refusal(&World::new().ask(&state(&Keys::generate(), &[], 100)));
+    let (cause, text) = refusal(&FakeView::new().ask(&state(&Keys::generate(), &[], 100)));
     assert_eq!(cause, Cause::Unannounced);
     assert!(
         text.starts_with("invalid: no announcement exists for this repository"),
@@ -196,9 +197,9 @@ fn g01_16_4_a_state_without_an_announcement_is_refused() {
 
 #[test]
 fn g01_16_5_a_strangers_state_is_refused() {
-    let mut world = World::new();
-    world.hosting(&[]);
-    let (cause, text) = refusal(&world.ask(&state(&Keys::generate(), &[], 100)));
+    let mut view = FakeView::new();
+    view.hosting(&[]);
+    let (cause, text) = refusal(&view.ask(&state(&Keys::generate(), &[], 100)));
     assert_eq!(cause, Cause::Unauthorised);
     assert!(
         text.starts_with("invalid: author not authorized for this repository"),
@@ -209,13 +210,13 @@ fn g01_16_5_a_strangers_state_is_refused() {
 #[test]
 fn g01_16_5_being_trusted_by_someone_hosted_elsewhere_is_not_enough() {
     let (m, friend) = (Keys::generate(), Keys::generate());
-    let mut world = World::new();
-    let owner = world.hosting(&[&m]);
-    world.take(&elsewhere(&m, &[&friend], 100));
-    assert_eq!(world.ask(&state(&friend, &[], 100)).outcome, Outcome::Serve);
-    world.take(&listing(&owner, &[], 200));
+    let mut view = FakeView::new();
+    let owner = view.hosting(&[&m]);
+    view.take(&elsewhere(&m, &[&friend], 100));
+    assert_eq!(view.ask(&state(&friend, &[], 100)).outcome, Outcome::Serve);
+    view.take(&listing(&owner, &[], 200));
     assert_eq!(
-        refusal(&world.ask(&state(&friend, &[], 100))).0,
+        refusal(&view.ask(&state(&friend, &[], 100))).0,
         Cause::Unauthorised
     );
 }
@@ -223,9 +224,9 @@ fn g01_16_5_being_trusted_by_someone_hosted_elsewhere_is_not_enough() {
 #[test]
 fn g01_26_a_listed_maintainer_without_an_announcement_may_send_states_for_a_held_one() {
     let (owner, m) = (Keys::generate(), Keys::generate());
-    let mut world = World::new();
-    world.take(&listing(&owner, &[&m], 100));
-    let decision = world.ask(&state(&m, &[(MAIN, oid(1))], 100));
+    let mut view = FakeView::new();
+    view.take(&listing(&owner, &[&m], 100));
+    let decision = view.ask(&state(&m, &[(MAIN, oid(1))], 100));
     assert_eq!(decision.outcome, Outcome::Hold);
     assert!(
         decision.effects.contains(&Effect::KeepAlive(addr(&owner))),
@@ -236,11 +237,11 @@ fn g01_26_a_listed_maintainer_without_an_announcement_may_send_states_for_a_held
 #[test]
 fn g01_26_recursion_runs_through_a_held_announcement() {
     let (owner, m, r) = (Keys::generate(), Keys::generate(), Keys::generate());
-    let mut world = World::new();
-    world.serve(&listing(&owner, &[&m], 100));
-    assert_eq!(world.take(&listing(&m, &[&r], 100)).outcome, Outcome::Hold);
+    let mut view = FakeView::new();
+    view.serve(&listing(&owner, &[&m], 100));
+    assert_eq!(view.take(&listing(&m, &[&r], 100)).outcome, Outcome::Hold);
     assert_eq!(
-        world.ask(&state(&r, &[(MAIN, oid(1))], 100)).outcome,
+        view.ask(&state(&r, &[(MAIN, oid(1))], 100)).outcome,
         Outcome::Hold
     );
 }
@@ -248,29 +249,25 @@ fn g01_26_recursion_runs_through_a_held_announcement() {
 #[test]
 fn g01_28_a_grant_of_the_legacy_rule_alone_is_flagged() {
     let m = Keys::generate();
-    let mut world = World::new();
-    let owner = world.hosting(&[&m]);
+    let mut view = FakeView::new();
+    let owner = view.hosting(&[&m]);
     let by_m = state(&m, &[(MAIN, oid(1))], 100);
-    assert!(world.ask(&by_m).legacy_only);
-    assert!(
-        !world
-            .ask(&state(&owner, &[(MAIN, oid(1))], 100))
-            .legacy_only
-    );
-    world.serve(&elsewhere(&m, &[&owner], 100));
-    assert!(!world.ask(&by_m).legacy_only);
-    world.policy.maintainer_rule = MaintainerRule::Reciprocal;
-    assert_eq!(world.ask(&by_m).outcome, Outcome::Hold);
-    world.serve(&elsewhere(&m, &[], 200));
-    assert_eq!(refusal(&world.ask(&by_m)).0, Cause::Unauthorised);
+    assert!(view.ask(&by_m).legacy_only);
+    assert!(!view.ask(&state(&owner, &[(MAIN, oid(1))], 100)).legacy_only);
+    view.serve(&elsewhere(&m, &[&owner], 100));
+    assert!(!view.ask(&by_m).legacy_only);
+    view.policy.maintainer_rule = MaintainerRule::Reciprocal;
+    assert_eq!(view.ask(&by_m).outcome, Outcome::Hold);
+    view.serve(&elsewhere(&m, &[], 200));
+    assert_eq!(refusal(&view.ask(&by_m)).0, Cause::Unauthorised);
 }
 
 #[test]
 fn g01_16_6_a_state_whose_objects_are_here_is_served_at_once() {
-    let mut world = World::new();
-    let owner = world.hosting(&[]);
-    world.has(&[oid(1)]);
-    let decision = world.ask(&state(&owner, &[(MAIN, oid(1)), (TAG, oid(1))], 100));
+    let mut view = FakeView::new();
+    let owner = view.hosting(&[]);
+    view.has(&[oid(1)]);
+    let decision = view.ask(&state(&owner, &[(MAIN, oid(1)), (TAG, oid(1))], 100));
     assert_eq!(decision.outcome, Outcome::Serve);
     assert_eq!(decision.answer(), (true, "".into()));
     assert_eq!(decision.effects, [Effect::Reexamine(identifier())]);
@@ -278,10 +275,10 @@ fn g01_16_6_a_state_whose_objects_are_here_is_served_at_once() {
 
 #[test]
 fn g01_16_7_one_missing_object_makes_it_wait() {
-    let mut world = World::new();
-    let owner = world.hosting(&[]);
-    world.has(&[oid(1)]);
-    let decision = world.ask(&state(&owner, &[(MAIN, oid(1)), (TAG, oid(2))], 100));
+    let mut view = FakeView::new();
+    let owner = view.hosting(&[]);
+    view.has(&[oid(1)]);
+    let decision = view.ask(&state(&owner, &[(MAIN, oid(1)), (TAG, oid(2))], 100));
     assert_eq!(decision.outcome, Outcome::Hold);
     assert!(
         decision
@@ -293,30 +290,27 @@ fn g01_16_7_one_missing_object_makes_it_wait() {
 
 #[test]
 fn g01_38_an_empty_state_applies_to_a_served_repository_only() {
-    let mut world = World::new();
-    let owner = world.hosting(&[]);
-    assert_eq!(world.ask(&state(&owner, &[], 100)).outcome, Outcome::Serve);
+    let mut view = FakeView::new();
+    let owner = view.hosting(&[]);
+    assert_eq!(view.ask(&state(&owner, &[], 100)).outcome, Outcome::Serve);
     let newcomer = Keys::generate();
-    world.take(&listing(&newcomer, &[], 100));
-    assert_eq!(
-        world.ask(&state(&newcomer, &[], 100)).outcome,
-        Outcome::Hold
-    );
+    view.take(&listing(&newcomer, &[], 100));
+    assert_eq!(view.ask(&state(&newcomer, &[], 100)).outcome, Outcome::Hold);
 }
 
 #[test]
 fn g01_38_a_branch_that_names_no_commit_is_refused_and_a_tag_may_name_anything() {
-    let mut world = World::new();
-    let owner = world.hosting(&[]);
-    world.objects.insert(oid(7), Found::Other);
-    let (cause, text) = refusal(&world.ask(&state(&owner, &[(MAIN, oid(7))], 100)));
+    let mut view = FakeView::new();
+    let owner = view.hosting(&[]);
+    view.objects.insert(oid(7), Found::Other);
+    let (cause, text) = refusal(&view.ask(&state(&owner, &[(MAIN, oid(7))], 100)));
     assert_eq!(cause, Cause::Malformed);
     assert!(
         text.contains("refs/heads/main must name a commit"),
         "{text}"
     );
     assert_eq!(
-        world.ask(&state(&owner, &[(TAG, oid(7))], 100)).outcome,
+        view.ask(&state(&owner, &[(TAG, oid(7))], 100)).outcome,
         Outcome::Serve
     );
 }
@@ -324,24 +318,24 @@ fn g01_38_a_branch_that_names_no_commit_is_refused_and_a_tag_may_name_anything()
 #[test]
 fn g01_20_a_state_brings_an_announcement_back_from_hiding() {
     let keys = Keys::generate();
-    let mut world = World::new();
+    let mut view = FakeView::new();
     let announcement = listing(&keys, &[], 100);
-    world.take(&announcement);
-    world.hidden.insert(announcement.id);
-    let decision = world.take(&state(&keys, &[(MAIN, oid(1))], 100));
+    view.take(&announcement);
+    view.hidden.insert(announcement.id);
+    let decision = view.take(&state(&keys, &[(MAIN, oid(1))], 100));
     assert_eq!(decision.outcome, Outcome::Hold);
     assert!(decision.effects.contains(&Effect::KeepAlive(addr(&keys))));
-    assert!(world.hidden.is_empty());
+    assert!(view.hidden.is_empty());
 }
 
 #[test]
 fn g01_30_the_effective_state_is_the_latest_of_the_set_and_ties_go_to_the_lowest_id() {
     let (m, stranger) = (Keys::generate(), Keys::generate());
-    let mut world = World::new();
-    let owner = world.hosting(&[&m]);
-    let announced =
-        crate::admission::Announced::load(&identifier(), &world, &world.policy).unwrap();
-    let set = announced.set_of(&owner.public_key());
+    let mut view = FakeView::new();
+    let owner = view.hosting(&[&m]);
+    let announcements =
+        crate::admission::Announcements::load(&identifier(), &view, &view.policy).unwrap();
+    let set = announcements.set_of(&owner.public_key());
     let parse = |event| State::parse(event).unwrap();
     let old = parse(state(&owner, &[], 100));
     let [winner, loser] = tied_states(&m, 200, &[], &[]).map(parse);

@@ -4,7 +4,7 @@ use nostr::prelude::Keys;
 use url::Url;
 
 use super::{Identifier, MAX_URL_BYTES, MAX_URLS, MAX_URLS_OF_ONE, Need, asks};
-use crate::admission::{Announced, fake::*};
+use crate::admission::{Announcements, fake::*};
 
 const MAIN: &str = "refs/heads/main";
 
@@ -30,68 +30,68 @@ fn request(target: &Keys, clones: &[&str]) -> Event {
     sign(&Keys::generate(), kinds::PULL_REQUEST, tags, 100)
 }
 
-fn need(world: &World, event: &Event) -> Option<Need> {
-    let announced = Announced::load(&identifier(), world, &world.policy).unwrap();
-    asks(event, &announced, &identifier(), world, &world.policy).unwrap()
+fn need(view: &FakeView, event: &Event) -> Option<Need> {
+    let announcements = Announcements::load(&identifier(), view, &view.policy).unwrap();
+    asks(event, &announcements, &identifier(), view, &view.policy).unwrap()
 }
 
-fn urls(world: &World, event: &Event) -> Vec<String> {
-    let need = need(world, event).unwrap();
+fn urls(view: &FakeView, event: &Event) -> Vec<String> {
+    let need = need(view, event).unwrap();
     need.urls.iter().map(Url::to_string).collect()
 }
 
 #[test]
 fn only_the_objects_that_are_not_here_are_needed() {
-    let mut world = World::new();
-    let owner = world.hosting(&[]);
-    world.has(&[oid(1)]);
+    let mut view = FakeView::new();
+    let owner = view.hosting(&[]);
+    view.has(&[oid(1)]);
     let event = state(&owner, &[(MAIN, oid(1)), ("refs/tags/v1", oid(2))], 100);
-    let need = need(&world, &event).unwrap();
+    let need = need(&view, &event).unwrap();
     assert_eq!((need.event, need.oids), (event.id, [oid(2)].into()));
 }
 
 #[test]
 fn a_commit_that_can_never_be_here_is_not_asked_for() {
-    let mut world = World::new();
-    let owner = world.hosting(&[]);
+    let mut view = FakeView::new();
+    let owner = view.hosting(&[]);
     let (target, sha256) = (coordinate(30617, &owner.public_key()), "ab".repeat(32));
     let tags: &[&[&str]] = &[&["a", &target], &["c", &sha256]];
     let event = sign(&Keys::generate(), kinds::PULL_REQUEST, tags, 100);
-    assert_eq!(need(&world, &event), None);
+    assert_eq!(need(&view, &event), None);
 }
 
 #[test]
 fn another_project_of_the_same_name_is_never_asked() {
     let (owner, stranger) = (Keys::generate(), Keys::generate());
-    let mut world = World::new();
-    world.serve(&with_clones(&owner, &["https://a.example/x.git"], &[]));
-    world.serve(&with_clones(&stranger, &["https://b.example/x.git"], &[]));
+    let mut view = FakeView::new();
+    view.serve(&with_clones(&owner, &["https://a.example/x.git"], &[]));
+    view.serve(&with_clones(&stranger, &["https://b.example/x.git"], &[]));
     let of_owner = state(&owner, &[(MAIN, oid(1))], 100);
-    assert_eq!(urls(&world, &of_owner), ["https://a.example/x.git"]);
+    assert_eq!(urls(&view, &of_owner), ["https://a.example/x.git"]);
     let of_stranger = state(&stranger, &[(MAIN, oid(2))], 100);
-    assert_eq!(urls(&world, &of_stranger), ["https://b.example/x.git"]);
+    assert_eq!(urls(&view, &of_stranger), ["https://b.example/x.git"]);
     let to_owner = request(&owner, &[]);
-    assert_eq!(urls(&world, &to_owner), ["https://a.example/x.git"]);
+    assert_eq!(urls(&view, &to_owner), ["https://a.example/x.git"]);
 }
 
 #[test]
 fn all_who_maintain_a_repository_together_are_asked_the_author_first() {
     let (owner, maintainer, mirror) = (Keys::generate(), Keys::generate(), Keys::generate());
-    let mut world = World::new();
+    let mut view = FakeView::new();
     let of_owner = with_clones(&owner, &["https://a.example/x.git"], &[&maintainer]);
     let of_maintainer = with_clones(&maintainer, &["https://b.example/x.git"], &[&owner]);
-    world.serve(&of_owner);
+    view.serve(&of_owner);
     // Held counts as well as served, and so does what went into hiding.
-    world.hold(&of_maintainer);
-    world.hidden.insert(of_maintainer.id);
+    view.hold(&of_maintainer);
+    view.hidden.insert(of_maintainer.id);
     // The legacy rule lets anyone share in the owner's states; they come last.
-    world.serve(&with_clones(
+    view.serve(&with_clones(
         &mirror,
         &["https://c.example/x.git"],
         &[&owner],
     ));
     for (author, first, second) in [(&owner, "a", "b"), (&maintainer, "b", "a")] {
-        let asked = urls(&world, &state(author, &[(MAIN, oid(1))], 100));
+        let asked = urls(&view, &state(author, &[(MAIN, oid(1))], 100));
         let expected = [first, second, "c"].map(|host| format!("https://{host}.example/x.git"));
         assert_eq!(asked, expected);
     }
@@ -100,26 +100,26 @@ fn all_who_maintain_a_repository_together_are_asked_the_author_first() {
 #[test]
 fn a_pull_request_is_looked_for_at_its_own_urls_first() {
     let owner = Keys::generate();
-    let mut world = World::new();
-    world.serve(&with_clones(&owner, &["https://a.example/x.git"], &[]));
+    let mut view = FakeView::new();
+    view.serve(&with_clones(&owner, &["https://a.example/x.git"], &[]));
     let event = request(&owner, &["https://fork.example/x.git"]);
     assert_eq!(
-        urls(&world, &event),
+        urls(&view, &event),
         ["https://fork.example/x.git", "https://a.example/x.git"]
     );
-    assert_eq!(need(&world, &event).unwrap().oids, [oid(7)].into());
+    assert_eq!(need(&view, &event).unwrap().oids, [oid(7)].into());
     // Nothing of it belongs into another identifier.
     let other = Identifier::parse("other").unwrap();
-    let announced = Announced::load(&other, &world, &world.policy).unwrap();
-    let asked = asks(&event, &announced, &other, &world, &world.policy);
+    let announcements = Announcements::load(&other, &view, &view.policy).unwrap();
+    let asked = asks(&event, &announcements, &other, &view, &view.policy);
     assert_eq!(asked.unwrap(), None);
 }
 
 #[test]
 fn we_are_never_asked_under_any_of_our_names() {
     let owner = Keys::generate();
-    let mut world = World::new();
-    world.policy.aliases = vec![Service::parse("https://alias.example:8443").unwrap()];
+    let mut view = FakeView::new();
+    view.policy.aliases = vec![Service::parse("https://alias.example:8443").unwrap()];
     let path = addr(&owner).path();
     let ours = [
         format!("https://{SERVICE}/{path}"),
@@ -132,14 +132,14 @@ fn we_are_never_asked_under_any_of_our_names() {
         format!("https://alias.example/{path}"),
     ];
     let all: Vec<&str> = ours.iter().chain(&others).map(String::as_str).collect();
-    world.serve(&with_clones(&owner, &all, &[]));
-    assert_eq!(urls(&world, &state(&owner, &[(MAIN, oid(1))], 100)), others);
+    view.serve(&with_clones(&owner, &all, &[]));
+    assert_eq!(urls(&view, &state(&owner, &[(MAIN, oid(1))], 100)), others);
 }
 
 #[test]
 fn what_is_no_plain_url_is_left_out() {
     let owner = Keys::generate();
-    let mut world = World::new();
+    let mut view = FakeView::new();
     let long = format!("https://a.example/{}", "x".repeat(MAX_URL_BYTES));
     let clones = [
         "not a url",
@@ -156,25 +156,25 @@ fn what_is_no_plain_url_is_left_out() {
         "https://a.example/x.git#fragment",
         "https://a.example/x.git",
     ];
-    world.serve(&with_clones(&owner, &clones, &[]));
+    view.serve(&with_clones(&owner, &clones, &[]));
     let event = state(&owner, &[(MAIN, oid(1))], 100);
-    assert_eq!(urls(&world, &event), ["https://a.example/x.git"]);
+    assert_eq!(urls(&view, &event), ["https://a.example/x.git"]);
 }
 
 #[test]
 fn a_long_list_of_urls_leaves_room_for_the_others() {
     let owner = Keys::generate();
-    let mut world = World::new();
+    let mut view = FakeView::new();
     let many: Vec<String> = (0..100)
         .map(|n| format!("https://h{n}.example/x"))
         .collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
-    world.serve(&with_clones(&owner, &["https://a.example/x.git"], &[]));
-    let asked = urls(&world, &request(&owner, &many));
+    view.serve(&with_clones(&owner, &["https://a.example/x.git"], &[]));
+    let asked = urls(&view, &request(&owner, &many));
     assert_eq!(asked.len(), MAX_URLS_OF_ONE + 1);
     assert_eq!(asked.last().unwrap(), "https://a.example/x.git");
-    world.serve(&with_clones(&owner, &many, &[]));
-    assert!(urls(&world, &request(&owner, &many)).len() <= MAX_URLS);
+    view.serve(&with_clones(&owner, &many, &[]));
+    assert!(urls(&view, &request(&owner, &many)).len() <= MAX_URLS);
 }
 
 #[test]
@@ -197,11 +197,11 @@ fn the_identifier_of_a_pull_request_is_read_from_its_a_tag() {
 
 #[test]
 fn a_pull_request_without_an_a_tag_names_no_identifier() {
-    let mut world = World::new();
-    let _ = world.hosting(&[]);
+    let mut view = FakeView::new();
+    let _ = view.hosting(&[]);
     let tip = oid(7).to_hex();
     let event = sign(&Keys::generate(), kinds::PULL_REQUEST, &[&["c", &tip]], 100);
     let request = PullRequest::parse(event.clone()).unwrap();
     assert!(request.targets.is_empty());
-    assert_eq!(need(&world, &event), None);
+    assert_eq!(need(&view, &event), None);
 }

@@ -1,4 +1,4 @@
-//! Whatever is done, the journal replays to the same purgatory.
+//! Replay of the journal: whatever is done, it gives the same purgatory.
 
 use std::sync::LazyLock;
 

@@ -1,4 +1,4 @@
-//! What is still looked for after its 30 minutes.
+//! Events still looked for after their 30 minutes.
 
 use super::*;
 use crate::WantedEntry;

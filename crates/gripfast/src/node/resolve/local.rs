@@ -1,7 +1,7 @@
 //! Served repositories, as the resolver reads them.
 
 use futures_util::future::BoxFuture;
-use grip_grasp::{Changes, Grasp};
+use grip_grasp::{ChangeReceiver, Grasp};
 use grip_nostr::RepoAddr;
 use grip_resolve::{Changed, InvalidManifest, LocalError, Manifest, Repositories};
 use parking_lot::Mutex;
@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 /// The service, as the resolver sees it.
 pub(super) struct ServedHere {
     grasp: Grasp,
-    changes: Changes,
+    changes: ChangeReceiver,
     /// All of them in order, while somebody reads them page by page: to sort anew for each page
     /// would take longer than all the rest.
     listed: Mutex<Vec<RepoAddr>>,
@@ -18,7 +18,7 @@ pub(super) struct ServedHere {
 impl ServedHere {
     pub(super) fn new(grasp: Grasp) -> Self {
         Self {
-            changes: grasp.claim_changes(),
+            changes: grasp.repository_event_changes(),
             grasp,
             listed: Mutex::default(),
         }
@@ -37,7 +37,7 @@ impl Repositories for ServedHere {
         name: &'a RepoAddr,
     ) -> BoxFuture<'a, Result<Option<Manifest>, LocalError>> {
         Box::pin(async move {
-            let claims = self.grasp.claims(name).await;
+            let claims = self.grasp.repository_events(name).await;
             let claims = claims.map_err(|error| LocalError(error.into()))?;
             Ok(claims.and_then(|claims| made_of(claims, name)))
         })
@@ -63,8 +63,8 @@ impl Repositories for ServedHere {
     fn changed(&self) -> BoxFuture<'_, Changed> {
         Box::pin(async {
             match self.changes.next().await {
-                grip_grasp::Changed::These(these) => Changed::These(these),
-                grip_grasp::Changed::TooMany => Changed::TooMany,
+                grip_grasp::ChangedRepositories::These(these) => Changed::These(these),
+                grip_grasp::ChangedRepositories::TooMany => Changed::TooMany,
             }
         })
     }
@@ -72,8 +72,8 @@ impl Repositories for ServedHere {
 
 /// What can be shown of it to others. Where it cannot be shown that the state's author may speak,
 /// because who let him has an announcement that is not served, the owner's word stands alone.
-fn made_of(claims: grip_grasp::Claims, name: &RepoAddr) -> Option<Manifest> {
-    let grip_grasp::Claims {
+fn made_of(claims: grip_grasp::RepositoryEvents, name: &RepoAddr) -> Option<Manifest> {
+    let grip_grasp::RepositoryEvents {
         announcement,
         others,
         state,

@@ -5,10 +5,10 @@ use grip_nostr::{EventId, RepoAddr, State};
 use grip_types::{Oid, RefEdit, RefName};
 
 use crate::{
+    error::GraspError,
     grasp::{Core, timestamp},
-    hosted::RepositoryStatus,
+    hosted_repositories::RepositoryStatus,
     push_rules::{Refs, alignment},
-    trouble::Trouble,
 };
 
 /// How many refs a change created, moved and deleted.
@@ -44,14 +44,14 @@ impl Core {
         &self,
         addr: &RepoAddr,
         status: RepositoryStatus,
-    ) -> Result<bool, Trouble> {
+    ) -> Result<bool, GraspError> {
         let restored = self.commit.create_repository(addr)?;
         self.hosted.set(addr, status);
         Ok(restored)
     }
 
     /// Takes a repository off the net and keeps it in the archive.
-    pub(crate) fn archive(&self, addr: &RepoAddr) -> Result<(), Trouble> {
+    pub(crate) fn archive(&self, addr: &RepoAddr) -> Result<(), GraspError> {
         self.hosted.remove(addr);
         let stamp = timestamp().as_secs();
         self.commit.archive_repository(addr, stamp)
@@ -59,7 +59,7 @@ impl Core {
 
     /// Removes the repository of an announcement that never got its data. What strangers pushed
     /// to `refs/nostr/` meanwhile is archived with it.
-    pub(crate) fn remove_unused(&self, addr: &RepoAddr) -> Result<(), Trouble> {
+    pub(crate) fn remove_or_archive(&self, addr: &RepoAddr) -> Result<(), GraspError> {
         self.hosted.remove(addr);
         if self.commit.remove_repository(addr)? {
             return Ok(());
@@ -68,11 +68,11 @@ impl Core {
     }
 
     /// The refs as they are now.
-    pub(crate) fn refs(&self, addr: &RepoAddr) -> Result<Refs, Trouble> {
+    pub(crate) fn refs(&self, addr: &RepoAddr) -> Result<Refs, GraspError> {
         let snapshot = self.repositories.refs(addr);
         snapshot
             .map(|snapshot| refs_of(&snapshot))
-            .map_err(Trouble::repository(addr))
+            .map_err(GraspError::repository(addr))
     }
 
     /// Makes the changes in one step, if the refs are still where they were.
@@ -81,7 +81,7 @@ impl Core {
         addr: &RepoAddr,
         edits: &[RefEdit],
         head: Option<&RefName>,
-    ) -> Result<Moved, Trouble> {
+    ) -> Result<Moved, GraspError> {
         let moved = Moved::count(edits, head.is_some());
         if !moved.is_nothing() {
             self.commit.refs(addr, edits, head)?;
@@ -93,7 +93,7 @@ impl Core {
     }
 
     /// Brings a repository to `state`, all of whose objects are here.
-    pub(crate) fn align(&self, addr: &RepoAddr, state: &State) -> Result<Moved, Trouble> {
+    pub(crate) fn align(&self, addr: &RepoAddr, state: &State) -> Result<Moved, GraspError> {
         let alignment = alignment(state, &self.refs(addr)?);
         if alignment.is_empty() {
             return Ok(Moved::default());
@@ -107,7 +107,7 @@ impl Core {
         addr: &RepoAddr,
         event: &EventId,
         tip: Oid,
-    ) -> Result<Moved, Trouble> {
+    ) -> Result<Moved, GraspError> {
         self.move_tip(addr, event, |_| Some(tip))
     }
 
@@ -117,7 +117,7 @@ impl Core {
         addr: &RepoAddr,
         event: &EventId,
         unless: Option<Oid>,
-    ) -> Result<Moved, Trouble> {
+    ) -> Result<Moved, GraspError> {
         self.move_tip(addr, event, |old| old.filter(|old| Some(*old) == unless))
     }
 
@@ -127,7 +127,7 @@ impl Core {
         addr: &RepoAddr,
         event: &EventId,
         commit: Oid,
-    ) -> Result<Moved, Trouble> {
+    ) -> Result<Moved, GraspError> {
         self.move_tip(addr, event, |old| old.filter(|old| *old != commit))
     }
 
@@ -136,10 +136,10 @@ impl Core {
         addr: &RepoAddr,
         event: &EventId,
         target: impl FnOnce(Option<Oid>) -> Option<Oid>,
-    ) -> Result<Moved, Trouble> {
+    ) -> Result<Moved, GraspError> {
         let name = RefName::for_nostr_event(event.as_bytes());
         let snapshot = self.repositories.refs(addr);
-        let snapshot = snapshot.map_err(Trouble::repository(addr))?;
+        let snapshot = snapshot.map_err(GraspError::repository(addr))?;
         let old = snapshot.get(&name).map(|found| found.oid);
         let new = target(old);
         if old == new {

@@ -1,4 +1,4 @@
-//! Keeps object stores small after pushes and fetches.
+//! Repacking of object stores after pushes and fetches.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -9,20 +9,20 @@ use parking_lot::Mutex;
 use crate::grasp::Core;
 
 /// How many identifiers are remembered; one beyond it waits for its next new objects to be noticed.
-const MAX_TOUCHED: usize = 10_000;
+const MAX_PENDING: usize = 10_000;
 /// How many are maintained in one sweep, one after the other, so that pushes keep the disk.
 const PER_SWEEP: usize = 8;
 
 /// The identifiers that got new objects.
 #[derive(Default)]
-pub(crate) struct Touched {
+pub(crate) struct PendingRepacks {
     identifiers: Mutex<BTreeSet<Identifier>>,
 }
 
-impl Touched {
+impl PendingRepacks {
     pub(crate) fn add(&self, identifier: &Identifier) {
         let mut identifiers = self.identifiers.lock();
-        if identifiers.len() < MAX_TOUCHED {
+        if identifiers.len() < MAX_PENDING {
             identifiers.insert(identifier.clone());
         }
     }
@@ -37,14 +37,14 @@ impl Core {
     pub(crate) async fn maintain(self: &Arc<Self>) -> usize {
         let mut maintained = 0;
         for _ in 0..PER_SWEEP {
-            let Some(identifier) = self.touched.take() else {
+            let Some(identifier) = self.pending_repacks.take() else {
                 break;
             };
             match self.repositories.repack(&identifier).await {
                 Ok(_) => maintained += 1,
-                Err(RepackError::Busy(_)) => self.touched.add(&identifier),
+                Err(RepackError::Busy(_)) => self.pending_repacks.add(&identifier),
                 Err(error) => {
-                    tracing::warn!(%identifier, error = &error as &dyn std::error::Error, "objects not rolled up");
+                    tracing::warn!(%identifier, error = &error as &dyn std::error::Error, "failed to repack objects");
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! What admission reads: the event store, the purgatory and the objects on disk.
+//! The view of admission on the node: event store, purgatory and objects on disk.
 
 use std::{collections::BTreeMap, ops::ControlFlow};
 
@@ -17,14 +17,14 @@ use crate::{
 const MAX_REFERRERS: usize = 1_000;
 
 /// Implements [`View`] over one snapshot or transaction of the event store.
-pub(crate) struct World<'a> {
+pub(crate) struct NodeView<'a> {
     core: &'a Core,
     events: &'a dyn EventView,
     /// A held event that is judged again, and therefore must not meet itself.
     leaving_out: Option<EventId>,
 }
 
-impl<'a> World<'a> {
+impl<'a> NodeView<'a> {
     pub(crate) fn new(core: &'a Core, events: &'a dyn EventView) -> Self {
         Self {
             core,
@@ -33,7 +33,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The same world as if the held event `id` had not come yet.
+    /// The same view as if the held event `id` had not come yet.
     pub(crate) fn leaving_out(core: &'a Core, events: &'a dyn EventView, id: EventId) -> Self {
         Self {
             leaving_out: Some(id),
@@ -76,7 +76,7 @@ impl<'a> World<'a> {
     }
 }
 
-impl View for World<'_> {
+impl View for NodeView<'_> {
     fn served_kind(&self, id: &EventId) -> Result<Option<Kind>, ViewError> {
         Ok(self.served_event(id)?.map(|event| event.kind))
     }

@@ -8,35 +8,35 @@ use grip_types::Oid;
 
 use crate::{
     admission::ViewError,
+    error::GraspError,
     grasp::{Core, now},
-    trouble::Trouble,
 };
 
 impl Core {
     /// Notes such refs of `repositories`, so that they go if no event comes (G01-47).
-    pub(crate) async fn note_refs(
+    pub(crate) async fn hold_orphan_refs(
         self: &Arc<Self>,
         repositories: Vec<RepoAddr>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), GraspError> {
         let look = move |core: &Self| {
             let mut found = Vec::new();
             for addr in repositories {
-                let unnoted = core.unnoted(&addr)?.into_iter();
-                found.extend(unnoted.map(|(id, tip)| (id, tip, addr.clone())));
+                let orphans = core.orphans(&addr)?.into_iter();
+                found.extend(orphans.map(|(id, tip)| (id, tip, addr.clone())));
             }
-            Ok::<_, Trouble>(found)
+            Ok::<_, GraspError>(found)
         };
-        let unnoted = self.blocking("grasp.look", look).await??;
-        if unnoted.is_empty() {
+        let orphans = self.blocking("grasp.look", look).await??;
+        if orphans.is_empty() {
             return Ok(());
         }
         tracing::info!(
-            count = unnoted.len(),
-            "refs without an event get their time"
+            count = orphans.len(),
+            "holding refs without an event until they expire"
         );
         self.held(|purgatory| {
             let mut changes = Vec::new();
-            for (id, tip, addr) in unnoted {
+            for (id, tip, addr) in orphans {
                 // Without room they stay until the next start.
                 let noted = purgatory.add_pr_placeholder(id, tip, addr, now());
                 changes.extend(noted.unwrap_or_default());
@@ -46,27 +46,27 @@ impl Core {
         .await
     }
 
-    fn unnoted(&self, addr: &RepoAddr) -> Result<Vec<(EventId, Oid)>, Trouble> {
+    fn orphans(&self, addr: &RepoAddr) -> Result<Vec<(EventId, Oid)>, GraspError> {
         let refs = self.repositories.refs(addr);
-        let refs = refs.map_err(Trouble::repository(addr))?;
-        let mut unnoted = Vec::new();
+        let refs = refs.map_err(GraspError::repository(addr))?;
+        let mut orphans = Vec::new();
         for found in refs.iter() {
             let Some(id) = found.name.nostr_event_id() else {
                 continue;
             };
             let id = EventId::from_slice(&id).expect("32 bytes");
-            if !self.is_noted(&id, addr) && !self.serves(&id)? {
-                unnoted.push((id, found.oid));
+            if !self.is_held_for(&id, addr) && !self.serves(&id)? {
+                orphans.push((id, found.oid));
             }
         }
-        Ok(unnoted)
+        Ok(orphans)
     }
 
     fn serves(&self, id: &EventId) -> Result<bool, ViewError> {
         self.look(|view| Ok(view.served_kind(id)?.is_some()))
     }
 
-    fn is_noted(&self, id: &EventId, addr: &RepoAddr) -> bool {
+    fn is_held_for(&self, id: &EventId, addr: &RepoAddr) -> bool {
         let purgatory = self.purgatory.lock();
         let placeholder = purgatory.find_pr_placeholder(id);
         placeholder.is_some_and(|found| found.refs.contains_key(addr))

@@ -1,36 +1,36 @@
-//! How many pushes one repository takes at once.
+//! The limit of concurrent pushes to one repository.
 
 use std::{collections::HashMap, sync::Arc};
 
 use grip_nostr::RepoAddr;
 use parking_lot::Mutex;
 
-/// Pushes to one repository at once, from the first command to the last report. Beyond it a push
+/// PushLimit to one repository at once, from the first command to the last report. Beyond it a push
 /// is refused: each may hold a pack in quarantine and a process of git.
 const MAX_PER_REPOSITORY: usize = 8;
 
 /// The pushes under way. Bounded by the connections that carry them.
 #[derive(Clone, Default)]
-pub(crate) struct Pushes {
+pub(crate) struct PushLimit {
     counts: Arc<Mutex<HashMap<RepoAddr, usize>>>,
 }
 
 /// The right to push to one repository, given back on drop.
-#[must_use = "the place is free again as soon as it is dropped"]
-pub(super) struct Place {
+#[must_use = "the push ends its count as soon as the permit is dropped"]
+pub(super) struct PushPermit {
     counts: Arc<Mutex<HashMap<RepoAddr, usize>>>,
     addr: RepoAddr,
 }
 
-impl Pushes {
-    pub(super) fn enter(&self, addr: &RepoAddr) -> Option<Place> {
+impl PushLimit {
+    pub(super) fn try_acquire(&self, addr: &RepoAddr) -> Option<PushPermit> {
         let mut counts = self.counts.lock();
         let count = counts.entry(addr.clone()).or_default();
         if *count == MAX_PER_REPOSITORY {
             return None;
         }
         *count += 1;
-        Some(Place {
+        Some(PushPermit {
             counts: Arc::clone(&self.counts),
             addr: addr.clone(),
         })
@@ -42,7 +42,7 @@ impl Pushes {
     }
 }
 
-impl Drop for Place {
+impl Drop for PushPermit {
     fn drop(&mut self) {
         let mut counts = self.counts.lock();
         if let Some(count) = counts.get_mut(&self.addr) {
@@ -62,15 +62,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_bounded_and_given_back() {
-        let pushes = Pushes::default();
+    fn permits_are_bounded_and_given_back() {
+        let pushes = PushLimit::default();
         let identifier = Identifier::parse("x").unwrap();
         let addr = RepoAddr::new(Keys::generate().public_key(), identifier);
-        let places: Vec<_> = (0..MAX_PER_REPOSITORY)
-            .map(|_| pushes.enter(&addr))
+        let permits: Vec<_> = (0..MAX_PER_REPOSITORY)
+            .map(|_| pushes.try_acquire(&addr))
             .collect();
-        assert!(places.iter().all(Option::is_some) && pushes.enter(&addr).is_none());
-        drop(places);
-        assert!(pushes.counts.lock().is_empty() && pushes.enter(&addr).is_some());
+        assert!(permits.iter().all(Option::is_some) && pushes.try_acquire(&addr).is_none());
+        drop(permits);
+        assert!(pushes.counts.lock().is_empty() && pushes.try_acquire(&addr).is_some());
     }
 }

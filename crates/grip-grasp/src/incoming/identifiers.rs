@@ -1,10 +1,9 @@
-//! Which identifiers an event is about, so that their turns can be taken before anything is
-//! decided.
+//! The identifiers an event is about, whose turns are taken before anything is decided.
 
 use std::collections::BTreeSet;
 
 use grip_nostr::{
-    Address, Deletion, Event, EventId, PullRequest, References, RepoAddr, first_value, references,
+    Address, Deletion, Event, EventId, PullRequest, References, first_value, references,
 };
 use grip_types::Identifier;
 

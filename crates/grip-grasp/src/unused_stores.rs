@@ -1,4 +1,4 @@
-//! Removes object stores that nothing needs any more.
+//! Removal of object stores that nothing needs any more.
 //!
 //! Whatever ends — announcements, states, pull requests, what is still wanted — need not say so:
 //! every sweep looks which stores have nothing left. Objects may also come after the end, with a
@@ -10,7 +10,7 @@ use grip_purgatory::Purgatory;
 use grip_types::Identifier;
 use parking_lot::Mutex;
 
-use crate::{grasp::Core, trouble::Trouble};
+use crate::{error::GraspError, grasp::Core};
 
 /// How many stores are removed in one sweep; the others wait for the next one.
 const PER_SWEEP: usize = 256;
@@ -18,21 +18,21 @@ const PER_SWEEP: usize = 256;
 /// The stores that nothing in memory needs, but something on disk: archived repositories, and
 /// those of another server whose events have not come. Bounded by the stores on disk.
 #[derive(Default)]
-pub(crate) struct Kept {
+pub(crate) struct RetainedStores {
     identifiers: Mutex<BTreeSet<Identifier>>,
 }
 
 impl Core {
     /// Removes the stores of identifiers that nothing is left of, each in its turn.
-    pub(crate) async fn remove_unused_stores(self: &Arc<Self>) -> Result<usize, Trouble> {
+    pub(crate) async fn remove_unused_stores(self: &Arc<Self>) -> Result<usize, GraspError> {
         let unused = self.blocking("git.stores", Self::unused_stores).await?;
-        let unused = unused.map_err(|error| Trouble::Stores(Box::new(error)))?;
+        let unused = unused.map_err(|error| GraspError::Stores(Box::new(error)))?;
         let mut removed = 0;
         for identifier in unused.into_iter().take(PER_SWEEP) {
             match self.remove_unused_store(identifier.clone()).await {
                 Ok(was_there) => removed += usize::from(was_there),
-                Err(trouble) => {
-                    tracing::warn!(%identifier, error = &trouble as &dyn std::error::Error, "unused objects not removed");
+                Err(error) => {
+                    tracing::warn!(%identifier, error = &error as &dyn std::error::Error, "failed to remove unused objects");
                 }
             }
         }
@@ -42,7 +42,7 @@ impl Core {
     async fn remove_unused_store(
         self: &Arc<Self>,
         identifier: Identifier,
-    ) -> Result<bool, Trouble> {
+    ) -> Result<bool, GraspError> {
         let _turns = self.turns(vec![identifier.clone()]).await?;
         let remove = move |core: &Self| {
             if core.needs_objects(&identifier) {
@@ -50,7 +50,7 @@ impl Core {
             }
             let removed = core.commit.remove_objects(&identifier)?;
             if removed {
-                tracing::info!(%identifier, "removed the objects of an identifier nothing is left of");
+                tracing::info!(%identifier, "removed unused objects");
             }
             Ok(removed)
         };

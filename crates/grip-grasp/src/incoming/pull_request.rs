@@ -10,17 +10,17 @@ use grip_types::Origin;
 
 use crate::{
     admission::{Decision, Outcome},
+    error::GraspError,
     grasp::{Core, now},
     release::Released,
-    trouble::Trouble,
 };
 
 impl Core {
-    pub(super) async fn settle_pull_request(
+    pub(super) async fn process_pull_request(
         self: &Arc<Self>,
         event: &Event,
         origin: Origin,
-    ) -> Result<Answer, Trouble> {
+    ) -> Result<Answer, GraspError> {
         let identifiers = self.concerned(event).await?;
         let _turns = self.turns(identifiers.clone()).await?;
         let decision = self.decide(event, origin).await?;
@@ -44,7 +44,7 @@ impl Core {
     pub(super) async fn concerned(
         self: &Arc<Self>,
         event: &Event,
-    ) -> Result<Vec<Identifier>, Trouble> {
+    ) -> Result<Vec<Identifier>, GraspError> {
         let event = event.clone();
         let look = move |core: &Self| core.look(|view| core.concerns(&event, view));
         Ok(self.blocking("grasp.judge", look).await??)
@@ -56,7 +56,7 @@ impl Core {
         identifiers: Vec<Identifier>,
         decision: Decision,
         origin: Origin,
-    ) -> Result<Answer, Trouble> {
+    ) -> Result<Answer, GraspError> {
         let request = PullRequest::parse(event.clone()).expect("admitted as a pull request");
         let (id, tip) = (event.id, request.tip);
         let (before, journalled) = self

@@ -2,8 +2,8 @@
 //! deletions. Each in the turn of the identifiers it concerns.
 
 mod announcement;
-mod concerns;
 mod deletion;
+mod identifiers;
 mod pull_request;
 mod state;
 
@@ -20,9 +20,9 @@ use grip_types::Origin;
 use crate::{
     Grasp,
     admission::{Arrival, Decision, Outcome, Step, admit},
+    error::GraspError,
     grasp::{Core, timestamp},
-    trouble::Trouble,
-    world::World,
+    node_view::NodeView,
 };
 
 impl WritePolicy for Grasp {
@@ -37,10 +37,15 @@ impl WritePolicy for Grasp {
             now,
             origin: Origin::Submitted,
         };
-        let decision = admit(event, &World::new(core, view), &core.policy.load(), arrival);
+        let decision = admit(
+            event,
+            &NodeView::new(core, view),
+            &core.policy.load(),
+            arrival,
+        );
         let decision = match decision {
             Ok(decision) => decision,
-            Err(error) => return Ok(Verdict::Refuse(Trouble::from(error).answer())),
+            Err(error) => return Ok(Verdict::Refuse(GraspError::from(error).answer())),
         };
         Ok(match decision.outcome {
             Outcome::Serve => Verdict::Store,
@@ -49,8 +54,8 @@ impl WritePolicy for Grasp {
         })
     }
 
-    fn settle<'a>(&'a self, event: Event, origin: Origin) -> BoxFuture<'a, Answer> {
-        self.core.settle(event, origin).boxed()
+    fn process_deferred<'a>(&'a self, event: Event, origin: Origin) -> BoxFuture<'a, Answer> {
+        self.core.process(event, origin).boxed()
     }
 
     fn defers(&self, event: &Event) -> bool {
@@ -68,18 +73,18 @@ impl WritePolicy for Grasp {
 }
 
 impl Core {
-    async fn settle(self: &Arc<Self>, event: Event, origin: Origin) -> Answer {
-        let settled = if event.kind == kinds::ANNOUNCEMENT {
-            self.settle_announcement(&event, origin).await
+    async fn process(self: &Arc<Self>, event: Event, origin: Origin) -> Answer {
+        let processed = if event.kind == kinds::ANNOUNCEMENT {
+            self.process_announcement(&event, origin).await
         } else if event.kind == kinds::STATE {
-            self.settle_state(&event, origin).await
+            self.process_state(&event, origin).await
         } else if event.kind == kinds::DELETION {
-            self.settle_deletion(&event, origin).await
+            self.process_deletion(&event, origin).await
         } else {
-            self.settle_pull_request(&event, origin).await
+            self.process_pull_request(&event, origin).await
         };
-        settled.unwrap_or_else(|trouble| {
-            let answer = trouble.answer();
+        processed.unwrap_or_else(|error| {
+            let answer = error.answer();
             self.refusals
                 .note_event(&event, &answer.message, Vec::new(), timestamp());
             answer
@@ -87,13 +92,17 @@ impl Core {
     }
 
     /// Asks admission about an event that just came. Blocks.
-    fn judge(&self, event: &Event, origin: Origin) -> Result<Decision, Trouble> {
+    fn judge(&self, event: &Event, origin: Origin) -> Result<Decision, GraspError> {
         let policy = self.policy.load();
         let decision = self.look(|view| admit(event, view, &policy, arrival(origin)))?;
         Ok(decision)
     }
 
-    async fn decide(self: &Arc<Self>, event: &Event, origin: Origin) -> Result<Decision, Trouble> {
+    async fn decide(
+        self: &Arc<Self>,
+        event: &Event,
+        origin: Origin,
+    ) -> Result<Decision, GraspError> {
         let event = event.clone();
         let judge = move |core: &Self| core.judge(&event, origin);
         self.blocking("grasp.judge", judge).await?

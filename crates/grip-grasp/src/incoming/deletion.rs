@@ -2,20 +2,20 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use grip_nostr::{Address, Deletion, Event, EventId, RepoAddr};
+use grip_nostr::{Address, Deletion, Event, EventId};
 use grip_relay::{Answer, answer_to_put};
 use grip_store::Put;
 use grip_types::Identifier;
 use grip_types::Origin;
 
-use crate::{admission::Outcome, grasp::Core, trouble::Trouble};
+use crate::{admission::Outcome, error::GraspError, grasp::Core};
 
 impl Core {
-    pub(super) async fn settle_deletion(
+    pub(super) async fn process_deletion(
         self: &Arc<Self>,
         event: &Event,
         origin: Origin,
-    ) -> Result<Answer, Trouble> {
+    ) -> Result<Answer, GraspError> {
         let identifiers = self.concerned(event).await?;
         let _turns = self.turns(identifiers.clone()).await?;
         let decision = self.decide(event, origin).await?;
@@ -30,12 +30,12 @@ impl Core {
         }
         self.unwant(event).await;
         for effect in decision.effects {
-            if let Err(trouble) = self.carry_out(vec![effect]).await {
-                trouble.log("a deletion could not be carried out in full");
+            if let Err(error) = self.carry_out(vec![effect]).await {
+                error.log("failed to carry out a part of a deletion");
             }
         }
         for identifier in &identifiers {
-            self.hosted.claims_changed(identifier);
+            self.hosted.events_changed(identifier);
         }
         Ok(answer)
     }

@@ -1,4 +1,4 @@
-//! Which repositories are here, in memory: every git request asks.
+//! The repositories hosted here, in memory: every git request asks.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -7,7 +7,7 @@ use grip_types::Identifier;
 use parking_lot::RwLock;
 use serde::Serialize;
 
-use crate::changed::Noted;
+use crate::repository_changes::PendingChanges;
 
 /// How a hosted repository stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -19,19 +19,19 @@ pub enum RepositoryStatus {
     Held,
 }
 
-/// The hosted repositories, kept in step with disk by whoever has the identifier's turn.
+/// The hosted repositories, kept in step with disk in the identifier's turn.
 ///
 /// Its size is that of the repositories on disk, which admission bounds.
 #[derive(Default)]
-pub(crate) struct Hosted {
+pub(crate) struct HostedRepositories {
     owners: RwLock<HashMap<Identifier, BTreeMap<PublicKey, RepositoryStatus>>>,
     /// Those whose tags have moved or that are served from now on, or no more.
-    pub(crate) tags: Noted,
+    pub(crate) tags: PendingChanges,
     /// Those for which other events speak than before, or that are served from now on, or no more.
-    pub(crate) claims: Noted,
+    pub(crate) events: PendingChanges,
 }
 
-impl Hosted {
+impl HostedRepositories {
     pub(crate) fn status(&self, addr: &RepoAddr) -> Option<RepositoryStatus> {
         let owners = self.owners.read();
         owners.get(&addr.identifier)?.get(&addr.owner).copied()
@@ -70,14 +70,14 @@ impl Hosted {
 
     fn came_or_went(&self, addr: &RepoAddr) {
         self.tags.add(addr);
-        self.claims.add(addr);
+        self.events.add(addr);
     }
 
     /// Notes that other events may speak for the served repositories of `identifier`.
-    pub(crate) fn claims_changed(&self, identifier: &Identifier) {
+    pub(crate) fn events_changed(&self, identifier: &Identifier) {
         for (owner, status) in self.owners(identifier) {
             if is_served(Some(status)) {
-                self.claims.add(&RepoAddr::new(owner, identifier.clone()));
+                self.events.add(&RepoAddr::new(owner, identifier.clone()));
             }
         }
     }
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn an_identifier_without_owners_leaves_the_map() {
-        let hosted = Hosted::default();
+        let hosted = HostedRepositories::default();
         let identifier = Identifier::parse("x").unwrap();
         let addr = RepoAddr::new(Keys::generate().public_key(), identifier.clone());
         hosted.set(&addr, RepositoryStatus::Held);

@@ -9,21 +9,21 @@ use grip_store::Put;
 use grip_tasks::fault;
 use grip_types::Origin;
 
-use super::concerns::own_identifier;
+use super::identifiers::own_identifier;
 use crate::{
-    admission::{Announced, Decision, Effect, Outcome, Standing, ViewError},
+    admission::{AnnouncementStatus, Announcements, Decision, Effect, Outcome, ViewError},
+    error::GraspError,
     grasp::{Core, now},
-    hosted::RepositoryStatus,
-    trouble::Trouble,
-    world::World,
+    hosted_repositories::RepositoryStatus,
+    node_view::NodeView,
 };
 
 impl Core {
-    pub(super) async fn settle_announcement(
+    pub(super) async fn process_announcement(
         self: &Arc<Self>,
         event: &Event,
         origin: Origin,
-    ) -> Result<Answer, Trouble> {
+    ) -> Result<Answer, GraspError> {
         let identifiers = own_identifier(event).into_iter().collect();
         let _turns = self.turns(identifiers).await?;
         let decision = self.decide(event, origin).await?;
@@ -44,7 +44,7 @@ impl Core {
         self: &Arc<Self>,
         event: &Event,
         decision: Decision,
-    ) -> Result<Answer, Trouble> {
+    ) -> Result<Answer, GraspError> {
         let answer = self.answer(event, &decision);
         let announcement =
             Announcement::parse(event.clone()).expect("only an announcement is admitted as one");
@@ -64,23 +64,23 @@ impl Core {
         if hosted {
             self.hosted.set(&addr, RepositoryStatus::Served);
         }
-        self.hosted.claims_changed(&addr.identifier);
+        self.hosted.events_changed(&addr.identifier);
         self.forget(|purgatory| purgatory.remove_announcement(&addr))
             .await;
         self.carry_out(last).await?;
-        self.announced.send_modify(|count| *count += 1);
+        self.announcements_accepted.send_modify(|count| *count += 1);
         Ok(answer)
     }
 
     /// Aligns every repository whose effective state is another with `announcement`. Blocks.
-    fn align_to(&self, announcement: &Announcement) -> Result<(), Trouble> {
+    fn align_to(&self, announcement: &Announcement) -> Result<(), GraspError> {
         let policy = self.policy.load();
         let identifier = &announcement.identifier;
         let events = self.store.read().map_err(ViewError::new)?;
-        let world = World::new(self, &events);
-        let before = Announced::load(identifier, &world, &policy)?;
-        let after = before.with(announcement, Standing::Served);
-        self.realign(identifier, &before, &after, &world).map(drop)
+        let view = NodeView::new(self, &events);
+        let before = Announcements::load(identifier, &view, &policy)?;
+        let after = before.with(announcement, AnnouncementStatus::Served);
+        self.realign(identifier, &before, &after, &view).map(drop)
     }
 
     async fn hold_announcement(
@@ -88,7 +88,7 @@ impl Core {
         event: &Event,
         decision: Decision,
         origin: Origin,
-    ) -> Result<Answer, Trouble> {
+    ) -> Result<Answer, GraspError> {
         let identifier = own_identifier(event).expect("an admitted announcement has one");
         let addr = RepoAddr::new(event.pubkey, identifier.clone());
         let copy = event.clone();
@@ -96,7 +96,7 @@ impl Core {
             .try_held(move |purgatory| {
                 let before = purgatory.find_announcement(&addr).cloned();
                 let mut changes = purgatory.add_announcement(copy, identifier, origin, now())?;
-                // The very one that is hidden may come again: it gets its time anew (G01-20).
+                // The very one that is hidden may come again: its time starts again (G01-20).
                 let entry = purgatory.find_announcement(&addr);
                 if entry.is_some_and(|entry| entry.phase == Phase::Hidden) {
                     changes.extend(purgatory.revive(&addr, now()));
@@ -119,7 +119,7 @@ impl Core {
         fault::point("hold.journalled");
         let answer = self.answer(event, &decision);
         self.carry_out(decision.effects).await?;
-        self.announced.send_modify(|count| *count += 1);
+        self.announcements_accepted.send_modify(|count| *count += 1);
         Ok(answer)
     }
 }

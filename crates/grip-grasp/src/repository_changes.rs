@@ -1,4 +1,4 @@
-//! Which served repositories have changed, for whoever follows them.
+//! Notice of served repositories that have changed.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -6,15 +6,15 @@ use grip_nostr::RepoAddr;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::{Grasp, grasp::Core, hosted::Hosted};
+use crate::{Grasp, grasp::Core, hosted_repositories::HostedRepositories};
 
 /// Repositories that are remembered until somebody takes them. Beyond it they are not told apart
-/// any more: whoever follows has to look at all of them.
+/// any more: the receiver has to look at all of them.
 const MAX_CHANGED: usize = 10_000;
 
 /// What has changed since it was last asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Changed {
+pub enum ChangedRepositories {
     /// They have come or gone, or what is followed of them has changed. Each is there once.
     These(Vec<RepoAddr>),
     /// More than can be remembered.
@@ -22,14 +22,14 @@ pub enum Changed {
 }
 
 /// Takes what has changed; there is one of it.
-pub struct Changes {
+pub struct ChangeReceiver {
     core: Arc<Core>,
-    of: fn(&Hosted) -> &Noted,
+    of: fn(&HostedRepositories) -> &PendingChanges,
 }
 
 /// Notes changes while somebody follows.
 #[derive(Default)]
-pub(crate) struct Noted {
+pub(crate) struct PendingChanges {
     state: Mutex<State>,
     wake: Notify,
 }
@@ -44,33 +44,33 @@ struct State {
 impl Grasp {
     /// Follows tags that move and repositories that come and go, from now on. Whoever asked before
     /// is not told any more.
-    pub fn changes(&self) -> Changes {
+    pub fn changes(&self) -> ChangeReceiver {
         self.follow(|hosted| &hosted.tags)
     }
 
-    /// Follows which repositories have other [`crate::Claims`] than before, from now on. Whoever
+    /// Follows which repositories have other [`crate::RepositoryEvents`] than before, from now on. Whoever
     /// asked before is not told any more.
-    pub fn claim_changes(&self) -> Changes {
-        self.follow(|hosted| &hosted.claims)
+    pub fn repository_event_changes(&self) -> ChangeReceiver {
+        self.follow(|hosted| &hosted.events)
     }
 
-    fn follow(&self, of: fn(&Hosted) -> &Noted) -> Changes {
+    fn follow(&self, of: fn(&HostedRepositories) -> &PendingChanges) -> ChangeReceiver {
         let mut state = of(&self.core.hosted).state.lock();
         *state = State {
             is_followed: true,
             ..State::default()
         };
         drop(state);
-        Changes {
+        ChangeReceiver {
             core: Arc::clone(&self.core),
             of,
         }
     }
 }
 
-impl Changes {
+impl ChangeReceiver {
     /// Waits until something has changed, and takes it. Cancel safe.
-    pub async fn next(&self) -> Changed {
+    pub async fn next(&self) -> ChangedRepositories {
         let noted = (self.of)(&self.core.hosted);
         loop {
             let woken = noted.wake.notified();
@@ -82,19 +82,21 @@ impl Changes {
     }
 
     /// What has changed by now, if anything.
-    pub fn take(&self) -> Option<Changed> {
+    pub fn take(&self) -> Option<ChangedRepositories> {
         (self.of)(&self.core.hosted).take()
     }
 }
 
-impl Noted {
-    fn take(&self) -> Option<Changed> {
+impl PendingChanges {
+    fn take(&self) -> Option<ChangedRepositories> {
         let mut state = self.state.lock();
         let repositories = std::mem::take(&mut state.repositories);
         match (std::mem::take(&mut state.too_many), repositories.is_empty()) {
-            (true, _) => Some(Changed::TooMany),
+            (true, _) => Some(ChangedRepositories::TooMany),
             (false, true) => None,
-            (false, false) => Some(Changed::These(repositories.into_iter().collect())),
+            (false, false) => Some(ChangedRepositories::These(
+                repositories.into_iter().collect(),
+            )),
         }
     }
 
@@ -120,8 +122,8 @@ mod tests {
 
     use super::*;
 
-    fn followed() -> Noted {
-        let noted = Noted::default();
+    fn followed() -> PendingChanges {
+        let noted = PendingChanges::default();
         noted.state.lock().is_followed = true;
         noted
     }
@@ -134,10 +136,10 @@ mod tests {
         for name in ["a", "b", "a"] {
             noted.add(&addr(name));
         }
-        let both = Changed::These(vec![addr("a"), addr("b")]);
+        let both = ChangedRepositories::These(vec![addr("a"), addr("b")]);
         assert_eq!(noted.take(), Some(both));
         assert_eq!(noted.take(), None);
-        assert!(Noted::default().take().is_none());
+        assert!(PendingChanges::default().take().is_none());
     }
 
     #[test]
@@ -149,13 +151,13 @@ mod tests {
             noted.add(&RepoAddr::new(owner, identifier));
         }
         assert!(noted.state.lock().repositories.is_empty());
-        assert_eq!(noted.take(), Some(Changed::TooMany));
+        assert_eq!(noted.take(), Some(ChangedRepositories::TooMany));
         assert_eq!(noted.take(), None);
     }
 
     #[test]
     fn nothing_is_kept_while_nobody_follows() {
-        let noted = Noted::default();
+        let noted = PendingChanges::default();
         let identifier = Identifier::parse("x").unwrap();
         noted.add(&RepoAddr::new(Keys::generate().public_key(), identifier));
         assert_eq!(noted.take(), None);

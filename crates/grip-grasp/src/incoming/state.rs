@@ -9,12 +9,12 @@ use grip_types::Identifier;
 use grip_types::Origin;
 use tokio::time::{Instant, timeout_at};
 
-use super::{arrival, concerns::own_identifier};
+use super::{arrival, identifiers::own_identifier};
 use crate::{
     admission::{Cause, Decision, HELD, Outcome},
+    error::GraspError,
     grasp::{Core, now},
     release::{Plan, Released},
-    trouble::Trouble,
 };
 
 /// How long a state waits for its announcement: clients send both at once.
@@ -23,33 +23,33 @@ const MOMENT: Duration = Duration::from_secs(1);
 pub(crate) const MAX_TOO_SOON: usize = 16;
 
 impl Core {
-    pub(super) async fn settle_state(
+    pub(super) async fn process_state(
         self: &Arc<Self>,
         event: &Event,
         origin: Origin,
-    ) -> Result<Answer, Trouble> {
+    ) -> Result<Answer, GraspError> {
         let deadline = Instant::now() + MOMENT;
-        let mut place = None;
+        let mut permit = None;
         loop {
             // Registered before looking, so that no announcement is missed.
-            let mut announced = self.announced.subscribe();
-            let decision = match self.try_settle_state(event, origin).await? {
+            let mut accepted = self.announcements_accepted.subscribe();
+            let decision = match self.try_process_state(event, origin).await? {
                 Ok(answer) => return Ok(answer),
                 Err(decision) => decision,
             };
-            place = place.or_else(|| self.too_soon.try_acquire().ok());
-            if place.is_none() || timeout_at(deadline, announced.changed()).await.is_err() {
+            permit = permit.or_else(|| self.too_soon.try_acquire().ok());
+            if permit.is_none() || timeout_at(deadline, accepted.changed()).await.is_err() {
                 return Ok(self.answer(event, &decision));
             }
         }
     }
 
     /// The inner error is the refusal of a state whose announcement is not here, perhaps yet.
-    async fn try_settle_state(
+    async fn try_process_state(
         self: &Arc<Self>,
         event: &Event,
         origin: Origin,
-    ) -> Result<Result<Answer, Decision>, Trouble> {
+    ) -> Result<Result<Answer, Decision>, GraspError> {
         let identifiers = own_identifier(event).into_iter().collect();
         let _turns = self.turns(identifiers).await?;
         let judge = {
@@ -78,7 +78,7 @@ impl Core {
         event: &Event,
         decision: Decision,
         plan: Plan,
-    ) -> Result<Answer, Trouble> {
+    ) -> Result<Answer, GraspError> {
         let identifier = identifier(event);
         let answer = self.answer(event, &decision);
         let mut released = Released::default();
@@ -93,7 +93,7 @@ impl Core {
         event: &Event,
         decision: Decision,
         origin: Origin,
-    ) -> Result<Answer, Trouble> {
+    ) -> Result<Answer, GraspError> {
         let (id, copy, name) = (event.id, event.clone(), identifier(event));
         let (before, journalled) = self
             .try_held(move |purgatory| {

@@ -13,7 +13,7 @@ use crate::policy::Policy;
 
 /// How an event stands here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum AnnouncementStatus {
     Served,
     Held,
     /// Held, but its time ran out: without a repository until a state brings it back.
@@ -22,23 +22,23 @@ pub(crate) enum Standing {
 
 /// The newest announcement of each author of one identifier (G01-28), banned ones left out.
 #[derive(Clone, Debug)]
-pub(crate) struct Announced {
+pub(crate) struct Announcements {
     identifier: Identifier,
     service: Service,
     rule: MaintainerRule,
-    by_author: BTreeMap<PublicKey, (Announcement, Standing)>,
+    by_author: BTreeMap<PublicKey, (Announcement, AnnouncementStatus)>,
 }
 
 /// An owner whose refs a key may move.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Grant {
     pub(crate) repository: RepoAddr,
-    pub(crate) standing: Standing,
+    pub(crate) status: AnnouncementStatus,
     /// The reciprocal rule would not grant it (G01-28).
     pub(crate) legacy_only: bool,
 }
 
-impl Announced {
+impl Announcements {
     pub(crate) fn load(
         identifier: &Identifier,
         view: &dyn View,
@@ -51,35 +51,37 @@ impl Announced {
             by_author: BTreeMap::new(),
         };
         let served = view.served_announcements(identifier)?;
-        let served = served.into_iter().map(|event| (event, Standing::Served));
+        let served = served
+            .into_iter()
+            .map(|event| (event, AnnouncementStatus::Served));
         let held = view.held_announcements(identifier)?;
         let held = held.into_iter().map(|held| match held.hidden {
-            true => (held.event, Standing::Hidden),
-            false => (held.event, Standing::Held),
+            true => (held.event, AnnouncementStatus::Hidden),
+            false => (held.event, AnnouncementStatus::Held),
         });
-        for (event, standing) in served.chain(held) {
+        for (event, status) in served.chain(held) {
             // What does not parse was never admitted; what is banned counts no longer.
             if let Ok(announcement) = Announcement::parse(event)
                 && !policy.bans(&announcement.addr())
             {
-                all.add(announcement, standing);
+                all.add(announcement, status);
             }
         }
         Ok(all)
     }
 
-    fn add(&mut self, announcement: Announcement, standing: Standing) {
+    fn add(&mut self, announcement: Announcement, status: AnnouncementStatus) {
         let known = self.by_author.get(&announcement.owner());
         if known.is_none_or(|(known, _)| supersedes(&announcement.event, &known.event)) {
-            let entry = (announcement, standing);
+            let entry = (announcement, status);
             self.by_author.insert(entry.0.owner(), entry);
         }
     }
 
     /// The same announcements once `announcement` has taken the place of its author's last one.
-    pub(crate) fn with(&self, announcement: &Announcement, standing: Standing) -> Self {
+    pub(crate) fn with(&self, announcement: &Announcement, status: AnnouncementStatus) -> Self {
         let mut all = self.clone();
-        let entry = (announcement.clone(), standing);
+        let entry = (announcement.clone(), status);
         all.by_author.insert(announcement.owner(), entry);
         all
     }
@@ -91,9 +93,9 @@ impl Announced {
         all
     }
 
-    pub(crate) fn of(&self, owner: &PublicKey) -> Option<(&Announcement, Standing)> {
-        let (announcement, standing) = self.by_author.get(owner)?;
-        Some((announcement, *standing))
+    pub(crate) fn of(&self, owner: &PublicKey) -> Option<(&Announcement, AnnouncementStatus)> {
+        let (announcement, status) = self.by_author.get(owner)?;
+        Some((announcement, *status))
     }
 
     /// Says whether nobody announced a repository of this identifier on this server.
@@ -102,15 +104,17 @@ impl Announced {
     }
 
     /// The owners who chose this server, with or without a repository at the moment.
-    fn owners(&self) -> impl Iterator<Item = (PublicKey, Standing)> {
-        let lists_us = |(a, _): &&(Announcement, Standing)| a.lists(&self.service);
+    fn owners(&self) -> impl Iterator<Item = (PublicKey, AnnouncementStatus)> {
+        let lists_us = |(a, _): &&(Announcement, AnnouncementStatus)| a.lists(&self.service);
         let entries = self.by_author.values().filter(lists_us);
-        entries.map(|(a, standing)| (a.owner(), *standing))
+        entries.map(|(a, status)| (a.owner(), *status))
     }
 
     /// The repositories that are reachable here.
     pub(crate) fn hosted(&self) -> impl Iterator<Item = RepoAddr> {
-        let reachable = self.owners().filter(|(_, s)| *s != Standing::Hidden);
+        let reachable = self
+            .owners()
+            .filter(|(_, s)| *s != AnnouncementStatus::Hidden);
         reachable.map(|(owner, _)| RepoAddr::new(owner, self.identifier.clone()))
     }
 
@@ -135,9 +139,9 @@ impl Announced {
     pub(crate) fn grants(&self, author: &PublicKey) -> Vec<Grant> {
         self.owners()
             .filter(|(owner, _)| self.set_of(owner).contains(author))
-            .map(|(owner, standing)| Grant {
+            .map(|(owner, status)| Grant {
                 repository: RepoAddr::new(owner, self.identifier.clone()),
-                standing,
+                status,
                 legacy_only: self.is_legacy_only(&owner, author),
             })
             .collect()

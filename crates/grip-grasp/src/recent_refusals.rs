@@ -1,4 +1,4 @@
-//! What was refused lately, so that `explain` can say why.
+//! Recent refusals, kept for explanations.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -30,13 +30,13 @@ pub struct Refusal {
 
 /// A bounded ring of refusals.
 #[derive(Default)]
-pub(crate) struct Refusals {
+pub(crate) struct RecentRefusals {
     ring: Mutex<VecDeque<Refusal>>,
     /// By cause, since the start. Bounded by the causes there are.
     counts: Mutex<BTreeMap<&'static str, u64>>,
 }
 
-impl Refusals {
+impl RecentRefusals {
     pub(crate) fn count(&self, cause: &'static str) {
         *self.counts.lock().entry(cause).or_default() += 1;
     }
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn the_oldest_refusal_makes_room() {
-        let refusals = Refusals::default();
+        let refusals = RecentRefusals::default();
         for n in 0..=REMEMBERED {
             refusals.note_push(&addr(&format!("r{n}")), "no", Vec::new());
         }
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn long_reasons_are_cut_at_a_character() {
-        let refusals = Refusals::default();
+        let refusals = RecentRefusals::default();
         refusals.note_push(&addr("x"), &"é".repeat(600), Vec::new());
         let kept = refusals.about(&addr("x").to_string(), 1);
         assert!(kept[0].reason.len() <= MAX_TEXT);

@@ -22,11 +22,11 @@ const REST: usize = HAS_END + 1;
 /// Behind the fixed fields come the content and the tags, each text with its length before it;
 /// hex digits, which object ids and keys consist of, are kept as the bytes they stand for.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Packed {
+pub struct CompactEvent {
     bytes: Arc<[u8]>,
 }
 
-impl Packed {
+impl CompactEvent {
     pub fn new(event: &Event) -> Self {
         let mut bytes = Vec::with_capacity(REST + event.content.len() + 128);
         bytes.extend_from_slice(event.id.as_bytes());
@@ -109,9 +109,9 @@ impl Packed {
     }
 }
 
-impl fmt::Debug for Packed {
+impl fmt::Debug for CompactEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Packed").field(&self.unpack()).finish()
+        f.debug_tuple("CompactEvent").field(&self.unpack()).finish()
     }
 }
 
@@ -209,7 +209,7 @@ mod tests {
                 .custom_created_at(Timestamp::from_secs(created_at.into()))
                 .finalize(&Keys::generate())
                 .unwrap();
-            let packed = Packed::new(&event);
+            let packed = CompactEvent::new(&event);
             prop_assert_eq!(packed.kind(), event.kind);
             prop_assert_eq!(packed.author(), event.pubkey);
             let unpacked = packed.unpack();

@@ -1,4 +1,4 @@
-//! What goes wrong on our side, as opposed to what is refused.
+//! Failures of the node, as opposed to refusals.
 
 use std::io;
 
@@ -15,7 +15,7 @@ use crate::admission::ViewError;
 /// Why something that was allowed could not be done.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub(crate) enum Trouble {
+pub(crate) enum GraspError {
     #[error(transparent)]
     View(#[from] ViewError),
     #[error("the journal of held events could not be written")]
@@ -37,7 +37,7 @@ pub(crate) enum Trouble {
         identifier: Identifier,
         source: io::Error,
     },
-    #[error("the object stores could not be looked through")]
+    #[error("the object stores could not be read or changed")]
     Stores(#[source] Box<dyn std::error::Error + Send + Sync>),
     #[error(transparent)]
     Full(#[from] Full),
@@ -47,7 +47,7 @@ pub(crate) enum Trouble {
     Stopped,
 }
 
-impl Trouble {
+impl GraspError {
     pub(crate) fn refs(repository: &RepoAddr) -> impl FnOnce(RefUpdateError) -> Self + use<> {
         let repository = repository.clone();
         |source| Self::Refs {
@@ -74,7 +74,7 @@ impl Trouble {
         if self.is_overload() {
             return Answer::refused(format!("rate-limited: {self}"));
         }
-        self.log("an event could not be settled");
+        self.log("failed to process an event");
         Answer::refused(match self {
             Self::Journal(why) => format!("error: {self}: {why}"),
             _ => format!("error: {self}"),
