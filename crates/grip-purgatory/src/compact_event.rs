@@ -128,28 +128,19 @@ fn put_len(bytes: &mut Vec<u8>, mut len: usize) {
 fn put_text(bytes: &mut Vec<u8>, text: &str) {
     let text = text.as_bytes();
     let is_hex = text.len() >= 16 && text.len().is_multiple_of(2) && text.iter().all(is_digit);
-    match is_hex {
-        true => {
-            put_len(bytes, text.len() | 1);
-            let pairs = text.chunks_exact(2);
-            bytes.extend(pairs.map(|pair| value(pair[0]) << 4 | value(pair[1])));
-        }
-        false => {
-            put_len(bytes, text.len() << 1);
-            bytes.extend_from_slice(text);
-        }
+    if !is_hex {
+        put_len(bytes, text.len() << 1);
+        bytes.extend_from_slice(text);
+        return;
     }
+    put_len(bytes, text.len() | 1);
+    let start = bytes.len();
+    bytes.resize(start + text.len() / 2, 0);
+    faster_hex::hex_decode(text, &mut bytes[start..]).expect("all of it are hex digits");
 }
 
 fn is_digit(byte: &u8) -> bool {
     matches!(byte, b'0'..=b'9' | b'a'..=b'f')
-}
-
-fn value(digit: u8) -> u8 {
-    match digit {
-        b'0'..=b'9' => digit - b'0',
-        _ => digit - b'a' + 10,
-    }
 }
 
 struct Reader<'a>(&'a [u8]);
@@ -173,11 +164,7 @@ impl Reader<'_> {
         let (text, rest) = self.0.split_at(len >> 1);
         self.0 = rest;
         if len & 1 == 1 {
-            let digit = |value: u8| char::from(b"0123456789abcdef"[usize::from(value)]);
-            let pairs = text
-                .iter()
-                .map(|byte| [digit(byte >> 4), digit(byte & 0xf)]);
-            return pairs.flatten().collect();
+            return faster_hex::hex_string(text);
         }
         let text = std::str::from_utf8(text);
         text.expect("a text was written").to_owned()

@@ -64,24 +64,24 @@ impl Held {
         self.event.ends_at().is_some_and(|end| end <= now)
     }
 
-    fn times(&self) -> Times {
-        Times {
-            added_at: self.added_at,
-            deadline: self.deadline(),
-        }
-    }
-
     /// What it takes up in memory, near enough for a bound.
     fn size_bytes(&self) -> usize {
         size_of::<Self>() + self.event.size_bytes()
     }
 
-    fn weight(&self, class: Class, identifiers: Vec<Identifier>) -> Weight {
-        Weight {
-            class,
-            author: Some(self.author()),
-            identifiers,
-            bytes: self.size_bytes(),
+    fn indexed(&self, class: Class, identifiers: Vec<Identifier>) -> Indexed {
+        Indexed {
+            key: Key::Event(self.id()),
+            times: Times {
+                added_at: self.added_at,
+                deadline: self.deadline(),
+            },
+            weight: Weight {
+                class,
+                author: Some(self.author()),
+                identifiers,
+                bytes: self.size_bytes(),
+            },
         }
     }
 }
@@ -162,54 +162,35 @@ pub fn can_be_here(oid: &Oid) -> bool {
     oid.format() == ObjectFormat::Sha1
 }
 
-/// What the indexes need to know of an entry of any class.
+/// What the indexes need to know of an entry.
+pub(crate) struct Indexed {
+    pub(crate) key: Key,
+    pub(crate) times: Times,
+    pub(crate) weight: Weight,
+}
+
+/// An entry of any class.
 pub(crate) trait Entry {
-    fn key(&self) -> Key;
-    fn times(&self) -> Times;
-    fn weight(&self) -> Weight;
+    fn indexed(&self) -> Indexed;
 }
 
 impl Entry for AnnouncementEntry {
-    fn key(&self) -> Key {
-        Key::Event(self.held.id())
-    }
-
-    fn times(&self) -> Times {
-        self.held.times()
-    }
-
-    fn weight(&self) -> Weight {
+    fn indexed(&self) -> Indexed {
         let identifiers = vec![self.addr.identifier.clone()];
-        self.held.weight(Class::Announcement, identifiers)
+        self.held.indexed(Class::Announcement, identifiers)
     }
 }
 
 impl Entry for StateEntry {
-    fn key(&self) -> Key {
-        Key::Event(self.held.id())
-    }
-
-    fn times(&self) -> Times {
-        self.held.times()
-    }
-
-    fn weight(&self) -> Weight {
+    fn indexed(&self) -> Indexed {
         let identifiers = vec![self.identifier.clone()];
-        self.held.weight(Class::State, identifiers)
+        self.held.indexed(Class::State, identifiers)
     }
 }
 
 impl Entry for PrEntry {
-    fn key(&self) -> Key {
-        Key::Event(self.held.id())
-    }
-
-    fn times(&self) -> Times {
-        self.held.times()
-    }
-
-    fn weight(&self) -> Weight {
-        self.held.weight(Class::Pr, self.identifiers.clone())
+    fn indexed(&self) -> Indexed {
+        self.held.indexed(Class::Pr, self.identifiers.clone())
     }
 }
 
@@ -222,23 +203,19 @@ pub(crate) struct NamedRef<'a> {
 }
 
 impl Entry for NamedRef<'_> {
-    fn key(&self) -> Key {
-        Key::Placeholder(self.event_id, self.repo.clone())
-    }
-
-    fn times(&self) -> Times {
-        Times {
-            added_at: self.pushed.added_at,
-            deadline: self.pushed.expires_at,
-        }
-    }
-
-    fn weight(&self) -> Weight {
-        Weight {
-            class: Class::Placeholder,
-            author: None,
-            identifiers: vec![self.repo.identifier.clone()],
-            bytes: 0,
+    fn indexed(&self) -> Indexed {
+        Indexed {
+            key: Key::Placeholder(self.event_id, self.repo.clone()),
+            times: Times {
+                added_at: self.pushed.added_at,
+                deadline: self.pushed.expires_at,
+            },
+            weight: Weight {
+                class: Class::Placeholder,
+                author: None,
+                identifiers: vec![self.repo.identifier.clone()],
+                bytes: 0,
+            },
         }
     }
 }

@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use grip_nostr::EventId;
 
-use crate::{Change, Millis};
+use crate::{Change, Millis, journal::Class};
 
 /// At the bound the id that expired first is forgotten.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl ExpiredIds {
             && let Some((_, oldest)) = self.by_time.pop_first()
         {
             self.by_id.remove(&oldest);
-            changes.push(Change::remove_expired(oldest));
+            changes.push(Change::remove(Class::Expired, &oldest));
         }
         changes
     }
@@ -53,6 +53,6 @@ impl ExpiredIds {
     pub(crate) fn forget(&mut self, id: &EventId) -> Option<Change> {
         let at = self.by_id.remove(id)?;
         self.by_time.remove(&(at, *id));
-        Some(Change::remove_expired(*id))
+        Some(Change::remove(Class::Expired, id))
     }
 }

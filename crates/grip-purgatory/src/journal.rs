@@ -1,16 +1,12 @@
 //! The durable form of what is held: one row per entry.
 
-mod stored;
-
 use grip_nostr::{Event, EventId, PublicKey, RepoAddr};
 use grip_types::{Identifier, InvalidIdentifier, Oid, Origin};
 use serde::{Deserialize, Serialize};
 
-pub(crate) use stored::Stored;
-
 use crate::{
-    AnnouncementEntry, Held, Millis, Phase, PrEntry, StateEntry, SyncEntry, WantedEntry,
-    entry::NamedRef,
+    AnnouncementEntry, Held, Millis, Phase, PlaceholderRef, PrEntry, StateEntry, SyncEntry,
+    WantedEntry, entry::NamedRef,
 };
 
 /// One row of the journal, in plain data.
@@ -77,36 +73,31 @@ pub(crate) enum Class {
     Wanted,
 }
 
+/// In the order of the classes.
+const CLASSES: [(Class, &str); 7] = [
+    (Class::Announcement, "announcement"),
+    (Class::State, "state"),
+    (Class::Pr, "pr"),
+    (Class::Placeholder, "placeholder"),
+    (Class::Sync, "sync"),
+    (Class::Expired, "expired"),
+    (Class::Wanted, "wanted"),
+];
+
 impl Class {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Announcement => "announcement",
-            Self::State => "state",
-            Self::Pr => "pr",
-            Self::Placeholder => "placeholder",
-            Self::Sync => "sync",
-            Self::Expired => "expired",
-            Self::Wanted => "wanted",
-        }
+    fn name(self) -> String {
+        CLASSES[self as usize].1.to_owned()
     }
 
     fn parse(name: &str) -> Option<Self> {
-        let all = [
-            Self::Announcement,
-            Self::State,
-            Self::Pr,
-            Self::Placeholder,
-            Self::Sync,
-            Self::Expired,
-            Self::Wanted,
-        ];
-        all.into_iter().find(|class| class.name() == name)
+        let found = CLASSES.iter().find(|(_, known)| *known == name);
+        found.map(|(class, _)| *class)
     }
 }
 
-/// What is written of an event of any class; the fields at the end belong to some classes only.
-#[derive(Serialize)]
-struct HeldPayload<'a> {
+/// The payload of an event of any class; the fields at the end belong to some classes only.
+#[derive(Serialize, Deserialize)]
+struct HeldPayload {
     event: Event,
     #[serde(rename = "source")]
     origin: Origin,
@@ -116,18 +107,20 @@ struct HeldPayload<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     commit: Option<Oid>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    identifiers: Option<&'a [Identifier]>,
+    identifiers: Option<Vec<Identifier>>,
 }
 
-#[derive(Deserialize)]
-struct StoredHeld {
-    event: Event,
-    #[serde(rename = "source")]
-    origin: Origin,
-    added_at: Millis,
-    phase: Option<Phase>,
-    commit: Option<Oid>,
-    identifiers: Option<Vec<Identifier>>,
+impl HeldPayload {
+    fn new(held: &Held) -> Self {
+        Self {
+            event: held.event.unpack(),
+            origin: held.origin,
+            added_at: held.added_at,
+            phase: None,
+            commit: None,
+            identifiers: None,
+        }
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -146,42 +139,43 @@ struct SyncPayload {
 /// In the row of a search: when somebody asks for it.
 const NEVER: Millis = Millis::new(i64::MAX);
 
-fn json(value: &impl Serialize) -> String {
-    serde_json::to_string(value).expect("events and plain values are always JSON")
-}
-
 impl Change {
-    fn put(class: Class, key: String, identifier: &str, payload: String, at: Millis) -> Self {
+    fn put(
+        class: Class,
+        key: String,
+        identifier: &str,
+        payload: &impl Serialize,
+        at: Millis,
+    ) -> Self {
+        let payload = serde_json::to_string(payload);
         Self::Put(Row {
-            class: class.name().to_owned(),
+            class: class.name(),
             key,
             identifier: identifier.to_owned(),
-            payload,
+            payload: payload.expect("events and plain values are always JSON"),
             expires_at: at.get(),
         })
     }
 
-    fn removal(class: Class, key: String) -> Self {
-        Self::Remove {
-            class: class.name().to_owned(),
-            key,
-        }
+    /// Removes the row of a class that is named by an event id.
+    pub(crate) fn remove(class: Class, id: &EventId) -> Self {
+        let (class, key) = (class.name(), id.to_hex());
+        Self::Remove { class, key }
     }
 
     pub(crate) fn remove_announcement(addr: &RepoAddr) -> Self {
-        Self::removal(Class::Announcement, repo_key(addr))
-    }
-
-    pub(crate) fn remove_state(id: &EventId) -> Self {
-        Self::removal(Class::State, id.to_hex())
-    }
-
-    pub(crate) fn remove_pr(id: &EventId) -> Self {
-        Self::removal(Class::Pr, id.to_hex())
+        let (class, key) = (Class::Announcement.name(), repo_key(addr));
+        Self::Remove { class, key }
     }
 
     pub(crate) fn remove_placeholder(id: &EventId, repo: &RepoAddr) -> Self {
-        Self::removal(Class::Placeholder, placeholder_key(id, repo))
+        let (class, key) = (Class::Placeholder.name(), placeholder_key(id, repo));
+        Self::Remove { class, key }
+    }
+
+    pub(crate) fn remove_sync(identifier: &Identifier) -> Self {
+        let (class, key) = (Class::Sync.name(), identifier.as_str().to_owned());
+        Self::Remove { class, key }
     }
 
     pub(crate) fn put_announcement(entry: &AnnouncementEntry) -> Self {
@@ -189,58 +183,40 @@ impl Change {
             phase: Some(entry.phase),
             ..HeldPayload::new(&entry.held)
         };
-        Self::put(
-            Class::Announcement,
-            repo_key(&entry.addr),
-            entry.addr.identifier.as_str(),
-            json(&payload),
-            entry.held.expires_at,
-        )
+        let (key, identifier) = (repo_key(&entry.addr), entry.addr.identifier.as_str());
+        let at = entry.held.expires_at;
+        Self::put(Class::Announcement, key, identifier, &payload, at)
     }
 
     pub(crate) fn put_state(entry: &StateEntry) -> Self {
-        Self::put(
-            Class::State,
-            entry.held.id().to_hex(),
-            entry.identifier.as_str(),
-            json(&HeldPayload::new(&entry.held)),
-            entry.held.expires_at,
-        )
+        let (key, at) = (entry.held.id().to_hex(), entry.held.expires_at);
+        let payload = HeldPayload::new(&entry.held);
+        Self::put(Class::State, key, entry.identifier.as_str(), &payload, at)
     }
 
     pub(crate) fn put_pr(entry: &PrEntry) -> Self {
-        let payload = HeldPayload {
-            commit: Some(entry.commit),
-            identifiers: Some(&entry.identifiers),
-            ..HeldPayload::new(&entry.held)
-        };
-        let first = entry.identifiers.first();
-        Self::put(
-            Class::Pr,
-            entry.held.id().to_hex(),
-            first.map_or("", Identifier::as_str),
-            json(&payload),
-            entry.held.expires_at,
-        )
+        let commit = Some(entry.commit);
+        Self::put_of_many(Class::Pr, &entry.held, &entry.identifiers, commit)
     }
 
     pub(crate) fn put_wanted(entry: &WantedEntry) -> Self {
-        let payload = HeldPayload {
-            identifiers: Some(&entry.identifiers),
-            ..HeldPayload::new(&entry.held)
-        };
-        let first = entry.identifiers.first();
-        Self::put(
-            Class::Wanted,
-            entry.held.id().to_hex(),
-            first.map_or("", Identifier::as_str),
-            json(&payload),
-            entry.held.expires_at,
-        )
+        Self::put_of_many(Class::Wanted, &entry.held, &entry.identifiers, None)
     }
 
-    pub(crate) fn remove_wanted(id: &EventId) -> Self {
-        Self::removal(Class::Wanted, id.to_hex())
+    /// Of an event that concerns several identifiers.
+    fn put_of_many(
+        class: Class,
+        held: &Held,
+        identifiers: &[Identifier],
+        commit: Option<Oid>,
+    ) -> Self {
+        let payload = HeldPayload {
+            commit,
+            identifiers: Some(identifiers.to_vec()),
+            ..HeldPayload::new(held)
+        };
+        let first = identifiers.first().map_or("", Identifier::as_str);
+        Self::put(class, held.id().to_hex(), first, &payload, held.expires_at)
     }
 
     pub(crate) fn put_placeholder(named: &NamedRef<'_>) -> Self {
@@ -250,41 +226,22 @@ impl Change {
             commit: named.pushed.commit,
             added_at: named.pushed.added_at,
         };
-        Self::put(
-            Class::Placeholder,
-            placeholder_key(&named.event_id, named.repo),
-            named.repo.identifier.as_str(),
-            json(&payload),
-            named.pushed.expires_at,
-        )
+        let key = placeholder_key(&named.event_id, named.repo);
+        let (identifier, at) = (named.repo.identifier.as_str(), named.pushed.expires_at);
+        Self::put(Class::Placeholder, key, identifier, &payload, at)
     }
 
     pub(crate) fn put_sync(identifier: &Identifier, entry: &SyncEntry) -> Self {
-        let payload = SyncPayload {
-            attempt_count: entry.attempt_count,
-        };
-        let key = identifier.as_str().to_owned();
-        let payload = json(&payload);
-        Self::put(
-            Class::Sync,
-            key,
-            identifier.as_str(),
-            payload,
-            entry.next_attempt.unwrap_or(NEVER),
-        )
-    }
-
-    pub(crate) fn remove_sync(identifier: &Identifier) -> Self {
-        Self::removal(Class::Sync, identifier.as_str().to_owned())
+        let attempt_count = entry.attempt_count;
+        let (key, at) = (identifier.as_str(), entry.next_attempt.unwrap_or(NEVER));
+        let payload = SyncPayload { attempt_count };
+        Self::put(Class::Sync, key.to_owned(), key, &payload, at)
     }
 
     /// The time is that of the expiry: it tells which id is forgotten first.
     pub(crate) fn put_expired(id: EventId, at: Millis) -> Self {
-        Self::put(Class::Expired, id.to_hex(), "", "{}".to_owned(), at)
-    }
-
-    pub(crate) fn remove_expired(id: EventId) -> Self {
-        Self::removal(Class::Expired, id.to_hex())
+        let nothing = serde_json::Map::new();
+        Self::put(Class::Expired, id.to_hex(), "", &nothing, at)
     }
 }
 
@@ -296,15 +253,86 @@ fn placeholder_key(id: &EventId, repo: &RepoAddr) -> String {
     format!("{}:{}", id.to_hex(), repo_key(repo))
 }
 
-impl<'a> HeldPayload<'a> {
-    fn new(held: &'a Held) -> Self {
-        Self {
-            event: held.event.unpack(),
-            origin: held.origin,
-            added_at: held.added_at,
-            phase: None,
-            commit: None,
-            identifiers: None,
-        }
+/// A row read back.
+pub(crate) enum Stored {
+    Announcement(AnnouncementEntry),
+    State(StateEntry),
+    Pr(PrEntry),
+    Placeholder {
+        event_id: EventId,
+        repo: RepoAddr,
+        pushed: PlaceholderRef,
+    },
+    Sync(Identifier, SyncEntry),
+    Expired(EventId, Millis),
+    Wanted(WantedEntry),
+}
+
+impl Stored {
+    pub(crate) fn read(row: &Row) -> Result<Self, ReadRowError> {
+        let class = Class::parse(&row.class).ok_or(ReadRowError::Class)?;
+        let expires_at = Millis::new(row.expires_at);
+        Ok(match class {
+            Class::Announcement | Class::State | Class::Pr | Class::Wanted => {
+                Self::read_held(class, row)?
+            }
+            Class::Placeholder => {
+                let payload: PlaceholderPayload = serde_json::from_str(&row.payload)?;
+                Self::Placeholder {
+                    event_id: payload.event_id,
+                    repo: RepoAddr::new(payload.owner, Identifier::parse(&row.identifier)?),
+                    pushed: PlaceholderRef {
+                        commit: payload.commit,
+                        added_at: payload.added_at,
+                        expires_at,
+                    },
+                }
+            }
+            Class::Sync => {
+                let payload: SyncPayload = serde_json::from_str(&row.payload)?;
+                let entry = SyncEntry {
+                    next_attempt: (expires_at != NEVER).then_some(expires_at),
+                    attempt_count: payload.attempt_count,
+                    in_progress: false,
+                    renewed: false,
+                };
+                Self::Sync(Identifier::parse(&row.identifier)?, entry)
+            }
+            Class::Expired => {
+                let id = EventId::from_hex(&row.key).map_err(|_| ReadRowError::Key)?;
+                Self::Expired(id, expires_at)
+            }
+        })
+    }
+
+    fn read_held(class: Class, row: &Row) -> Result<Self, ReadRowError> {
+        let payload: HeldPayload = serde_json::from_str(&row.payload)?;
+        let at = Millis::new(row.expires_at);
+        let held = Held::new(&payload.event, payload.origin, payload.added_at, at);
+        let identifier = || Identifier::parse(&row.identifier);
+        let identifiers = || {
+            let identifiers = payload.identifiers.clone();
+            identifiers.ok_or(ReadRowError::Missing("identifiers"))
+        };
+        Ok(match class {
+            Class::Announcement => Self::Announcement(AnnouncementEntry {
+                addr: RepoAddr::new(payload.event.pubkey, identifier()?),
+                phase: payload.phase.ok_or(ReadRowError::Missing("phase"))?,
+                held,
+            }),
+            Class::Pr => Self::Pr(PrEntry {
+                commit: payload.commit.ok_or(ReadRowError::Missing("commit"))?,
+                identifiers: identifiers()?,
+                held,
+            }),
+            Class::Wanted => Self::Wanted(WantedEntry {
+                identifiers: identifiers()?,
+                held,
+            }),
+            _ => Self::State(StateEntry {
+                identifier: identifier()?,
+                held,
+            }),
+        })
     }
 }

@@ -23,8 +23,13 @@ pub use undo::Before;
 
 use crate::{
     AnnouncementEntry, Bounds, Change, Full, Held, Millis, Placeholder, PrEntry, StateEntry,
-    bounds::Usage, entry::Entry, expired_ids::ExpiredIds, journal::Class, schedule::Schedule,
-    sync_queue::SyncQueue, wanted::Wanted,
+    bounds::Usage,
+    entry::{Entry, Indexed},
+    expired_ids::ExpiredIds,
+    journal::Class,
+    schedule::Schedule,
+    sync_queue::SyncQueue,
+    wanted::Wanted,
 };
 
 /// Holds what waits for its other half. Bounded by [`Bounds`].
@@ -213,7 +218,7 @@ impl Purgatory {
 
     /// Checks the bounds and counts the entry in.
     fn admit(&mut self, entry: &impl Entry) -> Result<(), Full> {
-        let weight = entry.weight();
+        let weight = entry.indexed().weight;
         let of_identifier = |it: &Identifier| self.count_of(weight.class, it);
         self.usage.check(&weight, &self.bounds, of_identifier)?;
         self.count_in(entry);
@@ -235,28 +240,30 @@ impl Purgatory {
     }
 
     fn count_in(&mut self, entry: &impl Entry) {
-        self.usage.add(&entry.weight());
-        self.schedule.insert(entry.key(), entry.times());
+        let Indexed { key, times, weight } = entry.indexed();
+        self.usage.add(&weight);
+        self.schedule.insert(key, times);
     }
 
     fn count_out(&mut self, entry: &impl Entry) {
-        self.usage.remove(&entry.weight());
-        self.schedule.remove(entry.key(), entry.times());
+        let Indexed { key, times, weight } = entry.indexed();
+        self.usage.remove(&weight);
+        self.schedule.remove(key, times);
     }
 
     /// After something held has gone: the search ends, or goes on when somebody asks.
-    fn settle_unheld(&mut self, identifier: &Identifier) -> Vec<Change> {
+    fn rest_or_end_search(&mut self, identifier: &Identifier) -> Vec<Change> {
         if self.has_held_events(identifier) {
             return Vec::new();
         }
-        match self.wanted.concerns(identifier) {
-            true => self.sync.rest(identifier),
-            false => self.sync.remove(identifier).into_iter().collect(),
+        if self.wanted.concerns(identifier) {
+            return self.sync.rest(identifier);
         }
+        self.sync.remove(identifier).into_iter().collect()
     }
 
     /// Ends the search for data when nothing waits for it.
-    fn settle_sync(&mut self, identifier: &Identifier) -> Option<Change> {
+    fn end_idle_search(&mut self, identifier: &Identifier) -> Option<Change> {
         if self.has_pending_events(identifier) {
             return None;
         }

@@ -52,8 +52,8 @@ impl Schedule {
         }
     }
 
-    /// Takes an entry whose deadline has come out of the deadlines; whoever removes the entry or
-    /// gives it a new deadline does the rest.
+    /// Takes an entry whose deadline has come out of the deadlines; the caller removes the entry or
+    /// gives it a new deadline.
     pub(crate) fn pop_due(&mut self, now: Millis) -> Option<Key> {
         if self.events.first().is_some_and(|(at, _)| *at <= now) {
             let (_, id) = self.events.pop_first()?;

@@ -77,8 +77,8 @@ impl Purgatory {
         }
     }
 
-    /// Shows an announcement again and begins its 30 minutes; the caller makes its repository
-    /// anew if it was hidden.
+    /// Shows an announcement again and begins its 30 minutes; the caller creates its repository
+    /// again if it was hidden.
     pub fn revive(&mut self, addr: &RepoAddr, now: Millis) -> Vec<Change> {
         let Some(mut entry) = self.find_announcement(addr).cloned() else {
             return Vec::new();
@@ -95,15 +95,17 @@ impl Purgatory {
         entry: &AnnouncementEntry,
     ) -> Result<(), Full> {
         if let Some(before) = before {
-            self.usage.remove(&before.weight());
+            self.usage.remove(&before.indexed().weight);
         }
         let others = |it: &Identifier| {
             let all = self.count_of(Class::Announcement, it);
             all - usize::from(before.is_some())
         };
-        let room = self.usage.check(&entry.weight(), &self.bounds, others);
+        let room = self
+            .usage
+            .check(&entry.indexed().weight, &self.bounds, others);
         if let Some(before) = before {
-            self.usage.add(&before.weight());
+            self.usage.add(&before.indexed().weight);
         }
         room
     }

@@ -6,6 +6,7 @@ use grip_types::{Identifier, Oid, Origin};
 use super::{Home, Purgatory, promoted};
 use crate::{
     Change, Full, Held, Millis, Placeholder, PlaceholderRef, PrEntry, can_be_here, entry::NamedRef,
+    journal::Class,
 };
 
 impl Purgatory {
@@ -176,9 +177,9 @@ impl Purgatory {
         let Some(entry) = self.unfile_pr(id) else {
             return Vec::new();
         };
-        let mut changes = vec![Change::remove_pr(id)];
+        let mut changes = vec![Change::remove(Class::Pr, id)];
         for identifier in &entry.identifiers {
-            changes.extend(self.settle_unheld(identifier));
+            changes.extend(self.rest_or_end_search(identifier));
         }
         changes
     }
@@ -188,13 +189,13 @@ impl Purgatory {
         let Some(entry) = self.unfile_pr(id) else {
             return Vec::new();
         };
-        let mut changes = vec![Change::remove_pr(id)];
+        let mut changes = vec![Change::remove(Class::Pr, id)];
         changes.extend(self.remember(*id, Some(entry.held.origin), now));
         if can_be_here(&entry.commit) {
             changes.extend(self.want(entry.identifiers.clone(), entry.held, now));
         }
         for identifier in &entry.identifiers {
-            changes.extend(self.settle_unheld(identifier));
+            changes.extend(self.rest_or_end_search(identifier));
         }
         changes
     }

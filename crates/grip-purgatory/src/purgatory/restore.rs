@@ -51,7 +51,7 @@ impl Purgatory {
     /// Ends searches for which nothing waits, as when the row of the event could not be read.
     fn end_stray_syncs(&mut self) -> Vec<Change> {
         let queued: Vec<Identifier> = self.sync.identifiers().cloned().collect();
-        let ended = queued.iter().filter_map(|it| self.settle_sync(it));
+        let ended = queued.iter().filter_map(|it| self.end_idle_search(it));
         ended.collect()
     }
 

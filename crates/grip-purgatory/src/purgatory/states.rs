@@ -4,7 +4,7 @@ use grip_nostr::{Event, EventId, State};
 use grip_types::{Identifier, Origin};
 
 use super::{Home, Purgatory, promoted};
-use crate::{Change, Full, Held, Millis, StateEntry};
+use crate::{Change, Full, Held, Millis, StateEntry, journal::Class};
 
 impl Purgatory {
     /// Holds a state and sees to it that its data is looked for; older versions are not wanted any
@@ -55,8 +55,8 @@ impl Purgatory {
             return Vec::new();
         };
         self.count_out(&entry);
-        let mut changes = vec![Change::remove_state(id)];
-        changes.extend(self.settle_unheld(identifier));
+        let mut changes = vec![Change::remove(Class::State, id)];
+        changes.extend(self.rest_or_end_search(identifier));
         changes
     }
 
@@ -74,7 +74,7 @@ impl Purgatory {
         };
         self.count_out(&entry);
         let held = entry.held;
-        let mut changes = vec![Change::remove_state(id)];
+        let mut changes = vec![Change::remove(Class::State, id)];
         changes.extend(self.remember(*id, Some(held.origin), now));
         let event = held.event.unpack();
         let names_objects = State::parse(event.clone()).is_ok_and(|state| !state.refs.is_empty());
@@ -82,7 +82,7 @@ impl Purgatory {
             changes.extend(self.remove_superseded(identifier, &event));
             changes.extend(self.want(vec![identifier.clone()], held, now));
         }
-        changes.extend(self.settle_unheld(identifier));
+        changes.extend(self.rest_or_end_search(identifier));
         changes
     }
 

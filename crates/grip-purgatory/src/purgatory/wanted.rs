@@ -7,7 +7,7 @@ use grip_nostr::{Event, EventId};
 use grip_types::{Identifier, Origin};
 
 use super::{Expired, Purgatory};
-use crate::{Change, CompactEvent, Held, Millis, WantedEntry};
+use crate::{Change, CompactEvent, Held, Millis, WantedEntry, journal::Class};
 
 impl Purgatory {
     /// The wanted event of this id.
@@ -30,12 +30,12 @@ impl Purgatory {
         let Some(entry) = self.wanted.remove(id) else {
             return Vec::new();
         };
-        let mut changes = vec![Change::remove_wanted(id)];
+        let mut changes = vec![Change::remove(Class::Wanted, id)];
         for identifier in &entry.identifiers {
             if !self.wanted.concerns(identifier) {
                 changes.push(Change::Unwant(identifier.clone()));
             }
-            changes.extend(self.settle_sync(identifier));
+            changes.extend(self.end_idle_search(identifier));
         }
         changes
     }

@@ -386,7 +386,7 @@ fn a_flood_of_wanted_pull_requests_takes_no_others_place() {
     };
     let elsewhere = want(0, &[&other]).0;
     let flood: Vec<_> = (1..=5).map(|n| want(n, &[&repo, &other])).collect();
-    let removed = |(id, _): &(EventId, _)| Change::remove_wanted(id);
+    let removed = |(id, _): &(EventId, _)| Change::remove(Class::Wanted, id);
     assert!(flood[3].1.contains(&removed(&flood[0])));
     let ids: BTreeSet<_> = wanted_ids(&purgatory).into_iter().collect();
     let newest = flood[2..].iter().map(|(id, _)| *id);
@@ -438,7 +438,7 @@ fn one_author_has_a_share_of_what_is_wanted_and_gives_up_its_own_oldest() {
     assert!(
         restored
             .changes
-            .contains(&Change::remove_wanted(&flood[2].id))
+            .contains(&Change::remove(Class::Wanted, &flood[2].id))
     );
 }
 
