@@ -7,9 +7,9 @@ use std::sync::{
 
 use grip_git::RefSnapshot;
 use grip_index::{Index, proxy::Proxy};
-use grip_types::RepoAddr;
 use grip_relay::WritePolicy;
 use grip_tasks::{TaskGroup, TaskStatus};
+use grip_types::RepoAddr;
 use http::{HeaderValue, Method, Request, Response, Version, header};
 use hyper::body::Incoming;
 use tokio::{sync::Semaphore, time::Instant};
