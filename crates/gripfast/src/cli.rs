@@ -9,7 +9,7 @@ use clap_complete::Shell;
 
 pub(crate) use self::grammar::command;
 use crate::{
-    config::{Flags, table::OPTIONS},
+    config::{Flags, options},
     failure,
 };
 
@@ -250,7 +250,7 @@ pub(crate) fn show(error: &clap::Error) -> ExitCode {
 fn flags(places: &[&ArgMatches]) -> Flags {
     let mut flags = Flags::default();
     for matches in places {
-        for option in OPTIONS {
+        for option in options::all() {
             if let Ok(Some(text)) = matches.try_get_one::<String>(option.key) {
                 flags.values.insert(option.key, text.clone());
             }

@@ -2,14 +2,14 @@
 
 use std::process::ExitCode;
 
-use crate::config::Invalid;
+use crate::config::ConfigError;
 
 /// The exit code of a wrong command line or configuration (`EX_USAGE` of sysexits).
 pub(crate) const USAGE: u8 = 64;
 
 /// Prints one sentence and chooses the exit code.
 pub(crate) fn report(error: anyhow::Error) -> ExitCode {
-    if let Some(Invalid(mistakes)) = error.downcast_ref::<Invalid>() {
+    if let Some(ConfigError(mistakes)) = error.downcast_ref::<ConfigError>() {
         for mistake in mistakes {
             anstream::eprintln!("gripfast: {mistake}");
         }

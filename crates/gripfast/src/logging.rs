@@ -33,10 +33,10 @@ fn filter(level: &str) -> anyhow::Result<EnvFilter> {
 
 /// Starts the log.
 pub(crate) fn start(settings: &Settings) -> anyhow::Result<LogLevel> {
-    let (filter, handle) = reload::Layer::new(filter(&settings.log_level)?);
+    let (filter, handle) = reload::Layer::new(filter(&settings.logs.log_level)?);
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     let registry = tracing_subscriber::registry().with(filter);
-    match settings.log_format {
+    match settings.logs.log_format {
         LogFormat::Json => registry.with(lines.json().flatten_event(true)).try_init()?,
         LogFormat::Text => {
             let ansi = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();

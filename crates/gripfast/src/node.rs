@@ -28,7 +28,7 @@ use self::{
     signals::{Asked, Signals},
 };
 use crate::{
-    config::{Flags, Loaded, Process},
+    config::{Flags, Loaded, ProcessEnvironment},
     logging::{self, LogLevel},
 };
 
@@ -41,7 +41,7 @@ pub(crate) fn run(flags: Flags, loaded: Loaded) -> anyhow::Result<()> {
     for warning in &loaded.warnings {
         tracing::warn!("{warning}");
     }
-    descriptors::raise(loaded.settings.limits.connections);
+    descriptors::raise(loaded.settings.limits.max_connections);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .thread_name("gripfast")
@@ -63,15 +63,15 @@ async fn live(
 ) -> anyhow::Result<()> {
     let mut signals = Signals::install().context("cannot listen to signals")?;
     let notifier = Notifier::from_env();
-    if loaded.settings.amnesia {
+    if loaded.settings.storage.amnesia {
         let parent = std::env::temp_dir();
         *forgotten = Some(Amnesia::begin(&parent, &mut loaded.settings)?);
     }
     let settings = &loaded.settings;
     let _lock = DirLock::take(&[
-        &settings.data_dir,
-        &settings.git_data_path,
-        &settings.relay_data_path,
+        &settings.storage.data_dir,
+        &settings.git_data_path(),
+        &settings.relay_data_path(),
     ])?;
     let parts = tokio::select! {
         parts = Parts::start(settings) => parts?,
@@ -120,7 +120,7 @@ impl Node {
             }
         };
         self.notifier.stopping("finishing what is under way");
-        let grace = self.loaded.settings.timeouts.drain;
+        let grace = self.loaded.settings.timeouts.drain_deadline;
         tokio::select! {
             () = self.parts.stop(grace) => {}
             signal = signals.stop() => {
@@ -147,9 +147,9 @@ impl Node {
     }
 
     fn try_reload(&mut self) -> anyhow::Result<()> {
-        let reloaded = reload::read(&self.loaded, &self.flags, &Process)?;
+        let reloaded = reload::read(&self.loaded, &self.flags, &ProcessEnvironment)?;
         self.parts.apply(&reloaded.loaded.settings)?;
-        self.log.set(&reloaded.loaded.settings.log_level)?;
+        self.log.set(&reloaded.loaded.settings.logs.log_level)?;
         for warning in &reloaded.loaded.warnings {
             tracing::warn!("{warning}");
         }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Arg, ArgAction, value_parser};
 use clap_complete::Shell;
 
-use crate::config::{Kind, Opt, Status, table::OPTIONS};
+use crate::config::{Opt, Shape, options, options::GROUPS};
 
 /// The whole command line, for parsing and for completions.
 pub(crate) fn command() -> clap::Command {
@@ -78,9 +78,11 @@ Every option can also be set as GRIPFAST_<NAME> (or NGIT_<NAME>, as for ngit-gra
 environment or a .env file, or as <name> in gripfast.toml. `gripfast config` shows what counts.";
 
 fn with_options(command: clap::Command) -> clap::Command {
-    command
-        .args(OPTIONS.iter().map(argument))
-        .arg(config_file())
+    let headed = GROUPS.iter().flat_map(|group| {
+        let arguments = group.options().map(argument);
+        arguments.map(|argument| argument.help_heading(group.title))
+    });
+    command.args(headed).arg(config_file())
 }
 
 fn sync() -> clap::Command {
@@ -254,11 +256,8 @@ fn changing(name: &'static str, about: &'static str) -> clap::Command {
 
 /// An option of the node among the arguments of another command.
 fn plain_option(key: &str) -> Arg {
-    let option = OPTIONS.iter().find(|o| o.key == key);
-    let option = option.expect("because the table has it");
-    argument(option)
-        .help_heading(None::<&str>)
-        .hide_short_help(false)
+    let option = options::find(key).expect("it is an option");
+    argument(option).hide_short_help(false)
 }
 
 fn subject(name: &'static str, help: &'static str) -> Arg {
@@ -291,40 +290,35 @@ fn config_file() -> Arg {
 }
 
 fn argument(option: &'static Opt) -> Arg {
-    let (first, _) = option.help.split_once(". ").unwrap_or((option.help, ""));
+    let help = option.help();
+    let (first, _) = help.split_once(". ").unwrap_or((help, ""));
+    let note = default_note(option);
     let argument = Arg::new(option.key)
         .long(option.flag())
-        .value_name(match option.kind {
-            Kind::Choice(values) => values.join("|"),
-            kind => kind.placeholder().to_owned(),
-        })
-        .help_heading(option.group.title())
-        .help(format!(
-            "{}{}",
-            first.trim_end_matches('.'),
-            default_note(option)
-        ))
-        .long_help(format!("{}{}", option.help, default_note(option)))
+        .value_name(option.placeholder)
+        .help(format!("{}{note}", first.trim_end_matches('.')))
+        .long_help(format!("{help}{note}"))
         .hide_short_help(!option.common)
         .allow_hyphen_values(true);
-    match option.kind {
+    if option.shape == Shape::Bool {
         // `--archive-all` alone means yes, as it does for ngit-grasp.
-        Kind::Bool => argument
+        argument
             .num_args(0..=1)
             .default_missing_value("true")
-            .require_equals(true),
-        _ => argument,
+            .require_equals(true)
+    } else {
+        argument
     }
 }
 
 fn default_note(option: &Opt) -> String {
-    let idle = if option.status == Status::NoEffectYet {
-        " (no effect yet)"
-    } else {
+    let idle = if option.has_effect {
         ""
+    } else {
+        " (no effect yet)"
     };
-    match option.default_text() {
-        Some(text) => format!("{idle} [default: {text}]"),
+    match option.default.or(option.derived) {
+        Some(text) => format!("{idle} [default: {}]", text.replace('`', "")),
         None => idle.to_owned(),
     }
 }

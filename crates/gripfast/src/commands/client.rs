@@ -11,7 +11,7 @@ use crate::{
     admin_token,
     cli::NodeRequest,
     commands::table::plain,
-    config::{self, Flags, Process},
+    config::{self, Flags, ProcessEnvironment},
 };
 
 /// An answer looks into stores and is allowed to take longer than a probe.
@@ -111,8 +111,8 @@ impl<'a> Node<'a> {
     }
 
     fn token(&self) -> anyhow::Result<String> {
-        let settings = config::load(&self.request.flags, &Process)?.settings;
-        let path = admin_token::path(&settings.data_dir);
+        let settings = config::load(&self.request.flags, &ProcessEnvironment)?.settings;
+        let path = admin_token::path(&settings.storage.data_dir);
         admin_token::read(&path).with_context(|| {
             let hint = match path.try_exists() {
                 Ok(true) => "run this as the user of the node",
@@ -177,16 +177,16 @@ pub(crate) fn base_url(named: Option<&str>, flags: &Flags) -> anyhow::Result<Str
     if let Some(url) = named {
         return Ok(url.trim_end_matches('/').to_owned());
     }
-    let settings = config::load(flags, &Process)?.settings;
-    let mut address = settings.bind_address;
+    let settings = config::load(flags, &ProcessEnvironment)?.settings;
+    let mut address = settings.reach.bind_address;
     if address.ip().is_unspecified() {
         address.set_ip(match address.ip() {
             IpAddr::V4(_) => IpAddr::from([127, 0, 0, 1]),
             IpAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
         });
     }
-    let base = settings.service.base();
-    Ok(format!("http://{address}/{base}")
+    let service = settings.service();
+    Ok(format!("http://{address}/{}", service.base())
         .trim_end_matches('/')
         .to_owned())
 }

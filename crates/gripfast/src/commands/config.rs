@@ -1,4 +1,4 @@
-//! `gripfast config`: what counts, and why.
+//! `gripfast config`: the effective configuration and its sources.
 
 use anstyle::Style;
 use serde_json::{Value as Json, json};
@@ -6,7 +6,8 @@ use serde_json::{Value as Json, json};
 use crate::{
     cli::ConfigRequest,
     config::{
-        self, Group, Loaded, Opt, Process, Reload, Source, Status, Value, docs, table::OPTIONS,
+        self, Loaded, Opt, ProcessEnvironment, Source, Value, docs,
+        options::{self, GROUPS},
     },
 };
 
@@ -23,7 +24,7 @@ pub(crate) fn run(request: ConfigRequest) -> anyhow::Result<()> {
         }
         None => {}
     }
-    let loaded = config::load(&request.flags, &Process)?;
+    let loaded = config::load(&request.flags, &ProcessEnvironment)?;
     if request.json {
         anstream::println!("{:#}", as_json(&loaded));
     } else {
@@ -46,19 +47,16 @@ fn shown(option: &Opt, loaded: &Loaded) -> Option<String> {
 
 fn as_table(loaded: &Loaded) -> String {
     let mut out = String::new();
-    for group in Group::ALL {
-        section(&mut out, group.title(), loaded, |o| {
-            o.group == group && o.status == Status::Active
-        });
+    for group in GROUPS {
+        let options = group.options().filter(|o| o.has_effect).collect();
+        section(&mut out, group.title, loaded, options);
     }
-    section(&mut out, "Accepted, has no effect yet", loaded, |o| {
-        o.status == Status::NoEffectYet
-    });
+    let idle = options::all().filter(|o| !o.has_effect).collect();
+    section(&mut out, "Accepted, has no effect yet", loaded, idle);
     out
 }
 
-fn section(out: &mut String, title: &str, loaded: &Loaded, wanted: impl Fn(&Opt) -> bool) {
-    let options: Vec<_> = OPTIONS.iter().filter(|o| wanted(o)).collect();
+fn section(out: &mut String, title: &str, loaded: &Loaded, options: Vec<&Opt>) {
     if options.is_empty() {
         return;
     }
@@ -77,7 +75,7 @@ fn section(out: &mut String, title: &str, loaded: &Loaded, wanted: impl Fn(&Opt)
             text: value,
             source,
         } = &loaded.values[option.key];
-        let style = if is_default(source) {
+        let style = if source.is_default() {
             DIM
         } else {
             Style::new()
@@ -93,20 +91,15 @@ fn section(out: &mut String, title: &str, loaded: &Loaded, wanted: impl Fn(&Opt)
     }
 }
 
-fn is_default(source: &Source) -> bool {
-    matches!(source, Source::Default | Source::Derived { .. })
-}
-
 fn as_json(loaded: &Loaded) -> Json {
-    let options: Vec<_> = OPTIONS
-        .iter()
+    let options: Vec<_> = options::all()
         .map(|option| {
             json!({
                 "key": option.key,
                 "value": shown(option, loaded),
                 "source": loaded.values[option.key].source,
-                "has_effect": option.status == Status::Active,
-                "live": option.reload == Reload::Live,
+                "has_effect": option.has_effect,
+                "live": option.live,
             })
         })
         .collect();

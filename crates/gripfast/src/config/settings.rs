@@ -1,206 +1,24 @@
-//! The settings the program runs with: typed, whole, valid.
+//! What follows from several options: derived values, and combinations that cannot be.
 
-use std::{fmt, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{net::SocketAddr, path::PathBuf};
 
-use grip_github::EventSource;
+use grip_github::Owner;
 use grip_ingest::Keep;
-use grip_nostr::MaintainerRule;
-use grip_types::{Domain, Service};
-use ipnet::IpNet;
-use nostr::prelude::PublicKey;
+use grip_types::Service;
+use nostr::prelude::{PublicKey, ToBech32 as _};
 use url::Url;
 
-use super::{github::Owner, parse::HostLimit};
+use super::{
+    DatabasePlace, Settings, Source, Values, Watched,
+    kinds::{EventBackend, HostToken, IndexedOwner, PUBLIC, SecretText},
+    load::Notes,
+    options::{Watch, find},
+};
 
-/// What the node runs with.
-#[derive(Clone, Debug)]
-pub(crate) struct Settings {
-    pub(crate) service: Service,
-    /// Nobody named the service: it is called by the address it listens on.
-    pub(crate) service_is_address: bool,
-    /// Other names of ours.
-    pub(crate) aliases: Vec<Service>,
-    pub(crate) bind_address: SocketAddr,
-    pub(crate) trusted_proxies: Vec<IpNet>,
-    /// Nothing is kept: what must be on disk lies in a directory that goes with the run.
-    pub(crate) amnesia: bool,
-    pub(crate) data_dir: PathBuf,
-    pub(crate) git_data_path: PathBuf,
-    pub(crate) relay_data_path: PathBuf,
-    pub(crate) event_map_bytes: u64,
-    pub(crate) git_program: PathBuf,
-    pub(crate) relay_name: String,
-    pub(crate) relay_description: String,
-    pub(crate) relay_contact: Option<String>,
-    pub(crate) relay_icon: Option<String>,
-    /// The operator's public key, shown in NIP-11.
-    pub(crate) owner: Option<PublicKey>,
-    pub(crate) maintainer_rule: MaintainerRule,
-    /// Comma-separated, as the policy reads it; empty = none.
-    pub(crate) repository_whitelist: String,
-    pub(crate) repository_blacklist: String,
-    pub(crate) event_blacklist: String,
-    pub(crate) limits: Limits,
-    pub(crate) purgatory: PurgatoryLimits,
-    pub(crate) timeouts: Timeouts,
-    pub(crate) sync: Sync,
-    pub(crate) database: Database,
-    /// Every GitHub that is asked, once.
-    pub(crate) github: Vec<GithubHost>,
-    pub(crate) index: Index,
-    /// None: nothing on GitHub is watched.
-    pub(crate) watch: Option<Watch>,
-    pub(crate) resolve: Resolve,
-    pub(crate) log_level: String,
-    pub(crate) log_format: LogFormat,
-    pub(crate) metrics_enabled: bool,
-}
+/// The go command refuses larger modules.
+const GO_MAX_ZIP_BYTES: u64 = 500 << 20;
 
-/// How much is taken on.
-#[derive(Clone, Debug)]
-pub(crate) struct Limits {
-    pub(crate) pack_bytes: u64,
-    pub(crate) connections: usize,
-    pub(crate) connections_per_ip: usize,
-    pub(crate) pushes: usize,
-    pub(crate) fetches: usize,
-    /// 0 = no limit, as for the other two rates.
-    pub(crate) http_requests_per_second: u32,
-    pub(crate) events_per_second: u32,
-    pub(crate) queries_per_second: u32,
-    pub(crate) message_bytes: usize,
-    pub(crate) subscriptions: usize,
-    pub(crate) filter_limit: usize,
-}
-
-/// How much may wait for git data, and how long.
-#[derive(Clone, Debug)]
-pub(crate) struct PurgatoryLimits {
-    pub(crate) lifetime: Duration,
-    pub(crate) orphan_ref_lifetime: Duration,
-    pub(crate) sweep_interval: Duration,
-    pub(crate) entries: usize,
-    pub(crate) bytes: usize,
-    pub(crate) per_author: usize,
-    pub(crate) per_identifier: usize,
-}
-
-/// How long is waited.
-#[derive(Clone, Debug)]
-pub(crate) struct Timeouts {
-    pub(crate) drain: Duration,
-    pub(crate) stall: Duration,
-    pub(crate) idle: Duration,
-    pub(crate) header: Duration,
-}
-
-/// How missing git data is fetched, and how politely.
-#[derive(Clone, Debug)]
-pub(crate) struct Sync {
-    pub(crate) enabled: bool,
-    pub(crate) concurrent: u32,
-    pub(crate) per_minute: u32,
-    /// Hosts with limits of their own.
-    pub(crate) host_limits: Vec<HostLimit>,
-    pub(crate) submitted_delay: Duration,
-    pub(crate) synced_delay: Duration,
-    pub(crate) loop_interval: Duration,
-    pub(crate) tasks: usize,
-    pub(crate) pack_bytes: u64,
-    pub(crate) min_free_bytes: u64,
-    pub(crate) connect: Duration,
-    pub(crate) idle: Duration,
-    pub(crate) total: Duration,
-    pub(crate) schemes: Vec<String>,
-    pub(crate) allow_non_global: bool,
-    pub(crate) wanted: Wanted,
-    /// Where several instances count together.
-    pub(crate) redis_url: Option<String>,
-    pub(crate) redis_fallback_percent: u32,
-}
-
-/// What is looked for after it expired.
-#[derive(Clone, Debug)]
-pub(crate) struct Wanted {
-    pub(crate) max: usize,
-    pub(crate) lifetime: Duration,
-    pub(crate) interval: Duration,
-}
-
-/// Where SQL state is kept.
-#[derive(Clone, Debug)]
-pub(crate) struct Database {
-    pub(crate) place: DatabasePlace,
-    /// Of a server, at most.
-    pub(crate) connections: u32,
-    /// None: the one that the data directory keeps.
-    pub(crate) node_name: Option<String>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum DatabasePlace {
-    File(PathBuf),
-    /// The URL of a Postgres.
-    Server(Secret),
-}
-
-/// What is indexed, and how it is served.
-#[derive(Clone, Debug)]
-pub(crate) struct Index {
-    pub(crate) enabled: bool,
-    pub(crate) modules: Vec<ModuleOwner>,
-    pub(crate) re_indexing_period: Duration,
-    pub(crate) indexing_ttl: Duration,
-    pub(crate) items_to_take: usize,
-    pub(crate) workers: usize,
-    /// None: modules are not served to the go command.
-    pub(crate) go_proxy: Option<GoProxy>,
-}
-
-/// What is watched on GitHub, and what is kept of it.
-#[derive(Clone, Debug)]
-pub(crate) struct Watch {
-    /// One of the GitHubs that are asked.
-    pub(crate) host: Service,
-    /// The lists that are read again and again.
-    pub(crate) sources: Vec<EventSource>,
-    /// Those that webhooks may be signed with; none: no webhook is taken.
-    pub(crate) secrets: Vec<Secret>,
-    pub(crate) poll_every: Duration,
-    pub(crate) enrich: bool,
-    pub(crate) fresh_for: Duration,
-    pub(crate) refresh_reserve_percent: u32,
-    pub(crate) keep: Keep,
-    /// Where pictures of people are kept; none: they are not.
-    pub(crate) avatars: Option<String>,
-}
-
-/// How names are resolved, and how others find what is here.
-#[derive(Clone, Debug)]
-pub(crate) struct Resolve {
-    /// None: only what is here is found.
-    pub(crate) network: Option<Network>,
-    pub(crate) alpha: usize,
-    pub(crate) beta: usize,
-    pub(crate) hedge: Duration,
-    pub(crate) deadline: Duration,
-    pub(crate) workers: usize,
-    pub(crate) cache_bytes: u64,
-    /// Empty: it does not matter.
-    pub(crate) region: String,
-    pub(crate) deny: Vec<Domain>,
-}
-
-/// How this node takes part in the network of nodes.
-#[derive(Clone, Debug)]
-pub(crate) struct Network {
-    pub(crate) listen: Vec<String>,
-    pub(crate) external: Vec<String>,
-    pub(crate) bootstrap: Vec<String>,
-    pub(crate) lan_only: bool,
-}
-
-/// A GitHub that is asked.
+/// A GitHub host whose API is used.
 #[derive(Clone, Debug)]
 pub(crate) struct GithubHost {
     pub(crate) service: Service,
@@ -208,47 +26,268 @@ pub(crate) struct GithubHost {
     pub(crate) api: Url,
     /// Whose repositories are indexed.
     pub(crate) owners: Vec<Owner>,
-    pub(crate) tokens: Vec<Secret>,
+    pub(crate) tokens: Vec<SecretText>,
 }
 
-/// Whose repositories may claim a module path that is not their place.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ModuleOwner {
-    /// The path itself and all below it; without a slash at the end.
-    pub(crate) prefix: String,
-    pub(crate) owner: PublicKey,
-}
-
-/// How modules are served to the go command.
-#[derive(Clone, Debug)]
-pub(crate) struct GoProxy {
-    pub(crate) zip_bytes: u64,
-    /// Zips at once.
-    pub(crate) zips: usize,
-}
-
-/// A text that no log line and no debug output shows.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Secret(String);
-
-impl Secret {
-    pub(crate) fn new(text: impl Into<String>) -> Self {
-        Self(text.into())
-    }
-
-    pub(crate) fn reveal(&self) -> &str {
-        &self.0
+impl GithubHost {
+    fn new(service: Service) -> Self {
+        let api = match service.authority().as_str() {
+            PUBLIC => "https://api.github.com/".to_owned(),
+            _ => format!("{}/api/v3/", service.http_url()),
+        };
+        Self {
+            api: Url::parse(&api).expect("a host that was parsed makes a URL"),
+            service,
+            owners: Vec::new(),
+            tokens: Vec::new(),
+        }
     }
 }
 
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret(…)")
+/// The name of a node without a `domain`: the address it listens on.
+pub(crate) fn service_at(address: SocketAddr, base: &str) -> Service {
+    try_service_at(address, base).expect("an address and a checked path make a service")
+}
+
+fn try_service_at(address: SocketAddr, base: &str) -> Option<Service> {
+    let host = match address.ip() {
+        // Listening everywhere is no name; from this machine, loopback is one.
+        ip if ip.is_unspecified() => format!("127.0.0.1:{}", address.port()),
+        _ => address.to_string(),
+    };
+    Service::parse(&format!("{host}/{}", base.trim_matches('/'))).ok()
+}
+
+impl Settings {
+    /// The service under the name that clients know.
+    pub(crate) fn service(&self) -> Service {
+        self.try_service()
+            .expect("the base path is checked when settings are loaded")
+    }
+
+    fn try_service(&self) -> Option<Service> {
+        let base = self.reach.base_path.as_deref().unwrap_or_default();
+        match (&self.reach.domain, base.trim_matches('/')) {
+            (None, base) => try_service_at(self.reach.bind_address, base),
+            (Some(domain), "") => Some(domain.clone()),
+            (Some(domain), base) => Service::parse(&format!("{}/{base}", domain.http_url())).ok(),
+        }
+    }
+
+    pub(crate) fn git_data_path(&self) -> PathBuf {
+        let storage = &self.storage;
+        let usual = || storage.data_dir.join("git");
+        storage.git_data_path.clone().unwrap_or_else(usual)
+    }
+
+    pub(crate) fn relay_data_path(&self) -> PathBuf {
+        let storage = &self.storage;
+        let usual = || storage.data_dir.join("relay");
+        storage.relay_data_path.clone().unwrap_or_else(usual)
+    }
+
+    pub(crate) fn database(&self) -> DatabasePlace {
+        let usual = || DatabasePlace::File(self.storage.data_dir.join("gripfast.sqlite"));
+        self.storage.database_url.clone().unwrap_or_else(usual)
+    }
+
+    /// The directory or bucket of avatars.
+    pub(crate) fn avatars_store(&self) -> String {
+        let usual = || {
+            self.storage
+                .data_dir
+                .join("avatars")
+                .to_string_lossy()
+                .into_owned()
+        };
+        self.watch.watch_avatars_store.clone().unwrap_or_else(usual)
+    }
+
+    pub(crate) fn relay_name(&self) -> String {
+        let usual = || format!("{} grasp relay", self.service());
+        self.about.relay_name.clone().unwrap_or_else(usual)
+    }
+
+    /// The operator's public key: named outright, or that of the relay's private key.
+    pub(crate) fn owner(&self) -> Option<PublicKey> {
+        self.about.owner_npub.or(self.about.relay_owner_nsec)
+    }
+
+    /// The watched host: the one named, or github.com where only webhooks report pushes.
+    pub(crate) fn watched(&self) -> Option<Watched> {
+        let of_webhooks = || Watched {
+            host: Service::parse(PUBLIC).expect("it is a host"),
+            sources: Vec::new(),
+        };
+        let has_secret = !self.watch.github_webhook_secret.is_empty();
+        let named = self.watch.watch_github.clone();
+        named.or_else(|| has_secret.then(of_webhooks))
+    }
+
+    /// Every host once: those whose repositories are indexed, and the one that is watched.
+    pub(crate) fn github_hosts(&self) -> Vec<GithubHost> {
+        let mut hosts: Vec<GithubHost> = Vec::new();
+        let indexed = self.index.index_github.iter().cloned();
+        let indexed = indexed.map(|IndexedOwner { host, owner }| (host, Some(owner)));
+        let watched = self.watched().map(|watched| (watched.host, None));
+        for (service, owner) in indexed.chain(watched) {
+            let is_it = |host: &GithubHost| host.service.http_url() == service.http_url();
+            let at = hosts.iter().position(is_it).unwrap_or_else(|| {
+                hosts.push(GithubHost::new(service));
+                hosts.len() - 1
+            });
+            hosts[at].owners.extend(owner);
+        }
+        for HostToken { host, token } in &self.index.github_token {
+            let name = authority(host.as_ref());
+            if let Some(host) = hosts.iter_mut().find(|h| h.service.authority() == name) {
+                host.tokens.push(token.clone());
+            }
+        }
+        hosts
+    }
+
+    /// The secrets that may be in a file, and the file that was named for each.
+    pub(super) fn secret_files(&self) -> [(&'static str, Option<PathBuf>); 3] {
+        [
+            ("relay_owner_nsec", self.about.relay_owner_nsec_file.clone()),
+            ("github_token", self.index.github_token_file.clone()),
+            (
+                "github_webhook_secret",
+                self.watch.github_webhook_secret_file.clone(),
+            ),
+        ]
+    }
+
+    /// Shows derived values in `values` and notes combinations that cannot be, or would mean
+    /// something else than they say.
+    pub(super) fn review(&self, values: &mut Values, notes: &mut Notes) {
+        self.review_names(values, notes);
+        self.review_places(values, notes);
+        self.review_tokens(values, notes);
+        if self.storage.database_backend != EventBackend::Lmdb {
+            let source = &values["database_backend"].source;
+            let warning = format!("{source}: database_backend: events are kept in LMDB");
+            notes.warnings.push(warning);
+        }
+        let mut refuse = |key, why| notes.mistake(key, &values[key], why);
+        if self.acceptance.private_mode {
+            refuse(
+                "private_mode",
+                "cannot be kept: this version serves every repository to everybody",
+            );
+        }
+        if self.index.go_proxy_max_zip_bytes > GO_MAX_ZIP_BYTES {
+            refuse(
+                "go_proxy_max_zip_bytes",
+                "is more than the go command takes, which is 500 MiB",
+            );
+        }
+    }
+
+    fn review_names(&self, values: &mut Values, notes: &mut Notes) {
+        let Some(service) = self.try_service() else {
+            notes.mistake(
+                "base_path",
+                &values["base_path"],
+                "is no path such as `/git`",
+            );
+            return;
+        };
+        if self.reach.domain.is_none() && self.reach.bind_address.ip().is_unspecified() {
+            notes.warnings.push(format!(
+                "domain is not set: only clients of this machine can use the node, as {service}"
+            ));
+        }
+        show(values, "domain", service.authority());
+        show(values, "relay_name", self.relay_name());
+        let npub = self
+            .owner()
+            .map(|key| key.to_bech32().expect("a public key has an npub"));
+        if let Some(npub) = npub {
+            show(values, "owner_npub", npub);
+        }
+    }
+
+    fn review_places(&self, values: &mut Values, notes: &mut Notes) {
+        show(
+            values,
+            "git_data_path",
+            self.git_data_path().to_string_lossy(),
+        );
+        show(
+            values,
+            "relay_data_path",
+            self.relay_data_path().to_string_lossy(),
+        );
+        show(values, "watch_avatars_store", self.avatars_store());
+        if let DatabasePlace::File(file) = self.database() {
+            show(values, "database_url", format!("sqlite:{}", file.display()));
+        }
+        if !self.storage.amnesia {
+            return;
+        }
+        for key in ["data_dir", "git_data_path", "relay_data_path"] {
+            let source = &values[key].source;
+            if !source.is_default() {
+                let warning = format!("{source}: {key} is not used: amnesia keeps nothing");
+                notes.warnings.push(warning);
+            }
+        }
+        let mut refuse = |key: &str| {
+            let why = "would keep what amnesia must not: leave one of them out";
+            notes.mistake(key, &values[key], why);
+        };
+        if matches!(self.storage.database_url, Some(DatabasePlace::Server(_))) {
+            refuse("database_url");
+        }
+        if self.sync.redis_url.is_some() {
+            refuse("redis_url");
+        }
+    }
+
+    fn review_tokens(&self, values: &Values, notes: &mut Notes) {
+        let hosts = self.github_hosts();
+        let names = self
+            .index
+            .github_token
+            .iter()
+            .map(|token| authority(token.host.as_ref()));
+        let is_used = |name: &String| hosts.iter().any(|host| host.service.authority() == *name);
+        for name in names.filter(|name| !hosts.is_empty() && !is_used(name)) {
+            let source = &values["github_token"].source;
+            notes.warnings.push(format!(
+                "{source}: github_token: a token is for {name}, which is neither indexed nor \
+                 watched; write host=token for another host"
+            ));
+        }
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LogFormat {
-    Text,
-    Json,
+impl Watch {
+    /// How long what was taken in is kept.
+    pub(crate) fn keep(&self) -> Keep {
+        Keep {
+            events: self.watch_keep_events,
+            enriched: self.watch_keep_enriched,
+            rejected: Some(self.watch_keep_rejected),
+            closed_gaps: Some(self.watch_keep_closed_gaps),
+            open_gaps: Some(self.watch_keep_open_gaps),
+        }
+    }
+}
+
+/// The host that a token is for.
+fn authority(host: Option<&Service>) -> String {
+    host.map_or_else(|| PUBLIC.to_owned(), Service::authority)
+}
+
+/// Shows a derived value in its place, unless one was given.
+fn show(values: &mut Values, key: &'static str, text: impl Into<String>) {
+    let option = find(key).expect("the key is that of an option");
+    if let Some(how) = option.derived
+        && values[key].source.is_default()
+    {
+        values.set(key, text.into(), Source::Derived { how });
+    }
 }

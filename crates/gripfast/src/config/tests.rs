@@ -1,8 +1,8 @@
-//! The layers, from all sides; no real environment or file is touched.
+//! Configuration from all sources; no real environment or file is touched.
 
 use std::{collections::BTreeMap, io, path::Path};
 
-use super::{table::OPTIONS, *};
+use super::{kinds::SecretText, options::find, *};
 
 const NSEC: &str = "nsec1qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqsmhltgl";
 const NPUB: &str = "npub10xlxvlhemja6c4dqv22uapctqupfhlxm9h8z3k2e72q4k9hcz7vqpkge6d";
@@ -31,12 +31,12 @@ impl Fake {
         self
     }
 
-    fn load(&self) -> Result<Loaded, Invalid> {
+    fn load(&self) -> Result<Loaded, ConfigError> {
         load(&self.flags, self)
     }
 
     pub(crate) fn loaded(&self) -> Loaded {
-        self.load().unwrap_or_else(|invalid| panic!("{invalid}"))
+        self.load().unwrap_or_else(|error| panic!("{error}"))
     }
 
     fn mistakes(&self) -> Vec<String> {
@@ -44,7 +44,7 @@ impl Fake {
     }
 }
 
-impl Surroundings for Fake {
+impl Environment for Fake {
     fn variables(&self) -> Vec<(String, String)> {
         self.env.clone()
     }
@@ -67,14 +67,14 @@ fn text(loaded: &Loaded, key: &str) -> Option<String> {
 fn nothing_set_gives_a_node_for_this_machine() {
     let loaded = Fake::default().loaded();
     let settings = &loaded.settings;
-    assert_eq!(settings.bind_address.to_string(), "127.0.0.1:7334");
-    assert_eq!(settings.service.http_url(), "http://127.0.0.1:7334");
-    assert_eq!(settings.git_data_path, Path::new("./data/git"));
-    assert_eq!(settings.relay_data_path, Path::new("./data/relay"));
-    assert_eq!(settings.limits.pack_bytes, 2 << 30);
-    assert_eq!(settings.timeouts.drain.as_secs(), 5);
-    assert_eq!(settings.relay_name, "127.0.0.1:7334 grasp relay");
-    assert_eq!(settings.owner, None);
+    assert_eq!(settings.reach.bind_address.to_string(), "127.0.0.1:7334");
+    assert_eq!(settings.service().http_url(), "http://127.0.0.1:7334");
+    assert_eq!(settings.git_data_path(), Path::new("./data/git"));
+    assert_eq!(settings.relay_data_path(), Path::new("./data/relay"));
+    assert_eq!(settings.limits.max_pack_bytes, 2 << 30);
+    assert_eq!(settings.timeouts.drain_deadline.as_secs(), 5);
+    assert_eq!(settings.relay_name(), "127.0.0.1:7334 grasp relay");
+    assert_eq!(settings.owner(), None);
     assert_eq!(loaded.warnings, Vec::<String>::new());
 }
 
@@ -101,12 +101,12 @@ fn the_stronger_layer_wins() {
     let mut fake = all;
     for (value, from, take_away) in steps {
         let loaded = fake.loaded();
-        assert_eq!(loaded.settings.relay_name, value);
+        assert_eq!(loaded.settings.relay_name(), value);
         assert_eq!(source(&loaded, "relay_name"), from);
         take_away(&mut fake);
     }
     assert_eq!(
-        fake.loaded().settings.relay_name,
+        fake.loaded().settings.relay_name(),
         "127.0.0.1:7334 grasp relay"
     );
 }
@@ -121,9 +121,9 @@ fn an_empty_value_is_none() {
             "relay_name = \"file\"\nrepository_whitelist = []\n",
         )
         .loaded();
-    assert_eq!(loaded.settings.bind_address.port(), 7334);
-    assert_eq!(loaded.settings.relay_name, "file");
-    assert!(loaded.settings.repository_whitelist.is_empty());
+    assert_eq!(loaded.settings.reach.bind_address.port(), 7334);
+    assert_eq!(loaded.settings.relay_name(), "file");
+    assert!(loaded.settings.acceptance.repository_whitelist.is_empty());
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn two_names_of_one_option_that_disagree_are_named() {
         .env("NGIT_DOMAIN", "a.example")
         .env("GRIPFAST_DOMAIN", "b.example")
         .loaded();
-    assert_eq!(loaded.settings.service.authority(), "b.example");
+    assert_eq!(loaded.settings.service().authority(), "b.example");
     assert_eq!(
         loaded.warnings,
         ["NGIT_DOMAIN is set too, but GRIPFAST_DOMAIN counts"]
@@ -224,11 +224,14 @@ fn an_idle_option_is_accepted_and_said_to_be_idle() {
 #[test]
 fn the_five_of_the_sync_document_have_their_defaults_and_names() {
     let sync = Fake::default().loaded().settings.sync;
-    assert!(sync.enabled && !sync.allow_non_global);
-    assert_eq!((sync.concurrent, sync.per_minute), (5, 30));
-    assert_eq!(sync.submitted_delay.as_secs(), 180);
-    assert_eq!(sync.synced_delay.as_millis(), 500);
-    assert_eq!(sync.loop_interval.as_millis(), 1000);
+    assert!(sync.sync_enabled && !sync.sync_allow_non_global_targets);
+    assert_eq!(
+        (sync.sync_domain_concurrent, sync.sync_domain_rate_limit),
+        (5, 30)
+    );
+    assert_eq!(sync.sync_default_delay_secs.as_secs(), 180);
+    assert_eq!(sync.sync_immediate_delay_ms.as_millis(), 500);
+    assert_eq!(sync.sync_loop_interval_ms.as_millis(), 1000);
     let sync = Fake::default()
         .env("NGIT_SYNC_LOOP_INTERVAL_MS", "50")
         .env("NGIT_SYNC_DOMAIN_CONCURRENT", "2")
@@ -239,11 +242,14 @@ fn the_five_of_the_sync_document_have_their_defaults_and_names() {
         .loaded()
         .settings
         .sync;
-    assert!(sync.allow_non_global);
-    assert_eq!((sync.concurrent, sync.per_minute), (2, 7));
-    assert_eq!(sync.loop_interval.as_millis(), 50);
-    assert!(sync.submitted_delay.is_zero());
-    assert_eq!(sync.synced_delay.as_millis(), 1);
+    assert!(sync.sync_allow_non_global_targets);
+    assert_eq!(
+        (sync.sync_domain_concurrent, sync.sync_domain_rate_limit),
+        (2, 7)
+    );
+    assert_eq!(sync.sync_loop_interval_ms.as_millis(), 50);
+    assert!(sync.sync_default_delay_secs.is_zero());
+    assert_eq!(sync.sync_immediate_delay_ms.as_millis(), 1);
 }
 
 #[test]
@@ -258,22 +264,23 @@ fn sync_is_set_in_all_its_parts() {
         )
         .loaded();
     let sync = &loaded.settings.sync;
-    assert!(!sync.enabled);
-    assert_eq!(sync.host_limits[0].host.as_str(), "github.com");
-    assert_eq!(sync.schemes, ["https"]);
-    assert_eq!(sync.wanted.max, 0);
-    assert_eq!(sync.wanted.lifetime.as_secs(), 2 * 86_400);
+    assert!(!sync.sync_enabled);
+    assert_eq!(sync.sync_host_limits[0].host.as_str(), "github.com");
+    assert_eq!(sync.sync_schemes, ["https"]);
+    assert_eq!(sync.wanted_max, 0);
+    assert_eq!(sync.wanted_lifetime.as_secs(), 2 * 86_400);
     assert_eq!(sync.redis_fallback_percent, 50);
+    let redis = sync.redis_url.as_ref().unwrap();
+    assert_eq!(redis.reveal(), "redis://:secret@cache.example/");
     assert_eq!(
-        sync.redis_url.as_deref(),
-        Some("redis://:secret@cache.example/")
+        loaded.settings.reach.domain_aliases[1].authority(),
+        "example.com:8443"
     );
-    assert_eq!(loaded.settings.aliases[1].authority(), "example.com:8443");
 }
 
 #[test]
 fn the_password_of_redis_is_never_shown() {
-    let option = table::find("redis_url").unwrap();
+    let option = find("redis_url").unwrap();
     let shown = option.shown("redis://me:secret@cache.example/2");
     assert_eq!(shown, "redis://••••••@cache.example/2");
     assert_eq!(option.shown("redis://127.0.0.1/"), "redis://127.0.0.1/");
@@ -286,13 +293,13 @@ fn the_password_of_redis_is_never_shown() {
 #[test]
 fn the_index_is_on_by_default_and_asks_nobody() {
     let settings = Fake::default().loaded().settings;
-    assert!(settings.github.is_empty() && settings.watch.is_none());
+    assert!(settings.github_hosts().is_empty() && settings.watched().is_none());
     let index = settings.index;
-    assert!(index.enabled && index.modules.is_empty());
+    assert!(index.index_enabled && index.index_modules.is_empty());
     assert_eq!(index.indexing_ttl.as_secs(), 5 * 60);
     assert_eq!(index.re_indexing_period.as_secs(), 86_400);
-    assert_eq!((index.items_to_take, index.workers), (4, 4));
-    assert_eq!(index.go_proxy.unwrap().zip_bytes, 500 << 20);
+    assert_eq!((index.number_of_items_to_take, index.index_workers), (4, 4));
+    assert_eq!(index.go_proxy_max_zip_bytes, 500 << 20);
 }
 
 #[test]
@@ -311,10 +318,10 @@ fn each_github_host_has_its_owners_and_its_own_tokens() {
         .loaded();
     assert_eq!(source(&loaded, "github_token"), "/t");
     assert_eq!(loaded.warnings, Vec::<String>::new());
-    assert!(loaded.settings.index.go_proxy.is_none());
+    assert!(!loaded.settings.index.go_proxy);
     let shown: Vec<_> = loaded
         .settings
-        .github
+        .github_hosts()
         .iter()
         .map(|host| {
             let tokens: Vec<_> = host.tokens.iter().map(|t| t.reveal()).collect();
@@ -343,7 +350,7 @@ fn a_token_for_a_host_that_nobody_asks_is_named_but_not_shown() {
              neither indexed nor watched; write host=token for another host"
         ]
     );
-    let option = table::find("github_token").unwrap();
+    let option = find("github_token").unwrap();
     assert_eq!(option.shown("ghp_secret"), "••••••");
     let mistakes = Fake::default()
         .env("GRIPFAST_GITHUB_TOKEN", "ghp secret")
@@ -370,28 +377,20 @@ fn what_is_watched_shares_host_and_tokens_with_the_index() {
         .loaded();
     assert_eq!(loaded.warnings, Vec::<String>::new());
     let settings = &loaded.settings;
-    assert_eq!(settings.github.len(), 1);
-    assert_eq!(
-        (
-            settings.github[0].owners.len(),
-            settings.github[0].tokens.len()
-        ),
-        (1, 1)
-    );
-    let watch = settings.watch.as_ref().unwrap();
-    assert_eq!(watch.host.authority(), "github.com");
-    assert_eq!((watch.sources.len(), watch.secrets.len()), (2, 0));
-    assert_eq!(watch.avatars.as_deref(), Some("./data/avatars"));
-    let theirs = grip_ingest::Options::default();
-    assert_eq!(
-        (watch.poll_every, watch.fresh_for),
-        (theirs.poll_every, theirs.fresh_for)
-    );
-    assert_eq!(
-        watch.refresh_reserve_percent,
-        theirs.refresh_reserve_percent
-    );
-    assert_eq!(watch.keep, theirs.keep);
+    let hosts = settings.github_hosts();
+    assert_eq!(hosts.len(), 1);
+    assert_eq!((hosts[0].owners.len(), hosts[0].tokens.len()), (1, 1));
+    let watched = settings.watched().unwrap();
+    assert_eq!(watched.host.authority(), "github.com");
+    assert_eq!(watched.sources.len(), 2);
+    assert!(settings.watch.github_webhook_secret.is_empty());
+    assert_eq!(settings.avatars_store(), "./data/avatars");
+    let (ours, theirs) = (&settings.watch, grip_ingest::Options::default());
+    assert_eq!(ours.watch_poll_interval, theirs.poll_every);
+    assert_eq!(ours.watch_fresh_for, theirs.fresh_for);
+    let percent = theirs.refresh_reserve_percent;
+    assert_eq!(ours.watch_refresh_reserve_percent, percent);
+    assert_eq!(ours.keep(), theirs.keep);
 }
 
 #[test]
@@ -404,15 +403,16 @@ fn a_webhook_secret_alone_is_for_github_and_is_never_shown() {
         source(&loaded, "github_webhook_secret"),
         "/c/github_webhook_secret"
     );
-    let watch = loaded.settings.watch.unwrap();
-    let secrets: Vec<_> = watch.secrets.iter().map(|s| s.reveal()).collect();
-    assert_eq!(secrets, ["one,two", "three"]);
+    let watch = &loaded.settings.watch;
+    let secrets = watch.github_webhook_secret.iter().map(|s| s.reveal());
+    assert_eq!(secrets.collect::<Vec<_>>(), ["one,two", "three"]);
+    let watched = loaded.settings.watched().unwrap();
     assert_eq!(
-        (watch.host.authority().as_str(), watch.sources.len()),
+        (watched.host.authority().as_str(), watched.sources.len()),
         ("github.com", 0)
     );
     assert!(!format!("{watch:?}").contains("three"));
-    let option = table::find("github_webhook_secret").unwrap();
+    let option = find("github_webhook_secret").unwrap();
     assert_eq!(option.shown("one"), "••••••");
     let mistakes = Fake::default()
         .env("GRIPFAST_GITHUB_WEBHOOK_SECRET_FILE", "/none")
@@ -425,32 +425,36 @@ fn a_webhook_secret_alone_is_for_github_and_is_never_shown() {
 
 #[test]
 fn the_database_is_a_file_of_the_data_directory_or_where_the_url_says() {
-    use settings::DatabasePlace;
-    let database = |fake: Fake| fake.loaded().settings.database;
-    let usual = database(Fake::default().env("GRIPFAST_DATA_DIR", "/d"));
+    let usual = Fake::default()
+        .env("GRIPFAST_DATA_DIR", "/d")
+        .loaded()
+        .settings;
     assert_eq!(
-        usual.place,
+        usual.database(),
         DatabasePlace::File("/d/gripfast.sqlite".into())
     );
-    assert_eq!((usual.connections, usual.node_name), (10, None));
-    let url = "postgres://me:secret@db.example/x";
-    let shared = database(
-        Fake::default()
-            .env("DATABASE_URL", url)
-            .env("GRIPFAST_NODE_NAME", "harbour-1"),
-    );
-    assert_eq!(shared.node_name.as_deref(), Some("harbour-1"));
-    assert!(!format!("{shared:?}").contains("secret"));
     assert_eq!(
-        shared.place,
-        DatabasePlace::Server(settings::Secret::new(url))
+        (usual.storage.database_connections, usual.storage.node_name),
+        (10, None)
+    );
+    let url = "postgres://me:hunter2@db.example/x";
+    let shared = Fake::default()
+        .env("DATABASE_URL", url)
+        .env("GRIPFAST_NODE_NAME", "harbour-1")
+        .loaded()
+        .settings;
+    assert_eq!(shared.storage.node_name.as_deref(), Some("harbour-1"));
+    assert!(!format!("{shared:?}").contains("hunter2"));
+    assert_eq!(
+        shared.database(),
+        DatabasePlace::Server(SecretText::new(url))
     );
     let loaded = Fake::default()
         .env("DATABASE_URL", "sqlite:theirs.db")
         .env("GRIPFAST_DATABASE_URL", "sqlite:ours.db")
         .loaded();
     assert_eq!(
-        loaded.settings.database.place,
+        loaded.settings.database(),
         DatabasePlace::File("ours.db".into())
     );
     assert_eq!(
@@ -461,7 +465,7 @@ fn the_database_is_a_file_of_the_data_directory_or_where_the_url_says() {
 
 #[test]
 fn nothing_secret_of_the_database_is_shown() {
-    let option = table::find("database_url").unwrap();
+    let option = find("database_url").unwrap();
     for (text, shown) in [
         (
             "postgres://me:se@cret@db.example:5/x?sslmode=require",
@@ -513,13 +517,13 @@ fn the_domain_takes_scheme_port_and_base_path() {
         .env("NGIT_BASE_PATH", "/grasp/")
         .loaded();
     assert_eq!(
-        loaded.settings.service.http_url(),
+        loaded.settings.service().http_url(),
         "https://example.com/grasp"
     );
     let loaded = Fake::default()
         .env("NGIT_BIND_ADDRESS", "0.0.0.0:80")
         .loaded();
-    assert_eq!(loaded.settings.service.http_url(), "http://127.0.0.1");
+    assert_eq!(loaded.settings.service().http_url(), "http://127.0.0.1");
     assert!(
         loaded.warnings[0].starts_with("domain is not set"),
         "{:?}",
@@ -553,7 +557,7 @@ fn the_relay_key_comes_from_value_file_credential_or_the_key_of_before() {
     ];
     for (fake, from) in cases {
         let loaded = fake.loaded();
-        assert!(loaded.settings.owner.is_some(), "{from}");
+        assert!(loaded.settings.owner().is_some(), "{from}");
         assert_eq!(source(&loaded, "relay_owner_nsec"), from);
         assert!(text(&loaded, "owner_npub").unwrap().starts_with("npub1"));
     }
@@ -572,7 +576,8 @@ fn a_mistyped_key_in_a_list_is_an_error() {
     let loaded = Fake::default()
         .env("NGIT_REPOSITORY_WHITELIST", &good)
         .loaded();
-    assert_eq!(loaded.settings.repository_whitelist, good);
+    let whitelist = loaded.settings.acceptance.repository_whitelist;
+    assert_eq!(whitelist, good.parse().unwrap());
     for bad in [
         "npub1xyz",
         "npub1xyz/linux",
@@ -595,22 +600,22 @@ fn a_mistyped_key_in_a_list_is_an_error() {
 
 #[test]
 fn keys_are_unique_and_defaults_have_the_right_shape() {
-    let mut names: Vec<_> = OPTIONS.iter().flat_map(Opt::env_names).collect();
+    let mut names: Vec<_> = options::all().flat_map(Opt::env_names).collect();
     let count = names.len();
     names.sort();
     names.dedup();
     assert_eq!(names.len(), count, "two options share an environment name");
-    for option in OPTIONS {
+    for option in options::all() {
         assert!(
-            option.help.ends_with('.'),
+            option.help().ends_with('.'),
             "{} is explained in a sentence",
             option.key
         );
     }
     // Loading checks every given value, so giving each its own default checks the defaults.
     let mut fake = Fake::default();
-    for option in OPTIONS {
-        if let option::Default::Value(value) = option.default {
+    for option in options::all() {
+        if let Some(value) = option.default {
             fake.flags.values.insert(option.key, value.into());
         }
     }
@@ -625,7 +630,7 @@ fn the_example_loads_when_every_line_is_switched_on() {
             Some(rest)
                 if rest
                     .split_once(" = ")
-                    .is_some_and(|(k, _)| table::find(k).is_some()) =>
+                    .is_some_and(|(k, _)| find(k).is_some()) =>
             {
                 format!("{rest}\n")
             }
@@ -639,14 +644,9 @@ fn the_example_loads_when_every_line_is_switched_on() {
         .file("/etc/gripfast/webhook.secret", "s\n")
         .loaded();
     assert_eq!(loaded.warnings, Vec::<String>::new());
-    let from_file = loaded
-        .values
-        .values()
-        .filter(|v| matches!(v.source, Source::File { .. }));
-    let active = OPTIONS
-        .iter()
-        .filter(|o| o.status == Status::Active)
-        .count();
+    let is_from_file = |o: &&Opt| matches!(loaded.values[o.key].source, Source::File { .. });
+    let from_file = options::all().filter(is_from_file);
+    let active = options::all().filter(|o| o.has_effect).count();
     assert!(
         from_file.count() + 5 >= active,
         "nearly every active option is in the example"

@@ -15,7 +15,7 @@ use anyhow::Context as _;
 use rustix::fs::{FlockOperation, flock};
 
 use super::lock;
-use crate::config::{DatabasePlace, Settings};
+use crate::config::Settings;
 
 const PREFIX: &str = "gripfast-amnesia-";
 
@@ -36,13 +36,12 @@ impl Amnesia {
         let dir = parent.join(format!("{PREFIX}{process}-{chance:016x}"));
         let made = DirBuilder::new().mode(0o700).create(&dir);
         made.with_context(|| format!("cannot make the directory {}", dir.display()))?;
-        settings.git_data_path = dir.join("git");
-        settings.relay_data_path = dir.join("relay");
-        settings.database.place = DatabasePlace::File(dir.join("gripfast.sqlite"));
-        if let Some(avatars) = settings.watch.as_mut().and_then(|w| w.avatars.as_mut()) {
-            *avatars = dir.join("avatars").to_string_lossy().into_owned();
-        }
-        settings.data_dir.clone_from(&dir);
+        // All other places follow from the data directory, unless they are set.
+        settings.storage.git_data_path = None;
+        settings.storage.relay_data_path = None;
+        settings.storage.database_url = None;
+        settings.watch.watch_avatars_store = None;
+        settings.storage.data_dir.clone_from(&dir);
         tracing::warn!(
             dir = %dir.display(),
             "amnesia: everything is kept in this directory, and is gone with the end of this run"
@@ -90,7 +89,10 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
-    use crate::{config::tests::Fake, node::lock::DirLock};
+    use crate::{
+        config::{DatabasePlace, tests::Fake},
+        node::lock::DirLock,
+    };
 
     fn begin(parent: &Path) -> (Amnesia, Settings) {
         let mut settings = Fake::default().loaded().settings;
@@ -102,12 +104,13 @@ mod tests {
     fn everything_goes_into_one_private_directory_and_with_it() {
         let parent = tempfile::tempdir().unwrap();
         let (amnesia, settings) = begin(parent.path());
-        let dir = settings.data_dir.clone();
+        let dir = settings.storage.data_dir.clone();
         assert_eq!(fs::metadata(&dir).unwrap().mode() & 0o777, 0o700);
-        assert!(settings.git_data_path.starts_with(&dir));
-        assert!(settings.relay_data_path.starts_with(&dir));
-        assert!(matches!(&settings.database.place, DatabasePlace::File(f) if f.starts_with(&dir)));
-        fs::create_dir_all(settings.git_data_path.join("deep/down")).unwrap();
+        assert!(settings.git_data_path().starts_with(&dir));
+        assert!(settings.relay_data_path().starts_with(&dir));
+        assert!(matches!(settings.database(), DatabasePlace::File(f) if f.starts_with(&dir)));
+        assert!(Path::new(&settings.avatars_store()).starts_with(&dir));
+        fs::create_dir_all(settings.git_data_path().join("deep/down")).unwrap();
         drop(amnesia);
         assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 0);
     }

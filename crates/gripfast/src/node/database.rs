@@ -7,7 +7,7 @@ use grip_db::{Db, Server};
 use grip_tasks::TaskGroup;
 use grip_web::Readiness;
 
-use crate::config::{DatabasePlace, Settings, parse_name};
+use crate::config::{DatabasePlace, Settings, parse_node_name};
 
 /// Keeps the name of this node, in the data directory.
 const NAME: &str = "node.name";
@@ -16,20 +16,20 @@ const PART: &str = "database";
 
 /// Opens the file, or connects to the server under the name of this node.
 pub(super) async fn open(settings: &Settings) -> anyhow::Result<Db> {
-    let database = &settings.database;
-    let url = match &database.place {
+    let storage = &settings.storage;
+    let url = match settings.database() {
         DatabasePlace::File(path) => {
-            let opened = Db::open(path).await;
+            let opened = Db::open(&path).await;
             return opened.with_context(|| format!("cannot open {}", path.display()));
         }
         DatabasePlace::Server(url) => url,
     };
-    let node = match &database.node_name {
+    let node = match &storage.node_name {
         Some(name) => name.clone(),
-        None => kept_name(&settings.data_dir)?,
+        None => kept_name(&settings.storage.data_dir)?,
     };
     let server = Server {
-        connections: database.connections,
+        connections: storage.database_connections,
         ..Server::new(url.reveal(), &node)
     };
     let db = Db::connect(&server)
@@ -48,7 +48,7 @@ fn kept_name(data_dir: &Path) -> anyhow::Result<String> {
     let path = data_dir.join(NAME);
     let shown = path.display();
     match fs::read_to_string(&path) {
-        Ok(text) => match parse_name(text.trim()) {
+        Ok(text) => match parse_node_name(text.trim()) {
             Ok(name) if !name.is_empty() => Ok(name),
             _ => bail!(
                 "{shown} holds no name: letters, digits, `-`, `_` and `.` make one. Under the \
@@ -99,7 +99,7 @@ mod tests {
     fn a_name_is_made_once_and_kept() {
         let dir = tempfile::tempdir().unwrap();
         let name = kept_name(dir.path()).unwrap();
-        assert!(parse_name(&name).is_ok() && name.len() > 8, "{name}");
+        assert!(parse_node_name(&name).is_ok() && name.len() > 8, "{name}");
         assert_eq!(kept_name(dir.path()).unwrap(), name);
         let other = tempfile::tempdir().unwrap();
         assert_ne!(kept_name(other.path()).unwrap(), name);

@@ -38,7 +38,7 @@ impl Gateways {
             let github = github.with_context(|| format!("cannot ask {name}"))?;
             Ok((host.clone(), github))
         };
-        let gateways: anyhow::Result<Vec<_>> = settings.github.iter().map(open).collect();
+        let gateways: anyhow::Result<Vec<_>> = settings.github_hosts().iter().map(open).collect();
         gateways.map(Self)
     }
 

@@ -8,21 +8,20 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use grip_db::Db;
 use grip_git::Repositories;
-use grip_github::{GitHub, Login, Owner};
+use grip_github::GitHub;
 use grip_grasp::Grasp;
 use grip_index::{
     GitHubOptions, GitHubSource, Index, Source,
-    hosted::{self, Claim, Hosted, Places},
+    hosted::{self, Hosted, Places},
     proxy::{self, Proxy},
 };
 use grip_queue::Queue;
 use grip_tasks::TaskGroup;
 use grip_types::Service;
-use nostr::prelude::ToBech32 as _;
 
 use self::{follow::Follower, served::ServedHere};
 use super::github::Gateways;
-use crate::config::{GithubHost, GithubOwner, Settings};
+use crate::config::{GithubHost, Settings};
 
 /// What the index stands on.
 pub(super) struct Base<'a> {
@@ -48,14 +47,14 @@ pub(super) struct Indexed {
 /// Starts to index what the settings name, unless that is switched off.
 pub(super) async fn start(settings: &Settings, base: Base<'_>) -> anyhow::Result<Indexed> {
     let index = &settings.index;
-    if !index.enabled {
+    if !index.index_enabled {
         tracing::info!("the index is switched off");
         return Ok(Indexed::default());
     }
-    let hosted = hosted(settings, &base)?;
+    let hosted = hosted(settings, &base);
     let mut sources: Vec<Arc<dyn Source>> = vec![Arc::new(hosted.clone())];
     for (host, gateway) in base.gateways.all() {
-        sources.extend(github(host, gateway)?);
+        sources.extend(github(host, gateway));
     }
     // Before the index is there, so that no change falls in between.
     let changes = base.grasp.changes();
@@ -66,8 +65,8 @@ pub(super) async fn start(settings: &Settings, base: Base<'_>) -> anyhow::Result
         options: grip_index::Options {
             indexing_ttl: index.indexing_ttl,
             re_indexing_period: index.re_indexing_period,
-            number_of_items_to_take: index.items_to_take,
-            workers: index.workers,
+            number_of_items_to_take: index.number_of_items_to_take,
+            workers: index.index_workers,
             ..grip_index::Options::default()
         },
         group: base.work.clone(),
@@ -80,11 +79,11 @@ pub(super) async fn start(settings: &Settings, base: Base<'_>) -> anyhow::Result
     };
     let token = base.ear.token();
     base.ear.spawn("index.follow", follower.run(changes, token));
-    let proxy = index.go_proxy.as_ref().map(|wanted| {
+    let proxy = index.go_proxy.then(|| {
         let mut options = proxy::Options::default();
-        options.max_zip_bytes = wanted.zip_bytes;
-        options.zips_at_once = wanted.zips;
-        options.stall = settings.timeouts.stall;
+        options.max_zip_bytes = index.go_proxy_max_zip_bytes;
+        options.zips_at_once = index.go_proxy_max_zips;
+        options.stall = settings.timeouts.stall_timeout;
         Proxy::new(base.db.clone(), hosted, options)
     });
     Ok(Indexed {
@@ -93,35 +92,23 @@ pub(super) async fn start(settings: &Settings, base: Base<'_>) -> anyhow::Result
     })
 }
 
-fn hosted(settings: &Settings, base: &Base<'_>) -> anyhow::Result<Hosted> {
-    let claims = settings.index.modules.iter().map(|module| {
-        let npub = module.owner.to_bech32()?;
-        Ok(Claim::new(&module.prefix, &npub)?)
-    });
-    let claims: anyhow::Result<Vec<Claim>> = claims.collect();
-    Ok(Hosted::new(hosted::Parts {
+fn hosted(settings: &Settings, base: &Base<'_>) -> Hosted {
+    Hosted::new(hosted::Parts {
         repositories: base.repositories.clone(),
         served: Arc::new(ServedHere::new(base.grasp.clone())),
         places: Places::of(base.service),
-        claims: claims.context("a module of index_modules cannot be claimed")?,
+        claims: settings.index.index_modules.clone(),
         node: base.db.node().to_owned(),
         group: base.work.clone(),
-    }))
+    })
 }
 
 /// The sources of one host, which share its gateway.
-fn github(host: &GithubHost, github: &GitHub) -> anyhow::Result<Vec<Arc<dyn Source>>> {
+fn github(host: &GithubHost, github: &GitHub) -> impl Iterator<Item = Arc<dyn Source>> {
     let name = host.service.authority();
-    let mut sources: Vec<Arc<dyn Source>> = Vec::new();
-    for owner in &host.owners {
-        let owner = match owner {
-            GithubOwner::Org(login) => Owner::Org(Login::parse(login)?),
-            GithubOwner::User(login) => Owner::User(Login::parse(login)?),
-            GithubOwner::Everything => Owner::Everything,
-        };
+    host.owners.iter().cloned().map(move |owner| {
         let options = GitHubOptions::default();
         let source = GitHubSource::new(github.clone(), &name, owner, options);
-        sources.push(Arc::new(source));
-    }
-    Ok(sources)
+        Arc::new(source) as Arc<dyn Source>
+    })
 }

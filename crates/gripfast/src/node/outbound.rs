@@ -7,7 +7,7 @@ use grip_limits::{Limits, RedisOptions, Throttle};
 use grip_tasks::TaskGroup;
 use grip_types::Service;
 
-use crate::config::{Settings, SyncSettings, service_at};
+use crate::config::{Settings, options::Sync, service_at};
 
 /// What the limits of a host count over.
 const MINUTE: Duration = Duration::from_secs(60);
@@ -17,12 +17,12 @@ pub(super) async fn throttle(settings: &Settings, books: &TaskGroup) -> anyhow::
     let sync = &settings.sync;
     let options = limits(sync);
     // Where nobody is asked, nobody has to be reached to count.
-    let asks = sync.enabled || !settings.github.is_empty();
+    let asks = sync.sync_enabled || !settings.github_hosts().is_empty();
     let Some(url) = sync.redis_url.as_ref().filter(|_| asks) else {
         return Ok(Throttle::memory(options));
     };
     let redis = RedisOptions {
-        url: url.clone(),
+        url: url.reveal().to_owned(),
         fallback_percent: sync.redis_fallback_percent,
         ..RedisOptions::default()
     };
@@ -31,18 +31,18 @@ pub(super) async fn throttle(settings: &Settings, books: &TaskGroup) -> anyhow::
         .context("cannot count with Redis (redis_url)")
 }
 
-pub(super) fn limits(sync: &SyncSettings) -> grip_limits::Options {
+pub(super) fn limits(sync: &Sync) -> grip_limits::Options {
     let limits = |in_flight, per_window| Limits {
         in_flight,
         per_window,
         window: MINUTE,
     };
-    let own = sync.host_limits.iter();
+    let own = sync.sync_host_limits.iter();
     let overrides: BTreeMap<_, _> = own
         .map(|l| (l.host.clone(), limits(l.concurrent, l.per_minute)))
         .collect();
     grip_limits::Options {
-        limits: limits(sync.concurrent, sync.per_minute),
+        limits: limits(sync.sync_domain_concurrent, sync.sync_domain_rate_limit),
         overrides,
         ..grip_limits::Options::default()
     }
@@ -55,16 +55,16 @@ pub(super) fn way_out(
 ) -> grip_egress::Options {
     let sync = &settings.sync;
     let mut own = vec![service.clone()];
-    own.extend(settings.aliases.iter().cloned());
+    own.extend(settings.reach.domain_aliases.iter().cloned());
     // Whatever the node is called, its own address leads to it as well.
     own.push(service_at(address, ""));
     grip_egress::Options {
-        allow_non_global: sync.allow_non_global,
+        allow_non_global: sync.sync_allow_non_global_targets,
         own,
-        schemes: sync.schemes.clone(),
-        connect: sync.connect,
-        idle: sync.idle,
-        total: sync.total,
+        schemes: sync.sync_schemes.clone(),
+        connect: sync.sync_connect_timeout,
+        idle: sync.sync_idle_timeout,
+        total: sync.sync_total_timeout,
         ..grip_egress::Options::default()
     }
 }
@@ -100,7 +100,7 @@ mod tests {
         let theirs = grip_limits::Options::default();
         assert_eq!(limits(&settings.sync), theirs);
         let (ours, theirs) = (
-            way_out(&settings, &settings.service, settings.bind_address),
+            way_out(&settings, &settings.service(), settings.reach.bind_address),
             grip_egress::Options::default(),
         );
         assert_eq!(ours.schemes, theirs.schemes);
@@ -109,12 +109,12 @@ mod tests {
             (theirs.connect, theirs.idle, theirs.total)
         );
         let theirs = GitOptions::default();
-        assert_eq!(settings.sync.pack_bytes, theirs.max_pack_bytes);
-        assert_eq!(settings.sync.min_free_bytes, theirs.min_free_bytes);
+        assert_eq!(settings.sync.sync_max_pack_bytes, theirs.max_pack_bytes);
+        assert_eq!(settings.sync.sync_min_free_bytes, theirs.min_free_bytes);
         let theirs = grip_sync::Options::default();
-        assert_eq!(settings.sync.loop_interval, theirs.loop_interval);
-        assert_eq!(settings.sync.synced_delay, theirs.immediate);
-        assert_eq!(settings.sync.tasks, theirs.max_tasks);
+        assert_eq!(settings.sync.sync_loop_interval_ms, theirs.loop_interval);
+        assert_eq!(settings.sync.sync_immediate_delay_ms, theirs.immediate);
+        assert_eq!(settings.sync.sync_max_tasks, theirs.max_tasks);
     }
 
     #[test]
@@ -128,7 +128,7 @@ mod tests {
             .env("NGIT_BIND_ADDRESS", "0.0.0.0:7334")
             .loaded();
         let settings = &loaded.settings;
-        let options = way_out(settings, &settings.service, settings.bind_address);
+        let options = way_out(settings, &settings.service(), settings.reach.bind_address);
         for url in [
             "https://grasp.example.com/x.git",
             "https://www.example.com/x.git",

@@ -50,10 +50,10 @@ impl Parts {
     pub(crate) async fn start(settings: &Settings) -> anyhow::Result<Self> {
         // Bound first, so that a taken port is found out before anything is touched, but not yet
         // listening: a port that accepts and does not answer would fool every probe.
-        let (socket, address) = bind(settings.bind_address)?;
-        let service = match settings.service_is_address {
-            true => service_at(address, settings.service.base()),
-            false => settings.service.clone(),
+        let (socket, address) = bind(settings.reach.bind_address)?;
+        let service = match settings.reach.domain {
+            None => service_at(address, settings.service().base()),
+            Some(_) => settings.service(),
         };
         let root = TaskGroup::new("gripfast");
         let (front, back, last) = (root.child("front"), root.child("back"), root.child("edge"));
@@ -64,9 +64,13 @@ impl Parts {
         let queue = Queue::new(db.clone());
         let taken_back = queue.take_back().await;
         taken_back.context("cannot take up the work of the last run")?;
-        let admin = admin_token::make(&settings.data_dir)
-            .with_context(|| format!("cannot keep a token in {}", settings.data_dir.display()))?;
-        let policy = Arc::new(ArcSwap::from_pointee(snapshot::policy(settings, &service)?));
+        let admin = admin_token::make(&settings.storage.data_dir).with_context(|| {
+            format!(
+                "cannot keep a token in {}",
+                settings.storage.data_dir.display()
+            )
+        })?;
+        let policy = Arc::new(ArcSwap::from_pointee(snapshot::policy(settings, &service)));
         let web = Arc::new(ArcSwap::from_pointee(snapshot::web(settings, &service)));
         let (relay, writer) = Relay::start(store.clone(), snapshot::relay(settings), &front);
         let grasp = Grasp::start(grip_grasp::Parts {
@@ -76,7 +80,7 @@ impl Parts {
             repositories: repositories.clone(),
             policy: Arc::clone(&policy),
             bounds: snapshot::bounds(settings),
-            sweep_every: settings.purgatory.sweep_interval,
+            sweep_every: settings.timeouts.purgatory_sweep_interval,
             group: back.clone(),
         })
         .await
@@ -204,11 +208,11 @@ impl Parts {
 
     /// Swaps in settings that may change while we run.
     pub(crate) fn apply(&self, settings: &Settings) -> anyhow::Result<()> {
-        let policy = snapshot::policy(settings, &self.service)?;
+        let policy = snapshot::policy(settings, &self.service);
         self.web
             .store(Arc::new(snapshot::web(settings, &self.service)));
         self.policy.store(Arc::new(policy));
-        let resolve = resolve::options(&settings.resolve);
+        let resolve = resolve::options(&settings.discovery);
         self.resolve.store(Arc::new(resolve));
         Ok(())
     }
@@ -287,16 +291,16 @@ async fn open(
     let settings = settings.clone();
     let opened = group.spawn_blocking("open", move || {
         let git = grip_git::Options {
-            git: settings.git_program.clone(),
-            max_pack_bytes: settings.limits.pack_bytes,
-            stall: settings.timeouts.stall,
-            ..grip_git::Options::new(&settings.git_data_path)
+            git: settings.storage.git_program.clone(),
+            max_pack_bytes: settings.limits.max_pack_bytes,
+            stall: settings.timeouts.stall_timeout,
+            ..grip_git::Options::new(settings.git_data_path())
         };
         let repositories = Repositories::open(git).context("cannot open the repositories")?;
         // In a directory of its own: ngit-grasp keeps another LMDB in the one above.
-        let path = settings.relay_data_path.join("events");
+        let path = settings.relay_data_path().join("events");
         let options = grip_store::Options {
-            map_bytes: usize::try_from(settings.event_map_bytes).unwrap_or(usize::MAX),
+            map_bytes: usize::try_from(settings.storage.event_map_bytes).unwrap_or(usize::MAX),
             ..grip_store::Options::default()
         };
         let store = EventStore::open(&path, options)

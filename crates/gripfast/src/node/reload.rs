@@ -1,9 +1,7 @@
-//! SIGHUP: the configuration is read anew, and what may change changes at once.
-
-use std::collections::BTreeMap;
+//! Reload of the configuration on SIGHUP: live options change at once.
 
 use crate::config::{
-    self, Flags, Invalid, Loaded, Reload, Settings, Surroundings, Value, table::OPTIONS,
+    self, ConfigError, Environment, Flags, Loaded, Opt, Settings, Values, options,
 };
 
 /// What a reload changed.
@@ -16,35 +14,22 @@ pub(crate) struct Reloaded {
     pub(crate) need_restart: Vec<&'static str>,
 }
 
-/// Reads all layers again. A mistake anywhere leaves everything as it was.
+/// Reads all sources again. A mistake anywhere leaves everything as it was.
 pub(crate) fn read(
     before: &Loaded,
     flags: &Flags,
-    around: &dyn Surroundings,
-) -> Result<Reloaded, Invalid> {
-    let read = config::load(flags, around)?;
-    let differs = |key: &str| before.values[key].text != read.values[key].text;
-    let of = |kind: Reload| {
-        let options = OPTIONS.iter().filter(move |o| o.reload == kind);
-        options
-            .map(|o| o.key)
-            .filter(|key| differs(key))
-            .collect::<Vec<_>>()
+    env: &dyn Environment,
+) -> Result<Reloaded, ConfigError> {
+    let read = config::load(flags, env)?;
+    let differs = |o: &&Opt| before.values[o.key].text != read.values[o.key].text;
+    let of = |is_live: bool| {
+        let changed = options::all().filter(|o| o.live == is_live).filter(differs);
+        changed.map(|o| o.key).collect::<Vec<_>>()
     };
-    let (changed, need_restart) = (of(Reload::Live), of(Reload::Restart));
-    let values: BTreeMap<&'static str, Value> = OPTIONS
-        .iter()
-        .map(|option| {
-            let from = if option.reload == Reload::Live {
-                &read
-            } else {
-                before
-            };
-            (option.key, from.values[option.key].clone())
-        })
-        .collect();
+    let (changed, need_restart) = (of(true), of(false));
+    let values = Values::choose(|o| if o.live { &read.values } else { &before.values });
     let loaded = Loaded {
-        settings: Settings::from_checked(&values, around)?,
+        settings: Settings::read(&values),
         values,
         warnings: read.warnings,
     };
@@ -73,9 +58,9 @@ mod tests {
         let reloaded = read(&before, &Flags::default(), &after).unwrap();
         assert_eq!(reloaded.changed, ["relay_name"]);
         assert_eq!(reloaded.need_restart, ["max_pack_bytes"]);
-        assert_eq!(reloaded.loaded.settings.relay_name, "new");
-        assert_eq!(reloaded.loaded.settings.limits.pack_bytes, 2 << 30);
-        // What waits for a restart is said again the next time.
+        assert_eq!(reloaded.loaded.settings.relay_name(), "new");
+        assert_eq!(reloaded.loaded.settings.limits.max_pack_bytes, 2 << 30);
+        // What needs a restart is reported again the next time.
         let again = read(&reloaded.loaded, &Flags::default(), &after).unwrap();
         assert_eq!(again.changed, Vec::<&str>::new());
         assert_eq!(again.need_restart, ["max_pack_bytes"]);
@@ -85,10 +70,10 @@ mod tests {
     fn a_mistake_changes_nothing_and_is_named() {
         let before = file("relay_name = \"old\"\n").loaded();
         let after = file("relay_name = \"new\"\nidle_timeout = \"soon\"\n");
-        let invalid = read(&before, &Flags::default(), &after).unwrap_err();
+        let error = read(&before, &Flags::default(), &after).unwrap_err();
         assert!(
-            invalid.0[0].starts_with("gripfast.toml:2: idle_timeout"),
-            "{invalid}"
+            error.0[0].starts_with("gripfast.toml:2: idle_timeout"),
+            "{error}"
         );
     }
 
@@ -99,6 +84,6 @@ mod tests {
         let reloaded = read(&before, &Flags::default(), &after).unwrap();
         assert_eq!(reloaded.changed, ["relay_contact"]);
         assert_eq!(reloaded.need_restart, Vec::<&str>::new());
-        assert!(reloaded.loaded.settings.service_is_address);
+        assert!(reloaded.loaded.settings.reach.domain.is_none());
     }
 }

@@ -23,7 +23,7 @@ use url::Url;
 
 use self::{health::HostsAsked, local::ServedHere};
 use crate::{
-    config::{NetworkSettings, ResolveSettings, Settings},
+    config::{Settings, options::Discovery},
     private_file,
 };
 
@@ -51,20 +51,18 @@ pub(super) struct Resolving {
 /// Starts the resolver, and the network if it is enabled.
 pub(super) async fn start(settings: &Settings, base: Base<'_>) -> anyhow::Result<Resolving> {
     let local_manifests = LocalManifests::new(Arc::new(ServedHere::new(base.grasp.clone())));
-    let (dht, identity) = match &settings.resolve.network {
-        Some(network) => {
-            let seed = seed(&settings.data_dir)?;
-            let dht = start_dht(network, seed, &local_manifests, &base.work).await?;
-            (Some(dht), Some(identity(&seed, base.service)?))
-        }
-        None => {
-            tracing::info!(
-                "peer discovery (DHT) is disabled; enable it with GRIPFAST_DHT_ENABLED=true"
-            );
-            (None, None)
-        }
+    let discovery = &settings.discovery;
+    let (dht, identity) = if discovery.dht_enabled {
+        let seed = seed(&settings.storage.data_dir)?;
+        let dht = start_dht(discovery, seed, &local_manifests, &base.work).await?;
+        (Some(dht), Some(identity(&seed, base.service)?))
+    } else {
+        tracing::info!(
+            "peer discovery (DHT) is disabled; enable it with GRIPFAST_DHT_ENABLED=true"
+        );
+        (None, None)
     };
-    let options = Arc::new(ArcSwap::from_pointee(options(&settings.resolve)));
+    let options = Arc::new(ArcSwap::from_pointee(options(discovery)));
     let resolver = Resolver::start(Parts {
         dht,
         local_manifests,
@@ -82,17 +80,17 @@ pub(super) async fn start(settings: &Settings, base: Base<'_>) -> anyhow::Result
 }
 
 /// The settings as options of the resolver.
-pub(super) fn options(settings: &ResolveSettings) -> Options {
+pub(super) fn options(settings: &Discovery) -> Options {
     Options {
-        alpha: settings.alpha,
-        beta: settings.beta,
-        hedge: settings.hedge,
-        deadline: settings.deadline,
-        workers: settings.workers,
-        cache_bytes: settings.cache_bytes,
+        alpha: settings.resolve_alpha,
+        beta: settings.resolve_beta,
+        hedge: settings.resolve_hedge,
+        deadline: settings.resolve_deadline,
+        workers: settings.resolve_workers,
+        cache_bytes: settings.resolve_cache_bytes,
         ranking: RankingOptions {
-            region: settings.region.clone(),
-            deny: settings.deny.clone(),
+            region: settings.resolve_region.clone().unwrap_or_default(),
+            deny: settings.resolve_deny.clone(),
             ..RankingOptions::default()
         },
         ..Options::default()
@@ -100,16 +98,16 @@ pub(super) fn options(settings: &ResolveSettings) -> Options {
 }
 
 async fn start_dht(
-    network: &NetworkSettings,
+    discovery: &Discovery,
     seed: [u8; 32],
     local_manifests: &Arc<LocalManifests>,
     work: &TaskGroup,
 ) -> anyhow::Result<Arc<dyn Dht>> {
     let options = kademlia::Options {
-        listen: network.listen.clone(),
-        external: network.external.clone(),
-        bootstrap: network.bootstrap.clone(),
-        lan_only: network.lan_only,
+        listen: discovery.dht_listen.clone(),
+        external: discovery.dht_external.clone(),
+        bootstrap: discovery.dht_bootstrap.clone(),
+        lan_only: discovery.dht_lan_only,
         ..kademlia::Options::new(seed)
     };
     let dht: Kademlia = kademlia::start(

@@ -5,18 +5,18 @@ use grip_relay::{Limits, Rate, Rates};
 use grip_types::Service;
 use grip_web::{NodeInfo, WebLimits, WebSettings};
 
-use crate::config::{Settings, Timeouts};
+use crate::config::{Settings, options::Timeouts};
 
 /// What admission reads.
-pub(crate) fn policy(settings: &Settings, service: &Service) -> anyhow::Result<Policy> {
-    Ok(Policy {
-        aliases: settings.aliases.clone(),
-        maintainer_rule: settings.maintainer_rule,
-        repository_whitelist: settings.repository_whitelist.parse()?,
-        repository_blacklist: settings.repository_blacklist.parse()?,
-        event_blacklist: grip_grasp::parse_authors(&settings.event_blacklist)?,
+pub(crate) fn policy(settings: &Settings, service: &Service) -> Policy {
+    Policy {
+        aliases: settings.reach.domain_aliases.clone(),
+        maintainer_rule: settings.acceptance.maintainer_rule,
+        repository_whitelist: settings.acceptance.repository_whitelist.clone(),
+        repository_blacklist: settings.acceptance.repository_blacklist.clone(),
+        event_blacklist: settings.acceptance.event_blacklist.clone(),
         ..Policy::open(service.clone())
-    })
+    }
 }
 
 /// More requests a second than one address can make.
@@ -32,41 +32,41 @@ pub(crate) fn web(settings: &Settings, service: &Service) -> WebSettings {
     WebSettings {
         node: node(settings),
         limits: WebLimits {
-            connections: limits.connections,
-            connections_per_ip: limits.connections_per_ip,
+            connections: limits.max_connections,
+            connections_per_ip: limits.max_connections_per_ip,
             requests_per_second: http_rate,
             request_burst: http_rate.saturating_mul(10),
-            fetch: limits.fetches,
-            push: limits.pushes,
-            websocket: limits.connections,
+            fetch: limits.max_fetches,
+            push: limits.max_pushes,
+            websocket: limits.max_connections,
             ..WebLimits::default()
         },
         timeouts: timeouts(&settings.timeouts),
-        trusted_proxies: settings.trusted_proxies.clone(),
-        metrics: settings.metrics_enabled,
+        trusted_proxies: settings.reach.trusted_proxy_cidrs.clone(),
+        metrics: settings.logs.metrics_enabled,
         ..WebSettings::new(service.clone())
     }
 }
 
 fn timeouts(timeouts: &Timeouts) -> grip_web::Timeouts {
     grip_web::Timeouts {
-        header: timeouts.header,
-        idle: timeouts.idle,
-        body_stall: timeouts.stall,
-        write_stall: timeouts.stall,
+        header: timeouts.header_timeout,
+        idle: timeouts.idle_timeout,
+        body_stall: timeouts.stall_timeout,
+        write_stall: timeouts.stall_timeout,
         ..grip_web::Timeouts::default()
     }
 }
 
 fn node(settings: &Settings) -> NodeInfo {
     let open = NodeInfo::default();
-    let curated = !settings.repository_whitelist.is_empty();
+    let curated = !settings.acceptance.repository_whitelist.is_empty();
     NodeInfo {
-        name: settings.relay_name.clone(),
-        description: settings.relay_description.clone(),
-        contact: settings.relay_contact.clone(),
-        icon: settings.relay_icon.clone(),
-        owner: settings.owner,
+        name: settings.relay_name(),
+        description: settings.about.relay_description.clone(),
+        contact: settings.about.relay_contact.clone(),
+        icon: settings.about.relay_icon.clone(),
+        owner: settings.owner(),
         repo_acceptance_criteria: if curated {
             "Only repositories that the operator chose".to_owned()
         } else {
@@ -79,20 +79,20 @@ fn node(settings: &Settings) -> NodeInfo {
 
 /// How much waits for git data, and how long.
 pub(crate) fn bounds(settings: &Settings) -> Bounds {
-    let purgatory = &settings.purgatory;
+    let (limits, timeouts) = (&settings.limits, &settings.timeouts);
     Bounds {
-        per_author: purgatory.per_author,
-        per_identifier: purgatory.per_identifier,
-        total: purgatory.entries,
-        total_bytes: purgatory.bytes,
-        lifetime: purgatory.lifetime,
-        placeholder_lifetime: purgatory.orphan_ref_lifetime,
-        wanted: settings.sync.wanted.max,
-        wanted_lifetime: settings.sync.wanted.lifetime,
-        wanted_interval: settings.sync.wanted.interval,
+        per_author: limits.purgatory_max_per_author,
+        per_identifier: limits.purgatory_max_per_identifier,
+        total: limits.purgatory_max_entries,
+        total_bytes: limits.purgatory_max_bytes,
+        lifetime: timeouts.purgatory_lifetime,
+        placeholder_lifetime: timeouts.orphan_ref_lifetime,
+        wanted: settings.sync.wanted_max,
+        wanted_lifetime: settings.sync.wanted_lifetime,
+        wanted_interval: settings.sync.wanted_interval,
         sync_delays: SyncDelays {
-            submitted: settings.sync.submitted_delay,
-            synced: settings.sync.synced_delay,
+            submitted: settings.sync.sync_default_delay_secs,
+            synced: settings.sync.sync_immediate_delay_ms,
         },
         ..Bounds::default()
     }
@@ -103,17 +103,20 @@ pub(crate) fn relay(settings: &Settings) -> Limits {
     let limits = &settings.limits;
     let defaults = Limits::default();
     let mut state = defaults.state;
-    state.bytes = limits.message_bytes;
+    state.bytes = limits.relay_max_message_bytes;
     Limits {
-        message_bytes: limits.message_bytes,
+        message_bytes: limits.relay_max_message_bytes,
         state,
-        subscriptions: limits.subscriptions,
-        max_limit: limits.filter_limit,
-        default_limit: defaults.default_limit.min(limits.filter_limit),
-        connection_rates: rates(limits.events_per_second, limits.queries_per_second),
+        subscriptions: limits.relay_max_subscriptions,
+        max_limit: limits.relay_filter_limit,
+        default_limit: defaults.default_limit.min(limits.relay_filter_limit),
+        connection_rates: rates(
+            limits.relay_events_per_second,
+            limits.relay_requests_per_second,
+        ),
         address_rates: rates(
-            limits.events_per_second.saturating_mul(2),
-            limits.queries_per_second.saturating_mul(5),
+            limits.relay_events_per_second.saturating_mul(2),
+            limits.relay_requests_per_second.saturating_mul(5),
         ),
         ..defaults
     }

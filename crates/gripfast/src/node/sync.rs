@@ -39,7 +39,7 @@ pub(super) struct Base<'a> {
 /// Starts to look for what waits, unless that is switched off.
 pub(super) fn start(settings: &Settings, base: Base<'_>) -> anyhow::Result<SyncHandle> {
     let sync = &settings.sync;
-    if !sync.enabled {
+    if !sync.sync_enabled {
         tracing::info!("sync is switched off: nothing is fetched from elsewhere");
         return Ok(SyncHandle::off());
     }
@@ -53,10 +53,10 @@ pub(super) fn start(settings: &Settings, base: Base<'_>) -> anyhow::Result<SyncH
         egress,
         base.repositories.clone(),
         GitOptions {
-            max_pack_bytes: sync.pack_bytes,
-            min_free_bytes: sync.min_free_bytes,
+            max_pack_bytes: sync.sync_max_pack_bytes,
+            min_free_bytes: sync.sync_min_free_bytes,
             // The silence of a host is noticed below first, which knows whose it is.
-            stall: sync.idle.saturating_mul(2),
+            stall: sync.sync_idle_timeout.saturating_mul(2),
             ..GitOptions::default()
         },
     );
@@ -66,9 +66,9 @@ pub(super) fn start(settings: &Settings, base: Base<'_>) -> anyhow::Result<SyncH
         fetch,
         throttle: throttle.clone(),
         options: grip_sync::Options {
-            loop_interval: sync.loop_interval,
-            immediate: sync.synced_delay,
-            max_tasks: sync.tasks,
+            loop_interval: sync.sync_loop_interval_ms,
+            immediate: sync.sync_immediate_delay_ms,
+            max_tasks: sync.sync_max_tasks,
             ..grip_sync::Options::default()
         },
         group: base.search.clone(),

@@ -26,7 +26,7 @@ use super::{
     github::{Gateways, private_way},
     outbound::way_out,
 };
-use crate::config::{Settings, WatchSettings};
+use crate::config::Settings;
 
 /// The public GitHub, whose pictures come from hosts of their own.
 const PUBLIC: &str = "github.com";
@@ -48,22 +48,27 @@ pub(super) struct Base<'a> {
 
 /// Starts to watch what the settings name; none where they name nothing.
 pub(super) async fn start(settings: &Settings, base: Base<'_>) -> anyhow::Result<Option<Watch>> {
-    let Some(watch) = &settings.watch else {
+    let Some(watched) = settings.watched() else {
         return Ok(None);
     };
-    let github = base.gateways.to(&watch.host);
+    let watch = &settings.watch;
+    let github = base.gateways.to(&watched.host);
     let github = github.context("the host that is watched is one that is asked")?;
-    let mut wake = Wake::new(&watch.host, base.index.cloned());
-    if settings.sync.enabled {
-        wake = wake.searching(base.grasp, settings.sync.synced_delay, &base.work);
+    let mut wake = Wake::new(&watched.host, base.index.cloned());
+    if settings.sync.sync_enabled {
+        wake = wake.searching(
+            base.grasp,
+            settings.sync.sync_immediate_delay_ms,
+            &base.work,
+        );
     }
     let options = grip_ingest::Options {
-        sources: watch.sources.clone(),
-        poll_every: watch.poll_every,
-        enrich: watch.enrich,
-        fresh_for: watch.fresh_for,
-        refresh_reserve_percent: watch.refresh_reserve_percent,
-        keep: watch.keep.clone(),
+        sources: watched.sources.clone(),
+        poll_every: watch.watch_poll_interval,
+        enrich: watch.watch_enrich,
+        fresh_for: watch.watch_fresh_for,
+        refresh_reserve_percent: watch.watch_refresh_reserve_percent,
+        keep: watch.keep(),
         ..grip_ingest::Options::default()
     };
     let live_for = options.live_for;
@@ -76,7 +81,7 @@ pub(super) async fn start(settings: &Settings, base: Base<'_>) -> anyhow::Result
         group: base.work.clone(),
     });
     let ingest = ingest.await.context("cannot begin to watch GitHub")?;
-    let webhook = match watch.secrets.as_slice() {
+    let webhook = match watch.github_webhook_secret.as_slice() {
         [] => None,
         secrets => {
             let secrets = Secrets::new(secrets.iter().map(|secret| secret.reveal()));
@@ -86,13 +91,14 @@ pub(super) async fn start(settings: &Settings, base: Base<'_>) -> anyhow::Result
             Some(Webhook::new(secrets, db, queue, live_for, group))
         }
     };
-    let avatars = match &watch.avatars {
-        Some(place) if watch.enrich => Some(avatars(settings, watch, place, &base).await?),
-        _ => None,
+    let avatars = if watch.watch_avatars && watch.watch_enrich {
+        Some(avatars(settings, &watched.host, &base).await?)
+    } else {
+        None
     };
     tracing::info!(
-        host = watch.host.authority(),
-        lists = watch.sources.len(),
+        host = watched.host.authority(),
+        lists = watched.sources.len(),
         webhooks = webhook.is_some(),
         "pushes are watched"
     );
@@ -103,14 +109,9 @@ pub(super) async fn start(settings: &Settings, base: Base<'_>) -> anyhow::Result
     }))
 }
 
-async fn avatars(
-    settings: &Settings,
-    watch: &WatchSettings,
-    place: &str,
-    base: &Base<'_>,
-) -> anyhow::Result<Avatars> {
+async fn avatars(settings: &Settings, host: &Service, base: &Base<'_>) -> anyhow::Result<Avatars> {
     let pictures = {
-        let place = place.to_owned();
+        let place = settings.avatars_store();
         let opening = base
             .work
             .spawn_blocking("open", move || Pictures::open(&place));
@@ -122,8 +123,8 @@ async fn avatars(
         .context("cannot set up requests for pictures")?;
     let mut options = AvatarOptions::default();
     let mut named = egress.clone();
-    if watch.host.authority() != PUBLIC {
-        let url = url::Url::parse(&watch.host.http_url()).context("a host has a URL")?;
+    if host.authority() != PUBLIC {
+        let url = url::Url::parse(&host.http_url()).context("a host has a URL")?;
         options.hosts = Domain::of(&url).into_iter().collect();
         let hosts = options.hosts.clone();
         named = private_way(settings, service, address, throttle, hosts)

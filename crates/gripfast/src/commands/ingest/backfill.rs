@@ -13,7 +13,7 @@ use serde_json::json;
 use super::render;
 use crate::{
     cli::NodeRequest,
-    config::{self, DatabasePlace, Process, Settings},
+    config::{self, DatabasePlace, ProcessEnvironment, Settings},
 };
 
 /// Connections to a server: one writes, the others are its own.
@@ -22,7 +22,7 @@ const CONNECTIONS: u32 = 4;
 /// Reads the files one after the other, each from where it was left.
 #[tokio::main(flavor = "current_thread")]
 pub(super) async fn run(request: &NodeRequest, files: &[PathBuf]) -> anyhow::Result<()> {
-    let settings = config::load(&request.flags, &Process)?.settings;
+    let settings = config::load(&request.flags, &ProcessEnvironment)?.settings;
     let db = open(&settings).await?;
     let group = TaskGroup::new("backfill");
     let live_for = grip_ingest::Options::default().live_for;
@@ -50,7 +50,7 @@ pub(super) async fn run(request: &NodeRequest, files: &[PathBuf]) -> anyhow::Res
 }
 
 async fn open(settings: &Settings) -> anyhow::Result<Db> {
-    match &settings.database.place {
+    match &settings.database() {
         DatabasePlace::File(path) if path.exists() => {
             let opened = Db::open(path).await;
             opened.with_context(|| format!("cannot open {}", path.display()))

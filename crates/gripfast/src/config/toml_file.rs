@@ -1,4 +1,4 @@
-//! `gripfast.toml`: flat keys, each with the line it stands on.
+//! The keys of `gripfast.toml`, each with the line it stands on.
 
 use toml::de::{DeTable, DeValue};
 
@@ -6,10 +6,10 @@ use toml::de::{DeTable, DeValue};
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) key: String,
-    /// The value as the other layers would write it; none for a type that no option has.
+    /// The value as the environment would have it; none for a type that no option has.
     pub(crate) value: Option<String>,
     /// What TOML calls its type.
-    pub(crate) shape: &'static str,
+    pub(crate) toml_type: &'static str,
     pub(crate) line: usize,
 }
 
@@ -25,7 +25,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Entry>, (usize, String)> {
         .map(|(key, value)| Entry {
             key: key.get_ref().to_string(),
             value: flatten(value.get_ref()),
-            shape: value.get_ref().type_str(),
+            toml_type: value.get_ref().type_str(),
             line: line_of(text, key.span().start),
         })
         .collect();
@@ -63,7 +63,7 @@ mod tests {
         let found: Vec<_> = parse(text).unwrap();
         let found: Vec<_> = found
             .iter()
-            .map(|e| (e.key.as_str(), e.value.as_deref(), e.shape, e.line))
+            .map(|e| (e.key.as_str(), e.value.as_deref(), e.toml_type, e.line))
             .collect();
         assert_eq!(
             found,
