@@ -4,18 +4,18 @@ use std::{path::Path, time::Instant};
 
 use anyhow::{Result, ensure};
 
-use crate::{http::Connection, report::Table, world::World};
+use crate::{fixture::Fixture, http::Connection, report::Table};
 
 const CONNECTIONS: usize = 16;
 
 pub async fn measure(binary: &Path, table: &mut Table) -> Result<()> {
-    let world = World::new(binary).await?;
-    let info = format!("{}/info/refs?service=git-upload-pack", world.path());
-    let v2 = rate(&world, 20_000, |c| {
+    let fixture = Fixture::new(binary).await?;
+    let info = format!("{}/info/refs?service=git-upload-pack", fixture.path());
+    let v2 = rate(&fixture, 20_000, |c| {
         get(c, &info, "Git-Protocol: version=2\r\n")
     })
     .await?;
-    let bare = rate(&world, 20_000, |c| get(c, "/healthz", "")).await?;
+    let bare = rate(&fixture, 20_000, |c| get(c, "/healthz", "")).await?;
     let floor = format!("/healthz {bare:.0}/s");
     table.row(
         "info/refs v2, 16 connections",
@@ -26,15 +26,15 @@ pub async fn measure(binary: &Path, table: &mut Table) -> Result<()> {
     );
     let peers = [(10, "579/s"), (1_000, "109/s"), (20_000, "6.5/s")];
     for (version, (count, peer)) in (1..).zip(peers) {
-        let tip = world.tree.tip("HEAD")?;
+        let tip = fixture.tree.tip("HEAD")?;
         let names: Vec<String> = (1..count).map(|n| format!("refs/tags/v{n:05}")).collect();
         let mut refs = vec![("refs/heads/main", tip.as_str())];
         refs.extend(names.iter().map(|name| (name.as_str(), tip.as_str())));
-        let mut relay = world.node.connect().await?;
-        let answer = relay.publish_ok(&world.state(&refs, version)).await?;
+        let mut relay = fixture.node.connect().await?;
+        let answer = relay.publish_ok(&fixture.state(&refs, version)).await?;
         ensure!(answer.is_served(), "{answer:?}");
         let rounds = if count > 5_000 { 600 } else { 6_000 };
-        let v0 = rate(&world, rounds, |c| get(c, &info, "")).await?;
+        let v0 = rate(&fixture, rounds, |c| get(c, &info, "")).await?;
         table.row(
             &format!("info/refs v0, {count} refs, 16 connections"),
             format!("{v0:.0}/s"),
@@ -43,8 +43,8 @@ pub async fn measure(binary: &Path, table: &mut Table) -> Result<()> {
             peer,
         );
         let body = b"0014command=ls-refs\n0001000csymrefs\n0009peel\n0000".to_vec();
-        let path = format!("{}/git-upload-pack", world.path());
-        let listed = rate(&world, rounds, |c| post(c, &path, &body)).await?;
+        let path = format!("{}/git-upload-pack", fixture.path());
+        let listed = rate(&fixture, rounds, |c| post(c, &path, &body)).await?;
         table.row(
             &format!("ls-refs, {count} refs, 16 connections"),
             format!("{listed:.0}/s"),
@@ -72,13 +72,13 @@ async fn post(mut connection: Connection, path: &str, body: &[u8]) -> Result<Con
 }
 
 /// Requests a second over all connections together.
-async fn rate<F>(world: &World, rounds: usize, ask: impl Fn(Connection) -> F) -> Result<f64>
+async fn rate<F>(fixture: &Fixture, rounds: usize, ask: impl Fn(Connection) -> F) -> Result<f64>
 where
     F: Future<Output = Result<Connection>>,
 {
     let began = Instant::now();
     let asking = (0..CONNECTIONS).map(|_| async {
-        let mut connection = Connection::open(world.node.port()).await?;
+        let mut connection = Connection::open(fixture.node.port()).await?;
         for _ in 0..rounds / CONNECTIONS {
             connection = ask(connection).await?;
         }

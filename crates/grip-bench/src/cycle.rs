@@ -9,9 +9,9 @@ use serde_json::json;
 use tokio::io::AsyncWriteExt as _;
 
 use crate::{
+    fixture::Fixture,
     http::Connection,
     report::{Table, median, percentile},
-    world::World,
 };
 
 pub async fn measure(binary: &Path, table: &mut Table) -> Result<()> {
@@ -24,9 +24,9 @@ pub async fn measure(binary: &Path, table: &mut Table) -> Result<()> {
 }
 
 async fn cycles(binary: &Path, table: &mut Table) -> Result<()> {
-    let world = World::new(binary).await?;
-    let mut relay = world.node.connect().await?;
-    let mut http = Connection::open(world.node.port()).await?;
+    let fixture = Fixture::new(binary).await?;
+    let mut relay = fixture.node.connect().await?;
+    let mut http = Connection::open(fixture.node.port()).await?;
     let bare = tempfile::tempdir()?;
     git::run(bare.path(), ["init", "-q", "--bare"])
         .await?
@@ -35,13 +35,13 @@ async fn cycles(binary: &Path, table: &mut Table) -> Result<()> {
     let (mut wire, mut client, mut floor) = (Vec::new(), Vec::new(), Vec::new());
     let mut version = 0;
     for n in 0..60 {
-        let old = world.tree.tip("HEAD")?;
-        let tip = world.tree.commit("file", &n.to_string())?;
+        let old = fixture.tree.tip("HEAD")?;
+        let tip = fixture.tree.commit("file", &n.to_string())?;
         version += 1;
-        let state = world.state(&[("refs/heads/main", &tip)], version);
+        let state = fixture.state(&[("refs/heads/main", &tip)], version);
         let over_wire = n % 2 == 0;
         let request = push_request(
-            &world.tree,
+            &fixture.tree,
             &[(&old, &tip, "refs/heads/main")],
             &tip,
             Some(&old),
@@ -50,9 +50,9 @@ async fn cycles(binary: &Path, table: &mut Table) -> Result<()> {
         let began = Instant::now();
         ensure!(relay.publish_ok(&state).await?.is_held());
         if over_wire {
-            push(&mut http, &world.path(), &request).await?;
+            push(&mut http, &fixture.path(), &request).await?;
         } else {
-            let pushed = world.tree.push(&world.url(), &["main"]).await?;
+            let pushed = fixture.tree.push(&fixture.url(), &["main"]).await?;
             ensure!(pushed.ok, "{}", pushed.stderr);
         }
         ensure!(
@@ -62,7 +62,7 @@ async fn cycles(binary: &Path, table: &mut Table) -> Result<()> {
         let millis = began.elapsed().as_secs_f64() * 1e3;
         if over_wire { &mut wire } else { &mut client }.push(millis);
         let began = Instant::now();
-        let pushed = world.tree.push(&bare_url, &["main"]).await?;
+        let pushed = fixture.tree.push(&bare_url, &["main"]).await?;
         ensure!(pushed.ok, "{}", pushed.stderr);
         floor.push(began.elapsed().as_secs_f64() * 1e3);
     }
@@ -95,12 +95,12 @@ struct Prepared {
 }
 
 impl Prepared {
-    async fn new(world: &World, number: usize) -> Result<Self> {
+    async fn new(fixture: &Fixture, number: usize) -> Result<Self> {
         let (owner, tree) = (Author::new(), WorkTree::init()?);
         let identifier = format!("side-{number}");
-        let mut relay = world.node.connect().await?;
+        let mut relay = fixture.node.connect().await?;
         relay
-            .publish_ok(&owner.announcement(&world.node.authority(), &identifier, vec![]))
+            .publish_ok(&owner.announcement(&fixture.node.authority(), &identifier, vec![]))
             .await?;
         let mut rounds = Vec::new();
         let mut old = wire::ZERO.to_owned();
@@ -122,9 +122,9 @@ impl Prepared {
         })
     }
 
-    async fn run(&self, world: &World) -> Result<()> {
-        let mut relay = world.node.connect().await?;
-        let mut http = Connection::open(world.node.port()).await?;
+    async fn run(&self, fixture: &Fixture) -> Result<()> {
+        let mut relay = fixture.node.connect().await?;
+        let mut http = Connection::open(fixture.node.port()).await?;
         for (state, request) in &self.rounds {
             ensure!(relay.publish_ok(state).await?.is_held());
             push(&mut http, &self.path, request).await?;
@@ -134,13 +134,13 @@ impl Prepared {
 }
 
 async fn side_by_side(binary: &Path, table: &mut Table) -> Result<()> {
-    let world = World::new(binary).await?;
+    let fixture = Fixture::new(binary).await?;
     let mut prepared = Vec::new();
     for number in 0..REPOSITORIES {
-        prepared.push(Prepared::new(&world, number).await?);
+        prepared.push(Prepared::new(&fixture, number).await?);
     }
     let began = Instant::now();
-    futures_util::future::try_join_all(prepared.iter().map(|it| it.run(&world))).await?;
+    futures_util::future::try_join_all(prepared.iter().map(|it| it.run(&fixture))).await?;
     let rate = (REPOSITORIES as f64 * PUSHES as f64) / began.elapsed().as_secs_f64();
     let path = format!("push cycles, {REPOSITORIES} repositories at once, wire");
     table.row(&path, format!("{rate:.0}/s"), "–", None, "29/s");
@@ -149,34 +149,34 @@ async fn side_by_side(binary: &Path, table: &mut Table) -> Result<()> {
 
 /// A wire push of `count` new refs, and what a stranger waits for meanwhile.
 async fn many_refs(binary: &Path, count: usize, table: &mut Table) -> Result<()> {
-    let world = World::new(binary).await?;
-    let tip = world.tree.commit("file", "x")?;
+    let fixture = Fixture::new(binary).await?;
+    let tip = fixture.tree.commit("file", "x")?;
     let names: Vec<String> = (0..count - 1)
         .map(|n| format!("refs/tags/v{n:05}"))
         .collect();
     let mut refs = vec![("refs/heads/main", tip.as_str())];
     refs.extend(names.iter().map(|name| (name.as_str(), tip.as_str())));
-    let mut relay = world.node.connect().await?;
-    relay.publish_ok(&world.state(&refs, 1)).await?;
-    let old = world.tree.tip("HEAD~1")?;
+    let mut relay = fixture.node.connect().await?;
+    relay.publish_ok(&fixture.state(&refs, 1)).await?;
+    let old = fixture.tree.tip("HEAD~1")?;
     let mut commands = vec![(old.as_str(), tip.as_str(), "refs/heads/main")];
     commands.extend(
         names
             .iter()
             .map(|name| (wire::ZERO, tip.as_str(), name.as_str())),
     );
-    let request = push_request(&world.tree, &commands, &tip, Some(&old)).await?;
-    let mut http = Connection::open(world.node.port()).await?;
+    let request = push_request(&fixture.tree, &commands, &tip, Some(&old)).await?;
+    let mut http = Connection::open(fixture.node.port()).await?;
     let done = std::sync::atomic::AtomicBool::new(false);
     let began = Instant::now();
-    let path = world.path();
+    let path = fixture.path();
     let pushing = async {
         push(&mut http, &path, &request).await?;
         done.store(true, std::sync::atomic::Ordering::Relaxed);
         anyhow::Ok(began.elapsed().as_secs_f64())
     };
     let asking = async {
-        let mut stranger = world.node.connect().await?;
+        let mut stranger = fixture.node.connect().await?;
         let mut waits = Vec::new();
         while !done.load(std::sync::atomic::Ordering::Relaxed) {
             let asked = Instant::now();
@@ -187,7 +187,7 @@ async fn many_refs(binary: &Path, count: usize, table: &mut Table) -> Result<()>
     };
     let (seconds, longest) = tokio::join!(pushing, asking);
     let (seconds, longest) = (seconds?, longest?);
-    let floor = path_push(&world.tree, count).await?;
+    let floor = path_push(&fixture.tree, count).await?;
     let peer = if count == 1_000 {
         "3.9 s; 2.7 s"
     } else {

@@ -9,16 +9,16 @@ use nostr::prelude::Event;
 use tokio_tungstenite::tungstenite::Message;
 
 use crate::{
+    fixture::{self, Fixture},
     report::{Table, median},
-    world::{self, World},
 };
 
 pub async fn measure(binary: &Path, table: &mut Table) -> Result<()> {
-    let world = World::new(binary).await?;
+    let fixture = Fixture::new(binary).await?;
     let authors: Vec<Author> = (0..50).map(|_| Author::new()).collect();
-    let events = world.issues(&authors, 62_000);
-    let verify = world::verify_micros(&events);
-    let sync = world::sync_millis()?;
+    let events = fixture.issues(&authors, 62_000);
+    let verify = fixture::verify_micros(&events);
+    let sync = fixture::sync_millis()?;
     let rounds = [
         (
             "1 connection, one at a time",
@@ -41,11 +41,11 @@ pub async fn measure(binary: &Path, table: &mut Table) -> Result<()> {
     for (name, connections, window, count, peer) in rounds {
         let (batch, later) = rest.split_at(count);
         rest = later;
-        let cpu = world.cpu_seconds()?;
+        let cpu = fixture.cpu_seconds()?;
         let began = Instant::now();
-        let mut latencies = send_all(&world.node, batch, connections, window).await?;
+        let mut latencies = send_all(&fixture.node, batch, connections, window).await?;
         let seconds = began.elapsed().as_secs_f64();
-        let cpu_per_1k = (world.cpu_seconds()? - cpu) / count as f64 * 1_000.0;
+        let cpu_per_1k = (fixture.cpu_seconds()? - cpu) / count as f64 * 1_000.0;
         let rate = count as f64 / seconds;
         let p50 = median(&mut latencies);
         let value = format!("{rate:.0}/s, OK p50 {p50:.2} ms, {cpu_per_1k:.3} s CPU per 1k");
@@ -60,7 +60,7 @@ pub async fn measure(binary: &Path, table: &mut Table) -> Result<()> {
         };
         table.row(&format!("events: {name}"), value, &floor, Some(ratio), peer);
     }
-    let anonymous = crate::report::mib(world.node.anonymous_rss_bytes()?);
+    let anonymous = crate::report::mib(fixture.node.anonymous_rss_bytes()?);
     table.row(
         "server memory after 62k events, anonymous",
         anonymous,

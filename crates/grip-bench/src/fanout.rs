@@ -9,7 +9,7 @@ use serde_json::json;
 use tokio::io::AsyncReadExt as _;
 use tokio_tungstenite::tungstenite::{Message, protocol::WebSocketConfig};
 
-use crate::{report::Table, world::World};
+use crate::{fixture::Fixture, report::Table};
 
 const SUBSCRIBERS: usize = 1_000;
 const EVENTS: usize = 60;
@@ -17,14 +17,14 @@ const EVENTS: usize = 60;
 const FRAME_BYTES: usize = 880;
 
 pub async fn measure(binary: &Path, table: &mut Table) -> Result<()> {
-    let world = World::new(binary).await?;
-    let before = world.node.anonymous_rss_bytes()?;
+    let fixture = Fixture::new(binary).await?;
+    let before = fixture.node.anonymous_rss_bytes()?;
     let config = WebSocketConfig::default()
         .read_buffer_size(8 * 1024)
         .write_buffer_size(0);
     let mut sockets = Vec::with_capacity(SUBSCRIBERS);
     for _ in 0..SUBSCRIBERS {
-        let url = world.node.relay_url();
+        let url = fixture.node.relay_url();
         let (mut socket, _) =
             tokio_tungstenite::connect_async_with_config(url, Some(config), true).await?;
         socket
@@ -41,10 +41,10 @@ pub async fn measure(binary: &Path, table: &mut Table) -> Result<()> {
         sockets.push(socket);
     }
     let idle =
-        (world.node.anonymous_rss_bytes()?.saturating_sub(before)) as f64 / SUBSCRIBERS as f64;
-    let events = world.issues(&[Author::new()], EVENTS);
-    let mut relay = world.node.connect().await?;
-    let cpu = world.cpu_seconds()?;
+        (fixture.node.anonymous_rss_bytes()?.saturating_sub(before)) as f64 / SUBSCRIBERS as f64;
+    let events = fixture.issues(&[Author::new()], EVENTS);
+    let mut relay = fixture.node.connect().await?;
+    let cpu = fixture.cpu_seconds()?;
     let began = Instant::now();
     let hearing = sockets.iter_mut().map(|socket| async move {
         let mut heard = 0;
@@ -64,7 +64,7 @@ pub async fn measure(binary: &Path, table: &mut Table) -> Result<()> {
     told?;
     let deliveries: usize = heard?.iter().sum();
     let seconds = began.elapsed().as_secs_f64();
-    let each = (world.cpu_seconds()? - cpu) / deliveries as f64 * 1e6;
+    let each = (fixture.cpu_seconds()? - cpu) / deliveries as f64 * 1e6;
     let value = format!(
         "{:.0} deliveries/s, {each:.1} µs CPU each, none lost",
         deliveries as f64 / seconds
@@ -118,5 +118,5 @@ async fn plain_sends() -> Result<f64> {
 
 /// CPU this thread has used.
 fn thread_cpu_seconds() -> Result<f64> {
-    crate::world::cpu_seconds("/proc/thread-self/stat")
+    crate::fixture::cpu_seconds("/proc/thread-self/stat")
 }

@@ -9,6 +9,7 @@ mod cycle;
 mod events;
 mod fanout;
 mod feed;
+mod fixture;
 mod http;
 mod queries;
 mod queue;
@@ -16,7 +17,6 @@ mod report;
 mod service;
 mod sync;
 mod transfer;
-mod world;
 
 use std::path::PathBuf;
 

@@ -9,17 +9,17 @@ use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
 
 use crate::{
+    fixture::Fixture,
     report::{Table, percentile},
-    world::World,
 };
 
 const CONNECTIONS: usize = 8;
 
 pub async fn measure(binary: &Path, table: &mut Table) -> Result<()> {
-    let world = World::new(binary).await?;
+    let fixture = Fixture::new(binary).await?;
     let authors: Vec<Author> = (0..50).map(|_| Author::new()).collect();
-    let events = world.issues(&authors, 20_000);
-    let mut relay = world.node.connect().await?;
+    let events = fixture.issues(&authors, 20_000);
+    let mut relay = fixture.node.connect().await?;
     for some in events.chunks(500) {
         for event in some {
             relay.send(json!(["EVENT", event])).await?;
@@ -28,7 +28,7 @@ pub async fn measure(binary: &Path, table: &mut Table) -> Result<()> {
             relay.answer(&event.id).await?;
         }
     }
-    let coordinate = world.owner.coordinate(&world.identifier);
+    let coordinate = fixture.owner.coordinate(&fixture.identifier);
     let sizes = [
         ("by id", 4_000, 1, "22,977/s"),
         ("author + kind, 50", 800, 50, "1,797/s"),
@@ -53,15 +53,15 @@ pub async fn measure(binary: &Path, table: &mut Table) -> Result<()> {
                 }
             }
         };
-        let cpu = world.cpu_seconds()?;
+        let cpu = fixture.cpu_seconds()?;
         let began = Instant::now();
-        let asking =
-            (0..CONNECTIONS).map(|c| ask(&world, rounds, expected, move |n| c * 131 + n, &filter));
+        let asking = (0..CONNECTIONS)
+            .map(|c| ask(&fixture, rounds, expected, move |n| c * 131 + n, &filter));
         futures_util::future::try_join_all(asking).await?;
         let seconds = began.elapsed().as_secs_f64();
         let total = (rounds * CONNECTIONS) as f64;
-        let cpu = (world.cpu_seconds()? - cpu) / total * 1e6;
-        let mut alone = ask(&world, rounds.min(200), expected, |n| n, &filter).await?;
+        let cpu = (fixture.cpu_seconds()? - cpu) / total * 1e6;
+        let mut alone = ask(&fixture, rounds.min(200), expected, |n| n, &filter).await?;
         let p99 = percentile(&mut alone, 0.99);
         let value = format!(
             "{:.0}/s, {cpu:.0} µs CPU each, p99 alone {p99:.2} ms",
@@ -80,14 +80,14 @@ pub async fn measure(binary: &Path, table: &mut Table) -> Result<()> {
 
 /// Asks one after the other; returns each query's time to EOSE in ms.
 async fn ask(
-    world: &World,
+    fixture: &Fixture,
     rounds: usize,
     expected: usize,
     pick: impl Fn(usize) -> usize,
     filter: &impl Fn(usize) -> Value,
 ) -> Result<Vec<f64>> {
     let (mut socket, _) =
-        tokio_tungstenite::connect_async_with_config(world.node.relay_url(), None, true).await?;
+        tokio_tungstenite::connect_async_with_config(fixture.node.relay_url(), None, true).await?;
     let mut times = Vec::with_capacity(rounds);
     for n in 0..rounds {
         let began = Instant::now();

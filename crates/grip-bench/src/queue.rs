@@ -43,32 +43,32 @@ enum Work {
 
 pub async fn measure(table: &mut Table) -> Result<()> {
     for rows in [10_000, 1_000_000] {
-        let world = World::start(rows).await?;
+        let fixture = Fixture::start(rows).await?;
         for many in [1, 16] {
             let name = format!("queue: claim {many} of {rows} jobs, {WORKERS} at once");
-            world.compare(&name, Work::Claim(many), table).await?;
+            fixture.compare(&name, Work::Claim(many), table).await?;
         }
         if rows == 10_000 {
-            world.hold(HELD).await?;
+            fixture.hold(HELD).await?;
             let name = format!("queue: claim 1 of {rows} jobs, {HELD} leases held");
-            world.compare(&name, Work::Claim(1), table).await?;
+            fixture.compare(&name, Work::Claim(1), table).await?;
         } else {
             let name = "queue: claim 1 and finish it";
-            world.compare(name, Work::ClaimAndFinish, table).await?;
-            world.count(table).await?;
+            fixture.compare(name, Work::ClaimAndFinish, table).await?;
+            fixture.count(table).await?;
         }
     }
     embedded::measure(table).await
 }
 
 /// A server with a table of jobs: as many for the queue as for the plain statement.
-struct World {
+struct Fixture {
     server: PostgresServer,
     queue: Queue,
     group: TaskGroup,
 }
 
-impl World {
+impl Fixture {
     async fn start(rows: usize) -> Result<Self> {
         let server = PostgresServer::durable().await?;
         let settings = Server {
@@ -76,7 +76,7 @@ impl World {
             ..Server::new(server.url(), "bench")
         };
         let queue = Queue::new(Db::connect(&settings).await?);
-        let world = Self {
+        let fixture = Self {
             server,
             queue,
             group: TaskGroup::new("bench"),
@@ -88,10 +88,10 @@ impl World {
             let fill = fill
                 .replace("{kind}", kind)
                 .replace("{rows}", &rows.to_string());
-            world.run(fill).await?;
+            fixture.run(fill).await?;
         }
-        world.run("VACUUM ANALYZE queue".to_owned()).await?;
-        Ok(world)
+        fixture.run("VACUUM ANALYZE queue".to_owned()).await?;
+        Ok(fixture)
     }
 
     async fn run(&self, text: String) -> Result<()> {

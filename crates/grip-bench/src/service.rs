@@ -18,9 +18,9 @@ use tokio::{
 };
 
 use crate::{
+    fixture::Fixture,
     http::Connection,
     report::{Table, median, mib, percentile},
-    world::World,
 };
 
 /// What is asked for, and with which headers: answers that come out of memory.
@@ -102,9 +102,9 @@ impl Drop for Nothing {
 
 async fn beside_nothing(binary: &Path, table: &mut Table) -> Result<()> {
     let nothing = Nothing::start().await?;
-    let world = World::new(binary).await?;
-    let node = &world.node;
-    let resolve = resolve_path(&world);
+    let fixture = Fixture::new(binary).await?;
+    let node = &fixture.node;
+    let resolve = resolve_path(&fixture);
     let routes = ROUTES.iter().copied();
     for (path, headers) in routes.chain([(resolve.as_str(), "")]) {
         let (mut bare, mut ours, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
@@ -129,8 +129,12 @@ async fn beside_nothing(binary: &Path, table: &mut Table) -> Result<()> {
 }
 
 /// A name that is served here; the first answer fills the cache for the rest.
-fn resolve_path(world: &World) -> String {
-    format!("/resolve/name:{}/{}", world.owner.npub(), world.identifier)
+fn resolve_path(fixture: &Fixture) -> String {
+    format!(
+        "/resolve/name:{}/{}",
+        fixture.owner.npub(),
+        fixture.identifier
+    )
 }
 
 fn shown(path: &str) -> &str {
@@ -210,9 +214,9 @@ async fn overload(binary: &Path, table: &mut Table) -> Result<()> {
         // Loopback is where proxies are by default, and those are not counted.
         ("GRIPFAST_TRUSTED_PROXY_CIDRS", "192.0.2.0/24"),
     ];
-    let world = World::with(binary, &env).await?;
-    let node = &world.node;
-    let (port, path) = (node.port(), resolve_path(&world));
+    let fixture = Fixture::with(binary, &env).await?;
+    let node = &fixture.node;
+    let (port, path) = (node.port(), resolve_path(&fixture));
     let path = path.as_str();
     let at_ease = f64::from(TAKEN_ON) * AT_EASE;
     let offered = f64::from(TAKEN_ON) * OVERLOAD;

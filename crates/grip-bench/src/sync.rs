@@ -10,7 +10,7 @@ use nostr::prelude::{Event, Timestamp};
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::{events::send_all, report::Table, world::World};
+use crate::{events::send_all, fixture::Fixture, report::Table};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -105,8 +105,8 @@ where
 /// A state and a pull request for each of 100 identifiers on one host, with the limits as they are.
 async fn burst(binary: &Path) -> Result<Row> {
     const IDENTIFIERS: usize = 100;
-    let world = World::with(binary, SETTINGS).await?;
-    let node = &world.node;
+    let fixture = Fixture::with(binary, SETTINGS).await?;
+    let node = &fixture.node;
     let host = RemoteHost::start("127.0.0.2").await?;
     let tree = WorkTree::with_commit()?;
     let mut projects = Vec::new();
@@ -161,8 +161,8 @@ async fn burst(binary: &Path) -> Result<Row> {
 /// When a host that asked for 30 s of patience hears from us again.
 async fn silence(binary: &Path) -> Result<Row> {
     const ASKED: u64 = 30;
-    let world = World::with(binary, SETTINGS).await?;
-    let node = &world.node;
+    let fixture = Fixture::with(binary, SETTINGS).await?;
+    let node = &fixture.node;
     let tree = WorkTree::with_commit()?;
     let tip = tree.tip("HEAD")?;
     let mut hosts = Vec::new();
@@ -201,7 +201,7 @@ async fn silence(binary: &Path) -> Result<Row> {
 
 /// Requests of a minute for a state half of whose tips the host lacks.
 async fn half_missing(binary: &Path) -> Result<Row> {
-    let world = World::with(binary, SETTINGS).await?;
+    let fixture = Fixture::with(binary, SETTINGS).await?;
     let host = RemoteHost::start("127.0.0.2").await?;
     let tree = WorkTree::with_commit()?;
     let tip = tree.tip("HEAD")?;
@@ -214,10 +214,10 @@ async fn half_missing(binary: &Path) -> Result<Row> {
         ("refs/heads/later", &later),
     ];
     let events = [
-        project.announcement(&world.node, &url),
+        project.announcement(&fixture.node, &url),
         project.state(&refs),
     ];
-    send_all(&world.node, &events, 1, 1).await?;
+    send_all(&fixture.node, &events, 1, 1).await?;
     wait(MINUTE, "the first request", || async {
         Ok(host.count() > 0)
     })
@@ -242,8 +242,8 @@ async fn half_missing(binary: &Path) -> Result<Row> {
 async fn hanging(binary: &Path) -> Result<Row> {
     const HANGING: usize = 5;
     const OTHERS: usize = 15;
-    let world = World::with(binary, SETTINGS).await?;
-    let node = &world.node;
+    let fixture = Fixture::with(binary, SETTINGS).await?;
+    let node = &fixture.node;
     let host = RemoteHost::start("127.0.0.2").await?;
     let tree = WorkTree::with_commit()?;
     let tip = tree.tip("HEAD")?;

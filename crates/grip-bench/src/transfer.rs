@@ -6,23 +6,23 @@ use anyhow::{Context as _, Result, ensure};
 use grip_testkit::{WorkTree, git};
 
 use crate::{
+    fixture::Fixture,
     report::{Table, mib},
-    world::World,
 };
 
 pub async fn measure(binary: &Path, size_mib: u64, table: &mut Table) -> Result<()> {
-    let mut world = World::new(binary).await?;
-    let tip = world.tree.commit_noise(size_mib, 1)?;
-    let mut relay = world.node.connect().await?;
+    let mut fixture = Fixture::new(binary).await?;
+    let tip = fixture.tree.commit_noise(size_mib, 1)?;
+    let mut relay = fixture.node.connect().await?;
     relay
-        .publish_ok(&world.state(&[("refs/heads/main", &tip)], 1))
+        .publish_ok(&fixture.state(&[("refs/heads/main", &tip)], 1))
         .await?;
     let began = Instant::now();
-    let pushed = world.tree.push(&world.url(), &["main"]).await?;
+    let pushed = fixture.tree.push(&fixture.url(), &["main"]).await?;
     ensure!(pushed.ok, "{}", pushed.stderr);
     let push = began.elapsed().as_secs_f64();
-    let floor = path_push(&world.tree).await?;
-    let rss = mib(world.node.peak_rss_bytes()?);
+    let floor = path_push(&fixture.tree).await?;
+    let rss = mib(fixture.node.peak_rss_bytes()?);
     let name = format!("git push over a path {floor:.2} s");
     table.row(
         &format!("push {size_mib} MiB, git client"),
@@ -31,19 +31,19 @@ pub async fn measure(binary: &Path, size_mib: u64, table: &mut Table) -> Result<
         Some(push / floor),
         "RSS 438 MB",
     );
-    world.node.crash_and_restart().await?;
-    let repository = world
+    fixture.node.crash_and_restart().await?;
+    let repository = fixture
         .node
         .data_dir()
         .join("git")
-        .join(world.path().trim_start_matches('/'));
+        .join(fixture.path().trim_start_matches('/'));
     let local = format!("file://{}", repository.to_str().context("UTF-8")?);
     let (mut over_path, mut over_http) = (f64::MAX, f64::MAX);
     for _ in 0..3 {
         over_path = over_path.min(clone(&local).await?);
-        over_http = over_http.min(clone(&world.url()).await?);
+        over_http = over_http.min(clone(&fixture.url()).await?);
     }
-    let rss = mib(world.node.peak_rss_bytes()?);
+    let rss = mib(fixture.node.peak_rss_bytes()?);
     let name = format!("git clone over a path {over_path:.2} s");
     let value = format!("{over_http:.2} s, server RSS {rss}");
     table.row(
@@ -53,9 +53,9 @@ pub async fn measure(binary: &Path, size_mib: u64, table: &mut Table) -> Result<
         Some(over_http / over_path),
         "1.32–1.41×, RSS 444–479 MB",
     );
-    let url = world.url();
+    let url = fixture.url();
     futures_util::future::try_join_all((0..4).map(|_| clone(&url))).await?;
-    let rss = mib(world.node.peak_rss_bytes()?);
+    let rss = mib(fixture.node.peak_rss_bytes()?);
     table.row(
         &format!("clone {size_mib} MiB, 4 clients"),
         format!("server RSS {rss}"),

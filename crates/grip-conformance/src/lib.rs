@@ -5,8 +5,8 @@
 //! its settings say so ([`Needs::Control`]) and are left out, visibly, where that is impossible.
 
 mod cases;
+mod fixture;
 mod target;
-mod world;
 
 use std::{future::Future, pin::Pin, time::Duration};
 

@@ -142,6 +142,14 @@ pub async fn ls_remote(url: &str) -> Result<Vec<(String, String)>> {
     Ok(text.lines().filter_map(pair).collect())
 }
 
+/// The branches and tags of `url`, sorted.
+pub async fn branches_and_tags(url: &str) -> Result<Vec<(String, String)>> {
+    let mut refs = ls_remote(url).await?;
+    refs.retain(|(name, _)| name.starts_with("refs/heads/") || name.starts_with("refs/tags/"));
+    refs.sort();
+    Ok(refs)
+}
+
 /// The branch that HEAD of `url` names.
 pub async fn remote_head(url: &str) -> Result<Option<String>> {
     let dir = TempDir::new()?;

@@ -10,11 +10,11 @@ mod events;
 mod limits;
 mod listing;
 mod record;
+mod repositories;
 mod routes;
 mod service;
 #[cfg(test)]
 mod tests;
-mod world;
 
 use std::{
     net::SocketAddr,
@@ -30,9 +30,9 @@ pub use self::{
     behaviour::Behaviour,
     limits::{Counts, Limits},
     record::Seen,
-    world::Repo,
+    repositories::Repo,
 };
-use self::{behaviour::Scripts, limits::Books, record::Record, world::World};
+use self::{behaviour::Scripts, limits::Books, record::Record, repositories::Repositories};
 use crate::remote::{self, Gate};
 
 /// A running GitHub; it ends when dropped.
@@ -57,15 +57,17 @@ pub struct Setup {
 struct Shared {
     address: SocketAddr,
     base: String,
-    world: Mutex<World>,
+    repositories: Mutex<Repositories>,
     books: Mutex<Books>,
     record: Record,
     scripts: Scripts,
 }
 
 impl Shared {
-    fn world(&self) -> MutexGuard<'_, World> {
-        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+    fn repositories(&self) -> MutexGuard<'_, Repositories> {
+        self.repositories
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn books(&self) -> MutexGuard<'_, Books> {
@@ -98,7 +100,7 @@ impl FakeGitHub {
         let shared = Arc::new(Shared {
             address: listener.local_addr()?,
             base: setup.base,
-            world: Mutex::default(),
+            repositories: Mutex::default(),
             books: Mutex::new(Books::new(setup.limits, setup.tokens)),
             record: Record::default(),
             scripts: Scripts::default(),
@@ -132,82 +134,82 @@ impl FakeGitHub {
     }
 
     pub fn add_repo(&self, repo: Repo) -> u64 {
-        self.shared.world().add(repo)
+        self.shared.repositories().add(repo)
     }
 
     /// Adds `count` repositories `owner/repo-00000`, …, each with tags `v0.0.0`, `v0.1.0`, … and
     /// a `go.mod` that names it as a module below `github.com`.
     pub fn fill(&self, owner: &str, count: usize, tags_each: usize) {
-        let mut world = self.shared.world();
+        let mut repositories = self.shared.repositories();
         for n in 0..count {
             let name = format!("{owner}/repo-{n:05}");
-            world.add(Repo::new(&name));
+            repositories.add(Repo::new(&name));
             let module = format!("module github.com/{name}\n");
-            world.put_file(&name, None, "go.mod", module.into());
+            repositories.put_file(&name, None, "go.mod", module.into());
             for tag in 0..tags_each {
-                let oid = world.commit(&name, None);
-                world.tag(&name, &format!("v0.{tag}.0"), &oid);
+                let oid = repositories.commit(&name, None);
+                repositories.tag(&name, &format!("v0.{tag}.0"), &oid);
             }
         }
     }
 
     /// Changes what is said about a repository; its name stays.
     pub fn change(&self, full_name: &str, change: impl FnOnce(&mut Repo)) {
-        self.shared.world().change(full_name, change);
+        self.shared.repositories().change(full_name, change);
     }
 
     /// Removes a repository; from now on it is not found.
     pub fn remove(&self, full_name: &str) {
-        self.shared.world().remove(full_name);
+        self.shared.repositories().remove(full_name);
     }
 
     /// Gives a repository a new name; the old one is answered with 301.
     pub fn rename(&self, from: &str, to: &str) {
-        self.shared.world().rename(from, to);
+        self.shared.repositories().rename(from, to);
     }
 
     /// Makes a commit, at this moment if one is given (seconds since 1970), and returns its id.
     pub fn commit(&self, full_name: &str, at: Option<i64>) -> String {
-        self.shared.world().commit(full_name, at)
+        self.shared.repositories().commit(full_name, at)
     }
 
     /// Makes a commit with a tag, or moves the tag there, and returns the commit's id.
     pub fn add_tag(&self, full_name: &str, tag: &str) -> String {
-        let mut world = self.shared.world();
-        let oid = world.commit(full_name, None);
-        world.tag(full_name, tag, &oid);
+        let mut repositories = self.shared.repositories();
+        let oid = repositories.commit(full_name, None);
+        repositories.tag(full_name, tag, &oid);
         oid
     }
 
     /// Sets or moves a tag to a commit.
     pub fn set_tag(&self, full_name: &str, tag: &str, oid: &str) {
-        self.shared.world().tag(full_name, tag, oid);
+        self.shared.repositories().tag(full_name, tag, oid);
     }
 
     pub fn delete_tag(&self, full_name: &str, tag: &str) {
-        self.shared.world().untag(full_name, tag);
+        self.shared.repositories().untag(full_name, tag);
     }
 
     /// The tags of a repository and the commits they are at, by name.
     pub fn tags(&self, full_name: &str) -> Vec<(String, String)> {
-        self.shared.world().tags(full_name)
+        self.shared.repositories().tags(full_name)
     }
 
     /// Puts a file into every commit that has none of its own there.
     pub fn put_file(&self, full_name: &str, path: &str, bytes: impl Into<Bytes>) {
-        let mut world = self.shared.world();
-        world.put_file(full_name, None, path, bytes.into());
+        let mut repositories = self.shared.repositories();
+        repositories.put_file(full_name, None, path, bytes.into());
     }
 
     /// Puts a file into one commit.
     pub fn put_file_at(&self, full_name: &str, oid: &str, path: &str, bytes: impl Into<Bytes>) {
-        let mut world = self.shared.world();
-        world.put_file(full_name, Some(oid), path, bytes.into());
+        let mut repositories = self.shared.repositories();
+        repositories.put_file(full_name, Some(oid), path, bytes.into());
     }
 
     /// Takes a file out of every commit.
     pub fn delete_file(&self, full_name: &str, path: &str) {
-        self.shared.world().delete_file(full_name, path);
+        self.shared.repositories().delete_file(full_name, path);
     }
 }
 

@@ -1,4 +1,4 @@
-//! What tests share: node processes, a scripted relay client, git work trees, event builders.
+//! Test support: node processes, a scripted relay client, projects, git work trees, event builders.
 //!
 //! Everything here talks to a server the way its users do: over sockets, with real git. Waiting
 //! is always for a state, with a deadline ([`until`]); nothing trusts a fixed delay.
@@ -9,6 +9,7 @@ pub mod git;
 pub mod github;
 pub mod node;
 pub mod postgres;
+mod project;
 pub mod redis;
 pub mod relay;
 pub mod remote;
@@ -20,7 +21,8 @@ pub use git::{GitOutput, WorkTree};
 pub use github::FakeGitHub;
 pub use node::Node;
 pub use postgres::PostgresServer;
+pub use project::{LocalProject, Project};
 pub use redis::RedisServer;
 pub use relay::{Answer, RelayClient};
 pub use remote::RemoteHost;
-pub use wait::{DEADLINE, until, within};
+pub use wait::{DEADLINE, until, until_ok, until_true, within};

@@ -9,6 +9,7 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 use tempfile::TempDir;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -229,6 +230,50 @@ impl Node {
     pub async fn get(&self, path: &str) -> Result<String> {
         http_get(self.port, path).await
     }
+
+    /// The JSON object that a GET of `path` answers with.
+    pub async fn json(&self, path: &str) -> Result<Value> {
+        json_object(&self.get(path).await?).with_context(|| path.to_owned())
+    }
+
+    /// The same for the operator, whose token the node wrote.
+    pub async fn admin_json(&self, path: &str) -> Result<Value> {
+        let token = std::fs::read_to_string(self.data_dir().join("admin.token"))?;
+        let request = format!(
+            "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\
+             Authorization: Bearer {}\r\n\r\n",
+            self.authority(),
+            token.trim()
+        );
+        let response = http_raw(self.port, request.as_bytes()).await?;
+        json_object(&String::from_utf8_lossy(&response)).with_context(|| path.to_owned())
+    }
+
+    /// The binary as the operator of this node runs it.
+    #[expect(clippy::disallowed_methods, reason = "tests run the real binary")]
+    pub fn command(&self, arguments: &[&str]) -> tokio::process::Command {
+        let mut command = tokio::process::Command::new(&self.binary);
+        command
+            .current_dir(self.dir.path())
+            .args(arguments)
+            .env("NGIT_BIND_ADDRESS", self.authority())
+            .env("NGIT_DOMAIN", self.authority())
+            .env("GRIPFAST_DATA_DIR", self.data_dir())
+            .stdin(Stdio::null())
+            .kill_on_drop(true);
+        command
+    }
+
+    /// What a command of the operator printed; fails if the command does.
+    pub async fn run(&self, arguments: &[&str]) -> Result<String> {
+        let output = self.command(arguments).output().await?;
+        let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+        if !output.status.success() {
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            bail!("{arguments:?}: {stdout}{stderr}");
+        }
+        Ok(stdout)
+    }
 }
 
 impl Drop for Node {
@@ -258,6 +303,16 @@ fn descendants_rss_bytes(ancestor: u32) -> u64 {
         }
     }
     kib * 1024
+}
+
+/// The JSON object in a response of status 200, whose body may have come in chunks.
+fn json_object(response: &str) -> Result<Value> {
+    let (head, body) = response.split_once("\r\n\r\n").context("no body")?;
+    if !head.starts_with("HTTP/1.1 200") {
+        bail!("{response}");
+    }
+    let (first, last) = body.find('{').zip(body.rfind('}')).context("no object")?;
+    Ok(serde_json::from_str(&body[first..=last])?)
 }
 
 /// A port nobody listens on at the moment.

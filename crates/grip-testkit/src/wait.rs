@@ -1,6 +1,9 @@
 //! Waiting for a state with a deadline.
 
-use std::{future::Future, time::Duration};
+use std::{
+    future::{Future, ready},
+    time::Duration,
+};
 
 use anyhow::{Context as _, Result};
 
@@ -24,14 +27,39 @@ where
             tokio::time::sleep(STEP).await;
         }
     };
-    tokio::time::timeout(DEADLINE, looking)
-        .await
-        .with_context(|| format!("waited in vain: {what}"))
+    within(what, looking).await
+}
+
+/// Looks until `is_so` holds.
+pub async fn until_true(what: &str, mut is_so: impl FnMut() -> bool) -> Result<()> {
+    until(what, || ready(is_so().then_some(()))).await
+}
+
+/// [`until`] for probes that may fail: they are repeated, and the last error is reported.
+pub async fn until_ok<T>(
+    what: &str,
+    mut probe: impl AsyncFnMut() -> Result<Option<T>>,
+) -> Result<T> {
+    let mut last_error = None;
+    let looking = async {
+        loop {
+            match probe().await {
+                Ok(Some(found)) => return found,
+                Ok(None) => last_error = None,
+                Err(error) => last_error = Some(error),
+            }
+            tokio::time::sleep(STEP).await;
+        }
+    };
+    let found = within(what, looking).await;
+    found.map_err(|timeout| match last_error {
+        Some(error) => error.context(timeout.to_string()),
+        None => timeout,
+    })
 }
 
 /// Runs `future` to its end, at most [`DEADLINE`] long.
 pub async fn within<T>(what: &str, future: impl Future<Output = T>) -> Result<T> {
-    tokio::time::timeout(DEADLINE, future)
-        .await
-        .with_context(|| format!("waited in vain: {what}"))
+    let finished = tokio::time::timeout(DEADLINE, future).await;
+    finished.with_context(|| format!("timed out: {what}"))
 }

@@ -11,8 +11,8 @@ use tokio::time::Instant;
 use super::Project;
 use crate::{
     events::send_all,
+    fixture::Fixture,
     report::{Table, mib, percentile},
-    world::World,
 };
 
 /// Room for all of them.
@@ -28,7 +28,7 @@ const DUE: usize = 10_000;
 const HOSTS: u8 = 20;
 
 /// Announcements and states of so many identifiers, whose data is at `urls` in turn.
-fn events(world: &World, count: usize, urls: &[String]) -> (Vec<Event>, Vec<Event>) {
+fn events(fixture: &Fixture, count: usize, urls: &[String]) -> (Vec<Event>, Vec<Event>) {
     let missing = "5".repeat(40);
     // One author for many: what a person may hold is not what is measured.
     let owner = Author::new();
@@ -37,7 +37,7 @@ fn events(world: &World, count: usize, urls: &[String]) -> (Vec<Event>, Vec<Even
             owner: owner.clone(),
             identifier: format!("waiting-{n}"),
         };
-        let announcement = project.announcement(&world.node, &urls[n % urls.len()]);
+        let announcement = project.announcement(&fixture.node, &urls[n % urls.len()]);
         (
             announcement,
             project.state(&[("refs/heads/main", &missing)]),
@@ -50,19 +50,19 @@ fn events(world: &World, count: usize, urls: &[String]) -> (Vec<Event>, Vec<Even
 pub async fn none_due(binary: &Path, count: usize, table: &mut Table) -> Result<()> {
     const WATCHED: Duration = Duration::from_secs(30);
     let env = [ROOM, &[("NGIT_SYNC_DEFAULT_DELAY_SECS", "80000")]].concat();
-    let world = World::with(binary, &env).await?;
+    let fixture = Fixture::with(binary, &env).await?;
     let urls = ["https://git.example.com/x.git".to_owned()];
-    let (announcements, states) = events(&world, count, &urls);
-    let empty = world.node.anonymous_rss_bytes()?;
-    send_all(&world.node, &announcements, 4, 64).await?;
-    let announced = world.node.anonymous_rss_bytes()?;
-    send_all(&world.node, &states, 4, 64).await?;
-    let status = status(&world).await?;
+    let (announcements, states) = events(&fixture, count, &urls);
+    let empty = fixture.node.anonymous_rss_bytes()?;
+    send_all(&fixture.node, &announcements, 4, 64).await?;
+    let announced = fixture.node.anonymous_rss_bytes()?;
+    send_all(&fixture.node, &states, 4, 64).await?;
+    let status = status(&fixture).await?;
     ensure!(status["queue_length"] == count, "{status}");
-    let cpu = world.cpu_seconds()?;
+    let cpu = fixture.cpu_seconds()?;
     tokio::time::sleep(WATCHED).await;
-    let share = (world.cpu_seconds()? - cpu) / WATCHED.as_secs_f64() * 100.0;
-    let full = world.node.anonymous_rss_bytes()?;
+    let share = (fixture.cpu_seconds()? - cpu) / WATCHED.as_secs_f64() * 100.0;
+    let full = fixture.node.anonymous_rss_bytes()?;
     let above = |bytes: u64| mib(full.saturating_sub(bytes));
     table.row(
         &format!("{count} waiting identifiers, none due"),
@@ -78,8 +78,8 @@ pub async fn none_due(binary: &Path, count: usize, table: &mut Table) -> Result<
     Ok(())
 }
 
-async fn status(world: &World) -> Result<Value> {
-    let answer = world.node.get("/api/v1/sync?limit=1").await?;
+async fn status(fixture: &Fixture) -> Result<Value> {
+    let answer = fixture.node.get("/api/v1/sync?limit=1").await?;
     let start = answer.find("\r\n\r\n").context("no body")?;
     let object = answer[start..].find('{').zip(answer[start..].rfind('}'));
     let (first, last) = object.with_context(|| answer.clone())?;
@@ -96,7 +96,7 @@ pub async fn all_due(binary: &Path, table: &mut Table) -> Result<()> {
         ],
     ]
     .concat();
-    let mut world = World::with(binary, &env).await?;
+    let mut fixture = Fixture::with(binary, &env).await?;
     let mut hosts = Vec::new();
     for n in 1..=HOSTS {
         let host = RemoteHost::start(&format!("127.0.1.{n}")).await?;
@@ -104,15 +104,15 @@ pub async fn all_due(binary: &Path, table: &mut Table) -> Result<()> {
         hosts.push(host);
     }
     let urls: Vec<_> = hosts.iter().map(|host| host.clone_url("x.git")).collect();
-    let (announcements, states) = events(&world, DUE, &urls);
-    send_all(&world.node, &announcements, 4, 64).await?;
-    send_all(&world.node, &states, 4, 64).await?;
-    relaunch(&mut world, "false").await?;
-    let idle = latency(&world, async |_| Ok(false)).await?;
+    let (announcements, states) = events(&fixture, DUE, &urls);
+    send_all(&fixture.node, &announcements, 4, 64).await?;
+    send_all(&fixture.node, &states, 4, 64).await?;
+    relaunch(&mut fixture, "false").await?;
+    let idle = latency(&fixture, async |_| Ok(false)).await?;
     // After a while without sync everything is due when it comes back.
-    relaunch(&mut world, "true").await?;
-    let busy = latency(&world, async |world| {
-        Ok(status(world).await?["attempts_total"].as_u64() >= Some(DUE as u64))
+    relaunch(&mut fixture, "true").await?;
+    let busy = latency(&fixture, async |fixture| {
+        Ok(status(fixture).await?["attempts_total"].as_u64() >= Some(DUE as u64))
     })
     .await?;
     ensure!(busy.is_over, "not all were looked at in {SPAN:?}");
@@ -129,10 +129,10 @@ pub async fn all_due(binary: &Path, table: &mut Table) -> Result<()> {
     Ok(())
 }
 
-async fn relaunch(world: &mut World, sync_enabled: &str) -> Result<()> {
-    ensure!(world.node.stop().await?.success());
-    world.node.set_env("GRIPFAST_SYNC_ENABLED", sync_enabled);
-    world.node.launch().await
+async fn relaunch(fixture: &mut Fixture, sync_enabled: &str) -> Result<()> {
+    ensure!(fixture.node.stop().await?.success());
+    fixture.node.set_env("GRIPFAST_SYNC_ENABLED", sync_enabled);
+    fixture.node.launch().await
 }
 
 /// How long latency is watched at most.
@@ -146,8 +146,11 @@ struct Latency {
 }
 
 /// Delays of queries by somebody who has nothing to do with it, until `is_over`.
-async fn latency(world: &World, is_over: impl AsyncFn(&World) -> Result<bool>) -> Result<Latency> {
-    let mut stranger = world.node.connect().await?;
+async fn latency(
+    fixture: &Fixture,
+    is_over: impl AsyncFn(&Fixture) -> Result<bool>,
+) -> Result<Latency> {
+    let mut stranger = fixture.node.connect().await?;
     let mut waits = Vec::new();
     let began = Instant::now();
     let mut looked = began;
@@ -160,7 +163,7 @@ async fn latency(world: &World, is_over: impl AsyncFn(&World) -> Result<bool>) -
         waits.push(asked.elapsed().as_secs_f64() * 1e3);
         if looked.elapsed() > Duration::from_millis(500) {
             looked = Instant::now();
-            over = is_over(world).await?;
+            over = is_over(fixture).await?;
         }
     }
     Ok(Latency {

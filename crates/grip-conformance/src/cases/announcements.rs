@@ -8,7 +8,7 @@ use serde_json::json;
 use super::cases;
 use crate::{
     Target,
-    world::{World, fresh_identifier, refused},
+    fixture::{Fixture, fresh_identifier, refused},
 };
 
 cases! {
@@ -23,12 +23,12 @@ cases! {
 }
 
 async fn relay_at_root(target: &Target) -> Result<()> {
-    let mut world = World::announced(target).await?;
-    let owner = world.owner.clone();
-    let state = world.state_of(&owner)?;
-    world.relay.publish_ok(&state).await?;
-    world.push_ok(&["main"]).await?;
-    world.must_serve(&state.id).await
+    let mut fixture = Fixture::announced(target).await?;
+    let owner = fixture.owner.clone();
+    let state = fixture.state_of(&owner)?;
+    fixture.relay.publish_ok(&state).await?;
+    fixture.push_ok(&["main"]).await?;
+    fixture.must_serve(&state.id).await
 }
 
 async fn must_list_both(target: &Target) -> Result<()> {
@@ -206,7 +206,7 @@ async fn criteria(target: &Target) -> Result<()> {
 async fn maintainer_exception(target: &Target) -> Result<()> {
     let helper = Author::new();
     let lists = vec![tag(["maintainers", &helper.hex()])];
-    let mut world = World::served_with(target, lists).await?;
+    let mut fixture = Fixture::served_with(target, lists).await?;
     let elsewhere = |author: &Author, id: &str| {
         author.sign(
             30617,
@@ -218,8 +218,8 @@ async fn maintainer_exception(target: &Target) -> Result<()> {
             ],
         )
     };
-    let id = world.identifier.clone();
-    world.accepted(&elsewhere(&helper, &id)).await?;
+    let id = fixture.identifier.clone();
+    fixture.accepted(&elsewhere(&helper, &id)).await?;
     let info = format!(
         "/{}/{id}.git/info/refs?service=git-upload-pack",
         helper.npub()
@@ -229,34 +229,34 @@ async fn maintainer_exception(target: &Target) -> Result<()> {
         "no repository may be created"
     );
     // The same key under another identifier, and a stranger, have no such right.
-    world
+    fixture
         .refused(&elsewhere(&helper, &fresh_identifier()))
         .await?;
-    world.refused(&elsewhere(&Author::new(), &id)).await?;
+    fixture.refused(&elsewhere(&Author::new(), &id)).await?;
     Ok(())
 }
 
 async fn arrival_order(target: &Target) -> Result<()> {
-    let mut world = World::new(target).await?;
-    let old = world.announcement(vec![]);
-    let new = world.announcement(vec![tag(["description", "newer"])]);
-    world.held(&new).await?;
-    let again = world.relay.publish(&new).await?;
+    let mut fixture = Fixture::new(target).await?;
+    let old = fixture.announcement(vec![]);
+    let new = fixture.announcement(vec![tag(["description", "newer"])]);
+    fixture.held(&new).await?;
+    let again = fixture.relay.publish(&new).await?;
     ensure!(
         again.accepted && again.message.starts_with("duplicate:"),
         "{again:?}"
     );
-    world.refused(&old).await?;
-    world.publish_and_push().await?;
-    world.must_serve(&new.id).await?;
+    fixture.refused(&old).await?;
+    fixture.publish_and_push().await?;
+    fixture.must_serve(&new.id).await?;
     // A replacement of a served announcement waits for nothing.
-    let newest = world.announcement(vec![tag(["description", "newest"])]);
-    world.accepted(&newest).await?;
-    world.must_not_serve(&new.id).await?;
-    world.refused(&old).await?;
-    let found = world
+    let newest = fixture.announcement(vec![tag(["description", "newest"])]);
+    fixture.accepted(&newest).await?;
+    fixture.must_not_serve(&new.id).await?;
+    fixture.refused(&old).await?;
+    let found = fixture
         .relay
-        .query(&[json!({"kinds": [30617], "#d": [world.identifier]})])
+        .query(&[json!({"kinds": [30617], "#d": [fixture.identifier]})])
         .await?;
     ensure!(
         found.len() == 1 && found[0].id == newest.id,
@@ -266,25 +266,25 @@ async fn arrival_order(target: &Target) -> Result<()> {
 }
 
 async fn eviction(target: &Target) -> Result<()> {
-    let mut world = World::announced(target).await?;
+    let mut fixture = Fixture::announced(target).await?;
     ensure!(
-        grip_testkit::git::ls_remote(&world.clone_url())
+        grip_testkit::git::ls_remote(&fixture.clone_url())
             .await
             .is_ok()
     );
     let at = Timestamp::now();
-    let gone = world.owner.sign_at(
+    let gone = fixture.owner.sign_at(
         30617,
         "",
         vec![
-            tag(["d", &world.identifier]),
+            tag(["d", &fixture.identifier]),
             tag(["clone", "https://elsewhere.example/x.git"]),
             tag(["relays", "wss://elsewhere.example"]),
         ],
         at,
     );
-    world.refused(&gone).await?;
-    let info = format!("{}/info/refs?service=git-upload-pack", world.path());
+    fixture.refused(&gone).await?;
+    let info = format!("{}/info/refs?service=git-upload-pack", fixture.path());
     ensure!(
         target.get(&info, &[]).await?.status() == 404,
         "the empty repository must go"

@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, ensure};
 use reqwest::{Method, Response, StatusCode};
 
 use super::cases;
-use crate::{Target, world::World};
+use crate::{Target, fixture::Fixture};
 
 cases! {
     "G01-59" "every response carries the CORS headers" Url => every_response;
@@ -38,8 +38,8 @@ fn check(response: &Response) -> Result<()> {
 }
 
 async fn every_response(target: &Target) -> Result<()> {
-    let world = World::served(target).await?;
-    let repo = world.path();
+    let fixture = Fixture::served(target).await?;
+    let repo = fixture.path();
     for path in [
         "/".to_owned(),
         "/npub1test/nonexistent.git/info/refs?service=git-upload-pack".into(),
@@ -100,8 +100,8 @@ async fn options(target: &Target) -> Result<()> {
 }
 
 async fn supersets(target: &Target) -> Result<()> {
-    let world = World::served(target).await?;
-    let path = format!("{}/info/refs?service=git-upload-pack", world.path());
+    let fixture = Fixture::served(target).await?;
+    let path = format!("{}/info/refs?service=git-upload-pack", fixture.path());
     let response = target.request(Method::OPTIONS, &path, &[], vec![]).await?;
     let allowed = response
         .headers()

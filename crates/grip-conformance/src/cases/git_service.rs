@@ -6,7 +6,7 @@ use grip_testkit::{Author, WorkTree, events::tag, git, until};
 use super::cases;
 use crate::{
     Target,
-    world::{World, fresh_identifier},
+    fixture::{Fixture, fresh_identifier},
 };
 
 cases! {
@@ -22,23 +22,23 @@ cases! {
 }
 
 async fn paths(target: &Target) -> Result<()> {
-    let mut world = World::new(target).await?;
-    world.identifier = format!("naïve repo {}", world.identifier);
-    let announcement = world.announcement(vec![]);
-    world.relay.publish_ok(&announcement).await?;
-    world.publish_and_push().await?;
+    let mut fixture = Fixture::new(target).await?;
+    fixture.identifier = format!("naïve repo {}", fixture.identifier);
+    let announcement = fixture.announcement(vec![]);
+    fixture.relay.publish_ok(&announcement).await?;
+    fixture.publish_and_push().await?;
     let info = "info/refs?service=git-upload-pack";
-    let lower = world.path().replace("%C3%AF", "%c3%af");
-    let found = [world.path(), lower];
+    let lower = fixture.path().replace("%C3%AF", "%c3%af");
+    let found = [fixture.path(), lower];
     for path in found {
         let response = target.get(&format!("{path}/{info}"), &[]).await?;
         ensure!(response.status() == 200, "{path}: {}", response.status());
     }
-    let encoded = world.path();
+    let encoded = fixture.path();
     let identifier = encoded.rsplit('/').next().context("path")?.to_owned();
-    let npub = world.owner.npub();
+    let npub = fixture.owner.npub();
     let missing = [
-        format!("/{}/{identifier}", world.owner.hex()),
+        format!("/{}/{identifier}", fixture.owner.hex()),
         format!("/{}/{identifier}", npub.to_uppercase()),
         format!("/{npub}x/{identifier}"),
         format!("/{}/{identifier}", Author::new().npub()),
@@ -56,8 +56,8 @@ async fn paths(target: &Target) -> Result<()> {
 }
 
 async fn page(target: &Target) -> Result<()> {
-    let world = World::served(target).await?;
-    for path in [world.path(), format!("{}/", world.path())] {
+    let fixture = Fixture::served(target).await?;
+    for path in [fixture.path(), format!("{}/", fixture.path())] {
         let response = target.get(&path, &[("Accept", "text/html")]).await?;
         ensure!(
             response.status().is_success(),
@@ -79,7 +79,7 @@ async fn page(target: &Target) -> Result<()> {
     let info = "info/refs?service=git-upload-pack";
     ensure!(
         target
-            .get(&format!("{}/{info}", world.path()), &[])
+            .get(&format!("{}/{info}", fixture.path()), &[])
             .await?
             .status()
             == 200
@@ -100,10 +100,10 @@ async fn page(target: &Target) -> Result<()> {
 }
 
 async fn capabilities(target: &Target) -> Result<()> {
-    let mut world = World::served(target).await?;
+    let mut fixture = Fixture::served(target).await?;
     let advertisement = target
         .get(
-            &format!("{}/info/refs?service=git-upload-pack", world.path()),
+            &format!("{}/info/refs?service=git-upload-pack", fixture.path()),
             &[],
         )
         .await?;
@@ -127,14 +127,14 @@ async fn capabilities(target: &Target) -> Result<()> {
         ensure!(text.contains(capability), "{capability} is not advertised");
     }
     // Any object by its id: the first commit, no longer a tip, and a blob.
-    let first = world.tree.tip("HEAD")?;
-    let blob = world.tree.tip("HEAD:README.md")?;
-    world.tree.commit("second", "x")?;
-    world.publish_and_push().await?;
+    let first = fixture.tree.tip("HEAD")?;
+    let blob = fixture.tree.tip("HEAD:README.md")?;
+    fixture.tree.commit("second", "x")?;
+    fixture.publish_and_push().await?;
     for (version, oid) in [("0", &first), ("2", &first), ("2", &blob)] {
         let fresh = WorkTree::init()?;
         let protocol = format!("protocol.version={version}");
-        let args = ["-c", &protocol, "fetch", "-q", &world.clone_url(), oid];
+        let args = ["-c", &protocol, "fetch", "-q", &fixture.clone_url(), oid];
         fresh
             .run(args)
             .await?
@@ -145,20 +145,20 @@ async fn capabilities(target: &Target) -> Result<()> {
 }
 
 async fn protocols(target: &Target) -> Result<()> {
-    let mut world = World::served(target).await?;
+    let mut fixture = Fixture::served(target).await?;
     for n in 0..5 {
-        world.tree.commit("file", &n.to_string())?;
+        fixture.tree.commit("file", &n.to_string())?;
     }
-    let owner = world.owner.clone();
-    world.tree.git(["tag", "-a", "v1", "-m", "one"])?;
-    let (tip, tag) = (world.tree.tip("HEAD")?, world.tree.tip("v1")?);
+    let owner = fixture.owner.clone();
+    fixture.tree.git(["tag", "-a", "v1", "-m", "one"])?;
+    let (tip, tag) = (fixture.tree.tip("HEAD")?, fixture.tree.tip("v1")?);
     let refs = [
         ("refs/heads/main", tip.as_str()),
         ("refs/tags/v1", tag.as_str()),
     ];
-    let state = world.state_naming(&owner, &refs, Some("refs/heads/main"));
-    world.relay.publish_ok(&state).await?;
-    world.push_ok(&["main", "v1"]).await?;
+    let state = fixture.state_naming(&owner, &refs, Some("refs/heads/main"));
+    fixture.relay.publish_ok(&state).await?;
+    fixture.push_ok(&["main", "v1"]).await?;
     for version in ["0", "1", "2"] {
         let protocol = format!("protocol.version={version}");
         for more in [
@@ -170,12 +170,12 @@ async fn protocols(target: &Target) -> Result<()> {
         ] {
             let mut args = vec!["-c", protocol.as_str()];
             args.extend(more);
-            let clone = WorkTree::clone(&world.clone_url(), &args)
+            let clone = WorkTree::clone(&fixture.clone_url(), &args)
                 .await
                 .with_context(|| format!("v{version} {more:?}"))?;
             ensure!(clone.tip("origin/HEAD")? == tip, "v{version} {more:?}");
         }
-        let clone = WorkTree::clone(&world.clone_url(), &["-c", &protocol, "--depth=2"]).await?;
+        let clone = WorkTree::clone(&fixture.clone_url(), &["-c", &protocol, "--depth=2"]).await?;
         clone.run(["fetch", "-q", "--unshallow"]).await?.text()?;
         clone.git(["fsck", "--strict"])?;
         ensure!(clone.tip("v1")? == tag);
@@ -185,17 +185,18 @@ async fn protocols(target: &Target) -> Result<()> {
 
 async fn siblings(target: &Target) -> Result<()> {
     let helper = Author::new();
-    let mut world = World::served_with(target, vec![tag(["maintainers", &helper.hex()])]).await?;
+    let mut fixture =
+        Fixture::served_with(target, vec![tag(["maintainers", &helper.hex()])]).await?;
     let own = helper.announcement(
         &target.authority,
-        &world.identifier,
-        vec![tag(["maintainers", &world.owner.hex()])],
+        &fixture.identifier,
+        vec![tag(["maintainers", &fixture.owner.hex()])],
     );
-    world.relay.publish_ok(&own).await?;
-    let tip = world.tree.commit("shared", "x")?;
-    let state = world.publish_and_push().await?;
-    ensure!(git::remote_head(&world.clone_url()).await?.as_deref() == Some("refs/heads/main"));
-    let url = world.clone_url_of(&helper);
+    fixture.relay.publish_ok(&own).await?;
+    let tip = fixture.tree.commit("shared", "x")?;
+    let state = fixture.publish_and_push().await?;
+    ensure!(git::remote_head(&fixture.clone_url()).await?.as_deref() == Some("refs/heads/main"));
+    let url = fixture.clone_url_of(&helper);
     until("the sibling has the push", || async {
         let refs = git::ls_remote(&url).await.ok()?;
         refs.iter()
@@ -204,55 +205,59 @@ async fn siblings(target: &Target) -> Result<()> {
     })
     .await?;
     WorkTree::clone(&url, &[]).await?.git(["fsck"])?;
-    world.must_serve(&state.id).await?;
-    world.must_serve(&own.id).await
+    fixture.must_serve(&state.id).await?;
+    fixture.must_serve(&own.id).await
 }
 
 async fn head(target: &Target) -> Result<()> {
-    let mut world = World::served(target).await?;
-    let owner = world.owner.clone();
-    let tip = world.tree.tip("HEAD")?;
+    let mut fixture = Fixture::served(target).await?;
+    let owner = fixture.owner.clone();
+    let tip = fixture.tree.tip("HEAD")?;
     let refs = [
         ("refs/heads/main", tip.as_str()),
         ("refs/heads/develop", tip.as_str()),
     ];
-    let state = world.state_naming(&owner, &refs, Some("refs/heads/develop"));
-    world.accepted(&state).await?;
-    ensure!(git::remote_head(&world.clone_url()).await?.as_deref() == Some("refs/heads/develop"));
+    let state = fixture.state_naming(&owner, &refs, Some("refs/heads/develop"));
+    fixture.accepted(&state).await?;
+    ensure!(git::remote_head(&fixture.clone_url()).await?.as_deref() == Some("refs/heads/develop"));
     // With new commits it changes on the push, before the push returns.
-    let next = world.tree.commit("more", "x")?;
+    let next = fixture.tree.commit("more", "x")?;
     let refs = [
         ("refs/heads/main", next.as_str()),
         ("refs/heads/develop", tip.as_str()),
     ];
-    let state = world.state_naming(&owner, &refs, Some("refs/heads/main"));
-    world.held(&state).await?;
-    world.push_ok(&["main"]).await?;
-    ensure!(git::remote_head(&world.clone_url()).await?.as_deref() == Some("refs/heads/main"));
+    let state = fixture.state_naming(&owner, &refs, Some("refs/heads/main"));
+    fixture.held(&state).await?;
+    fixture.push_ok(&["main"]).await?;
+    ensure!(git::remote_head(&fixture.clone_url()).await?.as_deref() == Some("refs/heads/main"));
     // A bare ref name is understood; a branch that the state does not name is ignored.
-    let at = world.tick();
-    let mut tags = vec![tag(["d", &world.identifier])];
+    let at = fixture.tick();
+    let mut tags = vec![tag(["d", &fixture.identifier])];
     tags.extend(refs.iter().map(|(name, oid)| tag([*name, *oid])));
     let mut bare = tags.clone();
     bare.push(tag(["HEAD", "refs/heads/develop"]));
-    world.accepted(&owner.sign_at(30618, "", bare, at)).await?;
-    ensure!(git::remote_head(&world.clone_url()).await?.as_deref() == Some("refs/heads/develop"));
-    let at = world.tick();
+    fixture
+        .accepted(&owner.sign_at(30618, "", bare, at))
+        .await?;
+    ensure!(git::remote_head(&fixture.clone_url()).await?.as_deref() == Some("refs/heads/develop"));
+    let at = fixture.tick();
     tags.push(tag(["HEAD", "ref: refs/heads/nowhere"]));
-    world.accepted(&owner.sign_at(30618, "", tags, at)).await?;
-    ensure!(git::remote_head(&world.clone_url()).await?.as_deref() == Some("refs/heads/develop"));
+    fixture
+        .accepted(&owner.sign_at(30618, "", tags, at))
+        .await?;
+    ensure!(git::remote_head(&fixture.clone_url()).await?.as_deref() == Some("refs/heads/develop"));
     Ok(())
 }
 
 async fn skipped_names(target: &Target) -> Result<()> {
-    let mut world = World::served(target).await?;
-    let tip = world.tree.tip("HEAD")?;
-    let at = world.tick();
-    let state = world.owner.sign_at(
+    let mut fixture = Fixture::served(target).await?;
+    let tip = fixture.tree.tip("HEAD")?;
+    let at = fixture.tick();
+    let state = fixture.owner.sign_at(
         30618,
         "",
         vec![
-            tag(["d", &world.identifier]),
+            tag(["d", &fixture.identifier]),
             tag(["refs/heads/main", &tip]),
             tag(["refs/heads/main", &"ab".repeat(20)]),
             tag(["refs/heads/alias", "ref: refs/heads/main"]),
@@ -262,54 +267,58 @@ async fn skipped_names(target: &Target) -> Result<()> {
         ],
         at,
     );
-    world.accepted(&state).await?;
-    let refs = git::ls_remote(&world.clone_url()).await?;
+    fixture.accepted(&state).await?;
+    let refs = git::ls_remote(&fixture.clone_url()).await?;
     let names: Vec<&str> = refs.iter().map(|(name, _)| name.as_str()).collect();
     ensure!(names == ["HEAD", "refs/heads/main"], "{names:?}");
     Ok(())
 }
 
 async fn empty_state(target: &Target) -> Result<()> {
-    let mut world = World::served(target).await?;
-    let owner = world.owner.clone();
-    let state = world.state_naming(&owner, &[], None);
-    world.accepted(&state).await?;
-    ensure!(git::ls_remote(&world.clone_url()).await?.is_empty());
+    let mut fixture = Fixture::served(target).await?;
+    let owner = fixture.owner.clone();
+    let state = fixture.state_naming(&owner, &[], None);
+    fixture.accepted(&state).await?;
+    ensure!(git::ls_remote(&fixture.clone_url()).await?.is_empty());
     // The branch comes back by a state alone: the objects were kept.
-    let tip = world.tree.tip("HEAD")?;
-    let back = world.state_naming(&owner, &[("refs/heads/main", &tip)], None);
-    world.accepted(&back).await?;
-    ensure!(world.remote_ref("refs/heads/main").await? == Some(tip));
+    let tip = fixture.tree.tip("HEAD")?;
+    let back = fixture.state_naming(&owner, &[("refs/heads/main", &tip)], None);
+    fixture.accepted(&back).await?;
+    ensure!(fixture.remote_ref("refs/heads/main").await? == Some(tip));
     Ok(())
 }
 
 async fn alignment(target: &Target) -> Result<()> {
-    let mut world = World::served(target).await?;
-    let owner = world.owner.clone();
-    let first = world.tree.tip("HEAD")?;
-    let pr =
-        Author::new().pull_request(&owner, &world.identifier, &first, "https://x.example/x.git");
-    world.accepted(&pr).await?;
+    let mut fixture = Fixture::served(target).await?;
+    let owner = fixture.owner.clone();
+    let first = fixture.tree.tip("HEAD")?;
+    let pr = Author::new().pull_request(
+        &owner,
+        &fixture.identifier,
+        &first,
+        "https://x.example/x.git",
+    );
+    fixture.accepted(&pr).await?;
     let refs = [
         ("refs/heads/main", first.as_str()),
         ("refs/heads/old", first.as_str()),
         ("refs/tags/v1", first.as_str()),
     ];
-    let state = world.state_naming(&owner, &refs, None);
-    world.accepted(&state).await?;
-    let second = world.tree.commit("second", "x")?;
+    let state = fixture.state_naming(&owner, &refs, None);
+    fixture.accepted(&state).await?;
+    let second = fixture.tree.commit("second", "x")?;
     let refs = [
         ("refs/heads/main", second.as_str()),
         ("refs/heads/new", first.as_str()),
     ];
-    let state = world.state_naming(&owner, &refs, None);
-    world.held(&state).await?;
+    let state = fixture.state_naming(&owner, &refs, None);
+    fixture.held(&state).await?;
     ensure!(
-        world.remote_ref("refs/heads/old").await?.is_some(),
+        fixture.remote_ref("refs/heads/old").await?.is_some(),
         "nothing moves before the data"
     );
-    world.push_ok(&["main"]).await?;
-    let mut refs = git::ls_remote(&world.clone_url()).await?;
+    fixture.push_ok(&["main"]).await?;
+    let mut refs = git::ls_remote(&fixture.clone_url()).await?;
     refs.retain(|(name, _)| name != "HEAD");
     let nostr = format!("refs/nostr/{}", pr.id.to_hex());
     let wanted = [

@@ -5,7 +5,7 @@ use grip_testkit::{Author, events::tag, git, until};
 use nostr::prelude::Event;
 
 use super::cases;
-use crate::{Target, world::World};
+use crate::{Target, fixture::Fixture};
 
 cases! {
     "G01-43" "a tip may be pushed before its event, which is then served at once" Url => git_first;
@@ -25,7 +25,7 @@ cases! {
 }
 
 struct Contribution<'a> {
-    world: World<'a>,
+    fixture: Fixture<'a>,
     contributor: Author,
     tip: String,
 }
@@ -33,24 +33,28 @@ struct Contribution<'a> {
 impl<'a> Contribution<'a> {
     /// A served repository and a commit that is not in it.
     async fn new(target: &'a Target) -> Result<Contribution<'a>> {
-        let world = World::served(target).await?;
-        world.tree.git(["checkout", "-q", "-b", "feature"])?;
-        let tip = world.tree.commit("feature", "x")?;
+        let fixture = Fixture::served(target).await?;
+        fixture.tree.git(["checkout", "-q", "-b", "feature"])?;
+        let tip = fixture.tree.commit("feature", "x")?;
         Ok(Contribution {
-            world,
+            fixture,
             contributor: Author::new(),
             tip,
         })
     }
 
     fn pull_request(&self) -> Event {
-        let url = self.world.clone_url();
-        self.contributor
-            .pull_request(&self.world.owner, &self.world.identifier, &self.tip, &url)
+        let url = self.fixture.clone_url();
+        self.contributor.pull_request(
+            &self.fixture.owner,
+            &self.fixture.identifier,
+            &self.tip,
+            &url,
+        )
     }
 
     async fn push_for(&self, event: &Event) -> Result<grip_testkit::GitOutput> {
-        self.world
+        self.fixture
             .push(&[&format!("feature:{}", ref_of(event))])
             .await
     }
@@ -65,18 +69,18 @@ async fn git_first(target: &Target) -> Result<()> {
     let pr = it.pull_request();
     let output = it.push_for(&pr).await?;
     ensure!(output.ok, "{}", output.stderr);
-    it.world.accepted(&pr).await?;
-    ensure!(it.world.remote_ref(&ref_of(&pr)).await? == Some(it.tip));
+    it.fixture.accepted(&pr).await?;
+    ensure!(it.fixture.remote_ref(&ref_of(&pr)).await? == Some(it.tip));
     Ok(())
 }
 
 async fn event_first(target: &Target) -> Result<()> {
     let mut it = Contribution::new(target).await?;
     let pr = it.pull_request();
-    it.world.held(&pr).await?;
+    it.fixture.held(&pr).await?;
     let output = it.push_for(&pr).await?;
     ensure!(output.ok, "{}", output.stderr);
-    it.world.must_serve(&pr.id).await
+    it.fixture.must_serve(&pr.id).await
 }
 
 async fn names(target: &Target) -> Result<()> {
@@ -90,7 +94,7 @@ async fn names(target: &Target) -> Result<()> {
         &format!("{id}/deeper"),
         &format!("{id}0"),
     ] {
-        it.world
+        it.fixture
             .push_refused(&[&format!("feature:refs/nostr/{bad}")])
             .await?;
     }
@@ -100,29 +104,33 @@ async fn names(target: &Target) -> Result<()> {
 async fn wrong_tip(target: &Target) -> Result<()> {
     let mut it = Contribution::new(target).await?;
     let pr = it.pull_request();
-    it.world.held(&pr).await?;
-    it.world
+    it.fixture.held(&pr).await?;
+    it.fixture
         .push_refused(&[&format!("main:{}", ref_of(&pr))])
         .await?;
-    it.world.must_not_serve(&pr.id).await?;
+    it.fixture.must_not_serve(&pr.id).await?;
     ensure!(it.push_for(&pr).await?.ok);
-    it.world.must_serve(&pr.id).await
+    it.fixture.must_serve(&pr.id).await
 }
 
 async fn wrong_event(target: &Target) -> Result<()> {
     let mut it = Contribution::new(target).await?;
     let issue = it
         .contributor
-        .issue(&it.world.owner, &it.world.identifier, "no tip");
-    it.world.accepted(&issue).await?;
-    it.world
+        .issue(&it.fixture.owner, &it.fixture.identifier, "no tip");
+    it.fixture.accepted(&issue).await?;
+    it.fixture
         .push_refused(&[&format!("feature:{}", ref_of(&issue))])
         .await?;
     let pr = it.pull_request();
-    it.world.held(&pr).await?;
-    let other = World::served(target).await?;
+    it.fixture.held(&pr).await?;
+    let other = Fixture::served(target).await?;
     let refspec = format!("feature:{}", ref_of(&pr));
-    let output = it.world.tree.push(&other.clone_url(), &[&refspec]).await?;
+    let output = it
+        .fixture
+        .tree
+        .push(&other.clone_url(), &[&refspec])
+        .await?;
     ensure!(!output.ok, "the pull request belongs to another repository");
     Ok(())
 }
@@ -142,17 +150,17 @@ async fn size_limit(target: &Target) -> Result<()> {
     })
     .take(400_000)
     .collect();
-    it.world.tree.commit("large", &noise)?;
+    it.fixture.tree.commit("large", &noise)?;
     let pr = it.pull_request();
     let printed = it
-        .world
+        .fixture
         .push_refused(&[&format!("feature:{}", ref_of(&pr))])
         .await?;
     ensure!(
         printed.contains("100000") || printed.contains("limit"),
         "{printed}"
     );
-    ensure!(it.world.remote_ref(&ref_of(&pr)).await?.is_none());
+    ensure!(it.fixture.remote_ref(&ref_of(&pr)).await?.is_none());
     Ok(())
 }
 
@@ -167,10 +175,10 @@ async fn orphan(target: &Target) -> Result<()> {
     let pr = it.pull_request();
     ensure!(it.push_for(&pr).await?.ok);
     ensure!(
-        it.world.remote_ref(&ref_of(&pr)).await?.is_some(),
+        it.fixture.remote_ref(&ref_of(&pr)).await?.is_some(),
         "it is there at first"
     );
-    let url = it.world.clone_url();
+    let url = it.fixture.clone_url();
     until("the orphan ref is gone", || async {
         let refs = git::ls_remote(&url).await.ok()?;
         (!refs.iter().any(|(name, _)| name.starts_with("refs/nostr/"))).then_some(())
@@ -181,23 +189,23 @@ async fn orphan(target: &Target) -> Result<()> {
 async fn mismatch(target: &Target) -> Result<()> {
     let mut it = Contribution::new(target).await?;
     let pr = it.pull_request();
-    it.world
+    it.fixture
         .push_ok(&[&format!("main:{}", ref_of(&pr))])
         .await?;
-    it.world.held(&pr).await?;
+    it.fixture.held(&pr).await?;
     ensure!(
-        it.world.remote_ref(&ref_of(&pr)).await?.is_none(),
+        it.fixture.remote_ref(&ref_of(&pr)).await?.is_none(),
         "the unequal ref goes"
     );
     ensure!(it.push_for(&pr).await?.ok);
-    it.world.must_serve(&pr.id).await
+    it.fixture.must_serve(&pr.id).await
 }
 
 async fn arrival_order(target: &Target) -> Result<()> {
     let mut it = Contribution::new(target).await?;
     let pr = it.pull_request();
-    it.world.held(&pr).await?;
-    let again = it.world.relay.publish(&pr).await?;
+    it.fixture.held(&pr).await?;
+    let again = it.fixture.relay.publish(&pr).await?;
     ensure!(
         again.accepted && again.message.starts_with("duplicate:"),
         "{again:?}"
@@ -206,34 +214,40 @@ async fn arrival_order(target: &Target) -> Result<()> {
     let unrelated =
         it.contributor
             .pull_request(&stranger, "nowhere", &it.tip, "https://x.example/x.git");
-    it.world.refused(&unrelated).await?;
+    it.fixture.refused(&unrelated).await?;
     let deletion = it.contributor.delete_events(&[pr.id]);
-    it.world.relay.publish_ok(&deletion).await?;
-    it.world.refused(&pr).await?;
+    it.fixture.relay.publish_ok(&deletion).await?;
+    it.fixture.refused(&pr).await?;
     Ok(())
 }
 
 async fn everywhere(target: &Target) -> Result<()> {
     let helper = Author::new();
-    let mut world = World::served_with(target, vec![tag(["maintainers", &helper.hex()])]).await?;
+    let mut fixture =
+        Fixture::served_with(target, vec![tag(["maintainers", &helper.hex()])]).await?;
     let own = helper.announcement(
         &target.authority,
-        &world.identifier,
-        vec![tag(["maintainers", &world.owner.hex()])],
+        &fixture.identifier,
+        vec![tag(["maintainers", &fixture.owner.hex()])],
     );
-    world.relay.publish_ok(&own).await?;
-    world.tree.commit("more", "x")?;
-    world.publish_and_push().await?;
-    world.tree.git(["checkout", "-q", "-b", "feature"])?;
-    let tip = world.tree.commit("feature", "x")?;
-    let pr = Author::new().pull_request(&world.owner, &world.identifier, &tip, &world.clone_url());
-    world.held(&pr).await?;
-    world
+    fixture.relay.publish_ok(&own).await?;
+    fixture.tree.commit("more", "x")?;
+    fixture.publish_and_push().await?;
+    fixture.tree.git(["checkout", "-q", "-b", "feature"])?;
+    let tip = fixture.tree.commit("feature", "x")?;
+    let pr = Author::new().pull_request(
+        &fixture.owner,
+        &fixture.identifier,
+        &tip,
+        &fixture.clone_url(),
+    );
+    fixture.held(&pr).await?;
+    fixture
         .push_ok(&[&format!("feature:{}", ref_of(&pr))])
         .await?;
-    world.must_serve(&pr.id).await?;
-    for owner in [&world.owner, &helper] {
-        let url = world.clone_url_of(owner);
+    fixture.must_serve(&pr.id).await?;
+    for owner in [&fixture.owner, &helper] {
+        let url = fixture.clone_url_of(owner);
         until("the ref is in every relevant repository", || async {
             let refs = git::ls_remote(&url).await.ok()?;
             refs.iter()
@@ -247,62 +261,62 @@ async fn everywhere(target: &Target) -> Result<()> {
 
 async fn tips(target: &Target) -> Result<()> {
     let mut it = Contribution::new(target).await?;
-    let coordinate = it.world.owner.coordinate(&it.world.identifier);
+    let coordinate = it.fixture.owner.coordinate(&it.fixture.identifier);
     let without = it.contributor.sign(1618, "", vec![tag(["a", &coordinate])]);
-    let message = it.world.refused(&without).await?;
+    let message = it.fixture.refused(&without).await?;
     ensure!(message.starts_with("invalid:"), "{message}");
     let short = it
         .contributor
         .sign(1618, "", vec![tag(["a", &coordinate]), tag(["c", "abc"])]);
-    it.world.refused(&short).await?;
+    it.fixture.refused(&short).await?;
     let pr = it.pull_request();
     ensure!(it.push_for(&pr).await?.ok);
-    it.world.accepted(&pr).await?;
+    it.fixture.accepted(&pr).await?;
     let update = it.contributor.sign(
         1619,
         "",
         vec![tag(["E", &pr.id.to_hex()]), tag(["c", &it.tip, "ignored"])],
     );
-    it.world.accepted(&update).await
+    it.fixture.accepted(&update).await
 }
 
 async fn fixed(target: &Target) -> Result<()> {
     let mut it = Contribution::new(target).await?;
     let pr = it.pull_request();
     ensure!(it.push_for(&pr).await?.ok);
-    it.world.accepted(&pr).await?;
-    it.world
+    it.fixture.accepted(&pr).await?;
+    it.fixture
         .push_refused(&[&format!("+main:{}", ref_of(&pr))])
         .await?;
-    it.world
+    it.fixture
         .push_refused(&[&format!(":{}", ref_of(&pr))])
         .await?;
     ensure!(
         it.push_for(&pr).await?.ok,
         "the same tip again is no change"
     );
-    ensure!(it.world.remote_ref(&ref_of(&pr)).await? == Some(it.tip));
+    ensure!(it.fixture.remote_ref(&ref_of(&pr)).await? == Some(it.tip));
     Ok(())
 }
 
 async fn never_held(target: &Target) -> Result<()> {
     let mut it = Contribution::new(target).await?;
-    let coordinate = it.world.owner.coordinate(&it.world.identifier);
+    let coordinate = it.fixture.owner.coordinate(&it.fixture.identifier);
     let patch = it.contributor.sign(
         1617,
         "From abc",
         vec![tag(["a", &coordinate]), tag(["commit", &"ab".repeat(20)])],
     );
-    it.world.accepted(&patch).await?;
+    it.fixture.accepted(&patch).await?;
     let issue = it
         .contributor
-        .issue(&it.world.owner, &it.world.identifier, "x");
-    it.world.accepted(&issue).await?;
+        .issue(&it.fixture.owner, &it.fixture.identifier, "x");
+    it.fixture.accepted(&issue).await?;
     for kind in [1630, 1631, 1632, 1633, 1111, 1985, 1624] {
         let event = it
             .contributor
             .sign(kind, "", vec![tag(["e", &issue.id.to_hex()])]);
-        it.world.accepted(&event).await?;
+        it.fixture.accepted(&event).await?;
     }
     Ok(())
 }
@@ -312,7 +326,7 @@ async fn advertised(target: &Target) -> Result<()> {
     let pr = it.pull_request();
     ensure!(it.push_for(&pr).await?.ok);
     for service in ["git-upload-pack", "git-receive-pack"] {
-        let path = format!("{}/info/refs?service={service}", it.world.path());
+        let path = format!("{}/info/refs?service={service}", it.fixture.path());
         let text = target.get(&path, &[]).await?.text().await?;
         ensure!(
             text.contains(&format!("{} {}\n", it.tip, ref_of(&pr))),

@@ -5,7 +5,7 @@ use grip_testkit::{Author, events::tag, git, until};
 use serde_json::json;
 
 use super::cases;
-use crate::{Target, world::World};
+use crate::{Target, fixture::Fixture};
 
 /// Lifetimes short enough to watch.
 const SHORT: &[(&str, &str)] = &[
@@ -26,67 +26,67 @@ cases! {
 }
 
 async fn held_text(target: &Target) -> Result<()> {
-    let mut world = World::new(target).await?;
-    let announcement = world.announcement(vec![]);
-    world.held(&announcement).await?;
-    let owner = world.owner.clone();
-    let state = world.state_of(&owner)?;
-    world.held(&state).await?;
-    let mut world = World::served(target).await?;
+    let mut fixture = Fixture::new(target).await?;
+    let announcement = fixture.announcement(vec![]);
+    fixture.held(&announcement).await?;
+    let owner = fixture.owner.clone();
+    let state = fixture.state_of(&owner)?;
+    fixture.held(&state).await?;
+    let mut fixture = Fixture::served(target).await?;
     let contributor = Author::new();
     let pr = contributor.pull_request(
-        &world.owner,
-        &world.identifier,
+        &fixture.owner,
+        &fixture.identifier,
         &"ab".repeat(20),
         "https://x.example/x.git",
     );
-    world.held(&pr).await?;
+    fixture.held(&pr).await?;
     let update =
-        contributor.pull_request_update(&world.owner, &world.identifier, &pr, &"cd".repeat(20));
-    world.held(&update).await?;
+        contributor.pull_request_update(&fixture.owner, &fixture.identifier, &pr, &"cd".repeat(20));
+    fixture.held(&update).await?;
     let sha256 = contributor.pull_request(
-        &world.owner,
-        &world.identifier,
+        &fixture.owner,
+        &fixture.identifier,
         &"ab".repeat(32),
         "https://x.example/x.git",
     );
-    world.held(&sha256).await
+    fixture.held(&sha256).await
 }
 
 async fn invisible(target: &Target) -> Result<()> {
-    let mut world = World::new(target).await?;
-    let filter = json!({"kinds": [30617, 30618], "#d": [world.identifier]});
+    let mut fixture = Fixture::new(target).await?;
+    let filter = json!({"kinds": [30617, 30618], "#d": [fixture.identifier]});
     let mut watcher = target.connect().await?;
     let sub = watcher.subscribe(std::slice::from_ref(&filter)).await?;
     ensure!(watcher.stored(&sub).await?.is_empty());
-    let announcement = world.announcement(vec![]);
-    world.held(&announcement).await?;
-    let owner = world.owner.clone();
-    let state = world.state_of(&owner)?;
-    world.held(&state).await?;
+    let announcement = fixture.announcement(vec![]);
+    fixture.held(&announcement).await?;
+    let owner = fixture.owner.clone();
+    let state = fixture.state_of(&owner)?;
+    fixture.held(&state).await?;
     ensure!(
-        world
+        fixture
             .relay
             .query(std::slice::from_ref(&filter))
             .await?
             .is_empty()
     );
-    world.relay.send(json!(["COUNT", "c", filter])).await?;
-    let count = world.relay.expect("COUNT", |m| m[1] == "c").await?;
+    fixture.relay.send(json!(["COUNT", "c", filter])).await?;
+    let count = fixture.relay.expect("COUNT", |m| m[1] == "c").await?;
     ensure!(count[0] == "COUNT" && count[2]["count"] == 0, "{count}");
     // Negentropy over an empty set: the first message of a client that holds nothing.
-    world
+    fixture
         .relay
         .send(json!(["NEG-OPEN", "n", filter, "6100000200"]))
         .await?;
-    let answer = world.relay.expect("NEG-MSG", |m| m[1] == "n").await?;
+    let answer = fixture.relay.expect("NEG-MSG", |m| m[1] == "n").await?;
     ensure!(answer[0] == "NEG-MSG", "{answer}");
     let hex = answer[2].as_str().unwrap_or_default();
     ensure!(!hex.contains(&announcement.id.to_hex()) && !hex.contains(&state.id.to_hex()));
     // Relations to a held event do not count either.
     let comment = Author::new().comment(&state, "early");
-    ensure!(!world.relay.publish(&comment).await?.is_served());
-    world.push_ok(&["main"]).await?;
+    ensure!(!fixture.relay.publish(&comment).await?.is_served());
+    fixture.push_ok(&["main"]).await?;
     let live = [watcher.live(&sub).await?.id, watcher.live(&sub).await?.id];
     ensure!(
         live.contains(&announcement.id) && live.contains(&state.id),
@@ -96,23 +96,24 @@ async fn invisible(target: &Target) -> Result<()> {
 }
 
 async fn releases(target: &Target) -> Result<()> {
-    let mut world = World::announced(target).await?;
-    world.publish_and_push().await?;
+    let mut fixture = Fixture::announced(target).await?;
+    fixture.publish_and_push().await?;
     // A state of objects that are here needs no push.
-    let owner = world.owner.clone();
-    let tip = world.tree.tip("HEAD")?;
+    let owner = fixture.owner.clone();
+    let tip = fixture.tree.tip("HEAD")?;
     let more = [
         ("refs/heads/main", tip.as_str()),
         ("refs/heads/next", tip.as_str()),
     ];
-    let state = world.state_naming(&owner, &more, Some("refs/heads/main"));
-    world.accepted(&state).await?;
-    ensure!(world.remote_ref("refs/heads/next").await? == Some(tip.clone()));
+    let state = fixture.state_naming(&owner, &more, Some("refs/heads/main"));
+    fixture.accepted(&state).await?;
+    ensure!(fixture.remote_ref("refs/heads/next").await? == Some(tip.clone()));
     // A pull request whose commit is here needs no push either.
-    let pr = Author::new().pull_request(&owner, &world.identifier, &tip, "https://x.example/x.git");
-    world.accepted(&pr).await?;
+    let pr =
+        Author::new().pull_request(&owner, &fixture.identifier, &tip, "https://x.example/x.git");
+    fixture.accepted(&pr).await?;
     ensure!(
-        world
+        fixture
             .remote_ref(&format!("refs/nostr/{}", pr.id.to_hex()))
             .await?
             == Some(tip)
@@ -121,28 +122,28 @@ async fn releases(target: &Target) -> Result<()> {
 }
 
 async fn empty_repository(target: &Target) -> Result<()> {
-    let mut world = World::new(target).await?;
-    let announcement = world.announcement(vec![]);
-    world.held(&announcement).await?;
-    let clone = grip_testkit::WorkTree::clone(&world.clone_url(), &[]).await?;
+    let mut fixture = Fixture::new(target).await?;
+    let announcement = fixture.announcement(vec![]);
+    fixture.held(&announcement).await?;
+    let clone = grip_testkit::WorkTree::clone(&fixture.clone_url(), &[]).await?;
     ensure!(clone.git(["for-each-ref"])?.is_empty());
-    let state = world.publish_and_push().await?;
-    world.must_serve(&announcement.id).await?;
-    world.must_serve(&state.id).await
+    let state = fixture.publish_and_push().await?;
+    fixture.must_serve(&announcement.id).await?;
+    fixture.must_serve(&state.id).await
 }
 
 async fn timer_restarts(target: &Target) -> Result<()> {
     target.restart_with(SHORT).await?;
-    let mut world = World::announced(target).await?;
-    let owner = world.owner.clone();
+    let mut fixture = Fixture::announced(target).await?;
+    let owner = fixture.owner.clone();
     // Keep sending states for longer than one lifetime; the repository must stay reachable. Many
     // looks to a state, since only so many may wait at once.
     let began = std::time::Instant::now();
     while began.elapsed() < std::time::Duration::from_secs(5) {
-        let state = world.state_naming(&owner, &[("refs/heads/main", &"ab".repeat(20))], None);
-        world.held(&state).await?;
+        let state = fixture.state_naming(&owner, &[("refs/heads/main", &"ab".repeat(20))], None);
+        fixture.held(&state).await?;
         for _ in 0..10 {
-            let reached = git::ls_remote(&world.clone_url()).await;
+            let reached = git::ls_remote(&fixture.clone_url()).await;
             ensure!(reached.is_ok(), "gone after {:?}", began.elapsed());
         }
     }
@@ -151,41 +152,41 @@ async fn timer_restarts(target: &Target) -> Result<()> {
 
 async fn two_phases(target: &Target) -> Result<()> {
     target.restart_with(SHORT).await?;
-    let mut world = World::announced(target).await?;
-    let url = world.clone_url();
+    let mut fixture = Fixture::announced(target).await?;
+    let url = fixture.clone_url();
     until("the empty repository is gone", || async {
         git::ls_remote(&url).await.is_err().then_some(())
     })
     .await?;
-    let owner = world.owner.clone();
-    let state = world.state_of(&owner)?;
-    world.held(&state).await?;
-    world.push_ok(&["main"]).await?;
-    world.must_serve(&state.id).await
+    let owner = fixture.owner.clone();
+    let state = fixture.state_of(&owner)?;
+    fixture.held(&state).await?;
+    fixture.push_ok(&["main"]).await?;
+    fixture.must_serve(&state.id).await
 }
 
 async fn survives(target: &Target) -> Result<()> {
-    let mut world = World::new(target).await?;
-    let announcement = world.announcement(vec![]);
-    world.held(&announcement).await?;
-    let owner = world.owner.clone();
-    let state = world.state_of(&owner)?;
-    world.held(&state).await?;
+    let mut fixture = Fixture::new(target).await?;
+    let announcement = fixture.announcement(vec![]);
+    fixture.held(&announcement).await?;
+    let owner = fixture.owner.clone();
+    let state = fixture.state_of(&owner)?;
+    fixture.held(&state).await?;
     target.restart_with(&[]).await?;
-    world.relay = target.connect().await?;
-    world.must_not_serve(&state.id).await?;
-    let again = world.relay.publish(&state).await?;
+    fixture.relay = target.connect().await?;
+    fixture.must_not_serve(&state.id).await?;
+    let again = fixture.relay.publish(&state).await?;
     ensure!(
         again.accepted && again.message.starts_with("duplicate:"),
         "{again:?}"
     );
-    world.push_ok(&["main"]).await?;
-    world.must_serve(&announcement.id).await?;
-    world.must_serve(&state.id).await
+    fixture.push_ok(&["main"]).await?;
+    fixture.must_serve(&announcement.id).await?;
+    fixture.must_serve(&state.id).await
 }
 
 async fn bounded(target: &Target) -> Result<()> {
-    let mut world = World::served(target).await?;
+    let mut fixture = Fixture::served(target).await?;
     let author = Author::new();
     for n in 0..2_000u32 {
         let tip = format!("{n:040x}");
@@ -193,17 +194,17 @@ async fn bounded(target: &Target) -> Result<()> {
             1618,
             "",
             vec![
-                tag(["a", &world.owner.coordinate(&world.identifier)]),
+                tag(["a", &fixture.owner.coordinate(&fixture.identifier)]),
                 tag(["c", &tip]),
             ],
         );
-        let answer = world.relay.publish(&pr).await?;
+        let answer = fixture.relay.publish(&pr).await?;
         if !answer.accepted {
             ensure!(answer.message.starts_with("rate-limited:"), "{answer:?}");
             // Others are not locked out.
             let other = Author::new();
-            let issue = other.issue(&world.owner, &world.identifier, "still open");
-            return world.accepted(&issue).await;
+            let issue = other.issue(&fixture.owner, &fixture.identifier, "still open");
+            return fixture.accepted(&issue).await;
         }
     }
     anyhow::bail!("one author may hold 2,000 pull requests")

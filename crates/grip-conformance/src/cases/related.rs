@@ -5,7 +5,7 @@ use grip_testkit::{Author, events::tag};
 use serde_json::json;
 
 use super::cases;
-use crate::{Target, world::World};
+use crate::{Target, fixture::Fixture};
 
 cases! {
     "G01-7" "events that tag something served are taken, transitively" Url => forward;
@@ -19,103 +19,103 @@ cases! {
 }
 
 async fn forward(target: &Target) -> Result<()> {
-    let mut world = World::served(target).await?;
+    let mut fixture = Fixture::served(target).await?;
     let (reporter, replier) = (Author::new(), Author::new());
-    let issue = reporter.issue(&world.owner, &world.identifier, "broken");
-    world.accepted(&issue).await?;
+    let issue = reporter.issue(&fixture.owner, &fixture.identifier, "broken");
+    fixture.accepted(&issue).await?;
     let comment = replier.comment(&issue, "me too");
-    world.accepted(&comment).await?;
-    world
+    fixture.accepted(&comment).await?;
+    fixture
         .accepted(&reporter.comment(&comment, "thanks"))
         .await?;
-    let coordinate = world.owner.coordinate(&world.identifier);
+    let coordinate = fixture.owner.coordinate(&fixture.identifier);
     let by = |kind: u16, name: &str, value: &str| replier.sign(kind, "x", vec![tag([name, value])]);
-    world.accepted(&by(1111, "A", &coordinate)).await?;
-    world.accepted(&by(1, "q", &coordinate)).await?;
-    world.accepted(&by(1621, "q", &issue.id.to_hex())).await?;
-    world.accepted(&by(1111, "E", &issue.id.to_hex())).await?;
-    world.accepted(&by(1, "e", &issue.id.to_hex())).await?;
-    world.accepted(&by(1617, "a", &coordinate)).await?;
-    world.accepted(&by(1630, "e", &issue.id.to_hex())).await?;
-    world.accepted(&by(7, "e", &comment.id.to_hex())).await
+    fixture.accepted(&by(1111, "A", &coordinate)).await?;
+    fixture.accepted(&by(1, "q", &coordinate)).await?;
+    fixture.accepted(&by(1621, "q", &issue.id.to_hex())).await?;
+    fixture.accepted(&by(1111, "E", &issue.id.to_hex())).await?;
+    fixture.accepted(&by(1, "e", &issue.id.to_hex())).await?;
+    fixture.accepted(&by(1617, "a", &coordinate)).await?;
+    fixture.accepted(&by(1630, "e", &issue.id.to_hex())).await?;
+    fixture.accepted(&by(7, "e", &comment.id.to_hex())).await
 }
 
 async fn backward(target: &Target) -> Result<()> {
-    let mut world = World::served(target).await?;
+    let mut fixture = Fixture::served(target).await?;
     let author = Author::new();
-    let coordinate = world.owner.coordinate(&world.identifier);
+    let coordinate = fixture.owner.coordinate(&fixture.identifier);
     for letter in ["q", "e", "E"] {
         let later = author.sign(1, &format!("quoted by {letter}"), vec![]);
-        world.refused(&later).await?;
+        fixture.refused(&later).await?;
         let quoting = author.sign(
             1621,
             "see",
             vec![tag(["a", &coordinate]), tag([letter, &later.id.to_hex()])],
         );
-        world.accepted(&quoting).await?;
-        world.accepted(&later).await?;
+        fixture.accepted(&quoting).await?;
+        fixture.accepted(&later).await?;
     }
     let article = author.sign(30023, "text", vec![tag(["d", "guide"])]);
-    world.refused(&article).await?;
+    fixture.refused(&article).await?;
     let address = format!("30023:{}:guide", author.hex());
     let citing = author.sign(
         1621,
         "see",
         vec![tag(["a", &coordinate]), tag(["q", &address])],
     );
-    world.accepted(&citing).await?;
-    world.accepted(&article).await
+    fixture.accepted(&citing).await?;
+    fixture.accepted(&article).await
 }
 
 async fn unrelated(target: &Target) -> Result<()> {
-    let mut world = World::served(target).await?;
+    let mut fixture = Fixture::served(target).await?;
     let stranger = Author::new();
     let issue = stranger.issue(&stranger, "never-seen", "x");
-    let message = world.refused(&issue).await?;
+    let message = fixture.refused(&issue).await?;
     ensure!(message.starts_with("blocked:"), "{message}");
-    world.refused(&stranger.comment(&issue, "x")).await?;
-    world.refused(&stranger.sign(1, "hello", vec![])).await?;
+    fixture.refused(&stranger.comment(&issue, "x")).await?;
+    fixture.refused(&stranger.sign(1, "hello", vec![])).await?;
     // A mention of a person is no relation.
-    world
-        .refused(&stranger.sign(1, "hi", vec![tag(["p", &world.owner.hex()])]))
+    fixture
+        .refused(&stranger.sign(1, "hi", vec![tag(["p", &fixture.owner.hex()])]))
         .await?;
     Ok(())
 }
 
 async fn addresses(target: &Target) -> Result<()> {
-    let mut world = World::new(target).await?;
-    world.identifier = format!("a:b:{}", world.identifier);
-    let announcement = world.announcement(vec![]);
-    world.relay.publish_ok(&announcement).await?;
-    world.publish_and_push().await?;
+    let mut fixture = Fixture::new(target).await?;
+    fixture.identifier = format!("a:b:{}", fixture.identifier);
+    let announcement = fixture.announcement(vec![]);
+    fixture.relay.publish_ok(&announcement).await?;
+    fixture.publish_and_push().await?;
     let reporter = Author::new();
-    world
-        .accepted(&reporter.issue(&world.owner, &world.identifier, "colons"))
+    fixture
+        .accepted(&reporter.issue(&fixture.owner, &fixture.identifier, "colons"))
         .await?;
-    let state = format!("30618:{}:{}", world.owner.hex(), world.identifier);
-    world
+    let state = format!("30618:{}:{}", fixture.owner.hex(), fixture.identifier);
+    fixture
         .accepted(&reporter.sign(1111, "about the state", vec![tag(["A", &state])]))
         .await
 }
 
 async fn about_held(target: &Target) -> Result<()> {
-    let mut world = World::announced(target).await?;
-    let issue = Author::new().issue(&world.owner, &world.identifier, "early");
-    let answer = world.relay.publish(&issue).await?;
+    let mut fixture = Fixture::announced(target).await?;
+    let issue = Author::new().issue(&fixture.owner, &fixture.identifier, "early");
+    let answer = fixture.relay.publish(&issue).await?;
     ensure!(
         !answer.is_served(),
         "an issue about a held repository must not be served: {answer:?}"
     );
     ensure!(!answer.message.is_empty(), "the answer says why");
-    world.must_not_serve(&issue.id).await
+    fixture.must_not_serve(&issue.id).await
 }
 
 async fn no_curation(target: &Target) -> Result<()> {
-    let mut world = World::new(target).await?;
-    let wrap = world
+    let mut fixture = Fixture::new(target).await?;
+    let wrap = fixture
         .owner
         .sign(1059, "secret", vec![tag(["p", &Author::new().hex()])]);
-    let message = world.refused(&wrap).await?;
+    let message = fixture.refused(&wrap).await?;
     ensure!(message.starts_with("blocked:"), "{message}");
     let document: serde_json::Value = target
         .get("/", &[("Accept", "application/nostr+json")])
@@ -132,26 +132,28 @@ async fn no_curation(target: &Target) -> Result<()> {
 }
 
 async fn always_taken(target: &Target) -> Result<()> {
-    let mut world = World::new(target).await?;
-    let list = world.owner.sign(10317, "", vec![tag(["g", &target.relay])]);
-    world.accepted(&list).await?;
-    let deletion = world.owner.delete_events(&[list.id]);
-    world.accepted(&deletion).await?;
-    world.must_not_serve(&list.id).await?;
-    world.refused(&list).await?;
+    let mut fixture = Fixture::new(target).await?;
+    let list = fixture
+        .owner
+        .sign(10317, "", vec![tag(["g", &target.relay])]);
+    fixture.accepted(&list).await?;
+    let deletion = fixture.owner.delete_events(&[list.id]);
+    fixture.accepted(&deletion).await?;
+    fixture.must_not_serve(&list.id).await?;
+    fixture.refused(&list).await?;
     Ok(())
 }
 
 async fn large_state(target: &Target) -> Result<()> {
-    let mut world = World::announced(target).await?;
-    let owner = world.owner.clone();
-    let tip = world.tree.tip("HEAD")?;
+    let mut fixture = Fixture::announced(target).await?;
+    let owner = fixture.owner.clone();
+    let tip = fixture.tree.tip("HEAD")?;
     let names: Vec<String> = (0..20_000).map(|n| format!("refs/tags/v{n:05}")).collect();
     let refs: Vec<(&str, &str)> = names
         .iter()
         .map(|name| (name.as_str(), tip.as_str()))
         .collect();
-    let state = world.state_naming(&owner, &refs, None);
+    let state = fixture.state_naming(&owner, &refs, None);
     ensure!(serde_json::to_string(&json!(state))?.len() > 1_200_000);
-    world.held(&state).await
+    fixture.held(&state).await
 }

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use super::{
     FakeGitHub,
     listing::Asked,
+    repositories::Repositories,
     routes::{self, Call, Made},
-    world::World,
 };
 
 /// Events that a list shows at most, as GitHub keeps.
@@ -62,15 +62,20 @@ impl Default for Inner {
 impl FakeGitHub {
     /// Something happens.
     pub fn emit(&self, event: Value) {
-        self.shared.world().activity.inner().events.push_back(event);
+        self.shared
+            .repositories()
+            .activity
+            .inner()
+            .events
+            .push_back(event);
     }
 
     /// A push event as GitHub writes them, with ids and moments that grow; nothing happens yet.
     pub fn push_event(&self, actor: &str, full_name: &str) -> Value {
-        let repo = self.shared.world().id(full_name);
+        let repo = self.shared.repositories().id(full_name);
         let repo = repo.unwrap_or_else(|| self.add(full_name));
-        let world = self.shared.world();
-        let mut inner = world.activity.inner();
+        let repositories = self.shared.repositories();
+        let mut inner = repositories.activity.inner();
         inner.made += 1;
         let count = inner.made;
         let moment = i64::try_from(count).unwrap_or_default() + FIRST_MOMENT;
@@ -116,41 +121,41 @@ impl FakeGitHub {
     pub fn emit_between_pages(&self, batches: impl IntoIterator<Item = Vec<Value>>) {
         // Before the lock: making them may need it too.
         let batches: Vec<_> = batches.into_iter().collect();
-        let world = self.shared.world();
-        world.activity.inner().arriving.extend(batches);
+        let repositories = self.shared.repositories();
+        repositories.activity.inner().arriving.extend(batches);
     }
 
     /// The ids of the events that lists can show, the latest first; none for those without one.
     pub fn event_ids(&self) -> Vec<Option<String>> {
-        let world = self.shared.world();
-        let inner = world.activity.inner();
+        let repositories = self.shared.repositories();
+        let inner = repositories.activity.inner();
         let id = |event: &Value| event["id"].as_str().map(str::to_owned);
         inner.events.iter().rev().map(id).collect()
     }
 
     /// Lists show only the latest `count` events that are there now, as when the others are old.
     pub fn forget_events(&self, count: usize) {
-        let world = self.shared.world();
-        let mut inner = world.activity.inner();
+        let repositories = self.shared.repositories();
+        let mut inner = repositories.activity.inner();
         let old = inner.events.len().saturating_sub(count);
         inner.events.drain(..old);
     }
 
     /// How many events a list shows at most: 300.
     pub fn keep_events(&self, count: usize) {
-        self.shared.world().activity.inner().kept = count;
+        self.shared.repositories().activity.inner().kept = count;
     }
 
     /// What it wants between two looks, in seconds: 60.
     pub fn set_poll_interval(&self, seconds: u64) {
-        self.shared.world().activity.inner().poll_interval = seconds;
+        self.shared.repositories().activity.inner().poll_interval = seconds;
     }
 
     /// Adds or replaces a person, in the words of `/users/…`; `login` and `id` have to be there.
     pub fn set_user(&self, user: Value) {
         let login = user["login"].as_str().unwrap_or_default().to_lowercase();
         self.shared
-            .world()
+            .repositories()
             .activity
             .inner()
             .users
@@ -160,8 +165,8 @@ impl FakeGitHub {
     /// Adds a person with a few words and returns its id.
     pub fn add_user(&self, login: &str) -> u64 {
         let id = {
-            let world = self.shared.world();
-            1_000 + world.activity.inner().users.len() as u64
+            let repositories = self.shared.repositories();
+            1_000 + repositories.activity.inner().users.len() as u64
         };
         self.set_user(json!({
             "id": id,
@@ -179,8 +184,8 @@ impl FakeGitHub {
 
     /// Says this about a repository, word for word, instead of what is made up about it.
     pub fn describe(&self, full_name: &str, words: Value) {
-        let world = self.shared.world();
-        let mut inner = world.activity.inner();
+        let repositories = self.shared.repositories();
+        let mut inner = repositories.activity.inner();
         inner.described.insert(full_name.to_lowercase(), words);
     }
 }
@@ -199,9 +204,9 @@ impl Activity {
 }
 
 /// The answer, if it is about events, people or described repositories.
-pub(super) fn answer(world: &World, call: &Call<'_>, asked: &Asked) -> Option<Made> {
+pub(super) fn answer(repositories: &Repositories, call: &Call<'_>, asked: &Asked) -> Option<Made> {
     let parts: Vec<_> = call.path.trim_matches('/').split('/').collect();
-    let mut inner = world.activity.inner();
+    let mut inner = repositories.activity.inner();
     let is = |found: &Value, name: &str| {
         let found = found.as_str().unwrap_or_default();
         found.eq_ignore_ascii_case(name)

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::world::Held;
+use super::repositories::Held;
 
 /// Where a page begins and how long it is.
 pub(super) struct Asked {

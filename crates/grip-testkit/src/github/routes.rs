@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{
     listing::{self, Asked},
-    world::{Held, World},
+    repositories::{Held, Repositories},
 };
 
 /// A call as the routes see it.
@@ -32,40 +32,49 @@ fn not_found() -> Made {
     Made::Refused(404, "Not Found".to_owned())
 }
 
-pub(super) fn answer(world: &World, call: &Call<'_>) -> Made {
+pub(super) fn answer(repositories: &Repositories, call: &Call<'_>) -> Made {
     let asked = Asked::read(call.query);
-    if let Some(made) = super::events::answer(world, call, &asked) {
+    if let Some(made) = super::events::answer(repositories, call, &asked) {
         return made;
     }
     let parts: Vec<_> = call.path.trim_matches('/').split('/').collect();
     match parts.as_slice() {
-        ["orgs", owner, "repos"] => of_owner(world, call, &asked, owner, true),
-        ["users", owner, "repos"] => of_owner(world, call, &asked, owner, false),
-        ["repositories"] => everything(world, call, &asked),
+        ["orgs", owner, "repos"] => of_owner(repositories, call, &asked, owner, true),
+        ["users", owner, "repos"] => of_owner(repositories, call, &asked, owner, false),
+        ["repositories"] => everything(repositories, call, &asked),
         ["repositories", id, rest @ ..] => {
-            match id.parse().ok().and_then(|id| seen(world, call, id)) {
+            match id.parse().ok().and_then(|id| seen(repositories, call, id)) {
                 Some(held) => below(held, call, &asked, rest),
                 None => not_found(),
             }
         }
         ["repos", owner, name, rest @ ..] => {
-            by_name(world, call, &asked, &format!("{owner}/{name}"), rest)
+            by_name(repositories, call, &asked, &format!("{owner}/{name}"), rest)
         }
         _ => not_found(),
     }
 }
 
 /// A repository, unless it is hidden from the caller.
-fn seen<'a>(world: &'a World, call: &Call<'_>, id: u64) -> Option<&'a Held> {
-    let held = world.repos.get(&id)?;
+fn seen<'a>(repositories: &'a Repositories, call: &Call<'_>, id: u64) -> Option<&'a Held> {
+    let held = repositories.repos.get(&id)?;
     (call.has_token || !held.repo.private).then_some(held)
 }
 
-fn of_owner(world: &World, call: &Call<'_>, asked: &Asked, owner: &str, only_org: bool) -> Made {
-    let Some(ids) = world.of_owner(owner, only_org) else {
+fn of_owner(
+    repositories: &Repositories,
+    call: &Call<'_>,
+    asked: &Asked,
+    owner: &str,
+    only_org: bool,
+) -> Made {
+    let Some(ids) = repositories.of_owner(owner, only_org) else {
         return not_found();
     };
-    let mut all: Vec<_> = ids.iter().filter_map(|id| seen(world, call, *id)).collect();
+    let mut all: Vec<_> = ids
+        .iter()
+        .filter_map(|id| seen(repositories, call, *id))
+        .collect();
     if asked.sort == "full_name" {
         all.sort_by_key(|held| held.repo.full_name.to_lowercase());
     }
@@ -94,8 +103,8 @@ pub(super) fn next_page(query: &str, asked: &Asked) -> String {
     kept.chain([next.as_str()]).collect::<Vec<_>>().join("&")
 }
 
-fn everything(world: &World, call: &Call<'_>, asked: &Asked) -> Made {
-    let after = world.repos.range(asked.since + 1..);
+fn everything(repositories: &Repositories, call: &Call<'_>, asked: &Asked) -> Made {
+    let after = repositories.repos.range(asked.since + 1..);
     let visible = after.filter(|(_, held)| call.has_token || !held.repo.private);
     let mut rest = visible.map(|(_, held)| held);
     let part: Vec<_> = rest.by_ref().take(asked.per_page).collect();
@@ -106,11 +115,23 @@ fn everything(world: &World, call: &Call<'_>, asked: &Asked) -> Made {
     Made::Page(items.collect(), more.then_some(next))
 }
 
-fn by_name(world: &World, call: &Call<'_>, asked: &Asked, name: &str, rest: &[&str]) -> Made {
-    if let Some(held) = world.id(name).and_then(|id| seen(world, call, id)) {
+fn by_name(
+    repositories: &Repositories,
+    call: &Call<'_>,
+    asked: &Asked,
+    name: &str,
+    rest: &[&str],
+) -> Made {
+    if let Some(held) = repositories
+        .id(name)
+        .and_then(|id| seen(repositories, call, id))
+    {
         return below(held, call, asked, rest);
     }
-    match world.moved(name).and_then(|id| seen(world, call, id)) {
+    match repositories
+        .moved(name)
+        .and_then(|id| seen(repositories, call, id))
+    {
         Some(held) => {
             let rest: String = rest.iter().map(|part| format!("/{part}")).collect();
             let query = match call.query {

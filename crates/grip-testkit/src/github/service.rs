@@ -179,7 +179,7 @@ async fn passed(shared: &Shared, call: &Call<'_>, token: Option<usize>, unchange
     }
     reply
         .headers
-        .extend(shared.world().activity.headers(call.path));
+        .extend(shared.repositories().activity.headers(call.path));
     reply.headers.extend(shared.books().headers(token));
     match behaviour {
         Behaviour::TruncatedJson => reply.body.truncate(reply.body.len() / 2),
@@ -190,7 +190,7 @@ async fn passed(shared: &Shared, call: &Call<'_>, token: Option<usize>, unchange
 }
 
 fn served(shared: &Shared, call: &Call<'_>, behaviour: &Behaviour) -> Reply {
-    let world = shared.world();
+    let repositories = shared.repositories();
     let asked = Asked::read(call.query);
     let path = match behaviour {
         Behaviour::Instead(path) => path,
@@ -201,7 +201,7 @@ fn served(shared: &Shared, call: &Call<'_>, behaviour: &Behaviour) -> Reply {
         _ => call.query.to_owned(),
     };
     let made = routes::answer(
-        &world,
+        &repositories,
         &Call {
             path,
             query: &query,

@@ -1,14 +1,14 @@
 use anyhow::{Result, ensure};
-use grip_testkit::PostgresServer;
+use grip_testkit::{LocalProject, PostgresServer};
 
-use crate::scene::{Person, prepare, start, status};
+use crate::scene::{prepare, start, status};
 
 #[tokio::test]
 async fn nodes_on_one_server_do_not_see_what_the_other_holds() -> Result<()> {
     let server = PostgresServer::start().await?;
     let (mut one, mut other) = (start(&server).await?, start(&server).await?);
-    let person = Person::new()?;
-    let announcement = person.announcement(&one);
+    let local = LocalProject::new("x")?;
+    let announcement = local.project.announcement(&[&one], &[]);
     ensure!(one.connect().await?.publish(&announcement).await?.is_held());
     ensure!(status(&one, &announcement).await? == "held");
     ensure!(status(&other, &announcement).await? == "unknown");
@@ -17,14 +17,13 @@ async fn nodes_on_one_server_do_not_see_what_the_other_holds() -> Result<()> {
     other.crash_and_restart().await?;
     ensure!(status(&one, &announcement).await? == "held");
     ensure!(status(&other, &announcement).await? == "unknown");
-    let theirs = person.announcement(&other);
+    let theirs = local.project.announcement(&[&other], &[]);
     ensure!(other.connect().await?.publish(&theirs).await?.is_held());
-    let state = person.state(5);
+    let state = local.state(5);
     for node in [&one, &other] {
         ensure!(node.connect().await?.publish(&state).await?.is_held());
     }
-    let pushed = person.tree.push(&person.url(&one), &["main"]).await?;
-    ensure!(pushed.ok, "{}", pushed.stderr);
+    local.push(&one).await?;
     ensure!(one.connect().await?.serves(&state.id).await?);
     ensure!(status(&other, &state).await? == "held");
     Ok(())

@@ -1,14 +1,14 @@
 use anyhow::{Result, ensure};
-use grip_testkit::{PostgresServer, until};
+use grip_testkit::{LocalProject, PostgresServer, until};
 
-use crate::scene::{Person, prepare, start, status};
+use crate::scene::{prepare, start, status};
 
 #[tokio::test]
 async fn a_state_waits_through_a_crash_until_its_push_comes() -> Result<()> {
     let server = PostgresServer::durable().await?;
     let mut node = start(&server).await?;
-    let person = Person::new()?;
-    let (announcement, state) = (person.announcement(&node), person.state(5));
+    let local = LocalProject::new("x")?;
+    let (announcement, state) = (local.project.announcement(&[&node], &[]), local.state(5));
     let mut relay = node.connect().await?;
     for event in [&announcement, &state] {
         let answer = relay.publish(event).await?;
@@ -22,8 +22,7 @@ async fn a_state_waits_through_a_crash_until_its_push_comes() -> Result<()> {
     for event in [&announcement, &state] {
         ensure!(status(&node, event).await? == "held");
     }
-    let pushed = person.tree.push(&person.url(&node), &["main"]).await?;
-    ensure!(pushed.ok, "{}", pushed.stderr);
+    local.push(&node).await?;
     let mut relay = node.connect().await?;
     for event in [&announcement, &state] {
         ensure!(relay.serves(&event.id).await?, "{}", node.log());
@@ -40,22 +39,27 @@ async fn a_state_waits_through_a_crash_until_its_push_comes() -> Result<()> {
 async fn a_released_tag_is_in_the_feed_and_leaves_it_with_the_tag() -> Result<()> {
     let server = PostgresServer::start().await?;
     let node = start(&server).await?;
-    let person = Person::new()?;
-    let (npub, tree) = (person.author.npub(), &person.tree);
+    let local = LocalProject::new("x")?;
+    let (npub, tree) = (local.project.owner.npub(), &local.tree);
     let tip = tree.commit("go.mod", &format!("module 127.0.0.1/{npub}/x\n"))?;
     let mut relay = node.connect().await?;
-    ensure!(relay.publish(&person.announcement(&node)).await?.is_held());
+    ensure!(
+        relay
+            .publish(&local.project.announcement(&[&node], &[]))
+            .await?
+            .is_held()
+    );
     let refs = [
         ("refs/heads/main", tip.as_str()),
         ("refs/tags/v1.2.3", &tip),
     ];
     let state = |refs, age| {
         let at = nostr::prelude::Timestamp::now() - age;
-        person.author.state_at("x", refs, None, at)
+        local.project.owner.state_at("x", refs, None, at)
     };
     ensure!(relay.publish(&state(&refs, 20)).await?.is_held());
     tree.git(["tag", "v1.2.3"])?;
-    let pushed = tree.push(&person.url(&node), &["main", "v1.2.3"]).await?;
+    let pushed = tree.push(&local.url(&node), &["main", "v1.2.3"]).await?;
     ensure!(pushed.ok, "{}", pushed.stderr);
     let listed = |wanted: bool| {
         let node = &node;

@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result, ensure};
 use grip_testkit::Node;
 
-use crate::net::{self, Repo, get};
+use crate::net::{self, Repo};
 
 /// Nodes in the short form.
 const NODES: usize = 6;
@@ -38,7 +38,7 @@ impl Figures {
     }
 
     async fn add(&mut self, node: &Node, key: &str, id: &str) -> Result<()> {
-        let found = get(node, &format!("/resolve/{key}?fresh=true")).await?;
+        let found = node.json(&format!("/resolve/{key}?fresh=true")).await?;
         ensure!(found["id"] == id, "another manifest: {found}");
         if found["source"] == "dht" {
             self.took_ms
@@ -79,7 +79,7 @@ async fn every_repository_resolves_from_every_node_and_still_does_with_a_third_g
     let mut served = Vec::new();
     for node in &nodes {
         let repo = Repo::new()?;
-        repo.push(node, 10).await?;
+        repo.0.publish(node, 10).await?;
         let id = repo.id(node).await?;
         served.push((repo, id));
     }

@@ -3,7 +3,9 @@
 use std::{pin::pin, time::Duration};
 
 use anyhow::{Result, ensure};
-use grip_testkit::{Author, Node, RelayClient, RemoteHost, WorkTree, remote::Behaviour};
+use grip_testkit::{
+    Author, Node, Project, RelayClient, RemoteHost, WorkTree, remote::Behaviour, until_true,
+};
 use nostr::prelude::Event;
 use serde_json::json;
 use tokio::{
@@ -12,7 +14,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use crate::scene::{Project, Scene, wait_until};
+use crate::scene::Scene;
 
 const IDENTIFIERS: usize = 100;
 const PULL_REQUESTS: usize = 9;
@@ -200,7 +202,7 @@ async fn hosts_that_refuse_hang_or_are_dead_do_not_delay_the_healthy() -> Result
         healthy.push(project.state(&[("refs/heads/main", &tip)]));
     }
     publish(&scene.node, vec![sick]).await?;
-    wait_until("the hanging host holds all it may", || {
+    until_true("the hanging host holds all it may", || {
         hanging.in_flight() == 5
     })
     .await?;

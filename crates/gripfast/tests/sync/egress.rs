@@ -1,9 +1,9 @@
 //! Who is never asked, whatever announcements say.
 
 use anyhow::{Result, ensure};
-use grip_testkit::{RemoteHost, WorkTree, remote::Behaviour};
+use grip_testkit::{Project, RemoteHost, WorkTree, remote::Behaviour};
 
-use crate::scene::{Project, Scene};
+use crate::scene::Scene;
 
 /// Fetches at once, but from public hosts alone, as a node does by default.
 const CAREFUL: &[(&str, &str)] = &[("NGIT_SYNC_DEFAULT_DELAY_SECS", "0")];
@@ -36,7 +36,7 @@ async fn addresses_that_are_not_public_are_never_asked_and_it_says_why() -> Resu
         let told = ["public", "loopback", "private", "not allowed"];
         ensure!(told.iter().any(|word| outcome.contains(word)), "{one:?}");
     }
-    let said = scene.gripfast(&["explain", &state.id.to_hex()]).await?;
+    let said = scene.node.run(&["explain", &state.id.to_hex()]).await?;
     ensure!(said.to_lowercase().contains("127.0.0.2"), "{said}");
     ensure!(host.count() == 0, "{:?}", host.requests());
     ensure!(!scene.serves(&state).await?);

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use grip_testkit::{
-    RedisServer, RemoteHost, WorkTree,
+    Project, RedisServer, RemoteHost, WorkTree,
     remote::{Behaviour, Gate},
+    until_ok, until_true,
 };
 
-use crate::scene::{Project, Scene, loop_until, wait_until};
+use crate::scene::Scene;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -43,13 +44,13 @@ async fn three_nodes_with_one_redis_keep_the_limits_of_one() -> Result<()> {
         wait_for_data(&mut scene, &host, &tip, name).await?;
         scenes.push(scene);
     }
-    wait_until("four are under way", || host.in_flight() == 4).await?;
+    until_true("four are under way", || host.in_flight() == 4).await?;
     gate.open();
-    wait_until("the minute is used up", || host.count() == 12).await?;
-    loop_until("the others are told to wait", async || {
+    until_true("the minute is used up", || host.count() == 12).await?;
+    until_ok("the others are told to wait", async || {
         let mut waiting = 0;
         for scene in &scenes {
-            let status = scene.json("/api/v1/sync").await?;
+            let status = scene.node.json("/api/v1/sync").await?;
             ensure!(status["throttle"]["backend"] == "redis", "{status}");
             ensure!(status["queue_length"].is_u64(), "{status}");
             waiting += status["queue_length"].as_u64().unwrap_or_default();
@@ -61,7 +62,7 @@ async fn three_nodes_with_one_redis_keep_the_limits_of_one() -> Result<()> {
     ensure!(host.max_in_flight() == 4, "{}", host.max_in_flight());
 
     redis.kill();
-    let ready = loop_until("the node says that Redis is away", async || {
+    let ready = until_ok("the node says that Redis is away", async || {
         let ready = scenes[0].node.get("/readyz").await?;
         Ok(ready.contains("redis").then_some(ready))
     })

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use grip_testkit::{
-    RemoteHost, WorkTree,
+    Project, RemoteHost, WorkTree,
     remote::{Behaviour, Gate, Speaks},
+    until_ok, until_true,
 };
 use serde_json::Value;
 
-use crate::scene::{Project, Scene, loop_until, wait_until};
+use crate::scene::Scene;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -28,9 +29,9 @@ async fn a_host_sees_five_at_once_and_thirty_in_a_minute() -> Result<()> {
         scene.announce(&project, &[url]).await?;
         scene.hold_state(&project, &tip).await?;
     }
-    wait_until("five are under way", || host.in_flight() == 5).await?;
+    until_true("five are under way", || host.in_flight() == 5).await?;
     // All others have had their chance and wait for one of the five.
-    loop_until("the rest waits", async || {
+    until_ok("the rest waits", async || {
         let started = host_field(&scene, "127.0.0.2", "started").await?;
         Ok((started == 5).then_some(()))
     })
@@ -40,7 +41,7 @@ async fn a_host_sees_five_at_once_and_thirty_in_a_minute() -> Result<()> {
 
     // The other six wait for the minute to pass.
     ensure!(host_field(&scene, "127.0.0.2", "started").await? == 30);
-    let status = scene.json("/api/v1/sync").await?;
+    let status = scene.node.json("/api/v1/sync").await?;
     ensure!(status["queue_length"] == 6, "{status}");
     ensure!(scene.count(&[30618]).await? == 30);
     ensure!(host.count() == 30 && host.max_in_window(MINUTE) == 30);
@@ -50,7 +51,7 @@ async fn a_host_sees_five_at_once_and_thirty_in_a_minute() -> Result<()> {
 
 /// What the node says about a host.
 async fn host_field(scene: &Scene, domain: &str, field: &str) -> Result<u64> {
-    let status = scene.json("/api/v1/sync").await?;
+    let status = scene.node.json("/api/v1/sync").await?;
     let hosts = status["hosts"].as_array().context("no hosts")?;
     let host = hosts.iter().find(|host| host["domain"] == domain);
     Ok(host
@@ -175,8 +176,8 @@ async fn half_the_tips_missing_costs_one_request_an_attempt() -> Result<()> {
     let state = project.state(&[("refs/heads/main", &tip), ("refs/heads/later", &later)]);
     scene.hold(&state).await?;
     let attempts = async |scene: &Scene, wanted: u64| {
-        loop_until("the attempt has ended", async || {
-            let status = scene.json("/api/v1/sync").await?;
+        until_ok("the attempt has ended", async || {
+            let status = scene.node.json("/api/v1/sync").await?;
             let entry: &Value = &status["queue"][0];
             let idle = entry["in_progress"] == false;
             Ok((idle && entry["attempts"].as_u64() >= Some(wanted)).then_some(()))

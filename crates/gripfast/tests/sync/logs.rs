@@ -1,10 +1,10 @@
 //! What the log says of a search, and how loudly.
 
 use anyhow::{Context as _, Result, ensure};
-use grip_testkit::{RemoteHost, WorkTree, remote::Behaviour};
+use grip_testkit::{Project, RemoteHost, WorkTree, remote::Behaviour, until_ok};
 use serde_json::Value;
 
-use crate::scene::{Project, Scene};
+use crate::scene::Scene;
 
 /// The lines that say `message`, as JSON.
 fn lines(scene: &Scene, message: &str) -> Vec<Value> {
@@ -38,7 +38,7 @@ async fn a_host_that_fails_is_warned_of_once_and_what_it_brings_in_the_end_is_to
     scene.sync_now(&project).await?;
     scene.released(&state).await?;
 
-    let fetched = crate::scene::loop_until("the end in the log", async || {
+    let fetched = until_ok("the end in the log", async || {
         let ended = lines(&scene, "all missing git data is here");
         let fetched = lines(&scene, "git data fetched");
         Ok((!ended.is_empty()).then_some(fetched))

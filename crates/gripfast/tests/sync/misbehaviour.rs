@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use grip_testkit::{RemoteHost, WorkTree, remote::Behaviour, wire};
+use grip_testkit::{Project, RemoteHost, WorkTree, git, remote::Behaviour, until_true, wire};
 
-use crate::scene::{Project, Scene, wait_until};
+use crate::scene::Scene;
 
 /// A work tree whose pack is longer than a few packets.
 fn bulky() -> Result<(WorkTree, String)> {
@@ -34,7 +34,7 @@ async fn meets(behaviour: Behaviour, env: &[(&str, &str)], words: &str) -> Resul
     let (sick, well) = (Project::new("sick"), Project::new("well"));
     scene.announce(&sick, &[sick_url]).await?;
     let state = scene.hold_state(&sick, &tip).await?;
-    wait_until("the host is asked", || host.count() == 1).await?;
+    until_true("the host is asked", || host.count() == 1).await?;
     scene.announce(&well, &[well_url]).await?;
     let other = scene.hold_state(&well, &tip).await?;
     scene
@@ -46,7 +46,7 @@ async fn meets(behaviour: Behaviour, env: &[(&str, &str)], words: &str) -> Resul
     let outcome = tried[0].outcome.to_lowercase();
     ensure!(!tried[0].is_success, "{tried:?}");
     ensure!(outcome.contains(words), "{words:?} is not in {outcome:?}");
-    wait_until("the slot is free again", || host.in_flight() == 0).await?;
+    until_true("the slot is free again", || host.in_flight() == 0).await?;
     ensure!(!scene.serves(&state).await?);
     scene.lacks(&sick, &tip).await?;
     scene.is_clean(&sick).await?;
@@ -67,7 +67,7 @@ impl Trouble {
         self.scene.released(&self.state).await?;
         let asked = self.host.requests_for("sick.git");
         ensure!(asked.len() == 2, "{asked:?}");
-        let refs = self.scene.refs(&self.sick).await?;
+        let refs = git::branches_and_tags(&self.sick.url(&self.scene.node)).await?;
         ensure!(
             refs == [("refs/heads/main".to_owned(), self.tip)],
             "{refs:?}"

@@ -1,11 +1,11 @@
 //! What the operator sees and does: commands, JSON and metrics.
 
 use anyhow::{Context as _, Result, ensure};
-use grip_testkit::{RemoteHost, WorkTree, node, remote::Behaviour};
+use grip_testkit::{Project, RemoteHost, WorkTree, node, remote::Behaviour, until_ok};
 use nostr::prelude::Event;
 use serde_json::Value;
 
-use crate::scene::{Project, Scene};
+use crate::scene::Scene;
 
 /// A state that waits for a host that refused once.
 async fn refused() -> Result<(Scene, RemoteHost, Project, Event, String)> {
@@ -30,9 +30,9 @@ fn parse(text: &str) -> Result<Value> {
 async fn the_queue_the_hosts_and_what_waits_are_shown() -> Result<()> {
     let (scene, host, _, state, tip) = refused().await?;
     let id = state.id.to_hex();
-    let table = scene.gripfast(&["sync", "status"]).await?;
+    let table = scene.node.run(&["sync", "status"]).await?;
     ensure!(table.contains("127.0.0.2"), "{table}");
-    let status = parse(&scene.gripfast(&["sync", "status", "--json"]).await?)?;
+    let status = parse(&scene.node.run(&["sync", "status", "--json"]).await?)?;
     ensure!(
         status["enabled"] == true && status["queue_length"] == 1,
         "{status}"
@@ -44,9 +44,9 @@ async fn the_queue_the_hosts_and_what_waits_are_shown() -> Result<()> {
     );
     ensure!(status["hosts"][0]["requests_total"] == 1, "{status}");
 
-    let table = scene.gripfast(&["purgatory", "ls"]).await?;
+    let table = scene.node.run(&["purgatory", "ls"]).await?;
     ensure!(table.contains(&id[..8]) && table.contains('x'), "{table}");
-    let list = parse(&scene.gripfast(&["purgatory", "ls", "--json"]).await?)?;
+    let list = parse(&scene.node.run(&["purgatory", "ls", "--json"]).await?)?;
     let waiting = list["waiting"].as_array().context("no list")?;
     let entry = waiting.iter().find(|entry| entry["id"] == id.as_str());
     let entry = entry.with_context(|| format!("{id} is not in {list}"))?;
@@ -63,7 +63,7 @@ async fn the_queue_the_hosts_and_what_waits_are_shown() -> Result<()> {
         "{entry}"
     );
 
-    let said = scene.gripfast(&["explain", &id]).await?;
+    let said = scene.node.run(&["explain", &id]).await?;
     for part in [tip.as_str(), &host.clone_url("x.git"), "404"] {
         ensure!(said.contains(part), "{part} is not in {said}");
     }
@@ -74,14 +74,15 @@ async fn the_queue_the_hosts_and_what_waits_are_shown() -> Result<()> {
 async fn an_attempt_is_brought_forward_by_hand() -> Result<()> {
     let (mut scene, host, _, state, _) = refused().await?;
     scene
-        .gripfast(&["purgatory", "retry", &state.id.to_hex()])
+        .node
+        .run(&["purgatory", "retry", &state.id.to_hex()])
         .await?;
     scene.has_tried(&state, 2).await?;
     host.behave(Behaviour::Serve);
-    scene.gripfast(&["sync", "now", "x"]).await?;
+    scene.node.run(&["sync", "now", "x"]).await?;
     scene.released(&state).await?;
     ensure!(host.count() == 3, "{:?}", host.requests());
-    let none = scene.gripfast(&["sync", "now", "x"]).await;
+    let none = scene.node.run(&["sync", "now", "x"]).await;
     ensure!(none.is_err(), "nothing waits any more: {none:?}");
     Ok(())
 }
@@ -91,15 +92,15 @@ async fn what_waits_is_dropped_by_hand_and_only_with_yes() -> Result<()> {
     let (scene, _, _, state, _) = refused().await?;
     let id = state.id.to_hex();
     let waits = async || -> Result<bool> {
-        let list = scene.json("/api/v1/purgatory").await?;
+        let list = scene.node.json("/api/v1/purgatory").await?;
         Ok(list.to_string().contains(&id))
     };
-    let shown = scene.gripfast(&["purgatory", "drop", &id]).await?;
+    let shown = scene.node.run(&["purgatory", "drop", &id]).await?;
     ensure!(shown.contains("--yes"), "{shown}");
     ensure!(waits().await?, "a dry run drops nothing");
-    scene.gripfast(&["purgatory", "drop", &id, "--yes"]).await?;
+    scene.node.run(&["purgatory", "drop", &id, "--yes"]).await?;
     ensure!(!waits().await?);
-    let again = scene.gripfast(&["purgatory", "drop", &id, "--yes"]).await;
+    let again = scene.node.run(&["purgatory", "drop", &id, "--yes"]).await;
     ensure!(again.is_err(), "{again:?}");
     ensure!(
         scene.node.log().contains("purgatory drop"),
@@ -141,7 +142,7 @@ async fn strangers_change_nothing() -> Result<()> {
         }
     }
     ensure!(host.count() == 1, "{:?}", host.requests());
-    let list = scene.json("/api/v1/purgatory").await?;
+    let list = scene.node.json("/api/v1/purgatory").await?;
     ensure!(list.to_string().contains(&id), "{list}");
     Ok(())
 }
@@ -159,7 +160,7 @@ async fn metrics_tell_of_the_queue_and_of_each_host() -> Result<()> {
         "purgatory_domain_requests_total{domain=\"127.0.0.2\"} 2",
     ];
     let mut metrics = String::new();
-    crate::scene::loop_until("the figures", async || {
+    until_ok("the figures", async || {
         metrics = scene.node.get("/metrics").await?;
         let all = expected.iter().all(|line| metrics.contains(line));
         Ok(all.then_some(()))
@@ -178,10 +179,10 @@ async fn a_node_with_sync_switched_off_asks_nobody() -> Result<()> {
     let project = Project::new("x");
     scene.announce(&project, &[url]).await?;
     let state = scene.hold_state(&project, &tip).await?;
-    let status = scene.json("/api/v1/sync").await?;
+    let status = scene.node.json("/api/v1/sync").await?;
     ensure!(status["enabled"] == false, "{status}");
-    ensure!(scene.gripfast(&["sync", "now", "x"]).await.is_err());
-    let pushed = tree.push(&scene.url(&project), &["main"]).await?;
+    ensure!(scene.node.run(&["sync", "now", "x"]).await.is_err());
+    let pushed = tree.push(&project.url(&scene.node), &["main"]).await?;
     ensure!(pushed.ok, "{}", pushed.stderr);
     scene.released(&state).await?;
     ensure!(host.count() == 0, "{:?}", host.requests());

@@ -1,9 +1,9 @@
 //! What a person sees in a browser of what waits and of who is asked for it.
 
 use anyhow::{Result, ensure};
-use grip_testkit::{RemoteHost, WorkTree, browser, remote::Behaviour};
+use grip_testkit::{Project, RemoteHost, WorkTree, browser, remote::Behaviour};
 
-use crate::scene::{Project, Scene};
+use crate::scene::Scene;
 
 #[tokio::test]
 async fn the_pages_show_what_waits_and_what_each_host_said() -> Result<()> {

@@ -1,9 +1,9 @@
 //! Nodes that list each other end with the same data.
 
 use anyhow::{Result, ensure};
-use grip_testkit::{RemoteHost, WorkTree};
+use grip_testkit::{Project, RemoteHost, WorkTree, git};
 
-use crate::scene::{Project, Scene, branches_and_tags};
+use crate::scene::Scene;
 
 #[tokio::test]
 async fn two_nodes_end_with_the_refs_of_the_remote_that_was_pushed_to() -> Result<()> {
@@ -31,12 +31,12 @@ async fn two_nodes_end_with_the_refs_of_the_remote_that_was_pushed_to() -> Resul
     for node in [&mut a, &mut b] {
         node.hold(&state).await?;
     }
-    let expected = branches_and_tags(&url).await?;
+    let expected = git::branches_and_tags(&url).await?;
     for node in [&mut a, &mut b] {
         node.released(&state).await?;
-        let served = node.refs(&project).await?;
+        let served = git::branches_and_tags(&project.url(&node.node)).await?;
         ensure!(served == expected, "{served:?} is not {expected:?}");
-        let clone = WorkTree::clone(&node.url(&project), &[]).await?;
+        let clone = WorkTree::clone(&project.url(&node.node), &[]).await?;
         ensure!(clone.tip("HEAD")? == main);
         node.is_clean(&project).await?;
     }
@@ -55,7 +55,7 @@ async fn a_node_gets_from_another_what_was_pushed_there() -> Result<()> {
     }
     let first = project.state_at(&[("refs/heads/main", &tip)], 20);
     a.hold(&first).await?;
-    let pushed = tree.push(&a.url(&project), &["main"]).await?;
+    let pushed = tree.push(&project.url(&a.node), &["main"]).await?;
     ensure!(pushed.ok, "{}", pushed.stderr);
     b.hold(&first).await?;
     b.released(&first).await?;
@@ -63,10 +63,13 @@ async fn a_node_gets_from_another_what_was_pushed_there() -> Result<()> {
     let more = tree.commit("more", "1")?;
     let second = project.state_at(&[("refs/heads/main", &more)], 10);
     a.hold(&second).await?;
-    let pushed = tree.push(&a.url(&project), &["main"]).await?;
+    let pushed = tree.push(&project.url(&a.node), &["main"]).await?;
     ensure!(pushed.ok, "{}", pushed.stderr);
     b.hold(&second).await?;
     b.released(&second).await?;
-    ensure!(b.refs(&project).await? == a.refs(&project).await?);
+    ensure!(
+        git::branches_and_tags(&project.url(&b.node)).await?
+            == git::branches_and_tags(&project.url(&a.node)).await?
+    );
     b.is_clean(&project).await
 }

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use grip_testkit::{RemoteHost, WorkTree, remote::Behaviour};
+use grip_testkit::{Project, RemoteHost, WorkTree, git, remote::Behaviour, until_ok, until_true};
 use tokio::time::Instant;
 
-use crate::scene::{Project, Scene, loop_until, wait_until};
+use crate::scene::Scene;
 
 #[tokio::test]
 async fn a_fetch_cut_by_a_crash_is_made_again_after_the_start() -> Result<()> {
@@ -23,14 +23,17 @@ async fn a_fetch_cut_by_a_crash_is_made_again_after_the_start() -> Result<()> {
         let project = Project::new("x");
         scene.announce(&project, &[url]).await?;
         let state = scene.hold_state(&project, &tip).await?;
-        wait_until("the fetch is under way", || host.in_flight() == 1).await?;
+        until_true("the fetch is under way", || host.in_flight() == 1).await?;
         scene.node.kill();
-        wait_until("the host sees the end", || host.in_flight() == 0).await?;
+        until_true("the host sees the end", || host.in_flight() == 0).await?;
         host.behave(Behaviour::Serve);
         scene.node.launch().await?;
         scene.released(&state).await?;
         ensure!(host.count() == 2, "{:?}", host.requests());
-        ensure!(scene.refs(&project).await? == [("refs/heads/main".to_owned(), tip)]);
+        ensure!(
+            git::branches_and_tags(&project.url(&scene.node)).await?
+                == [("refs/heads/main".to_owned(), tip)]
+        );
         scene.is_clean(&project).await?;
     }
     Ok(())
@@ -47,13 +50,13 @@ async fn a_fetch_under_way_does_not_hold_up_the_end() -> Result<()> {
     let project = Project::new("x");
     scene.announce(&project, &[url]).await?;
     let state = scene.hold_state(&project, &tip).await?;
-    wait_until("the fetch is under way", || host.in_flight() == 1).await?;
+    until_true("the fetch is under way", || host.in_flight() == 1).await?;
     let asked = Instant::now();
     let status = scene.node.stop().await?;
     let took = asked.elapsed();
     ensure!(status.success(), "{status}\n{}", scene.node.log());
     ensure!(took < Duration::from_secs(5), "it took {took:?}");
-    wait_until("the host sees the end", || host.in_flight() == 0).await?;
+    until_true("the host sees the end", || host.in_flight() == 0).await?;
     host.behave(Behaviour::Serve);
     scene.node.launch().await?;
     scene.released(&state).await?;
@@ -72,7 +75,7 @@ async fn what_waits_for_its_turn_waits_on_after_a_restart() -> Result<()> {
     scene.announce(&project, &[url]).await?;
     let state = scene.hold_state(&project, &tip).await?;
     let due = async |scene: &Scene| -> Result<serde_json::Value> {
-        let status = scene.json("/api/v1/sync").await?;
+        let status = scene.node.json("/api/v1/sync").await?;
         Ok(status["queue"][0]["next_attempt"].clone())
     };
     let before = due(&scene).await?;
@@ -108,8 +111,8 @@ async fn what_expired_without_its_data_is_looked_for_and_survives_a_crash() -> R
     let more = tree.commit("more", "1")?;
     let state = scene.hold_state(&project, &more).await?;
     let waits_as = async |scene: &Scene, status: &str| {
-        loop_until("it waits in this way", async || {
-            let list = scene.json("/api/v1/purgatory").await?;
+        until_ok("it waits in this way", async || {
+            let list = scene.node.json("/api/v1/purgatory").await?;
             let waiting = list["waiting"].as_array().into_iter().flatten();
             let of = |entry: &&serde_json::Value| entry["id"] == state.id.to_hex();
             let found = waiting.into_iter().find(of);
@@ -125,13 +128,16 @@ async fn what_expired_without_its_data_is_looked_for_and_survives_a_crash() -> R
     waits_as(&scene, "wanted").await?;
     ensure!(!scene.serves(&state).await?);
     // What nobody holds any more authorises no push.
-    let pushed = tree.push(&scene.url(&project), &["main"]).await?;
+    let pushed = tree.push(&project.url(&scene.node), &["main"]).await?;
     ensure!(!pushed.ok, "{}", pushed.stderr);
     host.take(&tree, "x.git", &["main"])?;
     // The URL is left alone for a while after it had nothing; the operator knows better. An error
     // means that the search was quicker and nothing waits any more, which the next line checks.
     let _quicker = scene.sync_now(&project).await;
     scene.released(&state).await?;
-    ensure!(scene.refs(&project).await? == [("refs/heads/main".to_owned(), more)]);
+    ensure!(
+        git::branches_and_tags(&project.url(&scene.node)).await?
+            == [("refs/heads/main".to_owned(), more)]
+    );
     scene.is_clean(&project).await
 }

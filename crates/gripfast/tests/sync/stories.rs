@@ -1,9 +1,9 @@
 //! The data of waiting events is brought from where it is.
 
 use anyhow::{Result, ensure};
-use grip_testkit::{Author, RemoteHost, WorkTree};
+use grip_testkit::{Author, Project, RemoteHost, WorkTree, git};
 
-use crate::scene::{Project, Scene, branches_and_tags};
+use crate::scene::Scene;
 
 #[tokio::test]
 async fn a_state_is_served_once_its_data_came_from_a_remote_host() -> Result<()> {
@@ -20,7 +20,7 @@ async fn a_state_is_served_once_its_data_came_from_a_remote_host() -> Result<()>
 
     scene.released(&state).await?;
     scene.released(&announcement).await?;
-    let clone = WorkTree::clone(&scene.url(&project), &[]).await?;
+    let clone = WorkTree::clone(&project.url(&scene.node), &[]).await?;
     ensure!(clone.tip("HEAD")? == tip && clone.tip("v1")? == tagged);
     ensure!(host.count() == 1, "{:?}", host.requests());
     let asked = &host.requests()[0];
@@ -51,7 +51,7 @@ async fn a_pull_request_is_served_once_its_commit_came_from_a_remote_host() -> R
     scene.released(&request).await?;
     let fresh = WorkTree::init()?;
     let name = format!("refs/nostr/{}", request.id.to_hex());
-    let url = scene.url(&project);
+    let url = project.url(&scene.node);
     fresh.run(["fetch", "-q", &url, &name]).await?.text()?;
     ensure!(fresh.tip("FETCH_HEAD")? == tip);
     // What the node had was not sent again.
@@ -86,7 +86,7 @@ async fn a_state_and_a_pull_request_that_come_together_share_one_request() -> Re
     ensure!(host.count() == 1, "{:?}", host.requests());
     ensure!(host.requests()[0].wants.len() == 2);
     // The branch of the request is not the state's.
-    let served = scene.refs(&project).await?;
+    let served = git::branches_and_tags(&project.url(&scene.node)).await?;
     ensure!(
         served == [("refs/heads/main".to_owned(), main)],
         "{served:?}"
@@ -117,7 +117,7 @@ async fn what_no_host_has_alone_adds_up_over_several() -> Result<()> {
     let state = project.state(&named);
     scene.hold(&state).await?;
     scene.released(&state).await?;
-    ensure!(scene.refs(&project).await? == refs);
+    ensure!(git::branches_and_tags(&project.url(&scene.node)).await? == refs);
     for host in &hosts {
         // What is wanted in vain, which refs it has, and those.
         ensure!(host.count() <= 3, "{:?}", host.requests());
@@ -136,7 +136,7 @@ async fn a_push_releases_the_same_events_in_the_same_way() -> Result<()> {
     scene.announce(&project, std::slice::from_ref(&url)).await?;
     let first = project.state_at(&[("refs/heads/main", &tree.tip("HEAD")?)], 10);
     scene.hold(&first).await?;
-    let pushed = tree.push(&scene.url(&project), &["main"]).await?;
+    let pushed = tree.push(&project.url(&scene.node), &["main"]).await?;
     ensure!(pushed.ok, "{}", pushed.stderr);
     scene.released(&first).await?;
 
@@ -146,11 +146,11 @@ async fn a_push_releases_the_same_events_in_the_same_way() -> Result<()> {
     let request = contributor.pull_request(&project.owner, &project.identifier, &fix, &url);
     scene.hold(&request).await?;
     let state = scene.hold_state(&project, &main).await?;
-    let pushed = tree.push(&scene.url(&project), &["main"]).await?;
+    let pushed = tree.push(&project.url(&scene.node), &["main"]).await?;
     ensure!(pushed.ok, "{}", pushed.stderr);
     scene.released(&state).await?;
     scene.released(&request).await?;
-    let served = branches_and_tags(&scene.url(&project)).await?;
+    let served = git::branches_and_tags(&project.url(&scene.node)).await?;
     ensure!(
         served == [("refs/heads/main".to_owned(), main)],
         "{served:?}"

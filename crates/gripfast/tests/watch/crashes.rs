@@ -8,7 +8,7 @@ use grip_testkit::{
 };
 use serde_json::Value;
 
-use crate::scene::{BINARY, SECRET, deliver, json, place, push, push_body, pushes, signed};
+use crate::scene::{BINARY, SECRET, deliver, place, push, push_body, pushes, signed};
 
 /// Between the event and its job, between both and their commit, and between what follows from it
 /// and the end of its job.
@@ -61,8 +61,8 @@ async fn died(node: &mut Node) -> Result<()> {
 /// not come between the call and its end.
 async fn is_whole(node: &Node, expected: &[String]) -> Result<()> {
     until("everything is there, once", || async {
-        let status = json(node, "/api/v1/github/status").await.ok()?;
-        let stats = json(node, "/api/v1/github/stats").await.ok()?;
+        let status = node.json("/api/v1/github/status").await.ok()?;
+        let stats = node.json("/api/v1/github/stats").await.ok()?;
         let is_idle = |kind: &Value| {
             let is_ours = kind["kind"] != "ingest-poll" && kind["kind"] != "ingest-retention";
             let left = ["due", "waiting", "leased", "dead"].map(|state| kind[state].as_i64());
@@ -144,7 +144,7 @@ async fn a_webhook_that_the_node_dies_of_is_delivered_again_and_kept_once() -> R
             ensure!((200..300).contains(&status), "{point}: {status}");
         }
         ensure!(pushes(&node).await? == ["delivery d-1"], "{point}");
-        let stats = json(&node, "/api/v1/github/stats").await?;
+        let stats = node.json("/api/v1/github/stats").await?;
         ensure!(stats["pushes_total"] == 1, "{point}: {stats}");
     }
     Ok(())

@@ -12,7 +12,7 @@ use grip_testkit::{
 use serde_json::{Value, json};
 use std::io::Write as _;
 
-use crate::scene::{BINARY, command, gripfast, json as get, place};
+use crate::scene::{BINARY, place};
 
 /// Events of one hour in a file as gharchive.org has them.
 fn write_file(node: &Node, name: &str, events: &[Value]) -> Result<PathBuf> {
@@ -55,7 +55,7 @@ async fn a_hole_in_a_list_is_filled_from_a_file() -> Result<()> {
     .await?;
     let total = async |wanted: u64| {
         until("so many pushes are kept", || async {
-            let stats = get(&node, "/api/v1/github/stats").await.ok()?;
+            let stats = node.json("/api/v1/github/stats").await.ok()?;
             (stats["pushes_total"] == wanted).then_some(())
         })
         .await
@@ -67,7 +67,7 @@ async fn a_hole_in_a_list_is_filled_from_a_file() -> Result<()> {
     let missed: Vec<Value> = (0..320).map(one).collect();
     github.emit_between_pages([missed.clone()]);
     total(301).await?;
-    let gaps = gripfast(&node, &["ingest", "gaps"]).await?;
+    let gaps = node.run(&["ingest", "gaps"]).await?;
     ensure!(
         gaps.contains("orgs/acme") && gaps.contains("backfill"),
         "{gaps}"
@@ -79,19 +79,19 @@ async fn a_hole_in_a_list_is_filled_from_a_file() -> Result<()> {
     let hour = format!("{}-{}", &moment[..10], moment[11..13].parse::<u32>()?);
     let file = write_file(&node, &format!("{hour}.json.gz"), &all)?;
     let file = file.to_string_lossy().into_owned();
-    let said = gripfast(&node, &["ingest", "backfill", &file]).await?;
+    let said = node.run(&["ingest", "backfill", &file]).await?;
     ensure!(said.contains("20 new pushes, 301 known"), "{said}");
     ensure!(said.contains("1 hole is filled"), "{said}");
     total(321).await?;
-    let gaps = gripfast(&node, &["ingest", "gaps"]).await?;
+    let gaps = node.run(&["ingest", "gaps"]).await?;
     ensure!(gaps.starts_with("no open holes"), "{gaps}");
-    let gaps = gripfast(&node, &["ingest", "gaps", "--all", "--json"]).await?;
+    let gaps = node.run(&["ingest", "gaps", "--all", "--json"]).await?;
     let gaps: Value = serde_json::from_str(&gaps)?;
     ensure!(
         gaps["gaps"][0]["closed_by"] == format!("file {hour}.json.gz"),
         "{gaps}"
     );
-    let again = gripfast(&node, &["ingest", "backfill", &file]).await?;
+    let again = node.run(&["ingest", "backfill", &file]).await?;
     ensure!(again.contains("was read before"), "{again}");
     Ok(())
 }
@@ -116,16 +116,16 @@ async fn a_reader_that_is_killed_goes_on_beside_the_running_node() -> Result<()>
     let file = write_file(&node, "2015-01-01-15.json.gz", &events)?;
     let file = file.to_string_lossy().into_owned();
     let kept = async || {
-        let stats = get(&node, "/api/v1/github/stats").await.ok()?;
+        let stats = node.json("/api/v1/github/stats").await.ok()?;
         stats["pushes_total"].as_u64()
     };
-    let mut reader = command(&node, &["ingest", "backfill", &file]).spawn()?;
+    let mut reader = node.command(&["ingest", "backfill", &file]).spawn()?;
     until("some of it is kept", || async {
         kept().await.filter(|kept| *kept > 0)
     })
     .await?;
     reader.kill().await?;
-    let said = gripfast(&node, &["ingest", "backfill", "--json", &file]).await?;
+    let said = node.run(&["ingest", "backfill", "--json", &file]).await?;
     let done: Value = serde_json::from_str(&said)?;
     let before = done["resumed_after"].as_u64().context("a number")?;
     ensure!((1..EVENTS).contains(&before), "{said}");

@@ -9,7 +9,7 @@ use grip_testkit::{
     until,
 };
 
-use crate::scene::{BINARY, gripfast, json, place, push, pushes};
+use crate::scene::{BINARY, place, push, pushes};
 
 #[tokio::test]
 async fn an_organisation_is_watched_within_its_budget_until_told_to_stop() -> Result<()> {
@@ -50,7 +50,7 @@ async fn an_organisation_is_watched_within_its_budget_until_told_to_stop() -> Re
     .with_context(|| format!("log:\n{}", node.log()))?;
     // 80 people and repositories, and 60 calls an hour.
     until("the budget is used up", || async {
-        let status = json(&node, "/api/v1/github/status").await.ok()?;
+        let status = node.json("/api/v1/github/status").await.ok()?;
         let work = status["work"].as_array()?.iter();
         let later: i64 = work.filter_map(|kind| kind["waiting"].as_i64()).sum();
         (later > 20).then_some(())
@@ -59,13 +59,13 @@ async fn an_organisation_is_watched_within_its_budget_until_told_to_stop() -> Re
     .with_context(|| format!("log:\n{}", node.log()))?;
     let refused = github.counts();
     ensure!(refused.over_budget == 0, "{refused:?}");
-    let shown = gripfast(&node, &["ingest", "status"]).await?;
+    let shown = node.run(&["ingest", "status"]).await?;
     ensure!(
         shown.contains("orgs/acme") && shown.contains("no token"),
         "{shown}"
     );
     ensure!(shown.contains("renewed in"), "no forecast: {shown}");
-    let as_json = gripfast(&node, &["ingest", "status", "--json"]).await?;
+    let as_json = node.run(&["ingest", "status", "--json"]).await?;
     let status: serde_json::Value = serde_json::from_str(&as_json)?;
     ensure!(status["sources"][0]["source"] == "orgs/acme", "{as_json}");
 

@@ -1,9 +1,7 @@
 //! A node that watches, webhooks signed as GitHub signs them, and what is asked of both.
 
-use std::process::Stdio;
-
-use anyhow::{Context as _, Result, ensure};
-use grip_testkit::{FakeGitHub, Node, git, node::http_raw};
+use anyhow::{Context as _, Result};
+use grip_testkit::{FakeGitHub, Node, node::http_raw};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde_json::{Value, json};
 use sha2::Sha256;
@@ -75,68 +73,12 @@ pub fn push_body(name: &str, clone_url: &str, before: &str, after: &str) -> Stri
     body.to_string()
 }
 
-/// The JSON that a GET of `path` answers with.
-pub async fn json(node: &Node, path: &str) -> Result<Value> {
-    let answer = node.get(path).await?;
-    ensure!(answer.starts_with("HTTP/1.1 200"), "{path}: {answer}");
-    let (_, body) = answer.split_once("\r\n\r\n").context("no body")?;
-    let object = body.find('{').zip(body.rfind('}'));
-    let (first, last) = object.context("no object")?;
-    Ok(serde_json::from_str(&body[first..=last])?)
-}
-
 /// The ids of all pushes that are kept, as the operator's token shows them.
 pub async fn pushes(node: &Node) -> Result<Vec<String>> {
-    let token = std::fs::read_to_string(node.data_dir().join("admin.token"))?;
-    let request = format!(
-        "GET /api/v1/github/events?limit=500 HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\
-         Authorization: Bearer {}\r\n\r\n",
-        node.authority(),
-        token.trim()
-    );
-    let answer = http_raw(node.port(), request.as_bytes()).await?;
-    let answer = String::from_utf8_lossy(&answer).into_owned();
-    let (head, body) = answer.split_once("\r\n\r\n").context("no body")?;
-    ensure!(head.starts_with("HTTP/1.1 200"), "{answer}");
-    let (first, last) = body.find('{').zip(body.rfind('}')).context("no object")?;
-    let page: Value = serde_json::from_str(&body[first..=last])?;
+    let page = node.admin_json("/api/v1/github/events?limit=500").await?;
     let events = page["events"].as_array().context("no events")?;
     let id = |event: &Value| event["id"].as_str().map(str::to_owned);
     let mut ids: Vec<String> = events.iter().filter_map(id).collect();
     ids.sort();
     Ok(ids)
-}
-
-/// Runs the binary as the operator of this node does; returns what it printed.
-pub async fn gripfast(node: &Node, arguments: &[&str]) -> Result<String> {
-    let output = command(node, arguments).output().await?;
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{arguments:?}: {said}{complaint}");
-    Ok(said)
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the binary is what is tested here"
-)]
-pub fn command(node: &Node, arguments: &[&str]) -> tokio::process::Command {
-    let mut command = tokio::process::Command::new(BINARY);
-    command
-        .current_dir(node.work_dir())
-        .args(arguments)
-        .env("NGIT_BIND_ADDRESS", node.authority())
-        .env("NGIT_DOMAIN", node.authority())
-        .env("GRIPFAST_DATA_DIR", node.data_dir())
-        .stdin(Stdio::null())
-        .kill_on_drop(true);
-    command
-}
-
-/// The branches and tags that `url` serves to git.
-pub async fn refs(url: &str) -> Result<Vec<(String, String)>> {
-    let mut refs = git::ls_remote(url).await?;
-    refs.retain(|(name, _)| name.starts_with("refs/heads/") || name.starts_with("refs/tags/"));
-    refs.sort();
-    Ok(refs)
 }

@@ -5,7 +5,7 @@ use grip_testkit::{Author, Node, RemoteHost, WorkTree, events::tag, git, until};
 use nostr::prelude::Event;
 use serde_json::Value;
 
-use crate::scene::{BINARY, SECRET, deliver, gripfast, push_body, pushes, refs, signed};
+use crate::scene::{BINARY, SECRET, deliver, push_body, pushes, signed};
 
 /// Settings under which hosts on this machine may be asked, with the usual delays.
 const SETTINGS: &[(&str, &str)] = &[
@@ -88,7 +88,7 @@ async fn a_signed_webhook_brings_the_new_commit_to_git_and_its_tag_to_the_feed()
         anyhow::Ok((asked, served, versions.len()))
     };
     ensure!(before_it.await? == (0, false, 0), "something else has told");
-    let waiting = gripfast(&node, &["purgatory", "ls", "--json"]).await?;
+    let waiting = node.run(&["purgatory", "ls", "--json"]).await?;
     ensure!(waiting.contains(&state.id.to_hex()), "{waiting}");
 
     // Named as GitHub does, and not as the announcement does.
@@ -103,7 +103,7 @@ async fn a_signed_webhook_brings_the_new_commit_to_git_and_its_tag_to_the_feed()
         ("refs/tags/v1.0.0".to_owned(), tip.clone()),
     ];
     until("the commit is served to git", || async {
-        let served = refs(&url).await.ok()?;
+        let served = git::branches_and_tags(&url).await.ok()?;
         (served == wanted).then_some(())
     })
     .await
@@ -136,7 +136,9 @@ async fn a_state_that_is_signed_a_little_after_the_push_finds_its_data_at_once()
     let status = deliver(&node, "d-1", "push", &body, Some(&signed(SECRET, &body))).await?;
     ensure!((200..300).contains(&status), "{status}");
     until("the push is done with", || async {
-        let jobs = gripfast(&node, &["queue", "ls", "--kind", "push-event", "--json"]).await;
+        let jobs = node
+            .run(&["queue", "ls", "--kind", "push-event", "--json"])
+            .await;
         (!jobs.ok()?.contains("d-1")).then_some(())
     })
     .await?;

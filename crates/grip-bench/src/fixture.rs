@@ -15,41 +15,41 @@ const SETTINGS: &[(&str, &str)] = &[
     ("NGIT_LOG_LEVEL", "warn"),
 ];
 
-pub struct World {
+pub struct Fixture {
     pub node: Node,
     pub owner: Author,
     pub identifier: String,
     pub tree: WorkTree,
 }
 
-impl World {
+impl Fixture {
     /// Starts `binary` and serves one repository with one commit.
     pub async fn new(binary: &Path) -> Result<Self> {
         Self::with(binary, &[]).await
     }
 
-    /// Like [`World::new`], with further settings.
+    /// Like [`Fixture::new`], with further settings.
     pub async fn with(binary: &Path, settings: &[(&str, &str)]) -> Result<Self> {
         let node = Node::start_with(binary, &[SETTINGS, settings].concat()).await?;
-        let world = Self {
+        let fixture = Self {
             node,
             owner: Author::new(),
             identifier: "bench".into(),
             tree: WorkTree::with_commit()?,
         };
-        let mut relay = world.node.connect().await?;
+        let mut relay = fixture.node.connect().await?;
         let announcement =
-            world
+            fixture
                 .owner
-                .announcement(&world.node.authority(), &world.identifier, vec![]);
+                .announcement(&fixture.node.authority(), &fixture.identifier, vec![]);
         relay.publish_ok(&announcement).await?;
-        let tip = world.tree.tip("HEAD")?;
+        let tip = fixture.tree.tip("HEAD")?;
         relay
-            .publish_ok(&world.state(&[("refs/heads/main", &tip)], 0))
+            .publish_ok(&fixture.state(&[("refs/heads/main", &tip)], 0))
             .await?;
-        let pushed = world.tree.push(&world.url(), &["main"]).await?;
+        let pushed = fixture.tree.push(&fixture.url(), &["main"]).await?;
         ensure!(pushed.ok, "{}", pushed.stderr);
-        Ok(world)
+        Ok(fixture)
     }
 
     pub fn url(&self) -> String {

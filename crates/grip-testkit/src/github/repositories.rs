@@ -87,7 +87,7 @@ impl Held {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct World {
+pub(super) struct Repositories {
     pub(super) repos: BTreeMap<u64, Held>,
     /// In lower case, as names are found whatever their case.
     names: HashMap<String, u64>,
@@ -101,7 +101,7 @@ pub(super) struct World {
 
 const UNKNOWN: &str = "tests name repositories that were added";
 
-impl World {
+impl Repositories {
     pub(super) fn add(&mut self, repo: Repo) -> u64 {
         // With gaps, as where repositories were deleted.
         self.last_id += 7;

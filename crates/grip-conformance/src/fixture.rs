@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::Target;
 
 /// An owner with a work tree, on a connection to the server.
-pub struct World<'a> {
+pub struct Fixture<'a> {
     pub target: &'a Target,
     pub owner: Author,
     pub identifier: String,
@@ -29,10 +29,10 @@ pub fn fresh_identifier() -> String {
     format!("case-{nanos:x}-{}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-impl<'a> World<'a> {
+impl<'a> Fixture<'a> {
     /// Nothing announced yet; one commit on `main`.
-    pub async fn new(target: &'a Target) -> Result<World<'a>> {
-        Ok(World {
+    pub async fn new(target: &'a Target) -> Result<Fixture<'a>> {
+        Ok(Fixture {
             target,
             owner: Author::new(),
             identifier: fresh_identifier(),
@@ -43,31 +43,31 @@ impl<'a> World<'a> {
     }
 
     /// Announced and held.
-    pub async fn announced(target: &'a Target) -> Result<World<'a>> {
+    pub async fn announced(target: &'a Target) -> Result<Fixture<'a>> {
         Self::announced_with(target, Vec::new()).await
     }
 
     /// Announced with further tags, and held.
-    pub async fn announced_with(target: &'a Target, more: Tags) -> Result<World<'a>> {
-        let mut world = Self::new(target).await?;
-        let event = world.announcement(more);
-        let answer = world.relay.publish_ok(&event).await?;
+    pub async fn announced_with(target: &'a Target, more: Tags) -> Result<Fixture<'a>> {
+        let mut fixture = Self::new(target).await?;
+        let event = fixture.announcement(more);
+        let answer = fixture.relay.publish_ok(&event).await?;
         ensure!(
             answer.is_held(),
             "a new announcement is held, but: {answer:?}"
         );
-        Ok(world)
+        Ok(fixture)
     }
 
     /// Announced, pushed and served.
-    pub async fn served(target: &'a Target) -> Result<World<'a>> {
+    pub async fn served(target: &'a Target) -> Result<Fixture<'a>> {
         Self::served_with(target, Vec::new()).await
     }
 
-    pub async fn served_with(target: &'a Target, more: Tags) -> Result<World<'a>> {
-        let mut world = Self::announced_with(target, more).await?;
-        world.publish_and_push().await?;
-        Ok(world)
+    pub async fn served_with(target: &'a Target, more: Tags) -> Result<Fixture<'a>> {
+        let mut fixture = Self::announced_with(target, more).await?;
+        fixture.publish_and_push().await?;
+        Ok(fixture)
     }
 
     /// A time later than every earlier one of this case.
