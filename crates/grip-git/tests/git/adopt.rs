@@ -37,7 +37,7 @@ async fn objects_and_refs_of_another_server_are_taken_over() {
         sandbox.reopen();
         for repo in [&alices, &bobs] {
             let path = sandbox.path(repo);
-            let refs = sandbox.repositories.refs(repo).unwrap();
+            let refs = sandbox.refs(repo).unwrap();
             assert_eq!(refs_by_us(&refs), refs_by_git(work.dir.path()));
             assert_eq!(refs_by_git(&path), refs_by_git(work.dir.path()));
             assert_eq!(names_in(&path.join("refs")), [""; 0]);
@@ -45,10 +45,7 @@ async fn objects_and_refs_of_another_server_are_taken_over() {
             assert_eq!(names_in(&path.join("objects/pack")), [""; 0]);
             assert_fsck_is_clean(&path);
         }
-        assert_eq!(
-            sandbox.repositories.list().unwrap(),
-            [alices.clone(), bobs.clone()]
-        );
+        assert_eq!(sandbox.list().unwrap(), [alices.clone(), bobs.clone()]);
     }
     assert!(!sandbox.root().join(ALICE).join("naïve repo.git").exists());
 }
@@ -77,10 +74,10 @@ async fn a_takeover_that_was_cut_short_is_finished() {
     fs::rename(from.join(&fan_out), to.join(&fan_out)).unwrap();
     let mut sandbox = plain;
     sandbox.reopen();
-    let refs = sandbox.repositories.refs(&repo).unwrap();
+    let refs = sandbox.refs(&repo).unwrap();
     assert_eq!(refs_by_us(&refs), refs_by_git(work.dir.path()));
     assert_fsck_is_clean(&sandbox.path(&repo));
-    sandbox.repositories.repack(&repo.identifier).await.unwrap();
+    sandbox.repack(&repo.identifier).await.unwrap();
     assert_fsck_is_clean(&sandbox.path(&repo));
 }
 
@@ -90,16 +87,11 @@ async fn a_repository_put_there_while_we_run_is_taken_over_when_used() {
     let work = Work::example();
     let repo = repo(ALICE, "late");
     foreign(&sandbox.path(&repo), &work);
-    let refs = sandbox.repositories.refs(&repo).unwrap();
+    let refs = sandbox.refs(&repo).unwrap();
     assert_eq!(refs_by_us(&refs), refs_by_git(work.dir.path()));
     let tip = work.commit("more", "more");
     let pack = work.pack("HEAD\n^HEAD~1\n", &["--thin"]);
-    let quarantine = sandbox
-        .repositories
-        .receive(&repo.identifier, &pack[..])
-        .await
-        .unwrap();
-    quarantine.promote().unwrap();
+    sandbox.promote(&repo, &pack).await;
     sandbox.set(&repo, &[set("refs/heads/main", tip)]).unwrap();
     assert_fsck_is_clean(&sandbox.path(&repo));
 }
@@ -122,7 +114,7 @@ fn formats_that_we_cannot_serve_are_left_as_they_are() {
     fs::write(path.join("objects/info/alternates"), "/elsewhere/objects\n").unwrap();
     sandbox.reopen();
     for repo in [&sha256, &borrowing] {
-        let refused = sandbox.repositories.refs(repo);
+        let refused = sandbox.refs(repo);
         assert!(matches!(refused, Err(RepoError::Adopt { .. })));
     }
     assert_eq!(

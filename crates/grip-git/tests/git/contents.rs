@@ -60,15 +60,12 @@ impl Store {
     }
 
     fn facts(&self, oid: Oid) -> Option<CommitFacts> {
-        self.sandbox
-            .repositories
-            .commit(&self.identifier, &oid)
-            .unwrap()
+        self.sandbox.commit(&self.identifier, &oid).unwrap()
     }
 
     /// The commit and the time of a tag.
     fn tagged(&self, oid: Oid) -> Option<(Oid, i64)> {
-        let found = self.sandbox.repositories.tagged(&self.identifier, &oid);
+        let found = self.sandbox.tagged(&self.identifier, &oid);
         found.unwrap().map(|tag| (tag.commit, tag.created_at_ms))
     }
 
@@ -168,7 +165,7 @@ async fn a_tag_dates_from_when_it_was_made_and_a_light_one_from_its_commit() {
 async fn a_tag_of_anything_but_a_commit_is_none_and_endless_or_broken_ones_are_unusable() {
     let work = Work::example();
     let store = Store::of(&work).await;
-    let tagged = |oid| store.sandbox.repositories.tagged(&store.identifier, &oid);
+    let tagged = |oid| store.sandbox.tagged(&store.identifier, &oid);
     let (tree, blob) = (work.oid("HEAD^{tree}"), work.oid("HEAD:a.txt"));
     assert_eq!(store.tagged(tree), None);
     assert_eq!(store.tagged(store.tag(tree, "tree", "")), None);
@@ -284,18 +281,6 @@ async fn a_blob_is_read_by_its_id_and_nothing_else_is() {
     assert_eq!(blob(oid, 3).unwrap(), FileAt::TooLarge(4));
     let tree = work.oid("HEAD^{tree}");
     assert!(is_unusable(blob(tree, 1 << 20), tree));
-}
-
-/// The most memory that this process has had, in KiB.
-fn peak_kib() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmHWM:"));
-    line.unwrap()
-        .split_whitespace()
-        .nth(1)
-        .unwrap()
-        .parse()
-        .unwrap()
 }
 
 #[tokio::test]

@@ -13,13 +13,6 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 
 use crate::{remote::CAPS, support::*};
 
-fn client() -> (Sandbox, RepoAddr) {
-    let sandbox = Sandbox::new();
-    let repo = repo(ALICE, "project");
-    sandbox.repositories.create(&repo).unwrap();
-    (sandbox, repo)
-}
-
 /// The start of an answer that carries these bytes as its pack.
 fn open_answer(pack: &[u8]) -> Vec<u8> {
     let mut answer = Vec::new();
@@ -34,7 +27,7 @@ fn whole_answer(pack: &[u8]) -> Vec<u8> {
 
 /// The error a pack is refused with; nothing of it is left.
 async fn refused(answer: impl AsyncRead + Send + Unpin, caps: Caps) -> ReceiveError {
-    let (sandbox, repo) = client();
+    let (sandbox, repo) = empty();
     let pack = open_pack(answer, Version::V2).await.unwrap();
     let repositories = &sandbox.repositories;
     let received = repositories
@@ -48,13 +41,11 @@ async fn refused(answer: impl AsyncRead + Send + Unpin, caps: Caps) -> ReceiveEr
 
 #[tokio::test]
 async fn a_pack_without_what_was_wanted_brings_nothing() {
-    let (sandbox, repo) = client();
+    let (sandbox, repo) = empty();
     let work = Work::example();
     let answer = whole_answer(&work.pack("", &["--all"]));
     let pack = open_pack(&answer[..], Version::V2).await.unwrap();
-    let received = sandbox
-        .repositories
-        .receive_within(&repo.identifier, pack, CAPS);
+    let received = sandbox.receive_within(&repo.identifier, pack, CAPS);
     let quarantine = received.await.unwrap();
     let wanted: Oid = "ab".repeat(20).parse().unwrap();
     let kept = quarantine.prune_to(&[wanted]).await.unwrap();
@@ -133,20 +124,11 @@ async fn a_server_that_stops_in_the_middle_is_given_up() {
     assert!(matches!(error, ReceiveError::Stalled(_)), "{error}");
 }
 
-/// The most memory this process has had.
-#[cfg(target_os = "linux")]
-fn peak_kib() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let line = line.unwrap().trim().trim_end_matches(" kB");
-    line.parse().unwrap()
-}
-
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn a_small_pack_that_inflates_hugely_costs_us_no_memory() {
     const INFLATED: u64 = 512 << 20;
-    let (sandbox, repo) = client();
+    let (sandbox, repo) = empty();
     let work = Work::new();
     let file = std::fs::File::create(work.dir.path().join("bomb")).unwrap();
     file.set_len(INFLATED).unwrap();
@@ -156,9 +138,7 @@ async fn a_small_pack_that_inflates_hugely_costs_us_no_memory() {
     assert!(answer.len() < 4 << 20, "{}", answer.len());
     let before = peak_kib();
     let pack = open_pack(&answer[..], Version::V2).await.unwrap();
-    let received = sandbox
-        .repositories
-        .receive_within(&repo.identifier, pack, CAPS);
+    let received = sandbox.receive_within(&repo.identifier, pack, CAPS);
     let quarantine = received.await.unwrap();
     let kept = quarantine.prune_to(&[work.oid("HEAD")]).await.unwrap();
     assert_eq!(kept.arrived, [work.oid("HEAD")]);

@@ -11,21 +11,18 @@ use crate::support::*;
 fn a_new_repository_is_one_for_git_too() {
     let sandbox = Sandbox::new();
     let repo = repo(ALICE, "naïve repo");
-    sandbox.repositories.create(&repo).unwrap();
+    sandbox.create(&repo).unwrap();
     let path = sandbox.path(&repo);
     assert!(path.ends_with(format!("{ALICE}/na%C3%AFve%20repo.git")));
     assert_eq!(git(&path, &["rev-parse", "--is-bare-repository"]), "true");
     assert_eq!(git(&path, &["symbolic-ref", "HEAD"]), "refs/heads/main");
     assert_fsck_is_clean(&path);
-    let refs = sandbox.repositories.refs(&repo).unwrap();
+    let refs = sandbox.refs(&repo).unwrap();
     assert!(refs.is_empty());
     assert_eq!(refs.head(), Some(&name("refs/heads/main")));
-    assert_eq!(
-        sandbox.repositories.list().unwrap(),
-        std::slice::from_ref(&repo)
-    );
+    assert_eq!(sandbox.list().unwrap(), std::slice::from_ref(&repo));
     sandbox.assert_quarantine_is_empty();
-    sandbox.repositories.create(&repo).unwrap();
+    sandbox.create(&repo).unwrap();
 }
 
 #[test]
@@ -34,8 +31,8 @@ fn a_half_made_repository_is_completed() {
     let repo = repo(ALICE, "x");
     let path = sandbox.path(&repo);
     fs::create_dir_all(path.join("objects")).unwrap();
-    sandbox.repositories.create(&repo).unwrap();
-    assert!(sandbox.repositories.refs(&repo).unwrap().is_empty());
+    sandbox.create(&repo).unwrap();
+    assert!(sandbox.refs(&repo).unwrap().is_empty());
     assert_eq!(git(&path, &["symbolic-ref", "HEAD"]), "refs/heads/main");
     assert_fsck_is_clean(&path);
 }
@@ -46,13 +43,13 @@ fn directories_not_named_by_an_npub_are_left_alone() {
     for bad in ["npub1A", "npub1alice", "nprofile1x", "x"] {
         fs::create_dir_all(sandbox.root().join(bad).join("x.git")).unwrap();
     }
-    assert_eq!(sandbox.repositories.list().unwrap(), [] as [RepoAddr; 0]);
+    assert_eq!(sandbox.list().unwrap(), [] as [RepoAddr; 0]);
 }
 
 #[test]
 fn an_unknown_repository_is_not_found() {
     let sandbox = Sandbox::new();
-    let result = sandbox.repositories.refs(&repo(ALICE, "nothing"));
+    let result = sandbox.refs(&repo(ALICE, "nothing"));
     assert!(matches!(result, Err(RepoError::NotFound(_))));
 }
 
@@ -68,11 +65,11 @@ fn symbolic_links_are_not_followed() {
     let taken = [repo(ALICE, "x"), repo(BOB, "secret")];
     for round in 0..2 {
         for repo in &taken {
-            assert!(!sandbox.repositories.exists(repo), "round {round}");
-            assert!(sandbox.repositories.refs(repo).is_err());
-            assert!(sandbox.repositories.create(repo).is_err());
+            assert!(!sandbox.exists(repo), "round {round}");
+            assert!(sandbox.refs(repo).is_err());
+            assert!(sandbox.create(repo).is_err());
         }
-        assert_eq!(sandbox.repositories.list().unwrap(), [] as [RepoAddr; 0]);
+        assert_eq!(sandbox.list().unwrap(), [] as [RepoAddr; 0]);
         sandbox.reopen();
     }
     assert!(secret.join("hooks").exists() && !secret.join("packed-refs").exists());
@@ -81,14 +78,14 @@ fn symbolic_links_are_not_followed() {
 #[tokio::test]
 async fn a_withdrawn_repository_comes_back_as_it_was() {
     let (sandbox, repo) = Sandbox::published(&Work::example()).await;
-    let before = sandbox.repositories.refs(&repo).unwrap();
-    sandbox.repositories.archive(&repo, 1_700_000_000).unwrap();
-    assert!(!sandbox.repositories.exists(&repo));
-    assert!(sandbox.repositories.refs(&repo).is_err());
-    sandbox.repositories.archive(&repo, 1_700_000_001).unwrap();
-    assert!(sandbox.repositories.restore(&repo).unwrap());
-    assert!(!sandbox.repositories.restore(&repo).unwrap());
-    let after = sandbox.repositories.refs(&repo).unwrap();
+    let before = sandbox.refs(&repo).unwrap();
+    sandbox.archive(&repo, 1_700_000_000).unwrap();
+    assert!(!sandbox.exists(&repo));
+    assert!(sandbox.refs(&repo).is_err());
+    sandbox.archive(&repo, 1_700_000_001).unwrap();
+    assert!(sandbox.restore(&repo).unwrap());
+    assert!(!sandbox.restore(&repo).unwrap());
+    let after = sandbox.refs(&repo).unwrap();
     assert_eq!(refs_by_us(&after), refs_by_us(&before));
     assert_fsck_is_clean(&sandbox.path(&repo));
 }
@@ -97,31 +94,31 @@ async fn a_withdrawn_repository_comes_back_as_it_was() {
 async fn the_last_withdrawn_repository_of_a_name_comes_back() {
     let work = Work::example();
     let (sandbox, repo) = Sandbox::published(&work).await;
-    sandbox.repositories.archive(&repo, 9).unwrap();
-    sandbox.repositories.create(&repo).unwrap();
+    sandbox.archive(&repo, 9).unwrap();
+    sandbox.create(&repo).unwrap();
     sandbox
         .set(&repo, &[set("refs/heads/new", work.oid("HEAD"))])
         .unwrap();
-    sandbox.repositories.archive(&repo, 10).unwrap();
-    assert!(sandbox.repositories.restore(&repo).unwrap());
-    assert_eq!(sandbox.repositories.refs(&repo).unwrap().len(), 1);
+    sandbox.archive(&repo, 10).unwrap();
+    assert!(sandbox.restore(&repo).unwrap());
+    assert_eq!(sandbox.refs(&repo).unwrap().len(), 1);
 }
 
 #[tokio::test]
 async fn only_an_empty_repository_is_removed_and_its_unused_store_with_it() {
     let sandbox = Sandbox::new();
     let (alices, bobs) = (repo(ALICE, "x"), repo(BOB, "x"));
-    sandbox.repositories.create(&alices).unwrap();
-    sandbox.repositories.create(&bobs).unwrap();
-    assert!(sandbox.repositories.remove_empty(&alices).unwrap());
-    assert!(!sandbox.repositories.remove_empty(&alices).unwrap());
+    sandbox.create(&alices).unwrap();
+    sandbox.create(&bobs).unwrap();
+    assert!(sandbox.remove_empty(&alices).unwrap());
+    assert!(!sandbox.remove_empty(&alices).unwrap());
     assert!(sandbox.store(&bobs.identifier).exists());
-    assert!(sandbox.repositories.remove_empty(&bobs).unwrap());
+    assert!(sandbox.remove_empty(&bobs).unwrap());
     assert!(!sandbox.store(&bobs.identifier).exists());
     sandbox.assert_quarantine_is_empty();
 
     let (sandbox, full) = Sandbox::published(&Work::example()).await;
-    let refused = sandbox.repositories.remove_empty(&full);
+    let refused = sandbox.remove_empty(&full);
     assert!(matches!(refused, Err(RepoError::NotEmpty(_))));
 }
 
@@ -135,11 +132,11 @@ async fn what_a_crash_left_is_cleared_at_the_next_start() {
     fs::write(packs.join("tmp_pack_abc"), "x").unwrap();
     fs::write(packs.join(format!("pack-{}.pack", "a".repeat(40))), "x").unwrap();
     fs::write(sandbox.path(&repo).join(".packed-refs.1-1.new"), "x").unwrap();
-    let refs = sandbox.repositories.refs(&repo).unwrap();
+    let refs = sandbox.refs(&repo).unwrap();
     sandbox.reopen();
     sandbox.assert_quarantine_is_empty();
     assert_eq!(names_in(&packs), before);
     assert!(!sandbox.path(&repo).join(".packed-refs.1-1.new").exists());
-    let again = sandbox.repositories.refs(&repo).unwrap();
+    let again = sandbox.refs(&repo).unwrap();
     assert_eq!(refs_by_us(&again), refs_by_us(&refs));
 }

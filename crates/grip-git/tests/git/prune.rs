@@ -1,19 +1,12 @@
-//! Keeping of a pack only what was asked for.
+//! Received packs pruned to what was asked for.
 
 use grip_git::{Quarantine, ReceiveError};
 use grip_types::{Oid, RepoAddr};
 
 use crate::support::*;
 
-fn empty() -> (Sandbox, RepoAddr) {
-    let sandbox = Sandbox::new();
-    let repo = repo(ALICE, "project");
-    sandbox.repositories.create(&repo).unwrap();
-    (sandbox, repo)
-}
-
 async fn receive(sandbox: &Sandbox, repo: &RepoAddr, pack: &[u8]) -> Quarantine {
-    let received = sandbox.repositories.receive(&repo.identifier, pack).await;
+    let received = sandbox.receive(repo, pack).await;
     received.unwrap()
 }
 
@@ -93,7 +86,7 @@ async fn wanted_objects_that_did_not_come_are_left_out() {
     let none = kept.quarantine.prune_to(&[absent]).await.unwrap();
     assert!(none.arrived.is_empty() && none.quarantine.is_empty());
     sandbox.assert_quarantine_is_empty();
-    let nothing = sandbox.repositories.no_pack(&repo.identifier);
+    let nothing = sandbox.no_pack(&repo.identifier);
     assert!(nothing.prune_to(&wanted).await.unwrap().arrived.is_empty());
 }
 
@@ -152,15 +145,7 @@ async fn new_history_on_top_of_ours_is_kept_without_the_rest() {
 async fn a_lost_object_of_a_ref_does_not_hinder_the_others() {
     let work = Work::example();
     let (sandbox, repo) = Sandbox::published(&work).await;
-    for file in names_in(&sandbox.store(&repo.identifier).join("objects/pack")) {
-        std::fs::remove_file(
-            sandbox
-                .store(&repo.identifier)
-                .join("objects/pack")
-                .join(file),
-        )
-        .unwrap();
-    }
+    sandbox.lose_packs(&repo.identifier);
     let quarantine = receive(&sandbox, &repo, &work.pack("", &["--all"])).await;
     let kept = quarantine.prune_to(&[work.oid("dev")]).await.unwrap();
     assert_eq!(kept.arrived, [work.oid("dev")]);
@@ -195,14 +180,11 @@ async fn giving_up_leaves_nothing() {
 
 #[tokio::test]
 async fn a_walk_that_takes_too_long_is_ended() {
-    use std::{os::unix::fs::PermissionsExt, time::Duration};
-    let script = tempfile::TempDir::new().unwrap();
-    let slow = script.path().join("git");
+    use std::time::Duration;
+    let tools = tempfile::TempDir::new().unwrap();
     // Everything but the walk is git's own.
-    let text =
-        "#!/bin/sh\nfor a; do [ \"$a\" = rev-list ] && exec sleep 600; done\nexec git \"$@\"\n";
-    std::fs::write(&slow, text).unwrap();
-    std::fs::set_permissions(&slow, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let text = "for a; do [ \"$a\" = rev-list ] && exec sleep 600; done";
+    let slow = script(tools.path(), text);
     let sandbox = Sandbox::with(|options| {
         options.git = slow;
         options.work_limit = Duration::from_secs(3);
@@ -236,18 +218,13 @@ async fn tips_of_all_owners_are_known_default_branches_first() {
     let work = Work::example();
     let (sandbox, repo) = Sandbox::published(&work).await;
     let other = crate::support::repo(BOB, "project");
-    sandbox.repositories.create(&other).unwrap();
+    sandbox.create(&other).unwrap();
     let edits = [
         set("refs/heads/main", work.oid("main~2")),
         set("refs/tags/t", work.oid("v1")),
     ];
     sandbox.set(&other, &edits).unwrap();
-    let tips = |max| {
-        sandbox
-            .repositories
-            .known_tips(&repo.identifier, max)
-            .unwrap()
-    };
+    let tips = |max| sandbox.known_tips(&repo.identifier, max).unwrap();
     assert_eq!(tips(2), [work.oid("main"), work.oid("main~2")]);
     // Tags are named by what they point at, which branches name already.
     assert_eq!(
@@ -256,11 +233,5 @@ async fn tips_of_all_owners_are_known_default_branches_first() {
     );
     assert!(tips(0).is_empty());
     let nobody = crate::support::repo(ALICE, "nothing").identifier;
-    assert!(
-        sandbox
-            .repositories
-            .known_tips(&nobody, 9)
-            .unwrap()
-            .is_empty()
-    );
+    assert!(sandbox.known_tips(&nobody, 9).unwrap().is_empty());
 }

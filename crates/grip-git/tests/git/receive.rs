@@ -13,16 +13,9 @@ use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 
 use crate::support::*;
 
-fn empty() -> (Sandbox, RepoAddr) {
-    let sandbox = Sandbox::new();
-    let repo = repo(ALICE, "project");
-    sandbox.repositories.create(&repo).unwrap();
-    (sandbox, repo)
-}
-
 async fn refused(sandbox: &Sandbox, repo: &RepoAddr, pack: &[u8]) -> ReceiveError {
     let before = sandbox.packs(&repo.identifier);
-    let result = sandbox.repositories.receive(&repo.identifier, pack).await;
+    let result = sandbox.receive(repo, pack).await;
     let error = result.err().expect("the pack is refused");
     sandbox.assert_quarantine_is_empty();
     assert_eq!(sandbox.packs(&repo.identifier), before);
@@ -46,19 +39,12 @@ async fn objects_are_seen_in_quarantine_and_by_others_after_promotion_only() {
         ObjectKind::Blob,
     ];
     let pack = work.pack("", &["--all"]);
-    let quarantine = sandbox
-        .repositories
-        .receive(&repo.identifier, &pack[..])
-        .await
-        .unwrap();
+    let quarantine = sandbox.receive(&repo, &pack).await.unwrap();
     assert_eq!(quarantine.kinds(&oids).unwrap(), kinds.map(Some));
-    assert_eq!(
-        sandbox.repositories.kinds(&repo.identifier, &oids).unwrap(),
-        [None; 4]
-    );
+    assert_eq!(sandbox.kinds(&repo.identifier, &oids).unwrap(), [None; 4]);
     assert!(quarantine.promote().unwrap().pack_bytes > 0);
     assert_eq!(
-        sandbox.repositories.kinds(&repo.identifier, &oids).unwrap(),
+        sandbox.kinds(&repo.identifier, &oids).unwrap(),
         kinds.map(Some)
     );
     sandbox.assert_quarantine_is_empty();
@@ -68,11 +54,7 @@ async fn objects_are_seen_in_quarantine_and_by_others_after_promotion_only() {
 async fn a_quarantine_that_is_dropped_leaves_nothing() {
     let (sandbox, repo) = empty();
     let pack = Work::example().pack("", &["--all"]);
-    let quarantine = sandbox
-        .repositories
-        .receive(&repo.identifier, &pack[..])
-        .await
-        .unwrap();
+    let quarantine = sandbox.receive(&repo, &pack).await.unwrap();
     drop(quarantine);
     sandbox.assert_quarantine_is_empty();
     assert!(sandbox.packs(&repo.identifier).is_empty());
@@ -83,12 +65,7 @@ async fn the_same_pack_twice_is_stored_once() {
     let (sandbox, repo) = empty();
     let pack = Work::example().pack("", &["--all"]);
     for _ in 0..2 {
-        let quarantine = sandbox
-            .repositories
-            .receive(&repo.identifier, &pack[..])
-            .await
-            .unwrap();
-        quarantine.promote().unwrap();
+        sandbox.promote(&repo, &pack).await;
     }
     assert_eq!(sandbox.packs(&repo.identifier).len(), 1);
 }
@@ -103,15 +80,10 @@ async fn a_thin_pack_is_completed_from_the_store() {
     let pack = work.pack("HEAD\n^HEAD~1\n", &["--thin"]);
     let fresh = Sandbox::new();
     let stranger = crate::support::repo(BOB, "other");
-    fresh.repositories.create(&stranger).unwrap();
+    fresh.create(&stranger).unwrap();
     let error = refused(&fresh, &stranger, &pack).await;
     assert!(matches!(error, ReceiveError::MissingBase), "{error}");
-    let quarantine = sandbox
-        .repositories
-        .receive(&repo.identifier, &pack[..])
-        .await
-        .unwrap();
-    quarantine.promote().unwrap();
+    sandbox.promote(&repo, &pack).await;
     sandbox.set(&repo, &[set("refs/heads/main", tip)]).unwrap();
     assert_fsck_is_clean(&sandbox.path(&repo));
 }
@@ -120,15 +92,11 @@ async fn a_thin_pack_is_completed_from_the_store() {
 async fn a_pack_without_objects_is_no_pack() {
     let (sandbox, repo) = empty();
     let pack = Work::new().pack_of(&[]);
-    let quarantine = sandbox
-        .repositories
-        .receive(&repo.identifier, &pack[..])
-        .await
-        .unwrap();
+    let quarantine = sandbox.receive(&repo, &pack).await.unwrap();
     assert!(quarantine.is_empty());
     assert_eq!(quarantine.promote().unwrap().pack_bytes, 0);
     assert!(sandbox.packs(&repo.identifier).is_empty());
-    let none = sandbox.repositories.no_pack(&repo.identifier);
+    let none = sandbox.no_pack(&repo.identifier);
     assert_eq!(none.kinds(&[Oid::ZERO]).unwrap(), [None]);
     none.promote().unwrap();
     sandbox.assert_quarantine_is_empty();
@@ -167,12 +135,7 @@ async fn a_commit_of_another_repository_need_not_be_here() {
     work.git(&["update-index", "--add", "--cacheinfo", &entry]);
     work.git(&["commit", "--quiet", "--message=submodule"]);
     let pack = work.pack("HEAD\n", &[]);
-    let quarantine = sandbox
-        .repositories
-        .receive(&repo.identifier, &pack[..])
-        .await
-        .unwrap();
-    quarantine.promote().unwrap();
+    sandbox.promote(&repo, &pack).await;
     sandbox
         .set(&repo, &[set("refs/heads/main", work.oid("HEAD"))])
         .unwrap();
@@ -230,11 +193,7 @@ async fn faults_of_old_histories_are_let_through() {
         objects.push(work.write_object("commit", &commit(padded, author)));
     }
     let pack = work.pack_of(&objects);
-    let quarantine = sandbox
-        .repositories
-        .receive(&repo.identifier, &pack[..])
-        .await
-        .unwrap();
+    let quarantine = sandbox.receive(&repo, &pack).await.unwrap();
     assert!(
         quarantine
             .kinds(&objects)
@@ -382,9 +341,7 @@ async fn pushes_of_one_identifier_may_run_side_by_side() {
             work.pack("HEAD\n", &[])
         })
         .collect();
-    let receives = packs
-        .iter()
-        .map(|pack| sandbox.repositories.receive(&repo.identifier, &pack[..]));
+    let receives = packs.iter().map(|pack| sandbox.receive(&repo, pack));
     for quarantine in futures_util::future::join_all(receives).await {
         quarantine.unwrap().promote().unwrap();
     }

@@ -13,7 +13,7 @@ async fn git_reads_the_same_refs_as_we_do() {
     let (mut sandbox, repo) = Sandbox::published(&work).await;
     let path = sandbox.path(&repo);
     for _ in 0..2 {
-        let refs = sandbox.repositories.refs(&repo).unwrap();
+        let refs = sandbox.refs(&repo).unwrap();
         assert_eq!(refs_by_us(&refs), refs_by_git(&path));
         assert_eq!(refs_by_us(&refs), refs_by_git(work.dir.path()));
         let tag = refs.get(&name("refs/tags/v1-again")).unwrap();
@@ -34,17 +34,14 @@ async fn head_follows_and_only_branches_can_be_head() {
     let work = Work::example();
     let (sandbox, repo) = Sandbox::published(&work).await;
     let dev = name("refs/heads/dev");
-    let refs = sandbox
-        .repositories
-        .update_refs(&repo, &[], Some(&dev))
-        .unwrap();
+    let refs = sandbox.update_refs(&repo, &[], Some(&dev)).unwrap();
     assert_eq!(refs.head(), Some(&dev));
     assert_eq!(
         git(&sandbox.path(&repo), &["symbolic-ref", "HEAD"]),
         "refs/heads/dev"
     );
     let tag = name("refs/tags/v1");
-    let refused = sandbox.repositories.update_refs(&repo, &[], Some(&tag));
+    let refused = sandbox.update_refs(&repo, &[], Some(&tag));
     assert!(matches!(refused, Err(RefUpdateError::Head(_))));
 }
 
@@ -124,7 +121,7 @@ async fn a_branch_may_become_a_directory_of_branches_in_one_step() {
 async fn deleting_what_is_not_there_and_setting_what_is_change_nothing() {
     let work = Work::example();
     let (sandbox, repo) = Sandbox::published(&work).await;
-    let before = sandbox.repositories.refs(&repo).unwrap();
+    let before = sandbox.refs(&repo).unwrap();
     let edits = [
         delete("refs/heads/absent"),
         set("refs/heads/main", work.oid("main")),
@@ -154,8 +151,8 @@ async fn owners_share_objects_and_not_refs() {
     let work = Work::example();
     let (sandbox, alices) = Sandbox::published(&work).await;
     let bobs = repo(BOB, "project");
-    sandbox.repositories.create(&bobs).unwrap();
-    assert!(sandbox.repositories.refs(&bobs).unwrap().is_empty());
+    sandbox.create(&bobs).unwrap();
+    assert!(sandbox.refs(&bobs).unwrap().is_empty());
     assert_eq!(sandbox.kind(&bobs, work.oid("v1")), Some(ObjectKind::Tag));
     sandbox
         .set(&bobs, &[set("refs/heads/main", work.oid("dev"))])
@@ -164,7 +161,7 @@ async fn owners_share_objects_and_not_refs() {
         git(&sandbox.path(&bobs), &["rev-parse", "HEAD"]),
         work.oid("dev").to_hex()
     );
-    assert_eq!(sandbox.repositories.refs(&alices).unwrap().len(), 5);
+    assert_eq!(sandbox.refs(&alices).unwrap().len(), 5);
     assert_eq!(sandbox.packs(&alices.identifier).len(), 1);
     assert_fsck_is_clean(&sandbox.path(&bobs));
 }
@@ -216,10 +213,10 @@ async fn any_sequence_of_updates_ends_where_a_plain_map_does() {
             }
             Err(other) => panic!("{other}"),
         }
-        let refs = sandbox.repositories.refs(&repo).unwrap();
+        let refs = sandbox.refs(&repo).unwrap();
         let ours = refs.iter().map(|r| (r.name.clone(), r.oid));
         assert_eq!(ours.collect::<BTreeMap<_, _>>(), model);
     }
-    let refs = sandbox.repositories.refs(&repo).unwrap();
+    let refs = sandbox.refs(&repo).unwrap();
     assert_eq!(refs_by_us(&refs), refs_by_git(&sandbox.path(&repo)));
 }

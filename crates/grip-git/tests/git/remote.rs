@@ -66,9 +66,7 @@ struct Client {
 
 impl Client {
     fn new() -> Self {
-        let sandbox = Sandbox::new();
-        let repo = repo(ALICE, "project");
-        sandbox.repositories.create(&repo).unwrap();
+        let (sandbox, repo) = empty();
         Self { sandbox, repo }
     }
 

@@ -12,44 +12,34 @@ async fn many_packs(sandbox: &Sandbox, repo: &RepoAddr, count: usize) -> Vec<Oid
         tips.push(work.commit("f", &n.to_string()));
         let since = if n == 0 { "HEAD\n" } else { "HEAD\n^HEAD~1\n" };
         let pack = work.pack(since, &["--thin"]);
-        let quarantine = sandbox
-            .repositories
-            .receive(&repo.identifier, &pack[..])
-            .await
-            .unwrap();
-        quarantine.promote().unwrap();
+        sandbox.promote(repo, &pack).await;
     }
     tips
 }
 
 #[tokio::test]
 async fn many_packs_become_few_and_no_object_goes() {
-    let sandbox = Sandbox::new();
-    let repo = repo(ALICE, "project");
-    sandbox.repositories.create(&repo).unwrap();
+    let (sandbox, repo) = empty();
     let tips = many_packs(&sandbox, &repo, 23).await;
     assert_eq!(sandbox.packs(&repo.identifier).len(), 23);
     // Only the first commit has a ref: the others must stay all the same.
     sandbox
         .set(&repo, &[set("refs/heads/main", tips[0])])
         .unwrap();
-    let done = sandbox.repositories.repack(&repo.identifier).await.unwrap();
+    let done = sandbox.repack(&repo.identifier).await.unwrap();
     assert_eq!(done.packs_before, 23);
     assert!(done.packs_after < 5, "{done:?}");
-    let kinds = sandbox.repositories.kinds(&repo.identifier, &tips).unwrap();
+    let kinds = sandbox.kinds(&repo.identifier, &tips).unwrap();
     assert_eq!(kinds, vec![Some(ObjectKind::Commit); 23]);
     assert_fsck_is_clean(&sandbox.path(&repo));
-    let again = sandbox.repositories.repack(&repo.identifier).await.unwrap();
+    let again = sandbox.repack(&repo.identifier).await.unwrap();
     assert_eq!(again.packs_before, again.packs_after);
 }
 
 #[tokio::test]
 async fn a_store_that_is_not_there_needs_nothing() {
     let sandbox = Sandbox::new();
-    let done = sandbox
-        .repositories
-        .repack(&repo(ALICE, "none").identifier)
-        .await;
+    let done = sandbox.repack(&repo(ALICE, "none").identifier).await;
     assert_eq!(done.unwrap().packs_before, 0);
 }
 
@@ -70,7 +60,7 @@ async fn a_large_store_gets_a_bitmap_that_git_uses() {
         work.commit("f", &n.to_string());
     }
     let (sandbox, repo) = Sandbox::published(&work).await;
-    let done = sandbox.repositories.repack(&repo.identifier).await.unwrap();
+    let done = sandbox.repack(&repo.identifier).await.unwrap();
     assert!(done.bitmap_written);
     let path = sandbox.path(&repo);
     let counted = git(
@@ -88,7 +78,7 @@ async fn a_large_store_gets_a_bitmap_that_git_uses() {
         git(&path, &["rev-list", "--count", "--objects", "HEAD"])
     );
     assert_fsck_is_clean(&path);
-    let again = sandbox.repositories.repack(&repo.identifier).await.unwrap();
+    let again = sandbox.repack(&repo.identifier).await.unwrap();
     assert!(!again.bitmap_written);
     assert_eq!(
         sandbox.kind(&repo, work.oid("HEAD")),
@@ -100,9 +90,9 @@ async fn a_large_store_gets_a_bitmap_that_git_uses() {
 async fn lookups_and_pushes_go_on_while_packs_are_rolled_up() {
     let sandbox = Sandbox::with(|options| options.max_packs = 2);
     let repo = repo(ALICE, "project");
-    sandbox.repositories.create(&repo).unwrap();
+    sandbox.create(&repo).unwrap();
     let tips = many_packs(&sandbox, &repo, 12).await;
-    let (repositories, identifier) = (sandbox.repositories.clone(), repo.identifier.clone());
+    let (repositories, identifier) = (sandbox.clone(), repo.identifier.clone());
     let looking = tokio::task::spawn_blocking(move || {
         for _ in 0..2000 {
             let kinds = repositories.kinds(&identifier, &tips).unwrap();
@@ -112,11 +102,11 @@ async fn lookups_and_pushes_go_on_while_packs_are_rolled_up() {
     });
     for _ in 0..5 {
         let (done, more) = tokio::join!(
-            sandbox.repositories.repack(&repo.identifier),
+            sandbox.repack(&repo.identifier),
             many_packs(&sandbox, &repo, 3),
         );
         done.unwrap();
-        let kinds = sandbox.repositories.kinds(&repo.identifier, &more).unwrap();
+        let kinds = sandbox.kinds(&repo.identifier, &more).unwrap();
         assert!(kinds.iter().all(Option::is_some));
     }
     looking.await.unwrap();
@@ -136,11 +126,8 @@ fn a_git_that_is_missing_or_none_is_named_at_the_start() {
 #[tokio::test]
 async fn fsck_finds_what_is_broken() {
     let (sandbox, repo) = Sandbox::published(&Work::example()).await;
-    assert!(sandbox.repositories.fsck(&repo).await.unwrap().is_clean);
-    let packs = sandbox.store(&repo.identifier).join("objects/pack");
-    for name in names_in(&packs) {
-        std::fs::remove_file(packs.join(name)).unwrap();
-    }
-    let fsck = sandbox.repositories.fsck(&repo).await.unwrap();
+    assert!(sandbox.fsck(&repo).await.unwrap().is_clean);
+    sandbox.lose_packs(&repo.identifier);
+    let fsck = sandbox.fsck(&repo).await.unwrap();
     assert!(!fsck.is_clean && !fsck.report.is_empty());
 }

@@ -1,12 +1,15 @@
 //! A root of repositories, a work tree to push from, and git to compare with.
 
 use std::{
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
     time::Duration,
 };
 
-use grip_git::{ObjectKind, Options, RefSnapshot, RefUpdateError, Repositories};
+use grip_git::{
+    ObjectKind, Options, Quarantine, ReceiveError, RefSnapshot, RefUpdateError, Repositories,
+};
 use grip_types::{Identifier, Oid, RefEdit, RefName, RepoAddr};
 use tempfile::TempDir;
 
@@ -16,6 +19,21 @@ pub const BOB: &str = "npub1ccz8l9zpa47k6vz9gphftsrumpw80rjt3nhnefat4symjhrsnmjs
 pub struct Sandbox {
     pub dir: TempDir,
     pub repositories: Repositories,
+}
+
+impl std::ops::Deref for Sandbox {
+    type Target = Repositories;
+
+    fn deref(&self) -> &Repositories {
+        &self.repositories
+    }
+}
+
+/// A sandbox with one empty repository.
+pub fn empty() -> (Sandbox, RepoAddr) {
+    let (sandbox, repo) = (Sandbox::new(), repo(ALICE, "project"));
+    sandbox.create(&repo).unwrap();
+    (sandbox, repo)
 }
 
 impl Sandbox {
@@ -40,9 +58,7 @@ impl Sandbox {
 
     /// A repository with the history of `work` and its refs.
     pub async fn published(work: &Work) -> (Self, RepoAddr) {
-        let sandbox = Self::new();
-        let repo = repo(ALICE, "project");
-        sandbox.repositories.create(&repo).unwrap();
+        let (sandbox, repo) = empty();
         sandbox.publish(&repo, work).await;
         (sandbox, repo)
     }
@@ -50,14 +66,25 @@ impl Sandbox {
     /// Brings all of `work` into `repo`.
     pub async fn publish(&self, repo: &RepoAddr, work: &Work) {
         let pack = work.pack("", &["--all"]);
-        let quarantine = self
-            .repositories
-            .receive(&repo.identifier, &pack[..])
-            .await
-            .unwrap();
-        quarantine.promote().unwrap();
+        self.promote(repo, &pack).await;
         let edits: Vec<RefEdit> = work.refs().into_iter().map(|(n, o)| set(&n, o)).collect();
         self.set(repo, &edits).unwrap();
+    }
+
+    pub async fn receive(&self, repo: &RepoAddr, pack: &[u8]) -> Result<Quarantine, ReceiveError> {
+        self.repositories.receive(&repo.identifier, pack).await
+    }
+
+    pub async fn promote(&self, repo: &RepoAddr, pack: &[u8]) {
+        self.receive(repo, pack).await.unwrap().promote().unwrap();
+    }
+
+    /// Removes every pack, as a broken disk might.
+    pub fn lose_packs(&self, identifier: &Identifier) {
+        let packs = self.store(identifier).join("objects/pack");
+        for name in names_in(&packs) {
+            std::fs::remove_file(packs.join(name)).unwrap();
+        }
     }
 
     pub fn path(&self, repo: &RepoAddr) -> PathBuf {
@@ -288,6 +315,26 @@ pub fn assert_fsck_is_clean(path: &Path) {
     let (said, complaint) = try_git(path, &["fsck", "--full", "--strict", "--no-dangling"], b"");
     assert!(said.is_some(), "{complaint}");
     assert!(!complaint.contains("error"), "{complaint}");
+}
+
+/// The most memory that this process has had, in KiB.
+pub fn peak_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"));
+    line.unwrap()
+        .split_whitespace()
+        .nth(1)
+        .unwrap()
+        .parse()
+        .unwrap()
+}
+
+/// A program of a test's own, in place of git.
+pub fn script(dir: &Path, text: &str) -> PathBuf {
+    let path = dir.join("git");
+    std::fs::write(&path, format!("#!/bin/sh\n{text}\nexec git \"$@\"\n")).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    path
 }
 
 /// Waits until `state` holds, for a while.

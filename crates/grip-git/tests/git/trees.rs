@@ -244,7 +244,7 @@ async fn push_one(store: &Store, work: &Work, old: Oid) {
 async fn everything_is_read_while_packs_are_rolled_up() {
     let work = everything();
     let store = Store::of(&work).await;
-    let repositories = store.sandbox.repositories.clone();
+    let repositories = store.sandbox.clone();
     let (commit, tag) = (work.oid("HEAD"), work.oid("v1-again"));
     let expected = by_git(&work, "HEAD");
     let over = AtomicBool::new(false);

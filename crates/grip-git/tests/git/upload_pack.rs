@@ -1,6 +1,6 @@
 //! Packs that go out.
 
-use std::{os::unix::fs::PermissionsExt, time::Duration};
+use std::time::Duration;
 
 use futures_util::{StreamExt, TryStreamExt};
 use grip_git::{
@@ -30,10 +30,7 @@ fn lines(arguments: &[&str]) -> Vec<String> {
 
 async fn fetch(sandbox: &Sandbox, repo: &RepoAddr, protocol: Protocol, body: Vec<u8>) -> Vec<u8> {
     let body = std::io::Cursor::new(body);
-    let stream = sandbox
-        .repositories
-        .upload_pack(repo, protocol, body)
-        .unwrap();
+    let stream = sandbox.upload_pack(repo, protocol, body).unwrap();
     let chunks: Vec<bytes::Bytes> = stream.try_collect().await.unwrap();
     chunks.concat()
 }
@@ -88,7 +85,7 @@ async fn a_clone_in_versions_zero_and_one_is_read_from_the_advertisement() {
     let work = Work::example();
     let (sandbox, repo) = Sandbox::published(&work).await;
     for protocol in [Protocol::V0, Protocol::V1] {
-        let refs = sandbox.repositories.refs(&repo).unwrap();
+        let refs = sandbox.refs(&repo).unwrap();
         let shown = refs.advertisement(GitService::UploadPack, protocol);
         assert!(!shown.is_empty());
         let mut body = Vec::new();
@@ -183,7 +180,7 @@ async fn fifty_thousand_haves_are_answered() {
 async fn a_request_over_the_limit_is_refused_in_words() {
     let sandbox = Sandbox::with(|options| options.max_request_bytes = 100_000);
     let repo = repo(ALICE, "project");
-    sandbox.repositories.create(&repo).unwrap();
+    sandbox.create(&repo).unwrap();
     let answer = fetch(&sandbox, &repo, Protocol::V2, vec![b'0'; 200_000]).await;
     assert!(unpack(&answer).0[0].starts_with("ERR the request exceeds 100000 bytes"));
     sandbox.assert_quarantine_is_empty();
@@ -193,12 +190,9 @@ async fn a_request_over_the_limit_is_refused_in_words() {
 async fn a_client_that_stops_in_mid_request_is_given_up() {
     let sandbox = Sandbox::with(|options| options.stall = Duration::from_millis(50));
     let repo = repo(ALICE, "project");
-    sandbox.repositories.create(&repo).unwrap();
+    sandbox.create(&repo).unwrap();
     let (_client, body) = tokio::io::duplex(64);
-    let mut stream = sandbox
-        .repositories
-        .upload_pack(&repo, Protocol::V2, body)
-        .unwrap();
+    let mut stream = sandbox.upload_pack(&repo, Protocol::V2, body).unwrap();
     let answer = stream.next().await.unwrap().unwrap();
     assert!(answer[4..].starts_with(b"ERR the request stopped arriving"));
     assert!(stream.next().await.is_none());
@@ -208,23 +202,18 @@ async fn a_client_that_stops_in_mid_request_is_given_up() {
 async fn an_unknown_repository_is_said_at_once() {
     let sandbox = Sandbox::new();
     let body = std::io::Cursor::new(Vec::new());
-    let result = sandbox
-        .repositories
-        .upload_pack(&repo(ALICE, "x"), Protocol::V2, body);
+    let result = sandbox.upload_pack(&repo(ALICE, "x"), Protocol::V2, body);
     assert!(result.is_err());
 }
 
 /// A git whose `upload-pack` notes its process and that of a child, and then does nothing.
 fn stuck_git(dir: &std::path::Path) -> std::path::PathBuf {
-    let script = format!(
-        "#!/bin/sh\ncase \"$*\" in *upload-pack*) sleep 600 & echo $$ $! > {0}/pids.new; \
-         mv {0}/pids.new {0}/pids; wait;; esac\nexec git \"$@\"\n",
+    let text = format!(
+        "case \"$*\" in *upload-pack*) sleep 600 & echo $$ $! > {0}/pids.new; \
+         mv {0}/pids.new {0}/pids; wait;; esac",
         dir.display()
     );
-    let path = dir.join("stuck-git");
-    std::fs::write(&path, script).unwrap();
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
-    path
+    script(dir, &text)
 }
 
 fn is_running(pid: &str) -> bool {
@@ -241,12 +230,9 @@ async fn dropping_the_answer_ends_git_and_its_children() {
     let tools = tempfile::TempDir::new().unwrap();
     let sandbox = Sandbox::with(|options| options.git = stuck_git(tools.path()));
     let repo = repo(ALICE, "project");
-    sandbox.repositories.create(&repo).unwrap();
+    sandbox.create(&repo).unwrap();
     let body = std::io::Cursor::new(b"0000".to_vec());
-    let mut stream = sandbox
-        .repositories
-        .upload_pack(&repo, Protocol::V2, body)
-        .unwrap();
+    let mut stream = sandbox.upload_pack(&repo, Protocol::V2, body).unwrap();
     let pids = tools.path().join("pids");
     tokio::select! {
         _ = stream.next() => panic!("a stuck git answers nothing"),
@@ -267,12 +253,9 @@ async fn a_git_that_says_nothing_is_ended() {
         options.upload_idle = Duration::from_millis(300);
     });
     let repo = repo(ALICE, "project");
-    sandbox.repositories.create(&repo).unwrap();
+    sandbox.create(&repo).unwrap();
     let body = std::io::Cursor::new(b"0000".to_vec());
-    let mut stream = sandbox
-        .repositories
-        .upload_pack(&repo, Protocol::V2, body)
-        .unwrap();
+    let mut stream = sandbox.upload_pack(&repo, Protocol::V2, body).unwrap();
     assert!(stream.next().await.unwrap().is_err());
 }
 
@@ -292,10 +275,7 @@ async fn the_head_of_a_request_and_its_rest_make_the_whole() {
         std::io::Cursor::new(head),
         std::io::Cursor::new(reader.to_vec()),
     );
-    let stream = sandbox
-        .repositories
-        .upload_pack(&repo, Protocol::V2, whole)
-        .unwrap();
+    let stream = sandbox.upload_pack(&repo, Protocol::V2, whole).unwrap();
     let chunks: Vec<bytes::Bytes> = stream.try_collect().await.unwrap();
     let (_, pack) = unpack(&chunks.concat());
     assert_eq!(count(&objects_in(&pack), "commit"), 3);
