@@ -137,7 +137,10 @@ impl NodeRecord {
             issued,
         };
         record.check()?;
-        let signature = unhex(&signature).ok_or(InvalidNodeRecord::Form)?;
+        let hex = signature;
+        let mut signature = vec![0; hex.len() / 2];
+        faster_hex::hex_decode(hex.as_bytes(), &mut signature)
+            .map_err(|_| InvalidNodeRecord::Form)?;
         if record.encode(&signature) != bytes {
             return Err(InvalidNodeRecord::Form);
         }
@@ -183,7 +186,7 @@ impl NodeRecord {
 
     fn encode(&self, signature: &[u8]) -> Bytes {
         let (format, version, peer, urls, region, issued) = self.parts();
-        let hex: String = signature.iter().map(|byte| format!("{byte:02x}")).collect();
+        let hex = faster_hex::hex_string(signature);
         let wire = (format, version, peer, urls, region, issued, hex);
         let bytes = serde_json::to_vec(&wire).expect("because a node_record is plain text");
         bytes.into()
@@ -204,13 +207,6 @@ impl NodeRecord {
 pub(crate) fn unix_now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| since.as_secs())
-}
-
-fn unhex(text: &str) -> Option<Vec<u8>> {
-    let digits = text.as_bytes().chunks(2);
-    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-    let is_even = text.len().is_multiple_of(2);
-    is_even.then(|| digits.map(byte).collect()).flatten()
 }
 
 #[cfg(test)]

@@ -16,13 +16,13 @@ pub(crate) fn take(path: &Path) -> io::Result<String> {
         Ok(secret) if is_private(path)? => return Ok(secret),
         Ok(_) => tracing::warn!(
             path = %path.display(),
-            "others could read this secret: it is made anew",
+            "replacing a secret that others could read",
         ),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) if error.kind() == io::ErrorKind::InvalidData => {}
         Err(error) => return Err(error),
     }
-    let secret = hex(&rand::random::<[u8; BYTES]>());
+    let secret = faster_hex::hex_string(&rand::random::<[u8; BYTES]>());
     write(path, &secret)?;
     Ok(secret)
 }
@@ -58,10 +58,6 @@ fn write(path: &Path, secret: &str) -> io::Result<()> {
     writeln!(file, "{secret}")?;
     file.sync_all()?;
     fs::rename(beside, path)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

@@ -137,9 +137,9 @@ async fn a_tree_bomb_is_refused_and_not_unpacked() {
         below = tree(&work, "40000", &below);
     }
     let mut top = b"100644 go.mod\0".to_vec();
-    top.extend(hex(&blob));
+    top.extend(bytes_of(&blob));
     top.extend(b"40000 x\0");
-    top.extend(hex(&below));
+    top.extend(bytes_of(&below));
     let top = write_object(&work, "tree", &top);
     let commit = work.git(["commit-tree", &top, "-m", "bomb"]).unwrap();
     work.git(["tag", "v1.0.0", &commit]).unwrap();
@@ -156,12 +156,12 @@ fn tree(work: &WorkTree, mode: &str, oid: &str) -> String {
     let mut contents = Vec::new();
     for n in 0..10 {
         contents.extend(format!("{mode} {n}\0").bytes());
-        contents.extend(hex(oid));
+        contents.extend(bytes_of(oid));
     }
     write_object(work, "tree", &contents)
 }
 
-fn hex(text: &str) -> Vec<u8> {
-    let byte = |at| u8::from_str_radix(&text[at..at + 2], 16).unwrap();
-    (0..text.len()).step_by(2).map(byte).collect()
+fn bytes_of(oid: &str) -> Vec<u8> {
+    let oid: grip_types::Oid = oid.parse().unwrap();
+    oid.as_bytes().to_vec()
 }
