@@ -159,16 +159,8 @@ impl TaskGroup {
         let work = async move {
             // Owned by the task, so that it is dropped with it on every path.
             let mut guard = guard;
-            match panic::caught(future).await {
-                Ok(output) => {
-                    guard.finished();
-                    output
-                }
-                Err(payload) => {
-                    guard.panicked(&payload);
-                    resume_unwind(payload)
-                }
-            }
+            let outcome = panic::caught(future).await;
+            guard.end(outcome)
         };
         let handle = tokio::spawn(work.instrument(span));
         self.adopt(id, handle.abort_handle());
@@ -188,16 +180,7 @@ impl TaskGroup {
         let span = tracing::Span::current();
         let handle = tokio::task::spawn_blocking(move || {
             let _entered = span.enter();
-            match catch_unwind(AssertUnwindSafe(work)) {
-                Ok(output) => {
-                    guard.finished();
-                    output
-                }
-                Err(payload) => {
-                    guard.panicked(&payload);
-                    resume_unwind(payload)
-                }
-            }
+            guard.end(catch_unwind(AssertUnwindSafe(work)))
         });
         self.adopt(id, handle.abort_handle());
         handle
@@ -257,7 +240,7 @@ impl TaskGroup {
         self.abort();
         if timeout(grace, self.inner.tracker.wait()).await.is_err() {
             let stuck = self.inner.tracker.len();
-            tracing::warn!(group = %self.inner.path, stuck, "tasks did not end after their abort");
+            tracing::warn!(group = %self.inner.path, stuck, "tasks still run after their abort");
         }
         Ended::Aborted { left }
     }
@@ -349,18 +332,24 @@ struct Guard {
 }
 
 impl Guard {
-    fn finished(&mut self) {
-        self.end = End::Finished;
-    }
-
-    fn panicked(&mut self, payload: &panic::Payload) {
-        self.end = End::Panicked;
-        tracing::error!(
-            group = %self.group.inner.path,
-            kind = self.kind,
-            reason = panic::message(payload),
-            "a task panicked"
-        );
+    /// The output of the task; goes on with its panic if it had one.
+    fn end<T>(&mut self, outcome: Result<T, panic::Payload>) -> T {
+        match outcome {
+            Ok(output) => {
+                self.end = End::Finished;
+                output
+            }
+            Err(payload) => {
+                self.end = End::Panicked;
+                tracing::error!(
+                    group = %self.group.inner.path,
+                    kind = self.kind,
+                    reason = panic::message(&payload),
+                    "task panicked"
+                );
+                resume_unwind(payload)
+            }
+        }
     }
 }
 
@@ -377,8 +366,8 @@ impl Drop for Guard {
             End::Aborted => counters.aborted += 1,
         }
         drop(state);
-        // Last, so that whoever waits for the group finds the counters right; and from the
-        // outermost inwards, so that he finds those of the groups above right as well.
+        // Last, so that the counters are right for those who wait for the group; and from the
+        // outermost inwards, so that those of the groups above are right as well.
         while self.marks.pop().is_some() {}
     }
 }

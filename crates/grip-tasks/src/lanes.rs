@@ -1,4 +1,4 @@
-//! One turn at a time per key.
+//! Lanes: one turn at a time per key.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -6,9 +6,9 @@ use std::{
     sync::atomic::Ordering,
 };
 
-use crate::sync::{Arc, AtomicU64, Mutex, oneshot};
+use crate::primitives::{Arc, AtomicU64, Mutex, oneshot};
 
-/// Serial order per key: whoever enters a lane first has its turn first, one at a time.
+/// Serial order per key: the first to enter a lane has its turn first, one at a time.
 ///
 /// Bounded: at most `max_waiting` wait in one lane, and one more is refused with [`Busy`]. A lane
 /// is in memory only while someone has its turn. Cheap to clone; clones share the lanes.
@@ -23,8 +23,8 @@ pub struct Busy;
 
 struct Shared<K: Eq + Hash + Clone> {
     max_waiting: usize,
-    /// Over all lanes: a lane that comes back must not know the places of its former life.
-    next_place: AtomicU64,
+    /// Over all lanes: a lane that comes back must not know the waiters of its former life.
+    next_waiter: AtomicU64,
     /// A key is here exactly while someone has its turn.
     lanes: Mutex<HashMap<K, Lane<K>>>,
 }
@@ -50,20 +50,20 @@ impl<K: Eq + Hash + Clone + Ord> Lanes<K> {
     pub fn new(max_waiting: usize) -> Self {
         let shared = Arc::new(Shared {
             max_waiting,
-            next_place: AtomicU64::new(0),
+            next_waiter: AtomicU64::new(0),
             lanes: Mutex::default(),
         });
         Self { shared }
     }
 
-    /// Waits for the turn of `key`. Cancel safe: giving up leaves no place in the lane behind.
+    /// Waits for the turn of `key`. Cancel safe: giving up leaves no waiter in the lane behind.
     pub async fn enter(&self, key: &K) -> Result<Turn<K>, Busy> {
-        let (mut place, turn) = match self.queue(key)? {
+        let (mut waiter, turn) = match self.queue(key)? {
             Entry::Now(turn) => return Ok(turn),
-            Entry::Later(place, turn) => (place, turn),
+            Entry::Later(waiter, turn) => (waiter, turn),
         };
         let turn = turn.await.expect("a lane outlives those who wait in it");
-        place.granted = true;
+        waiter.granted = true;
         Ok(turn)
     }
 
@@ -101,22 +101,22 @@ impl<K: Eq + Hash + Clone + Ord> Lanes<K> {
         if lane.waiting.len() >= self.shared.max_waiting {
             return Err(Busy);
         }
-        let id = self.shared.next_place.fetch_add(1, Ordering::Relaxed);
+        let id = self.shared.next_waiter.fetch_add(1, Ordering::Relaxed);
         let (grant, turn) = oneshot::channel();
         lane.waiting.push_back(Waiting { id, grant });
-        let place = Place {
+        let waiter = Waiter {
             shared: &self.shared,
             key: key.clone(),
             id,
             granted: false,
         };
-        Ok(Entry::Later(place, turn))
+        Ok(Entry::Later(waiter, turn))
     }
 }
 
 enum Entry<'a, K: Eq + Hash + Clone> {
     Now(Turn<K>),
-    Later(Place<'a, K>, oneshot::Receiver<Turn<K>>),
+    Later(Waiter<'a, K>, oneshot::Receiver<Turn<K>>),
 }
 
 impl<K: Eq + Hash + Clone> Default for Lane<K> {
@@ -127,15 +127,15 @@ impl<K: Eq + Hash + Clone> Default for Lane<K> {
     }
 }
 
-/// A place in a lane, given up on drop unless the turn came.
-struct Place<'a, K: Eq + Hash + Clone> {
+/// One who waits in a lane, taken out on drop unless the turn came.
+struct Waiter<'a, K: Eq + Hash + Clone> {
     shared: &'a Shared<K>,
     key: K,
     id: u64,
     granted: bool,
 }
 
-impl<K: Eq + Hash + Clone> Drop for Place<'_, K> {
+impl<K: Eq + Hash + Clone> Drop for Waiter<'_, K> {
     fn drop(&mut self) {
         if self.granted {
             return;
@@ -189,7 +189,7 @@ impl<K: Eq + Hash + Clone> Drop for Turn<K> {
         while let Some(grant) = self.next() {
             match grant.send(Turn::new(&self.shared, &self.key)) {
                 Ok(()) => return,
-                // Whoever waited has just left: try the next, without a recursion per leaver.
+                // That one has just left: try the next, without a recursion per leaver.
                 Err(mut refused) => refused.held = false,
             }
         }

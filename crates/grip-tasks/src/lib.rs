@@ -12,7 +12,7 @@ mod models;
 mod panic;
 mod periodic;
 mod permits;
-mod sync;
+mod primitives;
 
 pub use group::{Ended, TaskGroup, TaskStatus};
 pub use lanes::{Busy, Lanes, Turn};

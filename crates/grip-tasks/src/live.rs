@@ -1,6 +1,6 @@
-//! One value that is swapped whole while others read it.
+//! Value that is swapped whole while others read it.
 
-use crate::sync::{Arc, Mutex};
+use crate::primitives::{Arc, Mutex};
 
 /// A value that readers see as it was before a change or as it is after, never in between.
 ///
@@ -17,7 +17,7 @@ impl<T> Live<T> {
         }
     }
 
-    /// The value of this moment; it stays as it is for whoever holds it.
+    /// The value of this moment; it stays as it is for its holders.
     pub fn get(&self) -> Arc<T> {
         Arc::clone(&self.now.lock())
     }
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_holds_the_old_value_keeps_it_and_who_asks_anew_gets_the_new_one() {
+    fn holders_keep_the_old_value_and_later_readers_get_the_new_one() {
         let live = Live::new(1);
         let held = live.get();
         live.set(2);
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_fits_stays_and_one_that_does_not_is_made_anew() {
+    fn a_value_that_fits_stays_and_one_that_does_not_is_replaced() {
         let live = Live::new(1);
         assert_eq!(*live.renew(|now| *now == 1, || unreachable!()), 1);
         assert_eq!(*live.renew(|now| *now == 7, || 7), 7);

@@ -1,4 +1,4 @@
-//! Every order in which threads can run, tried by loom: `cargo xtask loom`.
+//! Loom models: every order in which threads can run, tried by `cargo xtask loom`.
 
 use std::{
     pin::pin,

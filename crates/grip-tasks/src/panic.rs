@@ -1,4 +1,4 @@
-//! Turns a panic of a future into a value, so that it is reported in one place.
+//! Panics of futures as values, so that they are reported in one place.
 
 use std::{
     any::Any,

@@ -1,4 +1,4 @@
-//! Work done again and again, by timer or by hand.
+//! Periodic work, run by timer or on request.
 
 use std::{
     fmt::Display,
@@ -120,7 +120,7 @@ impl Shared {
         T: Display,
         E: Display,
     {
-        // Whoever poked until now is served by this run.
+        // Pokes until now are served by this run.
         pin!(self.poke.notified()).enable();
         let began = Instant::now();
         {

@@ -1,6 +1,5 @@
-//! What locks and channels are made of: the real ones, or with the feature `loom` those of a
-//! checker that tries every order in which threads can run. What is built on these names is the
-//! shipped code in both cases.
+//! Locks and channels: the real ones, or with the feature `loom` those of a checker that tries every
+//! order in which threads can run. The code above them is the shipped code in both cases.
 
 #[cfg(not(feature = "loom"))]
 mod real {

@@ -64,7 +64,7 @@ async fn one_more_than_may_wait_is_refused() {
 }
 
 #[tokio::test]
-async fn whoever_stops_waiting_frees_its_place() {
+async fn a_waiter_that_gives_up_is_taken_out_of_its_lane() {
     let lanes = Lanes::new(1);
     let first = lanes.enter(&"repo").await.unwrap();
     {

@@ -1,4 +1,4 @@
-//! The names of [`super`] in the world of the checker.
+//! Loom's forms of the names in [`super`].
 
 pub(crate) use loom::sync::{Arc, atomic::AtomicU64};
 
