@@ -1,8 +1,8 @@
-//! Reading by name: what both kinds of transaction can answer.
+//! Lookups by id and address, in both kinds of transaction.
 
 use std::ops::Bound;
 
-use grip_nostr::{Address, address_of, kinds};
+use grip_nostr::{address_of, kinds};
 use heed::RoTxn;
 use nostr::prelude::{Event, EventId, Kind};
 
@@ -39,14 +39,6 @@ impl<'t> Lookup<'t> {
         Ok(self.serial_of(id.as_bytes())?.is_some())
     }
 
-    pub(crate) fn get(&self, id: &EventId) -> Result<Option<Event>, StoreError> {
-        self.event(self.serial_of(id.as_bytes())?)
-    }
-
-    pub(crate) fn latest(&self, address: &Address) -> Result<Option<Event>, StoreError> {
-        self.event(self.serial_in(self.tables.addresses, &keys::address_key_of(address))?)
-    }
-
     pub(crate) fn with_d(&self, kind: Kind, d: &str) -> Result<Vec<Event>, StoreError> {
         let prefix = keys::kind_and_d(kind.as_u16(), &keys::digest(d));
         let mut events = Vec::new();
@@ -55,14 +47,6 @@ impl<'t> Lookup<'t> {
             events.push(parse(self.record(&read_serial(serial)?)?)?);
         }
         Ok(events)
-    }
-
-    pub(crate) fn is_referenced(&self, id: &EventId) -> Result<bool, StoreError> {
-        self.is_tagged(b"eEq", &id.to_hex())
-    }
-
-    pub(crate) fn is_address_referenced(&self, address: &Address) -> Result<bool, StoreError> {
-        self.is_tagged(b"aAq", &address.to_string())
     }
 
     pub(crate) fn deletion_of(&self, event: &Event) -> Result<Option<EventId>, StoreError> {
@@ -96,13 +80,13 @@ impl<'t> Lookup<'t> {
         Ok(Some((u64::from_be_bytes(*until), read_id(by)?)))
     }
 
-    fn event(&self, serial: Option<Serial>) -> Result<Option<Event>, StoreError> {
+    pub(crate) fn event(&self, serial: Option<Serial>) -> Result<Option<Event>, StoreError> {
         serial
             .map(|serial| parse(self.record(&serial)?))
             .transpose()
     }
 
-    fn is_tagged(&self, letters: &[u8], value: &str) -> Result<bool, StoreError> {
+    pub(crate) fn is_tagged(&self, letters: &[u8], value: &str) -> Result<bool, StoreError> {
         let digest = keys::digest(value);
         for letter in letters {
             if self.starts(self.tables.by_tag, &keys::tag_key(*letter, &digest))? {

@@ -1,8 +1,8 @@
-//! Answering filters: one plan per filter, each a merge of index walks, and a merge of those.
+//! Queries: one plan per filter, each a merge of index scans, and a merge of those.
 
 mod authors;
 mod plan;
-mod walk;
+mod scan;
 
 use std::{
     cmp::{Ordering, Reverse},
@@ -14,10 +14,10 @@ use nostr::prelude::Timestamp;
 
 use crate::{StoreError, keys::Position, lookup::Lookup};
 use plan::Plan;
-use walk::{Found, Walk};
+use scan::{Found, Scan};
 
 /// Most cursors one query may hold open over all its filters. A filter with more values than are
-/// left walks all events of its time range instead, and checks them one by one.
+/// left scans all events of its time range instead, and checks them one by one.
 const MAX_CURSORS: usize = 4_096;
 
 /// How many stored events a filter may ask for.
@@ -40,15 +40,15 @@ impl Limits {
 
 /// The matches of several filters in one order, each once.
 pub(crate) struct Matches<'t, 'f> {
-    walks: Vec<Walk<'t, 'f>>,
-    /// The next match of every walk that has one.
+    scans: Vec<Scan<'t, 'f>>,
+    /// The next match of every scan that has one.
     next: BinaryHeap<Reverse<Next<'t>>>,
     last: Option<&'t Position>,
 }
 
 struct Next<'t> {
     found: Found<'t>,
-    walk: usize,
+    scan: usize,
 }
 
 impl<'t, 'f> Matches<'t, 'f> {
@@ -59,7 +59,7 @@ impl<'t, 'f> Matches<'t, 'f> {
         now: Timestamp,
     ) -> Result<Self, StoreError> {
         let mut cursors_left = MAX_CURSORS;
-        let mut walks = Vec::new();
+        let mut scans = Vec::new();
         let mut next = BinaryHeap::new();
         for filter in filters {
             let limit = limit(filter);
@@ -68,15 +68,15 @@ impl<'t, 'f> Matches<'t, 'f> {
             }
             let plan = Plan::of(filter, lookup, cursors_left)?;
             cursors_left -= plan.cursors().min(cursors_left);
-            let mut walk = Walk::open(lookup, plan, limit, now.as_secs())?;
-            if let Some(found) = walk.next()? {
-                let walk = walks.len();
-                next.push(Reverse(Next { found, walk }));
+            let mut scan = Scan::open(lookup, plan, limit, now.as_secs())?;
+            if let Some(found) = scan.next()? {
+                let scan = scans.len();
+                next.push(Reverse(Next { found, scan }));
             }
-            walks.push(walk);
+            scans.push(scan);
         }
         Ok(Self {
-            walks,
+            scans,
             next,
             last: None,
         })
@@ -85,7 +85,7 @@ impl<'t, 'f> Matches<'t, 'f> {
     pub(crate) fn next(&mut self) -> Result<Option<Found<'t>>, StoreError> {
         while let Some(mut top) = self.next.peek_mut() {
             let found = top.0.found;
-            match self.walks[top.0.walk].next()? {
+            match self.scans[top.0.scan].next()? {
                 Some(following) => top.0.found = following,
                 None => {
                     PeekMut::pop(top);

@@ -1,4 +1,4 @@
-//! Opening the store, and its two kinds of transaction.
+//! The open store, and its two kinds of transaction.
 
 use std::{fs, path::Path};
 

@@ -1,4 +1,4 @@
-//! Snapshots, and what both kinds of transaction answer.
+//! Snapshots, and the lookups of both kinds of transaction.
 
 use std::ops::ControlFlow;
 
@@ -32,49 +32,49 @@ pub trait EventView {
     fn deletion_of(&self, event: &Event) -> Result<Option<EventId>, StoreError>;
 }
 
-/// Implements the trait by the look-ups of the transaction inside.
-macro_rules! view_through_lookup {
-    ($view:ident) => {
-        impl $crate::EventView for $view<'_> {
-            fn contains(&self, id: &EventId) -> Result<bool, StoreError> {
-                self.lookup().contains(id)
-            }
-
-            fn get(&self, id: &EventId) -> Result<Option<Event>, StoreError> {
-                self.lookup().get(id)
-            }
-
-            fn latest(&self, address: &Address) -> Result<Option<Event>, StoreError> {
-                self.lookup().latest(address)
-            }
-
-            fn with_d(&self, kind: Kind, d: &str) -> Result<Vec<Event>, StoreError> {
-                self.lookup().with_d(kind, d)
-            }
-
-            fn is_referenced(&self, id: &EventId) -> Result<bool, StoreError> {
-                self.lookup().is_referenced(id)
-            }
-
-            fn is_address_referenced(&self, address: &Address) -> Result<bool, StoreError> {
-                self.lookup().is_address_referenced(address)
-            }
-
-            fn deletion_of(&self, event: &Event) -> Result<Option<EventId>, StoreError> {
-                self.lookup().deletion_of(event)
-            }
-        }
-    };
+/// A transaction that [`EventView`] is answered from.
+pub(crate) trait Transaction {
+    fn lookup(&self) -> Lookup<'_>;
 }
-pub(crate) use view_through_lookup;
+
+impl<T: Transaction> EventView for T {
+    fn contains(&self, id: &EventId) -> Result<bool, StoreError> {
+        self.lookup().contains(id)
+    }
+
+    fn get(&self, id: &EventId) -> Result<Option<Event>, StoreError> {
+        let lookup = self.lookup();
+        lookup.event(lookup.serial_of(id.as_bytes())?)
+    }
+
+    fn latest(&self, address: &Address) -> Result<Option<Event>, StoreError> {
+        let lookup = self.lookup();
+        let key = keys::address_key_of(address);
+        lookup.event(lookup.serial_in(lookup.tables.addresses, &key)?)
+    }
+
+    fn with_d(&self, kind: Kind, d: &str) -> Result<Vec<Event>, StoreError> {
+        self.lookup().with_d(kind, d)
+    }
+
+    fn is_referenced(&self, id: &EventId) -> Result<bool, StoreError> {
+        self.lookup().is_tagged(b"eEq", &id.to_hex())
+    }
+
+    fn is_address_referenced(&self, address: &Address) -> Result<bool, StoreError> {
+        self.lookup().is_tagged(b"aAq", &address.to_string())
+    }
+
+    fn deletion_of(&self, event: &Event) -> Result<Option<EventId>, StoreError> {
+        self.lookup().deletion_of(event)
+    }
+}
 
 /// A snapshot. It may move between threads.
 pub struct ReadView<'s> {
     tables: Tables,
     txn: RoTxn<'s, WithoutTls>,
 }
-
-view_through_lookup!(ReadView);
 
 /// An event as it lies in the store; `json` goes to clients as it is.
 #[derive(Clone, Copy, Debug)]
@@ -89,16 +89,18 @@ pub struct Stored<'a> {
 /// `created_at` and id, which is all that set reconciliation compares.
 pub type Item = (u64, [u8; 32]);
 
-impl<'s> ReadView<'s> {
-    pub(crate) fn new(tables: Tables, txn: RoTxn<'s, WithoutTls>) -> Self {
-        Self { tables, txn }
-    }
-
+impl Transaction for ReadView<'_> {
     fn lookup(&self) -> Lookup<'_> {
         Lookup {
             tables: self.tables,
             txn: &self.txn,
         }
+    }
+}
+
+impl<'s> ReadView<'s> {
+    pub(crate) fn new(tables: Tables, txn: RoTxn<'s, WithoutTls>) -> Self {
+        Self { tables, txn }
     }
 
     /// Hands every match to `each` until it breaks off: newest first, ties lowest id first, each

@@ -1,16 +1,13 @@
-//! Changing the store: the rules of NIP-01, NIP-09 and NIP-40, inside one transaction.
+//! Writes: the rules of NIP-01, NIP-09 and NIP-40, inside one transaction.
 
 mod deletion;
 mod indexes;
 
 use std::ops::Bound;
 
-use grip_nostr::{
-    Address,
-    kinds::{self, Class},
-};
+use grip_nostr::kinds::{self, Class};
 use heed::{RoTxn, RwTxn};
-use nostr::prelude::{Event, EventId, Kind, Timestamp};
+use nostr::prelude::{Event, EventId, Timestamp};
 
 use crate::{
     StoreError,
@@ -18,7 +15,7 @@ use crate::{
     lookup::{Lookup, read_serial},
     record::Head,
     tables::Tables,
-    view::view_through_lookup,
+    view::Transaction,
 };
 
 /// What became of an event.
@@ -47,7 +44,15 @@ pub struct WriteView<'s> {
     broken: bool,
 }
 
-view_through_lookup!(WriteView);
+impl Transaction for WriteView<'_> {
+    fn lookup(&self) -> Lookup<'_> {
+        let txn: &RoTxn<'_> = &self.txn;
+        Lookup {
+            tables: self.tables,
+            txn,
+        }
+    }
+}
 
 impl<'s> WriteView<'s> {
     pub(crate) fn new(tables: Tables, txn: RwTxn<'s>) -> Result<Self, StoreError> {
@@ -69,14 +74,6 @@ impl<'s> WriteView<'s> {
             return Err(StoreError::Incomplete);
         }
         Ok(self.txn.commit()?)
-    }
-
-    fn lookup(&self) -> Lookup<'_> {
-        let txn: &RoTxn<'_> = &self.txn;
-        Lookup {
-            tables: self.tables,
-            txn,
-        }
     }
 
     /// Stores an event if the rules of its class, earlier deletions and its expiration allow it.

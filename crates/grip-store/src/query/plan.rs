@@ -1,4 +1,4 @@
-//! Choosing the index that leaves least to look at.
+//! Query plans: the index that leaves least to look at.
 
 use grip_nostr::Filter;
 

@@ -1,4 +1,4 @@
-//! The matches of one filter: cursors merged by position.
+//! Index scans for one filter: cursors merged by position.
 
 use std::{
     cmp::{Ordering, Reverse},
@@ -38,8 +38,8 @@ impl<'t> Found<'t> {
     }
 }
 
-/// Walks the matches of one filter, newest first, up to its limit.
-pub(crate) struct Walk<'t, 'f> {
+/// Scans the matches of one filter, newest first, up to its limit.
+pub(crate) struct Scan<'t, 'f> {
     lookup: Lookup<'t>,
     checks: Checks<'f>,
     cursors: Vec<RoRange<'t, Bytes, Bytes>>,
@@ -59,14 +59,14 @@ struct Candidate<'t> {
     cursor: Option<usize>,
 }
 
-impl<'t, 'f> Walk<'t, 'f> {
+impl<'t, 'f> Scan<'t, 'f> {
     pub(crate) fn open(
         lookup: Lookup<'t>,
         plan: Plan<'f>,
         limit: usize,
         now: u64,
     ) -> Result<Self, StoreError> {
-        let mut walk = Self {
+        let mut scan = Self {
             lookup,
             cursors: Vec::with_capacity(plan.cursors()),
             candidates: BinaryHeap::with_capacity(plan.cursors()),
@@ -76,14 +76,14 @@ impl<'t, 'f> Walk<'t, 'f> {
             checks: plan.checks,
         };
         match plan.access {
-            Access::Ids(ids) => walk.add_ids(ids, plan.since, plan.until)?,
+            Access::Ids(ids) => scan.add_ids(ids, plan.since, plan.until)?,
             Access::Ranges { table, prefixes } => {
                 for prefix in prefixes {
-                    walk.add_range(table, &prefix, plan.since, plan.until)?;
+                    scan.add_range(table, &prefix, plan.since, plan.until)?;
                 }
             }
         }
-        Ok(walk)
+        Ok(scan)
     }
 
     fn add_ids(&mut self, ids: &[[u8; 32]], since: u64, until: u64) -> Result<(), StoreError> {

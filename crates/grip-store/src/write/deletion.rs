@@ -8,7 +8,7 @@ use grip_nostr::{Address, Deletion, kinds};
 use nostr::prelude::{Event, EventId};
 
 use super::{WriteView, indexes::has_address};
-use crate::{StoreError, keys};
+use crate::{StoreError, keys, view::Transaction};
 
 impl WriteView<'_> {
     pub(super) fn delete_targets(

@@ -1,4 +1,4 @@
-//! Keeping the indexes in step with the events.
+//! Index entries of an event, written and removed with it.
 
 use grip_nostr::kinds::{self, Class};
 use heed::PutFlags;
@@ -10,6 +10,7 @@ use crate::{
     keys::{self, AUTHOR_KIND_LEN, POSITION_LEN, Position, Serial},
     record::Head,
     tables::{Table, Tables},
+    view::Transaction,
 };
 
 /// Room for the longest index key: author, kind, position.

@@ -1,4 +1,4 @@
-//! What survives: commits, and nothing but commits.
+//! Durability: commits survive, and nothing but commits.
 
 use grip_store::{EventStore, EventView, OpenError, Options, StoreError};
 
