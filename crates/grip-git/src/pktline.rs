@@ -32,30 +32,20 @@ pub struct Malformed;
 /// `None` means that more bytes are needed. Nothing is copied.
 pub fn decode(input: &[u8]) -> Result<Option<(Packet<'_>, usize)>, Malformed> {
     let digits = &input[..input.len().min(4)];
-    if !digits.iter().all(u8::is_ascii_hexdigit) {
+    if !faster_hex::hex_check(digits) {
         return Err(Malformed);
     }
-    if digits.len() < 4 {
+    let mut len = [0; 2];
+    if digits.len() < 4 || faster_hex::hex_decode(digits, &mut len).is_err() {
         return Ok(None);
     }
-    let len = digits
-        .iter()
-        .fold(0, |len, digit| len * 16 + usize::from(hex_value(*digit)));
-    match len {
+    match usize::from(u16::from_be_bytes(len)) {
         0 => Ok(Some((Packet::Flush, 4))),
         1 => Ok(Some((Packet::Delim, 4))),
         2 => Ok(Some((Packet::ResponseEnd, 4))),
         3 => Err(Malformed),
         len if len > MAX_PACKET => Err(Malformed),
         len => Ok(input.get(4..len).map(|data| (Packet::Data(data), len))),
-    }
-}
-
-fn hex_value(digit: u8) -> u8 {
-    match digit {
-        b'0'..=b'9' => digit - b'0',
-        b'a'..=b'f' => digit - b'a' + 10,
-        _ => digit - b'A' + 10,
     }
 }
 

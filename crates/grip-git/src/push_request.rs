@@ -1,9 +1,9 @@
-//! The head of a push: commands, capabilities and options, read before the pack.
+//! Requests to `git-receive-pack`: commands, capabilities and options, read before the pack.
 //!
 //! The parser is incremental and bounded: [`MAX_COMMANDS`] commands, [`MAX_HEAD_BYTES`] bytes,
 //! [`MAX_OPTIONS`] options. Beyond a bound the push is refused.
 
-use std::{collections::HashSet, io, time::Duration};
+use std::{collections::HashSet, time::Duration};
 
 use bytes::{Buf, Bytes, BytesMut};
 use grip_types::{InvalidRefName, ObjectFormat, Oid, RefEdit, RefName};
@@ -11,8 +11,7 @@ use tokio::io::AsyncRead;
 
 use crate::{
     pktline::{self, Packet},
-    report,
-    request_head::{self, Broken},
+    report, request_head,
 };
 
 mod capabilities;
@@ -102,26 +101,8 @@ impl PushError {
     }
 }
 
-/// Why no head of a push could be read from a stream.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ReadError {
-    #[error(transparent)]
-    Refused(Box<PushError>),
-    #[error("no byte of the push arrived for {} s", .0.as_secs())]
-    Stalled(Duration),
-    #[error("the connection broke while the push was read")]
-    Client(#[source] io::Error),
-}
-
-impl From<Broken> for ReadError {
-    fn from(broken: Broken) -> Self {
-        match broken {
-            Broken::Stalled(stall) => Self::Stalled(stall),
-            Broken::Client(error) => Self::Client(error),
-        }
-    }
-}
+/// Why no head could be read from a stream.
+pub type ReadError = request_head::ReadError<Box<PushError>>;
 
 /// Reads the head of a push; the bytes returned beside it are the first of the pack.
 pub async fn read<R>(reader: &mut R, stall: Duration) -> Result<(PushRequest, Bytes), ReadError>

@@ -1,4 +1,4 @@
-//! Reading the head of a request, of whichever kind, from a stream.
+//! Heads of git requests, read from a stream by an incremental parser.
 
 use std::{io, time::Duration};
 
@@ -16,19 +16,25 @@ pub enum Feed {
     Complete,
 }
 
-/// Why a stream gave no more bytes.
-pub(crate) enum Broken {
+/// Why no head of a request could be read from a stream.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadError<E> {
+    #[error(transparent)]
+    Refused(E),
+    #[error("no byte of the request arrived for {} s", .0.as_secs())]
     Stalled(Duration),
-    Client(io::Error),
+    #[error("the connection broke while the request was read")]
+    Client(#[source] io::Error),
 }
 
 /// Hands the bytes of a stream to a parser until it has enough or the stream ends.
-pub(crate) async fn feed<R>(
+pub(crate) async fn feed<R, E>(
     reader: &mut R,
     stall: Duration,
     step: usize,
     mut parser: impl FnMut(&[u8]) -> Feed,
-) -> Result<(), Broken>
+) -> Result<(), ReadError<E>>
 where
     R: AsyncRead + Unpin,
 {
@@ -37,8 +43,8 @@ where
         buffer.clear();
         let read = time::timeout(stall, reader.read_buf(&mut buffer))
             .await
-            .map_err(|_| Broken::Stalled(stall))?
-            .map_err(Broken::Client)?;
+            .map_err(|_| ReadError::Stalled(stall))?
+            .map_err(ReadError::Client)?;
         if read == 0 || parser(&buffer) == Feed::Complete {
             return Ok(());
         }

@@ -1,10 +1,10 @@
-//! The head of a fetch: which protocol, and in version 2 which command.
+//! Requests to `git-upload-pack`: their protocol version, and the head of a version 2 command.
 //!
 //! `ls-refs` is read whole and answered in process; of `fetch` only the command is read, the bytes
 //! go on to git as they came. Bounds: [`MAX_HEAD_BYTES`] per `ls-refs` request; beyond
 //! [`MAX_PREFIXES`] prefixes are dropped and all refs are listed, as git does.
 
-use std::{io, time::Duration};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use grip_types::ObjectFormat;
@@ -13,7 +13,7 @@ use tokio::io::AsyncRead;
 use crate::{
     pktline::{self, Packet},
     report,
-    request_head::{self, Broken, Feed},
+    request_head::{self, Feed},
 };
 
 pub const MAX_HEAD_BYTES: usize = 16 << 20;
@@ -123,26 +123,8 @@ impl FetchError {
     }
 }
 
-/// Why no request could be read from a stream.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ReadError {
-    #[error(transparent)]
-    Refused(#[from] FetchError),
-    #[error("no byte of the request arrived for {} s", .0.as_secs())]
-    Stalled(Duration),
-    #[error("the connection broke while the request was read")]
-    Client(#[source] io::Error),
-}
-
-impl From<Broken> for ReadError {
-    fn from(broken: Broken) -> Self {
-        match broken {
-            Broken::Stalled(stall) => Self::Stalled(stall),
-            Broken::Client(error) => Self::Client(error),
-        }
-    }
-}
+/// Why no head could be read from a stream.
+pub type ReadError = request_head::ReadError<FetchError>;
 
 /// Reads the head of a version 2 request.
 pub async fn read<R>(reader: &mut R, stall: Duration) -> Result<Request, ReadError>
@@ -151,7 +133,7 @@ where
 {
     let mut parser = Parser::default();
     request_head::feed(reader, stall, 8 << 10, |bytes| parser.feed(bytes)).await?;
-    Ok(parser.finish()?)
+    parser.finish().map_err(ReadError::Refused)
 }
 
 /// Reads a request from pieces of any size.

@@ -1,4 +1,4 @@
-//! What a pushing client can do.
+//! Capabilities of a pushing client.
 
 /// The capabilities of a push that change how it is answered; others are ignored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

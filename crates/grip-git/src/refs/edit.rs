@@ -1,4 +1,4 @@
-//! Changing refs: all edits of a call or none.
+//! Ref updates: all edits of a call or none.
 
 use std::{cmp::Ordering, io};
 

@@ -1,4 +1,4 @@
-//! What a server says it has: the answer to `GET info/refs`, and to `ls-refs` of version 2.
+//! Ref advertisements: the responses to `GET info/refs` and to `ls-refs` of version 2.
 //!
 //! Bounds: as many refs as the caller allows, a fixed amount of bytes for each, [`MAX_CAPABILITIES`]
 //! capabilities. Refs with names longer than [`MAX_NAME_BYTES`] and other than `HEAD` and `refs/…`

@@ -1,4 +1,4 @@
-//! What went wrong with a remote server, in terms the caller can act on.
+//! Errors of a remote server, in terms the caller can act on.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! The pack in an answer.
+//! Pack in a response to a fetch.
 //!
 //! Bounds: all that comes before the pack, and all that comes beside it in the progress band, is
 //! read and dropped up to [`MAX_ASIDE_PACKETS`] packets and [`MAX_ASIDE_BYTES`] bytes; a server that

@@ -1,4 +1,4 @@
-//! The packets of an answer, one at a time.
+//! Packets of a response, one at a time.
 
 use std::{
     future::poll_fn,

@@ -1,4 +1,4 @@
-//! Bodies of requests.
+//! Bodies of requests to a remote server.
 //!
 //! Bounds: [`MAX_WANTS`] and [`MAX_HAVES`] object ids a request; those beyond are left out, so the
 //! caller puts first what matters most. Every id is sent once. All ids are of the format of the

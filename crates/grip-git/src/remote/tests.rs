@@ -59,10 +59,6 @@ impl AsyncRead for Pieces<'_> {
     }
 }
 
-async fn pack_of(answer: &[u8], version: Version) -> Result<Vec<u8>, RemoteError> {
-    read_pack(answer, version).await
-}
-
 async fn read_pack<R>(reader: R, version: Version) -> Result<Vec<u8>, RemoteError>
 where
     R: AsyncRead + Send + Unpin,
@@ -191,17 +187,17 @@ async fn every_section_before_the_pack_is_passed_over() {
     pktline::put(&mut bytes, b"\x01");
     pktline::put_band(&mut bytes, pktline::Band::Payload, &[7; 100_000]);
     bytes.extend_from_slice(b"0000and then something that is not read");
-    let pack = pack_of(&bytes, Version::V2).await.unwrap();
+    let pack = read_pack(&bytes[..], Version::V2).await.unwrap();
     assert_eq!(pack, [&b"PACK"[..], &[7; 100_000]].concat());
 }
 
 #[tokio::test]
 async fn version_zero_may_send_the_pack_bare() {
     let mut bytes = answer(&["shallow x\n", ".", "NAK\n"]);
-    bytes.extend_from_slice(b"PACK and whatever comes");
+    bytes.extend_from_slice(b"PACK and the rest");
     for version in [Version::V0, Version::V1] {
-        let pack = pack_of(&bytes, version).await.unwrap();
-        assert_eq!(pack, b"PACK and whatever comes");
+        let pack = read_pack(&bytes[..], version).await.unwrap();
+        assert_eq!(pack, b"PACK and the rest");
     }
     let bytes = answer(&[
         "ACK x continue\n",
@@ -211,7 +207,7 @@ async fn version_zero_may_send_the_pack_bare() {
         "\x01CK",
         ".",
     ]);
-    assert_eq!(pack_of(&bytes, Version::V0).await.unwrap(), b"PACK");
+    assert_eq!(read_pack(&bytes[..], Version::V0).await.unwrap(), b"PACK");
 }
 
 #[tokio::test]
@@ -219,86 +215,72 @@ async fn broken_answers_to_a_fetch_are_told_apart() {
     use Version::{V0, V2};
     let not_ours = format!("ERR upload-pack: not our ref {}\n", oid("a"));
     let on_band = format!("\x03upload-pack: not our ref {}", oid("a"));
-    let cases: &[(Version, Vec<u8>, &str)] = &[
-        (V2, answer(&[&not_ours, &not_ours]), "NotOurRef"),
-        (V0, answer(&[&not_ours]), "NotOurRef"),
-        (V2, answer(&["packfile\n", &on_band]), "NotOurRef"),
+    let packfile = |rest: &[u8]| [&answer(&["packfile\n"]), rest].concat();
+    let uris = [
+        "shallow-info\n",
+        "-",
+        "packfile-uris\n",
+        "x https://evil\n",
+        "-",
+    ];
+    let cases = [
+        ("NotOurRef", V2, answer(&[&not_ours, &not_ours])),
+        ("NotOurRef", V0, answer(&[&not_ours])),
+        ("NotOurRef", V2, answer(&["packfile\n", &on_band])),
         (
+            "NotOurRef",
             V2,
             answer(&["packfile\n", "\x01PACK", &not_ours]),
-            "NotOurRef",
         ),
-        (V2, answer(&[&on_band]), "NotOurRef"),
-        (V0, answer(&[&on_band]), "NotOurRef"),
-        (V0, answer(&["NAK\n", &on_band]), "NotOurRef"),
-        (V2, answer(&["ERR go away"]), "Refused"),
-        (V0, answer(&["ERR go away"]), "Refused"),
-        (V2, answer(&["packfile", "\x03disk on fire"]), "Refused"),
-        (V2, vec![], "UnsupportedVersion"),
+        ("NotOurRef", V2, answer(&[&on_band])),
+        ("NotOurRef", V0, answer(&[&on_band])),
+        ("NotOurRef", V0, answer(&["NAK\n", &on_band])),
+        ("Refused", V2, answer(&["ERR go away"])),
+        ("Refused", V0, answer(&["ERR go away"])),
+        ("Refused", V2, answer(&["packfile", "\x03disk on fire"])),
+        ("UnsupportedVersion", V2, vec![]),
         (
+            "UnsupportedVersion",
             V2,
             answer(&["NAK\n", "\x01PACK", "."]),
-            "UnsupportedVersion",
         ),
-        (V0, vec![], "Truncated"),
-        (V2, answer(&["packfile\n", "\x01PACK"]), "Truncated"),
-        (V2, answer(&["packfile\n"]), "Truncated"),
-        (V2, answer(&["acknowledgments\n"]), "Truncated"),
-        (V0, answer(&["NAK\n"]), "Truncated"),
-        (V0, answer(&["NAK\n", "\x01PACK"]), "Truncated"),
-        (V2, b"000dpackf".to_vec(), "Truncated"),
-        (V2, answer(&["\x01PACK", "packfile\n"]), "Malformed"),
-        (V0, answer(&["\x01PACK"]), "Malformed"),
-        (V2, answer(&["acknowledgments\n", "\x02hm"]), "Malformed"),
+        ("Truncated", V0, vec![]),
+        ("Truncated", V2, answer(&["packfile\n", "\x01PACK"])),
+        ("Truncated", V2, answer(&["packfile\n"])),
+        ("Truncated", V2, answer(&["acknowledgments\n"])),
+        ("Truncated", V0, answer(&["NAK\n"])),
+        ("Truncated", V0, answer(&["NAK\n", "\x01PACK"])),
+        ("Truncated", V2, b"000dpackf".to_vec()),
+        ("Malformed", V2, answer(&["\x01PACK", "packfile\n"])),
+        ("Malformed", V0, answer(&["\x01PACK"])),
+        ("Malformed", V2, answer(&["acknowledgments\n", "\x02hm"])),
         (
+            "Malformed",
             V2,
             answer(&["acknowledgments\n", "NAK\n", "."]),
-            "Malformed",
         ),
-        (V2, answer(&["."]), "Malformed"),
-        (V2, answer(&["-"]), "Malformed"),
-        (V2, answer(&["packfile\n", "\x01PACK", "-"]), "Malformed"),
-        (V2, answer(&["packfile\n", "\x04PACK", "."]), "Malformed"),
-        (V2, answer(&["packfile\n", "PACK", "."]), "Malformed"),
+        ("Malformed", V2, answer(&["."])),
+        ("Malformed", V2, answer(&["-"])),
+        ("Malformed", V2, answer(&["packfile\n", "\x01PACK", "-"])),
+        ("Malformed", V2, answer(&["packfile\n", "\x04PACK", "."])),
+        ("Malformed", V2, answer(&["packfile\n", "PACK", "."])),
+        ("Malformed", V2, packfile(b"PACK")),
+        ("Malformed", V2, packfile(b"0003")),
+        ("Malformed", V2, packfile(b"ffff")),
+        ("Malformed", V2, answer(&uris)),
         (
-            V2,
-            [answer(&["packfile\n"]), b"PACK".to_vec()].concat(),
-            "Malformed",
-        ),
-        (
-            V2,
-            [answer(&["packfile\n"]), b"0003".to_vec()].concat(),
-            "Malformed",
-        ),
-        (
-            V2,
-            [answer(&["packfile\n"]), b"ffff".to_vec()].concat(),
-            "Malformed",
-        ),
-        (
-            V2,
-            answer(&[
-                "shallow-info\n",
-                "-",
-                "packfile-uris\n",
-                "x https://evil\n",
-                "-",
-            ]),
-            "Malformed",
-        ),
-        (
+            "NotSmart",
             V2,
             b"<!DOCTYPE html><title>Sign in</title>".to_vec(),
-            "NotSmart",
         ),
-        (V0, b"<html>".to_vec(), "NotSmart"),
-        (V2, b"dead link".to_vec(), "NotSmart"),
-        (V2, b"{\"error\":404}".to_vec(), "NotSmart"),
-        (V0, b"PACK".to_vec(), "NotSmart"),
+        ("NotSmart", V0, b"<html>".to_vec()),
+        ("NotSmart", V2, b"dead link".to_vec()),
+        ("NotSmart", V2, b"{\"error\":404}".to_vec()),
+        ("NotSmart", V0, b"PACK".to_vec()),
     ];
-    for (version, bytes, expected) in cases {
-        let text = String::from_utf8_lossy(bytes);
-        let error = pack_of(bytes, *version).await.expect_err(&text);
+    for (expected, version, bytes) in cases {
+        let text = String::from_utf8_lossy(&bytes);
+        let error = read_pack(&bytes[..], version).await.expect_err(&text);
         assert!(
             format!("{error:?}").starts_with(expected),
             "{text}: {error:?}"
@@ -414,6 +396,8 @@ async fn an_advertisement_is_read_with_its_capabilities() {
 #[tokio::test]
 async fn broken_advertisements_are_told_apart() {
     let service = "# service=git-upload-pack\n";
+    let (unknown, absent) = ("version 3\n", "ERR no such repository\n");
+    let head = first("HEAD", "x");
     let dumb = format!("{}\trefs/heads/main\n", oid("0"));
     let cases: &[(Vec<u8>, &str)] = &[
         (vec![], "NotSmart"),
@@ -424,25 +408,16 @@ async fn broken_advertisements_are_told_apart() {
         (dumb.into_bytes(), "NotSmart"),
         (answer(&["."]), "NotSmart"),
         (answer(&["# service=git-receive-pack\n", "."]), "Malformed"),
-        (
-            answer(&[service, ".", "version 3\n", "."]),
-            "UnsupportedVersion",
-        ),
-        (
-            answer(&[service, ".", "ERR no such repository\n"]),
-            "Refused",
-        ),
-        (answer(&["ERR no such repository\n"]), "Refused"),
+        (answer(&[service, ".", unknown, "."]), "UnsupportedVersion"),
+        (answer(&[service, ".", absent]), "Refused"),
+        (answer(&[absent]), "Refused"),
         (answer(&[service]), "Truncated"),
         (answer(&[service, "."]), "Truncated"),
-        (answer(&[service, ".", &first("HEAD", "x")]), "Truncated"),
+        (answer(&[service, ".", &head]), "Truncated"),
         (answer(&["version 2\n", "ls-refs\n"]), "Truncated"),
         (answer(&[service, ".", "hello\n", "."]), "Malformed"),
         (answer(&[service, ".", "what now\n", "."]), "Malformed"),
-        (
-            answer(&[service, ".", &first("HEAD", "x"), "-"]),
-            "Malformed",
-        ),
+        (answer(&[service, ".", &head, "-"]), "Malformed"),
     ];
     for (bytes, expected) in cases {
         let text = String::from_utf8_lossy(bytes);
@@ -460,21 +435,13 @@ async fn broken_advertisements_are_told_apart() {
 #[tokio::test]
 async fn endless_lists_of_refs_and_capabilities_are_given_up() {
     let long = format!("refs/{}", "x".repeat(60_000));
+    let service = "# service=git-upload-pack\n";
     let cases = [
         (vec!["version 2\n"], "another-capability\n".to_owned()),
-        (vec!["# service=git-upload-pack\n"], "metadata\n".to_owned()),
-        (
-            vec!["# service=git-upload-pack\n", "."],
-            format!("{} {long}\n", oid("a")),
-        ),
-        (
-            vec!["# service=git-upload-pack\n", "."],
-            format!("shallow {}\n", oid("a")),
-        ),
-        (
-            vec!["# service=git-upload-pack\n", "."],
-            format!("{} .have\n", oid("a")),
-        ),
+        (vec![service], "metadata\n".to_owned()),
+        (vec![service, "."], format!("{} {long}\n", oid("a"))),
+        (vec![service, "."], format!("shallow {}\n", oid("a"))),
+        (vec![service, "."], format!("{} .have\n", oid("a"))),
     ];
     for (head, line) in cases {
         let line = answer(&[&line]);
@@ -533,7 +500,7 @@ fn lines() -> impl Strategy<Value = Vec<u8>> {
     proptest::collection::vec(piece, 0..12).prop_map(|pieces| pieces.concat())
 }
 
-/// All that a reader makes of the bytes, errors included, whatever the pieces.
+/// All that a reader makes of the bytes, errors included, in any pieces.
 async fn all_readings(bytes: &[u8], sizes: &[usize]) -> Vec<String> {
     let pieces = || Pieces {
         bytes,

@@ -1,4 +1,5 @@
-//! Opening the root: finishing what a crash cut short, and taking over what another server left.
+//! Start-up of the root: completion of what a crash cut short, and adoption of the repositories that
+//! another server left.
 //!
 //! Every step can be repeated: the alternates file comes first, so that objects are found wherever
 //! they are, and the configuration last, so that its text says that all is done.

@@ -1,4 +1,4 @@
-//! What commits, tags and files say, as git itself tells it.
+//! Commits, tags and files, compared with git.
 
 use std::{
     collections::HashMap,

@@ -1,4 +1,4 @@
-//! Making, finding, withdrawing.
+//! Creation, lookup and archiving of repositories.
 
 use std::{fs, os::unix::fs::symlink};
 

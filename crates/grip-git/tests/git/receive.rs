@@ -1,4 +1,4 @@
-//! Packs that come in.
+//! Received packs.
 
 use std::{
     io,
@@ -272,9 +272,10 @@ impl AsyncRead for Client<'_> {
             self.bytes = &self.bytes[len..];
             return Poll::Ready(Ok(()));
         }
-        match self.breaks {
-            true => Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())),
-            false => Poll::Pending,
+        if self.breaks {
+            Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()))
+        } else {
+            Poll::Pending
         }
     }
 }

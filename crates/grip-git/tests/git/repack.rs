@@ -1,4 +1,4 @@
-//! Rolling packs up while others look on.
+//! Repacks beside pushes and lookups.
 
 use grip_git::{ObjectKind, Options, Repositories};
 use grip_types::{Oid, RepoAddr};

@@ -1,4 +1,4 @@
-//! Object stores that nobody needs any more.
+//! Removal of unused object stores.
 
 use std::{collections::BTreeSet, fs, os::unix::fs::symlink};
 

@@ -1,4 +1,4 @@
-//! Packs that go out.
+//! Fetches served by `git upload-pack`.
 
 use std::time::Duration;
 
