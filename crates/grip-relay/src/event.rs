@@ -1,7 +1,7 @@
-//! Events as clients send them: read strictly, then checked before any policy is asked.
+//! Events as clients send them: parsed strictly, then checked before any policy is asked.
 
 mod check;
-mod read;
+mod parse;
 
 pub(crate) use check::{Checked, check, unreadable};
 

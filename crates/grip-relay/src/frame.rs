@@ -1,4 +1,4 @@
-//! What flows over a connection, whatever carries it.
+//! Frames of a connection, over any transport.
 
 use std::{borrow::Cow, net::IpAddr};
 
@@ -25,10 +25,10 @@ impl Frame {
     }
 }
 
-/// Who is at the other end of a connection.
+/// The client at the other end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
     pub ip: IpAddr,
-    /// A number for the logs, given by whoever accepted the connection.
+    /// A number for the logs, given by the acceptor of the connection.
     pub connection: u64,
 }

@@ -15,18 +15,20 @@
 
 mod event;
 mod frame;
-mod hub;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod limits;
 mod message;
-mod outbox;
 mod policy;
-mod rates;
+mod rate_limits;
 mod reconcile;
 mod relay;
 mod reply;
+mod send_queue;
 mod session;
 mod stats;
-mod threads;
+mod subscriptions;
+mod thread_pool;
 mod writer;
 
 pub use frame::{Frame, Peer};

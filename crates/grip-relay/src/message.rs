@@ -1,4 +1,4 @@
-//! Messages of clients, parsed strictly: whatever the text, there is a message or an answer.
+//! Messages of clients, parsed strictly: for any text there is a message or an answer.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{Limits, event, reply};
 
-/// A message other than EVENT, which the event lane reads by itself.
+/// A message other than EVENT, which [`crate::event`] parses.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Message {
     Event,

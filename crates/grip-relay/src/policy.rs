@@ -1,4 +1,4 @@
-//! Who may write what: the seam between the engine and the rules of its user.
+//! Write policy: the seam between the engine and the rules of its user.
 
 use futures_util::future::BoxFuture;
 use grip_nostr::{Event, Timestamp};

@@ -23,77 +23,70 @@ fn quota(rate: Rate) -> Option<Quota> {
     Some(Quota::per_second(per_second).allow_burst(burst))
 }
 
-/// The buckets of all addresses. Bounded by [`ByAddress::forget_idle`], which drops full buckets.
-pub(crate) struct ByAddress {
-    messages: Option<DefaultKeyedRateLimiter<IpAddr>>,
-    events: Option<DefaultKeyedRateLimiter<IpAddr>>,
-    requests: Option<DefaultKeyedRateLimiter<IpAddr>>,
+/// One bucket for each cost; `None` where its rate is off.
+struct Buckets<L> {
+    messages: Option<L>,
+    events: Option<L>,
+    requests: Option<L>,
 }
 
-impl ByAddress {
-    pub(crate) fn new(rates: Rates) -> Self {
-        let keyed = |rate| quota(rate).map(RateLimiter::dashmap);
+impl<L> Buckets<L> {
+    fn new(rates: Rates, bucket: impl Fn(Quota) -> L) -> Self {
         Self {
-            messages: keyed(rates.messages),
-            events: keyed(rates.events),
-            requests: keyed(rates.requests),
+            messages: quota(rates.messages).map(&bucket),
+            events: quota(rates.events).map(&bucket),
+            requests: quota(rates.requests).map(&bucket),
         }
+    }
+
+    fn of(&self, cost: Cost) -> Option<&L> {
+        match cost {
+            Cost::Message => self.messages.as_ref(),
+            Cost::Event => self.events.as_ref(),
+            Cost::Request => self.requests.as_ref(),
+        }
+    }
+}
+
+/// The buckets of all addresses. Bounded by [`AddressRates::forget_idle`], which drops full ones.
+pub(crate) struct AddressRates(Buckets<DefaultKeyedRateLimiter<IpAddr>>);
+
+impl AddressRates {
+    pub(crate) fn new(rates: Rates) -> Self {
+        Self(Buckets::new(rates, RateLimiter::dashmap))
     }
 
     /// An address whose bucket is full again is as good as new. To be called now and then: between
     /// two calls the buckets grow by the addresses that connected.
     pub(crate) fn forget_idle(&self) {
-        for limiter in [&self.messages, &self.events, &self.requests]
-            .into_iter()
-            .flatten()
-        {
+        let costs = [Cost::Message, Cost::Event, Cost::Request];
+        for limiter in costs.into_iter().filter_map(|cost| self.0.of(cost)) {
             limiter.retain_recent();
             limiter.shrink_to_fit();
         }
     }
-
-    fn allows(&self, cost: Cost, key: &IpAddr) -> bool {
-        let limiter = match cost {
-            Cost::Message => &self.messages,
-            Cost::Event => &self.events,
-            Cost::Request => &self.requests,
-        };
-        limiter
-            .as_ref()
-            .is_none_or(|limiter| limiter.check_key(key).is_ok())
-    }
 }
 
 /// The buckets of one connection.
-pub(crate) struct ByConnection {
-    key: IpAddr,
-    messages: Option<DefaultDirectRateLimiter>,
-    events: Option<DefaultDirectRateLimiter>,
-    requests: Option<DefaultDirectRateLimiter>,
+pub(crate) struct ConnectionRates {
+    address: IpAddr,
+    buckets: Buckets<DefaultDirectRateLimiter>,
 }
 
-impl ByConnection {
+impl ConnectionRates {
     pub(crate) fn new(rates: Rates, ip: IpAddr) -> Self {
-        let direct = |rate| quota(rate).map(RateLimiter::direct);
         Self {
-            key: network(ip),
-            messages: direct(rates.messages),
-            events: direct(rates.events),
-            requests: direct(rates.requests),
+            address: network(ip),
+            buckets: Buckets::new(rates, RateLimiter::direct),
         }
     }
 
     /// Takes one token here and one of the address.
-    pub(crate) fn allows(&self, cost: Cost, addresses: &ByAddress) -> bool {
-        let limiter = match cost {
-            Cost::Message => &self.messages,
-            Cost::Event => &self.events,
-            Cost::Request => &self.requests,
-        };
-        limiter
-            .as_ref()
-            .is_none_or(|limiter| limiter.check().is_ok())
-            && addresses.allows(cost, &self.key)
+    pub(crate) fn allows(&self, cost: Cost, addresses: &AddressRates) -> bool {
+        let of_address = addresses.0.of(cost);
+        let bucket = self.buckets.of(cost);
+        bucket.is_none_or(|bucket| bucket.check().is_ok())
+            && of_address.is_none_or(|bucket| bucket.check_key(&self.address).is_ok())
     }
 }
 
@@ -124,22 +117,22 @@ mod tests {
     #[test]
     fn relay_8_a_rate_of_zero_is_no_limit_and_a_burst_runs_out() {
         let ip: IpAddr = "192.0.2.1".parse().unwrap();
-        let addresses = ByAddress::new(Rates::OFF);
-        let free = ByConnection::new(Rates::OFF, ip);
+        let addresses = AddressRates::new(Rates::OFF);
+        let free = ConnectionRates::new(Rates::OFF, ip);
         assert!((0..1_000).all(|_| free.allows(Cost::Event, &addresses)));
 
         let rates = Rates {
             events: Rate::new(1, 3),
             ..Rates::OFF
         };
-        let bound = ByConnection::new(rates, ip);
+        let bound = ConnectionRates::new(rates, ip);
         let allowed = (0..10).filter(|_| bound.allows(Cost::Event, &addresses));
         assert_eq!(allowed.count(), 3);
         assert!(bound.allows(Cost::Request, &addresses));
 
         // Two connections of one address share its bucket.
-        let addresses = ByAddress::new(rates);
-        let other = ByConnection::new(Rates::OFF, ip);
+        let addresses = AddressRates::new(rates);
+        let other = ConnectionRates::new(Rates::OFF, ip);
         let both = [&free, &other].into_iter().cycle().take(10);
         assert_eq!(
             both.filter(|one| one.allows(Cost::Event, &addresses))

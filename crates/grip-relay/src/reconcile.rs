@@ -1,6 +1,6 @@
-//! The answering side of NIP-77: set reconciliation over a sealed snapshot.
+//! Server side of NIP-77: set reconciliation over a sealed snapshot.
 
-mod wire;
+mod validate;
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -31,26 +31,21 @@ pub(crate) enum Failure {
     Failed,
 }
 
-/// Room for records over all connections.
-pub(crate) struct Pool {
-    records: Arc<Semaphore>,
-}
+/// Permits for records over all connections.
+pub(crate) struct Pool(Arc<Semaphore>);
 
 impl Pool {
     pub(crate) fn new(limits: &Limits) -> Self {
-        let records = limits
-            .reconciliation_records_total
-            .min(Semaphore::MAX_PERMITS);
-        Self {
-            records: Arc::new(Semaphore::new(records)),
-        }
+        let records = limits.reconciliation_records_total;
+        Self(Arc::new(Semaphore::new(
+            records.min(Semaphore::MAX_PERMITS),
+        )))
     }
 }
 
 /// The events of one exchange as they were when it was opened.
 pub(crate) struct Snapshot {
     storage: NegentropyStorageVector,
-    /// Its share of the pool.
     _records: OwnedSemaphorePermit,
 }
 
@@ -63,16 +58,15 @@ impl Snapshot {
         pool: &Pool,
     ) -> Result<Self, Failure> {
         let most = limits.reconciliation_records;
-        let items = match filter.matches_nothing() {
-            true => Vec::new(),
-            false => store
-                .read()?
-                .items(filter, most, Timestamp::now())?
-                .ok_or(Failure::TooBig)?,
+        let items = if filter.matches_nothing() {
+            Vec::new()
+        } else {
+            let items = store.read()?.items(filter, most, Timestamp::now())?;
+            items.ok_or(Failure::TooBig)?
         };
-        // An empty set takes a place too, so that the pool bounds their number.
+        // An empty set takes a permit too, so that the pool bounds their number.
         let records = u32::try_from(items.len().max(1)).map_err(|_| Failure::TooBig)?;
-        let records = Arc::clone(&pool.records)
+        let records = Arc::clone(&pool.0)
             .try_acquire_many_owned(records)
             .map_err(|_| Failure::Busy)?;
         let mut storage = NegentropyStorageVector::with_capacity(items.len());
@@ -90,7 +84,7 @@ impl Snapshot {
 
     /// Answers one message of the client. Long work as well.
     pub(crate) fn answer(&self, message: &[u8], limits: &Limits) -> Result<Vec<u8>, Failure> {
-        wire::check(message).map_err(Failure::Malformed)?;
+        validate::check(message).map_err(Failure::Malformed)?;
         let frame = limits.reconciliation_frame_bytes as u64;
         let mut side = Negentropy::borrowed(&self.storage, frame).map_err(|_| Failure::Failed)?;
         side.reconcile(message)

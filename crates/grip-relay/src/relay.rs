@@ -1,4 +1,4 @@
-//! The engine: what all connections share.
+//! Relay engine: the state that all connections share.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,8 +11,8 @@ use tokio::{
 };
 
 use crate::{
-    Frame, Limits, Peer, Stats, WritePolicy, Writer, hub::Hub, rates::ByAddress, reconcile,
-    session, stats::Raised, threads::Threads,
+    Frame, Limits, Peer, Stats, WritePolicy, Writer, rate_limits::AddressRates, reconcile, session,
+    stats::Raised, subscriptions::Subscriptions, thread_pool::ThreadPool,
 };
 
 /// How often expired events and idle rate buckets are cleared away.
@@ -33,15 +33,15 @@ pub(crate) struct Shared {
     pub(crate) limits: Limits,
     pub(crate) store: EventStore,
     pub(crate) stats: Arc<Stats>,
-    pub(crate) hub: Arc<Hub>,
+    pub(crate) subscriptions: Arc<Subscriptions>,
     pub(crate) writer: Writer,
     /// For REQs, so that a long one holds up neither the runtime nor the checks.
-    pub(crate) readers: Threads,
+    pub(crate) readers: ThreadPool,
     /// For COUNT and NIP-77, which go through all that matches: they hold up no REQ.
-    pub(crate) scanners: Threads,
+    pub(crate) scanners: ThreadPool,
     /// For parsing and signatures.
-    pub(crate) checkers: Threads,
-    pub(crate) rates: ByAddress,
+    pub(crate) checkers: ThreadPool,
+    pub(crate) rates: AddressRates,
     pub(crate) reconciliations: reconcile::Pool,
     /// Bytes of events that are read and not answered, over all connections.
     pub(crate) in_flight: Arc<Semaphore>,
@@ -76,26 +76,26 @@ impl Relay {
     /// on until [`Relay::stop`], because others still have to finish what they promised.
     pub fn start(store: EventStore, limits: Limits, group: &TaskGroup) -> (Self, Writer) {
         let stats = Arc::new(Stats::default());
-        let hub = Arc::new(Hub::new(Arc::clone(&stats)));
+        let subscriptions = Arc::new(Subscriptions::new(Arc::clone(&stats)));
         let writer = Writer::start(
             store.clone(),
-            Arc::clone(&hub),
+            Arc::clone(&subscriptions),
             Arc::clone(&stats),
             limits.write_queue,
         );
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
         let shared = Arc::new(Shared {
             // One more than cores, so that an endless scan does not take half of them.
-            readers: Threads::start("relay-reader", cores + 1, limits.read_queue),
-            scanners: Threads::start("relay-scanner", SCANNERS, limits.read_queue),
-            checkers: Threads::start("relay-checker", cores, limits.check_queue),
-            rates: ByAddress::new(limits.address_rates),
+            readers: ThreadPool::start("relay-reader", cores + 1, limits.read_queue),
+            scanners: ThreadPool::start("relay-scanner", SCANNERS, limits.read_queue),
+            checkers: ThreadPool::start("relay-checker", cores, limits.check_queue),
+            rates: AddressRates::new(limits.address_rates),
             reconciliations: reconcile::Pool::new(&limits),
             in_flight: Arc::new(Semaphore::new(limits.in_flight_bytes_total)),
             settling: Arc::new(Semaphore::new(limits.settling)),
             group: group.child("relay"),
             writer: writer.clone(),
-            hub,
+            subscriptions,
             stats,
             store,
             limits,

@@ -1,8 +1,10 @@
-//! What waits to be sent to one connection, bounded in bytes.
+//! Frames that wait to be sent to one connection, bounded in bytes, and the loop that sends them.
 
 use std::{collections::VecDeque, sync::Arc};
 
 use bytes::Bytes;
+use futures_util::{Sink, SinkExt as _, stream::SplitSink};
+use grip_nostr::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -10,15 +12,17 @@ use crate::{Frame, Stats};
 
 /// Answers wait while more than this is queued, so that a reader who is behind is not sent more.
 const COMFORTABLE_BYTES: usize = 512 << 10;
+/// Bytes are freed in steps of this size while a batch is sent.
+const STEP_BYTES: usize = 64 << 10;
 /// What a queued frame costs besides its bytes.
 const OVERHEAD_BYTES: usize = 64;
 
-/// The queue between everybody who has something to say to a connection and its socket.
+/// The queue between the answers and live events for a connection and its socket.
 ///
-/// Answers to the connection's own messages wait for room ([`Outbox::send`]); live events do not
-/// ([`Outbox::offer`]): if one does not fit, the reader is too slow and is cut, because leaving
+/// Answers to the connection's own messages wait for room ([`SendQueue::send`]); live events do not
+/// ([`SendQueue::offer`]): if one does not fit, the reader is too slow and is cut, because leaving
 /// the event out would be a silent loss.
-pub(crate) struct Outbox {
+pub(crate) struct SendQueue {
     queue: Mutex<Queue>,
     limit: usize,
     /// Something is to be sent, or the queue was closed.
@@ -66,7 +70,7 @@ impl Queued {
 /// The time of events that never expire.
 pub(crate) const NEVER: u64 = u64::MAX;
 
-impl Outbox {
+impl SendQueue {
     pub(crate) fn new(limit: usize, stats: Arc<Stats>) -> Self {
         Self {
             queue: Mutex::default(),
@@ -153,6 +157,35 @@ impl Outbox {
         }
     }
 
+    /// Sends what is queued until the queue is closed or the socket fails. One caller only.
+    pub(crate) async fn run<S: Sink<Frame>>(&self, mut sink: SplitSink<S, Frame>) {
+        // An error means that the other side is gone, which is all there is to know.
+        while let Some(batch) = self.take(|| Timestamp::now().as_secs()).await {
+            let mut left = batch.bytes;
+            let mut fed = 0;
+            for frame in batch.frames {
+                fed += match &frame {
+                    Frame::Text(text) => text.len(),
+                    _ => 0,
+                };
+                if sink.feed(frame).await.is_err() {
+                    return;
+                }
+                if fed >= STEP_BYTES {
+                    let step = fed.min(left);
+                    self.sent(step);
+                    left -= step;
+                    fed = 0;
+                }
+            }
+            if sink.flush().await.is_err() {
+                return;
+            }
+            self.sent(left);
+        }
+        let _ = sink.close().await;
+    }
+
     /// Takes all that is queued, what expired meanwhile left out; waits if there is nothing.
     /// `None` once the queue is closed and empty. One caller only.
     pub(crate) async fn take(&self, now: impl Fn() -> u64) -> Option<Batch> {
@@ -207,7 +240,7 @@ impl Outbox {
         (queue.taken, queue.bytes > 0)
     }
 
-    /// Queues the last frames and lets [`Outbox::take`] end after them. With `drop_queued` they
+    /// Queues the last frames and lets [`SendQueue::take`] end after them. With `drop_queued` they
     /// take the place of what waits.
     pub(crate) fn close(&self, last: impl IntoIterator<Item = Frame>, drop_queued: bool) {
         let mut queue = self.queue.lock();
@@ -228,14 +261,14 @@ impl Outbox {
     }
 }
 
-impl Drop for Outbox {
+impl Drop for SendQueue {
     fn drop(&mut self) {
         let left = self.queue.get_mut().bytes;
         self.stats.outbound_bytes.sub(left as u64);
     }
 }
 
-/// Frames taken from an [`Outbox`], to be given back by size with [`Outbox::sent`].
+/// Frames taken from a [`SendQueue`], whose bytes are freed by [`SendQueue::sent`].
 pub(crate) struct Batch {
     pub(crate) frames: Vec<Frame>,
     pub(crate) bytes: usize,

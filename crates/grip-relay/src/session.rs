@@ -1,12 +1,11 @@
-//! One connection: its loops, and how it ends.
+//! One connection: its loops, and its end.
 //!
 //! Four loops run side by side in one task: reading messages, checking events, having them
 //! written, and sending. Between them are bounded queues; a full one stops the loop before it, and
 //! in the end the reading, so that a client that sends too much is slowed down by TCP.
 
-mod incoming;
-mod lane;
-mod outgoing;
+mod events;
+mod reader;
 mod requests;
 
 use std::{sync::Arc, time::Duration};
@@ -19,23 +18,23 @@ use tokio::{
 };
 
 use crate::{
-    Frame, Peer, WritePolicy, outbox::Outbox, rates::ByConnection, relay::Shared, reply,
-    stats::Raised,
+    Frame, Peer, WritePolicy, rate_limits::ConnectionRates, relay::Shared, reply,
+    send_queue::SendQueue, stats::Raised,
 };
 
 /// Batches that may be checked while an earlier one is being written; they are written together.
 const CHECKED_BATCHES: usize = 8;
 /// How long a connection that ends may take to answer the events it has sent.
-const DRAIN: Duration = Duration::from_secs(10);
-/// How long the other side may take to accept our last words.
-const LAST_WORDS: Duration = Duration::from_secs(5);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long the other side may take to accept the closing frames.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What the loops of a connection share.
 struct Connection {
     shared: Arc<Shared>,
     policy: Arc<dyn WritePolicy>,
-    outbox: Arc<Outbox>,
-    rates: ByConnection,
+    send_queue: Arc<SendQueue>,
+    rates: ConnectionRates,
     /// Since when nothing has come in; `None` while a message is worked on, which is no silence
     /// of the client.
     silent_since: Mutex<Option<Instant>>,
@@ -54,10 +53,10 @@ enum Ending {
 }
 
 impl Ending {
-    fn last_words(self) -> Vec<Frame> {
+    fn closing_frames(self) -> Vec<Frame> {
         let (text, code, reason) = match self {
             Self::Gone | Self::Broken => return Vec::new(),
-            Self::Silent => ("error: nothing was heard for too long", 1001, "idle"),
+            Self::Silent => ("error: the connection was idle for too long", 1001, "idle"),
             Self::SlowReader => (
                 "error: events came faster than you read them; reconnect and ask for what you missed",
                 1008,
@@ -87,8 +86,8 @@ pub(crate) async fn serve<S, E>(
     stats.connections_total.add(1);
     let limits = &shared.limits;
     let connection = Connection {
-        outbox: Arc::new(Outbox::new(limits.outbound_bytes, Arc::clone(&stats))),
-        rates: ByConnection::new(limits.connection_rates, peer.ip),
+        send_queue: Arc::new(SendQueue::new(limits.outbound_bytes, Arc::clone(&stats))),
+        rates: ConnectionRates::new(limits.connection_rates, peer.ip),
         silent_since: Mutex::new(Some(Instant::now())),
         shared: Arc::clone(&shared),
         policy,
@@ -108,43 +107,43 @@ where
     let (raw, to_check) = mpsc::channel(connection.shared.limits.in_flight_events.max(1));
     let (checked, to_write) = mpsc::channel(CHECKED_BATCHES);
 
-    let mut incoming = Box::pin(incoming::run(connection, stream, raw));
-    let outgoing = outgoing::run(sink, &connection.outbox);
-    let checking = lane::check(connection, to_check, checked);
-    let writing = lane::write(connection, to_write);
-    tokio::pin!(outgoing);
-    let lanes = async { tokio::join!(checking, writing) };
-    tokio::pin!(lanes);
+    let mut reading = Box::pin(reader::run(connection, stream, raw));
+    let sending = connection.send_queue.run(sink);
+    let checking = events::check(connection, to_check, checked);
+    let writing = events::write(connection, to_write);
+    tokio::pin!(sending);
+    let events = async { tokio::join!(checking, writing) };
+    tokio::pin!(events);
 
     let ending = tokio::select! {
         // In the order of a message's way, so that its answer leaves in the same round.
         biased;
-        ending = &mut incoming => ending,
-        _ = &mut lanes => Ending::Gone,
+        ending = &mut reading => ending,
+        _ = &mut events => Ending::Gone,
         ending = watch(connection) => ending,
-        () = &mut outgoing => Ending::Broken,
+        () = &mut sending => Ending::Broken,
     };
-    // Takes the queue of raw events with it: the lanes end after what is in it.
-    drop(incoming);
-    let outbox = &connection.outbox;
+    // Takes the queue of raw events with it: the event loops end after what is in it.
+    drop(reading);
+    let send_queue = &connection.send_queue;
     match ending {
         Ending::Broken => {
-            outbox.close([], true);
-            // Out of time or not, there is nobody to tell.
-            let _ = timeout(DRAIN, lanes).await;
+            send_queue.close([], true);
+            // Out of time or not, nobody reads the answers.
+            let _ = timeout(DRAIN_TIMEOUT, events).await;
         }
         Ending::SlowReader => {
-            outbox.close(ending.last_words(), true);
-            let _ = timeout(LAST_WORDS, outgoing).await;
+            send_queue.close(ending.closing_frames(), true);
+            let _ = timeout(CLOSE_TIMEOUT, sending).await;
         }
         Ending::Gone | Ending::Silent | Ending::Stopping => {
             let drained = async {
                 // Ends the race when nobody can be answered any more.
-                tokio::select! { _ = &mut lanes => {}, () = &mut outgoing => {} }
+                tokio::select! { _ = &mut events => {}, () = &mut sending => {} }
             };
-            let _ = timeout(DRAIN, drained).await;
-            outbox.close(ending.last_words(), false);
-            let _ = timeout(LAST_WORDS, outgoing).await;
+            let _ = timeout(DRAIN_TIMEOUT, drained).await;
+            send_queue.close(ending.closing_frames(), false);
+            let _ = timeout(CLOSE_TIMEOUT, sending).await;
         }
     }
     ending
@@ -155,14 +154,14 @@ async fn watch(connection: &Connection) -> Ending {
     let Shared { limits, group, .. } = &*connection.shared;
     let stop = group.token();
     let mut tick = interval_at(Instant::now() + limits.ping_every, limits.ping_every);
-    let mut before = connection.outbox.progress();
+    let mut before = connection.send_queue.progress();
     loop {
         tokio::select! {
             () = stop.cancelled() => return Ending::Stopping,
-            () = connection.outbox.overflowed() => return Ending::SlowReader,
+            () = connection.send_queue.overflowed() => return Ending::SlowReader,
             _ = tick.tick() => {}
         }
-        let now = connection.outbox.progress();
+        let now = connection.send_queue.progress();
         if before.1 && now.1 && before.0 == now.0 {
             return Ending::SlowReader;
         }
@@ -171,6 +170,8 @@ async fn watch(connection: &Connection) -> Ending {
         if silent_since.is_some_and(|since| since.elapsed() >= limits.idle) {
             return Ending::Silent;
         }
-        connection.outbox.control(Frame::Ping(bytes::Bytes::new()));
+        connection
+            .send_queue
+            .control(Frame::Ping(bytes::Bytes::new()));
     }
 }

@@ -1,4 +1,4 @@
-//! What the engine counts. Plain atomics: reading them disturbs nothing.
+//! Counters of the engine. Plain atomics: reading them disturbs nothing.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

@@ -1,4 +1,4 @@
-//! Live subscriptions and the fan-out of new events to them.
+//! Live subscriptions, and the fan-out of new events to them.
 //!
 //! A subscription begins as *loading*: it is registered before the snapshot of stored events is
 //! read, and what arrives meanwhile is kept back until `EOSE` is queued. So no event falls into
@@ -19,14 +19,13 @@ use grip_nostr::{Event, Filter, Timestamp, expiration};
 use parking_lot::Mutex;
 
 use crate::{
-    Stats,
-    outbox::{NEVER, Outbox},
-    reply,
+    Stats, reply,
+    send_queue::{NEVER, SendQueue},
 };
 use index::Index;
 
 /// All live subscriptions. Bounded by connections times subscriptions per connection.
-pub(crate) struct Hub {
+pub(crate) struct Subscriptions {
     subs: Mutex<Index<Sub>>,
     /// Number of the newest batch whose commit has begun.
     begun: AtomicU64,
@@ -37,7 +36,7 @@ pub(crate) struct Hub {
 pub(crate) type Key = index::Key;
 
 struct Sub {
-    outbox: Arc<Outbox>,
+    send_queue: Arc<SendQueue>,
     /// `["EVENT","…",`
     head: Bytes,
     filters: Arc<[Filter]>,
@@ -45,7 +44,7 @@ struct Sub {
 }
 
 enum Phase {
-    /// The snapshot is being read. Bounded by the outbox limit in bytes: beyond it the reader is
+    /// The snapshot is being read. Bounded by the send_queue limit in bytes: beyond it the reader is
     /// cut.
     Loading {
         held: Vec<Live>,
@@ -68,7 +67,7 @@ struct Live {
     batch: u64,
 }
 
-impl Hub {
+impl Subscriptions {
     pub(crate) fn new(stats: Arc<Stats>) -> Self {
         Self {
             subs: Mutex::new(Index::default()),
@@ -77,10 +76,15 @@ impl Hub {
         }
     }
 
-    /// Registers a loading subscription: nothing is sent to it before [`Hub::go_live`].
-    pub(crate) fn subscribe(&self, outbox: &Arc<Outbox>, sub: &str, filters: Arc<[Filter]>) -> Key {
+    /// Registers a loading subscription: nothing is sent to it before [`Subscriptions::go_live`].
+    pub(crate) fn subscribe(
+        &self,
+        send_queue: &Arc<SendQueue>,
+        sub: &str,
+        filters: Arc<[Filter]>,
+    ) -> Key {
         let sub = Sub {
-            outbox: Arc::clone(outbox),
+            send_queue: Arc::clone(send_queue),
             head: reply::event_head(sub),
             filters: Arc::clone(&filters),
             phase: Phase::Loading {
@@ -129,7 +133,7 @@ impl Hub {
             .filter(|live| !sent.contains(&live.id) && live.expires > now)
         {
             let frame = reply::event(&sub.head, &live.json);
-            self.delivered(sub.outbox.offer(frame, live.expires));
+            self.delivered(sub.send_queue.offer(frame, live.expires));
         }
         if settling && !sent.is_empty() {
             sub.phase = Phase::Settling { until, sent };
@@ -179,8 +183,8 @@ impl Hub {
                 Phase::Loading { held, bytes } => {
                     *bytes += live.json.len();
                     held.push(live.clone());
-                    if *bytes > sub.outbox.limit() {
-                        sub.outbox.overflow();
+                    if *bytes > sub.send_queue.limit() {
+                        sub.send_queue.overflow();
                         held.clear();
                     }
                 }
@@ -192,7 +196,7 @@ impl Hub {
                         _ => reply::event(&sub.head, &live.json),
                     };
                     last = Some((sub.head.clone(), frame.clone()));
-                    self.delivered(sub.outbox.offer(frame, expires));
+                    self.delivered(sub.send_queue.offer(frame, expires));
                 }
             }
         });

@@ -1,4 +1,4 @@
-//! A few threads for work that must not hold up the runtime: checking events, and queries.
+//! Thread pool for work that must not hold up the runtime: checking events, and queries.
 
 use std::{sync::Arc, thread};
 
@@ -9,15 +9,15 @@ type Job = Box<dyn FnOnce() + Send>;
 
 /// The threads. They end when the last handle is gone.
 ///
-/// Not rayon's: whatever waits for those has no bound, and others in the process use them too.
-pub(crate) struct Threads {
+/// Not rayon's: the queue of those has no bound, and others in the process use them too.
+pub(crate) struct ThreadPool {
     jobs: Sender<Job>,
-    /// As many as the channel has places: sending never blocks.
-    places: Arc<Semaphore>,
+    /// As many as the channel holds: sending never blocks.
+    permits: Arc<Semaphore>,
     count: usize,
 }
 
-impl Threads {
+impl ThreadPool {
     /// At the bound of `queue` callers wait.
     pub(crate) fn start(name: &str, count: usize, queue: usize) -> Self {
         let (jobs, queued) = crossbeam_channel::bounded::<Job>(queue);
@@ -30,7 +30,7 @@ impl Threads {
         }
         Self {
             jobs,
-            places: Arc::new(Semaphore::new(queue)),
+            permits: Arc::new(Semaphore::new(queue)),
             count,
         }
     }
@@ -45,11 +45,11 @@ impl Threads {
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
-        let places = Arc::clone(&self.places);
-        let place = places.acquire_owned().await.expect("never closed");
+        let permits = Arc::clone(&self.permits);
+        let permit = permits.acquire_owned().await.expect("never closed");
         let (reply, answer) = oneshot::channel();
         let job: Job = Box::new(move || {
-            drop(place);
+            drop(permit);
             if !reply.is_closed() {
                 drop(reply.send(work()));
             }
@@ -62,7 +62,7 @@ impl Threads {
 fn run(queued: &Receiver<Job>) {
     for job in queued {
         if std::panic::catch_unwind(std::panic::AssertUnwindSafe(job)).is_err() {
-            tracing::error!("work on a thread of the relay panicked");
+            tracing::error!("relay thread panicked");
         }
     }
 }

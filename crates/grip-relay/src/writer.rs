@@ -1,9 +1,9 @@
-//! The one thread that writes: group commit, then live fan-out, then the answers.
+//! Writer thread: group commit, then live fan-out, then the answers.
 //!
 //! All requests that wait when the thread is free become one commit, so the cost of a sync to
 //! disk is shared by all connections; while it runs, the next group gathers.
 
-mod unit;
+mod operation;
 
 use std::{panic::AssertUnwindSafe, sync::Arc, thread, time::Duration};
 
@@ -11,8 +11,8 @@ use grip_nostr::{Event, EventId, Timestamp};
 use grip_store::{EventStore, Put, StoreError};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::{Answer, Stats, WritePolicy, hub::Hub, stats::Raised};
-use unit::{Outcome, Unit};
+use crate::{Answer, Stats, WritePolicy, stats::Raised, subscriptions::Subscriptions};
+use operation::{Operation, Outcome};
 
 /// Most events of one commit, so that no answer waits for a group without end.
 const MAX_GROUP: usize = 2_048;
@@ -68,11 +68,16 @@ enum Job {
 }
 
 impl Writer {
-    pub(crate) fn start(store: EventStore, hub: Arc<Hub>, stats: Arc<Stats>, queue: usize) -> Self {
+    pub(crate) fn start(
+        store: EventStore,
+        subscriptions: Arc<Subscriptions>,
+        stats: Arc<Stats>,
+        queue: usize,
+    ) -> Self {
         let (jobs, queued) = mpsc::channel(queue);
         let thread = Thread {
             store,
-            hub,
+            subscriptions,
             stats: Arc::clone(&stats),
         };
         thread::Builder::new()
@@ -144,20 +149,20 @@ impl Job {
     }
 
     /// The parts that fail alone if they fail.
-    fn units(&self) -> Vec<Unit<'_>> {
+    fn operations(&self) -> Vec<Operation<'_>> {
         match self {
             Self::Judge { events, policy, .. } => {
-                let unit = |event| Unit::Judge(event, policy.as_ref());
-                events.iter().map(unit).collect()
+                let operation = |event| Operation::Judge(event, policy.as_ref());
+                events.iter().map(operation).collect()
             }
-            Self::Save { events, .. } => vec![Unit::Save(events)],
-            Self::Remove { ids, .. } => vec![Unit::Remove(ids)],
-            Self::Sweep { max } => vec![Unit::Sweep(*max)],
+            Self::Save { events, .. } => vec![Operation::Save(events)],
+            Self::Remove { ids, .. } => vec![Operation::Remove(ids)],
+            Self::Sweep { max } => vec![Operation::Sweep(*max)],
             Self::Stop { .. } => Vec::new(),
         }
     }
 
-    /// Answers with the outcomes of its units. Whoever went away meanwhile is not told.
+    /// Answers with the outcomes of its operations, to those who still wait.
     fn answer(self, mut outcomes: impl Iterator<Item = Outcome>) {
         match self {
             Self::Judge { events, reply, .. } => {
@@ -165,11 +170,11 @@ impl Job {
                 let _ = reply.send(answers.map(Outcome::into_answer).collect());
             }
             Self::Save { reply, .. } => {
-                let outcome = outcomes.next().expect("one unit, one outcome");
+                let outcome = outcomes.next().expect("one operation, one outcome");
                 let _ = reply.send(outcome.into_puts());
             }
             Self::Remove { reply, .. } => {
-                let outcome = outcomes.next().expect("one unit, one outcome");
+                let outcome = outcomes.next().expect("one operation, one outcome");
                 let _ = reply.send(outcome.into_puts().map(drop));
             }
             Self::Sweep { .. } => drop(outcomes.next()),
@@ -180,7 +185,7 @@ impl Job {
 
 struct Thread {
     store: EventStore,
-    hub: Arc<Hub>,
+    subscriptions: Arc<Subscriptions>,
     stats: Arc<Stats>,
 }
 
@@ -211,13 +216,13 @@ impl Thread {
     }
 
     fn serve(&self, group: Vec<Job>) {
-        let units: Vec<Unit<'_>> = group.iter().flat_map(Job::units).collect();
-        let outcomes = match self.commit(&units) {
+        let operations: Vec<Operation<'_>> = group.iter().flat_map(Job::operations).collect();
+        let outcomes = match self.commit(&operations) {
             Ok(outcomes) => outcomes,
-            Err(error) if units.len() == 1 => vec![Outcome::Failed(error)],
-            Err(_) => self.commit_singly(&units),
+            Err(error) if operations.len() == 1 => vec![Outcome::Failed(error)],
+            Err(_) => self.commit_singly(&operations),
         };
-        drop(units);
+        drop(operations);
         let mut outcomes = outcomes.into_iter();
         for job in group {
             job.answer(&mut outcomes);
@@ -225,16 +230,16 @@ impl Thread {
     }
 
     /// One at a time, so that a request at fault takes no other with it.
-    fn commit_singly(&self, units: &[Unit<'_>]) -> Vec<Outcome> {
+    fn commit_singly(&self, operations: &[Operation<'_>]) -> Vec<Outcome> {
         let mut failures = 0;
-        let mut single = |unit: &Unit<'_>| {
+        let mut single = |operation: &Operation<'_>| {
             if failures == MAX_FAILURES {
                 return Outcome::Failed(WriteError::GivenUp);
             }
-            match self.commit(std::slice::from_ref(unit)) {
+            match self.commit(std::slice::from_ref(operation)) {
                 Ok(mut outcomes) => {
                     failures = 0;
-                    outcomes.pop().expect("one unit, one outcome")
+                    outcomes.pop().expect("one operation, one outcome")
                 }
                 Err(error) => {
                     failures += 1;
@@ -242,16 +247,20 @@ impl Thread {
                 }
             }
         };
-        units.iter().map(&mut single).collect()
+        operations.iter().map(&mut single).collect()
     }
 
     /// One transaction, durable on return; then the fan-out of what is new.
-    fn commit(&self, units: &[Unit<'_>]) -> Result<Vec<Outcome>, WriteError> {
-        let batch = self.hub.begin();
+    fn commit(&self, operations: &[Operation<'_>]) -> Result<Vec<Outcome>, WriteError> {
+        let batch = self.subscriptions.begin();
         let now = Timestamp::now();
         let work = || {
-            self.store
-                .write(|view| units.iter().map(|unit| unit.apply(view, now)).collect())
+            self.store.write(|view| {
+                operations
+                    .iter()
+                    .map(|operation| operation.apply(view, now))
+                    .collect()
+            })
         };
         let done: Result<Vec<Outcome>, WriteError> =
             match std::panic::catch_unwind(AssertUnwindSafe(work)) {
@@ -259,16 +268,18 @@ impl Thread {
                 Err(_) => Err(WriteError::Panicked),
             };
         let outcomes = done.as_deref().unwrap_or_default();
-        let pairs = units.iter().zip(outcomes);
-        self.hub.publish(
+        let pairs = operations.iter().zip(outcomes);
+        self.subscriptions.publish(
             batch,
             pairs
                 .clone()
-                .flat_map(|(unit, outcome)| unit.fresh(outcome)),
+                .flat_map(|(operation, outcome)| operation.fresh(outcome)),
         );
-        pairs.for_each(|(unit, outcome)| unit.note(outcome));
+        pairs.for_each(|(operation, outcome)| operation.note(outcome));
         match &done {
-            Ok(_) => self.stats.committed(units.iter().map(Unit::len).sum()),
+            Ok(_) => self
+                .stats
+                .committed(operations.iter().map(Operation::len).sum()),
             Err(error) => {
                 self.stats.commits_failed.add(1);
                 tracing::error!(error = error as &dyn std::error::Error, "commit failed");

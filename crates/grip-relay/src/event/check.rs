@@ -1,9 +1,9 @@
-//! What every event must pass before a policy is asked (relay.md §1, §6).
+//! Checks that every event must pass before a policy is asked (relay.md §1, §6).
 
 use grip_nostr::{Event, Timestamp, expiration, kinds};
 use nostr::prelude::Kind;
 
-use super::read;
+use super::parse::parse;
 use crate::{Answer, Limits, message};
 
 /// What became of one EVENT message.
@@ -27,7 +27,7 @@ pub(crate) fn check(text: &[u8], limits: &Limits, now: Timestamp) -> Checked {
         let most = limits.message_bytes;
         return unreadable(text, format!("invalid: a message has at most {most} bytes"));
     }
-    let event = match read::read(text, limits.state.tags.max(limits.event.tags)) {
+    let event = match parse(text, limits.state.tags.max(limits.event.tags)) {
         Ok(event) => event,
         Err(error) => return unreadable(text, format!("invalid: {error}")),
     };

@@ -1,5 +1,5 @@
-//! `["EVENT", {…}]` to an event, without leniency: what is not exactly as NIP-01 says would be
-//! stored in another form than it was signed in.
+//! Strict parser of `["EVENT", {…}]`: an event that is not exactly as NIP-01 says would be stored in
+//! another form than it was signed in.
 
 use std::{borrow::Cow, fmt};
 
@@ -10,8 +10,8 @@ use serde::{
     de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
 
-/// Reads the whole message. `max_tags` stops a flood of tags before it takes memory.
-pub(super) fn read(text: &[u8], max_tags: usize) -> Result<Event, serde_json::Error> {
+/// Parses the whole message. `max_tags` stops a flood of tags before it takes memory.
+pub(super) fn parse(text: &[u8], max_tags: usize) -> Result<Event, serde_json::Error> {
     let mut reader = serde_json::Deserializer::from_slice(text);
     let event = reader.deserialize_seq(Message { max_tags })?;
     reader.end()?;

@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::wire::check;
+use super::validate::check;
 
 #[test]
 fn relay_7_malformed_messages_are_told_from_well_formed_ones() {

@@ -1,5 +1,5 @@
-//! The form of a NIP-77 message, checked before the library reads it: it takes over-long numbers
-//! and bounds out of order without complaint, which would have it work through ranges twice.
+//! Validation of NIP-77 messages before the library reads them: it takes over-long numbers and bounds
+//! out of order without complaint, which would have it work through ranges twice.
 
 /// The version this relay speaks.
 const VERSION: u8 = 0x61;

@@ -1,4 +1,4 @@
-//! The way of events: checked off the runtime in batches, decided in arrival order.
+//! EVENT messages of a connection: checked off the runtime in batches, decided in arrival order.
 
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream::FuturesOrdered};
@@ -26,23 +26,23 @@ pub(super) struct Raw {
     pub(super) text: Bytes,
     /// It came too soon after others.
     pub(super) limited: bool,
-    /// Its share of the bytes in flight, of this connection and of all.
-    pub(super) room: Room,
+    /// For its bytes in flight, of this connection and of all.
+    pub(super) permits: Permits,
 }
 
-type Room = [OwnedSemaphorePermit; 2];
+type Permits = [OwnedSemaphorePermit; 2];
 
-/// Checked events with the room they take until they are answered.
+/// Checked events with their permits, which are held until they are answered.
 #[derive(Default)]
 pub(super) struct Batch {
     events: Vec<Checked>,
-    room: Vec<Room>,
+    permits: Vec<Permits>,
 }
 
 impl Batch {
     fn extend(&mut self, more: Self) {
         self.events.extend(more.events);
-        self.room.extend(more.room);
+        self.permits.extend(more.permits);
     }
 }
 
@@ -86,16 +86,17 @@ async fn check_all(shared: &Shared, mut raw: Vec<Raw>) -> Batch {
 
 fn check_here(raw: Vec<Raw>, limits: &Limits) -> Batch {
     let now = Timestamp::now();
-    let one = |raw: &Raw| match raw.limited {
-        true => event::unreadable(
-            &raw.text,
-            "rate-limited: slow down and send it again".into(),
-        ),
-        false => event::check(&raw.text, limits, now),
+    let one = |raw: &Raw| {
+        if raw.limited {
+            let answer = "rate-limited: slow down and send it again";
+            event::unreadable(&raw.text, answer.into())
+        } else {
+            event::check(&raw.text, limits, now)
+        }
     };
     let events = raw.iter().map(one).collect();
-    let room = raw.into_iter().map(|raw| raw.room).collect();
-    Batch { events, room }
+    let permits = raw.into_iter().map(|raw| raw.permits).collect();
+    Batch { events, permits }
 }
 
 /// Has checked events decided, in their order: runs of ordinary ones by the writer in one go,
@@ -106,7 +107,7 @@ pub(super) async fn write(connection: &Connection, mut checked: mpsc::Receiver<B
         while let Ok(more) = checked.try_recv() {
             batch.extend(more);
         }
-        let _until_answered = batch.room;
+        let _until_answered = batch.permits;
         let mut run = Vec::new();
         for event in batch.events {
             match event {
@@ -121,10 +122,10 @@ pub(super) async fn write(connection: &Connection, mut checked: mpsc::Receiver<B
                     }
                     connection.shared.stats.answered(&answer);
                     let ok = reply::ok(&id, answer.accepted, &answer.message);
-                    connection.outbox.send([ok]).await;
+                    connection.send_queue.send([ok]).await;
                 }
                 Checked::Unreadable(text) => {
-                    connection.outbox.send([reply::notice(&text)]).await;
+                    connection.send_queue.send([reply::notice(&text)]).await;
                 }
             }
         }
@@ -148,7 +149,7 @@ async fn judge(connection: &Connection, run: Vec<Event>) {
         reply::ok(id, answer.accepted, &answer.message)
     });
     let oks: Vec<Bytes> = oks.collect();
-    connection.outbox.send(oks).await;
+    connection.send_queue.send(oks).await;
 }
 
 /// In a task of its own, because it must not be left half done when the client goes away.
@@ -167,5 +168,5 @@ async fn settle(connection: &Connection, event: Event) {
     });
     shared.stats.answered(&answer);
     let ok = reply::ok(&id, answer.accepted, &answer.message);
-    connection.outbox.send([ok]).await;
+    connection.send_queue.send([ok]).await;
 }

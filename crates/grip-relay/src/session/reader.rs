@@ -1,4 +1,4 @@
-//! The reading loop: from frames to what they ask for.
+//! Reading loop of a connection: frames parsed into messages, and messages handled.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use super::{Connection, Ending, lane::Raw, requests::Requests};
+use super::{Connection, Ending, events::Raw, requests::Requests};
 use crate::{
     Frame, Limits,
     message::{self, Message, Refusal},
-    rates::Cost,
+    rate_limits::Cost,
     reconcile::{Exchanges, Failure, Snapshot},
     relay::Shared,
     reply,
@@ -29,7 +29,7 @@ struct Reader<'c> {
     connection: &'c Connection,
     events: mpsc::Sender<Raw>,
     /// Bytes of this connection's events in flight.
-    room: Arc<Semaphore>,
+    in_flight: Arc<Semaphore>,
     requests: Requests<'c>,
     exchanges: Exchanges,
 }
@@ -46,7 +46,7 @@ where
     let mut reader = Reader {
         connection,
         events,
-        room: Arc::new(Semaphore::new(connection.shared.limits.in_flight_bytes)),
+        in_flight: Arc::new(Semaphore::new(connection.shared.limits.in_flight_bytes)),
         requests: Requests::new(connection),
         exchanges: Exchanges::new(stats),
     };
@@ -83,7 +83,7 @@ impl Reader<'_> {
     }
 
     async fn send(&self, frame: Bytes) {
-        self.connection.outbox.send([frame]).await;
+        self.connection.send_queue.send([frame]).await;
     }
 
     async fn notice(&self, text: &str) {
@@ -113,10 +113,10 @@ impl Reader<'_> {
         }
     }
 
-    /// Queues an event for the lane; waits when too much is in flight.
+    /// Queues an event for its checks; waits when too much is in flight.
     async fn event(&mut self, text: Bytes, allowed: bool) {
         let limited = !allowed || !self.allows(Cost::Event);
-        // One that is larger than all the room takes all of it, and comes alone.
+        // One that is larger than the bound takes all of it, and comes alone.
         let Limits {
             in_flight_bytes,
             in_flight_bytes_total,
@@ -124,15 +124,15 @@ impl Reader<'_> {
         } = *self.limits();
         let bytes = text.len().min(in_flight_bytes).min(in_flight_bytes_total);
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        let take = |room: &Arc<Semaphore>| Arc::clone(room).acquire_many_owned(bytes);
-        let own = take(&self.room).await.expect("never closed");
+        let take = |bytes_left: &Arc<Semaphore>| Arc::clone(bytes_left).acquire_many_owned(bytes);
+        let own = take(&self.in_flight).await.expect("never closed");
         let of_all = take(&self.connection.shared.in_flight).await;
         let raw = Raw {
             text,
             limited,
-            room: [own, of_all.expect("never closed")],
+            permits: [own, of_all.expect("never closed")],
         };
-        // The lane lives as long as this loop.
+        // The checking loop lives as long as this one.
         let _ = self.events.send(raw).await;
     }
 
@@ -162,7 +162,7 @@ impl Reader<'_> {
             Message::Request { .. } | Message::Count { .. } | Message::ReconcileOpen { .. } => {
                 self.too_many(message).await;
             }
-            Message::Event => unreachable!("events go to the lane"),
+            Message::Event => unreachable!("events are checked elsewhere"),
         }
     }
 
@@ -247,7 +247,7 @@ impl Reader<'_> {
         for sub in self.exchanges.close_idle(&limits) {
             self.send(reply::neg_err(
                 &sub,
-                "closed: nothing was heard for too long",
+                "closed: the exchange was idle for too long",
             ))
             .await;
         }

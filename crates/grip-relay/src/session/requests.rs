@@ -1,15 +1,15 @@
-//! REQ and COUNT: subscriptions of one connection and the stored events they begin with.
+//! REQ and COUNT messages: subscriptions of one connection and the stored events they begin with.
 
-mod snapshot;
+mod stored_events;
 
 use std::{collections::HashMap, sync::Arc};
 
 use grip_nostr::{Filter, Timestamp};
-use grip_store::StoreError;
+use grip_store::{EventStore, StoreError};
 
 use super::Connection;
-use crate::{hub, reply};
-use snapshot::{Chunk, Snapshot};
+use crate::{reply, subscriptions};
+use stored_events::{Chunk, StoredEvents};
 
 /// The open subscriptions of a connection; dropping it closes them.
 pub(super) struct Requests<'c> {
@@ -20,7 +20,7 @@ pub(super) struct Requests<'c> {
 }
 
 struct Open {
-    key: hub::Key,
+    key: subscriptions::Key,
     bytes: usize,
 }
 
@@ -36,7 +36,7 @@ impl<'c> Requests<'c> {
     pub(super) fn close(&mut self, sub: &str) {
         if let Some(open) = self.open.remove(sub) {
             self.bytes -= open.bytes;
-            self.connection.shared.hub.unsubscribe(open.key);
+            self.connection.shared.subscriptions.unsubscribe(open.key);
         }
     }
 
@@ -47,14 +47,18 @@ impl<'c> Requests<'c> {
         if let Err(refusal) = self.check_room(bytes) {
             return self.send(reply::closed(&sub, &refusal)).await;
         }
-        let Connection { shared, outbox, .. } = self.connection;
+        let Connection {
+            shared, send_queue, ..
+        } = self.connection;
         let filters: Arc<[Filter]> = filters.into();
         // Before the snapshot is read, so that nothing falls between stored and live.
-        let key = shared.hub.subscribe(outbox, &sub, Arc::clone(&filters));
+        let key = shared
+            .subscriptions
+            .subscribe(send_queue, &sub, Arc::clone(&filters));
         self.bytes += bytes;
         self.open.insert(sub.clone(), Open { key, bytes });
         match self.send_stored(&sub, filters).await {
-            Ok(sent) => shared.hub.go_live(key, &sent),
+            Ok(sent) => shared.subscriptions.go_live(key, &sent),
             Err(error) => {
                 tracing::error!(error = &error as &dyn std::error::Error, "query failed");
                 self.close(&sub);
@@ -87,22 +91,26 @@ impl<'c> Requests<'c> {
         sub: &str,
         filters: Arc<[Filter]>,
     ) -> Result<Vec<[u8; 32]>, StoreError> {
-        let Connection { shared, outbox, .. } = self.connection;
+        let Connection {
+            shared, send_queue, ..
+        } = self.connection;
         let limits = shared.limits;
-        let snapshot = Snapshot::new(sub, filters, &limits);
-        let (mut snapshot, mut chunk) = match snapshot.is_small() {
-            true => first(snapshot, &shared.store),
-            false => self.read(|store| first(snapshot, store)).await?,
-        }?;
-        while snapshot.has_more() {
+        let mut stored = StoredEvents::new(sub, filters, &limits);
+        let mut chunk;
+        if stored.is_small() {
+            chunk = stored.first(&shared.store)?;
+        } else {
+            (stored, chunk) = self.read(stored, StoredEvents::first).await?;
+        }
+        while stored.has_more() {
             self.count_sent(&chunk);
-            outbox.send(chunk.frames).await;
-            (snapshot, chunk) = self.read(|store| more(snapshot, store)).await??;
+            send_queue.send(chunk.frames).await;
+            (stored, chunk) = self.read(stored, StoredEvents::more).await?;
         }
         self.count_sent(&chunk);
         let eose = std::iter::once(reply::eose(sub));
-        outbox.send(chunk.frames.into_iter().chain(eose)).await;
-        Ok(snapshot.into_ids())
+        send_queue.send(chunk.frames.into_iter().chain(eose)).await;
+        Ok(stored.into_ids())
     }
 
     fn count_sent(&self, chunk: &Chunk) {
@@ -130,40 +138,27 @@ impl<'c> Requests<'c> {
         self.send(answer).await;
     }
 
-    async fn read<T: Send + 'static>(
+    /// Reads a chunk off the runtime.
+    async fn read(
         &self,
-        work: impl FnOnce(&grip_store::EventStore) -> T + Send + 'static,
-    ) -> Result<T, StoreError> {
+        mut stored: StoredEvents,
+        read: fn(&mut StoredEvents, &EventStore) -> Result<Chunk, StoreError>,
+    ) -> Result<(StoredEvents, Chunk), StoreError> {
         let store = self.connection.shared.store.clone();
-        let done = self.connection.shared.read(move || work(&store)).await;
-        done.ok_or(StoreError::Incomplete)
+        let work = move || read(&mut stored, &store).map(|chunk| (stored, chunk));
+        let done = self.connection.shared.read(work).await;
+        done.ok_or(StoreError::Incomplete)?
     }
 
     async fn send(&self, frame: bytes::Bytes) {
-        self.connection.outbox.send([frame]).await;
+        self.connection.send_queue.send([frame]).await;
     }
 }
 
 impl Drop for Requests<'_> {
     fn drop(&mut self) {
         for open in self.open.values() {
-            self.connection.shared.hub.unsubscribe(open.key);
+            self.connection.shared.subscriptions.unsubscribe(open.key);
         }
     }
-}
-
-fn first(
-    mut snapshot: Snapshot,
-    store: &grip_store::EventStore,
-) -> Result<(Snapshot, Chunk), StoreError> {
-    let chunk = snapshot.first(store)?;
-    Ok((snapshot, chunk))
-}
-
-fn more(
-    mut snapshot: Snapshot,
-    store: &grip_store::EventStore,
-) -> Result<(Snapshot, Chunk), StoreError> {
-    let chunk = snapshot.more(store)?;
-    Ok((snapshot, chunk))
 }

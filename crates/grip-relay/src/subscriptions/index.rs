@@ -1,4 +1,4 @@
-//! Subscriptions by the condition that fewest events satisfy.
+//! Index of subscriptions by the condition that fewest events satisfy.
 //!
 //! Each filter stands under the values of its most selective list; an event looks under its own
 //! id, author, tag values and kind. Keys are hashes: a collision only makes a candidate that the
@@ -11,7 +11,7 @@ use std::{
 
 use grip_nostr::{Event, Filter};
 
-/// The place of an entry; the generation tells entries apart that had the same place.
+/// The slot of an entry; the generation tells entries apart that had the same slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
     slot: u32,
@@ -73,10 +73,10 @@ impl<T> Index<T> {
             }
         };
         self.slots[slot as usize] = entry;
-        for place in places(&self.hasher, filters) {
-            match place {
-                Place::Any => self.any.push(slot),
-                Place::Value(hash) => self.by_value.entry(hash).or_default().push(slot),
+        for term in terms(&self.hasher, filters) {
+            match term {
+                None => self.any.push(slot),
+                Some(hash) => self.by_value.entry(hash).or_default().push(slot),
             }
         }
         Key { slot, generation }
@@ -90,10 +90,10 @@ impl<T> Index<T> {
     /// `filters` must be those the entry was inserted with.
     pub(super) fn remove(&mut self, key: Key, filters: &[Filter]) -> Option<T> {
         self.get_mut(key)?;
-        for place in places(&self.hasher, filters) {
-            match place {
-                Place::Any => take_out(&mut self.any, key.slot),
-                Place::Value(hash) => {
+        for term in terms(&self.hasher, filters) {
+            match term {
+                None => take_out(&mut self.any, key.slot),
+                Some(hash) => {
                     if let Some(slots) = self.by_value.get_mut(&hash) {
                         take_out(slots, key.slot);
                         if slots.is_empty() {
@@ -145,7 +145,7 @@ impl<T> Index<T> {
 
     pub(super) fn end_batch(&mut self, batch: u64, mut each: impl FnMut(&mut T)) {
         self.published = batch;
-        // Whoever waits, waits for a batch that had begun, which is this one: batches do not overlap.
+        // They wait for a batch that had begun, which is this one: batches do not overlap.
         let settling = std::mem::take(&mut self.settling);
         for key in settling {
             if let Some(value) = self.get_mut(key) {
@@ -155,37 +155,33 @@ impl<T> Index<T> {
     }
 }
 
-enum Place {
-    Any,
-    Value(u64),
-}
-
-/// Where the filters stand; the same for the same filters.
-fn places(hasher: &RandomState, filters: &[Filter]) -> impl Iterator<Item = Place> {
+/// The hashes that the filters are indexed under, `None` for a filter without a condition; the same
+/// for the same filters.
+fn terms(hasher: &RandomState, filters: &[Filter]) -> impl Iterator<Item = Option<u64>> {
     filters
         .iter()
         .filter(|filter| !filter.matches_nothing())
-        .flat_map(|filter| places_of(hasher, filter))
+        .flat_map(|filter| terms_of(hasher, filter))
 }
 
-fn places_of(hasher: &RandomState, filter: &Filter) -> Vec<Place> {
-    let bytes = |label: u8, list: &[[u8; 32]]| -> Vec<Place> {
-        let hash = |item| Place::Value(hasher.hash_one((label, item)));
+fn terms_of(hasher: &RandomState, filter: &Filter) -> Vec<Option<u64>> {
+    let bytes = |label: u8, list: &[[u8; 32]]| -> Vec<Option<u64>> {
+        let hash = |item| Some(hasher.hash_one((label, item)));
         list.iter().map(hash).collect()
     };
     let rarest_tag = filter.tags.iter().min_by_key(|(_, values)| values.len());
     if let Some(ids) = &filter.ids {
         bytes(b'i', ids)
     } else if let Some((letter, values)) = rarest_tag {
-        let hash = |value: &String| Place::Value(hash_tag(hasher, *letter, value));
+        let hash = |value: &String| Some(hash_tag(hasher, *letter, value));
         values.iter().map(hash).collect()
     } else if let Some(authors) = &filter.authors {
         bytes(b'p', authors)
     } else if let Some(kinds) = &filter.kinds {
-        let hash = |kind: &u16| Place::Value(hasher.hash_one((b'k', kind)));
+        let hash = |kind: &u16| Some(hasher.hash_one((b'k', kind)));
         kinds.iter().map(hash).collect()
     } else {
-        vec![Place::Any]
+        vec![None]
     }
 }
 

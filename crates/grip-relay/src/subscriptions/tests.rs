@@ -5,35 +5,35 @@ use super::*;
 use crate::Frame;
 
 struct Listener {
-    hub: Hub,
-    outbox: Arc<Outbox>,
+    subscriptions: Subscriptions,
+    send_queue: Arc<SendQueue>,
 }
 
 impl Listener {
     fn new(limit: usize) -> Self {
         let stats = Arc::new(Stats::default());
         Self {
-            outbox: Arc::new(Outbox::new(limit, Arc::clone(&stats))),
-            hub: Hub::new(stats),
+            send_queue: Arc::new(SendQueue::new(limit, Arc::clone(&stats))),
+            subscriptions: Subscriptions::new(stats),
         }
     }
 
     fn subscribe(&self) -> Key {
-        self.hub
-            .subscribe(&self.outbox, "s", Arc::new([Filter::default()]))
+        self.subscriptions
+            .subscribe(&self.send_queue, "s", Arc::new([Filter::default()]))
     }
 
     fn publish(&self, events: &[&Event]) {
-        let batch = self.hub.begin();
-        self.hub.publish(batch, events.iter().copied());
+        let batch = self.subscriptions.begin();
+        self.subscriptions.publish(batch, events.iter().copied());
     }
 
     /// Contents of the events queued so far.
     async fn heard(&self) -> Vec<String> {
         // So that there is always something to take.
-        self.outbox.control(Frame::Binary);
-        let batch = self.outbox.take(|| 0).await.expect("not closed");
-        self.outbox.sent(batch.bytes);
+        self.send_queue.control(Frame::Binary);
+        let batch = self.send_queue.take(|| 0).await.expect("not closed");
+        self.send_queue.sent(batch.bytes);
         let content = |frame: Frame| match frame {
             Frame::Text(text) => {
                 let message: Value = serde_json::from_slice(&text).unwrap();
@@ -59,7 +59,7 @@ async fn relay_3_what_comes_while_the_snapshot_is_read_waits_and_is_not_doubled(
     let (stored, late) = (note("stored"), note("late"));
     listener.publish(&[&stored, &late]);
     assert!(listener.heard().await.is_empty());
-    listener.hub.go_live(key, &[stored.id.to_bytes()]);
+    listener.subscriptions.go_live(key, &[stored.id.to_bytes()]);
     assert_eq!(listener.heard().await, ["late"]);
     listener.publish(&[&note("live")]);
     assert_eq!(listener.heard().await, ["live"]);
@@ -70,10 +70,12 @@ async fn relay_9_2_an_event_committed_before_the_snapshot_and_told_after_it_is_n
     let listener = Listener::new(1 << 20);
     let (stored, new) = (note("stored"), note("new"));
     // Committed, and so in the snapshot; its fan-out comes last of all.
-    let batch = listener.hub.begin();
+    let batch = listener.subscriptions.begin();
     let key = listener.subscribe();
-    listener.hub.go_live(key, &[stored.id.to_bytes()]);
-    listener.hub.publish(batch, [&stored, &new].into_iter());
+    listener.subscriptions.go_live(key, &[stored.id.to_bytes()]);
+    listener
+        .subscriptions
+        .publish(batch, [&stored, &new].into_iter());
     assert_eq!(listener.heard().await, ["new"]);
     // The memory of the snapshot is gone with its batch.
     listener.publish(&[&stored]);
@@ -84,15 +86,15 @@ async fn relay_9_2_an_event_committed_before_the_snapshot_and_told_after_it_is_n
 async fn a_closed_key_reaches_nobody_even_if_its_place_is_taken_again() {
     let listener = Listener::new(1 << 20);
     let old = listener.subscribe();
-    listener.hub.unsubscribe(old);
+    listener.subscriptions.unsubscribe(old);
     let new = listener.subscribe();
-    listener.hub.unsubscribe(old);
-    listener.hub.go_live(old, &[]);
+    listener.subscriptions.unsubscribe(old);
+    listener.subscriptions.go_live(old, &[]);
     listener.publish(&[&note("held")]);
     assert!(listener.heard().await.is_empty(), "the new one is loading");
-    listener.hub.go_live(new, &[]);
+    listener.subscriptions.go_live(new, &[]);
     assert_eq!(listener.heard().await, ["held"]);
-    assert_eq!(listener.hub.stats.subscriptions.get(), 1);
+    assert_eq!(listener.subscriptions.stats.subscriptions.get(), 1);
 }
 
 #[tokio::test]
@@ -100,5 +102,5 @@ async fn relay_8_what_waits_for_a_snapshot_is_bounded() {
     let listener = Listener::new(1_000);
     listener.subscribe();
     listener.publish(&[&note(&"x".repeat(2_000))]);
-    listener.outbox.overflowed().await;
+    listener.send_queue.overflowed().await;
 }

@@ -1,4 +1,4 @@
-//! What stands or falls together inside a commit.
+//! Operations of a commit: each is applied as a whole or not at all.
 
 use grip_nostr::{
     Event, EventId, Timestamp,
@@ -10,7 +10,7 @@ use super::WriteError;
 use crate::{Answer, Verdict, WritePolicy, policy::answer_to_put};
 
 /// The smallest part of a group that can be tried alone.
-pub(super) enum Unit<'j> {
+pub(super) enum Operation<'j> {
     Judge(&'j Event, &'j dyn WritePolicy),
     Save(&'j [Event]),
     Remove(&'j [EventId]),
@@ -27,7 +27,7 @@ pub(super) enum Outcome {
     Failed(WriteError),
 }
 
-impl Unit<'_> {
+impl Operation<'_> {
     /// Does its part of the transaction.
     pub(super) fn apply(
         &self,

@@ -7,18 +7,15 @@ use crate::support::*;
 
 #[tokio::test]
 async fn relay_9_1_an_accepted_event_is_stored_when_its_ok_comes() {
-    let node = Node::start();
-    let mut client = node.connect();
-    let event = Author::new().note("hello");
+    let (node, mut client, author) = start();
+    let event = author.note("hello");
     assert_eq!(client.publish(&event).await, (true, String::new()));
     assert!(node.store.read().unwrap().contains(&event.id).unwrap());
 }
 
 #[tokio::test]
 async fn relay_2_every_event_of_a_burst_gets_its_ok() {
-    let node = Node::start();
-    let mut client = node.connect();
-    let author = Author::new();
+    let (node, mut client, author) = start();
     let events: Vec<_> = (0..300).map(|n| author.note(&n.to_string())).collect();
     for event in &events {
         client.event(event).await;
@@ -31,9 +28,8 @@ async fn relay_2_every_event_of_a_burst_gets_its_ok() {
 
 #[tokio::test]
 async fn relay_2_an_event_sent_twice_is_a_duplicate_and_ok() {
-    let node = Node::start();
-    let mut client = node.connect();
-    let event = Author::new().note("hello");
+    let (_node, mut client, author) = start();
+    let event = author.note("hello");
     client.publish(&event).await;
     let (accepted, message) = client.publish(&event).await;
     assert!(accepted && message.starts_with("duplicate:"), "{message}");
@@ -41,18 +37,12 @@ async fn relay_2_an_event_sent_twice_is_a_duplicate_and_ok() {
 
 #[tokio::test]
 async fn relay_1_an_older_version_is_refused_and_a_tie_says_to_sign_again() {
-    let node = Node::start();
-    let mut client = node.connect();
-    let author = Author::new();
+    let (_node, mut client, author) = start();
     let at = now() - 100;
     let newer = author.event(30_000, "newer", &[&["d", "x"]], at + 1);
     let older = author.event(30_000, "older", &[&["d", "x"]], at);
     client.publish(&newer).await;
-    let (accepted, message) = client.publish(&older).await;
-    assert!(
-        !accepted && message.starts_with("invalid: a newer version"),
-        "{message}"
-    );
+    client.refused(&older, "invalid: a newer version").await;
 
     let one = author.event(30_000, "one", &[&["d", "tie"]], at);
     let other = author.event(30_000, "other", &[&["d", "tie"]], at);
@@ -62,24 +52,18 @@ async fn relay_1_an_older_version_is_refused_and_a_tie_says_to_sign_again() {
         (other, one)
     };
     assert!(client.publish(&low).await.0);
-    let (accepted, message) = client.publish(&high).await;
-    assert!(
-        !accepted && message.contains("sign again with a later created_at"),
-        "{message}"
-    );
+    let message = client.refused(&high, "invalid:").await;
+    assert!(message.contains("sign again with a later created_at"));
 }
 
 #[tokio::test]
 async fn relay_5_a_deleted_event_is_blocked() {
-    let node = Node::start();
-    let mut client = node.connect();
-    let author = Author::new();
+    let (_node, mut client, author) = start();
     let event = author.note("regret");
     client.publish(&event).await;
     let deletion = author.event(5, "", &[&["e", &event.id.to_hex()]], now());
     assert!(client.publish(&deletion).await.0);
-    let (accepted, message) = client.publish(&event).await;
-    assert!(!accepted && message.starts_with("blocked:"), "{message}");
+    let message = client.refused(&event, "blocked:").await;
     assert!(message.contains("deleted"), "{message}");
 }
 
@@ -128,9 +112,8 @@ async fn relay_1_events_of_the_wrong_form_are_invalid_under_the_id_they_claim() 
 
 #[tokio::test]
 async fn relay_1_duplicate_keys_and_lone_surrogates_are_invalid() {
-    let node = Node::start();
-    let mut client = node.connect();
-    let event = Author::new().note("hello");
+    let (_node, mut client, author) = start();
+    let event = author.note("hello");
     let text = json!(event).to_string();
     let twice = text.replacen('{', r#"{"content":"first","#, 1);
     let lone = text.replace("hello", r"\ud800");
@@ -143,9 +126,8 @@ async fn relay_1_duplicate_keys_and_lone_surrogates_are_invalid() {
 
 #[tokio::test]
 async fn relay_1_extra_keys_are_ignored_and_not_stored() {
-    let node = Node::start();
-    let mut client = node.connect();
-    let event = Author::new().note("hello");
+    let (_node, mut client, author) = start();
+    let event = author.note("hello");
     let mut extra = json!(event);
     extra["seen_on"] = json!(["wss://other.example"]);
     client.send(json!(["EVENT", extra])).await;
@@ -158,22 +140,14 @@ async fn relay_1_extra_keys_are_ignored_and_not_stored() {
 
 #[tokio::test]
 async fn relay_8_events_from_the_future_and_expired_ones_are_invalid() {
-    let node = Node::start();
-    let mut client = node.connect();
-    let author = Author::new();
+    let (_node, mut client, author) = start();
     let soon = author.event(1, "soon", &[], now() + 800);
     assert!(client.publish(&soon).await.0);
     let late = author.event(1, "late", &[], now() + 1_000);
-    assert!(
-        client
-            .publish(&late)
-            .await
-            .1
-            .starts_with("invalid: created_at")
-    );
+    client.refused(&late, "invalid: created_at").await;
     let past = (now() - 10).to_string();
     let expired = author.event(1, "over", &[&["expiration", &past]], now() - 100);
-    assert!(client.publish(&expired).await.1.starts_with("invalid:"));
+    client.refused(&expired, "invalid:").await;
     let odd = author.event(1, "odd", &[&["expiration", "soon"]], now());
     assert!(
         client.publish(&odd).await.0,
@@ -183,23 +157,19 @@ async fn relay_8_events_from_the_future_and_expired_ones_are_invalid() {
 
 #[tokio::test]
 async fn relay_6_protected_events_reposts_of_them_and_auth_events_are_refused() {
-    let node = Node::start();
-    let mut client = node.connect();
-    let author = Author::new();
+    let (node, mut client, author) = start();
     let protected = author.event(1, "mine", &[&["-"]], now());
-    assert!(client.publish(&protected).await.1.starts_with("blocked:"));
+    client.refused(&protected, "blocked:").await;
     let repost = author.event(6, &json!(protected).to_string(), &[], now());
-    assert!(client.publish(&repost).await.1.starts_with("blocked:"));
+    client.refused(&repost, "blocked:").await;
     let auth = author.event(22_242, "", &[], now());
-    assert!(client.publish(&auth).await.1.starts_with("invalid:"));
+    client.refused(&auth, "invalid:").await;
     assert_eq!(node.store.stats().unwrap().events, 0);
 }
 
 #[tokio::test]
 async fn relay_8_a_state_of_20000_refs_fits_and_other_kinds_have_tighter_bounds() {
-    let node = Node::start();
-    let mut client = node.connect();
-    let author = Author::new();
+    let (_node, mut client, author) = start();
     let names: Vec<String> = (0..20_000)
         .map(|n| format!("refs/heads/branch-{n:05}"))
         .collect();
@@ -215,27 +185,21 @@ async fn relay_8_a_state_of_20000_refs_fits_and_other_kinds_have_tighter_bounds(
     assert_eq!(client.publish(&state).await, (true, String::new()));
 
     let other = author.event(30_000, "", &tags, now());
-    assert!(
-        client
-            .publish(&other)
-            .await
-            .1
-            .starts_with("invalid: an event of kind 30000")
-    );
+    client
+        .refused(&other, "invalid: an event of kind 30000")
+        .await;
     let long = author.note(&"x".repeat(200 << 10));
     assert!(
         client
-            .publish(&long)
+            .refused(&long, "invalid:")
             .await
-            .1
             .contains("at most 131072 bytes")
     );
     let huge = author.note(&"x".repeat(3 << 20));
     assert!(
         client
-            .publish(&huge)
+            .refused(&huge, "invalid:")
             .await
-            .1
             .contains("at most 2097152 bytes")
     );
     assert_eq!(
@@ -257,9 +221,7 @@ async fn ephemeral_events_are_broadcast_and_not_stored() {
 
 #[tokio::test]
 async fn deferred_events_are_settled_by_the_policy_in_arrival_order() {
-    let node = Node::start();
-    let mut client = node.connect();
-    let author = Author::new();
+    let (node, mut client, author) = start();
     let events: Vec<_> = (0..4)
         .map(|n| author.event([1, 1617][n % 2], &n.to_string(), &[], now()))
         .collect();
@@ -306,9 +268,7 @@ async fn other_messages_are_answered_while_an_event_is_being_settled() {
 
 #[tokio::test]
 async fn the_policy_hears_of_refusals() {
-    let node = Node::start();
-    let mut client = node.connect();
-    let author = Author::new();
+    let (node, mut client, author) = start();
     let refused = author.note(REFUSED);
     assert_eq!(
         client.publish(&refused).await,

@@ -5,12 +5,12 @@
     reason = "helpers of tests fail their test by panicking"
 )]
 
-mod ending;
+mod closing;
 mod events;
 mod live;
 mod messages;
-mod rates;
+mod rate_limits;
 mod reconcile;
 mod requests;
 mod support;
-mod writing;
+mod writer;

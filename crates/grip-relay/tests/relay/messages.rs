@@ -51,9 +51,7 @@ async fn relay_6_auth_is_refused_in_words() {
 
 #[tokio::test]
 async fn relay_6_count_counts_distinct_events_and_ignores_limits() {
-    let node = Node::start();
-    let mut client = node.connect();
-    let author = Author::new();
+    let (_node, mut client, author) = start();
     for n in 0..5 {
         client.publish(&author.note(&n.to_string())).await;
     }

@@ -144,6 +144,13 @@ impl Node {
     }
 }
 
+/// A relay with one client, and an author of events.
+pub fn start() -> (Node, Client, Author) {
+    let node = Node::start();
+    let client = node.connect();
+    (node, client, Author::new())
+}
+
 pub fn unlimited() -> Limits {
     Limits {
         connection_rates: Rates::OFF,
@@ -235,6 +242,13 @@ impl Client {
         self.ok(event).await
     }
 
+    /// Sends an event that is refused in words with this beginning.
+    pub async fn refused(&mut self, event: &Event, start: &str) -> String {
+        let (accepted, message) = self.publish(event).await;
+        assert!(!accepted && message.starts_with(start), "{message}");
+        message
+    }
+
     pub async fn ok(&mut self, event: &Event) -> (bool, String) {
         let answer = self.next().await;
         assert_eq!(answer[0], "OK", "{answer}");
@@ -266,6 +280,16 @@ impl Client {
     pub async fn expect_silence(&mut self) {
         self.send(json!(["COUNT", "silence", {"ids": []}])).await;
         assert_eq!(self.next().await, json!(["COUNT", "silence", {"count": 0}]));
+    }
+
+    /// As [`Client::expect_silence`], but an `EOSE` may still come.
+    pub async fn expect_silence_after_eose(&mut self) {
+        self.send(json!(["COUNT", "silence", {"ids": []}])).await;
+        let mut message = self.next().await;
+        if message[0] == "EOSE" {
+            message = self.next().await;
+        }
+        assert_eq!(message, json!(["COUNT", "silence", {"count": 0}]));
     }
 
     /// Closes the client's sending side.
@@ -317,16 +341,4 @@ pub async fn eventually(what: &str, state: impl Fn() -> bool) {
     timeout(DEADLINE, polled)
         .await
         .unwrap_or_else(|_| panic!("never: {what}"));
-}
-
-impl Client {
-    /// As [`Client::expect_silence`], but an `EOSE` may still come.
-    pub async fn expect_silence_after_eose(&mut self) {
-        self.send(json!(["COUNT", "silence", {"ids": []}])).await;
-        let mut message = self.next().await;
-        if message[0] == "EOSE" {
-            message = self.next().await;
-        }
-        assert_eq!(message, json!(["COUNT", "silence", {"count": 0}]));
-    }
 }

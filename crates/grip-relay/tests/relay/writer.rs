@@ -8,9 +8,7 @@ use crate::support::*;
 
 #[tokio::test]
 async fn an_event_at_fault_takes_no_other_with_it() {
-    let node = Node::start();
-    let mut client = node.connect();
-    let author = Author::new();
+    let (node, mut client, author) = start();
     let contents = ["one", FAILING, "two", PANICKING, "three", REFUSED];
     let events: Vec<_> = contents
         .iter()
@@ -33,9 +31,7 @@ async fn an_event_at_fault_takes_no_other_with_it() {
 
 #[tokio::test]
 async fn when_everything_fails_everybody_is_told() {
-    let node = Node::start();
-    let mut client = node.connect();
-    let author = Author::new();
+    let (_node, mut client, author) = start();
     let events: Vec<_> = (0..50)
         .map(|n| author.event(1, FAILING, &[], now() - n))
         .collect();
@@ -117,9 +113,7 @@ async fn a_flood_from_one_connection_is_slowed_down_and_not_refused() {
 
 #[tokio::test]
 async fn after_the_stop_writes_are_refused_in_words() {
-    let node = Node::start();
-    let mut client = node.connect();
-    let author = Author::new();
+    let (node, mut client, author) = start();
     assert!(client.publish(&author.note("before")).await.0);
     node.relay.stop().await;
     let (accepted, message) = client.publish(&author.note("after")).await;

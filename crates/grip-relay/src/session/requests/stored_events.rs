@@ -1,4 +1,4 @@
-//! The stored part of a subscription, read in slices.
+//! Stored events of a subscription, read in slices.
 //!
 //! The first slice fixes which events belong to the answer and in which order; the JSON of those
 //! that did not fit is read slice by slice as the client takes them. So neither a read transaction
@@ -20,7 +20,7 @@ const SLICE_IDS: usize = 256;
 /// much as it does.
 const SMALL_EVENTS: usize = 64;
 
-pub(super) struct Snapshot {
+pub(super) struct StoredEvents {
     /// `["EVENT","…",`
     head: Bytes,
     filters: Arc<[Filter]>,
@@ -36,7 +36,7 @@ pub(super) struct Chunk {
     pub(super) frames: Vec<Bytes>,
 }
 
-impl Snapshot {
+impl StoredEvents {
     pub(super) fn new(sub: &str, filters: Arc<[Filter]>, limits: &Limits) -> Self {
         Self {
             head: reply::event_head(sub),
@@ -84,9 +84,10 @@ impl Snapshot {
             if slice.ends.len() + 1 == ids.len() {
                 slice.push(stored.json);
             }
-            match ids.len() < max_results {
-                true => ControlFlow::Continue(()),
-                false => ControlFlow::Break(()),
+            if ids.len() < max_results {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
             }
         };
         let view = store.read()?;
@@ -111,19 +112,16 @@ impl Snapshot {
         let mut slice = Slice::new(&self.head);
         // The query answers in the order of `ids`, because both go by time and id.
         let mut refused = None;
-        let mut each = |stored: &Stored<'_>| match slice.push(stored.json) {
-            true => ControlFlow::Continue(()),
-            false => {
-                refused = Some(stored.id);
-                ControlFlow::Break(())
+        let mut each = |stored: &Stored<'_>| {
+            if slice.push(stored.json) {
+                return ControlFlow::Continue(());
             }
+            refused = Some(stored.id);
+            ControlFlow::Break(())
         };
         let view = store.read()?;
         view.query(&[filter], limits, Timestamp::now(), &mut each)?;
-        let read = match refused {
-            Some(id) => wanted.iter().position(|wanted| *wanted == id),
-            None => None,
-        };
+        let read = refused.and_then(|id| wanted.iter().position(|wanted| *wanted == id));
         self.done += read.unwrap_or(wanted.len());
         Ok(slice.finish())
     }
