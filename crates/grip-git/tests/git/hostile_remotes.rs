@@ -8,7 +8,7 @@ use grip_git::{
     pktline::{self, Band},
     remote::{RemoteError, Version, open_pack},
 };
-use grip_types::{Oid, RepoAddr};
+use grip_types::Oid;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use crate::{remote::CAPS, support::*};
