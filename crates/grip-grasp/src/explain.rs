@@ -207,9 +207,10 @@ impl Core {
             to.is(Status::Served, "its announcement is served");
             to.event = Some(facts(&event, None));
         } else if let Some((event, deadline)) = announcement {
-            let text = match to.repository.is_some() {
-                true => "its announcement is held until the first push",
-                false => "its announcement expired without a push; a new state brings it back",
+            let text = if to.repository.is_some() {
+                "its announcement is held until the first push"
+            } else {
+                "its announcement expired without a push; a new state brings it back"
             };
             to.is(Status::Held, text);
             let view = NodeView::leaving_out(self, &events, event.id);

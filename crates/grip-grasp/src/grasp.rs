@@ -78,9 +78,9 @@ pub(crate) struct Core {
     pub(crate) pushes: PushLimit,
     pub(crate) pending_repacks: PendingRepacks,
     pub(crate) kept: RetainedStores,
-    /// ChangeReceiver whenever the next attempt to find data may have come forward.
+    /// Changes whenever the next attempt to find data may have come forward.
     pub(crate) sync_changes: watch::Sender<u64>,
-    /// ChangeReceiver whenever an attempt has ended.
+    /// Changes whenever an attempt has ended.
     pub(crate) sync_ends: watch::Sender<u64>,
     /// When data of identifiers is looked for of which nothing is held.
     pub(crate) wanted: Arc<wanted::Rows>,

@@ -12,9 +12,9 @@ use crate::{commit::Written, error::GraspError, grasp::Core};
 pub(crate) const MAX_FORGETTING: usize = 256;
 
 impl Core {
-    /// ChangeReceiver the purgatory and makes the change durable.
+    /// Changes the purgatory and makes the change durable.
     ///
-    /// ChangeReceiver reach the journal in the order in which they happened in memory: each is queued
+    /// Changes reach the journal in the order in which they happened in memory: each is queued
     /// while the purgatory is locked, in a place taken before, and only the commit is waited for
     /// outside.
     pub(crate) async fn held<T>(
@@ -37,7 +37,7 @@ impl Core {
         Ok((value, written.await))
     }
 
-    /// ChangeReceiver the purgatory and queues the change for the journal, in one step; wakes the sync if
+    /// Changes the purgatory and queues the change for the journal, in one step; wakes the sync if
     /// its next attempt has come forward. Without a permit only memory changes, and the future
     /// says why.
     fn change<T, E>(

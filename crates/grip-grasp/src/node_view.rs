@@ -66,9 +66,10 @@ impl<'a> NodeView<'a> {
         view.query(&filters, limits, Timestamp::now(), &mut |found| {
             seen = true;
             relates = !idle.contains(&found.kind);
-            match relates {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
+            if relates {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
             }
         })?;
         // Not in the last commit at all: it is in the one under way, and counts.

@@ -1,4 +1,4 @@
-//! PushLimit: judged by their commands, received into quarantine, judged again in the identifier's
+//! Pushes: judged by their commands, received into quarantine, judged again in the identifier's
 //! turn, and carried out whole or not at all.
 //!
 //! ```text
@@ -150,12 +150,11 @@ impl Core {
         B: AsyncRead + Send + Unpin + 'static,
     {
         let identifier = &push.addr.identifier;
-        let received = match push.has_pack {
-            true => {
-                let receiving = self.repositories.receive(identifier, &mut upload);
-                gone.run_until_cancelled(receiving).await?
-            }
-            false => Ok(self.repositories.no_pack(identifier)),
+        let received = if push.has_pack {
+            let receiving = self.repositories.receive(identifier, &mut upload);
+            gone.run_until_cancelled(receiving).await?
+        } else {
+            Ok(self.repositories.no_pack(identifier))
         };
         fault::point("push.received");
         drain(&mut upload).await;

@@ -61,11 +61,10 @@ pub(crate) fn authorise(
     let mut authorised = Authorised::default();
     let mut seen = BTreeSet::new();
     for command in commands {
-        let fault = match seen.insert(&command.name) {
-            false => Some(format!("{} is named twice in one push", command.name)),
-            true => {
-                namespace_fault(command, known, &mut authorised).or_else(|| stale(command, current))
-            }
+        let fault = if seen.insert(&command.name) {
+            namespace_fault(command, known, &mut authorised).or_else(|| stale(command, current))
+        } else {
+            Some(format!("{} is named twice in one push", command.name))
         };
         if let Some(fault) = fault {
             faults.insert(command.name.clone(), fault);

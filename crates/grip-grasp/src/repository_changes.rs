@@ -42,14 +42,14 @@ struct State {
 }
 
 impl Grasp {
-    /// Follows tags that move and repositories that come and go, from now on. Whoever asked before
-    /// is not told any more.
+    /// Follows tags that move and repositories that come and go, from now on. An earlier receiver
+    /// gets nothing any more.
     pub fn changes(&self) -> ChangeReceiver {
         self.follow(|hosted| &hosted.tags)
     }
 
-    /// Follows which repositories have other [`crate::RepositoryEvents`] than before, from now on. Whoever
-    /// asked before is not told any more.
+    /// Follows which repositories have other [`crate::RepositoryEvents`] than before, from now on.
+    /// An earlier receiver gets nothing any more.
     pub fn repository_event_changes(&self) -> ChangeReceiver {
         self.follow(|hosted| &hosted.events)
     }

@@ -88,7 +88,7 @@ impl Grasp {
         self.core.sync_ends.send_modify(|count| *count += 1);
     }
 
-    /// ChangeReceiver whenever [`Grasp::next_sync`] may have come forward.
+    /// Changes whenever [`Grasp::next_sync`] may have come forward.
     pub fn sync_changes(&self) -> watch::Receiver<u64> {
         self.core.sync_changes.subscribe()
     }

@@ -41,9 +41,10 @@ pub(super) fn judge(
         Some((rule, reason)) if reason.cause == Cause::Private => case.refuse(trail, rule, reason),
         Some((rule, reason)) => {
             trail.note(rule, reason.text.clone());
-            match case.is_exception() {
-                true => case.except(trail),
-                false => case.refuse(trail, "G01-6", reason),
+            if case.is_exception() {
+                case.except(trail)
+            } else {
+                case.refuse(trail, "G01-6", reason)
             }
         }
     }

@@ -55,9 +55,12 @@ impl Announcements {
             .into_iter()
             .map(|event| (event, AnnouncementStatus::Served));
         let held = view.held_announcements(identifier)?;
-        let held = held.into_iter().map(|held| match held.hidden {
-            true => (held.event, AnnouncementStatus::Hidden),
-            false => (held.event, AnnouncementStatus::Held),
+        let held = held.into_iter().map(|held| {
+            if held.hidden {
+                (held.event, AnnouncementStatus::Hidden)
+            } else {
+                (held.event, AnnouncementStatus::Held)
+            }
         });
         for (event, status) in served.chain(held) {
             // What does not parse was never admitted; what is banned counts no longer.
@@ -156,9 +159,10 @@ impl Announcements {
         let mut ranks: BTreeMap<PublicKey, u8> = BTreeMap::new();
         for grant in self.grants(key) {
             for member in self.set_of(&grant.repository.owner).iter() {
-                let rank = match member == key {
-                    true => 0,
-                    false => 1 + u8::from(grant.legacy_only),
+                let rank = if member == key {
+                    0
+                } else {
+                    1 + u8::from(grant.legacy_only)
                 };
                 let known = ranks.entry(*member).or_insert(rank);
                 *known = rank.min(*known);

@@ -22,9 +22,10 @@ pub(super) fn judge(
     };
     let targets = targets(&request, view, policy)?;
     if targets.is_empty() {
-        let (rule, reason) = match waits_itself(&request, view)? {
-            true => ("G01-8", no_git_data()),
-            false => ("G01-48a", unrelated()),
+        let (rule, reason) = if waits_itself(&request, view)? {
+            ("G01-8", no_git_data())
+        } else {
+            ("G01-48a", unrelated())
         };
         return Ok(trail.refuse(rule, reason));
     }

@@ -27,9 +27,10 @@ pub(super) fn judge(
         Relation::Served(how) => {
             trail.note("G01-7", how);
             let ephemeral = kinds::class(event.kind) == Class::Ephemeral;
-            Ok(trail.end(match ephemeral {
-                true => Outcome::Broadcast,
-                false => Outcome::Serve,
+            Ok(trail.end(if ephemeral {
+                Outcome::Broadcast
+            } else {
+                Outcome::Serve
             }))
         }
         Relation::HeldOnly => Ok(trail.refuse("G01-8", no_git_data())),

@@ -20,9 +20,12 @@ pub(crate) fn effective_state<'a>(
     let by_members = states
         .into_iter()
         .filter(|state| set.contains(&state.event.pubkey));
-    by_members.reduce(|best, state| match supersedes(&state.event, &best.event) {
-        true => state,
-        false => best,
+    by_members.reduce(|best, state| {
+        if supersedes(&state.event, &best.event) {
+            state
+        } else {
+            best
+        }
     })
 }
 
@@ -115,9 +118,12 @@ fn superseded(
 fn overtaken(state: &State, held: &[HeldState], served: bool) -> Vec<grip_nostr::EventId> {
     let at = state.event.created_at;
     held.iter()
-        .filter(|other| match other.created_at == at {
-            true => other.id > state.event.id,
-            false => served && other.created_at < at,
+        .filter(|other| {
+            if other.created_at == at {
+                other.id > state.event.id
+            } else {
+                served && other.created_at < at
+            }
         })
         .map(|other| other.id)
         .collect()

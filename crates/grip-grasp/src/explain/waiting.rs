@@ -42,9 +42,10 @@ impl Core {
             deadline: held.deadline(),
             identifiers: identifiers.to_vec(),
             is_held,
-            search: match is_announcement {
-                true => None,
-                false => self.search(identifiers, &purgatory),
+            search: if is_announcement {
+                None
+            } else {
+                self.search(identifiers, &purgatory)
             },
         })
     }
@@ -55,9 +56,10 @@ impl Core {
         view: &dyn View,
         to: &mut Explanation,
     ) -> Result<(), ViewError> {
-        match claim.is_held {
-            true => to.is(Status::Held, "it is held until its git data arrives"),
-            false => to.is(Status::Wanted, self.wanted_summary(claim.deadline)),
+        if claim.is_held {
+            to.is(Status::Held, "it is held until its git data arrives")
+        } else {
+            to.is(Status::Wanted, self.wanted_summary(claim.deadline))
         }
         to.event = Some(facts(&claim.event, Some(claim.deadline)));
         to.deadline = Some(claim.deadline.get());

@@ -104,7 +104,7 @@ impl Core {
             move |core: &Self| core.plan_landing(&push, quarantine)
         };
         let landing = self.blocking("grasp.judge", plan).await??;
-        // PendingChanges before the ref appears: a ref that nothing notes would stay for ever.
+        // Noted before the ref appears: a ref that nothing notes would stay for ever.
         self.note_placeholders(push, landing.placeholders.clone())
             .await?;
         let state = landing.state.as_ref().map(|state| state.event.id);
@@ -204,9 +204,10 @@ impl Core {
         if let Some(state) = state {
             let short = &state.to_hex()[..8];
             let waits = self.purgatory.lock().find_event(&state).is_some();
-            lines.push(match waits {
-                true => format!("state {short} waits for the rest of its objects"),
-                false => format!("state {short} is served"),
+            lines.push(if waits {
+                format!("state {short} waits for the rest of its objects")
+            } else {
+                format!("state {short} is served")
             });
         }
         if released.prs_released > 0 {

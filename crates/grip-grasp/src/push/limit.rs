@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 use grip_nostr::RepoAddr;
 use parking_lot::Mutex;
 
-/// PushLimit to one repository at once, from the first command to the last report. Beyond it a push
+/// Pushes to one repository at once, from the first command to the last report. Beyond it a push
 /// is refused: each may hold a pack in quarantine and a process of git.
 const MAX_PER_REPOSITORY: usize = 8;
 

@@ -69,9 +69,10 @@ impl Core {
         is_held: bool,
     ) -> Result<(Decision, Option<Plan>), GraspError> {
         let events = self.store.read().map_err(ViewError::new)?;
-        let view = match is_held {
-            true => NodeView::leaving_out(self, &events, event.id),
-            false => NodeView::new(self, &events),
+        let view = if is_held {
+            NodeView::leaving_out(self, &events, event.id)
+        } else {
+            NodeView::new(self, &events)
         };
         let policy = self.policy.load();
         let decision = admit(event, &view, &policy, arrival)?;

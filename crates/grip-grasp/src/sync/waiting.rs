@@ -169,9 +169,10 @@ impl Core {
     }
 
     fn wanted_facts(&self, entry: &WantedEntry, purgatory: &Purgatory) -> Snapshot {
-        let class = match entry.is_state() {
-            true => "state",
-            false => "pull_request",
+        let class = if entry.is_state() {
+            "state"
+        } else {
+            "pull_request"
         };
         let mut snapshot = snapshot(
             &entry.held,

@@ -15,12 +15,11 @@ async fn g01_54_a_deleted_held_state_no_longer_authorises() {
         let at = later(1 + u64::from(by_address));
         let state = owner.state_at("x", &[("refs/heads/main", &next)], None, at);
         node.accepts(&state, HELD).await;
-        let deletion = match by_address {
-            false => owner.delete_events(&[state.id]),
-            true => {
-                let tags = vec![vec!["a".into(), format!("30618:{}:x", owner.hex())]];
-                owner.sign_at(5, "", tags, later(9))
-            }
+        let deletion = if by_address {
+            let tags = vec![vec!["a".into(), format!("30618:{}:x", owner.hex())]];
+            owner.sign_at(5, "", tags, later(9))
+        } else {
+            owner.delete_events(&[state.id])
         };
         node.accepts(&deletion, "").await;
         assert_eq!(node.waiting(), 0);

@@ -205,7 +205,7 @@ impl Node {
         fsck.is_clean
     }
 
-    /// PushLimit `old new ref` commands with a pack, as bytes.
+    /// Pushes `old new ref` commands with a pack, as bytes.
     pub(crate) async fn push_bytes(&self, addr: &RepoAddr, body: Vec<u8>) -> Told {
         told(
             self.grasp()
@@ -215,7 +215,7 @@ impl Node {
         .await
     }
 
-    /// PushLimit commands with everything the new tips reach.
+    /// Pushes commands with everything the new tips reach.
     pub(crate) async fn push(
         &self,
         addr: &RepoAddr,

@@ -1,4 +1,4 @@
-//! PushLimit: allowed, refused, half and broken.
+//! Pushes: allowed, refused, half and broken.
 
 use std::{
     io,
@@ -335,9 +335,10 @@ impl AsyncRead for Broken {
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         let read = Pin::new(&mut self.0).poll_read(cx, buf);
-        match buf.filled().len() == before {
-            true => Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())),
-            false => read,
+        if buf.filled().len() == before {
+            Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()))
+        } else {
+            read
         }
     }
 }

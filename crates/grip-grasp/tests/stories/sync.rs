@@ -279,10 +279,7 @@ async fn a_newer_state_takes_the_place_of_a_wanted_one_whether_held_or_served() 
         let owner = Author::new();
         let (node, _tree, state, _next) = wanting(&owner).await;
         let tip = node.refs(&addr(&owner, "x"))[MAIN].clone();
-        let object = match is_here {
-            true => tip,
-            false => "3".repeat(40),
-        };
+        let object = if is_here { tip } else { "3".repeat(40) };
         let newer = owner.state_at("x", &[(MAIN, &object)], None, later(9));
         assert!(node.send(&newer).await.accepted);
         assert_eq!(node.serves(&newer), is_here);
@@ -300,14 +297,15 @@ async fn a_deletion_ends_the_search_by_id_and_by_address() {
         let foreign = stranger.delete_events(&[state.id]);
         assert!(node.send(&foreign).await.accepted);
         assert_eq!(status(&node, &state).await, Status::Wanted);
-        let request = match by_id {
-            true => owner.delete_events(&[state.id]),
-            false => owner.sign_at(
+        let request = if by_id {
+            owner.delete_events(&[state.id])
+        } else {
+            owner.sign_at(
                 5,
                 "",
                 vec![vec!["a".to_owned(), format!("30618:{}:x", owner.hex())]],
                 later(2),
-            ),
+            )
         };
         assert!(node.send(&request).await.accepted);
         assert_eq!(node.grasp().stats().purgatory.wanted, 0, "by id: {by_id}");

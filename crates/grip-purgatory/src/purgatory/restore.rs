@@ -61,9 +61,12 @@ impl Purgatory {
         let waiting = held.chain(self.wanted.identifiers());
         let lost = waiting.filter(|it| self.sync.get(it).is_none());
         let lost: BTreeSet<Identifier> = lost.cloned().collect();
-        let begun = lost.iter().map(|it| match self.has_held_events(it) {
-            true => self.enqueue_sync_default(it, now),
-            false => self.sync.rest(it),
+        let begun = lost.iter().map(|it| {
+            if self.has_held_events(it) {
+                self.enqueue_sync_default(it, now)
+            } else {
+                self.sync.rest(it)
+            }
         });
         begun.collect::<Vec<_>>().concat()
     }

@@ -21,9 +21,10 @@ fn g01_54_a_held_state_goes_by_id_or_by_address() {
         let owner = view.hosting(&[]);
         let waiting = state(&owner, &[(MAIN, oid(1))], 100);
         view.take(&waiting);
-        let decision = view.take(&match by_address {
-            true => delete_address(&owner, &owner, 30618, 500),
-            false => delete_id(&owner, &waiting.id),
+        let decision = view.take(&if by_address {
+            delete_address(&owner, &owner, 30618, 500)
+        } else {
+            delete_id(&owner, &waiting.id)
         });
         assert_eq!(decision.outcome, Outcome::Serve);
         let dropped = Effect::DropStates {
@@ -90,9 +91,10 @@ fn g01_56_a_held_announcement_goes_with_its_repository_and_states() {
         let announcement = listing(&owner, &[&m], 100);
         view.take(&announcement);
         view.take(&state(&m, &[(MAIN, oid(1))], 100));
-        let decision = view.take(&match by_address {
-            true => delete_address(&owner, &owner, 30617, 500),
-            false => delete_id(&owner, &announcement.id),
+        let decision = view.take(&if by_address {
+            delete_address(&owner, &owner, 30617, 500)
+        } else {
+            delete_id(&owner, &announcement.id)
         });
         assert!(
             decision

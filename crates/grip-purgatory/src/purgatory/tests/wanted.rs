@@ -398,9 +398,10 @@ fn a_flood_of_wanted_pull_requests_takes_no_others_place() {
 /// Lets the event of a new author expire, `n` minutes after the first.
 fn expire(purgatory: &mut Purgatory, event: &Event, name: &str, n: u32) -> Vec<Change> {
     let (at, it) = (NOW + MINUTE * n, identifier(name));
-    let added = match event.kind == kinds::STATE {
-        true => purgatory.add_state(event.clone(), it, Origin::Synced, at),
-        false => purgatory.add_pr(event.clone(), oid('a'), vec![it], Origin::Synced, at),
+    let added = if event.kind == kinds::STATE {
+        purgatory.add_state(event.clone(), it, Origin::Synced, at)
+    } else {
+        purgatory.add_pr(event.clone(), oid('a'), vec![it], Origin::Synced, at)
     };
     let _ = added.unwrap();
     purgatory.cleanup(at + LIFETIME).1
