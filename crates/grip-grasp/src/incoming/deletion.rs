@@ -5,8 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use grip_nostr::{Address, Deletion, Event, EventId};
 use grip_relay::{Answer, answer_to_put};
 use grip_store::Put;
-use grip_types::Identifier;
-use grip_types::Origin;
+use grip_types::{Identifier, Origin};
 
 use crate::{admission::Outcome, error::GraspError, grasp::Core};
 

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use grip_nostr::{Event, PullRequest};
 use grip_relay::Answer;
 use grip_tasks::fault;
-use grip_types::Identifier;
-use grip_types::Origin;
+use grip_types::{Identifier, Origin};
 
 use crate::{
     admission::{Decision, Outcome},

@@ -5,8 +5,7 @@ use std::{sync::Arc, time::Duration};
 use grip_nostr::Event;
 use grip_relay::Answer;
 use grip_tasks::fault;
-use grip_types::Identifier;
-use grip_types::Origin;
+use grip_types::{Identifier, Origin};
 use tokio::time::{Instant, timeout_at};
 
 use super::{arrival, identifiers::own_identifier};

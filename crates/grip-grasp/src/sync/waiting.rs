@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use grip_nostr::{Event, EventId, RepoAddr};
 use grip_purgatory::{Held, Phase, Purgatory, Waiting, WantedEntry, can_be_here};
-use grip_types::Identifier;
-use grip_types::Origin;
+use grip_types::{Identifier, Origin};
 use serde::Serialize;
 
 use super::SyncFacts;

@@ -2,7 +2,7 @@
 
 use grip_testkit::Author;
 
-use crate::node::{HELD, Node, ZERO, addr, announce, announce_at, later, with_repository};
+use crate::node::{HELD, Node, Scene, ZERO, addr, announce, announce_at, later, with_repository};
 
 #[tokio::test]
 async fn g01_54_a_deleted_held_state_no_longer_authorises() {
@@ -88,19 +88,13 @@ async fn g01_57_a_deleted_pull_request_takes_its_ref_along() {
 
 #[tokio::test]
 async fn g01_57_a_deleted_state_leaves_the_refs_as_they_are() {
-    let owner = Author::new();
-    let (node, tree, tip) = with_repository(&owner, "x").await;
-    let repo = addr(&owner, "x");
-    let next = tree.commit("a", "next").unwrap();
-    let state = owner.state_at("x", &[("refs/heads/main", &next)], None, later(1));
-    node.accepts(&state, HELD).await;
-    let push = [(tip.as_str(), next.as_str(), "refs/heads/main")];
-    assert!(node.push(&repo, &tree, &push).await.accepted);
-    node.accepts(&owner.delete_events(&[state.id]), "").await;
-    assert!(!node.serves(&state));
-    assert_eq!(node.refs(&repo)["refs/heads/main"], next);
-    let told = node
-        .push(&repo, &tree, &[(&next, ZERO, "refs/heads/main")])
-        .await;
+    let scene = Scene::new().await;
+    let (next, state) = scene.hold_next().await;
+    assert!(scene.push_main(&scene.tip, &next).await.accepted);
+    let deletion = scene.owner.delete_events(&[state.id]);
+    scene.node.accepts(&deletion, "").await;
+    assert!(!scene.node.serves(&state));
+    assert_eq!(scene.main(), next);
+    let told = scene.push_main(&next, ZERO).await;
     assert!(!told.accepted, "{told:?}");
 }

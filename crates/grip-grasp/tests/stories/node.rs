@@ -12,8 +12,7 @@ use grip_relay::{Answer, Limits, Relay, WritePolicy};
 use grip_store::{EventStore, EventView};
 use grip_tasks::{Ended, TaskGroup};
 use grip_testkit::{Author, WorkTree, wire};
-use grip_types::Origin;
-use grip_types::{Identifier, Service};
+use grip_types::{Identifier, Origin, Service};
 use nostr::prelude::Timestamp;
 use tempfile::TempDir;
 
@@ -326,4 +325,74 @@ pub(crate) async fn with_repository(author: &Author, identifier: &str) -> (Node,
     let told = node.push(&addr(author, identifier), &tree, &main).await;
     assert!(told.accepted, "{told:?}");
     (node, tree, tip)
+}
+
+/// An owner whose repository `x` has one commit on `main`, served.
+pub(crate) struct Scene {
+    pub(crate) owner: Author,
+    pub(crate) node: Node,
+    pub(crate) tree: WorkTree,
+    pub(crate) tip: String,
+    pub(crate) repo: RepoAddr,
+}
+
+impl Scene {
+    pub(crate) async fn new() -> Self {
+        let owner = Author::new();
+        let (node, tree, tip) = with_repository(&owner, "x").await;
+        let repo = addr(&owner, "x");
+        Self {
+            owner,
+            node,
+            tree,
+            tip,
+            repo,
+        }
+    }
+
+    /// A further commit, here and not on the node.
+    pub(crate) fn commit(&self, content: &str) -> String {
+        self.tree.commit("a", content).unwrap()
+    }
+
+    /// The owner's state with `main` at a commit that is not here, held.
+    pub(crate) async fn hold(&self, main: &str, seconds: u64) -> Event {
+        self.hold_by(&self.owner, main, seconds).await
+    }
+
+    /// The same of any author.
+    pub(crate) async fn hold_by(&self, author: &Author, main: &str, seconds: u64) -> Event {
+        let refs = [("refs/heads/main", main)];
+        let state = author.state_at("x", &refs, None, later(seconds));
+        self.node.accepts(&state, HELD).await;
+        state
+    }
+
+    /// A further commit and the state that names it.
+    pub(crate) async fn hold_next(&self) -> (String, Event) {
+        let next = self.commit("next");
+        let state = self.hold(&next, 1).await;
+        (next, state)
+    }
+
+    pub(crate) async fn push(&self, commands: &[(&str, &str, &str)]) -> Told {
+        self.node.push(&self.repo, &self.tree, commands).await
+    }
+
+    pub(crate) async fn push_main(&self, old: &str, new: &str) -> Told {
+        self.push(&[(old, new, "refs/heads/main")]).await
+    }
+
+    /// The body of a push of `main` from the first commit to `new`.
+    pub(crate) async fn body(&self, new: &str) -> Vec<u8> {
+        let command = [(self.tip.as_str(), new, "refs/heads/main")];
+        let mut body = wire::commands(&command, wire::CAPABILITIES);
+        body.extend(wire::pack(&self.tree, new, None).await.unwrap());
+        body
+    }
+
+    /// Where `main` is on the node.
+    pub(crate) fn main(&self) -> String {
+        self.node.refs(&self.repo)["refs/heads/main"].clone()
+    }
 }

@@ -9,40 +9,34 @@ use std::{
 use grip_testkit::{Author, WorkTree, wire};
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 
-use crate::node::{HELD, Node, ZERO, addr, announce, later, told, with_repository};
+use crate::node::{HELD, Node, Scene, ZERO, addr, announce, later, told};
 
 #[tokio::test]
 async fn a_refused_push_leaves_no_object_and_tells_why() {
-    let owner = Author::new();
-    let (node, tree, tip) = with_repository(&owner, "x").await;
-    let repo = addr(&owner, "x");
-    let unsigned = tree.commit("a", "nobody signed this").unwrap();
-    let push = [(tip.as_str(), unsigned.as_str(), "refs/heads/main")];
-    let told = node.push(&repo, &tree, &push).await;
+    let scene = Scene::new().await;
+    let unsigned = scene.commit("nobody signed this");
+    let told = scene.push_main(&scene.tip, &unsigned).await;
     assert!(!told.accepted, "{told:?}");
     assert!(told.text.contains("unpack rejected: ") && told.text.contains("ng refs/heads/main"));
     assert!(told.text.contains("publish a new state first"), "{told:?}");
-    assert!(!node.has_object("x", &unsigned));
-    assert_eq!(node.refs(&repo)["refs/heads/main"], tip);
+    assert!(!scene.node.has_object("x", &unsigned));
+    assert_eq!(scene.main(), scene.tip);
 }
 
 #[tokio::test]
 async fn g01_40_one_bad_command_refuses_the_whole_push() {
-    let owner = Author::new();
-    let (node, tree, tip) = with_repository(&owner, "x").await;
-    let next = tree.commit("a", "next").unwrap();
-    let state = owner.state_at("x", &[("refs/heads/main", &next)], None, later(1));
-    node.accepts(&state, HELD).await;
+    let scene = Scene::new().await;
+    let (next, state) = scene.hold_next().await;
     let push = [
-        (tip.as_str(), next.as_str(), "refs/heads/main"),
+        (scene.tip.as_str(), next.as_str(), "refs/heads/main"),
         (ZERO, next.as_str(), "refs/notes/commits"),
     ];
-    let told = node.push(&addr(&owner, "x"), &tree, &push).await;
+    let told = scene.push(&push).await;
     assert!(
         !told.accepted && told.text.contains("ng refs/heads/main"),
         "{told:?}"
     );
-    assert!(!node.has_object("x", &next) && !node.serves(&state));
+    assert!(!scene.node.has_object("x", &next) && !scene.node.serves(&state));
 }
 
 #[tokio::test]
@@ -82,38 +76,23 @@ async fn part_of_a_state_is_taken_and_the_state_waits_for_the_rest() {
 
 #[tokio::test]
 async fn a_push_that_matches_an_older_held_state_is_overtaken_by_the_newer() {
-    let owner = Author::new();
-    let (node, tree, tip) = with_repository(&owner, "x").await;
-    let repo = addr(&owner, "x");
-    let two = tree.commit("a", "two").unwrap();
-    let three = tree.commit("a", "three").unwrap();
-    let older = owner.state_at("x", &[("refs/heads/main", &two)], None, later(1));
-    let newer = owner.state_at("x", &[("refs/heads/main", &three)], None, later(2));
-    node.accepts(&older, HELD).await;
-    node.accepts(&newer, HELD).await;
-    let push = [(tip.as_str(), two.as_str(), "refs/heads/main")];
-    assert!(node.push(&repo, &tree, &push).await.accepted);
+    let scene = Scene::new().await;
+    let (two, three) = (scene.commit("two"), scene.commit("three"));
+    let older = scene.hold(&two, 1).await;
+    let newer = scene.hold(&three, 2).await;
+    let node = &scene.node;
+    assert!(scene.push_main(&scene.tip, &two).await.accepted);
     assert!(node.serves(&older) && !node.serves(&newer));
-    let push = [(two.as_str(), three.as_str(), "refs/heads/main")];
-    assert!(node.push(&repo, &tree, &push).await.accepted);
+    assert!(scene.push_main(&two, &three).await.accepted);
     assert!(node.serves(&newer) && !node.serves(&older));
     assert_eq!(node.waiting(), 0);
 }
 
 #[tokio::test]
 async fn an_old_value_that_is_out_of_date_refuses_the_push() {
-    let owner = Author::new();
-    let (node, tree, _tip) = with_repository(&owner, "x").await;
-    let next = tree.commit("a", "next").unwrap();
-    let state = owner.state_at("x", &[("refs/heads/main", &next)], None, later(1));
-    node.accepts(&state, HELD).await;
-    let told = node
-        .push(
-            &addr(&owner, "x"),
-            &tree,
-            &[(ZERO, &next, "refs/heads/main")],
-        )
-        .await;
+    let scene = Scene::new().await;
+    let (next, _state) = scene.hold_next().await;
+    let told = scene.push_main(ZERO, &next).await;
     assert!(
         !told.accepted && told.text.contains("fetch first"),
         "{told:?}"
@@ -122,32 +101,28 @@ async fn an_old_value_that_is_out_of_date_refuses_the_push() {
 
 #[tokio::test]
 async fn a_deletion_the_state_implies_is_taken_also_when_it_is_done_already() {
-    let owner = Author::new();
-    let (node, tree, tip) = with_repository(&owner, "x").await;
-    let repo = addr(&owner, "x");
-    let main = ("refs/heads/main", tip.as_str());
-    let both = [main, ("refs/heads/old", tip.as_str())];
-    node.accepts(&owner.state_at("x", &both, None, later(1)), "")
-        .await;
-    assert!(node.refs(&repo).contains_key("refs/heads/old"));
-    let told = node
-        .push(&repo, &tree, &[(&tip, ZERO, "refs/heads/old")])
-        .await;
+    let scene = Scene::new().await;
+    let (node, tip) = (&scene.node, scene.tip.as_str());
+    let main = ("refs/heads/main", tip);
+    let both = scene
+        .owner
+        .state_at("x", &[main, ("refs/heads/old", tip)], None, later(1));
+    node.accepts(&both, "").await;
+    assert!(node.refs(&scene.repo).contains_key("refs/heads/old"));
+    let deletion = [(tip, ZERO, "refs/heads/old")];
+    let told = scene.push(&deletion).await;
     assert!(!told.accepted, "the state still names it: {told:?}");
-    node.accepts(&owner.state_at("x", &[main], None, later(2)), "")
-        .await;
-    assert!(!node.refs(&repo).contains_key("refs/heads/old"));
-    let told = node
-        .push(&repo, &tree, &[(&tip, ZERO, "refs/heads/old")])
-        .await;
+    let without = scene.owner.state_at("x", &[main], None, later(2));
+    node.accepts(&without, "").await;
+    assert!(!node.refs(&scene.repo).contains_key("refs/heads/old"));
+    let told = scene.push(&deletion).await;
     assert!(told.accepted, "{told:?}");
 }
 
 #[tokio::test]
 async fn the_probe_before_a_large_push_gets_an_empty_answer() {
-    let owner = Author::new();
-    let (node, _tree, _tip) = with_repository(&owner, "x").await;
-    let told = node.push_bytes(&addr(&owner, "x"), b"0000".to_vec()).await;
+    let scene = Scene::new().await;
+    let told = scene.node.push_bytes(&scene.repo, b"0000".to_vec()).await;
     assert_eq!(told.text, "");
 }
 
@@ -166,63 +141,47 @@ async fn a_push_to_nothing_is_refused_in_band() {
 
 #[tokio::test]
 async fn a_corrupt_or_lacking_pack_leaves_nothing() {
-    let owner = Author::new();
-    let (node, tree, tip) = with_repository(&owner, "x").await;
-    let repo = addr(&owner, "x");
-    let next = tree.commit("a", "next").unwrap();
-    let state = owner.state_at("x", &[("refs/heads/main", &next)], None, later(1));
-    node.accepts(&state, HELD).await;
-    let head = wire::commands(&[(&tip, &next, "refs/heads/main")], wire::CAPABILITIES);
+    let scene = Scene::new().await;
+    let (node, tip) = (&scene.node, scene.tip.as_str());
+    let (next, state) = scene.hold_next().await;
+    let head = wire::commands(&[(tip, &next, "refs/heads/main")], wire::CAPABILITIES);
 
-    let mut corrupt = wire::pack(&tree, &next, None).await.unwrap();
+    let mut corrupt = wire::pack(&scene.tree, &next, None).await.unwrap();
     let middle = corrupt.len() / 2;
     corrupt[middle] ^= 0xff;
-    let lacking = wire::pack(&tree, &tip, None).await.unwrap();
+    let lacking = wire::pack(&scene.tree, tip, None).await.unwrap();
     for pack in [corrupt, lacking, b"PACK".to_vec(), Vec::new()] {
-        let told = node.push_bytes(&repo, [head.clone(), pack].concat()).await;
+        let body = [head.clone(), pack].concat();
+        let told = node.push_bytes(&scene.repo, body).await;
         assert!(!told.accepted && told.text.contains("unpack "), "{told:?}");
         assert!(!node.has_object("x", &next) && !node.serves(&state));
     }
-    let push = [(tip.as_str(), next.as_str(), "refs/heads/main")];
-    assert!(node.push(&repo, &tree, &push).await.accepted);
+    assert!(scene.push_main(tip, &next).await.accepted);
 }
 
 #[tokio::test]
 async fn a_client_that_goes_away_in_the_middle_leaves_nothing() {
-    let owner = Author::new();
-    let (node, tree, tip) = with_repository(&owner, "x").await;
-    let repo = addr(&owner, "x");
-    let next = tree.commit("a", "next").unwrap();
-    let state = owner.state_at("x", &[("refs/heads/main", &next)], None, later(1));
-    node.accepts(&state, HELD).await;
-    let mut body = wire::commands(&[(&tip, &next, "refs/heads/main")], wire::CAPABILITIES);
-    body.extend(wire::pack(&tree, &next, None).await.unwrap());
+    let scene = Scene::new().await;
+    let (next, state) = scene.hold_next().await;
+    let mut body = scene.body(&next).await;
     body.truncate(body.len() - 10);
-    let reply = node
-        .grasp()
-        .push(repo.clone(), Broken(io::Cursor::new(body)))
+    let grasp = scene.node.grasp();
+    let reply = grasp
+        .push(scene.repo.clone(), Broken(io::Cursor::new(body)))
         .await;
     assert!(!told(reply).await.accepted);
-    assert!(!node.has_object("x", &next) && !node.serves(&state));
-    assert_eq!(node.grasp().stats().pushes, 0);
+    assert!(!scene.node.has_object("x", &next) && !scene.node.serves(&state));
+    assert_eq!(grasp.stats().pushes, 0);
 }
 
 #[tokio::test]
 async fn a_whole_push_is_finished_though_nobody_waits_for_the_answer() {
-    let owner = Author::new();
-    let (node, tree, tip) = with_repository(&owner, "x").await;
-    let next = tree.commit("a", "next").unwrap();
-    let state = owner.state_at("x", &[("refs/heads/main", &next)], None, later(1));
-    node.accepts(&state, HELD).await;
-    let mut body = wire::commands(&[(&tip, &next, "refs/heads/main")], wire::CAPABILITIES);
-    body.extend(wire::pack(&tree, &next, None).await.unwrap());
-    drop(
-        node.grasp()
-            .push(addr(&owner, "x"), io::Cursor::new(body))
-            .await,
-    );
+    let scene = Scene::new().await;
+    let (next, state) = scene.hold_next().await;
+    let body = io::Cursor::new(scene.body(&next).await);
+    drop(scene.node.grasp().push(scene.repo.clone(), body).await);
     grip_testkit::until("the state is served", || async {
-        node.serves(&state).then_some(())
+        scene.node.serves(&state).then_some(())
     })
     .await
     .unwrap();
@@ -230,66 +189,52 @@ async fn a_whole_push_is_finished_though_nobody_waits_for_the_answer() {
 
 #[tokio::test]
 async fn a_plain_report_is_given_to_clients_without_side_band() {
-    let owner = Author::new();
-    let (node, tree, tip) = with_repository(&owner, "x").await;
-    let main = [(tip.as_str(), tip.as_str(), "refs/heads/main")];
-    let mut body = wire::commands(&main, "report-status delete-refs");
-    body.extend(wire::pack(&tree, &tip, None).await.unwrap());
-    let told = node.push_bytes(&addr(&owner, "x"), body).await;
+    let scene = Scene::new().await;
+    let tip = scene.tip.as_str();
+    let mut body = wire::commands(
+        &[(tip, tip, "refs/heads/main")],
+        "report-status delete-refs",
+    );
+    body.extend(wire::pack(&scene.tree, tip, None).await.unwrap());
+    let told = scene.node.push_bytes(&scene.repo, body).await;
     assert_eq!(told.text, "000eunpack ok\n0017ok refs/heads/main\n0000");
 }
 
 #[tokio::test]
 async fn of_two_pushes_at_once_one_lands_and_the_other_is_told_to_fetch() {
-    let owner = Author::new();
-    let (node, tree, tip) = with_repository(&owner, "x").await;
-    let repo = addr(&owner, "x");
-    let two = tree.commit("a", "two").unwrap();
-    let three = tree.commit("a", "three").unwrap();
-    let older = owner.state_at("x", &[("refs/heads/main", &two)], None, later(1));
-    let newer = owner.state_at("x", &[("refs/heads/main", &three)], None, later(2));
-    node.accepts(&older, HELD).await;
-    node.accepts(&newer, HELD).await;
-    let first = [(tip.as_str(), two.as_str(), "refs/heads/main")];
-    let second = [(tip.as_str(), three.as_str(), "refs/heads/main")];
+    let scene = Scene::new().await;
+    let (two, three) = (scene.commit("two"), scene.commit("three"));
+    scene.hold(&two, 1).await;
+    let newer = scene.hold(&three, 2).await;
     let (first, second) = tokio::join!(
-        node.push(&repo, &tree, &first),
-        node.push(&repo, &tree, &second)
+        scene.push_main(&scene.tip, &two),
+        scene.push_main(&scene.tip, &three)
     );
-    let landed = [&first, &second]
-        .iter()
-        .filter(|told| told.accepted)
-        .count();
-    assert_eq!(landed, 1, "{first:?} {second:?}");
-    let tip = node.refs(&repo)["refs/heads/main"].clone();
-    assert_eq!(tip, if first.accepted { two } else { three });
-    assert_eq!(node.serves(&newer), second.accepted);
+    assert_ne!(first.accepted, second.accepted, "{first:?} {second:?}");
+    assert_eq!(scene.main(), if first.accepted { two } else { three });
+    assert_eq!(scene.node.serves(&newer), second.accepted);
 }
 
 #[tokio::test]
 async fn a_push_whose_state_is_deleted_meanwhile_is_refused_in_its_turn() {
-    let owner = Author::new();
-    let (node, tree, tip) = with_repository(&owner, "x").await;
-    let repo = addr(&owner, "x");
-    let next = tree.commit("a", "next").unwrap();
-    let state = owner.state_at("x", &[("refs/heads/main", &next)], None, later(1));
-    node.accepts(&state, HELD).await;
-    let mut body = wire::commands(&[(&tip, &next, "refs/heads/main")], wire::CAPABILITIES);
-    body.extend(wire::pack(&tree, &next, None).await.unwrap());
+    let scene = Scene::new().await;
+    let (next, state) = scene.hold_next().await;
+    let body = scene.body(&next).await;
     let (mut client, server) = tokio::io::duplex(64);
-    let deletion = owner.delete_events(&[state.id]);
+    let deletion = scene.owner.delete_events(&[state.id]);
     let uploading = async {
         let (most, last) = body.split_at(body.len() - 100);
         client.write_all(most).await.unwrap();
-        node.accepts(&deletion, "").await;
+        scene.node.accepts(&deletion, "").await;
         client.write_all(last).await.unwrap();
         drop(client);
     };
-    let pushing = async { told(node.grasp().push(repo.clone(), server).await).await };
+    let grasp = scene.node.grasp();
+    let pushing = async { told(grasp.push(scene.repo.clone(), server).await).await };
     let ((), told) = tokio::join!(uploading, pushing);
     assert!(!told.accepted, "{told:?}");
-    assert!(!node.has_object("x", &next));
-    assert_eq!(node.refs(&repo)["refs/heads/main"], tip);
+    assert!(!scene.node.has_object("x", &next));
+    assert_eq!(scene.main(), scene.tip);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

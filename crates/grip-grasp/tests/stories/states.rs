@@ -3,7 +3,7 @@
 use grip_grasp::RepositoryStatus;
 use grip_testkit::{Author, WorkTree};
 
-use crate::node::{HELD, Node, ZERO, addr, announce, announce_at, later, with_repository};
+use crate::node::{HELD, Node, Scene, ZERO, addr, announce, announce_at, later, with_repository};
 
 #[tokio::test]
 async fn g01_15_a_push_that_satisfies_the_state_serves_state_and_announcement() {
@@ -172,17 +172,14 @@ async fn a_state_that_comes_a_moment_before_its_announcement_is_held() {
 
 #[tokio::test]
 async fn the_chain_of_maintainers_moves_the_owners_refs() {
-    let (owner, m, r) = (Author::new(), Author::new(), Author::new());
-    let (node, tree, first) = with_repository(&owner, "x").await;
-    let repo = addr(&owner, "x");
-    let announcement = announce_at(&owner, "x", &[&m], later(1));
+    let (scene, m, r) = (Scene::new().await, Author::new(), Author::new());
+    let node = &scene.node;
+    let announcement = announce_at(&scene.owner, "x", &[&m], later(1));
     node.accepts(&announcement, "").await;
 
-    let second = tree.commit("a", "second").unwrap();
-    let state = m.state_at("x", &[("refs/heads/main", &second)], None, later(2));
-    node.accepts(&state, HELD).await;
-    let push = [(first.as_str(), second.as_str(), "refs/heads/main")];
-    let told = node.push(&repo, &tree, &push).await;
+    let second = scene.commit("second");
+    let state = scene.hold_by(&m, &second, 2).await;
+    let told = scene.push_main(&scene.tip, &second).await;
     assert!(told.accepted && node.serves(&state), "{told:?}");
 
     // M announces elsewhere and lists R only: served, and recursion runs through it.
@@ -206,54 +203,40 @@ async fn the_chain_of_maintainers_moves_the_owners_refs() {
     let root = WorkTree::with_commit().unwrap();
     root.commit("other", "an unrelated root").unwrap();
     let third = root.tip("HEAD").unwrap();
-    let state = r.state_at("x", &[("refs/heads/main", &third)], None, later(4));
-    node.accepts(&state, HELD).await;
+    let state = scene.hold_by(&r, &third, 4).await;
     let push = [(second.as_str(), third.as_str(), "refs/heads/main")];
-    let told = node.push(&repo, &root, &push).await;
+    let told = node.push(&scene.repo, &root, &push).await;
     assert!(told.accepted && node.serves(&state), "{told:?}");
-    assert_eq!(node.refs(&repo)["refs/heads/main"], third);
+    assert_eq!(scene.main(), third);
 }
 
 #[tokio::test]
 async fn g01_17_an_older_state_of_another_maintainer_moves_nothing() {
-    let (owner, m) = (Author::new(), Author::new());
-    let (node, tree, first) = with_repository(&owner, "x").await;
-    let repo = addr(&owner, "x");
-    node.accepts(&announce_at(&owner, "x", &[&m], later(1)), "")
-        .await;
-    let second = tree.commit("a", "second").unwrap();
-    let newer = owner.state_at("x", &[("refs/heads/main", &second)], None, later(9));
-    node.accepts(&newer, HELD).await;
-    let push = [(first.as_str(), second.as_str(), "refs/heads/main")];
-    assert!(node.push(&repo, &tree, &push).await.accepted);
-    let older = m.state_at("x", &[("refs/heads/main", &first)], None, later(5));
-    node.accepts(&older, "").await;
-    assert!(node.serves(&older), "it is a valid event");
-    assert_eq!(node.refs(&repo)["refs/heads/main"], second);
+    let (scene, m) = (Scene::new().await, Author::new());
+    let listing = announce_at(&scene.owner, "x", &[&m], later(1));
+    scene.node.accepts(&listing, "").await;
+    let second = scene.commit("second");
+    scene.hold(&second, 9).await;
+    assert!(scene.push_main(&scene.tip, &second).await.accepted);
+    let older = m.state_at("x", &[("refs/heads/main", &scene.tip)], None, later(5));
+    scene.node.accepts(&older, "").await;
+    assert!(scene.node.serves(&older), "it is a valid event");
+    assert_eq!(scene.main(), second);
 }
 
 #[tokio::test]
 async fn g01_31_a_dropped_maintainer_loses_the_refs_and_the_held_state() {
-    let (owner, m) = (Author::new(), Author::new());
-    let (node, tree, first) = with_repository(&owner, "x").await;
-    let repo = addr(&owner, "x");
-    node.accepts(&announce_at(&owner, "x", &[&m], later(1)), "")
-        .await;
-    let second = tree.commit("a", "second").unwrap();
-    let state = m.state_at("x", &[("refs/heads/main", &second)], None, later(2));
-    node.accepts(&state, HELD).await;
-    let push = [(first.as_str(), second.as_str(), "refs/heads/main")];
-    assert!(node.push(&repo, &tree, &push).await.accepted);
-    let held = m.state_at("x", &[("refs/heads/main", &"3".repeat(40))], None, later(3));
-    node.accepts(&held, HELD).await;
+    let (scene, m) = (Scene::new().await, Author::new());
+    let listing = announce_at(&scene.owner, "x", &[&m], later(1));
+    scene.node.accepts(&listing, "").await;
+    let second = scene.commit("second");
+    let state = scene.hold_by(&m, &second, 2).await;
+    assert!(scene.push_main(&scene.tip, &second).await.accepted);
+    scene.hold_by(&m, &"3".repeat(40), 3).await;
 
-    node.accepts(&announce_at(&owner, "x", &[], later(4)), "")
-        .await;
-    assert_eq!(
-        node.refs(&repo)["refs/heads/main"],
-        first,
-        "the owner's state counts again"
-    );
-    assert_eq!(node.waiting(), 0);
-    assert!(node.serves(&state));
+    let dropping = announce_at(&scene.owner, "x", &[], later(4));
+    scene.node.accepts(&dropping, "").await;
+    assert_eq!(scene.main(), scene.tip, "the owner's state counts again");
+    assert_eq!(scene.node.waiting(), 0);
+    assert!(scene.node.serves(&state));
 }

@@ -5,8 +5,7 @@ use std::time::Duration;
 use grip_grasp::{DataSource, Millis, Released, Status, SyncAfter, WaitingStatus};
 use grip_nostr::{Event, Timestamp};
 use grip_testkit::{Author, WorkTree, wire};
-use grip_types::Identifier;
-use grip_types::Origin;
+use grip_types::{Identifier, Origin};
 
 use crate::node::{HELD, Node, SERVICE, ZERO, addr, announce, later, with_repository};
 
