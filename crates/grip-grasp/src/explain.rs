@@ -28,7 +28,7 @@ use crate::{
 const MAX_LISTED: usize = 50;
 
 /// The answer to "what about this event, or this repository?".
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Explanation {
     /// As it was asked for.
     pub subject: String,
@@ -62,7 +62,7 @@ pub struct Explanation {
     pub refusals: Vec<Refusal>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
     Served,
@@ -72,6 +72,7 @@ pub enum Status {
     /// Not the event but its ref is here: pushed ahead of it.
     Awaited,
     Refused,
+    #[default]
     Unknown,
 }
 
@@ -119,22 +120,8 @@ impl Explanation {
     fn new(subject: &str) -> Self {
         Self {
             subject: subject.chars().take(300).collect(),
-            status: Status::Unknown,
             summary: "nothing is known of it here".to_owned(),
-            event: None,
-            chain: Vec::new(),
-            missing: Vec::new(),
-            missing_total: 0,
-            urls: Vec::new(),
-            attempts: None,
-            next_attempt: None,
-            in_progress: false,
-            deadline: None,
-            identifiers: Vec::new(),
-            repository: None,
-            held: Vec::new(),
-            wanted: Vec::new(),
-            refusals: Vec::new(),
+            ..Self::default()
         }
     }
 

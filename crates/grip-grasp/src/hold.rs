@@ -3,8 +3,10 @@
 use std::{convert::Infallible, sync::Arc};
 
 use grip_db::{DbError, WritePermit};
+use grip_nostr::EventId;
 use grip_purgatory::{Change, Full, Purgatory};
 use grip_tasks::fault;
+use grip_types::Identifier;
 
 use crate::{commit::Written, error::GraspError, grasp::Core};
 
@@ -35,6 +37,27 @@ impl Core {
         let permit = self.commit.permit().await;
         let (value, written) = self.change(permit, change)?;
         Ok((value, written.await))
+    }
+
+    /// Holds a state or pull request for its identifiers, in their turns. What could not be
+    /// journalled is taken back: memory is as the journal has it.
+    pub(crate) async fn hold(
+        &self,
+        id: EventId,
+        identifiers: Vec<Identifier>,
+        add: impl FnOnce(&mut Purgatory, Vec<Identifier>) -> Result<Vec<Change>, Full>,
+    ) -> Result<(), GraspError> {
+        let held = self.try_held(|purgatory| {
+            let before = purgatory.before(&id, &identifiers);
+            Ok((before, add(purgatory, identifiers)?))
+        });
+        let (before, journalled) = held.await?;
+        if let Err(error) = journalled {
+            self.purgatory.lock().undo(before);
+            return Err(error.into());
+        }
+        fault::point("hold.journalled");
+        Ok(())
     }
 
     /// Changes the purgatory and queues the change for the journal, in one step; wakes the sync if

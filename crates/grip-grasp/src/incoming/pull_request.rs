@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use grip_nostr::{Event, PullRequest};
 use grip_relay::Answer;
-use grip_tasks::fault;
 use grip_types::{Identifier, Origin};
 
 use crate::{
@@ -58,19 +57,10 @@ impl Core {
     ) -> Result<Answer, GraspError> {
         let request = PullRequest::parse(event.clone()).expect("admitted as a pull request");
         let (id, tip) = (event.id, request.tip);
-        let (before, journalled) = self
-            .try_held(move |purgatory| {
-                let before = purgatory.before(&id, &identifiers);
-                let changes = purgatory.add_pr(request.event, tip, identifiers, origin, now())?;
-                Ok((before, changes))
-            })
-            .await?;
-        if let Err(error) = journalled {
-            // Refs pushed ahead go on waiting for the event.
-            self.purgatory.lock().undo(before);
-            return Err(error.into());
-        }
-        fault::point("hold.journalled");
+        self.hold(id, identifiers, |purgatory, identifiers| {
+            purgatory.add_pr(request.event, tip, identifiers, origin, now())
+        })
+        .await?;
         let answer = self.answer(event, &decision);
         // Refs at another commit go, and with them the note that they wait (G01-48).
         self.carry_out(decision.effects).await?;

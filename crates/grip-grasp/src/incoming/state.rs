@@ -4,7 +4,6 @@ use std::{sync::Arc, time::Duration};
 
 use grip_nostr::Event;
 use grip_relay::Answer;
-use grip_tasks::fault;
 use grip_types::{Identifier, Origin};
 use tokio::time::{Instant, timeout_at};
 
@@ -93,19 +92,11 @@ impl Core {
         decision: Decision,
         origin: Origin,
     ) -> Result<Answer, GraspError> {
-        let (id, copy, name) = (event.id, event.clone(), identifier(event));
-        let (before, journalled) = self
-            .try_held(move |purgatory| {
-                let before = purgatory.before(&id, std::slice::from_ref(&name));
-                let changes = purgatory.add_state(copy, name, origin, now())?;
-                Ok((before, changes))
-            })
-            .await?;
-        if let Err(error) = journalled {
-            self.purgatory.lock().undo(before);
-            return Err(error.into());
-        }
-        fault::point("hold.journalled");
+        let (copy, name) = (event.clone(), identifier(event));
+        self.hold(event.id, vec![name.clone()], |purgatory, _| {
+            purgatory.add_state(copy, name, origin, now())
+        })
+        .await?;
         drop(self.answer(event, &decision));
         self.carry_out(decision.effects).await?;
         Ok(Answer::accepted(HELD))

@@ -216,3 +216,12 @@ async fn work_cut_short_at_any_moment_is_finished_and_loses_nothing_acknowledged
         assert_eq!(node.waiting(), 0, "round {n}");
     }
 }
+
+#[tokio::test]
+async fn a_change_of_nothing_costs_no_commit() {
+    let node = Node::start().await;
+    let before = node.db().writer_stats().commits_total;
+    let unknown = grip_types::Identifier::parse("unknown").unwrap();
+    assert!(!node.grasp().sync_now(&unknown).await);
+    assert_eq!(node.db().writer_stats().commits_total, before);
+}
