@@ -21,7 +21,7 @@ mod tests;
 use grip_nostr::{Event, PullRequest, Timestamp, expiration, kinds};
 use grip_types::Origin;
 
-pub(crate) use announcements::{AnnouncementStatus, Announcements, Grant};
+pub(crate) use announcements::{Announcements, EventStatus, Grant};
 pub(crate) use decision::{Cause, Decision, Effect, HELD, Outcome, Reason, Step};
 pub(crate) use pull_request::{belongs_to, targets};
 pub(crate) use state::effective_state;
@@ -87,11 +87,11 @@ fn known_already(
     }
     if view.served_kind(&event.id)?.is_some() {
         trail.note("NIP-01", "this very event is served already");
-        return Ok(Some(Outcome::Duplicate(AnnouncementStatus::Served)));
+        return Ok(Some(Outcome::Duplicate(EventStatus::Served)));
     }
     if needs_git(event) && view.is_held(&event.id)? {
         trail.note("G01-12", "this very event is held already");
-        return Ok(Some(Outcome::Duplicate(AnnouncementStatus::Held)));
+        return Ok(Some(Outcome::Duplicate(EventStatus::Held)));
     }
     if let Some(request) = view.deletion_of(event)? {
         let request = &request.to_hex()[..8];
@@ -104,7 +104,7 @@ fn known_already(
     }
     if arrival.origin == Origin::Synced && needs_git(event) && view.is_wanted(&event.id)? {
         trail.note("G02-2", "it came before, and its data is still looked for");
-        return Ok(Some(Outcome::Duplicate(AnnouncementStatus::Held)));
+        return Ok(Some(Outcome::Duplicate(EventStatus::Held)));
     }
     if arrival.origin == Origin::Synced && needs_git(event) && view.expired_before(&event.id)? {
         let text = "previously expired from purgatory without git data";

@@ -10,7 +10,7 @@ use crate::grasp::Core;
 
 /// How many identifiers are remembered; one beyond it waits for its next new objects to be noticed.
 const MAX_PENDING: usize = 10_000;
-/// How many are maintained in one sweep, one after the other, so that pushes keep the disk.
+/// How many are repacked in one sweep, one after the other, so that pushes keep the disk.
 const PER_SWEEP: usize = 8;
 
 /// The identifiers that got new objects.
@@ -33,21 +33,21 @@ impl PendingRepacks {
 }
 
 impl Core {
-    /// Rolls up the packs of some identifiers that got new ones. Readers are not disturbed.
-    pub(crate) async fn maintain(self: &Arc<Self>) -> usize {
-        let mut maintained = 0;
+    /// Repacks some identifiers that got new packs. Readers are not disturbed.
+    pub(crate) async fn repack(self: &Arc<Self>) -> usize {
+        let mut repacked = 0;
         for _ in 0..PER_SWEEP {
             let Some(identifier) = self.pending_repacks.take() else {
                 break;
             };
             match self.repositories.repack(&identifier).await {
-                Ok(_) => maintained += 1,
+                Ok(_) => repacked += 1,
                 Err(RepackError::Busy(_)) => self.pending_repacks.add(&identifier),
                 Err(error) => {
                     tracing::warn!(%identifier, error = &error as &dyn std::error::Error, "failed to repack objects");
                 }
             }
         }
-        maintained
+        repacked
     }
 }

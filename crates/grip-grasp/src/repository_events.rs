@@ -4,7 +4,7 @@ use grip_nostr::{Event, RepoAddr};
 
 use crate::{
     Grasp, LookError, RepositoryStatus,
-    admission::{AnnouncementStatus, Announcements, effective_state},
+    admission::{Announcements, EventStatus, effective_state},
     error::GraspError,
     grasp::Core,
     release::served_states,
@@ -46,9 +46,7 @@ impl Core {
         let events = self.look(|view| {
             let announcements = Announcements::load(&addr.identifier, view, &self.policy.load())?;
             let served = |key| match announcements.of(key) {
-                Some((announcement, AnnouncementStatus::Served)) => {
-                    Some(announcement.event.clone())
-                }
+                Some((announcement, EventStatus::Served)) => Some(announcement.event.clone()),
                 _ => None,
             };
             let Some(announcement) = served(&addr.owner) else {

@@ -24,8 +24,8 @@ pub struct Swept {
     pub refs: usize,
     /// Repositories archived because their owners had left.
     pub withdrawn: usize,
-    /// Object stores rolled up.
-    pub maintained: usize,
+    /// Object stores repacked.
+    pub repacked: usize,
     /// Object stores removed because nothing needs them any more.
     pub stores: usize,
 }
@@ -37,13 +37,13 @@ impl fmt::Display for Swept {
             repositories,
             refs,
             withdrawn,
-            maintained,
+            repacked,
             stores,
         } = self;
         write!(
             f,
             "{events} events expired, {repositories} empty repositories and {refs} refs removed, \
-             {withdrawn} repositories archived, {maintained} stores maintained, \
+             {withdrawn} repositories archived, {repacked} stores repacked, \
              {stores} removed"
         )
     }
@@ -89,7 +89,7 @@ impl Core {
         }
         self.repair_wanted().await;
         swept.stores = self.remove_unused_stores().await?;
-        swept.maintained = self.maintain().await;
+        swept.repacked = self.repack().await;
         Ok(swept)
     }
 

@@ -28,7 +28,7 @@ pub enum SyncAfter {
     Complete,
     /// Something is still missing: the attempt counts, and the next one comes after this.
     Retry(Duration),
-    /// The attempt has not come to its end: it does not count, and goes on after this.
+    /// The attempt is not over: it does not count, and goes on after this.
     Resume(Duration),
 }
 

@@ -14,7 +14,7 @@ const MAX_KEYS: usize = 64;
 /// How keys get into a maintainer set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MaintainerRule {
-    /// Whoever a maintainer lists is one (published GRASP-01).
+    /// Everyone a maintainer lists is one (published GRASP-01).
     #[default]
     Legacy,
     /// A listed key counts once its own announcement lists somebody already confirmed.

@@ -8,7 +8,7 @@ use url::Url;
 /// Longest name the domain name system knows.
 const MAX_LEN: usize = 253;
 
-/// A host name or address without a port: whoever listens on another port of the same machine
+/// A host name or address without a port: another port of the same machine
 /// is the same neighbour, and a list of ports must not multiply what we ask of it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]

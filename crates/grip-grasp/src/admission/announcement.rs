@@ -3,8 +3,8 @@
 use grip_nostr::{Announcement, Event, State};
 
 use super::{
-    AnnouncementStatus, Announcements, Cause, Decision, Effect, Outcome, Prefix, Reason, View,
-    ViewError, announcements::outdated, decision::Trail, effective_state,
+    Announcements, Cause, Decision, Effect, EventStatus, Outcome, Prefix, Reason, View, ViewError,
+    announcements::outdated, decision::Trail, effective_state,
 };
 use crate::policy::Policy;
 
@@ -104,7 +104,7 @@ impl Case<'_> {
         trail.note("G01-3", "clone and relays list this service");
         trail.then(Effect::CreateRepository(addr.clone()));
         let known = self.announcements.of(&addr.owner).map(|(_, status)| status);
-        let outcome = if known == Some(AnnouncementStatus::Served) {
+        let outcome = if known == Some(EventStatus::Served) {
             trail.note("G01-14", "replaces a served version: nothing to wait for");
             Outcome::Serve
         } else if self.has_data()? {
@@ -118,8 +118,8 @@ impl Case<'_> {
             Outcome::Hold
         };
         let status = match outcome {
-            Outcome::Serve => AnnouncementStatus::Served,
-            _ => AnnouncementStatus::Held,
+            Outcome::Serve => EventStatus::Served,
+            _ => EventStatus::Held,
         };
         let after = self.announcements.with(&self.announcement, status);
         trail.drop_states(&addr.identifier, after.orphaned(self.view)?);
@@ -133,7 +133,7 @@ impl Case<'_> {
         let owner = self.announcement.owner();
         let after = self
             .announcements
-            .with(&self.announcement, AnnouncementStatus::Held);
+            .with(&self.announcement, EventStatus::Held);
         let states = self.view.served_states(&self.announcement.identifier)?;
         let states = states
             .into_iter()
@@ -148,7 +148,7 @@ impl Case<'_> {
         let author = self.announcement.owner();
         let after = self
             .announcements
-            .with(&self.announcement, AnnouncementStatus::Served);
+            .with(&self.announcement, EventStatus::Served);
         self.announcements
             .hosted()
             .filter(|repository| repository.owner != author)
@@ -163,7 +163,7 @@ impl Case<'_> {
         );
         let after = self
             .announcements
-            .with(&self.announcement, AnnouncementStatus::Served);
+            .with(&self.announcement, EventStatus::Served);
         self.give_up(&mut trail, &after)?;
         let identifier = self.announcement.identifier.clone();
         trail.then(Effect::Reexamine(identifier));
@@ -193,11 +193,11 @@ impl Case<'_> {
     fn give_up(&self, trail: &mut Trail, after: &Announcements) -> Result<(), ViewError> {
         let addr = self.announcement.addr();
         match self.announcements.of(&addr.owner) {
-            Some((old, AnnouncementStatus::Served)) if old.lists(&self.policy.service) => {
+            Some((old, EventStatus::Served)) if old.lists(&self.policy.service) => {
                 trail.note("G01-15a 6", "the served version listed us: it is withdrawn");
                 trail.then(Effect::Withdraw(addr));
             }
-            Some((_, AnnouncementStatus::Held | AnnouncementStatus::Hidden)) => {
+            Some((_, EventStatus::Held | EventStatus::Hidden)) => {
                 trail.note("G01-18", "the held version is evicted");
                 trail.then(Effect::EvictAnnouncement(addr.clone()));
                 trail.drop_states(&addr.identifier, after.orphaned(self.view)?);

@@ -11,9 +11,9 @@ use grip_types::{Identifier, Service};
 use super::{Cause, Prefix, Reason, View, ViewError};
 use crate::policy::Policy;
 
-/// How an event stands here.
+/// The status of an event here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AnnouncementStatus {
+pub(crate) enum EventStatus {
     Served,
     Held,
     /// Held, but its time ran out: without a repository until a state brings it back.
@@ -26,14 +26,14 @@ pub(crate) struct Announcements {
     identifier: Identifier,
     service: Service,
     rule: MaintainerRule,
-    by_author: BTreeMap<PublicKey, (Announcement, AnnouncementStatus)>,
+    by_author: BTreeMap<PublicKey, (Announcement, EventStatus)>,
 }
 
 /// An owner whose refs a key may move.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Grant {
     pub(crate) repository: RepoAddr,
-    pub(crate) status: AnnouncementStatus,
+    pub(crate) status: EventStatus,
     /// The reciprocal rule would not grant it (G01-28).
     pub(crate) legacy_only: bool,
 }
@@ -51,15 +51,13 @@ impl Announcements {
             by_author: BTreeMap::new(),
         };
         let served = view.served_announcements(identifier)?;
-        let served = served
-            .into_iter()
-            .map(|event| (event, AnnouncementStatus::Served));
+        let served = served.into_iter().map(|event| (event, EventStatus::Served));
         let held = view.held_announcements(identifier)?;
         let held = held.into_iter().map(|held| {
             if held.hidden {
-                (held.event, AnnouncementStatus::Hidden)
+                (held.event, EventStatus::Hidden)
             } else {
-                (held.event, AnnouncementStatus::Held)
+                (held.event, EventStatus::Held)
             }
         });
         for (event, status) in served.chain(held) {
@@ -73,7 +71,7 @@ impl Announcements {
         Ok(all)
     }
 
-    fn add(&mut self, announcement: Announcement, status: AnnouncementStatus) {
+    fn add(&mut self, announcement: Announcement, status: EventStatus) {
         let known = self.by_author.get(&announcement.owner());
         if known.is_none_or(|(known, _)| supersedes(&announcement.event, &known.event)) {
             let entry = (announcement, status);
@@ -82,7 +80,7 @@ impl Announcements {
     }
 
     /// The same announcements once `announcement` has taken the place of its author's last one.
-    pub(crate) fn with(&self, announcement: &Announcement, status: AnnouncementStatus) -> Self {
+    pub(crate) fn with(&self, announcement: &Announcement, status: EventStatus) -> Self {
         let mut all = self.clone();
         let entry = (announcement.clone(), status);
         all.by_author.insert(announcement.owner(), entry);
@@ -96,7 +94,7 @@ impl Announcements {
         all
     }
 
-    pub(crate) fn of(&self, owner: &PublicKey) -> Option<(&Announcement, AnnouncementStatus)> {
+    pub(crate) fn of(&self, owner: &PublicKey) -> Option<(&Announcement, EventStatus)> {
         let (announcement, status) = self.by_author.get(owner)?;
         Some((announcement, *status))
     }
@@ -107,17 +105,15 @@ impl Announcements {
     }
 
     /// The owners who chose this server, with or without a repository at the moment.
-    fn owners(&self) -> impl Iterator<Item = (PublicKey, AnnouncementStatus)> {
-        let lists_us = |(a, _): &&(Announcement, AnnouncementStatus)| a.lists(&self.service);
+    fn owners(&self) -> impl Iterator<Item = (PublicKey, EventStatus)> {
+        let lists_us = |(a, _): &&(Announcement, EventStatus)| a.lists(&self.service);
         let entries = self.by_author.values().filter(lists_us);
         entries.map(|(a, status)| (a.owner(), *status))
     }
 
     /// The repositories that are reachable here.
     pub(crate) fn hosted(&self) -> impl Iterator<Item = RepoAddr> {
-        let reachable = self
-            .owners()
-            .filter(|(_, s)| *s != AnnouncementStatus::Hidden);
+        let reachable = self.owners().filter(|(_, s)| *s != EventStatus::Hidden);
         reachable.map(|(owner, _)| RepoAddr::new(owner, self.identifier.clone()))
     }
 

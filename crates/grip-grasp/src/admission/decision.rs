@@ -5,7 +5,7 @@ use std::{borrow::Cow, fmt};
 use grip_nostr::{EventId, RepoAddr};
 use grip_types::{Identifier, Oid};
 
-use super::AnnouncementStatus;
+use super::EventStatus;
 
 /// The `OK` text of a held event, exactly as GRASP-01 words it.
 pub(crate) const HELD: &str = "purgatory: won't be served until git data arrives";
@@ -33,7 +33,7 @@ pub(crate) enum Outcome {
     /// Tell subscribers, store nothing.
     Broadcast,
     /// It is here already.
-    Duplicate(AnnouncementStatus),
+    Duplicate(EventStatus),
     Refuse(Reason),
 }
 
@@ -186,9 +186,7 @@ impl Decision {
         match &self.outcome {
             Outcome::Serve | Outcome::Broadcast => (true, "".into()),
             Outcome::Hold => (true, HELD.into()),
-            Outcome::Duplicate(AnnouncementStatus::Served) => {
-                (true, "duplicate: already served".into())
-            }
+            Outcome::Duplicate(EventStatus::Served) => (true, "duplicate: already served".into()),
             Outcome::Duplicate(_) => (true, "duplicate: in purgatory".into()),
             Outcome::Refuse(reason) => (false, reason.to_string().into()),
         }

@@ -9,7 +9,7 @@ use grip_nostr::{
 use grip_types::Identifier;
 
 use super::{
-    AnnouncementStatus, Announcements, Decision, Effect, Outcome, Reason, View, ViewError,
+    Announcements, Decision, Effect, EventStatus, Outcome, Reason, View, ViewError,
     decision::Trail,
     pull_request::{identifiers, named_by},
 };
@@ -51,11 +51,11 @@ pub(super) fn judge(
 /// What of the author's goes.
 #[derive(Default)]
 struct Plan {
-    announcements: BTreeMap<Identifier, (Announcement, AnnouncementStatus)>,
+    announcements: BTreeMap<Identifier, (Announcement, EventStatus)>,
     held_states: BTreeMap<Identifier, Vec<EventId>>,
     /// Identifiers that lose a served state.
     served_states: BTreeSet<Identifier>,
-    pull_requests: Vec<(PullRequest, AnnouncementStatus)>,
+    pull_requests: Vec<(PullRequest, EventStatus)>,
 }
 
 impl Plan {
@@ -66,8 +66,8 @@ impl Plan {
         view: &dyn View,
     ) -> Result<(), ViewError> {
         let (event, status) = match view.served_event(id)? {
-            Some(event) => (Some(event), AnnouncementStatus::Served),
-            None => (view.held_event(id)?, AnnouncementStatus::Held),
+            Some(event) => (Some(event), EventStatus::Served),
+            None => (view.held_event(id)?, EventStatus::Held),
         };
         if let Some(event) = event.filter(|event| deletion.covers(event)) {
             self.add(event, status);
@@ -75,7 +75,7 @@ impl Plan {
         Ok(())
     }
 
-    fn add(&mut self, event: Event, status: AnnouncementStatus) {
+    fn add(&mut self, event: Event, status: EventStatus) {
         if event.kind == kinds::STATE {
             let identifier = first_value(&event, "d").unwrap_or_default();
             if let Ok(identifier) = Identifier::parse(identifier) {
@@ -90,8 +90,8 @@ impl Plan {
         }
     }
 
-    fn add_state(&mut self, identifier: Identifier, id: EventId, status: AnnouncementStatus) {
-        if status == AnnouncementStatus::Served {
+    fn add_state(&mut self, identifier: Identifier, id: EventId, status: EventStatus) {
+        if status == EventStatus::Served {
             self.served_states.insert(identifier);
         } else {
             self.held_states.entry(identifier).or_default().push(id);
@@ -109,16 +109,12 @@ impl Plan {
         if let Some(served) = view.latest(&address)?
             && deletion.covers(&served)
         {
-            self.add(served, AnnouncementStatus::Served);
+            self.add(served, EventStatus::Served);
         }
         for held in view.held_states(&repository.identifier)? {
             let covered = held.created_at <= deletion.event.created_at;
             if covered && held.author == repository.owner {
-                self.add_state(
-                    repository.identifier.clone(),
-                    held.id,
-                    AnnouncementStatus::Held,
-                );
+                self.add_state(repository.identifier.clone(), held.id, EventStatus::Held);
             }
         }
         Ok(())
@@ -133,11 +129,11 @@ impl Plan {
         if let Some(served) = view.latest(&Address::of_announcement(&repository))?
             && deletion.covers(&served)
         {
-            self.add(served, AnnouncementStatus::Served);
+            self.add(served, EventStatus::Served);
         }
         for held in view.held_announcements(&repository.identifier)? {
             if deletion.covers(&held.event) {
-                self.add(held.event, AnnouncementStatus::Held);
+                self.add(held.event, EventStatus::Held);
             }
         }
         Ok(())
@@ -172,14 +168,9 @@ impl Plan {
     }
 }
 
-fn give_up(
-    announcement: &Announcement,
-    status: AnnouncementStatus,
-    policy: &Policy,
-    trail: &mut Trail,
-) {
+fn give_up(announcement: &Announcement, status: EventStatus, policy: &Policy, trail: &mut Trail) {
     let addr = announcement.addr();
-    if status != AnnouncementStatus::Served {
+    if status != EventStatus::Served {
         trail.note("G01-56", format!("the held announcement of {addr} goes"));
         trail.then(Effect::EvictAnnouncement(addr));
     } else if announcement.lists(&policy.service) {
@@ -193,13 +184,13 @@ fn give_up(
 
 fn drop_pull_request(
     request: &PullRequest,
-    status: AnnouncementStatus,
+    status: EventStatus,
     view: &dyn View,
     policy: &Policy,
     trail: &mut Trail,
 ) -> Result<(), ViewError> {
     let event = request.event.id;
-    if status != AnnouncementStatus::Served {
+    if status != EventStatus::Served {
         trail.then(Effect::DropPullRequest(event));
     }
     // Sets may have changed since the ref was made, so every repository it can be in is named.

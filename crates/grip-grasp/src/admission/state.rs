@@ -4,8 +4,8 @@ use grip_nostr::{Address, Event, MaintainerSet, State, kinds, supersedes};
 use grip_types::RefName;
 
 use super::{
-    AnnouncementStatus, Announcements, Cause, Decision, Effect, Found, Grant, HeldState, Outcome,
-    Prefix, Reason, View, ViewError,
+    Announcements, Cause, Decision, Effect, EventStatus, Found, Grant, HeldState, Outcome, Prefix,
+    Reason, View, ViewError,
     announcements::outdated,
     decision::{Step, Trail},
 };
@@ -132,13 +132,13 @@ fn overtaken(state: &State, held: &[HeldState], served: bool) -> Vec<grip_nostr:
 fn note_grants(grants: &[Grant], trail: &mut Trail) {
     for grant in grants {
         let how = match grant.status {
-            AnnouncementStatus::Served => "served",
-            AnnouncementStatus::Held => "held",
-            AnnouncementStatus::Hidden => "hidden, brought back",
+            EventStatus::Served => "served",
+            EventStatus::Held => "held",
+            EventStatus::Hidden => "hidden, brought back",
         };
         let text = format!("its author maintains {} ({how})", grant.repository);
         trail.note("G01-26", text);
-        if grant.status != AnnouncementStatus::Served {
+        if grant.status != EventStatus::Served {
             trail.then(Effect::KeepAlive(grant.repository.clone()));
         }
     }
@@ -160,11 +160,7 @@ fn look_for_data(state: &State, grants: &[Grant], view: &dyn View) -> Result<Dat
         Data::Missing(Step { rule, text })
     };
     let (names, oids): (Vec<_>, Vec<_>) = state.refs.iter().map(|(n, o)| (n, *o)).unzip();
-    if oids.is_empty()
-        && grants
-            .iter()
-            .all(|g| g.status != AnnouncementStatus::Served)
-    {
+    if oids.is_empty() && grants.iter().all(|g| g.status != EventStatus::Served) {
         // Otherwise a key and two small events would put an announcement on show.
         let text = "it names no refs and no owner's announcement is served yet: waits for a push";
         return Ok(missing("G01-14", text.to_owned()));

@@ -9,7 +9,7 @@ mod state;
 use grip_types::Origin;
 use nostr::prelude::Keys;
 
-use super::{AnnouncementStatus, Cause, HELD, Outcome, fake::*};
+use super::{Cause, EventStatus, HELD, Outcome, fake::*};
 
 #[test]
 fn g01_12_a_held_event_is_acknowledged_in_the_words_of_the_specification() {
@@ -51,14 +51,11 @@ fn g01_15a_2_the_same_event_again_is_a_duplicate_whether_held_or_served() {
     let event = listing(&Keys::generate(), &[], 100);
     view.take(&event);
     let again = view.ask(&event);
-    assert_eq!(again.outcome, Outcome::Duplicate(AnnouncementStatus::Held));
+    assert_eq!(again.outcome, Outcome::Duplicate(EventStatus::Held));
     assert_eq!(again.answer(), (true, "duplicate: in purgatory".into()));
     view.serve(&event);
     let again = view.ask(&event);
-    assert_eq!(
-        again.outcome,
-        Outcome::Duplicate(AnnouncementStatus::Served)
-    );
+    assert_eq!(again.outcome, Outcome::Duplicate(EventStatus::Served));
     assert!(again.answer().0);
 }
 
@@ -84,7 +81,7 @@ fn g02_2_a_synced_copy_of_what_is_still_looked_for_is_a_duplicate_and_a_sent_one
     view.wanted.insert(event.id);
     view.expired.insert(event.id);
     let synced = view.ask_as(&event, Origin::Synced);
-    assert_eq!(synced.outcome, Outcome::Duplicate(AnnouncementStatus::Held));
+    assert_eq!(synced.outcome, Outcome::Duplicate(EventStatus::Held));
     assert_eq!(view.ask(&event).outcome, Outcome::Hold);
 }
 

@@ -11,7 +11,7 @@ use grip_types::Origin;
 
 use super::identifiers::own_identifier;
 use crate::{
-    admission::{AnnouncementStatus, Announcements, Decision, Effect, Outcome, ViewError},
+    admission::{Announcements, Decision, Effect, EventStatus, Outcome, ViewError},
     error::GraspError,
     grasp::{Core, now},
     hosted_repositories::RepositoryStatus,
@@ -79,7 +79,7 @@ impl Core {
         let events = self.store.read().map_err(ViewError::new)?;
         let view = NodeView::new(self, &events);
         let before = Announcements::load(identifier, &view, &policy)?;
-        let after = before.with(announcement, AnnouncementStatus::Served);
+        let after = before.with(announcement, EventStatus::Served);
         self.realign(identifier, &before, &after, &view).map(drop)
     }
 

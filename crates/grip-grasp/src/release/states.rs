@@ -10,7 +10,7 @@ use grip_types::Identifier;
 use super::{Released, again};
 use crate::{
     admission::{
-        AnnouncementStatus, Announcements, Arrival, Decision, Effect, Found, Grant, Outcome, View,
+        Announcements, Arrival, Decision, Effect, EventStatus, Found, Grant, Outcome, View,
         ViewError, admit, effective_state,
     },
     error::GraspError,
@@ -226,23 +226,23 @@ impl Core {
             ..
         } in announcements.grants(&plan.state.event.pubkey)
         {
-            if status != AnnouncementStatus::Hidden && self.hosted.status(&addr).is_none() {
+            if status != EventStatus::Hidden && self.hosted.status(&addr).is_none() {
                 continue;
             }
-            is_shown |= status == AnnouncementStatus::Served;
+            is_shown |= status == EventStatus::Served;
             let effective = effective_state(&announcements.set_of(&addr.owner), &states);
             let leads = effective.is_some_and(|e| e.event.id == plan.state.event.id);
-            if !leads || (plan.state.refs.is_empty() && status != AnnouncementStatus::Served) {
+            if !leads || (plan.state.refs.is_empty() && status != EventStatus::Served) {
                 continue;
             }
-            if status != AnnouncementStatus::Served
+            if status != EventStatus::Served
                 && let Some((announcement, _)) = announcements.of(&addr.owner)
             {
                 is_shown = true;
                 let event = announcement.event.clone();
                 plan.announcements.push((addr.clone(), event));
             }
-            if status == AnnouncementStatus::Hidden {
+            if status == EventStatus::Hidden {
                 plan.hidden.push(addr.clone());
             }
             plan.align.push(addr);

@@ -80,7 +80,7 @@ impl Node {
         });
     }
 
-    /// Stops the node and starts it anew on the same directory.
+    /// Restarts the node on the same directory.
     pub(crate) async fn restart(&mut self) {
         let running = self.running.take().unwrap();
         let ended = running.group.shutdown(Duration::from_secs(20)).await;
@@ -88,7 +88,7 @@ impl Node {
         self.reopen(running).await;
     }
 
-    /// Aborts whatever is under way and starts anew on the same directory.
+    /// Aborts whatever is under way and starts again on the same directory.
     pub(crate) async fn cut(&mut self) {
         let running = self.running.take().unwrap();
         // Either end will do: what matters is that nobody waits for it.

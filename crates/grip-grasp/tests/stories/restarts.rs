@@ -198,7 +198,7 @@ async fn work_cut_short_at_any_moment_is_finished_and_loses_nothing_acknowledged
             assert_eq!(node.refs(&repo)["refs/heads/main"], tip, "round {n}");
         }
 
-        // Whoever heard nothing sends again, and all ends well.
+        // A client without an answer sends again, and all ends well.
         assert!(node.send(&announcement).await.accepted);
         assert!(node.send(&state).await.accepted);
         let old = node.refs(&repo).get("refs/heads/main").cloned();

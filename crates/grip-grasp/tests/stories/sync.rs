@@ -100,14 +100,14 @@ async fn packs_that_fetches_bring_are_rolled_up_as_those_of_pushes_are() {
     let grasp = node.grasp();
     // What the pushes before left.
     grasp.sweep(in_minutes(0)).await;
-    assert_eq!(grasp.sweep(in_minutes(0)).await.maintained, 0);
+    assert_eq!(grasp.sweep(in_minutes(0)).await.repacked, 0);
     fetch(&node, &tree, &next).await;
     fetched(&node).await;
-    assert_eq!(grasp.sweep(in_minutes(0)).await.maintained, 1);
+    assert_eq!(grasp.sweep(in_minutes(0)).await.repacked, 1);
 }
 
 #[tokio::test]
-async fn whoever_watches_hears_of_every_attempt_that_comes_forward() {
+async fn every_attempt_that_comes_forward_is_notified() {
     let owner = Author::new();
     let (node, _tree, _state, _next) = waiting(&owner).await;
     let grasp = node.grasp();

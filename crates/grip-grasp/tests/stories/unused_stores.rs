@@ -50,7 +50,7 @@ async fn objects_of_a_state_that_never_completes_go_with_the_last_that_wants_the
     assert_eq!(node.grasp().stats().purgatory.wanted, 0);
     assert!(!node.has_object("x", &tip) && !node.has_store("x"));
 
-    // Whoever comes back finds everything as on the first day.
+    // An owner who comes back finds everything as on the first day.
     let state = owner.state_at("x", &[(MAIN, &tip)], None, later(2));
     node.accepts(&crate::node::announce_at(&owner, "x", &[], later(1)), HELD)
         .await;

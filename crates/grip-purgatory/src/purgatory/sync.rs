@@ -83,7 +83,7 @@ impl Purgatory {
         self.sync.end(identifier, next, true)
     }
 
-    /// Ends an attempt that has not come to its end: it does not count, and goes on after `delay`.
+    /// Ends an attempt that is not over: it does not count, and goes on after `delay`.
     pub fn resume_sync(
         &mut self,
         identifier: &Identifier,

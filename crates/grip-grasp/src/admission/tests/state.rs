@@ -3,7 +3,7 @@ use grip_types::RefEdit;
 use nostr::prelude::Keys;
 
 use crate::{
-    admission::{AnnouncementStatus, Cause, Effect, Found, Outcome, effective_state, fake::*},
+    admission::{Cause, Effect, EventStatus, Found, Outcome, effective_state, fake::*},
     push_rules::{Candidates, Refs, alignment, authorise},
 };
 
@@ -38,7 +38,7 @@ fn g01_16_2_the_same_state_again_is_a_duplicate() {
     let event = state(&owner, &[(MAIN, oid(1))], 100);
     assert_eq!(view.take(&event).outcome, Outcome::Hold);
     let again = view.ask(&event);
-    assert_eq!(again.outcome, Outcome::Duplicate(AnnouncementStatus::Held));
+    assert_eq!(again.outcome, Outcome::Duplicate(EventStatus::Held));
     assert_eq!(again.answer(), (true, "duplicate: in purgatory".into()));
 }
 

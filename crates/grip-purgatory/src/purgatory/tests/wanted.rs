@@ -93,7 +93,7 @@ fn attempts_for_wanted_events_are_made_when_somebody_asks_and_are_counted() {
         assert_eq!((entry.attempt_count, entry.next_attempt), (count, None));
         now = now + HOUR;
     }
-    // One that has not come to its end goes on by itself.
+    // One that is not over goes on by itself.
     let _ = purgatory.sync_now(&repo, now);
     let _ = purgatory.begin_sync(now);
     let _ = purgatory.resume_sync(&repo, SECOND, now);
@@ -101,7 +101,7 @@ fn attempts_for_wanted_events_are_made_when_somebody_asks_and_are_counted() {
 }
 
 #[test]
-fn whoever_asks_for_attempts_hears_for_whom_something_is_wanted() {
+fn wanted_identifiers_are_known_to_the_scheduler() {
     let (keys, other) = (Keys::generate(), Keys::generate());
     let repo = identifier("repo");
     let mut purgatory = Purgatory::default();
