@@ -11,7 +11,6 @@
 
 mod judge;
 mod land;
-mod limit;
 mod reply;
 mod upload;
 
@@ -29,11 +28,14 @@ use tokio::{io::AsyncRead, sync::oneshot};
 
 use crate::{Grasp, grasp::Core};
 
-pub(crate) use limit::PushLimit;
 pub use reply::PushReply;
 
 use land::Denied;
 use upload::{Upload, drain};
+
+/// Pushes to one repository at once, from the first command to the last report. Beyond it a push
+/// is refused: each may hold a pack in quarantine and a process of git.
+const MAX_PER_REPOSITORY: usize = 8;
 
 impl Grasp {
     /// Takes a push to `addr`. Returns once the upload is read; the body of the answer goes on
@@ -111,7 +113,7 @@ impl Core {
         B: AsyncRead + Send + Unpin + 'static,
     {
         let push = Arc::new(push);
-        let Some(permit) = self.pushes.try_acquire(&push.addr) else {
+        let Some(permit) = self.pushes.try_take(&push.addr, MAX_PER_REPOSITORY) else {
             drain(&mut upload).await;
             return PushReply::whole(self.deny(&push, Denied::Busy));
         };

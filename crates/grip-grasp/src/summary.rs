@@ -112,7 +112,7 @@ impl Grasp {
             purgatory,
             oldest_wait,
             repositories: core.hosted.len(),
-            pushes: core.pushes.len(),
+            pushes: core.pushes.total(),
             turns: core.lanes.in_use(),
             waiting: core.lanes.waiting(),
             refused: core.refusals.counts(),

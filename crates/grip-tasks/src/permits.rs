@@ -59,6 +59,11 @@ impl<K: Eq + Hash + Clone> Permits<K> {
         })
     }
 
+    /// How many permits are held in all.
+    pub fn total(&self) -> usize {
+        self.held.lock().values().sum()
+    }
+
     /// How many permits for `key` are held.
     pub fn held(&self, key: &K) -> usize {
         self.held.lock().get(key).copied().unwrap_or_default()

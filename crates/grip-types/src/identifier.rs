@@ -1,8 +1,6 @@
 //! Repository identifiers: the `d` value of an announcement.
 
-use std::{fmt, str::FromStr, sync::Arc};
-
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use std::{fmt, sync::Arc};
 
 /// Longest percent-encoded form: a file name is 255 bytes and `.git` takes four.
 const MAX_ENCODED_LEN: usize = 251;
@@ -100,13 +98,7 @@ pub fn percent_decode(text: &str) -> Option<Vec<u8>> {
     Some(out)
 }
 
-impl FromStr for Identifier {
-    type Err = InvalidIdentifier;
-
-    fn from_str(text: &str) -> Result<Self, InvalidIdentifier> {
-        Self::parse(text)
-    }
-}
+text_form!(Identifier, InvalidIdentifier);
 
 impl fmt::Display for Identifier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -117,20 +109,6 @@ impl fmt::Display for Identifier {
 impl fmt::Debug for Identifier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Identifier({:?})", &*self.0)
-    }
-}
-
-impl Serialize for Identifier {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.0)
-    }
-}
-
-impl<'de> Deserialize<'de> for Identifier {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?
-            .parse()
-            .map_err(de::Error::custom)
     }
 }
 

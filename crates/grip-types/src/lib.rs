@@ -3,6 +3,9 @@
 //! Invariant: a value of a type of this crate is valid. Nothing here reads a clock, a file or
 //! the network, and of nostr only the public key is known here.
 
+#[macro_use]
+mod text_form;
+
 mod domain;
 mod error_chain;
 mod identifier;

@@ -1,8 +1,6 @@
 //! Git object ids.
 
-use std::{fmt, str::FromStr};
-
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use std::fmt;
 
 /// The hash a repository names its objects with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -49,6 +47,10 @@ impl Oid {
     };
 
     /// Reads 40 or 64 lower-case hex digits.
+    pub fn parse(text: &str) -> Result<Self, InvalidOid> {
+        Self::from_hex(text.as_bytes())
+    }
+
     pub fn from_hex(hex: &[u8]) -> Result<Self, InvalidOid> {
         let format = match hex.len() {
             40 => ObjectFormat::Sha1,
@@ -98,13 +100,7 @@ impl Oid {
     }
 }
 
-impl FromStr for Oid {
-    type Err = InvalidOid;
-
-    fn from_str(text: &str) -> Result<Self, InvalidOid> {
-        Self::from_hex(text.as_bytes())
-    }
-}
+text_form!(Oid, InvalidOid);
 
 impl fmt::Display for Oid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -115,20 +111,6 @@ impl fmt::Display for Oid {
 impl fmt::Debug for Oid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Oid({self})")
-    }
-}
-
-impl Serialize for Oid {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.to_hex())
-    }
-}
-
-impl<'de> Deserialize<'de> for Oid {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?
-            .parse()
-            .map_err(de::Error::custom)
     }
 }
 

@@ -1,8 +1,6 @@
 //! Full git ref names.
 
-use std::{fmt, str::FromStr, sync::Arc};
-
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use std::{fmt, sync::Arc};
 
 /// Longest ref name taken; git itself stops at what a file system allows.
 const MAX_LEN: usize = 1024;
@@ -106,13 +104,7 @@ fn check(name: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-impl FromStr for RefName {
-    type Err = InvalidRefName;
-
-    fn from_str(text: &str) -> Result<Self, InvalidRefName> {
-        Self::parse(text)
-    }
-}
+text_form!(RefName, InvalidRefName);
 
 impl fmt::Display for RefName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -135,20 +127,6 @@ impl AsRef<str> for RefName {
 impl std::borrow::Borrow<str> for RefName {
     fn borrow(&self) -> &str {
         &self.0
-    }
-}
-
-impl Serialize for RefName {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.0)
-    }
-}
-
-impl<'de> Deserialize<'de> for RefName {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?
-            .parse()
-            .map_err(de::Error::custom)
     }
 }
 
