@@ -2,7 +2,7 @@
 
 use std::{error::Error, fmt, io, time::Duration};
 
-use grip_limits::{Refused, answer::Answer};
+use grip_limits::{Refused, response::ResponseKind};
 use grip_types::Domain;
 use http::StatusCode;
 
@@ -26,7 +26,7 @@ pub enum EgressError {
         status: StatusCode,
         /// At most 300 characters of plain text; often empty.
         said: String,
-        answer: Answer,
+        answer: ResponseKind,
         /// How long the host wants to be left alone.
         retry_after: Option<Duration>,
     },

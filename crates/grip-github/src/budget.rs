@@ -1,27 +1,22 @@
-//! The books of all budgets: one per token and kind of call.
+//! Budgets of calls: one per token and kind of call.
 //!
-//! They are in this process's memory, or in the Redis that the throttle shares with other
-//! instances; then all of them spend one budget. Both keep the rules of [`accounts`].
+//! Their ledger is in this process's memory, or in the Redis that the throttle shares with other
+//! instances; then all of them spend one budget. A token that the host does not accept is set
+//! aside for a while ([`Options::set_aside`]); then one call at a time tries it again, until one
+//! is accepted.
 
-mod accounts;
-mod memory;
-mod redis;
-mod seat;
+mod script;
+mod tokens;
 mod window;
 
-use std::{pin::Pin, sync::Arc, time::SystemTime};
+use std::{sync::Arc, time::SystemTime};
 
-use grip_limits::Throttle;
+use grip_limits::{Ledger, Permit, Throttle, ledger};
 use tokio::time::Instant;
 use url::Url;
 
-use self::{
-    accounts::{Accounts, Rules},
-    memory::Memory,
-    redis::Joint,
-    seat::Taken,
-};
-pub(crate) use self::{seat::Seat, window::Told};
+use self::tokens::{Rules, TokenBudgets};
+pub(crate) use self::window::Outcome;
 use crate::{
     options::{Options, Token},
     quota::Resource,
@@ -36,12 +31,12 @@ pub struct Budget {
     pub resource: &'static str,
     /// None where the host keeps no budget, or has not told yet.
     pub limit: Option<u32>,
-    /// Without calls whose answer was lost. Where instances share the budget: when this one
+    /// Without calls whose response was lost. Where instances share the budget: when this one
     /// asked last.
     pub remaining: Option<u32>,
     /// When the window ends.
     pub reset: Option<SystemTime>,
-    /// Calls under way, of all instances that share the budget.
+    /// Calls in flight, of all instances that share the budget.
     pub in_flight: u32,
     /// Set where the host did not accept the token.
     pub set_aside_until: Option<SystemTime>,
@@ -55,62 +50,56 @@ pub(crate) enum Denied {
     SetAside(Instant),
 }
 
-/// What an asynchronous method answers with; boxed, so that the trait is object safe.
-type Asked<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+/// The right to one call from one budget.
+///
+/// Dropped before the call is sent, it costs nothing; afterwards, a call without a response.
+pub(crate) type CallPermit = Permit<TokenBudgets>;
 
-/// Keeps the books.
-trait Ledger: Send + Sync {
-    /// Takes the right to one call, from the budget with most left. Asking and taking is one
-    /// step, and never waits for a budget.
-    ///
-    /// Cancel safe: a future that is dropped leaves nothing taken for good.
-    fn take(&self, resource: Resource) -> Asked<'_, Result<Taken, Denied>>;
-
-    /// Notes how a call ended. Waits for nothing, so that it can run while a seat is dropped.
-    fn settle(&self, taken: Taken, told: Told);
-
-    /// Tells the other instances what was noted.
-    fn tell(&self) -> Asked<'_, ()>;
-
-    /// Sets a token aside that the host did not accept.
-    fn refuse(&self, account: usize);
-
-    /// Notes that the host accepted a token.
-    fn accept(&self, account: usize);
-
-    fn list(&self) -> Vec<Budget>;
-}
-
-/// The books of one API's tokens; of nobody's calls if there are none.
+/// The budgets of one API's tokens; of calls without a token if there are none.
 #[derive(Clone)]
-pub(crate) struct Books {
-    ledger: Arc<dyn Ledger>,
+pub(crate) struct Budgets {
+    ledger: Arc<dyn Ledger<TokenBudgets>>,
 }
 
-impl Books {
-    /// Opens the books beside those of the throttle.
+impl Budgets {
+    /// Opens the ledger beside that of the throttle.
     pub(crate) fn open(
         options: &Options,
         base: &Url,
         tokens: &[&Token],
         throttle: &Throttle,
     ) -> Self {
-        let accounts = Accounts::new(Rules::of(options), tokens.len());
-        let ledger: Arc<dyn Ledger> = match throttle.shared() {
-            None => Arc::new(Memory::new(accounts)),
-            Some(shared) => Arc::new(Joint::new(shared, base, tokens, accounts)),
-        };
+        let budgets = TokenBudgets::new(Rules::of(options), base, tokens);
+        let ledger = ledger::open(budgets, throttle.shared());
         Self { ledger }
     }
 
-    /// Takes the right to one call, from the budget with most left.
-    pub(crate) async fn take(&self, resource: Resource) -> Result<Seat, Denied> {
-        let taken = self.ledger.take(resource).await?;
-        Ok(Seat::new(Arc::clone(&self.ledger), taken))
+    /// Takes the right to one call, from the budget with most left. Cancel safe.
+    pub(crate) async fn take(&self, resource: Resource) -> Result<CallPermit, Denied> {
+        CallPermit::take(&self.ledger, &resource).await
+    }
+
+    /// Ends a call with what it taught. That is noted at once; telling others may be given up.
+    pub(crate) async fn settle(&self, permit: CallPermit, outcome: Outcome) {
+        permit.settle(outcome);
+        self.ledger.flush().await;
+    }
+
+    /// Ends a call whose token the host did not accept.
+    pub(crate) async fn refuse(&self, permit: CallPermit) {
+        let account = permit.grant().account;
+        self.ledger.lock().refuse(account, Instant::now());
+        self.settle(permit, Outcome::Unused).await;
+    }
+
+    /// Notes that the host accepted the token of a call.
+    pub(crate) fn accept(&self, permit: &CallPermit) {
+        self.ledger.lock().accept(permit.grant().account);
     }
 
     pub(crate) fn list(&self) -> Vec<Budget> {
-        self.ledger.list()
+        let budgets = self.ledger.lock();
+        budgets.list(Instant::now(), SystemTime::now())
     }
 }
 

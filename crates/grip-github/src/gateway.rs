@@ -26,7 +26,7 @@ use self::{
 };
 use crate::{
     answer::{Answer, Etag, Fresh},
-    budget::{Books, Budget, Denied, Seat, Told},
+    budget::{Budget, Budgets, CallPermit, Denied, Outcome as CallOutcome},
     error::GitHubError,
     known::Known,
     link,
@@ -48,7 +48,7 @@ pub(crate) struct Inner {
     pub(crate) base: Url,
     domain: Domain,
     bearers: Vec<Bearer>,
-    books: Books,
+    budgets: Budgets,
     egress: Egress,
     pub(crate) known: Known,
     pub(crate) max_pages: u32,
@@ -66,11 +66,11 @@ impl GitHub {
                 tokens.push(token);
             }
         }
-        let books = Books::open(&options, &base, &tokens, egress.throttle());
+        let budgets = Budgets::open(&options, &base, &tokens, egress.throttle());
         let inner = Inner {
             domain,
             base,
-            books,
+            budgets,
             bearers: tokens.iter().map(|token| token.bearer()).collect(),
             egress,
             known: Known::default(),
@@ -89,7 +89,7 @@ impl GitHub {
 
     /// What is left of every budget that was used so far.
     pub fn budget(&self) -> Vec<Budget> {
-        self.inner.books.list()
+        self.inner.budgets.list()
     }
 
     /// Asks for `path`, below the API's base (`repos/a/b?x=y`) or a whole URL of the API such as
@@ -152,38 +152,43 @@ impl GitHub {
         let resource = Resource::of(below.unwrap_or_default());
         let mut was_refused = false;
         for _ in 0..=self.inner.bearers.len() {
-            let seat = match self.inner.books.take(resource).await {
-                Ok(seat) => seat,
+            let call = match self.inner.budgets.take(resource).await {
+                Ok(call) => call,
                 Err(why) => return Err(denied(why, was_refused)),
             };
-            match self.call(ask, url, seat).await? {
+            match self.call(ask, url, call).await? {
                 Outcome::Unauthorised => {}
                 Outcome::Spent => was_refused = true,
                 Outcome::Arrived(arrived) => return Ok(arrived),
             }
         }
-        let last = self.inner.books.take(resource).await.err();
+        let last = self.inner.budgets.take(resource).await.err();
         let soon = Denied::Busy(Instant::now() + Duration::from_secs(1));
         Err(denied(last.unwrap_or(soon), was_refused))
     }
 
     /// Makes one call.
-    async fn call(&self, ask: &Ask<'_>, url: &Url, mut seat: Seat) -> Result<Outcome, GitHubError> {
+    async fn call(
+        &self,
+        ask: &Ask<'_>,
+        url: &Url,
+        mut call: CallPermit,
+    ) -> Result<Outcome, GitHubError> {
         let inner = &self.inner;
         let permit = inner.egress.throttle().acquire(&inner.domain, Lane::Api);
         let permit = permit.await.map_err(throttled)?;
         let terms = Terms {
-            bearer: inner.bearers.get(seat.account()).cloned(),
+            bearer: inner.bearers.get(call.grant().account).cloned(),
             follow: false,
             any_status: true,
             heed_quota: false,
         };
-        seat.sending();
+        call.grant_mut().is_sent = true;
         let sent = inner.egress.send_on(&terms, ask.request(url), permit).await;
         let reply = match sent {
             Ok(reply) => reply,
             Err(error @ EgressError::Forbidden(_)) => {
-                seat.settle(Told::Unused).await;
+                inner.budgets.settle(call, CallOutcome::Unused).await;
                 return Err(error.into());
             }
             Err(error) => return Err(error.into()),
@@ -191,18 +196,18 @@ impl GitHub {
         let quota = quota::read(&reply.headers, SystemTime::now());
         let status = reply.status;
         if status.as_u16() == 401 {
-            seat.refused().await;
+            inner.budgets.refuse(call).await;
             return Ok(Outcome::Unauthorised);
         }
         if !status.is_server_error() {
-            seat.accepted();
+            inner.budgets.accept(&call);
         }
-        let told = match quota {
-            Some(quota) => Told::Quota(quota),
-            None if status.is_success() || status.as_u16() == 304 => Told::Unmetered,
-            None => Told::Nothing,
+        let outcome = match quota {
+            Some(quota) => CallOutcome::Quota(quota),
+            None if status.is_success() || status.as_u16() == 304 => CallOutcome::Unmetered,
+            None => CallOutcome::Lost,
         };
-        seat.settle(told).await;
+        inner.budgets.settle(call, outcome).await;
         let is_spent = quota.is_some_and(|quota| quota.remaining == 0);
         let (url, headers, reading) = (reply.url.clone(), reply.headers.clone(), reply.reading);
         let body = read_whole(reply).await?;

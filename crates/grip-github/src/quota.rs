@@ -1,4 +1,4 @@
-//! What an answer says about the budget it was paid from.
+//! Budgets as responses tell them, and the kinds of calls that have one.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -17,7 +17,7 @@ pub(crate) enum Resource {
     Other,
 }
 
-/// A budget as an answer tells it.
+/// A budget as a response tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Quota {
     pub(crate) limit: u32,
@@ -30,6 +30,8 @@ pub(crate) struct Quota {
 }
 
 impl Resource {
+    pub(crate) const ALL: [Self; 4] = [Self::Core, Self::Search, Self::CodeSearch, Self::Other];
+
     /// The budget that a call of this path, below the API's base, is paid from.
     pub(crate) fn of(path: &str) -> Self {
         let mut parts = path.trim_start_matches('/').split('/');
@@ -51,8 +53,7 @@ impl Resource {
     }
 
     fn named(name: &str) -> Self {
-        let known = [Self::Core, Self::Search, Self::CodeSearch];
-        let found = known.into_iter().find(|known| known.name() == name);
+        let found = Self::ALL.into_iter().find(|known| known.name() == name);
         found.unwrap_or(Self::Other)
     }
 }

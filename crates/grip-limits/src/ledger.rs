@@ -1,170 +1,285 @@
-//! The seam between the handles and whoever keeps the books.
+//! The ledger of a limit: what was taken of it, in this process or by all instances together.
 //!
-//! Invariants every ledger keeps:
-//! - Asking and taking is one step: two callers never get the same slot or the same start.
-//! - A slot that was given out comes back exactly once, through [`Ledger::release`].
-//! - `release` waits for nothing, so that it can run while a permit is dropped, also during a
-//!   panic and outside a runtime. A ledger that has to tell a server queues it (bounded) and
-//!   lets its leases end by themselves where the queue is full.
-//! - Whoever might be able to go sooner than it was told is told so by the [`Bell`].
+//! The rules of a limit are its [`Accounts`]; who keeps them is a [`Ledger`]: [`LocalLedger`] in
+//! this process's memory, or `FallbackLedger`, which asks a `RedisLedger` and goes on with a part
+//! of every limit while Redis is disconnected.
+//!
+//! Invariants of every ledger:
+//! - Asking and taking is one step: two callers never get the same permit.
+//! - What was taken is settled exactly once, through [`Ledger::settle`], which waits for nothing,
+//!   so that it can run while a permit is dropped, also during a panic and outside a runtime.
 
-use std::{
-    collections::{HashSet, VecDeque},
-    pin::Pin,
-    time::Duration,
-};
+use std::{fmt, pin::Pin, sync::Arc};
 
-use grip_types::Domain;
-use parking_lot::Mutex;
-use tokio::{sync::watch, time::Instant};
+use parking_lot::{Mutex, MutexGuard};
+use tokio::time::Instant;
 
-use crate::{Advice, BackendStatus, HostStatus, Lane, Refused, SharedRedis, Verdict};
+use crate::SharedRedis;
 
-/// What an asynchronous method of a ledger answers with; boxed, so that the trait is object safe.
-pub(crate) type Asked<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+mod fallback;
+mod pending;
+mod redis;
 
-/// Keeps count of what each host was asked.
-pub(crate) trait Ledger: Send + Sync + 'static {
-    /// Takes a slot and a start, or says why not and when to ask again; never waits for capacity.
-    ///
-    /// Cancel safe: a future that is dropped before its answer leaves no slot behind for good.
-    fn acquire<'a>(&'a self, domain: &'a Domain, lane: Lane) -> Asked<'a, Result<Slot, Refused>>;
+use fallback::FallbackLedger;
 
-    /// Takes one more start under a slot that is held. A refusal leaves the slot as it was.
-    fn again<'a>(&'a self, slot: &'a mut Slot) -> Asked<'a, Result<(), Refused>>;
+/// A boxed future, so that traits stay object safe.
+pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-    /// Takes the slot back. Never blocks, never waits, never panics.
-    fn release(&self, slot: Slot, outcome: Outcome);
+/// The rules of one kind of limit, and what is taken at present. Pure: time is an argument.
+pub trait Accounts: Send + 'static {
+    /// What a permit is asked for.
+    type Key: Send + Sync;
+    /// What was taken. Not `Clone`: it is settled once.
+    type Grant: Send + Sync;
+    /// How the use of a grant ended.
+    type Outcome: Copy + Send;
+    /// Why nothing may be taken, and until when.
+    type Refusal: Send;
 
-    /// Whether a request would be refused, by what this process knows; without I/O.
-    fn is_throttled(&self, domain: &Domain, lane: Lane) -> bool;
+    fn take(&mut self, key: &Self::Key, now: Instant) -> Result<Self::Grant, Self::Refusal>;
 
-    /// Failures within the breaker's window; without I/O.
-    fn failures(&self, domain: &Domain) -> u32;
+    fn settle(&mut self, grant: &Self::Grant, outcome: Self::Outcome, now: Instant);
 
-    /// Rung with the domain whenever a slot or start frees, or advice or the breaker changes.
-    fn bell(&self) -> &Bell;
-
-    fn hosts(&self) -> Vec<HostStatus>;
-
-    fn backend(&self) -> BackendStatus;
-
-    /// How long a queue may trust that only the [`Bell`] can change [`crate::Reason::InFlight`].
-    ///
-    /// None where every release happens in this process.
-    fn recheck(&self) -> Option<Duration> {
-        None
-    }
-
-    /// Where other books can be shared as well; none where every book is of this process alone.
-    fn shared(&self) -> Option<SharedRedis> {
-        None
-    }
+    /// The outcome of a permit that is dropped.
+    fn dropped(grant: &Self::Grant, now: Instant) -> Self::Outcome;
 }
 
-/// One slot of one host, as the ledger that gave it knows it. Not `Clone`: it comes back once.
-#[derive(Debug)]
-pub(crate) struct Slot {
-    pub domain: Domain,
-    pub lane: Lane,
-    /// When the latest start under this slot was counted, by this process's clock.
-    pub started: Instant,
-    /// The round of the breaker that this request probes for.
-    pub probe: Option<u64>,
-    /// The ledger's own name for the slot; 0 where it needs none.
-    pub token: u64,
-}
-
-/// How the use of a slot ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// The permit was dropped: the start stays counted, the breaker learns nothing.
-    Cancelled,
-    /// No request was made since the latest start: it is given back too.
-    Unused,
-    /// The host answered, or failed to.
-    Done {
-        verdict: Verdict,
-        advice: Option<Advice>,
-    },
-}
-
-/// Tells queues which hosts are worth asking again.
+/// Accounts that instances share through a script in Redis.
 ///
-/// Bounded: remembers the newest [`Bell::MEMORY`] rings. Whoever comes later than that learns
-/// that it missed some and asks all of its hosts.
-#[derive(Debug)]
-pub(crate) struct Bell {
-    /// Number of rings so far.
-    count: watch::Sender<u64>,
-    rung: Mutex<Rung>,
+/// A process keeps its own part of them: what it holds, and what it saw last of the whole.
+pub trait SharedAccounts: Accounts {
+    /// What one run of the script is about: accounts whose keys share a hash tag.
+    type Group: Clone + PartialEq + Send + Sync;
+    /// A take that has its name: others must not take under the same.
+    type Request: Send + Sync;
+    /// A change that other instances must learn. Applying it twice does no harm.
+    type Update: Clone + Send + Sync;
+
+    /// Applies updates, then takes if asked to; answers with whole numbers.
+    const SCRIPT: &'static str;
+
+    fn group(key: &Self::Key) -> Self::Group;
+
+    fn request(&mut self, key: &Self::Key, now: Instant) -> Result<Self::Request, Self::Refusal>;
+
+    /// Keys and arguments of the script.
+    fn call(
+        &self,
+        redis: &SharedRedis,
+        group: &Self::Group,
+        request: Option<&Self::Request>,
+        updates: &[Self::Update],
+        now: Instant,
+    ) -> ScriptCall;
+
+    /// Notes the response to a run of the script. None if it cannot be read.
+    fn observe(&mut self, group: &Self::Group, numbers: &[i64], now: Instant) -> Option<()>;
+
+    /// What became of `request`, after [`SharedAccounts::observe`]. None if it cannot be read.
+    fn granted(
+        &mut self,
+        request: Self::Request,
+        numbers: &[i64],
+        now: Instant,
+    ) -> Option<Result<Self::Grant, Self::Refusal>>;
+
+    /// Undoes a request of which it is not known whether it was granted.
+    fn withdraw(request: &Self::Request, now: Instant) -> Option<Self::Update>;
+
+    /// What others must learn from the end of a grant.
+    fn settled(
+        grant: &Self::Grant,
+        outcome: Self::Outcome,
+        now: Instant,
+    ) -> Vec<(Self::Group, Self::Update)>;
+
+    /// What this process holds, to renew its leases, and what Redis was not told of; `everything`
+    /// where Redis may have lost all.
+    fn renewals(&mut self, everything: bool, now: Instant)
+    -> Vec<(Self::Group, Vec<Self::Update>)>;
+
+    /// Notes that Redis knows these updates.
+    fn confirmed(&mut self, group: &Self::Group, updates: &[Self::Update]);
+
+    /// Changes who keeps the whole.
+    fn set_mode(&mut self, mode: Mode, now: Instant);
 }
 
+/// Who keeps the whole of the accounts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// This process alone, with all of every limit.
+    #[default]
+    Local,
+    /// Redis, for all instances.
+    Shared,
+    /// This process alone, with a part of every limit, while Redis is disconnected.
+    Fallback { percent: u32, outage: u64 },
+}
+
+/// Keys and arguments of one run of a script.
 #[derive(Debug, Default)]
-struct Rung {
-    total: u64,
-    newest: VecDeque<Domain>,
+pub struct ScriptCall {
+    pub keys: Vec<String>,
+    pub arguments: Vec<String>,
 }
 
-/// What a [`Bell`] has to tell.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Since {
-    /// These rang.
-    Rang(HashSet<Domain>),
-    /// More rang than the bell remembers: any host may have.
-    Missed,
+/// Keeps accounts.
+pub trait Ledger<A: Accounts>: Send + Sync {
+    /// Takes, or says why not; never waits for capacity.
+    ///
+    /// Cancel safe: a future that is dropped leaves nothing taken for good.
+    fn take<'a>(&'a self, key: &'a A::Key) -> BoxFuture<'a, Result<A::Grant, A::Refusal>>;
+
+    /// Ends the use of a grant. Never blocks, never waits, never panics.
+    fn settle(&self, grant: A::Grant, outcome: A::Outcome);
+
+    /// Tells the other instances what was settled here; ends early where Redis is disconnected.
+    ///
+    /// Cancel safe: it is done without a caller too, a little later.
+    fn flush(&self) -> BoxFuture<'_, ()>;
+
+    /// The accounts as this process knows them.
+    fn lock(&self) -> MutexGuard<'_, A>;
+
+    /// The Redis that instances share; none where this process is alone.
+    fn redis(&self) -> Option<&SharedRedis>;
 }
 
-impl Default for Bell {
-    fn default() -> Self {
+/// Opens a ledger: shared through `redis` where there is one, else of this process alone.
+pub fn open<A: SharedAccounts>(accounts: A, redis: Option<&SharedRedis>) -> Arc<dyn Ledger<A>> {
+    match redis {
+        None => Arc::new(LocalLedger::new(accounts)),
+        Some(redis) => FallbackLedger::attach(accounts, redis),
+    }
+}
+
+/// Accounts in the memory of this process.
+pub struct LocalLedger<A> {
+    accounts: Mutex<A>,
+}
+
+impl<A: Accounts> LocalLedger<A> {
+    pub(crate) fn new(accounts: A) -> Self {
         Self {
-            count: watch::Sender::new(0),
-            rung: Mutex::default(),
+            accounts: Mutex::new(accounts),
         }
     }
 }
 
-impl Bell {
-    const MEMORY: usize = 256;
-
-    /// Tells that a request to `domain` may go sooner than thought.
-    pub fn ring(&self, domain: &Domain) {
-        let mut rung = self.rung.lock();
-        rung.total += 1;
-        if rung.newest.len() == Self::MEMORY {
-            rung.newest.pop_front();
-        }
-        rung.newest.push_back(domain.clone());
-        let total = rung.total;
-        // Still locked, so that the count never goes back.
-        self.count.send_replace(total);
+impl<A: Accounts> Ledger<A> for LocalLedger<A> {
+    fn take<'a>(&'a self, key: &'a A::Key) -> BoxFuture<'a, Result<A::Grant, A::Refusal>> {
+        Box::pin(async move { self.lock().take(key, Instant::now()) })
     }
 
-    /// Tells that any host may go, for example after the backend changed.
-    pub fn ring_all(&self) {
-        let mut rung = self.rung.lock();
-        rung.total += Self::MEMORY as u64 + 1;
-        rung.newest.clear();
-        self.count.send_replace(rung.total);
+    fn settle(&self, grant: A::Grant, outcome: A::Outcome) {
+        // Read under the lock, so that times in the accounts never go back.
+        let mut accounts = self.lock();
+        accounts.settle(&grant, outcome, Instant::now());
     }
 
-    /// Changes with every ring.
-    pub fn subscribe(&self) -> watch::Receiver<u64> {
-        self.count.subscribe()
+    fn flush(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
     }
 
-    /// The hosts that rang after ring number `seen`, and the number of the latest ring.
-    pub fn since(&self, seen: u64) -> (Since, u64) {
-        let rung = self.rung.lock();
-        let missing = usize::try_from(rung.total.saturating_sub(seen)).unwrap_or(usize::MAX);
-        if missing > rung.newest.len() {
-            return (Since::Missed, rung.total);
-        }
-        let skip = rung.newest.len() - missing;
-        let rang = rung.newest.iter().skip(skip).cloned().collect();
-        (Since::Rang(rang), rung.total)
+    fn lock(&self) -> MutexGuard<'_, A> {
+        self.accounts.lock()
+    }
+
+    fn redis(&self) -> Option<&SharedRedis> {
+        None
     }
 }
 
-#[cfg(test)]
-mod tests;
+/// A right that frees itself on drop: after success, `?`, timeout, panic and cancellation alike.
+#[must_use = "what was taken is free again as soon as the permit is dropped"]
+pub struct Permit<A: Accounts = crate::Hosts> {
+    /// None only once it has been settled.
+    grant: Option<A::Grant>,
+    ledger: Arc<dyn Ledger<A>>,
+}
+
+const HELD: &str = "because only what consumes the permit takes its grant";
+
+impl<A: Accounts> Permit<A> {
+    /// Takes a permit, or says why not; never waits for capacity. Cancel safe.
+    pub async fn take(ledger: &Arc<dyn Ledger<A>>, key: &A::Key) -> Result<Self, A::Refusal> {
+        let grant = Some(ledger.take(key).await?);
+        let ledger = Arc::clone(ledger);
+        Ok(Self { grant, ledger })
+    }
+
+    pub(crate) fn take_local(
+        ledger: &Arc<LocalLedger<A>>,
+        key: &A::Key,
+    ) -> Result<Self, A::Refusal> {
+        let grant = Some(ledger.lock().take(key, Instant::now())?);
+        let ledger = Arc::clone(ledger) as Arc<dyn Ledger<A>>;
+        Ok(Self { grant, ledger })
+    }
+
+    /// Takes more under the same permit. A refusal leaves it as it was.
+    pub(crate) async fn take_more(&mut self, key: &A::Key) -> Result<(), A::Refusal> {
+        let grant = self.ledger.take(key).await?;
+        self.grant = Some(grant);
+        Ok(())
+    }
+
+    pub fn grant(&self) -> &A::Grant {
+        self.grant.as_ref().expect(HELD)
+    }
+
+    pub fn grant_mut(&mut self) -> &mut A::Grant {
+        self.grant.as_mut().expect(HELD)
+    }
+
+    /// Frees it with what its use taught.
+    pub fn settle(mut self, outcome: A::Outcome) {
+        if let Some(grant) = self.grant.take() {
+            self.ledger.settle(grant, outcome);
+        }
+    }
+}
+
+impl<A: Accounts> Drop for Permit<A> {
+    fn drop(&mut self) {
+        if let Some(grant) = self.grant.take() {
+            let outcome = A::dropped(&grant, Instant::now());
+            self.ledger.settle(grant, outcome);
+        }
+    }
+}
+
+impl<A: Accounts<Grant: fmt::Debug>> fmt::Debug for Permit<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Permit")
+            .field("grant", &self.grant)
+            .finish()
+    }
+}
+
+/// A ledger as the task sees it that serves Redis for all ledgers.
+pub(crate) trait Member: Send + Sync {
+    /// Tells Redis what was settled here.
+    fn flush_member(&self) -> BoxFuture<'_, ()>;
+
+    /// Renews leases over a connection; `everything` where Redis may have lost all.
+    fn renew<'a>(
+        &'a self,
+        connection: &'a crate::redis::Connected,
+        everything: bool,
+    ) -> BoxFuture<'a, Result<(), String>>;
+
+    /// Notes that Redis is in use again.
+    fn reconnected(&self);
+}
+
+/// A member, for as long as somebody else uses it.
+pub(crate) type Members = Mutex<Vec<Arc<dyn Member>>>;
+
+/// Drops the members that nobody uses any more; whether any is left.
+pub(crate) fn retain_used(members: &Members) -> bool {
+    let mut members = members.lock();
+    members.retain(|member| Arc::strong_count(member) > 1);
+    !members.is_empty()
+}

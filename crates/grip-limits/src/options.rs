@@ -1,9 +1,11 @@
-//! What a host may be asked.
+//! Limits of hosts.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use grip_types::Domain;
 use serde::Serialize;
+
+use crate::{BreakerOptions, Mode};
 
 /// Bounds of what is added to a window.
 const LEAST_MARGIN: Duration = Duration::from_millis(2);
@@ -27,27 +29,12 @@ pub struct Options {
 /// How much one host may be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Limits {
-    /// Requests under way at once: 5.
+    /// Requests in flight at once: 5.
     pub in_flight: u32,
     /// Starts within any `window`, as the host counts them: 30.
     pub per_window: u32,
     /// 60 seconds.
     pub window: Duration,
-}
-
-/// When a failing host is left alone, and for how long.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct BreakerOptions {
-    /// How far back answers count: 30 seconds.
-    pub window: Duration,
-    /// Shuts when this part of the answers are failures: 50.
-    pub trip_percent: u32,
-    /// Never shuts on fewer answers than this: 4.
-    pub min_requests: u32,
-    /// How long it stays shut before it lets probes through: 10 seconds.
-    pub cooldown: Duration,
-    /// Probes at once, and probes that must succeed before it passes everything again: 3.
-    pub probes: u32,
 }
 
 impl Options {
@@ -56,25 +43,22 @@ impl Options {
         *self.overrides.get(domain).unwrap_or(&self.limits)
     }
 
-    /// The same settings with only `percent` of every limit, but at least one request.
-    pub fn part(&self, percent: u32) -> Self {
-        let overrides = self.overrides.iter();
-        Self {
-            limits: self.limits.part(percent),
-            overrides: overrides
-                .map(|(domain, limits)| (domain.clone(), limits.part(percent)))
-                .collect(),
-            ..self.clone()
+    /// The limits of one host while the whole is kept so.
+    pub(crate) fn limits_in(&self, mode: Mode, domain: &Domain) -> Limits {
+        let limits = self.limits_of(domain);
+        match mode {
+            Mode::Local | Mode::Shared => limits,
+            Mode::Fallback { percent, .. } => limits.scaled(percent),
         }
     }
 }
 
 impl Limits {
     /// `percent` of these limits in the same window, but at least one request.
-    pub fn part(self, percent: u32) -> Self {
+    pub(crate) fn scaled(self, percent: u32) -> Self {
         Self {
-            in_flight: part(self.in_flight, percent),
-            per_window: part(self.per_window, percent),
+            in_flight: scaled(self.in_flight, percent),
+            per_window: scaled(self.per_window, percent),
             window: self.window,
         }
     }
@@ -88,6 +72,16 @@ impl Limits {
         self.window + margin
     }
 
+    /// Requests in flight at once. A limit of nothing would wait for a response that cannot come.
+    pub(crate) fn slots(self) -> u32 {
+        self.in_flight.max(1)
+    }
+
+    /// Starts within a window.
+    pub(crate) fn starts(self) -> u32 {
+        self.per_window.max(1)
+    }
+
     /// Slots that each lane leaves to the other while both use a host.
     pub(crate) fn reserved_slots(self) -> u32 {
         self.in_flight.saturating_sub(1).min(1)
@@ -99,7 +93,7 @@ impl Limits {
     }
 }
 
-fn part(of: u32, percent: u32) -> u32 {
+fn scaled(of: u32, percent: u32) -> u32 {
     let part = u64::from(of) * u64::from(percent.min(100)) / 100;
     u32::try_from(part)
         .expect("because a part is no more than the whole")
@@ -128,33 +122,21 @@ impl Default for Limits {
     }
 }
 
-impl Default for BreakerOptions {
-    fn default() -> Self {
-        Self {
-            window: Duration::from_secs(30),
-            trip_percent: 50,
-            min_requests: 4,
-            cooldown: Duration::from_secs(10),
-            probes: 3,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_part_of_a_limit_is_at_least_one_request() {
-        let quarter = Limits::default().part(25);
+        let quarter = Limits::default().scaled(25);
         assert_eq!((quarter.in_flight, quarter.per_window), (1, 7));
-        let none = Limits::default().part(0);
+        let none = Limits::default().scaled(0);
         assert_eq!((none.in_flight, none.per_window), (1, 1));
-        assert_eq!(Limits::default().part(900), Limits::default());
+        assert_eq!(Limits::default().scaled(900), Limits::default());
     }
 
     #[test]
-    fn a_part_of_the_settings_shrinks_the_overrides_too() {
+    fn the_fallback_shrinks_the_overrides_too() {
         let host = Domain::parse("big.example").unwrap();
         let mut options = Options::default();
         let big = Limits {
@@ -163,10 +145,12 @@ mod tests {
             ..Limits::default()
         };
         options.overrides.insert(host.clone(), big);
-        let part = options.part(25);
-        assert_eq!(part.limits_of(&host).per_window, 1_000);
-        assert_eq!(part.limits_of(&host).in_flight, 10);
+        let (percent, outage) = (25, 1);
+        let fallback = Mode::Fallback { percent, outage };
+        let limits = options.limits_in(fallback, &host);
+        assert_eq!((limits.in_flight, limits.per_window), (10, 1_000));
         let other = Domain::parse("sub.big.example").unwrap();
-        assert_eq!(part.limits_of(&other).per_window, 7);
+        assert_eq!(options.limits_in(fallback, &other).per_window, 7);
+        assert_eq!(options.limits_in(Mode::Shared, &host), big);
     }
 }

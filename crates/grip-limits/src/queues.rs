@@ -138,7 +138,7 @@ enum Step {
 impl<K: Clone + Eq + Hash> Shared<K> {
     fn begin_ask(&self, now: Instant) -> Step {
         let mut lines = self.lines.lock();
-        let (since, latest) = self.throttle.bell().since(lines.heard);
+        let (since, latest) = self.throttle.notifier().since(lines.heard);
         lines.heard = latest;
         lines.hear(&since);
         match lines.begin_ask(now) {

@@ -1,54 +1,33 @@
-//! The ledger that many instances share through Redis.
+//! The Redis that instances share.
 //!
-//! Invariants:
-//! - Asking and taking is one script by Redis's clock, so that all instances together keep the
-//!   limits of a host, heed what it said to one of them, and share its breaker.
-//! - A slot is a lease, renewed by a task of the group. What an instance holds that is killed, or
-//!   could not give back because too much waits to be told, is free when the lease ends.
-//! - No request waits longer for Redis than the timeout. With Redis away, each instance goes on
-//!   alone with a part of every limit, counting what it did before; when Redis is back, it is
-//!   told what it missed or lost.
-//! - An idle host leaves Redis by itself.
-//! - The URL is a secret: it is in no log and in no error.
+//! One connection for all ledgers of this process, and one task that serves it: it finds Redis
+//! while it is disconnected, tells it what was settled here, and renews leases.
+//!
+//! The URL is a secret: it is in no log and in no error.
 
 use std::{fmt, sync::Arc, time::Duration};
 
 use grip_tasks::TaskGroup;
-use grip_types::Domain;
-use tokio::{sync::mpsc::Sender, time::Instant};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
 
-use self::{
-    books::Books,
-    job::{Settle, Unanswered},
-    link::Link,
-    reply::{Numbers, Reply},
-    scripts::Scripts,
-    worker::Worker,
-};
 use crate::{
-    BackendStatus, HostStatus, Lane, Options, Refused, Throttle,
-    ledger::{Asked, Bell, Ledger, Outcome, Slot},
+    BackendStatus,
+    ledger::{Member, Members, ScriptCall},
 };
 
-mod books;
-mod job;
-mod link;
-mod reply;
-mod scripts;
-mod shared;
-mod worker;
+mod connection;
+mod task;
 
-pub use self::shared::{Connected, RedisAway, Script, SharedRedis};
+pub(crate) use self::connection::Connected;
+use self::{connection::Connection, task::RedisTask};
 
-/// How soon to ask again where only the end of a request helps, of which nobody tells us.
-const RECHECK: Duration = Duration::from_millis(250);
-
-/// Where the shared books are.
+/// Where the shared ledgers are.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RedisOptions {
     /// `redis://` or `rediss://`, with password and number of the database where needed.
     pub url: String,
-    /// The part of every limit that each instance uses while Redis is away: 25.
+    /// The part of every limit that each instance uses while Redis is disconnected: 25.
     pub fallback_percent: u32,
     /// After this time, what a dead instance held is free: 30 seconds.
     pub lease: Duration,
@@ -58,7 +37,7 @@ pub struct RedisOptions {
     pub timeout: Duration,
 }
 
-/// Why there can be no throttle over Redis. A Redis that is merely away is no error.
+/// Why Redis cannot be used. A Redis that is merely disconnected is no error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RedisError {
@@ -71,155 +50,120 @@ pub enum RedisError {
 /// A shorter lease could end between two renewals on a busy machine.
 const MIN_LEASE: Duration = Duration::from_millis(300);
 
-impl Throttle {
-    /// A throttle whose books are in Redis, shared by all instances that use it.
-    ///
-    /// Where Redis does not answer at once, it begins without. The group's task renews leases,
-    /// gives slots back, and looks for Redis while it is away.
-    pub async fn redis(
-        options: Options,
-        redis: RedisOptions,
-        group: &TaskGroup,
-    ) -> Result<Self, RedisError> {
-        if redis.lease < MIN_LEASE {
+/// The Redis that the instances share, for as many ledgers as there are. Cheap to clone.
+#[derive(Clone)]
+pub struct SharedRedis {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    options: RedisOptions,
+    connection: Connection,
+    /// This process among all that share the Redis.
+    instance: String,
+    /// Bounded by the ledgers of the process.
+    members: Members,
+    /// Tells the task that something is pending.
+    pending: Notify,
+}
+
+/// A script that only touches the keys it is given, and responds with whole numbers.
+pub(crate) struct Script(redis::Script);
+
+impl SharedRedis {
+    /// Does not connect yet.
+    pub(crate) fn new(options: RedisOptions) -> Result<Self, RedisError> {
+        if options.lease < MIN_LEASE {
             return Err(RedisError::Lease);
         }
         let shared = Arc::new(Shared {
-            link: Link::new(&redis.url, redis.timeout)?,
-            scripts: Scripts::new(&options, &redis),
-            books: Books::new(options, redis.fallback_percent),
-            bell: Bell::default(),
-            percent: redis.fallback_percent,
+            connection: Connection::new(&options.url, options.timeout)?,
+            options,
+            instance: format!("{:016x}", rand::random::<u64>()),
+            members: Mutex::default(),
+            pending: Notify::new(),
         });
-        let (jobs, queue) = job::queue();
-        let worker = Worker::new(Arc::clone(&shared), queue, redis.lease, group.token());
-        let worker = worker.begin().await;
-        group.spawn("redis-ledger", worker.run());
-        Ok(Self::over(Arc::new(RedisLedger { shared, jobs })))
-    }
-}
-
-struct RedisLedger {
-    shared: Arc<Shared>,
-    /// The worker ends when this is gone.
-    jobs: Sender<Settle>,
-}
-
-/// What ledger and worker both need.
-struct Shared {
-    link: Link,
-    scripts: Scripts,
-    books: Books,
-    bell: Bell,
-    percent: u32,
-}
-
-impl Ledger for RedisLedger {
-    fn acquire<'a>(&'a self, domain: &'a Domain, lane: Lane) -> Asked<'a, Result<Slot, Refused>> {
-        Box::pin(self.take(domain, lane))
+        Ok(Self { shared })
     }
 
-    fn again<'a>(&'a self, slot: &'a mut Slot) -> Asked<'a, Result<(), Refused>> {
-        Box::pin(self.take_again(slot))
+    /// Tries to connect once, then starts the task.
+    ///
+    /// It works until the group stops or no ledger is in use.
+    pub(crate) async fn start(&self, group: &TaskGroup) {
+        let mut task = RedisTask::new(self.clone(), group.token());
+        task.try_connect().await;
+        group.spawn("redis-ledger", task.run());
     }
 
-    fn release(&self, slot: Slot, outcome: Outcome) {
-        let domain = slot.domain.clone();
-        let job = self.shared.books.release(slot, outcome);
-        let told = job.is_some_and(|job| self.jobs.try_send(job).is_ok());
-        // Who asks before Redis has been told finds the slot taken: then the worker rings.
-        if !told || self.shared.link.away().is_some() {
-            self.shared.bell.ring(&domain);
-        }
+    /// The connection; none while Redis is disconnected.
+    pub(crate) fn connected(&self) -> Option<Connected> {
+        let (connection, generation) = self.shared.connection.get()?;
+        Some(Connected {
+            redis: self.clone(),
+            connection,
+            generation: Some(generation),
+        })
     }
 
-    fn is_throttled(&self, domain: &Domain, lane: Lane) -> bool {
-        self.shared.books.is_throttled(domain, lane)
+    /// Which outage this is; none while Redis is connected.
+    pub(crate) fn outage(&self) -> Option<u64> {
+        let outage = self.shared.connection.outage()?;
+        Some(outage.generation)
     }
 
-    fn failures(&self, domain: &Domain) -> u32 {
-        self.shared.books.failures(domain)
-    }
-
-    fn bell(&self) -> &Bell {
-        &self.shared.bell
-    }
-
-    fn hosts(&self) -> Vec<HostStatus> {
-        self.shared.books.hosts()
-    }
-
-    fn backend(&self) -> BackendStatus {
-        match self.shared.link.away() {
+    pub(crate) fn backend(&self) -> BackendStatus {
+        match self.shared.connection.outage() {
             None => BackendStatus::Redis { connected: true },
-            Some(away) => BackendStatus::Fallback {
-                since: away.since,
-                percent: self.shared.percent,
-                reason: away.reason,
+            Some(outage) => BackendStatus::Fallback {
+                since: outage.since,
+                percent: self.fallback_percent(),
+                reason: outage.reason,
             },
         }
     }
 
-    fn recheck(&self) -> Option<Duration> {
-        Some(RECHECK)
+    /// Begins every key.
+    pub fn prefix(&self) -> &str {
+        &self.shared.options.prefix
     }
 
-    fn shared(&self) -> Option<SharedRedis> {
-        let shared = Arc::clone(&self.shared);
-        Some(SharedRedis { shared })
+    /// This process among all that share the Redis.
+    pub fn instance(&self) -> &str {
+        &self.shared.instance
+    }
+
+    pub(crate) fn lease(&self) -> Duration {
+        self.shared.options.lease
+    }
+
+    pub(crate) fn fallback_percent(&self) -> u32 {
+        self.shared.options.fallback_percent
+    }
+
+    pub(crate) fn attach(&self, member: Arc<dyn Member>) {
+        self.shared.members.lock().push(member);
+    }
+
+    /// Has the task tell Redis what is pending.
+    pub(crate) fn wake(&self) {
+        self.shared.pending.notify_one();
     }
 }
 
-impl RedisLedger {
-    async fn take(&self, domain: &Domain, lane: Lane) -> Result<Slot, Refused> {
-        let Shared {
-            link,
-            scripts,
-            books,
-            ..
-        } = &*self.shared;
-        let token = books.open(domain, Instant::now())?;
-        if let Some(connection) = link.connection() {
-            let unanswered = Unanswered::new(&self.jobs, domain, lane, token);
-            let call = scripts.acquire(domain, lane, token);
-            if let Ok(numbers) = link.call::<Numbers>(connection, &call).await {
-                unanswered.heard();
-                let reply = Reply::read(numbers, lane, Instant::now());
-                if reply.granted {
-                    return Ok(books.granted(domain, lane, token, reply));
-                }
-                let refused = reply.refused(domain, lane);
-                books.see(domain, reply.seen);
-                return Err(refused);
-            }
-        }
-        let generation = link.away().map_or(0, |away| away.generation);
-        books.take_alone(domain, lane, generation)
+impl Script {
+    pub fn new(text: &str) -> Self {
+        Self(redis::Script::new(text))
     }
 
-    async fn take_again(&self, slot: &mut Slot) -> Result<(), Refused> {
-        let Shared {
-            link,
-            scripts,
-            books,
-            ..
-        } = &*self.shared;
-        if let Some(connection) = link.connection() {
-            let start = books.next_start(slot);
-            let call = scripts.again(&slot.domain, slot.lane, start, slot.probe);
-            if let Ok(numbers) = link.call::<Numbers>(connection, &call).await {
-                let reply = Reply::read(numbers, slot.lane, Instant::now());
-                if reply.granted {
-                    books.granted_again(slot, start, reply);
-                    return Ok(());
-                }
-                let refused = reply.refused(&slot.domain, slot.lane);
-                books.see(&slot.domain, reply.seen);
-                return Err(refused);
-            }
+    fn invocation(&self, call: &ScriptCall) -> redis::ScriptInvocation<'_> {
+        let mut invocation = self.0.prepare_invoke();
+        for key in &call.keys {
+            invocation.key(key);
         }
-        let generation = link.away().map_or(0, |away| away.generation);
-        books.again_alone(slot, generation)
+        for argument in &call.arguments {
+            invocation.arg(argument);
+        }
+        invocation
     }
 }
 

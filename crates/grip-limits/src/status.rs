@@ -1,14 +1,16 @@
-//! What operators see of the throttle.
+//! Statuses of hosts and of the ledger, for operators.
 
 use grip_types::Domain;
 use serde::Serialize;
+
+use crate::{BreakerState, Why};
 
 /// One host as this process knows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct HostStatus {
     pub domain: Domain,
-    /// Requests under way.
+    /// Requests in flight.
     pub in_flight: u32,
     pub in_flight_limit: u32,
     /// Starts within the window.
@@ -16,7 +18,7 @@ pub struct HostStatus {
     pub window_limit: u32,
     pub breaker: BreakerState,
     /// Present while no request may go, whatever its lane, for a reason that ends by time.
-    pub closed: Option<Closed>,
+    pub closed: Option<HostClosed>,
     /// Since the host was last forgotten.
     pub requests_total: u64,
     pub failures_total: u64,
@@ -24,16 +26,16 @@ pub struct HostStatus {
 
 /// How long a host stays closed, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Closed {
+pub struct HostClosed {
     /// Milliseconds from now.
     pub for_ms: u64,
-    pub why: ClosedWhy,
+    pub why: ClosedReason,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum ClosedWhy {
+pub enum ClosedReason {
     /// Its window is full.
     Window,
     /// It failed too often.
@@ -42,24 +44,12 @@ pub enum ClosedWhy {
     RetryAfter,
     /// It said that nothing remains of a rate limit.
     RateLimit,
-    /// It refused by rate limit without a word about the time.
-    Unsaid,
+    /// It refused by rate limit without naming a time.
+    #[serde(rename = "unsaid")]
+    Unspecified,
 }
 
-/// What a breaker lets through.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum BreakerState {
-    /// Everything.
-    #[default]
-    Passing,
-    /// Nothing.
-    Shut,
-    /// A few requests, to see whether the host is well again.
-    Probing,
-}
-
-/// Who keeps the books at the moment.
+/// Who keeps the ledger at the moment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -68,10 +58,20 @@ pub enum BackendStatus {
     Memory,
     /// All instances together.
     Redis { connected: bool },
-    /// Redis is away: this process alone, with a part of every limit.
+    /// Redis is disconnected: this process alone, with a part of every limit.
     Fallback {
         since: jiff::Timestamp,
         percent: u32,
         reason: String,
     },
+}
+
+impl From<Why> for ClosedReason {
+    fn from(why: Why) -> Self {
+        match why {
+            Why::RetryAfter => Self::RetryAfter,
+            Why::RateLimit => Self::RateLimit,
+            Why::Unspecified => Self::Unspecified,
+        }
+    }
 }

@@ -9,7 +9,6 @@
 //! - No queue, map, list or number of requests is without a bound, whatever strangers send.
 
 mod admin;
-mod breaker;
 mod cache;
 mod counters;
 mod error;
@@ -36,9 +35,9 @@ pub use admin::{
     Admin, AdminError, AuditEntry, Command, CommandContext, CommandResult, InvalidIdempotencyKey,
     Pin,
 };
-pub use breaker::{Options as BreakerOptions, PeerState};
 pub use counters::{Counters, Histogram, STEPS_MS};
 pub use error::ResolveError;
+pub use grip_limits::{BreakerOptions, BreakerState};
 pub use hedge_budget::WINDOW as HEDGE_WINDOW;
 pub use host_health::{Health, HostHealth, NoHealth};
 pub use key::{InvalidKey, Key, node_record_key};

@@ -24,6 +24,7 @@ use std::{
 
 use futures_util::{StreamExt as _, future::OptionFuture, stream::FuturesUnordered};
 use grip_dht::{Dht, Peer, PeerName, Response};
+use grip_limits::{Breakers, KeyedBreakers, Permit};
 use grip_tasks::TaskGroup;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
@@ -34,7 +35,6 @@ use self::{
 };
 use crate::{
     Key, Manifest, Options, ResolveError,
-    breaker::{Breakers, Outcome},
     counters::{LiveCounters, count},
     hedge_budget::HedgeBudget,
 };
@@ -43,11 +43,20 @@ use crate::{
 /// Timers know nothing shorter than a millisecond.
 const MARGIN: Range<Duration> = Duration::from_millis(2)..Duration::from_millis(25);
 
+/// Peers whose breakers are remembered.
+pub(crate) const MAX_PEERS: usize = 4_096;
+
+/// The right to send one request to one peer.
+///
+/// Dropped, the request was given up: that speaks against a peer that had longer than it should
+/// need, and says nothing otherwise.
+pub(crate) type PeerPermit = Permit<KeyedBreakers<PeerName>>;
+
 /// State that all lookups share.
 pub(crate) struct Network {
     pub dht: Arc<dyn Dht>,
     pub own: PeerName,
-    pub breakers: Arc<Breakers>,
+    pub breakers: Breakers<PeerName>,
     pub budget: HedgeBudget,
     pub counters: Arc<LiveCounters>,
     pub group: TaskGroup,
@@ -205,7 +214,7 @@ impl Lookup<'_> {
         let network = self.network;
         let now = Instant::now();
         let slow_after = self.options.hedge;
-        let permit = match network.breakers.admit(&next.peer.id, slow_after, now) {
+        let permit = match network.breakers.acquire(&next.peer.id, slow_after) {
             Ok(permit) => permit,
             Err(until) => {
                 let earliest = self.tally.open_until.get_or_insert(until);
@@ -218,7 +227,7 @@ impl Lookup<'_> {
             let (percent, burst) = (self.options.hedge_percent, self.options.hedge_burst);
             if !network.budget.take(percent, burst, now) {
                 count(&network.counters.hedges_denied_total);
-                permit.end(Outcome::Neither);
+                permit.settle(None);
                 return false;
             }
             count(&network.counters.hedges_total);

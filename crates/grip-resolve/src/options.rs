@@ -5,7 +5,9 @@
 
 use std::time::Duration;
 
-use crate::{breaker, provider_ranking};
+use grip_limits::BreakerOptions;
+
+use crate::provider_ranking;
 
 /// Settings of the resolver.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,8 +42,9 @@ pub struct Options {
     pub cache_bytes: u64,
     /// Resolutions in flight. Default 64. Needs a restart.
     pub workers: usize,
-    /// Needs a restart.
-    pub breaker: breaker::Options,
+    /// When a peer is left alone: more than half of at least 4 requests within 30 s failed; for
+    /// 15 s, and until 2 probes succeeded. Needs a restart.
+    pub breaker: BreakerOptions,
     pub ranking: provider_ranking::Options,
     pub publish: Publish,
 }
@@ -79,7 +82,13 @@ impl Default for Options {
             stale_for: Duration::from_secs(60),
             cache_bytes: 64 << 20,
             workers: 64,
-            breaker: breaker::Options::default(),
+            breaker: BreakerOptions {
+                tolerates_threshold: true,
+                cooldown: Duration::from_secs(15),
+                probes: 2,
+                max_outcomes: 64,
+                ..BreakerOptions::default()
+            },
             ranking: provider_ranking::Options::default(),
             publish: Publish::default(),
         }

@@ -17,6 +17,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 use grip_dht::{Dht, PeerName};
+use grip_limits::Breakers;
 use grip_nostr::RepoAddr;
 use grip_tasks::TaskGroup;
 use moka::future::Cache as Store;
@@ -30,8 +31,12 @@ pub use self::{
 };
 use crate::{
     Health, Key, LocalManifests, Manifest, ManifestId, NodeKey, NodeRecord, Options, ResolveError,
-    breaker::Breakers, cache::Cache, counters::LiveCounters, hedge_budget::HedgeBudget,
-    lookup::Network, publisher::Publisher, single_flight::SingleFlight,
+    cache::Cache,
+    counters::LiveCounters,
+    hedge_budget::HedgeBudget,
+    lookup::{MAX_PEERS, Network},
+    publisher::Publisher,
+    single_flight::SingleFlight,
 };
 
 /// Resolves keys. Cheap to clone; all clones are the same resolver.
@@ -111,13 +116,13 @@ pub(crate) struct Core {
 }
 
 impl Resolver {
-    /// Starts the workers, the breakers and the publisher, all owned by the group.
+    /// Starts the workers and the publisher, all owned by the group.
     pub fn start(parts: Parts) -> Self {
         let options = parts.options.load_full();
         let counters = Arc::new(LiveCounters::default());
         let network = parts.dht.map(|dht| Network {
             own: dht.status().peer,
-            breakers: Breakers::start(options.breaker, &parts.group),
+            breakers: Breakers::new(options.breaker, MAX_PEERS),
             budget: HedgeBudget::default(),
             counters: Arc::clone(&counters),
             group: parts.group.clone(),

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use grip_egress::{EgressError, Forbidden, Shown};
 use grip_git::remote::RemoteError;
-use grip_limits::{Lane, Queues, Throttle, answer::Answer};
+use grip_limits::{Lane, Queues, Throttle, response::ResponseKind};
 use grip_tasks::CancellationToken;
 use grip_types::{Domain, Identifier};
 use tokio::time::Instant;
@@ -170,7 +170,10 @@ fn is_no(error: &FetchError) -> bool {
     let remote = match error {
         FetchError::NothingWanted => return true,
         FetchError::Egress(EgressError::Status { answer, .. }) => {
-            return matches!(answer, Answer::ClientError | Answer::AccessDenied);
+            return matches!(
+                answer,
+                ResponseKind::ClientError | ResponseKind::AccessDenied
+            );
         }
         FetchError::Egress(EgressError::Redirect(_)) => return true,
         FetchError::Remote(error) => Some(error),

@@ -7,7 +7,7 @@ use std::{
 
 use grip_limits::{
     Advice, Permit, Verdict, Why,
-    answer::{self, Reading},
+    response::{self, Reading},
 };
 use http::{
     HeaderMap, StatusCode,
@@ -97,7 +97,7 @@ pub(super) fn says(
     heed_quota: bool,
 ) -> (Reading, Option<Advice>) {
     let now = SystemTime::now();
-    let reading = answer::read(status, headers, start, now);
+    let reading = response::read(status, headers, start, now);
     let is_quota = |advice: Advice| advice.why == Why::RateLimit;
     if heed_quota || !reading.advice.is_some_and(is_quota) {
         return (reading, reading.advice);
@@ -107,7 +107,7 @@ pub(super) fn says(
     for value in headers.get_all(RETRY_AFTER) {
         rest.append(RETRY_AFTER, value.clone());
     }
-    let advice = answer::read(status, &rest, b"", now).advice;
+    let advice = response::read(status, &rest, b"", now).advice;
     let said = advice.filter(|advice| advice.why == Why::RetryAfter);
     (reading, said)
 }

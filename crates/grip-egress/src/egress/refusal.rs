@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use grip_limits::answer::Reading;
+use grip_limits::response::Reading;
 use grip_types::Domain;
 use http::{HeaderMap, StatusCode};
 use tokio::{io::AsyncReadExt as _, time::Instant};
@@ -67,7 +67,7 @@ impl Refusal {
         EgressError::Status {
             status: self.status,
             said: said::plain(&self.headers, &self.start),
-            answer: self.reading.answer,
+            answer: self.reading.kind,
             retry_after: self.reading.advice.map(|advice| advice.wait),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use grip_limits::{ClosedWhy, Limits, Reason};
+use grip_limits::{ClosedReason, Limits, Reason};
 use grip_testkit::{until, within};
 use tokio::io::AsyncReadExt as _;
 
@@ -185,7 +185,7 @@ async fn a_success_that_says_that_nothing_remains_closes_the_host() {
         let status = client.status(HOST).unwrap();
         assert_eq!(
             status.closed.unwrap().why,
-            ClosedWhy::RateLimit,
+            ClosedReason::RateLimit,
             "{reads_on}"
         );
         assert_eq!((status.in_flight, status.failures_total), (0, 0));
@@ -226,5 +226,5 @@ async fn a_host_that_refuses_connections_is_left_alone_in_the_end() {
         );
     }
     let status = client.status(&DEAD.to_string()).unwrap();
-    assert_eq!(status.closed.unwrap().why, ClosedWhy::Breaker);
+    assert_eq!(status.closed.unwrap().why, ClosedReason::Breaker);
 }

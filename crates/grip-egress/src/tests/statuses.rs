@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use grip_limits::{ClosedWhy, answer::Answer};
+use grip_limits::{ClosedReason, response::ResponseKind};
 use jiff::{SignedDuration, Timestamp, fmt::rfc2822::DateTimePrinter};
 
 use super::{
@@ -15,7 +15,7 @@ const HOST: &str = "127.0.0.2";
 
 struct Heard {
     client: Client,
-    answer: Answer,
+    answer: ResponseKind,
     said: String,
     retry_after: Option<Duration>,
 }
@@ -62,7 +62,7 @@ impl Heard {
     }
 
     /// Why the host is closed, and for how many seconds.
-    fn closed(&self) -> Option<(ClosedWhy, u64)> {
+    fn closed(&self) -> Option<(ClosedReason, u64)> {
         let closed = self.client.status(HOST)?.closed?;
         Some((closed.why, closed.for_ms.div_ceil(1000)))
     }
@@ -71,11 +71,11 @@ impl Heard {
 #[tokio::test]
 async fn refusals_that_only_mean_this_request_close_nothing() {
     for (status, expected) in [
-        (400, Answer::ClientError),
-        (401, Answer::ClientError),
-        (403, Answer::AccessDenied),
-        (404, Answer::ClientError),
-        (410, Answer::ClientError),
+        (400, ResponseKind::ClientError),
+        (401, ResponseKind::ClientError),
+        (403, ResponseKind::AccessDenied),
+        (404, ResponseKind::ClientError),
+        (410, ResponseKind::ClientError),
     ] {
         let heard = refused(status, &[], "").await;
         assert_eq!(heard.answer, expected, "{status}");
@@ -87,14 +87,17 @@ async fn refusals_that_only_mean_this_request_close_nothing() {
 #[tokio::test]
 async fn what_is_not_modified_is_no_reply_and_no_failure() {
     let heard = refused(304, &[], "").await;
-    assert_eq!((heard.answer, heard.failures()), (Answer::NotModified, 0));
+    assert_eq!(
+        (heard.answer, heard.failures()),
+        (ResponseKind::NotModified, 0)
+    );
 }
 
 #[tokio::test]
 async fn a_failing_host_is_counted_as_one() {
     for status in [500, 502, 503, 504] {
         let heard = refused(status, &[], "").await;
-        assert_eq!(heard.answer, Answer::ServerError, "{status}");
+        assert_eq!(heard.answer, ResponseKind::ServerError, "{status}");
         assert_eq!((heard.failures(), heard.closed()), (1, None), "{status}");
     }
 }
@@ -102,10 +105,10 @@ async fn a_failing_host_is_counted_as_one() {
 #[tokio::test]
 async fn retry_after_in_seconds_closes_the_host() {
     for (status, expected, failures) in [
-        (429, Answer::RateLimited { secondary: true }, 0),
-        (403, Answer::RateLimited { secondary: true }, 0),
-        (503, Answer::ServerError, 1),
-        (500, Answer::ServerError, 1),
+        (429, ResponseKind::RateLimited { secondary: true }, 0),
+        (403, ResponseKind::RateLimited { secondary: true }, 0),
+        (503, ResponseKind::ServerError, 1),
+        (500, ResponseKind::ServerError, 1),
     ] {
         let heard = refused(status, &[("retry-after", "120")], "").await;
         assert_eq!(
@@ -120,7 +123,7 @@ async fn retry_after_in_seconds_closes_the_host() {
         );
         assert_eq!(
             heard.closed(),
-            Some((ClosedWhy::RetryAfter, 120)),
+            Some((ClosedReason::RetryAfter, 120)),
             "{status}"
         );
     }
@@ -136,22 +139,22 @@ async fn retry_after_as_a_date_closes_the_host() {
     let wait = heard.retry_after.unwrap().as_secs();
     assert!((590..=610).contains(&wait), "{wait}");
     let (why, _) = heard.closed().unwrap();
-    assert_eq!((why, heard.failures()), (ClosedWhy::RetryAfter, 0));
+    assert_eq!((why, heard.failures()), (ClosedReason::RetryAfter, 0));
 }
 
 #[tokio::test]
 async fn too_many_requests_without_a_time_closes_the_host_for_a_while() {
     let heard = refused(429, &[], "").await;
-    assert_eq!(heard.answer, Answer::RateLimited { secondary: false });
+    assert_eq!(heard.answer, ResponseKind::RateLimited { secondary: false });
     let (why, _) = heard.closed().unwrap();
-    assert_eq!((why, heard.failures()), (ClosedWhy::Unsaid, 0));
+    assert_eq!((why, heard.failures()), (ClosedReason::Unspecified, 0));
 }
 
 #[tokio::test]
 async fn the_body_tells_a_rate_limit_from_a_closed_door() {
     let body = "You have exceeded a secondary rate limit.";
     let heard = refused(403, &[("content-type", "text/plain")], body).await;
-    assert_eq!(heard.answer, Answer::RateLimited { secondary: true });
+    assert_eq!(heard.answer, ResponseKind::RateLimited { secondary: true });
     assert_eq!(heard.said, body);
     assert!(heard.closed().is_some());
 }

@@ -1,6 +1,6 @@
 //! Callers that want every answer, and keep the books of their rate limit themselves.
 
-use grip_limits::{ClosedWhy, answer::Answer};
+use grip_limits::{ClosedReason, response::ResponseKind};
 use tokio::io::AsyncReadExt as _;
 
 use super::{
@@ -43,7 +43,7 @@ async fn heard(status: u16, headers: &[(&str, &str)], body: &str) -> (Client, Re
     (client, reply, start)
 }
 
-fn closed(client: &Client) -> Option<ClosedWhy> {
+fn closed(client: &Client) -> Option<ClosedReason> {
     Some(client.status(HOST)?.closed?.why)
 }
 
@@ -51,15 +51,15 @@ fn closed(client: &Client) -> Option<ClosedWhy> {
 async fn refusals_are_handed_back_with_headers_and_the_start_of_their_body() {
     let json = [("content-type", "application/json"), ("x-mark", "m")];
     for (status, expected) in [
-        (401, Answer::ClientError),
-        (403, Answer::AccessDenied),
-        (404, Answer::ClientError),
-        (502, Answer::ServerError),
+        (401, ResponseKind::ClientError),
+        (403, ResponseKind::AccessDenied),
+        (404, ResponseKind::ClientError),
+        (502, ResponseKind::ServerError),
     ] {
         let (client, reply, start) = heard(status, &json, r#"{"message":"no"}"#).await;
         assert_eq!(reply.headers["x-mark"], "m");
         assert_eq!(start, r#"{"message":"no"}"#);
-        assert_eq!(reply.reading.answer, expected, "{status}");
+        assert_eq!(reply.reading.kind, expected, "{status}");
         assert_eq!(closed(&client), None);
         let failures = u64::from(status == 502);
         assert_eq!(client.counts(HOST).2, failures, "{status}");
@@ -75,7 +75,7 @@ async fn what_is_not_modified_is_handed_back() {
         (reply.headers["etag"].to_str().unwrap(), start.as_str()),
         ("\"1\"", "")
     );
-    assert_eq!(reply.reading.answer, Answer::NotModified);
+    assert_eq!(reply.reading.kind, ResponseKind::NotModified);
     assert_eq!(client.counts(HOST).2, 0);
 }
 
@@ -105,7 +105,7 @@ async fn a_spent_budget_of_the_callers_own_does_not_close_the_host() {
     ] {
         let (client, reply, _) = heard(status, &spent, body).await;
         assert_eq!(closed(&client), None, "{status}");
-        let limited = matches!(reply.reading.answer, Answer::RateLimited { .. });
+        let limited = matches!(reply.reading.kind, ResponseKind::RateLimited { .. });
         assert_eq!(limited, matches!(status, 403 | 429), "{status}");
         assert_eq!(reply.reading.advice.unwrap().wait.as_secs(), 90);
     }
@@ -121,12 +121,12 @@ async fn what_a_host_asks_of_everybody_is_heeded_on_all_terms() {
     let left = [("x-ratelimit-remaining", "9"), ("retry-after", "30")];
     let secondary = "You have exceeded a secondary rate limit";
     for (status, headers, body, why) in [
-        (403, &spent[..], "", ClosedWhy::RetryAfter),
-        (403, &left[..], "", ClosedWhy::RetryAfter),
-        (429, &left[..], "", ClosedWhy::RetryAfter),
-        (503, &left[..], "", ClosedWhy::RetryAfter),
-        (403, &left[..1], secondary, ClosedWhy::Unsaid),
-        (429, &[], "", ClosedWhy::Unsaid),
+        (403, &spent[..], "", ClosedReason::RetryAfter),
+        (403, &left[..], "", ClosedReason::RetryAfter),
+        (429, &left[..], "", ClosedReason::RetryAfter),
+        (503, &left[..], "", ClosedReason::RetryAfter),
+        (403, &left[..1], secondary, ClosedReason::Unspecified),
+        (429, &[], "", ClosedReason::Unspecified),
     ] {
         let (client, _, _) = heard(status, headers, body).await;
         assert_eq!(closed(&client), Some(why), "{status} {headers:?}");

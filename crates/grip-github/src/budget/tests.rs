@@ -3,7 +3,7 @@ use std::{collections::VecDeque, time::Duration};
 use proptest::prelude::*;
 
 use super::{
-    window::{Room, State, Ticket, Window},
+    window::{Available, State, Ticket, Window},
     *,
 };
 use crate::quota::Quota;
@@ -19,8 +19,8 @@ fn rules(reserve: u32) -> Rules {
     }
 }
 
-fn quota(limit: u32, remaining: u32, reset: u64, reset_in: u64) -> Told {
-    Told::Quota(Quota {
+fn quota(limit: u32, remaining: u32, reset: u64, reset_in: u64) -> Outcome {
+    Outcome::Quota(Quota {
         limit,
         remaining,
         reset,
@@ -47,8 +47,8 @@ fn left(window: &Window) -> Option<u32> {
 fn the_reserve_is_never_more_than_a_tenth() {
     let now = Instant::now();
     for (limit, spare) in [(5_000, 4_950), (500, 450), (100, 90), (60, 54), (9, 9)] {
-        let room = known(limit, limit, now).room(&rules(50), now);
-        assert_eq!(room, Room::Calls(spare), "{limit}");
+        let room = known(limit, limit, now).available(&rules(50), now);
+        assert_eq!(room, Available::Calls(spare), "{limit}");
     }
 }
 
@@ -57,11 +57,14 @@ fn a_spent_budget_is_used_again_after_its_window_and_a_margin() {
     let now = Instant::now();
     let mut window = known(100, 10, now);
     let end = now + Duration::from_secs(65);
-    assert_eq!(window.room(&rules(50), now), Room::SpentUntil(end));
+    assert_eq!(
+        window.available(&rules(50), now),
+        Available::SpentUntil(end)
+    );
     window.roll(&rules(0), end - Duration::from_millis(1));
     assert_eq!(left(&window), Some(10));
     window.roll(&rules(0), end);
-    assert_eq!(window.room(&rules(50), end), Room::Calls(90));
+    assert_eq!(window.available(&rules(50), end), Available::Calls(90));
 }
 
 #[test]
@@ -75,8 +78,8 @@ fn the_wait_for_a_spent_budget_is_at_least_a_second() {
         margin: Duration::ZERO,
         ..rules(0)
     };
-    let room = window.room(&rules, now - Duration::from_millis(1));
-    assert_eq!(room, Room::SpentUntil(soon - Duration::from_millis(1)));
+    let room = window.available(&rules, now - Duration::from_millis(1));
+    assert_eq!(room, Available::SpentUntil(soon - Duration::from_millis(1)));
 }
 
 #[test]
@@ -110,15 +113,15 @@ fn what_nobody_answered_counts_as_spent_and_cannot_block_for_ever() {
     window.roll(&rules(0), later);
     for _ in 0..100 {
         let ticket = window.take();
-        window.settle(ticket, Told::Nothing, later);
+        window.settle(ticket, Outcome::Lost, later);
     }
     assert_eq!(
-        window.room(&rules(0), later),
-        Room::Calls(u64::MAX),
+        window.available(&rules(0), later),
+        Available::Calls(u64::MAX),
         "one, to learn"
     );
     window.take();
-    assert_eq!(window.room(&rules(0), later), Room::Busy);
+    assert_eq!(window.available(&rules(0), later), Available::Busy);
 }
 
 #[test]
@@ -126,17 +129,17 @@ fn a_call_that_nobody_answered_is_counted_until_a_later_answer_counts_it() {
     let now = Instant::now();
     let mut window = known(100, 90, now);
     let (early, lost) = (window.take(), window.take());
-    window.settle(lost, Told::Nothing, now);
-    assert_eq!(window.room(&rules(0), now), Room::Calls(88));
+    window.settle(lost, Outcome::Lost, now);
+    assert_eq!(window.available(&rules(0), now), Available::Calls(88));
     window.settle(early, quota(100, 89, 1_000, 60), now);
     assert_eq!(
-        window.room(&rules(0), now),
-        Room::Calls(88),
+        window.available(&rules(0), now),
+        Available::Calls(88),
         "it began before"
     );
     let late = window.take();
     window.settle(late, quota(100, 87, 1_000, 60), now);
-    assert_eq!(window.room(&rules(0), now), Room::Calls(87));
+    assert_eq!(window.available(&rules(0), now), Available::Calls(87));
 }
 
 #[test]
@@ -146,13 +149,13 @@ fn ever_so_many_lost_calls_are_counted_in_bounded_space() {
     let stuck = window.take();
     for _ in 0..500 {
         let ticket = window.take();
-        window.settle(ticket, Told::Nothing, now);
+        window.settle(ticket, Outcome::Lost, now);
     }
     window.settle(stuck, quota(1_000, 999, 1_000, 60), now);
-    assert_eq!(window.room(&rules(0), now), Room::Calls(499));
+    assert_eq!(window.available(&rules(0), now), Available::Calls(499));
     let ticket = window.take();
     window.settle(ticket, quota(1_000, 498, 1_000, 60), now);
-    assert_eq!(window.room(&rules(0), now), Room::Calls(498));
+    assert_eq!(window.available(&rules(0), now), Available::Calls(498));
 }
 
 #[test]
@@ -171,40 +174,44 @@ fn little_is_told_once_a_window() {
     assert!(tell(1, 5_000));
 }
 
-fn books(tokens: usize) -> Books {
-    let ledger = Arc::new(Memory::new(Accounts::new(rules(0), tokens)));
-    Books { ledger }
+fn budgets(tokens: usize) -> Budgets {
+    let base = Url::parse("https://api.example/").unwrap();
+    let tokens: Vec<_> = (0..tokens)
+        .map(|n| Token::new(&format!("t{n}")).unwrap())
+        .collect();
+    let budgets = TokenBudgets::new(rules(0), &base, &tokens.iter().collect::<Vec<_>>());
+    let ledger = ledger::open(budgets, None);
+    Budgets { ledger }
 }
 
-async fn take(books: &Books, count: usize) -> Vec<Seat> {
-    let mut seats = Vec::new();
+async fn take(budgets: &Budgets, count: usize) -> Vec<CallPermit> {
+    let mut calls = Vec::new();
     for _ in 0..count {
-        seats.push(books.take(Resource::Core).await.unwrap());
+        calls.push(budgets.take(Resource::Core).await.unwrap());
     }
-    seats
+    calls
 }
 
 #[tokio::test(start_paused = true)]
 async fn kinds_of_calls_have_budgets_of_their_own() {
-    let books = books(1);
-    let seat = books.take(Resource::Search).await.unwrap();
-    seat.settle(quota(10, 0, 1_000, 60)).await;
+    let budgets = budgets(1);
+    let call = budgets.take(Resource::Search).await.unwrap();
+    call.settle(quota(10, 0, 1_000, 60));
     assert!(matches!(
-        books.take(Resource::Search).await,
+        budgets.take(Resource::Search).await,
         Err(Denied::Spent(_))
     ));
-    assert!(books.take(Resource::Core).await.is_ok());
+    assert!(budgets.take(Resource::Core).await.is_ok());
     // An answer that was paid from another budget than was thought.
-    let seat = books.take(Resource::Core).await.unwrap();
-    let Told::Quota(told) = quota(10, 7, 9_000, 60) else {
+    let call = budgets.take(Resource::Core).await.unwrap();
+    let Outcome::Quota(told) = quota(10, 7, 9_000, 60) else {
         unreachable!()
     };
-    seat.settle(Told::Quota(Quota {
+    call.settle(Outcome::Quota(Quota {
         resource: Some(Resource::CodeSearch),
         ..told
-    }))
-    .await;
-    let list = books.list();
+    }));
+    let list = budgets.list();
     let found: Vec<_> = list
         .iter()
         .map(|b| (b.resource, b.remaining, b.in_flight))
@@ -219,17 +226,18 @@ async fn kinds_of_calls_have_budgets_of_their_own() {
 
 #[tokio::test(start_paused = true)]
 async fn a_token_on_trial_is_tried_by_one_call_and_only_after_the_others() {
-    let books = books(2);
-    books.take(Resource::Core).await.unwrap().refused().await;
-    let second = books.take(Resource::Core).await.unwrap();
-    assert_eq!(second.account(), 1);
-    second.settle(quota(100, 50, 1_000, 86_000)).await;
+    let budgets = budgets(2);
+    let refused = budgets.take(Resource::Core).await.unwrap();
+    budgets.refuse(refused).await;
+    let second = budgets.take(Resource::Core).await.unwrap();
+    assert_eq!(second.grant().account, 1);
+    second.settle(quota(100, 50, 1_000, 86_000));
     tokio::time::advance(Duration::from_secs(3_600)).await;
-    let held = take(&books, 51).await;
-    let accounts: Vec<_> = held.iter().map(Seat::account).collect();
+    let held = take(&budgets, 51).await;
+    let accounts: Vec<_> = held.iter().map(|call| call.grant().account).collect();
     assert_eq!(accounts.iter().filter(|account| **account == 0).count(), 1);
     assert!(matches!(
-        books.take(Resource::Core).await,
+        budgets.take(Resource::Core).await,
         Err(Denied::Busy(_))
     ));
     drop(held);
@@ -238,24 +246,16 @@ async fn a_token_on_trial_is_tried_by_one_call_and_only_after_the_others() {
 
 #[tokio::test(start_paused = true)]
 async fn waiting_for_a_call_under_way_comes_before_waiting_for_a_window() {
-    let books = books(3);
-    let mut seats = take(&books, 3).await.into_iter();
-    seats
-        .next()
-        .unwrap()
-        .settle(quota(100, 0, 1_000, 500))
-        .await;
-    seats
-        .next()
-        .unwrap()
-        .settle(quota(100, 0, 1_000, 300))
-        .await;
+    let budgets = budgets(3);
+    let mut calls = take(&budgets, 3).await.into_iter();
+    calls.next().unwrap().settle(quota(100, 0, 1_000, 500));
+    calls.next().unwrap().settle(quota(100, 0, 1_000, 300));
     assert!(matches!(
-        books.take(Resource::Core).await,
+        budgets.take(Resource::Core).await,
         Err(Denied::Busy(_))
     ));
-    seats.next().unwrap().refused().await;
-    let Err(Denied::Spent(until)) = books.take(Resource::Core).await else {
+    budgets.refuse(calls.next().unwrap()).await;
+    let Err(Denied::Spent(until)) = budgets.take(Resource::Core).await else {
         panic!("two are spent");
     };
     assert_eq!(until - Instant::now(), Duration::from_secs(305));
@@ -267,7 +267,7 @@ struct Host {
     used: u32,
     window: u64,
     to_host: VecDeque<Ticket>,
-    to_us: Vec<(Ticket, Told)>,
+    to_us: Vec<(Ticket, Outcome)>,
 }
 
 proptest! {
@@ -286,7 +286,7 @@ proptest! {
             match step {
                 0 | 1 => {
                     window.roll(&rules(0), now);
-                    if let Room::Calls(_) = window.room(&rules(0), now) {
+                    if let Available::Calls(_) = window.available(&rules(0), now) {
                         let ticket = window.take();
                         host.to_host.push_back(ticket);
                     }
@@ -311,7 +311,7 @@ proptest! {
                     // Every so often an answer is lost on its way; not where nothing else is
                     // known of the budget, which one call after the other has to find out.
                     let is_seen = matches!(window.state, State::Known(k) if k.ends.is_some());
-                    let told = if pick == 7 && is_seen { Told::Nothing } else { told };
+                    let told = if pick == 7 && is_seen { Outcome::Lost } else { told };
                     window.settle(ticket, told, now);
                 }
                 5 => now += Duration::from_secs(pick as u64 * 3),

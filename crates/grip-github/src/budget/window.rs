@@ -1,18 +1,15 @@
-//! One budget: what is left of it, and what is under way.
+//! One budget: what is left of it, and what is in flight.
 //!
 //! Invariant: what the host has left is never less than `remaining` minus the calls in flight
-//! minus the calls lost. Of the answers of one window the lowest counts, so every call that the
-//! host counted after it has not been answered yet: it is in flight, or it was lost and no call
-//! that was made later has been answered.
+//! minus the calls lost. Of the responses of one window the lowest counts, so every call that the
+//! host counted after it has no response yet: it is in flight, or it was lost and no call that was
+//! made later has a response.
 
-mod lost;
-
-use std::time::Duration;
+use std::{collections::VecDeque, time::Duration};
 
 use tokio::time::Instant;
 
-use self::lost::Lost;
-use super::accounts::Rules;
+use super::tokens::Rules;
 use crate::quota::{Quota, Resource};
 
 /// Shortest wait for a spent budget.
@@ -27,9 +24,11 @@ pub(super) struct Window {
     pub(super) in_flight: u32,
     lost: Lost,
     tickets: u64,
-    /// What was said in the log about this window.
+    /// What was logged about this window.
     is_low: bool,
     pub(super) is_spent: bool,
+    /// Whether what is known must be confirmed by a response before it is spent.
+    is_stale: bool,
     /// Where only a share may be spent: what is left of it in this window, once that is known.
     allowance: Option<u32>,
 }
@@ -60,13 +59,13 @@ pub(super) struct Known {
 pub(super) struct Ticket(pub(super) u64);
 
 impl Ticket {
-    /// Of a call that began before all that these books know of.
+    /// Of a call that began before all that this window knows of.
     pub(super) const OLDEST: Self = Self(0);
 }
 
 /// Whether a call may be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Room {
+pub(super) enum Available {
     /// So many, the more the better.
     Calls(u64),
     /// Not while so many are under way.
@@ -74,21 +73,21 @@ pub(super) enum Room {
     SpentUntil(Instant),
 }
 
-/// What a call taught about its budget.
+/// How a call ended, and what it taught about its budget.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Told {
+pub(crate) enum Outcome {
     /// No call was made.
     Unused,
-    /// Nothing: it may have cost a call.
-    Nothing,
-    /// The host answered as it should and said nothing of a budget.
+    /// No response came, or none that tells: it may have cost a call.
+    Lost,
+    /// The host responded as it should and named no budget.
     Unmetered,
     Quota(Quota),
 }
 
-impl Told {
+impl Outcome {
     /// The budget that paid, where it is another than was thought.
-    pub(super) fn elsewhere(self, thought: Resource) -> Option<(Resource, Quota)> {
+    pub(super) fn paid_elsewhere(self, thought: Resource) -> Option<(Resource, Quota)> {
         let Self::Quota(quota) = self else {
             return None;
         };
@@ -98,30 +97,25 @@ impl Told {
 }
 
 impl Window {
-    /// A budget as the books that instances share have it.
-    pub(super) fn see(&mut self, state: State, in_flight: u32, lost: u32) -> Option<Known> {
+    /// Takes over a budget that instances share.
+    pub(super) fn observe(&mut self, state: State, in_flight: u32, lost: u32) -> Option<Known> {
         self.state = state;
+        self.is_stale = false;
         self.in_flight = in_flight;
-        self.lost = Lost::of(lost);
+        self.lost = Lost::of(lost, Ticket(self.tickets));
         match state {
-            State::Known(known) => self.lowers(known),
+            State::Known(known) => self.set_low(known),
             State::Unknown | State::Unmetered => None,
         }
     }
 
-    /// Begins anew with what is sure without asking anybody, and no calls under way.
-    pub(super) fn alone(&self, rules: &Rules, now: Instant) -> Self {
-        let is_sure = match self.state {
-            State::Unmetered => true,
-            State::Unknown => false,
-            State::Known(_) => matches!(self.room(rules, now), Room::SpentUntil(_)),
-        };
-        Self {
-            state: if is_sure { self.state } else { State::Unknown },
-            is_low: self.is_low,
-            is_spent: self.is_spent,
-            ..Self::default()
-        }
+    /// Begins to spend a part of the budget: it is not known what others spend, so that only the
+    /// next response tells what is left, unless the budget is spent.
+    pub(super) fn begin_fallback(&mut self, rules: &Rules, in_flight: u32, now: Instant) {
+        let is_spent = matches!(self.available(rules, now), Available::SpentUntil(_));
+        self.is_stale = !is_spent;
+        self.in_flight = in_flight;
+        self.allowance = None;
     }
 
     /// Looks whether the window is over; then the budget is whole again.
@@ -136,7 +130,7 @@ impl Window {
             self.allowance = None;
         }
         let known = *known;
-        if let (Some(percent), None) = (rules.share, self.allowance) {
+        if let (Some(percent), None, false) = (rules.share, self.allowance, self.is_stale) {
             let spare = self.spare(known, rules).saturating_sub(self.in_flight);
             let part = u64::from(spare) * u64::from(percent.min(100)) / 100;
             self.allowance = Some(u32::try_from(part).unwrap_or(u32::MAX));
@@ -151,30 +145,33 @@ impl Window {
             .saturating_sub(kept.saturating_add(self.lost.count()))
     }
 
-    pub(super) fn room(&self, rules: &Rules, now: Instant) -> Room {
-        let one_at_a_time = match self.in_flight {
-            0 => Room::Calls(u64::MAX),
-            _ => Room::Busy,
+    pub(super) fn available(&self, rules: &Rules, now: Instant) -> Available {
+        let one_at_a_time = if self.in_flight == 0 {
+            Available::Calls(u64::MAX)
+        } else {
+            Available::Busy
         };
         let known = match self.state {
             State::Unknown => return one_at_a_time,
-            State::Unmetered => return Room::Calls(u64::from(u32::MAX)),
+            State::Unmetered => return Available::Calls(u64::from(u32::MAX)),
+            State::Known(_) if self.is_stale => return one_at_a_time,
             State::Known(known) => known,
         };
-        let spare = match self.allowance {
+        let allowance = rules.share.and(self.allowance);
+        let spare = match allowance {
             Some(0) => 0,
             _ => self.spare(known, rules),
         };
         match (spare, known.ends) {
-            (0, Some(end)) => Room::SpentUntil((end + rules.margin).max(now + SHORTEST_WAIT)),
+            (0, Some(end)) => Available::SpentUntil((end + rules.margin).max(now + SHORTEST_WAIT)),
             // Nobody answered so many calls that there may be nothing left of a budget that was
             // not seen yet; only an answer can tell.
             (0, None) => one_at_a_time,
             (spare, _) if spare > self.in_flight => {
                 let calls = spare - self.in_flight;
-                Room::Calls(calls.min(self.allowance.unwrap_or(calls)).into())
+                Available::Calls(calls.min(allowance.unwrap_or(calls)).into())
             }
-            _ => Room::Busy,
+            _ => Available::Busy,
         }
     }
 
@@ -183,7 +180,7 @@ impl Window {
         known.remaining.saturating_sub(self.lost.count())
     }
 
-    /// Tells the log how the budget stands.
+    /// Logs what is left of the budget.
     pub(super) fn log(&self, resource: Resource, now: Instant) {
         let resource = resource.name();
         let in_flight = self.in_flight;
@@ -217,21 +214,26 @@ impl Window {
     }
 
     /// Ends a call. Returns what is left where that is little for the first time.
-    pub(super) fn settle(&mut self, ticket: Ticket, told: Told, now: Instant) -> Option<Known> {
+    pub(super) fn settle(
+        &mut self,
+        ticket: Ticket,
+        outcome: Outcome,
+        now: Instant,
+    ) -> Option<Known> {
         self.in_flight = self.in_flight.saturating_sub(1);
-        match (told, self.state) {
-            (Told::Quota(quota), _) => {
+        match (outcome, self.state) {
+            (Outcome::Quota(quota), _) => {
                 self.lost.resolve(ticket);
                 return self.learn(quota, now);
             }
-            (Told::Unmetered, State::Unknown) => self.state = State::Unmetered,
-            (Told::Unmetered | Told::Nothing, State::Unknown | State::Known(_)) => {
+            (Outcome::Unmetered, State::Unknown) => self.state = State::Unmetered,
+            (Outcome::Unmetered | Outcome::Lost, State::Unknown | State::Known(_)) => {
                 self.lost.add(Ticket(self.tickets));
             }
-            (Told::Unused, _) if ticket > Ticket::OLDEST => {
+            (Outcome::Unused, _) if ticket > Ticket::OLDEST => {
                 self.allowance = self.allowance.map(|calls| calls.saturating_add(1));
             }
-            (Told::Unused, _) | (_, State::Unmetered) => {}
+            (Outcome::Unused, _) | (_, State::Unmetered) => {}
         }
         None
     }
@@ -262,11 +264,12 @@ impl Window {
             _ => self.is_low = false,
         }
         self.state = State::Known(next);
-        self.lowers(next)
+        self.is_stale = false;
+        self.set_low(next)
     }
 
     /// What is left, where that is little for the first time.
-    fn lowers(&mut self, known: Known) -> Option<Known> {
+    fn set_low(&mut self, known: Known) -> Option<Known> {
         let is_low = u64::from(known.remaining) * 10 < u64::from(known.limit);
         let is_new = is_low && !self.is_low;
         self.is_low = is_low;
@@ -278,5 +281,49 @@ impl Known {
     /// What is left to others: never more than a tenth.
     pub(super) fn reserved(&self, reserve: u32) -> u32 {
         reserve.min(self.limit / 10)
+    }
+}
+
+/// Calls without a response: the host may have counted each, at the latest when it was given
+/// up.
+#[derive(Debug, Default)]
+struct Lost {
+    /// How many were given up after which call had begun, the oldest first.
+    calls: VecDeque<(Ticket, u32)>,
+}
+
+/// Moments of giving up that are told apart. Beyond, the last two are taken for one.
+const MAX_MOMENTS: usize = 64;
+
+impl Lost {
+    /// So many, which were given up at the latest after `last` had begun.
+    fn of(count: u32, last: Ticket) -> Self {
+        let calls = (count > 0).then_some((last, count));
+        Self {
+            calls: calls.into_iter().collect(),
+        }
+    }
+
+    fn count(&self) -> u32 {
+        let counts = self.calls.iter().map(|(_, count)| *count);
+        counts.fold(0, u32::saturating_add)
+    }
+
+    fn add(&mut self, last: Ticket) {
+        let is_full = self.calls.len() >= MAX_MOMENTS;
+        match self.calls.back_mut() {
+            Some((at, count)) if *at == last || is_full => {
+                *at = last;
+                *count = count.saturating_add(1);
+            }
+            _ => self.calls.push_back((last, 1)),
+        }
+    }
+
+    /// Forgets those that were given up before `ticket` began: its response counts them.
+    fn resolve(&mut self, ticket: Ticket) {
+        while self.calls.front().is_some_and(|(at, _)| *at < ticket) {
+            self.calls.pop_front();
+        }
     }
 }

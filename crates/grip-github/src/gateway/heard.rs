@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use grip_limits::answer::{Answer, Reading};
+use grip_limits::response::{Reading, ResponseKind};
 use http::{
     HeaderMap, StatusCode,
     header::{CONTENT_TYPE, ETAG, LOCATION},
@@ -93,8 +93,8 @@ pub(super) fn judge(raw: Raw) -> Result<Outcome, GitHubError> {
             let place = place.ok_or_else(|| GitHubError::malformed("a redirect to nowhere"))?;
             Ok(Outcome::Arrived(Arrived::Moved(place.to_owned())))
         }
-        _ => match raw.reading.answer {
-            Answer::RateLimited { secondary } => limited(&raw, secondary),
+        _ => match raw.reading.kind {
+            ResponseKind::RateLimited { secondary } => limited(&raw, secondary),
             _ => Err(refusal(&raw, status)),
         },
     }
@@ -115,9 +115,9 @@ fn limited(raw: &Raw, secondary: bool) -> Result<Outcome, GitHubError> {
 
 fn refusal(raw: &Raw, status: u16) -> GitHubError {
     let said = json::message(&raw.body);
-    match (raw.reading.answer, status) {
-        (Answer::AccessDenied, _) => GitHubError::AccessDenied { said },
-        (Answer::ServerError, _) => GitHubError::Server { status },
+    match (raw.reading.kind, status) {
+        (ResponseKind::AccessDenied, _) => GitHubError::AccessDenied { said },
+        (ResponseKind::ServerError, _) => GitHubError::Server { status },
         (_, 404) => GitHubError::NotFound { said },
         (_, 410) => GitHubError::Gone,
         (_, 400..=499) => GitHubError::Client { status, said },

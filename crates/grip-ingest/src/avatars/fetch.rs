@@ -2,7 +2,7 @@
 
 use grip_db::DbError;
 use grip_egress::{Egress, EgressError, Forbidden, Reply, Request, Terms};
-use grip_limits::{Lane, Refused, answer::Answer};
+use grip_limits::{Lane, Refused, response::ResponseKind};
 use grip_queue::{Failure, Outcome};
 use grip_types::{Domain, ErrorChain};
 use http::{
@@ -181,17 +181,17 @@ fn request(url: Url, etag: Option<&str>) -> Request {
 
 async fn heard(mut reply: Reply) -> Result<Said, Trouble> {
     let status = reply.status;
-    match reply.reading.answer {
-        Answer::NotModified => return Ok(Said::Unchanged),
-        Answer::Fine if status.is_success() => {}
-        Answer::RateLimited { .. } => {
+    match reply.reading.kind {
+        ResponseKind::NotModified => return Ok(Said::Unchanged),
+        ResponseKind::Fine if status.is_success() => {}
+        ResponseKind::RateLimited { .. } => {
             let wait = reply.reading.advice.map(|advice| millis(advice.wait));
             return Err(Trouble::Host {
                 wait_ms: Some(wait.unwrap_or(60_000)),
                 why: format!("the host refused by a rate limit, with status {status}"),
             });
         }
-        Answer::ServerError => {
+        ResponseKind::ServerError => {
             return Err(Trouble::Host {
                 wait_ms: None,
                 why: format!("the host failed with status {status}"),

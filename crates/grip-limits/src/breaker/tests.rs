@@ -1,11 +1,15 @@
+use proptest::prelude::*;
+
 use super::*;
 
 const OPTIONS: BreakerOptions = BreakerOptions {
     window: Duration::from_secs(30),
     trip_percent: 50,
+    tolerates_threshold: false,
     min_requests: 4,
     cooldown: Duration::from_secs(10),
     probes: 3,
+    max_outcomes: 256,
 };
 
 /// A breaker with a clock that only the test moves.
@@ -22,19 +26,19 @@ impl Bench {
         }
     }
 
-    /// One that has just shut.
-    fn shut() -> Self {
+    /// One that has just opened.
+    fn opened() -> Self {
         let mut bench = Self::new();
         for _ in 0..4 {
             bench.request(Verdict::Failure);
         }
-        assert_eq!(bench.state(), BreakerState::Shut);
+        assert_eq!(bench.state(), BreakerState::Open);
         bench
     }
 
     /// One that has just cooled down.
     fn cooled() -> Self {
-        let mut bench = Self::shut();
+        let mut bench = Self::opened();
         bench.pass(OPTIONS.cooldown);
         bench
     }
@@ -43,8 +47,8 @@ impl Bench {
         self.now += time;
     }
 
-    fn start(&mut self) -> Result<Option<u64>, Hold> {
-        self.breaker.look(&OPTIONS, self.now)?;
+    fn start(&mut self) -> Result<Option<u64>, Blocked> {
+        self.breaker.check(&OPTIONS, self.now)?;
         Ok(self.breaker.start())
     }
 
@@ -63,39 +67,39 @@ impl Bench {
 }
 
 #[test]
-fn half_of_the_answers_failing_shuts_it() {
+fn half_of_the_outcomes_failing_opens_it() {
     let mut bench = Bench::new();
     for verdict in [Verdict::Success, Verdict::Success, Verdict::Failure] {
         bench.request(verdict);
     }
-    assert_eq!(bench.state(), BreakerState::Passing);
+    assert_eq!(bench.state(), BreakerState::Closed);
     bench.request(Verdict::Failure);
-    assert_eq!(bench.state(), BreakerState::Shut);
+    assert_eq!(bench.state(), BreakerState::Open);
 }
 
 #[test]
-fn a_few_answers_are_too_few_to_judge() {
+fn a_few_outcomes_are_too_few_to_judge() {
     let mut bench = Bench::new();
     for _ in 0..3 {
         bench.request(Verdict::Failure);
     }
-    assert_eq!(bench.state(), BreakerState::Passing);
+    assert_eq!(bench.state(), BreakerState::Closed);
     assert_eq!(bench.breaker.failures(&OPTIONS, bench.now), 3);
 }
 
 #[test]
-fn failures_below_the_threshold_leave_it_passing() {
+fn failures_below_the_threshold_leave_it_closed() {
     let mut bench = Bench::new();
     for _ in 0..20 {
         bench.request(Verdict::Success);
         bench.request(Verdict::Success);
         bench.request(Verdict::Failure);
     }
-    assert_eq!(bench.state(), BreakerState::Passing);
+    assert_eq!(bench.state(), BreakerState::Closed);
 }
 
 #[test]
-fn answers_older_than_the_window_do_not_count() {
+fn outcomes_older_than_the_window_do_not_count() {
     let mut bench = Bench::new();
     for _ in 0..3 {
         bench.request(Verdict::Failure);
@@ -105,11 +109,11 @@ fn answers_older_than_the_window_do_not_count() {
     for _ in 0..3 {
         bench.request(Verdict::Failure);
     }
-    assert_eq!(bench.state(), BreakerState::Passing);
+    assert_eq!(bench.state(), BreakerState::Closed);
 }
 
 #[test]
-fn neutral_and_cancelled_requests_say_nothing_while_it_passes() {
+fn neutral_and_cancelled_requests_say_nothing_while_it_is_closed() {
     let mut bench = Bench::new();
     for _ in 0..3 {
         bench.request(Verdict::Failure);
@@ -117,17 +121,16 @@ fn neutral_and_cancelled_requests_say_nothing_while_it_passes() {
     bench.request(Verdict::Neutral);
     let probe = bench.start().unwrap();
     bench.end(probe, None);
-    assert_eq!(bench.state(), BreakerState::Passing);
+    assert_eq!(bench.state(), BreakerState::Closed);
     assert!(probe.is_none());
 }
 
 #[test]
-fn nothing_passes_while_it_is_shut() {
-    let mut bench = Bench::shut();
+fn nothing_passes_while_it_is_open() {
+    let mut bench = Bench::opened();
     let until = bench.now + OPTIONS.cooldown;
     for _ in 0..10 {
-        let hold = bench.start().unwrap_err();
-        assert_eq!((hold.reason, hold.retry_at), (Reason::Shut, until));
+        assert_eq!(bench.start().unwrap_err(), Blocked::OpenUntil(until));
         bench.pass(Duration::from_millis(999));
     }
     bench.now = until;
@@ -139,75 +142,75 @@ fn no_more_than_three_probes_are_under_way_at_once() {
     let mut bench = Bench::cooled();
     let probes: Vec<_> = (0..3).map(|_| bench.start().unwrap()).collect();
     assert!(probes.iter().all(Option::is_some));
-    assert_eq!(bench.start().unwrap_err().reason, Reason::InFlight);
+    assert_eq!(bench.start().unwrap_err(), Blocked::Probing);
     bench.end(probes[0], Some(Verdict::Success));
     assert!(bench.start().unwrap().is_some());
-    assert_eq!(bench.start().unwrap_err().reason, Reason::InFlight);
+    assert_eq!(bench.start().unwrap_err(), Blocked::Probing);
 }
 
 #[test]
-fn as_many_good_probes_as_may_run_at_once_close_the_case() {
+fn as_many_good_probes_as_may_run_at_once_close_it() {
     let mut bench = Bench::cooled();
     bench.request(Verdict::Success);
     bench.request(Verdict::Neutral);
-    assert_eq!(bench.state(), BreakerState::Probing);
+    assert_eq!(bench.state(), BreakerState::HalfOpen);
     bench.request(Verdict::Success);
-    assert_eq!(bench.state(), BreakerState::Passing);
+    assert_eq!(bench.state(), BreakerState::Closed);
     // The failures of before are forgotten: one more is not half of anything.
     bench.request(Verdict::Failure);
-    assert_eq!(bench.state(), BreakerState::Passing);
+    assert_eq!(bench.state(), BreakerState::Closed);
     assert_eq!(bench.breaker.failures(&OPTIONS, bench.now), 1);
 }
 
 #[test]
-fn a_failed_probe_shuts_it_again_for_a_whole_cooldown() {
+fn a_failed_probe_opens_it_again_for_a_whole_cooldown() {
     let mut bench = Bench::cooled();
     bench.request(Verdict::Success);
     bench.request(Verdict::Failure);
-    assert_eq!(bench.state(), BreakerState::Shut);
+    assert_eq!(bench.state(), BreakerState::Open);
     bench.pass(OPTIONS.cooldown - Duration::from_millis(1));
-    assert_eq!(bench.start().unwrap_err().reason, Reason::Shut);
+    assert!(matches!(bench.start(), Err(Blocked::OpenUntil(_))));
     bench.pass(Duration::from_millis(1));
-    assert_eq!(bench.state(), BreakerState::Probing);
+    assert_eq!(bench.state(), BreakerState::HalfOpen);
 }
 
 #[test]
-fn a_cancelled_probe_gives_its_place_back_and_decides_nothing() {
+fn a_cancelled_probe_is_free_for_another_and_decides_nothing() {
     let mut bench = Bench::cooled();
     let probes: Vec<_> = (0..3).map(|_| bench.start().unwrap()).collect();
     bench.end(probes[1], None);
-    assert_eq!(bench.state(), BreakerState::Probing);
+    assert_eq!(bench.state(), BreakerState::HalfOpen);
     assert!(bench.start().unwrap().is_some());
 }
 
 #[test]
-fn answers_to_requests_from_before_move_nothing() {
+fn outcomes_of_requests_from_before_move_nothing() {
     let mut bench = Bench::new();
     let before: Vec<_> = (0..6).map(|_| bench.start().unwrap()).collect();
     for probe in &before[..4] {
         bench.end(*probe, Some(Verdict::Failure));
     }
-    assert_eq!(bench.state(), BreakerState::Shut);
+    assert_eq!(bench.state(), BreakerState::Open);
     bench.pass(OPTIONS.cooldown);
     bench.end(before[4], Some(Verdict::Failure));
-    assert_eq!(bench.state(), BreakerState::Probing);
+    assert_eq!(bench.state(), BreakerState::HalfOpen);
     bench.end(before[5], Some(Verdict::Success));
     bench.request(Verdict::Success);
     bench.request(Verdict::Success);
-    assert_eq!(bench.state(), BreakerState::Probing);
+    assert_eq!(bench.state(), BreakerState::HalfOpen);
 }
 
 #[test]
-fn slow_probes_of_an_earlier_round_still_take_their_places() {
+fn slow_probes_of_an_earlier_round_still_count() {
     let mut bench = Bench::cooled();
     let slow = [bench.start().unwrap(), bench.start().unwrap()];
     bench.request(Verdict::Failure);
     bench.pass(OPTIONS.cooldown);
     let fresh = bench.start().unwrap();
-    assert_eq!(bench.start().unwrap_err().reason, Reason::InFlight);
+    assert_eq!(bench.start().unwrap_err(), Blocked::Probing);
     // What they bring is old news.
     bench.end(slow[0], Some(Verdict::Failure));
-    assert_eq!(bench.state(), BreakerState::Probing);
+    assert_eq!(bench.state(), BreakerState::HalfOpen);
     assert_ne!(slow[1], fresh);
 }
 
@@ -218,9 +221,9 @@ fn a_redirect_of_a_probe_is_the_same_probe() {
     for _ in 0..2 {
         bench
             .breaker
-            .look_again(probe, &OPTIONS, bench.now)
+            .check_next(probe, &OPTIONS, bench.now)
             .unwrap();
-        bench.breaker.start_again(&mut probe);
+        probe = bench.breaker.start_next(probe);
     }
     let others: Vec<_> = (0..2).map(|_| bench.start().unwrap()).collect();
     assert_eq!(bench.breaker.probes, 3);
@@ -228,7 +231,7 @@ fn a_redirect_of_a_probe_is_the_same_probe() {
     for other in others {
         bench.end(other, Some(Verdict::Success));
     }
-    assert_eq!(bench.state(), BreakerState::Passing);
+    assert_eq!(bench.state(), BreakerState::Closed);
     assert_eq!(bench.breaker.probes, 0);
 }
 
@@ -239,23 +242,24 @@ fn a_redirect_of_a_request_from_before_becomes_a_probe_or_waits() {
     for _ in 0..4 {
         bench.request(Verdict::Failure);
     }
-    let hold = bench.breaker.look_again(old, &OPTIONS, bench.now);
-    assert_eq!(hold.unwrap_err().reason, Reason::Shut);
+    let until = bench.now + OPTIONS.cooldown;
+    let blocked = bench.breaker.check_next(old, &OPTIONS, bench.now);
+    assert_eq!(blocked.unwrap_err(), Blocked::OpenUntil(until));
     bench.pass(OPTIONS.cooldown);
     let probes: Vec<_> = (0..3).map(|_| bench.start().unwrap()).collect();
-    let hold = bench.breaker.look_again(old, &OPTIONS, bench.now);
-    assert_eq!(hold.unwrap_err().reason, Reason::InFlight);
+    let blocked = bench.breaker.check_next(old, &OPTIONS, bench.now);
+    assert_eq!(blocked.unwrap_err(), Blocked::Probing);
     bench.end(probes[0], None);
-    bench.breaker.look_again(old, &OPTIONS, bench.now).unwrap();
-    bench.breaker.start_again(&mut old);
+    bench.breaker.check_next(old, &OPTIONS, bench.now).unwrap();
+    old = bench.breaker.start_next(old);
     assert_eq!(old, probes[1]);
-    assert_eq!(bench.start().unwrap_err().reason, Reason::InFlight);
+    assert_eq!(bench.start().unwrap_err(), Blocked::Probing);
 }
 
 #[test]
-fn the_memory_of_answers_is_bounded() {
+fn the_memory_of_outcomes_is_bounded() {
     let mut bench = Bench::new();
-    for round in 0..MAX_ANSWERS * 3 {
+    for round in 0..OPTIONS.max_outcomes * 3 {
         let failed = round % 4 == 0;
         bench.request(if failed {
             Verdict::Failure
@@ -263,6 +267,34 @@ fn the_memory_of_answers_is_bounded() {
             Verdict::Success
         });
     }
-    assert_eq!(bench.breaker.answers.len(), MAX_ANSWERS);
-    assert_eq!(bench.breaker.failures as usize, MAX_ANSWERS / 4);
+    assert_eq!(bench.breaker.outcomes.len(), OPTIONS.max_outcomes);
+    assert_eq!(bench.breaker.failures as usize, OPTIONS.max_outcomes / 4);
+}
+
+proptest! {
+    #[test]
+    fn a_breaker_opens_only_over_the_threshold(
+        steps in prop::collection::vec((0..9_000_u64, any::<bool>()), 1..200),
+        tolerates_threshold in any::<bool>(),
+    ) {
+        let options = BreakerOptions { tolerates_threshold, max_outcomes: 64, ..OPTIONS };
+        let mut breaker = Breaker::default();
+        let mut now = Instant::now();
+        let mut seen: Vec<(Instant, bool)> = Vec::new();
+        for (ms, failed) in steps {
+            now += Duration::from_millis(ms);
+            seen.push((now, failed));
+            let verdict = if failed { Verdict::Failure } else { Verdict::Success };
+            breaker.end(None, Some(verdict), &options, now);
+            let recent = seen.iter().rev().take(64).filter(|(at, _)| now - *at < options.window);
+            let recent: Vec<bool> = recent.map(|(_, failed)| *failed).collect();
+            let failures = recent.iter().filter(|failed| **failed).count();
+            let over = failures * 2 + usize::from(!tolerates_threshold) > recent.len();
+            let should_open = failed && recent.len() >= 4 && over;
+            prop_assert_eq!(breaker.open_until().is_some(), should_open);
+            if should_open {
+                break;
+            }
+        }
+    }
 }

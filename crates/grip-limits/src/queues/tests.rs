@@ -7,80 +7,77 @@ use tokio::time::{advance, sleep, timeout};
 
 use super::*;
 use crate::{
-    Advice, BackendStatus, HostStatus, Limits, Options, Verdict, Why,
-    ledger::{Asked, Bell, Ledger, Outcome, Slot},
-    memory::Memory,
+    Advice, Hosts, Limits, LocalLedger, Options, SharedRedis, Verdict, Why,
+    hosts::{HostRequest, Outcome, Slot},
+    ledger::{BoxFuture, Ledger},
+    notifier::Notifier,
 };
+use parking_lot::MutexGuard;
 
 mod property;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// The memory ledger, with a count of how often it was asked, and an answer that takes time.
+/// A local ledger that counts how often it was asked, and responds after a delay.
 struct Watched {
-    memory: Memory,
+    local: LocalLedger<Hosts>,
+    notifier: Arc<Notifier>,
     asked: AtomicUsize,
     delay: Duration,
-    recheck: Option<Duration>,
 }
 
 impl Watched {
     fn new(options: Options) -> Self {
+        let notifier = Arc::<Notifier>::default();
         Self {
-            memory: Memory::new(options),
+            local: LocalLedger::new(Hosts::new(options, Arc::clone(&notifier))),
+            notifier,
             asked: AtomicUsize::new(0),
             delay: Duration::ZERO,
-            recheck: None,
         }
     }
 
     fn asked(&self) -> usize {
         self.asked.load(Ordering::Relaxed)
     }
+
+    /// Takes a slot without being counted as asked.
+    async fn slot(&self, domain: &Domain) -> Slot {
+        let request = HostRequest {
+            domain: domain.clone(),
+            lane: Lane::Git,
+            under: None,
+        };
+        self.local.take(&request).await.unwrap()
+    }
 }
 
-impl Ledger for Watched {
-    fn acquire<'a>(&'a self, domain: &'a Domain, lane: Lane) -> Asked<'a, Result<Slot, Refused>> {
+impl Ledger<Hosts> for Watched {
+    fn take<'a>(&'a self, request: &'a HostRequest) -> BoxFuture<'a, Result<Slot, Refused>> {
         Box::pin(async move {
             self.asked.fetch_add(1, Ordering::Relaxed);
-            let answer = self.memory.acquire(domain, lane).await;
+            let response = self.local.take(request).await;
             if !self.delay.is_zero() {
                 sleep(self.delay).await;
             }
-            answer
+            response
         })
     }
 
-    fn again<'a>(&'a self, slot: &'a mut Slot) -> Asked<'a, Result<(), Refused>> {
-        self.memory.again(slot)
+    fn settle(&self, slot: Slot, outcome: Outcome) {
+        self.local.settle(slot, outcome);
     }
 
-    fn release(&self, slot: Slot, outcome: Outcome) {
-        self.memory.release(slot, outcome);
+    fn flush(&self) -> BoxFuture<'_, ()> {
+        self.local.flush()
     }
 
-    fn is_throttled(&self, domain: &Domain, lane: Lane) -> bool {
-        self.memory.is_throttled(domain, lane)
+    fn lock(&self) -> MutexGuard<'_, Hosts> {
+        self.local.lock()
     }
 
-    fn failures(&self, domain: &Domain) -> u32 {
-        self.memory.failures(domain)
-    }
-
-    fn bell(&self) -> &Bell {
-        self.memory.bell()
-    }
-
-    fn hosts(&self) -> Vec<HostStatus> {
-        self.memory.hosts()
-    }
-
-    fn backend(&self) -> BackendStatus {
-        self.memory.backend()
-    }
-
-    fn recheck(&self) -> Option<Duration> {
-        self.recheck
+    fn redis(&self) -> Option<&SharedRedis> {
+        None
     }
 }
 
@@ -101,9 +98,10 @@ fn queues<K: Clone + Eq + Hash + Send + Sync + 'static>(options: Options) -> Que
     Queues::new(throttle, Lane::Git, QueueBounds::default())
 }
 
-fn watched(ledger: Watched) -> (Arc<Watched>, Queues<usize>) {
+fn watched(ledger: Watched, recheck: Option<Duration>) -> (Arc<Watched>, Queues<usize>) {
     let ledger = Arc::new(ledger);
-    let throttle = Throttle::over(Arc::clone(&ledger) as Arc<dyn Ledger>);
+    let notifier = Arc::clone(&ledger.notifier);
+    let throttle = Throttle::over(Arc::clone(&ledger) as Arc<_>, notifier, recheck);
     let queues = Queues::new(throttle, Lane::Git, QueueBounds::default());
     (ledger, queues)
 }
@@ -388,7 +386,7 @@ async fn a_dead_host_delays_nobody_else() {
 #[tokio::test(start_paused = true)]
 async fn a_hundred_thousand_that_cannot_go_cost_nothing() {
     const HOSTS: usize = 100;
-    let (ledger, queues) = watched(Watched::new(Options::default()));
+    let (ledger, queues) = watched(Watched::new(Options::default()), None);
     let names: Vec<_> = (0..HOSTS)
         .map(|number| domain(&format!("host-{number}.example")))
         .collect();
@@ -397,14 +395,14 @@ async fn a_hundred_thousand_that_cannot_go_cost_nothing() {
     // Half of the hosts asked to be left alone, the others are saturated.
     for number in 0..HOSTS {
         for _ in 0..5 {
-            let slot = ledger.acquire(&name(number), Lane::Git).await.unwrap();
+            let slot = ledger.slot(&name(number)).await;
             if number % 2 == 0 {
                 held.push(slot);
                 continue;
             }
             let advice = Some(Advice::new(HOUR, Why::RetryAfter));
             let verdict = Verdict::Neutral;
-            ledger.release(slot, Outcome::Done { verdict, advice });
+            ledger.settle(slot, Outcome::Done { verdict, advice });
             break;
         }
     }
@@ -424,7 +422,7 @@ async fn a_hundred_thousand_that_cannot_go_cost_nothing() {
             .unwrap();
     }
     for _ in 0..1_000 {
-        ledger.bell().ring(&domain("unrelated.example"));
+        ledger.notifier.notify(&domain("unrelated.example"));
         assert!(
             timeout(Duration::from_millis(1), queues.next())
                 .await
@@ -434,7 +432,7 @@ async fn a_hundred_thousand_that_cannot_go_cost_nothing() {
     assert_eq!(ledger.asked() - before, HOSTS);
 
     // One completion lets one go, after one question, and one more finds the host full again.
-    ledger.release(held.pop().unwrap(), Outcome::Cancelled);
+    ledger.settle(held.pop().unwrap(), Outcome::Cancelled);
     let turn = now(&queues).await.unwrap();
     assert!(now(&queues).await.is_none());
     assert_eq!(ledger.asked() - before, HOSTS + 2);
@@ -443,25 +441,24 @@ async fn a_hundred_thousand_that_cannot_go_cost_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn whoever_missed_rings_asks_all_lines_once() {
-    let (ledger, queues) = watched(Watched::new(limits(1, 30)));
+    let (ledger, queues) = watched(Watched::new(limits(1, 30)), None);
     for number in 0..10 {
         let host = domain(&format!("host-{number}.example"));
-        std::mem::forget(ledger.acquire(&host, Lane::Git).await.unwrap());
+        std::mem::forget(ledger.slot(&host).await);
         queues.enqueue(&host, number, HashSet::new()).unwrap();
     }
     assert!(now(&queues).await.is_none());
     let before = ledger.asked();
-    ledger.bell().ring_all();
+    ledger.notifier.notify_all();
     assert!(now(&queues).await.is_none());
     assert_eq!(ledger.asked() - before, 10);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_joint_limit_is_asked_about_again_a_few_times_a_second() {
-    let mut ledger = Watched::new(limits(1, 30));
-    ledger.recheck = Some(Duration::from_millis(250));
-    let (ledger, queues) = watched(ledger);
-    let slot = ledger.acquire(&host(), Lane::Git).await.unwrap();
+async fn a_shared_limit_is_asked_about_again_a_few_times_a_second() {
+    let recheck = Some(Duration::from_millis(250));
+    let (ledger, queues) = watched(Watched::new(limits(1, 30)), recheck);
+    let slot = ledger.slot(&host()).await;
     enqueue(&queues, 1);
     let before = ledger.asked();
     let wait = Duration::from_millis(1_100);
@@ -474,7 +471,7 @@ async fn a_joint_limit_is_asked_about_again_a_few_times_a_second() {
 async fn giving_up_in_the_middle_of_a_question_loses_nothing() {
     let mut ledger = Watched::new(Options::default());
     ledger.delay = Duration::from_secs(1);
-    let (_ledger, queues) = watched(ledger);
+    let (_ledger, queues) = watched(ledger, None);
     enqueue(&queues, 1);
     for _ in 0..3 {
         let short = Duration::from_millis(500);
@@ -489,12 +486,12 @@ async fn giving_up_in_the_middle_of_a_question_loses_nothing() {
 async fn a_slot_that_frees_while_its_refusal_is_on_the_way_is_not_missed() {
     let mut ledger = Watched::new(limits(1, 30));
     ledger.delay = Duration::from_secs(1);
-    let (ledger, queues) = watched(ledger);
-    let slot = ledger.memory.acquire(&host(), Lane::Git).await.unwrap();
+    let (ledger, queues) = watched(ledger, None);
+    let slot = ledger.slot(&host()).await;
     enqueue(&queues, 1);
     let releasing = async {
         sleep(Duration::from_millis(500)).await;
-        ledger.release(slot, Outcome::Cancelled);
+        ledger.settle(slot, Outcome::Cancelled);
         // Somebody else who waits hears the ring first.
         assert!(now(&queues).await.is_none());
     };
@@ -506,7 +503,7 @@ async fn a_slot_that_frees_while_its_refusal_is_on_the_way_is_not_missed() {
 async fn a_permit_for_a_line_that_everyone_left_is_given_back() {
     let mut ledger = Watched::new(Options::default());
     ledger.delay = Duration::from_secs(1);
-    let (ledger, queues) = watched(ledger);
+    let (ledger, queues) = watched(ledger, None);
     enqueue(&queues, 1);
     let leaving = async {
         sleep(Duration::from_millis(500)).await;
@@ -516,7 +513,8 @@ async fn a_permit_for_a_line_that_everyone_left_is_given_back() {
     assert!(turn.is_err());
     assert!(
         ledger
-            .hosts()
+            .lock()
+            .statuses(Instant::now())
             .iter()
             .all(|host| host.in_flight == 0 && host.started == 0)
     );

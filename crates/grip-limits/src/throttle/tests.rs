@@ -168,7 +168,10 @@ async fn a_failing_host_is_shut_and_probed() {
             .unwrap()
             .finish(Verdict::Failure, None);
     }
-    assert_eq!(take(&throttle).await.unwrap_err().reason, Reason::Shut);
+    assert_eq!(
+        take(&throttle).await.unwrap_err().reason,
+        Reason::BreakerOpen
+    );
     assert_eq!(throttle.failures(&domain()), 4);
     tokio::time::advance(Duration::from_secs(10)).await;
     let probes = take_all(&throttle).await;
@@ -176,7 +179,7 @@ async fn a_failing_host_is_shut_and_probed() {
     for probe in probes {
         probe.finish(Verdict::Success, None);
     }
-    assert_eq!(throttle.hosts()[0].breaker, BreakerState::Passing);
+    assert_eq!(throttle.hosts()[0].breaker, BreakerState::Closed);
     assert_eq!(throttle.failures(&domain()), 0);
 }
 

@@ -176,7 +176,7 @@ async fn failures_of_several_instances_shut_the_host_for_all() {
         let permit = eventually(throttle, Lane::Git).await;
         permit.finish(Verdict::Failure, None);
     }
-    closes(&c, Reason::Shut).await;
+    closes(&c, Reason::BreakerOpen).await;
     assert!(c.failures(&host()) >= 4);
 
     // After the cooldown three probes go, whoever makes them, and no fourth.

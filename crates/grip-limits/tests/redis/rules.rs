@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use grip_limits::{
-    Advice, BreakerState, ClosedWhy, Lane, Limits, Options, Reason, Throttle, Verdict, Why,
+    Advice, BreakerState, ClosedReason, Lane, Limits, Options, Reason, Throttle, Verdict, Why,
 };
 use grip_testkit::{RedisServer, until};
 
@@ -105,7 +105,7 @@ async fn no_more_requests_start_than_the_window_holds(ledger: &Ledger) {
     assert_eq!((taken.len(), reason), (4, Reason::Window));
     let status = status(&throttle);
     assert_eq!((status.started, status.window_limit), (4, 4));
-    assert_eq!(status.closed.unwrap().why, ClosedWhy::Window);
+    assert_eq!(status.closed.unwrap().why, ClosedReason::Window);
     assert!(throttle.is_throttled(&host(), Lane::Api));
 }
 
@@ -196,7 +196,7 @@ async fn advice_closes_a_host_and_the_longer_one_wins(ledger: &Ledger) {
     closes(&throttle, Reason::Advised).await;
     idle(&throttle).await;
     let closed = status(&throttle).closed.unwrap();
-    assert_eq!(closed.why, ClosedWhy::RateLimit);
+    assert_eq!(closed.why, ClosedReason::RateLimit);
     assert!(closed.for_ms > 500_000, "{closed:?}");
     assert!(throttle.is_throttled(&host(), Lane::Api));
 }
@@ -204,13 +204,13 @@ async fn advice_closes_a_host_and_the_longer_one_wins(ledger: &Ledger) {
 async fn failures_shut_a_host_and_probes_open_it(ledger: &Ledger) {
     let throttle = ledger.with_breaker().await;
     ask(&throttle, 4, Verdict::Failure).await;
-    closes(&throttle, Reason::Shut).await;
-    assert_eq!(status(&throttle).breaker, BreakerState::Shut);
+    closes(&throttle, Reason::BreakerOpen).await;
+    assert_eq!(status(&throttle).breaker, BreakerState::Open);
     assert_eq!(status(&throttle).failures_total, 4);
     assert_eq!(throttle.failures(&host()), 4);
 
     let first = eventually(&throttle, Lane::Git).await;
-    assert_eq!(status(&throttle).breaker, BreakerState::Probing);
+    assert_eq!(status(&throttle).breaker, BreakerState::HalfOpen);
     let (rest, reason) = take_all(&throttle, Lane::Git).await;
     assert_eq!((rest.len(), reason), (2, Reason::InFlight));
     first.finish(Verdict::Success, None);
@@ -219,7 +219,7 @@ async fn failures_shut_a_host_and_probes_open_it(ledger: &Ledger) {
         probe.finish(Verdict::Neutral, None);
     }
     until("the host passes", || async {
-        (status(&throttle).breaker == BreakerState::Passing).then_some(())
+        (status(&throttle).breaker == BreakerState::Closed).then_some(())
     })
     .await
     .unwrap();
@@ -232,7 +232,7 @@ async fn a_failing_probe_shuts_the_host_again(ledger: &Ledger) {
     ask(&throttle, 4, Verdict::Failure).await;
     let probe = eventually(&throttle, Lane::Git).await;
     probe.finish(Verdict::Failure, None);
-    closes(&throttle, Reason::Shut).await;
+    closes(&throttle, Reason::BreakerOpen).await;
 }
 
 async fn a_cancelled_probe_gives_its_place_back(ledger: &Ledger) {
@@ -242,7 +242,7 @@ async fn a_cancelled_probe_gives_its_place_back(ledger: &Ledger) {
     let (rest, _) = take_all(&throttle, Lane::Git).await;
     drop((first, rest));
     idle(&throttle).await;
-    assert_eq!(status(&throttle).breaker, BreakerState::Probing);
+    assert_eq!(status(&throttle).breaker, BreakerState::HalfOpen);
     assert_eq!(take_all(&throttle, Lane::Git).await.0.len(), 3);
 }
 
@@ -250,12 +250,12 @@ async fn few_or_neutral_answers_shut_nothing(ledger: &Ledger) {
     let throttle = ledger.with_breaker().await;
     ask(&throttle, 3, Verdict::Failure).await;
     ask(&throttle, 5, Verdict::Neutral).await;
-    assert_eq!(status(&throttle).breaker, BreakerState::Passing);
+    assert_eq!(status(&throttle).breaker, BreakerState::Closed);
     // With four successes beside them four failures of eight would do; three of seven do not.
     ask(&throttle, 4, Verdict::Success).await;
-    assert_eq!(status(&throttle).breaker, BreakerState::Passing);
+    assert_eq!(status(&throttle).breaker, BreakerState::Closed);
     ask(&throttle, 1, Verdict::Failure).await;
-    closes(&throttle, Reason::Shut).await;
+    closes(&throttle, Reason::BreakerOpen).await;
 }
 
 async fn hosts_have_books_of_their_own(ledger: &Ledger) {

@@ -7,8 +7,8 @@ use futures_util::future::BoxFuture;
 use grip_dht::{Peer, PeerName, RequestError, Response};
 use tokio::time::timeout;
 
-use super::Network;
-use crate::{InvalidManifest, Key, Manifest, ManifestId, breaker::Pass};
+use super::{Network, PeerPermit};
+use crate::{InvalidManifest, Key, Manifest, ManifestId};
 
 /// Longer values are not decoded on the runtime.
 const INLINE_BYTES: usize = 16 << 10;
@@ -17,7 +17,7 @@ pub(super) type PendingRequest<'a> = BoxFuture<'a, RequestOutcome>;
 
 pub(super) struct RequestOutcome {
     pub peer: PeerName,
-    pub permit: Pass,
+    pub permit: PeerPermit,
     pub result: Result<PeerResponse, Failure>,
 }
 
@@ -40,7 +40,7 @@ pub(super) fn send<'a>(
     network: &'a Network,
     key: &'a Key,
     peer: Peer,
-    permit: Pass,
+    permit: PeerPermit,
     limit: Duration,
 ) -> PendingRequest<'a> {
     Box::pin(async move {

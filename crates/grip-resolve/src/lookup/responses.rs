@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use grip_dht::{PeerName, RequestError};
+use grip_limits::Verdict;
 use tokio::time::Instant;
 
 use super::{
     Found, Lookup,
     request::{Failure, PeerResponse, RequestOutcome},
 };
-use crate::{Key, Manifest, ResolveError, breaker::Outcome, counters::count};
+use crate::{Key, Manifest, ResolveError, counters::count};
 
 /// Numbers of one lookup.
 #[derive(Default)]
@@ -40,10 +41,10 @@ impl Lookup<'_> {
             permit,
             result,
         } = outcome;
-        permit.end(match &result {
-            Ok(_) | Err(Failure::NoManifest) => Outcome::Good,
-            Err(Failure::Request(error)) if !error.is_fault_of_peer() => Outcome::Neither,
-            Err(Failure::Request(_) | Failure::Lie) => Outcome::Bad,
+        permit.settle(match &result {
+            Ok(_) | Err(Failure::NoManifest) => Some(Verdict::Success),
+            Err(Failure::Request(error)) if !error.is_fault_of_peer() => None,
+            Err(Failure::Request(_) | Failure::Lie) => Some(Verdict::Failure),
         });
         match result {
             Ok(response) => self.on_response(&peer, response),
@@ -75,7 +76,7 @@ impl Lookup<'_> {
         let is_busy = matches!(error, RequestError::Refused | RequestError::Overloaded);
         self.tally.busy += u32::from(is_busy);
         let now = Instant::now();
-        let is_open = self.network.breakers.shut_until(peer, now).is_some();
+        let is_open = self.network.breakers.open_until(peer).is_some();
         if error.may_retry() && !is_open {
             let wait = rand::random_range(50..=100);
             let at = now + Duration::from_millis(wait);

@@ -72,7 +72,7 @@ fn network(dht: Arc<dyn Dht>) -> Arc<Network> {
     let group = TaskGroup::new("test");
     Arc::new(Network {
         own: dht.status().peer,
-        breakers: Breakers::start(Options::default().breaker, &group),
+        breakers: Breakers::new(Options::default().breaker, MAX_PEERS),
         budget: HedgeBudget::default(),
         counters: Arc::default(),
         group,

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use grip_dht::{Peer, PeerName};
+use grip_limits::Verdict;
 use grip_types::Domain;
 use moka::future::Cache as Store;
 use serde::Serialize;
@@ -13,7 +14,6 @@ use url::Url;
 use super::{Core, ResolveParams, Resolver};
 use crate::{
     Key, Manifest, ManifestId, NodeRecord, ResolveError, Source,
-    breaker::Outcome,
     cache::Answer,
     counters::count,
     node_record::unix_now,
@@ -130,8 +130,7 @@ impl Core {
         let network = self.network.as_ref()?;
         let options = self.options.load_full();
         let began = Instant::now();
-        let permit = network.breakers.admit(&peer.id, options.hedge, began);
-        let permit = permit.ok()?;
+        let permit = network.breakers.acquire(&peer.id, options.hedge).ok()?;
         count(&self.counters.questions_total);
         network.budget.count(began);
         let key = node_record_key(&peer.id);
@@ -139,27 +138,27 @@ impl Core {
         let value = match timeout_at(deadline.min(full), network.dht.request(peer, &key)).await {
             Ok(Ok(response)) => response.value,
             Ok(Err(error)) if !error.is_fault_of_peer() => {
-                permit.end(Outcome::Neither);
+                permit.settle(None);
                 return None;
             }
             // Our own deadline was shorter: the permit knows whether that speaks against the peer.
             Err(_) if deadline < full => return None,
             Ok(Err(_)) | Err(_) => {
-                permit.end(Outcome::Bad);
+                permit.settle(Some(Verdict::Failure));
                 return None;
             }
         };
         let record = value.map(|value| NodeRecord::decode(&value)).transpose();
         match record {
             Ok(record) if record.iter().all(|record| record.peer == peer.id) => {
-                permit.end(Outcome::Good);
+                permit.settle(Some(Verdict::Success));
                 let cached = record.clone();
                 self.node_records.insert(peer.id.clone(), cached).await;
                 record
             }
             _ => {
                 count(&self.counters.lies_total);
-                permit.end(Outcome::Bad);
+                permit.settle(Some(Verdict::Failure));
                 None
             }
         }

@@ -3,10 +3,10 @@
 use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 
 use grip_dht::PeerName;
-use tokio::time::Instant;
+use grip_limits::BreakerState;
 
 use super::Resolver;
-use crate::{breaker::PeerState, counters::Counters, publisher, single_flight::MAX_QUEUED};
+use crate::{counters::Counters, publisher, single_flight::MAX_QUEUED};
 
 /// The resolver at one moment.
 #[derive(Clone, Debug)]
@@ -17,7 +17,7 @@ pub struct Status {
     /// The network, if there is one.
     pub network: Option<grip_dht::Status>,
     /// Peers whose breaker is not closed, by name (`breaker_state`).
-    pub breakers: Vec<(PeerName, PeerState)>,
+    pub breakers: Vec<(PeerName, BreakerState)>,
 }
 
 /// Use of the resolver's bounded parts.
@@ -31,8 +31,6 @@ pub struct Health {
     pub cached: u64,
     pub cached_bytes: u64,
     pub pins: usize,
-    /// Outcomes that did not reach the breakers (`queue_dropped_total{queue="breakers"}`).
-    pub breaker_notes_dropped_total: u64,
 }
 
 impl Resolver {
@@ -59,11 +57,10 @@ impl Resolver {
                 cached,
                 cached_bytes,
                 pins: core.local_manifests.pins(),
-                breaker_notes_dropped_total: network.map_or(0, |n| n.breakers.dropped()),
             },
             publisher: core.publisher.status(core),
             network: network.map(|network| network.dht.status()),
-            breakers: network.map_or_else(Vec::new, |n| n.breakers.states(Instant::now())),
+            breakers: network.map_or_else(Vec::new, |n| n.breakers.states()),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The state of the resolver, its pins and the operator's orders to it.
 
-use grip_resolve::{PeerState, Status};
+use grip_resolve::{BreakerState, Status};
 use http::StatusCode;
 use serde_json::{Value, json};
 
@@ -51,8 +51,9 @@ fn status_json(status: &Status) -> Value {
     });
     let shut = status.breakers.iter().take(MOST).map(|(peer, state)| {
         let state = match state {
-            PeerState::Shut => "shut",
-            PeerState::Probing => "probing",
+            BreakerState::Closed => "passing",
+            BreakerState::Open => "shut",
+            BreakerState::HalfOpen => "probing",
         };
         json!({ "peer": peer.to_string(), "state": state })
     });

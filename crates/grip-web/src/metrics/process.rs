@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use grip_resolve::{PeerState, Resolver};
+use grip_resolve::{BreakerState, Resolver};
 use prometheus_client::{
     encoding::{DescriptorEncoder, EncodeMetric as _},
     metrics::{MetricType, gauge::ConstGauge},
@@ -61,10 +61,7 @@ impl Collected {
     fn encode_dropped(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let lagged = self.relay.stats().slow_readers_cut.get();
         let status = self.resolver.as_ref().map(Resolver::status);
-        let (busy, notes) = status.map_or((0, 0), |status| {
-            let notes = status.pipeline.breaker_notes_dropped_total;
-            (status.counters.busy_total, notes)
-        });
+        let busy = status.map_or(0, |status| status.counters.busy_total);
         counters(
             out,
             "queue_dropped",
@@ -74,7 +71,8 @@ impl Collected {
                 ("accept", self.limits.closed_unread()),
                 ("relay_outbound", lagged),
                 ("resolve", busy),
-                ("resolve_breakers", notes),
+                // No queue any more; the series stays for boards that draw it.
+                ("resolve_breakers", 0),
             ],
         )?;
         counter(
@@ -90,7 +88,7 @@ impl Collected {
 /// network together: those name themselves.
 fn encode_breakers(
     mut hosts: Vec<HostBudget>,
-    peers: &[PeerState],
+    peers: &[BreakerState],
     out: &mut DescriptorEncoder<'_>,
 ) -> fmt::Result {
     hosts.sort_by(|a, b| {
@@ -100,7 +98,10 @@ fn encode_breakers(
     let help = "What the breaker of a remote host lets through: 1 for the state it is in; for \
                 dht_peers, how many are in it";
     let mut family = out.encode_descriptor("breaker_state", help, None, MetricType::Gauge)?;
-    for (state, label) in [(PeerState::Shut, "shut"), (PeerState::Probing, "probing")] {
+    for (state, label) in [
+        (BreakerState::Open, "shut"),
+        (BreakerState::HalfOpen, "probing"),
+    ] {
         let labels = [("target", "dht_peers"), ("state", label)];
         let count = peers.iter().filter(|peer| **peer == state).count();
         ConstGauge::new(count as i64).encode(family.encode_family(&labels)?)?;

@@ -6,7 +6,7 @@ use grip_types::Domain;
 use tokio::time::Instant;
 
 use super::Lines;
-use crate::ledger::Since;
+use crate::notifier::Since;
 
 /// Whether a line can be asked for. Each variant knows where it is listed.
 #[derive(Clone, Copy, PartialEq)]
@@ -32,7 +32,7 @@ impl<K: Clone + Eq + Hash> Lines<K> {
     /// Takes note of the hosts that rang.
     pub fn hear(&mut self, since: &Since) {
         match since {
-            Since::Rang(domains) => domains.iter().for_each(|domain| self.rang(domain)),
+            Since::Hosts(domains) => domains.iter().for_each(|domain| self.rang(domain)),
             Since::Missed => {
                 let all: Vec<_> = self.lines.keys().cloned().collect();
                 all.iter().for_each(|domain| self.rang(domain));

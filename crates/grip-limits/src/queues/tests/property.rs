@@ -140,13 +140,13 @@ impl World {
             let silent = self.silent_until.get(&domain);
             assert!(silent.is_none_or(|until| *until <= at), "against advice");
             let state = self.breaker(&domain);
-            assert_ne!(state, BreakerState::Shut, "a shut breaker let one through");
+            assert_ne!(state, BreakerState::Open, "an open breaker let one through");
             let permit = turn.take_permit().unwrap();
             self.held.push(Held {
                 turn,
                 permit,
                 starts: vec![at],
-                is_probe: state == BreakerState::Probing,
+                is_probe: state == BreakerState::HalfOpen,
             });
             self.check(&domain);
         }
@@ -205,7 +205,7 @@ impl World {
         let held = || self.held.iter().filter(|held| held.turn.domain() == domain);
         assert!(held().count() <= IN_FLIGHT as usize, "too many at once");
         let probes = held().filter(|held| held.is_probe).count();
-        if self.breaker(domain) == BreakerState::Probing {
+        if self.breaker(domain) == BreakerState::HalfOpen {
             assert!(probes <= PROBES, "too many probes");
         }
         let mut starts = self.reached.get(domain).cloned().unwrap_or_default();

@@ -1,6 +1,8 @@
-//! Which requests are asked again.
+//! Retries.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use grip_limits::Verdict;
 
 use super::*;
 
@@ -49,17 +51,17 @@ async fn other_errors_are_not_retried() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_retried_once_the_breaker_is_shut() {
+async fn nothing_is_retried_once_the_breaker_is_open() {
     let group = TaskGroup::new("test");
     let field = Field::new(3);
     let breaker = crate::BreakerOptions {
-        min_answers: 2,
-        ..crate::BreakerOptions::default()
+        min_requests: 2,
+        ..Options::default().breaker
     };
     let shared = Network {
         own: field.network.own.clone(),
         dht: Arc::clone(&field.network.dht),
-        breakers: Breakers::start(breaker, &group),
+        breakers: Breakers::new(breaker, MAX_PEERS),
         budget: HedgeBudget::default(),
         counters: Arc::default(),
         group,
@@ -112,18 +114,18 @@ async fn one_who_has_nothing_proves_nothing_while_another_cannot_be_asked() {
 #[tokio::test(start_paused = true)]
 async fn a_peer_that_is_left_alone_may_have_what_the_others_have_not() {
     let field = Field::new(4);
-    let shut = &field.memory.names()[1];
+    let open = &field.memory.names()[1];
     for _ in 0..4 {
-        let permit = field.network.breakers.admit(shut, ms(1), Instant::now());
-        permit.map_err(|_| "shut").unwrap().end(Outcome::Bad);
+        let permit = field.network.breakers.acquire(open, ms(1));
+        let permit = permit.map_err(|_| "open").unwrap();
+        permit.settle(Some(Verdict::Failure));
     }
-    tokio::task::yield_now().await;
     let walked = field.lookup(&field.by_id()).await;
     let Err(ResolveError::BreakerOpen { retry_after }) = walked else {
         panic!("{walked:?}");
     };
     assert!(retry_after > ms(14_000) && retry_after <= ms(15_000));
-    assert_eq!(field.memory.asked(shut), 0);
+    assert_eq!(field.memory.asked(open), 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,6 @@
 //! What the edge tells of the sync.
 
-use grip_limits::{BackendStatus, BreakerState, ClosedWhy, HostStatus, Throttle};
+use grip_limits::{BackendStatus, BreakerState, ClosedReason, HostStatus, Throttle};
 use grip_queue::Worker;
 use grip_sync::Sync;
 use grip_types::Identifier;
@@ -92,9 +92,9 @@ fn budget(host: HostStatus) -> HostBudget {
         started: host.started,
         window_limit: host.window_limit,
         breaker: match host.breaker {
-            BreakerState::Passing => Breaker::Passing,
-            BreakerState::Shut => Breaker::Shut,
-            BreakerState::Probing => Breaker::Probing,
+            BreakerState::Closed => Breaker::Passing,
+            BreakerState::Open => Breaker::Shut,
+            BreakerState::HalfOpen => Breaker::Probing,
         },
         closed_ms: host.closed.map(|closed| closed.for_ms),
         closed_why: host.closed.map(|closed| in_words(closed.why).to_owned()),
@@ -104,13 +104,13 @@ fn budget(host: HostStatus) -> HostBudget {
     }
 }
 
-fn in_words(why: ClosedWhy) -> &'static str {
+fn in_words(why: ClosedReason) -> &'static str {
     match why {
-        ClosedWhy::Window => "asked enough for now",
-        ClosedWhy::Breaker => "failing",
-        ClosedWhy::RetryAfter => "asks us to wait",
-        ClosedWhy::RateLimit => "its rate limit is used up",
-        ClosedWhy::Unsaid => "refuses by rate limit",
+        ClosedReason::Window => "asked enough for now",
+        ClosedReason::Breaker => "failing",
+        ClosedReason::RetryAfter => "asks us to wait",
+        ClosedReason::RateLimit => "its rate limit is used up",
+        ClosedReason::Unspecified => "refuses by rate limit",
         _ => "left alone",
     }
 }

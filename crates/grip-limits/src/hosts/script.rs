@@ -1,0 +1,417 @@
+//! The accounts of hosts in Redis: keys and arguments of the script, and its response.
+//!
+//! A run touches only the keys of one host, which share a hash tag. Instances must have equal
+//! settings: each applies its own.
+
+use std::time::Duration;
+
+use grip_types::Domain;
+use tokio::time::Instant;
+
+use super::{
+    HostRequest, Hosts, Outcome, Slot, StartName, Under,
+    host::{Hold, Observed, RECHECK},
+};
+use crate::{
+    Advice, BreakerState, Lane, Mode, Reason, Refused, ScriptCall, SharedAccounts, SharedRedis,
+    Verdict, Why,
+};
+
+/// A start that is asked for by its name.
+pub struct NamedRequest {
+    domain: Domain,
+    lane: Lane,
+    start: StartName,
+    under: Option<Under>,
+}
+
+/// A change at a host that other instances must learn.
+#[derive(Clone, Debug)]
+pub struct HostUpdate {
+    lane: Lane,
+    what: What,
+    /// When it happened: advice ages while it waits.
+    at: Instant,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum What {
+    /// The slot is held still.
+    Held(u64),
+    /// A start that Redis may not know of.
+    Started(StartName),
+    /// The slot is free; `unused`: its start goes back as well.
+    Freed {
+        token: u64,
+        unused: Option<StartName>,
+        verdict: Option<Verdict>,
+        probe: Option<u64>,
+        advice: Option<Advice>,
+    },
+    /// The host asked to be left alone.
+    Advised(Advice),
+}
+
+/// The numbers that the script responds with.
+struct Response {
+    granted: bool,
+    probe: Option<u64>,
+    refusal: Option<Hold>,
+    observed: Observed,
+}
+
+impl SharedAccounts for Hosts {
+    type Group = Domain;
+    type Request = NamedRequest;
+    type Update = HostUpdate;
+
+    const SCRIPT: &'static str = include_str!("hosts.lua");
+
+    fn group(request: &HostRequest) -> Domain {
+        request.domain.clone()
+    }
+
+    fn request(&mut self, request: &HostRequest, now: Instant) -> Result<NamedRequest, Refused> {
+        self.open(&request.domain, now)?;
+        Ok(NamedRequest {
+            domain: request.domain.clone(),
+            lane: request.lane,
+            start: self.next_start(request),
+            under: request.under,
+        })
+    }
+
+    fn call(
+        &self,
+        redis: &SharedRedis,
+        domain: &Domain,
+        request: Option<&NamedRequest>,
+        updates: &[HostUpdate],
+        now: Instant,
+    ) -> ScriptCall {
+        let names = Names(redis.instance());
+        let mut arguments = self.settings(redis.lease(), domain);
+        arguments.extend(names.request(request));
+        for update in updates {
+            arguments.extend(names.update(update, self.options.breaker.window, now));
+        }
+        let names = [
+            "slots:git",
+            "slots:api",
+            "starts:git",
+            "starts:api",
+            "host",
+            "answers",
+            "failed",
+            "probes",
+        ];
+        let prefix = redis.prefix();
+        ScriptCall {
+            keys: names
+                .map(|name| format!("{prefix}:{{{domain}}}:{name}"))
+                .into(),
+            arguments,
+        }
+    }
+
+    fn observe(&mut self, domain: &Domain, numbers: &[i64], now: Instant) -> Option<()> {
+        let response = Response::read(numbers, now)?;
+        // While it was asked about, it may have been forgotten to make room: then this one is
+        // above the bound.
+        self.insert(domain, now).observe(response.observed);
+        Some(())
+    }
+
+    fn granted(
+        &mut self,
+        request: NamedRequest,
+        numbers: &[i64],
+        now: Instant,
+    ) -> Option<Result<Slot, Refused>> {
+        let response = Response::read(numbers, now)?;
+        if !response.granted {
+            let hold = response.refusal.unwrap_or_else(|| Hold::in_flight(now));
+            return Some(Err(hold.refused(&request.domain)));
+        }
+        let NamedRequest {
+            domain,
+            lane,
+            start,
+            under,
+        } = request;
+        let probe = under.and_then(|under| under.local_probe());
+        self.insert(&domain, now).granted(lane, start, probe, now);
+        Some(Ok(Slot {
+            domain,
+            lane,
+            start,
+            probe: response.probe,
+            is_shared: true,
+        }))
+    }
+
+    fn withdraw(request: &NamedRequest, at: Instant) -> Option<HostUpdate> {
+        // A further start under a slot stays counted: it may have been made.
+        request.under.is_none().then(|| HostUpdate {
+            lane: request.lane,
+            what: What::Freed {
+                token: request.start.token,
+                unused: Some(request.start),
+                verdict: None,
+                probe: None,
+                advice: None,
+            },
+            at,
+        })
+    }
+
+    fn settled(slot: &Slot, outcome: Outcome, at: Instant) -> Vec<(Domain, HostUpdate)> {
+        let (verdict, advice) = match outcome {
+            Outcome::Done { verdict, advice } => (Some(verdict), advice),
+            Outcome::Cancelled | Outcome::Unused => (None, None),
+        };
+        let what = What::Freed {
+            token: slot.start.token,
+            unused: (outcome == Outcome::Unused).then_some(slot.start),
+            verdict,
+            probe: slot.shared_probe(),
+            advice,
+        };
+        let lane = slot.lane;
+        vec![(slot.domain.clone(), HostUpdate { lane, what, at })]
+    }
+
+    fn renewals(&mut self, everything: bool, now: Instant) -> Vec<(Domain, Vec<HostUpdate>)> {
+        let mut renewals = Vec::new();
+        for (domain, host) in &mut self.hosts {
+            let advice = host.advice(now).filter(|_| everything);
+            let (held, starts) = host.own(now);
+            let update = |lane, what, at| HostUpdate { lane, what, at };
+            let held = held.iter();
+            let held = held.map(|(token, lane)| update(*lane, What::Held(*token), now));
+            let starts = starts.iter().filter(|s| everything || !s.is_shared);
+            let starts = starts.map(|s| update(s.lane, What::Started(s.name), s.at));
+            let advice = advice.map(|advice| update(Lane::Git, What::Advised(advice), now));
+            let updates: Vec<_> = held.chain(starts).chain(advice).collect();
+            if !updates.is_empty() {
+                renewals.push((domain.clone(), updates));
+            }
+        }
+        renewals
+    }
+
+    fn confirmed(&mut self, domain: &Domain, updates: &[HostUpdate]) {
+        let mut is_freed = false;
+        if let Some(host) = self.hosts.get_mut(domain) {
+            for update in updates {
+                match update.what {
+                    What::Started(name) => host.confirm_start(name),
+                    What::Freed { .. } => is_freed = true,
+                    What::Held(_) | What::Advised(_) => {}
+                }
+            }
+        }
+        if is_freed {
+            self.notifier.notify(domain);
+        }
+    }
+
+    fn set_mode(&mut self, mode: Mode, _: Instant) {
+        if std::mem::replace(&mut self.mode, mode) == mode {
+            return;
+        }
+        for (domain, host) in &mut self.hosts {
+            host.limits = self.options.limits_in(mode, domain);
+        }
+        self.notifier.notify_all();
+    }
+}
+
+impl Hosts {
+    fn settings(&self, lease: Duration, domain: &Domain) -> Vec<String> {
+        let limits = self.options.limits_of(domain);
+        let breaker = &self.options.breaker;
+        let settings = [
+            millis(lease),
+            limits.slots().into(),
+            limits.reserved_slots().into(),
+            limits.starts().into(),
+            limits.reserved_starts().into(),
+            millis(limits.counted_for()),
+            millis(breaker.window),
+            breaker.trip_percent.into(),
+            breaker.min_requests.into(),
+            millis(breaker.cooldown),
+            breaker.probes.max(1).into(),
+            millis(self.options.forget_after).max(1),
+            millis(RECHECK),
+            breaker.max_outcomes as u64,
+        ];
+        settings.map(|setting| setting.to_string()).into()
+    }
+}
+
+/// Names of slots and starts among all instances.
+struct Names<'a>(&'a str);
+
+impl Names<'_> {
+    fn slot(&self, token: u64) -> String {
+        format!("{}:{token}", self.0)
+    }
+
+    fn start(&self, start: StartName) -> String {
+        format!("{}:{}:{}", self.0, start.token, start.number)
+    }
+
+    /// Lane (0 = nothing is asked for), slot, start, whether the slot is held, its probe.
+    fn request(&self, request: Option<&NamedRequest>) -> [String; 5] {
+        let Some(request) = request else {
+            return ["0", "", "", "0", "0"].map(str::to_owned);
+        };
+        let probe = request.under.and_then(|under| under.shared_probe());
+        [
+            lane_number(request.lane).to_string(),
+            self.slot(request.start.token),
+            self.start(request.start),
+            u8::from(request.under.is_some()).to_string(),
+            probe.unwrap_or(0).to_string(),
+        ]
+    }
+
+    /// What, lane, slot, start, verdict, probe, milliseconds, why.
+    fn update(&self, update: &HostUpdate, window: Duration, now: Instant) -> [String; 8] {
+        let age = now.saturating_duration_since(update.at);
+        let lane = lane_number(update.lane).to_string();
+        let none = String::new;
+        let zero = || "0".to_owned();
+        let advised = |advice: Option<Advice>| {
+            let wait = advice.map_or(0, |advice| millis(advice.wait.saturating_sub(age)));
+            let why = advice.map_or(0, |advice| number_of(advice.why));
+            [wait.to_string(), why.to_string()]
+        };
+        let ([slot, start, verdict, probe], [ms, why], what) = match update.what {
+            What::Held(token) => (
+                [self.slot(token), none(), none(), zero()],
+                [zero(), zero()],
+                "held",
+            ),
+            What::Started(name) => (
+                [none(), self.start(name), none(), zero()],
+                [millis(age).to_string(), zero()],
+                "started",
+            ),
+            What::Advised(advice) => (
+                [none(), none(), none(), zero()],
+                advised(Some(advice)),
+                "freed",
+            ),
+            What::Freed {
+                token,
+                unused,
+                verdict,
+                probe,
+                advice,
+            } => {
+                let unused = unused.map_or_else(none, |start| self.start(start));
+                let verdict = match verdict.filter(|_| age < window) {
+                    None => "",
+                    Some(Verdict::Success) => "success",
+                    Some(Verdict::Failure) => "failure",
+                    Some(Verdict::Neutral) => "neutral",
+                };
+                let probe = probe.unwrap_or(0).to_string();
+                let slot = self.slot(token);
+                (
+                    [slot, unused, verdict.to_owned(), probe],
+                    advised(advice),
+                    "freed",
+                )
+            }
+        };
+        [what.to_owned(), lane, slot, start, verdict, probe, ms, why]
+    }
+}
+
+impl Response {
+    /// None if it is not what the script responds with.
+    fn read(numbers: &[i64], now: Instant) -> Option<Self> {
+        let numbers: [i64; 15] = numbers.try_into().ok()?;
+        let [
+            granted,
+            probe,
+            reason,
+            wait,
+            git,
+            git_wait,
+            api,
+            api_wait,
+            rest @ ..,
+        ] = numbers;
+        let [in_flight, started, state, open, advised, why, failures] = rest;
+        let until = |wait: i64| (wait > 0).then(|| later(now, wait));
+        let observed = Observed {
+            holds: [hold(git, git_wait, now), hold(api, api_wait, now)],
+            in_flight: count(in_flight),
+            started: count(started),
+            breaker: match state {
+                1 => BreakerState::Open,
+                2 => BreakerState::HalfOpen,
+                _ => BreakerState::Closed,
+            },
+            open_until: until(open),
+            advised: until(advised).map(|until| (until, why_of(why))),
+            failures: count(failures),
+            at: now,
+        };
+        Some(Self {
+            granted: granted == 1,
+            probe: u64::try_from(probe).ok().filter(|round| *round > 0),
+            refusal: hold(reason, wait, now),
+            observed,
+        })
+    }
+}
+
+fn hold(reason: i64, wait: i64, now: Instant) -> Option<Hold> {
+    let reason = match reason {
+        1 => Reason::InFlight,
+        2 => Reason::Window,
+        3 => Reason::BreakerOpen,
+        4 => Reason::Advised,
+        _ => return None,
+    };
+    Some(Hold::new(reason, later(now, wait)))
+}
+
+fn later(now: Instant, wait_ms: i64) -> Instant {
+    now + Duration::from_millis(u64::try_from(wait_ms).unwrap_or(0))
+}
+
+fn count(number: i64) -> u32 {
+    u32::try_from(number.max(0)).unwrap_or(u32::MAX)
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// From 1: 0 is none.
+fn lane_number(lane: Lane) -> usize {
+    lane.index() + 1
+}
+
+fn number_of(why: Why) -> u8 {
+    match why {
+        Why::RetryAfter => 0,
+        Why::RateLimit => 1,
+        Why::Unspecified => 2,
+    }
+}
+
+fn why_of(number: i64) -> Why {
+    match number {
+        0 => Why::RetryAfter,
+        1 => Why::RateLimit,
+        _ => Why::Unspecified,
+    }
+}
