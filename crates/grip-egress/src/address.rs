@@ -1,4 +1,4 @@
-//! Which addresses are public.
+//! Classification of addresses: public, private, special.
 //!
 //! The table follows the IANA registries of special-purpose IPv4 and IPv6 addresses; where a
 //! block of the registry has public exceptions that hold no git host, the whole block is refused.

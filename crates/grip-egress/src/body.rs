@@ -1,4 +1,4 @@
-//! The body of an answer, within its limits.
+//! The body of a response, within its limits.
 //!
 //! Invariant: the permit of the request is held exactly as long as bytes may still come.
 
@@ -18,7 +18,7 @@ use tokio::{
     time::{Instant, Sleep, sleep_until},
 };
 
-use crate::error::{EgressError, Fault, What};
+use crate::error::{EgressError, Fault, Phase};
 
 /// The bytes of an answer as they come.
 ///
@@ -92,7 +92,7 @@ impl Body {
     /// Waits for the next bytes; none at the end.
     fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, EgressError>> {
         if Instant::now() >= self.limits.deadline {
-            return Poll::Ready(Err(EgressError::TimedOut(What::Total)));
+            return Poll::Ready(Err(EgressError::TimedOut(Phase::Total)));
         }
         loop {
             let frame = match Pin::new(&mut self.stream).poll_frame(cx) {
@@ -123,9 +123,10 @@ impl Body {
             self.timer.as_mut().reset(until);
         }
         ready!(self.timer.as_mut().poll(cx));
-        let what = match Instant::now() >= deadline {
-            true => What::Total,
-            false => What::Body,
+        let what = if Instant::now() >= deadline {
+            Phase::Total
+        } else {
+            Phase::Body
         };
         Poll::Ready(EgressError::TimedOut(what))
     }

@@ -1,7 +1,7 @@
-//! Asking a host, hop by hop.
+//! Requests to hosts, hop by hop.
 
-mod answered;
 mod refusal;
+mod response;
 
 use std::sync::Arc;
 
@@ -11,20 +11,20 @@ use rustls::pki_types::CertificateDer;
 use tokio::time::{Instant, timeout_at};
 use url::Url;
 
-pub use self::answered::Reply;
-use self::{answered::Answered, refusal::Refusal};
+pub use self::response::Reply;
+use self::{refusal::Refusal, response::ResponseHead};
 use crate::{
     address::Rules,
     bearer::Bearer,
     client,
-    error::{BuildError, EgressError, What},
+    error::{BuildError, EgressError, Phase},
     guard::{Forbidden, Guard},
-    options::{Options, Request, Terms},
+    options::{Options, Request, RequestPolicy},
+    printable_url::Shown,
     redirect::{self, RedirectError},
-    shown::Shown,
 };
 
-/// The one way out. Cheap to clone; clones share connections and limits.
+/// Sends requests to other hosts. Cheap to clone; clones share connections and limits.
 #[derive(Clone)]
 pub struct Egress {
     inner: Arc<Inner>,
@@ -82,48 +82,55 @@ impl Egress {
     /// Makes `request` without credentials and follows redirects to a success. `permit` pays for
     /// the first hop, and every further hop is paid for at its own host.
     ///
-    /// Gives back each permit on every path, with what the host's answer says about it. Cancel
+    /// Gives back each permit on every path, with what the host's response says about it. Cancel
     /// safe in that nothing stays taken; the host may have seen the request.
     pub async fn send(&self, request: Request, permit: Permit) -> Result<Reply, EgressError> {
-        self.send_on(&Terms::default(), request, permit).await
+        self.send_with(&RequestPolicy::default(), request, permit)
+            .await
     }
 
-    /// [`Egress::send`] on other terms.
-    pub async fn send_on(
+    /// [`Egress::send`] with another policy.
+    pub async fn send_with(
         &self,
-        terms: &Terms,
+        policy: &RequestPolicy,
         request: Request,
         permit: Permit,
     ) -> Result<Reply, EgressError> {
         let Options { total, idle, .. } = self.inner.options;
         let deadline = Instant::now() + total;
-        let mut permit = self.check_first(terms, &request.url, permit)?;
-        let mut hop = Hop::first(terms, &request);
+        let mut permit = self.check_first(policy, &request.url, permit)?;
+        let mut hop = Hop::first(policy, &request);
         let mut followed = 0;
         loop {
-            let answered = self.ask(terms, &request, &hop, permit, deadline).await?;
-            let status = answered.response.status();
+            let head = self.ask(policy, &request, &hop, permit, deadline).await?;
+            let status = head.response.status();
             let url = hop.url.clone();
-            tracing::debug!(url = %Shown(&url), status = status.as_u16(), "a host answered");
+            tracing::debug!(url = %Shown(&url), status = status.as_u16(), "received response");
             if status.is_success() {
-                return answered.reply(&request, url, idle, deadline);
+                return head.reply(&request, url, idle, deadline);
             }
-            if !terms.follow || !redirect::is_redirect(status) {
-                let refusal = Refusal::read(answered, idle, deadline).await;
-                return match terms.any_status {
-                    true => refusal.reply(url),
-                    false => Err(refusal.error()),
+            if !policy.follow || !redirect::is_redirect(status) {
+                let refusal = Refusal::read(head, idle, deadline).await;
+                return if policy.any_status {
+                    refusal.reply(url)
+                } else {
+                    Err(refusal.error())
                 };
             }
             let to;
-            (to, permit) = self.follow(&request, &url, answered, followed).await?;
+            (to, permit) = self.follow(&request, &url, head, followed).await?;
             hop = hop.to(to);
             followed += 1;
         }
     }
 
-    fn check_first(&self, terms: &Terms, url: &Url, permit: Permit) -> Result<Permit, EgressError> {
-        let checked = self.check(url).and_then(|domain| match &terms.bearer {
+    fn check_first(
+        &self,
+        policy: &RequestPolicy,
+        url: &Url,
+        permit: Permit,
+    ) -> Result<Permit, EgressError> {
+        let checked = self.check(url).and_then(|domain| match &policy.bearer {
             Some(_) => self.inner.guard.check_credential(url).map(|()| domain),
             None => Ok(domain),
         });
@@ -139,15 +146,15 @@ impl Egress {
         Err(error)
     }
 
-    /// Makes one request and waits for the head of its answer.
+    /// Makes one request and waits for the head of its response.
     async fn ask(
         &self,
-        terms: &Terms,
+        policy: &RequestPolicy,
         request: &Request,
         hop: &Hop<'_>,
         permit: Permit,
         deadline: Instant,
-    ) -> Result<Answered, EgressError> {
+    ) -> Result<ResponseHead, EgressError> {
         let options = &self.inner.options;
         let patience = Instant::now() + options.connect + options.idle;
         let client = match hop.bearer {
@@ -156,19 +163,20 @@ impl Egress {
         };
         let asking = client.execute(client::prepare(request, &hop.url, hop.bearer));
         match timeout_at(deadline.min(patience), asking).await {
-            Ok(Ok(response)) => Ok(Answered {
+            Ok(Ok(response)) => Ok(ResponseHead {
                 response,
                 permit,
-                heed_quota: terms.heed_quota,
+                heed_quota: policy.heed_quota,
             }),
-            Ok(Err(error)) => Err(answered::unanswered(error, permit)),
+            Ok(Err(error)) => Err(response::no_response(error, permit)),
             Err(_) => {
                 permit.finish(Verdict::Failure, None);
-                let what = match Instant::now() >= deadline {
-                    true => What::Total,
-                    false => What::Headers,
+                let phase = if Instant::now() >= deadline {
+                    Phase::Total
+                } else {
+                    Phase::Headers
                 };
-                Err(EgressError::TimedOut(what))
+                Err(EgressError::TimedOut(phase))
             }
         }
     }
@@ -178,16 +186,16 @@ impl Egress {
         &self,
         request: &Request,
         from: &Url,
-        answered: Answered,
+        head: ResponseHead,
         followed: usize,
     ) -> Result<(Url, Permit), EgressError> {
-        let (reading, advice) = answered.says(b"");
+        let (reading, advice) = head.read(b"");
         let verdict = reading.verdict;
-        let Answered {
+        let ResponseHead {
             response,
             mut permit,
             ..
-        } = answered;
+        } = head;
         let (to, domain) = match self.target(request, from, &response, followed) {
             Ok(target) => target,
             Err(error) => {
@@ -238,15 +246,15 @@ struct Hop<'a> {
 }
 
 impl<'a> Hop<'a> {
-    fn first(terms: &'a Terms, request: &Request) -> Self {
+    fn first(policy: &'a RequestPolicy, request: &Request) -> Self {
         Self {
             url: request.url.clone(),
-            bearer: terms.bearer.as_ref(),
+            bearer: policy.bearer.as_ref(),
         }
     }
 
     /// The hop after a redirect. A credential stays behind at the first other origin, for good:
-    /// whoever sends us back from there would choose what is asked in our name.
+    /// a host that redirects back would choose what is asked in our name.
     fn to(self, url: Url) -> Self {
         let stays = url.origin() == self.url.origin();
         let bearer = self.bearer.filter(|_| stays);

@@ -1,4 +1,4 @@
-//! Why a request brought nothing.
+//! Errors of requests.
 
 use std::{error::Error, fmt, io, time::Duration};
 
@@ -8,7 +8,7 @@ use http::StatusCode;
 
 use crate::{guard::Forbidden, redirect::RedirectError};
 
-/// Why a request brought no answer, or not all of it.
+/// Why a request brought no response, or not all of it.
 ///
 /// No variant and no source of one repeats the user name, password or query of a URL.
 #[derive(Debug, thiserror::Error)]
@@ -20,27 +20,27 @@ pub enum EgressError {
     /// The host is at its limits; the request, or its next hop, was not made.
     #[error(transparent)]
     Throttled(#[from] Refused),
-    /// The host answered, but not with what was asked for.
-    #[error("the host answered with status {status}{}", quoted(.said))]
+    /// The host responded, but not with what was asked for.
+    #[error("the host responded with status {status}{}", quoted(.message))]
     Status {
         status: StatusCode,
         /// At most 300 characters of plain text; often empty.
-        said: String,
-        answer: ResponseKind,
+        message: String,
+        kind: ResponseKind,
         /// How long the host wants to be left alone.
         retry_after: Option<Duration>,
     },
-    #[error("no answer from {domain}")]
+    #[error("no response from {domain}")]
     Unreachable { domain: Domain, source: Fault },
-    #[error("the answer of {domain} broke off")]
+    #[error("the response of {domain} broke off")]
     BrokenOff { domain: Domain, source: Fault },
     #[error("{0}")]
-    TimedOut(What),
-    #[error("the answer is larger than {limit} bytes")]
+    TimedOut(Phase),
+    #[error("the response is larger than {limit} bytes")]
     TooBig { limit: u64 },
     #[error(transparent)]
     Redirect(#[from] RedirectError),
-    #[error("the answer cannot be used: {0}")]
+    #[error("the response cannot be used: {0}")]
     Unusable(Unusable),
     /// The caller's mistake: politeness was asked for another host.
     #[error("the permit is for {permit}, the request for {request}")]
@@ -66,21 +66,21 @@ impl From<EgressError> for io::Error {
     }
 }
 
-/// What took too long.
+/// The phase of a request that took too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum What {
+pub enum Phase {
     #[error("the connection was not made in time")]
     Connect,
-    #[error("the host was silent instead of answering")]
+    #[error("the host sent no response in time")]
     Headers,
-    #[error("the host fell silent in the middle of its answer")]
+    #[error("the host stopped in the middle of its response")]
     Body,
-    #[error("the whole answer did not come in time")]
+    #[error("the whole response did not come in time")]
     Total,
 }
 
-/// What is wrong with an answer that came whole.
+/// What is wrong with a response that came whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unusable {
@@ -117,10 +117,10 @@ impl Error for Fault {
     }
 }
 
-fn quoted(said: &str) -> String {
-    match said {
+fn quoted(message: &str) -> String {
+    match message {
         "" => String::new(),
-        said => format!(": {said:?}"),
+        message => format!(": {message:?}"),
     }
 }
 

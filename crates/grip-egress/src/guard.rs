@@ -1,4 +1,4 @@
-//! Which URLs may be asked, as far as they tell by themselves.
+//! Rules for URLs: schemes, hosts, ports and our own service, before any name is resolved.
 
 use std::net::Ipv4Addr;
 
@@ -100,10 +100,10 @@ impl Guard {
     /// Says why a redirect from a request that began at `start` must not lead to `domain`.
     pub(crate) fn check_redirect(&self, start: &Url, domain: &Domain) -> Result<(), Forbidden> {
         let is_home = Domain::of(start).is_some_and(|start| start == *domain);
-        match self.rules.is_private(domain) && !is_home {
-            true => Err(Forbidden::Private(domain.clone())),
-            false => Ok(()),
+        if self.rules.is_private(domain) && !is_home {
+            return Err(Forbidden::Private(domain.clone()));
         }
+        Ok(())
     }
 
     fn refuse_host(&self, domain: &Domain, url: &Url) -> Option<Special> {

@@ -1,4 +1,4 @@
-//! How the way out is set up, and what is asked through it.
+//! Options of the egress and of single requests.
 
 use std::{sync::Arc, time::Duration};
 
@@ -68,29 +68,29 @@ pub struct Request {
     pub url: Url,
     pub headers: HeaderMap,
     pub body: Bytes,
-    /// Longest body of the answer that is read.
+    /// Longest body of the response that is read.
     pub max_bytes: u64,
 }
 
-/// What a request may do beyond the ordinary, and which answers are wanted.
+/// What a request may do beyond the ordinary, and which responses are wanted.
 #[derive(Clone, Debug)]
-pub struct Terms {
+pub struct RequestPolicy {
     /// Sent to the origin (scheme, host and port) of the request's URL and to no other, and in
     /// plain `http` only to addresses that are not public. Default: none.
     pub bearer: Option<Bearer>,
-    /// Follow redirects. Otherwise a redirect is an answer that is no success. Default: yes.
+    /// Follow redirects. Otherwise a redirect is a response without success. Default: yes.
     pub follow: bool,
-    /// Hand back answers of every status as a [`Reply`](crate::Reply); of those without success,
+    /// Hand back responses of every status as a [`Reply`](crate::Reply); of those without success,
     /// the first 8 KiB of the body. Default: successes only.
     pub any_status: bool,
     /// Leave the host alone when it says that nothing remains of a rate limit. A caller who
-    /// keeps the books of several accounts himself says no: one of them is not the host. What
+    /// keeps several accounts apart says no: one of them is not the host. What
     /// the host says by `Retry-After`, or without naming an account's budget, is heeded always.
     /// Default: yes.
     pub heed_quota: bool,
 }
 
-impl Default for Terms {
+impl Default for RequestPolicy {
     fn default() -> Self {
         Self {
             bearer: None,

@@ -1,4 +1,4 @@
-//! Where a redirect leads, and whether we go there.
+//! Targets of redirects, and the rules for following them.
 
 use http::{HeaderMap, Method, StatusCode, header::LOCATION};
 use url::Url;

@@ -5,12 +5,12 @@
 mod credentials;
 mod environment;
 mod headers;
-mod hops;
 mod host;
 mod limits;
-mod named;
-mod politeness;
+mod private_hosts;
+mod redirects;
+mod request_policy;
 mod statuses;
 mod support;
-mod terms;
+mod throttling;
 mod tls;

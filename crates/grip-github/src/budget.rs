@@ -76,6 +76,8 @@ impl Budgets {
 
     /// Takes the right to one call, from the budget with most left. Cancel safe.
     pub(crate) async fn take(&self, resource: Resource) -> Result<CallPermit, Denied> {
+        // Calls that were given up count as lost only before calls that begin later.
+        self.ledger.flush().await;
         CallPermit::take(&self.ledger, &resource).await
     }
 

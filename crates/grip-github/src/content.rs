@@ -9,7 +9,7 @@ use url::Url;
 use crate::{
     GitHub,
     error::GitHubError,
-    gateway::{Ask, Inner, RAW},
+    gateway::{ApiRequest, Inner, RAW},
     json,
     name::RepoName,
 };
@@ -34,7 +34,7 @@ impl GitHub {
         let url = self
             .inner
             .repo_url(repo, &["git", "commits", &commit.to_hex()]);
-        let whole = self.whole(Ask::json(url)).await?;
+        let whole = self.whole(ApiRequest::json(url)).await?;
         let found: Commit = json::read(&whole.body)?;
         if found.sha != commit {
             return Err(GitHubError::malformed(format!(
@@ -42,7 +42,7 @@ impl GitHub {
                 found.sha
             )));
         }
-        self.inner.known.note(repo);
+        self.inner.recent.note(repo);
         Ok(found.committer.date.as_millisecond())
     }
 
@@ -58,16 +58,16 @@ impl GitHub {
         path: &str,
         max_bytes: u64,
     ) -> Result<Option<Bytes>, GitHubError> {
-        let ask = Ask {
+        let ask = ApiRequest {
             accept: RAW,
             max_bytes,
-            ..Ask::json(self.inner.file_url(repo, commit, path)?)
+            ..ApiRequest::json(self.inner.file_url(repo, commit, path)?)
         };
         let whole = match self.whole(ask).await {
             Ok(whole) => whole,
             Err(error) => return self.missing(repo, error).await.map(|()| None),
         };
-        self.inner.known.note(repo);
+        self.inner.recent.note(repo);
         match whole.kind().to_ascii_lowercase().as_str() {
             // What a directory is answered with.
             "application/json" => Ok(None),
@@ -80,13 +80,13 @@ impl GitHub {
 
     /// Tells a missing file, which is no error, from all else.
     async fn missing(&self, repo: &RepoName, error: GitHubError) -> Result<(), GitHubError> {
-        let GitHubError::NotFound { said } = &error else {
+        let GitHubError::NotFound { message } = &error else {
             return Err(error);
         };
-        if said.to_ascii_lowercase().contains("no commit found") {
+        if message.to_ascii_lowercase().contains("no commit found") {
             return Err(error);
         }
-        if self.inner.known.is_there(repo) {
+        if self.inner.recent.is_there(repo) {
             return Ok(());
         }
         self.repository(repo).await.map(drop)
@@ -129,7 +129,7 @@ impl Inner {
     /// Forgets a repository that is not there any more.
     pub(crate) fn note_error(&self, repo: &RepoName, error: &GitHubError) {
         if matches!(error, GitHubError::NotFound { .. } | GitHubError::Gone) {
-            self.known.forget(repo);
+            self.recent.forget(repo);
         }
     }
 }

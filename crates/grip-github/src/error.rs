@@ -1,4 +1,4 @@
-//! Why a call brought nothing, and what follows from it.
+//! Errors of calls, and what follows from them.
 
 use std::time::SystemTime;
 
@@ -15,7 +15,7 @@ pub enum GitHubError {
     /// Nothing is left of any token's budget; no call was made.
     #[error("the budget of calls is spent")]
     Exhausted { until: SystemTime },
-    /// As much is under way as may be, or the host is to be left alone; no call was made.
+    /// As much is in flight as may be, or the host is to be left alone; no call was made.
     #[error("the host cannot be asked right now")]
     Throttled {
         until: SystemTime,
@@ -25,23 +25,23 @@ pub enum GitHubError {
     /// The host accepts none of the tokens, or wants one. They are tried again at `until`.
     #[error("the host accepts no token that is configured; they may have expired")]
     Unauthorised { until: SystemTime },
-    #[error("the host denies access{}", quoted(.said))]
-    AccessDenied { said: String },
-    #[error("it is not there{}", quoted(.said))]
-    NotFound { said: String },
+    #[error("the host denies access{}", quoted(.message))]
+    AccessDenied { message: String },
+    #[error("it is not there{}", quoted(.message))]
+    NotFound { message: String },
     #[error("it is gone for good")]
     Gone,
     #[error("the host failed with status {status}")]
     Server { status: u16 },
-    #[error("the host did not answer, or not to the end")]
+    #[error("the host did not respond, or not to the end")]
     Unreachable(#[source] EgressError),
-    /// The answer is not what was asked for.
-    #[error("the host answered with nonsense: {what}")]
+    /// The response is not what was asked for.
+    #[error("the host sent a malformed response: {what}")]
     Malformed { what: String },
-    #[error("the answer is larger than {limit} bytes")]
+    #[error("the response is larger than {limit} bytes")]
     TooBig { limit: u64 },
-    #[error("the host refused the call with status {status}{}", quoted(.said))]
-    Client { status: u16, said: String },
+    #[error("the host refused the call with status {status}{}", quoted(.message))]
+    Client { status: u16, message: String },
     /// The caller's mistake.
     #[error("{path:?} is not a path of the API or of a file")]
     Path { path: String },
@@ -107,15 +107,16 @@ impl From<EgressError> for GitHubError {
 }
 
 fn limit_name(secondary: bool) -> &'static str {
-    match secondary {
-        true => "secondary rate limit",
-        false => "rate limit",
+    if secondary {
+        "secondary rate limit"
+    } else {
+        "rate limit"
     }
 }
 
-fn quoted(said: &str) -> String {
-    match said {
+fn quoted(message: &str) -> String {
+    match message {
         "" => String::new(),
-        said => format!(": {said:?}"),
+        message => format!(": {message:?}"),
     }
 }

@@ -1,4 +1,4 @@
-//! What has happened lately: the lists of events.
+//! Lists of events.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use crate::{
     Etag, GitHub,
     error::GitHubError,
-    gateway::{Ask, Heard, Whole},
+    gateway::{ApiRequest, Received, Success},
     json, link,
     name::{InvalidName, Login, RepoName},
     page::Cursor,
@@ -74,14 +74,14 @@ impl GitHub {
         let at = page.unwrap_or(Cursor::FIRST_PAGE);
         let mut url = inner.url(&source.path());
         set_place(&mut url, at);
-        let ask = Ask {
+        let ask = ApiRequest {
             etag,
             max_bytes: MAX_BYTES,
-            ..Ask::json(url)
+            ..ApiRequest::json(url)
         };
         let whole = match self.ask(&ask).await? {
-            Heard::NotModified => return Ok(Events::NotModified),
-            Heard::Fresh(whole) => whole,
+            Received::NotModified => return Ok(Events::NotModified),
+            Received::Success(whole) => whole,
         };
         let events = json::read(&whole.body)?;
         let next = link::next(&whole.headers, &inner.base, &whole.url)?;
@@ -95,7 +95,7 @@ impl GitHub {
     }
 }
 
-fn poll_interval(whole: &Whole) -> Option<Duration> {
+fn poll_interval(whole: &Success) -> Option<Duration> {
     let text = whole.headers.get("x-poll-interval")?.to_str().ok()?;
     let seconds = text.trim().parse().ok()?;
     Some(Duration::from_secs(seconds).min(LONGEST_INTERVAL))

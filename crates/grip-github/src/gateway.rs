@@ -1,8 +1,7 @@
-//! One call after the other through budget, throttle and the way out.
+//! The gateway: every call through budget, throttle and egress.
 
-mod ask;
-mod heard;
-mod waits;
+mod request;
+mod response;
 
 use std::{
     sync::Arc,
@@ -10,28 +9,25 @@ use std::{
 };
 
 use bytes::Bytes;
-use grip_egress::{Bearer, Egress, EgressError, Reply, Terms};
-use grip_limits::Lane;
+use grip_egress::{Bearer, Egress, EgressError, Reply, RequestPolicy};
+use grip_limits::{Lane, Refused};
 use grip_types::Domain;
 use tokio::{io::AsyncReadExt as _, time::Instant};
 use url::Url;
 
+use self::response::{Outcome, RawResponse, Step};
 pub(crate) use self::{
-    ask::{Ask, RAW},
-    heard::{Heard, Whole},
-};
-use self::{
-    heard::{Arrived, Outcome},
-    waits::{denied, throttled},
+    request::{ApiRequest, RAW},
+    response::{Received, Success},
 };
 use crate::{
-    answer::{Answer, Etag, Fresh},
     budget::{Budget, Budgets, CallPermit, Denied, Outcome as CallOutcome},
     error::GitHubError,
-    known::Known,
     link,
     options::{self, Options, SetupError},
     quota::{self, Resource},
+    recent_repositories::RecentRepositories,
+    response::{Etag, Fresh, Response},
 };
 
 /// Redirects that are followed in a row; a renamed repository needs one.
@@ -50,7 +46,7 @@ pub(crate) struct Inner {
     bearers: Vec<Bearer>,
     budgets: Budgets,
     egress: Egress,
-    pub(crate) known: Known,
+    pub(crate) recent: RecentRepositories,
     pub(crate) max_pages: u32,
     pub(crate) max_host_pages: u32,
 }
@@ -73,7 +69,7 @@ impl GitHub {
             budgets,
             bearers: tokens.iter().map(|token| token.bearer()).collect(),
             egress,
-            known: Known::default(),
+            recent: RecentRepositories::default(),
             max_pages: options.max_pages,
             max_host_pages: options.max_host_pages,
         };
@@ -96,7 +92,7 @@ impl GitHub {
     /// [`Fresh::next`]. With a mark, for changes since then only.
     ///
     /// Cancel safe: giving up leaves nothing taken, but may have cost a call.
-    pub async fn get(&self, path: &str, etag: Option<&Etag>) -> Result<Answer, GitHubError> {
+    pub async fn get(&self, path: &str, etag: Option<&Etag>) -> Result<Response, GitHubError> {
         let bad = || GitHubError::Path {
             path: path.chars().take(300).collect(),
         };
@@ -106,32 +102,32 @@ impl GitHub {
         if !link::is_below(&url, base) {
             return Err(bad());
         }
-        let ask = Ask {
+        let ask = ApiRequest {
             etag,
-            ..Ask::json(url)
+            ..ApiRequest::json(url)
         };
         match self.ask(&ask).await? {
-            Heard::NotModified => Ok(Answer::NotModified),
-            Heard::Fresh(fresh) => Ok(Answer::Fresh(Fresh {
-                etag: fresh.etag(),
-                next: link::next(&fresh.headers, base, &fresh.url)?,
-                body: fresh.body,
+            Received::NotModified => Ok(Response::NotModified),
+            Received::Success(success) => Ok(Response::Fresh(Fresh {
+                etag: success.etag(),
+                next: link::next(&success.headers, base, &success.url)?,
+                body: success.body,
             })),
         }
     }
 
     /// Asks, and follows a moved repository within the API. Every hop is paid for.
-    pub(crate) async fn ask(&self, ask: &Ask<'_>) -> Result<Heard, GitHubError> {
+    pub(crate) async fn ask(&self, ask: &ApiRequest<'_>) -> Result<Received, GitHubError> {
         let mut url = ask.url.clone();
         for moves in 0..=MAX_MOVES {
             match self.ask_there(ask, &url).await? {
-                Arrived::Heard(mut heard) => {
-                    if let Heard::Fresh(fresh) = &mut heard {
-                        fresh.was_moved = moves > 0;
+                Step::Received(mut received) => {
+                    if let Received::Success(success) = &mut received {
+                        success.was_moved = moves > 0;
                     }
-                    return Ok(heard);
+                    return Ok(received);
                 }
-                Arrived::Moved(place) => {
+                Step::Moved(place) => {
                     let to = url.join(&place).ok();
                     let to = to.filter(|to| link::is_below(to, &self.inner.base));
                     url = to.ok_or_else(|| {
@@ -147,7 +143,7 @@ impl GitHub {
 
     /// Asks one URL, with the next token where the host does not accept one or its budget turns
     /// out to be spent.
-    async fn ask_there(&self, ask: &Ask<'_>, url: &Url) -> Result<Arrived, GitHubError> {
+    async fn ask_there(&self, ask: &ApiRequest<'_>, url: &Url) -> Result<Step, GitHubError> {
         let below = url.path().strip_prefix(self.inner.base.path());
         let resource = Resource::of(below.unwrap_or_default());
         let mut was_refused = false;
@@ -159,7 +155,7 @@ impl GitHub {
             match self.call(ask, url, call).await? {
                 Outcome::Unauthorised => {}
                 Outcome::Spent => was_refused = true,
-                Outcome::Arrived(arrived) => return Ok(arrived),
+                Outcome::Step(step) => return Ok(step),
             }
         }
         let last = self.inner.budgets.take(resource).await.err();
@@ -170,21 +166,24 @@ impl GitHub {
     /// Makes one call.
     async fn call(
         &self,
-        ask: &Ask<'_>,
+        ask: &ApiRequest<'_>,
         url: &Url,
         mut call: CallPermit,
     ) -> Result<Outcome, GitHubError> {
         let inner = &self.inner;
         let permit = inner.egress.throttle().acquire(&inner.domain, Lane::Api);
         let permit = permit.await.map_err(throttled)?;
-        let terms = Terms {
+        let policy = RequestPolicy {
             bearer: inner.bearers.get(call.grant().account).cloned(),
             follow: false,
             any_status: true,
             heed_quota: false,
         };
         call.grant_mut().is_sent = true;
-        let sent = inner.egress.send_on(&terms, ask.request(url), permit).await;
+        let sent = inner
+            .egress
+            .send_with(&policy, ask.request(url), permit)
+            .await;
         let reply = match sent {
             Ok(reply) => reply,
             Err(error @ EgressError::Forbidden(_)) => {
@@ -211,7 +210,7 @@ impl GitHub {
         let is_spent = quota.is_some_and(|quota| quota.remaining == 0);
         let (url, headers, reading) = (reply.url.clone(), reply.headers.clone(), reply.reading);
         let body = read_whole(reply).await?;
-        heard::judge(heard::Raw {
+        response::classify(RawResponse {
             status,
             headers,
             url,
@@ -232,4 +231,33 @@ async fn read_whole(mut reply: Reply) -> Result<Bytes, GitHubError> {
             Err((*error).into())
         }
     }
+}
+
+/// The host is at its limits.
+fn throttled(refused: Refused) -> GitHubError {
+    GitHubError::Throttled {
+        until: moment(refused.retry_at),
+        refused: Some(refused),
+    }
+}
+
+/// Why no call was made. `was_refused`: another token was, by its rate limit.
+fn denied(why: Denied, was_refused: bool) -> GitHubError {
+    match why {
+        Denied::Spent(at) if was_refused => GitHubError::RateLimited {
+            until: moment(at),
+            secondary: false,
+        },
+        Denied::Spent(at) => GitHubError::Exhausted { until: moment(at) },
+        Denied::Busy(at) => GitHubError::Throttled {
+            until: moment(at),
+            refused: None,
+        },
+        Denied::SetAside(at) => GitHubError::Unauthorised { until: moment(at) },
+    }
+}
+
+/// The same moment by the wall clock.
+fn moment(at: Instant) -> SystemTime {
+    SystemTime::now() + at.saturating_duration_since(Instant::now())
 }

@@ -15,27 +15,26 @@
 //!   no end or is no JSON is an error. Redirects and links never lead to another origin.
 //! - No token is ever printed.
 
-mod answer;
 mod budget;
 mod content;
 mod error;
 mod events;
 mod gateway;
 mod json;
-mod known;
 mod link;
 mod name;
 mod options;
 mod page;
 mod quota;
+mod recent_repositories;
 mod repositories;
+mod response;
 mod tags;
 mod users;
 
 #[cfg(test)]
 mod tests;
 
-pub use answer::{Answer, Etag, Fresh};
 pub use budget::Budget;
 pub use error::{GitHubError, NextStep};
 pub use events::{EventSource, Events, EventsPage, InvalidEventSource};
@@ -44,5 +43,6 @@ pub use name::{InvalidName, Login, Owner, RepoName};
 pub use options::{Options, SetupError, Token};
 pub use page::{Cursor, InvalidCursor, Listing, Page};
 pub use repositories::Repository;
+pub use response::{Etag, Fresh, Response};
 pub use tags::Tag;
 pub use users::{Record, RepoKey};

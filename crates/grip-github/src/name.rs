@@ -43,9 +43,10 @@ fn invalid(text: &str) -> InvalidName {
 
 impl Login {
     pub fn parse(text: &str) -> Result<Self, InvalidName> {
-        match is_name(text) {
-            true => Ok(Self(text.to_owned())),
-            false => Err(invalid(text)),
+        if is_name(text) {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(invalid(text))
         }
     }
 

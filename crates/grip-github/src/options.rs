@@ -1,4 +1,4 @@
-//! How the gateway is set up.
+//! Options of the gateway, and its tokens.
 
 use std::{fmt, sync::Arc, time::Duration};
 

@@ -7,7 +7,7 @@ use url::Url;
 use crate::{
     GitHub,
     error::GitHubError,
-    gateway::{Ask, Heard, Whole},
+    gateway::{ApiRequest, Received, Success},
     json, link,
     name::{Owner, RepoName},
     page::{Cursor, Page, Place},
@@ -57,7 +57,7 @@ impl GitHub {
     /// A repository. One that was renamed is found under its old name too.
     pub async fn repository(&self, repo: &RepoName) -> Result<Repository, GitHubError> {
         let url = self.inner.repo_url(repo, &[]);
-        let whole = self.whole(Ask::json(url)).await;
+        let whole = self.whole(ApiRequest::json(url)).await;
         let whole = whole.inspect_err(|error| self.inner.note_error(repo, error))?;
         let found: Repository = json::read::<Written>(&whole.body)?.try_into()?;
         if !whole.was_moved && !found.full_name.is_same(repo) {
@@ -66,7 +66,7 @@ impl GitHub {
                 found.full_name
             )));
         }
-        self.inner.known.note(repo);
+        self.inner.recent.note(repo);
         Ok(found)
     }
 
@@ -100,7 +100,7 @@ impl GitHub {
                 .append_pair("sort", "created")
                 .append_pair("direction", "asc");
         }
-        let whole = self.whole(Ask::json(url)).await?;
+        let whole = self.whole(ApiRequest::json(url)).await?;
         let written: Vec<Written> = json::read(&whole.body)?;
         let items = written.into_iter().map(Repository::try_from);
         let items: Vec<_> = items.collect::<Result<_, _>>()?;
@@ -113,10 +113,12 @@ impl GitHub {
     }
 
     /// Asks without a mark, so that the answer is a whole one.
-    pub(crate) async fn whole(&self, ask: Ask<'_>) -> Result<Whole, GitHubError> {
+    pub(crate) async fn whole(&self, ask: ApiRequest<'_>) -> Result<Success, GitHubError> {
         match self.ask(&ask).await? {
-            Heard::Fresh(whole) => Ok(*whole),
-            Heard::NotModified => Err(GitHubError::malformed("no change, which was not asked for")),
+            Received::Success(whole) => Ok(*whole),
+            Received::NotModified => {
+                Err(GitHubError::malformed("no change, which was not asked for"))
+            }
         }
     }
 }
@@ -131,7 +133,7 @@ pub(crate) fn set_place(url: &mut Url, at: Cursor) {
     };
 }
 
-fn check_owner(owner: &Owner, whole: &Whole, items: &[Repository]) -> Result<(), GitHubError> {
+fn check_owner(owner: &Owner, whole: &Success, items: &[Repository]) -> Result<(), GitHubError> {
     let (Owner::Org(login) | Owner::User(login)) = owner else {
         return Ok(());
     };

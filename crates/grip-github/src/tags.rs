@@ -6,7 +6,7 @@ use serde::Deserialize;
 use crate::{
     Etag, GitHub,
     error::GitHubError,
-    gateway::{Ask, Heard},
+    gateway::{ApiRequest, Received},
     json, link,
     name::RepoName,
     page::{Cursor, Listing, Page},
@@ -45,16 +45,16 @@ impl GitHub {
         let at = page.unwrap_or(Cursor::FIRST_PAGE);
         let mut url = inner.repo_url(repo, &["tags"]);
         set_place(&mut url, at);
-        let ask = Ask {
+        let ask = ApiRequest {
             etag,
-            ..Ask::json(url)
+            ..ApiRequest::json(url)
         };
         let heard = self.ask(&ask).await;
         let heard = heard.inspect_err(|error| inner.note_error(repo, error))?;
-        inner.known.note(repo);
+        inner.recent.note(repo);
         let whole = match heard {
-            Heard::NotModified => return Ok(Listing::NotModified),
-            Heard::Fresh(whole) => whole,
+            Received::NotModified => return Ok(Listing::NotModified),
+            Received::Success(whole) => whole,
         };
         let written: Vec<Written> = json::read(&whole.body)?;
         if !whole.was_moved && written.iter().any(|tag| tag.is_elsewhere(repo)) {

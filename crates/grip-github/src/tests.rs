@@ -3,9 +3,9 @@
 mod budgets;
 mod events;
 mod hostile;
-mod joint;
+mod rate_limits;
 mod reading;
 mod secrets;
+mod shared_budget;
 mod support;
-mod table;
 mod tokens;

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use crate::{
     Etag, GitHub,
     error::GitHubError,
-    gateway::{Ask, Heard, Whole},
+    gateway::{ApiRequest, Received, Success},
     json,
     name::{Login, RepoName},
 };
@@ -52,11 +52,11 @@ impl GitHub {
         etag: Option<&Etag>,
     ) -> Result<Record, GitHubError> {
         let url = self.inner.url(&["users", login.as_str()]);
-        let ask = Ask {
+        let ask = ApiRequest {
             etag,
-            ..Ask::json(url)
+            ..ApiRequest::json(url)
         };
-        let Heard::Fresh(whole) = self.ask(&ask).await? else {
+        let Received::Success(whole) = self.ask(&ask).await? else {
             return Ok(Record::NotModified);
         };
         let found: User = json::read(&whole.body)?;
@@ -78,11 +78,11 @@ impl GitHub {
             RepoKey::Id(id) => self.inner.url(&["repositories", &id.to_string()]),
             RepoKey::Name(name) => self.inner.repo_url(name, &[]),
         };
-        let ask = Ask {
+        let ask = ApiRequest {
             etag,
-            ..Ask::json(url)
+            ..ApiRequest::json(url)
         };
-        let Heard::Fresh(whole) = self.ask(&ask).await? else {
+        let Received::Success(whole) = self.ask(&ask).await? else {
             return Ok(Record::NotModified);
         };
         let found: Repo = json::read(&whole.body)?;
@@ -101,7 +101,7 @@ impl GitHub {
     }
 }
 
-fn record(id: u64, whole: &Whole) -> Result<Record, GitHubError> {
+fn record(id: u64, whole: &Success) -> Result<Record, GitHubError> {
     let text: Box<RawValue> = json::read(&whole.body)?;
     Ok(Record::Fresh {
         id,

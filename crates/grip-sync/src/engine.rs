@@ -169,11 +169,8 @@ impl<C: SyncContext, F: Fetch> Engine<C, F> {
 fn is_no(error: &FetchError) -> bool {
     let remote = match error {
         FetchError::NothingWanted => return true,
-        FetchError::Egress(EgressError::Status { answer, .. }) => {
-            return matches!(
-                answer,
-                ResponseKind::ClientError | ResponseKind::AccessDenied
-            );
+        FetchError::Egress(EgressError::Status { kind, .. }) => {
+            return matches!(kind, ResponseKind::ClientError | ResponseKind::AccessDenied);
         }
         FetchError::Egress(EgressError::Redirect(_)) => return true,
         FetchError::Remote(error) => Some(error),

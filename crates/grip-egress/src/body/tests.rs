@@ -69,7 +69,7 @@ async fn a_trickle_just_faster_than_the_limit_of_silence_ends_at_the_deadline() 
     let began = Instant::now();
     let error = read_all(&mut body).await.unwrap_err();
     assert!(
-        matches!(error, EgressError::TimedOut(What::Total)),
+        matches!(error, EgressError::TimedOut(Phase::Total)),
         "{error:?}"
     );
     assert_eq!(began.elapsed().as_secs(), TOTAL.as_secs());
@@ -90,7 +90,7 @@ async fn silence_ends_the_body_at_its_limit() {
     let began = Instant::now();
     let error = read_all(&mut body).await.unwrap_err();
     assert!(
-        matches!(error, EgressError::TimedOut(What::Body)),
+        matches!(error, EgressError::TimedOut(Phase::Body)),
         "{error:?}"
     );
     assert_eq!(began.elapsed().as_secs(), IDLE.as_secs());
@@ -103,7 +103,7 @@ async fn empty_pieces_do_not_keep_a_body_alive() {
     let mut body = body(&throttle, chunks).await;
     let error = read_all(&mut body).await.unwrap_err();
     assert!(
-        matches!(error, EgressError::TimedOut(What::Body)),
+        matches!(error, EgressError::TimedOut(Phase::Body)),
         "{error:?}"
     );
 }
@@ -135,7 +135,7 @@ async fn a_reader_that_comes_back_after_the_deadline_gets_nothing() {
     sleep(TOTAL).await;
     let error = read_all(&mut body).await.unwrap_err();
     assert!(
-        matches!(error, EgressError::TimedOut(What::Total)),
+        matches!(error, EgressError::TimedOut(Phase::Total)),
         "{error:?}"
     );
 }

@@ -1,4 +1,4 @@
-//! An answer that is no success, and what the host says to it.
+//! Responses without success, and the start of their body.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use url::Url;
 
 use super::{
     Reply,
-    answered::{self, Answered},
+    response::{self, ResponseHead},
 };
 use crate::{
     body::{Body, Limits},
     error::{EgressError, Unusable},
-    said,
+    error_text,
 };
 
 /// Bytes of a refusal that are read.
@@ -33,12 +33,12 @@ pub(super) struct Refusal {
 
 impl Refusal {
     /// Reads what the host says, as far as it says it soon, and gives the permit back.
-    pub(super) async fn read(answered: Answered, idle: Duration, deadline: Instant) -> Self {
-        let Answered {
+    pub(super) async fn read(head: ResponseHead, idle: Duration, deadline: Instant) -> Self {
+        let ResponseHead {
             response,
             permit,
             heed_quota,
-        } = answered;
+        } = head;
         let (status, headers) = (response.status(), response.headers().clone());
         let domain = permit.domain().clone();
         let limits = Limits {
@@ -49,9 +49,9 @@ impl Refusal {
         let body = Body::new(response.into(), domain.clone(), limits, None);
         let mut start = Vec::new();
         if let Err(error) = body.take(MAX_BYTES).read_to_end(&mut start).await {
-            tracing::debug!(%error, "a refusal broke off");
+            tracing::debug!(%error, "failed to read the body of a refusal");
         }
-        let (reading, advice) = answered::says(status, &headers, &start, heed_quota);
+        let (reading, advice) = response::read_head(status, &headers, &start, heed_quota);
         permit.finish(reading.verdict, advice);
         Self {
             status,
@@ -66,15 +66,15 @@ impl Refusal {
     pub(super) fn error(self) -> EgressError {
         EgressError::Status {
             status: self.status,
-            said: said::plain(&self.headers, &self.start),
-            answer: self.reading.kind,
+            message: error_text::plain(&self.headers, &self.start),
+            kind: self.reading.kind,
             retry_after: self.reading.advice.map(|advice| advice.wait),
         }
     }
 
-    /// The same as an answer; its body is here already, and nobody waits for the rest.
+    /// The same as a reply; its body is here already, and the rest is not read.
     pub(super) fn reply(self, url: Url) -> Result<Reply, EgressError> {
-        if !answered::fits(&self.headers) {
+        if !response::headers_fit(&self.headers) {
             return Err(EgressError::Unusable(Unusable::Headers));
         }
         Ok(Reply {

@@ -1,4 +1,4 @@
-//! Who gets to see a credential.
+//! Credentials reach the origin they were given for and no other.
 
 use http::{HeaderValue, header};
 
@@ -6,14 +6,14 @@ use super::{
     host::{Host, PRIVATE, PUBLIC, answer, fine, moved},
     support::{Setup, client, get, in_full},
 };
-use crate::{Bearer, EgressError, Forbidden, Terms};
+use crate::{Bearer, EgressError, Forbidden, RequestPolicy};
 
 const SECRET: &str = "gh_s3cret";
 
-fn secret() -> Terms {
-    Terms {
+fn secret() -> RequestPolicy {
+    RequestPolicy {
         bearer: Some(Bearer::new(SECRET).unwrap()),
-        ..Terms::default()
+        ..RequestPolicy::default()
     }
 }
 
@@ -38,7 +38,7 @@ async fn a_credential_goes_to_the_host_it_was_given_for_on_every_hop_there() {
     })
     .await;
     let client = Setup::default().private("127.0.0.1").build();
-    client.send_on(&secret(), host.url("/old")).await.unwrap();
+    client.send_with(&secret(), host.url("/old")).await.unwrap();
     assert_eq!(shown(&host), [full(), full()]);
 }
 
@@ -54,7 +54,7 @@ async fn another_host_or_port_is_never_shown_the_credential() {
         let start = Host::on(PRIVATE, move |_| moved(&place)).await;
         let client = Setup::default().private("127.0.0.1").build();
         client.names.answer("other-name.example", &[PUBLIC]);
-        client.send_on(&secret(), start.url("/")).await.unwrap();
+        client.send_with(&secret(), start.url("/")).await.unwrap();
         assert_eq!(shown(&start), [full()]);
         assert_eq!(shown(target).pop(), Some(None));
     }
@@ -76,7 +76,7 @@ async fn a_credential_that_was_left_behind_does_not_come_back() {
     })
     .await;
     let client = Setup::default().private("127.0.0.1").build();
-    let reply = client.send_on(&secret(), start.url("/")).await.unwrap();
+    let reply = client.send_with(&secret(), start.url("/")).await.unwrap();
     assert_eq!(reply.url, start.url("/end"));
     assert_eq!(shown(&back), [None]);
     assert_eq!(shown(&start), [full(), None]);
@@ -94,7 +94,7 @@ async fn a_public_host_gets_no_credential_in_plain_text() {
     };
     for client in [client(), allowing()] {
         for url in [host.url("/"), host.named("public.example", "/")] {
-            let error = client.send_on(&secret(), url).await.unwrap_err();
+            let error = client.send_with(&secret(), url).await.unwrap_err();
             assert!(
                 matches!(error, EgressError::Forbidden(Forbidden::PlainCredential(_))),
                 "{error:?}"
@@ -116,12 +116,14 @@ async fn a_name_that_leads_inside_and_outside_gets_no_credential_in_plain_text()
     let client = Setup::default().private("both.example").build();
     client.names.answer("both.example", &[PRIVATE, PUBLIC]);
     let url = inside.named("both.example", "/");
-    let error = client.send_on(&secret(), url.clone()).await.unwrap_err();
+    let error = client.send_with(&secret(), url.clone()).await.unwrap_err();
     assert!(matches!(error, EgressError::Forbidden(_)), "{error:?}");
     // A connection that was made without the credential is not used for it either.
-    let reply = client.send_on(&Terms::default(), url.clone()).await;
+    let reply = client
+        .send_with(&RequestPolicy::default(), url.clone())
+        .await;
     drop(reply.unwrap());
-    assert!(client.send_on(&secret(), url).await.is_err());
+    assert!(client.send_with(&secret(), url).await.is_err());
     assert_eq!(shown(&inside).len() + shown(&outside).len(), 1);
 }
 
@@ -130,7 +132,7 @@ async fn a_name_inside_gets_the_credential_in_plain_text() {
     let inside = Host::on(PRIVATE, |_| fine("ok")).await;
     let client = Setup::default().private("private.example").build();
     let url = inside.named("private.example", "/");
-    client.send_on(&secret(), url).await.unwrap();
+    client.send_with(&secret(), url).await.unwrap();
     assert_eq!(shown(&inside), [full()]);
 }
 
@@ -142,8 +144,8 @@ async fn a_credential_among_the_headers_is_left_out_and_cannot_replace_the_given
     let other = HeaderValue::from_static("Bearer other");
     request.headers.insert(header::AUTHORIZATION, other);
     let permit = client.permit(&request.url).await;
-    let terms = secret();
-    let sent = client.egress.send_on(&terms, request.clone(), permit);
+    let policy = secret();
+    let sent = client.egress.send_with(&policy, request.clone(), permit);
     drop(sent.await.unwrap());
     client.read(request).await.unwrap();
     assert_eq!(shown(&host), [full(), None]);
@@ -151,18 +153,18 @@ async fn a_credential_among_the_headers_is_left_out_and_cannot_replace_the_given
 
 #[tokio::test]
 async fn nothing_prints_the_credential() {
-    let terms = secret();
-    assert!(!format!("{terms:?} {terms:#?}").contains(SECRET));
+    let policy = secret();
+    assert!(!format!("{policy:?} {policy:#?}").contains(SECRET));
     let refusing = Host::on(PRIVATE, |_| answer(401, &[], "who?")).await;
     let client = Setup::default().private("127.0.0.1").build();
     for url in [refusing.url("/"), "http://127.0.0.1:1/".parse().unwrap()] {
-        let error = client.send_on(&terms, url).await.unwrap_err();
+        let error = client.send_with(&policy, url).await.unwrap_err();
         assert!(!in_full(&error).contains(SECRET));
     }
-    let terms = Terms {
+    let policy = RequestPolicy {
         any_status: true,
-        ..terms
+        ..policy
     };
-    let reply = client.send_on(&terms, refusing.url("/")).await.unwrap();
+    let reply = client.send_with(&policy, refusing.url("/")).await.unwrap();
     assert!(!format!("{reply:?}").contains(SECRET));
 }

@@ -1,4 +1,4 @@
-//! What the environment of the process cannot change.
+//! Environment variables of the process change nothing.
 
 use super::{
     host::{Host, OTHER_PUBLIC, PUBLIC, fine},

@@ -1,4 +1,4 @@
-//! What a host learns about us, and an error about a URL.
+//! Headers that a host receives, and URLs in errors.
 
 use http::{HeaderMap, HeaderValue, header};
 

@@ -9,7 +9,7 @@ use super::{
     host::{Host, PUBLIC, answer, fine},
     support::{Client, SHORT, Setup, client, get, reason},
 };
-use crate::{EgressError, Lookup, Unusable, What};
+use crate::{EgressError, Lookup, Phase, Unusable};
 
 const HOST: &str = "127.0.0.2";
 
@@ -36,7 +36,7 @@ async fn a_connection_that_is_not_made_is_given_up() {
     let client = setup.build();
     let error = client.fail("http://public.example/".parse().unwrap()).await;
     assert!(
-        matches!(error, EgressError::TimedOut(What::Connect)),
+        matches!(error, EgressError::TimedOut(Phase::Connect)),
         "{error:?}"
     );
     assert_eq!(client.counts("public.example"), (0, 1, 1));
@@ -57,7 +57,7 @@ async fn a_host_that_hangs_before_its_headers_is_given_up() {
         let client = setup.build();
         let error = client.fail(host.url("/")).await;
         assert!(
-            matches!(error, EgressError::TimedOut(What::Headers)),
+            matches!(error, EgressError::TimedOut(Phase::Headers)),
             "{error:?}"
         );
         assert_eq!(client.counts(HOST), (0, 1, 1));
@@ -77,7 +77,7 @@ async fn a_host_that_hangs_after_its_headers_is_given_up() {
     let mut text = String::new();
     let error = reply.body.read_to_string(&mut text).await.unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-    assert!(matches!(reason(error), EgressError::TimedOut(What::Body)));
+    assert!(matches!(reason(error), EgressError::TimedOut(Phase::Body)));
     assert_eq!(client.counts(HOST), (0, 1, 1));
     assert!(
         reply.body.read_to_string(&mut text).await.is_err(),
@@ -101,7 +101,7 @@ async fn an_answer_that_never_ends_is_cut_at_its_deadline() {
     request.max_bytes = u64::MAX;
     let error = client.read(request).await.unwrap_err();
     assert!(
-        matches!(error, EgressError::TimedOut(What::Total)),
+        matches!(error, EgressError::TimedOut(Phase::Total)),
         "{error:?}"
     );
     assert_eq!(client.counts(HOST), (0, 1, 1));
@@ -114,7 +114,7 @@ async fn the_deadline_holds_before_the_headers_too() {
     setup.options.total = SHORT;
     let error = setup.build().fail(host.url("/")).await;
     assert!(
-        matches!(error, EgressError::TimedOut(What::Total)),
+        matches!(error, EgressError::TimedOut(Phase::Total)),
         "{error:?}"
     );
 }
@@ -283,18 +283,24 @@ async fn a_refusal_that_never_ends_is_heard_all_the_same() {
     })
     .await;
     let client = client();
-    let EgressError::Status { status, said, .. } = client.fail(host.url("/")).await else {
+    let EgressError::Status {
+        status, message, ..
+    } = client.fail(host.url("/")).await
+    else {
         panic!("it is a refusal");
     };
-    assert_eq!((status.as_u16(), said.len()), (404, 300));
+    assert_eq!((status.as_u16(), message.len()), (404, 300));
     assert_eq!(client.counts(HOST), (0, 1, 0));
 }
 
 #[tokio::test]
 async fn a_refusal_that_hangs_is_heard_all_the_same() {
     let host = Host::hanging_after("HTTP/1.1 404 No\r\nContent-Length: 99\r\n\r\nnot here").await;
-    let EgressError::Status { status, said, .. } = impatient().fail(host.url("/")).await else {
+    let EgressError::Status {
+        status, message, ..
+    } = impatient().fail(host.url("/")).await
+    else {
         panic!("it is a refusal");
     };
-    assert_eq!((status.as_u16(), said.as_str()), (404, "not here"));
+    assert_eq!((status.as_u16(), message.as_str()), (404, "not here"));
 }

@@ -1,4 +1,4 @@
-//! What refusals mean.
+//! Refusals by status.
 
 use std::time::Duration;
 
@@ -13,15 +13,15 @@ use crate::EgressError;
 
 const HOST: &str = "127.0.0.2";
 
-struct Heard {
+struct Refusal {
     client: Client,
-    answer: ResponseKind,
-    said: String,
+    kind: ResponseKind,
+    message: String,
     retry_after: Option<Duration>,
 }
 
 /// Asks a host once that refuses so.
-async fn refused(status: u16, headers: &[(&str, &str)], body: &'static str) -> Heard {
+async fn refused(status: u16, headers: &[(&str, &str)], body: &'static str) -> Refusal {
     let headers: Vec<_> = headers
         .iter()
         .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
@@ -38,8 +38,8 @@ async fn refused(status: u16, headers: &[(&str, &str)], body: &'static str) -> H
     let error = client.fail(host.url("/")).await;
     let EgressError::Status {
         status: seen,
-        said,
-        answer,
+        message,
+        kind,
         retry_after,
     } = error
     else {
@@ -48,15 +48,15 @@ async fn refused(status: u16, headers: &[(&str, &str)], body: &'static str) -> H
     assert_eq!(seen.as_u16(), status);
     let (in_flight, started, _) = client.counts(HOST);
     assert_eq!((in_flight, started), (0, 1));
-    Heard {
+    Refusal {
         client,
-        answer,
-        said,
+        kind,
+        message,
         retry_after,
     }
 }
 
-impl Heard {
+impl Refusal {
     fn failures(&self) -> u64 {
         self.client.counts(HOST).2
     }
@@ -77,18 +77,22 @@ async fn refusals_that_only_mean_this_request_close_nothing() {
         (404, ResponseKind::ClientError),
         (410, ResponseKind::ClientError),
     ] {
-        let heard = refused(status, &[], "").await;
-        assert_eq!(heard.answer, expected, "{status}");
-        assert_eq!((heard.failures(), heard.closed()), (0, None), "{status}");
-        assert_eq!(heard.retry_after, None);
+        let refusal = refused(status, &[], "").await;
+        assert_eq!(refusal.kind, expected, "{status}");
+        assert_eq!(
+            (refusal.failures(), refusal.closed()),
+            (0, None),
+            "{status}"
+        );
+        assert_eq!(refusal.retry_after, None);
     }
 }
 
 #[tokio::test]
 async fn what_is_not_modified_is_no_reply_and_no_failure() {
-    let heard = refused(304, &[], "").await;
+    let refusal = refused(304, &[], "").await;
     assert_eq!(
-        (heard.answer, heard.failures()),
+        (refusal.kind, refusal.failures()),
         (ResponseKind::NotModified, 0)
     );
 }
@@ -96,9 +100,13 @@ async fn what_is_not_modified_is_no_reply_and_no_failure() {
 #[tokio::test]
 async fn a_failing_host_is_counted_as_one() {
     for status in [500, 502, 503, 504] {
-        let heard = refused(status, &[], "").await;
-        assert_eq!(heard.answer, ResponseKind::ServerError, "{status}");
-        assert_eq!((heard.failures(), heard.closed()), (1, None), "{status}");
+        let refusal = refused(status, &[], "").await;
+        assert_eq!(refusal.kind, ResponseKind::ServerError, "{status}");
+        assert_eq!(
+            (refusal.failures(), refusal.closed()),
+            (1, None),
+            "{status}"
+        );
     }
 }
 
@@ -110,19 +118,19 @@ async fn retry_after_in_seconds_closes_the_host() {
         (503, ResponseKind::ServerError, 1),
         (500, ResponseKind::ServerError, 1),
     ] {
-        let heard = refused(status, &[("retry-after", "120")], "").await;
+        let refusal = refused(status, &[("retry-after", "120")], "").await;
         assert_eq!(
-            (heard.answer, heard.failures()),
+            (refusal.kind, refusal.failures()),
             (expected, failures),
             "{status}"
         );
         assert_eq!(
-            heard.retry_after,
+            refusal.retry_after,
             Some(Duration::from_secs(120)),
             "{status}"
         );
         assert_eq!(
-            heard.closed(),
+            refusal.closed(),
             Some((ClosedReason::RetryAfter, 120)),
             "{status}"
         );
@@ -135,48 +143,48 @@ async fn retry_after_as_a_date_closes_the_host() {
     let date = DateTimePrinter::new()
         .timestamp_to_rfc9110_string(&then)
         .unwrap();
-    let heard = refused(429, &[("retry-after", &date)], "").await;
-    let wait = heard.retry_after.unwrap().as_secs();
+    let refusal = refused(429, &[("retry-after", &date)], "").await;
+    let wait = refusal.retry_after.unwrap().as_secs();
     assert!((590..=610).contains(&wait), "{wait}");
-    let (why, _) = heard.closed().unwrap();
-    assert_eq!((why, heard.failures()), (ClosedReason::RetryAfter, 0));
+    let (why, _) = refusal.closed().unwrap();
+    assert_eq!((why, refusal.failures()), (ClosedReason::RetryAfter, 0));
 }
 
 #[tokio::test]
 async fn too_many_requests_without_a_time_closes_the_host_for_a_while() {
-    let heard = refused(429, &[], "").await;
-    assert_eq!(heard.answer, ResponseKind::RateLimited { secondary: false });
-    let (why, _) = heard.closed().unwrap();
-    assert_eq!((why, heard.failures()), (ClosedReason::Unspecified, 0));
+    let refusal = refused(429, &[], "").await;
+    assert_eq!(refusal.kind, ResponseKind::RateLimited { secondary: false });
+    let (why, _) = refusal.closed().unwrap();
+    assert_eq!((why, refusal.failures()), (ClosedReason::Unspecified, 0));
 }
 
 #[tokio::test]
 async fn the_body_tells_a_rate_limit_from_a_closed_door() {
     let body = "You have exceeded a secondary rate limit.";
-    let heard = refused(403, &[("content-type", "text/plain")], body).await;
-    assert_eq!(heard.answer, ResponseKind::RateLimited { secondary: true });
-    assert_eq!(heard.said, body);
-    assert!(heard.closed().is_some());
+    let refusal = refused(403, &[("content-type", "text/plain")], body).await;
+    assert_eq!(refusal.kind, ResponseKind::RateLimited { secondary: true });
+    assert_eq!(refusal.message, body);
+    assert!(refusal.closed().is_some());
 }
 
 #[tokio::test]
 async fn what_a_host_says_is_told_as_plain_text() {
-    let heard = refused(
+    let refusal = refused(
         404,
         &[("content-type", "text/plain")],
         "no\x1b[31m\n such\u{202e} thing",
     )
     .await;
-    assert_eq!(heard.said, "no [31m such thing");
-    let heard = refused(404, &[("content-type", "text/html")], "<script>x</script>").await;
-    assert_eq!(heard.said, "");
+    assert_eq!(refusal.message, "no [31m such thing");
+    let refusal = refused(404, &[("content-type", "text/html")], "<script>x</script>").await;
+    assert_eq!(refusal.message, "");
 }
 
 #[tokio::test]
 async fn a_closed_host_is_not_asked_again() {
-    let heard = refused(429, &[("retry-after", "60")], "").await;
+    let refusal = refused(429, &[("retry-after", "60")], "").await;
     let domain = grip_types::Domain::parse(HOST).unwrap();
-    let throttle = heard.client.egress.throttle();
+    let throttle = refusal.client.egress.throttle();
     let refused = throttle
         .acquire(&domain, grip_limits::Lane::Git)
         .await

@@ -1,4 +1,4 @@
-//! What the tests of whole requests share.
+//! Client and names shared by the tests of whole requests.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -20,7 +20,7 @@ use tokio::io::AsyncReadExt as _;
 use url::Url;
 
 use super::host::{DEAD, OTHER_PUBLIC, PRIVATE, PUBLIC};
-use crate::{Egress, EgressError, Lookup, Options, Reply, Request, Terms, address::Rules};
+use crate::{Egress, EgressError, Lookup, Options, Reply, Request, RequestPolicy, address::Rules};
 
 /// Too long to pass while a test runs: what a test does not wait for never decides it.
 const LONG: Duration = Duration::from_secs(60);
@@ -122,9 +122,9 @@ impl Client {
         self.egress.send(request, permit).await
     }
 
-    pub async fn send_on(&self, terms: &Terms, url: Url) -> Result<Reply, EgressError> {
+    pub async fn send_with(&self, policy: &RequestPolicy, url: Url) -> Result<Reply, EgressError> {
         let permit = self.permit(&url).await;
-        self.egress.send_on(terms, get(url), permit).await
+        self.egress.send_with(policy, get(url), permit).await
     }
 
     /// Asks and reads to the end.

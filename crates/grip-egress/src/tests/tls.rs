@@ -19,7 +19,7 @@ use super::{
     host::{Host, PUBLIC, fine, moved},
     support::{Client, Setup, client},
 };
-use crate::{Bearer, EgressError, RedirectError, Terms};
+use crate::{Bearer, EgressError, RedirectError, RequestPolicy};
 
 const AUTHORITY: CertificateDer<'static> =
     CertificateDer::from_slice(include_bytes!("tls/authority.der"));
@@ -163,10 +163,10 @@ async fn a_redirect_may_lead_to_https_but_not_back() {
     assert_eq!(plain.connections(), 1);
 }
 
-fn secret() -> Terms {
-    Terms {
+fn secret() -> RequestPolicy {
+    RequestPolicy {
         bearer: Some(Bearer::new("s3cret").unwrap()),
-        ..Terms::default()
+        ..RequestPolicy::default()
     }
 }
 
@@ -175,7 +175,7 @@ async fn a_credential_reaches_a_public_host_by_https() {
     let (address, heads) = hearing_host(hello());
     let client = trusting();
     let place = url("public.example", address);
-    client.send_on(&secret(), place).await.unwrap();
+    client.send_with(&secret(), place).await.unwrap();
     assert!(heads.lock()[0].contains("authorization: Bearer s3cret"));
 }
 
@@ -189,7 +189,7 @@ async fn a_credential_never_goes_from_https_to_http() {
     ));
     let client = trusting();
     let place = url("public.example", address);
-    let error = client.send_on(&secret(), place).await.unwrap_err();
+    let error = client.send_with(&secret(), place).await.unwrap_err();
     let is_downgrade = matches!(error, EgressError::Redirect(RedirectError::Downgrade));
     assert!(is_downgrade, "{error:?}");
     assert!(heads.lock()[0].contains("s3cret"));

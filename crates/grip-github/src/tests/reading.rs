@@ -1,4 +1,4 @@
-//! What is read when all is well.
+//! Reading of well-formed responses.
 
 use grip_testkit::github::Repo;
 
@@ -301,11 +301,11 @@ async fn an_enterprise_host_has_its_api_below_a_path() {
     .await;
     pair.host.fill("acme", 150, 1);
     assert_eq!(all(&pair, Owner::Org(login("acme"))).await.len(), 2);
-    let Answer::Fresh(first) = pair.github.get("/orgs/acme/repos", None).await.unwrap() else {
+    let Response::Fresh(first) = pair.github.get("/orgs/acme/repos", None).await.unwrap() else {
         panic!("nothing was known");
     };
     let next = first.next.unwrap();
     let second = pair.github.get(next.as_str(), None).await.unwrap();
-    assert!(matches!(second, Answer::Fresh(fresh) if fresh.body != first.body));
+    assert!(matches!(second, Response::Fresh(fresh) if fresh.body != first.body));
     assert_eq!(pair.github.host(), "127.0.0.1");
 }

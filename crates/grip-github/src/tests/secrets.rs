@@ -96,7 +96,7 @@ async fn no_token_is_printed_whatever_goes_wrong() {
         printed.push_str(&in_full(&error));
     }
     printed.push_str(&log.text());
-    assert!(printed.contains("set aside") && printed.contains("127.0.0.1"));
+    assert!(printed.contains("setting it aside") && printed.contains("127.0.0.1"));
     for secret in ["s3cret", "Bearer s"] {
         assert!(!printed.contains(secret));
     }
@@ -122,7 +122,7 @@ async fn a_token_that_is_not_accepted_is_logged_once() {
         (pair.host.counts().unauthorised == 3).then_some(())
     };
     until("some tries", refused).await.unwrap();
-    assert_eq!(log.count("WARN", "does not accept a token"), 1);
+    assert_eq!(log.count("WARN", "rejected a token"), 1);
     pair.host.renew_token(0);
     until("the token works", async || pair.ask().await.ok())
         .await
@@ -155,11 +155,14 @@ async fn the_log_tells_of_checks_of_little_left_of_nothing_left_and_of_going_on(
         assert!(pair.ask().await.is_err());
     }
     assert!(log.count("DEBUG", "GitHub budget") >= 23);
-    assert_eq!(log.count("WARN", "little is left"), 1);
+    assert_eq!(log.count("WARN", "budget is low"), 1);
     assert_eq!(log.count("WARN", "is spent"), 1);
-    assert_eq!(log.count("INFO", "go on"), 0);
+    assert_eq!(log.count("INFO", "resuming"), 0);
     until("the next window", async || pair.ask().await.ok())
         .await
         .unwrap();
-    assert_eq!(log.count("INFO", "go on with a new budget"), 1);
+    assert_eq!(
+        log.count("INFO", "resuming GitHub calls with a new budget"),
+        1
+    );
 }

@@ -1,4 +1,4 @@
-//! What the tests share.
+//! Gateways and hosts shared by the tests.
 
 use std::time::{Duration, SystemTime};
 
@@ -15,7 +15,7 @@ use crate::{GitHub, GitHubError, Options, RepoName, Token};
 
 pub(super) const ADDRESS: &str = "127.0.0.1";
 
-/// Where the books are.
+/// Where the ledger is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Backend {
     #[default]
@@ -23,7 +23,7 @@ pub(super) enum Backend {
     Redis,
 }
 
-/// Runs each test with the books in memory, and with those in Redis.
+/// Runs each test with the ledger in memory, and with that in Redis.
 macro_rules! on_both_backends {
     ($(async fn $name:ident($on:ident: Backend) $body:block)*) => {
         $(async fn $name($on: Backend) $body)*

@@ -1,7 +1,7 @@
 //! One picture from its host to its store.
 
 use grip_db::DbError;
-use grip_egress::{Egress, EgressError, Forbidden, Reply, Request, Terms};
+use grip_egress::{Egress, EgressError, Forbidden, Reply, Request, RequestPolicy};
 use grip_limits::{Lane, Refused, response::ResponseKind};
 use grip_queue::{Failure, Outcome};
 use grip_types::{Domain, ErrorChain};
@@ -113,12 +113,12 @@ impl Context {
         };
         let permit = egress.throttle().acquire(&domain, Lane::Api).await;
         let permit = permit.map_err(Trouble::Refused)?;
-        let terms = Terms {
+        let terms = RequestPolicy {
             any_status: true,
-            ..Terms::default()
+            ..RequestPolicy::default()
         };
         let request = request(url, wanted.etag.as_deref());
-        match egress.send_on(&terms, request, permit).await {
+        match egress.send_with(&terms, request, permit).await {
             Ok(reply) => heard(reply).await,
             Err(error) => failed(error),
         }

@@ -440,7 +440,7 @@ async fn a_hundred_thousand_that_cannot_go_cost_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_missed_rings_asks_all_lines_once() {
+async fn a_listener_that_missed_notices_asks_all_lines_once() {
     let (ledger, queues) = watched(Watched::new(limits(1, 30)), None);
     for number in 0..10 {
         let host = domain(&format!("host-{number}.example"));

@@ -115,7 +115,7 @@ async fn clones_share_one_ledger() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_end_of_a_permit_is_told_to_those_who_wait() {
+async fn every_end_of_a_permit_is_noticed_by_those_who_wait() {
     let throttle = throttle();
     let mut freed = throttle.freed();
     let ends: [fn(Permit); 4] = [
@@ -160,7 +160,7 @@ async fn a_redirect_is_paid_for_under_the_same_slot() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failing_host_is_shut_and_probed() {
+async fn the_breaker_of_a_failing_host_opens_and_probes() {
     let throttle = throttle();
     for _ in 0..4 {
         take(&throttle)

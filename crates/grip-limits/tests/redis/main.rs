@@ -2,10 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on stops here")]
 
-mod away;
-mod books;
-mod joint;
+mod expiry;
 mod killed;
+mod outage;
+mod password;
 mod rules;
-mod secret;
+mod shared_limits;
 mod support;

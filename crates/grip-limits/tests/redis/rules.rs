@@ -42,11 +42,11 @@ over_both!(
     each_lane_leaves_a_reserve_to_the_other,
     a_lane_alone_has_everything,
     advice_closes_a_host_and_the_longer_one_wins,
-    failures_shut_a_host_and_probes_open_it,
-    a_failing_probe_shuts_the_host_again,
-    a_cancelled_probe_gives_its_place_back,
-    few_or_neutral_answers_shut_nothing,
-    hosts_have_books_of_their_own,
+    failures_open_the_breaker_and_probes_close_it,
+    a_failing_probe_opens_the_breaker_again,
+    a_cancelled_probe_is_free_for_another,
+    few_or_neutral_outcomes_open_nothing,
+    hosts_have_accounts_of_their_own,
     an_override_is_for_its_host_only,
     a_release_is_told_to_those_who_wait,
 );
@@ -201,7 +201,7 @@ async fn advice_closes_a_host_and_the_longer_one_wins(ledger: &Ledger) {
     assert!(throttle.is_throttled(&host(), Lane::Api));
 }
 
-async fn failures_shut_a_host_and_probes_open_it(ledger: &Ledger) {
+async fn failures_open_the_breaker_and_probes_close_it(ledger: &Ledger) {
     let throttle = ledger.with_breaker().await;
     ask(&throttle, 4, Verdict::Failure).await;
     closes(&throttle, Reason::BreakerOpen).await;
@@ -227,7 +227,7 @@ async fn failures_shut_a_host_and_probes_open_it(ledger: &Ledger) {
     assert_eq!(throttle.failures(&host()), 0);
 }
 
-async fn a_failing_probe_shuts_the_host_again(ledger: &Ledger) {
+async fn a_failing_probe_opens_the_breaker_again(ledger: &Ledger) {
     let throttle = ledger.with_breaker().await;
     ask(&throttle, 4, Verdict::Failure).await;
     let probe = eventually(&throttle, Lane::Git).await;
@@ -235,7 +235,7 @@ async fn a_failing_probe_shuts_the_host_again(ledger: &Ledger) {
     closes(&throttle, Reason::BreakerOpen).await;
 }
 
-async fn a_cancelled_probe_gives_its_place_back(ledger: &Ledger) {
+async fn a_cancelled_probe_is_free_for_another(ledger: &Ledger) {
     let throttle = ledger.with_breaker().await;
     ask(&throttle, 4, Verdict::Failure).await;
     let first = eventually(&throttle, Lane::Git).await;
@@ -246,7 +246,7 @@ async fn a_cancelled_probe_gives_its_place_back(ledger: &Ledger) {
     assert_eq!(take_all(&throttle, Lane::Git).await.0.len(), 3);
 }
 
-async fn few_or_neutral_answers_shut_nothing(ledger: &Ledger) {
+async fn few_or_neutral_outcomes_open_nothing(ledger: &Ledger) {
     let throttle = ledger.with_breaker().await;
     ask(&throttle, 3, Verdict::Failure).await;
     ask(&throttle, 5, Verdict::Neutral).await;
@@ -258,7 +258,7 @@ async fn few_or_neutral_answers_shut_nothing(ledger: &Ledger) {
     closes(&throttle, Reason::BreakerOpen).await;
 }
 
-async fn hosts_have_books_of_their_own(ledger: &Ledger) {
+async fn hosts_have_accounts_of_their_own(ledger: &Ledger) {
     let throttle = ledger.with_limits(2, 2).await;
     let (_taken, _) = take_all(&throttle, Lane::Git).await;
     let other = domain("other.example");
@@ -287,10 +287,10 @@ async fn a_release_is_told_to_those_who_wait(ledger: &Ledger) {
     let mut freed = throttle.freed();
     freed.mark_unchanged();
     drop(permit);
-    grip_testkit::within("the bell", freed.changed())
+    grip_testkit::within("a notice", freed.changed())
         .await
         .unwrap()
         .unwrap();
-    // Whoever heard it finds the slot free.
+    // A listener finds the slot free.
     let _permit = throttle.acquire(&host(), Lane::Git).await.unwrap();
 }

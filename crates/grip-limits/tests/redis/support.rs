@@ -40,7 +40,7 @@ pub fn options(limits: Limits) -> Options {
     }
 }
 
-/// A breaker that four failures shut, for a moment.
+/// A breaker that four failures open, for a moment.
 pub fn quick_breaker() -> BreakerOptions {
     BreakerOptions {
         cooldown: Duration::from_millis(300),
@@ -136,10 +136,10 @@ pub async fn connected(throttle: &Throttle) {
     .unwrap();
 }
 
-/// Waits until an instance has noticed that Redis is away.
-pub async fn alone(throttle: &Throttle) {
+/// Waits until an instance has noticed that Redis is disconnected.
+pub async fn in_fallback(throttle: &Throttle) {
     let nowhere = domain("nowhere.example");
-    until("redis is missed", || async {
+    until("the outage is noticed", || async {
         if let Ok(permit) = throttle.acquire(&nowhere, Lane::Git).await {
             permit.unused();
         }

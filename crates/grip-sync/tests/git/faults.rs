@@ -158,8 +158,8 @@ async fn silence_ends_a_fetch() -> Result<()> {
     let (host, url, tip, _tree) = host_with_commit().await?;
     // A busy machine may take its time for the headers.
     for (silent, idle_ms, at) in [
-        (Behaviour::HangAfter { bytes: 60 }, 2_500, What::Body),
-        (Behaviour::HangBeforeHeaders, 100, What::Headers),
+        (Behaviour::HangAfter { bytes: 60 }, 2_500, Phase::Body),
+        (Behaviour::HangBeforeHeaders, 100, Phase::Headers),
     ] {
         host.behave(silent);
         let mut settings = Settings::default();

@@ -1,4 +1,4 @@
-//! Which line may be asked for, and which one waits for what.
+//! Lists of the lines that may be asked for, and of those that wait for a time.
 
 use std::hash::Hash;
 
@@ -112,9 +112,10 @@ impl<K: Clone + Eq + Hash> Lines<K> {
         let Some(line) = self.lines.get(domain) else {
             return;
         };
-        let state = match line.waiting.is_empty() {
-            true => State::Resting,
-            false => State::Ready(number),
+        let state = if line.waiting.is_empty() {
+            State::Resting
+        } else {
+            State::Ready(number)
         };
         self.set_state(domain, state);
     }

@@ -1,4 +1,4 @@
-//! Whatever happens in whatever order, hosts are not asked too much and everyone gets a turn.
+//! Random orders of events: hosts are not asked too much, and every key gets a turn.
 
 use std::collections::BTreeSet;
 

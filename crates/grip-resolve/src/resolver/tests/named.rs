@@ -99,8 +99,8 @@ async fn a_node_is_not_blamed_for_the_time_that_we_did_not_have() {
             let ranked = node.resolver.providers(&key, 9, None, params).await;
             assert_eq!(ranked.unwrap().providers.len(), 1);
         }
-        assert!(memory.asked(&silent) - before >= 4);
-        tokio::task::yield_now().await;
+        // One that is blamed is not asked any more.
+        assert!(is_blamed || memory.asked(&silent) - before >= 4);
         assert_eq!(shut().iter().any(|(name, _)| *name == silent), is_blamed);
     }
 }

@@ -1,4 +1,4 @@
-//! What is in Redis, and how it leaves.
+//! Keys in Redis, and their expiry.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Who pays for what.
+//! Permits: every hop pays at its own host.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What is asked.
+//! Requests to the API.
 
 use bytes::Bytes;
 use grip_egress::Request;
@@ -8,7 +8,7 @@ use http::{
 };
 use url::Url;
 
-use crate::{answer::Etag, options::MAX_PAGE_BYTES};
+use crate::{options::MAX_PAGE_BYTES, response::Etag};
 
 const API_VERSION: (HeaderName, HeaderValue) = (
     HeaderName::from_static("x-github-api-version"),
@@ -17,16 +17,16 @@ const API_VERSION: (HeaderName, HeaderValue) = (
 pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/vnd.github+json");
 pub(crate) const RAW: HeaderValue = HeaderValue::from_static("application/vnd.github.raw+json");
 
-/// One question.
-pub(crate) struct Ask<'a> {
+/// One request.
+pub(crate) struct ApiRequest<'a> {
     pub(crate) url: Url,
     pub(crate) accept: HeaderValue,
     pub(crate) etag: Option<&'a Etag>,
     pub(crate) max_bytes: u64,
 }
 
-impl Ask<'_> {
-    /// An answer in JSON.
+impl ApiRequest<'_> {
+    /// A request for JSON.
     pub(crate) fn json(url: Url) -> Self {
         Self {
             url,
@@ -36,7 +36,7 @@ impl Ask<'_> {
         }
     }
 
-    /// The question as it is sent to `url`.
+    /// The request as it is sent to `url`.
     pub(super) fn request(&self, url: &Url) -> Request {
         let mut headers = HeaderMap::new();
         let (name, version) = API_VERSION;

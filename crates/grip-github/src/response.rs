@@ -1,4 +1,4 @@
-//! What a call brought.
+//! Responses and their entity tags.
 
 use std::fmt;
 
@@ -6,33 +6,33 @@ use bytes::Bytes;
 use http::HeaderValue;
 use url::Url;
 
-/// Longest mark that is kept.
+/// Longest tag that is kept.
 const MAX_ETAG_BYTES: usize = 256;
 
-/// What a call brought.
+/// A response of the API.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum Response {
     Fresh(Fresh),
-    /// The same as when the mark was given; costs nothing of the budget.
+    /// The same as when the tag was given; costs nothing of the budget.
     NotModified,
 }
 
-/// A whole answer.
+/// A whole response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fresh {
     pub body: Bytes,
-    /// Its mark, to ask later for changes only.
+    /// Its tag, to ask later for changes only.
     pub etag: Option<Etag>,
     /// The next page of a list; of the same origin and other than the one that was asked for.
     pub next: Option<Url>,
 }
 
-/// The mark of an answer's state.
+/// The entity tag of a response.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Etag(String);
 
 impl Etag {
-    /// Reads a mark; none where it could not be sent back.
+    /// Reads a tag; none where it could not be sent back.
     pub fn parse(text: &str) -> Option<Self> {
         let fits = (1..=MAX_ETAG_BYTES).contains(&text.len());
         let is_plain = text.bytes().all(|byte| byte.is_ascii_graphic());

@@ -10,7 +10,7 @@ use grip_limits::{BackendStatus, RedisOptions};
 use grip_testkit::{RedisServer, until};
 use tracing_subscriber::fmt::MakeWriter;
 
-use crate::support::{alone, connected, instance, limits, options, redis_options};
+use crate::support::{connected, in_fallback, instance, limits, options, redis_options};
 
 const PASSWORD: &str = "open-sesame";
 
@@ -50,7 +50,7 @@ impl<'a> MakeWriter<'a> for Log {
 }
 
 #[tokio::test]
-async fn an_absence_is_logged_once_and_without_the_password() {
+async fn an_outage_is_logged_once_and_without_the_password() {
     let log = Log::default();
     let subscriber = tracing_subscriber::fmt()
         .with_max_level(tracing::Level::TRACE)
@@ -63,7 +63,7 @@ async fn an_absence_is_logged_once_and_without_the_password() {
     assert!(!format!("{redis:?}").contains(PASSWORD));
     let throttle = instance(redis, options(limits(8, 40))).await;
     server.kill();
-    alone(&throttle).await;
+    in_fallback(&throttle).await;
     until("it was tried again", || async {
         let BackendStatus::Fallback { reason, .. } = throttle.backend() else {
             return None;
@@ -102,7 +102,7 @@ async fn a_wrong_password_is_named_as_the_reason_but_not_told() {
 }
 
 #[tokio::test]
-async fn a_server_without_tls_is_away_for_those_who_ask_for_it() {
+async fn a_server_without_tls_is_disconnected_for_rediss() {
     let server = RedisServer::start_with_password(PASSWORD).await.unwrap();
     let url = server.url().replace("redis://", "rediss://");
     let throttle = instance(redis_options(url), options(limits(8, 40))).await;

@@ -1,6 +1,6 @@
-//! Which repositories were there a moment ago.
+//! Repositories that were found a moment ago.
 //!
-//! The host answers alike where a file is missing and where its whole repository is; this spares
+//! The host responds alike where a file is missing and where its whole repository is; this spares
 //! the call that tells them apart.
 
 use std::{collections::HashMap, time::Duration};
@@ -18,11 +18,11 @@ const FRESH: Duration = Duration::from_secs(60);
 const MOST: usize = 1_024;
 
 #[derive(Default)]
-pub(crate) struct Known {
+pub(crate) struct RecentRepositories {
     seen: Mutex<HashMap<String, Instant>>,
 }
 
-impl Known {
+impl RecentRepositories {
     pub(crate) fn note(&self, repo: &RepoName) {
         let now = Instant::now();
         let mut seen = self.seen.lock();
@@ -55,7 +55,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_repository_is_known_for_a_minute_whatever_its_case() {
-        let known = Known::default();
+        let known = RecentRepositories::default();
         known.note(&repo("Acme/one"));
         assert!(known.is_there(&repo("acme/ONE")) && !known.is_there(&repo("acme/two")));
         tokio::time::advance(FRESH).await;
@@ -67,7 +67,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn no_more_repositories_are_remembered_than_the_bound() {
-        let known = Known::default();
+        let known = RecentRepositories::default();
         for n in 0..3 * MOST {
             known.note(&repo(&format!("acme/r{n}")));
             assert!(known.seen.lock().len() <= MOST);

@@ -1,4 +1,4 @@
-//! What an answer means.
+//! Classification of responses.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,21 +10,21 @@ use http::{
 };
 use url::Url;
 
-use crate::{answer::Etag, error::GitHubError, json};
+use crate::{error::GitHubError, json, response::Etag};
 
-/// How long to wait where nobody says how long.
-const UNSAID_WAIT: Duration = Duration::from_secs(60);
+/// How long to wait where the host names no time.
+const DEFAULT_WAIT: Duration = Duration::from_secs(60);
 
-/// An answer that was asked for.
+/// A response that was asked for.
 #[derive(Debug)]
-pub(crate) enum Heard {
-    Fresh(Box<Whole>),
+pub(crate) enum Received {
+    Success(Box<Success>),
     NotModified,
 }
 
 /// A success with its body.
 #[derive(Debug)]
-pub(crate) struct Whole {
+pub(crate) struct Success {
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
     /// Where it came from in the end.
@@ -33,7 +33,7 @@ pub(crate) struct Whole {
     pub(crate) was_moved: bool,
 }
 
-impl Whole {
+impl Success {
     pub(crate) fn etag(&self) -> Option<Etag> {
         let text = self.headers.get(ETAG)?.to_str().ok()?;
         Etag::parse(text)
@@ -47,24 +47,24 @@ impl Whole {
     }
 }
 
-/// What comes of one call.
+/// The outcome of one call.
 pub(super) enum Outcome {
-    Arrived(Arrived),
+    Step(Step),
     /// The token is not accepted; another may be.
     Unauthorised,
     /// The token's budget is spent; another's may not be.
     Spent,
 }
 
-/// An answer, or the way to it.
-pub(super) enum Arrived {
-    Heard(Heard),
+/// A response, or the way to it.
+pub(super) enum Step {
+    Received(Received),
     /// With the place as the host wrote it.
     Moved(String),
 }
 
-/// An answer as it came.
-pub(super) struct Raw {
+/// A response as it came.
+pub(super) struct RawResponse {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
     pub(super) url: Url,
@@ -74,24 +74,24 @@ pub(super) struct Raw {
     pub(super) is_spent: bool,
 }
 
-/// Tells what an answer means.
-pub(super) fn judge(raw: Raw) -> Result<Outcome, GitHubError> {
+/// Tells what a response means.
+pub(super) fn classify(raw: RawResponse) -> Result<Outcome, GitHubError> {
     let status = raw.status.as_u16();
     match status {
-        200..=299 => Ok(Outcome::Arrived(Arrived::Heard(Heard::Fresh(Box::new(
-            Whole {
+        200..=299 => Ok(Outcome::Step(Step::Received(Received::Success(Box::new(
+            Success {
                 headers: raw.headers,
                 body: raw.body,
                 url: raw.url,
                 was_moved: false,
             },
         ))))),
-        304 => Ok(Outcome::Arrived(Arrived::Heard(Heard::NotModified))),
+        304 => Ok(Outcome::Step(Step::Received(Received::NotModified))),
         301 | 302 | 307 | 308 => {
             let place = raw.headers.get(LOCATION);
             let place = place.and_then(|place| place.to_str().ok());
             let place = place.ok_or_else(|| GitHubError::malformed("a redirect to nowhere"))?;
-            Ok(Outcome::Arrived(Arrived::Moved(place.to_owned())))
+            Ok(Outcome::Step(Step::Moved(place.to_owned())))
         }
         _ => match raw.reading.kind {
             ResponseKind::RateLimited { secondary } => limited(&raw, secondary),
@@ -100,27 +100,30 @@ pub(super) fn judge(raw: Raw) -> Result<Outcome, GitHubError> {
     }
 }
 
-fn limited(raw: &Raw, secondary: bool) -> Result<Outcome, GitHubError> {
+fn limited(raw: &RawResponse, secondary: bool) -> Result<Outcome, GitHubError> {
     if raw.is_spent && !secondary {
         return Ok(Outcome::Spent);
     }
-    let wait = raw.reading.advice.map_or(UNSAID_WAIT, |advice| advice.wait);
+    let wait = raw
+        .reading
+        .advice
+        .map_or(DEFAULT_WAIT, |advice| advice.wait);
     let wait_s = wait.as_secs();
-    tracing::warn!(secondary, wait_s, "GitHub refused a call by a rate limit");
+    tracing::warn!(secondary, wait_s, "GitHub refused a call by rate limit");
     Err(GitHubError::RateLimited {
         until: SystemTime::now() + wait,
         secondary,
     })
 }
 
-fn refusal(raw: &Raw, status: u16) -> GitHubError {
-    let said = json::message(&raw.body);
+fn refusal(raw: &RawResponse, status: u16) -> GitHubError {
+    let message = json::message(&raw.body);
     match (raw.reading.kind, status) {
-        (ResponseKind::AccessDenied, _) => GitHubError::AccessDenied { said },
+        (ResponseKind::AccessDenied, _) => GitHubError::AccessDenied { message },
         (ResponseKind::ServerError, _) => GitHubError::Server { status },
-        (_, 404) => GitHubError::NotFound { said },
+        (_, 404) => GitHubError::NotFound { message },
         (_, 410) => GitHubError::Gone,
-        (_, 400..=499) => GitHubError::Client { status, said },
+        (_, 400..=499) => GitHubError::Client { status, message },
         _ => GitHubError::malformed(format!("status {status}")),
     }
 }

@@ -1,4 +1,4 @@
-//! Redis goes away and comes back.
+//! Outages of Redis.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use grip_testkit::{RedisServer, until};
 use tokio::time::Instant;
 
 use crate::support::{
-    LONG_LEASE, alone, closes, connected, eventually, host, idle, instance, instances, limits,
-    options, reason, redis_options, status, take_all,
+    LONG_LEASE, closes, connected, eventually, host, idle, in_fallback, instance, instances,
+    limits, options, reason, redis_options, status, take_all,
 };
 
 fn percent(throttle: &Throttle) -> Option<u32> {
@@ -27,7 +27,7 @@ async fn without_redis_each_instance_keeps_a_quarter_and_says_so() {
     server.kill();
     let mut held: Vec<Permit> = Vec::new();
     for throttle in &three {
-        alone(throttle).await;
+        in_fallback(throttle).await;
         assert_eq!(percent(throttle), Some(25));
         let (taken, reason) = take_all(throttle, Lane::Git).await;
         assert_eq!((taken.len(), reason), (2, Reason::InFlight));
@@ -68,7 +68,7 @@ async fn a_redis_that_lost_everything_is_told_what_we_started() {
     idle(&b).await;
     server.restart().await.unwrap();
     for throttle in [&a, &b] {
-        alone(throttle).await;
+        in_fallback(throttle).await;
         connected(throttle).await;
     }
     // Five of ten are used, whatever Redis remembers.
@@ -87,7 +87,7 @@ async fn losing_redis_lets_no_instance_start_more_than_its_part() {
     }
     let held = throttle.acquire(&host(), Lane::Git).await.unwrap();
     server.kill();
-    alone(&throttle).await;
+    in_fallback(&throttle).await;
     // Of its ten starts eight are used, of its two slots one is.
     let second = throttle.acquire(&host(), Lane::Git).await.unwrap();
     assert_eq!(reason(&throttle, Lane::Git).await, Reason::InFlight);
@@ -106,11 +106,11 @@ async fn advice_is_heeded_across_the_loss_and_the_return_of_redis() {
     permit.finish(Verdict::Neutral, Some(wait));
     closes(&a, Reason::Advised).await;
     server.kill();
-    alone(&a).await;
+    in_fallback(&a).await;
     assert_eq!(reason(&a, Lane::Git).await, Reason::Advised);
 
     // What b hears alone reaches a with Redis, even one that has forgotten all.
-    alone(&b).await;
+    in_fallback(&b).await;
     let permit = b.acquire(&host(), Lane::Git).await.unwrap();
     let longer = Advice::new(Duration::from_secs(3_600), Why::RateLimit);
     permit.finish(Verdict::Neutral, Some(longer));
@@ -177,7 +177,7 @@ async fn a_redirect_without_redis_pays_from_the_part() {
     let [throttle] = instances(&server, &options(limits(8, 12))).await;
     let mut permit = throttle.acquire(&host(), Lane::Git).await.unwrap();
     server.kill();
-    alone(&throttle).await;
+    in_fallback(&throttle).await;
     permit.again().await.unwrap();
     permit.again().await.unwrap();
     let refused = permit.again().await.unwrap_err();

@@ -1,11 +1,11 @@
-//! What a host says in words when it refuses.
+//! Plain text of refusals, made safe to print.
 
 use http::{HeaderMap, header::CONTENT_TYPE};
 
-/// Characters of a host's words that are kept.
+/// Characters of a host's text that are kept.
 const MAX_CHARS: usize = 300;
 
-/// The host's words as one line that is safe to print; empty where they are not plain text.
+/// The host's text as one line that is safe to print; empty where they are not plain text.
 pub(crate) fn plain(headers: &HeaderMap, body: &[u8]) -> String {
     if !is_plain(headers, body) {
         return String::new();
@@ -43,7 +43,7 @@ fn is_printable(c: char) -> bool {
 mod tests {
     use super::*;
 
-    fn said(kind: Option<&str>, body: &[u8]) -> String {
+    fn text(kind: Option<&str>, body: &[u8]) -> String {
         let mut headers = HeaderMap::new();
         if let Some(kind) = kind {
             headers.insert(CONTENT_TYPE, kind.parse().unwrap());
@@ -55,28 +55,28 @@ mod tests {
     fn words_become_one_printable_line() {
         let body = b"Repository\r\n not\x1b[31m found\0\x07\t\xff!\n";
         assert_eq!(
-            said(Some("text/plain; charset=utf-8"), body),
+            text(Some("text/plain; charset=utf-8"), body),
             "Repository not [31m found !"
         );
         let sneaky = "safe\u{202e}elif\u{2066} \u{200b}end\u{feff}";
-        assert_eq!(said(Some("Text/Plain"), sneaky.as_bytes()), "safeelif end");
+        assert_eq!(text(Some("Text/Plain"), sneaky.as_bytes()), "safeelif end");
     }
 
     #[test]
     fn long_words_are_cut() {
         let body = "ü".repeat(1000);
         assert_eq!(
-            said(Some("text/plain"), body.as_bytes()).chars().count(),
+            text(Some("text/plain"), body.as_bytes()).chars().count(),
             300
         );
     }
 
     #[test]
     fn pages_and_data_are_not_repeated() {
-        assert_eq!(said(Some("text/html"), b"<b>no</b>"), "");
-        assert_eq!(said(Some("application/octet-stream"), b"no"), "");
-        assert_eq!(said(None, b" <!doctype html>"), "");
-        assert_eq!(said(None, b"\xff\x00"), "");
-        assert_eq!(said(None, b"gone"), "gone");
+        assert_eq!(text(Some("text/html"), b"<b>no</b>"), "");
+        assert_eq!(text(Some("application/octet-stream"), b"no"), "");
+        assert_eq!(text(None, b" <!doctype html>"), "");
+        assert_eq!(text(None, b"\xff\x00"), "");
+        assert_eq!(text(None, b"gone"), "gone");
     }
 }

@@ -1,4 +1,4 @@
-//! Every row of the table that tells a rate limit from a closed door, and what follows.
+//! Every row of the table that tells a rate limit from denied access, and what follows.
 
 use grip_testkit::github::Behaviour;
 
@@ -135,12 +135,12 @@ async fn a_5xx_is_the_hosts_failure_and_tried_again() {
 #[tokio::test]
 async fn a_304_says_that_nothing_changed_and_costs_nothing() {
     let pair = pair().await;
-    let Answer::Fresh(fresh) = pair.github.get("repos/acme/one", None).await.unwrap() else {
+    let Response::Fresh(fresh) = pair.github.get("repos/acme/one", None).await.unwrap() else {
         panic!("nothing was known");
     };
     let left = pair.host.remaining(Some(0));
     let again = pair.github.get("repos/acme/one", fresh.etag.as_ref()).await;
-    assert_eq!(again.unwrap(), Answer::NotModified);
+    assert_eq!(again.unwrap(), Response::NotModified);
     assert_eq!(pair.host.remaining(Some(0)), left);
     assert_eq!(pair.github.budget()[0].remaining, Some(left));
 }

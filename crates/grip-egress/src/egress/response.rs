@@ -1,4 +1,4 @@
-//! One answer: what it says about its host, and what it is worth.
+//! The head of a response: its host's advice, and whether the response can be used.
 
 use std::{
     error::Error,
@@ -7,7 +7,7 @@ use std::{
 
 use grip_limits::{
     Advice, Permit, Verdict, Why,
-    response::{self, Reading},
+    response::{self as limits, Reading},
 };
 use http::{
     HeaderMap, StatusCode,
@@ -19,7 +19,7 @@ use url::Url;
 use crate::{
     body::{Bill, Body, Limits},
     client::MAX_HEADER_BYTES,
-    error::{EgressError, Fault, Unusable, What},
+    error::{EgressError, Fault, Phase, Unusable},
     guard::Forbidden,
     options::Request,
 };
@@ -29,7 +29,7 @@ use crate::{
 pub struct Reply {
     pub status: StatusCode,
     pub headers: HeaderMap,
-    /// What it says about asking the host again, rate limits of the caller's own books included.
+    /// What it says about asking the host again, rate limits of the caller's own accounts included.
     pub reading: Reading,
     /// Where the answer came from in the end.
     pub url: Url,
@@ -37,18 +37,18 @@ pub struct Reply {
 }
 
 /// An answer whose head is here.
-pub(super) struct Answered {
+pub(super) struct ResponseHead {
     pub(super) response: reqwest::Response,
     pub(super) permit: Permit,
     pub(super) heed_quota: bool,
 }
 
-impl Answered {
+impl ResponseHead {
     /// What status, headers and the start of the body say, and what of it binds the host as a
     /// whole.
-    pub(super) fn says(&self, start: &[u8]) -> (Reading, Option<Advice>) {
+    pub(super) fn read(&self, start: &[u8]) -> (Reading, Option<Advice>) {
         let (status, headers) = (self.response.status(), self.response.headers());
-        says(status, headers, start, self.heed_quota)
+        read_head(status, headers, start, self.heed_quota)
     }
 
     /// Hands out an answer of success, if it can be used.
@@ -59,7 +59,7 @@ impl Answered {
         idle: Duration,
         deadline: Instant,
     ) -> Result<Reply, EgressError> {
-        let (reading, advice) = self.says(b"");
+        let (reading, advice) = self.read(b"");
         let Self {
             response, permit, ..
         } = self;
@@ -90,14 +90,14 @@ impl Answered {
 }
 
 /// What an answer says, and what of it binds the host as a whole.
-pub(super) fn says(
+pub(super) fn read_head(
     status: StatusCode,
     headers: &HeaderMap,
     start: &[u8],
     heed_quota: bool,
 ) -> (Reading, Option<Advice>) {
     let now = SystemTime::now();
-    let reading = response::read(status, headers, start, now);
+    let reading = limits::read(status, headers, start, now);
     let is_quota = |advice: Advice| advice.why == Why::RateLimit;
     if heed_quota || !reading.advice.is_some_and(is_quota) {
         return (reading, reading.advice);
@@ -107,13 +107,13 @@ pub(super) fn says(
     for value in headers.get_all(RETRY_AFTER) {
         rest.append(RETRY_AFTER, value.clone());
     }
-    let advice = response::read(status, &rest, b"", now).advice;
+    let advice = limits::read(status, &rest, b"", now).advice;
     let said = advice.filter(|advice| advice.why == Why::RetryAfter);
     (reading, said)
 }
 
 /// Whether headers are no larger than is sensible.
-pub(super) fn fits(headers: &HeaderMap) -> bool {
+pub(super) fn headers_fit(headers: &HeaderMap) -> bool {
     let sizes = headers
         .iter()
         .map(|(name, value)| name.as_str().len() + value.len());
@@ -122,7 +122,7 @@ pub(super) fn fits(headers: &HeaderMap) -> bool {
 
 /// Judges the headers of a success, before its body is read.
 fn usable(headers: &HeaderMap, limit: u64) -> Result<(), (EgressError, Verdict)> {
-    if !fits(headers) {
+    if !headers_fit(headers) {
         return Err((EgressError::Unusable(Unusable::Headers), Verdict::Failure));
     }
     let mut encodings = headers.get_all(CONTENT_ENCODING).iter();
@@ -139,7 +139,7 @@ fn usable(headers: &HeaderMap, limit: u64) -> Result<(), (EgressError, Verdict)>
 }
 
 /// Why no answer came; gives the permit back.
-pub(super) fn unanswered(error: reqwest::Error, permit: Permit) -> EgressError {
+pub(super) fn no_response(error: reqwest::Error, permit: Permit) -> EgressError {
     if let Some(forbidden) = forbidden_in(&error) {
         permit.unused();
         return forbidden.into();
@@ -151,7 +151,7 @@ pub(super) fn unanswered(error: reqwest::Error, permit: Permit) -> EgressError {
         permit.finish(Verdict::Failure, None);
     }
     if error.is_connect() && error.is_timeout() {
-        return EgressError::TimedOut(What::Connect);
+        return EgressError::TimedOut(Phase::Connect);
     }
     let source = Fault::new(error);
     EgressError::Unreachable { domain, source }

@@ -7,16 +7,16 @@ use super::{
     host::{Host, PUBLIC, answer, moved},
     support::{Client, client},
 };
-use crate::{Reply, Terms};
+use crate::{Reply, RequestPolicy};
 
 const HOST: &str = "127.0.0.2";
 
-fn every_answer() -> Terms {
-    Terms {
+fn every_answer() -> RequestPolicy {
+    RequestPolicy {
         any_status: true,
         follow: false,
         heed_quota: false,
-        ..Terms::default()
+        ..RequestPolicy::default()
     }
 }
 
@@ -34,7 +34,7 @@ async fn heard(status: u16, headers: &[(&str, &str)], body: &str) -> (Client, Re
     })
     .await;
     let client = client();
-    let sent = client.send_on(&every_answer(), host.url("/")).await;
+    let sent = client.send_with(&every_answer(), host.url("/")).await;
     let mut reply = sent.unwrap();
     assert_eq!(reply.status.as_u16(), status);
     let mut start = String::new();
@@ -85,11 +85,11 @@ async fn redirects_are_handed_back_and_not_followed() {
     assert_eq!(reply.headers["location"], "/elsewhere");
     assert_eq!(client.counts(HOST).1, 1);
     let host = Host::on(PUBLIC, |_| moved("/elsewhere")).await;
-    let terms = Terms {
+    let policy = RequestPolicy {
         follow: false,
-        ..Terms::default()
+        ..RequestPolicy::default()
     };
-    let sent = client.send_on(&terms, host.url("/")).await;
+    let sent = client.send_with(&policy, host.url("/")).await;
     let is_status = matches!(sent, Err(crate::EgressError::Status { .. }));
     assert!(is_status, "{sent:?}");
 }

@@ -165,7 +165,7 @@ async fn a_retry_after_seen_by_one_stops_all_within_a_second() {
 }
 
 #[tokio::test]
-async fn failures_of_several_instances_shut_the_host_for_all() {
+async fn failures_of_several_instances_open_the_breaker_for_all() {
     let server = RedisServer::start().await.unwrap();
     let options = Options {
         breaker: quick_breaker(),
