@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use grip_egress::{EgressError, What};
+use grip_egress::{EgressError, Phase};
 use grip_git::{ReceiveError, remote::RemoteError};
 use grip_limits::Lane;
 use grip_sync::FetchError;
