@@ -3,7 +3,7 @@
 use grip_testkit::github::Behaviour;
 
 use super::support::{Pair, With, pair, repo, seconds_until};
-use crate::{Answer, GitHubError, NextStep};
+use crate::{GitHubError, NextStep, Response};
 
 const PATH: &str = "/repos/acme/one";
 

@@ -3,7 +3,7 @@
 use grip_testkit::github::Repo;
 
 use super::support::{Pair, With, oid, pair, repo};
-use crate::{Answer, Cursor, GitHubError, Listing, Login, Owner, Page, Repository};
+use crate::{Cursor, GitHubError, Listing, Login, Owner, Page, Repository, Response};
 
 async fn all(pair: &Pair, owner: Owner) -> Vec<Page<Repository>> {
     let mut pages = Vec::new();
