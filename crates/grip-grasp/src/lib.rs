@@ -34,7 +34,7 @@ mod withdrawal;
 
 pub use explain::{EventFacts, Explanation, Missing, Status};
 pub use grasp::{Grasp, Parts};
-pub use grip_purgatory::{Bounds, Millis, SyncDelays};
+pub use grip_purgatory::{AttemptEnd, Bounds, Millis, SyncContext, SyncDelays, UrlAttempt};
 pub use hosted_repositories::RepositoryStatus;
 pub use policy::{InvalidSelection, Policy, Selection, parse_authors};
 pub use push::PushReply;
@@ -45,4 +45,4 @@ pub use repository_events::RepositoryEvents;
 pub use start::StartError;
 pub use summary::{ListedRef, LookError, RepositorySummary, StateFacts, Stats};
 pub use sweep::Swept;
-pub use sync::{Need, SyncAfter, SyncFacts, WaitingFacts, WaitingStatus};
+pub use sync::{SyncFacts, WaitingFacts, WaitingStatus};

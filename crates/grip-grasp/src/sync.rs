@@ -1,36 +1,22 @@
-//! What the search for missing data asks of us: whose turn it is, what is missing, who may have it.
+//! The service's side of the search for missing data: which identifier is due, what it lacks.
 //!
 //! The search itself is not here: this side knows events and rules, that one hosts and budgets.
 
 mod needs;
 mod waiting;
 
-use std::time::Duration;
-
-use grip_purgatory::{Millis, SyncEntry};
+use grip_purgatory::{AttemptEnd, Millis, Need, NeedsError, SyncContext, SyncEntry};
 use grip_types::Identifier;
 use serde::Serialize;
 use tokio::sync::watch;
 
-pub use needs::Need;
 pub(crate) use needs::{asks, max_looks};
 pub use waiting::{WaitingFacts, WaitingStatus};
 
 use crate::{
-    Grasp,
+    DataSource, Grasp,
     grasp::{Core, now},
 };
-
-/// How an attempt for an identifier ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SyncAfter {
-    /// Nothing is missing any more.
-    Complete,
-    /// Something is still missing: the attempt counts, and the next one comes after this.
-    Retry(Duration),
-    /// The attempt is not over: it does not count, and goes on after this.
-    Resume(Duration),
-}
 
 /// How the search for one identifier's data stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -53,46 +39,65 @@ impl Core {
     }
 }
 
-impl Grasp {
-    /// Says whether an event of this identifier waits for git data.
-    pub fn has_pending_events(&self, identifier: &Identifier) -> bool {
-        self.core.purgatory.lock().has_pending_events(identifier)
+impl SyncContext for Grasp {
+    fn now(&self) -> Millis {
+        now()
     }
 
-    /// When the next attempt is due; none if nothing waits or all that waits is under way.
-    pub fn next_sync(&self) -> Option<Millis> {
+    fn next_sync(&self) -> Option<Millis> {
         let purgatory = self.core.purgatory.lock();
         purgatory.next_sync().map(|(at, _)| at)
     }
 
-    /// Takes the identifier that is due first, if its time has come; nobody else gets it until
-    /// [`Grasp::finish_sync`]. A restart before that makes the attempt again.
-    pub fn begin_sync(&self) -> Option<Identifier> {
+    fn begin_sync(&self) -> Option<Identifier> {
         self.core.purgatory.lock().begin_sync(now())
     }
 
-    /// Ends what [`Grasp::begin_sync`] began, durably. Without an attempt under way it does
-    /// nothing.
-    pub async fn finish_sync(&self, identifier: &Identifier, after: SyncAfter) {
+    fn attempt_count(&self, identifier: &Identifier) -> u32 {
+        let purgatory = self.core.purgatory.lock();
+        let entry = purgatory.sync_entry(identifier);
+        entry.map_or(0, |entry| entry.attempt_count)
+    }
+
+    async fn finish_sync(&self, identifier: &Identifier, end: AttemptEnd) {
         let ended = self.core.held(|purgatory| {
-            let changes = match after {
-                SyncAfter::Complete => purgatory.complete_sync(identifier, now()),
-                SyncAfter::Retry(delay) => purgatory.retry_sync(identifier, delay, now()),
-                SyncAfter::Resume(delay) => purgatory.resume_sync(identifier, delay, now()),
+            let changes = match end {
+                AttemptEnd::Complete => purgatory.complete_sync(identifier, now()),
+                AttemptEnd::Retry(delay) => purgatory.retry_sync(identifier, delay, now()),
+                AttemptEnd::Resume(delay) => purgatory.resume_sync(identifier, delay, now()),
             };
             ((), changes)
         });
         if let Err(error) = ended.await {
-            error.log("the end of an attempt could not be journalled; a restart repeats it");
+            error.log("failed to journal the end of an attempt; a restart repeats it");
         }
         self.core.sync_ends.send_modify(|count| *count += 1);
     }
 
-    /// Changes whenever [`Grasp::next_sync`] may have come forward.
-    pub fn sync_changes(&self) -> watch::Receiver<u64> {
+    fn sync_changes(&self) -> watch::Receiver<u64> {
         self.core.sync_changes.subscribe()
     }
 
+    fn has_pending_events(&self, identifier: &Identifier) -> bool {
+        self.core.purgatory.lock().has_pending_events(identifier)
+    }
+
+    async fn needs(&self, identifier: &Identifier) -> Result<Vec<Need>, NeedsError> {
+        let needs = self.look_up_needs(identifier).await;
+        needs.map_err(|error| NeedsError(Box::new(error)))
+    }
+
+    async fn process_newly_available_git_data(&self, identifier: &Identifier) -> usize {
+        let released = self.process_newly_available_git_data(identifier, DataSource::Fetch);
+        let released = released.await;
+        for error in &released.errors {
+            tracing::warn!(%identifier, error, "failed to apply fetched objects");
+        }
+        released.events.len()
+    }
+}
+
+impl Grasp {
     /// How many identifiers wait for data, attempts under way included.
     pub fn sync_queue_len(&self) -> usize {
         self.core.purgatory.lock().count().sync_queue

@@ -19,6 +19,7 @@ mod entry;
 mod expired_ids;
 mod journal;
 mod millis;
+mod missing_data;
 mod purgatory;
 mod schedule;
 mod sync_queue;
@@ -32,6 +33,9 @@ pub use entry::{
 };
 pub use journal::{Change, ReadRowError, Row, UnreadableRow};
 pub use millis::Millis;
+pub use missing_data::{
+    AttemptEnd, FindProviders, Need, NeedsError, Providers, SyncContext, UrlAttempt,
+};
 pub use purgatory::{Before, Counts, Expired, Purgatory, Restored, Waiting};
 pub use sync_queue::SyncEntry;
 

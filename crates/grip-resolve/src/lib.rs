@@ -23,6 +23,7 @@ mod network_tests;
 mod node_record;
 mod options;
 mod provider_ranking;
+mod providers_of_needs;
 mod publisher;
 mod record_validation;
 mod repositories;

@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use grip_purgatory::UrlAttempt;
 use grip_types::{Domain, Identifier};
 use lru::LruCache;
 use parking_lot::{Mutex, MutexGuard};
@@ -18,7 +19,7 @@ use crate::{
     board::pauses::Pauses,
     carried::{Asked, Carried},
     finds::Finds,
-    tries::{Tried, Tries},
+    tries::Tries,
 };
 
 /// How long a URL that must not be asked stays so.
@@ -84,12 +85,16 @@ impl Default for Board {
 }
 
 impl Board {
-    pub(crate) fn note(&self, identifier: &Identifier, tried: Tried) {
-        self.tries.lock().add(identifier, tried);
+    pub(crate) fn note(&self, attempt: UrlAttempt) {
+        self.tries.lock().add(attempt);
     }
 
-    pub(crate) fn tries(&self, identifier: &Identifier) -> Vec<Tried> {
+    pub(crate) fn tries(&self, identifier: &Identifier) -> Vec<UrlAttempt> {
         self.tries.lock().of(identifier)
+    }
+
+    pub(crate) fn recent(&self, limit: usize) -> Vec<UrlAttempt> {
+        self.tries.lock().newest(limit)
     }
 
     pub(crate) fn is_forbidden(&self, identifier: &Identifier, url: &Url, now: Instant) -> bool {

@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use grip_egress::{EgressError, Forbidden, Shown};
 use grip_git::remote::RemoteError;
 use grip_limits::{Lane, Queues, Throttle, response::ResponseKind};
+use grip_purgatory::{FindProviders, SyncContext, UrlAttempt};
 use grip_tasks::CancellationToken;
 use grip_types::{Domain, Identifier};
 use tokio::time::Instant;
@@ -12,16 +13,16 @@ use url::Url;
 
 use crate::{
     board::Board,
-    context::SyncContext,
     fetch::{Fetch, FetchError, Fetched, in_words},
+    handle::Parts,
     options::Options,
     plan::Target,
     slots::Slots,
-    tries::Tried,
 };
 
 pub(crate) struct Engine<C, F> {
     pub(crate) context: C,
+    pub(crate) providers: Arc<dyn FindProviders>,
     pub(crate) fetch: F,
     pub(crate) throttle: Throttle,
     pub(crate) queues: Queues<Identifier>,
@@ -33,17 +34,20 @@ pub(crate) struct Engine<C, F> {
 }
 
 impl<C: SyncContext, F: Fetch> Engine<C, F> {
-    pub(crate) fn new(
-        context: C,
-        fetch: F,
-        throttle: Throttle,
-        options: Options,
-        stop: CancellationToken,
-    ) -> Self {
+    pub(crate) fn new(parts: Parts<C, F>, stop: CancellationToken) -> Self {
+        let Parts {
+            context,
+            providers,
+            fetch,
+            throttle,
+            options,
+            group: _,
+        } = parts;
         let queues = Queues::new(throttle.clone(), Lane::Git, options.queues);
         let slots = Slots::new(options.max_tasks, options.max_slow, options.patience);
         Self {
             context,
+            providers,
             fetch,
             throttle,
             queues,
@@ -128,14 +132,15 @@ impl<C: SyncContext, F: Fetch> Engine<C, F> {
         oids: usize,
         took: Duration,
     ) {
-        let tried = Tried {
+        self.board.note(UrlAttempt {
+            identifier: identifier.clone(),
             url: Shown(url).to_string(),
             at: self.context.now().get(),
+            duration_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
             outcome,
             oids_fetched: oids,
-            duration_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
-        };
-        self.board.note(identifier, tried);
+            is_success: oids > 0,
+        });
     }
 
     /// Logs why a URL brought nothing: as a warning once per host and minute.

@@ -8,7 +8,7 @@ use lru::LruCache;
 use tokio::time::Instant;
 use url::Url;
 
-use crate::context::{Further, Need};
+use grip_purgatory::{Need, Providers};
 
 /// Most identifiers with finds; the longest unused is forgotten, and looked for anew.
 const MAX_IDENTIFIERS: NonZeroUsize = NonZeroUsize::new(2_000).unwrap();
@@ -51,7 +51,7 @@ impl Finds {
         &mut self,
         identifier: &Identifier,
         needs: &[Need],
-        found: Vec<Further>,
+        found: Vec<Providers>,
         now: Instant,
     ) -> bool {
         let before = self.0.pop(identifier).unwrap_or_default();
@@ -96,7 +96,7 @@ impl Finds {
 }
 
 /// All that counts for one event: what was told now, then what was known if that still counts.
-fn merged(need: &Need, further: Further, known: &[Find], now: Instant) -> Vec<Find> {
+fn merged(need: &Need, further: Providers, known: &[Find], now: Instant) -> Vec<Find> {
     let told = further.urls.into_iter().map(|url| Find { url, at: now });
     let known = known.iter().filter(|find| find.is_fresh(now));
     let known = known.filter(|_| !further.is_whole).cloned();
@@ -133,16 +133,16 @@ mod tests {
     use super::*;
     use crate::testing::{identifier, need, url};
 
-    fn found(need: &Need, urls: &[String]) -> Further {
-        Further {
+    fn found(need: &Need, urls: &[String]) -> Providers {
+        Providers {
             event: need.event,
             urls: urls.iter().map(|text| url(text)).collect(),
             is_whole: true,
         }
     }
 
-    fn unheard(need: &Need, urls: &[String]) -> Further {
-        Further {
+    fn unheard(need: &Need, urls: &[String]) -> Providers {
+        Providers {
             is_whole: false,
             ..found(need, urls)
         }

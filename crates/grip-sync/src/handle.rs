@@ -2,19 +2,19 @@
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
-use grip_limits::{BackendStatus, HostStatus, Queues, Throttle};
+use grip_limits::{Queues, Throttle};
+use grip_purgatory::{FindProviders, SyncContext, UrlAttempt};
 use grip_tasks::TaskGroup;
 use grip_types::Identifier;
 use serde::Serialize;
 
-use crate::{
-    board::Board, context::SyncContext, engine::Engine, fetch::Fetch, options::Options, run,
-    slots::Slots, tries::Tried,
-};
+use crate::{board::Board, engine::Engine, fetch::Fetch, options::Options, run, slots::Slots};
 
 /// What the sync is made of.
 pub struct Parts<C, F> {
     pub context: C,
+    /// Asked for further hosts when nobody named has what is missing.
+    pub providers: Arc<dyn FindProviders>,
     pub fetch: F,
     pub throttle: Throttle,
     pub options: Options,
@@ -27,17 +27,13 @@ pub struct Parts<C, F> {
 pub struct Sync {
     board: Arc<Board>,
     slots: Arc<Slots>,
-    throttle: Throttle,
     queues: Queues<Identifier>,
-    queue_len: Arc<dyn Fn() -> usize + Send + std::marker::Sync>,
 }
 
 /// How the sync is doing. Totals count from the start of the process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Status {
-    /// Identifiers whose data is looked for.
-    pub queue_len: usize,
     /// Places of identifiers in the lines of hosts that are at their limits.
     pub in_line: usize,
     /// Tasks at work.
@@ -53,22 +49,13 @@ pub struct Status {
     pub released_total: u64,
     /// Times that others were looked for, because nobody named had it.
     pub further_total: u64,
-    pub backend: BackendStatus,
-    pub hosts: Vec<HostStatus>,
 }
 
 impl Sync {
     /// Starts looking for what waits.
     pub fn start<C: SyncContext, F: Fetch>(parts: Parts<C, F>) -> Self {
-        let Parts {
-            context,
-            fetch,
-            throttle,
-            options,
-            group,
-        } = parts;
-        let engine = Engine::new(context, fetch, throttle, options, group.token());
-        let engine = Arc::new(engine);
+        let group = parts.group.clone();
+        let engine = Arc::new(Engine::new(parts, group.token()));
         group.spawn(
             "attempts",
             run::attempts(Arc::clone(&engine), group.clone()),
@@ -77,16 +64,13 @@ impl Sync {
         Self {
             board: Arc::clone(&engine.board),
             slots: Arc::clone(&engine.slots),
-            throttle: engine.throttle.clone(),
             queues: engine.queues.clone(),
-            queue_len: Arc::new(move || engine.context.queue_len()),
         }
     }
 
     pub fn status(&self) -> Status {
         let counters = &self.board.counters;
         Status {
-            queue_len: (self.queue_len)(),
             in_line: self.queues.len(),
             running: counters.running.load(Relaxed),
             slow: self.slots.slow(),
@@ -96,13 +80,16 @@ impl Sync {
             oids_fetched_total: counters.oids_fetched.load(Relaxed),
             released_total: counters.released.load(Relaxed),
             further_total: counters.further.load(Relaxed),
-            backend: self.throttle.backend(),
-            hosts: self.throttle.hosts(),
         }
     }
 
-    /// What was tried for an identifier of late, oldest first.
-    pub fn attempts(&self, identifier: &Identifier) -> Vec<Tried> {
+    /// The last attempts for an identifier, newest first.
+    pub fn attempts_of(&self, identifier: &Identifier) -> Vec<UrlAttempt> {
         self.board.tries(identifier)
+    }
+
+    /// The last attempts for anybody, newest first.
+    pub fn recent_attempts(&self, limit: usize) -> Vec<UrlAttempt> {
+        self.board.recent(limit)
     }
 }

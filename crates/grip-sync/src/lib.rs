@@ -1,6 +1,6 @@
 //! Brings missing git data from remote hosts.
 //!
-//! The sync asks a [`SyncContext`] which identifier is due and what its events lack, asks the
+//! The sync asks a [`SyncContext`](grip_purgatory::SyncContext) which identifier is due and what its events lack, asks the
 //! clone URLs of those events for it through a [`Fetch`], and tells the context after every
 //! fetch that brought something, so that each event is released as soon as its own data is here.
 //! [`GitFetch`] is the real way to fetch.
@@ -15,7 +15,6 @@
 
 mod board;
 mod carried;
-mod context;
 mod engine;
 mod fetch;
 mod finds;
@@ -31,9 +30,7 @@ mod tries;
 #[cfg(test)]
 mod testing;
 
-pub use context::{After, ContextError, Further, Need, SyncContext};
 pub use fetch::{Fetch, FetchError, Fetched, Job};
 pub use git::{GitFetch, GitOptions};
 pub use handle::{Parts, Status, Sync};
 pub use options::{Backoff, Options, Random, UrlPause};
-pub use tries::Tried;

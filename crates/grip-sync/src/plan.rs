@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use grip_types::{Domain, Oid};
 use url::Url;
 
-use crate::context::Need;
+use grip_purgatory::Need;
 
 /// Most URLs of one identifier in one attempt. Beyond it the later URLs of the longest lists are
 /// left out, never the first of any event.
@@ -185,7 +185,7 @@ mod tests {
                 .map(|n| format!("https://{name}.example/{n}"))
                 .collect()
         };
-        let flood = crate::context::Need {
+        let flood = Need {
             urls: many("flood").iter().map(|u| url(u)).collect(),
             ..need(&[1], &[])
         };

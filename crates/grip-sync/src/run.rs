@@ -6,6 +6,7 @@
 use std::{future::pending, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
+use grip_purgatory::{AttemptEnd, SyncContext};
 use grip_tasks::TaskGroup;
 use grip_types::Identifier;
 use tokio::{
@@ -16,7 +17,6 @@ use tokio::{
 
 use crate::{
     board::Gauge,
-    context::{After, SyncContext},
     engine::Engine,
     fetch::Fetch,
     functions::{Ended, process_queued_identifier, sync_identifier},
@@ -36,11 +36,11 @@ pub(crate) async fn attempts<C: SyncContext, F: Fetch>(
 ) {
     let stop = engine.stop.clone();
     let starting = async {
-        let mut changes = engine.context.changes();
+        let mut changes = engine.context.sync_changes();
         loop {
             until_due(&engine, &mut changes).await;
             let slot = engine.slots.attempt().await;
-            let Some(identifier) = engine.context.begin() else {
+            let Some(identifier) = engine.context.begin_sync() else {
                 // Somebody was quicker, or the clock was set back.
                 nap(&mut changes, Some(engine.options.loop_interval)).await;
                 continue;
@@ -82,21 +82,21 @@ async fn attempt<C: SyncContext, F: Fetch>(
         Ended::Incomplete
     });
     let after = match ended {
-        Ended::Complete => After::Complete,
-        Ended::Resume => After::Resume(engine.options.immediate),
-        Ended::Stopped => After::Resume(Duration::ZERO),
+        Ended::Complete => AttemptEnd::Complete,
+        Ended::Resume => AttemptEnd::Resume(engine.options.immediate),
+        Ended::Stopped => AttemptEnd::Resume(Duration::ZERO),
         Ended::Incomplete => {
             let count = engine.context.attempt_count(&identifier).saturating_add(1);
             let delay = engine.options.backoff.delay(count);
             engine
                 .board
                 .will_be_due(&identifier, Instant::now() + delay);
-            After::Retry(delay)
+            AttemptEnd::Retry(delay)
         }
     };
     tracing::debug!(%identifier, ?after, "an attempt ended");
     // Still in its slot: the journal is not to be flooded by attempts that end in a moment.
-    engine.context.finish(&identifier, after).await;
+    engine.context.finish_sync(&identifier, after).await;
     drop(slot);
 }
 
@@ -108,7 +108,7 @@ async fn until_due<C: SyncContext, F: Fetch>(
         // Before looking, so that no change falls in between.
         changes.borrow_and_update();
         let now = engine.context.now();
-        let left = match engine.context.next_due() {
+        let left = match engine.context.next_sync() {
             Some(due) if due <= now => return,
             Some(due) => Some(due.since(now)),
             None => None,

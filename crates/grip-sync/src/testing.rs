@@ -6,11 +6,12 @@ use std::{
     time::Duration,
 };
 
+use futures_util::future::BoxFuture;
 use grip_egress::Forbidden;
 use grip_git::remote::RemoteError;
 use grip_limits::{Permit, Throttle, Verdict};
 use grip_nostr::EventId;
-use grip_purgatory::Millis;
+use grip_purgatory::{AttemptEnd, FindProviders, Millis, Need, NeedsError, Providers, SyncContext};
 use grip_tasks::{CancellationToken, TaskGroup};
 use grip_types::{Domain, Identifier, Oid};
 use parking_lot::Mutex;
@@ -21,7 +22,6 @@ use tokio::{
 use url::Url;
 
 use crate::{
-    context::{After, ContextError, Further, Need, SyncContext},
     engine::Engine,
     fetch::{Fetch, FetchError, Fetched, Job},
     handle::{Parts, Sync},
@@ -108,7 +108,7 @@ pub(crate) struct State {
     pub(crate) queue: HashMap<Identifier, Entry>,
     due: BTreeSet<(Millis, Identifier)>,
     has: HashMap<Url, BTreeSet<Oid>>,
-    pub(crate) further: Vec<Further>,
+    pub(crate) further: Vec<Providers>,
     pub(crate) looked_further: usize,
     acts: HashMap<Url, Vec<Act>>,
     pub(crate) asked: Vec<Asked>,
@@ -116,7 +116,7 @@ pub(crate) struct State {
     pub(crate) most_in_flight: HashMap<Domain, usize>,
     pub(crate) most_fetches: usize,
     pub(crate) released: Vec<(i64, EventId)>,
-    pub(crate) ended: Vec<(Identifier, After)>,
+    pub(crate) ended: Vec<(Identifier, AttemptEnd)>,
     pub(crate) begun: Vec<Identifier>,
     pub(crate) looks: usize,
     pub(crate) is_broken: bool,
@@ -291,13 +291,13 @@ impl SyncContext for Arc<World> {
         self.clock()
     }
 
-    fn next_due(&self) -> Option<Millis> {
+    fn next_sync(&self) -> Option<Millis> {
         let mut state = self.state.lock();
         state.looks += 1;
         state.due.first().map(|(due, _)| *due)
     }
 
-    fn begin(&self) -> Option<Identifier> {
+    fn begin_sync(&self) -> Option<Identifier> {
         let now = self.now();
         let mut state = self.state.lock();
         let (_, identifier) = state.due.first().filter(|(due, _)| *due <= now)?.clone();
@@ -314,7 +314,7 @@ impl SyncContext for Arc<World> {
         state.queue.get(identifier).map_or(0, |entry| entry.count)
     }
 
-    async fn finish(&self, identifier: &Identifier, after: After) {
+    async fn finish_sync(&self, identifier: &Identifier, after: AttemptEnd) {
         let now = self.now();
         let mut state = self.state.lock();
         state.ended.push((identifier.clone(), after));
@@ -324,10 +324,10 @@ impl SyncContext for Arc<World> {
         assert!(entry.in_progress, "only what began can end");
         entry.in_progress = false;
         let (wait, counts) = match after {
-            After::Complete if !entry.renewed => return state.set(identifier, None),
-            After::Complete => (Duration::ZERO, 0),
-            After::Retry(wait) => (wait, 1),
-            After::Resume(wait) => (wait, 0),
+            AttemptEnd::Complete if !entry.renewed => return state.set(identifier, None),
+            AttemptEnd::Complete => (Duration::ZERO, 0),
+            AttemptEnd::Retry(wait) => (wait, 1),
+            AttemptEnd::Resume(wait) => (wait, 0),
         };
         if !entry.renewed {
             entry.count += counts;
@@ -339,12 +339,8 @@ impl SyncContext for Arc<World> {
         self.changes.send_modify(|n| *n += 1);
     }
 
-    fn changes(&self) -> watch::Receiver<u64> {
+    fn sync_changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
-    }
-
-    fn queue_len(&self) -> usize {
-        self.state.lock().queue.len()
     }
 
     fn has_pending_events(&self, identifier: &Identifier) -> bool {
@@ -352,12 +348,12 @@ impl SyncContext for Arc<World> {
         self.state.lock().waiting.contains_key(identifier)
     }
 
-    async fn needs(&self, identifier: &Identifier) -> Result<Vec<Need>, ContextError> {
+    async fn needs(&self, identifier: &Identifier) -> Result<Vec<Need>, NeedsError> {
         tokio::task::yield_now().await;
         self.seam();
         let state = self.state.lock();
         if state.is_broken {
-            return Err(ContextError("the disk is gone".into()));
+            return Err(NeedsError("the disk is gone".into()));
         }
         let nothing = BTreeSet::new();
         let here = state.here.get(identifier).unwrap_or(&nothing);
@@ -367,13 +363,6 @@ impl SyncContext for Arc<World> {
             ..need.clone()
         });
         Ok(lacks.filter(|need| !need.oids.is_empty()).collect())
-    }
-
-    async fn further(&self, _: &Identifier, _: &[Need]) -> Vec<Further> {
-        self.seam();
-        let mut state = self.state.lock();
-        state.looked_further += 1;
-        state.further.clone()
     }
 
     async fn process_newly_available_git_data(&self, identifier: &Identifier) -> usize {
@@ -393,6 +382,19 @@ impl SyncContext for Arc<World> {
             .released
             .extend(ready.iter().map(|need| (at, need.event)));
         ready.len()
+    }
+}
+
+impl FindProviders for World {
+    fn find_providers<'a>(
+        &'a self,
+        _: &'a Identifier,
+        _: &'a [Need],
+    ) -> BoxFuture<'a, Vec<Providers>> {
+        self.seam();
+        let mut state = self.state.lock();
+        state.looked_further += 1;
+        Box::pin(std::future::ready(state.further.clone()))
     }
 }
 
@@ -484,11 +486,27 @@ pub(crate) fn steady() -> Options {
 
 pub(crate) type TestEngine = Engine<Arc<World>, Arc<World>>;
 
+fn parts(
+    world: &Arc<World>,
+    options: Options,
+    limits: grip_limits::Options,
+    group: TaskGroup,
+) -> Parts<Arc<World>, Arc<World>> {
+    Parts {
+        context: Arc::clone(world),
+        providers: Arc::clone(world) as Arc<dyn FindProviders>,
+        fetch: Arc::clone(world),
+        throttle: Throttle::memory(limits),
+        options,
+        group,
+    }
+}
+
 /// An engine without its loops.
 pub(crate) fn engine(world: &Arc<World>) -> TestEngine {
-    let throttle = Throttle::memory(grip_limits::Options::default());
-    let (context, fetch) = (Arc::clone(world), Arc::clone(world));
-    Engine::new(context, fetch, throttle, steady(), CancellationToken::new())
+    let limits = grip_limits::Options::default();
+    let parts = parts(world, steady(), limits, TaskGroup::new("test"));
+    Engine::new(parts, CancellationToken::new())
 }
 
 /// A running sync; the group stops it.
@@ -502,13 +520,7 @@ pub(crate) fn start_with(
     limits: grip_limits::Options,
 ) -> (Sync, TaskGroup) {
     let group = TaskGroup::new("test");
-    let sync = Sync::start(Parts {
-        context: Arc::clone(world),
-        fetch: Arc::clone(world),
-        throttle: Throttle::memory(limits),
-        options,
-        group: group.clone(),
-    });
+    let sync = Sync::start(parts(world, options, limits, group.clone()));
     (sync, group)
 }
 

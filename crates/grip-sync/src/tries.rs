@@ -2,31 +2,21 @@
 
 use std::{collections::VecDeque, num::NonZeroUsize};
 
+use grip_purgatory::UrlAttempt;
 use grip_types::Identifier;
 use lru::LruCache;
-use serde::Serialize;
 
 /// Most identifiers remembered; the longest unchanged goes first.
 const MAX_IDENTIFIERS: NonZeroUsize = NonZeroUsize::new(20_000).unwrap();
 /// Most tries remembered of one identifier; the oldest goes first.
 const MAX_PER_IDENTIFIER: usize = 32;
+/// Identifiers among which the newest are looked for.
+const MAX_SHOWN: usize = 200;
 /// Most tries remembered in all, some 40 MB.
 const MAX_IN_ALL: usize = 100_000;
 
-/// One URL asked once.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Tried {
-    /// Without user name, password and query.
-    pub url: String,
-    /// Milliseconds since 1970.
-    pub at: i64,
-    pub outcome: String,
-    pub oids_fetched: usize,
-    pub duration_ms: u64,
-}
-
 pub(crate) struct Tries {
-    by_identifier: LruCache<Identifier, VecDeque<Tried>>,
+    by_identifier: LruCache<Identifier, VecDeque<UrlAttempt>>,
     count: usize,
     max: usize,
 }
@@ -42,15 +32,16 @@ impl Default for Tries {
 }
 
 impl Tries {
-    pub(crate) fn add(&mut self, identifier: &Identifier, tried: Tried) {
-        let mut tries = self.by_identifier.pop(identifier).unwrap_or_default();
+    pub(crate) fn add(&mut self, attempt: UrlAttempt) {
+        let identifier = attempt.identifier.clone();
+        let mut tries = self.by_identifier.pop(&identifier).unwrap_or_default();
         if tries.len() == MAX_PER_IDENTIFIER {
             tries.pop_front();
             self.count -= 1;
         }
-        tries.push_back(tried);
+        tries.push_back(attempt);
         self.count += 1;
-        if let Some((_, forgotten)) = self.by_identifier.push(identifier.clone(), tries) {
+        if let Some((_, forgotten)) = self.by_identifier.push(identifier, tries) {
             self.count -= forgotten.len();
         }
         while self.count > self.max {
@@ -61,12 +52,18 @@ impl Tries {
         }
     }
 
-    /// The newest tries, oldest first.
-    pub(crate) fn of(&self, identifier: &Identifier) -> Vec<Tried> {
-        let tries = self.by_identifier.peek(identifier);
-        tries
-            .map(|tries| tries.iter().cloned().collect())
-            .unwrap_or_default()
+    /// The attempts for an identifier, newest first.
+    pub(crate) fn of(&self, identifier: &Identifier) -> Vec<UrlAttempt> {
+        let attempts = self.by_identifier.peek(identifier).into_iter().flatten();
+        attempts.rev().cloned().collect()
+    }
+
+    /// The attempts for those identifiers that were tried last, newest first.
+    pub(crate) fn newest(&self, limit: usize) -> Vec<UrlAttempt> {
+        let tried_last = self.by_identifier.iter().take(MAX_SHOWN);
+        let mut newest: Vec<&UrlAttempt> = tried_last.flat_map(|(_, it)| it).collect();
+        newest.sort_by_key(|attempt| std::cmp::Reverse(attempt.at));
+        newest.into_iter().take(limit).cloned().collect()
     }
 }
 
@@ -75,8 +72,10 @@ mod tests {
     use super::*;
     use crate::testing::identifier;
 
-    fn tried(at: i64) -> Tried {
-        Tried {
+    fn tried(name: &str, at: i64) -> UrlAttempt {
+        UrlAttempt {
+            identifier: identifier(name),
+            is_success: true,
             url: "https://a.example/x.git".to_owned(),
             at,
             outcome: "fetched".to_owned(),
@@ -89,12 +88,26 @@ mod tests {
     fn the_newest_tries_of_an_identifier_are_kept() {
         let mut tries = Tries::default();
         for at in 0..100 {
-            tries.add(&identifier("x"), tried(at));
+            tries.add(tried("x", at));
         }
         let kept: Vec<_> = tries.of(&identifier("x")).iter().map(|t| t.at).collect();
-        assert_eq!(kept, (68..100).collect::<Vec<_>>());
+        assert_eq!(kept, (68..100).rev().collect::<Vec<_>>());
         assert_eq!(tries.count, MAX_PER_IDENTIFIER);
         assert!(tries.of(&identifier("y")).is_empty());
+    }
+
+    #[test]
+    fn the_newest_of_all_come_first() {
+        let mut tries = Tries::default();
+        for (name, at) in [("x", 1), ("y", 2), ("z", 3), ("x", 4)] {
+            tries.add(tried(name, at));
+        }
+        let newest = |limit| -> Vec<i64> { tries.newest(limit).iter().map(|t| t.at).collect() };
+        assert_eq!((newest(3), newest(9)), (vec![4, 3, 2], vec![4, 3, 2, 1]));
+        for n in 0..1000 {
+            tries.add(tried(&format!("n{n}"), n));
+        }
+        assert_eq!(tries.newest(usize::MAX).len(), MAX_SHOWN);
     }
 
     #[test]
@@ -105,12 +118,12 @@ mod tests {
             max: 25,
         };
         for n in 0..40 {
-            tries.add(&identifier(&format!("x{n}")), tried(n));
+            tries.add(tried(&format!("x{n}"), n));
             assert!(tries.by_identifier.len() <= 10 && tries.count == tries.by_identifier.len());
         }
         for n in 0..30 {
-            tries.add(&identifier("busy"), tried(n));
-            tries.add(&identifier("other"), tried(n));
+            tries.add(tried("busy", n));
+            tries.add(tried("other", n));
             assert!(tries.count <= 25);
         }
         assert!(!tries.of(&identifier("other")).is_empty());

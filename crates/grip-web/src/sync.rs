@@ -2,6 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
+pub use grip_grasp::UrlAttempt as Tried;
 use grip_types::{Domain, Identifier};
 use serde::Serialize;
 
@@ -33,21 +34,6 @@ pub struct SyncTotals {
     /// URLs asked.
     pub requests_total: u64,
     pub oids_fetched_total: u64,
-}
-
-/// One URL that was asked, and what came of it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Tried {
-    pub identifier: Identifier,
-    pub url: String,
-    /// When it began, in unix milliseconds.
-    pub at: i64,
-    pub duration_ms: u64,
-    /// In words.
-    pub outcome: String,
-    pub oids_fetched: usize,
-    /// It brought something that was missing.
-    pub is_success: bool,
 }
 
 /// What a host may be asked, and how much of that is used.

@@ -1,9 +1,9 @@
-//! What waiting events lack, and which clone URLs may be asked for it.
+//! Missing objects of waiting events, and the clone URLs that may be asked for them.
 
 use std::{collections::BTreeSet, num::NonZero};
 
-use grip_nostr::{Event, EventId, PublicKey, PullRequest, State};
-use grip_purgatory::can_be_here;
+use grip_nostr::{Event, PullRequest, State};
+use grip_purgatory::{Need, can_be_here};
 use grip_types::{Identifier, Oid};
 use url::Url;
 
@@ -20,7 +20,7 @@ use crate::{
 const MAX_URLS: usize = 32;
 /// How many of them one announcement or pull request may name, so that it leaves room for others.
 const MAX_URLS_OF_ONE: usize = 16;
-/// How many owners are told of one event.
+/// Most owners named for one event.
 const MAX_OWNERS: usize = 8;
 /// No clone URL is longer.
 const MAX_URL_BYTES: usize = 2_048;
@@ -30,22 +30,6 @@ const MAX_URL_BYTES: usize = 2_048;
 pub(crate) fn max_looks() -> usize {
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
     (cores / 2).max(1)
-}
-
-/// What one waiting event lacks, and who may have it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Need {
-    pub event: EventId,
-    /// It is a state and not a pull request.
-    pub is_state: bool,
-    /// The objects it names that are not here; never empty.
-    pub oids: BTreeSet<Oid>,
-    /// The clone URLs of the announcements that speak for it, and its own; none is ours. A URL is
-    /// asked for nothing else: the same identifier is not the same project.
-    pub urls: Vec<Url>,
-    /// Who announced the repository it speaks of: others that have their repositories may have
-    /// the objects too.
-    pub owners: Vec<PublicKey>,
 }
 
 struct Looked {
@@ -58,7 +42,10 @@ impl Grasp {
     /// What the waiting events of an identifier lack that would be served if they had it.
     ///
     /// What turns out to wait for nothing is settled on the way: served, or dropped.
-    pub async fn needs(&self, identifier: &Identifier) -> Result<Vec<Need>, LookError> {
+    pub(super) async fn look_up_needs(
+        &self,
+        identifier: &Identifier,
+    ) -> Result<Vec<Need>, LookError> {
         let look = {
             let identifier = identifier.clone();
             move |core: &Core| core.look_for_needs(&identifier)

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use grip_grasp::{DataSource, Millis, Released, Status, SyncAfter, WaitingStatus};
+use grip_grasp::{
+    AttemptEnd, DataSource, Millis, Released, Status, SyncContext as _, WaitingStatus,
+};
 use grip_nostr::{Event, Timestamp};
 use grip_testkit::{Author, WorkTree, wire};
 use grip_types::{Identifier, Origin};
@@ -88,7 +90,7 @@ async fn a_held_state_is_due_names_what_it_lacks_and_is_released_by_a_fetch() {
     let released = fetched(&node).await;
     assert_eq!(released.events, [state.id]);
     assert!(!grasp.has_pending_events(&x()));
-    grasp.finish_sync(&x(), SyncAfter::Complete).await;
+    grasp.finish_sync(&x(), AttemptEnd::Complete).await;
     assert_eq!((grasp.sync_queue_len(), grasp.next_sync()), (0, None));
     assert!(grasp.needs(&x()).await.unwrap().is_empty());
     assert_eq!(node.refs(&addr(&owner, "x"))[MAIN], next);
@@ -116,7 +118,7 @@ async fn every_attempt_that_comes_forward_is_notified() {
     assert!(changes.has_changed().unwrap());
     changes.mark_unchanged();
     assert_eq!(grasp.begin_sync(), Some(x()));
-    let retry = SyncAfter::Retry(Duration::from_secs(20));
+    let retry = AttemptEnd::Retry(Duration::from_secs(20));
     grasp.finish_sync(&x(), retry).await;
     assert!(changes.has_changed().unwrap(), "something is due again");
     let facts = grasp.sync_entry(&x()).unwrap();
@@ -138,7 +140,7 @@ async fn a_restart_in_the_middle_of_an_attempt_makes_it_again() {
     let (mut node, _tree, _state, _next) = waiting(&owner).await;
     assert!(node.grasp().sync_now(&x()).await);
     assert_eq!(node.grasp().begin_sync(), Some(x()));
-    let retry = SyncAfter::Retry(Duration::from_secs(0));
+    let retry = AttemptEnd::Retry(Duration::from_secs(0));
     node.grasp().finish_sync(&x(), retry).await;
     assert_eq!(node.grasp().begin_sync(), Some(x()));
     node.restart().await;
@@ -182,7 +184,7 @@ async fn g02_2_a_state_is_looked_for_every_hour_after_its_half_hour() {
     let began = Millis::from(Timestamp::now());
     assert_eq!(node.grasp().begin_sync(), Some(x()));
     assert_eq!(node.grasp().needs(&x()).await.unwrap().len(), 1);
-    let retry = SyncAfter::Retry(Duration::from_secs(20));
+    let retry = AttemptEnd::Retry(Duration::from_secs(20));
     node.grasp().finish_sync(&x(), retry).await;
     let facts = node.grasp().sync_entry(&x()).unwrap();
     assert!(facts.next_attempt <= began + HOUR + Duration::from_secs(10));
@@ -436,7 +438,7 @@ async fn the_search_is_explained_for_a_held_and_for_a_wanted_event() {
     assert!(node.grasp().sync_now(&x()).await);
     let _ = node.grasp().begin_sync().unwrap();
     assert!(explain().await.in_progress);
-    let retry = SyncAfter::Retry(Duration::from_secs(20));
+    let retry = AttemptEnd::Retry(Duration::from_secs(20));
     node.grasp().finish_sync(&x(), retry).await;
     let _ = node.grasp().sweep(in_minutes(31)).await;
     let told = explain().await;

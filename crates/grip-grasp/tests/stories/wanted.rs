@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use grip_grasp::SyncAfter;
+use grip_grasp::{AttemptEnd, SyncContext as _};
 use grip_queue::{Filter, JobFacts, NewJob, Queue};
 use grip_testkit::{Author, until};
 
@@ -70,7 +70,7 @@ async fn g02_2_an_attempt_is_made_every_hour_until_the_data_is_here() {
         node.db().shift_clock_ms(HOUR_MS);
         let at = node.db().now_ms();
         begun(&node).await;
-        let retry = SyncAfter::Retry(Duration::from_secs(20));
+        let retry = AttemptEnd::Retry(Duration::from_secs(20));
         node.grasp().finish_sync(&x(), retry).await;
         let due = waits(&node).await;
         assert!((at..=at + HOUR_MS + 60_000).contains(&due), "{at} {due}");
@@ -81,7 +81,7 @@ async fn g02_2_an_attempt_is_made_every_hour_until_the_data_is_here() {
     begun(&node).await;
     fetch(&node, &tree, &next).await;
     assert_eq!(fetched(&node).await.events, [state.id]);
-    node.grasp().finish_sync(&x(), SyncAfter::Complete).await;
+    node.grasp().finish_sync(&x(), AttemptEnd::Complete).await;
     until("the row is gone", || async {
         rows(&node).await.is_empty().then_some(())
     })

@@ -4,12 +4,12 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use grip_egress::Shown;
 use grip_limits::Permit;
+use grip_purgatory::SyncContext;
 use grip_types::Identifier;
 use tokio::time::Instant;
 
 use super::Brought;
 use crate::{
-    context::SyncContext,
     engine::Engine,
     fetch::{Fetch, FetchError, Fetched, Job},
     plan::Target,

@@ -3,6 +3,7 @@
 use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 
 use grip_limits::Lane;
+use grip_purgatory::SyncContext;
 use grip_types::Identifier;
 use tokio::time::Instant;
 
@@ -10,7 +11,7 @@ use super::{
     Ended, Next, Progress, ThrottledDomain, ask::release, choose::look_further,
     sync_identifier_from_url, sync_identifier_next_url,
 };
-use crate::{context::SyncContext, engine::Engine, fetch::Fetch, slots::Slot};
+use crate::{engine::Engine, fetch::Fetch, slots::Slot};
 
 /// How long an attempt may go on while others wait for their own: with a thousand URLs that each
 /// take a moment it would last for hours.
@@ -100,7 +101,7 @@ fn join_lines<C: SyncContext, F: Fetch>(
 
 fn must_give_way<C: SyncContext, F: Fetch>(engine: &Engine<C, F>, began: Instant) -> bool {
     let is_due = || {
-        let due = engine.context.next_due();
+        let due = engine.context.next_sync();
         due.is_some_and(|due| due <= engine.context.now())
     };
     began.elapsed() >= SLICE && engine.slots.is_full() && is_due()

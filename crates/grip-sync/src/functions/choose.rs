@@ -5,12 +5,12 @@ use std::{
     sync::atomic::Ordering::Relaxed,
 };
 
+use grip_purgatory::SyncContext;
 use grip_types::{Domain, Identifier};
 use tokio::time::Instant;
 
 use super::{Next, Progress, ThrottledDomain};
 use crate::{
-    context::SyncContext,
     engine::Engine,
     fetch::Fetch,
     plan::{Plan, Target},
@@ -92,7 +92,7 @@ pub(super) async fn look_further<C: SyncContext, F: Fetch>(
         return false;
     }
     engine.board.counters.further.fetch_add(1, Relaxed);
-    let looking = engine.context.further(identifier, &needs);
+    let looking = engine.providers.find_providers(identifier, &needs);
     let Some(found) = engine.stop.run_until_cancelled(looking).await else {
         return false;
     };

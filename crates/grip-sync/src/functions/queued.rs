@@ -1,10 +1,11 @@
 //! The turn of an identifier that stood in line for a host.
 
 use grip_limits::Turn;
+use grip_purgatory::SyncContext;
 use grip_types::Identifier;
 
 use super::{Next, Progress, sync_identifier_from_url, sync_identifier_next_url};
-use crate::{context::SyncContext, engine::Engine, fetch::Fetch, slots::Slot};
+use crate::{engine::Engine, fetch::Fetch, slots::Slot};
 
 /// One turn of an identifier that stood in line for a host: asks one URL there.
 pub(crate) async fn process_queued_identifier<C: SyncContext, F: Fetch>(

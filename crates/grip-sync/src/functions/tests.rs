@@ -4,7 +4,7 @@ use grip_limits::{Lane, Permit};
 use grip_types::Domain;
 
 use super::*;
-use crate::{context::SyncContext as _, plan::Target, testing::*};
+use crate::{plan::Target, testing::*};
 
 const A: &str = "https://a.example/x.git";
 const A2: &str = "https://a.example/mirror.git";
@@ -393,8 +393,8 @@ async fn forbidden_urls_are_noted_once_and_left_alone_for_an_hour() {
     assert_eq!(
         outcomes,
         [
+            "the URL names no host",
             "own.example is this service itself",
-            "the URL names no host"
         ]
     );
     assert!(engine.queues.is_empty());

@@ -1,11 +1,8 @@
-//! Missing git data, brought from elsewhere: the parts of that, wired over the service.
+//! The search for missing git data, wired over the service.
 
-mod context;
-mod further;
-mod lately;
 mod report;
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, sync::Arc};
 
 use anyhow::Context as _;
 use grip_egress::Egress;
@@ -18,14 +15,14 @@ use grip_tasks::TaskGroup;
 use grip_types::Service;
 use grip_web::SyncHandle;
 
-use self::{context::Context, lately::Lately, report::Report};
+use self::report::Report;
 use super::outbound::way_out;
 use crate::config::Settings;
 
 /// What sync stands on.
 pub(super) struct Base<'a> {
     pub(super) grasp: &'a Grasp,
-    /// Knows who else may have what is missing.
+    /// Finds further hosts that may have what is missing.
     pub(super) resolver: &'a Resolver,
     pub(super) repositories: &'a Repositories,
     pub(super) service: &'a Service,
@@ -60,9 +57,9 @@ pub(super) fn start(settings: &Settings, base: Base<'_>) -> anyhow::Result<SyncH
             ..GitOptions::default()
         },
     );
-    let lately = Lately::default();
     let running = Sync::start(grip_sync::Parts {
-        context: Context::new(base.grasp.clone(), base.resolver.clone(), lately.clone()),
+        context: base.grasp.clone(),
+        providers: Arc::new(base.resolver.clone()),
         fetch,
         throttle: throttle.clone(),
         options: grip_sync::Options {
@@ -74,6 +71,6 @@ pub(super) fn start(settings: &Settings, base: Base<'_>) -> anyhow::Result<SyncH
         group: base.search.clone(),
     });
     let wanted = base.grasp.look_for_wanted(&base.search);
-    let report = Report::new(running, throttle.clone(), lately, wanted);
+    let report = Report::new(running, throttle.clone(), wanted);
     Ok(SyncHandle::new(report))
 }

@@ -1,10 +1,10 @@
 use super::*;
-use crate::context::Further;
+use grip_purgatory::Providers;
 
 const FOUND: &str = "https://found.example/x.git";
 
 fn find(world: &World, urls: &[&str]) {
-    world.state.lock().further = vec![Further {
+    world.state.lock().further = vec![Providers {
         event: need(&[1], &[]).event,
         urls: urls.iter().copied().map(url).collect(),
         is_whole: true,

@@ -1,4 +1,4 @@
-//! What the edge tells of the sync.
+//! The state of the search for missing data, as pages and the API show it.
 
 use grip_limits::{BackendStatus, BreakerState, ClosedReason, HostStatus, Throttle};
 use grip_queue::Worker;
@@ -6,23 +6,19 @@ use grip_sync::Sync;
 use grip_types::Identifier;
 use grip_web::{Backend, Breaker, HostBudget, SyncReport, SyncTotals, Tried};
 
-use super::lately::Lately;
-
 /// The running sync, as the edge sees it.
 pub(super) struct Report {
     sync: Sync,
     throttle: Throttle,
-    lately: Lately,
     /// Runs as long as this is here.
     _wanted: Worker,
 }
 
 impl Report {
-    pub(super) fn new(sync: Sync, throttle: Throttle, lately: Lately, wanted: Worker) -> Self {
+    pub(super) fn new(sync: Sync, throttle: Throttle, wanted: Worker) -> Self {
         Self {
             sync,
             throttle,
-            lately,
             _wanted: wanted,
         }
     }
@@ -40,16 +36,11 @@ impl SyncReport for Report {
     }
 
     fn tried(&self, identifier: &Identifier) -> Vec<Tried> {
-        let tried = self.sync.attempts(identifier).into_iter().rev();
-        tried.map(|tried| one(identifier, tried)).collect()
+        self.sync.attempts_of(identifier)
     }
 
     fn recent(&self, limit: usize) -> Vec<Tried> {
-        let lately = self.lately.list();
-        let mut tried: Vec<Tried> = lately.iter().flat_map(|it| self.tried(it)).collect();
-        tried.sort_by_key(|tried| std::cmp::Reverse(tried.at));
-        tried.truncate(limit);
-        tried
+        self.sync.recent_attempts(limit)
     }
 
     fn hosts(&self) -> Vec<HostBudget> {
@@ -70,18 +61,6 @@ impl SyncReport for Report {
             },
             _ => Backend::Memory,
         }
-    }
-}
-
-fn one(identifier: &Identifier, tried: grip_sync::Tried) -> Tried {
-    Tried {
-        identifier: identifier.clone(),
-        url: tried.url,
-        at: tried.at,
-        duration_ms: tried.duration_ms,
-        outcome: tried.outcome,
-        oids_fetched: tried.oids_fetched,
-        is_success: tried.oids_fetched > 0,
     }
 }
 

@@ -6,7 +6,7 @@
 use std::{sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
-use grip_grasp::Grasp;
+use grip_grasp::{Grasp, SyncContext as _};
 use grip_index::Index;
 use grip_ingest::{Push, Pushes};
 use grip_tasks::{CancellationToken, TaskGroup};

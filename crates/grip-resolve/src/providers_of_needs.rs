@@ -1,13 +1,14 @@
-//! Who else may have what is missing, by the resolver.
+//! Providers of git data that events wait for, for the search when nobody named has it.
 
 use std::collections::{BTreeSet, HashMap};
 
-use futures_util::{StreamExt as _, stream};
+use futures_util::{StreamExt as _, future::BoxFuture, stream};
 use grip_nostr::{PublicKey, RepoAddr};
-use grip_resolve::{Key, ResolveError, ResolveParams, Resolver};
-use grip_sync::{Further, Need};
+use grip_purgatory::{FindProviders, Need, Providers};
 use grip_types::Identifier;
 use url::Url;
+
+use crate::{Key, ResolveError, ResolveParams, Resolver};
 
 /// Most owners whose repositories are looked for in one attempt.
 const MAX_OWNERS: usize = 16;
@@ -17,14 +18,20 @@ const AT_ONCE: usize = 4;
 const MAX_PROVIDERS: usize = 8;
 
 /// The providers of each owner's repository; none where no answer came.
-type Heard = HashMap<PublicKey, Option<Vec<Url>>>;
+type ByOwner = HashMap<PublicKey, Option<Vec<Url>>>;
+
+impl FindProviders for Resolver {
+    fn find_providers<'a>(
+        &'a self,
+        identifier: &'a Identifier,
+        needs: &'a [Need],
+    ) -> BoxFuture<'a, Vec<Providers>> {
+        Box::pin(look_up(self, identifier, needs))
+    }
+}
 
 /// Asks for the providers of every repository that the events speak of.
-pub(super) async fn look(
-    resolver: &Resolver,
-    identifier: &Identifier,
-    needs: &[Need],
-) -> Vec<Further> {
+async fn look_up(resolver: &Resolver, identifier: &Identifier, needs: &[Need]) -> Vec<Providers> {
     let owners = needs.iter().flat_map(|need| &need.owners).copied();
     let owners = some_of(owners.collect(), rand::random::<u32>() as usize);
     let looks = owners.into_iter().map(|owner| async move {
@@ -32,11 +39,11 @@ pub(super) async fn look(
         (owner, providers(resolver, name).await)
     });
     let looks: Vec<_> = looks.collect();
-    let heard: Heard = stream::iter(looks)
+    let by_owner: ByOwner = stream::iter(looks)
         .buffer_unordered(AT_ONCE)
         .collect()
         .await;
-    needs.iter().map(|need| of_event(need, &heard)).collect()
+    needs.iter().map(|need| of_event(need, &by_owner)).collect()
 }
 
 /// As many as are looked for in one attempt, from the one at `start` on and round again. Anybody
@@ -50,18 +57,18 @@ fn some_of(owners: BTreeSet<PublicKey>, start: usize) -> Vec<PublicKey> {
     owners
 }
 
-/// What was heard for one event: the best provider of each owner, then the second of each.
-fn of_event(need: &Need, heard: &Heard) -> Further {
+/// Providers for one event: the best provider of each owner, then the second of each.
+fn of_event(need: &Need, by_owner: &ByOwner) -> Providers {
     let answers: Vec<&Vec<Url>> = need
         .owners
         .iter()
-        .filter_map(|owner| heard.get(owner)?.as_ref())
+        .filter_map(|owner| by_owner.get(owner)?.as_ref())
         .collect();
     let ranked = (0..MAX_PROVIDERS).flat_map(|rank| {
         let of_rank = answers.iter();
         of_rank.filter_map(move |urls| urls.get(rank))
     });
-    Further {
+    Providers {
         event: need.event,
         urls: ranked.cloned().collect(),
         is_whole: answers.len() == need.owners.len(),
@@ -80,7 +87,7 @@ async fn providers(resolver: &Resolver, name: RepoAddr) -> Option<Vec<Url>> {
         Ok(ranked) => Some(ranked.providers.into_iter().map(|it| it.url).collect()),
         Err(ResolveError::Unknown) => Some(Vec::new()),
         Err(error) => {
-            tracing::debug!(%key, %error, "further providers could not be looked for");
+            tracing::debug!(%key, %error, "failed to look up further providers");
             None
         }
     }
@@ -112,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_is_told_what_was_heard_and_whether_that_is_all() {
+    fn an_event_gets_the_providers_of_its_owners_and_whether_all_answered() {
         let [a, b] = [(); 2].map(|()| Author::new().pubkey());
         let need = |owners: &[PublicKey]| Need {
             event: EventId::from_byte_array([1; 32]),
@@ -122,14 +129,17 @@ mod tests {
             owners: owners.to_vec(),
         };
         let [a1, a2, b1] = ["https://a1/", "https://a2/", "https://b1/"].map(url);
-        let mut heard = Heard::from([(a, Some(vec![a1.clone(), a2.clone()]))]);
-        let told = of_event(&need(&[a]), &heard);
+        let mut by_owner = ByOwner::from([(a, Some(vec![a1.clone(), a2.clone()]))]);
+        let told = of_event(&need(&[a]), &by_owner);
         assert!(told.is_whole && told.urls == [a1.clone(), a2.clone()]);
-        assert!(!of_event(&need(&[a, b]), &heard).is_whole, "not looked for");
-        heard.insert(b, None);
-        assert!(!of_event(&need(&[a, b]), &heard).is_whole, "no answer");
-        heard.insert(b, Some(vec![b1.clone()]));
-        let told = of_event(&need(&[a, b]), &heard);
+        assert!(
+            !of_event(&need(&[a, b]), &by_owner).is_whole,
+            "not looked for"
+        );
+        by_owner.insert(b, None);
+        assert!(!of_event(&need(&[a, b]), &by_owner).is_whole, "no answer");
+        by_owner.insert(b, Some(vec![b1.clone()]));
+        let told = of_event(&need(&[a, b]), &by_owner);
         assert!(told.is_whole && told.urls == [a1, b1, a2]);
     }
 }
