@@ -8,7 +8,7 @@
 //! │ objects ─▶ refs ─▶ events, subscribers ─▶ held    │  this order; each durable on return
 //! └────┬────────┬───────────────┬───────────────┬─────┘
 //!      ▼        ▼               ▼               ▼
-//!    packs    packed-refs    relay writer    journal rows and queue rows,
+//!    packs    packed-refs    relay writer    journal rows,
 //!    (disk)   (disk)         (LMDB)          one transaction (SQL)
 //! ```
 //!
@@ -16,8 +16,6 @@
 //! two steps leaves what the start finishes: see [`crate::release`].
 
 mod journal;
-
-use std::sync::Arc;
 
 use futures_util::{FutureExt as _, future::BoxFuture};
 use grip_db::{Db, DbError, WritePermit};
@@ -29,7 +27,7 @@ use grip_store::Put;
 use grip_tasks::fault;
 use grip_types::{Identifier, RefEdit, RefName};
 
-use crate::{error::GraspError, wanted};
+use crate::error::GraspError;
 
 pub(crate) use self::journal::Journal;
 
@@ -38,25 +36,17 @@ pub(crate) struct Commit {
     repositories: Repositories,
     writer: Writer,
     journal: Journal,
-    /// The queue rows of what is wanted: they come and go with journal rows.
-    wanted: Arc<wanted::Rows>,
 }
 
 /// A change of held entries on its way to the disk.
 pub(crate) type Written = BoxFuture<'static, Result<(), DbError>>;
 
 impl Commit {
-    pub(crate) fn new(
-        repositories: Repositories,
-        writer: Writer,
-        db: Db,
-        wanted: Arc<wanted::Rows>,
-    ) -> Self {
+    pub(crate) fn new(repositories: Repositories, writer: Writer, db: Db) -> Self {
         Self {
             repositories,
             writer,
             journal: Journal::new(db),
-            wanted,
         }
     }
 
@@ -133,7 +123,7 @@ impl Commit {
     }
 
     /// Queues changes of held entries, which are made in the order of these calls; the future
-    /// waits until they are on the disk. Journal and queue rows of one call change together.
+    /// waits until they are on the disk. The rows of one call change together.
     pub(crate) fn held(
         &self,
         permit: Result<WritePermit, DbError>,
@@ -143,7 +133,12 @@ impl Commit {
             return std::future::ready(Ok(())).boxed();
         }
         match permit {
-            Ok(permit) => self.wanted.write(permit, &self.journal, changes).boxed(),
+            Ok(permit) => {
+                let journal = self.journal.clone();
+                let written = permit
+                    .write(|mut db| Box::pin(async move { journal.write(&mut db, changes).await }));
+                written.boxed()
+            }
             Err(error) => std::future::ready(Err(error)).boxed(),
         }
     }

@@ -27,7 +27,6 @@ use crate::{
     recent_refusals::RecentRefusals,
     repack::PendingRepacks,
     unused_stores::RetainedStores,
-    wanted,
     withdrawal::Withdrawals,
 };
 
@@ -80,10 +79,6 @@ pub(crate) struct Core {
     pub(crate) kept: RetainedStores,
     /// Changes whenever the next attempt to find data may have come forward.
     pub(crate) sync_changes: watch::Sender<u64>,
-    /// Changes whenever an attempt has ended.
-    pub(crate) sync_ends: watch::Sender<u64>,
-    /// When data of identifiers is looked for of which nothing is held.
-    pub(crate) wanted: Arc<wanted::Rows>,
     /// Counts announcements accepted, for states that came a moment too soon.
     pub(crate) announcements_accepted: watch::Sender<u64>,
     /// Places for those states.

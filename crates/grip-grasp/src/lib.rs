@@ -29,7 +29,6 @@ mod summary;
 mod sweep;
 mod sync;
 mod unused_stores;
-mod wanted;
 mod withdrawal;
 
 pub use explain::{EventFacts, Explanation, Missing, Status};

@@ -8,9 +8,10 @@ use std::{
     sync::Arc,
 };
 
-use grip_db::DbError;
-use grip_nostr::{Address, Announcement, Filter, RepoAddr, kinds};
+use grip_db::{Db, DbError};
+use grip_nostr::{Address, Announcement, RepoAddr, kinds};
 use grip_purgatory::{Phase, Purgatory, Restored, Row};
+use grip_queue::{Filter, Queue};
 use grip_store::{EventView, Limits, ReadView, StoreError};
 use grip_tasks::{Lanes, Periodic};
 use grip_types::Identifier;
@@ -26,7 +27,6 @@ use crate::{
     hosted_repositories::{HostedRepositories, RepositoryStatus},
     incoming::MAX_TOO_SOON,
     sync::max_looks,
-    wanted::Rows,
     withdrawal::Withdrawals,
 };
 
@@ -54,13 +54,10 @@ impl Grasp {
     /// Starts the service: restores what was held, brings disk and events in step, finishes
     /// releases that were cut short, removes objects that nothing needs, and begins to sweep.
     pub async fn start(parts: Parts) -> Result<Self, StartError> {
-        let rows = Rows::new(&parts.db, parts.bounds.wanted_interval);
-        let wanted = Arc::new(rows);
         let commit = Commit::new(
             parts.repositories.clone(),
             parts.writer.clone(),
             parts.db.clone(),
-            Arc::clone(&wanted),
         );
         let mut rows = commit.load_held().await?;
         let withdrawals = Withdrawals::restore(&mut rows);
@@ -75,9 +72,10 @@ impl Grasp {
             tracing::error!(%row, "failed to read a held entry; it stays in the journal");
         }
         let sweep_every = parts.sweep_every;
-        let core = Arc::new(Core::new(parts, commit, wanted, purgatory, withdrawals));
+        let db = parts.db.clone();
+        let core = Arc::new(Core::new(parts, commit, purgatory, withdrawals));
         core.write_held(changes).await?;
-        core.begin_wanted().await?;
+        remove_wanted_jobs(&db).await?;
         core.reconcile(identifiers.clone()).await?;
         for identifier in identifiers {
             let released = core.release_at_start(&identifier).await;
@@ -95,16 +93,8 @@ impl Grasp {
 }
 
 impl Core {
-    fn new(
-        parts: Parts,
-        commit: Commit,
-        wanted: Arc<Rows>,
-        purgatory: Purgatory,
-        withdrawals: Withdrawals,
-    ) -> Self {
+    fn new(parts: Parts, commit: Commit, purgatory: Purgatory, withdrawals: Withdrawals) -> Self {
         Self {
-            wanted,
-            sync_ends: watch::Sender::new(0),
             store: parts.store,
             commit,
             repositories: parts.repositories,
@@ -191,9 +181,9 @@ impl Core {
         for addr in self.shown_announcements(held) {
             found.insert(addr, RepositoryStatus::Held);
         }
-        let filter = Filter {
+        let filter = grip_nostr::Filter {
             kinds: Some(vec![kinds::ANNOUNCEMENT.as_u16()]),
-            ..Filter::default()
+            ..grip_nostr::Filter::default()
         };
         let limits = Limits {
             default_limit: usize::MAX,
@@ -220,6 +210,28 @@ impl Core {
             .flat_map(|identifier| purgatory.announcements(identifier));
         let shown = all.filter(|entry| entry.phase == Phase::Shown);
         shown.map(|entry| entry.addr.clone()).collect()
+    }
+}
+
+/// Removes the jobs by which earlier versions looked for wanted data: the sync queue does so now.
+async fn remove_wanted_jobs(db: &Db) -> Result<(), DbError> {
+    let kind = match db.node() {
+        "" => "wanted".to_owned(),
+        node => format!("wanted@{node}"),
+    };
+    let queue = Queue::new(db.clone());
+    let filter = Filter {
+        kind: Some(kind.clone()),
+        ..Filter::default()
+    };
+    loop {
+        let jobs = queue.list(&filter, 1_000).await?;
+        if jobs.is_empty() {
+            return Ok(());
+        }
+        for job in jobs {
+            queue.remove(&kind, &job.key).await?;
+        }
     }
 }
 

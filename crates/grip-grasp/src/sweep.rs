@@ -87,7 +87,6 @@ impl Core {
                 Err(error) => error.log("failed to archive a withdrawn repository"),
             }
         }
-        self.repair_wanted().await;
         swept.stores = self.remove_unused_stores().await?;
         swept.repacked = self.repack().await;
         Ok(swept)

@@ -11,12 +11,10 @@ use serde::Serialize;
 use tokio::sync::watch;
 
 pub(crate) use needs::{asks, max_looks};
+pub(crate) use waiting::search;
 pub use waiting::{WaitingFacts, WaitingStatus};
 
-use crate::{
-    DataSource, Grasp,
-    grasp::{Core, now},
-};
+use crate::{DataSource, Grasp, grasp::now};
 
 /// How the search for one identifier's data stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -28,11 +26,10 @@ pub struct SyncFacts {
     pub in_progress: bool,
 }
 
-impl Core {
-    pub(crate) fn search_facts(&self, identifier: &Identifier, entry: &SyncEntry) -> SyncFacts {
-        let next_attempt = entry.next_attempt;
-        SyncFacts {
-            next_attempt: next_attempt.unwrap_or_else(|| self.wanted.next(identifier, now())),
+impl From<&SyncEntry> for SyncFacts {
+    fn from(entry: &SyncEntry) -> Self {
+        Self {
+            next_attempt: entry.next_attempt,
             attempt_count: entry.attempt_count,
             in_progress: entry.in_progress,
         }
@@ -71,7 +68,6 @@ impl SyncContext for Grasp {
         if let Err(error) = ended.await {
             error.log("failed to journal the end of an attempt; a restart repeats it");
         }
-        self.core.sync_ends.send_modify(|count| *count += 1);
     }
 
     fn sync_changes(&self) -> watch::Receiver<u64> {
@@ -106,7 +102,7 @@ impl Grasp {
     pub fn sync_entry(&self, identifier: &Identifier) -> Option<SyncFacts> {
         let purgatory = self.core.purgatory.lock();
         let entry = purgatory.sync_entry(identifier);
-        entry.map(|entry| self.core.search_facts(identifier, entry))
+        entry.map(SyncFacts::from)
     }
 
     /// The first `limit` identifiers that wait for data: those under way, then the others in the
@@ -115,7 +111,7 @@ impl Grasp {
         let purgatory = self.core.purgatory.lock();
         let queue = purgatory.sync_queue().take(limit);
         queue
-            .map(|(it, entry)| (it.clone(), self.core.search_facts(it, entry)))
+            .map(|(it, entry)| (it.clone(), entry.into()))
             .collect()
     }
 

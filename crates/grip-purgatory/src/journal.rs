@@ -31,11 +31,6 @@ pub enum Change {
         class: String,
         key: String,
     },
-    /// No row: data of this identifier is to be looked for now and then from now on, because an
-    /// event of it is wanted. When, is for somebody else to know.
-    Want(Identifier),
-    /// No row: no event of this identifier is wanted any more.
-    Unwant(Identifier),
 }
 
 /// A row that could not be read back. It is not dropped: what to do with it is for a person.
@@ -136,9 +131,6 @@ struct SyncPayload {
     attempt_count: u32,
 }
 
-/// In the row of a search: when somebody asks for it.
-const NEVER: Millis = Millis::new(i64::MAX);
-
 impl Change {
     fn put(
         class: Class,
@@ -233,7 +225,7 @@ impl Change {
 
     pub(crate) fn put_sync(identifier: &Identifier, entry: &SyncEntry) -> Self {
         let attempt_count = entry.attempt_count;
-        let (key, at) = (identifier.as_str(), entry.next_attempt.unwrap_or(NEVER));
+        let (key, at) = (identifier.as_str(), entry.next_attempt);
         let payload = SyncPayload { attempt_count };
         Self::put(Class::Sync, key.to_owned(), key, &payload, at)
     }
@@ -291,7 +283,7 @@ impl Stored {
             Class::Sync => {
                 let payload: SyncPayload = serde_json::from_str(&row.payload)?;
                 let entry = SyncEntry {
-                    next_attempt: (expires_at != NEVER).then_some(expires_at),
+                    next_attempt: expires_at,
                     attempt_count: payload.attempt_count,
                     in_progress: false,
                     renewed: false,

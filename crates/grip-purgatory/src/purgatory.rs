@@ -251,17 +251,6 @@ impl Purgatory {
         self.schedule.remove(key, times);
     }
 
-    /// After something held has gone: the search ends, or goes on when somebody asks.
-    fn rest_or_end_search(&mut self, identifier: &Identifier) -> Vec<Change> {
-        if self.has_held_events(identifier) {
-            return Vec::new();
-        }
-        if self.wanted.concerns(identifier) {
-            return self.sync.rest(identifier);
-        }
-        self.sync.remove(identifier).into_iter().collect()
-    }
-
     /// Ends the search for data when nothing waits for it.
     fn end_idle_search(&mut self, identifier: &Identifier) -> Option<Change> {
         if self.has_pending_events(identifier) {

@@ -12,8 +12,8 @@ use crate::{Change, Millis};
 /// The search for the data of one identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SyncEntry {
-    /// None: when somebody asks for it, as where nothing is held.
-    pub next_attempt: Option<Millis>,
+    /// When the next attempt is due; of one under way, when it was.
+    pub next_attempt: Millis,
     /// Attempts that did not bring everything, since the last new event.
     pub attempt_count: u32,
     /// An attempt is under way; the next one waits for its end.
@@ -26,10 +26,8 @@ pub struct SyncEntry {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SyncQueue {
     entries: HashMap<Identifier, SyncEntry>,
-    /// Those not in progress that have a time, in the order in which they are due.
+    /// Those not in progress, in the order in which they are due.
     due: BTreeSet<(Millis, Identifier)>,
-    /// Those not in progress that have none.
-    resting: BTreeSet<Identifier>,
     /// Attempts under way. One may outlive its entry; should the identifier come back meanwhile,
     /// its next attempt waits for the end of that one.
     running: HashSet<Identifier>,
@@ -52,14 +50,9 @@ impl SyncQueue {
         self.due.first().map(|(at, identifier)| (*at, identifier))
     }
 
-    /// Those not in progress that have a time, in the order in which they are due.
+    /// Those not in progress, in the order in which they are due.
     pub(crate) fn due(&self) -> impl Iterator<Item = &Identifier> {
         self.due.iter().map(|(_, identifier)| identifier)
-    }
-
-    /// Those that wait until somebody asks.
-    pub(crate) fn resting(&self) -> impl Iterator<Item = &Identifier> {
-        self.resting.iter()
     }
 
     /// Those in progress.
@@ -103,18 +96,18 @@ impl SyncQueue {
         match self.get(identifier).copied() {
             // The time of the attempt under way is spent: it cannot serve what comes now.
             Some(entry) if entry.in_progress && !entry.renewed => SyncEntry {
-                next_attempt: Some(at),
+                next_attempt: at,
                 renewed: true,
                 ..entry
             },
             Some(entry) => SyncEntry {
-                next_attempt: Some(entry.next_attempt.map_or(at, |due| due.min(at))),
+                next_attempt: entry.next_attempt.min(at),
                 ..entry
             },
             None => {
                 let is_running = self.running.contains(identifier);
                 SyncEntry {
-                    next_attempt: Some(at),
+                    next_attempt: at,
                     attempt_count: 0,
                     in_progress: is_running,
                     renewed: is_running,
@@ -145,33 +138,12 @@ impl SyncQueue {
         Some(identifier)
     }
 
-    /// Lets the search wait until somebody asks for an attempt; one under way goes on.
-    pub(crate) fn rest(&mut self, identifier: &Identifier) -> Vec<Change> {
-        let entry = SyncEntry {
-            next_attempt: None,
-            attempt_count: 0,
-            in_progress: self.running.contains(identifier),
-            renewed: false,
-        };
-        match self.get(identifier) {
-            Some(known) if known.in_progress => Vec::new(),
-            Some(known) => self.change(
-                identifier,
-                SyncEntry {
-                    attempt_count: known.attempt_count,
-                    ..entry
-                },
-            ),
-            None => self.change(identifier, entry),
-        }
-    }
-
     /// Ends the attempt under way: the next one comes at `next`, unless something has asked for
     /// one meanwhile. It counts if `counts`.
     pub(crate) fn end(
         &mut self,
         identifier: &Identifier,
-        next: Option<Millis>,
+        next: Millis,
         counts: bool,
     ) -> Vec<Change> {
         self.running.remove(identifier);
@@ -186,6 +158,12 @@ impl SyncQueue {
         entry.renewed = false;
         self.set(identifier, entry);
         vec![Change::put_sync(identifier, &entry)]
+    }
+
+    /// Ends the attempt under way and the search with it.
+    pub(crate) fn end_for_good(&mut self, identifier: &Identifier) -> Option<Change> {
+        self.running.remove(identifier);
+        self.remove(identifier)
     }
 
     pub(crate) fn remove(&mut self, identifier: &Identifier) -> Option<Change> {
@@ -203,17 +181,12 @@ impl SyncQueue {
         if let Some(before) = self.entries.insert(identifier.clone(), entry) {
             self.unfile(identifier, &before);
         }
-        match entry.next_attempt {
-            _ if entry.in_progress => {}
-            Some(at) => drop(self.due.insert((at, identifier.clone()))),
-            None => drop(self.resting.insert(identifier.clone())),
+        if !entry.in_progress {
+            self.due.insert((entry.next_attempt, identifier.clone()));
         }
     }
 
     fn unfile(&mut self, identifier: &Identifier, entry: &SyncEntry) {
-        match entry.next_attempt {
-            Some(at) => drop(self.due.remove(&(at, identifier.clone()))),
-            None => drop(self.resting.remove(identifier)),
-        }
+        self.due.remove(&(entry.next_attempt, identifier.clone()));
     }
 }

@@ -286,7 +286,18 @@ impl State {
     }
 }
 
-impl SyncContext for Arc<World> {
+/// The node, as the search holds it.
+pub(crate) struct Service(Arc<World>);
+
+impl std::ops::Deref for Service {
+    type Target = World;
+
+    fn deref(&self) -> &World {
+        &self.0
+    }
+}
+
+impl SyncContext for Service {
     fn now(&self) -> Millis {
         self.clock()
     }
@@ -484,16 +495,16 @@ pub(crate) fn steady() -> Options {
     }
 }
 
-pub(crate) type TestEngine = Engine<Arc<World>, Arc<World>>;
+pub(crate) type TestEngine = Engine<Service, Arc<World>>;
 
 fn parts(
     world: &Arc<World>,
     options: Options,
     limits: grip_limits::Options,
     group: TaskGroup,
-) -> Parts<Arc<World>, Arc<World>> {
+) -> Parts<Service, Arc<World>> {
     Parts {
-        context: Arc::clone(world),
+        context: Service(Arc::clone(world)),
         providers: Arc::clone(world) as Arc<dyn FindProviders>,
         fetch: Arc::clone(world),
         throttle: Throttle::memory(limits),

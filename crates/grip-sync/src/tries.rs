@@ -61,7 +61,7 @@ impl Tries {
     /// The attempts for those identifiers that were tried last, newest first.
     pub(crate) fn newest(&self, limit: usize) -> Vec<UrlAttempt> {
         let tried_last = self.by_identifier.iter().take(MAX_SHOWN);
-        let mut newest: Vec<&UrlAttempt> = tried_last.flat_map(|(_, it)| it).collect();
+        let mut newest: Vec<&UrlAttempt> = tried_last.flat_map(|(_, it)| it.iter().rev()).collect();
         newest.sort_by_key(|attempt| std::cmp::Reverse(attempt.at));
         newest.into_iter().take(limit).cloned().collect()
     }

@@ -47,8 +47,7 @@ impl Journal {
         Ok(rows.into_iter().map(row).collect())
     }
 
-    /// Makes the changes in their order, as a part of the caller's transaction. The rows of the
-    /// queue that [`Change::Want`] and [`Change::Unwant`] speak of are not among them.
+    /// Makes the changes in their order, as a part of the caller's transaction.
     pub(crate) async fn write(
         &self,
         db: &mut Connection<'_>,
@@ -72,7 +71,6 @@ impl Journal {
                     let named = [node, class.into(), key.into()];
                     db.execute(&sql::REMOVE, &named).await?;
                 }
-                Change::Want(_) | Change::Unwant(_) => {}
             }
         }
         Ok(())

@@ -11,7 +11,7 @@ use crate::{
     SyncFacts,
     admission::{Announcements, Found, View, ViewError},
     grasp::Core,
-    sync::asks,
+    sync::{asks, search},
 };
 
 /// What is added for an event whose data can never be here.
@@ -45,7 +45,7 @@ impl Core {
             search: if is_announcement {
                 None
             } else {
-                self.search(identifiers, &purgatory)
+                search(identifiers, &purgatory)
             },
         })
     }

@@ -1,4 +1,4 @@
-//! The list of what waits, and what an operator may do about one of its entries.
+//! The list of waiting events, and what an operator may do about one of them.
 
 use std::sync::Arc;
 
@@ -94,11 +94,9 @@ impl Core {
     fn waiting(&self, limit: usize) -> Result<Vec<WaitingFacts>, GraspError> {
         let waiting: Vec<Snapshot> = {
             let purgatory = self.purgatory.lock();
-            let held = purgatory
-                .waiting()
-                .map(|it| self.held_facts(it, &purgatory));
+            let held = purgatory.waiting().map(|it| held_facts(it, &purgatory));
             let wanted = purgatory.all_wanted();
-            let wanted = wanted.map(|it| self.wanted_facts(it, &purgatory));
+            let wanted = wanted.map(|it| wanted_facts(it, &purgatory));
             held.chain(wanted).take(limit).collect()
         };
         let events = self.store.read().map_err(ViewError::new)?;
@@ -136,7 +134,7 @@ impl Core {
             self.blocking("git.remove", remove).await??;
         }
         if dropped {
-            tracing::info!(%id, "a waiting event was dropped by hand");
+            tracing::info!(%id, "dropped a waiting event by order of the operator");
         }
         Ok(dropped)
     }
@@ -149,53 +147,42 @@ impl Core {
     }
 }
 
-impl Core {
-    fn held_facts(&self, waiting: Waiting<'_>, purgatory: &Purgatory) -> Snapshot {
-        let (class, status) = match waiting {
-            Waiting::Announcement(entry) => match entry.phase {
-                Phase::Shown => ("announcement", WaitingStatus::Held),
-                Phase::Hidden => ("announcement", WaitingStatus::Hidden),
-            },
-            Waiting::State(_) => ("state", WaitingStatus::Held),
-            Waiting::Pr(_) => ("pull_request", WaitingStatus::Held),
-        };
-        let mut snapshot = snapshot(waiting.held(), waiting.identifiers(), class, status);
-        if !matches!(waiting, Waiting::Announcement(_)) {
-            let search = self.search(waiting.identifiers(), purgatory);
-            snapshot.facts.searched(search);
-        }
-        snapshot
-    }
-
-    fn wanted_facts(&self, entry: &WantedEntry, purgatory: &Purgatory) -> Snapshot {
-        let class = if entry.is_state() {
-            "state"
-        } else {
-            "pull_request"
-        };
-        let mut snapshot = snapshot(
-            &entry.held,
-            &entry.identifiers,
-            class,
-            WaitingStatus::Wanted,
-        );
-        let search = self.search(&entry.identifiers, purgatory);
+fn held_facts(waiting: Waiting<'_>, purgatory: &Purgatory) -> Snapshot {
+    let (class, status) = match waiting {
+        Waiting::Announcement(entry) => match entry.phase {
+            Phase::Shown => ("announcement", WaitingStatus::Held),
+            Phase::Hidden => ("announcement", WaitingStatus::Hidden),
+        },
+        Waiting::State(_) => ("state", WaitingStatus::Held),
+        Waiting::Pr(_) => ("pull_request", WaitingStatus::Held),
+    };
+    let mut snapshot = snapshot(waiting.held(), waiting.identifiers(), class, status);
+    if !matches!(waiting, Waiting::Announcement(_)) {
+        let search = search(waiting.identifiers(), purgatory);
         snapshot.facts.searched(search);
-        snapshot
     }
+    snapshot
+}
 
-    /// How the search for the data of some identifiers stands: the attempt that comes first counts.
-    pub(crate) fn search(
-        &self,
-        identifiers: &[Identifier],
-        purgatory: &Purgatory,
-    ) -> Option<SyncFacts> {
-        let facts = identifiers.iter().filter_map(|it| {
-            let entry = purgatory.sync_entry(it)?;
-            Some(self.search_facts(it, entry))
-        });
-        facts.min_by_key(|facts| (!facts.in_progress, facts.next_attempt))
-    }
+fn wanted_facts(entry: &WantedEntry, purgatory: &Purgatory) -> Snapshot {
+    let class = if entry.is_state() {
+        "state"
+    } else {
+        "pull_request"
+    };
+    let status = WaitingStatus::Wanted;
+    let mut snapshot = snapshot(&entry.held, &entry.identifiers, class, status);
+    snapshot
+        .facts
+        .searched(search(&entry.identifiers, purgatory));
+    snapshot
+}
+
+/// The state of the search for the data of some identifiers: the attempt that comes first counts.
+pub(crate) fn search(identifiers: &[Identifier], purgatory: &Purgatory) -> Option<SyncFacts> {
+    let entries = identifiers.iter().filter_map(|it| purgatory.sync_entry(it));
+    let facts = entries.map(SyncFacts::from);
+    facts.min_by_key(|facts| (!facts.in_progress, facts.next_attempt))
 }
 
 fn snapshot(

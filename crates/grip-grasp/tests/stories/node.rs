@@ -234,10 +234,6 @@ impl Node {
         &self.running().db
     }
 
-    pub(crate) fn group(&self) -> &TaskGroup {
-        &self.running().group
-    }
-
     /// Nothing can be journalled from now on.
     pub(crate) async fn close_journal(&self) {
         self.running().db.close().await;

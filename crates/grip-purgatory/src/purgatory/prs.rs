@@ -179,7 +179,7 @@ impl Purgatory {
         };
         let mut changes = vec![Change::remove(Class::Pr, id)];
         for identifier in &entry.identifiers {
-            changes.extend(self.rest_or_end_search(identifier));
+            changes.extend(self.end_idle_search(identifier));
         }
         changes
     }
@@ -195,7 +195,7 @@ impl Purgatory {
             changes.extend(self.want(entry.identifiers.clone(), entry.held, now));
         }
         for identifier in &entry.identifiers {
-            changes.extend(self.rest_or_end_search(identifier));
+            changes.extend(self.end_idle_search(identifier));
         }
         changes
     }

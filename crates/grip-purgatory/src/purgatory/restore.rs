@@ -1,6 +1,9 @@
 //! Reading the journal back at the start.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::BTreeSet,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+};
 
 use grip_types::Identifier;
 
@@ -8,6 +11,9 @@ use super::Purgatory;
 use crate::{
     Bounds, Change, Millis, RESTART_GRACE, Row, UnreadableRow, entry::NamedRef, journal::Stored,
 };
+
+/// The time in rows of versions that left the search for wanted events to the work queue.
+const NO_TIME: Millis = Millis::new(i64::MAX);
 
 /// What came of the journal.
 #[derive(Debug)]
@@ -65,10 +71,19 @@ impl Purgatory {
             if self.has_held_events(it) {
                 self.enqueue_sync_default(it, now)
             } else {
-                self.sync.rest(it)
+                self.sync.bring_forward(it, self.spread(it, now))
             }
         });
         begun.collect::<Vec<_>>().concat()
+    }
+
+    /// A time within the interval of wanted events that belongs to the identifier: a thousand of
+    /// them are not looked for at once.
+    fn spread(&self, identifier: &Identifier, now: Millis) -> Millis {
+        let mut hasher = DefaultHasher::new();
+        identifier.hash(&mut hasher);
+        let share = f64::from(hasher.finish() as u32) / f64::from(u32::MAX);
+        now + self.bounds.wanted_interval.mul_f64(share)
     }
 
     fn take_in(&mut self, stored: Stored, now: Millis) -> Option<Change> {
@@ -108,9 +123,13 @@ impl Purgatory {
                 self.insert_placeholder_ref(event_id, repo, pushed);
                 change
             }
-            Stored::Sync(identifier, entry) => {
+            Stored::Sync(identifier, mut entry) => {
+                let has_no_time = entry.next_attempt == NO_TIME;
+                if has_no_time {
+                    entry.next_attempt = self.spread(&identifier, now);
+                }
                 self.sync.set(&identifier, entry);
-                None
+                has_no_time.then(|| Change::put_sync(&identifier, &entry))
             }
             Stored::Expired(id, at) => {
                 self.expired.insert(id, at);

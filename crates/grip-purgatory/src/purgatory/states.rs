@@ -56,7 +56,7 @@ impl Purgatory {
         };
         self.count_out(&entry);
         let mut changes = vec![Change::remove(Class::State, id)];
-        changes.extend(self.rest_or_end_search(identifier));
+        changes.extend(self.end_idle_search(identifier));
         changes
     }
 
@@ -82,7 +82,7 @@ impl Purgatory {
             changes.extend(self.remove_superseded(identifier, &event));
             changes.extend(self.want(vec![identifier.clone()], held, now));
         }
-        changes.extend(self.rest_or_end_search(identifier));
+        changes.extend(self.end_idle_search(identifier));
         changes
     }
 

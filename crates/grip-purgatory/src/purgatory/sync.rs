@@ -1,4 +1,4 @@
-//! The queue of identifiers whose data is to be looked for elsewhere.
+//! The queue of identifiers whose data is looked for elsewhere, held and wanted alike.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::{Change, Millis, SyncEntry};
 /// When an identifier is looked at again for which nothing was missing although something waits:
 /// the longest pause between two attempts for a held event.
 const COMPLETE_BUT_WAITING: Duration = Duration::from_secs(120);
-/// No attempt for a held event is put off for longer than this, or than the settings say.
+/// No attempt is put off for longer than this, or than the settings say.
 const LONGEST_RETRY: Duration = Duration::from_secs(3600);
 
 impl Purgatory {
@@ -62,24 +62,26 @@ impl Purgatory {
         self.sync.begin(now)
     }
 
-    /// The identifiers whose data is looked for: those under way, then the others as they are due,
-    /// and in the end those that somebody has to ask for.
+    /// The identifiers whose data is looked for: those under way, then the others as they are due.
     pub fn sync_queue(&self) -> impl Iterator<Item = (&Identifier, &SyncEntry)> {
         let identifiers = self.sync.running().chain(self.sync.due());
-        let identifiers = identifiers.chain(self.sync.resting());
         identifiers.filter_map(|identifier| Some((identifier, self.sync.get(identifier)?)))
     }
 
     /// Ends an attempt that did not bring everything: one more is counted, and the next comes
-    /// after `delay`, unless a new event has asked for one meanwhile. Where nothing is held, it
-    /// comes when somebody asks for it.
+    /// after `delay`, unless a new event has asked for one meanwhile. Where nothing is held and
+    /// something wanted, it comes an interval after the one before was due: with the time that an
+    /// attempt takes, two would be further apart (G02-2).
     pub fn retry_sync(
         &mut self,
         identifier: &Identifier,
         delay: Duration,
         now: Millis,
     ) -> Vec<Change> {
-        let next = self.has_held_events(identifier).then(|| now + delay);
+        let due = self.sync.get(identifier).map(|entry| entry.next_attempt);
+        let wanted = due.filter(|_| !self.has_held_events(identifier));
+        let wanted = wanted.map(|due| due + self.bounds.wanted_interval);
+        let next = wanted.filter(|next| *next > now).unwrap_or(now + delay);
         self.sync.end(identifier, next, true)
     }
 
@@ -90,7 +92,7 @@ impl Purgatory {
         delay: Duration,
         now: Millis,
     ) -> Vec<Change> {
-        self.sync.end(identifier, Some(now + delay), false)
+        self.sync.end(identifier, now + delay, false)
     }
 
     /// Ends an attempt that found nothing missing. The search is over, unless something waits
@@ -99,16 +101,14 @@ impl Purgatory {
         if self.has_pending_events(identifier) {
             return self.retry_sync(identifier, COMPLETE_BUT_WAITING, now);
         }
-        let ended = self.sync.end(identifier, None, true);
-        let removed = self.sync.remove(identifier).map(|change| vec![change]);
-        removed.unwrap_or(ended)
+        self.sync.end_for_good(identifier).into_iter().collect()
     }
 
     /// Brings attempts forward to `now` that are further away than any wait is long: the clock
     /// was set back, and nothing would be looked for until it has caught up.
     pub(super) fn heed_clock(&mut self, now: Millis) -> Vec<Change> {
         let delays = self.bounds.sync_delays;
-        let waits = [delays.submitted, delays.synced];
+        let waits = [delays.submitted, delays.synced, self.bounds.wanted_interval];
         let longest = waits.into_iter().fold(LONGEST_RETRY, Duration::max);
         self.sync.bring_back_from(now + longest, now)
     }

@@ -71,9 +71,9 @@ fn remove_states(purgatory: &mut Purgatory, identifier: &Identifier) -> Vec<Chan
     removals.collect::<Vec<_>>().concat()
 }
 
-/// The journal as a database keeps it, and for whom something is wanted.
+/// The journal as a database keeps it.
 #[derive(Default)]
-struct Journal(BTreeMap<(String, String), Row>, BTreeSet<Identifier>);
+struct Journal(BTreeMap<(String, String), Row>);
 
 impl Journal {
     fn apply(&mut self, changes: Vec<Change>) {
@@ -84,12 +84,6 @@ impl Journal {
                 }
                 Change::Remove { class, key } => {
                     self.0.remove(&(class, key));
-                }
-                Change::Want(identifier) => {
-                    assert!(self.1.insert(identifier), "it is wanted once");
-                }
-                Change::Unwant(identifier) => {
-                    self.1.remove(&identifier);
                 }
             }
         }

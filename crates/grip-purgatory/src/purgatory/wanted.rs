@@ -32,22 +32,9 @@ impl Purgatory {
         };
         let mut changes = vec![Change::remove(Class::Wanted, id)];
         for identifier in &entry.identifiers {
-            if !self.wanted.concerns(identifier) {
-                changes.push(Change::Unwant(identifier.clone()));
-            }
             changes.extend(self.end_idle_search(identifier));
         }
         changes
-    }
-
-    /// The identifiers something is wanted for.
-    pub fn wanted_identifiers(&self) -> impl Iterator<Item = &Identifier> {
-        self.wanted.identifiers()
-    }
-
-    /// Says whether something is wanted for an identifier.
-    pub fn wants(&self, identifier: &Identifier) -> bool {
-        self.wanted.concerns(identifier)
     }
 
     /// Ends the search for the states that `state` takes the place of.
@@ -108,9 +95,10 @@ impl Purgatory {
             return changes;
         }
         changes.push(Change::put_wanted(&entry));
-        let new = entry.identifiers.iter();
-        let new = new.filter(|identifier| !self.wanted.concerns(identifier));
-        changes.extend(new.cloned().map(Change::Want));
+        let within = now + self.bounds.wanted_interval;
+        for identifier in &entry.identifiers {
+            changes.extend(self.sync.bring_forward(identifier, within));
+        }
         self.wanted.insert(entry);
         changes
     }

@@ -70,7 +70,5 @@ pub(super) fn start(settings: &Settings, base: Base<'_>) -> anyhow::Result<SyncH
         },
         group: base.search.clone(),
     });
-    let wanted = base.grasp.look_for_wanted(&base.search);
-    let report = Report::new(running, throttle.clone(), wanted);
-    Ok(SyncHandle::new(report))
+    Ok(SyncHandle::new(Report::new(running, throttle.clone())))
 }

@@ -12,15 +12,15 @@ fn naming(keys: &Keys, created_at: u64) -> Event {
     state(keys, created_at, &[[MAIN, &"a".repeat(40)]])
 }
 
-fn hold(purgatory: &mut Purgatory, event: &Event, origin: Origin, at: Millis) -> Vec<Change> {
-    let added = purgatory.add_state(event.clone(), identifier("repo"), origin, at);
+fn hold(purgatory: &mut Purgatory, event: &Event, source: Origin, at: Millis) -> Vec<Change> {
+    let added = purgatory.add_state(event.clone(), identifier("repo"), source, at);
     added.unwrap()
 }
 
 /// A purgatory in which this state has expired.
-fn wanting(event: &Event, origin: Origin) -> Purgatory {
+fn wanting(event: &Event, source: Origin) -> Purgatory {
     let mut purgatory = Purgatory::default();
-    let _ = hold(&mut purgatory, event, origin, NOW);
+    let _ = hold(&mut purgatory, event, source, NOW);
     let (expired, _) = purgatory.cleanup(EXPIRED);
     assert_eq!(expired.len(), 1);
     purgatory
@@ -35,11 +35,11 @@ fn wanted_ids(purgatory: &Purgatory) -> Vec<EventId> {
 #[test]
 fn g02_2_a_state_that_expires_without_its_data_is_wanted_and_not_held() {
     let event = naming(&Keys::generate(), 1);
-    for origin in [Origin::Submitted, Origin::Synced] {
-        let purgatory = wanting(&event, origin);
+    for source in [Origin::Submitted, Origin::Synced] {
+        let purgatory = wanting(&event, source);
         let WantedEntry { identifiers, held } = purgatory.find_wanted(&event.id).unwrap();
         assert_eq!(identifiers, &[identifier("repo")]);
-        assert_eq!((held.origin, held.added_at), (origin, EXPIRED));
+        assert_eq!((held.origin, held.added_at), (source, EXPIRED));
         assert_eq!(held.deadline(), EXPIRED + WANTED_LIFETIME);
         // In no other sense is it here.
         assert!(purgatory.find_event(&event.id).is_none());
@@ -67,60 +67,68 @@ fn g02_3_a_pull_request_that_expires_is_wanted_for_each_of_its_identifiers() {
         assert!(purgatory.has_pending_events(it));
         assert!(purgatory.sync_entry(it).is_some());
     }
-    // The row, and of each identifier the wish and the search.
-    assert_eq!(purgatory.remove_pr(&event.id).len(), 5);
+    // The row, and of each identifier the search.
+    assert_eq!(purgatory.remove_pr(&event.id).len(), 3);
     assert_eq!(purgatory.count().wanted, 0);
     assert_eq!(purgatory.count().sync_queue, 0);
 }
 
 #[test]
-fn attempts_for_wanted_events_are_made_when_somebody_asks_and_are_counted() {
+fn attempts_for_wanted_events_are_due_every_hour_and_are_counted() {
     let repo = identifier("repo");
     let mut purgatory = wanting(&naming(&Keys::generate(), 1), Origin::Synced);
-    assert!(purgatory.wants(&repo));
-    let mut now = EXPIRED;
+    let (first, _) = purgatory.next_sync().unwrap();
+    assert!(first <= EXPIRED + HOUR);
+    let mut due = first;
     for count in 1..=3 {
-        assert_eq!(purgatory.next_sync(), None, "it has no time of its own");
-        assert_eq!(purgatory.begin_sync(now + HOUR * 24), None);
-        assert_eq!(purgatory.sync_now(&repo, now).len(), 1);
-        assert_eq!(purgatory.begin_sync(now), Some(repo.clone()));
+        assert_eq!(purgatory.begin_sync(due - SECOND), None);
+        assert_eq!(purgatory.begin_sync(due + SECOND), Some(repo.clone()));
+        // However long an attempt takes, the next is due an hour after this one was.
+        let ended = due + SECOND * 90;
         let _ = match count {
             // A complete search that leaves it waiting is no other.
-            3 => purgatory.complete_sync(&repo, now),
-            _ => purgatory.retry_sync(&repo, SECOND * 20, now),
+            3 => purgatory.complete_sync(&repo, ended),
+            _ => purgatory.retry_sync(&repo, SECOND * 20, ended),
         };
+        due = due + HOUR;
         let entry = *purgatory.sync_entry(&repo).unwrap();
-        assert_eq!((entry.attempt_count, entry.next_attempt), (count, None));
-        now = now + HOUR;
+        assert_eq!((entry.attempt_count, entry.next_attempt), (count, due));
     }
-    // One that is not over goes on by itself.
-    let _ = purgatory.sync_now(&repo, now);
-    let _ = purgatory.begin_sync(now);
-    let _ = purgatory.resume_sync(&repo, SECOND, now);
-    assert_eq!(purgatory.next_sync(), Some((now + SECOND, &repo)));
+    // After a night without the node the attempt is made at once, and then again every hour.
+    let morning = due + HOUR * 9;
+    assert_eq!(purgatory.begin_sync(morning), Some(repo.clone()));
+    let _ = purgatory.retry_sync(&repo, SECOND * 20, morning);
+    let soon = morning + SECOND * 20;
+    assert_eq!(purgatory.begin_sync(soon), Some(repo.clone()));
+    let _ = purgatory.retry_sync(&repo, SECOND * 20, soon);
+    assert_eq!(purgatory.next_sync(), Some((soon + HOUR, &repo)));
+    // One that has not come to its end goes on by itself.
+    let _ = purgatory.sync_now(&repo, soon);
+    let _ = purgatory.begin_sync(soon);
+    let _ = purgatory.resume_sync(&repo, SECOND, soon);
+    assert_eq!(purgatory.next_sync(), Some((soon + SECOND, &repo)));
 }
 
 #[test]
-fn wanted_identifiers_are_known_to_the_scheduler() {
-    let (keys, other) = (Keys::generate(), Keys::generate());
-    let repo = identifier("repo");
+fn rows_of_versions_without_a_time_for_wanted_events_get_one_within_the_hour() {
+    let mut journal = Journal::default();
     let mut purgatory = Purgatory::default();
-    for (event, at) in [(naming(&keys, 1), NOW), (naming(&other, 1), NOW + SECOND)] {
-        let _ = hold(&mut purgatory, &event, Origin::Synced, at);
+    let event = naming(&Keys::generate(), 1);
+    journal.apply(hold(&mut purgatory, &event, Origin::Synced, NOW));
+    journal.apply(purgatory.cleanup(EXPIRED).1);
+    for ((class, _), row) in &mut journal.0 {
+        if class == "sync" {
+            row.expires_at = i64::MAX;
+        }
     }
-    let (_, changes) = purgatory.cleanup(EXPIRED);
-    assert!(changes.contains(&Change::Want(repo.clone())));
-    let (_, changes) = purgatory.cleanup(EXPIRED + SECOND);
-    assert!(
-        !changes.contains(&Change::Want(repo.clone())),
-        "it is known"
+    let restored = journal.restore(EXPIRED);
+    let (due, _) = restored.purgatory.next_sync().unwrap();
+    assert!((EXPIRED..=EXPIRED + HOUR).contains(&due));
+    journal.apply(restored.changes);
+    assert_eq!(
+        journal.restore(EXPIRED + SECOND).purgatory,
+        restored.purgatory
     );
-    // One of them is served, and the other one too.
-    let ids = wanted_ids(&purgatory);
-    let changes = purgatory.remove_state_event(&repo, &ids[0]);
-    assert!(!changes.contains(&Change::Unwant(repo.clone())));
-    let changes = purgatory.remove_state_event(&repo, &ids[1]);
-    assert!(changes.contains(&Change::Unwant(repo)));
 }
 
 #[test]
@@ -287,9 +295,9 @@ fn the_oldest_leaves_for_a_new_one_at_the_bounds_of_number_and_bytes() {
 
 #[test]
 fn a_wanted_event_is_given_up_after_30_days_and_remembered_if_it_was_synced() {
-    for (origin, remembered) in [(Origin::Synced, true), (Origin::Submitted, false)] {
+    for (source, remembered) in [(Origin::Synced, true), (Origin::Submitted, false)] {
         let event = naming(&Keys::generate(), 1);
-        let mut purgatory = wanting(&event, origin);
+        let mut purgatory = wanting(&event, source);
         let end = EXPIRED + WANTED_LIFETIME;
         assert_eq!(purgatory.next_deadline(), Some(end));
         assert!(purgatory.cleanup(end - SECOND).0.is_empty());
@@ -356,7 +364,7 @@ fn a_restart_with_tighter_bounds_gives_up_the_oldest() {
 fn dropping_by_hand_ends_the_search() {
     let event = naming(&Keys::generate(), 1);
     let mut purgatory = wanting(&event, Origin::Submitted);
-    assert_eq!(purgatory.drop_event(&event.id, EXPIRED).len(), 3);
+    assert_eq!(purgatory.drop_event(&event.id, EXPIRED).len(), 2);
     assert_eq!(purgatory, Purgatory::default());
     assert!(purgatory.drop_event(&event.id, EXPIRED).is_empty());
 

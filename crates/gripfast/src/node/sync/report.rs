@@ -1,7 +1,6 @@
 //! The state of the search for missing data, as pages and the API show it.
 
 use grip_limits::{BackendStatus, BreakerState, ClosedReason, HostStatus, Throttle};
-use grip_queue::Worker;
 use grip_sync::Sync;
 use grip_types::Identifier;
 use grip_web::{Backend, Breaker, HostBudget, SyncReport, SyncTotals, Tried};
@@ -10,17 +9,11 @@ use grip_web::{Backend, Breaker, HostBudget, SyncReport, SyncTotals, Tried};
 pub(super) struct Report {
     sync: Sync,
     throttle: Throttle,
-    /// Runs as long as this is here.
-    _wanted: Worker,
 }
 
 impl Report {
-    pub(super) fn new(sync: Sync, throttle: Throttle, wanted: Worker) -> Self {
-        Self {
-            sync,
-            throttle,
-            _wanted: wanted,
-        }
+    pub(super) fn new(sync: Sync, throttle: Throttle) -> Self {
+        Self { sync, throttle }
     }
 }
 
