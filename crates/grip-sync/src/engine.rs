@@ -1,4 +1,4 @@
-//! What all tasks of the sync share.
+//! The state that all tasks of the search share.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,12 +12,12 @@ use tokio::time::Instant;
 use url::Url;
 
 use crate::{
-    board::Board,
     fetch::{Fetch, FetchError, Fetched, in_words},
-    handle::Parts,
     options::Options,
     plan::Target,
-    slots::Slots,
+    search_memory::SearchMemory,
+    sync::Parts,
+    task_permits::TaskPermits,
 };
 
 pub(crate) struct Engine<C, F> {
@@ -27,8 +27,8 @@ pub(crate) struct Engine<C, F> {
     pub(crate) throttle: Throttle,
     pub(crate) queues: Queues<Identifier>,
     pub(crate) options: Options,
-    pub(crate) slots: Arc<Slots>,
-    pub(crate) board: Arc<Board>,
+    pub(crate) tasks: Arc<TaskPermits>,
+    pub(crate) memory: Arc<SearchMemory>,
     /// Cancelled when fetches under way shall be given up.
     pub(crate) stop: CancellationToken,
 }
@@ -44,7 +44,7 @@ impl<C: SyncContext, F: Fetch> Engine<C, F> {
             group: _,
         } = parts;
         let queues = Queues::new(throttle.clone(), Lane::Git, options.queues);
-        let slots = Slots::new(options.max_tasks, options.max_slow, options.patience);
+        let tasks = TaskPermits::new(options.max_tasks, options.max_slow, options.patience);
         Self {
             context,
             providers,
@@ -52,8 +52,8 @@ impl<C: SyncContext, F: Fetch> Engine<C, F> {
             throttle,
             queues,
             options,
-            slots: Arc::new(slots),
-            board: Arc::default(),
+            tasks: Arc::new(tasks),
+            memory: Arc::default(),
             stop,
         }
     }
@@ -67,7 +67,7 @@ impl<C: SyncContext, F: Fetch> Engine<C, F> {
     /// Whether a URL may be asked at all. What is found out is remembered and noted once.
     pub(crate) fn may_ask(&self, identifier: &Identifier, url: &Url) -> bool {
         let now = Instant::now();
-        if self.board.is_forbidden(identifier, url, now) {
+        if self.memory.is_forbidden(identifier, url, now) {
             return false;
         }
         let Err(forbidden) = self.fetch.check(url) else {
@@ -80,8 +80,8 @@ impl<C: SyncContext, F: Fetch> Engine<C, F> {
 
     pub(crate) fn forbid(&self, identifier: &Identifier, url: &Url, why: &Forbidden) {
         let url_shown = Shown(url);
-        tracing::debug!(%identifier, url = %url_shown, reason = %why, "this URL is never asked");
-        self.board.forbid(identifier, url, Instant::now());
+        tracing::debug!(%identifier, url = %url_shown, reason = %why, "not asking a forbidden URL");
+        self.memory.forbid(identifier, url, Instant::now());
     }
 
     /// Notes what came of asking a URL, for `explain`.
@@ -93,7 +93,7 @@ impl<C: SyncContext, F: Fetch> Engine<C, F> {
         took: Duration,
     ) {
         let (outcome, oids) = match result {
-            Ok(fetched) => (told(fetched), fetched.arrived.len()),
+            Ok(fetched) => (describe(fetched), fetched.arrived.len()),
             Err(error) => (in_words(error), 0),
         };
         self.note(identifier, url, outcome, oids, took);
@@ -101,9 +101,9 @@ impl<C: SyncContext, F: Fetch> Engine<C, F> {
 
     /// Notes that a URL is left alone, unless that is known.
     pub(crate) fn note_pause(&self, identifier: &Identifier, url: &Url, now: Instant) {
-        let told = self.board.pauses().note(identifier, url, now);
-        if let Some(told) = told {
-            self.note(identifier, url, told, 0, Duration::ZERO);
+        let pause = self.memory.pauses().note(identifier, url, now);
+        if let Some(pause) = pause {
+            self.note(identifier, url, pause, 0, Duration::ZERO);
         }
     }
 
@@ -112,15 +112,15 @@ impl<C: SyncContext, F: Fetch> Engine<C, F> {
     pub(crate) fn pace(&self, target: &Target, result: &Result<Fetched, FetchError>) {
         let why = match result {
             Ok(fetched) if !fetched.arrived.is_empty() => {
-                return self.board.pauses().end(&target.url);
+                return self.memory.pauses().end(&target.url);
             }
             Ok(fetched) if fetched.resume => return,
-            Ok(fetched) => told(fetched),
+            Ok(fetched) => describe(fetched),
             Err(error) if is_no(error) => in_words(error),
             Err(_) => return,
         };
         let (rule, now) = (self.options.url_pause, Instant::now());
-        let mut pauses = self.board.pauses();
+        let mut pauses = self.memory.pauses();
         pauses.add(&target.url, &target.wants, why, rule, now);
     }
 
@@ -132,7 +132,7 @@ impl<C: SyncContext, F: Fetch> Engine<C, F> {
         oids: usize,
         took: Duration,
     ) {
-        self.board.note(UrlAttempt {
+        self.memory.note(UrlAttempt {
             identifier: identifier.clone(),
             url: Shown(url).to_string(),
             at: self.context.now().get(),
@@ -147,11 +147,12 @@ impl<C: SyncContext, F: Fetch> Engine<C, F> {
     pub(crate) fn log_failure(&self, identifier: &Identifier, target: &Target, error: &FetchError) {
         let (url, reason) = (Shown(&target.url), in_words(error));
         let is_news = !matches!(error, FetchError::Forbidden(_) | FetchError::Throttled(_));
-        let unsaid = is_news.then(|| self.board.may_warn(Some(&target.domain), Instant::now()));
-        if let Some(unsaid) = unsaid.flatten() {
-            tracing::warn!(%identifier, %url, reason, unsaid, "a fetch failed");
+        let suppressed =
+            is_news.then(|| self.memory.may_warn(Some(&target.domain), Instant::now()));
+        if let Some(suppressed) = suppressed.flatten() {
+            tracing::warn!(%identifier, %url, reason, suppressed, "failed to fetch");
         } else {
-            tracing::debug!(%identifier, %url, reason, "a fetch failed");
+            tracing::debug!(%identifier, %url, reason, "failed to fetch");
         }
     }
 
@@ -162,10 +163,10 @@ impl<C: SyncContext, F: Fetch> Engine<C, F> {
         error: &(dyn std::error::Error + 'static),
     ) {
         let reason = in_words(error);
-        if let Some(unsaid) = self.board.may_warn(None, Instant::now()) {
-            tracing::warn!(%identifier, reason, unsaid, "what is missing is not known");
+        if let Some(suppressed) = self.memory.may_warn(None, Instant::now()) {
+            tracing::warn!(%identifier, reason, suppressed, "failed to look up missing objects");
         } else {
-            tracing::debug!(%identifier, reason, "what is missing is not known");
+            tracing::debug!(%identifier, reason, "failed to look up missing objects");
         }
     }
 }
@@ -195,9 +196,9 @@ fn is_no(error: &FetchError) -> bool {
     remote.is_some_and(is_no)
 }
 
-fn told(fetched: &Fetched) -> String {
+fn describe(fetched: &Fetched) -> String {
     match (fetched.arrived.len(), fetched.note.as_str()) {
-        (0, "") => "brought nothing".to_owned(),
+        (0, "") => "remote returned none of the wanted objects".to_owned(),
         (_, "") => "fetched".to_owned(),
         (0, note) => note.to_owned(),
         (_, note) => format!("fetched; {note}"),

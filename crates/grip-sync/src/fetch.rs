@@ -1,4 +1,4 @@
-//! Asking one URL for objects.
+//! The request of objects from one URL, and its errors.
 
 use std::{collections::BTreeSet, error::Error, fmt, future::Future};
 
@@ -16,7 +16,7 @@ pub trait Fetch: Send + Sync + 'static {
     /// Says why a URL must not be asked, as far as that is known without asking anybody.
     fn check(&self, url: &Url) -> Result<(), Forbidden>;
 
-    /// Asks with one HTTP request, redirects not counted, which `permit` pays for.
+    /// V0Request with one HTTP request, redirects not counted, which `permit` pays for.
     ///
     /// Cancel safe: what had not arrived whole leaves nothing behind.
     fn fetch(
@@ -47,7 +47,7 @@ pub struct Fetched {
     pub note: String,
 }
 
-/// Why a URL brought nothing.
+/// A fetch that brought nothing.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FetchError {
@@ -63,7 +63,7 @@ pub enum FetchError {
     Remote(#[from] RemoteError),
     #[error(transparent)]
     Receive(#[from] ReceiveError),
-    #[error("the host sent objects, but none of those it was asked for")]
+    #[error("remote returned none of the wanted objects")]
     NothingWanted,
     /// Nobody was asked: what they sent might fill the disk.
     #[error("less than {} free on the disk of the git directory", Size(*.0))]
@@ -110,15 +110,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_disk_is_told_with_the_room_that_must_stay() {
-        let told = |bytes| FetchError::DiskFull(bytes).to_string();
+    fn a_full_disk_is_shown_with_the_room_that_must_stay() {
+        let text_of = |bytes| FetchError::DiskFull(bytes).to_string();
         let text = "less than 256 MiB free on the disk of the git directory";
-        assert_eq!(told(256 << 20), text);
-        assert!(told(1000).starts_with("less than 1000 bytes free"));
+        assert_eq!(text_of(256 << 20), text);
+        assert!(text_of(1000).starts_with("less than 1000 bytes free"));
     }
 
     #[test]
-    fn an_error_is_told_with_its_causes_in_bounded_length() {
+    fn an_error_is_shown_with_its_causes_in_bounded_length() {
         let cause = io::Error::other("x".repeat(1000));
         let text = in_words(&FetchError::Local(Box::new(cause)));
         assert!(text.starts_with("the objects could not be looked up or stored here: xxx"));

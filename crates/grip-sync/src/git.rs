@@ -1,7 +1,7 @@
-//! Fetching over smart HTTP, one request at a time.
+//! The fetch over smart HTTP, one request at a time.
 //!
 //! Invariant: one HTTP request per call, whatever the host says. What an answer teaches is kept
-//! as [`Knowledge`] of the URL, and the next call asks better.
+//! as [`Negotiations`] of the URL, and the next call asks better.
 //!
 //! Invariant: a pack is never in memory; it is checked in quarantine, and only the wanted objects
 //! with what they link to become part of the store.
@@ -24,16 +24,16 @@ use url::Url;
 
 use crate::fetch::{Fetch, FetchError, Fetched, Job};
 
-mod facts;
-mod floor;
-mod knowledge;
-mod old;
+mod exchange;
+mod free_space;
+mod negotiation;
+mod protocol_v0;
 mod request;
-mod step;
+mod url_facts;
 
-use floor::Floor;
-use knowledge::Knowledge;
-use step::{Heard, Lesson, Step};
+use exchange::{Lesson, Response, Step};
+use free_space::FreeSpace;
+use negotiation::Negotiations;
 
 /// What may follow a pack before we hang up, and how long it may take.
 const MAX_TAIL_BYTES: u64 = 64 << 10;
@@ -69,8 +69,8 @@ pub struct GitFetch {
     egress: Egress,
     repositories: Repositories,
     options: GitOptions,
-    knowledge: Arc<Mutex<Knowledge>>,
-    floor: Arc<Floor>,
+    knowledge: Arc<Mutex<Negotiations>>,
+    floor: Arc<FreeSpace>,
 }
 
 impl GitFetch {
@@ -80,7 +80,7 @@ impl GitFetch {
             repositories,
             options,
             knowledge: Arc::default(),
-            floor: Arc::new(Floor::new(options.min_free_bytes)),
+            floor: Arc::new(FreeSpace::new(options.min_free_bytes)),
         }
     }
 
@@ -90,7 +90,7 @@ impl GitFetch {
         job: Job<'_>,
         step: &Step,
         permit: Permit,
-    ) -> Result<Heard, FetchError> {
+    ) -> Result<Response, FetchError> {
         let max_refs = self.options.max_refs;
         match step {
             Step::FetchV2(oids) => {
@@ -99,9 +99,9 @@ impl GitFetch {
                 let request = request::post(job.url, Version::V2, body, self.max_answer());
                 self.pack(job, request, permit, Version::V2).await
             }
-            Step::FetchV0(asks) => {
+            Step::FetchV0(request) => {
                 let (haves, permit) = self.haves(job.identifier, permit).await?;
-                let body = remote::fetch_v0(&asks.advertised, &asks.oids, &haves);
+                let body = remote::fetch_v0(&request.advertised, &request.oids, &haves);
                 let request = request::post(job.url, Version::V0, body, self.max_answer());
                 self.pack(job, request, permit, Version::V0).await
             }
@@ -111,14 +111,14 @@ impl GitFetch {
                 let mut body = self.egress.send(request, permit).await?.body;
                 let refs = remote::read_ls_refs(&mut body, max_refs).await;
                 hang_up(&mut body).await;
-                Ok(Heard::Refs(refs?))
+                Ok(Response::Refs(refs?))
             }
             Step::Advertise => {
                 let request = request::info_refs(job.url, request::max_refs_bytes(max_refs));
                 let mut body = self.egress.send(request, permit).await?.body;
                 let advertised = remote::read_advertisement(&mut body, max_refs).await;
                 hang_up(&mut body).await;
-                Ok(Heard::Advertised(advertised?))
+                Ok(Response::Advertised(advertised?))
             }
         }
     }
@@ -151,14 +151,14 @@ impl GitFetch {
         }
     }
 
-    /// Asks for a pack and keeps of it what is wanted.
+    /// V0Request for a pack and keeps of it what is wanted.
     async fn pack(
         &self,
         job: Job<'_>,
         request: grip_egress::Request,
         permit: Permit,
         version: Version,
-    ) -> Result<Heard, FetchError> {
+    ) -> Result<Response, FetchError> {
         let mut body = self.egress.send(request, permit).await?.body;
         let caps = Caps {
             max_pack_bytes: self.options.max_pack_bytes,
@@ -181,7 +181,7 @@ impl GitFetch {
         let (quarantine, arrived) = (kept.quarantine, kept.arrived);
         let arrived = blocking(move || {
             if arrived.is_empty() {
-                // Nothing came because it is here already: somebody else was quicker.
+                // Nothing came because it is here already: another fetch was quicker.
                 let kinds = quarantine.kinds(&wanted).map_err(std::io::Error::other)?;
                 let here = wanted.iter().zip(kinds).filter(|(_, kind)| kind.is_some());
                 return Ok(here.map(|(oid, _)| *oid).collect());
@@ -190,14 +190,14 @@ impl GitFetch {
             Ok::<_, std::io::Error>(arrived)
         });
         let arrived: BTreeSet<Oid> = arrived.await?.into_iter().collect();
-        Ok(Heard::Pack(arrived))
+        Ok(Response::Pack(arrived))
     }
 
-    fn learn(&self, job: Job<'_>, step: &Step, heard: &Heard) -> Lesson {
+    fn learn(&self, job: Job<'_>, step: &Step, response: &Response) -> Lesson {
         let now = Instant::now();
         self.knowledge
             .lock()
-            .learn(job.url, job.wants, job.first, step, heard, now)
+            .learn(job.url, job.wants, job.first, step, response, now)
     }
 }
 
@@ -215,22 +215,22 @@ impl Fetch for GitFetch {
             .knowledge
             .lock()
             .step(job.url, job.wants, job.first, Instant::now());
-        tracing::debug!(url = %grip_egress::Shown(job.url), step = step.name(), "one request");
+        tracing::debug!(url = %grip_egress::Shown(job.url), step = step.name(), "sending a request");
         let result = self.do_step(job, &step, permit).await;
-        let (heard, error) = match result {
-            Ok(heard) => (heard, None),
-            Err(error) => match Heard::in_error(&error) {
-                Some(heard) => (heard, Some(error)),
+        let (response, error) = match result {
+            Ok(response) => (response, None),
+            Err(error) => match Response::in_error(&error) {
+                Some(response) => (response, Some(error)),
                 None => return Err(error),
             },
         };
-        let lesson = self.learn(job, &step, &heard);
+        let lesson = self.learn(job, &step, &response);
         if let Some(error) = error.filter(|_| !lesson.is_answer) {
             return Err(error);
         }
-        let arrived = match heard {
-            Heard::Pack(arrived) if arrived.is_empty() => return Err(FetchError::NothingWanted),
-            Heard::Pack(arrived) => arrived,
+        let arrived = match response {
+            Response::Pack(arrived) if arrived.is_empty() => return Err(FetchError::NothingWanted),
+            Response::Pack(arrived) => arrived,
             _ => BTreeSet::new(),
         };
         Ok(Fetched {

@@ -1,10 +1,10 @@
-//! How the sync paces itself.
+//! The pace of the search.
 
 use std::{fmt, sync::Arc, time::Duration};
 
 use grip_limits::QueueBounds;
 
-/// How the sync paces itself. All have a default.
+/// The pace of the search. All have a default.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Longest sleep while something is about to be due; default 1 s.
@@ -44,7 +44,7 @@ impl Default for Options {
 /// pause doubles each time until something comes.
 ///
 /// It follows the waits of one identifier and goes no further: many who name a URL ask it no more
-/// often than one of them would, and nobody can keep it from the others by naming it in vain.
+/// often than one of them would, and nobody can keep it from the others by naming it for nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UrlPause {
     /// Default 20 s.

@@ -1,4 +1,4 @@
-//! Whom to ask for what, from what is missing; pure.
+//! The plan of an attempt: which URL is asked for which of the missing objects. Pure.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -85,7 +85,7 @@ impl Plan {
         &self.targets
     }
 
-    /// The targets with those first whose host has failed least of late.
+    /// The targets with those first whose host has failed least recently.
     pub(crate) fn healthy_first(&self, failures: impl Fn(&Domain) -> u32) -> Vec<&Target> {
         let mut targets: Vec<_> = self.targets.iter().collect();
         targets.sort_by_cached_key(|target| failures(&target.domain));

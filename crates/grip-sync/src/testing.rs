@@ -24,8 +24,8 @@ use url::Url;
 use crate::{
     engine::Engine,
     fetch::{Fetch, FetchError, Fetched, Job},
-    handle::{Parts, Sync},
     options::{Backoff, Options},
+    sync::{Parts, Sync},
 };
 
 pub(crate) fn identifier(text: &str) -> Identifier {
@@ -85,7 +85,7 @@ pub(crate) enum Act {
 
 /// One request as the host saw it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct SeenRequest {
     /// Milliseconds since the beginning.
     pub(crate) at: i64,
     pub(crate) identifier: Identifier,
@@ -111,7 +111,7 @@ pub(crate) struct State {
     pub(crate) further: Vec<Providers>,
     pub(crate) looked_further: usize,
     acts: HashMap<Url, Vec<Act>>,
-    pub(crate) asked: Vec<Asked>,
+    pub(crate) asked: Vec<SeenRequest>,
     in_flight: HashMap<Domain, usize>,
     pub(crate) most_in_flight: HashMap<Domain, usize>,
     pub(crate) most_fetches: usize,
@@ -459,7 +459,7 @@ impl UnderWay {
         let domain = Domain::of(job.url).unwrap();
         assert_eq!(&domain, permit.domain());
         let mut state = world.state.lock();
-        state.asked.push(Asked {
+        state.asked.push(SeenRequest {
             at,
             identifier: job.identifier.clone(),
             url: job.url.clone(),

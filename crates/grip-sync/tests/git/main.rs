@@ -3,6 +3,6 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on stops here")]
 
 mod faults;
-mod old;
 mod plain;
+mod protocol_v0;
 mod support;

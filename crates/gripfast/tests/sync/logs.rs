@@ -39,8 +39,8 @@ async fn a_host_that_fails_is_warned_of_once_and_what_it_brings_in_the_end_is_to
     scene.released(&state).await?;
 
     let fetched = until_ok("the end in the log", async || {
-        let ended = lines(&scene, "all missing git data is here");
-        let fetched = lines(&scene, "git data fetched");
+        let ended = lines(&scene, "fetched all missing objects");
+        let fetched = lines(&scene, "fetched objects");
         Ok((!ended.is_empty()).then_some(fetched))
     })
     .await
@@ -51,7 +51,7 @@ async fn a_host_that_fails_is_warned_of_once_and_what_it_brings_in_the_end_is_to
         told.contains("\"oids\":1") && told.contains("127.0.0.2"),
         "{told}"
     );
-    let failed = lines(&scene, "a fetch failed");
+    let failed = lines(&scene, "failed to fetch");
     let (warned, told) = (of_level(&failed, "WARN"), of_level(&failed, "DEBUG"));
     ensure!((warned, told) == (1, 1), "{failed:?}");
     let asked = lines(&scene, "\"asking\"");

@@ -16,11 +16,11 @@ use tokio::{
 };
 
 use crate::{
-    board::Gauge,
     engine::Engine,
     fetch::Fetch,
-    functions::{Ended, process_queued_identifier, sync_identifier},
-    slots::Slot,
+    search::{AttemptOutcome, process_queued_identifier, sync_identifier},
+    search_memory::Gauge,
+    task_permits::TaskPermit,
 };
 
 /// From so many intervals before the earliest is due, no sleep is longer than the interval: the
@@ -30,7 +30,7 @@ const NEAR: u32 = 10;
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// Starts attempts as identifiers become due, until the group stops.
-pub(crate) async fn attempts<C: SyncContext, F: Fetch>(
+pub(crate) async fn start_attempts<C: SyncContext, F: Fetch>(
     engine: Arc<Engine<C, F>>,
     group: TaskGroup,
 ) {
@@ -39,29 +39,32 @@ pub(crate) async fn attempts<C: SyncContext, F: Fetch>(
         let mut changes = engine.context.sync_changes();
         loop {
             until_due(&engine, &mut changes).await;
-            let slot = engine.slots.attempt().await;
+            let task = engine.tasks.attempt().await;
             let Some(identifier) = engine.context.begin_sync() else {
                 // Somebody was quicker, or the clock was set back.
                 nap(&mut changes, Some(engine.options.loop_interval)).await;
                 continue;
             };
-            group.spawn("attempt", attempt(Arc::clone(&engine), identifier, slot));
+            group.spawn("attempt", attempt(Arc::clone(&engine), identifier, task));
         }
     };
     stop.run_until_cancelled(starting).await;
 }
 
 /// Starts turns as hosts have capacity for those who stand in line, until the group stops.
-pub(crate) async fn turns<C: SyncContext, F: Fetch>(engine: Arc<Engine<C, F>>, group: TaskGroup) {
+pub(crate) async fn start_turns<C: SyncContext, F: Fetch>(
+    engine: Arc<Engine<C, F>>,
+    group: TaskGroup,
+) {
     let stop = engine.stop.clone();
     let starting = async {
         loop {
-            let slot = engine.slots.turn().await;
+            let task = engine.tasks.turn().await;
             let turn = engine.queues.next().await;
             let engine = Arc::clone(&engine);
             group.spawn("turn", async move {
-                let _running = Gauge::up(&engine.board.counters.running);
-                process_queued_identifier(&engine, turn, slot).await;
+                let _running = Gauge::up(&engine.memory.counters.running);
+                process_queued_identifier(&engine, turn, task).await;
             });
         }
     };
@@ -73,31 +76,31 @@ pub(crate) async fn turns<C: SyncContext, F: Fetch>(engine: Arc<Engine<C, F>>, g
 async fn attempt<C: SyncContext, F: Fetch>(
     engine: Arc<Engine<C, F>>,
     identifier: Identifier,
-    mut slot: Slot,
+    mut task: TaskPermit,
 ) {
-    let _running = Gauge::up(&engine.board.counters.running);
-    let trying = AssertUnwindSafe(sync_identifier(&engine, &identifier, &mut slot));
+    let _running = Gauge::up(&engine.memory.counters.running);
+    let trying = AssertUnwindSafe(sync_identifier(&engine, &identifier, &mut task));
     let ended = trying.catch_unwind().await.unwrap_or_else(|_| {
         tracing::error!(%identifier, "an attempt panicked");
-        Ended::Incomplete
+        AttemptOutcome::Incomplete
     });
     let after = match ended {
-        Ended::Complete => AttemptEnd::Complete,
-        Ended::Resume => AttemptEnd::Resume(engine.options.immediate),
-        Ended::Stopped => AttemptEnd::Resume(Duration::ZERO),
-        Ended::Incomplete => {
+        AttemptOutcome::Complete => AttemptEnd::Complete,
+        AttemptOutcome::Resume => AttemptEnd::Resume(engine.options.immediate),
+        AttemptOutcome::Stopped => AttemptEnd::Resume(Duration::ZERO),
+        AttemptOutcome::Incomplete => {
             let count = engine.context.attempt_count(&identifier).saturating_add(1);
             let delay = engine.options.backoff.delay(count);
             engine
-                .board
+                .memory
                 .will_be_due(&identifier, Instant::now() + delay);
             AttemptEnd::Retry(delay)
         }
     };
     tracing::debug!(%identifier, ?after, "an attempt ended");
-    // Still in its slot: the journal is not to be flooded by attempts that end in a moment.
+    // Still in its task: the journal is not to be flooded by attempts that end in a moment.
     engine.context.finish_sync(&identifier, after).await;
-    drop(slot);
+    drop(task);
 }
 
 async fn until_due<C: SyncContext, F: Fetch>(

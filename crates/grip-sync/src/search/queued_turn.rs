@@ -5,13 +5,13 @@ use grip_purgatory::SyncContext;
 use grip_types::Identifier;
 
 use super::{Next, Progress, sync_identifier_from_url, sync_identifier_next_url};
-use crate::{engine::Engine, fetch::Fetch, slots::Slot};
+use crate::{engine::Engine, fetch::Fetch, task_permits::TaskPermit};
 
 /// One turn of an identifier that stood in line for a host: asks one URL there.
 pub(crate) async fn process_queued_identifier<C: SyncContext, F: Fetch>(
     engine: &Engine<C, F>,
     mut turn: Turn<Identifier>,
-    mut slot: Slot,
+    mut task: TaskPermit,
 ) {
     let (identifier, domain) = (turn.key().clone(), turn.domain().clone());
     let mut progress = Progress::having_tried(turn.tried().clone());
@@ -24,7 +24,7 @@ pub(crate) async fn process_queued_identifier<C: SyncContext, F: Fetch>(
         return leave(engine, turn, &next);
     };
     let url = target.url.clone();
-    let asking = sync_identifier_from_url(engine, &identifier, &target, permit, &mut slot);
+    let asking = sync_identifier_from_url(engine, &identifier, &target, permit, &mut task);
     let brought = asking.await;
     // Without a word the turn goes back in line with nothing marked as tried.
     if brought.stopped || brought.resume {

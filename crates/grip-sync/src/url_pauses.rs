@@ -17,13 +17,13 @@ use crate::options::UrlPause;
 /// At the bound the longest unused is forgotten, and may be asked.
 const MAX_URLS: NonZeroUsize = NonZeroUsize::new(30_000).unwrap();
 const MAX_NOTED: NonZeroUsize = NonZeroUsize::new(30_000).unwrap();
-/// How many requests of one URL are told apart; an older one counts as never made.
+/// Requests of one URL that are remembered; an older one counts as never made.
 const MAX_ASKED: usize = 16;
 
 /// The pauses of all URLs, whatever the identifier that asked.
-pub(crate) struct Pauses {
+pub(crate) struct UrlPauses {
     by_url: LruCache<Url, Pause>,
-    /// Up to when an identifier was told that a URL is left alone.
+    /// Up to when it was noted for an identifier that a URL is left alone.
     noted: LruCache<(Identifier, Url), Instant>,
 }
 
@@ -31,11 +31,11 @@ struct Pause {
     length: Duration,
     until: Instant,
     why: String,
-    /// What it was asked for in vain, newest last.
+    /// The objects it was asked for and did not have, newest last.
     asked: VecDeque<u64>,
 }
 
-impl Default for Pauses {
+impl Default for UrlPauses {
     fn default() -> Self {
         Self {
             by_url: LruCache::new(MAX_URLS),
@@ -44,8 +44,8 @@ impl Default for Pauses {
     }
 }
 
-impl Pauses {
-    /// Leaves a URL alone that was asked for `wants` in vain, each time for twice as long. One
+impl UrlPauses {
+    /// Leaves a URL alone that had none of `wants`, each time for twice as long. One
     /// that was asked during its pause is not left alone for longer: else a stream of new events
     /// could keep everybody from it for ever.
     pub(crate) fn add(
@@ -129,9 +129,9 @@ mod tests {
 
     #[test]
     fn pauses_double_from_twenty_seconds_to_two_minutes_and_begin_anew_after_success() {
-        let (mut pauses, a) = (Pauses::default(), url("https://a.example/x"));
+        let (mut pauses, a) = (UrlPauses::default(), url("https://a.example/x"));
         let mut now = Instant::now();
-        let mut pause = |pauses: &mut Pauses| {
+        let mut pause = |pauses: &mut UrlPauses| {
             pauses.add(&a, &oids(&[1]), String::new(), UrlPause::default(), now);
             let began = now;
             while pauses.is_on(&a, now) {
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn a_request_during_a_pause_does_not_prolong_it() {
-        let (mut pauses, a) = (Pauses::default(), url("https://a.example/x"));
+        let (mut pauses, a) = (UrlPauses::default(), url("https://a.example/x"));
         let (rule, now) = (UrlPause::default(), Instant::now());
         for n in 0..18 {
             pauses.add(
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn pauses_are_bounded_in_number() {
-        let mut pauses = Pauses::default();
+        let mut pauses = UrlPauses::default();
         for n in 0..MAX_URLS.get() + 10 {
             let at = url(&format!("https://a.example/{n}"));
             let (rule, now) = (UrlPause::default(), Instant::now());

@@ -1,4 +1,4 @@
-//! One request, what its answer means, and what follows from it.
+//! One request, the meaning of its response, and what follows from it.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -7,7 +7,7 @@ use grip_git::remote::{Advertisement, RemoteError, RemoteRef};
 use grip_types::Oid;
 use http::StatusCode;
 
-use super::old::Asks;
+use super::protocol_v0::V0Request;
 use crate::fetch::FetchError;
 
 /// One request.
@@ -16,12 +16,12 @@ pub(super) enum Step {
     FetchV2(Vec<Oid>),
     ListRefs,
     Advertise,
-    FetchV0(Arc<Asks>),
+    FetchV0(Arc<V0Request>),
 }
 
-/// What an answer means.
+/// The meaning of a response.
 #[derive(Clone, Debug)]
-pub(super) enum Heard {
+pub(super) enum Response {
     /// Those of the wanted objects that came.
     Pack(BTreeSet<Oid>),
     Lacks(Oid),
@@ -34,7 +34,7 @@ pub(super) enum Heard {
     Doubtful,
 }
 
-impl Heard {
+impl Response {
     /// What a failure teaches about its host.
     pub(super) fn in_error(error: &FetchError) -> Option<Self> {
         let remote = match error {

@@ -1,4 +1,4 @@
-//! Asking one URL.
+//! The request to one URL, and the release of what it brought.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -8,15 +8,15 @@ use grip_purgatory::SyncContext;
 use grip_types::Identifier;
 use tokio::time::Instant;
 
-use super::Brought;
+use super::UrlOutcome;
 use crate::{
     engine::Engine,
     fetch::{Fetch, FetchError, Fetched, Job},
     plan::Target,
-    slots::Slot,
+    task_permits::TaskPermit,
 };
 
-/// Asks one URL for what the events that list it lack, and releases what has its data then.
+/// V0Request one URL for what the events that list it lack, and releases what has its data then.
 ///
 /// Gives up when the node stops, but never in the middle of a release.
 pub(crate) async fn sync_identifier_from_url<C: SyncContext, F: Fetch>(
@@ -24,30 +24,28 @@ pub(crate) async fn sync_identifier_from_url<C: SyncContext, F: Fetch>(
     identifier: &Identifier,
     target: &Target,
     permit: Permit,
-    slot: &mut Slot,
-) -> Brought {
+    task: &mut TaskPermit,
+) -> UrlOutcome {
     let job = Job {
         identifier,
         url: &target.url,
         wants: &target.wants,
         first: &target.states,
     };
-    tracing::debug!(%identifier, url = %Shown(&target.url), wants = target.wants.len(), "asking");
-    engine.board.counters.requests.fetch_add(1, Relaxed);
+    tracing::debug!(%identifier, url = %Shown(&target.url), wants = target.wants.len(), "asking a URL");
+    engine.memory.counters.requests.fetch_add(1, Relaxed);
     let began = Instant::now();
-    let fetch = engine
-        .slots
-        .patiently(slot, engine.fetch.fetch(job, permit));
+    let fetch = engine.tasks.run(task, engine.fetch.fetch(job, permit));
     let Some(mut result) = engine.stop.run_until_cancelled(fetch).await else {
-        return Brought {
+        return UrlOutcome {
             stopped: true,
-            ..Brought::default()
+            ..UrlOutcome::default()
         };
     };
     if let Ok(fetched) = &mut result {
         fetched.arrived.retain(|oid| target.wants.contains(oid));
         fetched.resume = engine
-            .board
+            .memory
             .may_resume(identifier, &target.url, fetched.resume);
     }
     engine.note_result(identifier, &target.url, &result, began.elapsed());
@@ -55,12 +53,12 @@ pub(crate) async fn sync_identifier_from_url<C: SyncContext, F: Fetch>(
     match result {
         Ok(fetched) => arrived(engine, identifier, target, &fetched).await,
         Err(error) => {
-            engine.board.counters.failures.fetch_add(1, Relaxed);
+            engine.memory.counters.failures.fetch_add(1, Relaxed);
             engine.log_failure(identifier, target, &error);
             if let FetchError::Forbidden(forbidden) = &error {
                 engine.forbid(identifier, &target.url, forbidden);
             }
-            Brought::default()
+            UrlOutcome::default()
         }
     }
 }
@@ -70,20 +68,20 @@ async fn arrived<C: SyncContext, F: Fetch>(
     identifier: &Identifier,
     target: &Target,
     fetched: &Fetched,
-) -> Brought {
+) -> UrlOutcome {
     let (url, oids) = (Shown(&target.url), fetched.arrived.len());
     if oids == 0 {
-        tracing::debug!(%identifier, %url, note = fetched.note, "nothing came");
+        tracing::debug!(%identifier, %url, note = fetched.note, "remote returned none of the wanted objects");
     } else {
         engine
-            .board
+            .memory
             .counters
             .oids_fetched
             .fetch_add(oids as u64, Relaxed);
         let released = release(engine, identifier).await;
-        tracing::info!(%identifier, %url, oids, released, "git data fetched");
+        tracing::info!(%identifier, %url, oids, released, "fetched objects");
     }
-    Brought {
+    UrlOutcome {
         oids,
         resume: fetched.resume,
         stopped: false,
@@ -97,7 +95,7 @@ pub(super) async fn release<C: SyncContext, F: Fetch>(
     let released = engine.context.process_newly_available_git_data(identifier);
     let released = released.await;
     engine
-        .board
+        .memory
         .counters
         .released
         .fetch_add(released as u64, Relaxed);

@@ -1,6 +1,4 @@
-//! What the sync remembers beside its work; all of it bounded, none of it durable.
-
-mod pauses;
+//! The memory of the search beside its work; all of it bounded, none of it durable.
 
 use std::{
     num::NonZeroUsize,
@@ -16,15 +14,15 @@ use tokio::time::Instant;
 use url::Url;
 
 use crate::{
-    board::pauses::Pauses,
-    carried::{Asked, Carried},
-    finds::Finds,
-    tries::Tries,
+    found_providers::FoundProviders,
+    paused_attempts::{PausedAttempts, Requested},
+    recent_attempts::RecentAttempts,
+    url_pauses::UrlPauses,
 };
 
 /// How long a URL that must not be asked stays so.
 const FORBIDDEN_FOR: Duration = Duration::from_secs(3600);
-/// At the bound the longest unused is forgotten, and judged anew.
+/// At the bound the longest unused is forgotten, and judged again.
 const MAX_FORBIDDEN: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
 /// A host is warned about once in this time.
 const WARN_EVERY: Duration = Duration::from_secs(60);
@@ -38,15 +36,15 @@ const MAX_DUE: NonZeroUsize = NonZeroUsize::new(30_000).unwrap();
 /// What comes so much too early was brought forward.
 const EARLY: Duration = Duration::from_secs(1);
 
-pub(crate) struct Board {
+pub(crate) struct SearchMemory {
     pub(crate) counters: Counters,
-    tries: Mutex<Tries>,
+    tries: Mutex<RecentAttempts>,
     forbidden: Mutex<LruCache<(Identifier, Url), Instant>>,
     warned: Mutex<LruCache<Option<Domain>, Warned>>,
     resumes: Mutex<LruCache<(Identifier, Url), u32>>,
-    carried: Mutex<Carried>,
-    finds: Mutex<Finds>,
-    pauses: Mutex<Pauses>,
+    paused: Mutex<PausedAttempts>,
+    providers: Mutex<FoundProviders>,
+    pauses: Mutex<UrlPauses>,
     due: Mutex<LruCache<Identifier, Instant>>,
 }
 
@@ -65,10 +63,10 @@ pub(crate) struct Counters {
 struct Warned {
     at: Instant,
     /// Faults since then that were not warned about.
-    unsaid: u64,
+    suppressed: u64,
 }
 
-impl Default for Board {
+impl Default for SearchMemory {
     fn default() -> Self {
         Self {
             counters: Counters::default(),
@@ -76,20 +74,20 @@ impl Default for Board {
             forbidden: Mutex::new(LruCache::new(MAX_FORBIDDEN)),
             warned: Mutex::new(LruCache::new(MAX_WARNED)),
             resumes: Mutex::new(LruCache::new(MAX_RESUMING)),
-            carried: Mutex::default(),
-            finds: Mutex::default(),
+            paused: Mutex::default(),
+            providers: Mutex::default(),
             pauses: Mutex::default(),
             due: Mutex::new(LruCache::new(MAX_DUE)),
         }
     }
 }
 
-impl Board {
+impl SearchMemory {
     pub(crate) fn note(&self, attempt: UrlAttempt) {
         self.tries.lock().add(attempt);
     }
 
-    pub(crate) fn tries(&self, identifier: &Identifier) -> Vec<UrlAttempt> {
+    pub(crate) fn attempts_of(&self, identifier: &Identifier) -> Vec<UrlAttempt> {
         self.tries.lock().of(identifier)
     }
 
@@ -113,17 +111,20 @@ impl Board {
     pub(crate) fn may_warn(&self, domain: Option<&Domain>, now: Instant) -> Option<u64> {
         let mut warned = self.warned.lock();
         let domain = domain.cloned();
-        let mut unsaid = 0;
+        let mut suppressed = 0;
         if let Some(last) = warned.get_mut(&domain) {
             if now.duration_since(last.at) < WARN_EVERY {
-                last.unsaid += 1;
+                last.suppressed += 1;
                 return None;
             }
-            unsaid = last.unsaid;
+            suppressed = last.suppressed;
         }
-        let said = Warned { at: now, unsaid: 0 };
+        let said = Warned {
+            at: now,
+            suppressed: 0,
+        };
         warned.put(domain, said);
-        Some(unsaid)
+        Some(suppressed)
     }
 
     /// Counts the wishes of a URL to be asked again; false once there were too many in a row.
@@ -144,12 +145,12 @@ impl Board {
         self.resumes.lock().contains(&key)
     }
 
-    pub(crate) fn pauses(&self) -> MutexGuard<'_, Pauses> {
+    pub(crate) fn pauses(&self) -> MutexGuard<'_, UrlPauses> {
         self.pauses.lock()
     }
 
-    pub(crate) fn finds(&self) -> MutexGuard<'_, Finds> {
-        self.finds.lock()
+    pub(crate) fn providers(&self) -> MutexGuard<'_, FoundProviders> {
+        self.providers.lock()
     }
 
     pub(crate) fn will_be_due(&self, identifier: &Identifier, at: Instant) {
@@ -163,13 +164,13 @@ impl Board {
     }
 
     /// Keeps what was asked in an attempt that is to go on.
-    pub(crate) fn carry(&self, identifier: &Identifier, asked: Asked) {
-        self.carried.lock().put(identifier, asked);
+    pub(crate) fn carry(&self, identifier: &Identifier, asked: Requested) {
+        self.paused.lock().put(identifier, asked);
     }
 
-    /// What was asked in the attempt that this one carries on; empty if it begins anew.
-    pub(crate) fn carried(&self, identifier: &Identifier) -> Asked {
-        self.carried.lock().take(identifier).unwrap_or_default()
+    /// What was asked in the attempt that this one carries on; empty if it begins again.
+    pub(crate) fn paused(&self, identifier: &Identifier) -> Requested {
+        self.paused.lock().take(identifier).unwrap_or_default()
     }
 }
 
@@ -196,35 +197,35 @@ mod tests {
 
     #[test]
     fn a_host_is_warned_about_once_a_minute_and_the_rest_is_counted() {
-        let board = Board::default();
+        let memory = SearchMemory::default();
         let (now, host) = (Instant::now(), Domain::parse("a.example").unwrap());
         let at = |seconds| now + Duration::from_secs(seconds);
-        assert_eq!(board.may_warn(Some(&host), at(0)), Some(0));
-        assert_eq!(board.may_warn(Some(&host), at(1)), None);
-        assert_eq!(board.may_warn(Some(&host), at(59)), None);
-        assert_eq!(board.may_warn(None, at(59)), Some(0));
-        assert_eq!(board.may_warn(Some(&host), at(60)), Some(2));
-        assert_eq!(board.may_warn(Some(&host), at(120)), Some(0));
+        assert_eq!(memory.may_warn(Some(&host), at(0)), Some(0));
+        assert_eq!(memory.may_warn(Some(&host), at(1)), None);
+        assert_eq!(memory.may_warn(Some(&host), at(59)), None);
+        assert_eq!(memory.may_warn(None, at(59)), Some(0));
+        assert_eq!(memory.may_warn(Some(&host), at(60)), Some(2));
+        assert_eq!(memory.may_warn(Some(&host), at(120)), Some(0));
     }
 
     #[test]
     fn a_url_cannot_ask_for_ever_to_be_asked_again() {
-        let board = Board::default();
+        let memory = SearchMemory::default();
         let (x, a) = (identifier("x"), url("https://a.example/x"));
-        let row: Vec<_> = (0..5).map(|_| board.may_resume(&x, &a, true)).collect();
+        let row: Vec<_> = (0..5).map(|_| memory.may_resume(&x, &a, true)).collect();
         assert_eq!(row, [true, true, true, false, true]);
-        assert!(!board.may_resume(&x, &a, false));
-        let row: Vec<_> = (0..4).map(|_| board.may_resume(&x, &a, true)).collect();
+        assert!(!memory.may_resume(&x, &a, false));
+        let row: Vec<_> = (0..4).map(|_| memory.may_resume(&x, &a, true)).collect();
         assert_eq!(row, [true, true, true, false]);
     }
 
     #[test]
     fn what_is_forbidden_is_so_for_an_hour() {
-        let board = Board::default();
+        let memory = SearchMemory::default();
         let (x, a, now) = (identifier("x"), url("https://a.example/x"), Instant::now());
-        board.forbid(&x, &a, now);
-        assert!(board.is_forbidden(&x, &a, now + FORBIDDEN_FOR - Duration::from_secs(1)));
-        assert!(!board.is_forbidden(&x, &a, now + FORBIDDEN_FOR));
-        assert!(!board.is_forbidden(&identifier("y"), &a, now));
+        memory.forbid(&x, &a, now);
+        assert!(memory.is_forbidden(&x, &a, now + FORBIDDEN_FOR - Duration::from_secs(1)));
+        assert!(!memory.is_forbidden(&x, &a, now + FORBIDDEN_FOR));
+        assert!(!memory.is_forbidden(&identifier("y"), &a, now));
     }
 }

@@ -8,7 +8,10 @@ use grip_tasks::TaskGroup;
 use grip_types::Identifier;
 use serde::Serialize;
 
-use crate::{board::Board, engine::Engine, fetch::Fetch, options::Options, run, slots::Slots};
+use crate::{
+    engine::Engine, fetch::Fetch, options::Options, scheduler, search_memory::SearchMemory,
+    task_permits::TaskPermits,
+};
 
 /// What the sync is made of.
 pub struct Parts<C, F> {
@@ -25,8 +28,8 @@ pub struct Parts<C, F> {
 /// The running sync. Cheap to clone; the group of its parts stops it, not the drop of this.
 #[derive(Clone)]
 pub struct Sync {
-    board: Arc<Board>,
-    slots: Arc<Slots>,
+    memory: Arc<SearchMemory>,
+    tasks: Arc<TaskPermits>,
     queues: Queues<Identifier>,
 }
 
@@ -47,7 +50,7 @@ pub struct Status {
     pub oids_fetched_total: u64,
     /// Events whose wait ended by fetched data.
     pub released_total: u64,
-    /// Times that others were looked for, because nobody named had it.
+    /// Lookups of further providers, because nobody named had it.
     pub further_total: u64,
 }
 
@@ -58,22 +61,25 @@ impl Sync {
         let engine = Arc::new(Engine::new(parts, group.token()));
         group.spawn(
             "attempts",
-            run::attempts(Arc::clone(&engine), group.clone()),
+            scheduler::start_attempts(Arc::clone(&engine), group.clone()),
         );
-        group.spawn("turns", run::turns(Arc::clone(&engine), group.clone()));
+        group.spawn(
+            "turns",
+            scheduler::start_turns(Arc::clone(&engine), group.clone()),
+        );
         Self {
-            board: Arc::clone(&engine.board),
-            slots: Arc::clone(&engine.slots),
+            memory: Arc::clone(&engine.memory),
+            tasks: Arc::clone(&engine.tasks),
             queues: engine.queues.clone(),
         }
     }
 
     pub fn status(&self) -> Status {
-        let counters = &self.board.counters;
+        let counters = &self.memory.counters;
         Status {
             in_line: self.queues.len(),
             running: counters.running.load(Relaxed),
-            slow: self.slots.slow(),
+            slow: self.tasks.slow(),
             attempts_total: counters.attempts.load(Relaxed),
             requests_total: counters.requests.load(Relaxed),
             failures_total: counters.failures.load(Relaxed),
@@ -85,11 +91,11 @@ impl Sync {
 
     /// The last attempts for an identifier, newest first.
     pub fn attempts_of(&self, identifier: &Identifier) -> Vec<UrlAttempt> {
-        self.board.tries(identifier)
+        self.memory.attempts_of(identifier)
     }
 
     /// The last attempts for anybody, newest first.
     pub fn recent_attempts(&self, limit: usize) -> Vec<UrlAttempt> {
-        self.board.recent(limit)
+        self.memory.recent(limit)
     }
 }

@@ -19,7 +19,7 @@ async fn others_are_looked_for_when_all_that_are_named_failed() {
     world.provide(FOUND, &[1]);
     find(&world, &[FOUND]);
     let engine = engine(&world);
-    assert_eq!(attempt(&engine).await, Ended::Complete);
+    assert_eq!(attempt(&engine).await, AttemptOutcome::Complete);
     assert_eq!(world.asked_urls(), [A, B, FOUND]);
     assert!(world.is_done());
 }
@@ -32,7 +32,7 @@ async fn others_are_looked_for_when_all_that_are_named_are_at_their_limits() {
     find(&world, &[FOUND]);
     let engine = engine(&world);
     let _held = saturate(&engine, "a.example").await;
-    assert_eq!(attempt(&engine).await, Ended::Complete);
+    assert_eq!(attempt(&engine).await, AttemptOutcome::Complete);
     assert_eq!(world.asked_urls(), [FOUND]);
     assert_eq!(engine.queues.waiting(&domain("a.example")), 0);
 }
@@ -44,7 +44,7 @@ async fn nobody_is_looked_for_while_those_that_are_named_have_it() {
     world.provide(A, &[1]);
     find(&world, &[FOUND]);
     let engine = engine(&world);
-    assert_eq!(attempt(&engine).await, Ended::Complete);
+    assert_eq!(attempt(&engine).await, AttemptOutcome::Complete);
     assert_eq!(world.state.lock().looked_further, 0);
 }
 
@@ -54,14 +54,18 @@ async fn others_are_looked_for_once_an_attempt_and_asked_like_anybody() {
     world.now_for("x", need(&[1], &[A]));
     find(&world, &[FOUND, "https://own.example/x.git", A]);
     let engine = engine(&world);
-    assert_eq!(attempt(&engine).await, Ended::Incomplete);
+    assert_eq!(attempt(&engine).await, AttemptOutcome::Incomplete);
     assert_eq!(world.state.lock().looked_further, 1);
     assert_eq!(
         world.asked_urls(),
         [A, FOUND],
-        "the guard holds for finds too"
+        "the guard holds for providers too"
     );
-    let told: Vec<_> = engine.board.tries(&identifier("x")).into_iter().collect();
+    let told: Vec<_> = engine
+        .memory
+        .attempts_of(&identifier("x"))
+        .into_iter()
+        .collect();
     assert!(told.iter().any(|tried| tried.url == FOUND));
 }
 
@@ -73,10 +77,10 @@ async fn a_find_at_its_limits_is_stood_in_line_for() {
     find(&world, &[FOUND]);
     let engine = engine(&world);
     let held = saturate(&engine, "found.example").await;
-    assert_eq!(attempt(&engine).await, Ended::Incomplete);
+    assert_eq!(attempt(&engine).await, AttemptOutcome::Incomplete);
     assert_eq!(engine.queues.waiting(&domain("found.example")), 1);
     drop(held);
-    let (turn, slot) = (engine.queues.next().await, engine.slots.turn().await);
-    process_queued_identifier(&engine, turn, slot).await;
+    let (turn, task) = (engine.queues.next().await, engine.tasks.turn().await);
+    process_queued_identifier(&engine, turn, task).await;
     assert!(world.is_done());
 }

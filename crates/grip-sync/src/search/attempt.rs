@@ -8,10 +8,10 @@ use grip_types::Identifier;
 use tokio::time::Instant;
 
 use super::{
-    Ended, Next, Progress, ThrottledDomain, ask::release, choose::look_further,
+    AttemptOutcome, Next, Progress, ThrottledDomain, from_url::release, next_url::look_further,
     sync_identifier_from_url, sync_identifier_next_url,
 };
-use crate::{engine::Engine, fetch::Fetch, slots::Slot};
+use crate::{engine::Engine, fetch::Fetch, task_permits::TaskPermit};
 
 /// How long an attempt may go on while others wait for their own: with a thousand URLs that each
 /// take a moment it would last for hours.
@@ -23,13 +23,13 @@ const SLICE: Duration = Duration::from_secs(10);
 pub(crate) async fn sync_identifier<C: SyncContext, F: Fetch>(
     engine: &Engine<C, F>,
     identifier: &Identifier,
-    slot: &mut Slot,
-) -> Ended {
-    engine.board.counters.attempts.fetch_add(1, Relaxed);
-    let mut progress = Progress::carrying_on(engine.board.carried(identifier));
+    task: &mut TaskPermit,
+) -> AttemptOutcome {
+    engine.memory.counters.attempts.fetch_add(1, Relaxed);
+    let mut progress = Progress::carrying_on(engine.memory.paused(identifier));
     let began = Instant::now();
-    // A new event brings an attempt forward as well, but begins the count anew.
-    progress.insists = engine.board.is_brought_forward(identifier, began)
+    // A new event brings an attempt forward as well, but resets the count.
+    progress.insists = engine.memory.is_brought_forward(identifier, began)
         && engine.context.attempt_count(identifier) > 0;
     while !engine.stop.is_cancelled() {
         let target = match sync_identifier_next_url(engine, identifier, None, &progress).await {
@@ -47,13 +47,13 @@ pub(crate) async fn sync_identifier<C: SyncContext, F: Fetch>(
                 if progress.resume {
                     return pause(engine, identifier, progress);
                 }
-                return Ended::Incomplete;
+                return AttemptOutcome::Incomplete;
             }
         };
         match engine.throttle.acquire(&target.domain, Lane::Git).await {
             Ok(permit) => {
                 // On the heap, so that the many attempts that ask nobody stay small.
-                let asking = sync_identifier_from_url(engine, identifier, &target, permit, slot);
+                let asking = sync_identifier_from_url(engine, identifier, &target, permit, task);
                 let brought = Box::pin(asking).await;
                 progress.add(target, brought);
             }
@@ -63,25 +63,25 @@ pub(crate) async fn sync_identifier<C: SyncContext, F: Fetch>(
             }
         }
     }
-    Ended::Stopped
+    AttemptOutcome::Stopped
 }
 
 async fn complete<C: SyncContext, F: Fetch>(
     engine: &Engine<C, F>,
     identifier: &Identifier,
     progress: &Progress,
-) -> Ended {
+) -> AttemptOutcome {
     engine.queues.remove(identifier);
     // The data can be here while its event still waits: the node may have died between the two.
     if progress.fetched == 0 && engine.context.has_pending_events(identifier) {
         release(engine, identifier).await;
     }
     if progress.fetched > 0 {
-        tracing::info!(%identifier, oids = progress.fetched, "all missing git data is here");
+        tracing::info!(%identifier, oids = progress.fetched, "fetched all missing objects");
     } else {
-        tracing::debug!(%identifier, "no git data is missing");
+        tracing::debug!(%identifier, "no object is missing");
     }
-    Ended::Complete
+    AttemptOutcome::Complete
 }
 
 /// Puts the identifier in line for hosts that were skipped.
@@ -94,7 +94,9 @@ fn join_lines<C: SyncContext, F: Fetch>(
         match engine.queues.enqueue(&domain, identifier.clone(), tried) {
             Ok(()) => tracing::debug!(%identifier, %domain, "queued for a host at its limits"),
             // It comes back with the next attempt.
-            Err(full) => tracing::debug!(%identifier, %domain, %full, "no room in line"),
+            Err(full) => {
+                tracing::debug!(%identifier, %domain, %full, "the queue of the host is full")
+            }
         }
     }
 }
@@ -104,14 +106,14 @@ fn must_give_way<C: SyncContext, F: Fetch>(engine: &Engine<C, F>, began: Instant
         let due = engine.context.next_sync();
         due.is_some_and(|due| due <= engine.context.now())
     };
-    began.elapsed() >= SLICE && engine.slots.is_full() && is_due()
+    began.elapsed() >= SLICE && engine.tasks.is_full() && is_due()
 }
 
 fn pause<C: SyncContext, F: Fetch>(
     engine: &Engine<C, F>,
     identifier: &Identifier,
     progress: Progress,
-) -> Ended {
-    engine.board.carry(identifier, progress.into_carried());
-    Ended::Resume
+) -> AttemptOutcome {
+    engine.memory.carry(identifier, progress.into_carried());
+    AttemptOutcome::Resume
 }

@@ -4,9 +4,9 @@ use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-async fn attempt_of(engine: &TestEngine, name: &str) -> Ended {
-    let mut slot = engine.slots.attempt().await;
-    sync_identifier(engine, &identifier(name), &mut slot).await
+async fn attempt_of(engine: &TestEngine, name: &str) -> AttemptOutcome {
+    let mut task = engine.tasks.attempt().await;
+    sync_identifier(engine, &identifier(name), &mut task).await
 }
 
 /// As if there had been attempts since the last new event.
@@ -28,12 +28,12 @@ async fn a_url_that_said_no_is_left_alone_by_all_identifiers_and_noted_once() {
         let engine = engine(&world);
         attempt_of(&engine, "x").await;
         for _ in 0..3 {
-            assert_eq!(attempt_of(&engine, "y").await, Ended::Incomplete);
-            assert_eq!(attempt_of(&engine, "x").await, Ended::Incomplete);
+            assert_eq!(attempt_of(&engine, "y").await, AttemptOutcome::Incomplete);
+            assert_eq!(attempt_of(&engine, "x").await, AttemptOutcome::Incomplete);
         }
         assert_eq!(world.asked_urls(), [A]);
         assert_eq!(engine.throttle.hosts()[0].started, 1);
-        let tries = engine.board.tries(&identifier("y"));
+        let tries = engine.memory.attempts_of(&identifier("y"));
         assert_eq!(tries.len(), 1);
         assert!(tries[0].outcome.starts_with("left alone for 18 s after: "));
         assert!(engine.queues.is_empty());
@@ -58,10 +58,10 @@ async fn a_new_event_may_ask_a_paused_url_once() {
     world.now_for("x", need(&[3], &[A]));
     world.provide(A, &[1, 2, 3]);
     world.act(A, &[Act::Slow(Duration::ZERO)]);
-    assert_eq!(attempt(&engine).await, Ended::Complete);
+    assert_eq!(attempt(&engine).await, AttemptOutcome::Complete);
     assert!(
         !engine
-            .board
+            .memory
             .pauses()
             .is_on(&url(A), tokio::time::Instant::now())
     );
@@ -76,11 +76,11 @@ async fn a_new_event_that_stood_in_line_may_ask_a_paused_url_too() {
     attempt_of(&engine, "y").await;
     world.now_for("x", need(&[1], &[A]));
     let held = saturate(&engine, "a.example").await;
-    assert_eq!(attempt(&engine).await, Ended::Incomplete);
+    assert_eq!(attempt(&engine).await, AttemptOutcome::Incomplete);
     assert_eq!(engine.queues.waiting(&domain("a.example")), 1);
     drop(held);
-    let (turn, slot) = (engine.queues.next().await, engine.slots.turn().await);
-    process_queued_identifier(&engine, turn, slot).await;
+    let (turn, task) = (engine.queues.next().await, engine.tasks.turn().await);
+    process_queued_identifier(&engine, turn, task).await;
     assert_eq!(world.asked_urls(), [A, A]);
 }
 
@@ -92,10 +92,10 @@ async fn a_pause_does_not_cut_a_resumed_attempt_short() {
     world.provide(A, &[1]);
     world.act(A, &[Act::Resume, Act::Refuse, Act::Slow(Duration::ZERO)]);
     let engine = engine(&world);
-    assert_eq!(attempt(&engine).await, Ended::Resume);
-    assert_eq!(attempt_of(&engine, "y").await, Ended::Incomplete);
+    assert_eq!(attempt(&engine).await, AttemptOutcome::Resume);
+    assert_eq!(attempt_of(&engine, "y").await, AttemptOutcome::Incomplete);
     was_tried(&world, "x");
-    assert_eq!(attempt(&engine).await, Ended::Complete);
+    assert_eq!(attempt(&engine).await, AttemptOutcome::Complete);
 }
 
 #[tokio::test(start_paused = true)]
@@ -107,7 +107,7 @@ async fn an_attempt_that_an_operator_brings_forward_leaves_nobody_alone() {
     attempt(&engine).await;
     was_tried(&world, "x");
     let due = tokio::time::Instant::now() + SECOND * 20;
-    engine.board.will_be_due(&identifier("x"), due);
+    engine.memory.will_be_due(&identifier("x"), due);
     attempt(&engine).await;
     assert_eq!(world.asked_urls(), [A, A]);
     attempt(&engine).await;

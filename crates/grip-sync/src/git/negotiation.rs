@@ -1,12 +1,13 @@
-//! What is known of each URL, and how it is asked next; pure but for the time passed in.
+//! The negotiation with each URL: what is known of it, and how it is asked next. Pure: time is
+//! passed in.
 //!
 //! ```text
 //!   unknown ── fetch all wants ──▶ has them
 //!      │ lacks one: partial ── list refs ──▶ some wants are tips ── fetch those
 //!      │                                └──▶ none is: next time, what it did not say it lacks,
 //!      │                                     states and pull requests by turns
-//!      │ does not understand: old ── info/refs ──▶ wants are tips, or it serves any ── fetch those
-//!      ├ (an error that may mean so: old, at the next attempt)  └──▶ fetch heads and tags
+//!      │ does not understand: v0 ── info/refs ──▶ wants are tips, or it serves any ── fetch those
+//!      ├ (an error that may mean so: v0, at the next attempt)  └──▶ fetch heads and tags
 //!      └ refuses several and says not why: partial, at the next attempt
 //! ```
 
@@ -19,9 +20,9 @@ use tokio::time::Instant;
 use url::Url;
 
 use super::{
-    facts::Facts,
-    old::{Asks, Prepared},
-    step::{Heard, Lesson, Step},
+    exchange::{Lesson, Response, Step},
+    protocol_v0::{PreparedRequests, V0Request},
+    url_facts::UrlFacts,
 };
 
 /// How long a fact is believed.
@@ -30,38 +31,38 @@ const BELIEVED_FOR: Duration = Duration::from_secs(600);
 /// busy host can be long.
 const PENDING_FOR: Duration = Duration::from_secs(24 * 3600);
 /// How long a host is believed not to hide wanted objects behind refs that did not change.
-const IN_VAIN_FOR: Duration = Duration::from_secs(24 * 3600);
+const FRUITLESS_FOR: Duration = Duration::from_secs(24 * 3600);
 /// URLs remembered; the longest unused is forgotten, and asked like an unknown one.
 const MAX_URLS: NonZeroUsize = NonZeroUsize::new(30_000).unwrap();
-const MAX_IN_VAIN: NonZeroUsize = NonZeroUsize::new(1_000).unwrap();
-const MAX_OLD_HOSTS: NonZeroUsize = NonZeroUsize::new(1_000).unwrap();
+const MAX_FRUITLESS: NonZeroUsize = NonZeroUsize::new(1_000).unwrap();
+const MAX_V0_HOSTS: NonZeroUsize = NonZeroUsize::new(1_000).unwrap();
 
-pub(super) struct Knowledge {
-    facts: LruCache<Url, Facts>,
-    prepared: Prepared,
-    /// Hosts that were found to be old, by name and port, and until when that is believed.
-    old_hosts: LruCache<String, Instant>,
-    in_vain: LruCache<Url, InVain>,
+pub(super) struct Negotiations {
+    facts: LruCache<Url, UrlFacts>,
+    prepared: PreparedRequests,
+    /// Hosts that were found to speak only version 0, by name and port, and until when that is believed.
+    v0_hosts: LruCache<String, Instant>,
+    fruitless: LruCache<Url, Fruitless>,
 }
 
-struct InVain {
+struct Fruitless {
     tips: u64,
     missing: BTreeSet<Oid>,
     until: Instant,
 }
 
-impl Default for Knowledge {
+impl Default for Negotiations {
     fn default() -> Self {
         Self {
             facts: LruCache::new(MAX_URLS),
-            prepared: Prepared::default(),
-            old_hosts: LruCache::new(MAX_OLD_HOSTS),
-            in_vain: LruCache::new(MAX_IN_VAIN),
+            prepared: PreparedRequests::default(),
+            v0_hosts: LruCache::new(MAX_V0_HOSTS),
+            fruitless: LruCache::new(MAX_FRUITLESS),
         }
     }
 }
 
-impl Knowledge {
+impl Negotiations {
     /// How to ask `url` for `wants` now.
     pub(super) fn step(
         &mut self,
@@ -71,27 +72,27 @@ impl Knowledge {
         now: Instant,
     ) -> Step {
         let facts = self.facts_of(url, now);
-        if !facts.is_old {
+        if !facts.is_v0 {
             return facts.step_v2(wants, first);
         }
         let prepared = self.prepared.take(url);
-        let is_of_use = |asks: &Arc<Asks>| asks.is_of_use(wants);
+        let is_of_use = |request: &Arc<V0Request>| request.is_of_use(wants);
         prepared
             .filter(is_of_use)
             .map_or(Step::Advertise, Step::FetchV0)
     }
 
-    /// Takes in what was `heard` of `url` after `step`.
+    /// Takes in what was `response` of `url` after `step`.
     pub(super) fn learn(
         &mut self,
         url: &Url,
         wants: &BTreeSet<Oid>,
         first: &BTreeSet<Oid>,
         step: &Step,
-        heard: &Heard,
+        response: &Response,
         now: Instant,
     ) -> Lesson {
-        let lesson = self.lesson(url, wants, first, step, heard, now);
+        let lesson = self.lesson(url, wants, first, step, response, now);
         let facts = self.facts_of(url, now);
         if lesson.resume {
             facts.until = now + PENDING_FOR;
@@ -107,40 +108,44 @@ impl Knowledge {
         wants: &BTreeSet<Oid>,
         first: &BTreeSet<Oid>,
         step: &Step,
-        heard: &Heard,
+        response: &Response,
         now: Instant,
     ) -> Lesson {
         let facts = self.facts_of(url, now);
-        match (step, heard) {
-            (Step::FetchV2(asked), Heard::Pack(arrived)) => {
+        match (step, response) {
+            (Step::FetchV2(asked), Response::Pack(arrived)) => {
                 facts.is_sure = true;
                 facts.tips = None;
                 let is_cut = asked.len() >= MAX_WANTS && wants.len() > asked.len();
                 Lesson::answer(is_cut && !arrived.is_empty(), "")
             }
-            (Step::FetchV0(asks), Heard::Pack(arrived)) => {
-                self.old_pack(url, wants, asks, arrived, now)
+            (Step::FetchV0(request), Response::Pack(arrived)) => {
+                self.v0_pack(url, wants, request, arrived, now)
             }
-            (Step::FetchV2(asked), Heard::Lacks(oid)) => facts.lacks(*oid, asked, wants),
-            (Step::FetchV0(asks), Heard::Lacks(oid)) => facts.lacks(*oid, &asks.oids, wants),
-            (Step::FetchV2(asked), Heard::Refused) if asked.len() > 1 => facts.doubt(),
-            (Step::ListRefs, Heard::Refs(refs)) => facts.refs(refs, wants),
-            (Step::Advertise, Heard::Advertised(advertised)) => {
+            (Step::FetchV2(asked), Response::Lacks(oid)) => facts.lacks(*oid, asked, wants),
+            (Step::FetchV0(request), Response::Lacks(oid)) => {
+                facts.lacks(*oid, &request.oids, wants)
+            }
+            (Step::FetchV2(asked), Response::Refused) if asked.len() > 1 => facts.doubt(),
+            (Step::ListRefs, Response::Refs(refs)) => facts.refs(refs, wants),
+            (Step::Advertise, Response::Advertised(advertised)) => {
                 self.advertised(url, wants, first, advertised, now)
             }
-            (Step::FetchV2(_) | Step::ListRefs, Heard::NotUnderstood) => facts.not_understood(true),
-            (Step::FetchV2(_) | Step::ListRefs, Heard::Doubtful) => facts.not_understood(false),
+            (Step::FetchV2(_) | Step::ListRefs, Response::NotUnderstood) => {
+                facts.not_understood(true)
+            }
+            (Step::FetchV2(_) | Step::ListRefs, Response::Doubtful) => facts.not_understood(false),
             _ => Lesson::default(),
         }
     }
 
-    fn facts_of(&mut self, url: &Url, now: Instant) -> &mut Facts {
+    fn facts_of(&mut self, url: &Url, now: Instant) -> &mut UrlFacts {
         let facts = self.facts.peek(url);
         if facts.is_none_or(|facts| facts.until <= now) {
-            let until_old = self.old_hosts.get(&host_of(url)).copied();
-            let is_old = until_old.is_some_and(|until| until > now);
+            let until_old = self.v0_hosts.get(&host_of(url)).copied();
+            let is_v0 = until_old.is_some_and(|until| until > now);
             self.prepared.take(url);
-            let facts = Facts::new(now + BELIEVED_FOR, is_old);
+            let facts = UrlFacts::new(now + BELIEVED_FOR, is_v0);
             self.facts.put(url.clone(), facts);
         }
         self.facts
@@ -148,7 +153,7 @@ impl Knowledge {
             .expect("because it is there or was just put there")
     }
 
-    /// Prepares the fetch from an old host that has listed its refs.
+    /// Prepares the fetch from a version 0 host that has listed its refs.
     fn advertised(
         &mut self,
         url: &Url,
@@ -160,50 +165,51 @@ impl Knowledge {
         let facts = self.facts_of(url, now);
         facts.is_sure = true;
         if advertised.version == Version::V2 {
-            facts.is_old = false;
+            facts.is_v0 = false;
             return Lesson::answer(true, "the host speaks the new git protocol after all");
         }
-        let asks = Asks::prepare(advertised, wants, &facts.in_hope(wants, first));
-        self.old_hosts.put(host_of(url), now + BELIEVED_FOR);
-        if asks.oids.is_empty() {
+        let request = V0Request::prepare(advertised, wants, &facts.in_hope(wants, first));
+        self.v0_hosts.put(host_of(url), now + BELIEVED_FOR);
+        if request.oids.is_empty() {
             return Lesson::answer(false, "the host has nothing of what is missing");
         }
-        if asks.is_everything && self.is_in_vain(url, wants, asks.tips, now) {
+        if request.is_everything && self.is_fruitless(url, wants, request.tips, now) {
             return Lesson::answer(
                 false,
                 "its refs are those that did not lead to what is missing",
             );
         }
-        let note = match asks.is_everything {
-            true => "the host serves nothing by id: all branches and tags are asked for",
-            false => "its refs were listed",
+        let note = if request.is_everything {
+            "the host serves nothing by id: all branches and tags are asked for"
+        } else {
+            "its refs were listed"
         };
-        self.prepared.put(url, asks);
+        self.prepared.put(url, request);
         Lesson::answer(true, note)
     }
 
-    fn is_in_vain(&mut self, url: &Url, wants: &BTreeSet<Oid>, tips: u64, now: Instant) -> bool {
-        self.in_vain.get(url).is_some_and(|vain| {
+    fn is_fruitless(&mut self, url: &Url, wants: &BTreeSet<Oid>, tips: u64, now: Instant) -> bool {
+        self.fruitless.get(url).is_some_and(|vain| {
             vain.tips == tips && vain.until > now && wants.is_subset(&vain.missing)
         })
     }
 
-    fn old_pack(
+    fn v0_pack(
         &mut self,
         url: &Url,
         wants: &BTreeSet<Oid>,
-        asks: &Asks,
+        request: &V0Request,
         arrived: &BTreeSet<Oid>,
         now: Instant,
     ) -> Lesson {
         let missing: BTreeSet<Oid> = wants.difference(arrived).copied().collect();
-        if asks.is_everything && !missing.is_empty() {
-            let vain = InVain {
-                tips: asks.tips,
+        if request.is_everything && !missing.is_empty() {
+            let vain = Fruitless {
+                tips: request.tips,
                 missing,
-                until: now + IN_VAIN_FOR,
+                until: now + FRUITLESS_FOR,
             };
-            self.in_vain.put(url.clone(), vain);
+            self.fruitless.put(url.clone(), vain);
         }
         Lesson::answer(false, "")
     }

@@ -1,4 +1,4 @@
-//! Attempts that were cut short and go on.
+//! Attempts that gave way to others and go on later.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -10,20 +10,20 @@ use lru::LruCache;
 use url::Url;
 
 /// Most of them, and most URLs and objects in all of them, some 40 MB. One that is forgotten
-/// begins anew.
+/// begins again.
 const MAX_ATTEMPTS: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
 const MAX_PARTS: usize = 400_000;
 
 /// What each URL was asked for.
-pub(crate) type Asked = HashMap<Url, BTreeSet<Oid>>;
+pub(crate) type Requested = HashMap<Url, BTreeSet<Oid>>;
 
 /// What was asked so far in attempts that go on.
-pub(crate) struct Carried {
-    by_identifier: LruCache<Identifier, Asked>,
+pub(crate) struct PausedAttempts {
+    by_identifier: LruCache<Identifier, Requested>,
     parts: usize,
 }
 
-impl Default for Carried {
+impl Default for PausedAttempts {
     fn default() -> Self {
         Self {
             by_identifier: LruCache::new(MAX_ATTEMPTS),
@@ -32,8 +32,8 @@ impl Default for Carried {
     }
 }
 
-impl Carried {
-    pub(crate) fn put(&mut self, identifier: &Identifier, asked: Asked) {
+impl PausedAttempts {
+    pub(crate) fn put(&mut self, identifier: &Identifier, asked: Requested) {
         self.take(identifier);
         self.parts += parts(&asked);
         if let Some((_, forgotten)) = self.by_identifier.push(identifier.clone(), asked) {
@@ -47,14 +47,14 @@ impl Carried {
         }
     }
 
-    pub(crate) fn take(&mut self, identifier: &Identifier) -> Option<Asked> {
+    pub(crate) fn take(&mut self, identifier: &Identifier) -> Option<Requested> {
         let asked = self.by_identifier.pop(identifier)?;
         self.parts -= parts(&asked);
         Some(asked)
     }
 }
 
-fn parts(asked: &Asked) -> usize {
+fn parts(asked: &Requested) -> usize {
     asked.len() + asked.values().map(BTreeSet::len).sum::<usize>()
 }
 
@@ -65,21 +65,21 @@ mod tests {
 
     #[test]
     fn carried_attempts_are_bounded_by_number_and_by_what_is_in_them() {
-        let mut carried = Carried::default();
+        let mut paused = PausedAttempts::default();
         let big = oids(&(0..19_999).collect::<Vec<_>>());
         for n in 0..40 {
-            let asked = Asked::from([(url("https://a.example/x"), big.clone())]);
-            carried.put(&identifier("again"), asked.clone());
-            carried.put(&identifier(&format!("x{n}")), asked);
-            assert!(carried.parts <= MAX_PARTS);
+            let asked = Requested::from([(url("https://a.example/x"), big.clone())]);
+            paused.put(&identifier("again"), asked.clone());
+            paused.put(&identifier(&format!("x{n}")), asked);
+            assert!(paused.parts <= MAX_PARTS);
         }
-        assert!(carried.take(&identifier("x0")).is_none());
-        assert!(carried.take(&identifier("x39")).is_some());
-        assert_eq!(carried.parts, carried.by_identifier.len() * 20_000);
+        assert!(paused.take(&identifier("x0")).is_none());
+        assert!(paused.take(&identifier("x39")).is_some());
+        assert_eq!(paused.parts, paused.by_identifier.len() * 20_000);
         for n in 0..2 * MAX_ATTEMPTS.get() {
-            carried.put(&identifier(&format!("small{n}")), Asked::default());
+            paused.put(&identifier(&format!("small{n}")), Requested::default());
         }
-        assert_eq!(carried.by_identifier.len(), MAX_ATTEMPTS.get());
-        assert_eq!(carried.parts, 0);
+        assert_eq!(paused.by_identifier.len(), MAX_ATTEMPTS.get());
+        assert_eq!(paused.parts, 0);
     }
 }

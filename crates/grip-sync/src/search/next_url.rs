@@ -1,4 +1,4 @@
-//! Whom to ask next, and who cannot be asked now.
+//! The choice of the URL to ask next, and the hosts that cannot be asked now.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -29,9 +29,9 @@ async fn look<C: SyncContext, F: Fetch>(engine: &Engine<C, F>, identifier: &Iden
     match engine.context.needs(identifier).await {
         Ok(needs) if needs.is_empty() => Look::Complete,
         Ok(mut needs) => {
-            let mut finds = engine.board.finds();
-            finds.add_to(identifier, &mut needs, Instant::now());
-            drop(finds);
+            let mut providers = engine.memory.providers();
+            providers.add_to(identifier, &mut needs, Instant::now());
+            drop(providers);
             Look::Plan(Plan::of(&needs))
         }
         Err(error) => {
@@ -41,7 +41,7 @@ async fn look<C: SyncContext, F: Fetch>(engine: &Engine<C, F>, identifier: &Iden
     }
 }
 
-/// Finds the next URL to ask: any whose host has capacity, or one of `domain`.
+/// FoundProviders the next URL to ask: any whose host has capacity, or one of `domain`.
 pub(crate) async fn sync_identifier_next_url<C: SyncContext, F: Fetch>(
     engine: &Engine<C, F>,
     identifier: &Identifier,
@@ -80,7 +80,7 @@ pub(crate) async fn sync_identifier_next_url<C: SyncContext, F: Fetch>(
     Next::Nobody { throttled }
 }
 
-/// Looks for others that may have what is missing; says whether there is somebody new to ask.
+/// Looks up further providers of what is missing; says whether there is a new one to ask.
 pub(super) async fn look_further<C: SyncContext, F: Fetch>(
     engine: &Engine<C, F>,
     identifier: &Identifier,
@@ -91,13 +91,13 @@ pub(super) async fn look_further<C: SyncContext, F: Fetch>(
     if needs.is_empty() {
         return false;
     }
-    engine.board.counters.further.fetch_add(1, Relaxed);
+    engine.memory.counters.further.fetch_add(1, Relaxed);
     let looking = engine.providers.find_providers(identifier, &needs);
     let Some(found) = engine.stop.run_until_cancelled(looking).await else {
         return false;
     };
-    let mut finds = engine.board.finds();
-    finds.put(identifier, &needs, found, Instant::now())
+    let mut providers = engine.memory.providers();
+    providers.put(identifier, &needs, found, Instant::now())
 }
 
 /// Whether a URL pauses, which is noted once. A new event may ask it all the same, once, for what
@@ -110,15 +110,15 @@ fn is_left_alone<C: SyncContext, F: Fetch>(
     progress: &Progress,
 ) -> bool {
     let (url, now) = (&target.url, Instant::now());
-    if !engine.board.pauses().is_on(url, now) || engine.board.is_resuming(identifier, url) {
+    if !engine.memory.pauses().is_on(url, now) || engine.memory.is_resuming(identifier, url) {
         return false;
     }
     if progress.insists {
-        engine.board.pauses().end(url);
+        engine.memory.pauses().end(url);
         return false;
     }
     let is_new = engine.context.attempt_count(identifier) <= u32::from(is_turn);
-    if is_new && !engine.board.pauses().is_for(url, &target.wants) {
+    if is_new && !engine.memory.pauses().is_for(url, &target.wants) {
         return false;
     }
     engine.note_pause(identifier, url, now);

@@ -1,11 +1,11 @@
-//! What one attempt or turn knows of itself.
+//! The progress of one attempt or turn.
 
 use std::collections::HashSet;
 
 use grip_types::Domain;
 use url::Url;
 
-use crate::{carried::Asked, plan::Target};
+use crate::{paused_attempts::Requested, plan::Target};
 
 /// What to do next for an identifier.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,16 +13,16 @@ pub(crate) enum Next {
     Ask(Target),
     /// Nothing waits, or nothing is missing.
     Complete,
-    /// Something is missing, and nobody is left to be asked now. Whoever was skipped because of
-    /// its limits is named, to be queued for.
+    /// Something is missing, and nobody is left to be asked now. Hosts that were skipped because
+    /// of their limits are named, to be queued for.
     Nobody {
         throttled: Vec<ThrottledDomain>,
     },
 }
 
-/// How an attempt ended.
+/// The outcome of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub(crate) enum AttemptOutcome {
     Complete,
     Incomplete,
     /// A host told us how to ask it better, or others are due: there is more to ask.
@@ -31,9 +31,9 @@ pub(crate) enum Ended {
     Stopped,
 }
 
-/// What one URL brought.
+/// The outcome of asking one URL.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Brought {
+pub(crate) struct UrlOutcome {
     pub(crate) oids: usize,
     pub(crate) resume: bool,
     pub(crate) stopped: bool,
@@ -46,8 +46,8 @@ pub(crate) struct Progress {
     /// Hosts that refused between choosing and taking.
     pub(crate) refused: HashSet<Domain>,
     /// What was asked in the attempt that this one carries on.
-    earlier: Asked,
-    asked: Asked,
+    earlier: Requested,
+    asked: Requested,
     /// An operator wants it: no URL is left alone.
     pub(super) insists: bool,
     pub(super) fetched: usize,
@@ -57,7 +57,7 @@ pub(crate) struct Progress {
 
 impl Progress {
     /// The beginning of an attempt; `earlier` is empty unless it carries another one on.
-    pub(crate) fn carrying_on(earlier: Asked) -> Self {
+    pub(crate) fn carrying_on(earlier: Requested) -> Self {
         Self {
             earlier,
             ..Self::default()
@@ -71,14 +71,14 @@ impl Progress {
         }
     }
 
-    /// A URL counts as tried in an attempt that is carried on unless it is worth more now.
+    /// A URL counts as tried in an attempt that is paused on unless it is worth more now.
     pub(super) fn has_tried(&self, target: &Target) -> bool {
         let earlier = self.earlier.get(&target.url);
         self.tried.contains(&target.url)
             || earlier.is_some_and(|asked| asked.is_superset(&target.wants))
     }
 
-    pub(super) fn add(&mut self, target: Target, brought: Brought) {
+    pub(super) fn add(&mut self, target: Target, brought: UrlOutcome) {
         self.fetched += brought.oids;
         self.resume |= brought.resume;
         self.tried.insert(target.url.clone());
@@ -94,10 +94,10 @@ impl Progress {
     }
 
     /// All that need not be asked again when the attempt goes on.
-    pub(super) fn into_carried(self) -> Asked {
-        let mut carried = self.earlier;
-        carried.extend(self.asked);
-        carried
+    pub(super) fn into_carried(self) -> Requested {
+        let mut paused = self.earlier;
+        paused.extend(self.asked);
+        paused
     }
 }
 

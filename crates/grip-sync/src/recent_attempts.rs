@@ -1,4 +1,4 @@
-//! What was tried for each identifier, for those who ask why it still waits.
+//! Recent attempts of each identifier, for those who ask why it still waits.
 
 use std::{collections::VecDeque, num::NonZeroUsize};
 
@@ -15,13 +15,13 @@ const MAX_SHOWN: usize = 200;
 /// Most tries remembered in all, some 40 MB.
 const MAX_IN_ALL: usize = 100_000;
 
-pub(crate) struct Tries {
+pub(crate) struct RecentAttempts {
     by_identifier: LruCache<Identifier, VecDeque<UrlAttempt>>,
     count: usize,
     max: usize,
 }
 
-impl Default for Tries {
+impl Default for RecentAttempts {
     fn default() -> Self {
         Self {
             by_identifier: LruCache::new(MAX_IDENTIFIERS),
@@ -31,7 +31,7 @@ impl Default for Tries {
     }
 }
 
-impl Tries {
+impl RecentAttempts {
     pub(crate) fn add(&mut self, attempt: UrlAttempt) {
         let identifier = attempt.identifier.clone();
         let mut tries = self.by_identifier.pop(&identifier).unwrap_or_default();
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn the_newest_tries_of_an_identifier_are_kept() {
-        let mut tries = Tries::default();
+        let mut tries = RecentAttempts::default();
         for at in 0..100 {
             tries.add(tried("x", at));
         }
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn the_newest_of_all_come_first() {
-        let mut tries = Tries::default();
+        let mut tries = RecentAttempts::default();
         for (name, at) in [("x", 1), ("y", 2), ("z", 3), ("x", 4)] {
             tries.add(tried(name, at));
         }
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn neither_identifiers_nor_tries_go_beyond_their_bounds() {
-        let mut tries = Tries {
+        let mut tries = RecentAttempts {
             by_identifier: LruCache::new(NonZeroUsize::new(10).unwrap()),
             count: 0,
             max: 25,

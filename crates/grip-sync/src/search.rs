@@ -6,17 +6,17 @@
 //! host for which anybody stands in line, so the two never ask one host for one identifier at
 //! the same time, and nobody is overtaken.
 
-mod ask;
 mod attempt;
-mod choose;
+mod from_url;
+mod next_url;
 mod progress;
-mod queued;
+mod queued_turn;
 
-pub(crate) use ask::sync_identifier_from_url;
 pub(crate) use attempt::sync_identifier;
-pub(crate) use choose::sync_identifier_next_url;
-pub(crate) use progress::{Brought, Ended, Next, Progress, ThrottledDomain};
-pub(crate) use queued::process_queued_identifier;
+pub(crate) use from_url::sync_identifier_from_url;
+pub(crate) use next_url::sync_identifier_next_url;
+pub(crate) use progress::{AttemptOutcome, Next, Progress, ThrottledDomain, UrlOutcome};
+pub(crate) use queued_turn::process_queued_identifier;
 
 #[cfg(test)]
 mod tests;

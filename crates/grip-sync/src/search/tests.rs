@@ -39,20 +39,20 @@ fn throttled(host: &str, tried: &[&str]) -> ThrottledDomain {
     }
 }
 
-async fn attempt(engine: &TestEngine) -> Ended {
-    let mut slot = engine.slots.attempt().await;
-    sync_identifier(engine, &identifier("x"), &mut slot).await
+async fn attempt(engine: &TestEngine) -> AttemptOutcome {
+    let mut task = engine.tasks.attempt().await;
+    sync_identifier(engine, &identifier("x"), &mut task).await
 }
 
-async fn ask(engine: &TestEngine, at: &str, numbers: &[u64]) -> Brought {
+async fn ask(engine: &TestEngine, at: &str, numbers: &[u64]) -> UrlOutcome {
     let target = target(at, numbers);
     let permit = engine
         .throttle
         .acquire(&target.domain, Lane::Git)
         .await
         .unwrap();
-    let mut slot = engine.slots.attempt().await;
-    sync_identifier_from_url(engine, &identifier("x"), &target, permit, &mut slot).await
+    let mut task = engine.tasks.attempt().await;
+    sync_identifier_from_url(engine, &identifier("x"), &target, permit, &mut task).await
 }
 
 fn target(at: &str, numbers: &[u64]) -> Target {
@@ -130,7 +130,7 @@ async fn nobody_is_overtaken_who_stands_in_line() {
         .unwrap();
     let skipped = nobody([throttled("a.example", &[])]);
     assert_eq!(next(&engine, &[]).await, skipped);
-    assert_eq!(attempt(&engine).await, Ended::Incomplete);
+    assert_eq!(attempt(&engine).await, AttemptOutcome::Incomplete);
     let order = [queues.next().await, queues.next().await].map(|turn| turn.key().to_string());
     assert_eq!(order, ["y", "x"]);
 }
@@ -145,7 +145,7 @@ async fn from_url_fetches_and_processes_on_success() {
     assert_eq!((brought.oids, brought.resume), (1, false));
     assert_eq!(world.state.lock().released.len(), 1);
     assert!(world.is_done());
-    let tries = engine.board.tries(&identifier("x"));
+    let tries = engine.memory.attempts_of(&identifier("x"));
     assert_eq!((tries.len(), tries[0].oids_fetched), (1, 1));
     assert_eq!(
         (tries[0].url.as_str(), tries[0].outcome.as_str()),
@@ -159,9 +159,9 @@ async fn from_url_that_fails_releases_nothing_and_is_noted() {
     world.now_for("x", need(&[1], &[A]));
     world.act(A, &[Act::Fail]);
     let engine = engine(&world);
-    assert_eq!(ask(&engine, A, &[1]).await, Brought::default());
+    assert_eq!(ask(&engine, A, &[1]).await, UrlOutcome::default());
     assert!(world.state.lock().released.is_empty() && !world.is_done());
-    let tries = engine.board.tries(&identifier("x"));
+    let tries = engine.memory.attempts_of(&identifier("x"));
     assert_eq!(tries[0].outcome, "the answer ended too early");
     assert_eq!(engine.throttle.hosts()[0].in_flight, 0);
 }
@@ -174,7 +174,7 @@ async fn tries_multiple_urls_until_complete() {
         world.provide(at, &[has]);
     }
     let engine = engine(&world);
-    assert_eq!(attempt(&engine).await, Ended::Complete);
+    assert_eq!(attempt(&engine).await, AttemptOutcome::Complete);
     assert_eq!(world.asked_urls(), [A, B, C]);
     let state = world.state.lock();
     let wants: Vec<_> = state
@@ -191,7 +191,7 @@ async fn stops_as_soon_as_nothing_is_missing() {
     world.now_for("x", need(&[1], &[A, B, C]));
     world.provide(A, &[1]);
     let engine = engine(&world);
-    assert_eq!(attempt(&engine).await, Ended::Complete);
+    assert_eq!(attempt(&engine).await, AttemptOutcome::Complete);
     assert_eq!(world.asked_urls(), [A]);
 }
 
@@ -207,7 +207,7 @@ async fn each_event_is_released_as_soon_as_its_own_data_is_here() {
     world.act(B, &[Act::Slow(wait)]);
     world.act(C, &[Act::Fail]);
     let engine = engine(&world);
-    assert_eq!(attempt(&engine).await, Ended::Incomplete);
+    assert_eq!(attempt(&engine).await, AttemptOutcome::Incomplete);
     let released = world.state.lock().released.clone();
     assert_eq!(
         released,
@@ -225,7 +225,7 @@ async fn a_url_is_never_asked_for_what_another_family_lacks() {
         world.provide(at, &[1, 2]);
     }
     let engine = engine(&world);
-    assert_eq!(attempt(&engine).await, Ended::Complete);
+    assert_eq!(attempt(&engine).await, AttemptOutcome::Complete);
     let state = world.state.lock();
     for asked in &state.asked {
         let own = if asked.url == url(A) { 1 } else { 2 };
@@ -240,7 +240,7 @@ async fn enqueues_throttled_domains_when_incomplete() {
     world.provide(B, &[2]);
     let engine = engine(&world);
     let _held = saturate(&engine, "a.example").await;
-    assert_eq!(attempt(&engine).await, Ended::Incomplete);
+    assert_eq!(attempt(&engine).await, AttemptOutcome::Incomplete);
     assert_eq!(world.asked_urls(), [B]);
     assert_eq!(engine.queues.waiting(&domain("a.example")), 1);
     assert_eq!(engine.queues.waiting(&domain("b.example")), 0);
@@ -279,8 +279,8 @@ async fn a_turn_asks_one_url_and_leaves_when_none_is_left() {
         .enqueue(&host, identifier("x"), [].into())
         .unwrap();
     for (asked, left) in [(vec![A], 1), (vec![A, A2], 0)] {
-        let (turn, slot) = (engine.queues.next().await, engine.slots.turn().await);
-        process_queued_identifier(&engine, turn, slot).await;
+        let (turn, task) = (engine.queues.next().await, engine.tasks.turn().await);
+        process_queued_identifier(&engine, turn, task).await;
         assert_eq!(
             (world.asked_urls(), engine.queues.waiting(&host)),
             (asked.iter().map(|a| (*a).to_owned()).collect(), left)
@@ -301,8 +301,8 @@ async fn a_turn_with_nothing_to_ask_costs_the_host_nothing() {
         .queues
         .enqueue(&domain("b.example"), identifier("x"), [].into())
         .unwrap();
-    let (turn, slot) = (engine.queues.next().await, engine.slots.turn().await);
-    process_queued_identifier(&engine, turn, slot).await;
+    let (turn, task) = (engine.queues.next().await, engine.tasks.turn().await);
+    process_queued_identifier(&engine, turn, task).await;
     assert!(
         engine.queues.is_empty(),
         "what is complete leaves all lines"
@@ -328,9 +328,9 @@ async fn a_turn_that_may_go_on_stays_in_line_with_nothing_tried() {
         .enqueue(&host, identifier("x"), [].into())
         .unwrap();
     for left in [1, 0] {
-        let (turn, slot) = (engine.queues.next().await, engine.slots.turn().await);
+        let (turn, task) = (engine.queues.next().await, engine.tasks.turn().await);
         assert!(turn.tried().is_empty());
-        process_queued_identifier(&engine, turn, slot).await;
+        process_queued_identifier(&engine, turn, task).await;
         assert_eq!(engine.queues.waiting(&host), left);
     }
     assert!(world.is_done());
@@ -342,20 +342,20 @@ async fn a_carried_on_attempt_asks_only_what_is_worth_more_now() {
     world.now_for("x", need(&[1, 2], &[A, B]));
     world.act(A, &[Act::Resume, Act::Fail]);
     let engine = engine(&world);
-    assert_eq!(attempt(&engine).await, Ended::Resume);
+    assert_eq!(attempt(&engine).await, AttemptOutcome::Resume);
     assert_eq!(world.asked_urls(), [A, B]);
-    assert_eq!(attempt(&engine).await, Ended::Incomplete);
+    assert_eq!(attempt(&engine).await, AttemptOutcome::Incomplete);
     assert_eq!(world.asked_urls(), [A, B, A]);
     // The next attempt begins anew.
     tokio::time::advance(Duration::from_secs(20)).await;
-    assert_eq!(attempt(&engine).await, Ended::Incomplete);
+    assert_eq!(attempt(&engine).await, AttemptOutcome::Incomplete);
     assert_eq!(counts(&world)[B], 2);
 
     world.act(A, &[Act::Resume, Act::Fail]);
     tokio::time::advance(Duration::from_secs(40)).await;
-    assert_eq!(attempt(&engine).await, Ended::Resume);
+    assert_eq!(attempt(&engine).await, AttemptOutcome::Resume);
     world.now_for("x", need(&[3], &[B]));
-    assert_eq!(attempt(&engine).await, Ended::Incomplete);
+    assert_eq!(attempt(&engine).await, AttemptOutcome::Incomplete);
     assert_eq!(
         counts(&world)[B],
         4,
@@ -371,7 +371,7 @@ async fn a_host_that_wants_to_be_asked_for_ever_is_not() {
     let engine = engine(&world);
     let mut row = Vec::new();
     for _ in 0..5 {
-        row.push(attempt(&engine).await == Ended::Resume);
+        row.push(attempt(&engine).await == AttemptOutcome::Resume);
         tokio::time::advance(Duration::from_secs(20)).await;
     }
     assert_eq!(row, [true, true, true, false, true]);
@@ -385,10 +385,10 @@ async fn forbidden_urls_are_noted_once_and_left_alone_for_an_hour() {
     world.act(A, &[Act::Forbidden]);
     let engine = engine(&world);
     for _ in 0..3 {
-        assert_eq!(attempt(&engine).await, Ended::Incomplete);
+        assert_eq!(attempt(&engine).await, AttemptOutcome::Incomplete);
     }
     assert_eq!(world.asked_urls(), [A], "our own is never asked");
-    let tries = engine.board.tries(&identifier("x"));
+    let tries = engine.memory.attempts_of(&identifier("x"));
     let outcomes: Vec<_> = tries.iter().map(|tried| tried.outcome.as_str()).collect();
     assert_eq!(
         outcomes,
@@ -410,7 +410,7 @@ async fn data_that_is_here_already_releases_its_event() {
     // As after a crash between the end of a fetch and the release.
     world.put_here("x", &[1]);
     let engine = engine(&world);
-    assert_eq!(attempt(&engine).await, Ended::Complete);
+    assert_eq!(attempt(&engine).await, AttemptOutcome::Complete);
     assert!(world.is_done() && world.asked_urls().is_empty());
 }
 
@@ -420,7 +420,7 @@ async fn an_attempt_that_cannot_look_is_tried_again() {
     world.now_for("x", need(&[1], &[A]));
     world.state.lock().is_broken = true;
     let engine = engine(&world);
-    assert_eq!(attempt(&engine).await, Ended::Incomplete);
+    assert_eq!(attempt(&engine).await, AttemptOutcome::Incomplete);
     assert!(world.asked_urls().is_empty() && !world.is_done());
 }
 
@@ -438,7 +438,7 @@ async fn a_stop_gives_a_fetch_up_and_its_slot_back() {
         stop.cancel();
     };
     let (ended, ()) = tokio::join!(attempt(&engine), stopping);
-    assert_eq!(ended, Ended::Stopped);
+    assert_eq!(ended, AttemptOutcome::Stopped);
     assert_eq!(world.asked_urls(), [A], "nobody is asked after the stop");
     assert_eq!(engine.throttle.hosts()[0].in_flight, 0);
 }
@@ -454,6 +454,6 @@ async fn objects_that_were_not_asked_for_do_not_count() {
     assert!(world.state.lock().released.is_empty());
 }
 
-mod further;
 mod interleaving;
 mod pauses;
+mod providers;

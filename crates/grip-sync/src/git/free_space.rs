@@ -1,4 +1,4 @@
-//! The room on the disk that fetches leave to everybody else.
+//! The free space on the disk below which nothing is fetched.
 
 use std::time::Duration;
 
@@ -7,15 +7,15 @@ use tokio::time::Instant;
 
 use crate::fetch::FetchError;
 
-/// A full disk is told to the operator this often, however many fetches it stops.
+/// A full disk is logged this often, however many fetches it stops.
 const WARN_EVERY: Duration = Duration::from_secs(60);
 
-pub(super) struct Floor {
+pub(super) struct FreeSpace {
     bytes: u64,
     warned: Mutex<Option<Instant>>,
 }
 
-impl Floor {
+impl FreeSpace {
     pub(super) fn new(bytes: u64) -> Self {
         Self {
             bytes,
@@ -29,7 +29,7 @@ impl Floor {
         }
         let error = FetchError::DiskFull(self.bytes);
         if self.is_news(now) {
-            tracing::warn!(free, "nothing is fetched: {error}");
+            tracing::warn!(free, "not fetching: {error}");
         }
         Err(error)
     }
@@ -50,18 +50,18 @@ mod tests {
 
     #[test]
     fn fetches_stop_below_the_floor_and_go_on_at_it() {
-        let (floor, now) = (Floor::new(100), Instant::now());
+        let (floor, now) = (FreeSpace::new(100), Instant::now());
         assert!(matches!(
             floor.check(99, now),
             Err(FetchError::DiskFull(100))
         ));
         assert!(floor.check(100, now).is_ok());
-        assert!(Floor::new(0).check(0, now).is_ok());
+        assert!(FreeSpace::new(0).check(0, now).is_ok());
     }
 
     #[test]
     fn a_full_disk_is_warned_about_once_a_minute() {
-        let (floor, now) = (Floor::new(100), Instant::now());
+        let (floor, now) = (FreeSpace::new(100), Instant::now());
         let after = |seconds| floor.is_news(now + Duration::from_secs(seconds));
         assert!(after(0));
         assert!(!after(1) && !after(59));

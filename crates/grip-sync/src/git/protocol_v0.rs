@@ -1,4 +1,4 @@
-//! Asking hosts that speak only the old protocol.
+//! Requests to hosts that speak only protocol version 0.
 
 use std::{
     collections::{BTreeSet, hash_map::DefaultHasher},
@@ -12,13 +12,13 @@ use grip_types::Oid;
 use lru::LruCache;
 use url::Url;
 
-/// Prepared requests, and the objects in all of them; one that is forgotten is prepared again.
+/// PreparedRequests requests, and the objects in all of them; one that is forgotten is prepared again.
 const MAX_PREPARED: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
 const MAX_PREPARED_OIDS: usize = 400_000;
 
-/// A fetch from an old host, prepared from its list of refs.
+/// A fetch from a version 0 host, prepared from its list of refs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Asks {
+pub(super) struct V0Request {
     /// What the host can do; its refs are left out.
     pub(super) advertised: Advertisement,
     pub(super) oids: Vec<Oid>,
@@ -28,19 +28,19 @@ pub(super) struct Asks {
     pub(super) is_everything: bool,
 }
 
-impl Asks {
-    /// What an old host is asked for: the wanted objects if its rules allow it, else everything.
+impl V0Request {
+    /// The objects to ask a version 0 host for: the wanted objects if its rules allow it, else everything.
     pub(super) fn prepare(
         advertised: &Advertisement,
         wants: &BTreeSet<Oid>,
-        hopeful: &[Oid],
+        untried: &[Oid],
     ) -> Self {
         let tips: BTreeSet<Oid> = advertised.refs.iter().map(|r| r.oid).collect();
         let mut oids: Vec<Oid> = wants.intersection(&tips).copied().collect();
         let mut is_everything = false;
         if oids.len() < wants.len() {
             if advertised.can_serve_any_oid() {
-                let others = hopeful.iter().filter(|oid| !tips.contains(oid));
+                let others = untried.iter().filter(|oid| !tips.contains(oid));
                 oids.extend(others);
             } else {
                 is_everything = true;
@@ -70,12 +70,12 @@ impl Asks {
 }
 
 /// Fetches that wait to be made.
-pub(super) struct Prepared {
-    by_url: LruCache<Url, Arc<Asks>>,
+pub(super) struct PreparedRequests {
+    by_url: LruCache<Url, Arc<V0Request>>,
     oids: usize,
 }
 
-impl Default for Prepared {
+impl Default for PreparedRequests {
     fn default() -> Self {
         Self {
             by_url: LruCache::new(MAX_PREPARED),
@@ -84,11 +84,11 @@ impl Default for Prepared {
     }
 }
 
-impl Prepared {
-    pub(super) fn put(&mut self, url: &Url, asks: Asks) {
+impl PreparedRequests {
+    pub(super) fn put(&mut self, url: &Url, request: V0Request) {
         self.take(url);
-        self.oids += asks.oids.len();
-        if let Some((_, forgotten)) = self.by_url.push(url.clone(), Arc::new(asks)) {
+        self.oids += request.oids.len();
+        if let Some((_, forgotten)) = self.by_url.push(url.clone(), Arc::new(request)) {
             self.oids -= forgotten.oids.len();
         }
         while self.oids > MAX_PREPARED_OIDS {
@@ -99,10 +99,10 @@ impl Prepared {
         }
     }
 
-    pub(super) fn take(&mut self, url: &Url) -> Option<Arc<Asks>> {
-        let asks = self.by_url.pop(url)?;
-        self.oids -= asks.oids.len();
-        Some(asks)
+    pub(super) fn take(&mut self, url: &Url) -> Option<Arc<V0Request>> {
+        let request = self.by_url.pop(url)?;
+        self.oids -= request.oids.len();
+        Some(request)
     }
 }
 
@@ -113,8 +113,8 @@ mod tests {
 
     #[test]
     fn prepared_fetches_are_bounded_by_their_objects() {
-        let mut prepared = Prepared::default();
-        let asks = Asks {
+        let mut prepared = PreparedRequests::default();
+        let request = V0Request {
             advertised: Advertisement::default(),
             oids: (0..MAX_WANTS as u64).map(oid).collect(),
             tips: 0,
@@ -122,14 +122,14 @@ mod tests {
         };
         for n in 0..300 {
             let at = url(&format!("https://a.example/{n}"));
-            prepared.put(&at, asks.clone());
-            prepared.put(&at, asks.clone());
+            prepared.put(&at, request.clone());
+            prepared.put(&at, request.clone());
             assert!(prepared.oids <= MAX_PREPARED_OIDS);
         }
         assert_eq!(prepared.by_url.len() * MAX_WANTS, prepared.oids);
         assert!(prepared.take(&url("https://a.example/0")).is_none());
-        while let Some((_, asks)) = prepared.by_url.pop_lru() {
-            prepared.oids -= asks.oids.len();
+        while let Some((_, request)) = prepared.by_url.pop_lru() {
+            prepared.oids -= request.oids.len();
         }
         assert_eq!(prepared.oids, 0);
     }

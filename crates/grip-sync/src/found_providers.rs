@@ -1,4 +1,4 @@
-//! Who else may have what an identifier lacks, found out when nobody named was left to be asked.
+//! Providers found by lookup, for identifiers of which nobody named is left to be asked.
 
 use std::{collections::HashMap, num::NonZeroUsize, time::Duration};
 
@@ -10,42 +10,42 @@ use url::Url;
 
 use grip_purgatory::{Need, Providers};
 
-/// Most identifiers with finds; the longest unused is forgotten, and looked for anew.
+/// Most identifiers with providers; the longest unused is forgotten, and looked up again.
 const MAX_IDENTIFIERS: NonZeroUsize = NonZeroUsize::new(2_000).unwrap();
 /// Most URLs of one event, and of one identifier. Each event has its first before any has its
 /// second, states before all others, and beyond the bound chance decides whose are left out: the
 /// next time it is others.
 const MAX_PER_EVENT: usize = 8;
 const MAX_PER_IDENTIFIER: usize = 64;
-/// How long finds count. Beyond it a find may be a node that is long gone.
+/// How long providers count. Beyond it a provider may be a node that is long gone.
 const FRESH_FOR: Duration = Duration::from_secs(600);
 
 /// What was found for each identifier.
-pub(crate) struct Finds(LruCache<Identifier, Found>);
+pub(crate) struct FoundProviders(LruCache<Identifier, Found>);
 
 /// What was found for each event, the best first.
-type Found = HashMap<EventId, Vec<Find>>;
+type Found = HashMap<EventId, Vec<Provider>>;
 
 #[derive(Clone)]
-struct Find {
+struct Provider {
     url: Url,
     at: Instant,
 }
 
-impl Find {
+impl Provider {
     fn is_fresh(&self, now: Instant) -> bool {
         now.duration_since(self.at) < FRESH_FOR
     }
 }
 
-impl Default for Finds {
+impl Default for FoundProviders {
     fn default() -> Self {
         Self(LruCache::new(MAX_IDENTIFIERS))
     }
 }
 
-impl Finds {
-    /// Keeps what was found, and after it what was known where not all were heard; says whether
+impl FoundProviders {
+    /// Keeps what was found, and after it what was known where not all were response; says whether
     /// any of it is news.
     pub(crate) fn put(
         &mut self,
@@ -61,13 +61,13 @@ impl Finds {
             Some((need, merged(need, further, known, now)))
         });
         let kept = share_out(told.collect());
-        let is_known = |event: &EventId, find: &Find| {
+        let is_known = |event: &EventId, provider: &Provider| {
             let known = before.get(event);
-            known.is_some_and(|known| known.iter().any(|known| known.url == find.url))
+            known.is_some_and(|known| known.iter().any(|known| known.url == provider.url))
         };
         let is_news = kept
             .iter()
-            .any(|(event, finds)| finds.iter().any(|find| !is_known(event, find)));
+            .any(|(event, providers)| providers.iter().any(|provider| !is_known(event, provider)));
         if !kept.is_empty() {
             self.0.put(identifier.clone(), kept);
         }
@@ -81,11 +81,11 @@ impl Finds {
         };
         let mut is_fresh = false;
         for need in needs {
-            let finds = found.get(&need.event).into_iter().flatten();
-            for find in finds.filter(|find| find.is_fresh(now)) {
+            let providers = found.get(&need.event).into_iter().flatten();
+            for provider in providers.filter(|provider| provider.is_fresh(now)) {
                 is_fresh = true;
-                if !need.urls.contains(&find.url) {
-                    need.urls.push(find.url.clone());
+                if !need.urls.contains(&provider.url) {
+                    need.urls.push(provider.url.clone());
                 }
             }
         }
@@ -95,35 +95,38 @@ impl Finds {
     }
 }
 
-/// All that counts for one event: what was told now, then what was known if that still counts.
-fn merged(need: &Need, further: Providers, known: &[Find], now: Instant) -> Vec<Find> {
-    let told = further.urls.into_iter().map(|url| Find { url, at: now });
-    let known = known.iter().filter(|find| find.is_fresh(now));
+/// All that counts for one event: what was found now, then what was known if that still counts.
+fn merged(need: &Need, further: Providers, known: &[Provider], now: Instant) -> Vec<Provider> {
+    let told = further
+        .urls
+        .into_iter()
+        .map(|url| Provider { url, at: now });
+    let known = known.iter().filter(|provider| provider.is_fresh(now));
     let known = known.filter(|_| !further.is_whole).cloned();
-    let mut finds: Vec<Find> = Vec::new();
-    for find in told.chain(known) {
-        let is_there = finds.iter().any(|other| other.url == find.url);
-        if finds.len() < MAX_PER_EVENT && !is_there && !need.urls.contains(&find.url) {
-            finds.push(find);
+    let mut providers: Vec<Provider> = Vec::new();
+    for provider in told.chain(known) {
+        let is_there = providers.iter().any(|other| other.url == provider.url);
+        if providers.len() < MAX_PER_EVENT && !is_there && !need.urls.contains(&provider.url) {
+            providers.push(provider);
         }
     }
-    finds
+    providers
 }
 
 /// Gives each event its part of the room.
-fn share_out(mut told: Vec<(&Need, Vec<Find>)>) -> Found {
-    told.retain(|(_, finds)| !finds.is_empty());
+fn share_out(mut told: Vec<(&Need, Vec<Provider>)>) -> Found {
+    told.retain(|(_, providers)| !providers.is_empty());
     let first = rand::random::<u32>() as usize;
     let first = first.checked_rem(told.len()).unwrap_or(0);
     told.rotate_left(first);
     told.sort_by_key(|(need, _)| !need.is_state);
     let ranked = (0..MAX_PER_EVENT).flat_map(|rank| {
         let of_rank = told.iter();
-        of_rank.filter_map(move |(need, finds)| Some((need.event, finds.get(rank)?)))
+        of_rank.filter_map(move |(need, providers)| Some((need.event, providers.get(rank)?)))
     });
     let mut kept = Found::new();
-    for (event, find) in ranked.take(MAX_PER_IDENTIFIER) {
-        kept.entry(event).or_default().push(find.clone());
+    for (event, provider) in ranked.take(MAX_PER_IDENTIFIER) {
+        kept.entry(event).or_default().push(provider.clone());
     }
     kept
 }
@@ -141,17 +144,17 @@ mod tests {
         }
     }
 
-    fn unheard(need: &Need, urls: &[String]) -> Providers {
+    fn partly(need: &Need, urls: &[String]) -> Providers {
         Providers {
             is_whole: false,
             ..found(need, urls)
         }
     }
 
-    /// How many finds each event has.
-    fn counts(finds: &mut Finds, needs: &[Need], now: Instant) -> Vec<usize> {
+    /// How many providers each event has.
+    fn counts(providers: &mut FoundProviders, needs: &[Need], now: Instant) -> Vec<usize> {
         let mut needs = needs.to_vec();
-        finds.add_to(&identifier("x"), &mut needs, now);
+        providers.add_to(&identifier("x"), &mut needs, now);
         needs.iter().map(|need| need.urls.len()).collect()
     }
 
@@ -161,7 +164,7 @@ mod tests {
 
     #[test]
     fn finds_come_after_what_the_event_names_and_only_for_that_event() {
-        let (mut finds, x, now) = (Finds::default(), identifier("x"), Instant::now());
+        let (mut providers, x, now) = (FoundProviders::default(), identifier("x"), Instant::now());
         let mut needs = [
             need(&[1], &["https://n0.example/x"]),
             need(&[2], &["https://b.example/x"]),
@@ -170,8 +173,8 @@ mod tests {
             found(&needs[0], &many(2)),
             found(&need(&[9], &[]), &many(3)),
         ];
-        assert!(finds.put(&x, &needs, told, now));
-        finds.add_to(&x, &mut needs, now);
+        assert!(providers.put(&x, &needs, told, now));
+        providers.add_to(&x, &mut needs, now);
         assert_eq!(
             needs[0].urls,
             [url("https://n0.example/x"), url("https://n1.example/x")]
@@ -181,41 +184,41 @@ mod tests {
 
     #[test]
     fn the_same_finds_again_are_no_news() {
-        let (mut finds, x, now) = (Finds::default(), identifier("x"), Instant::now());
+        let (mut providers, x, now) = (FoundProviders::default(), identifier("x"), Instant::now());
         let needs = [need(&[1], &[])];
-        assert!(finds.put(&x, &needs, vec![found(&needs[0], &many(2))], now));
-        assert!(!finds.put(&x, &needs, vec![found(&needs[0], &many(1))], now));
-        assert!(finds.put(&x, &needs, vec![found(&needs[0], &many(2))], now));
+        assert!(providers.put(&x, &needs, vec![found(&needs[0], &many(2))], now));
+        assert!(!providers.put(&x, &needs, vec![found(&needs[0], &many(1))], now));
+        assert!(providers.put(&x, &needs, vec![found(&needs[0], &many(2))], now));
     }
 
     #[test]
     fn finds_are_bounded_and_grow_old() {
-        let (mut finds, x, now) = (Finds::default(), identifier("x"), Instant::now());
+        let (mut providers, x, now) = (FoundProviders::default(), identifier("x"), Instant::now());
         let needs: Vec<_> = (0..20).map(|n| need(&[n], &[])).collect();
         let told = needs.iter().map(|need| found(need, &many(100))).collect();
-        finds.put(&x, &needs, told, now);
-        let counted = counts(&mut finds, &needs, now);
+        providers.put(&x, &needs, told, now);
+        let counted = counts(&mut providers, &needs, now);
         assert_eq!(counted.iter().sum::<usize>(), MAX_PER_IDENTIFIER);
         let one = &needs[..1];
-        finds.put(&x, one, vec![found(&needs[0], &many(100))], now);
-        assert_eq!(counts(&mut finds, one, now), [MAX_PER_EVENT]);
-        assert_eq!(counts(&mut finds, one, now + FRESH_FOR), [0]);
-        assert_eq!(finds.0.len(), 0);
+        providers.put(&x, one, vec![found(&needs[0], &many(100))], now);
+        assert_eq!(counts(&mut providers, one, now), [MAX_PER_EVENT]);
+        assert_eq!(counts(&mut providers, one, now + FRESH_FOR), [0]);
+        assert_eq!(providers.0.len(), 0);
     }
 
     #[test]
     fn events_with_many_finds_leave_room_to_each_other() {
-        let (mut finds, x, now) = (Finds::default(), identifier("x"), Instant::now());
+        let (mut providers, x, now) = (FoundProviders::default(), identifier("x"), Instant::now());
         let needs: Vec<_> = (0..20).map(|n| need(&[n], &[])).collect();
         let told = needs.iter().map(|need| found(need, &many(100))).collect();
-        finds.put(&x, &needs, told, now);
-        let counted = counts(&mut finds, &needs, now);
+        providers.put(&x, &needs, told, now);
+        let counted = counts(&mut providers, &needs, now);
         assert!(counted.iter().all(|n| (3..=4).contains(n)), "{counted:?}");
     }
 
     #[test]
     fn of_more_events_than_there_is_room_for_each_has_its_turn_and_states_always() {
-        let (mut finds, x, now) = (Finds::default(), identifier("x"), Instant::now());
+        let (mut providers, x, now) = (FoundProviders::default(), identifier("x"), Instant::now());
         let mut needs: Vec<_> = (0..MAX_PER_IDENTIFIER as u64 * 2)
             .map(|n| need(&[n], &[]))
             .collect();
@@ -223,8 +226,8 @@ mod tests {
         let mut served = vec![false; needs.len()];
         for _ in 0..10_000 {
             let told = needs.iter().map(|need| found(need, &many(1))).collect();
-            finds.put(&x, &needs, told, now);
-            let counted = counts(&mut finds, &needs, now);
+            providers.put(&x, &needs, told, now);
+            let counted = counts(&mut providers, &needs, now);
             assert_eq!(counted.last(), Some(&1), "states come first");
             let got = counted.iter().map(|n| *n > 0);
             served
@@ -240,18 +243,25 @@ mod tests {
 
     #[test]
     fn a_look_that_failed_takes_nothing_away_and_one_that_did_not_does() {
-        let (mut finds, x, now) = (Finds::default(), identifier("x"), Instant::now());
+        let (mut providers, x, now) = (FoundProviders::default(), identifier("x"), Instant::now());
         let needs = [need(&[1], &[]), need(&[2], &[])];
         let told = needs.iter().map(|need| found(need, &many(2))).collect();
-        assert!(finds.put(&x, &needs, told, now));
+        assert!(providers.put(&x, &needs, told, now));
         let later = now + FRESH_FOR / 2;
         let third = ["https://n2.example/x".to_owned()];
-        let told = vec![unheard(&needs[0], &third), found(&needs[1], &[])];
-        assert!(finds.put(&x, &needs, told, later));
-        assert_eq!(counts(&mut finds, &needs, later), [3, 0]);
-        let told = vec![unheard(&needs[0], &[])];
-        assert!(!finds.put(&x, &needs, told, later), "nothing of it is news");
+        let told = vec![partly(&needs[0], &third), found(&needs[1], &[])];
+        assert!(providers.put(&x, &needs, told, later));
+        assert_eq!(counts(&mut providers, &needs, later), [3, 0]);
+        let told = vec![partly(&needs[0], &[])];
+        assert!(
+            !providers.put(&x, &needs, told, later),
+            "nothing of it is news"
+        );
         let end = now + FRESH_FOR;
-        assert_eq!(counts(&mut finds, &needs, end), [1, 0], "each has its time");
+        assert_eq!(
+            counts(&mut providers, &needs, end),
+            [1, 0],
+            "each has its time"
+        );
     }
 }

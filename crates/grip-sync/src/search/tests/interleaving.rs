@@ -53,8 +53,8 @@ async fn steps(engine: &TestEngine, obstacle: Obstacle) -> Vec<Step> {
 async fn take_turns(engine: &TestEngine) {
     let moment = Duration::from_millis(5);
     while let Ok(turn) = timeout(moment, engine.queues.next()).await {
-        let slot = engine.slots.turn().await;
-        process_queued_identifier(engine, turn, slot).await;
+        let task = engine.tasks.turn().await;
+        process_queued_identifier(engine, turn, task).await;
     }
 }
 

@@ -1,4 +1,4 @@
-//! What is known of one URL.
+//! The facts known of one URL.
 
 use std::collections::BTreeSet;
 
@@ -6,16 +6,16 @@ use grip_git::remote::{MAX_WANTS, RemoteRef};
 use grip_types::Oid;
 use tokio::time::Instant;
 
-use super::step::{Lesson, Step};
+use super::exchange::{Lesson, Step};
 
 /// Objects remembered that a host said it lacks.
 const MAX_LACKS: usize = 256;
 
 #[derive(Clone, Debug)]
-pub(super) struct Facts {
+pub(super) struct UrlFacts {
     /// Not believed any longer after this.
     pub(super) until: Instant,
-    pub(super) is_old: bool,
+    pub(super) is_v0: bool,
     /// It has shown which version it speaks.
     pub(super) is_sure: bool,
     /// It has not all that was wanted of it.
@@ -27,11 +27,11 @@ pub(super) struct Facts {
     is_turn_of_rest: bool,
 }
 
-impl Facts {
-    pub(super) fn new(until: Instant, is_old: bool) -> Self {
+impl UrlFacts {
+    pub(super) fn new(until: Instant, is_v0: bool) -> Self {
         Self {
             until,
-            is_old,
+            is_v0,
             is_sure: false,
             is_partial: false,
             lacks: BTreeSet::new(),
@@ -41,25 +41,22 @@ impl Facts {
     }
 
     /// Wanted objects that it never said it lacks.
-    pub(super) fn hopeful(&self, wants: &BTreeSet<Oid>) -> Vec<Oid> {
+    pub(super) fn untried(&self, wants: &BTreeSet<Oid>) -> Vec<Oid> {
         wants.difference(&self.lacks).copied().collect()
     }
 
     /// What to ask it for although it may not have it. One object that it lacks spoils the whole
     /// request: once it lacked any, what comes first and the rest take turns.
     pub(super) fn in_hope(&mut self, wants: &BTreeSet<Oid>, first: &BTreeSet<Oid>) -> Vec<Oid> {
-        let hopeful = self.hopeful(wants);
+        let untried = self.untried(wants);
         if !self.is_partial {
-            return hopeful;
+            return untried;
         }
         let is_first = |oid: &Oid| first.contains(oid);
-        let (first, rest): (Vec<Oid>, Vec<Oid>) = hopeful.into_iter().partition(is_first);
+        let (first, rest): (Vec<Oid>, Vec<Oid>) = untried.into_iter().partition(is_first);
         let is_turn_of_rest = first.is_empty() || self.is_turn_of_rest && !rest.is_empty();
         self.is_turn_of_rest = !is_turn_of_rest;
-        match is_turn_of_rest {
-            true => rest,
-            false => first,
-        }
+        if is_turn_of_rest { rest } else { first }
     }
 
     pub(super) fn step_v2(&mut self, wants: &BTreeSet<Oid>, first: &BTreeSet<Oid>) -> Step {
@@ -91,7 +88,7 @@ impl Facts {
             self.lacks.insert(oid);
         }
         // With its refs it may still serve the others.
-        let resume = was_whole && !self.is_old && !self.hopeful(wants).is_empty();
+        let resume = was_whole && !self.is_v0 && !self.untried(wants).is_empty();
         Lesson::answer(resume, format!("the host does not have {}", oid.short()))
     }
 
@@ -119,11 +116,11 @@ impl Facts {
         if self.is_sure {
             return Lesson::default();
         }
-        self.is_old = true;
+        self.is_v0 = true;
         if !is_certain {
             return Lesson::default();
         }
-        Lesson::answer(true, "the host speaks only the old git protocol")
+        Lesson::answer(true, "the host speaks only git protocol version 0")
     }
 }
 
