@@ -41,7 +41,7 @@ pub struct Job<'a> {
 pub struct Fetched {
     /// Those of the wanted objects that are in the store now, each with all it links to.
     pub arrived: BTreeSet<Oid>,
-    /// The answer taught us how to ask this URL better: it is worth asking again at once.
+    /// The response says how to ask this URL better: it is worth asking again at once.
     pub resume: bool,
     /// What the host said, in words for people; empty if the objects speak for themselves.
     pub note: String,

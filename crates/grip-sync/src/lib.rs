@@ -6,7 +6,8 @@
 //! [`GitFetch`] is the real way to fetch.
 //!
 //! Invariants:
-//! - No request goes out without a permit of the throttle, and a URL gets one request per attempt.
+//! - No request goes out without a permit of the throttle. A URL gets one request per attempt, and
+//!   at most three more while its responses say how to ask it better.
 //! - A URL is asked for the objects of those events alone that list it, and only wanted objects
 //!   with what they link to are kept.
 //! - At most one attempt per identifier is under way, and tasks are bounded in number. A host that

@@ -9,8 +9,6 @@ use grip_limits::QueueBounds;
 pub struct Options {
     /// Longest sleep while something is about to be due; default 1 s.
     pub loop_interval: Duration,
-    /// When an attempt goes on whose host told us how to ask it better; default 500 ms.
-    pub immediate: Duration,
     /// Most quick tasks at once, half of them for identifiers that are due and half for those
     /// whose host has capacity again; default 64. What one host may have in flight should stay
     /// well below it, so that no host can take all.
@@ -29,7 +27,6 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             loop_interval: Duration::from_secs(1),
-            immediate: Duration::from_millis(500),
             max_tasks: 64,
             max_slow: 256,
             patience: Duration::from_secs(2),

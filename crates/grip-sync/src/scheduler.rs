@@ -86,8 +86,7 @@ async fn attempt<C: SyncContext, F: Fetch>(
     });
     let after = match ended {
         AttemptOutcome::Complete => AttemptEnd::Complete,
-        AttemptOutcome::Resume => AttemptEnd::Resume(engine.options.immediate),
-        AttemptOutcome::Stopped => AttemptEnd::Resume(Duration::ZERO),
+        AttemptOutcome::Resume | AttemptOutcome::Stopped => AttemptEnd::Resume(Duration::ZERO),
         AttemptOutcome::Incomplete => {
             let count = engine.context.attempt_count(&identifier).saturating_add(1);
             let delay = engine.options.backoff.delay(count);

@@ -164,12 +164,12 @@ impl SearchMemory {
     }
 
     /// Keeps what was asked in an attempt that is to go on.
-    pub(crate) fn carry(&self, identifier: &Identifier, asked: Requested) {
+    pub(crate) fn pause_attempt(&self, identifier: &Identifier, asked: Requested) {
         self.paused.lock().put(identifier, asked);
     }
 
     /// What was asked in the attempt that this one carries on; empty if it begins again.
-    pub(crate) fn paused(&self, identifier: &Identifier) -> Requested {
+    pub(crate) fn take_paused(&self, identifier: &Identifier) -> Requested {
         self.paused.lock().take(identifier).unwrap_or_default()
     }
 }

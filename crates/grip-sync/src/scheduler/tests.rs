@@ -79,18 +79,17 @@ fn the_interval_bounds_sleeps_only_near_the_due_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn resume_is_not_counted_and_comes_after_half_a_second() {
+async fn a_negotiation_goes_on_at_once_and_is_one_attempt() {
     let world = World::new();
     world.now_for("x", need(&[1], &[A]));
     world.act(A, &[Act::Resume, Act::Resume, Act::Fail]);
     let (_sync, _group) = start(&world, steady());
     sleep(SECOND * 25).await;
-    assert_eq!(asked_at(&world), [0, 500, 1000, 21_000]);
+    assert_eq!(asked_at(&world), [0, 0, 0, 20_000]);
     let state = world.state.lock();
-    let resume = AttemptEnd::Resume(Duration::from_millis(500));
     let ends: Vec<_> = state.ended.iter().map(|(_, after)| *after).collect();
     let retry = |s| AttemptEnd::Retry(Duration::from_secs(s));
-    assert_eq!(ends, [resume, resume, retry(20), retry(40)]);
+    assert_eq!(ends, [retry(20), retry(40)]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -192,7 +191,7 @@ async fn an_attempt_with_very_many_slow_urls_gives_way_and_goes_on_where_it_was(
         .iter()
         .map(|(_, end)| *end)
         .collect();
-    let resumed = AttemptEnd::Resume(Duration::from_millis(500));
+    let resumed = AttemptEnd::Resume(Duration::ZERO);
     assert_eq!(
         ends,
         [

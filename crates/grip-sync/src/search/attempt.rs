@@ -20,13 +20,16 @@ const SLICE: Duration = Duration::from_secs(10);
 /// One attempt: asks every URL whose host has capacity until nothing is missing, and puts the
 /// identifier in line for the hosts that have none. One that takes long gives way to others that
 /// are due, and goes on after them where it was.
+///
+/// A URL whose response says how to ask it better is asked again in the same attempt, each time
+/// with a permit of its own; without one the identifier stands in line for it like any other.
 pub(crate) async fn sync_identifier<C: SyncContext, F: Fetch>(
     engine: &Engine<C, F>,
     identifier: &Identifier,
     task: &mut TaskPermit,
 ) -> AttemptOutcome {
     engine.memory.counters.attempts.fetch_add(1, Relaxed);
-    let mut progress = Progress::carrying_on(engine.memory.paused(identifier));
+    let mut progress = Progress::continuing(engine.memory.take_paused(identifier));
     let began = Instant::now();
     // A new event brings an attempt forward as well, but resets the count.
     progress.insists = engine.memory.is_brought_forward(identifier, began)
@@ -43,9 +46,6 @@ pub(crate) async fn sync_identifier<C: SyncContext, F: Fetch>(
                 join_lines(engine, identifier, throttled);
                 if progress.may_look_further() && look_further(engine, identifier).await {
                     continue;
-                }
-                if progress.resume {
-                    return pause(engine, identifier, progress);
                 }
                 return AttemptOutcome::Incomplete;
             }
@@ -114,6 +114,8 @@ fn pause<C: SyncContext, F: Fetch>(
     identifier: &Identifier,
     progress: Progress,
 ) -> AttemptOutcome {
-    engine.memory.carry(identifier, progress.into_carried());
+    engine
+        .memory
+        .pause_attempt(identifier, progress.into_requested());
     AttemptOutcome::Resume
 }

@@ -25,7 +25,7 @@ pub(crate) enum Next {
 pub(crate) enum AttemptOutcome {
     Complete,
     Incomplete,
-    /// A host told us how to ask it better, or others are due: there is more to ask.
+    /// Others are due, and there is more to ask.
     Resume,
     /// The node stops.
     Stopped,
@@ -51,13 +51,12 @@ pub(crate) struct Progress {
     /// An operator wants it: no URL is left alone.
     pub(super) insists: bool,
     pub(super) fetched: usize,
-    pub(super) resume: bool,
     looked_further: bool,
 }
 
 impl Progress {
     /// The beginning of an attempt; `earlier` is empty unless it carries another one on.
-    pub(crate) fn carrying_on(earlier: Requested) -> Self {
+    pub(crate) fn continuing(earlier: Requested) -> Self {
         Self {
             earlier,
             ..Self::default()
@@ -71,7 +70,7 @@ impl Progress {
         }
     }
 
-    /// A URL counts as tried in an attempt that is paused on unless it is worth more now.
+    /// A URL counts as tried in an attempt that goes on unless it is worth more now.
     pub(super) fn has_tried(&self, target: &Target) -> bool {
         let earlier = self.earlier.get(&target.url);
         self.tried.contains(&target.url)
@@ -80,21 +79,19 @@ impl Progress {
 
     pub(super) fn add(&mut self, target: Target, brought: UrlOutcome) {
         self.fetched += brought.oids;
-        self.resume |= brought.resume;
-        self.tried.insert(target.url.clone());
         if !brought.resume {
+            self.tried.insert(target.url.clone());
             self.asked.insert(target.url, target.wants);
         }
     }
 
-    /// Whether others may be looked for: once an attempt, and not while one that is known wants to
-    /// be asked better.
+    /// Whether further providers may be looked up: once an attempt.
     pub(super) fn may_look_further(&mut self) -> bool {
-        !self.resume && !std::mem::replace(&mut self.looked_further, true)
+        !std::mem::replace(&mut self.looked_further, true)
     }
 
     /// All that need not be asked again when the attempt goes on.
-    pub(super) fn into_carried(self) -> Requested {
+    pub(super) fn into_requested(self) -> Requested {
         let mut paused = self.earlier;
         paused.extend(self.asked);
         paused

@@ -113,7 +113,6 @@ mod tests {
         assert_eq!(settings.sync.sync_min_free_bytes, theirs.min_free_bytes);
         let theirs = grip_sync::Options::default();
         assert_eq!(settings.sync.sync_loop_interval_ms, theirs.loop_interval);
-        assert_eq!(settings.sync.sync_immediate_delay_ms, theirs.immediate);
         assert_eq!(settings.sync.sync_max_tasks, theirs.max_tasks);
     }
 

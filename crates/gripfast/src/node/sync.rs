@@ -64,7 +64,6 @@ pub(super) fn start(settings: &Settings, base: Base<'_>) -> anyhow::Result<SyncH
         throttle: throttle.clone(),
         options: grip_sync::Options {
             loop_interval: sync.sync_loop_interval_ms,
-            immediate: sync.sync_immediate_delay_ms,
             max_tasks: sync.sync_max_tasks,
             ..grip_sync::Options::default()
         },

@@ -85,17 +85,25 @@ async fn a_new_event_that_stood_in_line_may_ask_a_paused_url_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pause_does_not_cut_a_resumed_attempt_short() {
+async fn a_pause_does_not_cut_a_negotiation_short() {
     let world = World::new();
     world.now_for("x", need(&[1], &[A]));
     world.now_for("y", need(&[2], &[A]));
     world.provide(A, &[1]);
     world.act(A, &[Act::Resume, Act::Refuse, Act::Slow(Duration::ZERO)]);
-    let engine = engine(&world);
-    assert_eq!(attempt(&engine).await, AttemptOutcome::Resume);
-    assert_eq!(attempt_of(&engine, "y").await, AttemptOutcome::Incomplete);
     was_tried(&world, "x");
-    assert_eq!(attempt(&engine).await, AttemptOutcome::Complete);
+    let engine = engine(&world);
+    let host = domain("a.example");
+    for name in ["x", "y"] {
+        let joined = engine.queues.enqueue(&host, identifier(name), [].into());
+        joined.unwrap();
+    }
+    for name in ["x", "y", "x"] {
+        let (turn, task) = (engine.queues.next().await, engine.tasks.turn().await);
+        assert_eq!(*turn.key(), identifier(name));
+        process_queued_identifier(&engine, turn, task).await;
+    }
+    assert_eq!(world.state.lock().released.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
