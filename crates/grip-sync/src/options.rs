@@ -7,7 +7,8 @@ use grip_limits::QueueBounds;
 /// The pace of the search. All have a default.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Longest sleep while something is about to be due; default 1 s.
+    /// Longest sleep shortly before an attempt is due, in case the clock is set meanwhile; default
+    /// 1 s. Attempts do not wait for it: the loop sleeps until one is due or something changes.
     pub loop_interval: Duration,
     /// Most quick tasks at once, half of them for identifiers that are due and half for those
     /// whose host has capacity again; default 64. What one host may have in flight should stay

@@ -5,6 +5,7 @@ use grip_testkit::{Author, Project, RemoteHost, WorkTree, git};
 
 use crate::scene::Scene;
 
+/// `state_event_syncs_from_remote` of the source document.
 #[tokio::test]
 async fn a_state_is_served_once_its_data_came_from_a_remote_host() -> Result<()> {
     let mut scene = Scene::new().await?;
@@ -30,6 +31,7 @@ async fn a_state_is_served_once_its_data_came_from_a_remote_host() -> Result<()>
     scene.is_clean(&project).await
 }
 
+/// `pr_event_syncs_from_remote` of the source document.
 #[tokio::test]
 async fn a_pull_request_is_served_once_its_commit_came_from_a_remote_host() -> Result<()> {
     let mut scene = Scene::new().await?;
@@ -59,6 +61,7 @@ async fn a_pull_request_is_served_once_its_commit_came_from_a_remote_host() -> R
     scene.is_clean(&project).await
 }
 
+/// `concurrent_state_and_pr_sync` of the source document.
 #[tokio::test]
 async fn a_state_and_a_pull_request_that_come_together_share_one_request() -> Result<()> {
     let mut scene = Scene::with(&[("NGIT_SYNC_DEFAULT_DELAY_SECS", "2")]).await?;
@@ -94,6 +97,7 @@ async fn a_state_and_a_pull_request_that_come_together_share_one_request() -> Re
     scene.is_clean(&project).await
 }
 
+/// `partial_oid_aggregation_from_multiple_servers` of the source document.
 #[tokio::test]
 async fn what_no_host_has_alone_adds_up_over_several() -> Result<()> {
     let mut scene = Scene::new().await?;
@@ -125,6 +129,7 @@ async fn what_no_host_has_alone_adds_up_over_several() -> Result<()> {
     scene.is_clean(&project).await
 }
 
+/// `push_triggers_unified_processing` of the source document.
 #[tokio::test]
 async fn a_push_releases_the_same_events_in_the_same_way() -> Result<()> {
     // The author's own push comes before the node would look elsewhere.

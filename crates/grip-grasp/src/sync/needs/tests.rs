@@ -177,6 +177,7 @@ fn a_long_list_of_urls_leaves_room_for_the_others() {
     assert!(urls(&view, &request(&owner, &many)).len() <= MAX_URLS);
 }
 
+/// `extract_identifier_from_repo_path_valid` of the source document.
 #[test]
 fn the_identifier_of_a_repository_is_read_from_its_path() {
     let owner = Keys::generate();
@@ -188,6 +189,7 @@ fn the_identifier_of_a_repository_is_read_from_its_path() {
     assert_eq!(RepoAddr::from_segments("nobody", name), None);
 }
 
+/// `extract_identifier_from_pr_event_valid` of the source document.
 #[test]
 fn the_identifier_of_a_pull_request_is_read_from_its_a_tag() {
     let owner = Keys::generate();
@@ -195,6 +197,7 @@ fn the_identifier_of_a_pull_request_is_read_from_its_a_tag() {
     assert_eq!(request.targets, [addr(&owner)]);
 }
 
+/// `extract_identifier_from_pr_event_missing_tag` of the source document.
 #[test]
 fn a_pull_request_without_an_a_tag_names_no_identifier() {
     let mut view = FakeView::new();

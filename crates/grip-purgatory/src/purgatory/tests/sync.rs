@@ -18,6 +18,7 @@ fn submitted_events_wait_three_minutes_and_synced_ones_half_a_second() {
     assert_eq!(next(&holding(Origin::Synced)), NOW + SYNC_DELAY_IMMEDIATE);
 }
 
+/// `new_event_resets_attempt_count` of the source document.
 #[test]
 fn a_new_event_resets_the_count_and_only_brings_the_attempt_forward() {
     let repo = identifier("repo");
@@ -66,6 +67,7 @@ fn what_nothing_waits_for_is_not_looked_for() {
     assert!(purgatory.retry_sync(&repo, MINUTE, NOW).is_empty());
 }
 
+/// `enqueue_sync_debounces_rapid_calls` of the source document.
 #[test]
 fn a_burst_of_events_is_one_entry_with_one_attempt() {
     let mut purgatory = Purgatory::default();

@@ -27,7 +27,7 @@ options! {
         sync_default_delay_secs: Seconds<0, 86_400_000> = "180", ngit;
         /// The same for an event that came from another relay.
         sync_immediate_delay_ms: Millis<0, 86_400_000> = "500", ngit;
-        /// Longest sleep of the sync loop.
+        /// Longest sleep near a due attempt, should the clock be set; no attempt waits for it.
         sync_loop_interval_ms: Millis<1, 60_000> = "1000", ngit;
         /// Most repositories whose data is fetched at once, over all hosts.
         sync_max_tasks: Positive = "64";
