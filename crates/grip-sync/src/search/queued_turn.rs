@@ -8,6 +8,9 @@ use super::{Next, Progress, sync_identifier_from_url, sync_identifier_next_url};
 use crate::{engine::Engine, fetch::Fetch, task_permits::TaskPermit};
 
 /// One turn of an identifier that stood in line for a host: asks one URL there.
+///
+/// It leaves this line alone: an attempt may have put the identifier into others since the look
+/// that found nothing to ask, and what is complete leaves them in its turns, at no cost.
 pub(crate) async fn process_queued_identifier<C: SyncContext, F: Fetch>(
     engine: &Engine<C, F>,
     mut turn: Turn<Identifier>,
@@ -21,7 +24,7 @@ pub(crate) async fn process_queued_identifier<C: SyncContext, F: Fetch>(
     };
     let Next::Ask(target) = next else {
         permit.unused();
-        return leave(engine, turn, &next);
+        return turn.done();
     };
     let url = target.url.clone();
     let asking = sync_identifier_from_url(engine, &identifier, &target, permit, &mut task);
@@ -33,13 +36,6 @@ pub(crate) async fn process_queued_identifier<C: SyncContext, F: Fetch>(
     progress.add(target, brought);
     match sync_identifier_next_url(engine, &identifier, Some(&domain), &progress).await {
         Next::Ask(_) => turn.tried_url(url),
-        next => leave(engine, turn, &next),
+        _ => turn.done(),
     }
-}
-
-fn leave<C: SyncContext, F: Fetch>(engine: &Engine<C, F>, turn: Turn<Identifier>, next: &Next) {
-    if *next == Next::Complete {
-        engine.queues.remove(turn.key());
-    }
-    turn.done();
 }

@@ -301,12 +301,11 @@ async fn a_turn_with_nothing_to_ask_costs_the_host_nothing() {
         .queues
         .enqueue(&domain("b.example"), identifier("x"), [].into())
         .unwrap();
-    let (turn, task) = (engine.queues.next().await, engine.tasks.turn().await);
-    process_queued_identifier(&engine, turn, task).await;
-    assert!(
-        engine.queues.is_empty(),
-        "what is complete leaves all lines"
-    );
+    for left in [1, 0] {
+        let (turn, task) = (engine.queues.next().await, engine.tasks.turn().await);
+        process_queued_identifier(&engine, turn, task).await;
+        assert_eq!(engine.queues.len(), left);
+    }
     let hosts = engine.throttle.hosts();
     assert!(
         hosts
