@@ -49,6 +49,21 @@ impl FakeView {
         self.ask_as(event, Origin::Submitted)
     }
 
+    /// What becomes of an event that is asked about.
+    pub(crate) fn outcome(&self, event: &Event) -> Outcome {
+        self.ask(event).outcome
+    }
+
+    /// Why an event that is asked about is refused.
+    pub(crate) fn cause(&self, event: &Event) -> Cause {
+        refusal(&self.ask(event)).0
+    }
+
+    /// What becomes of an event that is taken.
+    pub(crate) fn taken(&mut self, event: &Event) -> Outcome {
+        self.take(event).outcome
+    }
+
     pub(crate) fn ask_as(&self, event: &Event, origin: Origin) -> Decision {
         let now = Timestamp::from_secs(1_000_000);
         admit(event, self, &self.policy, Arrival { now, origin }).unwrap()

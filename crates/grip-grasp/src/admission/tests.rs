@@ -42,7 +42,7 @@ fn nip40_an_expired_event_is_refused_before_it_is_held() {
         &[&["expiration", "999"]],
         100,
     );
-    assert_eq!(refusal(&FakeView::new().ask(&expired)).0, Cause::Expired);
+    assert_eq!(FakeView::new().cause(&expired), Cause::Expired);
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn g01_20_what_expired_after_a_sync_is_not_synced_again_but_may_be_sent_again() 
         text,
         "invalid: previously expired from purgatory without git data"
     );
-    assert_eq!(view.ask(&event).outcome, Outcome::Hold);
+    assert_eq!(view.outcome(&event), Outcome::Hold);
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn g02_2_a_synced_copy_of_what_is_still_looked_for_is_a_duplicate_and_a_sent_one
     view.expired.insert(event.id);
     let synced = view.ask_as(&event, Origin::Synced);
     assert_eq!(synced.outcome, Outcome::Duplicate(EventStatus::Held));
-    assert_eq!(view.ask(&event).outcome, Outcome::Hold);
+    assert_eq!(view.outcome(&event), Outcome::Hold);
 }
 
 #[test]

@@ -42,6 +42,20 @@ pub(crate) struct Told {
     pub(crate) text: String,
 }
 
+impl Told {
+    /// Expects success, and `part` in what is shown.
+    #[track_caller]
+    pub(crate) fn taken(&self, part: &str) {
+        assert!(self.accepted && self.text.contains(part), "{self:?}");
+    }
+
+    /// Expects a refusal, and `part` in what is shown.
+    #[track_caller]
+    pub(crate) fn refused(&self, part: &str) {
+        assert!(!self.accepted && self.text.contains(part), "{self:?}");
+    }
+}
+
 impl Node {
     pub(crate) async fn start() -> Self {
         let mut node = Self {
@@ -319,7 +333,7 @@ pub(crate) async fn with_repository(author: &Author, identifier: &str) -> (Node,
     node.accepts(&state, HELD).await;
     let main = [(ZERO, tip.as_str(), "refs/heads/main")];
     let told = node.push(&addr(author, identifier), &tree, &main).await;
-    assert!(told.accepted, "{told:?}");
+    told.taken("");
     (node, tree, tip)
 }
 

@@ -33,7 +33,7 @@ fn g01_54_a_held_state_goes_by_id_or_by_address() {
         };
         assert_eq!(decision.effects, [dropped]);
         assert!(view.held.is_empty());
-        assert_eq!(refusal(&view.ask(&waiting)).0, Cause::Deleted);
+        assert_eq!(view.cause(&waiting), Cause::Deleted);
     }
 }
 
@@ -72,15 +72,12 @@ fn g01_55_a_request_that_names_nothing_is_invalid_and_one_for_unknown_events_is_
     let mut view = FakeView::new();
     let keys = Keys::generate();
     assert_eq!(
-        refusal(&view.ask(&sign(&keys, kinds::DELETION, &[], 100))).0,
+        view.cause(&sign(&keys, kinds::DELETION, &[], 100)),
         Cause::Malformed
     );
     let note = sign(&keys, Kind::Custom(1), &[], 100);
-    assert_eq!(
-        view.take(&delete_id(&keys, &note.id)).outcome,
-        Outcome::Serve
-    );
-    assert_eq!(refusal(&view.ask(&note)).0, Cause::Deleted);
+    assert_eq!(view.taken(&delete_id(&keys, &note.id)), Outcome::Serve);
+    assert_eq!(view.cause(&note), Cause::Deleted);
 }
 
 #[test]
