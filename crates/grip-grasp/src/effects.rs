@@ -11,7 +11,7 @@ use crate::{
     error::GraspError,
     grasp::{Core, now},
     hosted_repositories::RepositoryStatus,
-    release::{DataSource, Released},
+    release::DataSource,
 };
 
 impl Core {
@@ -114,14 +114,5 @@ impl Core {
             removals.collect::<Vec<_>>().concat()
         })
         .await;
-    }
-}
-
-impl Released {
-    /// Tells the operator what could not be released.
-    pub(crate) fn log(&self, identifier: &Identifier) {
-        for error in &self.errors {
-            tracing::error!(%identifier, %error, "failed to release a held event");
-        }
     }
 }

@@ -1,5 +1,5 @@
-//! Settles what comes over the relay and concerns git: announcements, states, pull requests,
-//! deletions. Each in the turn of the identifiers it concerns.
+//! Deferred events of the relay: announcements, states, pull requests and deletions, each processed
+//! in the turns of the identifiers it concerns.
 
 mod announcement;
 mod deletion;

@@ -6,7 +6,6 @@
 mod alignment;
 mod matching_states;
 mod nostr_refs;
-mod refusal;
 
 #[cfg(test)]
 mod tests;
@@ -22,7 +21,6 @@ use grip_types::{Oid, RefEdit, RefName};
 pub(crate) use alignment::{Alignment, alignment};
 pub(crate) use matching_states::Candidates;
 pub(crate) use nostr_refs::{Known, event_ids, known_event};
-pub(crate) use refusal::{RefRefusal, Refusal};
 
 use alignment::head_after;
 
@@ -56,7 +54,7 @@ pub(crate) fn authorise(
     candidates: &Candidates,
     current: &Refs,
     known: &BTreeMap<EventId, Known>,
-) -> Result<Authorised, Refusal> {
+) -> Result<Authorised, PushRefusal> {
     let mut faults = BTreeMap::new();
     let mut authorised = Authorised::default();
     let mut seen = BTreeSet::new();
@@ -87,7 +85,7 @@ pub(crate) fn authorise(
             plan(commands, state, current, &mut authorised);
             Ok(authorised)
         }
-        _ => Err(Refusal::new(commands, &faults)),
+        _ => Err(PushRefusal::new(commands, &faults)),
     }
 }
 
@@ -163,4 +161,47 @@ fn in_the_way(commands: &[RefEdit], current: &Refs) -> BTreeSet<RefName> {
         found.extend(below.map(|(child, _)| child.clone()));
     }
     found
+}
+
+/// A push of which nothing is carried out.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{summary}")]
+pub(crate) struct PushRefusal {
+    /// One line for a person.
+    pub(crate) summary: String,
+    /// Every ref of the push, once, in its order.
+    pub(crate) refs: Vec<RefRefusal>,
+}
+
+/// The answer for one ref of a refused push.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RefRefusal {
+    pub(crate) name: RefName,
+    pub(crate) reason: String,
+}
+
+impl PushRefusal {
+    fn new(commands: &[RefEdit], faults: &BTreeMap<RefName, String>) -> Self {
+        let mut at_fault = commands
+            .iter()
+            .filter_map(|c| faults.get_key_value(&c.name));
+        let (culprit, summary) = at_fault
+            .next()
+            .map_or((None, String::new()), |(name, fault)| {
+                (Some(name), fault.clone())
+            });
+        let whole = culprit.map_or_else(String::new, |name| {
+            format!("the push is taken whole or not at all, and {name} was refused")
+        });
+        let mut refs: Vec<RefRefusal> = Vec::new();
+        let mut seen = BTreeSet::new();
+        for command in commands.iter().filter(|c| seen.insert(&c.name)) {
+            let reason = faults.get(&command.name).unwrap_or(&whole);
+            refs.push(RefRefusal {
+                name: command.name.clone(),
+                reason: reason.clone(),
+            });
+        }
+        Self { summary, refs }
+    }
 }

@@ -67,6 +67,13 @@ impl Released {
         self.refs_deleted += moved.deleted;
     }
 
+    /// Tells the operator what could not be released.
+    pub(crate) fn log(&self, identifier: &Identifier) {
+        for error in &self.errors {
+            tracing::error!(%identifier, %error, "failed to release a held event");
+        }
+    }
+
     fn note(&mut self, outcome: Result<(), GraspError>) {
         if let Err(error) = outcome {
             self.errors.push(ErrorChain(&error).to_string());

@@ -12,7 +12,7 @@ use crate::{
     admission::ViewError,
     error::GraspError,
     grasp::{Core, now},
-    push_rules::{Alignment, RefRefusal, Refusal, alignment},
+    push_rules::{Alignment, PushRefusal, RefRefusal, alignment},
     release::{DataSource, Released},
 };
 
@@ -21,7 +21,7 @@ pub(super) enum Denied {
     Busy,
     NotHosted,
     Withdrawn,
-    Refused(Refusal),
+    Refused(PushRefusal),
     /// A tip that is not there, or not what its ref needs.
     Tip(String),
     Pack(ReceiveError),
@@ -40,8 +40,8 @@ impl From<ViewError> for Denied {
     }
 }
 
-impl From<Refusal> for Denied {
-    fn from(refusal: Refusal) -> Self {
+impl From<PushRefusal> for Denied {
+    fn from(refusal: PushRefusal) -> Self {
         Self::Refused(refusal)
     }
 }

@@ -79,7 +79,7 @@ fn push(
     commands: &[RefEdit],
     candidates: &Candidates,
     current: &Refs,
-) -> Result<Authorised, Refusal> {
+) -> Result<Authorised, PushRefusal> {
     authorise(commands, candidates, current, &BTreeMap::new())
 }
 
