@@ -12,26 +12,28 @@ use crate::{
     admission::ViewError,
     error::GraspError,
     grasp::{Core, now},
-    push_rules::{Alignment, PushRefusal, RefRefusal, alignment},
+    push_rules::{Alignment, PushRefusal, alignment},
     release::{DataSource, Released},
 };
 
 /// Why nothing of a push was carried out.
+#[derive(Debug, thiserror::Error)]
 pub(super) enum Denied {
+    #[error("busy, try again: too many pushes to this repository at once")]
     Busy,
+    #[error("this repository is not hosted here any more")]
     NotHosted,
+    #[error("read-only: its owner's newest announcement no longer lists this server")]
     Withdrawn,
-    Refused(PushRefusal),
+    #[error(transparent)]
+    Refused(#[from] PushRefusal),
     /// A tip that is not there, or not what its ref needs.
+    #[error("{0}")]
     Tip(String),
+    #[error(transparent)]
     Pack(ReceiveError),
-    Failed(GraspError),
-}
-
-impl From<GraspError> for Denied {
-    fn from(error: GraspError) -> Self {
-        Self::Failed(error)
-    }
+    #[error(transparent)]
+    Failed(#[from] GraspError),
 }
 
 impl From<ViewError> for Denied {
@@ -40,43 +42,26 @@ impl From<ViewError> for Denied {
     }
 }
 
-impl From<PushRefusal> for Denied {
-    fn from(refusal: PushRefusal) -> Self {
-        Self::Refused(refusal)
-    }
-}
-
 impl Denied {
     /// One line for the person who pushed, and one for each ref where they differ.
-    pub(super) fn reason(self) -> (String, Vec<String>) {
-        let reason = match self {
-            Self::Busy => "busy, try again: too many pushes to this repository at once".to_owned(),
-            Self::NotHosted => "this repository is not hosted here any more".to_owned(),
-            Self::Withdrawn => {
-                "read-only: its owner's newest announcement no longer lists this server".to_owned()
-            }
+    pub(super) fn reason(&self) -> (String, Vec<String>) {
+        let (mut reason, mut refs) = (ErrorChain(self).to_string(), Vec::new());
+        match self {
             Self::Refused(refusal) => {
-                let line = |of: &RefRefusal| format!("{}: {}", of.name, of.reason);
-                let refs = refusal.refs.iter().map(line).collect();
-                return (refusal.summary, refs);
+                let lines = refusal.refs.iter();
+                refs.extend(lines.map(|of| format!("{}: {}", of.name, of.reason)));
             }
-            Self::Tip(reason) => reason,
-            Self::Pack(error) => {
-                if error.is_ours() {
-                    tracing::error!(
-                        error = &error as &dyn std::error::Error,
-                        "failed to store pack"
-                    );
-                }
-                ErrorChain(&error).to_string()
+            Self::Pack(error) if error.is_ours() => {
+                tracing::error!(
+                    error = error as &dyn std::error::Error,
+                    "failed to store pack"
+                );
             }
-            Self::Failed(error) if error.is_overload() => format!("busy: {error}"),
-            Self::Failed(error) => {
-                error.log("failed to carry out a push");
-                ErrorChain(&error).to_string()
-            }
-        };
-        (reason, Vec::new())
+            Self::Failed(error) if error.is_overload() => reason = format!("busy: {error}"),
+            Self::Failed(error) => error.log("failed to carry out a push"),
+            _ => {}
+        }
+        (reason, refs)
     }
 }
 
