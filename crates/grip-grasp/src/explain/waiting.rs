@@ -57,9 +57,9 @@ impl Core {
         to: &mut Explanation,
     ) -> Result<(), ViewError> {
         if claim.is_held {
-            to.is(Status::Held, "it is held until its git data arrives")
+            to.is(Status::Held, "it is held until its git data arrives");
         } else {
-            to.is(Status::Wanted, self.wanted_summary(claim.deadline))
+            to.is(Status::Wanted, self.wanted_summary(claim.deadline));
         }
         to.event = Some(facts(&claim.event, Some(claim.deadline)));
         to.deadline = Some(claim.deadline.get());
