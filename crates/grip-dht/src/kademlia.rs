@@ -59,7 +59,7 @@ pub struct Kademlia {
     stats: Arc<Stats>,
     commands: mpsc::Sender<Command>,
     own_updates: mpsc::Sender<OwnUpdate>,
-    request_permits: Arc<PeerPermits>,
+    request_permits: PeerPermits,
     publication_permits: Arc<Semaphore>,
     stop: CancellationToken,
 }

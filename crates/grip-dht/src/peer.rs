@@ -1,6 +1,6 @@
 //! Peers: their names and addresses.
 
-use std::{cmp::Ordering, fmt, hash, str::FromStr, sync::Arc};
+use std::{fmt, str::FromStr, sync::Arc};
 
 use sha2::{Digest as _, Sha256};
 
@@ -9,8 +9,9 @@ use crate::limits;
 /// The name of a peer: the digest of its public key as text, `12D3KooW…`.
 ///
 /// Cheap to clone. A connection to a peer proves that the peer owns its name.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PeerName {
+    /// Decides equality and order: the place follows from it.
     text: Arc<str>,
     /// Digest of the name's bytes: its position among the keys.
     place: [u8; 32],
@@ -72,32 +73,6 @@ impl FromStr for PeerName {
 
     fn from_str(text: &str) -> Result<Self, InvalidPeerName> {
         Self::parse(text)
-    }
-}
-
-impl PartialEq for PeerName {
-    fn eq(&self, other: &Self) -> bool {
-        self.text == other.text
-    }
-}
-
-impl Eq for PeerName {}
-
-impl PartialOrd for PeerName {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for PeerName {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.text.cmp(&other.text)
-    }
-}
-
-impl hash::Hash for PeerName {
-    fn hash<H: hash::Hasher>(&self, state: &mut H) {
-        self.text.hash(state);
     }
 }
 

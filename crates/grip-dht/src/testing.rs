@@ -5,8 +5,6 @@
 
 mod member;
 mod network;
-#[cfg(test)]
-mod tests;
 
 pub use member::Member;
 pub use network::{Fault, Network};

@@ -13,7 +13,6 @@ mod cache;
 mod counters;
 mod error;
 mod hedge_budget;
-mod host_health;
 mod key;
 mod local_manifests;
 mod lookup;
@@ -40,13 +39,14 @@ pub use counters::{Counters, Histogram, STEPS_MS};
 pub use error::ResolveError;
 pub use grip_limits::{BreakerOptions, BreakerState};
 pub use hedge_budget::WINDOW as HEDGE_WINDOW;
-pub use host_health::{Health, HostHealth, NoHealth};
 pub use key::{InvalidKey, Key, node_record_key};
 pub use local_manifests::{LocalManifests, MAX_PINS};
 pub use manifest::{InvalidManifest, Manifest, ManifestId};
 pub use node_record::{InvalidNodeRecord, NodeKey, NodeRecord};
 pub use options::{Options, Publish as PublishOptions};
-pub use provider_ranking::{Candidate, NamedBy, Options as RankingOptions, Provider, rank};
+pub use provider_ranking::{
+    Candidate, HealthOf, HostHealth, NamedBy, Options as RankingOptions, Provider, rank,
+};
 pub use publisher::Status as PublisherStatus;
 pub use repositories::{Changed, LocalError, Repositories};
 pub use resolver::{

@@ -10,7 +10,16 @@ use grip_types::Domain;
 use serde::Serialize;
 use url::Url;
 
-use crate::HostHealth;
+/// Looks up the health of a host that serves git, as far as this node knows it.
+pub type HealthOf = dyn Fn(&Domain) -> HostHealth + Send + Sync;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HostHealth {
+    /// Its breaker is open.
+    pub is_open: bool,
+    pub successes: u32,
+    pub failures: u32,
+}
 
 /// Weights of the ranking.
 #[derive(Clone, Debug, PartialEq)]

@@ -30,7 +30,8 @@ pub use self::{
     status::{Health as PipelineHealth, Status},
 };
 use crate::{
-    Health, Key, LocalManifests, Manifest, ManifestId, NodeKey, NodeRecord, Options, ResolveError,
+    HealthOf, Key, LocalManifests, Manifest, ManifestId, NodeKey, NodeRecord, Options,
+    ResolveError,
     cache::Cache,
     counters::LiveCounters,
     hedge_budget::HedgeBudget,
@@ -50,7 +51,7 @@ pub struct Parts {
     /// None: only local manifests are found.
     pub dht: Option<Arc<dyn Dht>>,
     pub local_manifests: Arc<LocalManifests>,
-    pub health: Arc<dyn Health>,
+    pub health: Arc<HealthOf>,
     pub options: Arc<ArcSwap<Options>>,
     /// None: no node record is published.
     pub identity: Option<Identity>,
@@ -100,7 +101,7 @@ pub struct Resolved {
 pub(crate) struct Core {
     pub(crate) network: Option<Network>,
     pub(crate) local_manifests: Arc<LocalManifests>,
-    health: Arc<dyn Health>,
+    health: Arc<HealthOf>,
     pub(crate) options: Arc<ArcSwap<Options>>,
     pub(crate) cache: Cache,
     flights: SingleFlight,
@@ -153,15 +154,6 @@ impl Resolver {
         );
         group.spawn("resolve.publisher", Publisher::run(Arc::clone(&core)));
         Self { core }
-    }
-
-    /// Reads a key and resolves it.
-    pub async fn resolve_text(
-        &self,
-        key: &str,
-        params: ResolveParams,
-    ) -> Result<Resolved, ResolveError> {
-        self.resolve(&Key::parse(key)?, params).await
     }
 
     /// Finds the manifest of a key.

@@ -22,8 +22,8 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, RwLock};
 
 use crate::{
-    Changed, Identity, LocalError, LocalManifests, Manifest, NoHealth, Options, Parts,
-    Repositories, Resolver,
+    Changed, HostHealth, Identity, Key, LocalError, LocalManifests, Manifest, Options, Parts,
+    Repositories, ResolveError, ResolveParams, Resolved, Resolver,
 };
 
 pub(crate) fn ms(ms: u64) -> Duration {
@@ -245,6 +245,12 @@ impl Dht for Script {
     }
 }
 
+/// Not from the cache, and from the network as well.
+pub(crate) const FRESH: ResolveParams = ResolveParams {
+    fresh: true,
+    deadline: None,
+};
+
 /// A resolver, and all that it was made of.
 pub(crate) struct Node {
     pub resolver: Resolver,
@@ -273,7 +279,7 @@ impl Node {
         let resolver = Resolver::start(Parts {
             dht,
             local_manifests: Arc::clone(&local_manifests),
-            health: Arc::new(NoHealth),
+            health: Arc::new(|_| HostHealth::default()),
             options: Arc::clone(&options),
             identity,
             group: group.clone(),
@@ -285,5 +291,14 @@ impl Node {
             options,
             group,
         }
+    }
+
+    pub async fn resolve(&self, key: &Key) -> Result<Resolved, ResolveError> {
+        let params = ResolveParams::default();
+        self.resolver.resolve(key, params).await
+    }
+
+    pub async fn resolve_fresh(&self, key: &Key) -> Result<Resolved, ResolveError> {
+        self.resolver.resolve(key, FRESH).await
     }
 }

@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{
     publications::Caller,
-    request_handler::Permit,
+    request_handler::PeerPermit,
     stats::{Stats, count},
 };
 use crate::{DhtError, RecordKey, RecordValidator, Verdict};
@@ -26,7 +26,7 @@ pub(super) struct Offer {
     /// record vanish.
     pub expires: Instant,
     /// The peer's part of the queue; released after the validation.
-    pub _permit: Permit,
+    pub _permit: PeerPermit,
 }
 
 /// A change of what we publish.

@@ -8,16 +8,15 @@
 //! - Work ends when the requester leaves or stops reading the response, at the timeout, or when
 //!   the node stops.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use grip_tasks::TaskGroup;
+use grip_tasks::{Permit, Permits, TaskGroup};
 use libp2p::{
     PeerId, Stream,
     futures::{AsyncRead, AsyncReadExt as _, AsyncWrite},
 };
-use parking_lot::Mutex;
 use tokio::{
-    sync::{Semaphore, mpsc, oneshot},
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot},
     time::timeout,
 };
 
@@ -54,8 +53,8 @@ pub(super) struct RequestHandler {
     store_queries: mpsc::Sender<StoreQuery>,
     stats: Arc<Stats>,
     timeout: Duration,
-    permits: Arc<PeerPermits>,
-    unread_permits: Arc<PeerPermits>,
+    permits: PeerPermits,
+    unread_permits: PeerPermits,
     busy_permits: Semaphore,
 }
 
@@ -74,8 +73,8 @@ impl RequestHandler {
             store_queries,
             stats,
             timeout,
-            permits: Arc::new(permits),
-            unread_permits: Arc::new(PeerPermits::new(MAX_UNREAD, MAX_UNREAD_PER_PEER)),
+            permits,
+            unread_permits: PeerPermits::new(MAX_UNREAD, MAX_UNREAD_PER_PEER),
             busy_permits: Semaphore::new(MAX_BUSY_RESPONSES),
         }
     }
@@ -98,7 +97,7 @@ impl RequestHandler {
     }
 
     /// Reads a request and responds to it; false if the stream broke.
-    async fn serve<S>(&self, peer: PeerId, stream: &mut S, unread: Permit) -> bool
+    async fn serve<S>(&self, peer: PeerId, stream: &mut S, unread: PeerPermit) -> bool
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
@@ -162,54 +161,31 @@ impl RequestHandler {
 
 /// Permits for requests, bounded in all and for each peer.
 pub(super) struct PeerPermits {
-    total: usize,
+    total: Arc<Semaphore>,
+    by_peer: Permits<PeerId>,
     per_peer: usize,
-    /// Bounded by `total`: a peer without a permit is not in it.
-    held: Mutex<HashMap<PeerId, usize>>,
+}
+
+/// The right to one request.
+pub(super) struct PeerPermit {
+    _total: OwnedSemaphorePermit,
+    _of_peer: Permit<PeerId>,
 }
 
 impl PeerPermits {
     pub(super) fn new(total: usize, per_peer: usize) -> Self {
         Self {
-            total,
+            total: Arc::new(Semaphore::new(total)),
+            by_peer: Permits::new(),
             per_peer,
-            held: Mutex::default(),
         }
     }
 
-    pub(super) fn try_acquire(self: &Arc<Self>, peer: PeerId) -> Option<Permit> {
-        let mut held = self.held.lock();
-        if held.values().sum::<usize>() >= self.total {
-            return None;
-        }
-        let own = held.entry(peer).or_default();
-        if *own >= self.per_peer {
-            return None;
-        }
-        *own += 1;
-        drop(held);
-        Some(Permit {
-            permits: Arc::clone(self),
-            peer,
+    pub(super) fn try_acquire(&self, peer: PeerId) -> Option<PeerPermit> {
+        Some(PeerPermit {
+            _total: Arc::clone(&self.total).try_acquire_owned().ok()?,
+            _of_peer: self.by_peer.try_take(&peer, self.per_peer)?,
         })
-    }
-}
-
-/// The right to one request; released on drop.
-pub(super) struct Permit {
-    permits: Arc<PeerPermits>,
-    peer: PeerId,
-}
-
-impl Drop for Permit {
-    fn drop(&mut self) {
-        let mut held = self.permits.held.lock();
-        if let Some(own) = held.get_mut(&self.peer) {
-            *own -= 1;
-            if *own == 0 {
-                held.remove(&self.peer);
-            }
-        }
     }
 }
 
@@ -218,8 +194,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn passes_are_bounded_in_all_and_for_each_peer_and_come_back() {
-        let permits = Arc::new(PeerPermits::new(3, 2));
+    fn permits_are_bounded_in_all_and_for_each_peer_and_are_released() {
+        let permits = PeerPermits::new(3, 2);
         let (one, other) = (PeerId::random(), PeerId::random());
         let first = permits.try_acquire(one).unwrap();
         let _second = permits.try_acquire(one).unwrap();
@@ -227,7 +203,7 @@ mod tests {
         let third = permits.try_acquire(other).unwrap();
         assert!(permits.try_acquire(other).is_none(), "three are out");
         drop(third);
-        assert_eq!(permits.held.lock().len(), 1);
+        assert_eq!(permits.by_peer.held(&other), 0);
         drop(first);
         assert!(permits.try_acquire(one).is_some());
     }

@@ -108,7 +108,7 @@ pub async fn start(
         bootstrap_ticks: options.bootstrap_interval.as_secs().max(1),
         stats: Arc::clone(&stats),
         offers: offer_sender,
-        offer_permits: Arc::new(PeerPermits::new(OFFERS, OFFERS_PER_PEER)),
+        offer_permits: PeerPermits::new(OFFERS, OFFERS_PER_PEER),
         record_ttl: options.record_ttl,
         published: HashSet::new(),
         max_published: options.max_published,
@@ -135,10 +135,10 @@ pub async fn start(
         stats,
         commands: command_sender,
         own_updates: update_sender,
-        request_permits: Arc::new(PeerPermits::new(
+        request_permits: PeerPermits::new(
             options.max_outbound_requests,
             options.max_outbound_requests_per_peer,
-        )),
+        ),
         publication_permits: Arc::new(Semaphore::new(options.max_publications.max(1))),
         stop,
     })

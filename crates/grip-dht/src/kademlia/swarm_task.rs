@@ -76,7 +76,7 @@ pub(super) struct SwarmTask {
     pub stats: Arc<Stats>,
     pub offers: mpsc::Sender<Offer>,
     /// Each peer's part of the queue of offers.
-    pub offer_permits: Arc<PeerPermits>,
+    pub offer_permits: PeerPermits,
     /// How long a record of another is held.
     pub record_ttl: Duration,
     /// Our own keys, at most `max_published`.

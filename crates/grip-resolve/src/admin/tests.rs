@@ -5,7 +5,7 @@ use tokio::sync::oneshot;
 
 use super::*;
 use crate::{
-    Key, Options, ResolveParams,
+    Key, Options,
     testing::{Node, manifest_of},
 };
 
@@ -63,13 +63,13 @@ on_both_engines! {
             assert_eq!(done.outcome, format!("pinned {}", manifest.id()));
         }
         let (node, admin) = admin(test.db()).await;
-        assert_eq!(node.resolver.resolve(&key, ResolveParams::default()).await.unwrap().id, manifest.id());
+        assert_eq!(node.resolve(&key).await.unwrap().id, manifest.id());
         let by_id = Key::Manifest(manifest.id());
-        assert!(node.resolver.resolve(&by_id, ResolveParams::default()).await.is_ok());
+        assert!(node.resolve(&by_id).await.is_ok());
         let done = executed(&admin, Command::Unpin(key.clone()), context(None)).await.unwrap();
         assert_eq!(done.outcome, "unpinned 1");
         node.resolver.forget_all();
-        let gone = node.resolver.resolve(&key, ResolveParams::default()).await;
+        let gone = node.resolve(&key).await;
         assert_eq!(gone.unwrap_err(), ResolveError::Unknown);
         assert!(admin.pins().await.unwrap().is_empty());
         let actions: Vec<_> = admin.audit(9).await.unwrap();

@@ -14,7 +14,7 @@ mod liars;
 mod retries;
 
 /// A node in a network in memory, and what it looks for.
-struct Field {
+struct Scene {
     memory: Memory,
     network: Arc<Network>,
     options: Options,
@@ -22,7 +22,7 @@ struct Field {
     manifest: Manifest,
 }
 
-impl Field {
+impl Scene {
     fn new(members: usize) -> Self {
         let memory = Memory::new(members);
         memory.latency(ms(20));
@@ -82,128 +82,128 @@ fn network(dht: Arc<dyn Dht>) -> Arc<Network> {
 
 #[tokio::test(start_paused = true)]
 async fn when_the_first_wave_answers_no_further_peer_is_asked() {
-    let field = Field::new(40);
-    for key in [field.by_id(), field.by_name()] {
-        let before = field.memory.asked_total();
-        let peers = field.peers(&key).await;
-        peers[..3].iter().for_each(|peer| field.put(peer, &key));
+    let scene = Scene::new(40);
+    for key in [scene.by_id(), scene.by_name()] {
+        let before = scene.memory.asked_total();
+        let peers = scene.peers(&key).await;
+        peers[..3].iter().for_each(|peer| scene.put(peer, &key));
         let began = Instant::now();
-        let found = field.lookup(&key).await.unwrap();
-        assert_eq!(found.manifest, field.manifest);
+        let found = scene.lookup(&key).await.unwrap();
+        assert_eq!(found.manifest, scene.manifest);
         assert_eq!((found.hops, found.asked), (1, 3));
         assert_eq!(began.elapsed(), ms(20));
-        assert_eq!(field.memory.asked_total() - before, 3);
+        assert_eq!(scene.memory.asked_total() - before, 3);
     }
-    assert_eq!(field.counters().hedges_total, 0);
+    assert_eq!(scene.counters().hedges_total, 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_stalled_alpha_peer_is_overtaken_by_beta_and_its_request_is_closed() {
-    let field = Field::new(40);
-    let key = field.by_id();
-    let peers = field.peers(&key).await;
-    peers[..5].iter().for_each(|peer| field.put(peer, &key));
+    let scene = Scene::new(40);
+    let key = scene.by_id();
+    let peers = scene.peers(&key).await;
+    peers[..5].iter().for_each(|peer| scene.put(peer, &key));
     for stalled in &peers[..3] {
-        field.memory.fault(stalled, Fault::Stall);
+        scene.memory.fault(stalled, Fault::Stall);
     }
     let began = Instant::now();
-    let found = field.lookup(&key).await.unwrap();
-    assert_eq!(found.manifest, field.manifest);
+    let found = scene.lookup(&key).await.unwrap();
+    assert_eq!(found.manifest, scene.manifest);
     let took = began.elapsed();
     assert!((ms(140)..=ms(200)).contains(&took), "{took:?}");
     assert_eq!(found.asked, 5);
-    assert_eq!(field.counters().hedges_total, 2);
+    assert_eq!(scene.counters().hedges_total, 2);
     for stalled in &peers[..3] {
-        assert_eq!(field.memory.cancelled(stalled), 1);
+        assert_eq!(scene.memory.cancelled(stalled), 1);
     }
-    assert_eq!(field.memory.asked(&peers[5]), 0);
+    assert_eq!(scene.memory.asked(&peers[5]), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_stalled_peer_delays_nothing_while_others_answer() {
-    let field = Field::new(40);
-    let key = field.by_name();
-    let peers = field.peers(&key).await;
-    peers[1..4].iter().for_each(|peer| field.put(peer, &key));
-    field.memory.fault(&peers[0], Fault::Stall);
+    let scene = Scene::new(40);
+    let key = scene.by_name();
+    let peers = scene.peers(&key).await;
+    peers[1..4].iter().for_each(|peer| scene.put(peer, &key));
+    scene.memory.fault(&peers[0], Fault::Stall);
     let began = Instant::now();
-    let found = field.lookup(&key).await.unwrap();
-    assert_eq!(found.manifest, field.manifest);
+    let found = scene.lookup(&key).await.unwrap();
+    assert_eq!(found.manifest, scene.manifest);
     assert_eq!(began.elapsed(), ms(20));
-    assert_eq!(field.memory.cancelled(&peers[0]), 1);
+    assert_eq!(scene.memory.cancelled(&peers[0]), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn resolve_ends_at_the_deadline_when_everybody_stalls() {
-    let field = Field::new(40);
-    let key = field.by_name();
-    for name in field.memory.names() {
-        field.memory.fault(name, Fault::Stall);
+    let scene = Scene::new(40);
+    let key = scene.by_name();
+    for name in scene.memory.names() {
+        scene.memory.fault(name, Fault::Stall);
     }
     let began = Instant::now();
-    assert_eq!(field.lookup(&key).await, Err(ResolveError::Timeout));
+    assert_eq!(scene.lookup(&key).await, Err(ResolveError::Timeout));
     assert_eq!(began.elapsed(), ms(1_200));
-    assert_eq!(field.memory.asked_total(), field.memory.cancelled_total());
-    assert!(field.memory.asked_total() <= u64::from(field.options.max_requests));
+    assert_eq!(scene.memory.asked_total(), scene.memory.cancelled_total());
+    assert!(scene.memory.asked_total() <= u64::from(scene.options.max_requests));
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_few_hold_is_found_over_several_hops() {
-    let field = Field {
+    let scene = Scene {
         memory: Memory::with_bucket(400, 3),
-        ..Field::new(2)
+        ..Scene::new(2)
     };
-    let field = Field {
-        network: network(field.memory.member(0)),
-        ..field
+    let scene = Scene {
+        network: network(scene.memory.member(0)),
+        ..scene
     };
-    field.memory.latency(ms(20));
-    let key = field.by_name();
-    let holders = field.memory.by_distance(&key.record());
-    let known = field.peers(&key).await;
+    scene.memory.latency(ms(20));
+    let key = scene.by_name();
+    let holders = scene.memory.by_distance(&key.record());
+    let known = scene.peers(&key).await;
     let unknown = holders[..20].iter().filter(|peer| !known.contains(peer));
-    unknown.for_each(|peer| field.put(peer, &key));
-    let found = field.lookup(&key).await.unwrap();
-    assert_eq!(found.manifest, field.manifest);
+    unknown.for_each(|peer| scene.put(peer, &key));
+    let found = scene.lookup(&key).await.unwrap();
+    assert_eq!(found.manifest, scene.manifest);
     assert!(found.hops >= 2, "{found:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_voice_is_enough_when_nobody_else_has_it() {
-    let field = Field::new(40);
-    let key = field.by_name();
-    let peers = field.peers(&key).await;
-    field.put(&peers[2], &key);
+async fn one_response_is_enough_when_no_other_peer_has_it() {
+    let scene = Scene::new(40);
+    let key = scene.by_name();
+    let peers = scene.peers(&key).await;
+    scene.put(&peers[2], &key);
     let began = Instant::now();
-    let found = field.lookup(&key).await.unwrap();
-    assert_eq!(found.manifest, field.manifest);
+    let found = scene.lookup(&key).await.unwrap();
+    assert_eq!(found.manifest, scene.manifest);
     assert!(began.elapsed() <= ms(20 + 150 + 20));
 }
 
 #[tokio::test(start_paused = true)]
 async fn providers_are_asked_before_nearer_peers() {
-    let field = Field::new(64);
-    let key = field.by_id();
-    let peers = field.peers(&key).await;
-    let all = field.memory.by_distance(&key.record());
+    let scene = Scene::new(64);
+    let key = scene.by_id();
+    let peers = scene.peers(&key).await;
+    let all = scene.memory.by_distance(&key.record());
     let far = all.iter().rev().find(|name| !peers.contains(name));
-    let far = far.filter(|name| **name != field.network.own).unwrap();
-    field.put(far, &key);
-    field.memory.provide(&peers[0], &key.record(), far);
-    let found = field.lookup(&key).await.unwrap();
+    let far = far.filter(|name| **name != scene.network.own).unwrap();
+    scene.put(far, &key);
+    scene.memory.provide(&peers[0], &key.record(), far);
+    let found = scene.lookup(&key).await.unwrap();
     assert_eq!((found.hops, found.asked), (2, 6));
     assert_eq!(found.providers[0].id, *far);
-    assert_eq!(field.memory.log()[3].0, *far);
+    assert_eq!(scene.memory.log()[3].0, *far);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_nobody_has_is_unknown_and_without_peers_too() {
-    let field = Field::new(40);
+async fn a_key_that_no_peer_has_is_unknown_and_without_peers_too() {
+    let scene = Scene::new(40);
     assert_eq!(
-        field.lookup(&field.by_id()).await,
+        scene.lookup(&scene.by_id()).await,
         Err(ResolveError::Unknown)
     );
-    let alone = Field::new(1);
+    let alone = Scene::new(1);
     assert_eq!(
         alone.lookup(&alone.by_id()).await,
         Err(ResolveError::Unknown)
@@ -212,124 +212,124 @@ async fn what_nobody_has_is_unknown_and_without_peers_too() {
 
 #[tokio::test(start_paused = true)]
 async fn under_overload_hedges_stay_within_their_share() {
-    let field = Field::new(60);
-    for name in field.memory.names() {
-        field.memory.latency_of(name, ms(400));
+    let scene = Scene::new(60);
+    for name in scene.memory.names() {
+        scene.memory.latency_of(name, ms(400));
     }
-    let field = Arc::new(field);
+    let scene = Arc::new(scene);
     let lookups = (0..400_u32).map(|n| {
-        let field = Arc::clone(&field);
+        let scene = Arc::clone(&scene);
         async move {
             let key = Key::Manifest(crate::ManifestId::of(&n.to_be_bytes()));
-            let _ = field.lookup(&key).await;
+            let _ = scene.lookup(&key).await;
         }
     });
     futures_util::future::join_all(lookups).await;
-    let counters = field.counters();
+    let counters = scene.counters();
     let allowed = 10 + counters.questions_total * 5 / 100;
     assert!(counters.hedges_total <= allowed, "{counters:?}");
     assert!(counters.hedges_total > 10 && counters.hedges_denied_total > 400);
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_stop_of_the_node_ends_a_walk_at_once() {
-    let field = Field::new(40);
-    for name in field.memory.names() {
-        field.memory.fault(name, Fault::Stall);
+async fn the_stop_of_the_node_ends_a_lookup_at_once() {
+    let scene = Scene::new(40);
+    for name in scene.memory.names() {
+        scene.memory.fault(name, Fault::Stall);
     }
-    let key = field.by_name();
+    let key = scene.by_name();
     let began = Instant::now();
     let stop = async {
         tokio::time::sleep(ms(300)).await;
-        field.network.group.shutdown(ms(100)).await
+        scene.network.group.shutdown(ms(100)).await
     };
-    let (walked, ended) = tokio::join!(field.lookup(&key), stop);
-    assert_eq!(walked, Err(ResolveError::Canceled));
+    let (found, ended) = tokio::join!(scene.lookup(&key), stop);
+    assert_eq!(found, Err(ResolveError::Canceled));
     assert_eq!(began.elapsed(), ms(300));
     assert_eq!(ended, grip_tasks::Ended::Drained);
-    assert_eq!(field.memory.asked_total(), field.memory.cancelled_total());
+    assert_eq!(scene.memory.asked_total(), scene.memory.cancelled_total());
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_others_left_here_is_found_with_nobody_to_ask() {
-    let field = Field::new(3);
-    let own = field.memory.names()[0].clone();
-    for peer in &field.memory.names()[1..] {
-        field
+async fn a_stored_record_is_found_without_peers() {
+    let scene = Scene::new(3);
+    let own = scene.memory.names()[0].clone();
+    for peer in &scene.memory.names()[1..] {
+        scene
             .memory
             .fault(peer, Fault::Error(RequestError::NoRoute));
     }
-    for key in [field.by_id(), field.by_name()] {
-        assert!(field.lookup(&key).await.is_err(), "nothing is here yet");
-        field.put(&own, &key);
-        let found = field.lookup(&key).await.unwrap();
-        assert_eq!((found.manifest, found.hops), (field.manifest.clone(), 0));
+    for key in [scene.by_id(), scene.by_name()] {
+        assert!(scene.lookup(&key).await.is_err(), "nothing is here yet");
+        scene.put(&own, &key);
+        let found = scene.lookup(&key).await.unwrap();
+        assert_eq!((found.manifest, found.hops), (scene.manifest.clone(), 0));
     }
     // A digest is settled by it, whoever else is there.
-    let before = field.memory.asked_total();
-    assert_eq!(field.lookup(&field.by_id()).await.unwrap().asked, 0);
-    assert_eq!(field.memory.asked_total(), before);
-    let (garbage, key) = (Bytes::from_static(b"garbage"), field.by_name());
-    field.memory.put(&own, &key.record(), garbage);
-    assert!(field.lookup(&key).await.is_err());
+    let before = scene.memory.asked_total();
+    assert_eq!(scene.lookup(&scene.by_id()).await.unwrap().asked, 0);
+    assert_eq!(scene.memory.asked_total(), before);
+    let (garbage, key) = (Bytes::from_static(b"garbage"), scene.by_name());
+    scene.memory.put(&own, &key.record(), garbage);
+    assert!(scene.lookup(&key).await.is_err());
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_lies_here_under_a_name_is_no_second_voice() {
-    let field = Field::new(40);
-    let key = field.by_name();
-    let own = field.memory.names()[0].clone();
-    let stale = manifest_of(&field.author, "x", 1).bytes().clone();
-    field.memory.put(&own, &key.record(), stale.clone());
-    let peers = field.peers(&key).await;
+async fn a_stored_manifest_of_a_name_is_no_second_response() {
+    let scene = Scene::new(40);
+    let key = scene.by_name();
+    let own = scene.memory.names()[0].clone();
+    let stale = manifest_of(&scene.author, "x", 1).bytes().clone();
+    scene.memory.put(&own, &key.record(), stale.clone());
+    let peers = scene.peers(&key).await;
     // Who left the old one here says it again; those after it have the new one, and are slower.
-    field.memory.put(&peers[0], &key.record(), stale);
+    scene.memory.put(&peers[0], &key.record(), stale);
     for peer in &peers[1..3] {
-        field.put(peer, &key);
-        field.memory.latency_of(peer, ms(100));
+        scene.put(peer, &key);
+        scene.memory.latency_of(peer, ms(100));
     }
     let began = Instant::now();
-    let found = field.lookup(&key).await.unwrap();
-    assert_eq!(found.manifest, field.manifest);
+    let found = scene.lookup(&key).await.unwrap();
+    assert_eq!(found.manifest, scene.manifest);
     assert_eq!(began.elapsed(), ms(100));
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_told_us_that_he_has_it_is_asked_first() {
-    let field = Field::new(200);
-    let key = field.by_id();
-    let own = field.memory.names()[0].clone();
-    let provider = field.memory.by_distance(&key.record()).pop().unwrap();
-    field.put(&provider, &key);
-    field.memory.provide(&own, &key.record(), &provider);
-    let found = field.lookup(&key).await.unwrap();
-    assert_eq!(field.memory.log()[0].0, provider);
+async fn a_known_provider_is_asked_first() {
+    let scene = Scene::new(200);
+    let key = scene.by_id();
+    let own = scene.memory.names()[0].clone();
+    let provider = scene.memory.by_distance(&key.record()).pop().unwrap();
+    scene.put(&provider, &key);
+    scene.memory.provide(&own, &key.record(), &provider);
+    let found = scene.lookup(&key).await.unwrap();
+    assert_eq!(scene.memory.log()[0].0, provider);
     assert_eq!((found.hops, found.providers[0].id.clone()), (1, provider));
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_has_the_thing_itself_is_heard_before_those_who_hold_what_it_has_outgrown() {
+async fn a_provider_is_awaited_before_peers_that_hold_an_older_manifest() {
     for (latency, took, is_heard) in [(100, 100, true), (400, 20 + 150, false)] {
-        let field = Field::new(200);
-        let key = field.by_name();
-        let own = field.memory.names()[0].clone();
-        let owner = field.memory.by_distance(&key.record()).pop().unwrap();
-        field.put(&owner, &key);
-        field.memory.latency_of(&owner, ms(latency));
-        field.memory.provide(&own, &key.record(), &owner);
-        let outgrown = manifest_of(&field.author, "x", 1);
-        for peer in field
+        let scene = Scene::new(200);
+        let key = scene.by_name();
+        let own = scene.memory.names()[0].clone();
+        let owner = scene.memory.by_distance(&key.record()).pop().unwrap();
+        scene.put(&owner, &key);
+        scene.memory.latency_of(&owner, ms(latency));
+        scene.memory.provide(&own, &key.record(), &owner);
+        let outgrown = manifest_of(&scene.author, "x", 1);
+        for peer in scene
             .peers(&key)
             .await
             .iter()
             .filter(|peer| **peer != owner)
         {
             let bytes = outgrown.bytes().clone();
-            field.memory.put(peer, &key.record(), bytes);
+            scene.memory.put(peer, &key.record(), bytes);
         }
         let began = Instant::now();
-        let found = field.lookup(&key).await.unwrap().manifest;
-        assert_eq!(found == field.manifest, is_heard);
+        let found = scene.lookup(&key).await.unwrap().manifest;
+        assert_eq!(found == scene.manifest, is_heard);
         assert_eq!(began.elapsed(), ms(took));
     }
 }

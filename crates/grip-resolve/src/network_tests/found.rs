@@ -4,14 +4,9 @@ use grip_dht::Dht as _;
 use grip_testkit::{Author, events::tag, until};
 
 use super::members::{Bootstrap as _, Member, manifest, patient};
-use crate::{Key, Manifest, NamedBy, ResolveError, ResolveParams, Source};
+use crate::{Key, Manifest, NamedBy, ResolveError, ResolveParams, Source, testing::FRESH};
 
 const MEMBERS: u8 = 8;
-
-const FRESH: ResolveParams = ResolveParams {
-    fresh: true,
-    deadline: None,
-};
 
 fn keys(manifest: &Manifest) -> [Key; 2] {
     [Key::Name(manifest.name()), Key::Manifest(manifest.id())]

@@ -12,12 +12,7 @@ use grip_dht::{Dht as _, PeerName};
 use grip_testkit::{Author, until};
 
 use super::members::{Bootstrap, Lies, Member, Stranger, knows, manifest, patient};
-use crate::{Key, Manifest, ManifestId, Options, ResolveError, ResolveParams};
-
-const FRESH: ResolveParams = ResolveParams {
-    fresh: true,
-    deadline: None,
-};
+use crate::{Key, Manifest, ManifestId, Options, ResolveError, ResolveParams, testing::FRESH};
 
 /// Everybody in the network knows everybody.
 async fn all_know_all(members: &[Member], strangers: &[Stranger]) {

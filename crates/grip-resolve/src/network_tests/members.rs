@@ -23,8 +23,8 @@ use parking_lot::Mutex;
 use url::Url;
 
 use crate::{
-    Identity, Key, LocalManifests, Manifest, NodeKey, Options, Parts, Resolver,
-    host_health::NoHealth, testing::Repos,
+    HostHealth, Identity, Key, LocalManifests, Manifest, NodeKey, Options, Parts, Resolver,
+    testing::Repos,
 };
 
 /// A manifest of `author`'s repository with a state signed at `age`.
@@ -110,7 +110,7 @@ impl Member {
         let resolver = Resolver::start(Parts {
             dht: Some(dht.clone()),
             local_manifests,
-            health: Arc::new(NoHealth),
+            health: Arc::new(|_| HostHealth::default()),
             options: Arc::new(ArcSwap::from_pointee(settings)),
             identity: Some(Identity {
                 key: NodeKey::from_seed(&[seed; 32]),

@@ -6,7 +6,7 @@ use grip_testkit::{Author, events::tag};
 use tokio::time::sleep;
 
 use crate::{
-    Key, Manifest, Options, ResolveError, ResolveParams, Source,
+    Key, Manifest, Options, Source,
     testing::{Node, Script, manifest_of, ms},
 };
 
@@ -22,26 +22,16 @@ fn two() -> (Memory, Node, Node) {
     (memory, one, two)
 }
 
-fn fresh() -> ResolveParams {
-    ResolveParams {
-        fresh: true,
-        ..ResolveParams::default()
-    }
-}
-
 async fn found(node: &Node, manifest: &Manifest) -> bool {
-    let by_name = node
-        .resolver
-        .resolve(&Key::Name(manifest.name()), fresh())
-        .await;
-    let by_id = node
-        .resolver
-        .resolve(&Key::Manifest(manifest.id()), fresh())
-        .await;
-    let is_it = |answer: Result<crate::Resolved, ResolveError>| {
-        answer.is_ok_and(|found| found.id == manifest.id() && found.source == Source::Dht)
-    };
-    is_it(by_name) && is_it(by_id)
+    for key in [Key::Name(manifest.name()), Key::Manifest(manifest.id())] {
+        let answer = node.resolve_fresh(&key).await;
+        let is_it =
+            |found: crate::Resolved| (found.id, found.source) == (manifest.id(), Source::Dht);
+        if !answer.is_ok_and(is_it) {
+            return false;
+        }
+    }
+    true
 }
 
 #[tokio::test(start_paused = true)]
@@ -107,14 +97,14 @@ async fn what_is_deleted_is_withdrawn_and_forgotten_here() {
     one.repos.serve(&manifest);
     sleep(ms(1_000)).await;
     let key = Key::Name(manifest.name());
-    let here = one.resolver.resolve(&key, ResolveParams::default()).await;
+    let here = one.resolve(&key).await;
     assert_eq!(here.unwrap().source, Source::Local);
     one.repos.remove(&manifest.name());
     sleep(ms(1_000)).await;
     assert_eq!(memory.held(&memory.names()[0], &key.record()), None);
     assert_eq!(one.resolver.status().publisher.published, 0);
     assert_eq!(one.resolver.counters().withdrawn_total, 1);
-    let here = one.resolver.resolve(&key, ResolveParams::default()).await;
+    let here = one.resolve(&key).await;
     // Others may still have it for a while; this node has not.
     assert_eq!(here.unwrap().source, Source::Dht);
 }

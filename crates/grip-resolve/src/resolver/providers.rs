@@ -107,7 +107,7 @@ impl Core {
         age: Duration,
         region: Option<String>,
     ) -> Candidate {
-        let health = Domain::of(&url).map(|host| self.health.of(&host));
+        let health = Domain::of(&url).map(|host| (self.health)(&host));
         Candidate {
             health: health.unwrap_or_default(),
             url,

@@ -12,7 +12,7 @@ use grip_dht::{
 };
 use grip_nostr::RepoAddr;
 use grip_resolve::{
-    Admin, Changed, LocalError, LocalManifests, Manifest, NoHealth, Options, Parts, Repositories,
+    Admin, Changed, HostHealth, LocalError, LocalManifests, Manifest, Options, Parts, Repositories,
     Resolver,
 };
 use grip_testkit::{Author, until};
@@ -136,7 +136,7 @@ async fn start(
         let resolver = Resolver::start(Parts {
             dht,
             local_manifests: LocalManifests::new(Arc::new(served)),
-            health: Arc::new(NoHealth),
+            health: Arc::new(|_| HostHealth::default()),
             options: Arc::new(ArcSwap::from_pointee(options)),
             identity: None,
             group,

@@ -1,6 +1,5 @@
 //! Wiring of the resolver and of the network in which other nodes find this one.
 
-mod health;
 mod local;
 
 use std::{path::Path, sync::Arc};
@@ -13,15 +12,16 @@ use grip_dht::{
     kademlia::{self, Kademlia},
 };
 use grip_grasp::Grasp;
-use grip_limits::Throttle;
+use grip_limits::{Lane, Throttle};
 use grip_resolve::{
-    Admin, Identity, LocalManifests, NodeKey, Options, Parts, RankingOptions, Resolver,
+    Admin, HealthOf, HostHealth, Identity, LocalManifests, NodeKey, Options, Parts, RankingOptions,
+    Resolver,
 };
 use grip_tasks::TaskGroup;
 use grip_types::Service;
 use url::Url;
 
-use self::{health::HostsAsked, local::ServedHere};
+use self::local::ServedHere;
 use crate::{
     config::{Settings, options::Discovery},
     private_file,
@@ -66,7 +66,7 @@ pub(super) async fn start(settings: &Settings, base: Base<'_>) -> anyhow::Result
     let resolver = Resolver::start(Parts {
         dht,
         local_manifests,
-        health: Arc::new(HostsAsked(base.throttle.clone())),
+        health: health(base.throttle.clone()),
         options: Arc::clone(&options),
         identity,
         group: base.work,
@@ -76,6 +76,19 @@ pub(super) async fn start(settings: &Settings, base: Base<'_>) -> anyhow::Result
         resolver,
         admin: admin.context("cannot load the pins")?,
         options,
+    })
+}
+
+/// The health of git hosts, from the throttle of the sync.
+fn health(throttle: Throttle) -> Arc<HealthOf> {
+    Arc::new(move |host| {
+        let failures = throttle.failures(host);
+        HostHealth {
+            // A host that is only throttled may be healthy.
+            is_open: failures > 0 && throttle.is_throttled(host, Lane::Git),
+            successes: 0,
+            failures,
+        }
     })
 }
 

@@ -4,11 +4,6 @@ use std::sync::atomic::AtomicBool;
 
 use super::*;
 
-const FRESH: ResolveParams = ResolveParams {
-    fresh: true,
-    deadline: None,
-};
-
 /// Two peers that have `manifest` until the returned word says otherwise: then the first has
 /// nothing and the second is not reached.
 fn fading(manifest: &Manifest) -> (Arc<AtomicBool>, Node) {
@@ -32,24 +27,16 @@ async fn a_good_answer_outlives_a_failure_to_find_it_again() {
     let manifest = manifest_of(&Author::new(), "x", 1);
     let (fails, node) = fading(&manifest);
     let key = Key::Name(manifest.name());
-    let found = node.resolver.resolve(&key, FRESH).await.unwrap();
+    let found = node.resolve_fresh(&key).await.unwrap();
     assert_eq!((found.source, found.id), (Source::Dht, manifest.id()));
     fails.store(true, Relaxed);
-    let failed = node.resolver.resolve(&key, FRESH).await.unwrap_err();
+    let failed = node.resolve_fresh(&key).await.unwrap_err();
     assert_eq!(failed.code(), "breaker_open");
-    let kept = node
-        .resolver
-        .resolve(&key, ResolveParams::default())
-        .await
-        .unwrap();
+    let kept = node.resolve(&key).await.unwrap();
     assert_eq!((kept.source, kept.id), (Source::Cache, manifest.id()));
     advance(ms(10_000)).await;
     for _ in 0..2 {
-        let kept = node
-            .resolver
-            .resolve(&key, ResolveParams::default())
-            .await
-            .unwrap();
+        let kept = node.resolve(&key).await.unwrap();
         assert_eq!((kept.source, kept.id), (Source::Stale, manifest.id()));
         tokio::time::sleep(ms(1_200)).await;
     }
@@ -65,18 +52,14 @@ async fn what_cannot_be_read_here_is_not_said_to_be_unknown() {
         node.repos.broken.store(true, Relaxed);
         node.repos.serve(&manifest);
         let key = Key::Name(manifest.name());
-        let failed = node.resolver.resolve(&key, ResolveParams::default()).await;
+        let failed = node.resolve(&key).await;
         let failed = failed.unwrap_err();
         assert_eq!(failed, ResolveError::Unreadable);
         assert_eq!(failed.retry_after(), Some(ms(1_000)));
         assert_eq!(node.resolver.counters().unreadable_total, 1);
         // Nor is it remembered.
         node.repos.broken.store(false, Relaxed);
-        let found = node
-            .resolver
-            .resolve(&key, ResolveParams::default())
-            .await
-            .unwrap();
+        let found = node.resolve(&key).await.unwrap();
         assert_eq!((found.source, found.id), (Source::Local, manifest.id()));
     }
 }
@@ -87,10 +70,6 @@ async fn what_cannot_be_read_here_is_found_with_others() {
     let (_memory, node) = everywhere(&manifest, ms(20));
     node.repos.broken.store(true, Relaxed);
     let key = Key::Name(manifest.name());
-    let found = node
-        .resolver
-        .resolve(&key, ResolveParams::default())
-        .await
-        .unwrap();
+    let found = node.resolve(&key).await.unwrap();
     assert_eq!((found.source, found.id), (Source::Dht, manifest.id()));
 }

@@ -83,10 +83,7 @@ async fn a_node_is_not_blamed_for_the_time_that_we_did_not_have() {
     for name in memory.names() {
         memory.provide(name, &key.record(), &silent);
     }
-    node.resolver
-        .resolve(&key, ResolveParams::default())
-        .await
-        .unwrap();
+    node.resolve(&key).await.unwrap();
     memory.fault(&silent, Fault::Stall);
     let hurried = ResolveParams {
         deadline: Some(ms(100)),

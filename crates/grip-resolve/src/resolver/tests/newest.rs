@@ -2,45 +2,20 @@
 
 use super::*;
 
-const FRESH: ResolveParams = ResolveParams {
-    fresh: true,
-    deadline: None,
-};
-
 #[tokio::test(start_paused = true)]
 async fn what_was_found_elsewhere_is_not_given_up_for_something_older_here() {
-    let author = Author::new();
-    let there = manifest_of(&author, "x", 2);
-    let (memory, node) = everywhere(&there, ms(20));
-    for name in memory.names() {
-        memory.validator(name, node.local_manifests.clone());
-    }
-    let here = manifest_of(&author, "x", 1);
-    node.repos.serve(&here);
-    tokio::time::sleep(ms(1_000)).await;
+    let (node, here, there) = older_here().await;
     let key = Key::Name(here.name());
-    let found = node.resolver.resolve(&key, FRESH).await.unwrap();
+    let found = node.resolve_fresh(&key).await.unwrap();
     assert_eq!((found.source, found.id), (Source::Dht, there.id()));
     advance(ms(10_000)).await;
-    let stale = node
-        .resolver
-        .resolve(&key, ResolveParams::default())
-        .await
-        .unwrap();
+    let stale = node.resolve(&key).await.unwrap();
     assert_eq!((stale.source, stale.id), (Source::Stale, there.id()));
     tokio::time::sleep(ms(30)).await;
-    let renewed = node
-        .resolver
-        .resolve(&key, ResolveParams::default())
-        .await
-        .unwrap();
+    let renewed = node.resolve(&key).await.unwrap();
     assert_eq!((renewed.source, renewed.id), (Source::Cache, there.id()));
     advance(ms(70_000)).await;
-    let again = node
-        .resolver
-        .resolve(&key, ResolveParams::default())
-        .await
-        .unwrap();
+    let again = node.resolve(&key).await.unwrap();
     assert_eq!((again.source, again.id), (Source::Local, there.id()));
 }
 
@@ -57,13 +32,9 @@ async fn what_was_read_before_a_push_is_not_given_after_it() {
             tokio::time::sleep(ms(5)).await;
             node.repos.serve(now);
         };
-        let (found, ()) = tokio::join!(node.resolver.resolve(&key, FRESH), push);
+        let (found, ()) = tokio::join!(node.resolve_fresh(&key), push);
         assert_eq!(found.ok().map(|found| found.id), before.map(Manifest::id));
-        let next = node
-            .resolver
-            .resolve(&key, ResolveParams::default())
-            .await
-            .unwrap();
+        let next = node.resolve(&key).await.unwrap();
         assert_eq!((next.source, next.id), (Source::Local, now.id()));
     }
 }

@@ -2,11 +2,6 @@
 
 use super::*;
 
-const FRESH: ResolveParams = ResolveParams {
-    fresh: true,
-    deadline: None,
-};
-
 /// A node among members who take requests and never answer.
 fn silence(options: Options) -> (Memory, Node) {
     let memory = Memory::new(24);
@@ -23,11 +18,7 @@ async fn what_others_left_here_is_given_once_those_asked_have_had_their_time() {
     let manifest = manifest_of(&Author::new(), "x", 1);
     let key = Key::Name(manifest.name());
     memory.put(&memory.names()[0], &key.record(), manifest.bytes().clone());
-    let found = node
-        .resolver
-        .resolve(&key, ResolveParams::default())
-        .await
-        .unwrap();
+    let found = node.resolve(&key).await.unwrap();
     assert_eq!((found.source, found.id), (Source::Dht, manifest.id()));
     assert_eq!((found.took, found.hops), (ms(500), 0));
     assert!(found.asked >= 3);
@@ -44,14 +35,14 @@ async fn what_is_served_here_is_given_once_those_asked_have_had_their_time() {
         let manifest = manifest_of(&Author::new(), "x", 1);
         node.repos.serve(&manifest);
         let key = Key::Name(manifest.name());
-        let found = node.resolver.resolve(&key, FRESH).await.unwrap();
+        let found = node.resolve_fresh(&key).await.unwrap();
         assert_eq!((found.source, found.id), (Source::Local, manifest.id()));
         assert_eq!(found.took, ms(took));
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_voice_that_comes_shortly_before_the_deadline_is_heard_by_who_asked() {
+async fn a_response_shortly_before_the_deadline_reaches_the_caller() {
     let options = Options {
         request_timeout: ms(5_000),
         ..Options::default()
@@ -67,11 +58,7 @@ async fn a_voice_that_comes_shortly_before_the_deadline_is_heard_by_who_asked() 
             memory.latency_of(&name, ms(latency));
             memory.put(&name, &key.record(), manifest.bytes().clone());
         }
-        let found = node
-            .resolver
-            .resolve(&key, ResolveParams::default())
-            .await
-            .unwrap();
+        let found = node.resolve(&key).await.unwrap();
         assert_eq!((found.id, found.took), (manifest.id(), ms(took)));
     }
 }
