@@ -1,13 +1,14 @@
 //! The repositories hosted here, in memory: every git request asks.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{collections::BTreeMap, ops::Bound, sync::Arc};
 
 use grip_nostr::{PublicKey, RepoAddr};
+use grip_tasks::ChangeSet;
 use grip_types::Identifier;
 use parking_lot::RwLock;
 use serde::Serialize;
 
-use crate::repository_changes::PendingChanges;
+use crate::Grasp;
 
 /// How a hosted repository stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -24,11 +25,11 @@ pub enum RepositoryStatus {
 /// Its size is that of the repositories on disk, which admission bounds.
 #[derive(Default)]
 pub(crate) struct HostedRepositories {
-    owners: RwLock<HashMap<Identifier, BTreeMap<PublicKey, RepositoryStatus>>>,
+    owners: RwLock<BTreeMap<Identifier, BTreeMap<PublicKey, RepositoryStatus>>>,
     /// Those whose tags have moved or that are served from now on, or no more.
-    pub(crate) tags: PendingChanges,
+    pub(crate) tags: Arc<ChangeSet<RepoAddr>>,
     /// Those for which other events speak than before, or that are served from now on, or no more.
-    pub(crate) events: PendingChanges,
+    pub(crate) events: Arc<ChangeSet<RepoAddr>>,
 }
 
 impl HostedRepositories {
@@ -84,20 +85,51 @@ impl HostedRepositories {
 
     pub(crate) fn all(&self) -> Vec<(RepoAddr, RepositoryStatus)> {
         let owners = self.owners.read();
-        let mut all: Vec<_> = owners
+        owners
             .iter()
             .flat_map(|(identifier, of_identifier)| {
                 of_identifier
                     .iter()
                     .map(|(owner, status)| (RepoAddr::new(*owner, identifier.clone()), *status))
             })
-            .collect();
-        all.sort_by(|(a, _), (b, _)| (&a.identifier, a.owner).cmp(&(&b.identifier, b.owner)));
-        all
+            .collect()
+    }
+
+    /// Up to `limit` served repositories after `after`, by identifier and owner.
+    pub(crate) fn served_after(&self, after: Option<&RepoAddr>, limit: usize) -> Vec<RepoAddr> {
+        let owners = self.owners.read();
+        let from = after.map_or(Bound::Unbounded, |after| Bound::Included(&after.identifier));
+        let all = owners.range((from, Bound::Unbounded));
+        let all = all.flat_map(|(identifier, of_identifier)| {
+            let served = of_identifier.iter().filter(|(_, it)| is_served(Some(**it)));
+            served.map(move |(owner, _)| (identifier, owner))
+        });
+        let is_later = |(identifier, owner): &(&Identifier, &PublicKey)| {
+            after.is_none_or(|after| (*identifier, *owner) > (&after.identifier, &after.owner))
+        };
+        let page = all.filter(is_later).take(limit);
+        page.map(|(identifier, owner)| RepoAddr::new(*owner, identifier.clone()))
+            .collect()
     }
 
     pub(crate) fn len(&self) -> usize {
         self.owners.read().values().map(BTreeMap::len).sum()
+    }
+}
+
+impl Grasp {
+    /// Follows tags that move and repositories that are added or removed, from now on, in place of
+    /// an earlier follower.
+    pub fn changes(&self) -> Arc<ChangeSet<RepoAddr>> {
+        self.core.hosted.tags.follow();
+        Arc::clone(&self.core.hosted.tags)
+    }
+
+    /// Follows which repositories have other [`grip_nostr::RepositoryEvents`] than before, from now
+    /// on, in place of an earlier follower.
+    pub fn repository_event_changes(&self) -> Arc<ChangeSet<RepoAddr>> {
+        self.core.hosted.events.follow();
+        Arc::clone(&self.core.hosted.events)
     }
 }
 
@@ -124,5 +156,36 @@ mod tests {
         assert_eq!(hosted.status(&addr), None);
         assert!(hosted.owners.read().is_empty() && hosted.all().is_empty());
         assert!(hosted.owners(&identifier).is_empty());
+    }
+
+    #[test]
+    fn pages_bring_every_served_repository_once() {
+        let hosted = HostedRepositories::default();
+        let owners: Vec<_> = (0..4).map(|_| Keys::generate().public_key()).collect();
+        let mut expected = Vec::new();
+        for identifier in ["a", "b", "c"].map(|name| Identifier::parse(name).unwrap()) {
+            for (n, owner) in owners.iter().enumerate() {
+                let addr = RepoAddr::new(*owner, identifier.clone());
+                let is_held = n == 1;
+                let status = if is_held {
+                    RepositoryStatus::Held
+                } else {
+                    RepositoryStatus::Served
+                };
+                hosted.set(&addr, status);
+                expected.extend((!is_held).then_some(addr));
+            }
+        }
+        let mut listed: Vec<RepoAddr> = Vec::new();
+        loop {
+            let page = hosted.served_after(listed.last(), 2);
+            listed.extend(page.iter().cloned());
+            if page.len() < 2 {
+                break;
+            }
+        }
+        listed.sort();
+        expected.sort();
+        assert_eq!(listed, expected);
     }
 }

@@ -1,6 +1,6 @@
 //! The signed events that speak for a served repository.
 
-use grip_nostr::{Event, RepoAddr};
+use grip_nostr::{EventsFuture, RepoAddr, RepositoryEvents, ServedEvents, ServedRepositories};
 
 use crate::{
     Grasp, LookError, RepositoryStatus,
@@ -13,18 +13,6 @@ use crate::{
 /// Most announcements of others that are handed out with a repository's own.
 const MAX_OTHERS: usize = 64;
 
-/// What is signed about a served repository. All of it is served here: nothing that still waits
-/// for its proof is among it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RepositoryEvents {
-    /// Its owner's.
-    pub announcement: Event,
-    /// The announcements of its other maintainers, by which they may be shown to be such.
-    pub others: Vec<Event>,
-    /// The state that speaks for it.
-    pub state: Option<Event>,
-}
-
 impl Grasp {
     /// What is signed about a repository; none if it is not served.
     pub async fn repository_events(
@@ -34,6 +22,22 @@ impl Grasp {
         let addr = addr.clone();
         let look = move |core: &Core| core.repository_events(&addr);
         Ok(self.core.blocking("grasp.look", look).await??)
+    }
+}
+
+impl ServedRepositories for Grasp {
+    fn is_served(&self, repo: &RepoAddr) -> bool {
+        self.repository(repo) == Some(RepositoryStatus::Served)
+    }
+
+    fn page(&self, after: Option<&RepoAddr>, limit: usize) -> Vec<RepoAddr> {
+        self.core.hosted.served_after(after, limit)
+    }
+}
+
+impl ServedEvents for Grasp {
+    fn events<'a>(&'a self, repo: &'a RepoAddr) -> EventsFuture<'a> {
+        Box::pin(async { Ok(self.repository_events(repo).await?) })
     }
 }
 

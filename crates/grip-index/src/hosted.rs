@@ -18,6 +18,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use grip_git::Repositories;
 use grip_go::ModulePath;
+use grip_nostr::ServedRepositories;
 use grip_tasks::TaskGroup;
 use grip_types::{Oid, RepoAddr};
 
@@ -33,18 +34,10 @@ use names::Names;
 /// Repositories in a page of a listing.
 const PAGE: usize = 1_000;
 
-/// Which repositories of this node are served; who knows is none of the index's business.
-pub trait Served: Send + Sync + 'static {
-    fn is_served(&self, repo: &RepoAddr) -> bool;
-
-    /// The served repositories behind `after` in the order of [`RepoAddr`], at most `limit`.
-    fn page(&self, after: Option<&RepoAddr>, limit: usize) -> Vec<RepoAddr>;
-}
-
 /// What a [`Hosted`] is made of.
 pub struct Parts {
     pub repositories: Repositories,
-    pub served: Arc<dyn Served>,
+    pub served: Arc<dyn ServedRepositories>,
     pub places: Places,
     /// Paths that are no places, and who may claim them.
     pub claims: Vec<Claim>,
@@ -61,7 +54,7 @@ pub struct Hosted {
 
 struct Inner {
     repositories: Repositories,
-    served: Arc<dyn Served>,
+    served: Arc<dyn ServedRepositories>,
     places: Places,
     claims: Vec<Claim>,
     names: Names,

@@ -10,6 +10,7 @@ pub mod kinds;
 mod maintainers;
 mod pull_request;
 mod relation;
+mod served;
 mod state;
 mod tags;
 
@@ -21,6 +22,7 @@ pub use maintainers::{MaintainerRule, MaintainerSet, maintainer_set};
 pub use nostr::prelude::{Event, EventId, Kind, PublicKey, Timestamp};
 pub use pull_request::{InvalidPullRequest, PullRequest};
 pub use relation::{Address, References, address_of, references};
+pub use served::{EventsFuture, EventsResult, RepositoryEvents, ServedEvents, ServedRepositories};
 pub use state::{InvalidState, State};
 pub use tags::{expiration, first_value, values};
 

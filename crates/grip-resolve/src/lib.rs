@@ -25,7 +25,6 @@ mod provider_ranking;
 mod providers_of_needs;
 mod publisher;
 mod record_validation;
-mod repositories;
 mod resolver;
 mod single_flight;
 #[cfg(test)]
@@ -40,7 +39,7 @@ pub use error::ResolveError;
 pub use grip_limits::{BreakerOptions, BreakerState};
 pub use hedge_budget::WINDOW as HEDGE_WINDOW;
 pub use key::{InvalidKey, Key, node_record_key};
-pub use local_manifests::{LocalManifests, MAX_PINS};
+pub use local_manifests::{LocalError, LocalManifests, MAX_PINS};
 pub use manifest::{InvalidManifest, Manifest, ManifestId};
 pub use node_record::{InvalidNodeRecord, NodeKey, NodeRecord};
 pub use options::{Options, Publish as PublishOptions};
@@ -48,7 +47,6 @@ pub use provider_ranking::{
     Candidate, HealthOf, HostHealth, NamedBy, Options as RankingOptions, Provider, rank,
 };
 pub use publisher::Status as PublisherStatus;
-pub use repositories::{Changed, LocalError, Repositories};
 pub use resolver::{
     Identity, Parts, PipelineHealth, Ranked, ResolveParams, Resolved, Resolver, Source, Status,
 };

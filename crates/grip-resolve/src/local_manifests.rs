@@ -15,15 +15,15 @@ use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use grip_dht::{LocalRecords, RecordKey, RecordValidator, Verdict};
-use grip_nostr::RepoAddr;
+use grip_nostr::{RepoAddr, RepositoryEvents, ServedEvents};
+use grip_tasks::{ChangeSet, Changed};
 use moka::future::Cache;
 use parking_lot::RwLock;
 
 pub(crate) use published::PublishedManifests;
 
 use crate::{
-    Changed, Key, LocalError, Manifest, ManifestId, Repositories, node_record::unix_now,
-    record_validation::validate,
+    InvalidManifest, Key, Manifest, ManifestId, node_record::unix_now, record_validation::validate,
 };
 
 /// Most pins; further ones are refused.
@@ -35,7 +35,8 @@ const RECENT_BYTES: u64 = 16 << 20;
 
 /// What this node serves itself.
 pub struct LocalManifests {
-    repositories: Arc<dyn Repositories>,
+    served: Arc<dyn ServedEvents>,
+    changes: Arc<ChangeSet<RepoAddr>>,
     published: RwLock<PublishedManifests>,
     /// By name and id; at most [`MAX_PINS`], each short enough for a record.
     pins: RwLock<BTreeMap<(RepoAddr, ManifestId), Manifest>>,
@@ -43,8 +44,14 @@ pub struct LocalManifests {
     node_record: ArcSwapOption<(RecordKey, Bytes)>,
 }
 
+/// A served repository could not be read.
+#[derive(Debug, thiserror::Error)]
+#[error("failed to read the served repositories")]
+pub struct LocalError(#[source] Box<dyn std::error::Error + Send + Sync>);
+
 impl LocalManifests {
-    pub fn new(repositories: Arc<dyn Repositories>) -> Arc<Self> {
+    /// `changes` are the repositories whose events have changed; this is its one follower.
+    pub fn new(served: Arc<dyn ServedEvents>, changes: Arc<ChangeSet<RepoAddr>>) -> Arc<Self> {
         let weigh = |_: &RepoAddr, held: &Option<Manifest>| {
             let bytes = held.as_ref().map_or(0, |held| 3 * held.bytes().len());
             u32::try_from(bytes + 512).unwrap_or(u32::MAX)
@@ -55,7 +62,8 @@ impl LocalManifests {
             .time_to_live(RECENT_TTL)
             .build();
         Arc::new(Self {
-            repositories,
+            served,
+            changes,
             published: RwLock::default(),
             pins: RwLock::default(),
             recent,
@@ -75,26 +83,51 @@ impl LocalManifests {
         let Some(name) = self.published.read().name_of(&key.record()) else {
             return Ok(None);
         };
-        let served = self.repositories.manifest(&name).await?;
+        let served = self.served_manifest(&name).await?;
         Ok(served.filter(|served| served.id() == *id))
     }
 
     /// All manifests of a repository: the served one, then the pins.
     pub(crate) async fn all_of(&self, name: &RepoAddr) -> Result<Vec<Manifest>, LocalError> {
-        let served = self.repositories.manifest(name).await?;
+        let served = self.served_manifest(name).await?;
         Ok(served.into_iter().chain(self.pins_of(name)).collect())
     }
 
-    pub(crate) async fn page(
-        &self,
-        after: Option<&RepoAddr>,
-        limit: usize,
-    ) -> Result<Vec<RepoAddr>, LocalError> {
-        self.repositories.page(after, limit).await
+    pub(crate) fn page(&self, after: Option<&RepoAddr>, limit: usize) -> Vec<RepoAddr> {
+        self.served.page(after, limit)
     }
 
-    pub(crate) async fn changed(&self) -> Changed {
-        self.repositories.changed().await
+    pub(crate) async fn changed(&self) -> Changed<RepoAddr> {
+        self.changes.next().await
+    }
+
+    /// The manifest of a served repository; none if it is not served, or is private.
+    async fn served_manifest(&self, name: &RepoAddr) -> Result<Option<Manifest>, LocalError> {
+        let events = self.served.events(name).await.map_err(LocalError)?;
+        let Some(events) = events else {
+            return Ok(None);
+        };
+        let RepositoryEvents {
+            announcement,
+            others,
+            state,
+        } = events;
+        let made = match Manifest::make(announcement.clone(), others, state) {
+            // The announcement that makes the state's author a maintainer is not served, or too
+            // long: the owner's announcement stands alone.
+            Err(InvalidManifest::NotAMaintainer | InvalidManifest::TooLong) => {
+                Manifest::make(announcement, Vec::new(), None)
+            }
+            made => made,
+        };
+        match made {
+            Ok(made) => Ok(Some(made)),
+            Err(InvalidManifest::Private) => Ok(None),
+            Err(error) => {
+                tracing::warn!(%name, %error, "failed to make the manifest of a repository");
+                Ok(None)
+            }
+        }
     }
 
     /// Drops the recent manifest of a repository that has changed.

@@ -1,7 +1,7 @@
 //! Fixtures of the unit tests.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
@@ -15,15 +15,17 @@ use futures_util::future::BoxFuture;
 use grip_dht::{
     Counters, Dht, DhtError, Peer, PeerName, Published, RecordKey, RequestError, Response, Status,
 };
-use grip_nostr::{Event, RepoAddr, Timestamp};
-use grip_tasks::TaskGroup;
+use grip_nostr::{
+    Event, EventsFuture, RepoAddr, RepositoryEvents, ServedEvents, ServedRepositories, Timestamp,
+};
+use grip_tasks::{ChangeSet, TaskGroup};
 use grip_testkit::Author;
 use parking_lot::Mutex;
-use tokio::sync::{Notify, RwLock};
+use tokio::sync::RwLock;
 
 use crate::{
-    Changed, HostHealth, Identity, Key, LocalError, LocalManifests, Manifest, Options, Parts,
-    Repositories, ResolveError, ResolveParams, Resolved, Resolver,
+    HostHealth, Identity, Key, LocalManifests, Manifest, Options, Parts, ResolveError,
+    ResolveParams, Resolved, Resolver,
 };
 
 pub(crate) fn ms(ms: u64) -> Duration {
@@ -64,8 +66,7 @@ pub(crate) fn peer(n: u64) -> Peer {
 #[derive(Default)]
 pub(crate) struct Repos {
     served: Mutex<BTreeMap<RepoAddr, Manifest>>,
-    changed: Mutex<BTreeSet<RepoAddr>>,
-    wake: Notify,
+    changes: Arc<ChangeSet<RepoAddr>>,
     pub broken: AtomicBool,
     /// While it is held for writing, no manifest is read.
     pub reading: RwLock<()>,
@@ -73,71 +74,54 @@ pub(crate) struct Repos {
 }
 
 impl Repos {
+    pub fn local_manifests(self: &Arc<Self>) -> Arc<LocalManifests> {
+        self.changes.follow();
+        LocalManifests::new(Arc::clone(self) as _, Arc::clone(&self.changes))
+    }
+
     pub fn serve(&self, manifest: &Manifest) {
         let name = manifest.name();
         self.served.lock().insert(name.clone(), manifest.clone());
-        self.notify(name);
+        self.changes.add(&name);
     }
 
     pub fn remove(&self, name: &RepoAddr) {
-        self.served.lock().remove(name);
-        self.notify(name.clone());
+        self.remove_silently(name);
+        self.changes.add(name);
     }
 
     pub fn remove_silently(&self, name: &RepoAddr) {
         self.served.lock().remove(name);
     }
+}
 
-    fn notify(&self, name: RepoAddr) {
-        self.changed.lock().insert(name);
-        self.wake.notify_one();
+impl ServedRepositories for Repos {
+    fn is_served(&self, repo: &RepoAddr) -> bool {
+        self.served.lock().contains_key(repo)
     }
 
-    fn check(&self) -> Result<(), LocalError> {
-        if self.broken.load(Relaxed) {
-            return Err(LocalError("the disk is on fire".into()));
-        }
-        Ok(())
+    fn page(&self, after: Option<&RepoAddr>, limit: usize) -> Vec<RepoAddr> {
+        let served = self.served.lock();
+        let names = served.keys();
+        let later = names.filter(|name| after.is_none_or(|after| *name > after));
+        later.take(limit).cloned().collect()
     }
 }
 
-impl Repositories for Repos {
-    fn manifest<'a>(
-        &'a self,
-        name: &'a RepoAddr,
-    ) -> BoxFuture<'a, Result<Option<Manifest>, LocalError>> {
+impl ServedEvents for Repos {
+    fn events<'a>(&'a self, repo: &'a RepoAddr) -> EventsFuture<'a> {
         self.reads.fetch_add(1, Relaxed);
         Box::pin(async {
             let _reading = self.reading.read().await;
-            self.check()?;
-            Ok(self.served.lock().get(name).cloned())
-        })
-    }
-
-    fn page<'a>(
-        &'a self,
-        after: Option<&'a RepoAddr>,
-        limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<RepoAddr>, LocalError>> {
-        let served = self.served.lock();
-        let names = served
-            .keys()
-            .filter(|name| after.is_none_or(|after| *name > after));
-        let page = names.take(limit).cloned().collect();
-        let page = self.check().map(|()| page);
-        Box::pin(async { page })
-    }
-
-    fn changed(&self) -> BoxFuture<'_, Changed> {
-        Box::pin(async {
-            loop {
-                let woken = self.wake.notified();
-                let names = std::mem::take(&mut *self.changed.lock());
-                if !names.is_empty() {
-                    return Changed::These(names.into_iter().collect());
-                }
-                woken.await;
+            if self.broken.load(Relaxed) {
+                return Err("the disk is on fire".into());
             }
+            let manifest = self.served.lock().get(repo).cloned();
+            Ok(manifest.map(|manifest| RepositoryEvents {
+                announcement: manifest.announcement().event.clone(),
+                others: manifest.via().iter().map(|it| it.event.clone()).collect(),
+                state: manifest.state().map(|state| state.event.clone()),
+            }))
         })
     }
 }
@@ -263,7 +247,7 @@ pub(crate) struct Node {
 impl Node {
     pub fn new(dht: Option<Arc<dyn Dht>>, options: Options) -> Self {
         let repos = Arc::new(Repos::default());
-        let local_manifests = LocalManifests::new(Arc::clone(&repos) as _);
+        let local_manifests = repos.local_manifests();
         Self::with(dht, options, repos, local_manifests, None)
     }
 

@@ -3,6 +3,7 @@
 //! Invariant: every task of the process belongs to a [`TaskGroup`] that can stop it and wait for
 //! it; this is the one crate that calls tokio's `spawn`. Nothing here knows git, nostr or SQL.
 
+mod change_set;
 pub mod fault;
 mod group;
 mod lanes;
@@ -14,6 +15,7 @@ mod periodic;
 mod permits;
 mod primitives;
 
+pub use change_set::{ChangeSet, Changed};
 pub use group::{Ended, TaskGroup, TaskStatus};
 pub use lanes::{Busy, Lanes, Turn};
 pub use live::Live;

@@ -1,14 +1,15 @@
 //! Notices of moved tags, and of repositories that come and go.
 
-use grip_grasp::{ChangeReceiver, ChangedRepositories};
+use grip_tasks::{ChangeSet, Changed};
 use grip_testkit::{Author, within};
+use grip_types::RepoAddr;
 
 use crate::{
     node::{HELD, Node, ZERO, addr, announce, announce_at, later, with_repository},
     sync::MAIN,
 };
 
-async fn next(changes: &ChangeReceiver) -> ChangedRepositories {
+async fn next(changes: &ChangeSet<RepoAddr>) -> Changed<RepoAddr> {
     within("a change is told", changes.next()).await.unwrap()
 }
 
@@ -32,10 +33,7 @@ async fn a_repository_is_told_when_it_is_served_and_when_a_tag_moves() {
     let refs = [(MAIN, next_tip.as_str()), ("refs/tags/v1.0.0", &tip)];
     let tagged = owner.state_at("x", &refs, None, later(2));
     assert!(node.send(&tagged).await.accepted);
-    assert_eq!(
-        next(&changes).await,
-        ChangedRepositories::These(vec![repo.clone()])
-    );
+    assert_eq!(next(&changes).await, Changed::These(vec![repo.clone()]));
 
     // Gone with its owner, after a while in which it can be read.
     let elsewhere = owner.announcement_at("other.example.com", "x", vec![], later(5));
@@ -44,7 +42,7 @@ async fn a_repository_is_told_when_it_is_served_and_when_a_tag_moves() {
     let day = std::time::Duration::from_secs(25 * 3600);
     let then = grip_grasp::Millis::from(grip_nostr::Timestamp::now()) + day;
     assert_eq!(node.grasp().sweep(then).await.withdrawn, 1);
-    assert_eq!(next(&changes).await, ChangedRepositories::These(vec![repo]));
+    assert_eq!(next(&changes).await, Changed::These(vec![repo]));
     assert!(node.grasp().served().is_empty());
 }
 
@@ -68,7 +66,7 @@ async fn claims_are_what_is_served_and_told_whenever_they_change() {
     assert_eq!(held.state, Some(first_state));
     let push = [(tip.as_str(), next_tip.as_str(), MAIN)];
     assert!(node.push(&repo, &tree, &push).await.accepted);
-    let told = ChangedRepositories::These(vec![repo.clone()]);
+    let told = Changed::These(vec![repo.clone()]);
     assert_eq!(next(&changes).await, told, "a branch is enough");
     let now = grasp.repository_events(&repo).await.unwrap().unwrap();
     assert_eq!(now.state, Some(state));
@@ -100,5 +98,5 @@ async fn a_new_repository_is_told_with_its_first_data() {
             .await
             .accepted
     );
-    assert_eq!(next(&changes).await, ChangedRepositories::These(vec![repo]));
+    assert_eq!(next(&changes).await, Changed::These(vec![repo]));
 }

@@ -12,7 +12,7 @@ use super::*;
 #[derive(Default)]
 struct Set(Mutex<BTreeSet<RepoAddr>>);
 
-impl Served for Set {
+impl ServedRepositories for Set {
     fn is_served(&self, repo: &RepoAddr) -> bool {
         self.0.lock().contains(repo)
     }
@@ -42,7 +42,7 @@ impl Node {
         let claim = format!("example.com/lib={}", owner.npub());
         let hosted = Hosted::new(Parts {
             repositories,
-            served: Arc::clone(&served) as Arc<dyn Served>,
+            served: Arc::clone(&served) as Arc<dyn ServedRepositories>,
             places: Places::of(&Service::parse("git.example:8443/base").unwrap()),
             claims: vec![Claim::parse(&claim).unwrap()],
             node: node.to_owned(),

@@ -15,9 +15,10 @@ use grip_db::TestDatabase;
 use grip_git::{Options as GitOptions, Repositories};
 use grip_index::{
     Index, Occasion, Source as _, Tags,
-    hosted::{Claim, Hosted, Parts, Places, Served},
+    hosted::{Claim, Hosted, Parts, Places},
     proxy::{Answer, Options, Proxy, ProxyError, Request},
 };
+use grip_nostr::ServedRepositories;
 use grip_queue::Queue;
 use grip_tasks::TaskGroup;
 use grip_testkit::{Author, WorkTree, git, until};
@@ -58,7 +59,7 @@ impl ServedSet {
     }
 }
 
-impl Served for ServedSet {
+impl ServedRepositories for ServedSet {
     fn is_served(&self, repo: &RepoAddr) -> bool {
         self.0.lock().contains(repo)
     }
@@ -90,7 +91,7 @@ impl World {
         };
         let hosted = Hosted::new(Parts {
             repositories: repositories.clone(),
-            served: Arc::clone(&served) as Arc<dyn Served>,
+            served: Arc::clone(&served) as Arc<dyn ServedRepositories>,
             places: Places::of(&Service::parse(DOMAIN).unwrap()),
             claims,
             node: String::new(),

@@ -75,7 +75,7 @@ fn a_node_record_lies_under_its_peer_while_it_is_current() {
 fn too_long_records_are_refused_before_they_are_read() {
     let manifest = manifest_of(&Author::new(), "x", 1);
     let record = Key::Name(manifest.name()).record();
-    let local_manifests = LocalManifests::new(Arc::new(Repos::default()));
+    let local_manifests = Arc::new(Repos::default()).local_manifests();
     let verdict = local_manifests.validate(&record, &vec![b'['; 61 << 10], None);
     assert!(refused(verdict));
 }
@@ -86,7 +86,7 @@ async fn peers_get_what_is_served_pinned_or_signed_and_nothing_else() {
     let (served, pinned) = (manifest_of(&author, "x", 2), manifest_of(&author, "x", 1));
     let repos = Arc::new(Repos::default());
     repos.serve(&served);
-    let local_manifests = LocalManifests::new(repos.clone());
+    let local_manifests = repos.local_manifests();
     let value = async |key: &Key| local_manifests.value(&key.record()).await;
     let name = Key::Name(served.name());
     // Nothing is looked up for a stranger's key that is not published.
@@ -115,7 +115,7 @@ async fn peers_get_what_is_served_pinned_or_signed_and_nothing_else() {
 #[test]
 fn pins_have_a_bound() {
     let author = Author::new();
-    let local_manifests = LocalManifests::new(Arc::new(Repos::default()));
+    let local_manifests = Arc::new(Repos::default()).local_manifests();
     let first = manifest_of(&author, "x", 0);
     assert!(local_manifests.pin(&first));
     for age in 1..MAX_PINS as u64 {

@@ -23,8 +23,7 @@ use parking_lot::Mutex;
 use url::Url;
 
 use crate::{
-    HostHealth, Identity, Key, LocalManifests, Manifest, NodeKey, Options, Parts, Resolver,
-    testing::Repos,
+    HostHealth, Identity, Key, Manifest, NodeKey, Options, Parts, Resolver, testing::Repos,
 };
 
 /// A manifest of `author`'s repository with a state signed at `age`.
@@ -98,7 +97,7 @@ impl Member {
     pub async fn start(seed: u8, first: Option<&dyn Bootstrap>, settings: Options) -> Self {
         let group = TaskGroup::new("member");
         let repos = Arc::new(Repos::default());
-        let local_manifests = LocalManifests::new(repos.clone());
+        let local_manifests = repos.local_manifests();
         let entering = kademlia::start(
             options(seed, first),
             local_manifests.clone(),

@@ -8,10 +8,11 @@ use std::{
 
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use grip_nostr::RepoAddr;
+use grip_tasks::Changed;
 use tokio::time::{Instant, sleep_until};
 
 use super::{MAX_DUE, publish};
-use crate::{Changed, resolver::Core};
+use crate::resolver::Core;
 
 /// Repositories in one page of the list of all.
 const PAGE: usize = 256;
@@ -86,7 +87,7 @@ impl Schedule {
             let has_room = in_flight.len() < settings.at_once.max(1);
             if has_room
                 && now >= self.next_start
-                && let Some((name, reason)) = self.next(now).await
+                && let Some((name, reason)) = self.next(now)
             {
                 if !self.publishing.insert(name.clone()) {
                     self.put(name, now, reason);
@@ -180,7 +181,7 @@ impl Schedule {
         self.core.network.is_some() && self.published_peers < ENOUGH_PEERS
     }
 
-    async fn changed(&mut self, changed: Changed) {
+    async fn changed(&mut self, changed: Changed<RepoAddr>) {
         match changed {
             Changed::TooMany => {
                 self.core.forget_all();
@@ -206,7 +207,7 @@ impl Schedule {
     }
 
     /// The next repository to publish: those that are due before those of the scan.
-    async fn next(&mut self, now: Instant) -> Option<(RepoAddr, Reason)> {
+    fn next(&mut self, now: Instant) -> Option<(RepoAddr, Reason)> {
         let is_next = |name: &RepoAddr, at: Instant| at <= now && !self.publishing.contains(name);
         let due = self.due.iter().find(|(name, (at, _))| is_next(name, *at));
         if let Some(name) = due.map(|(name, _)| name.clone()) {
@@ -216,21 +217,10 @@ impl Schedule {
         let scan = self.scan.as_mut()?;
         let local = &self.core.local_manifests;
         if scan.page.is_empty() && !scan.is_read {
-            match local.page(scan.after.as_ref(), PAGE).await {
-                Ok(page) => {
-                    scan.is_read = page.len() < PAGE;
-                    scan.after = page.last().cloned().or(scan.after.take());
-                    scan.page = page.into();
-                }
-                Err(error) => {
-                    let error = &error as &dyn std::error::Error;
-                    tracing::warn!(error, "failed to list the served repositories");
-                    let retry = self.core.options.load().publish.retry;
-                    self.next_scan = self.next_scan.min(now + retry);
-                    self.scan = None;
-                    return None;
-                }
-            }
+            let page = local.page(scan.after.as_ref(), PAGE);
+            scan.is_read = page.len() < PAGE;
+            scan.after = page.last().cloned().or(scan.after.take());
+            scan.page = page.into();
         }
         while let Some(name) = scan.page.pop_front() {
             scan.seen += 1;

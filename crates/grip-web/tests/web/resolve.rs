@@ -5,16 +5,13 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use anyhow::Result;
 use arc_swap::ArcSwap;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use futures_util::{FutureExt as _, future::BoxFuture};
+use futures_util::FutureExt as _;
 use grip_dht::{
-    Counters, Dht, DhtError, Peer, PeerName, Published, RecordKey, RequestError,
-    Response as PeerResponse, Status,
+    Dht, RecordKey, RequestError,
+    testing::{Fault, Network},
 };
-use grip_nostr::RepoAddr;
-use grip_resolve::{
-    Admin, Changed, HostHealth, LocalError, LocalManifests, Manifest, Options, Parts, Repositories,
-    Resolver,
-};
+use grip_nostr::{EventsFuture, RepoAddr, RepositoryEvents, ServedEvents, ServedRepositories};
+use grip_resolve::{Admin, HostHealth, LocalManifests, Manifest, Options, Parts, Resolver};
 use grip_testkit::{Author, until};
 use grip_web::{Resolve, WebSettings};
 use nostr::prelude::Timestamp;
@@ -31,88 +28,42 @@ struct Served {
     is_stuck: bool,
 }
 
-impl Repositories for Served {
-    fn manifest<'a>(
-        &'a self,
-        name: &'a RepoAddr,
-    ) -> BoxFuture<'a, Result<Option<Manifest>, LocalError>> {
+impl ServedRepositories for Served {
+    fn is_served(&self, repo: &RepoAddr) -> bool {
+        self.manifests.contains_key(repo)
+    }
+
+    fn page(&self, after: Option<&RepoAddr>, limit: usize) -> Vec<RepoAddr> {
+        let names = self.manifests.keys();
+        let names = names.filter(|name| after.is_none_or(|after| *name > after));
+        names.take(limit).cloned().collect()
+    }
+}
+
+impl ServedEvents for Served {
+    fn events<'a>(&'a self, repo: &'a RepoAddr) -> EventsFuture<'a> {
         Box::pin(async move {
             if self.is_stuck {
                 std::future::pending::<()>().await;
             }
-            Ok(self.manifests.get(name).cloned())
+            Ok(self.manifests.get(repo).map(|manifest| RepositoryEvents {
+                announcement: manifest.announcement().event.clone(),
+                others: vec![],
+                state: manifest.state().map(|state| state.event.clone()),
+            }))
         })
-    }
-
-    fn page<'a>(
-        &'a self,
-        after: Option<&'a RepoAddr>,
-        limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<RepoAddr>, LocalError>> {
-        let names = self.manifests.keys();
-        let names = names.filter(|name| after.is_none_or(|after| *name > after));
-        let page = names.take(limit).cloned().collect();
-        Box::pin(async { Ok(page) })
-    }
-
-    fn changed(&self) -> BoxFuture<'_, Changed> {
-        Box::pin(std::future::pending())
     }
 }
 
-/// A network of one peer that nobody reaches.
-struct Unreachable(Peer);
-
-impl Dht for Unreachable {
-    fn local_response<'a>(&'a self, _: &'a RecordKey) -> BoxFuture<'a, PeerResponse> {
-        Box::pin(async {
-            PeerResponse {
-                closer: vec![self.0.clone()],
-                ..PeerResponse::default()
-            }
-        })
+/// A node with three records in a network whose one other member is not reached.
+fn unreachable() -> Arc<dyn Dht> {
+    let network = Network::new(2);
+    let [own, other] = [0, 1].map(|i| network.names()[i].clone());
+    network.fault(&other, Fault::Error(RequestError::NoRoute));
+    for n in 0..3 {
+        network.put(&own, &RecordKey::from([n; 32]), "record");
     }
-
-    fn request<'a>(
-        &'a self,
-        _: &'a Peer,
-        _: &'a RecordKey,
-    ) -> BoxFuture<'a, Result<PeerResponse, RequestError>> {
-        Box::pin(async { Err(RequestError::NoRoute) })
-    }
-
-    fn publish(
-        &self,
-        _: RecordKey,
-        _: Option<bytes::Bytes>,
-    ) -> BoxFuture<'_, Result<Published, DhtError>> {
-        Box::pin(async { Ok(Published { stored_at: 0 }) })
-    }
-
-    fn withdraw<'a>(&'a self, _: &'a RecordKey) -> BoxFuture<'a, ()> {
-        Box::pin(async {})
-    }
-
-    fn status(&self) -> Status {
-        Status {
-            peer: peer(0).id,
-            listening: vec!["/ip4/127.0.0.1/tcp/4001".into()],
-            external: vec![],
-            connected_peers: 0,
-            known_peers: 1,
-            records: 3,
-            provided_keys: 0,
-            counters: Counters::default(),
-        }
-    }
-}
-
-fn peer(n: u8) -> Peer {
-    let bytes = [&[0x00, 0x24, 0x08, 0x01, 0x12, 0x20], &[n; 32][..]].concat();
-    Peer {
-        id: PeerName::from_bytes(&bytes).expect("the bytes are of the right form"),
-        addresses: vec![],
-    }
+    network.member(0)
 }
 
 fn manifest_of(owner: &Author, identifier: &str) -> Manifest {
@@ -135,7 +86,7 @@ async fn start(
         };
         let resolver = Resolver::start(Parts {
             dht,
-            local_manifests: LocalManifests::new(Arc::new(served)),
+            local_manifests: LocalManifests::new(Arc::new(served), Arc::default()),
             health: Arc::new(|_| HostHealth::default()),
             options: Arc::new(ArcSwap::from_pointee(options)),
             identity: None,
@@ -399,8 +350,7 @@ async fn a_question_beyond_the_bound_is_refused_at_once_and_a_stuck_one_at_its_d
 #[tokio::test]
 async fn peers_that_cannot_be_reached_are_said_to_be_so() -> Result<()> {
     let owner = Author::new();
-    let dht = Arc::new(Unreachable(peer(1)));
-    let node = start(Served::default(), Some(dht), |_| {}).await?;
+    let node = start(Served::default(), Some(unreachable()), |_| {}).await?;
     let reply = node.get(&path_of(&owner)).await?;
     assert_eq!((reply.status, code(&reply).as_str()), (503, "breaker_open"));
     let status = node.get("/api/v1/resolve").await?.json()?;

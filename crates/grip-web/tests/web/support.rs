@@ -10,7 +10,7 @@ use grip_git::{Options, Repositories};
 use grip_grasp::{Grasp, Parts, Policy};
 use grip_index::{
     Index, Source,
-    hosted::{Hosted, Places, Served},
+    hosted::{Hosted, Places},
     proxy::Proxy,
 };
 use grip_nostr::RepoAddr;
@@ -330,7 +330,7 @@ struct Indexed {
 async fn indexed(base: Base, forge: Option<Arc<Forge>>) -> Result<Indexed> {
     let hosted = Hosted::new(grip_index::hosted::Parts {
         repositories: base.repositories,
-        served: Arc::new(AllServed(base.grasp)),
+        served: Arc::new(base.grasp),
         places: Places::of(&base.service),
         claims: Vec::new(),
         node: String::new(),
@@ -353,26 +353,6 @@ async fn indexed(base: Base, forge: Option<Arc<Forge>>) -> Result<Indexed> {
         watch: None,
         resolve: None,
     })
-}
-
-/// All that the service shows to others.
-struct AllServed(Grasp);
-
-impl Served for AllServed {
-    fn is_served(&self, repo: &RepoAddr) -> bool {
-        self.page(None, usize::MAX).contains(repo)
-    }
-
-    fn page(&self, after: Option<&RepoAddr>, limit: usize) -> Vec<RepoAddr> {
-        let all = self.0.served().into_iter();
-        let mut all: Vec<_> = all
-            .map(|addr| addr)
-            .filter(|repo| after.is_none_or(|after| repo > after))
-            .collect();
-        all.sort_unstable();
-        all.truncate(limit);
-        all
-    }
 }
 
 pub fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Vec<u8> {

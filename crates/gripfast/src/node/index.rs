@@ -1,7 +1,6 @@
 //! The index of modules: its sources from the settings, and what the service tells it.
 
 mod follow;
-mod served;
 
 use std::sync::Arc;
 
@@ -19,7 +18,7 @@ use grip_queue::Queue;
 use grip_tasks::TaskGroup;
 use grip_types::Service;
 
-use self::{follow::Follower, served::ServedHere};
+use self::follow::Follower;
 use super::github::Gateways;
 use crate::config::{GithubHost, Settings};
 
@@ -95,7 +94,7 @@ pub(super) async fn start(settings: &Settings, base: Base<'_>) -> anyhow::Result
 fn hosted(settings: &Settings, base: &Base<'_>) -> Hosted {
     Hosted::new(hosted::Parts {
         repositories: base.repositories.clone(),
-        served: Arc::new(ServedHere::new(base.grasp.clone())),
+        served: Arc::new(base.grasp.clone()),
         places: Places::of(base.service),
         claims: settings.index.index_modules.clone(),
         node: base.db.node().to_owned(),

@@ -1,7 +1,5 @@
 //! Wiring of the resolver and of the network in which other nodes find this one.
 
-mod local;
-
 use std::{path::Path, sync::Arc};
 
 use anyhow::Context as _;
@@ -21,7 +19,6 @@ use grip_tasks::TaskGroup;
 use grip_types::Service;
 use url::Url;
 
-use self::local::ServedHere;
 use crate::{
     config::{Settings, options::Discovery},
     private_file,
@@ -50,7 +47,10 @@ pub(super) struct Resolving {
 
 /// Starts the resolver, and the network if it is enabled.
 pub(super) async fn start(settings: &Settings, base: Base<'_>) -> anyhow::Result<Resolving> {
-    let local_manifests = LocalManifests::new(Arc::new(ServedHere::new(base.grasp.clone())));
+    let local_manifests = LocalManifests::new(
+        Arc::new(base.grasp.clone()),
+        base.grasp.repository_event_changes(),
+    );
     let discovery = &settings.discovery;
     let (dht, identity) = if discovery.dht_enabled {
         let seed = seed(&settings.storage.data_dir)?;

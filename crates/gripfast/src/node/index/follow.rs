@@ -6,9 +6,9 @@
 use std::{sync::Arc, time::Duration};
 
 use grip_db::{Db, DbError};
-use grip_grasp::{ChangeReceiver, ChangedRepositories};
 use grip_index::{Index, hosted::Hosted};
-use grip_tasks::CancellationToken;
+use grip_tasks::{CancellationToken, ChangeSet, Changed};
+use grip_types::RepoAddr;
 use tokio::time::sleep;
 
 /// How soon it is tried again what the database did not take.
@@ -21,10 +21,10 @@ pub(super) struct Follower {
 }
 
 impl Follower {
-    pub(super) async fn run(self, changes: ChangeReceiver, stop: CancellationToken) {
+    pub(super) async fn run(self, changes: Arc<ChangeSet<RepoAddr>>, stop: CancellationToken) {
         // As much as may have changed while nobody followed.
         let following = async {
-            self.tell(&ChangedRepositories::TooMany).await;
+            self.tell(&Changed::TooMany).await;
             loop {
                 let changed = changes.next().await;
                 self.tell(&changed).await;
@@ -38,7 +38,7 @@ impl Follower {
         }
     }
 
-    async fn tell(&self, changed: &ChangedRepositories) {
+    async fn tell(&self, changed: &Changed<RepoAddr>) {
         let mut is_first = true;
         while let Err(error) = self.try_tell(changed).await {
             if std::mem::take(&mut is_first) {
@@ -52,13 +52,13 @@ impl Follower {
         }
     }
 
-    async fn try_tell(&self, changed: &ChangedRepositories) -> Result<(), DbError> {
+    async fn try_tell(&self, changed: &Changed<RepoAddr>) -> Result<(), DbError> {
         match changed {
-            ChangedRepositories::These(repositories) => {
+            Changed::These(repositories) => {
                 let names = repositories.iter().map(|addr| self.hosted.name_of(addr));
                 self.index.repos_changed(names.collect()).await
             }
-            ChangedRepositories::TooMany => self.catch_up().await,
+            Changed::TooMany => self.catch_up().await,
         }
     }
 

@@ -1,0 +1,34 @@
+//! Repositories that a node serves, as other features read them from the one that serves them.
+
+use std::{error::Error, pin::Pin};
+
+use crate::{Event, RepoAddr};
+
+/// The repositories that a node serves.
+pub trait ServedRepositories: Send + Sync + 'static {
+    fn is_served(&self, repo: &RepoAddr) -> bool;
+
+    /// Up to `limit` served repositories after `after`, in an order that stays the same.
+    fn page(&self, after: Option<&RepoAddr>, limit: usize) -> Vec<RepoAddr>;
+}
+
+/// The signed events of the repositories that a node serves.
+pub trait ServedEvents: ServedRepositories {
+    /// The events of one repository; none if it is not served.
+    fn events<'a>(&'a self, repo: &'a RepoAddr) -> EventsFuture<'a>;
+}
+
+pub type EventsFuture<'a> = Pin<Box<dyn Future<Output = EventsResult> + Send + 'a>>;
+pub type EventsResult = Result<Option<RepositoryEvents>, Box<dyn Error + Send + Sync>>;
+
+/// What is signed about a served repository. All of it is served: nothing that still waits for its
+/// proof is among it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RepositoryEvents {
+    /// Its owner's.
+    pub announcement: Event,
+    /// The announcements of its other maintainers, by which they may be shown to be such.
+    pub others: Vec<Event>,
+    /// The state that speaks for it.
+    pub state: Option<Event>,
+}
