@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_may_name_a_cloud_s_secrets_or_what_is_no_host() {
+    fn metadata_services_and_addresses_of_no_host_are_refused() {
         for text in [
             "/ip4/169.254.169.254/tcp/80",
             "/ip4/0.0.0.0/tcp/4001",
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_are_told_apart_by_what_they_have_for_themselves() {
+    fn hosts_are_distinguished_by_their_own_address_or_network() {
         let of = |text: &str| host(&text.parse().unwrap()).map(|host| host.to_string());
         let some = |text: &str| Some(text.to_owned());
         assert_eq!(of("/ip4/1.1.1.1/tcp/1"), some("1.1.1.1"));
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn the_operator_is_told_what_is_wrong_with_an_address() {
+    fn invalid_addresses_of_the_settings_are_refused() {
         let name = "12D3KooWPjceQrSwdWXPyLLeABRXmuqt69Rg3sBYbU1Nft9HyQ6X";
         assert!(bootstrap(&format!("/dns4/a.example/tcp/1/p2p/{name}"), Policy::Lan).is_ok());
         assert!(bootstrap(&format!("/ip4/10.0.0.1/tcp/1/p2p/{name}"), Policy::Global).is_ok());

@@ -2,9 +2,6 @@
 //!
 //! Addresses reach the transport from the routing table, from responses within a lookup, and from
 //! callers. All of them pass this filter.
-//!
-//! Addresses reach the transport on many ways: from the routing table, from answers within a
-//! walk, from a caller. All of them end here.
 
 use std::{
     collections::HashSet,

@@ -140,7 +140,7 @@ impl Network {
         self.with(peer, |node| node.values.insert(key.clone(), value.into()));
     }
 
-    /// Tells `peer` that `provider` has what `key` names.
+    /// Adds `provider` to the providers of `key` at `peer`.
     pub fn provide(&self, peer: &PeerName, key: &RecordKey, provider: &PeerName) {
         let provider = provider.clone();
         self.with(peer, |node| {

@@ -36,13 +36,13 @@ async fn executed(
 
 /// Executes a command and leaves at once.
 fn left_alone(admin: &Admin, command: Command) -> oneshot::Receiver<bool> {
-    let (tell, told) = oneshot::channel();
+    let (sender, ended_well) = oneshot::channel();
     let ended = |done: &Result<CommandResult, AdminError>| {
-        let _ = tell.send(done.is_ok());
+        let _ = sender.send(done.is_ok());
     };
     let begun = admin.execute(command, context(Some("k")), ended);
     assert!(begun.now_or_never().is_none());
-    told
+    ended_well
 }
 
 on_both_engines! {
@@ -124,7 +124,7 @@ on_both_engines! {
         assert_eq!((gone.outcome.as_str(), node.local_manifests.pins()), ("unpinned 1", 0));
     }
 
-    async fn who_comes_second_under_one_key_pins_what_the_first_has_pinned(test: TestDatabase) {
+    async fn the_second_command_under_one_key_pins_what_the_first_has_pinned(test: TestDatabase) {
         let author = Author::new();
         let [first, second] = [1, 2].map(|age| manifest_of(&author, "x", age));
         let (here, one) = admin(test.db()).await;

@@ -265,7 +265,7 @@ async fn a_stored_record_is_found_without_peers() {
         let found = scene.lookup(&key).await.unwrap();
         assert_eq!((found.manifest, found.hops), (scene.manifest.clone(), 0));
     }
-    // A digest is settled by it, whoever else is there.
+    // A digest is settled by it, whatever other peers are there.
     let before = scene.memory.asked_total();
     assert_eq!(scene.lookup(&scene.by_id()).await.unwrap().asked, 0);
     assert_eq!(scene.memory.asked_total(), before);

@@ -1,4 +1,4 @@
-//! What is served anywhere is found everywhere, for as long as it is served.
+//! Served repositories, found from every member for as long as they are served.
 
 use grip_dht::Dht as _;
 use grip_testkit::{Author, events::tag, until};
@@ -31,11 +31,11 @@ async fn every_name_and_every_digest_resolves_from_every_member() {
                     .await;
                 let found = found.unwrap_or_else(|error| panic!("{key} from {at}: {error}"));
                 assert_eq!(found.id, manifest.id());
-                let expected = match at == owner {
-                    true => Source::Local,
-                    false => Source::Dht,
-                };
-                assert_eq!(found.source, expected);
+                let is_local = found.source == Source::Local;
+                assert_eq!(
+                    (is_local, found.source == Source::Dht),
+                    (at == owner, at != owner)
+                );
                 if found.source == Source::Dht {
                     // A digest may be settled by what the owner left with us.
                     let is_held = matches!(key, Key::Manifest(_)) && found.asked == 0;
@@ -91,7 +91,7 @@ async fn what_is_too_long_to_be_stored_comes_from_its_owner_until_it_is_withdraw
 
     members[0].repos.remove(&large.name());
     for key in keys(&large) {
-        // Its owner says so to whoever asks, and all it said before is forgotten.
+        // Its provider responds so to all requests, and its earlier responses are forgotten.
         let (owner, record) = (members[0].peer(), key.record());
         let withdrawn = || async {
             let response = members[1].dht.request(&owner, &record).await.ok()?;

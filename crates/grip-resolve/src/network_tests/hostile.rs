@@ -65,7 +65,7 @@ async fn the_hedge_wins_over_peers_that_stall_and_their_streams_are_closed() {
     members[0].serve(&wanted).await;
     let key = Key::Manifest(wanted.id());
     members[1].holds(&key, &members[0]).await;
-    // Comes after all was told, so that nothing of it lies there.
+    // Joins after all is published, so that it stores nothing of it.
     let late = Member::start(50, Some(&members[0]), patient()).await;
     knows(&late, members.len() + stallers.len()).await;
 
@@ -136,7 +136,7 @@ async fn lies_from_every_side_change_no_answer() {
         let lie = Some(stale.bytes().clone());
         liar.dht.publish(keys[0].record(), lie).await.unwrap();
     }
-    // One comes after all was told: nothing lies there, so it has nothing to go by but others.
+    // One joins after all is published: it stores nothing, and depends on the others.
     let late = Member::start(50, Some(&members[0]), settings).await;
     knows(&late, members.len() + liars.len()).await;
     members.push(late);

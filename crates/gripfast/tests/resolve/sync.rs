@@ -1,4 +1,4 @@
-//! What no URL of an announcement has is found through the network.
+//! Data that no URL of an announcement has, found through the network.
 
 use anyhow::{Context as _, Result, ensure};
 use grip_testkit::{WorkTree, events::tag, until_ok};

@@ -10,11 +10,11 @@ use libp2p::{
 use super::*;
 use crate::limits;
 
-/// Knows many addresses of everybody, and notes what the swarm tells it.
+/// Knows many addresses of each peer, and keeps the events of the swarm.
 #[derive(Default)]
 struct Inner {
     known: Vec<Multiaddr>,
-    heard: Vec<String>,
+    events: Vec<String>,
 }
 
 impl NetworkBehaviour for Inner {
@@ -53,7 +53,7 @@ impl NetworkBehaviour for Inner {
     }
 
     fn on_swarm_event(&mut self, event: FromSwarm<'_>) {
-        self.heard.push(format!("{event:?}"));
+        self.events.push(format!("{event:?}"));
     }
 
     fn on_connection_handler_event(
@@ -104,7 +104,7 @@ fn of_ten_thousand_addresses_a_few_good_ones_are_dialled() {
 }
 
 #[test]
-fn where_the_operator_said_that_a_peer_is_it_is_looked_for_first() {
+fn configured_addresses_of_a_peer_are_dialled_first() {
     let peer = PeerId::random();
     let named = place("/dns4/boot.example/tcp/4001");
     let many = (1..100).map(|port| place(&format!("/ip4/1.1.1.1/tcp/{port}")));
@@ -124,7 +124,7 @@ fn where_the_operator_said_that_a_peer_is_it_is_looked_for_first() {
 }
 
 #[test]
-fn where_we_listen_is_not_passed_on_and_what_we_tell_is() {
+fn listen_addresses_are_not_passed_on_and_external_ones_are() {
     let mut filter = filter(Inner::default(), Vec::new());
     let (listener_id, addr) = (ListenerId::next(), &place("/ip4/10.0.0.1/tcp/1"));
     filter.on_swarm_event(FromSwarm::NewListenAddr(behaviour::NewListenAddr {
@@ -133,8 +133,8 @@ fn where_we_listen_is_not_passed_on_and_what_we_tell_is() {
     }));
     let gone = behaviour::ExpiredListenAddr { listener_id, addr };
     filter.on_swarm_event(FromSwarm::ExpiredListenAddr(gone));
-    assert_eq!(filter.inner.heard, [] as [String; 0]);
-    let told = behaviour::ExternalAddrConfirmed { addr };
-    filter.on_swarm_event(FromSwarm::ExternalAddrConfirmed(told));
-    assert_eq!(filter.inner.heard.len(), 1);
+    assert_eq!(filter.inner.events, [] as [String; 0]);
+    let confirmed = behaviour::ExternalAddrConfirmed { addr };
+    filter.on_swarm_event(FromSwarm::ExternalAddrConfirmed(confirmed));
+    assert_eq!(filter.inner.events.len(), 1);
 }

@@ -205,7 +205,7 @@ fn pending_connections_are_limited_in_each_direction() {
 }
 
 #[test]
-fn a_node_of_a_lan_lets_nobody_in_from_outside() {
+fn a_node_of_a_lan_refuses_connections_from_outside() {
     let mut lan = FakeSwarm::new(|options| options.lan_only = true);
     assert!(lan.pending("/ip4/1.1.1.1/tcp/999").is_none());
     assert!(lan.pending("/ip4/127.0.0.1/tcp/999").is_some());

@@ -93,11 +93,11 @@ fn names(store: &RecordStore, i: u32) -> Vec<PeerId> {
 }
 
 #[test]
-fn who_provides_a_key_and_is_heard_of_is_not_pushed_out_by_newcomers() {
+fn a_provider_that_renews_its_record_is_not_pushed_out_by_newcomers() {
     let mut store = store(0, 0, 1000);
     let (now, hour) = (Instant::now(), Duration::from_secs(60 * 60));
     let peers: Vec<PeerId> = (0..20).map(|_| PeerId::random()).collect();
-    // The first was not heard of for most of a day, the next for a third of one.
+    // The first was last renewed most of a day ago, the next a third of one.
     store
         .add_provider(provider(1, peers[0], now + 2 * hour))
         .unwrap();
@@ -115,7 +115,7 @@ fn who_provides_a_key_and_is_heard_of_is_not_pushed_out_by_newcomers() {
     let expected: Vec<PeerId> = peers[1..].iter().chain([&newcomers[0]]).copied().collect();
     assert_eq!(names(&store, 1), expected);
 
-    // Who is heard of again is the latest.
+    // A renewed provider is the latest.
     store
         .add_provider(provider(1, peers[1], now + 24 * hour))
         .unwrap();
@@ -147,7 +147,7 @@ fn providers_are_bounded_in_all_however_many_there_are_of_a_key() {
 }
 
 #[test]
-fn who_provides_more_than_a_share_is_the_first_to_lose_some() {
+fn a_provider_with_more_than_its_share_is_the_first_to_lose_some() {
     let mut store = store(0, 0, 64);
     let mut nearest: Vec<u32> = (0..200).collect();
     nearest.sort_by_key(|i| distance(&store, *i));

@@ -67,7 +67,7 @@ fn the_failure_of_another_s_dial_is_not_ours_while_we_dial() {
     fails(&mut asking, peer, ours[0], &DialError::NoAddresses);
     assert_eq!(failed(opened), RequestError::NoRoute);
 
-    // Who brought no address waits for whoever dials.
+    // A caller without an address waits for any dial.
     let mut opened = open(&mut asking, peer, Vec::new());
     let ours = dials(&mut asking);
     let dialled = DialError::DialPeerConditionFalse(PeerCondition::DisconnectedAndNotDialing);

@@ -22,7 +22,7 @@ async fn answered_with(node: &Node, raw: &mut Raw, wire: &[u8]) -> RequestError 
     let answering = async {
         let (_, mut stream) = raw.streams.recv().await.unwrap();
         codec::read_request(&mut stream).await.unwrap();
-        // The requester may have heard enough before the end.
+        // The requester may close before the end.
         let _ = stream.write_all(wire).await;
         let _ = stream.close().await;
     };
@@ -139,7 +139,7 @@ async fn flood<'a>(
 }
 
 #[tokio::test]
-async fn a_flood_of_requests_is_told_that_we_are_busy_and_costs_little() {
+async fn a_flood_of_requests_is_refused_as_busy_and_costs_little() {
     let mut bounded = options(1);
     (
         bounded.max_inbound_requests,
@@ -167,7 +167,7 @@ async fn a_flood_of_requests_is_told_that_we_are_busy_and_costs_little() {
 }
 
 #[tokio::test]
-async fn streams_on_which_nothing_is_asked_keep_nobody_from_asking() {
+async fn streams_without_a_request_do_not_block_others() {
     let mut bounded = options(1);
     (
         bounded.max_inbound_requests,
@@ -196,7 +196,7 @@ async fn streams_on_which_nothing_is_asked_keep_nobody_from_asking() {
 }
 
 #[tokio::test]
-async fn who_takes_nothing_of_its_answer_is_given_up() {
+async fn a_peer_that_reads_nothing_of_its_response_is_given_up() {
     let mut bounded = options(1);
     bounded.max_inbound_requests = 1;
     bounded.inbound_request_timeout = Duration::from_secs(600);

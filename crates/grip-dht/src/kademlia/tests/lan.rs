@@ -95,7 +95,7 @@ async fn addresses_of_our_own_network_are_never_dialled_because_a_stranger_named
     let traps = Traps::set().await;
     let victim_id = Keypair::generate_ed25519().public().to_peer_id();
     let stranger = Node::start(options(1)).await;
-    // The stranger tells whoever looks for peers that one is at the traps. It would not dial
+    // The stranger names the traps as the addresses of a peer. It would not dial
     // them itself: it is as strict as we are in that.
     let mut liar = options(2);
     liar.allow_non_global = false;

@@ -12,7 +12,7 @@ use crate::{Dht as _, Peer, RecordKey};
 
 const NODES: usize = 32;
 
-/// Begins at the farthest of the peers we would begin at, so that closer ones must be told, and
+/// Begins at the farthest of the peers we would begin at, so that closer ones must be named, and
 /// asks the nearest each time; the value, and how many hops and requests it took.
 async fn lookup(from: &Node, key: &RecordKey) -> Option<(Bytes, usize, usize)> {
     let farthest = from.dht.local_response(key).await.closer.pop();

@@ -134,8 +134,8 @@ async fn a_key_that_is_published_without_a_value_loses_the_one_it_had() {
     // A later node learns of the provider, and not of the earlier value.
     let late = Node::joining(2, &first).await;
     first.dht.publish(key.clone(), None).await.unwrap();
-    let told = || async { (late.dht.status().provided_keys > 0).then_some(()) };
-    until("the provider is known", told).await.unwrap();
+    let known = || async { (late.dht.status().provided_keys > 0).then_some(()) };
+    until("the provider is known", known).await.unwrap();
     let response = late.dht.request(&first.peer(), &key).await.unwrap();
     assert_eq!((response.value, response.providers.len()), (None, 1));
     let counters = late.dht.status().counters;
@@ -152,12 +152,12 @@ async fn a_provider_is_found_and_has_more_than_a_record_can_hold() {
     let too_large = nodes[0].dht.publish(key.clone(), Some(large.clone())).await;
     assert!(matches!(too_large, Err(DhtError::TooLarge { .. })));
 
-    let told = || async {
+    let known = || async {
         let response = nodes[2].dht.request(&nodes[1].peer(), &key).await.unwrap();
         assert_eq!(response.value, None);
         response.providers.first().cloned()
     };
-    let provider = until("the provider is known", told).await.unwrap();
+    let provider = until("the provider is known", known).await.unwrap();
     assert_eq!(provider, nodes[0].peer());
     let response = nodes[2].dht.request(&provider, &key).await.unwrap();
     assert!(response.value.unwrap() == large);

@@ -91,7 +91,7 @@ async fn a_peer_is_found_where_the_caller_says_while_it_is_looked_for_elsewhere(
 }
 
 #[tokio::test]
-async fn another_who_answers_at_the_address_is_not_the_peer() {
+async fn another_peer_at_the_address_is_not_the_peer() {
     let (one, two) = (Node::start(options(1)).await, Node::start(options(2)).await);
     let other = Peer {
         id: PeerName::parse("12D3KooWPjceQrSwdWXPyLLeABRXmuqt69Rg3sBYbU1Nft9HyQ6X").unwrap(),
@@ -102,7 +102,7 @@ async fn another_who_answers_at_the_address_is_not_the_peer() {
 }
 
 #[tokio::test]
-async fn who_leaves_a_request_ends_the_work_at_the_peer() {
+async fn dropping_a_request_ends_the_work_at_the_peer() {
     let (one, two) = (Node::start(options(1)).await, Node::start(options(2)).await);
     two.mine.stall();
     let (peer, key) = (two.peer(), key("k"));

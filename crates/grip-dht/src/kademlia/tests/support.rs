@@ -1,4 +1,4 @@
-//! Nodes for tests, and a peer that does as it is told.
+//! Nodes for tests, and a peer whose streams the test serves.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -159,7 +159,7 @@ impl Node {
 
     /// Until when the record under `key` is held.
     pub(super) async fn expiry(&self, key: &RecordKey) -> Option<std::time::Instant> {
-        let (expiry, told) = oneshot::channel();
+        let (expiry, expires) = oneshot::channel();
         let key = key.clone();
         let asked = self
             .dht
@@ -167,7 +167,7 @@ impl Node {
             .send(Command::Expiry { key, expiry })
             .await;
         assert!(asked.is_ok(), "the node runs");
-        told.await.unwrap()
+        expires.await.unwrap()
     }
 
     pub(super) fn name(&self) -> PeerName {

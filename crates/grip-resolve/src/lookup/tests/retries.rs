@@ -132,10 +132,10 @@ async fn a_peer_behind_an_open_breaker_may_have_what_the_others_have_not() {
 async fn a_response_to_a_retry_counts() {
     let tries = AtomicU64::new(0);
     let script = Script::new(vec![peer(1), peer(2)], move |asked, _: &RecordKey| {
-        match asked.id == peer(1).id && tries.fetch_add(1, Relaxed) == 0 {
-            true => Err(RequestError::Transient),
-            false => Ok(Response::default()),
+        if asked.id == peer(1).id && tries.fetch_add(1, Relaxed) == 0 {
+            return Err(RequestError::Transient);
         }
+        Ok(Response::default())
     });
     let (network, options) = (network(script.clone()), Options::default());
     let key = Key::Manifest(crate::ManifestId::of(b"x"));

@@ -1,4 +1,4 @@
-//! Where something can be had.
+//! Providers that nodes and owners name.
 
 use super::*;
 use crate::{NamedBy, node_record::NodeKey, node_record_key};

@@ -1,4 +1,4 @@
-//! What is given is never older than what was given before.
+//! Answers that never get older.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What is known is given while somebody waits for it, whoever else stays silent.
+//! Known manifests are returned in time, however many peers are silent.
 
 use super::*;
 
