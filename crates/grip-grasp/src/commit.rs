@@ -12,8 +12,8 @@
 //!    (disk)   (disk)         (LMDB)          one transaction (SQL)
 //! ```
 //!
-//! The code above says what has changed and does not know which store keeps it. A crash between
-//! two steps leaves what the start finishes: see [`crate::release`].
+//! The code above says what has changed and does not know which store keeps it. What a crash
+//! between two steps leaves, and who finishes it: see [`crate::release`].
 
 mod journal;
 

@@ -4,9 +4,11 @@
 //! objects durable ─▶ refs and HEAD aligned ─▶ event saved, subscribers told ─▶ journal row removed
 //! ```
 //!
-//! Forward only and idempotent: a crash between two steps is finished by the same function at the
-//! next start. Every event goes its way alone, so that one failure stops no other. Whether an
-//! event is authorised is judged here again, by the same function as at its arrival.
+//! Forward only and idempotent: a crash between two steps of a held event is finished by the same
+//! function at the next start. An event whose data was here when it came has no journal row: a crash
+//! before it is saved leaves refs as it says, and its sender, who got no `OK`, sends it again. Every
+//! event goes its way alone, so that one failure stops no other. Whether an event is authorised is
+//! judged here again, by the same function as at its arrival.
 
 mod announcements;
 mod pull_requests;
@@ -55,7 +57,8 @@ pub struct Released {
     pub refs_deleted: usize,
     /// The events that are served from now on.
     pub events: Vec<EventId>,
-    /// What failed, for people; it is tried again when data comes next, or at the next start.
+    /// What failed, for people. What is held is tried again when data comes next, or at the next
+    /// start.
     pub errors: Vec<String>,
 }
 

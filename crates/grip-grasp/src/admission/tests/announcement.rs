@@ -290,7 +290,7 @@ fn g01_15a_6_leaving_with_a_served_announcement_withdraws_the_repository() {
 }
 
 #[test]
-fn g01_20_an_announcement_in_hiding_is_held_anew_when_it_is_sent_again() {
+fn g01_20_an_announcement_in_hiding_is_held_again_when_it_is_sent_again() {
     let keys = Keys::generate();
     let mut view = FakeView::new();
     let event = listing(&keys, &[], 100);

@@ -235,7 +235,7 @@ fn of_two_held_versions_only_the_newer_is_wanted_whichever_expires_first() {
 }
 
 #[test]
-fn a_synced_copy_changes_nothing_and_a_submitted_one_is_held_anew() {
+fn a_synced_copy_changes_nothing_and_a_submitted_one_is_held_again() {
     let event = naming(&Keys::generate(), 1);
     let mut purgatory = wanting(&event, Origin::Synced);
     assert!(purgatory.was_expired(&event.id));
