@@ -6,7 +6,7 @@ mod waiting;
 use grip_nostr::{Address, Event, EventId, RepoAddr};
 use grip_purgatory::{Millis, Placeholder, Waiting};
 use grip_types::{Identifier, Oid};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use url::Url;
 
 pub(crate) use waiting::missing;
@@ -28,7 +28,7 @@ use crate::{
 const MAX_LISTED: usize = 50;
 
 /// The answer to "what about this event, or this repository?".
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Explanation {
     /// As it was asked for.
     pub subject: String,
@@ -62,7 +62,7 @@ pub struct Explanation {
     pub refusals: Vec<Refusal>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
     Served,
@@ -76,7 +76,7 @@ pub enum Status {
     Unknown,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct EventFacts {
     pub id: String,
     pub kind: u16,
@@ -86,7 +86,7 @@ pub struct EventFacts {
 }
 
 /// An object that is not here.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Missing {
     /// The ref that names it.
     pub name: String,

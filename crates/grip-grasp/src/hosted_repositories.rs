@@ -6,12 +6,12 @@ use grip_nostr::{PublicKey, RepoAddr};
 use grip_tasks::ChangeSet;
 use grip_types::Identifier;
 use parking_lot::RwLock;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::Grasp;
 
 /// How a hosted repository stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RepositoryStatus {
     /// Its announcement is served.

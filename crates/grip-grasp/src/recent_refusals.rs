@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use grip_nostr::{Event, EventId, PublicKey, RepoAddr, Timestamp};
 use parking_lot::Mutex;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// How many refusals are remembered; the oldest makes room for the newest.
 const REMEMBERED: usize = 1_000;
@@ -14,7 +14,7 @@ const MAX_STEPS: usize = 20;
 const MAX_TEXT: usize = 500;
 
 /// One refused event or push.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Refusal {
     /// None for a push.
     pub event: Option<EventId>,

@@ -6,7 +6,7 @@ use grip_nostr::{Announcement, PublicKey, RepoAddr, values};
 use grip_purgatory::Counts;
 use grip_types::{Oid, RefName};
 use nostr::prelude::ToBech32;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     Grasp, RepositoryStatus,
@@ -20,7 +20,7 @@ use crate::{
 const MAX_LISTED: usize = 200;
 
 /// What a page shows of a repository.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct RepositorySummary {
     pub npub: String,
     pub identifier: String,
@@ -49,14 +49,14 @@ pub struct RepositorySummary {
     pub withdrawn_until: Option<i64>,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct ListedRef {
     pub name: RefName,
     pub oid: Oid,
 }
 
 /// A state as its author signed it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct StateFacts {
     pub id: String,
     pub author: String,

@@ -1,9 +1,10 @@
 //! Holes in what we have seen.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Something may have happened that we did not see, after one event and before another.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, sqlx::FromRow)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, sqlx::FromRow)]
+#[serde(default)]
 pub struct Gap {
     pub id: i64,
     pub source: String,

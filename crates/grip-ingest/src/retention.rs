@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use grip_db::DbError;
 use grip_queue::Outcome;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     jobs::{Context, Trouble, millis},
@@ -12,7 +12,8 @@ use crate::{
 };
 
 /// How much went, or would go.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default)]
 pub struct Retained {
     pub events: u64,
     pub users: u64,

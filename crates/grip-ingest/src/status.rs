@@ -5,13 +5,14 @@ mod forecast;
 use std::collections::BTreeMap;
 
 use grip_queue::KindStats;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 pub use self::forecast::Forecast;
 pub(crate) use self::forecast::forecast;
 
 /// How events are taken in.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(default)]
 pub struct Status {
     pub sources: Vec<SourceStatus>,
     /// The work that waits, by kind.
@@ -25,7 +26,8 @@ pub struct Status {
 }
 
 /// A list that is read again and again, or another way by which events come.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default)]
 pub struct SourceStatus {
     pub source: String,
     /// Whether it is read by this instance.
@@ -50,22 +52,15 @@ impl SourceStatus {
     pub(crate) fn other((source, counts): (String, BTreeMap<String, i64>)) -> Self {
         Self {
             source,
-            is_configured: false,
-            newest_id: None,
-            newest_at: None,
-            polled_at: None,
-            changed_at: None,
-            polls: 0,
-            gaps: 0,
-            due_at: None,
-            trouble: None,
             counts,
+            ..Self::default()
         }
     }
 }
 
 /// Something that could not be read.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, sqlx::FromRow)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, sqlx::FromRow)]
+#[serde(default)]
 pub struct RejectedEvent {
     pub source: String,
     pub reason: String,
@@ -75,7 +70,8 @@ pub struct RejectedEvent {
 }
 
 /// How far long work is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, sqlx::FromRow)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, sqlx::FromRow)]
+#[serde(default)]
 pub struct Progress {
     pub work: String,
     pub place: String,

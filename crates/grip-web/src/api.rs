@@ -8,6 +8,7 @@ pub(crate) mod queue;
 pub(crate) mod resolve;
 pub(crate) mod sync;
 pub(crate) mod tasks;
+pub mod types;
 
 use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;

@@ -47,6 +47,7 @@ use grip_store::EventStore;
 
 pub use self::{
     admin::AdminToken,
+    api::types as api_types,
     metrics::Build,
     readiness::Readiness,
     resolve::Resolve,

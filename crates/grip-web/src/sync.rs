@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 pub use grip_grasp::UrlAttempt as Tried;
 use grip_types::{Domain, Identifier};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Tells what is fetched, from whom and how it went. `gripfast` implements it over the real sync,
 /// tests over made-up figures.
@@ -25,7 +25,8 @@ pub trait SyncReport: Send + Sync + 'static {
 }
 
 /// Counts since the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default)]
 pub struct SyncTotals {
     /// Identifiers whose data is being fetched at the moment.
     pub running: usize,
@@ -37,7 +38,7 @@ pub struct SyncTotals {
 }
 
 /// What a host may be asked, and how much of that is used.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct HostBudget {
     pub domain: Domain,
     pub in_flight: u32,
@@ -54,7 +55,7 @@ pub struct HostBudget {
 }
 
 /// What the breaker of a host lets through.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Breaker {
     Passing,
@@ -63,7 +64,7 @@ pub enum Breaker {
 }
 
 /// Where limits are counted.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(tag = "backend", rename_all = "lowercase")]
 pub enum Backend {
     /// In this process alone.

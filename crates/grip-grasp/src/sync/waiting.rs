@@ -1,11 +1,11 @@
 //! The list of waiting events, and what an operator may do about one of them.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use grip_nostr::{Event, EventId, RepoAddr};
 use grip_purgatory::{Held, Phase, Purgatory, Waiting, WantedEntry, can_be_here};
 use grip_types::{Identifier, Origin};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::SyncFacts;
 use crate::{
@@ -19,14 +19,14 @@ use crate::{
 };
 
 /// One waiting event.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct WaitingFacts {
     pub id: String,
     pub kind: u16,
     pub author: String,
     pub identifiers: Vec<String>,
     /// `announcement`, `state` or `pull_request`.
-    pub class: &'static str,
+    pub class: Cow<'static, str>,
     pub status: WaitingStatus,
     #[serde(rename = "source")]
     pub origin: Origin,
@@ -45,7 +45,7 @@ pub struct WaitingFacts {
     pub in_progress: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WaitingStatus {
     Held,
@@ -200,7 +200,7 @@ fn snapshot(
             .iter()
             .map(|it| it.as_str().to_owned())
             .collect(),
-        class,
+        class: class.into(),
         status,
         origin: held.origin,
         since: held.added_at.get(),

@@ -368,7 +368,7 @@ async fn what_waits_is_listed_with_what_it_lacks() {
     let listed = node.grasp().waiting(10).await.unwrap();
     let told: Vec<_> = listed
         .iter()
-        .map(|facts| (facts.class, facts.status, facts.missing))
+        .map(|facts| (&*facts.class, facts.status, facts.missing))
         .collect();
     assert_eq!(
         told,

@@ -5,12 +5,13 @@
 use std::collections::HashMap;
 
 use grip_db::DbError;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{Store, sql::sql};
 
 /// How the index is. Times are milliseconds since 1970.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default)]
 pub struct Status {
     pub sources: Vec<SourceStatus>,
     /// Repositories, those that are gone not among them.
@@ -28,7 +29,8 @@ pub struct Status {
 }
 
 /// How the listing of a source is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default)]
 pub struct SourceStatus {
     pub name: String,
     /// Whether this instance has it in its settings.
@@ -43,7 +45,8 @@ pub struct SourceStatus {
 }
 
 /// How a repository is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, sqlx::FromRow)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, sqlx::FromRow)]
+#[serde(default)]
 pub struct RepoFacts {
     #[sqlx(rename = "org_repo_name")]
     pub name: String,
@@ -59,7 +62,8 @@ pub struct RepoFacts {
 }
 
 /// How a tag is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default)]
 pub struct TagFacts {
     pub name: String,
     pub commit: String,

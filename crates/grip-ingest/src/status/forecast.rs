@@ -1,9 +1,12 @@
 //! When a budget will be used up, if it goes on like this. Pure.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::{
+    borrow::Cow,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use grip_github::Budget;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// GitHub's window.
 const WINDOW: Duration = Duration::from_secs(60 * 60);
@@ -11,11 +14,12 @@ const WINDOW: Duration = Duration::from_secs(60 * 60);
 const SHORTEST: Duration = Duration::from_secs(5);
 
 /// A budget and how long it will last.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(default)]
 pub struct Forecast {
     /// The place of the token among those configured; none for calls without one.
     pub token: Option<usize>,
-    pub resource: &'static str,
+    pub resource: Cow<'static, str>,
     pub limit: Option<u32>,
     pub remaining: Option<u32>,
     /// When the window ends, in milliseconds since 1970.
@@ -33,7 +37,7 @@ pub(crate) fn forecast(budget: &Budget, now: SystemTime) -> Forecast {
     let ends = pace.and_then(|per_second| ends(budget, per_second, now));
     Forecast {
         token: budget.token,
-        resource: budget.resource,
+        resource: budget.resource.into(),
         limit: budget.limit,
         remaining: budget.remaining,
         reset_at: budget.reset.map(ms),

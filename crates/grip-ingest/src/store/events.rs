@@ -23,20 +23,24 @@ const AT_ONCE_BYTES: usize = 2 << 20;
 pub struct StoredEvent {
     pub id: String,
     /// GitHub's id of the event, once a list has told of it.
+    #[serde(skip)]
     pub event_id: Option<String>,
     /// GitHub's id of the delivery, if a webhook has told of it.
+    #[serde(skip)]
     pub delivery_id: Option<String>,
     pub actor_id: Option<i64>,
     pub actor_login: Option<String>,
     pub repository_id: i64,
     pub repository_name: Option<String>,
     pub push_id: Option<i64>,
+    #[serde(rename = "ref")]
     pub git_ref: String,
     pub head: String,
     pub before: Option<String>,
     pub github_created_at: Option<i64>,
     pub source: String,
     pub created_at: i64,
+    #[serde(skip)]
     pub raw: String,
 }
 

@@ -1,7 +1,7 @@
 //! What an operator sees and may do.
 
 use grip_db::{DbError, Value};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{Queue, topic};
 use crate::sql;
@@ -19,10 +19,11 @@ pub struct Filter {
 }
 
 /// What a job is doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
     /// May be claimed now.
+    #[default]
     Due,
     /// Is due later.
     Waiting,
@@ -32,25 +33,32 @@ pub enum State {
     Dead,
 }
 
-/// A job as it is shown.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// A job; its payload, which is nobody's business, is not serialised. Times are milliseconds since
+/// 1970.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default)]
 pub struct JobFacts {
     pub id: i64,
     pub kind: String,
     pub key: String,
+    #[serde(skip)]
     pub payload: String,
     pub state: State,
     /// When it is due, or when its lease ends; None for one that is dead.
+    #[serde(rename = "due")]
     pub due_ms: Option<i64>,
     pub period_ms: Option<i64>,
     pub attempts: i64,
     pub limited: i64,
     pub lost: i64,
     /// How often it was asked for again.
+    #[serde(skip)]
     pub asked: i64,
     pub holder: Option<String>,
     pub last_error: Option<String>,
+    #[serde(rename = "enqueued")]
     pub enqueued_ms: i64,
+    #[serde(rename = "dead")]
     pub dead_ms: Option<i64>,
 }
 

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use grip_db::DbError;
 use parking_lot::Mutex;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use super::{MOST_JOBS, Queue};
@@ -19,7 +19,8 @@ const FRESH: Duration = Duration::from_secs(5);
 const PART: u32 = 50;
 
 /// What there is of one kind.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, sqlx::FromRow)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, sqlx::FromRow)]
+#[serde(default)]
 pub struct KindStats {
     pub kind: String,
     /// May be claimed now.

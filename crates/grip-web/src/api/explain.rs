@@ -3,35 +3,16 @@
 use grip_grasp::{Explanation, Status};
 use grip_types::Identifier;
 use http::StatusCode;
-use serde::Serialize;
 
-use super::json;
+use super::{
+    json,
+    types::{Explained, Search},
+};
 use crate::{
-    Tried,
     app::App,
     error::WebError,
     request_context::{HttpResult, RequestContext},
 };
-
-#[derive(Serialize)]
-struct Answer<'a> {
-    #[serde(flatten)]
-    explanation: &'a Explanation,
-    /// How its data is looked for, by identifier; empty where nothing is missing.
-    sync: Vec<Search>,
-}
-
-/// How the data of one identifier is looked for.
-#[derive(Serialize)]
-pub(crate) struct Search {
-    pub(crate) identifier: Identifier,
-    pub(crate) attempts: u32,
-    /// Unix milliseconds.
-    pub(crate) next_attempt: Option<i64>,
-    pub(crate) in_progress: bool,
-    /// Newest first.
-    pub(crate) tried: Vec<Tried>,
-}
 
 /// Explains an event, a repository or a ref.
 pub(crate) async fn explain(cx: &RequestContext<'_>) -> HttpResult {
@@ -44,11 +25,8 @@ pub(crate) async fn explain(cx: &RequestContext<'_>) -> HttpResult {
         _ => StatusCode::OK,
     };
     let identifiers = identifiers(&explanation).into_iter();
-    let answer = Answer {
-        sync: identifiers.filter_map(|id| search(cx.app, id)).collect(),
-        explanation: &explanation,
-    };
-    json(status, &answer)
+    let sync = identifiers.filter_map(|id| search(cx.app, id)).collect();
+    json(status, &Explained { explanation, sync })
 }
 
 /// The identifiers whose data the subject waits for.

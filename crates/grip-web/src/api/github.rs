@@ -6,13 +6,16 @@ mod parameters;
 mod pushes;
 
 use grip_db::DbError;
-use grip_ingest::{Ingest, Key, Stored};
+use grip_ingest::{Ingest, Key, Stored, StoredEvent};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 pub(crate) use self::pushes::{PushQuery, pushes};
-use super::{json, next_page};
+use super::{
+    json, next_page,
+    types::{Gaps, Retention},
+};
 use crate::{
     admin::{Admin, Audit},
     error::{WatchError, WebError},
@@ -49,7 +52,7 @@ pub(crate) async fn events(cx: &RequestContext<'_>) -> HttpResult {
     let page = pushes(ingest, query).await.map_err(unreadable)?;
     let next = page.next.as_ref().map(parameters::cursor);
     let lines = page.pushes.into_iter();
-    let lines: Vec<_> = lines.map(|push| pushes::line(push, asked.raw)).collect();
+    let lines: Vec<_> = lines.map(|push| push_json(push, asked.raw)).collect();
     tagged(cx.headers(), &json!({ "events": lines, "next": next }))
 }
 
@@ -104,7 +107,7 @@ pub(crate) async fn gaps(cx: &RequestContext<'_>) -> HttpResult {
     let gaps = ingest.gaps(only_open, after, limit).await;
     let gaps = gaps.map_err(unreadable)?;
     let next = next_page(&gaps, limit, |gap| gap.id);
-    tagged(cx.headers(), &json!({ "gaps": gaps, "next": next }))
+    tagged(cx.headers(), &json!(Gaps { gaps, next }))
 }
 
 /// Any other path below `/api/v1/github/`.
@@ -119,9 +122,8 @@ pub(crate) async fn retention(cx: &RequestContext<'_>, admin: Admin) -> HttpResu
     let ingest = &cx.app.watch()?.ingest;
     let subject = if dry_run { "dry run" } else { "for good" };
     let audit = admin.begin("github retention", subject);
-    let retained = end(audit, ingest.retention(dry_run).await)?;
-    let answer = json!({ "dry_run": dry_run, "gone": retained });
-    json(StatusCode::OK, &answer)
+    let gone = end(audit, ingest.retention(dry_run).await)?;
+    json(StatusCode::OK, &json!(Retention { dry_run, gone }))
 }
 
 /// Extracts all stored events again by the rules of today.
@@ -216,6 +218,15 @@ fn is_full_name(name: &str) -> bool {
 fn id_of(stored: &Stored) -> i64 {
     let id = stored.fields.get("id").and_then(Value::as_i64);
     id.unwrap_or_default()
+}
+
+/// A push for programs.
+fn push_json(push: StoredEvent, with_raw: bool) -> Value {
+    let mut line = json!(push);
+    if with_raw {
+        line["raw"] = serde_json::from_str(&push.raw).unwrap_or_default();
+    }
+    line
 }
 
 /// A person or a repository for programs.

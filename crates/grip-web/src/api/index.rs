@@ -2,12 +2,14 @@
 
 use grip_db::DbError;
 use grip_index::{RepoFacts, SourceStatus, TagFacts};
-use grip_queue::{JobFacts, State};
+use grip_queue::JobFacts;
 use http::StatusCode;
-use serde::Serialize;
 use serde_json::json;
 
-use super::{json, next_page};
+use super::{
+    json, next_page,
+    types::{IndexSource, IndexStatus, IndexWork, IndexedRepo, IndexedTag},
+};
 use crate::{
     admin::Admin,
     app::App,
@@ -19,45 +21,25 @@ use crate::{
 /// Tags of one answer: each that claims a version is looked up.
 const MOST_TAGS: usize = 200;
 
-/// A source with the work on it.
-#[derive(Serialize)]
-pub(crate) struct SourceLine {
-    #[serde(flatten)]
-    pub(crate) status: SourceStatus,
-    #[serde(flatten)]
-    pub(crate) work: Work,
-}
-
-/// When something is looked at next, and what went wrong the last time.
-#[derive(Default, Serialize)]
-pub(crate) struct Work {
-    pub(crate) state: Option<State>,
-    pub(crate) next_due_ms: Option<i64>,
-    pub(crate) attempts: i64,
-    pub(crate) last_error: Option<String>,
-}
-
-impl Work {
-    fn of(job: Option<JobFacts>) -> Self {
-        job.map_or_else(Self::default, |job| Self {
-            state: Some(job.state),
-            next_due_ms: job.due_ms,
-            attempts: job.attempts,
-            last_error: job.last_error,
-        })
-    }
+fn work(job: Option<JobFacts>) -> IndexWork {
+    job.map_or_else(IndexWork::default, |job| IndexWork {
+        state: Some(job.state),
+        next_due_ms: job.due_ms,
+        attempts: job.attempts,
+        last_error: job.last_error,
+    })
 }
 
 /// The sources by name, with the work on each.
 pub(crate) async fn sources(
     app: &App,
     sources: Vec<SourceStatus>,
-) -> Result<Vec<SourceLine>, WebError> {
+) -> Result<Vec<IndexSource>, WebError> {
     let mut lines = Vec::new();
     for status in sources {
         let job = find(app, list_kinds(app), &status.name).await?;
-        let work = Work::of(job);
-        lines.push(SourceLine { status, work });
+        let work = work(job);
+        lines.push(IndexSource { status, work });
     }
     Ok(lines)
 }
@@ -67,10 +49,8 @@ pub(crate) async fn status(cx: &RequestContext<'_>) -> HttpResult {
     let app = cx.app;
     let status = app.samples.index_status(app.index()?).await;
     let mut status = status.map_err(unreadable)?;
-    let named = sources(app, std::mem::take(&mut status.sources)).await?;
-    let mut answer = json!(status);
-    answer["sources"] = json!(named);
-    json(StatusCode::OK, &answer)
+    let sources = sources(app, std::mem::take(&mut status.sources)).await?;
+    json(StatusCode::OK, &json!(IndexStatus { status, sources }))
 }
 
 /// Repositories, page by page.
@@ -81,14 +61,6 @@ pub(crate) async fn repos(cx: &RequestContext<'_>) -> HttpResult {
     let repos: Vec<RepoFacts> = repos.map_err(unreadable)?;
     let next = next_page(&repos, limit, |repo| repo.name.clone());
     json(StatusCode::OK, &json!({ "repos": repos, "next": next }))
-}
-
-/// A tag, and whether it is in the feed.
-#[derive(Serialize)]
-struct TagLine {
-    #[serde(flatten)]
-    tag: TagFacts,
-    in_feed: bool,
 }
 
 /// One repository with its tags and why each is in the feed or not.
@@ -109,23 +81,23 @@ pub(crate) async fn repo(cx: &RequestContext<'_>) -> HttpResult {
     for tag in tags {
         lines.push(tag_line(app, &name, tag).await?);
     }
-    let answer = json!({
-        "name": name,
-        "facts": facts,
-        "work": Work::of(job),
-        "tags": lines,
-        "next": next,
-    });
-    json(StatusCode::OK, &answer)
+    let answer = IndexedRepo {
+        name,
+        facts,
+        work: work(job),
+        tags: lines,
+        next,
+    };
+    json(StatusCode::OK, &json!(answer))
 }
 
 /// Says of a tag that claims a version whether the feed shows it, or whose it shows instead.
-async fn tag_line(app: &App, repo: &str, mut tag: TagFacts) -> Result<TagLine, WebError> {
+async fn tag_line(app: &App, repo: &str, mut tag: TagFacts) -> Result<IndexedTag, WebError> {
     let (Some(path), Some(version)) = (&tag.path, &tag.version) else {
         let why = "its name is no version of a module, such as v1.2.3";
         tag.why.get_or_insert_with(|| why.to_owned());
         let in_feed = false;
-        return Ok(TagLine { tag, in_feed });
+        return Ok(IndexedTag { tag, in_feed });
     };
     let shown = app.index()?.version(path, version).await;
     let shown = shown.map_err(unreadable)?;
@@ -139,7 +111,7 @@ async fn tag_line(app: &App, repo: &str, mut tag: TagFacts) -> Result<TagLine, W
         );
         tag.why.get_or_insert(why);
     }
-    Ok(TagLine { tag, in_feed })
+    Ok(IndexedTag { tag, in_feed })
 }
 
 /// Lists a source, or indexes a repository, at once.

@@ -5,7 +5,7 @@ use grip_nostr::EventId;
 use http::StatusCode;
 use serde_json::json;
 
-use super::json;
+use super::{json, types::WaitingEvents};
 use crate::{
     admin::Admin,
     app::App,
@@ -17,8 +17,8 @@ use crate::{
 pub(crate) async fn list(cx: &RequestContext<'_>) -> HttpResult {
     let waiting = cx.app.web.grasp.waiting(super::limit(cx.query())?).await;
     let waiting = waiting.map_err(unreadable)?;
-    let answer = json!({ "total": total(cx.app), "waiting": waiting });
-    json(StatusCode::OK, &answer)
+    let total = total(cx.app);
+    json(StatusCode::OK, &json!(WaitingEvents { total, waiting }))
 }
 
 /// How many events wait, listed or not.

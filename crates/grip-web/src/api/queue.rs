@@ -1,12 +1,11 @@
 //! Jobs that are due later, and the orders to run one now or to drop it.
 
 use grip_db::DbError;
-use grip_queue::{Filter, JobFacts, KindStats, State};
+use grip_queue::{Filter, State};
 use http::{Method, StatusCode};
-use serde::Serialize;
 use serde_json::json;
 
-use super::{json, next_page};
+use super::{json, next_page, types::Jobs};
 use crate::{
     admin::Admin,
     error::WebError,
@@ -15,62 +14,15 @@ use crate::{
     request_context::{HttpResult, RequestContext},
 };
 
-#[derive(Serialize)]
-struct Answer {
-    kinds: Vec<KindStats>,
-    jobs: Vec<Job>,
-    /// The value of `after` for the jobs that follow; none on the last page.
-    next: Option<i64>,
-}
-
-/// A job without its payload, which is nobody's business.
-#[derive(Serialize)]
-struct Job {
-    id: i64,
-    kind: String,
-    key: String,
-    state: State,
-    /// Unix milliseconds, as the others: when it is due, or when its lease ends.
-    due: Option<i64>,
-    period_ms: Option<i64>,
-    attempts: i64,
-    limited: i64,
-    lost: i64,
-    holder: Option<String>,
-    last_error: Option<String>,
-    enqueued: i64,
-    dead: Option<i64>,
-}
-
-impl From<JobFacts> for Job {
-    fn from(facts: JobFacts) -> Self {
-        Self {
-            id: facts.id,
-            kind: facts.kind,
-            key: facts.key,
-            state: facts.state,
-            due: facts.due_ms,
-            period_ms: facts.period_ms,
-            attempts: facts.attempts,
-            limited: facts.limited,
-            lost: facts.lost,
-            holder: facts.holder,
-            last_error: facts.last_error,
-            enqueued: facts.enqueued_ms,
-            dead: facts.dead_ms,
-        }
-    }
-}
-
 /// Lists jobs, page by page.
 pub(crate) async fn list(cx: &RequestContext<'_>) -> HttpResult {
     let (limit, filter) = (super::limit(cx.query())?, filter(cx.query())?);
     let queue = &cx.app.web.queue;
     let jobs = queue.list(&filter, limit).await.map_err(unreadable)?;
-    let answer = Answer {
+    let answer = Jobs {
         next: next_page(&jobs, limit, |job| job.id),
         kinds: queue.stats().await.map_err(unreadable)?,
-        jobs: jobs.into_iter().map(Job::from).collect(),
+        jobs,
     };
     json(StatusCode::OK, &answer)
 }
@@ -110,7 +62,7 @@ async fn find(cx: &RequestContext<'_>) -> HttpResult {
     let (kind, key) = name(cx)?;
     let found = cx.app.web.queue.find(&kind, &key).await;
     let job = found.map_err(unreadable)?.ok_or(WebError::NoSuchJob)?;
-    json(StatusCode::OK, &Job::from(job))
+    json(StatusCode::OK, &job)
 }
 
 /// Makes a job due now.

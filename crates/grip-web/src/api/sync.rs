@@ -2,40 +2,18 @@
 
 use grip_types::Identifier;
 use http::StatusCode;
-use serde::Serialize;
 use serde_json::json;
 
-use super::json;
+use super::{
+    json,
+    types::{Queued, SyncStatus},
+};
 use crate::{
-    Backend, HostBudget, SyncTotals, Tried,
     admin::Admin,
     app::App,
     error::WebError,
     request_context::{HttpResult, RequestContext},
 };
-
-#[derive(Serialize)]
-struct Status {
-    enabled: bool,
-    queue_length: usize,
-    queue: Vec<Queued>,
-    #[serde(flatten)]
-    totals: SyncTotals,
-    throttle: Option<Backend>,
-    hosts_total: usize,
-    hosts: Vec<HostBudget>,
-    tried: Vec<Tried>,
-}
-
-/// One identifier that waits for its next attempt.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Queued {
-    pub(crate) identifier: Identifier,
-    /// Unix milliseconds.
-    pub(crate) next_attempt: i64,
-    pub(crate) attempts: u32,
-    pub(crate) in_progress: bool,
-}
 
 /// The identifiers that wait, by due time.
 pub(crate) fn queue(app: &App, limit: usize) -> Vec<Queued> {
@@ -57,7 +35,7 @@ pub(crate) fn status(cx: &RequestContext<'_>) -> HttpResult {
     let mut hosts = sync.hosts();
     let hosts_total = hosts.len();
     hosts.truncate(limit);
-    let status = Status {
+    let status = SyncStatus {
         enabled: sync.get().is_some(),
         queue_length: app.web.grasp.sync_queue_len(),
         queue: queue(app, limit),

@@ -118,7 +118,7 @@ fn encode_budgets(budgets: &[Forecast], out: &mut DescriptorEncoder<'_>) -> fmt:
                 continue;
             };
             let token = budget.token.map_or("none".to_owned(), |n| n.to_string());
-            let labels = [("token", token.as_str()), ("resource", budget.resource)];
+            let labels = [("token", token.as_str()), ("resource", &*budget.resource)];
             ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
         }
     }

@@ -8,7 +8,8 @@ use http::StatusCode;
 
 use super::{CounterView, Frame, Notice, counters, distance, unsigned};
 use crate::{
-    api::index::{self, SourceLine},
+    api::index,
+    api_types::IndexSource,
     error::WebError,
     metrics::unix_now_ms,
     request_context::{HttpResult, RequestContext},
@@ -110,8 +111,8 @@ fn version_line(entry: Entry, frame: &Frame) -> VersionLine {
     }
 }
 
-fn source_view(source: SourceLine, now: i64) -> SourceView {
-    let SourceLine { status, work } = source;
+fn source_view(source: IndexSource, now: i64) -> SourceView {
+    let IndexSource { status, work } = source;
     let listed = status
         .finished_ms
         .map_or("never listed whole".to_owned(), |at| {

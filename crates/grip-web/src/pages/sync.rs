@@ -6,6 +6,7 @@ use http::StatusCode;
 use super::{CounterView, Frame, Notice, counters, distance};
 use crate::{
     Backend, Breaker, HostBudget, Tried, api,
+    api_types::Queued,
     metrics::unix_now_ms,
     request_context::{HttpResult, RequestContext},
 };
@@ -108,7 +109,7 @@ fn notice(backend: Option<Backend>) -> Option<Notice> {
     })
 }
 
-fn queue_line(queued: api::sync::Queued, now: i64) -> QueueLine {
+fn queue_line(queued: Queued, now: i64) -> QueueLine {
     QueueLine {
         next: if queued.in_progress {
             String::new()

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// A node whose forge has been listed and indexed.
-async fn node() -> Result<(Node, Arc<Forge>)> {
+pub async fn node() -> Result<(Node, Arc<Forge>)> {
     let forge = Forge::new();
     forge.add("tides", &["v1.0.0", "nightly", "v2.0.0"]);
     forge.add_as("copy", "forge.example/acme/tides", &["v1.0.0"]);

@@ -1,6 +1,7 @@
 //! The edge over real sockets, with real git and temporary data.
 
 mod admin;
+mod api_types;
 mod drain;
 mod feed;
 mod forge;

@@ -1,4 +1,4 @@
-//! Asks the running node.
+//! Requests to the running node.
 
 use std::{net::IpAddr, time::Duration};
 
@@ -10,16 +10,16 @@ use url::Url;
 use crate::{
     admin_token,
     cli::NodeRequest,
-    commands::table::plain,
+    commands::{table::plain, when::Now},
     config::{self, Flags, ProcessEnvironment},
 };
 
-/// An answer looks into stores and is allowed to take longer than a probe.
+/// Handlers read stores and may take longer than a probe.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// An HTTP answer, read whole.
+/// An HTTP response, read whole.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct Response {
     pub(crate) status: u16,
     pub(crate) body: String,
 }
@@ -46,67 +46,76 @@ impl<'a> Node<'a> {
         self.base.as_str().trim_end_matches('/')
     }
 
-    /// Reads what lies at a path of the API.
-    pub(crate) fn get(&self, path: &[&str]) -> anyhow::Result<Answer> {
-        self.send(Method::GET, &self.url(path), None)
+    /// Reads a path of the API.
+    pub(crate) fn get(&self, path: &[&str]) -> anyhow::Result<Response> {
+        self.send(Method::GET, &self.url(path, &[]), None)
     }
 
     /// The same as data; anything but success is an error in the node's own words.
     pub(crate) fn data<T: DeserializeOwned>(
         &self,
         path: &[&str],
-        limit: usize,
+        parameters: &[(&str, &str)],
     ) -> anyhow::Result<T> {
-        self.data_where(path, &[("limit", &limit.to_string())])
+        let response = self.send(Method::GET, &self.url(path, parameters), None)?;
+        self.check(&response)?;
+        serde_json::from_str(&response.body)
+            .with_context(|| format!("{} gave a response that cannot be read", self.name()))
     }
 
-    /// The same, with parameters.
-    pub(crate) fn data_where<T: DeserializeOwned>(
+    /// Shows the data of a path: as it is for `--json`, else as `render` lays it out.
+    pub(crate) fn show<T: DeserializeOwned>(
         &self,
         path: &[&str],
         parameters: &[(&str, &str)],
-    ) -> anyhow::Result<T> {
-        let mut url = self.url(path);
-        if !parameters.is_empty() {
-            url.query_pairs_mut().extend_pairs(parameters);
+        render: impl FnOnce(&T, Now) -> String,
+    ) -> anyhow::Result<()> {
+        if self.request.json {
+            let data: serde_json::Value = self.data(path, parameters)?;
+            anstream::println!("{data:#}");
+        } else {
+            let data: T = self.data(path, parameters)?;
+            anstream::print!("{}", render(&data, Now::new()));
         }
-        let answer = self.send(Method::GET, &url, None)?;
-        self.check(&answer)?;
-        serde_json::from_str(&answer.body)
-            .with_context(|| format!("{} gave an answer that cannot be read", self.name()))
+        Ok(())
     }
 
-    /// Changes something, with the token of the data directory.
-    pub(crate) fn change(&self, method: Method, path: &[&str]) -> anyhow::Result<Answer> {
-        self.change_where(method, path, &[])
-    }
-
-    /// The same, with parameters.
-    pub(crate) fn change_where(
+    /// Changes something, with the token of the data directory, and returns the response.
+    pub(crate) fn change(
         &self,
         method: Method,
         path: &[&str],
         parameters: &[(&str, &str)],
-    ) -> anyhow::Result<Answer> {
+    ) -> anyhow::Result<String> {
         // Asked first, so that a node that does not run is named before a token that is missing.
-        self.send(Method::GET, &self.url(&["healthz"]), None)?;
+        self.send(Method::GET, &self.url(&["healthz"], &[]), None)?;
         let token = self.token()?;
-        let mut url = self.url(path);
-        if !parameters.is_empty() {
-            url.query_pairs_mut().extend_pairs(parameters);
-        }
-        let answer = self.send(method, &url, Some(&token))?;
-        self.check(&answer)?;
-        Ok(answer)
+        let response = self.send(method, &self.url(path, parameters), Some(&token))?;
+        self.check(&response)?;
+        Ok(response.body.trim_end().to_owned())
+    }
+
+    /// Changes something and says so: the response itself for `--json`, else `done`.
+    pub(crate) fn order(
+        &self,
+        method: Method,
+        path: &[&str],
+        parameters: &[(&str, &str)],
+        done: &str,
+    ) -> anyhow::Result<()> {
+        let response = self.change(method, path, parameters)?;
+        let text = if self.request.json { &response } else { done };
+        anstream::println!("{text}");
+        Ok(())
     }
 
     /// Says in the node's words why an answer is no success.
-    pub(crate) fn check(&self, answer: &Answer) -> anyhow::Result<()> {
-        let said = said(&answer.body);
-        match answer.status {
+    pub(crate) fn check(&self, response: &Response) -> anyhow::Result<()> {
+        let message = message(&response.body);
+        match response.status {
             200..300 => Ok(()),
-            404 if !said.is_empty() => bail!("{said}"),
-            status => bail!("{} says {status}: {said}", self.name()),
+            404 if !message.is_empty() => bail!("{message}"),
+            status => bail!("{} says {status}: {message}", self.name()),
         }
     }
 
@@ -125,23 +134,26 @@ impl<'a> Node<'a> {
         })
     }
 
-    fn url(&self, path: &[&str]) -> Url {
+    fn url(&self, path: &[&str], parameters: &[(&str, &str)]) -> Url {
         let mut url = self.base.clone();
         url.path_segments_mut()
             .expect("because the base was looked at when it was read")
             .pop_if_empty()
             .extend(path);
+        if !parameters.is_empty() {
+            url.query_pairs_mut().extend_pairs(parameters);
+        }
         url
     }
 
-    fn send(&self, method: Method, url: &Url, token: Option<&str>) -> anyhow::Result<Answer> {
+    fn send(&self, method: Method, url: &Url, token: Option<&str>) -> anyhow::Result<Response> {
         ask(method, url.as_str(), token, PATIENCE)
-            .with_context(|| format!("no answer from {}; is the node running?", self.name()))
+            .with_context(|| format!("no response from {}; is the node running?", self.name()))
     }
 }
 
 /// GETs `url` within `patience`.
-pub(crate) fn fetch(url: &str, patience: Duration) -> anyhow::Result<Answer> {
+pub(crate) fn fetch(url: &str, patience: Duration) -> anyhow::Result<Response> {
     ask(Method::GET, url, None, patience)
 }
 
@@ -151,7 +163,7 @@ async fn ask(
     url: &str,
     token: Option<&str>,
     patience: Duration,
-) -> anyhow::Result<Answer> {
+) -> anyhow::Result<Response> {
     let client = reqwest::Client::builder()
         .timeout(patience)
         .no_proxy()
@@ -166,7 +178,7 @@ async fn ask(
         request = request.bearer_auth(token);
     }
     let response = request.send().await?;
-    Ok(Answer {
+    Ok(Response {
         status: response.status().as_u16(),
         body: response.text().await?,
     })
@@ -191,8 +203,8 @@ pub(crate) fn base_url(named: Option<&str>, flags: &Flags) -> anyhow::Result<Str
         .to_owned())
 }
 
-/// What an answer says for people: all of it, or the sentence within what is for programs.
-fn said(body: &str) -> String {
+/// The text of a response for people: all of it, or the message of a JSON error.
+fn message(body: &str) -> String {
     let shape: Option<serde_json::Value> = serde_json::from_str(body).ok();
     let message = shape
         .as_ref()

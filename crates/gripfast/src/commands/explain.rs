@@ -1,4 +1,4 @@
-//! `gripfast explain`: asks the running node and shows its answer.
+//! `gripfast explain`.
 
 mod render;
 
@@ -14,16 +14,16 @@ pub(crate) fn run(request: ExplainRequest) -> anyhow::Result<()> {
     let node = Node::new(&request.node)?;
     let mut path = vec!["api", "v1", "explain"];
     path.extend(request.subject.split('/'));
-    let answer = node.get(&path)?;
-    // Nothing known is an explanation too.
-    if answer.status != 404 {
-        node.check(&answer)?;
+    let response = node.get(&path)?;
+    // That nothing is known is an explanation too.
+    if response.status != 404 {
+        node.check(&response)?;
     }
     if request.node.json {
-        anstream::println!("{}", answer.body.trim_end());
+        anstream::println!("{}", response.body.trim_end());
         return Ok(());
     }
-    let explanation = serde_json::from_str(&answer.body)
+    let explanation = serde_json::from_str(&response.body)
         .with_context(|| format!("{} gave something else than an explanation", node.name()))?;
     anstream::print!("{}", render::page(&explanation, Now::new()));
     Ok(())

@@ -4,82 +4,43 @@ mod backfill;
 mod render;
 
 use reqwest::Method;
-use serde::de::DeserializeOwned;
 
-use self::render::{Gaps, Retention, Status};
 use crate::{
     cli::{IngestAction, NodeRequest},
-    commands::{client::Node, when::Now},
+    commands::client::Node,
 };
 
-const PATH: [&str; 3] = ["api", "v1", "github"];
 /// How many gaps are listed.
-const LISTED: &str = "500";
+const LISTED: (&str, &str) = ("limit", "500");
 
-/// Shows or steers what is taken in from GitHub.
+/// Shows what is known of GitHub, reads files of events, or has stored events read again.
 pub(crate) fn run(request: NodeRequest, action: IngestAction) -> anyhow::Result<()> {
-    if let IngestAction::Backfill(files) = action {
-        return backfill::run(&request, &files);
-    }
-    let node = Node::new(&request)?;
-    let json = request.json;
+    let node = || Node::new(&request);
+    let path = |what| ["api", "v1", "github", what];
     match action {
-        IngestAction::Status => {
-            let render = |status: Status, now| render::status(&status, now);
-            show(&node, json, "status", &[], render)
-        }
+        IngestAction::Backfill(files) => backfill::run(&request, &files),
+        IngestAction::Status => node()?.show(&path("status"), &[], render::status),
         IngestAction::Gaps { all } => {
             let open = if all { "false" } else { "true" };
-            let parameters = [("limit", LISTED), ("open", open)];
-            let render = |gaps: Gaps, now| render::gaps(&gaps, all, now);
-            show(&node, json, "gaps", &parameters, render)
+            let parameters = [LISTED, ("open", open)];
+            let render = |gaps: &_, now| render::gaps(gaps, all, now);
+            node()?.show(&path("gaps"), &parameters, render)
         }
         IngestAction::Reextract => {
-            let said = order(&node, "reextract", &[])?;
-            match json {
-                true => anstream::println!("{said}"),
-                false => anstream::println!(
-                    "everything is read again; `gripfast ingest status` shows how far it is"
-                ),
-            }
-            Ok(())
+            let done = "all stored events are read again; `gripfast ingest status` shows progress";
+            node()?.order(Method::POST, &path("reextract"), &[], done)
         }
         IngestAction::Retention { yes } => {
             let dry_run = if yes { "false" } else { "true" };
-            let said = order(&node, "retention", &[("dry_run", dry_run)])?;
-            match json {
-                true => anstream::println!("{said}"),
-                false => {
-                    let retention: Retention = serde_json::from_str(&said)?;
-                    anstream::print!("{}", render::retention(&retention));
-                }
+            let parameters = [("dry_run", dry_run)];
+            let response = node()?.change(Method::POST, &path("retention"), &parameters)?;
+            if request.json {
+                anstream::println!("{response}");
+            } else {
+                let retention = serde_json::from_str(&response)?;
+                anstream::print!("{}", render::retention(&retention));
             }
             Ok(())
         }
-        IngestAction::Backfill(_) => unreachable!("because it was done above"),
     }
-}
-
-fn show<T: DeserializeOwned>(
-    node: &Node<'_>,
-    json: bool,
-    what: &str,
-    parameters: &[(&str, &str)],
-    render: impl FnOnce(T, Now) -> String,
-) -> anyhow::Result<()> {
-    let path = [&PATH[..], &[what]].concat();
-    if json {
-        let answer: serde_json::Value = node.data_where(&path, parameters)?;
-        anstream::println!("{answer:#}");
-        return Ok(());
-    }
-    let answer = node.data_where(&path, parameters)?;
-    anstream::print!("{}", render(answer, Now::new()));
-    Ok(())
-}
-
-fn order(node: &Node<'_>, what: &str, parameters: &[(&str, &str)]) -> anyhow::Result<String> {
-    let path = [&PATH[..], &[what]].concat();
-    let answer = node.change_where(Method::POST, &path, parameters)?;
-    Ok(answer.body.trim_end().to_owned())
 }

@@ -3,9 +3,10 @@
 mod render;
 
 use anyhow::bail;
+use grip_grasp::WaitingFacts;
+use grip_web::api_types::WaitingEvents;
 use reqwest::Method;
 
-use self::render::{List, Waiting};
 use crate::{
     cli::{NodeRequest, PurgatoryAction},
     commands::{client::Node, when::Now},
@@ -13,80 +14,74 @@ use crate::{
 
 const PATH: [&str; 3] = ["api", "v1", "purgatory"];
 /// How many events are listed, and looked through for one that is named by its beginning.
-const LISTED: usize = 1000;
+const LISTED: (&str, &str) = ("limit", "1000");
 
-/// Shows or steers what waits.
+/// Lists waiting events, fetches the data of one at once, or drops it.
 pub(crate) fn run(request: NodeRequest, action: PurgatoryAction) -> anyhow::Result<()> {
     let node = Node::new(&request)?;
     match action {
-        PurgatoryAction::Ls => list(&node, request.json),
-        PurgatoryAction::Retry(id) => retry(&node, request.json, &id),
+        PurgatoryAction::Ls => node.show(&PATH, &[LISTED], render::list),
+        PurgatoryAction::Retry(id) => {
+            let event = find(&node, &id)?;
+            let path = [&PATH[..], &[&event.id, "retry"]].concat();
+            let done = format!(
+                "fetching data of {} now; `gripfast explain {}` shows progress",
+                event.name(),
+                event.short()
+            );
+            node.order(Method::POST, &path, &[], &done)
+        }
         PurgatoryAction::Drop { id, yes } => forget(&node, request.json, &id, yes),
     }
 }
 
-fn list(node: &Node<'_>, json: bool) -> anyhow::Result<()> {
-    if json {
-        let all: serde_json::Value = node.data(&PATH, LISTED)?;
-        anstream::println!("{all:#}");
-        return Ok(());
-    }
-    let list: List = node.data(&PATH, LISTED)?;
-    anstream::print!("{}", render::list(&list, Now::new()));
-    Ok(())
-}
-
-fn retry(node: &Node<'_>, json: bool, id: &str) -> anyhow::Result<()> {
-    let waiting = find(node, id)?;
-    let answer = node.change(Method::POST, &[&PATH[..], &[&waiting.id, "retry"]].concat())?;
-    match json {
-        true => anstream::println!("{}", answer.body.trim_end()),
-        false => anstream::println!(
-            "data of {} is looked for now; `gripfast explain {}` shows how it goes",
-            waiting.name(),
-            waiting.short()
-        ),
-    }
-    Ok(())
-}
-
 fn forget(node: &Node<'_>, json: bool, id: &str, yes: bool) -> anyhow::Result<()> {
-    let waiting = find(node, id)?;
-    if !yes {
-        if json {
-            let plan =
-                serde_json::json!({ "event": waiting.id, "dropped": false, "dry_run": true });
-            anstream::println!("{plan}");
-        } else {
-            anstream::print!("{}", render::plan(&waiting, Now::new()));
-        }
-        return Ok(());
+    let event = find(node, id)?;
+    if yes {
+        let path = [&PATH[..], &[&event.id]].concat();
+        let done = format!("dropped {}", event.name());
+        return node.order(Method::DELETE, &path, &[], &done);
     }
-    let answer = node.change(Method::DELETE, &[&PATH[..], &[&waiting.id]].concat())?;
-    match json {
-        true => anstream::println!("{}", answer.body.trim_end()),
-        false => anstream::println!("dropped {}", waiting.name()),
+    if json {
+        let plan = serde_json::json!({ "event": event.id, "dropped": false, "dry_run": true });
+        anstream::println!("{plan}");
+    } else {
+        anstream::print!("{}", render::plan(&event, Now::new()));
     }
     Ok(())
+}
+
+/// An event that was named, with what is known of it.
+#[derive(Debug)]
+struct NamedEvent {
+    id: String,
+    facts: Option<WaitingFacts>,
 }
 
 /// Finds the one event that is named, whole or by its beginning.
-fn find(node: &Node<'_>, id: &str) -> anyhow::Result<Waiting> {
-    let list: List = node.data(&PATH, LISTED)?;
-    pick(list.waiting, id)
+fn find(node: &Node<'_>, id: &str) -> anyhow::Result<NamedEvent> {
+    let list: WaitingEvents = node.data(&PATH, &[LISTED])?;
+    let named = list.waiting.into_iter().map(|facts| NamedEvent {
+        id: facts.id.clone(),
+        facts: Some(facts),
+    });
+    pick(named, id)
 }
 
-fn pick(waiting: Vec<Waiting>, id: &str) -> anyhow::Result<Waiting> {
+fn pick(waiting: impl Iterator<Item = NamedEvent>, id: &str) -> anyhow::Result<NamedEvent> {
     let wanted = id.to_ascii_lowercase();
     if wanted.is_empty() || !wanted.bytes().all(|b| b.is_ascii_hexdigit()) {
         bail!("`{id}` is no event id; `gripfast purgatory ls` lists them");
     }
-    let mut found = waiting.into_iter().filter(|w| w.id.starts_with(&wanted));
+    let mut found = waiting.filter(|event| event.id.starts_with(&wanted));
     match (found.next(), found.next()) {
         (Some(one), None) => Ok(one),
         (Some(_), Some(_)) => bail!("several waiting events begin with `{id}`: name more of it"),
         // One beyond the list can still be named whole.
-        (None, _) if wanted.len() == 64 => Ok(Waiting::of(wanted)),
+        (None, _) if wanted.len() == 64 => Ok(NamedEvent {
+            id: wanted,
+            facts: None,
+        }),
         (None, _) => {
             bail!("no waiting event begins with `{id}`; `gripfast purgatory ls` lists them")
         }
@@ -99,11 +94,11 @@ mod tests {
 
     #[test]
     fn an_event_is_found_by_its_beginning_if_that_is_enough() {
-        let all = || {
-            ["ab12", "ab34", "cd56"]
-                .map(|id| Waiting::of(id.into()))
-                .into()
+        let event = |id: &str| NamedEvent {
+            id: id.into(),
+            facts: None,
         };
+        let all = || ["ab12", "ab34", "cd56"].map(event).into_iter();
         assert_eq!(pick(all(), "CD").unwrap().id, "cd56");
         assert!(
             pick(all(), "ab")

@@ -2,10 +2,10 @@
 
 mod render;
 
+use grip_queue::JobFacts;
 use reqwest::Method;
 use serde_json::json;
 
-use self::render::{Job, List};
 use crate::{
     cli::{JobName, NodeRequest, QueueAction},
     commands::{client::Node, when::Now},
@@ -13,71 +13,45 @@ use crate::{
 
 const PATH: [&str; 3] = ["api", "v1", "queue"];
 /// How many jobs are listed.
-const LISTED: &str = "1000";
+const LISTED: (&str, &str) = ("limit", "1000");
 
-/// Shows or steers what is due later.
+/// Lists jobs, runs one now, or drops it.
 pub(crate) fn run(request: NodeRequest, action: QueueAction) -> anyhow::Result<()> {
     let node = Node::new(&request)?;
     match action {
         QueueAction::Ls { kind, state } => {
-            list(&node, request.json, kind.as_deref(), state.as_deref())
+            let mut parameters = vec![LISTED];
+            parameters.extend(kind.as_deref().map(|kind| ("kind", kind)));
+            parameters.extend(state.as_deref().map(|state| ("state", state)));
+            let is_narrowed = kind.is_some() || state.is_some();
+            node.show(&PATH, &parameters, |jobs, now| {
+                render::list(jobs, is_narrowed, now)
+            })
         }
-        QueueAction::Retry(job) => retry(&node, request.json, &job),
+        QueueAction::Retry(JobName { kind, key }) => {
+            let path = [&PATH[..], &[&kind, &key, "retry"]].concat();
+            let done = format!(
+                "{kind} {key} is due now; `gripfast queue ls --kind {kind}` shows progress"
+            );
+            node.order(Method::POST, &path, &[], &done)
+        }
         QueueAction::Drop { job, yes } => forget(&node, request.json, &job, yes),
     }
 }
 
-fn list(
-    node: &Node<'_>,
-    json: bool,
-    kind: Option<&str>,
-    state: Option<&str>,
-) -> anyhow::Result<()> {
-    let mut parameters = vec![("limit", LISTED)];
-    parameters.extend(kind.map(|kind| ("kind", kind)));
-    parameters.extend(state.map(|state| ("state", state)));
-    if json {
-        let all: serde_json::Value = node.data_where(&PATH, &parameters)?;
-        anstream::println!("{all:#}");
-        return Ok(());
-    }
-    let list: List = node.data_where(&PATH, &parameters)?;
-    let is_narrowed = kind.is_some() || state.is_some();
-    anstream::print!("{}", render::list(&list, is_narrowed, Now::new()));
-    Ok(())
-}
-
-fn retry(node: &Node<'_>, json: bool, job: &JobName) -> anyhow::Result<()> {
-    let path = [&PATH[..], &[&job.kind, &job.key, "retry"]].concat();
-    let answer = node.change(Method::POST, &path)?;
-    match json {
-        true => anstream::println!("{}", answer.body.trim_end()),
-        false => anstream::println!(
-            "{} {} is due now; `gripfast queue ls --kind {}` shows how it goes",
-            job.kind,
-            job.key,
-            job.kind
-        ),
-    }
-    Ok(())
-}
-
 fn forget(node: &Node<'_>, json: bool, job: &JobName, yes: bool) -> anyhow::Result<()> {
     let JobName { kind, key } = job;
-    if !yes {
-        let found: Job = node.data_where(&[&PATH[..], &[kind, key]].concat(), &[])?;
-        if json {
-            let plan = json!({ "kind": kind, "key": key, "dropped": false, "dry_run": true });
-            anstream::println!("{plan}");
-        } else {
-            anstream::print!("{}", render::plan(&found, Now::new()));
-        }
-        return Ok(());
+    let path = [&PATH[..], &[kind, key]].concat();
+    if yes {
+        let done = format!("dropped {kind} {key}");
+        return node.order(Method::DELETE, &path, &[], &done);
     }
-    let answer = node.change(Method::DELETE, &[&PATH[..], &[kind, key]].concat())?;
-    match json {
-        true => anstream::println!("{}", answer.body.trim_end()),
-        false => anstream::println!("dropped {kind} {key}"),
+    let found: JobFacts = node.data(&path, &[])?;
+    if json {
+        let plan = json!({ "kind": kind, "key": key, "dropped": false, "dry_run": true });
+        anstream::println!("{plan}");
+    } else {
+        anstream::print!("{}", render::plan(&found, Now::new()));
     }
     Ok(())
 }

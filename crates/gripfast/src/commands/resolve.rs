@@ -8,13 +8,14 @@ use crate::{
     commands::{client::Node, when::Now},
 };
 
-/// Asks the node for what a key names.
+/// Shows the manifest of a key, and its providers if wanted.
 pub(crate) fn run(request: ResolveRequest) -> anyhow::Result<()> {
     let node = Node::new(&request.node)?;
     let key = request.key.as_str();
-    let fresh: &[(&str, &str)] = match request.fresh {
-        true => &[("fresh", "true")],
-        false => &[],
+    let fresh: &[(&str, &str)] = if request.fresh {
+        &[("fresh", "true")]
+    } else {
+        &[]
     };
     if request.node.json {
         let route = if request.providers {
@@ -22,15 +23,15 @@ pub(crate) fn run(request: ResolveRequest) -> anyhow::Result<()> {
         } else {
             "resolve"
         };
-        let answer: serde_json::Value = node.data_where(&[route, key], fresh)?;
+        let answer: serde_json::Value = node.data(&[route, key], fresh)?;
         anstream::println!("{answer:#}");
         return Ok(());
     }
-    let found: Found = node.data_where(&["resolve", key], fresh)?;
+    let found: Found = node.data(&["resolve", key], fresh)?;
     anstream::print!("{}", render::found(&found, Now::new()));
     if request.providers {
         // What was just found is in the node's cache.
-        let ranked: Ranked = node.data_where(&["providers", key], &[])?;
+        let ranked: Ranked = node.data(&["providers", key], &[])?;
         anstream::print!("\n{}", render::providers(&ranked));
     }
     Ok(())

@@ -3,46 +3,38 @@
 mod render;
 
 use anyhow::bail;
+use grip_web::api_types::SyncStatus;
 use reqwest::Method;
 
-pub(crate) use self::render::{Tried, tried};
+pub(crate) use self::render::attempts;
 use crate::{
     cli::{NodeRequest, SyncAction},
     commands::{client::Node, when::Now},
 };
 
+const PATH: [&str; 3] = ["api", "v1", "sync"];
 /// How much of each list is shown.
-const LISTED: usize = 20;
+const LISTED: &str = "20";
 
-/// Shows or steers the search for missing data.
+/// Shows the search for missing data, or fetches at once.
 pub(crate) fn run(request: NodeRequest, action: SyncAction) -> anyhow::Result<()> {
     let node = Node::new(&request)?;
     match action {
-        SyncAction::Status => status(&node, request.json),
-        SyncAction::Now(subject) => now(&node, request.json, &subject),
-    }
-}
-
-fn status(node: &Node<'_>, json: bool) -> anyhow::Result<()> {
-    if json {
-        let answer = node.get(&["api", "v1", "sync"])?;
-        node.check(&answer)?;
-        anstream::println!("{}", answer.body.trim_end());
-        return Ok(());
-    }
-    let status = node.data(&["api", "v1", "sync"], LISTED)?;
-    anstream::print!("{}", render::page(&status, Now::new()));
-    Ok(())
-}
-
-fn now(node: &Node<'_>, json: bool, subject: &str) -> anyhow::Result<()> {
-    let identifier = identifier(subject)?;
-    let answer = node.change(Method::POST, &["api", "v1", "sync", identifier, "now"])?;
-    match json {
-        true => anstream::println!("{}", answer.body.trim_end()),
-        false => anstream::println!(
-            "data of {identifier} is looked for now; `gripfast sync status` shows how it goes"
-        ),
+        SyncAction::Status if request.json => {
+            let response = node.get(&PATH)?;
+            node.check(&response)?;
+            anstream::println!("{}", response.body.trim_end());
+        }
+        SyncAction::Status => {
+            let status: SyncStatus = node.data(&PATH, &[("limit", LISTED)])?;
+            anstream::print!("{}", render::page(&status, Now::new()));
+        }
+        SyncAction::Now(subject) => {
+            let identifier = identifier(&subject)?;
+            let path = [&PATH[..], &[identifier, "now"]].concat();
+            let done = format!("fetching {identifier} now; `gripfast sync status` shows progress");
+            node.order(Method::POST, &path, &[], &done)?;
+        }
     }
     Ok(())
 }

@@ -2,9 +2,11 @@
 
 use std::fmt::Write as _;
 
-use anstyle::Style;
+use anstyle::{AnsiColor, Color, Style};
 
-const DIM: Style = Style::new().dimmed();
+pub(crate) const BOLD: Style = Style::new().bold();
+pub(crate) const DIM: Style = Style::new().dimmed();
+pub(crate) const YELLOW: Style = Style::new().fg_color(Some(Color::Ansi(AnsiColor::Yellow)));
 /// Where lines end on a terminal that does not say.
 const WIDTH: usize = 80;
 const INDENT: &str = "  ";
@@ -87,6 +89,26 @@ fn cut(text: &str, width: usize) -> String {
     format!("{kept}…")
 }
 
+/// A table under a title, unless there is none.
+pub(crate) fn section(out: &mut String, title: &str, table: Option<String>) {
+    if let Some(table) = table {
+        let _ = write!(out, "\n{BOLD}{title}{BOLD:#}\n{table}");
+    }
+}
+
+/// A line about entries that a list leaves out.
+pub(crate) fn more(out: &mut String, total: usize, listed: usize) {
+    if total > listed && listed > 0 {
+        let _ = writeln!(out, "  {DIM}and {} more{DIM:#}", total - listed);
+    }
+}
+
+/// A text as a terminal without colours shows it.
+#[cfg(test)]
+pub(crate) fn unstyled(text: &str) -> String {
+    anstream::adapter::strip_str(text).to_string()
+}
+
 /// A budget as a picture: `▰▰▱▱▱ 2/5`.
 pub(crate) fn gauge(used: u32, limit: u32, cells: u32) -> String {
     let full = match limit {
@@ -108,7 +130,7 @@ mod tests {
         let mut table = Table::new(["host", "what it said", "when"], 1);
         table.row(["a.example".into(), "no answer ".repeat(20), "now".into()]);
         table.row(["b.example".into(), "fine".into(), "in 3m".into()]);
-        let text = anstream::adapter::strip_str(&table.render()).to_string();
+        let text = unstyled(&table.render());
         for line in text.lines() {
             assert!(line.chars().count() <= WIDTH, "{line}");
         }

@@ -1,4 +1,4 @@
-//! Moments as people tell them: by their distance.
+//! Moments by their distance from now.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -81,10 +81,10 @@ async fn a_hole_in_a_list_is_filled_from_a_file() -> Result<()> {
     let file = file.to_string_lossy().into_owned();
     let said = node.run(&["ingest", "backfill", &file]).await?;
     ensure!(said.contains("20 new pushes, 301 known"), "{said}");
-    ensure!(said.contains("1 hole is filled"), "{said}");
+    ensure!(said.contains("1 gap is filled"), "{said}");
     total(321).await?;
     let gaps = node.run(&["ingest", "gaps"]).await?;
-    ensure!(gaps.starts_with("no open holes"), "{gaps}");
+    ensure!(gaps.starts_with("no open gaps"), "{gaps}");
     let gaps = node.run(&["ingest", "gaps", "--all", "--json"]).await?;
     let gaps: Value = serde_json::from_str(&gaps)?;
     ensure!(

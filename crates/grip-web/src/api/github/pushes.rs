@@ -2,8 +2,7 @@
 
 use grip_db::DbError;
 use grip_ingest::{EventQuery, Ingest, Place, StoredEvent};
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde::Deserialize;
 
 /// Pushes that are read at a time: what GitHub said of each comes with it.
 const STEP: usize = 20;
@@ -87,47 +86,6 @@ fn is_public(raw: &str) -> bool {
     match (event.public, repository.flatten()) {
         (None, None) => false,
         (public, repository) => public != Some(false) && repository != Some(false),
-    }
-}
-
-/// A push for programs.
-#[derive(Serialize)]
-pub(super) struct Line {
-    id: String,
-    actor_id: Option<i64>,
-    actor_login: Option<String>,
-    repository_id: i64,
-    repository_name: Option<String>,
-    push_id: Option<i64>,
-    #[serde(rename = "ref")]
-    git_ref: String,
-    head: String,
-    before: Option<String>,
-    /// Unix milliseconds, as the other.
-    github_created_at: Option<i64>,
-    /// When it came here.
-    created_at: i64,
-    source: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    raw: Option<Value>,
-}
-
-pub(super) fn line(push: StoredEvent, with_raw: bool) -> Line {
-    let raw = with_raw.then(|| serde_json::from_str(&push.raw).unwrap_or_default());
-    Line {
-        id: push.id,
-        actor_id: push.actor_id,
-        actor_login: push.actor_login,
-        repository_id: push.repository_id,
-        repository_name: push.repository_name,
-        push_id: push.push_id,
-        git_ref: push.git_ref,
-        head: push.head,
-        before: push.before,
-        github_created_at: push.github_created_at,
-        created_at: push.created_at,
-        source: push.source,
-        raw,
     }
 }
 

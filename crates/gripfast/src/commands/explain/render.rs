@@ -3,91 +3,18 @@
 use std::fmt::Write as _;
 
 use anstyle::{AnsiColor, Color, Style};
-use serde::Deserialize;
+use grip_grasp::{EventFacts, Explanation, Missing, Refusal, RepositorySummary, Status};
+use grip_web::api_types::{Explained, Search};
 
 use crate::commands::{
-    sync::{Tried, tried},
+    sync::attempts,
+    table::{BOLD, DIM},
     when::Now,
 };
 
-/// What we read of the node's answer. Lenient: a field of an older node may be missing, one of a
-/// newer node is left to `--json`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Explanation {
-    subject: String,
-    status: String,
-    summary: String,
-    event: Option<Event>,
-    chain: Vec<String>,
-    missing: Vec<Missing>,
-    missing_total: usize,
-    deadline: Option<i64>,
-    repository: Option<Repository>,
-    held: Vec<Event>,
-    refusals: Vec<Refusal>,
-    sync: Vec<Search>,
-    /// The clone URLs that may have what is missing.
-    urls: Vec<String>,
-    wanted: Vec<Event>,
-}
-
-/// How the data of one identifier is looked for.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Search {
-    identifier: String,
-    attempts: u32,
-    next_attempt: Option<i64>,
-    in_progress: bool,
-    tried: Vec<Tried>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Event {
-    id: String,
-    kind: u16,
-    author: String,
-    created_at: u64,
-    deadline: Option<i64>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Missing {
-    name: String,
-    oid: String,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Repository {
-    clone_url: String,
-    nostr_url: String,
-    maintainers: Vec<String>,
-    head: Option<String>,
-    branches: usize,
-    tags: usize,
-    pull_requests: usize,
-    state: Option<Event>,
-    withdrawn_until: Option<i64>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Refusal {
-    event: Option<String>,
-    kind: Option<u16>,
-    reason: String,
-    at: u64,
-}
-
-const BOLD: Style = Style::new().bold();
-const DIM: Style = Style::new().dimmed();
-
 /// Lays it out; `now` turns times into distances.
-pub(super) fn page(explanation: &Explanation, now: Now) -> String {
+pub(super) fn page(explained: &Explained, now: Now) -> String {
+    let explanation = &explained.explanation;
     let mut page = Page {
         out: String::new(),
         now,
@@ -95,10 +22,10 @@ pub(super) fn page(explanation: &Explanation, now: Now) -> String {
     page.head(explanation);
     page.list("why", explanation.chain.iter().map(String::as_str));
     page.missing(explanation);
-    for search in &explanation.sync {
+    for search in &explained.sync {
         page.search(search);
     }
-    page.not_asked(explanation);
+    page.not_asked(explained);
     if let Some(repository) = &explanation.repository {
         page.repository(repository);
     }
@@ -120,21 +47,22 @@ macro_rules! line {
 
 impl Page {
     fn head(&mut self, e: &Explanation) {
-        let style = Style::new()
-            .bold()
-            .fg_color(Some(Color::Ansi(match e.status.as_str() {
-                "served" => AnsiColor::Green,
-                "held" | "awaited" | "wanted" => AnsiColor::Yellow,
-                "refused" => AnsiColor::Red,
-                _ => AnsiColor::BrightBlack,
-            })));
-        line!(self, "{style}{}{style:#}  {}", e.status, e.subject);
+        let (colour, status) = match e.status {
+            Status::Served => (AnsiColor::Green, "served"),
+            Status::Held => (AnsiColor::Yellow, "held"),
+            Status::Awaited => (AnsiColor::Yellow, "awaited"),
+            Status::Wanted => (AnsiColor::Yellow, "wanted"),
+            Status::Refused => (AnsiColor::Red, "refused"),
+            Status::Unknown => (AnsiColor::BrightBlack, "unknown"),
+        };
+        let style = Style::new().bold().fg_color(Some(Color::Ansi(colour)));
+        line!(self, "{style}{status}{style:#}  {}", e.subject);
         line!(self, "{}", e.summary);
         if let Some(event) = &e.event {
             line!(self, "{}", self.event(event));
         }
         if let Some(deadline) = e.deadline {
-            line!(self, "given up {}", self.when_ms(deadline));
+            line!(self, "expires {}", self.when_ms(deadline));
         }
     }
 
@@ -151,7 +79,7 @@ impl Page {
         if e.missing_total == 0 {
             return;
         }
-        line!(self, "\n{BOLD}waits for{BOLD:#}");
+        line!(self, "\n{BOLD}missing{BOLD:#}");
         let width = e
             .missing
             .iter()
@@ -159,7 +87,7 @@ impl Page {
             .max()
             .unwrap_or(0);
         for Missing { name, oid } in &e.missing {
-            line!(self, "  {name:width$}  {oid}");
+            line!(self, "  {name:width$}  {}", oid.to_hex());
         }
         let more = e.missing_total.saturating_sub(e.missing.len());
         if more > 0 {
@@ -171,34 +99,35 @@ impl Page {
         let name = &search.identifier;
         line!(
             self,
-            "\n{BOLD}looked for elsewhere{BOLD:#}  {DIM}{name}{DIM:#}"
+            "\n{BOLD}search on other hosts{BOLD:#}  {DIM}{name}{DIM:#}"
         );
-        let tries = match search.attempts {
+        let failed = match search.attempts {
             0 => String::new(),
-            1 => ", once in vain so far".to_owned(),
-            n => format!(", {n} times in vain so far"),
+            1 => ", 1 failed attempt".to_owned(),
+            n => format!(", {n} failed attempts"),
         };
         match search.next_attempt {
             _ if search.in_progress => {
-                line!(self, "  at this moment{tries}");
+                line!(self, "  fetching now{failed}");
             }
             Some(at) => {
-                line!(self, "  next {}{tries}", self.when_ms(at));
+                line!(self, "  next attempt {}{failed}", self.when_ms(at));
             }
             None => {}
         }
-        if let Some(table) = tried(&search.tried, self.now) {
+        if let Some(table) = attempts(&search.tried, self.now) {
             self.out.push_str(&table);
         }
     }
 
     /// The URLs that may have it and were not asked, as far as the node remembers.
-    fn not_asked(&mut self, e: &Explanation) {
-        let asked = |url: &String| {
+    fn not_asked(&mut self, e: &Explained) {
+        let asked = |url: &str| {
             let mut tried = e.sync.iter().flat_map(|search| &search.tried);
-            tried.any(|tried| tried.url() == url)
+            tried.any(|tried| tried.url == url)
         };
-        let rest: Vec<_> = e.urls.iter().filter(|url| !asked(url)).collect();
+        let urls = e.explanation.urls.iter().map(|url| url.as_str());
+        let rest: Vec<_> = urls.filter(|url| !asked(url)).collect();
         if !rest.is_empty() {
             line!(self, "\n{BOLD}not asked yet{BOLD:#}");
         }
@@ -207,9 +136,9 @@ impl Page {
         }
     }
 
-    fn repository(&mut self, r: &Repository) {
+    fn repository(&mut self, r: &RepositorySummary) {
         line!(self, "\n{BOLD}repository{BOLD:#}");
-        let head = r.head.as_deref().unwrap_or("none");
+        let head = r.head.as_ref().map_or("none", |head| head.as_str());
         let (branches, tags) = (r.branches, r.tags);
         let requests = r.pull_requests;
         line!(
@@ -243,12 +172,12 @@ impl Page {
         self.list("maintainers", r.maintainers.iter().map(String::as_str));
     }
 
-    fn held(&mut self, title: &str, events: &[Event]) {
+    fn held(&mut self, title: &str, events: &[EventFacts]) {
         let lines: Vec<_> = events
             .iter()
             .map(|event| match event.deadline {
                 Some(deadline) => {
-                    format!("{}, given up {}", self.event(event), self.when_ms(deadline))
+                    format!("{}, expires {}", self.event(event), self.when_ms(deadline))
                 }
                 None => self.event(event),
             })
@@ -261,17 +190,21 @@ impl Page {
             .iter()
             .map(|refusal| {
                 let what = match (&refusal.event, refusal.kind) {
-                    (Some(id), Some(kind)) => format!("kind {kind} {}", short(id)),
-                    (Some(id), None) => format!("event {}", short(id)),
+                    (Some(id), Some(kind)) => format!("kind {kind} {}", short(&id.to_hex())),
+                    (Some(id), None) => format!("event {}", short(&id.to_hex())),
                     (None, _) => "push".to_owned(),
                 };
-                format!("{what}, {}: {}", self.when(refusal.at), refusal.reason)
+                format!(
+                    "{what}, {}: {}",
+                    self.when(refusal.at.as_secs()),
+                    refusal.reason
+                )
             })
             .collect();
-        self.list("refused of late", lines.iter().map(String::as_str));
+        self.list("recent refusals", lines.iter().map(String::as_str));
     }
 
-    fn event(&self, event: &Event) -> String {
+    fn event(&self, event: &EventFacts) -> String {
         let when = self.when(event.created_at);
         format!(
             "kind {} {} of {when} by {}",
@@ -297,26 +230,32 @@ fn short(id: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commands::table::unstyled;
 
     #[test]
     fn a_held_state_says_what_it_waits_for_and_until_when() {
-        let answer = r#"{
+        let tried = |url: &str, at: u64, duration_ms: u64, outcome: &str| {
+            serde_json::json!({
+                "identifier": "tides", "url": url, "at": at, "duration_ms": duration_ms,
+                "outcome": outcome, "oids_fetched": 0, "is_success": false,
+            })
+        };
+        let answer = serde_json::json!({
             "subject": "99edac5dc5286a9c", "status": "held", "summary": "waits for git data",
             "event": {"id": "99edac5dc5286a9c", "kind": 30618, "author": "npub1x", "created_at": 940},
             "chain": ["the author is a maintainer", "an object is missing"],
-            "missing": [{"name": "refs/heads/main", "oid": "ce6ce6e3"}], "missing_total": 3,
-            "deadline": 2800000, "held": [], "later": {"unknown": true},
-            "refusals": [{"event": null, "reason": "no state names it", "at": 990}],
+            "missing": [{"name": "refs/heads/main", "oid": "ce6c".repeat(10)}],
+            "missing_total": 3, "deadline": 2800000, "held": [], "wanted": [],
+            "later": {"unknown": true}, "attempts": 2, "in_progress": false, "identifiers": [],
+            "refusals": [{"reason": "no state names it", "chain": [], "at": 990}],
             "urls": ["https://git.example/tides.git", "https://new.example/tides.git"],
             "sync": [{"identifier": "tides", "attempts": 2, "next_attempt": 1040000,
                 "in_progress": false, "tried": [
-                {"url": "https://git.example/tides.git", "at": 980000, "duration_ms": 840,
-                 "outcome": "brought 2 of 5 objects"},
-                {"url": "https://dead.example/a/long/path/to/the/repository/tides.git",
-                 "at": 940000, "duration_ms": 10020, "outcome": "no answer within 10s"}]}]
-        }"#;
-        let explanation = serde_json::from_str(answer).unwrap();
-        let text = page(&explanation, Now::at(1000));
-        insta::assert_snapshot!(anstream::adapter::strip_str(&text).to_string());
+                tried("https://git.example/tides.git", 980000, 840, "brought 2 of 5 objects"),
+                tried("https://dead.example/a/long/path/to/the/repository/tides.git",
+                    940000, 10020, "no answer within 10s")]}]
+        });
+        let explained = serde_json::from_value(answer).unwrap();
+        insta::assert_snapshot!(unstyled(&page(&explained, Now::at(1000))));
     }
 }

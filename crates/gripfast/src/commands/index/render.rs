@@ -2,99 +2,34 @@
 
 use std::fmt::Write as _;
 
-use anstyle::Style;
-use serde::Deserialize;
+use grip_index::RepoFacts;
+use grip_queue::State;
+use grip_web::api_types::{IndexSource, IndexStatus, IndexWork, IndexedRepo, IndexedTag};
 
 use crate::commands::{
-    table::{Table, plain},
+    table::{BOLD, DIM, Table, plain},
     when::Now,
 };
 
-const BOLD: Style = Style::new().bold();
-const DIM: Style = Style::new().dimmed();
-
-/// What we read of the node's answer. Lenient, so that nodes of other versions can be asked.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Status {
-    versions: u64,
-    repos: u64,
-    repos_indexed: u64,
-    repos_gone: u64,
-    tags: u64,
-    stamp_ns: i64,
-    sources: Vec<Source>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Source {
-    name: String,
-    is_configured: bool,
-    repos: u64,
-    finished_ms: Option<i64>,
-    found_so_far: Option<u64>,
-    #[serde(flatten)]
-    work: Work,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Work {
-    state: Option<String>,
-    next_due_ms: Option<i64>,
-    last_error: Option<String>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Repo {
-    name: String,
-    facts: Option<Facts>,
-    work: Work,
-    tags: Vec<Tag>,
-    next: Option<String>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Facts {
-    finished_ms: Option<i64>,
-    gone_ms: Option<i64>,
-    tags: u64,
-    claims: u64,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Tag {
-    name: String,
-    path: Option<String>,
-    version: Option<String>,
-    in_feed: bool,
-    why: Option<String>,
-}
-
-impl Work {
-    fn next(&self, now: Now) -> String {
-        match (self.state.as_deref(), self.next_due_ms) {
-            (Some("leased"), _) => "under way".to_owned(),
-            (Some("dead"), _) => "given up".to_owned(),
-            (Some("due"), _) => "now".to_owned(),
-            (_, Some(due)) => now.millis(due),
-            (_, None) => "–".to_owned(),
-        }
+fn next(work: &IndexWork, now: Now) -> String {
+    match (work.state, work.next_due_ms) {
+        (Some(State::Leased), _) => "running".to_owned(),
+        (Some(State::Dead), _) => "failed for good".to_owned(),
+        (Some(State::Due), _) => "now".to_owned(),
+        (_, Some(due)) => now.millis(due),
+        (_, None) => "–".to_owned(),
     }
 }
 
-pub(super) fn status(status: &Status, now: Now) -> String {
+pub(super) fn status(answer: &IndexStatus, now: Now) -> String {
+    let (status, sources) = (&answer.status, &answer.sources);
     let mut out = format!(
         "{BOLD}{}{BOLD:#} versions of modules, from {} tags of {} repositories\n",
         status.versions, status.tags, status.repos
     );
-    let waiting = status.repos.saturating_sub(status.repos_indexed);
+    let waiting = status.repos - status.repos_indexed;
     if waiting > 0 {
-        let _ = writeln!(out, "{waiting} repositories have not had their first turn");
+        let _ = writeln!(out, "{waiting} repositories are not indexed yet");
     }
     if status.repos_gone > 0 {
         let _ = writeln!(out, "{} repositories are gone", status.repos_gone);
@@ -104,19 +39,24 @@ pub(super) fn status(status: &Status, now: Now) -> String {
         let _ = writeln!(out, "the feed last changed {at}");
     }
     out.push('\n');
-    if status.sources.is_empty() {
+    if sources.is_empty() {
         out.push_str("no sources\n");
         return out;
     }
     let mut table = Table::new(["source", "repositories", "listed", "next"], 0);
-    for source in &status.sources {
+    for IndexSource {
+        status: source,
+        work,
+    } in sources
+    {
         let repos = match source.found_so_far {
             Some(found) => format!("{}, {found} so far", source.repos),
             None => source.repos.to_string(),
         };
-        let next = match source.is_configured {
-            true => source.work.next(now),
-            false => "not set here".to_owned(),
+        let next = if source.is_configured {
+            next(work, now)
+        } else {
+            "not configured".to_owned()
         };
         table.row([
             source.name.clone(),
@@ -126,15 +66,15 @@ pub(super) fn status(status: &Status, now: Now) -> String {
                 .map_or("never".into(), |at| now.millis(at)),
             next,
         ]);
-        table.note(source.work.last_error.clone());
+        table.note(work.last_error.clone());
     }
     out.push_str(&table.render());
     out
 }
 
-pub(super) fn repo(repo: &Repo, now: Now) -> String {
+pub(super) fn repo(repo: &IndexedRepo, now: Now) -> String {
     let mut out = format!("{BOLD}{}{BOLD:#}\n", plain(&repo.name));
-    let unknown = Facts::default();
+    let unknown = RepoFacts::default();
     let facts = repo.facts.as_ref().unwrap_or(&unknown);
     let _ = match (facts.gone_ms, facts.finished_ms) {
         (Some(gone), _) => writeln!(out, "it is gone; that was noticed {}", now.millis(gone)),
@@ -144,9 +84,9 @@ pub(super) fn repo(repo: &Repo, now: Now) -> String {
             facts.tags,
             facts.claims,
             now.millis(at),
-            repo.work.next(now)
+            next(&repo.work, now)
         ),
-        (None, None) => writeln!(out, "not indexed yet, next {}", repo.work.next(now)),
+        (None, None) => writeln!(out, "not indexed yet, next {}", next(&repo.work, now)),
     };
     if let Some(error) = &repo.work.last_error {
         let _ = writeln!(out, "last error: {}", plain(error));
@@ -155,14 +95,14 @@ pub(super) fn repo(repo: &Repo, now: Now) -> String {
         return out;
     }
     out.push('\n');
-    for tag in &repo.tags {
-        let mark = if tag.in_feed { "✓" } else { "–" };
+    for IndexedTag { tag, in_feed } in &repo.tags {
+        let mark = if *in_feed { "✓" } else { "–" };
         let claim = match (&tag.path, &tag.version) {
             (Some(path), Some(version)) => plain(&format!("  {path} {version}")),
             _ => String::new(),
         };
         let _ = writeln!(out, "  {mark} {}{claim}", plain(&tag.name));
-        if let (false, Some(why)) = (tag.in_feed, &tag.why) {
+        if let (false, Some(why)) = (in_feed, &tag.why) {
             let _ = writeln!(out, "      {DIM}{}{DIM:#}", plain(why));
         }
     }
@@ -181,14 +121,11 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-
-    fn unstyled(text: &str) -> String {
-        anstream::adapter::strip_str(text).to_string()
-    }
+    use crate::commands::table::unstyled;
 
     #[test]
     fn the_index_is_shown_with_its_sources() {
-        let sample: Status = serde_json::from_value(json!({
+        let sample: IndexStatus = serde_json::from_value(json!({
             "versions": 8214, "repos": 3500, "repos_indexed": 3120, "repos_gone": 2,
             "tags": 9001, "stamp_ns": 995_000_000_000_i64,
             "sources": [
@@ -204,13 +141,13 @@ mod tests {
         }))
         .unwrap();
         insta::assert_snapshot!(unstyled(&status(&sample, Now::at(1000))));
-        let empty = unstyled(&status(&Status::default(), Now::at(1000)));
+        let empty = unstyled(&status(&IndexStatus::default(), Now::at(1000)));
         assert!(empty.contains("no sources"), "{empty}");
     }
 
     #[test]
     fn each_tag_of_a_repository_says_why_it_is_listed_or_not() {
-        let sample: Repo = serde_json::from_value(json!({
+        let sample: IndexedRepo = serde_json::from_value(json!({
             "name": "github.com/acme/tides",
             "facts": { "finished_ms": 400_000, "tags": 4, "claims": 2 },
             "work": { "state": "waiting", "next_due_ms": 87_400_000 },
@@ -229,10 +166,11 @@ mod tests {
         }))
         .unwrap();
         insta::assert_snapshot!(unstyled(&repo(&sample, Now::at(1000))));
-        let gone: Repo =
+        let gone: IndexedRepo =
             serde_json::from_value(json!({ "name": "a/b", "facts": { "gone_ms": 1 } })).unwrap();
         assert!(repo(&gone, Now::at(1000)).contains("it is gone"));
-        let new: Repo = serde_json::from_value(json!({ "name": "a/b", "facts": null })).unwrap();
+        let new: IndexedRepo =
+            serde_json::from_value(json!({ "name": "a/b", "facts": null })).unwrap();
         assert!(repo(&new, Now::at(1000)).contains("not indexed yet"));
     }
 }

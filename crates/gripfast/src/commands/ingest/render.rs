@@ -1,127 +1,45 @@
-//! What is taken in from GitHub, for people.
+//! The state of ingest, for people.
 
 mod budget;
 
-use std::{collections::BTreeMap, fmt::Write as _, path::Path};
+use std::{fmt::Write as _, path::Path};
 
-use anstyle::Style;
-use grip_ingest::backfill::FileDone;
-use serde::Deserialize;
+use grip_ingest::{SourceStatus, Status, backfill::FileDone};
+use grip_queue::KindStats;
+use grip_web::api_types::{Gaps, Retention};
 
-use self::budget::Budget;
 use crate::commands::{
-    table::{Table, plain},
+    table::{BOLD, Table, plain, section},
     when::Now,
 };
 
-const BOLD: Style = Style::new().bold();
 const PUSHES: &str = "PushEvent";
 /// What could not be read, as far as it is shown.
 const REJECTED: usize = 5;
 
-/// What we read of the node's answer. Lenient, so that nodes of other versions can be asked.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Status {
-    sources: Vec<Source>,
-    work: Vec<Work>,
-    budgets: Vec<Budget>,
-    open_gaps: u64,
-    rejected: Vec<Rejected>,
-    progress: Vec<Progress>,
+fn pushes(source: &SourceStatus) -> i64 {
+    source.counts.get(PUSHES).copied().unwrap_or(0)
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Source {
-    source: String,
-    is_configured: bool,
-    polled_at: Option<i64>,
-    polls: u64,
-    due_at: Option<i64>,
-    trouble: Option<String>,
-    counts: BTreeMap<String, u64>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Work {
-    kind: String,
-    due: u64,
-    waiting: u64,
-    leased: u64,
-    dead: u64,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Rejected {
-    source: String,
-    reason: String,
-    times: u64,
-    last_at: i64,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Progress {
-    work: String,
-    done: u64,
-    failed: u64,
-    updated_at: i64,
-    finished_at: Option<i64>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Gaps {
-    gaps: Vec<Gap>,
-    next: Option<i64>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Gap {
-    source: String,
-    after_at: Option<i64>,
-    before_at: Option<i64>,
-    found_at: i64,
-    closed_at: Option<i64>,
-    closed_by: Option<String>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Retention {
-    dry_run: bool,
-    gone: BTreeMap<String, u64>,
-}
-
-impl Source {
-    fn pushes(&self) -> u64 {
-        self.counts.get(PUSHES).copied().unwrap_or(0)
-    }
-
-    fn next(&self, now: Now) -> String {
-        match (self.is_configured, self.due_at) {
-            (true, Some(due)) => now.millis(due),
-            (true, None) => "–".to_owned(),
-            (false, _) if self.polls > 0 => "not set here".to_owned(),
-            (false, _) => "as they come".to_owned(),
-        }
+fn next(source: &SourceStatus, now: Now) -> String {
+    match (source.is_configured, source.due_at) {
+        (true, Some(due)) => now.millis(due),
+        (true, None) => "–".to_owned(),
+        (false, _) if source.polls > 0 => "not configured".to_owned(),
+        (false, _) => "as they arrive".to_owned(),
     }
 }
 
 pub(super) fn status(status: &Status, now: Now) -> String {
-    let pushes: u64 = status.sources.iter().map(Source::pushes).sum();
-    let mut out = format!("{BOLD}{pushes}{BOLD:#} pushes taken in\n");
+    let pushes: i64 = status.sources.iter().map(pushes).sum();
+    let mut out = format!("{BOLD}{pushes}{BOLD:#} pushes stored\n");
     match status.open_gaps {
         0 => {}
-        1 => out.push_str("1 hole may hide more; `gripfast ingest gaps` shows it\n"),
+        1 => out.push_str("1 gap may hide more; `gripfast ingest gaps` shows it\n"),
         n => {
             let _ = writeln!(
                 out,
-                "{n} holes may hide more; `gripfast ingest gaps` lists them"
+                "{n} gaps may hide more; `gripfast ingest gaps` lists them"
             );
         }
     }
@@ -133,32 +51,26 @@ pub(super) fn status(status: &Status, now: Now) -> String {
         budget::table(&status.budgets, now),
     );
     section(&mut out, "work", work(status));
-    section(&mut out, "read again", progress(status, now));
-    section(&mut out, "could not be read", rejected(status, now));
+    section(&mut out, "extracted again", progress(status, now));
+    section(&mut out, "unreadable events", rejected(status, now));
     out
-}
-
-fn section(out: &mut String, title: &str, table: Option<String>) {
-    if let Some(table) = table {
-        let _ = write!(out, "\n{BOLD}{title}{BOLD:#}\n{table}");
-    }
 }
 
 fn sources(status: &Status, now: Now) -> String {
     if status.sources.is_empty() {
-        return "nothing has come yet\n".to_owned();
+        return "no events yet\n".to_owned();
     }
     let mut table = Table::new(["source", "pushes", "other events", "read", "next"], 0);
     for source in &status.sources {
-        let pushes = source.pushes();
-        let all: u64 = source.counts.values().sum();
+        let pushes = pushes(source);
+        let all: i64 = source.counts.values().sum();
         let read = source.polled_at.map(|at| now.millis(at));
         table.row([
             source.source.clone(),
             pushes.to_string(),
             (all - pushes).to_string(),
             read.unwrap_or_else(|| "–".to_owned()),
-            source.next(now),
+            next(source, now),
         ]);
         table.note(source.trouble.clone());
     }
@@ -166,8 +78,8 @@ fn sources(status: &Status, now: Now) -> String {
 }
 
 fn work(status: &Status) -> Option<String> {
-    let some = |work: &&Work| work.due + work.waiting + work.leased + work.dead > 0;
-    let mut table = Table::new(["kind", "due", "later", "under way", "given up"], 0);
+    let some = |work: &&KindStats| work.due + work.waiting + work.leased + work.dead > 0;
+    let mut table = Table::new(["kind", "due", "later", "running", "failed"], 0);
     let mut all = status.work.iter().filter(some).peekable();
     all.peek()?;
     for work in all {
@@ -183,12 +95,12 @@ fn work(status: &Status) -> Option<String> {
 }
 
 fn progress(status: &Status, now: Now) -> Option<String> {
-    let mut table = Table::new(["what", "rows", "not readable", "state"], 0);
+    let mut table = Table::new(["what", "rows", "unreadable", "state"], 0);
     status.progress.first()?;
     for part in &status.progress {
         let state = match part.finished_at {
             Some(at) => format!("done {}", now.millis(at)),
-            None => format!("under way, last {}", now.millis(part.updated_at)),
+            None => format!("running, last {}", now.millis(part.updated_at)),
         };
         table.row([
             part.work.clone(),
@@ -216,7 +128,7 @@ fn rejected(status: &Status, now: Now) -> Option<String> {
 
 pub(super) fn gaps(gaps: &Gaps, all: bool, now: Now) -> String {
     if gaps.gaps.is_empty() {
-        let no = if all { "no holes" } else { "no open holes" };
+        let no = if all { "no gaps" } else { "no open gaps" };
         return format!("{no}: nothing was missed\n");
     }
     let mut table = Table::new(["source", "from", "to", "found", "filled"], 0);
@@ -246,18 +158,32 @@ pub(super) fn gaps(gaps: &Gaps, all: bool, now: Now) -> String {
 }
 
 pub(super) fn retention(retention: &Retention) -> String {
-    let some: Vec<_> = retention.gone.iter().filter(|(_, n)| **n > 0).collect();
-    if some.is_empty() {
-        return "nothing is older than it is kept\n".to_owned();
+    let gone = &retention.gone;
+    let mut table = Table::new(["rows of", "count"], 0);
+    let (mut total, counts) = (
+        0,
+        [
+            ("closed gaps", gone.closed_gaps),
+            ("events", gone.events),
+            ("open gaps", gone.open_gaps),
+            ("rejected", gone.rejected),
+            ("repositories", gone.repositories),
+            ("users", gone.users),
+        ],
+    );
+    for (what, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
+        total += count;
+        table.row([what.to_owned(), count.to_string()]);
     }
-    let mut table = Table::new(["what", "rows"], 0);
-    for (what, count) in some {
-        table.row([what.replace('_', " "), count.to_string()]);
+    if total == 0 {
+        return "no row is older than it is kept\n".to_owned();
     }
-    match retention.dry_run {
-        true => format!("{}would go; --yes lets them go\n", table.render()),
-        false => format!("{}are gone\n", table.render()),
-    }
+    let outcome = if retention.dry_run {
+        "would be deleted; --yes deletes them"
+    } else {
+        "are deleted"
+    };
+    format!("{}{outcome}\n", table.render())
 }
 
 /// What became of a file.
@@ -275,7 +201,7 @@ pub(super) fn file(path: &Path, done: &FileDone) -> String {
         let _ = write!(out, ", {} that cannot be read", accepted.rejected);
     }
     if done.resumed_after > 0 {
-        let _ = write!(out, "; went on after line {}", done.resumed_after);
+        let _ = write!(out, "; continued after line {}", done.resumed_after);
     }
     let _ = writeln!(out, "{}", filled(done));
     out
@@ -284,8 +210,8 @@ pub(super) fn file(path: &Path, done: &FileDone) -> String {
 fn filled(done: &FileDone) -> String {
     match done.gaps_closed {
         0 => String::new(),
-        1 => "; 1 hole is filled".to_owned(),
-        n => format!("; {n} holes are filled"),
+        1 => "; 1 gap is filled".to_owned(),
+        n => format!("; {n} gaps are filled"),
     }
 }
 

@@ -1,123 +1,97 @@
-//! What waits, for people.
+//! Waiting events, for people.
 
 use std::fmt::Write as _;
 
-use anstyle::Style;
-use serde::Deserialize;
+use grip_grasp::{WaitingFacts, WaitingStatus};
+use grip_web::api_types::WaitingEvents;
 
-use crate::commands::{table::Table, when::Now};
+use super::NamedEvent;
+use crate::commands::{
+    table::{BOLD, DIM, Table, more},
+    when::Now,
+};
 
-const BOLD: Style = Style::new().bold();
-const DIM: Style = Style::new().dimmed();
-
-/// What we read of the node's answer. Lenient, so that nodes of other versions can be asked.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct List {
-    total: usize,
-    pub(super) waiting: Vec<Waiting>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Waiting {
-    pub(super) id: String,
-    class: String,
-    status: String,
-    author: String,
-    identifiers: Vec<String>,
-    deadline: i64,
-    missing: usize,
-    next_attempt: Option<i64>,
-    in_progress: bool,
-}
-
-impl Waiting {
-    /// An event of which only the id is known.
-    pub(super) fn of(id: String) -> Self {
-        Self {
-            id,
-            ..Self::default()
-        }
-    }
-
+impl NamedEvent {
     pub(super) fn short(&self) -> &str {
-        self.id.get(..8).unwrap_or(&self.id)
+        short(&self.id)
     }
 
     /// "state 99edac5d of tide-table"
     pub(super) fn name(&self) -> String {
-        let class = match self.class.as_str() {
-            "" => "event".to_owned(),
-            class => class.replace('_', " "),
-        };
-        match self.identifiers.as_slice() {
-            [] => format!("{class} {}", self.short()),
-            identifiers => format!("{class} {} of {}", self.short(), identifiers.join(", ")),
-        }
-    }
-
-    fn kind(&self) -> String {
-        let class = match self.class.as_str() {
-            "pull_request" => "PR",
-            "announcement" => "announce",
-            class => class,
-        };
-        match self.status.as_str() {
-            "held" | "" => class.to_owned(),
-            status => format!("{class}, {status}"),
+        match &self.facts {
+            Some(facts) => format!(
+                "{} {} of {}",
+                facts.class.replace('_', " "),
+                self.short(),
+                facts.identifiers.join(", ")
+            ),
+            None => format!("event {}", self.short()),
         }
     }
 }
 
-pub(super) fn list(list: &List, now: Now) -> String {
+fn short(id: &str) -> &str {
+    id.get(..8).unwrap_or(id)
+}
+
+fn kind(facts: &WaitingFacts) -> String {
+    let class = match &*facts.class {
+        "pull_request" => "PR",
+        "announcement" => "announce",
+        class => class,
+    };
+    match facts.status {
+        WaitingStatus::Held => class.to_owned(),
+        WaitingStatus::Hidden => format!("{class}, hidden"),
+        WaitingStatus::Wanted => format!("{class}, wanted"),
+    }
+}
+
+pub(super) fn list(list: &WaitingEvents, now: Now) -> String {
     if list.waiting.is_empty() {
-        return "nothing waits for git data\n".to_owned();
+        return "no event waits for git data\n".to_owned();
     }
     let mut out = format!("{BOLD}{}{BOLD:#} waiting for git data\n\n", list.total);
     let head = [
         "event",
-        "what",
+        "kind",
         "repository",
-        "lacks",
-        "next try",
-        "given up",
+        "missing",
+        "next attempt",
+        "expires",
     ];
     let mut table = Table::new(head, 2);
-    for waiting in &list.waiting {
-        let next = match waiting.next_attempt {
-            _ if waiting.in_progress => "under way".to_owned(),
+    for facts in &list.waiting {
+        let next = match facts.next_attempt {
+            _ if facts.in_progress => "fetching".to_owned(),
             Some(at) => now.millis(at),
             None => "–".to_owned(),
         };
         table.row([
-            waiting.short().to_owned(),
-            waiting.kind(),
-            waiting.identifiers.join(", "),
-            waiting.missing.to_string(),
+            short(&facts.id).to_owned(),
+            kind(facts),
+            facts.identifiers.join(", "),
+            facts.missing.to_string(),
             next,
-            now.millis(waiting.deadline),
+            now.millis(facts.deadline),
         ]);
     }
     out.push_str(&table.render());
-    let more = list.total.saturating_sub(list.waiting.len());
-    if more > 0 {
-        let _ = writeln!(out, "  {DIM}and {more} more{DIM:#}");
-    }
+    more(&mut out, list.total, list.waiting.len());
     out
 }
 
 /// What `drop` would do.
-pub(super) fn plan(waiting: &Waiting, now: Now) -> String {
-    let mut out = format!("would drop {BOLD}{}{BOLD:#}\n", waiting.name());
-    if waiting.deadline > 0 {
-        let until = now.millis(waiting.deadline);
-        let lacks = match waiting.missing {
+pub(super) fn plan(event: &NamedEvent, now: Now) -> String {
+    let mut out = format!("would drop {BOLD}{}{BOLD:#}\n", event.name());
+    if let Some(facts) = &event.facts {
+        let missing = match facts.missing {
             1 => "1 object".to_owned(),
             n => format!("{n} objects"),
         };
-        let _ = writeln!(out, "by {}", waiting.author);
-        let _ = writeln!(out, "lacks {lacks}, given up {until} anyway");
+        let _ = writeln!(out, "by {}", facts.author);
+        let expiry = now.millis(facts.deadline);
+        let _ = writeln!(out, "{missing} missing, expires {expiry} anyway");
     }
     let _ = writeln!(
         out,
@@ -129,40 +103,49 @@ pub(super) fn plan(waiting: &Waiting, now: Now) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commands::table::unstyled;
 
     const LIST: &str = r#"{"total": 4, "waiting": [
-        {"id": "99edac5dc5286a9c", "class": "state", "status": "held",
+        {"id": "99edac5dc5286a9c", "kind": 30618, "class": "state", "status": "held", "source": "submitted",
          "author": "npub15qydau2hjma6ngxkl2cyar74wzyjshvl65za5k5rl69264ar2exs5cyejr",
-         "identifiers": ["tide-table"], "deadline": 2800000, "missing": 3,
+         "identifiers": ["tide-table"], "since": 990000, "deadline": 2800000,
+         "missing": 3, "attempts": 0,
          "next_attempt": 1012000, "in_progress": false},
-        {"id": "aa11bb22cc33dd44", "class": "pull_request", "status": "wanted",
+        {"id": "aa11bb22cc33dd44", "kind": 1618, "class": "pull_request", "status": "wanted", "source": "synced",
          "author": "npub15qydau2hjma6ngxkl2cyar74wzyjshvl65za5k5rl69264ar2exs5cyejr",
-         "identifiers": ["a-repository-with-a-long-name", "another"], "deadline": 2592000000,
-         "missing": 1, "next_attempt": 4600000, "in_progress": true},
-        {"id": "0123456789abcdef", "class": "announcement", "status": "hidden",
+         "identifiers": ["a-repository-with-a-long-name", "another"], "since": 990000,
+         "deadline": 2592000000, "missing": 1, "attempts": 2, "next_attempt": 4600000, "in_progress": true},
+        {"id": "0123456789abcdef", "kind": 30617, "class": "announcement", "status": "hidden", "source": "synced",
          "author": "npub15qydau2hjma6ngxkl2cyar74wzyjshvl65za5k5rl69264ar2exs5cyejr",
-         "identifiers": ["x"], "deadline": 1000000, "missing": 0}
+         "identifiers": ["x"], "since": 990000, "deadline": 1000000, "missing": 0, "attempts": 0,
+         "in_progress": false}
     ]}"#;
-
-    fn shown(text: String) -> String {
-        anstream::adapter::strip_str(&text).to_string()
-    }
 
     #[test]
     fn people_see_what_waits_and_until_when_in_eighty_columns() {
-        let all: List = serde_json::from_str(LIST).unwrap();
-        let text = shown(list(&all, Now::at(1000)));
+        let all: WaitingEvents = serde_json::from_str(LIST).unwrap();
+        let text = unstyled(&list(&all, Now::at(1000)));
         for line in text.lines() {
             assert!(line.chars().count() <= 80, "{line}");
         }
         insta::assert_snapshot!(text);
-        let none = shown(list(&List::default(), Now::at(1000)));
-        assert_eq!(none, "nothing waits for git data\n");
+        let none = unstyled(&list(&WaitingEvents::default(), Now::at(1000)));
+        assert_eq!(none, "no event waits for git data\n");
     }
 
     #[test]
     fn a_dry_run_says_what_would_happen_and_how_to_do_it() {
-        let all: List = serde_json::from_str(LIST).unwrap();
-        insta::assert_snapshot!(shown(plan(&all.waiting[0], Now::at(1000))));
+        let all: WaitingEvents = serde_json::from_str(LIST).unwrap();
+        let facts = all.waiting.into_iter().next().unwrap();
+        let event = NamedEvent {
+            id: facts.id.clone(),
+            facts: Some(facts),
+        };
+        insta::assert_snapshot!(unstyled(&plan(&event, Now::at(1000))));
+        let unknown = NamedEvent {
+            id: "99edac5dc5286a9c".into(),
+            facts: None,
+        };
+        assert!(plan(&unknown, Now::at(1000)).contains("event 99edac5d"));
     }
 }

@@ -1,80 +1,43 @@
-//! What is due later, for people.
+//! Jobs, for people.
 
 use std::{fmt::Write as _, time::Duration};
 
-use anstyle::Style;
-use serde::Deserialize;
+use grip_queue::{JobFacts, KindStats, State};
+use grip_web::api_types::Jobs;
 
 use crate::commands::{
-    table::{Table, plain},
+    table::{BOLD, DIM, Table, plain},
     when::{Now, span},
 };
 
-const BOLD: Style = Style::new().bold();
-const DIM: Style = Style::new().dimmed();
-
-/// What we read of the node's answer. Lenient, so that nodes of other versions can be asked.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct List {
-    kinds: Vec<Kind>,
-    jobs: Vec<Job>,
-    next: Option<i64>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Kind {
-    kind: String,
-    due: u64,
-    waiting: u64,
-    leased: u64,
-    dead: u64,
-    oldest_due_age_ms: u64,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Job {
-    kind: String,
-    key: String,
-    state: String,
-    due: Option<i64>,
-    period_ms: Option<u64>,
-    attempts: u64,
-    holder: Option<String>,
-    last_error: Option<String>,
-}
-
-impl Job {
-    fn when(&self, now: Now) -> String {
-        match (self.state.as_str(), self.due) {
-            ("leased", _) => "under way".to_owned(),
-            (_, Some(due)) => now.millis(due),
-            (state, None) => state.to_owned(),
-        }
+fn when(job: &JobFacts, now: Now) -> String {
+    match (job.state, job.due_ms) {
+        (State::Leased, _) => "running".to_owned(),
+        (_, Some(due)) => now.millis(due),
+        (_, None) => "failed for good".to_owned(),
     }
 }
 
-pub(super) fn list(list: &List, is_narrowed: bool, now: Now) -> String {
+pub(super) fn list(list: &Jobs, is_narrowed: bool, now: Now) -> String {
     let mut out = String::new();
     if !list.kinds.is_empty() {
         out.push_str(&kinds(&list.kinds));
         out.push('\n');
     }
     if list.jobs.is_empty() {
-        out.push_str(match is_narrowed {
-            true => "no such jobs\n",
-            false => "no jobs\n",
+        out.push_str(if is_narrowed {
+            "no such jobs\n"
+        } else {
+            "no jobs\n"
         });
         return out;
     }
-    let mut table = Table::new(["kind", "key", "when", "tries"], 1);
+    let mut table = Table::new(["kind", "key", "when", "attempts"], 1);
     for job in &list.jobs {
         table.row([
             job.kind.clone(),
             job.key.clone(),
-            job.when(now),
+            when(job, now),
             job.attempts.to_string(),
         ]);
         table.note(job.last_error.clone());
@@ -89,13 +52,13 @@ pub(super) fn list(list: &List, is_narrowed: bool, now: Now) -> String {
     out
 }
 
-fn kinds(kinds: &[Kind]) -> String {
-    let head = ["kind", "due", "oldest", "under way", "waiting", "dead"];
+fn kinds(kinds: &[KindStats]) -> String {
+    let head = ["kind", "due", "oldest", "running", "waiting", "dead"];
     let mut table = Table::new(head, 0);
     for kind in kinds {
         let oldest = match kind.oldest_due_age_ms {
-            0..1000 => "–".to_owned(),
-            ms => span(Duration::from_millis(ms)),
+            ..1000 => "–".to_owned(),
+            ms => span(Duration::from_millis(ms.unsigned_abs())),
         };
         table.row([
             kind.kind.clone(),
@@ -110,22 +73,22 @@ fn kinds(kinds: &[Kind]) -> String {
 }
 
 /// What `drop` would do.
-pub(super) fn plan(job: &Job, now: Now) -> String {
+pub(super) fn plan(job: &JobFacts, now: Now) -> String {
     let name = plain(&format!("{} {}", job.kind, job.key));
     let mut out = format!("would drop {BOLD}{name}{BOLD:#}\n");
-    let _ = match (&job.holder, job.due) {
-        (Some(holder), Some(_)) if job.state == "leased" => {
-            writeln!(
-                out,
-                "{holder} works on it and would be told that it is lost"
-            )
+    let _ = match (&job.holder, job.due_ms) {
+        (Some(holder), Some(_)) if job.state == State::Leased => {
+            writeln!(out, "{holder} runs it and would lose its lease")
         }
         (_, Some(due)) => writeln!(out, "due {}", now.millis(due)),
         (_, None) => writeln!(out, "it failed for good"),
     };
     if let Some(ms) = job.period_ms {
-        let period = span(Duration::from_millis(ms));
-        let _ = writeln!(out, "it comes every {period}, and would come no more");
+        let period = span(Duration::from_millis(ms.unsigned_abs()));
+        let _ = writeln!(
+            out,
+            "it is periodic, every {period}, and would not run again"
+        );
     }
     if let Some(error) = &job.last_error {
         let _ = writeln!(out, "last error: {}", plain(error));
@@ -137,8 +100,9 @@ pub(super) fn plan(job: &Job, now: Now) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commands::table::unstyled;
 
-    fn sample() -> List {
+    fn sample() -> Jobs {
         serde_json::from_value(serde_json::json!({
             "kinds": [
                 { "kind": "index-repo", "due": 12, "waiting": 3488, "leased": 4, "dead": 1,
@@ -159,16 +123,12 @@ mod tests {
         .unwrap()
     }
 
-    fn unstyled(text: &str) -> String {
-        anstream::adapter::strip_str(text).to_string()
-    }
-
     #[test]
     fn a_queue_is_shown_as_tables() {
         let now = Now::at(1000);
         insta::assert_snapshot!(unstyled(&list(&sample(), false, now)));
-        assert_eq!(list(&List::default(), false, now), "no jobs\n");
-        assert_eq!(list(&List::default(), true, now), "no such jobs\n");
+        assert_eq!(list(&Jobs::default(), false, now), "no jobs\n");
+        assert_eq!(list(&Jobs::default(), true, now), "no such jobs\n");
     }
 
     #[test]

@@ -2,14 +2,13 @@
 
 use std::fmt::Write as _;
 
-use anstyle::Style;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::commands::{table::plain, when::Now};
-
-const BOLD: Style = Style::new().bold();
-const DIM: Style = Style::new().dimmed();
+use crate::commands::{
+    table::{BOLD, DIM, plain},
+    when::Now,
+};
 
 /// What we read of the node's answer. Lenient, so that nodes of other versions can be asked.
 #[derive(Debug, Default, Deserialize)]
@@ -61,7 +60,7 @@ pub(super) fn found(found: &Found, now: Now) -> String {
         ("name", format!("name:{}", found.name)),
         ("manifest", found.id.clone()),
         ("signed", signed),
-        ("state", told(state)),
+        ("state", state_line(state)),
         ("answer", how(found)),
     ] {
         let _ = writeln!(out, "  {DIM}{label:<9}{DIM:#} {}", plain(&value));
@@ -74,7 +73,7 @@ pub(super) fn found(found: &Found, now: Now) -> String {
     out
 }
 
-fn told(state: &Value) -> String {
+fn state_line(state: &Value) -> String {
     if state.is_null() {
         return "none is known yet".to_owned();
     }
@@ -95,9 +94,9 @@ fn how(found: &Found) -> String {
     match found.source.as_str() {
         "local" => format!("from the node itself, in {took}"),
         "cache" => format!("from the node's cache, in {took}"),
-        "stale" => format!("from the node's cache, in {took}; a new answer is looked for"),
+        "stale" => format!("from the node's cache, in {took}; being refreshed"),
         "dht" => format!(
-            "from the network in {took} (hops: {}, questions: {})",
+            "from the network in {took} (hops: {}, requests: {})",
             found.hops, found.asked
         ),
         other => format!("{other}, in {took}"),
@@ -106,9 +105,9 @@ fn how(found: &Found) -> String {
 
 pub(super) fn providers(ranked: &Ranked) -> String {
     if ranked.providers.is_empty() {
-        return "nobody names a place where it can be had\n".to_owned();
+        return "no provider is known\n".to_owned();
     }
-    let mut out = format!("{BOLD}where it can be had, the best first{BOLD:#}\n");
+    let mut out = format!("{BOLD}providers, best first{BOLD:#}\n");
     for provider in &ranked.providers {
         // Whole, whatever its length: it is there to be copied.
         let _ = writeln!(out, "  {:.2}  {}", provider.score, plain(&provider.url));
@@ -117,7 +116,7 @@ pub(super) fn providers(ranked: &Ranked) -> String {
             by => format!("provided by {}", by["node"].as_str().unwrap_or("a node")),
         };
         let region = provider.region.iter().map(|region| format!(" · {region}"));
-        let shut = provider.is_shut.then(|| " · failed of late".to_owned());
+        let shut = provider.is_shut.then(|| " · recently failed".to_owned());
         let more: String = region.chain(shut).collect();
         let _ = writeln!(out, "        {DIM}{}{DIM:#}", plain(&(by + &more)));
     }
@@ -140,10 +139,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-
-    fn shown(text: &str) -> String {
-        anstream::adapter::strip_str(text).to_string()
-    }
+    use crate::commands::table::unstyled as shown;
 
     #[test]
     fn an_answer_is_shown_with_what_it_says_and_where_it_came_from() {
@@ -174,6 +170,6 @@ mod tests {
     fn an_answer_of_another_version_is_shown_as_far_as_it_can_be_read() {
         let text = shown(&found(&Found::default(), Now::at(0)));
         assert!(text.contains("none is known yet"), "{text}");
-        assert!(providers(&Ranked::default()).contains("nobody"));
+        assert!(providers(&Ranked::default()).contains("no provider"));
     }
 }

@@ -2,136 +2,69 @@
 
 use std::{fmt::Write as _, time::Duration};
 
-use anstyle::{AnsiColor, Color, Style};
-use serde::Deserialize;
+use grip_web::{Backend, Breaker, HostBudget, Tried, api_types::SyncStatus};
 
 use crate::commands::{
-    table::{Table, gauge},
+    table::{BOLD, DIM, Table, YELLOW, gauge, more, section},
     when::{self, Now},
 };
 
-/// What we read of the node's answer. Lenient, so that nodes of other versions can be asked.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Status {
-    enabled: bool,
-    queue_length: usize,
-    queue: Vec<Queued>,
-    running: usize,
-    requests_total: u64,
-    oids_fetched_total: u64,
-    throttle: Option<Throttle>,
-    hosts_total: usize,
-    hosts: Vec<Host>,
-    tried: Vec<Tried>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Queued {
-    identifier: String,
-    next_attempt: i64,
-    attempts: u32,
-    in_progress: bool,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Throttle {
-    backend: String,
-    percent: u32,
-    reason: String,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Host {
-    domain: String,
-    in_flight: u32,
-    in_flight_limit: u32,
-    started: u32,
-    window_limit: u32,
-    breaker: String,
-    closed_ms: Option<u64>,
-    closed_why: Option<String>,
-}
-
-/// One URL that was asked; `explain` shows the same.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct Tried {
-    url: String,
-    at: i64,
-    duration_ms: u64,
-    outcome: String,
-}
-
-const BOLD: Style = Style::new().bold();
-const DIM: Style = Style::new().dimmed();
-const YELLOW: Style = Style::new().fg_color(Some(Color::Ansi(AnsiColor::Yellow)));
-
-pub(super) fn page(status: &Status, now: Now) -> String {
+pub(super) fn page(status: &SyncStatus, now: Now) -> String {
     let mut out = head(status);
-    section(&mut out, "next tries", queue(status, now));
+    section(&mut out, "next attempts", queue(status, now));
     more(&mut out, status.queue_length, status.queue.len());
     section(&mut out, "hosts", hosts(status));
     more(&mut out, status.hosts_total, status.hosts.len());
-    section(&mut out, "tried of late", tried(&status.tried, now));
+    section(&mut out, "recent attempts", attempts(&status.tried, now));
     out
 }
 
-fn head(status: &Status) -> String {
+fn head(status: &SyncStatus) -> String {
+    let (waiting, totals) = (status.queue_length, status.totals);
     if !status.enabled {
-        let waiting = status.queue_length;
         return format!(
             "{YELLOW}sync is switched off{YELLOW:#} (sync_enabled), {waiting} waiting\n"
         );
     }
     let mut out = format!(
-        "{BOLD}{}{BOLD:#} waiting, {} being fetched; {} requests brought {} objects\n",
-        status.queue_length, status.running, status.requests_total, status.oids_fetched_total
+        "{BOLD}{waiting}{BOLD:#} waiting, {} being fetched; {} requests fetched {} objects\n",
+        totals.running, totals.requests_total, totals.oids_fetched_total
     );
     let _ = match &status.throttle {
-        Some(t) if t.backend == "fallback" => writeln!(
+        Some(Backend::Fallback {
+            reason, percent, ..
+        }) => writeln!(
             out,
-            "{YELLOW}Redis is away{YELLOW:#} ({}): {} % of each host's limits are used",
-            t.reason, t.percent
+            "{YELLOW}Redis is away{YELLOW:#} ({reason}): {percent} % of each host's limits are used"
         ),
-        Some(t) if t.backend == "redis" => writeln!(out, "{DIM}limits are shared by Redis{DIM:#}"),
-        _ => Ok(()),
+        Some(Backend::Redis) => writeln!(out, "{DIM}limits are shared by Redis{DIM:#}"),
+        Some(Backend::Memory) | None => Ok(()),
     };
     out
 }
 
-fn section(out: &mut String, title: &str, table: Option<String>) {
-    if let Some(table) = table {
-        let _ = write!(out, "\n{BOLD}{title}{BOLD:#}\n{table}");
-    }
-}
-
-fn more(out: &mut String, total: usize, listed: usize) {
-    if total > listed && listed > 0 {
-        let _ = writeln!(out, "  {DIM}and {} more{DIM:#}", total - listed);
-    }
-}
-
-fn queue(status: &Status, now: Now) -> Option<String> {
-    let mut table = Table::new(["repository", "next", "tries"], 0);
+fn queue(status: &SyncStatus, now: Now) -> Option<String> {
+    let mut table = Table::new(["repository", "next", "failed"], 0);
     for queued in &status.queue {
-        let next = match queued.in_progress {
-            true => "being fetched".to_owned(),
-            false => now.millis(queued.next_attempt),
+        let next = if queued.in_progress {
+            "fetching".to_owned()
+        } else {
+            now.millis(queued.next_attempt)
         };
-        table.row([queued.identifier.clone(), next, queued.attempts.to_string()]);
+        table.row([
+            queued.identifier.to_string(),
+            next,
+            queued.attempts.to_string(),
+        ]);
     }
     (!status.queue.is_empty()).then(|| table.render())
 }
 
-fn hosts(status: &Status) -> Option<String> {
+fn hosts(status: &SyncStatus) -> Option<String> {
     let mut table = Table::new(["host", "at once", "in a minute", "state"], 0);
     for host in &status.hosts {
         table.row([
-            host.domain.clone(),
+            host.domain.to_string(),
             gauge(host.in_flight, host.in_flight_limit, 5),
             gauge(host.started, host.window_limit, 6),
             state(host),
@@ -140,17 +73,19 @@ fn hosts(status: &Status) -> Option<String> {
     (!status.hosts.is_empty()).then(|| table.render())
 }
 
-fn state(host: &Host) -> String {
-    match (&host.closed_why, host.closed_ms) {
-        (Some(why), Some(ms)) => format!("{why}, {}", when::span(Duration::from_millis(ms))),
-        _ => host.breaker.clone(),
+fn state(host: &HostBudget) -> String {
+    match (&host.closed_why, host.closed_ms, host.breaker) {
+        (Some(why), Some(ms), _) => format!("{why}, {}", when::span(Duration::from_millis(ms))),
+        (_, _, Breaker::Passing) => "ok".to_owned(),
+        (_, _, Breaker::Shut) => "failing, not asked".to_owned(),
+        (_, _, Breaker::Probing) => "was failing".to_owned(),
     }
 }
 
-/// What was asked of late; none if nothing was. URLs are shown whole, so that they can be copied.
-pub(crate) fn tried(tried: &[Tried], now: Now) -> Option<String> {
+/// Recent attempts; none if there were none. URLs are shown whole, so that they can be copied.
+pub(crate) fn attempts(attempts: &[Tried], now: Now) -> Option<String> {
     let mut out = String::new();
-    for one in tried {
+    for one in attempts {
         let (when, took) = (now.millis(one.at), when::took(one.duration_ms));
         let _ = writeln!(out, "  {}", one.url);
         let _ = writeln!(out, "    {DIM}{when}, took {took}:{DIM:#} {}", one.outcome);
@@ -158,23 +93,18 @@ pub(crate) fn tried(tried: &[Tried], now: Now) -> Option<String> {
     (!out.is_empty()).then_some(out)
 }
 
-impl Tried {
-    pub(crate) fn url(&self) -> &str {
-        &self.url
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commands::table::unstyled;
 
     fn shown(answer: &str) -> String {
         let status = serde_json::from_str(answer).unwrap();
-        let page = page(&status, Now::at(1000));
-        for line in anstream::adapter::strip_str(&page).to_string().lines() {
+        let page = unstyled(&page(&status, Now::at(1000)));
+        for line in page.lines() {
             assert!(line.chars().count() <= 80, "{line}");
         }
-        anstream::adapter::strip_str(&page).to_string()
+        page
     }
 
     #[test]
@@ -182,19 +112,20 @@ mod tests {
         let answer = r#"{
             "enabled": true, "queue_length": 3, "running": 1, "attempts_total": 9,
             "requests_total": 12, "oids_fetched_total": 34,
-            "throttle": {"backend": "fallback", "percent": 25, "reason": "connection refused"},
+            "throttle": {"backend": "fallback", "since": 1, "percent": 25, "reason": "connection refused"},
             "queue": [
                 {"identifier": "tide-table", "next_attempt": 1000000, "attempts": 0, "in_progress": true},
                 {"identifier": "a repository with a name that goes on and on, far beyond what fits",
                  "next_attempt": 1075000, "attempts": 2, "in_progress": false}],
             "hosts_total": 2, "hosts": [
                 {"domain": "git.example", "in_flight": 2, "in_flight_limit": 5, "started": 12,
-                 "window_limit": 30, "breaker": "passing"},
+                 "window_limit": 30, "breaker": "passing", "requests_total": 12, "failures_total": 0},
                 {"domain": "slow.example", "in_flight": 0, "in_flight_limit": 5, "started": 1,
-                 "window_limit": 30, "breaker": "passing", "closed_ms": 250000,
+                 "window_limit": 30, "breaker": "passing", "requests_total": 1, "failures_total": 1,
+                 "closed_ms": 250000,
                  "closed_why": "asks us to wait"}],
-            "tried": [{"url": "https://git.example/tides.git", "at": 980000, "duration_ms": 1840,
-                "outcome": "2 objects"}]
+            "tried": [{"identifier": "tides", "url": "https://git.example/tides.git", "at": 980000,
+                "duration_ms": 1840, "outcome": "2 objects", "oids_fetched": 2, "is_success": true}]
         }"#;
         insta::assert_snapshot!(shown(answer));
     }
@@ -203,7 +134,7 @@ mod tests {
     fn a_node_with_nothing_to_do_says_so_in_a_line() {
         assert_eq!(
             shown(r#"{"enabled": true}"#),
-            "0 waiting, 0 being fetched; 0 requests brought 0 objects\n"
+            "0 waiting, 0 being fetched; 0 requests fetched 0 objects\n"
         );
         assert_eq!(
             shown(r#"{"enabled": false, "queue_length": 2}"#),

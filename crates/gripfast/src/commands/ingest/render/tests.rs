@@ -1,11 +1,8 @@
-use grip_ingest::Accepted;
+use grip_ingest::{Accepted, Retained};
 use serde_json::json;
 
 use super::*;
-
-fn shown(text: &str) -> String {
-    anstream::adapter::strip_str(text).to_string()
-}
+use crate::commands::table::unstyled as shown;
 
 #[test]
 fn the_status_says_what_comes_from_where_and_when_the_budget_ends() {
@@ -36,7 +33,7 @@ fn the_status_says_what_comes_from_where_and_when_the_budget_ends() {
     let status: Status = serde_json::from_value(answer).unwrap();
     insta::assert_snapshot!(shown(&super::status(&status, Now::at(1_000))));
     let empty = super::status(&Status::default(), Now::at(1_000));
-    assert_eq!(shown(&empty), "0 pushes taken in\n\nnothing has come yet\n");
+    assert_eq!(shown(&empty), "0 pushes stored\n\nno events yet\n");
 }
 
 #[test]
@@ -50,28 +47,30 @@ fn gaps_are_listed_with_what_fills_them() {
     let gaps: Gaps = serde_json::from_value(answer).unwrap();
     insta::assert_snapshot!(shown(&super::gaps(&gaps, true, Now::at(3_000))));
     let none = super::gaps(&Gaps::default(), false, Now::at(1));
-    assert_eq!(none, "no open holes: nothing was missed\n");
+    assert_eq!(none, "no open gaps: nothing was missed\n");
 }
 
 #[test]
-fn what_would_go_is_told_from_what_is_gone() {
+fn a_dry_run_of_retention_differs_from_a_deletion() {
     let retention = |dry_run| Retention {
         dry_run,
-        gone: [
-            ("events".to_owned(), 5),
-            ("open_gaps".to_owned(), 1),
-            ("users".to_owned(), 0),
-        ]
-        .into(),
+        gone: Retained {
+            events: 5,
+            open_gaps: 1,
+            ..Retained::default()
+        },
     };
     let would = shown(&super::retention(&retention(true)));
-    assert!(would.ends_with("would go; --yes lets them go\n"), "{would}");
+    assert!(
+        would.ends_with("would be deleted; --yes deletes them\n"),
+        "{would}"
+    );
     assert!(
         would.contains("open gaps  1") && !would.contains("users"),
         "{would}"
     );
-    assert!(super::retention(&retention(false)).ends_with("are gone\n"));
-    assert!(super::retention(&Retention::default()).starts_with("nothing is older"));
+    assert!(super::retention(&retention(false)).ends_with("are deleted\n"));
+    assert!(super::retention(&Retention::default()).starts_with("no row is older"));
 }
 
 #[test]
@@ -93,7 +92,7 @@ fn a_file_is_told_of_in_one_line() {
     assert_eq!(
         shown(&file(path, &done)),
         "2015-01-01-15.json.gz: 800 new pushes, 100 known, 99 other events, 1 that cannot be read; \
-         went on after line 2000; 1 hole is filled\n"
+         continued after line 2000; 1 gap is filled\n"
     );
     let known = FileDone {
         was_known: true,

@@ -1,0 +1,143 @@
+//! Responses of the JSON API: written by the handlers, read by the command line.
+//!
+//! Where a feature has a report of its own, that is serialised as it is.
+
+use grip_grasp::{Explanation, WaitingFacts};
+use grip_index::{RepoFacts, SourceStatus, Status, TagFacts};
+use grip_ingest::{Gap, Retained};
+use grip_queue::{JobFacts, KindStats, State};
+use grip_types::Identifier;
+use serde::{Deserialize, Serialize};
+
+use crate::{Backend, HostBudget, SyncTotals, Tried};
+
+/// `GET /api/v1/sync`
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+pub struct SyncStatus {
+    pub enabled: bool,
+    pub queue_length: usize,
+    pub queue: Vec<Queued>,
+    #[serde(flatten)]
+    pub totals: SyncTotals,
+    pub throttle: Option<Backend>,
+    pub hosts_total: usize,
+    pub hosts: Vec<HostBudget>,
+    pub tried: Vec<Tried>,
+}
+
+/// One identifier that waits for its next attempt.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Queued {
+    pub identifier: Identifier,
+    /// Unix milliseconds.
+    pub next_attempt: i64,
+    pub attempts: u32,
+    pub in_progress: bool,
+}
+
+/// `GET /api/v1/explain/<subject>`
+#[derive(Debug, Deserialize, Serialize)]
+pub struct Explained {
+    #[serde(flatten)]
+    pub explanation: Explanation,
+    /// The search for its data, by identifier; empty where nothing is missing.
+    pub sync: Vec<Search>,
+}
+
+/// The search for the data of one identifier.
+#[derive(Debug, Deserialize, Serialize)]
+pub struct Search {
+    pub identifier: Identifier,
+    pub attempts: u32,
+    /// Unix milliseconds.
+    pub next_attempt: Option<i64>,
+    pub in_progress: bool,
+    /// Newest first.
+    pub tried: Vec<Tried>,
+}
+
+/// `GET /api/v1/purgatory`
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+pub struct WaitingEvents {
+    /// Listed or not.
+    pub total: usize,
+    pub waiting: Vec<WaitingFacts>,
+}
+
+/// `GET /api/v1/queue`
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+pub struct Jobs {
+    pub kinds: Vec<KindStats>,
+    pub jobs: Vec<JobFacts>,
+    /// The value of `after` for the jobs that follow; none on the last page.
+    pub next: Option<i64>,
+}
+
+/// `GET /api/v1/index`
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+pub struct IndexStatus {
+    /// Without its sources: those follow.
+    #[serde(flatten)]
+    pub status: Status,
+    pub sources: Vec<IndexSource>,
+}
+
+/// A source with the work on it.
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+pub struct IndexSource {
+    #[serde(flatten)]
+    pub status: SourceStatus,
+    #[serde(flatten)]
+    pub work: IndexWork,
+}
+
+/// When something is looked at next, and what went wrong the last time.
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+pub struct IndexWork {
+    pub state: Option<State>,
+    pub next_due_ms: Option<i64>,
+    pub attempts: i64,
+    pub last_error: Option<String>,
+}
+
+/// `GET /api/v1/index/repos/<name>`
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+pub struct IndexedRepo {
+    pub name: String,
+    pub facts: Option<RepoFacts>,
+    pub work: IndexWork,
+    pub tags: Vec<IndexedTag>,
+    pub next: Option<String>,
+}
+
+/// A tag, and whether it is in the feed.
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+pub struct IndexedTag {
+    #[serde(flatten)]
+    pub tag: TagFacts,
+    pub in_feed: bool,
+}
+
+/// `GET /api/v1/github/gaps`
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+pub struct Gaps {
+    pub gaps: Vec<Gap>,
+    pub next: Option<i64>,
+}
+
+/// `POST /api/v1/github/retention`
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+pub struct Retention {
+    pub dry_run: bool,
+    pub gone: Retained,
+}
