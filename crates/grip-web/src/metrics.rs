@@ -20,7 +20,7 @@ use prometheus_client::{
     metrics::{
         counter::Counter,
         family::{Family, MetricConstructor},
-        gauge::ConstGauge,
+        gauge::{ConstGauge, Gauge},
         histogram::Histogram,
     },
     registry::Registry,
@@ -54,51 +54,27 @@ fn short(commit: &str) -> &str {
     commit.get(..10).unwrap_or(commit)
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Request {
-    route: &'static str,
-    status: &'static str,
+/// Defines sets of labels whose values are written in the source.
+macro_rules! labels {
+    ($($name:ident { $($label:ident),* })*) => {$(
+        #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+        struct $name {
+            $($label: &'static str,)*
+        }
+    )*};
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Route {
-    route: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Reason {
-    reason: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Op {
-    op: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct GitOperation {
-    operation: &'static str,
-    status: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Operation {
-    operation: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Outcome {
-    result: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Delivered {
-    outcome: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Direction {
-    direction: &'static str,
+labels! {
+    Request { route, status }
+    Route { route }
+    Reason { reason }
+    Op { op }
+    GitOperation { operation, status }
+    Operation { operation }
+    Outcome { result }
+    Delivered { outcome }
+    Direction { direction }
+    BuildLabels { version, commit }
 }
 
 /// Makes histograms with one set of buckets.
@@ -182,77 +158,27 @@ impl Metrics {
         self
     }
 
+    // A table: one metric a line.
+    #[rustfmt::skip]
     fn registered(mut self, build: &Build, collected: Collected) -> Self {
+        let build_info: Family<BuildLabels, Gauge> = Family::default();
+        let commit = build.commit.unwrap_or("unknown");
+        build_info.get_or_create(&BuildLabels { version: build.version, commit }).set(1);
         let r = &mut self.registry;
         r.register("http_requests", "Answered requests", self.requests.clone());
-        r.register(
-            "request_latency_seconds",
-            "From the head of a request to the head of its answer",
-            self.latency.clone(),
-        );
-        r.register(
-            "busy_rejections",
-            "Requests refused because all slots of their route were taken",
-            self.busy.clone(),
-        );
-        r.register(
-            "rejected",
-            "Connections and requests refused by a bound per address or in total",
-            self.rejected.clone(),
-        );
-        r.register(
-            "connections_cut",
-            "Connections closed because the client kept us waiting",
-            self.cut.clone(),
-        );
-        r.register(
-            "io_timeouts",
-            "What was given up because it took too long, by route or by what was waited for",
-            self.timeouts.clone(),
-        );
-        r.register(
-            "ngit_git_operations",
-            "Git operations by type and status",
-            self.git_operations.clone(),
-        );
-        r.register(
-            "ngit_git_operation_duration_seconds",
-            "Duration of git operations to the last byte",
-            self.git_seconds.clone(),
-        );
-        r.register(
-            "ngit_git_bytes",
-            "Bytes of git requests and answers",
-            self.git_bytes.clone(),
-        );
-        r.register(
-            "ngit_git_push_authorization",
-            "Pushes carried out, and those that were not",
-            self.pushes.clone(),
-        );
-        r.register(
-            "ngit_websocket_connection_duration_seconds",
-            "Duration of WebSocket connections",
-            self.socket_seconds.clone(),
-        );
-        r.register(
-            "webhook_deliveries",
-            "Deliveries of GitHub's webhooks, by what became of them",
-            self.deliveries.clone(),
-        );
-        let labels = BuildLabels {
-            version: build.version,
-            commit: build.commit.unwrap_or("unknown"),
-        };
-        let build_info: Family<BuildLabels, prometheus_client::metrics::gauge::Gauge> =
-            Family::default();
-        build_info.get_or_create(&labels).set(1);
+        r.register("request_latency_seconds", "From the head of a request to the head of its answer", self.latency.clone());
+        r.register("busy_rejections", "Requests refused because all slots of their route were taken", self.busy.clone());
+        r.register("rejected", "Connections and requests refused by a bound per address or in total", self.rejected.clone());
+        r.register("connections_cut", "Connections closed because the client kept us waiting", self.cut.clone());
+        r.register("io_timeouts", "What was given up because it took too long, by route or by what was waited for", self.timeouts.clone());
+        r.register("ngit_git_operations", "Git operations by type and status", self.git_operations.clone());
+        r.register("ngit_git_operation_duration_seconds", "Duration of git operations to the last byte", self.git_seconds.clone());
+        r.register("ngit_git_bytes", "Bytes of git requests and answers", self.git_bytes.clone());
+        r.register("ngit_git_push_authorization", "Pushes carried out, and those that were not", self.pushes.clone());
+        r.register("ngit_websocket_connection_duration_seconds", "Duration of WebSocket connections", self.socket_seconds.clone());
+        r.register("webhook_deliveries", "Deliveries of GitHub's webhooks, by what became of them", self.deliveries.clone());
         r.register("ngit_build_info", "Build information", build_info);
-        r.register(
-            "ngit_start_time_seconds",
-            "When the node started, in unix time",
-            ConstGauge::new(unix_now()),
-        );
+        r.register("ngit_start_time_seconds", "When the node started, in unix time", ConstGauge::new(unix_now()));
         r.register_collector(Box::new(collected));
         self
     }
@@ -344,12 +270,6 @@ impl Metrics {
     pub(crate) fn socket_closed(&self, lasted: Duration) {
         self.socket_seconds.observe(lasted.as_secs_f64());
     }
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct BuildLabels {
-    version: &'static str,
-    commit: &'static str,
 }
 
 fn status_class(status: StatusCode) -> &'static str {

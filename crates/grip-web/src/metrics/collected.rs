@@ -43,21 +43,9 @@ impl fmt::Debug for Collected {
 impl Collector for Collected {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let out = &mut encoder;
-        let uptime = self.started.elapsed().as_secs();
-        gauge(
-            out,
-            "ngit_uptime_seconds",
-            "Seconds since the start",
-            uptime,
-        )?;
-        gauge(
-            out,
-            "connections_open",
-            "Open connections of any kind",
-            self.limits.open_connections() as u64,
-        )?;
-        self.encode_in_flight(out)?;
+        self.encode_edge(out)?;
         self.encode_relay(out)?;
+        self.encode_queues(out)?;
         self.encode_grasp(out)?;
         self.encode_sync(out)?;
         self.encode_ingest(out)?;
@@ -66,72 +54,30 @@ impl Collector for Collected {
     }
 }
 
+// Tables: one metric a line.
+#[rustfmt::skip]
 impl Collected {
-    fn encode_in_flight(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    fn encode_edge(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let in_flight = |class: &Class| (class.label(), self.limits.in_flight(*class) as u64);
-        gauges(
-            out,
-            "requests_in_flight",
-            "Requests under way by the pool they count in",
-            "route",
-            Class::ALL.iter().map(in_flight),
-        )
+        gauge(out, "ngit_uptime_seconds", "Seconds since the start", self.started.elapsed().as_secs())?;
+        gauge(out, "connections_open", "Open connections of any kind", self.limits.open_connections() as u64)?;
+        gauges(out, "requests_in_flight", "Requests under way by the pool they count in", "route", Class::ALL.iter().map(in_flight))
     }
 
     fn encode_relay(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let stats = self.relay.stats();
-        gauge(
-            out,
-            "ngit_websocket_connections_active",
-            "Open WebSocket connections",
-            stats.connections.get(),
-        )?;
-        counter(
-            out,
-            "ngit_websocket_connections",
-            "WebSocket connections since the start",
-            stats.connections_total.get(),
-        )?;
-        gauge(
-            out,
-            "ngit_websocket_unique_ips",
-            "Client addresses with an open connection (IPv6 by /64)",
-            self.limits.addresses() as u64,
-        )?;
-        gauge(
-            out,
-            "ngit_websocket_subscriptions_active",
-            "Open subscriptions",
-            stats.subscriptions.get(),
-        )?;
-        counters(
-            out,
-            "ngit_websocket_messages_received",
-            "Messages of clients",
-            "type",
-            stats.messages(),
-        )?;
-        counter(
-            out,
-            "ngit_events_stored",
-            "Events accepted by the relay",
-            stats.events_accepted.get(),
-        )?;
-        counters(
-            out,
-            "ngit_events_rejected",
-            "Events refused, by the prefix of the answer",
-            "reason",
-            stats
-                .refused()
-                .map(|(r, n)| (if r.is_empty() { "none" } else { r }, n)),
-        )?;
-        self.encode_queues(out)
+        let refused = stats.refused().map(|(r, n)| (if r.is_empty() { "none" } else { r }, n));
+        gauge(out, "ngit_websocket_connections_active", "Open WebSocket connections", stats.connections.get())?;
+        counter(out, "ngit_websocket_connections", "WebSocket connections since the start", stats.connections_total.get())?;
+        gauge(out, "ngit_websocket_unique_ips", "Client addresses with an open connection (IPv6 by /64)", self.limits.addresses() as u64)?;
+        gauge(out, "ngit_websocket_subscriptions_active", "Open subscriptions", stats.subscriptions.get())?;
+        counters(out, "ngit_websocket_messages_received", "Messages of clients", "type", stats.messages())?;
+        counter(out, "ngit_events_stored", "Events accepted by the relay", stats.events_accepted.get())?;
+        counters(out, "ngit_events_rejected", "Events refused, by the prefix of the answer", "reason", refused)
     }
 
     fn encode_queues(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let stats = self.relay.stats();
-        let turns = self.grasp.stats();
         let jobs = self.samples.look();
         let resolve = self.resolver.as_ref().map(Resolver::status);
         let resolve = resolve.map_or(0, |status| status.pipeline.queue_depth);
@@ -139,116 +85,41 @@ impl Collected {
             ("resolve", resolve as u64),
             ("relay_write", stats.write_queue.get()),
             ("relay_read", stats.read_queue.get()),
-            ("repository_turns", turns.waiting as u64),
+            ("repository_turns", self.grasp.stats().waiting as u64),
         ];
-        gauges(
-            out,
-            "queue_depth",
-            "What could be worked on and is not yet, by queue",
-            "queue",
-            here.into_iter().chain(jobs.due()),
-        )?;
+        gauges(out, "queue_depth", "What could be worked on and is not yet, by queue", "queue", here.into_iter().chain(jobs.due()))?;
         jobs.encode(out)?;
-        gauge(
-            out,
-            "relay_outbound_bytes",
-            "Bytes waiting to be sent to relay clients",
-            stats.outbound_bytes.get(),
-        )?;
-        counter(
-            out,
-            "relay_live_deliveries",
-            "Live events handed to subscribers",
-            stats.deliveries.get(),
-        )?;
-        counter(
-            out,
-            "relay_slow_readers_cut",
-            "Relay connections closed because they did not keep up",
-            stats.slow_readers_cut.get(),
-        )?;
-        counter(
-            out,
-            "relay_commits",
-            "Commits of events",
-            stats.commits.get(),
-        )?;
-        counter(
-            out,
-            "relay_commits_failed",
-            "Commits that failed",
-            stats.commits_failed.get(),
-        )
+        gauge(out, "relay_outbound_bytes", "Bytes waiting to be sent to relay clients", stats.outbound_bytes.get())?;
+        counter(out, "relay_live_deliveries", "Live events handed to subscribers", stats.deliveries.get())?;
+        counter(out, "relay_slow_readers_cut", "Relay connections closed because they did not keep up", stats.slow_readers_cut.get())?;
+        counter(out, "relay_commits", "Commits of events", stats.commits.get())?;
+        counter(out, "relay_commits_failed", "Commits that failed", stats.commits_failed.get())
     }
 
     fn encode_grasp(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let stats = self.grasp.stats();
         let held = stats.purgatory;
-        gauge(
-            out,
-            "ngit_repositories_total",
-            "Repositories hosted, served or held",
-            stats.repositories as u64,
-        )?;
         let kinds = [
-            ("announcement", held.announcements),
-            ("state", held.states),
-            ("pull_request", held.prs),
-            ("placeholder", held.placeholders),
-            ("wanted", held.wanted),
+            ("announcement", held.announcements as u64),
+            ("state", held.states as u64),
+            ("pull_request", held.prs as u64),
+            ("placeholder", held.placeholders as u64),
+            ("wanted", held.wanted as u64),
         ];
-        gauges(
-            out,
-            "ngit_purgatory_entries",
-            "What waits for its other half",
-            "kind",
-            kinds.map(|(kind, count)| (kind, count as u64)),
-        )?;
+        let refused = stats.refused.iter().map(|(cause, count)| (*cause, *count));
         let oldest = stats.oldest_wait.unwrap_or_default();
-        for (name, help, value) in [
-            (
-                "ngit_purgatory_oldest_age_seconds",
-                "How long the oldest entry has waited",
-                oldest.as_secs(),
-            ),
-            (
-                "purgatory_announcements",
-                "Announcements held",
-                held.announcements as u64,
-            ),
-            (
-                "purgatory_announcements_hidden",
-                "Announcements kept unseen after their repository expired",
-                held.hidden_announcements as u64,
-            ),
-            ("purgatory_states", "States held", held.states as u64),
-            (
-                "purgatory_pull_requests",
-                "Pull requests held",
-                held.prs as u64,
-            ),
-            (
-                "purgatory_placeholders",
-                "Refs pushed ahead of their pull request",
-                held.placeholders as u64,
-            ),
-            ("purgatory_bytes", "Bytes of held events", held.bytes as u64),
-            (
-                "purgatory_sync_queue_size",
-                "Identifiers pending sync",
-                held.sync_queue as u64,
-            ),
-            ("pushes_active", "Pushes under way", stats.pushes as u64),
-        ] {
-            gauge(out, name, help, value)?;
-        }
-        counters(
-            out,
-            "ngit_refusals",
-            "Events and pushes refused, by cause",
-            "cause",
-            stats.refused.iter().map(|(cause, count)| (*cause, *count)),
-        )
+        gauge(out, "ngit_repositories_total", "Repositories hosted, served or held", stats.repositories as u64)?;
+        gauges(out, "ngit_purgatory_entries", "What waits for its other half", "kind", kinds)?;
+        gauge(out, "ngit_purgatory_oldest_age_seconds", "How long the oldest entry has waited", oldest.as_secs())?;
+        gauge(out, "purgatory_announcements", "Announcements held", held.announcements as u64)?;
+        gauge(out, "purgatory_announcements_hidden", "Announcements kept unseen after their repository expired", held.hidden_announcements as u64)?;
+        gauge(out, "purgatory_states", "States held", held.states as u64)?;
+        gauge(out, "purgatory_pull_requests", "Pull requests held", held.prs as u64)?;
+        gauge(out, "purgatory_placeholders", "Refs pushed ahead of their pull request", held.placeholders as u64)?;
+        gauge(out, "purgatory_bytes", "Bytes of held events", held.bytes as u64)?;
+        gauge(out, "purgatory_sync_queue_size", "Identifiers pending sync", held.sync_queue as u64)?;
+        gauge(out, "pushes_active", "Pushes under way", stats.pushes as u64)?;
+        counters(out, "ngit_refusals", "Events and pushes refused, by cause", "cause", refused)
     }
 }
 

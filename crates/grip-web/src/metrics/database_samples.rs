@@ -5,7 +5,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use grip_db::DbError;
-use grip_index::{Index, Status};
+use grip_index::{Index, SourceStatus, Status};
 use grip_ingest::{Ingest, Stats};
 use grip_queue::{KindStats, Queue};
 use grip_tasks::TaskGroup;
@@ -259,35 +259,16 @@ impl Sample {
     }
 }
 
+// A table: one metric a line.
+#[rustfmt::skip]
 fn encode_index(status: &Status, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
-    for (name, help, value) in [
-        (
-            "index_versions",
-            "Module versions in the feed",
-            status.versions,
-        ),
-        (
-            "index_repositories",
-            "Repositories that are indexed",
-            status.repos,
-        ),
-        ("index_tags", "Tags that are known", status.tags),
-        (
-            "index_last_change_timestamp_seconds",
-            "When the feed last changed, in unix time",
-            status.stamp_ns / 1_000_000_000,
-        ),
-    ] {
-        gauge(out, name, help, unsigned(value))?;
-    }
-    let sources = status.sources.iter().take(SOURCES);
-    gauges(
-        out,
-        "index_last_listing_timestamp_seconds",
-        "When the list of a source's repositories was last complete, in unix time; 0 for never",
-        "source",
-        sources.map(|s| (s.name.as_str(), unsigned(s.finished_ms.unwrap_or(0) / 1000))),
-    )
+    let listed = |s: &SourceStatus| unsigned(s.finished_ms.unwrap_or(0) / 1000);
+    let sources = status.sources.iter().take(SOURCES).map(|s| (s.name.as_str(), listed(s)));
+    gauge(out, "index_versions", "Module versions in the feed", unsigned(status.versions))?;
+    gauge(out, "index_repositories", "Repositories that are indexed", unsigned(status.repos))?;
+    gauge(out, "index_tags", "Tags that are known", unsigned(status.tags))?;
+    gauge(out, "index_last_change_timestamp_seconds", "When the feed last changed, in unix time", unsigned(status.stamp_ns / 1_000_000_000))?;
+    gauges(out, "index_last_listing_timestamp_seconds", "When the list of a source's repositories was last complete, in unix time; 0 for never", "source", sources)
 }
 
 pub(super) fn unsigned(value: i64) -> u64 {

@@ -34,61 +34,23 @@ impl Collected {
     }
 }
 
+// A table: one metric a line.
+#[rustfmt::skip]
 impl IngestSample {
     pub(super) fn encode(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let stats = &self.stats;
-        for (name, help, value) in [
-            (
-                "ingest_gaps_open",
-                "Holes in what was seen of GitHub that nobody has filled",
-                stats.open_gaps,
-            ),
-            (
-                "ingest_rejected",
-                "Events that could not be read and are kept aside",
-                stats.rejected,
-            ),
-            (
-                "ingest_pushes_last_hour",
-                "Pushes that came within the last hour",
-                stats.pushes_last_hour,
-            ),
-            (
-                "ingest_users",
-                "People of GitHub that are known",
-                stats.users,
-            ),
-            (
-                "ingest_repositories",
-                "Repositories of GitHub that are known",
-                stats.repositories,
-            ),
-            (
-                "ingest_last_push_timestamp_seconds",
-                "When the last push came, in unix time; 0 for never",
-                stats.last_at.unwrap_or(0) / 1000,
-            ),
-        ] {
-            gauge(out, name, help, unsigned(value))?;
-        }
         let types = stats.by_type.iter().take(MOST);
-        counters(
-            out,
-            "ingest_events",
-            "Events that ever came, by type",
-            "type",
-            types.map(|(kind, count)| (kind.as_str(), unsigned(*count))),
-        )?;
-        let sources = self.status.sources.iter().take(MOST);
-        gauges(
-            out,
-            "ingest_last_poll_timestamp_seconds",
-            "When a list of events was last read, in unix time; 0 for never",
-            "source",
-            sources
-                .filter(|source| source.is_configured)
-                .map(|s| (s.source.as_str(), unsigned(s.polled_at.unwrap_or(0) / 1000))),
-        )?;
+        let types = types.map(|(kind, count)| (kind.as_str(), unsigned(*count)));
+        let lists = self.status.sources.iter().take(MOST).filter(|source| source.is_configured);
+        let polled = lists.map(|s| (s.source.as_str(), unsigned(s.polled_at.unwrap_or(0) / 1000)));
+        gauge(out, "ingest_gaps_open", "Holes in what was seen of GitHub that nobody has filled", unsigned(stats.open_gaps))?;
+        gauge(out, "ingest_rejected", "Events that could not be read and are kept aside", unsigned(stats.rejected))?;
+        gauge(out, "ingest_pushes_last_hour", "Pushes that came within the last hour", unsigned(stats.pushes_last_hour))?;
+        gauge(out, "ingest_users", "People of GitHub that are known", unsigned(stats.users))?;
+        gauge(out, "ingest_repositories", "Repositories of GitHub that are known", unsigned(stats.repositories))?;
+        gauge(out, "ingest_last_push_timestamp_seconds", "When the last push came, in unix time; 0 for never", unsigned(stats.last_at.unwrap_or(0) / 1000))?;
+        counters(out, "ingest_events", "Events that ever came, by type", "type", types)?;
+        gauges(out, "ingest_last_poll_timestamp_seconds", "When a list of events was last read, in unix time; 0 for never", "source", polled)?;
         encode_budgets(&self.status.budgets, out)
     }
 }

@@ -10,6 +10,8 @@ use prometheus_client::{
 
 use super::collected::{Collected, counter, counters, gauge};
 
+// Tables: one metric a line.
+#[rustfmt::skip]
 impl Collected {
     /// A node that resolves nothing shows nothing of this.
     pub(super) fn encode_resolver(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
@@ -17,123 +19,50 @@ impl Collected {
             return Ok(());
         };
         let status = resolver.status();
+        let (pipeline, publisher) = (&status.pipeline, &status.publisher);
         encode_counters(&status.counters, out)?;
-        for (name, help, value) in [
-            (
-                "resolve_workers_busy",
-                "Resolutions under way",
-                status.pipeline.workers_busy as u64,
-            ),
-            (
-                "resolve_cached_bytes",
-                "Memory of answers that are kept",
-                status.pipeline.cached_bytes,
-            ),
-            (
-                "resolve_pins",
-                "Manifests that are pinned",
-                status.pipeline.pins as u64,
-            ),
-            (
-                "resolve_told",
-                "Repositories that the network was told of",
-                status.publisher.published as u64,
-            ),
-        ] {
-            gauge(out, name, help, value)?;
-        }
-        let Some(network) = status.network else {
+        gauge(out, "resolve_workers_busy", "Resolutions under way", pipeline.workers_busy as u64)?;
+        gauge(out, "resolve_cached_bytes", "Memory of answers that are kept", pipeline.cached_bytes)?;
+        gauge(out, "resolve_pins", "Manifests that are pinned", pipeline.pins as u64)?;
+        gauge(out, "resolve_told", "Repositories that the network was told of", publisher.published as u64)?;
+        let Some(network) = &status.network else {
             return Ok(());
         };
-        for (name, help, value) in [
-            (
-                "dht_peers_connected",
-                "Peers with an open connection",
-                network.connected_peers,
-            ),
-            (
-                "dht_peers_known",
-                "Peers in the routing table",
-                network.known_peers,
-            ),
-            ("dht_records", "Records that are held", network.records),
-            (
-                "dht_provided_keys",
-                "Keys whose providers are known, this node among them",
-                network.provided_keys,
-            ),
-        ] {
-            gauge(out, name, help, value as u64)?;
-        }
-        Ok(())
+        gauge(out, "dht_peers_connected", "Peers with an open connection", network.connected_peers as u64)?;
+        gauge(out, "dht_peers_known", "Peers in the routing table", network.known_peers as u64)?;
+        gauge(out, "dht_records", "Records that are held", network.records as u64)?;
+        gauge(out, "dht_provided_keys", "Keys whose providers are known, this node among them", network.provided_keys as u64)
     }
 }
 
+#[rustfmt::skip]
 fn encode_counters(counts: &Counters, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
-    let seconds = |ms: u64| ms as f64 / 1000.0;
-    let help = "From a question to its answer, the cache's included";
-    histogram(
-        out,
-        "resolve_latency_seconds",
-        help,
-        &counts.latency,
-        seconds,
-    )?;
-    let help = "How long the network was asked for one answer, in milliseconds";
-    let plain = |ms: u64| ms as f64;
-    histogram(out, "index_dht_lookup_ms", help, &counts.lookup, plain)?;
-    counters(
-        out,
-        "backoff_retries",
-        "What was tried again after a pause",
-        "op",
-        [("resolve", counts.retries_total)],
-    )?;
-    counter(
-        out,
-        "resolve_deadline_hit",
-        "Resolutions that ended without an answer at their deadline",
-        counts.timeouts_total,
-    )?;
-    counters(
-        out,
-        "resolve_cache",
-        "What the cache said",
-        "outcome",
-        [
-            ("hit", counts.hits_total),
-            ("stale", counts.stale_hits_total),
-            ("negative", counts.negative_hits_total),
-            ("miss", counts.misses_total),
-        ],
-    )?;
-    counters(
-        out,
-        "resolve_failures",
-        "Resolutions without an answer, by reason",
-        "reason",
-        [
-            ("unknown", counts.unknown_total),
-            ("busy", counts.busy_total),
-            ("timeout", counts.timeouts_total),
-            ("breaker_open", counts.breaker_open_total),
-            ("unreadable", counts.unreadable_total),
-            ("canceled", counts.canceled_total),
-        ],
-    )?;
-    counters(
-        out,
-        "resolve_questions",
-        "Questions to peers: all, hedges among them, and those given up",
-        "what",
-        [
-            ("asked", counts.questions_total),
-            ("hedges", counts.hedges_total),
-            ("hedges_denied", counts.hedges_denied_total),
-            ("abandoned", counts.abandoned_total),
-            ("lies", counts.lies_total),
-        ],
-    )
+    let (seconds, plain) = (|ms: u64| ms as f64 / 1000.0, |ms: u64| ms as f64);
+    histogram(out, "resolve_latency_seconds", "From a question to its answer, the cache's included", &counts.latency, seconds)?;
+    histogram(out, "index_dht_lookup_ms", "How long the network was asked for one answer, in milliseconds", &counts.lookup, plain)?;
+    counters(out, "backoff_retries", "What was tried again after a pause", "op", [("resolve", counts.retries_total)])?;
+    counter(out, "resolve_deadline_hit", "Resolutions that ended without an answer at their deadline", counts.timeouts_total)?;
+    counters(out, "resolve_cache", "What the cache said", "outcome", [
+        ("hit", counts.hits_total),
+        ("stale", counts.stale_hits_total),
+        ("negative", counts.negative_hits_total),
+        ("miss", counts.misses_total),
+    ])?;
+    counters(out, "resolve_failures", "Resolutions without an answer, by reason", "reason", [
+        ("unknown", counts.unknown_total),
+        ("busy", counts.busy_total),
+        ("timeout", counts.timeouts_total),
+        ("breaker_open", counts.breaker_open_total),
+        ("unreadable", counts.unreadable_total),
+        ("canceled", counts.canceled_total),
+    ])?;
+    counters(out, "resolve_questions", "Questions to peers: all, hedges among them, and those given up", "what", [
+        ("asked", counts.questions_total),
+        ("hedges", counts.hedges_total),
+        ("hedges_denied", counts.hedges_denied_total),
+        ("abandoned", counts.abandoned_total),
+        ("lies", counts.lies_total),
+    ])
 }
 
 /// Steps are counted in milliseconds and shown in what `unit` makes of them.

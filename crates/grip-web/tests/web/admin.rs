@@ -1,4 +1,4 @@
-//! What only the operator may do, and the record it leaves.
+//! Rights of the operator, and the record each use leaves.
 
 use std::{
     fmt::{Debug, Write as _},

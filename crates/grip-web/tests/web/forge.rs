@@ -120,9 +120,10 @@ impl Source for Forge {
     }
 
     fn trusts(&self, repo: &str, path: &ModulePath) -> Trust {
-        match path.as_str() == repo {
-            true => Trust::Proven,
-            false => Trust::Chosen,
+        if path.as_str() == repo {
+            Trust::Proven
+        } else {
+            Trust::Chosen
         }
     }
 }

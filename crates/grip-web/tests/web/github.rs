@@ -1,4 +1,4 @@
-//! What people and programs are told of GitHub, and what the operator may order.
+//! GitHub activity: API, page and the orders of the operator.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! What holds for every answer.
+//! Properties of every response.
 
 use std::time::Duration;
 

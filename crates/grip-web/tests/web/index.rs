@@ -1,4 +1,4 @@
-//! What people and programs are told about the index, and what the operator may order.
+//! The index: what its API, pages and orders do.
 
 use std::sync::Arc;
 

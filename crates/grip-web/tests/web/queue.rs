@@ -1,4 +1,4 @@
-//! What is told of work that is due later, and what the operator may do about it.
+//! The queue: its API and the orders of the operator.
 
 use std::{sync::Arc, time::Duration};
 

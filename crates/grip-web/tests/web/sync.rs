@@ -1,4 +1,4 @@
-//! What is told of the search for missing data: API, metrics, probes, pages.
+//! The search for missing data: API, metrics, probes, pages.
 
 use anyhow::Result;
 use grip_testkit::Author;

@@ -34,7 +34,7 @@ pub(super) async fn run(request: &NodeRequest, files: &[PathBuf]) -> anyhow::Res
         let read = reading.await;
         bar.finish_and_clear();
         match read {
-            Ok(done) => tell(file, &done, request.json),
+            Ok(done) => print(file, &done, request.json),
             Err(error) => {
                 failed += 1;
                 anstream::eprintln!("gripfast: {:#}", anyhow::Error::new(error));
@@ -89,13 +89,12 @@ fn step(bar: &ProgressBar, progress: &FileProgress) {
     bar.set_message(format!("{} new pushes", progress.accepted.new));
 }
 
-fn tell(file: &Path, done: &FileDone, json: bool) {
-    match json {
-        true => {
-            let mut line = json!(done);
-            line["file"] = json!(file.to_string_lossy());
-            anstream::println!("{line}");
-        }
-        false => anstream::print!("{}", render::file(file, done)),
+fn print(file: &Path, done: &FileDone, json: bool) {
+    if json {
+        let mut line = json!(done);
+        line["file"] = json!(file.to_string_lossy());
+        anstream::println!("{line}");
+    } else {
+        anstream::print!("{}", render::file(file, done));
     }
 }
