@@ -208,7 +208,7 @@ fn without_a_node_the_client_commands_say_so() {
     assert_eq!(explain.status.code(), Some(1));
     assert!(
         reason(&explain).starts_with(&format!(
-            "no answer from http://{free}; is the node running?"
+            "no response from http://{free}; is the node running?"
         )),
         "{}",
         stderr(&explain)
@@ -216,7 +216,7 @@ fn without_a_node_the_client_commands_say_so() {
     let health = gripfast(dir().path(), &["healthcheck"], &env);
     assert_eq!(health.status.code(), Some(1));
     assert!(
-        reason(&health).starts_with("no answer from"),
+        reason(&health).starts_with("no response from"),
         "{}",
         stderr(&health)
     );
@@ -247,7 +247,7 @@ fn commands_that_steer_the_node_say_when_it_does_not_run() {
         assert_eq!(output.status.code(), Some(1), "{arguments:?}");
         assert!(
             reason(&output).starts_with(&format!(
-                "no answer from http://{free}; is the node running?"
+                "no response from http://{free}; is the node running?"
             )),
             "{}",
             stderr(&output)
