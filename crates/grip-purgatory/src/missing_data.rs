@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, future::Future, pin::Pin, time::Duration};
 
 use grip_nostr::{EventId, PublicKey};
 use grip_types::{Identifier, Oid};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use url::Url;
 
@@ -53,7 +53,7 @@ pub enum AttemptEnd {
 }
 
 /// One URL that was asked, and what came of it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct UrlAttempt {
     pub identifier: Identifier,
     /// Without user name, password and query.

@@ -53,7 +53,7 @@ pub use self::{
     resolve::Resolve,
     server::{serve, serve_to_the_end},
     settings::{NodeInfo, Timeouts, WebLimits, WebSettings},
-    sync::{Backend, Breaker, HostBudget, SyncHandle, SyncReport, SyncTotals, Tried},
+    sync::{Backend, Breaker, HostBudget, SyncHandle, SyncReport, SyncTotals, UrlAttempt},
     watch::Watch,
 };
 

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-pub use grip_grasp::UrlAttempt as Tried;
+pub use grip_grasp::UrlAttempt;
 use grip_types::{Domain, Identifier};
 use serde::{Deserialize, Serialize};
 
@@ -12,10 +12,10 @@ pub trait SyncReport: Send + Sync + 'static {
     fn totals(&self) -> SyncTotals;
 
     /// What was tried for `identifier`, newest first; bounded.
-    fn tried(&self, identifier: &Identifier) -> Vec<Tried>;
+    fn tried(&self, identifier: &Identifier) -> Vec<UrlAttempt>;
 
     /// What was tried for anybody, newest first.
-    fn recent(&self, limit: usize) -> Vec<Tried>;
+    fn recent(&self, limit: usize) -> Vec<UrlAttempt>;
 
     /// Every host that is remembered; bounded by the throttle.
     fn hosts(&self) -> Vec<HostBudget>;
@@ -123,7 +123,7 @@ impl SyncHandle {
         self.0.as_deref()
     }
 
-    pub(crate) fn tried(&self, identifier: &Identifier) -> Vec<Tried> {
+    pub(crate) fn tried(&self, identifier: &Identifier) -> Vec<UrlAttempt> {
         self.get().map(|r| r.tried(identifier)).unwrap_or_default()
     }
 

@@ -9,7 +9,7 @@ use grip_queue::{JobFacts, KindStats, State};
 use grip_types::Identifier;
 use serde::{Deserialize, Serialize};
 
-use crate::{Backend, HostBudget, SyncTotals, Tried};
+use crate::{Backend, HostBudget, SyncTotals, UrlAttempt};
 
 /// `GET /api/v1/sync`
 #[derive(Debug, Default, Deserialize, Serialize)]
@@ -23,7 +23,7 @@ pub struct SyncStatus {
     pub throttle: Option<Backend>,
     pub hosts_total: usize,
     pub hosts: Vec<HostBudget>,
-    pub tried: Vec<Tried>,
+    pub tried: Vec<UrlAttempt>,
 }
 
 /// One identifier that waits for its next attempt.
@@ -54,7 +54,7 @@ pub struct Search {
     pub next_attempt: Option<i64>,
     pub in_progress: bool,
     /// Newest first.
-    pub tried: Vec<Tried>,
+    pub tried: Vec<UrlAttempt>,
 }
 
 /// `GET /api/v1/purgatory`

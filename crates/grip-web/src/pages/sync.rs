@@ -5,7 +5,7 @@ use http::StatusCode;
 
 use super::{CounterView, Frame, Notice, counters, distance};
 use crate::{
-    Backend, Breaker, HostBudget, Tried, api,
+    Backend, Breaker, HostBudget, UrlAttempt, api,
     api_types::Queued,
     metrics::unix_now_ms,
     request_context::{HttpResult, RequestContext},
@@ -152,7 +152,7 @@ fn closed(host: &HostBudget) -> Option<String> {
     }
 }
 
-fn attempt_line(tried: Tried, now: i64) -> AttemptLine {
+fn attempt_line(tried: UrlAttempt, now: i64) -> AttemptLine {
     AttemptLine {
         identifier: tried.identifier.to_string(),
         url: tried.url,

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use grip_testkit::Author;
 use grip_types::{Domain, Identifier};
-use grip_web::{Backend, Breaker, HostBudget, SyncHandle, SyncReport, SyncTotals, Tried};
+use grip_web::{Backend, Breaker, HostBudget, SyncHandle, SyncReport, SyncTotals, UrlAttempt};
 
 use crate::support::Node;
 
@@ -11,7 +11,7 @@ use crate::support::Node;
 pub struct Figures {
     pub hosts: Vec<HostBudget>,
     pub backend: Backend,
-    pub tried: Vec<Tried>,
+    pub tried: Vec<UrlAttempt>,
 }
 
 impl Default for Figures {
@@ -34,14 +34,14 @@ impl SyncReport for Figures {
         }
     }
 
-    fn tried(&self, identifier: &Identifier) -> Vec<Tried> {
+    fn tried(&self, identifier: &Identifier) -> Vec<UrlAttempt> {
         let all = self.tried.iter();
         all.filter(|t| t.identifier == *identifier)
             .cloned()
             .collect()
     }
 
-    fn recent(&self, limit: usize) -> Vec<Tried> {
+    fn recent(&self, limit: usize) -> Vec<UrlAttempt> {
         self.tried.iter().take(limit).cloned().collect()
     }
 
@@ -69,8 +69,8 @@ fn host(name: &str, requests_total: u64) -> HostBudget {
     }
 }
 
-fn tried(identifier: &str) -> Tried {
-    Tried {
+fn tried(identifier: &str) -> UrlAttempt {
+    UrlAttempt {
         identifier: Identifier::parse(identifier).expect("the name is one"),
         url: "https://dead.example/<script>.git".into(),
         at: 1_763_000_000_000,

@@ -18,7 +18,7 @@ pub(crate) fn run(request: HealthcheckRequest) -> anyhow::Result<()> {
         "{}/readyz",
         base_url(request.url.as_deref(), &request.flags)?
     );
-    let answer = fetch(&url, PATIENCE).with_context(|| format!("no answer from {url}"))?;
+    let answer = fetch(&url, PATIENCE).with_context(|| format!("no response from {url}"))?;
     match answer.status {
         200 => {
             anstream::println!("ready");

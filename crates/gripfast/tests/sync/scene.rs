@@ -78,7 +78,7 @@ impl Scene {
     }
 
     /// What was tried for `event`, newest first.
-    pub async fn tried(&self, event: &Event) -> Result<Vec<Tried>> {
+    pub async fn tried(&self, event: &Event) -> Result<Vec<UrlAttempt>> {
         let path = format!("/api/v1/explain/{}", event.id.to_hex());
         let explanation = self.node.json(&path).await?;
         let searches = explanation["sync"].as_array().context("no sync")?;
@@ -90,7 +90,7 @@ impl Scene {
     }
 
     /// Waits until so many tries for `event` have ended.
-    pub async fn has_tried(&self, event: &Event, tries: usize) -> Result<Vec<Tried>> {
+    pub async fn has_tried(&self, event: &Event, tries: usize) -> Result<Vec<UrlAttempt>> {
         let mut last = Vec::new();
         let waiting = until_ok("tries that ended", async || {
             last = self.tried(event).await?;
@@ -151,7 +151,7 @@ impl Scene {
 
 /// One URL that was asked, as the node tells it.
 #[derive(Clone, Debug, Deserialize)]
-pub struct Tried {
+pub struct UrlAttempt {
     pub url: String,
     pub outcome: String,
     pub oids_fetched: usize,

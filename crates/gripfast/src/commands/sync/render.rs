@@ -2,7 +2,7 @@
 
 use std::{fmt::Write as _, time::Duration};
 
-use grip_web::{Backend, Breaker, HostBudget, Tried, api_types::SyncStatus};
+use grip_web::{Backend, Breaker, HostBudget, UrlAttempt, api_types::SyncStatus};
 
 use crate::commands::{
     table::{BOLD, DIM, Table, YELLOW, gauge, more, section},
@@ -83,7 +83,7 @@ fn state(host: &HostBudget) -> String {
 }
 
 /// Recent attempts; none if there were none. URLs are shown whole, so that they can be copied.
-pub(crate) fn attempts(attempts: &[Tried], now: Now) -> Option<String> {
+pub(crate) fn attempts(attempts: &[UrlAttempt], now: Now) -> Option<String> {
     let mut out = String::new();
     for one in attempts {
         let (when, took) = (now.millis(one.at), when::took(one.duration_ms));

@@ -3,7 +3,7 @@
 use grip_limits::{BackendStatus, BreakerState, ClosedReason, HostStatus, Throttle};
 use grip_sync::Sync;
 use grip_types::Identifier;
-use grip_web::{Backend, Breaker, HostBudget, SyncReport, SyncTotals, Tried};
+use grip_web::{Backend, Breaker, HostBudget, SyncReport, SyncTotals, UrlAttempt};
 
 /// The running sync, as the edge sees it.
 pub(super) struct Report {
@@ -28,11 +28,11 @@ impl SyncReport for Report {
         }
     }
 
-    fn tried(&self, identifier: &Identifier) -> Vec<Tried> {
+    fn tried(&self, identifier: &Identifier) -> Vec<UrlAttempt> {
         self.sync.attempts_of(identifier)
     }
 
-    fn recent(&self, limit: usize) -> Vec<Tried> {
+    fn recent(&self, limit: usize) -> Vec<UrlAttempt> {
         self.sync.recent_attempts(limit)
     }
 
