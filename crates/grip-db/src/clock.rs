@@ -24,14 +24,14 @@ struct Reading {
 
 /// What the database's host said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Heard {
+pub(crate) struct ServerTime {
     pub(crate) ms: i64,
     /// By how much it may be wrong, because the answer took its time.
-    pub(crate) vague_ms: i64,
+    pub(crate) uncertainty_ms: i64,
 }
 
 /// Two readings differ by less where nobody set the clock.
-const SHAKE_MS: i64 = 500;
+const JITTER_MS: i64 = 500;
 
 impl Clock {
     /// How often the clock is read.
@@ -55,10 +55,10 @@ impl Clock {
 
     /// Takes over what was read, unless it says nothing new: each reading shakes a little, and
     /// one that took long says little.
-    pub(crate) fn hear(&self, Heard { ms, vague_ms }: Heard) {
+    pub(crate) fn adjust(&self, ServerTime { ms, uncertainty_ms }: ServerTime) {
         let is_old = self.reading.lock().at.elapsed() >= Self::EVERY;
-        let most = SHAKE_MS.saturating_add(vague_ms).unsigned_abs();
-        if (is_old && vague_ms < SHAKE_MS) || ms.abs_diff(self.now_ms()) > most {
+        let most = JITTER_MS.saturating_add(uncertainty_ms).unsigned_abs();
+        if (is_old && uncertainty_ms < JITTER_MS) || ms.abs_diff(self.now_ms()) > most {
             self.set(ms);
         }
     }
@@ -92,20 +92,20 @@ mod tests {
     #[test]
     fn a_slow_answer_moves_the_clock_only_where_it_proves_that_it_is_wrong() {
         let clock = Clock::new(1_000_000);
-        let heard = |ms, vague_ms| Heard { ms, vague_ms };
+        let heard = |ms, uncertainty_ms| ServerTime { ms, uncertainty_ms };
         // The clock goes on while this is tested, by much less than a second.
         let shows = |ms: i64| (0..900).contains(&(clock.now_ms() - ms));
-        clock.hear(heard(1_004_000, 4_000));
+        clock.adjust(heard(1_004_000, 4_000));
         assert!(shows(1_000_000));
-        clock.hear(heard(1_004_000, 10));
+        clock.adjust(heard(1_004_000, 10));
         assert!(shows(1_004_000));
-        clock.hear(heard(500_000, 4_000));
+        clock.adjust(heard(500_000, 4_000));
         assert!(shows(500_000));
         // However old the last reading is.
         clock.reading.lock().at -= Clock::EVERY;
-        clock.hear(heard(530_400, 4_000));
+        clock.adjust(heard(530_400, 4_000));
         assert!(clock.reading.lock().at.elapsed() >= Clock::EVERY);
-        clock.hear(heard(530_400, 10));
+        clock.adjust(heard(530_400, 10));
         assert!(clock.reading.lock().at.elapsed() < Clock::EVERY);
     }
 }

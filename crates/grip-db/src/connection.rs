@@ -25,25 +25,25 @@ impl<R> FromRows for R where
 /// Where one fails inside a transaction, the work as a whole fails, whatever its author makes of
 /// the error: Postgres does nothing more in such a transaction, and SQLite is to do no other.
 pub struct Connection<'c> {
-    link: Link<'c>,
-    notes: &'c mut Notes,
+    link: EngineConnection<'c>,
+    state: &'c mut WorkState,
 }
 
-pub(crate) enum Link<'c> {
+pub(crate) enum EngineConnection<'c> {
     Sqlite(&'c mut SqliteConnection),
     Postgres(&'c mut PgConnection),
 }
 
 /// What the giver of a connection wants to know afterwards.
 #[derive(Default)]
-pub(crate) struct Notes {
+pub(crate) struct WorkState {
     /// Topics to tell of once the work is committed.
-    pub(crate) told: Vec<String>,
+    pub(crate) notified: Vec<String>,
     /// The first failure.
     pub(crate) failed: Option<DbError>,
 }
 
-impl Notes {
+impl WorkState {
     /// The outcome of a piece of work, which fails if one of its statements did.
     pub(crate) fn judge<T>(&mut self, outcome: Result<T, DbError>) -> Result<T, DbError> {
         match (self.failed.take(), outcome) {
@@ -57,32 +57,32 @@ impl Notes {
 macro_rules! run {
     ($self:ident, $statement:ident, $columns:expr, $values:expr, $make:path, $finish:ident) => {{
         let done = match &mut $self.link {
-            Link::Sqlite(connection) => {
+            EngineConnection::Sqlite(connection) => {
                 let arguments = for_sqlite($columns, $values).map_err(unbound)?;
-                let query = $make($statement.sqlite, arguments);
+                let query = $make($statement.text(Engine::Sqlite), arguments);
                 let done = query.$finish(&mut **connection).await;
                 done.map_err(DbError::of_file)
             }
-            Link::Postgres(connection) => {
+            EngineConnection::Postgres(connection) => {
                 let arguments = for_postgres($columns, $values).map_err(unbound)?;
-                let query = $make($statement.postgres, arguments);
+                let query = $make($statement.text(Engine::Postgres), arguments);
                 let done = query.$finish(&mut **connection).await;
-                done.map_err(DbError::of_line)
+                done.map_err(DbError::of_server)
             }
         };
-        $self.noted(done)
+        $self.recorded(done)
     }};
 }
 
 impl<'c> Connection<'c> {
-    pub(crate) fn new(link: Link<'c>, notes: &'c mut Notes) -> Self {
-        Self { link, notes }
+    pub(crate) fn new(link: EngineConnection<'c>, state: &'c mut WorkState) -> Self {
+        Self { link, state }
     }
 
     pub fn engine(&self) -> Engine {
         match self.link {
-            Link::Sqlite(_) => Engine::Sqlite,
-            Link::Postgres(_) => Engine::Postgres,
+            EngineConnection::Sqlite(_) => Engine::Sqlite,
+            EngineConnection::Postgres(_) => Engine::Postgres,
         }
     }
 
@@ -127,8 +127,8 @@ impl<'c> Connection<'c> {
         run!(self, statement, &[], values, sqlx::query_as_with, fetch_one)
     }
 
-    /// Runs a statement over many rows at once; see [`Column`] for the placeholders. The
-    /// placeholders of `values` come after those of the columns.
+    /// Runs a statement over many rows at once. The placeholders of the columns come after those
+    /// of `values`.
     pub async fn execute_rows(
         &mut self,
         statement: &Statement,
@@ -136,22 +136,22 @@ impl<'c> Connection<'c> {
         values: &[Value],
     ) -> Result<u64, DbError> {
         let done = match &mut self.link {
-            Link::Sqlite(connection) => {
+            EngineConnection::Sqlite(connection) => {
                 let arguments = for_sqlite(columns, values).map_err(unbound)?;
-                let query = sqlx::query_with(statement.sqlite, arguments);
+                let query = sqlx::query_with(statement.text(Engine::Sqlite), arguments);
                 let done = query.execute(&mut **connection).await;
                 done.map(|done| done.rows_affected())
                     .map_err(DbError::of_file)
             }
-            Link::Postgres(connection) => {
+            EngineConnection::Postgres(connection) => {
                 let arguments = for_postgres(columns, values).map_err(unbound)?;
-                let query = sqlx::query_with(statement.postgres, arguments);
+                let query = sqlx::query_with(statement.text(Engine::Postgres), arguments);
                 let done = query.execute(&mut **connection).await;
                 done.map(|done| done.rows_affected())
-                    .map_err(DbError::of_line)
+                    .map_err(DbError::of_server)
             }
         };
-        self.noted(done)
+        self.recorded(done)
     }
 
     /// Like [`Connection::execute_rows`], for statements with `RETURNING`.
@@ -173,16 +173,16 @@ impl<'c> Connection<'c> {
 
     /// Tells everybody who listens to `topic`, in every instance, once the work is committed.
     pub async fn notify(&mut self, topic: &str) -> Result<(), DbError> {
-        if let Link::Postgres(connection) = &mut self.link {
+        if let EngineConnection::Postgres(connection) = &mut self.link {
             let told = sqlx::query("SELECT pg_notify($1, $2)")
                 .bind(crate::topics::CHANNEL)
                 .bind(topic)
                 .execute(&mut **connection)
                 .await;
-            self.noted(told.map_err(DbError::of_line))?;
+            self.recorded(told.map_err(DbError::of_server))?;
         }
-        if !self.notes.told.iter().any(|told| told == topic) {
-            self.notes.told.push(topic.to_owned());
+        if !self.state.notified.iter().any(|told| told == topic) {
+            self.state.notified.push(topic.to_owned());
         }
         Ok(())
     }
@@ -190,53 +190,53 @@ impl<'c> Connection<'c> {
     /// Runs text that has no values, such as `BEGIN`.
     pub(crate) async fn command(&mut self, text: &'static str) -> Result<(), DbError> {
         match &mut self.link {
-            Link::Sqlite(connection) => {
+            EngineConnection::Sqlite(connection) => {
                 let done = sqlx::raw_sql(text).execute(&mut **connection).await;
                 done.map(|_| ()).map_err(DbError::of_file)
             }
-            Link::Postgres(connection) => {
+            EngineConnection::Postgres(connection) => {
                 let done = sqlx::raw_sql(text).execute(&mut **connection).await;
-                done.map(|_| ()).map_err(DbError::of_line)
+                done.map(|_| ()).map_err(DbError::of_server)
             }
         }
     }
 
     /// Has the engine read a statement without running it.
     #[cfg(any(test, feature = "testing"))]
-    pub(crate) async fn prepare(&mut self, statement: crate::Statement) -> Result<(), DbError> {
+    pub(crate) async fn prepare(&mut self, statement: &Statement) -> Result<(), DbError> {
         use sqlx::{Executor as _, SqlSafeStr as _};
         match &mut self.link {
-            Link::Sqlite(connection) => {
-                let text = statement.sqlite.into_sql_str();
+            EngineConnection::Sqlite(connection) => {
+                let text = statement.text(Engine::Sqlite).into_sql_str();
                 let prepared = connection.prepare(text).await;
                 prepared.map(|_| ()).map_err(DbError::of_file)
             }
-            Link::Postgres(connection) => {
-                let text = statement.postgres.into_sql_str();
+            EngineConnection::Postgres(connection) => {
+                let text = statement.text(Engine::Postgres).into_sql_str();
                 let prepared = connection.prepare(text).await;
-                prepared.map(|_| ()).map_err(DbError::of_line)
+                prepared.map(|_| ()).map_err(DbError::of_server)
             }
         }
     }
 
     /// The same connection for a part of the work.
-    pub(crate) fn part(&mut self) -> Connection<'_> {
+    pub(crate) fn reborrow(&mut self) -> Connection<'_> {
         let link = match &mut self.link {
-            Link::Sqlite(connection) => Link::Sqlite(connection),
-            Link::Postgres(connection) => Link::Postgres(connection),
+            EngineConnection::Sqlite(connection) => EngineConnection::Sqlite(connection),
+            EngineConnection::Postgres(connection) => EngineConnection::Postgres(connection),
         };
-        Connection::new(link, self.notes)
+        Connection::new(link, self.state)
     }
 
-    pub(crate) fn notes(&mut self) -> &mut Notes {
-        self.notes
+    pub(crate) fn state(&mut self) -> &mut WorkState {
+        self.state
     }
 
-    fn noted<T>(&mut self, done: Result<T, DbError>) -> Result<T, DbError> {
+    fn recorded<T>(&mut self, done: Result<T, DbError>) -> Result<T, DbError> {
         if let Err(error) = &done
-            && self.notes.failed.is_none()
+            && self.state.failed.is_none()
         {
-            self.notes.failed = Some(error.clone());
+            self.state.failed = Some(error.clone());
         }
         done
     }

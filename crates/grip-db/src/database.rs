@@ -1,9 +1,8 @@
-//! The database as a whole.
+//! The database handle: opening, reading, writing, closing.
 
 mod file;
 mod server;
-mod standing;
-mod work;
+mod transaction;
 
 use std::{
     path::{Path, PathBuf},
@@ -12,16 +11,17 @@ use std::{
 };
 
 use futures_util::future::BoxFuture;
-use grip_tasks::{Ended, TaskGroup};
+use grip_tasks::{CancellationToken, Ended, TaskGroup};
 use sqlx::SqlitePool;
 use tokio::sync::watch;
 
 pub(crate) use self::server::Host;
 pub use self::server::Server;
-use self::{server::pool::Connections, standing::Standing, work::in_time};
+use self::{server::pool::ConnectionPool, transaction::within};
 use crate::{
-    Connection, DbError, OpenError,
-    connection::{Link, Notes},
+    Connection, DbError, FromRows, OpenError, Statement, Value,
+    clock::Clock,
+    connection::{EngineConnection, WorkState},
     topics::Topics,
     writer::{self, Counters, Reserved, Writer},
 };
@@ -29,7 +29,7 @@ use crate::{
 /// How long `close` waits for the commits under way: each can wait once for a foreign lock.
 const CLOSE_GRACE: Duration = Duration::from_secs(15);
 /// Longest time a piece of work may take, waiting for a connection included.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIME_LIMIT: Duration = Duration::from_secs(30);
 
 /// The SQL state of the node: one SQLite file, or a Postgres server that many nodes may share.
 ///
@@ -46,8 +46,27 @@ struct Inner {
     writer: writer::Handle,
     counters: Arc<Counters>,
     topics: Arc<Topics>,
-    standing: Arc<Standing>,
+    status: Arc<Status>,
     group: TaskGroup,
+}
+
+/// The present state of the database, for all its users.
+pub(crate) struct Status {
+    pub(crate) clock: Clock,
+    /// Why the database cannot be used at this moment; none if it can.
+    pub(crate) outage: watch::Sender<Option<String>>,
+    /// Another instance has our name; it is not ours again before the next start.
+    pub(crate) name_taken: CancellationToken,
+}
+
+impl Status {
+    fn new(clock: Clock) -> Self {
+        Self {
+            clock,
+            outage: watch::Sender::new(None),
+            name_taken: CancellationToken::new(),
+        }
+    }
 }
 
 /// Which database it is.
@@ -60,7 +79,7 @@ pub enum Engine {
 enum Pool {
     /// Readers only; the one that writes is the writer's.
     Sqlite(SqlitePool),
-    Postgres(Box<Connections>),
+    Postgres(Box<ConnectionPool>),
 }
 
 /// Where the database is.
@@ -90,7 +109,7 @@ impl WritePermit {
         T: Send + 'static,
         F: for<'c> FnOnce(Connection<'c>) -> BoxFuture<'c, Result<T, DbError>> + Send + 'static,
     {
-        self.0.call(work)
+        self.0.request(work)
     }
 }
 
@@ -123,7 +142,7 @@ impl Db {
 
     /// Milliseconds since 1970, the same for all instances that share the database.
     pub fn now_ms(&self) -> i64 {
-        self.inner.standing.clock.now_ms()
+        self.inner.status.clock.now_ms()
     }
 
     /// Hears of `topic` after each commit whose work has told of it, in whichever instance. Also
@@ -137,14 +156,14 @@ impl Db {
     }
 
     /// Why the database cannot be used at this moment; none if it can. A file is not watched.
-    pub fn trouble(&self) -> watch::Receiver<Option<String>> {
-        self.inner.standing.trouble.subscribe()
+    pub fn outage(&self) -> watch::Receiver<Option<String>> {
+        self.inner.status.outage.subscribe()
     }
 
     /// Waits until another instance has taken our name, as it may when the server has lost sight
     /// of us; from then on everything fails with [`DbError::NameTaken`]. Never with a file.
     pub async fn name_taken(&self) {
-        self.inner.standing.usurped.cancelled().await;
+        self.inner.status.name_taken.cancelled().await;
     }
 
     /// Reads; each statement sees its own moment. Cancel safe.
@@ -155,12 +174,16 @@ impl Db {
     {
         match &self.inner.pool {
             Pool::Sqlite(pool) => {
-                let mut notes = Notes::default();
+                let mut state = WorkState::default();
                 let reading = async {
                     let mut link = pool.acquire().await.map_err(DbError::of_file)?;
-                    work(Connection::new(Link::Sqlite(&mut link), &mut notes)).await
+                    work(Connection::new(
+                        EngineConnection::Sqlite(&mut link),
+                        &mut state,
+                    ))
+                    .await
                 };
-                in_time(PATIENCE, reading).await
+                within(TIME_LIMIT, reading).await
             }
             Pool::Postgres(pool) => self.inner.run(pool, work).await,
         }
@@ -175,7 +198,7 @@ impl Db {
         F: for<'c> FnOnce(Connection<'c>) -> BoxFuture<'c, Result<T, DbError>> + Send + 'static,
     {
         match &self.inner.pool {
-            Pool::Sqlite(_) => self.inner.writer.reserve().await?.call(work).await,
+            Pool::Sqlite(_) => self.inner.writer.reserve().await?.request(work).await,
             Pool::Postgres(pool) => self.inner.transact(pool, work).await,
         }
     }
@@ -188,12 +211,12 @@ impl Db {
         F: for<'c> FnOnce(Connection<'c>) -> BoxFuture<'c, Result<T, DbError>> + Send + 'static,
     {
         match &self.inner.pool {
-            Pool::Sqlite(_) => self.inner.writer.reserve().await?.call(work).await,
+            Pool::Sqlite(_) => self.inner.writer.reserve().await?.request(work).await,
             Pool::Postgres(pool) => self.inner.run(pool, work).await,
         }
     }
 
-    /// Like [`Db::write`], in the order of the calls on both engines. Concurrent calls share a
+    /// Like [`Db::write`], in the order of the requests on both engines. Concurrent requests share a
     /// commit. A caller that stops waiting does not take its work back: it may still be done.
     pub async fn write_in_order<T, F>(&self, work: F) -> Result<T, DbError>
     where
@@ -210,14 +233,62 @@ impl Db {
         self.inner.writer.reserve().await.map(WritePermit)
     }
 
+    /// Reads by one statement.
+    pub async fn fetch_all<R: FromRows>(
+        &self,
+        statement: &'static Statement,
+        values: &[Value],
+    ) -> Result<Vec<R>, DbError> {
+        let values = values.to_vec();
+        self.read(move |mut db| Box::pin(async move { db.fetch_all(statement, &values).await }))
+            .await
+    }
+
+    pub async fn fetch_optional<R: FromRows>(
+        &self,
+        statement: &'static Statement,
+        values: &[Value],
+    ) -> Result<Option<R>, DbError> {
+        let values = values.to_vec();
+        self.read(move |mut db| {
+            Box::pin(async move { db.fetch_optional(statement, &values).await })
+        })
+        .await
+    }
+
+    /// For statements that always give a row.
+    pub async fn fetch_one<R: FromRows>(
+        &self,
+        statement: &'static Statement,
+        values: &[Value],
+    ) -> Result<R, DbError> {
+        let values = values.to_vec();
+        self.read(move |mut db| Box::pin(async move { db.fetch_one(statement, &values).await }))
+            .await
+    }
+
+    /// Writes by one statement, and says how many rows it changed.
+    pub async fn execute(
+        &self,
+        statement: &'static Statement,
+        values: &[Value],
+    ) -> Result<u64, DbError> {
+        let values = values.to_vec();
+        self.write_one(move |mut db| Box::pin(async move { db.execute(statement, &values).await }))
+            .await
+    }
+
     /// Sets the clock forward or back, as whoever keeps the server's clock might.
     #[cfg(any(test, feature = "testing"))]
     pub fn shift_clock_ms(&self, ms: i64) {
-        self.inner.standing.clock.shift(ms);
+        self.inner.status.clock.shift(ms);
     }
 
     #[cfg(any(test, feature = "testing"))]
-    pub(crate) async fn prepare(&self, statement: crate::Statement) -> Result<(), DbError> {
+    pub(crate) async fn prepare(
+        &self,
+        statement: &'static crate::Statement,
+    ) -> Result<(), DbError> {
         self.read(|mut db| Box::pin(async move { db.prepare(statement).await }))
             .await
     }
@@ -227,7 +298,7 @@ impl Db {
         self.inner.group.status()
     }
 
-    /// Finishes the writes under way and closes the database; later calls fail with
+    /// Finishes the writes under way and closes the database; later requests fail with
     /// [`DbError::Closed`].
     ///
     /// The tasks belong to the database and not to the node's groups, so that it can be closed
@@ -243,7 +314,7 @@ impl Db {
     }
 }
 
-fn assemble(pool: Pool, writer: Writer, node: String, standing: Arc<Standing>) -> Db {
+fn assemble(pool: Pool, writer: Writer, node: String, status: Arc<Status>) -> Db {
     let topics = Arc::<Topics>::default();
     let group = TaskGroup::new("db");
     let inner = Inner {
@@ -252,7 +323,7 @@ fn assemble(pool: Pool, writer: Writer, node: String, standing: Arc<Standing>) -
         counters: writer.counters(),
         writer: writer.start(Arc::clone(&topics), &group),
         topics,
-        standing,
+        status,
         group,
     };
     Db {

@@ -1,15 +1,15 @@
-//! What can go wrong with the database, in words an operator can act on.
+//! Errors of the database, in words an operator can act on.
 
+mod code;
 mod server;
-mod trouble;
 
 use std::{io, path::PathBuf, sync::Arc};
 
 use sqlx::migrate::MigrateError;
 
+use self::code::ErrorCode;
 pub use self::server::ServerError;
 pub(crate) use self::server::shown;
-use self::trouble::Trouble;
 
 /// Why the database could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -47,13 +47,13 @@ pub enum OpenError {
 
 impl OpenError {
     pub(crate) fn new(path: PathBuf, source: sqlx::Error) -> Self {
-        match Trouble::of(&source) {
-            Trouble::Unreachable => Self::Unreachable { path, source },
-            Trouble::Damaged => Self::Damaged { path, source },
-            Trouble::Locked => Self::Locked { path, source },
-            Trouble::Full => Self::Full { path, source },
-            Trouble::ReadOnly => Self::ReadOnly { path, source },
-            Trouble::Io | Trouble::Conflict | Trouble::Slow | Trouble::Other => {
+        match ErrorCode::of(&source) {
+            ErrorCode::Unreachable => Self::Unreachable { path, source },
+            ErrorCode::Damaged => Self::Damaged { path, source },
+            ErrorCode::Locked => Self::Locked { path, source },
+            ErrorCode::Full => Self::Full { path, source },
+            ErrorCode::ReadOnly => Self::ReadOnly { path, source },
+            ErrorCode::Io | ErrorCode::Conflict | ErrorCode::Slow | ErrorCode::Other => {
                 Self::Other { path, source }
             }
         }
@@ -106,15 +106,15 @@ pub enum DbError {
     Unreachable(#[source] Arc<sqlx::Error>),
     /// Nobody can say whether it was done.
     #[error("the database did not answer in time")]
-    Silent,
+    TimedOut,
     #[error("all connections to the database server are in use: try again")]
     Busy,
     #[error("the database undid the work because others were in its way: try again")]
     Conflict(#[source] Arc<sqlx::Error>),
     #[error("another gripfast has taken the name of this node in the database")]
     NameTaken,
-    #[error("the work was given up")]
-    GivenUp,
+    #[error("the work was abandoned and rolled back")]
+    Aborted,
     #[error("the work panicked: this is a bug")]
     Panicked,
     #[error("the database is closed: the node is shutting down")]
@@ -127,32 +127,32 @@ impl DbError {
         if matches!(source, sqlx::Error::PoolClosed) {
             return Self::Closed;
         }
-        let trouble = Trouble::of(&source);
-        Self::new(trouble, source)
+        let code = ErrorCode::of(&source);
+        Self::new(code, source)
     }
 
     /// Of a connection to a server.
-    pub(crate) fn of_line(source: sqlx::Error) -> Self {
-        let trouble = Trouble::of_line(&source);
-        Self::new(trouble, source)
+    pub(crate) fn of_server(source: sqlx::Error) -> Self {
+        let code = ErrorCode::of_server(&source);
+        Self::new(code, source)
     }
 
-    fn new(trouble: Trouble, source: sqlx::Error) -> Self {
+    fn new(code: ErrorCode, source: sqlx::Error) -> Self {
         let source = Arc::new(source);
-        match trouble {
-            Trouble::Full => Self::Full(source),
-            Trouble::Locked => Self::Locked(source),
-            Trouble::ReadOnly => Self::ReadOnly(source),
-            Trouble::Damaged => Self::Damaged(source),
-            Trouble::Io => Self::Io(source),
-            Trouble::Unreachable => Self::Unreachable(source),
-            Trouble::Conflict => Self::Conflict(source),
-            Trouble::Slow => Self::Silent,
-            Trouble::Other => Self::Other(source),
+        match code {
+            ErrorCode::Full => Self::Full(source),
+            ErrorCode::Locked => Self::Locked(source),
+            ErrorCode::ReadOnly => Self::ReadOnly(source),
+            ErrorCode::Damaged => Self::Damaged(source),
+            ErrorCode::Io => Self::Io(source),
+            ErrorCode::Unreachable => Self::Unreachable(source),
+            ErrorCode::Conflict => Self::Conflict(source),
+            ErrorCode::Slow => Self::TimedOut,
+            ErrorCode::Other => Self::Other(source),
         }
     }
 
-    /// Says whether the same call may succeed later without anybody's help but the operator's.
+    /// Says whether the same request may succeed later without anybody's help but the operator's.
     pub fn is_transient(&self) -> bool {
         matches!(
             self,
@@ -161,23 +161,23 @@ impl DbError {
                 | Self::ReadOnly(_)
                 | Self::Io(_)
                 | Self::Unreachable(_)
-                | Self::Silent
+                | Self::TimedOut
                 | Self::Busy
                 | Self::Conflict(_)
         )
     }
 
     /// Says whether the reason lies in what was to be done and not in where.
-    pub(crate) fn is_about_the_work(&self) -> bool {
-        matches!(self, Self::Other(_) | Self::GivenUp | Self::Conflict(_))
+    pub(crate) fn is_of_the_work(&self) -> bool {
+        matches!(self, Self::Other(_) | Self::Aborted | Self::Conflict(_))
     }
 
     /// Says whether a connection that met it may be used again, once its transaction is undone.
     /// Not one to a server that may only be read: the one to write to may be elsewhere by now.
-    pub(crate) fn spares_the_line(&self) -> bool {
+    pub(crate) fn keeps_connection(&self) -> bool {
         matches!(
             self,
-            Self::Other(_) | Self::GivenUp | Self::Conflict(_) | Self::Locked(_) | Self::Full(_)
+            Self::Other(_) | Self::Aborted | Self::Conflict(_) | Self::Locked(_) | Self::Full(_)
         )
     }
 }

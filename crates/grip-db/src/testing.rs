@@ -121,9 +121,9 @@ macro_rules! on_both_engines {
 }
 
 /// Prepares every statement on the engine of `db`, and names the first that it refuses.
-pub async fn prepare_all(db: &Db, statements: &[crate::Statement]) -> Result<(), String> {
+pub async fn prepare_all(db: &Db, statements: &[&'static crate::Statement]) -> Result<(), String> {
     for statement in statements {
-        let prepared = db.prepare(*statement).await;
+        let prepared = db.prepare(statement).await;
         prepared.map_err(|error| format!("{}: {error:?}", statement.name))?;
     }
     Ok(())

@@ -1,11 +1,11 @@
-//! Who is told when something has changed.
+//! Topics and their listeners, notified after a commit.
 
 use std::collections::HashMap;
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-/// The channel of the server on which instances tell each other.
+/// The server's channel for notices between instances.
 pub(crate) const CHANNEL: &str = "gripfast";
 
 /// Topics and their listeners. Topics are named by code, so there are as many as it names.
@@ -15,21 +15,21 @@ pub(crate) struct Topics {
 }
 
 impl Topics {
-    /// Listens to a topic; what was told before does not count.
+    /// Listens to a topic; earlier notices do not count.
     pub(crate) fn listen(&self, topic: &str) -> watch::Receiver<u64> {
         let mut senders = self.senders.lock();
         let sender = senders.entry(topic.to_owned());
         sender.or_insert_with(|| watch::Sender::new(0)).subscribe()
     }
 
-    pub(crate) fn tell(&self, topic: &str) {
+    pub(crate) fn notify(&self, topic: &str) {
         if let Some(sender) = self.senders.lock().get(topic) {
             sender.send_modify(|count| *count += 1);
         }
     }
 
-    /// Tells everybody, as after a time in which nothing could be heard.
-    pub(crate) fn tell_all(&self) {
+    /// Notifies all listeners, as after a time in which notices may have been missed.
+    pub(crate) fn notify_all(&self) {
         for sender in self.senders.lock().values() {
             sender.send_modify(|count| *count += 1);
         }

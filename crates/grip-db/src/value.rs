@@ -1,4 +1,4 @@
-//! What is bound to the placeholders of a statement.
+//! Values and columns that are bound to the placeholders of a statement.
 
 use serde_json::{Value as Json, json};
 use sqlx::{Arguments as _, error::BoxDynError, postgres::PgArguments, sqlite::SqliteArguments};
@@ -10,17 +10,14 @@ pub enum Value {
     MaybeInt(Option<i64>),
     Text(String),
     MaybeText(Option<String>),
-    /// A list: an array on Postgres (`= ANY($1)`), JSON on SQLite
-    /// (`IN (SELECT value FROM json_each($1))`).
+    /// A list, for `{in $1}`: an array on Postgres, JSON on SQLite.
     Ints(Vec<i64>),
     /// A list, as with [`Value::Ints`].
     Texts(Vec<String>),
 }
 
-/// One column of many rows that are written by one statement.
-///
-/// Postgres gets an array per column (`UNNEST($1::bigint[], $2::text[])`), SQLite one JSON array
-/// of rows (`json_each($1) AS e` with `e.value ->> 0`, `e.value ->> 1` …).
+/// One column of many rows that one statement takes, for `{rows $1: …}`: an array on Postgres;
+/// SQLite gets all columns as one JSON array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Column {
     Ints(Vec<i64>),
@@ -107,11 +104,6 @@ pub(crate) fn for_sqlite(
     values: &[Value],
 ) -> Result<SqliteArguments, BoxDynError> {
     let mut arguments = SqliteArguments::default();
-    if let Some(first) = columns.first() {
-        let row = |row| Json::from_iter(columns.iter().map(|column| column.json(row)));
-        let rows = Json::from_iter((0..first.len()).map(row));
-        arguments.add(rows.to_string())?;
-    }
     for value in values {
         match value {
             Value::Int(value) => arguments.add(*value)?,
@@ -122,6 +114,14 @@ pub(crate) fn for_sqlite(
             Value::Texts(values) => arguments.add(json!(values).to_string())?,
         }
     }
+    if let Some(first) = columns.first() {
+        let row = |row| match columns {
+            [column] => column.json(row),
+            columns => Json::from_iter(columns.iter().map(|column| column.json(row))),
+        };
+        let rows = Json::from_iter((0..first.len()).map(row));
+        arguments.add(rows.to_string())?;
+    }
     Ok(arguments)
 }
 
@@ -130,14 +130,6 @@ pub(crate) fn for_postgres(
     values: &[Value],
 ) -> Result<PgArguments, BoxDynError> {
     let mut arguments = PgArguments::default();
-    for column in columns {
-        match column {
-            Column::Ints(values) => arguments.add(values)?,
-            Column::MaybeInts(values) => arguments.add(values)?,
-            Column::Texts(values) => arguments.add(values)?,
-            Column::MaybeTexts(values) => arguments.add(values)?,
-        }
-    }
     for value in values {
         match value {
             Value::Int(value) => arguments.add(*value)?,
@@ -146,6 +138,14 @@ pub(crate) fn for_postgres(
             Value::MaybeText(value) => arguments.add(value)?,
             Value::Ints(values) => arguments.add(values)?,
             Value::Texts(values) => arguments.add(values)?,
+        }
+    }
+    for column in columns {
+        match column {
+            Column::Ints(values) => arguments.add(values)?,
+            Column::MaybeInts(values) => arguments.add(values)?,
+            Column::Texts(values) => arguments.add(values)?,
+            Column::MaybeTexts(values) => arguments.add(values)?,
         }
     }
     Ok(arguments)

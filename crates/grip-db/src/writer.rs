@@ -1,8 +1,8 @@
 //! The one connection that writes in order.
 //!
-//! Calls wait in a bounded queue; the writer takes all that wait, does their work in one
-//! transaction and answers each of them after the commit. So one disk flush serves many callers,
-//! and a lone caller never waits for company. Work that fails is undone by itself.
+//! Requests wait in a bounded channel; the writer takes all that wait, does their work in one
+//! transaction and answers each of them after the commit. So one disk flush serves many requests,
+//! and a lone request never waits for others. Work that fails is rolled back by itself.
 
 use std::{
     panic::AssertUnwindSafe,
@@ -17,24 +17,26 @@ use grip_tasks::{CancellationToken, TaskGroup};
 use sqlx::sqlite::SqliteConnectOptions;
 use tokio::{sync::mpsc, time::timeout};
 
-use crate::{Connection, DbError, WriterStats, connection::Notes, database::Host, topics::Topics};
-
-mod call;
-mod link;
-
-pub(crate) use self::call::{Handle, Reserved};
-use self::{
-    call::{Call, Job},
-    link::{Line, Source},
+use crate::{
+    Connection, DbError, WriterStats, connection::WorkState, database::Host, topics::Topics,
 };
 
-/// Calls that may wait; the next caller waits for a place before it is queued.
+mod connection;
+mod request;
+
+pub(crate) use self::request::{Handle, Reserved};
+use self::{
+    connection::{Target, WriterConnection},
+    request::{Request, Work},
+};
+
+/// Requests in the channel at most; further senders wait.
 const QUEUE: usize = 1024;
-/// Calls in one commit, so that the first of them is not kept waiting for the last of thousands.
+/// Requests in one commit, so that the first of them is not kept waiting for the last of thousands.
 const GROUP: usize = 256;
 
 pub(crate) struct Writer {
-    line: Line,
+    connection: WriterConnection,
     counters: Arc<Counters>,
 }
 
@@ -58,7 +60,7 @@ impl Counters {
 impl Writer {
     pub(crate) async fn connect(options: SqliteConnectOptions) -> Result<Self, sqlx::Error> {
         Ok(Self {
-            line: Line::to_file(options).await?,
+            connection: WriterConnection::to_file(options).await?,
             counters: Arc::default(),
         })
     }
@@ -66,7 +68,7 @@ impl Writer {
     /// Connects when there is something to write.
     pub(crate) fn lazy(host: Host) -> Self {
         Self {
-            line: Line::to_server(host),
+            connection: WriterConnection::to_server(host),
             counters: Arc::default(),
         }
     }
@@ -76,79 +78,80 @@ impl Writer {
     }
 
     pub(crate) fn start(self, topics: Arc<Topics>, group: &TaskGroup) -> Handle {
-        let (calls, queue) = mpsc::channel(QUEUE);
+        let (requests, queue) = mpsc::channel(QUEUE);
         group.spawn("writer", self.run(queue, topics, group.token()));
-        Handle { calls }
+        Handle { requests }
     }
 
     async fn run(
         mut self,
-        mut queue: mpsc::Receiver<Call>,
+        mut queue: mpsc::Receiver<Request>,
         topics: Arc<Topics>,
         stop: CancellationToken,
     ) {
-        while let Some(calls) = next_group(&mut queue, stop.clone()).await {
-            for topic in self.serve(calls).await {
-                topics.tell(&topic);
+        while let Some(requests) = next_group(&mut queue, stop.clone()).await {
+            for topic in self.serve(requests).await {
+                topics.notify(&topic);
             }
         }
-        self.line.close().await;
+        self.connection.close().await;
     }
 
-    /// Does the work of a group, answers its callers, and returns the topics to tell of.
-    async fn serve(&mut self, calls: Vec<Call>) -> Vec<String> {
-        let (mut calls, late): (Vec<Call>, Vec<Call>) =
-            calls.into_iter().partition(|call| self.has_time(&**call));
-        for call in late {
-            self.answer(call, Err(DbError::Silent));
+    /// Does the work of a group, answers its callers, and returns the topics to notify.
+    async fn serve(&mut self, requests: Vec<Request>) -> Vec<String> {
+        let (mut requests, late): (Vec<Request>, Vec<Request>) = requests
+            .into_iter()
+            .partition(|request| self.has_time(&**request));
+        for request in late {
+            self.answer(request, Err(DbError::TimedOut));
         }
-        if calls.is_empty() {
+        if requests.is_empty() {
             return Vec::new();
         }
-        let mut notes = Notes::default();
-        let outcomes = match self.commit_in_time(&mut calls, &mut notes).await {
+        let mut state = WorkState::default();
+        let outcomes = match self.commit_within(&mut requests, &mut state).await {
             Ok(outcomes) => {
                 self.counters.commits.fetch_add(1, Ordering::Relaxed);
                 outcomes
             }
             Err(error) => {
-                notes.told.clear();
+                state.notified.clear();
                 // Closing undoes what was begun, whatever state the transaction was left in.
-                self.line.hang_up().await;
-                vec![Err(error); calls.len()]
+                self.connection.discard().await;
+                vec![Err(error); requests.len()]
             }
         };
-        for (call, outcome) in calls.into_iter().zip(outcomes) {
-            self.answer(call, outcome);
+        for (request, outcome) in requests.into_iter().zip(outcomes) {
+            self.answer(request, outcome);
         }
-        notes.told
+        state.notified
     }
 
-    /// A server may hang, so that work for it is answered in time: two thirds of the patience are
+    /// A server may hang, so that work for it is answered in time: two thirds of the time limit are
     /// for the turn, one is for the work. The disk of a file is waited for.
-    fn has_time(&self, call: &dyn Job) -> bool {
-        match &self.line.source {
-            Source::Sqlite(_) => true,
-            Source::Postgres(host) => call.since().elapsed() < host.patience() - host.answer(),
+    fn has_time(&self, request: &dyn Work) -> bool {
+        match &self.connection.source {
+            Target::Sqlite(_) => true,
+            Target::Postgres(host) => request.since().elapsed() < host.time_limit() - host.answer(),
         }
     }
 
-    async fn commit_in_time(
+    async fn commit_within(
         &mut self,
-        calls: &mut [Call],
-        notes: &mut Notes,
+        requests: &mut [Request],
+        state: &mut WorkState,
     ) -> Result<Vec<Result<(), DbError>>, DbError> {
-        let longest = match &self.line.source {
-            Source::Sqlite(_) => return self.commit(calls, notes).await,
-            Source::Postgres(host) => host.answer(),
+        let longest = match &self.connection.source {
+            Target::Sqlite(_) => return self.commit(requests, state).await,
+            Target::Postgres(host) => host.answer(),
         };
-        let committed = timeout(longest, self.commit(calls, notes)).await;
-        committed.unwrap_or(Err(DbError::Silent))
+        let committed = timeout(longest, self.commit(requests, state)).await;
+        committed.unwrap_or(Err(DbError::TimedOut))
     }
 
-    fn answer(&self, call: Call, outcome: Result<(), DbError>) {
+    fn answer(&self, request: Request, outcome: Result<(), DbError>) {
         self.count(&outcome);
-        call.answer(outcome);
+        request.answer(outcome);
     }
 
     fn count(&self, outcome: &Result<(), DbError>) {
@@ -162,19 +165,20 @@ impl Writer {
     /// Does all work in one transaction, each piece all or nothing.
     async fn commit(
         &mut self,
-        calls: &mut [Call],
-        notes: &mut Notes,
+        requests: &mut [Request],
+        state: &mut WorkState,
     ) -> Result<Vec<Result<(), DbError>>, DbError> {
-        let mut connection = self.line.connection(notes).await?;
+        let mut connection = self.connection.connection(state).await?;
         connection.begin().await?;
-        let alone = calls.len() == 1;
-        let mut outcomes = Vec::with_capacity(calls.len());
-        for call in calls {
-            outcomes.push(attempt(&mut connection, &mut **call, alone).await?);
+        let alone = requests.len() == 1;
+        let mut outcomes = Vec::with_capacity(requests.len());
+        for request in requests {
+            outcomes.push(attempt(&mut connection, &mut **request, alone).await?);
         }
-        match alone && outcomes[0].is_err() {
-            true => connection.command("ROLLBACK").await?,
-            false => connection.command("COMMIT").await?,
+        if alone && outcomes[0].is_err() {
+            connection.command("ROLLBACK").await?
+        } else {
+            connection.command("COMMIT").await?
         }
         Ok(outcomes)
     }
@@ -183,18 +187,18 @@ impl Writer {
 /// Does one piece of work. The outer error is one that nobody else in the transaction survives.
 async fn attempt(
     connection: &mut Connection<'_>,
-    job: &mut dyn Job,
+    job: &mut dyn Work,
     alone: bool,
 ) -> Result<Result<(), DbError>, DbError> {
     if !alone {
         connection.command("SAVEPOINT piece").await?;
     }
-    let told = connection.notes().told.len();
-    let running = AssertUnwindSafe(job.run(connection.part())).catch_unwind();
+    let told = connection.state().notified.len();
+    let running = AssertUnwindSafe(job.run(connection.reborrow())).catch_unwind();
     let ended = running.await.unwrap_or(Err(DbError::Panicked));
-    let ended = connection.notes().judge(ended);
+    let ended = connection.state().judge(ended);
     if ended.is_err() {
-        connection.notes().told.truncate(told);
+        connection.state().notified.truncate(told);
     }
     match ended {
         Ok(()) if alone => Ok(Ok(())),
@@ -202,7 +206,7 @@ async fn attempt(
             connection.command("RELEASE SAVEPOINT piece").await?;
             Ok(Ok(()))
         }
-        Err(error) if !error.is_about_the_work() => Err(error),
+        Err(error) if !error.is_of_the_work() => Err(error),
         Err(error) if alone => Ok(Err(error)),
         Err(error) => {
             connection.command("ROLLBACK TO SAVEPOINT piece").await?;
@@ -212,13 +216,13 @@ async fn attempt(
     }
 }
 
-/// Waits for calls and takes those that are there; None when the writer shall end.
+/// Waits for requests and takes those that are there; None when the writer shall end.
 ///
 /// A stop closes the queue first, so that what was queued is still written.
 async fn next_group(
-    queue: &mut mpsc::Receiver<Call>,
+    queue: &mut mpsc::Receiver<Request>,
     stop: CancellationToken,
-) -> Option<Vec<Call>> {
+) -> Option<Vec<Request>> {
     let first = match stop.run_until_cancelled_owned(queue.recv()).await {
         Some(first) => first?,
         None => {
@@ -226,13 +230,13 @@ async fn next_group(
             queue.recv().await?
         }
     };
-    let mut calls = vec![first];
-    while calls.len() < GROUP
-        && let Ok(call) = queue.try_recv()
+    let mut requests = vec![first];
+    while requests.len() < GROUP
+        && let Ok(request) = queue.try_recv()
     {
-        calls.push(call);
+        requests.push(request);
     }
-    Some(calls)
+    Some(requests)
 }
 
 #[cfg(test)]

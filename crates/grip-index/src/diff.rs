@@ -36,9 +36,10 @@ impl Seen {
 
     /// The version its name says.
     pub(crate) fn version(&self) -> Option<VersionTag> {
-        match self.is_strange {
-            true => None,
-            false => tag::read(&self.name),
+        if self.is_strange {
+            None
+        } else {
+            tag::read(&self.name)
         }
     }
 

@@ -217,9 +217,10 @@ impl Source for Hosted {
             return Trust::Proven;
         }
         let chosen = |claim: &Claim| claim.allows(&repo.npub(), path);
-        match self.inner.claims.iter().any(chosen) {
-            true => Trust::Chosen,
-            false => Trust::Refused,
+        if self.inner.claims.iter().any(chosen) {
+            Trust::Chosen
+        } else {
+            Trust::Refused
         }
     }
 }

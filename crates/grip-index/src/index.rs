@@ -169,9 +169,10 @@ impl Index {
         let context = &self.context;
         let job = |repo: &String| {
             let job = context.repo_job(source.is_local(), repo).revive();
-            match source.is_local() {
-                true => job,
-                false => job.payload(PUSHED),
+            if source.is_local() {
+                job
+            } else {
+                job.payload(PUSHED)
             }
         };
         let jobs = repos.iter().map(job).collect();

@@ -84,9 +84,10 @@ impl Context {
 
     /// The kind of the jobs that index repositories of such sources.
     pub(crate) fn repo_kind(&self, is_local: bool) -> String {
-        match is_local {
-            true => self.kind("index-hosted", true),
-            false => "index-repo".to_owned(),
+        if is_local {
+            self.kind("index-hosted", true)
+        } else {
+            "index-repo".to_owned()
         }
     }
 
@@ -134,7 +135,7 @@ impl Context {
                 reason: error.to_string(),
             },
             // Somebody else has it, who does not care, or has asked for it: it is looked at anew.
-            Trouble::Database(DbError::GivenUp) => Outcome::Postponed {
+            Trouble::Database(DbError::Aborted) => Outcome::Postponed {
                 until_ms: now,
                 reason: "it was asked for again before it was at its end".to_owned(),
             },

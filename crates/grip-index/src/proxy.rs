@@ -197,4 +197,4 @@ impl Proxy {
 
 /// What is asked of the index, for the test that prepares it on both engines.
 #[cfg(test)]
-pub(crate) const STATEMENTS: &[grip_db::Statement] = listed::sql::ALL;
+pub(crate) static STATEMENTS: &[&grip_db::Statement] = listed::sql::ALL;

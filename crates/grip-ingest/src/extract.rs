@@ -27,9 +27,10 @@ fn object(text: &[u8]) -> Result<serde_json::Value, Malformed> {
         return Err(Malformed::TooBig { bytes });
     }
     let value: serde_json::Value = serde_json::from_slice(text)?;
-    match value.is_object() {
-        true => Ok(value),
-        false => Err(Malformed::NotAnObject),
+    if value.is_object() {
+        Ok(value)
+    } else {
+        Err(Malformed::NotAnObject)
     }
 }
 

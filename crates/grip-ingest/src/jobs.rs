@@ -132,7 +132,7 @@ impl Context {
                 reason: error.to_string(),
             },
             // Somebody else has the job.
-            Trouble::Database(DbError::GivenUp) => Outcome::Finished,
+            Trouble::Database(DbError::Aborted) => Outcome::Finished,
             Trouble::Database(error) => {
                 tracing::warn!(?error, "events cannot be worked on");
                 Outcome::Failed(Failure::transient(error.to_string()))
@@ -143,9 +143,10 @@ impl Context {
                 match error.next_step() {
                     NextStep::Wait { until, counts } => {
                         let until_ms = self.moment(until);
-                        match counts {
-                            true => Outcome::Failed(Failure::rate_limited(until_ms, reason)),
-                            false => Outcome::Postponed { until_ms, reason },
+                        if counts {
+                            Outcome::Failed(Failure::rate_limited(until_ms, reason))
+                        } else {
+                            Outcome::Postponed { until_ms, reason }
                         }
                     }
                     NextStep::Retry => Outcome::Failed(Failure::transient(reason)),

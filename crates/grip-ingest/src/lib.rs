@@ -28,6 +28,7 @@ mod status;
 mod store;
 #[cfg(test)]
 mod testing;
+pub mod wake;
 pub mod webhook;
 
 pub use accept::{Accepted, Arrival};

@@ -1,4 +1,4 @@
-//! How far ahead a time may lie, and what happens when the clock of the database is set.
+//! Bounds of due times, and detection of a clock that was set back.
 
 use std::time::Duration;
 
@@ -24,8 +24,8 @@ pub(crate) fn lease_length(lease: Duration) -> Duration {
     lease.clamp(SHORTEST_LEASE, LONGEST_LEASE)
 }
 
-/// The time furthest ahead at which a job may be due.
-pub(crate) fn furthest(now_ms: i64, period_ms: Option<i64>) -> i64 {
+/// The latest time at which a job may be due.
+pub(crate) fn latest_due(now_ms: i64, period_ms: Option<i64>) -> i64 {
     now_ms.saturating_add(HORIZON_MS.max(period_ms.unwrap_or(0)))
 }
 

@@ -1,10 +1,10 @@
-//! What is asked for.
+//! Jobs as they are enqueued, and their bounds.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use grip_db::DbError;
 
-use crate::clock::{furthest, millis};
+use crate::clock::{latest_due, millis};
 
 /// Longest kind in bytes: it is also the name of a topic.
 const KIND_BYTES: usize = 128;
@@ -107,7 +107,7 @@ impl NewJob {
     /// When it is due, no further ahead than a job may lie, and not before 1970.
     pub(crate) fn due(&self, now_ms: i64) -> i64 {
         let due = self.due_ms.unwrap_or(now_ms);
-        due.min(furthest(now_ms, self.period_ms())).max(0)
+        due.min(latest_due(now_ms, self.period_ms())).max(0)
     }
 
     /// The same job asked for twice.

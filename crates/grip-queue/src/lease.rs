@@ -2,7 +2,7 @@
 
 use tokio::time::Instant;
 
-use crate::text::cleaned;
+use crate::reason::cleaned;
 
 /// The right to work on one job until it ends; the facts of the job come with it.
 #[derive(Clone, Debug, PartialEq, Eq)]

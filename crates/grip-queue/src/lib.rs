@@ -22,9 +22,9 @@ mod clock;
 mod job;
 mod lease;
 mod queue;
+mod reason;
 mod retry;
 mod sql;
-mod text;
 mod worker;
 
 pub use clock::LONGEST_LEASE;

@@ -1,17 +1,17 @@
-//! The queue as its users see it.
+//! The queue: claim, renew, and what its users need.
 
-mod asking;
-mod ending;
+mod enqueue;
+mod finish;
 pub(crate) mod listing;
+mod maintenance;
 pub(crate) mod stats;
-mod upkeep;
 
 use std::{sync::Arc, time::Duration};
 
 use grip_db::{Column, Db, DbError, Value};
 use tokio::{sync::watch, time::Instant};
 
-use self::{stats::Sampler, upkeep::Known};
+use self::{maintenance::TableSize, stats::Sampler};
 use crate::{
     Backoff, Lease,
     clock::{lease_length, millis},
@@ -38,7 +38,7 @@ struct Inner {
     holder: String,
     backoff: Backoff,
     sampler: Sampler,
-    known: Known,
+    known: TableSize,
 }
 
 #[derive(sqlx::FromRow)]
@@ -68,7 +68,7 @@ impl Queue {
             holder,
             backoff,
             sampler: Sampler::default(),
-            known: Known::default(),
+            known: TableSize::default(),
         };
         Self {
             inner: Arc::new(inner),
@@ -150,11 +150,7 @@ impl Queue {
     /// When the next job of the kind is due, or the next lease ends.
     pub async fn next_due(&self, kind: &str) -> Result<Option<i64>, DbError> {
         let kind = Value::from(kind);
-        let reading = self
-            .inner
-            .db
-            .read(|mut db| Box::pin(async move { db.fetch_one(&sql::NEXT_DUE, &[kind]).await }));
-        let (due,): (Option<i64>,) = reading.await?;
+        let (due,): (Option<i64>,) = self.inner.db.fetch_one(&sql::NEXT_DUE, &[kind]).await?;
         Ok(due)
     }
 }

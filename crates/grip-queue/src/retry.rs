@@ -1,4 +1,4 @@
-//! What becomes of a job that failed. Pure.
+//! Retry rules of failed jobs. Pure.
 
 use std::time::Duration;
 

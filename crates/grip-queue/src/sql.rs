@@ -75,24 +75,15 @@ macro_rules! claimed {
 
 grip_db::statements! {
     pub(crate) mod sql {
-        // $now, $revive after the rows. Counting how often it was asked for tells a new row apart.
-        ENQUEUE = {
-            sqlite: concat!(
-                "INSERT INTO queue (kind, key, payload, visible_at, period_ms, enqueued_at) \
-                 SELECT e.value ->> 0, e.value ->> 1, e.value ->> 2, e.value ->> 3, e.value ->> 4, $2 \
-                 FROM json_each($1) AS e WHERE TRUE \
-                 ON CONFLICT (kind, key) DO UPDATE SET ",
-                again!("$3")
-            ),
-            postgres: concat!(
-                "INSERT INTO queue (kind, key, payload, visible_at, period_ms, enqueued_at) \
-                 SELECT kind, key, payload, visible_at, period_ms, $6 \
-                 FROM UNNEST($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[]) \
-                 AS new (kind, key, payload, visible_at, period_ms) \
-                 ON CONFLICT (kind, key) DO UPDATE SET ",
-                again!("$7")
-            ),
-        };
+        // $now, $revive, then the rows. Counting how often it was asked for tells a new row apart.
+        ENQUEUE = (concat!(
+            "INSERT INTO queue (kind, key, payload, visible_at, period_ms, enqueued_at) \
+             SELECT rows.kind, rows.key, rows.payload, rows.visible_at, rows.period_ms, $1 \
+             FROM {rows $3: kind text, key text, payload text, visible_at bigint, \
+             period_ms bigint} WHERE TRUE \
+             ON CONFLICT (kind, key) DO UPDATE SET ",
+            again!("$2")
+        ));
         // $kind, $now, $most, $end, $holder
         CLAIM = {
             sqlite: concat!(
@@ -109,28 +100,17 @@ grip_db::statements! {
             ),
         };
         // The holder stays: the next claim counts the lease as one that was lost.
-        TAKE_BACK = "UPDATE queue SET visible_at = $1, lease_token = lease_token + 1 \
+        RECLAIM = "UPDATE queue SET visible_at = $1, lease_token = lease_token + 1 \
                      WHERE holder IS NOT NULL AND visible_at > $1 AND dead_at IS NULL \
                      AND substr(holder, 1, length(CAST($2 AS TEXT))) = CAST($2 AS TEXT)";
         NEXT_DUE = "SELECT min(visible_at) FROM queue WHERE kind = $1";
-        RENEW = {
-            sqlite: "UPDATE queue SET visible_at = $2 FROM json_each($1) AS e \
-                     WHERE queue.id = e.value ->> 0 AND queue.lease_token = e.value ->> 1 \
-                     RETURNING queue.id",
-            postgres: "UPDATE queue SET visible_at = $3 \
-                       FROM UNNEST($1::bigint[], $2::bigint[]) AS held (id, token) \
-                       WHERE queue.id = held.id AND queue.lease_token = held.token \
-                       RETURNING queue.id",
-        };
-        RELEASE = {
-            sqlite: "UPDATE queue SET visible_at = $2, holder = NULL, \
-                     lease_token = lease_token + 1, lost = 0 FROM json_each($1) AS e \
-                     WHERE queue.id = e.value ->> 0 AND queue.lease_token = e.value ->> 1",
-            postgres: "UPDATE queue SET visible_at = $3, holder = NULL, \
-                       lease_token = lease_token + 1, lost = 0 \
-                       FROM UNNEST($1::bigint[], $2::bigint[]) AS held (id, token) \
-                       WHERE queue.id = held.id AND queue.lease_token = held.token",
-        };
+        RENEW = "UPDATE queue SET visible_at = $1 FROM {rows $2: id bigint, token bigint} \
+                 WHERE queue.id = rows.id AND queue.lease_token = rows.token \
+                 RETURNING queue.id";
+        RELEASE = "UPDATE queue SET visible_at = $1, holder = NULL, \
+                   lease_token = lease_token + 1, lost = 0 \
+                   FROM {rows $2: id bigint, token bigint} \
+                   WHERE queue.id = rows.id AND queue.lease_token = rows.token";
         // Changes nothing, but holds the row until the commit.
         HOLD = "UPDATE queue SET lost = lost WHERE id = $1 AND lease_token = $2";
         DROP_PAYLOAD = "UPDATE queue SET payload = '' \
@@ -177,24 +157,16 @@ grip_db::statements! {
                  WHERE kind = $1 AND key = $2";
         // $kind, $now, $end of any lease, $now with some slack, $horizon, $never. What is brought
         // back is spread over its period, or over a minute.
-        HEED_CLOCK = "UPDATE queue SET visible_at = CASE WHEN holder IS NOT NULL THEN $3 \
+        ADJUST_TO_CLOCK = "UPDATE queue SET visible_at = CASE WHEN holder IS NOT NULL THEN $3 \
                           ELSE $2 + id * 7919 % coalesce(period_ms, 60000) END \
                       WHERE kind = $1 AND visible_at > $3 AND visible_at < $6 AND (holder IS NOT NULL \
                           OR visible_at > $4 + CASE WHEN period_ms > $5 THEN period_ms ELSE $5 END)";
         // What comes again and again is still wanted, and nobody might ask for it a second time.
         FORGET_DEAD = "DELETE FROM queue WHERE kind = $1 AND visible_at = $3 AND dead_at < $2 \
                        AND period_ms IS NULL";
-        MISSING = {
-            sqlite: "SELECT e.value FROM json_each($2) AS e WHERE NOT EXISTS \
-                     (SELECT 1 FROM queue WHERE kind = $1 AND key = e.value)",
-            postgres: "SELECT k.key FROM UNNEST($2::text[]) AS k (key) WHERE NOT EXISTS \
-                       (SELECT FROM queue WHERE queue.kind = $1 AND queue.key = k.key)",
-        };
-        REMOVE = {
-            sqlite: "DELETE FROM queue \
-                     WHERE kind = $1 AND key IN (SELECT value FROM json_each($2))",
-            postgres: "DELETE FROM queue WHERE kind = $1 AND key = ANY($2)",
-        };
+        MISSING = "SELECT rows.key FROM {rows $2: key text} WHERE NOT EXISTS \
+                   (SELECT 1 FROM queue WHERE queue.kind = $1 AND queue.key = rows.key)";
+        REMOVE = "DELETE FROM queue WHERE kind = $1 AND key {in $2}";
         SIZE = {
             sqlite: "SELECT 0",
             postgres: "SELECT pg_relation_size('queue')",

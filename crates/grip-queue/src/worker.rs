@@ -1,16 +1,16 @@
 //! Takes jobs of one kind and has them done.
 //!
-//! The loop wakes when it is told of new work, when the next job is due, when a place is free,
+//! The loop wakes when it is told of new work, when the next job is due, when a job ends,
 //! and now and then in any case. A heartbeat beside it renews all leases. A job whose lease could
 //! not be renewed is told to stop, and is dropped before the lease can end.
 
-mod away;
-mod beat;
-mod held;
-mod keep;
+mod attempt;
+mod claim;
+mod heartbeat;
+mod leases;
+mod maintenance;
+mod outage;
 mod status;
-mod take;
-mod work;
 
 use std::{ops::Deref, sync::Arc, time::Duration};
 
@@ -19,7 +19,7 @@ use grip_tasks::{CancellationToken, TaskGroup};
 use tokio::sync::Notify;
 
 pub use self::status::WorkerStatus;
-use self::{away::Away, held::Held, status::Counters};
+use self::{leases::HeldLeases, outage::Outage, status::Counters};
 use crate::{Failure, Lease, Queue, clock::lease_length};
 
 /// Does the work of one kind.
@@ -97,10 +97,10 @@ struct Shared {
     handler: Arc<dyn Handler>,
     options: WorkerOptions,
     group: TaskGroup,
-    held: Held,
+    held: HeldLeases,
     /// Told when a job that stays may be due soon.
     due: Notify,
-    away: Away,
+    outage: Outage,
     counters: Counters,
     /// The jobs under way end now.
     give_up: CancellationToken,
@@ -124,21 +124,21 @@ impl Worker {
             ..options
         };
         let shared = Arc::new(Shared {
-            away: Away::new(kind.clone()),
+            outage: Outage::new(kind.clone()),
             queue,
             kind,
             handler,
             options,
             group: group.clone(),
-            held: Held::default(),
+            held: HeldLeases::default(),
             due: Notify::new(),
             counters: Counters::default(),
             give_up: CancellationToken::new(),
             over: CancellationToken::new(),
         });
-        group.spawn("loop", take::run(Arc::clone(&shared)));
-        group.spawn("heartbeat", beat::run(Arc::clone(&shared)));
-        group.spawn("upkeep", keep::run(Arc::clone(&shared)));
+        group.spawn("loop", claim::run(Arc::clone(&shared)));
+        group.spawn("heartbeat", heartbeat::run(Arc::clone(&shared)));
+        group.spawn("upkeep", maintenance::run(Arc::clone(&shared)));
         Self { shared, group }
     }
 

@@ -192,14 +192,14 @@ impl Admin {
             self.db.now_ms().into(),
         ];
         let outcome = format!("pinned {}", manifest.id());
-        self.commit(record, Some((sql::PIN, row)), |_| outcome)
+        self.commit(record, Some((&sql::PIN, row)), |_| outcome)
             .await
     }
 
     async fn unpin(&self, key: &Key, record: AuditRecord) -> Result<CommandResult, AdminError> {
         let (statement, named) = match key {
-            Key::Name(name) => (sql::UNPIN_NAME, name.to_string()),
-            Key::Manifest(id) => (sql::UNPIN_ID, id.to_string()),
+            Key::Name(name) => (&sql::UNPIN_NAME, name.to_string()),
+            Key::Manifest(id) => (&sql::UNPIN_ID, id.to_string()),
         };
         let change = Some((statement, vec![named.into()]));
         self.commit(record, change, |gone| format!("unpinned {gone}"))
@@ -220,7 +220,7 @@ impl Admin {
     async fn commit(
         &self,
         record: AuditRecord,
-        change: Option<(Statement, Vec<Value>)>,
+        change: Option<(&'static Statement, Vec<Value>)>,
         outcome: impl FnOnce(u64) -> String + Send + 'static,
     ) -> Result<CommandResult, AdminError> {
         let (writing, now) = (record.clone(), self.db.now_ms());
@@ -241,7 +241,7 @@ impl Admin {
         match written {
             Ok(result) => Ok(result),
             // The same key was used in between: its result counts.
-            Err(DbError::GivenUp) => {
+            Err(DbError::Aborted) => {
                 let before = self.repeated(&record).await?;
                 before.ok_or(AdminError::KeyReused)
             }
@@ -276,15 +276,11 @@ impl Admin {
     /// be read, the pins in memory stay as they are.
     async fn reload_pins(&self, key: &Key) {
         let (statement, named) = match key {
-            Key::Name(name) => (sql::MANIFESTS_OF_NAME, name.to_string()),
-            Key::Manifest(id) => (sql::MANIFESTS_OF_ID, id.to_string()),
+            Key::Name(name) => (&sql::MANIFESTS_OF_NAME, name.to_string()),
+            Key::Manifest(id) => (&sql::MANIFESTS_OF_ID, id.to_string()),
         };
-        let rows: Result<Vec<(String, String)>, DbError> = self
-            .db
-            .read(move |mut db| {
-                Box::pin(async move { db.fetch_all(&statement, &[named.into()]).await })
-            })
-            .await;
+        let rows: Result<Vec<(String, String)>, DbError> =
+            self.db.fetch_all(statement, &[named.into()]).await;
         let rows = match rows {
             Ok(rows) => rows,
             Err(error) => {

@@ -13,7 +13,7 @@ use sqlx::{
 };
 use tokio::time;
 
-use super::{Db, Pool, assemble, standing::Standing};
+use super::{Db, Pool, Status, assemble};
 use crate::{
     OpenError,
     clock::{Clock, system_ms},
@@ -41,18 +41,18 @@ impl Db {
             .await
             .map_err(failed)?;
         let writer = Writer::connect(options).await.map_err(failed)?;
-        let standing = Arc::new(Standing::new(Clock::new(system_ms())));
-        let db = assemble(Pool::Sqlite(readers), writer, String::new(), standing);
+        let status = Arc::new(Status::new(Clock::new(system_ms())));
+        let db = assemble(Pool::Sqlite(readers), writer, String::new(), status);
         db.watch_system_clock();
         Ok(db)
     }
 
     fn watch_system_clock(&self) {
-        let (standing, stop) = (Arc::clone(&self.inner.standing), self.inner.group.token());
+        let (status, stop) = (Arc::clone(&self.inner.status), self.inner.group.token());
         self.inner.group.spawn("clock", async move {
             let every = || stop.run_until_cancelled(time::sleep(Clock::EVERY));
             while every().await.is_some() {
-                standing.clock.set(system_ms());
+                status.clock.set(system_ms());
             }
         });
     }

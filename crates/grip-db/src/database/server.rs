@@ -8,8 +8,8 @@
 
 mod host;
 mod listen;
+mod monitor;
 pub(crate) mod pool;
-mod pulse;
 
 use std::{fmt, str::FromStr as _, sync::Arc, time::Duration};
 
@@ -20,18 +20,18 @@ use sqlx::{
 use tokio::time::{self, Instant, timeout};
 
 pub(crate) use self::host::Host;
-use self::{pool::Connections, pulse::Pulse};
-use super::{Db, PATIENCE, Pool, assemble, standing::Standing};
+use self::{monitor::Monitor, pool::ConnectionPool};
+use super::{Db, Pool, Status, TIME_LIMIT, assemble};
 use crate::{DbError, OpenError, ServerError, clock::Clock, error::shown, writer::Writer};
 
 static MIGRATIONS: Migrator = sqlx::migrate!("../../migrations/postgres");
 
 /// How soon a server that starts at the same time is tried again.
-const AGAIN: Duration = Duration::from_millis(200);
+const RETRY_DELAY: Duration = Duration::from_millis(200);
 /// How long a start waits for its name, which a process that has just died may still seem to have.
-const NAME: Duration = Duration::from_secs(3);
-/// Connections beside those that do the work: the writer's, the listener's, the pulse.
-const OF_ITS_OWN: u32 = 3;
+const NAME_TIMEOUT: Duration = Duration::from_secs(3);
+/// Connections beside those that do the work: the writer's, the listener's, the monitor.
+const RESERVED_CONNECTIONS: u32 = 3;
 
 /// Which server, and who we are there.
 #[derive(Clone)]
@@ -44,7 +44,7 @@ pub struct Server {
     pub connections: u32,
     /// Longest time a piece of work may take, waiting included; a start waits a third of it for
     /// the server. Default: 30 s.
-    pub patience: Duration,
+    pub time_limit: Duration,
 }
 
 impl Server {
@@ -53,7 +53,7 @@ impl Server {
             url: url.into(),
             node: node.into(),
             connections: 10,
-            patience: PATIENCE,
+            time_limit: TIME_LIMIT,
         }
     }
 
@@ -78,26 +78,29 @@ impl Db {
     /// start together wait for each other there.
     pub async fn connect(server: &Server) -> Result<Self, OpenError> {
         let options = server.options()?;
-        let host = Host::new(options.clone(), server.patience);
+        let host = Host::new(options.clone(), server.time_limit);
         migrate(&host).await?;
-        let mut pulse = claim(&host, server).await?;
+        let mut monitor = claim(&host, server).await?;
         let failed = |error| unusable(&host, error);
-        let time = pulse.time().await.map_err(failed)?;
-        let standing = Arc::new(Standing::new(Clock::new(time.ms)));
-        let places = server.connections.saturating_sub(OF_ITS_OWN).max(1);
-        let pool = Connections::new(host.clone(), places as usize);
+        let time = monitor.time().await.map_err(failed)?;
+        let status = Arc::new(Status::new(Clock::new(time.ms)));
+        let permits = server
+            .connections
+            .saturating_sub(RESERVED_CONNECTIONS)
+            .max(1);
+        let pool = ConnectionPool::new(host.clone(), permits as usize);
         let writer = Writer::lazy(host.clone());
         let node = server.node.clone();
         let db = assemble(
             Pool::Postgres(Box::new(pool)),
             writer,
             node,
-            Arc::clone(&standing),
+            Arc::clone(&status),
         );
         let group = &db.inner.group;
-        group.spawn("pulse", pulse.run(standing, group.token()));
+        group.spawn("pulse", monitor.run(status, group.token()));
         let topics = Arc::clone(&db.inner.topics);
-        group.spawn("listener", listen::hear(options, topics, group.token()));
+        group.spawn("listener", listen::listen(options, topics, group.token()));
         Ok(db)
     }
 }
@@ -111,12 +114,12 @@ async fn reach(host: &Host) -> Result<PgConnection, ServerError> {
         let error = match reached {
             Ok(Ok(link)) => return Ok(link),
             Ok(Err(error)) => ServerError::new(&host.options, error),
-            Err(_) => return Err(unusable(host, DbError::Silent)),
+            Err(_) => return Err(unusable(host, DbError::TimedOut)),
         };
-        if !error.passes_soon() || Instant::now() + AGAIN > until {
+        if !error.is_transient() || Instant::now() + RETRY_DELAY > until {
             return Err(error);
         }
-        time::sleep(AGAIN).await;
+        time::sleep(RETRY_DELAY).await;
     }
 }
 
@@ -124,9 +127,9 @@ async fn migrate(host: &Host) -> Result<(), ServerError> {
     let mut link = reach(host).await?;
     let migrated = MIGRATIONS.run_direct(None, &mut link, false).await;
     migrated.map_err(|error| ServerError::migration(&host.options, error))?;
-    let careless = "SELECT current_setting('fsync') = 'off'";
-    let careless = sqlx::query_scalar(careless).fetch_one(&mut link).await;
-    if careless.unwrap_or(false) {
+    let fsync_off = "SELECT current_setting('fsync') = 'off'";
+    let fsync_off = sqlx::query_scalar(fsync_off).fetch_one(&mut link).await;
+    if fsync_off.unwrap_or(false) {
         tracing::warn!(
             server = shown(&host.options),
             "the database server does not wait for its disk (fsync is off): it may lose what was \
@@ -134,12 +137,12 @@ async fn migrate(host: &Host) -> Result<(), ServerError> {
         );
     }
     // Nothing hangs on how it ends.
-    let _ = timeout(AGAIN, link.close()).await;
+    let _ = timeout(RETRY_DELAY, link.close()).await;
     Ok(())
 }
 
-async fn claim(host: &Host, server: &Server) -> Result<Pulse, ServerError> {
-    let claimed = Pulse::claim(host.clone(), server.node.clone(), NAME).await;
+async fn claim(host: &Host, server: &Server) -> Result<Monitor, ServerError> {
+    let claimed = Monitor::claim(host.clone(), server.node.clone(), NAME_TIMEOUT).await;
     let claimed = claimed.map_err(|error| unusable(host, error))?;
     claimed.map_err(|taken| ServerError::NameTaken {
         server: shown(&host.options),
@@ -152,7 +155,7 @@ async fn claim(host: &Host, server: &Server) -> Result<Pulse, ServerError> {
 fn unusable(host: &Host, error: DbError) -> ServerError {
     let server = shown(&host.options);
     match error {
-        DbError::Silent => ServerError::Silent {
+        DbError::TimedOut => ServerError::TimedOut {
             server,
             within: host.answer(),
         },

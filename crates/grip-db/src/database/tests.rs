@@ -103,14 +103,14 @@ async fn calls_that_wait_together_share_one_commit() {
     let database = TestDatabase::sqlite().await;
     let group = TaskGroup::new("test");
     // On the one thread of this test all callers queue before the writer gets its turn.
-    let calls: Vec<_> = (0..100)
+    let requests: Vec<_> = (0..100)
         .map(|n| {
             let db = database.db().clone();
             group.spawn("caller", async move { db.put(&[n]).await })
         })
         .collect();
-    for call in calls {
-        call.await.unwrap().unwrap();
+    for request in requests {
+        request.await.unwrap().unwrap();
     }
     let stats = database.db().writer_stats();
     assert_eq!(stats.applied_total, 100);
@@ -140,14 +140,14 @@ async fn a_close_finishes_what_was_queued() {
     let group = TaskGroup::new("test");
     let foreign = lock(&database).await;
     let db = database.db().clone();
-    let call = group.spawn("caller", async move { db.put(&["a"]).await });
+    let request = group.spawn("caller", async move { db.put(&["a"]).await });
     tokio::task::yield_now().await;
     let db = database.db().clone();
     let closing = group.spawn("closer", async move { db.close().await });
     tokio::task::yield_now().await;
     foreign.close().await.unwrap();
     closing.await.unwrap();
-    call.await.unwrap().unwrap();
+    request.await.unwrap().unwrap();
     let database = database.reopen().await;
     assert_eq!(database.db().keys().await.unwrap().len(), 1);
 }

@@ -1,4 +1,4 @@
-//! Why a database server is of no use, for the person who named it.
+//! Errors of connecting to a database server, for the operator who configured it.
 
 use std::{io, time::Duration};
 
@@ -6,7 +6,7 @@ use sqlx::{migrate::MigrateError, postgres::PgConnectOptions};
 
 use super::{
     DbError,
-    trouble::{Trouble, postgres_error},
+    code::{ErrorCode, postgres_error},
 };
 
 /// Why the database on a server could not be opened. No text contains the password.
@@ -22,7 +22,7 @@ pub enum ServerError {
     )]
     Unreachable { server: String, source: sqlx::Error },
     #[error("the database server {server} did not answer within {} s", .within.as_secs())]
-    Silent { server: String, within: Duration },
+    TimedOut { server: String, within: Duration },
     #[error(
         "the database server {server} does not let {user:?} in: check the user name, the password and the server's pg_hba.conf"
     )]
@@ -134,10 +134,10 @@ impl ServerError {
             code if code.starts_with("3D") => return Self::NoDatabase { server, source },
             _ => {}
         }
-        match Trouble::of_line(&source) {
-            Trouble::Unreachable => Self::Unreachable { server, source },
-            Trouble::ReadOnly => Self::ReadOnly { server, source },
-            Trouble::Full => Self::Full { server, source },
+        match ErrorCode::of_server(&source) {
+            ErrorCode::Unreachable => Self::Unreachable { server, source },
+            ErrorCode::ReadOnly => Self::ReadOnly { server, source },
+            ErrorCode::Full => Self::Full { server, source },
             _ => Self::Other { server, source },
         }
     }
@@ -163,7 +163,7 @@ impl ServerError {
     }
 
     /// Says whether it is likely to be over in a moment, as where both start together.
-    pub(crate) fn passes_soon(&self) -> bool {
+    pub(crate) fn is_transient(&self) -> bool {
         matches!(
             self,
             Self::Unreachable { .. } | Self::NotNow { .. } | Self::Crowded { .. }

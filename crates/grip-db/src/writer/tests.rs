@@ -1,7 +1,7 @@
 use futures_util::future::BoxFuture;
 use tokio::{sync::oneshot, time::Instant};
 
-use super::{call::Asked, *};
+use super::{request::Pending, *};
 use crate::{TestDatabase, Value};
 
 crate::statements! {
@@ -17,19 +17,19 @@ async fn keys(database: &TestDatabase) -> Vec<String> {
 
 type Answered = oneshot::Receiver<Result<(), DbError>>;
 
-/// A call that puts rows of these keys and sizes.
-fn call(rows: &[(&'static str, usize)]) -> (Call, Answered) {
+/// A request that puts rows of these keys and sizes.
+fn request(rows: &[(&'static str, usize)]) -> (Request, Answered) {
     let (answer, answered) = oneshot::channel();
     let rows = rows.to_vec();
     (asked(move |db| Box::pin(put(db, rows)), answer), answered)
 }
 
 /// Names the bound that a closure cannot infer by itself.
-fn asked<F>(work: F, answer: oneshot::Sender<Result<(), DbError>>) -> Call
+fn asked<F>(work: F, answer: oneshot::Sender<Result<(), DbError>>) -> Request
 where
     F: for<'c> FnOnce(Connection<'c>) -> BoxFuture<'c, Result<(), DbError>> + Send + 'static,
 {
-    Box::new(Asked {
+    Box::new(Pending {
         since: Instant::now(),
         work: Some(work),
         value: None,
@@ -59,10 +59,13 @@ async fn writer_of(
     Writer::connect(options).await.unwrap()
 }
 
-/// Has the calls served together and says which succeeded.
-async fn serve(writer: &mut Writer, calls: Vec<(Call, Answered)>) -> Vec<Result<(), DbError>> {
-    let (calls, answers): (Vec<_>, Vec<_>) = calls.into_iter().unzip();
-    writer.serve(calls).await;
+/// Has the requests served together and says which succeeded.
+async fn serve(
+    writer: &mut Writer,
+    requests: Vec<(Request, Answered)>,
+) -> Vec<Result<(), DbError>> {
+    let (requests, answers): (Vec<_>, Vec<_>) = requests.into_iter().unzip();
+    writer.serve(requests).await;
     let mut outcomes = Vec::new();
     for answered in answers {
         outcomes.push(answered.await.unwrap());
@@ -74,23 +77,23 @@ async fn serve(writer: &mut Writer, calls: Vec<(Call, Answered)>) -> Vec<Result<
 async fn a_full_disk_loses_nothing_and_room_heals_it() {
     let database = TestDatabase::sqlite().await;
     let mut roomy = writer_of(&database, None).await;
-    assert!(serve(&mut roomy, vec![call(&[("before", 1)])]).await[0].is_ok());
+    assert!(serve(&mut roomy, vec![request(&[("before", 1)])]).await[0].is_ok());
     // As many pages as there are now, and not one more.
     let mut full = writer_of(&database, Some(("max_page_count", "1"))).await;
-    let calls = || {
+    let requests = || {
         vec![
-            call(&[("small", 1), ("large", 1 << 20)]),
-            call(&[("other", 1)]),
+            request(&[("small", 1), ("large", 1 << 20)]),
+            request(&[("other", 1)]),
         ]
     };
-    for outcome in serve(&mut full, calls()).await {
+    for outcome in serve(&mut full, requests()).await {
         let error = outcome.unwrap_err();
         assert!(matches!(error, DbError::Full(_)), "{error:?}");
         assert!(error.to_string().contains("full"));
     }
     assert_eq!(keys(&database).await, ["before"]);
 
-    for outcome in serve(&mut roomy, calls()).await {
+    for outcome in serve(&mut roomy, requests()).await {
         outcome.unwrap();
     }
     assert_eq!(keys(&database).await, ["before", "large", "other", "small"]);
@@ -100,16 +103,16 @@ async fn a_full_disk_loses_nothing_and_room_heals_it() {
 async fn work_that_cannot_be_done_does_not_spoil_its_neighbours() {
     let database = TestDatabase::sqlite().await;
     let mut writer = writer_of(&database, None).await;
-    let calls = vec![
-        call(&[("one", 1)]),
-        call(&[("half", 1), ("one", 1)]),
-        call(&[("two", 1)]),
+    let requests = vec![
+        request(&[("one", 1)]),
+        request(&[("half", 1), ("one", 1)]),
+        request(&[("two", 1)]),
     ];
-    let outcomes = serve(&mut writer, calls).await;
+    let outcomes = serve(&mut writer, requests).await;
     let outcomes: Vec<bool> = outcomes.iter().map(Result::is_ok).collect();
     assert_eq!(outcomes, [true, false, true]);
     assert_eq!(keys(&database).await, ["one", "two"]);
-    let alone = serve(&mut writer, vec![call(&[("three", 1), ("two", 1)])]).await;
+    let alone = serve(&mut writer, vec![request(&[("three", 1), ("two", 1)])]).await;
     assert!(alone[0].is_err());
     assert_eq!(keys(&database).await, ["one", "two"]);
 }
@@ -118,11 +121,11 @@ async fn work_that_cannot_be_done_does_not_spoil_its_neighbours() {
 async fn work_that_panics_undoes_its_group_and_the_writer_goes_on() {
     let database = TestDatabase::sqlite().await;
     let mut writer = writer_of(&database, None).await;
-    let calls = vec![call(&[("one", 1)]), call(&[("panic", 1)])];
-    for outcome in serve(&mut writer, calls).await {
+    let requests = vec![request(&[("one", 1)]), request(&[("panic", 1)])];
+    for outcome in serve(&mut writer, requests).await {
         assert!(matches!(outcome, Err(DbError::Panicked)), "{outcome:?}");
     }
     assert_eq!(keys(&database).await, [""; 0]);
-    assert!(serve(&mut writer, vec![call(&[("two", 1)])]).await[0].is_ok());
+    assert!(serve(&mut writer, vec![request(&[("two", 1)])]).await[0].is_ok());
     assert_eq!(keys(&database).await, ["two"]);
 }

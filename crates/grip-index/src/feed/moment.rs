@@ -14,9 +14,10 @@ pub(crate) fn read(text: &str) -> Result<i64, InvalidMoment> {
     // What a URL makes of a plus sign.
     let text = text.replace(' ', "+");
     let has_time = text.len() >= "2019-04-10T19:08:52Z".len() && text.len() <= 64;
-    let moment: Timestamp = match has_time && text.as_bytes()[10].eq_ignore_ascii_case(&b'T') {
-        true => text.parse().map_err(|_| InvalidMoment)?,
-        false => return Err(InvalidMoment),
+    let moment: Timestamp = if has_time && text.as_bytes()[10].eq_ignore_ascii_case(&b'T') {
+        text.parse().map_err(|_| InvalidMoment)?
+    } else {
+        return Err(InvalidMoment);
     };
     let ns = moment.as_nanosecond();
     Ok(i64::try_from(ns).unwrap_or(if ns < 0 { i64::MIN } else { i64::MAX }))

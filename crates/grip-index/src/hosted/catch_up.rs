@@ -12,12 +12,8 @@ use crate::{Source as _, SourceError};
 
 grip_db::statements! {
     pub(super) mod sql {
-        ETAGS = {
-            sqlite: "SELECT org_repo_name, etag FROM repos
-                WHERE gone_at IS NULL AND org_repo_name IN (SELECT value FROM json_each($1))",
-            postgres: "SELECT org_repo_name, etag FROM repos
-                WHERE gone_at IS NULL AND org_repo_name = ANY($1)",
-        };
+        ETAGS = "SELECT org_repo_name, etag FROM repos \
+                 WHERE gone_at IS NULL AND org_repo_name {in $1}";
         KNOWN = "SELECT s.org_repo_name FROM repo_sources s
             JOIN repos r ON r.org_repo_name = s.org_repo_name
             WHERE s.source = $1 AND s.org_repo_name > $2 AND r.gone_at IS NULL
@@ -82,9 +78,7 @@ impl Hosted {
     async fn differing(&self, db: &Db, page: Vec<RepoAddr>) -> Result<Vec<String>, DbError> {
         let names: Vec<String> = page.iter().map(|repo| self.name_of(repo)).collect();
         let values = [Value::from(names.clone())];
-        let known: Vec<(String, Option<String>)> = db
-            .read(|mut db| Box::pin(async move { db.fetch_all(&sql::ETAGS, &values).await }))
-            .await?;
+        let known: Vec<(String, Option<String>)> = db.fetch_all(&sql::ETAGS, &values).await?;
         let mut known: HashMap<String, Option<String>> = known.into_iter().collect();
         let digests = self
             .off_runtime(move |repositories| Ok(digests(repositories, &page)))
@@ -100,9 +94,7 @@ impl Hosted {
 
     async fn known_after(&self, db: &Db, after: String) -> Result<Vec<String>, DbError> {
         let values = [Value::from(self.name()), after.into(), (PAGE as i64).into()];
-        let rows: Vec<(String,)> = db
-            .read(|mut db| Box::pin(async move { db.fetch_all(&sql::KNOWN, &values).await }))
-            .await?;
+        let rows: Vec<(String,)> = db.fetch_all(&sql::KNOWN, &values).await?;
         Ok(rows.into_iter().map(|(name,)| name).collect())
     }
 }

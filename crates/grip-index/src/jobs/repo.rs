@@ -183,9 +183,10 @@ impl Repo {
     /// Asks whether it is one of its source's: by its name alone where the listing lacks it, and
     /// otherwise as a listing of now would have it.
     async fn is_ours(&self, is_missing: bool) -> Result<bool, Trouble> {
-        let answer = match is_missing {
-            true => self.source().is_there(&self.name).await,
-            false => self.source().admits(&self.name).await,
+        let answer = if is_missing {
+            self.source().is_there(&self.name).await
+        } else {
+            self.source().admits(&self.name).await
         };
         answer.map_err(|error| self.trouble(error))
     }

@@ -51,9 +51,10 @@ impl History<'_> {
         let mut found = false;
         self.walk(tips, |at| {
             found = at.oid == *commit || at.parents.contains(commit);
-            match found {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
+            if found {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
             }
         })?;
         Ok(found)

@@ -74,9 +74,7 @@ pub(super) async fn version(
         version.as_str().into(),
         MAX_CLAIMS.into(),
     ];
-    let rows: Vec<Row> = db
-        .read(|mut db| Box::pin(async move { db.fetch_all(&sql::VERSION, &values).await }))
-        .await?;
+    let rows: Vec<Row> = db.fetch_all(&sql::VERSION, &values).await?;
     Ok(rows.into_iter().filter_map(Listed::read).collect())
 }
 
@@ -91,9 +89,7 @@ pub(super) async fn at_commit(
         commit.to_hex().into(),
         MAX_CLAIMS.into(),
     ];
-    let rows: Vec<Row> = db
-        .read(|mut db| Box::pin(async move { db.fetch_all(&sql::AT_COMMIT, &values).await }))
-        .await?;
+    let rows: Vec<Row> = db.fetch_all(&sql::AT_COMMIT, &values).await?;
     Ok(rows.into_iter().filter_map(Listed::read).collect())
 }
 
@@ -122,10 +118,7 @@ impl<'a> Pages<'a> {
             repo.into(),
             PAGE.into(),
         ];
-        let rows: Vec<Row> = self
-            .db
-            .read(|mut db| Box::pin(async move { db.fetch_all(&sql::VERSIONS, &values).await }))
-            .await?;
+        let rows: Vec<Row> = self.db.fetch_all(&sql::VERSIONS, &values).await?;
         if rows.len() as i64 == PAGE {
             self.after = rows.last().map(|row| (row.0.clone(), row.1.clone()));
         }
@@ -136,8 +129,6 @@ impl<'a> Pages<'a> {
 /// Why a tag claims no version, if the index has looked at it.
 pub(super) async fn why(db: &Db, repo: &str, tag: &str) -> Result<Option<String>, DbError> {
     let values = [repo.into(), tag.into()];
-    let row: Option<(String,)> = db
-        .read(|mut db| Box::pin(async move { db.fetch_optional(&sql::WHY, &values).await }))
-        .await?;
+    let row: Option<(String,)> = db.fetch_optional(&sql::WHY, &values).await?;
     Ok(row.map(|(why,)| why))
 }

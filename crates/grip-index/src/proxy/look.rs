@@ -30,15 +30,14 @@ pub(super) struct Place {
 impl Place {
     /// The place of a module in the repository that its path leads to.
     pub(super) fn by_path(repo: RepoAddr, location: ModulePath, path: &ModulePath) -> Option<Self> {
-        let dir = match path == &location {
-            true => "",
-            false => {
-                let (prefix, _) = path.prefix_and_major();
-                let below = prefix.strip_prefix(location.as_str())?;
-                match below {
-                    "" => "",
-                    below => below.strip_prefix('/')?,
-                }
+        let dir = if path == &location {
+            ""
+        } else {
+            let (prefix, _) = path.prefix_and_major();
+            let below = prefix.strip_prefix(location.as_str())?;
+            match below {
+                "" => "",
+                below => below.strip_prefix('/')?,
             }
         };
         let dir = dir.to_owned();

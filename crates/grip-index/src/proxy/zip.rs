@@ -105,9 +105,10 @@ fn make(
 
 fn log(at: &At, writer: &Writer, error: &WriteError) {
     let (module, version) = (&at.module.path, &at.module.version);
-    match writer.is_abandoned() || matches!(error, WriteError::Output(_)) {
-        true => tracing::debug!(%module, %version, "a zip was not taken to its end"),
-        false => tracing::warn!(%module, %version, %error, "a zip could not be made"),
+    if writer.is_abandoned() || matches!(error, WriteError::Output(_)) {
+        tracing::debug!(%module, %version, "a zip was not taken to its end")
+    } else {
+        tracing::warn!(%module, %version, %error, "a zip could not be made")
     }
 }
 

@@ -127,9 +127,10 @@ impl Store {
                 })
             })
             .await?;
-        Ok(match after_ns < up_to_ns {
-            true => Changes::Forgotten { up_to_ns },
-            false => Changes::Page(rows.into_iter().map(Change::from).collect()),
+        Ok(if after_ns < up_to_ns {
+            Changes::Forgotten { up_to_ns }
+        } else {
+            Changes::Page(rows.into_iter().map(Change::from).collect())
         })
     }
 

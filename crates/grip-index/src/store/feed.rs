@@ -66,8 +66,8 @@ impl Store {
         match &query.path {
             None => {
                 let statement = match query.clock {
-                    Clock::Seen => sql::SEEN,
-                    Clock::Created => sql::CREATED,
+                    Clock::Seen => &sql::SEEN,
+                    Clock::Created => &sql::CREATED,
                 };
                 self.page(statement, rest.to_vec()).await
             }
@@ -89,24 +89,19 @@ impl Store {
             format!("{path}0").into(),
         ];
         let asked = [&below[..], &[FEW.into()]].concat();
-        let (count,): (i64,) = self
-            .db
-            .read(move |mut db| {
-                Box::pin(async move { db.fetch_one(&sql::COUNT_BELOW, &asked).await })
-            })
-            .await?;
+        let (count,): (i64,) = self.db.fetch_one(&sql::COUNT_BELOW, &asked).await?;
         let statement = match (count < FEW, clock) {
-            (true, Clock::Seen) => sql::FEW_SEEN,
-            (true, Clock::Created) => sql::FEW_CREATED,
-            (false, Clock::Seen) => sql::MANY_SEEN,
-            (false, Clock::Created) => sql::MANY_CREATED,
+            (true, Clock::Seen) => &sql::FEW_SEEN,
+            (true, Clock::Created) => &sql::FEW_CREATED,
+            (false, Clock::Seen) => &sql::MANY_SEEN,
+            (false, Clock::Created) => &sql::MANY_CREATED,
         };
         self.page(statement, [&below[..], &rest].concat()).await
     }
 
     async fn page(
         &self,
-        statement: Statement,
+        statement: &'static Statement,
         values: Vec<Value>,
     ) -> Result<Option<Page>, DbError> {
         // By place and not by name: to look up the name of every column of every line costs a good
@@ -114,7 +109,7 @@ impl Store {
         // second round trip and another moment.
         let rows: Vec<(String, String, i64, i64, i64)> = self
             .db
-            .read(move |mut db| Box::pin(async move { db.fetch_all(&statement, &values).await }))
+            .read(move |mut db| Box::pin(async move { db.fetch_all(statement, &values).await }))
             .await?;
         let Some(stamp_ns) = rows.first().map(|row| row.4) else {
             return Ok(None);
@@ -131,10 +126,7 @@ impl Store {
 
     /// The latest moment at which the feed has changed.
     pub(crate) async fn stamp(&self) -> Result<i64, DbError> {
-        let stamp: (i64,) = self
-            .db
-            .read(|mut db| Box::pin(async move { db.fetch_one(&sql::STAMP, &[]).await }))
-            .await?;
+        let stamp: (i64,) = self.db.fetch_one(&sql::STAMP, &[]).await?;
         Ok(stamp.0)
     }
 
@@ -144,11 +136,7 @@ impl Store {
         version: &str,
     ) -> Result<Option<VersionAt>, DbError> {
         let asked = [path.into(), version.into()];
-        self.db
-            .read(move |mut db| {
-                Box::pin(async move { db.fetch_optional(&sql::VERSION, &asked).await })
-            })
-            .await
+        self.db.fetch_optional(&sql::VERSION, &asked).await
     }
 
     pub(crate) async fn versions(
@@ -158,8 +146,6 @@ impl Store {
     ) -> Result<Vec<VersionAt>, DbError> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let asked = [path.into(), limit.into()];
-        self.db
-            .read(move |mut db| Box::pin(async move { db.fetch_all(&sql::VERSIONS, &asked).await }))
-            .await
+        self.db.fetch_all(&sql::VERSIONS, &asked).await
     }
 }

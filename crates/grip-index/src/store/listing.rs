@@ -41,9 +41,10 @@ impl Store {
                     let is_new = db.execute(&sql::ADD_SOURCE, &named).await? == 1;
                     let period = job.period.unwrap_or_default().as_millis();
                     let later = now.saturating_add(i64::try_from(period).unwrap_or(i64::MAX));
-                    let job = match is_new || is_dead {
-                        true => job.revive(),
-                        false => job.due_ms(later),
+                    let job = if is_new || is_dead {
+                        job.revive()
+                    } else {
+                        job.due_ms(later)
                     };
                     queue.enqueue_in(&mut db, vec![job]).await?;
                     Ok(())

@@ -90,15 +90,16 @@ impl Ending {
     pub(super) async fn remove(self, db: &mut Connection<'_>) -> Result<(), DbError> {
         match self.queue.remove_leased_in(db, &self.lease).await? {
             Finished::Done => Ok(()),
-            Finished::Again | Finished::Lost => Err(DbError::GivenUp),
+            Finished::Again | Finished::Lost => Err(DbError::Aborted),
         }
     }
 
     /// Goes on with the job, or gives everything up because it is somebody else's.
     pub(super) async fn go_on(self, db: &mut Connection<'_>) -> Result<(), DbError> {
-        match self.queue.hold_in(db, &self.lease).await? {
-            true => Ok(()),
-            false => Err(DbError::GivenUp),
+        if self.queue.hold_in(db, &self.lease).await? {
+            Ok(())
+        } else {
+            Err(DbError::Aborted)
         }
     }
 }
@@ -106,7 +107,7 @@ impl Ending {
 fn ours(finished: Finished) -> Result<(), DbError> {
     match finished {
         Finished::Done | Finished::Again => Ok(()),
-        Finished::Lost => Err(DbError::GivenUp),
+        Finished::Lost => Err(DbError::Aborted),
     }
 }
 

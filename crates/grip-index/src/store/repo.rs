@@ -54,8 +54,6 @@ impl Store {
     ) -> Result<Vec<TagRow>, DbError> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let asked = [repo.into(), after.into(), limit.into()];
-        self.db
-            .read(move |mut db| Box::pin(async move { db.fetch_all(&sql::TAGS, &asked).await }))
-            .await
+        self.db.fetch_all(&sql::TAGS, &asked).await
     }
 }

@@ -50,42 +50,20 @@ grip_db::statements! {
         FORGET_PAGE = "UPDATE repo_indexing SET next_page = NULL, found = 0 WHERE source = $1";
         END_LISTING = "UPDATE repo_indexing SET next_page = NULL, found = 0, \
                        listings = listings + 1, indexing_finished = $2 WHERE source = $1";
-        ADD_REPOS = {
-            sqlite: "INSERT INTO repos (org_repo_name) SELECT value FROM json_each($1) WHERE TRUE \
-                     ON CONFLICT (org_repo_name) DO UPDATE SET gone_at = NULL \
-                     WHERE repos.gone_at IS NOT NULL RETURNING org_repo_name",
-            postgres: "INSERT INTO repos (org_repo_name) SELECT * FROM UNNEST($1::text[]) \
-                       ON CONFLICT (org_repo_name) DO UPDATE SET gone_at = NULL \
-                       WHERE repos.gone_at IS NOT NULL RETURNING org_repo_name",
-        };
-        ADD_MEMBERS = {
-            sqlite: "INSERT INTO repo_sources (source, org_repo_name, listing) \
-                     SELECT $2, value, $3 FROM json_each($1) WHERE TRUE \
-                     ON CONFLICT (source, org_repo_name) DO NOTHING RETURNING org_repo_name",
-            postgres: "INSERT INTO repo_sources (source, org_repo_name, listing) \
-                       SELECT $2, name, $3 FROM UNNEST($1::text[]) AS listed (name) \
-                       ON CONFLICT (source, org_repo_name) DO NOTHING RETURNING org_repo_name",
-        };
-        SEE_MEMBERS = {
-            sqlite: "UPDATE repo_sources SET listing = $3 WHERE source = $2 AND listing < $3 \
-                     AND org_repo_name IN (SELECT value FROM json_each($1))",
-            postgres: "UPDATE repo_sources SET listing = $3 WHERE source = $2 AND listing < $3 \
-                       AND org_repo_name = ANY($1)",
-        };
+        ADD_REPOS = "INSERT INTO repos (org_repo_name) SELECT rows.name FROM {rows $1: name text} \
+                     WHERE TRUE ON CONFLICT (org_repo_name) DO UPDATE SET gone_at = NULL \
+                     WHERE repos.gone_at IS NOT NULL RETURNING org_repo_name";
+        ADD_MEMBERS = "INSERT INTO repo_sources (source, org_repo_name, listing) \
+                       SELECT $2, rows.name, $3 FROM {rows $1: name text} WHERE TRUE \
+                       ON CONFLICT (source, org_repo_name) DO NOTHING RETURNING org_repo_name";
+        SEE_MEMBERS = "UPDATE repo_sources SET listing = $3 WHERE source = $2 AND listing < $3 \
+                       AND org_repo_name {in $1}";
         // Those named apart from the listings count as in the latest.
-        NAME_MEMBERS = {
-            sqlite: "INSERT INTO repo_sources (source, org_repo_name, listing) \
-                     SELECT i.source, e.value, i.listings \
-                     FROM json_each($1) AS e CROSS JOIN repo_indexing AS i WHERE i.source = $2 \
-                     ON CONFLICT (source, org_repo_name) DO UPDATE SET listing = excluded.listing \
-                     WHERE repo_sources.listing < excluded.listing",
-            postgres: "INSERT INTO repo_sources (source, org_repo_name, listing) \
-                       SELECT i.source, n.name, i.listings FROM UNNEST($1::text[]) AS n (name) \
-                       CROSS JOIN repo_indexing AS i WHERE i.source = $2 \
-                       ON CONFLICT (source, org_repo_name) DO UPDATE \
-                       SET listing = excluded.listing \
-                       WHERE repo_sources.listing < excluded.listing",
-        };
+        NAME_MEMBERS = "INSERT INTO repo_sources (source, org_repo_name, listing) \
+                        SELECT i.source, rows.name, i.listings FROM {rows $1: name text} \
+                        CROSS JOIN repo_indexing AS i WHERE i.source = $2 \
+                        ON CONFLICT (source, org_repo_name) DO UPDATE \
+                        SET listing = excluded.listing WHERE repo_sources.listing < excluded.listing";
         MISSED = "SELECT org_repo_name FROM repo_sources \
                   WHERE source = $1 AND org_repo_name > $2 AND listing < $3 \
                   ORDER BY org_repo_name LIMIT $4";
@@ -102,84 +80,40 @@ grip_db::statements! {
         TAGS = "SELECT tag_name, object_oid, commit_oid, created, path, version, proven, why, \
                 settled FROM repo_tags WHERE org_repo_name = $1 AND tag_name > $2 \
                 ORDER BY tag_name LIMIT $3";
-        TIMES = {
-            sqlite: "SELECT object_oid, created FROM tag_times \
-                     WHERE org_repo_name = $1 AND object_oid IN (SELECT value FROM json_each($2))",
-            postgres: "SELECT object_oid, created FROM tag_times \
-                       WHERE org_repo_name = $1 AND object_oid = ANY($2)",
-        };
-        GO_MODS = {
-            sqlite: "SELECT commit_oid, dir, path, why FROM go_mods \
-                     WHERE org_repo_name = $1 AND commit_oid IN (SELECT value FROM json_each($2))",
-            postgres: "SELECT commit_oid, dir, path, why FROM go_mods \
-                       WHERE org_repo_name = $1 AND commit_oid = ANY($2)",
-        };
-        ADD_TIMES = {
-            sqlite: "INSERT INTO tag_times (org_repo_name, object_oid, created) \
-                     SELECT $2, e.value ->> 0, e.value ->> 1 FROM json_each($1) AS e WHERE TRUE \
-                     ON CONFLICT DO NOTHING",
-            postgres: "INSERT INTO tag_times (org_repo_name, object_oid, created) \
-                       SELECT $3, * FROM UNNEST($1::text[], $2::bigint[]) ON CONFLICT DO NOTHING",
-        };
-        ADD_GO_MODS = {
-            sqlite: "INSERT INTO go_mods (org_repo_name, commit_oid, dir, path, why) \
-                     SELECT $2, e.value ->> 0, e.value ->> 1, e.value ->> 2, e.value ->> 3 \
-                     FROM json_each($1) AS e WHERE TRUE ON CONFLICT DO NOTHING",
-            postgres: "INSERT INTO go_mods (org_repo_name, commit_oid, dir, path, why) \
-                       SELECT $5, * FROM UNNEST($1::text[], $2::text[], $3::text[], $4::text[]) \
-                       ON CONFLICT DO NOTHING",
-        };
-        PUT_TAGS = {
-            sqlite: "INSERT INTO repo_tags (org_repo_name, claimed_ns, tag_name, object_oid, \
-                         commit_oid, created, path, version, proven, why, settled) \
-                     SELECT $2, $3, e.value ->> 0, e.value ->> 1, e.value ->> 2, e.value ->> 3, \
-                         e.value ->> 4, e.value ->> 5, e.value ->> 6, e.value ->> 7, e.value ->> 8 \
-                     FROM json_each($1) AS e WHERE TRUE \
-                     ON CONFLICT (org_repo_name, tag_name) DO UPDATE SET \
-                         object_oid = excluded.object_oid, commit_oid = excluded.commit_oid, \
-                         created = excluded.created, path = excluded.path, \
-                         version = excluded.version, proven = excluded.proven, \
-                         why = excluded.why, settled = excluded.settled, \
-                         claimed_ns = CASE WHEN repo_tags.path = excluded.path \
-                             AND repo_tags.version = excluded.version \
-                             THEN repo_tags.claimed_ns ELSE excluded.claimed_ns END",
-            postgres: "INSERT INTO repo_tags (org_repo_name, claimed_ns, tag_name, object_oid, \
-                         commit_oid, created, path, version, proven, why, settled) \
-                     SELECT $10, $11, * FROM UNNEST($1::text[], $2::text[], $3::text[], \
-                         $4::bigint[], $5::text[], $6::text[], $7::bigint[], $8::text[], \
-                         $9::bigint[]) \
-                     ON CONFLICT (org_repo_name, tag_name) DO UPDATE SET \
-                         object_oid = excluded.object_oid, commit_oid = excluded.commit_oid, \
-                         created = excluded.created, path = excluded.path, \
-                         version = excluded.version, proven = excluded.proven, \
-                         why = excluded.why, settled = excluded.settled, \
-                         claimed_ns = CASE WHEN repo_tags.path = excluded.path \
-                             AND repo_tags.version = excluded.version \
-                             THEN repo_tags.claimed_ns ELSE excluded.claimed_ns END",
-        };
-        DROP_TAGS = {
-            sqlite: "DELETE FROM repo_tags \
-                     WHERE org_repo_name = $1 AND tag_name IN (SELECT value FROM json_each($2))",
-            postgres: "DELETE FROM repo_tags WHERE org_repo_name = $1 AND tag_name = ANY($2)",
-        };
+        TIMES = "SELECT object_oid, created FROM tag_times \
+                 WHERE org_repo_name = $1 AND object_oid {in $2}";
+        GO_MODS = "SELECT commit_oid, dir, path, why FROM go_mods \
+                   WHERE org_repo_name = $1 AND commit_oid {in $2}";
+        ADD_TIMES = "INSERT INTO tag_times (org_repo_name, object_oid, created) \
+                     SELECT $1, rows.* FROM {rows $2: oid text, created bigint} \
+                     WHERE TRUE ON CONFLICT DO NOTHING";
+        ADD_GO_MODS = "INSERT INTO go_mods (org_repo_name, commit_oid, dir, path, why) \
+                       SELECT $1, rows.* FROM {rows $2: oid text, dir text, path text, why text} \
+                       WHERE TRUE ON CONFLICT DO NOTHING";
+        PUT_TAGS = "INSERT INTO repo_tags (org_repo_name, claimed_ns, tag_name, object_oid, \
+                        commit_oid, created, path, version, proven, why, settled) \
+                    SELECT $1, $2, rows.* FROM {rows $3: tag text, object text, oid text, \
+                        created bigint, path text, version text, proven bigint, why text, \
+                        settled bigint} WHERE TRUE \
+                    ON CONFLICT (org_repo_name, tag_name) DO UPDATE SET \
+                        object_oid = excluded.object_oid, commit_oid = excluded.commit_oid, \
+                        created = excluded.created, path = excluded.path, \
+                        version = excluded.version, proven = excluded.proven, \
+                        why = excluded.why, settled = excluded.settled, \
+                        claimed_ns = CASE WHEN repo_tags.path = excluded.path \
+                            AND repo_tags.version = excluded.version \
+                            THEN repo_tags.claimed_ns ELSE excluded.claimed_ns END";
+        DROP_TAGS = "DELETE FROM repo_tags WHERE org_repo_name = $1 AND tag_name {in $2}";
         DROP_SOME_TAGS = "DELETE FROM repo_tags WHERE org_repo_name = $1 AND tag_name IN \
                           (SELECT tag_name FROM repo_tags WHERE org_repo_name = $1 \
                           ORDER BY tag_name LIMIT $2) RETURNING path, version";
-        // Each engine is quadratic in the other's way of saying it.
-        DROP_TIMES = {
-            sqlite: "DELETE FROM tag_times WHERE org_repo_name = $1 AND object_oid NOT IN \
-                     (SELECT object_oid FROM repo_tags WHERE org_repo_name = $1)",
-            postgres: "DELETE FROM tag_times AS k WHERE org_repo_name = $1 AND NOT EXISTS \
-                       (SELECT FROM repo_tags AS t WHERE t.org_repo_name = $1 \
-                       AND t.object_oid = k.object_oid)",
-        };
-        DROP_GO_MODS = {
-            sqlite: "DELETE FROM go_mods WHERE org_repo_name = $1 AND commit_oid NOT IN \
-                     (SELECT commit_oid FROM repo_tags WHERE org_repo_name = $1)",
-            postgres: "DELETE FROM go_mods AS k WHERE org_repo_name = $1 AND NOT EXISTS \
-                       (SELECT FROM repo_tags AS t WHERE t.org_repo_name = $1 \
-                       AND t.commit_oid = k.commit_oid)",
-        };
+        // By EXCEPT: NOT IN is quadratic on Postgres, NOT EXISTS on SQLite.
+        DROP_TIMES = "DELETE FROM tag_times WHERE org_repo_name = $1 AND object_oid IN \
+                      (SELECT object_oid FROM tag_times WHERE org_repo_name = $1 \
+                      EXCEPT SELECT object_oid FROM repo_tags WHERE org_repo_name = $1)";
+        DROP_GO_MODS = "DELETE FROM go_mods WHERE org_repo_name = $1 AND commit_oid IN \
+                        (SELECT commit_oid FROM go_mods WHERE org_repo_name = $1 \
+                        EXCEPT SELECT commit_oid FROM repo_tags WHERE org_repo_name = $1)";
         END_REPO = "UPDATE repos SET indexing_finished = $2, etag = $3, policy = $4, \
                     gone_at = NULL, tags = tags + $5, claims = claims + $6 \
                     WHERE org_repo_name = $1";
@@ -198,66 +132,29 @@ grip_db::statements! {
         SET_CLOCK = "UPDATE index_clock SET last_ns = $1, versions = versions + $2";
         STAMP = "SELECT last_ns FROM index_clock";
         // Those of this transaction are known without it.
-        CLAIMS = {
-            sqlite: "SELECT t.path, t.version, t.org_repo_name, t.tag_name, t.commit_oid, \
-                         t.created, t.proven, t.claimed_ns \
-                     FROM json_each($1) AS e CROSS JOIN repo_tags AS t \
-                     WHERE t.path = e.value ->> 0 AND t.version = e.value ->> 1 \
-                     AND t.path IS NOT NULL AND t.claimed_ns <> $2",
-            postgres: "SELECT t.path, t.version, t.org_repo_name, t.tag_name, t.commit_oid, \
-                           t.created, t.proven, t.claimed_ns \
-                       FROM UNNEST($1::text[], $2::text[]) AS k (path, version) \
-                       JOIN repo_tags AS t ON t.path = k.path AND t.version = k.version \
-                       AND t.path IS NOT NULL AND t.claimed_ns <> $3",
-        };
-        LIVE = {
-            sqlite: "SELECT v.first_seen_ns, v.path, v.version, v.created, v.org_repo_name, \
-                         v.tag_name, v.commit_oid \
-                     FROM json_each($1) AS e CROSS JOIN index_versions AS v \
-                     WHERE v.path = e.value ->> 0 AND v.version = e.value ->> 1",
-            postgres: "SELECT v.first_seen_ns, v.path, v.version, v.created, v.org_repo_name, \
-                           v.tag_name, v.commit_oid \
-                       FROM UNNEST($1::text[], $2::text[]) AS k (path, version) \
-                       JOIN index_versions AS v ON v.path = k.path AND v.version = k.version",
-        };
-        ADD_VERSIONS = {
-            sqlite: "INSERT INTO index_versions (first_seen_ns, path, version, created, \
-                         org_repo_name, tag_name, commit_oid) \
-                     SELECT e.value ->> 0, e.value ->> 1, e.value ->> 2, e.value ->> 3, \
-                         e.value ->> 4, e.value ->> 5, e.value ->> 6 FROM json_each($1) AS e",
-            postgres: "INSERT INTO index_versions (first_seen_ns, path, version, created, \
-                           org_repo_name, tag_name, commit_oid) \
-                       SELECT * FROM UNNEST($1::bigint[], $2::text[], $3::text[], $4::bigint[], \
-                           $5::text[], $6::text[], $7::text[])",
-        };
-        MOVE_VERSIONS = {
-            sqlite: "UPDATE index_versions SET created = e.value ->> 3, \
-                         org_repo_name = e.value ->> 4, tag_name = e.value ->> 5, \
-                         commit_oid = e.value ->> 6 \
-                     FROM json_each($1) AS e WHERE index_versions.first_seen_ns = e.value ->> 0",
-            postgres: "UPDATE index_versions SET created = m.created, \
-                           org_repo_name = m.repo, tag_name = m.tag, commit_oid = m.oid \
-                       FROM UNNEST($1::bigint[], $2::text[], $3::text[], $4::bigint[], \
-                           $5::text[], $6::text[], $7::text[]) \
-                           AS m (seen, path, version, created, repo, tag, oid) \
-                       WHERE index_versions.first_seen_ns = m.seen",
-        };
-        DROP_VERSIONS = {
-            sqlite: "DELETE FROM index_versions \
-                     WHERE first_seen_ns IN (SELECT value FROM json_each($1))",
-            postgres: "DELETE FROM index_versions WHERE first_seen_ns = ANY($1)",
-        };
-        ADD_CHANGES = {
-            sqlite: "INSERT INTO index_changes (at_ns, op, path, version, created, \
-                         org_repo_name, tag_name, commit_oid, previous_oid) \
-                     SELECT e.value ->> 0, e.value ->> 1, e.value ->> 2, e.value ->> 3, \
-                         e.value ->> 4, e.value ->> 5, e.value ->> 6, e.value ->> 7, \
-                         e.value ->> 8 FROM json_each($1) AS e",
-            postgres: "INSERT INTO index_changes (at_ns, op, path, version, created, \
-                           org_repo_name, tag_name, commit_oid, previous_oid) \
-                       SELECT * FROM UNNEST($1::bigint[], $2::text[], $3::text[], $4::text[], \
-                           $5::bigint[], $6::text[], $7::text[], $8::text[], $9::text[])",
-        };
+        CLAIMS = "SELECT t.path, t.version, t.org_repo_name, t.tag_name, t.commit_oid, \
+                  t.created, t.proven, t.claimed_ns \
+                  FROM {rows $2: path text, version text} CROSS JOIN repo_tags AS t \
+                  WHERE t.path = rows.path AND t.version = rows.version \
+                  AND t.path IS NOT NULL AND t.claimed_ns <> $1";
+        LIVE = "SELECT v.first_seen_ns, v.path, v.version, v.created, v.org_repo_name, \
+                v.tag_name, v.commit_oid \
+                FROM {rows $1: path text, version text} CROSS JOIN index_versions AS v \
+                WHERE v.path = rows.path AND v.version = rows.version";
+        ADD_VERSIONS = "INSERT INTO index_versions (first_seen_ns, path, version, created, \
+                        org_repo_name, tag_name, commit_oid) \
+                        SELECT rows.* FROM {rows $1: seen bigint, path text, version text, created bigint, \
+                        repo text, tag text, oid text}";
+        MOVE_VERSIONS = "UPDATE index_versions SET created = rows.created, org_repo_name = rows.repo, \
+                         tag_name = rows.tag, commit_oid = rows.oid \
+                         FROM {rows $1: seen bigint, path text, version text, created bigint, \
+                         repo text, tag text, oid text} \
+                         WHERE index_versions.first_seen_ns = rows.seen";
+        DROP_VERSIONS = "DELETE FROM index_versions WHERE first_seen_ns {in $1}";
+        ADD_CHANGES = "INSERT INTO index_changes (at_ns, op, path, version, created, \
+                       org_repo_name, tag_name, commit_oid, previous_oid) \
+                       SELECT rows.* FROM {rows $1: at bigint, op text, path text, version text, \
+                       created bigint, repo text, tag text, oid text, previous text}";
         SEEN = (entry!("WHERE first_seen_ns >= $1 ORDER BY first_seen_ns LIMIT $2"));
         CREATED = (entry!("WHERE created >= $1 ORDER BY created DESC, first_seen_ns DESC LIMIT $2"));
         COUNT_BELOW = "SELECT count(*) FROM (SELECT 1 FROM index_versions \

@@ -127,9 +127,7 @@ impl Store {
     pub(crate) async fn repos(&self, after: &str, limit: usize) -> Result<Vec<RepoFacts>, DbError> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let asked = [kept_part(after).into(), limit.into()];
-        self.db
-            .read(move |mut db| Box::pin(async move { db.fetch_all(&sql::REPOS, &asked).await }))
-            .await
+        self.db.fetch_all(&sql::REPOS, &asked).await
     }
 
     pub(crate) async fn repo_facts(&self, repo: &str) -> Result<Option<RepoFacts>, DbError> {
@@ -137,11 +135,7 @@ impl Store {
             return Ok(None);
         }
         let asked = [repo.into()];
-        self.db
-            .read(move |mut db| {
-                Box::pin(async move { db.fetch_optional(&sql::REPO, &asked).await })
-            })
-            .await
+        self.db.fetch_optional(&sql::REPO, &asked).await
     }
 
     pub(crate) async fn tag_facts(

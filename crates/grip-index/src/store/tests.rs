@@ -83,37 +83,20 @@ async fn counts(store: &Store) -> (i64, i64, i64) {
 }
 
 /// The plan of a statement, as the engine tells it.
-async fn plan(test: &TestDatabase, statement: Statement) -> String {
+async fn plan(test: &TestDatabase, statement: &Statement) -> String {
     let db = test.db();
+    let text = statement.text(db.engine());
+    let values = [0.into(), 2_000.into()];
+    let explain = |text: String| &*Box::leak(Box::new(Statement::new("EXPLAIN", text.leak())));
     let rows: Vec<String> = match db.engine() {
         Engine::Sqlite => {
-            let text = format!("EXPLAIN QUERY PLAN {}", statement.sqlite);
-            let sqlite = Box::leak(text.into_boxed_str());
-            let explain = Statement {
-                sqlite,
-                ..statement
-            };
-            let rows: Vec<(i64, i64, i64, String)> = db
-                .read(move |mut db| {
-                    Box::pin(async move { db.fetch_all(&explain, &[0.into(), 2_000.into()]).await })
-                })
-                .await
-                .unwrap();
+            let explain = explain(format!("EXPLAIN QUERY PLAN {text}"));
+            let rows: Vec<(i64, i64, i64, String)> = db.fetch_all(explain, &values).await.unwrap();
             rows.into_iter().map(|row| row.3).collect()
         }
         Engine::Postgres => {
-            let text = format!("EXPLAIN {}", statement.postgres);
-            let postgres = Box::leak(text.into_boxed_str());
-            let explain = Statement {
-                postgres,
-                ..statement
-            };
-            let rows: Vec<(String,)> = db
-                .read(move |mut db| {
-                    Box::pin(async move { db.fetch_all(&explain, &[0.into(), 2_000.into()]).await })
-                })
-                .await
-                .unwrap();
+            let explain = explain(format!("EXPLAIN {text}"));
+            let rows: Vec<(String,)> = db.fetch_all(explain, &values).await.unwrap();
             rows.into_iter().map(|row| row.0).collect()
         }
     };
@@ -138,9 +121,9 @@ grip_db::on_both_engines! {
         };
         let stamp = store.stamp().await.unwrap();
         let lost = store.publish(publication("a", 3), ours.clone()).await;
-        assert!(matches!(lost, Err(DbError::GivenUp)), "{lost:?}");
+        assert!(matches!(lost, Err(DbError::Aborted)), "{lost:?}");
         let lost = store.remove_repo("a", ours).await;
-        assert!(matches!(lost, Err(DbError::GivenUp)), "{lost:?}");
+        assert!(matches!(lost, Err(DbError::Aborted)), "{lost:?}");
         assert_eq!(store.stamp().await.unwrap(), stamp);
         assert!(store.tags("a", "", 10).await.unwrap().is_empty());
         assert!(store.feed(&FeedQuery::default()).await.unwrap().entries.is_empty());
@@ -174,9 +157,9 @@ grip_db::on_both_engines! {
         };
         let stamp = store.stamp().await.unwrap();
         let lost = store.publish(half(), first.clone()).await;
-        assert!(matches!(lost, Err(DbError::GivenUp)), "{lost:?}");
+        assert!(matches!(lost, Err(DbError::Aborted)), "{lost:?}");
         let lost = store.remove_repo("a", first.clone()).await;
-        assert!(matches!(lost, Err(DbError::GivenUp)), "{lost:?}");
+        assert!(matches!(lost, Err(DbError::Aborted)), "{lost:?}");
         assert_eq!(store.stamp().await.unwrap(), stamp);
 
         // A crash after the first part: what is left is true, and known by no mark.
@@ -202,7 +185,7 @@ grip_db::on_both_engines! {
         let named = store.name_repos(queue.clone(), "here", vec!["a".into()], vec![job]);
         named.await.unwrap();
         let removed = store.remove_repo("a", ending).await;
-        assert!(matches!(removed, Err(DbError::GivenUp)), "{removed:?}");
+        assert!(matches!(removed, Err(DbError::Aborted)), "{removed:?}");
         let begun = store.begin_repo("a").await.unwrap().unwrap();
         assert_eq!(begun.sources, [("here".to_owned(), false)]);
         assert_eq!(store.status(&[]).await.unwrap().repos_gone, 0);
@@ -213,7 +196,7 @@ grip_db::on_both_engines! {
         let store = Store::new(test.db().clone());
         assert_eq!(store.stamp().await.unwrap(), last_ns);
         assert_eq!(store.status(&[]).await.unwrap().versions, 20_000);
-        for statement in [sql::SEEN, sql::CREATED] {
+        for statement in [&sql::SEEN, &sql::CREATED] {
             let plan = plan(&test, statement).await.to_lowercase();
             let is_range = plan.contains("using index") || plan.contains("using integer primary key")
                 || plan.contains("index scan");

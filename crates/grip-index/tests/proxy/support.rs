@@ -375,9 +375,10 @@ impl Go {
             stderr,
         } = self.output(arguments).await;
         let (stdout, stderr) = (text(stdout), text(stderr));
-        match status.success() {
-            true => Ok(stdout),
-            false => Err(format!("{stdout}{stderr}")),
+        if status.success() {
+            Ok(stdout)
+        } else {
+            Err(format!("{stdout}{stderr}"))
         }
     }
 

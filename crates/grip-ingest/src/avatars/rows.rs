@@ -73,10 +73,7 @@ impl Rows {
     /// What is to be fetched for somebody; none if he is not known, or has no picture.
     pub(super) async fn wanted(&self, user: i64) -> Result<Option<Wanted>, DbError> {
         let values = [user.into()];
-        let row: Option<WantedRow> = self
-            .db
-            .read(|mut db| Box::pin(async move { db.fetch_optional(&sql::WANTED, &values).await }))
-            .await?;
+        let row: Option<WantedRow> = self.db.fetch_optional(&sql::WANTED, &values).await?;
         let Some((Some(url), known_url, digest, etag)) = row else {
             return Ok(None);
         };
@@ -97,19 +94,13 @@ impl Rows {
     ) -> Result<Vec<i64>, DbError> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let values = [after.into(), before_ms.into(), limit.into()];
-        let rows: Vec<(i64,)> = self
-            .db
-            .read(|mut db| Box::pin(async move { db.fetch_all(&sql::WITHOUT, &values).await }))
-            .await?;
+        let rows: Vec<(i64,)> = self.db.fetch_all(&sql::WITHOUT, &values).await?;
         Ok(rows.into_iter().map(|(user,)| user).collect())
     }
 
     pub(super) async fn digest(&self, user: i64) -> Result<Option<String>, DbError> {
         let values = [user.into()];
-        let row: Option<(Option<String>,)> = self
-            .db
-            .read(|mut db| Box::pin(async move { db.fetch_optional(&sql::DIGEST, &values).await }))
-            .await?;
+        let row: Option<(Option<String>,)> = self.db.fetch_optional(&sql::DIGEST, &values).await?;
         Ok(row.and_then(|(digest,)| digest))
     }
 
@@ -149,9 +140,7 @@ impl Rows {
     pub(super) async fn gone(&self, limit: usize) -> Result<Vec<(i64, Option<String>)>, DbError> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let values = [limit.into()];
-        self.db
-            .read(|mut db| Box::pin(async move { db.fetch_all(&sql::GONE, &values).await }))
-            .await
+        self.db.fetch_all(&sql::GONE, &values).await
     }
 
     pub(super) async fn remove(&self, user: i64) -> Result<(), DbError> {
@@ -161,10 +150,7 @@ impl Rows {
     /// Whether anybody has this picture.
     pub(super) async fn is_named(&self, digest: &str) -> Result<bool, DbError> {
         let values = [digest.into()];
-        let (count,): (i64,) = self
-            .db
-            .read(|mut db| Box::pin(async move { db.fetch_one(&sql::NAMED, &values).await }))
-            .await?;
+        let (count,): (i64,) = self.db.fetch_one(&sql::NAMED, &values).await?;
         Ok(count > 0)
     }
 

@@ -73,11 +73,7 @@ async fn add_user(db: &Db, id: i64, url: &str) {
             let text = "INSERT INTO github_users (id, login, avatar_url, raw, fetched_at, \
                         created_at, updated_at) VALUES ($1, 'mona', $2, '{}', 1, 1, 1) \
                         ON CONFLICT (id) DO UPDATE SET avatar_url = excluded.avatar_url";
-            let add = grip_db::Statement {
-                name: "ADD_USER",
-                sqlite: text,
-                postgres: text,
-            };
+            let add = grip_db::Statement::new("ADD_USER", text);
             db.execute(&add, &[id.into(), url]).await
         })
     })
@@ -89,11 +85,7 @@ async fn drop_user(db: &Db, id: i64) {
     db.write_one(move |mut db| {
         Box::pin(async move {
             let text = "DELETE FROM github_users WHERE id = $1";
-            let gone = grip_db::Statement {
-                name: "DROP_USER",
-                sqlite: text,
-                postgres: text,
-            };
+            let gone = grip_db::Statement::new("DROP_USER", text);
             db.execute(&gone, &[id.into()]).await
         })
     })

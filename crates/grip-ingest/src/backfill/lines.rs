@@ -75,9 +75,10 @@ impl Lines {
         };
         let mut plain = BufReader::with_capacity(BUFFER, counted);
         let is_packed = plain.fill_buf()?.starts_with(&[0x1f, 0x8b]);
-        let reader: Box<dyn BufRead + Send> = match is_packed {
-            true => Box::new(BufReader::with_capacity(BUFFER, MultiGzDecoder::new(plain))),
-            false => Box::new(plain),
+        let reader: Box<dyn BufRead + Send> = if is_packed {
+            Box::new(BufReader::with_capacity(BUFFER, MultiGzDecoder::new(plain)))
+        } else {
+            Box::new(plain)
         };
         Ok(Self {
             reader,
@@ -123,9 +124,10 @@ impl Lines {
             }
             let end = piece.iter().position(|byte| *byte == b'\n');
             let part = &piece[..end.unwrap_or(piece.len())];
-            let room = match length + part.len() as u64 > self.max_line as u64 {
-                true => KEPT_OF_LONG.min(self.max_line),
-                false => self.max_line,
+            let room = if length + part.len() as u64 > self.max_line as u64 {
+                KEPT_OF_LONG.min(self.max_line)
+            } else {
+                self.max_line
             };
             line.truncate(room);
             line.extend_from_slice(&part[..part.len().min(room - line.len())]);
@@ -157,9 +159,10 @@ impl Lines {
 }
 
 fn kind(length: u64, max_line: usize) -> Line {
-    match length > max_line as u64 {
-        true => Line::TooLong(length),
-        false => Line::Whole,
+    if length > max_line as u64 {
+        Line::TooLong(length)
+    } else {
+        Line::Whole
     }
 }
 

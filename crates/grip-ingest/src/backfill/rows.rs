@@ -103,14 +103,14 @@ impl Backfill {
                 Box::pin(async move {
                     let kept = accept_in(&mut db, &queue, &source, &batch, live_for).await?;
                     match db.execute(&sql::STEP_FILE, &values).await? {
-                        0 => Err(DbError::GivenUp),
+                        0 => Err(DbError::Aborted),
                         _ => Ok(kept),
                     }
                 })
             })
         });
         let kept = kept.await.map_err(|error| match error {
-            DbError::GivenUp => BackfillError::Busy {
+            DbError::Aborted => BackfillError::Busy {
                 path: reading.path.clone(),
             },
             error => database(&reading.path, error),
@@ -163,18 +163,13 @@ impl Backfill {
                 store.now_ms().into(),
             ];
             let db = store.db();
-            db.write_one(|mut db| {
-                Box::pin(async move { db.execute(&sql::FINISH_FILE, &values).await })
-            })
-            .await?;
+            db.execute(&sql::FINISH_FILE, &values).await?;
         }
         let Some(span) = span else {
             return Ok(0);
         };
         let values = [MOST_FILES.into()];
-        let others = store
-            .db()
-            .read(|mut db| Box::pin(async move { db.fetch_all(&sql::COVERED, &values).await }));
+        let others = store.db().fetch_all(&sql::COVERED, &values);
         let (from, to) = coverage::around(span, others.await?);
         store
             .close_gaps(from, to, &format!("file {}", reading.name))

@@ -87,11 +87,7 @@ async fn hole(db: &Db, from: i64, to: i64) {
         Box::pin(async move {
             let text = "INSERT INTO ingest_gaps (source, after_at, before_at, found_at) \
                         VALUES ('events', $1, $2, 1)";
-            let add = grip_db::Statement {
-                name: "HOLE",
-                sqlite: text,
-                postgres: text,
-            };
+            let add = grip_db::Statement::new("HOLE", text);
             db.execute(&add, &[from, to]).await
         })
     })

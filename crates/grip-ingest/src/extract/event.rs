@@ -167,9 +167,10 @@ fn event_id(value: &Value) -> Result<String, Malformed> {
     match value.get("id") {
         Some(Value::String(id)) => {
             let is_number = id.bytes().all(|byte| byte.is_ascii_digit());
-            match is_number && (1..=20).contains(&id.len()) && !id.starts_with('0') {
-                true => Ok(id.clone()),
-                false => Err(unfit("id", "a positive integer in a text")),
+            if is_number && (1..=20).contains(&id.len()) && !id.starts_with('0') {
+                Ok(id.clone())
+            } else {
+                Err(unfit("id", "a positive integer in a text"))
             }
         }
         None | Some(Value::Null) => Err(Malformed::Missing { what: "id" }),

@@ -68,9 +68,10 @@ fn record(text: &[u8], fields: &[Field], name: &'static str) -> Result<Record, M
 }
 
 fn without_secret(mut value: Value, text: &[u8]) -> Result<String, Malformed> {
-    match strip(&mut value) {
-        true => Ok(value.to_string()),
-        false => raw(text),
+    if strip(&mut value) {
+        Ok(value.to_string())
+    } else {
+        raw(text)
     }
 }
 

@@ -39,7 +39,7 @@ impl Context {
                     }
                     grip_tasks::fault::point("ingest.enrichment.enqueued");
                     match queue.finish_in(&mut db, &lease).await? {
-                        Finished::Lost => Err(grip_db::DbError::GivenUp),
+                        Finished::Lost => Err(grip_db::DbError::Aborted),
                         Finished::Done | Finished::Again => Ok(()),
                     }
                 })
@@ -63,9 +63,10 @@ impl Context {
         {
             return Ok(None);
         }
-        let job = match known.is_none() && is_live {
-            true => NewJob::new(new_kind(what), id.to_string()),
-            false => NewJob::new(REFRESH, refresh_key(what, id)),
+        let job = if known.is_none() && is_live {
+            NewJob::new(new_kind(what), id.to_string())
+        } else {
+            NewJob::new(REFRESH, refresh_key(what, id))
         };
         let job = job.payload(name);
         // What failed for good is tried again, but not for each push.

@@ -93,9 +93,7 @@ impl Store {
 
     pub(crate) async fn event(&self, id: &str) -> Result<Option<(String, i64)>, DbError> {
         let values = [id.into()];
-        self.db
-            .read(|mut db| Box::pin(async move { db.fetch_optional(&sql::EVENT, &values).await }))
-            .await
+        self.db.fetch_optional(&sql::EVENT, &values).await
     }
 
     pub(crate) async fn events(&self, query: &EventQuery) -> Result<Vec<StoredEvent>, DbError> {
@@ -106,14 +104,12 @@ impl Store {
         };
         let mut values: Vec<Value> = vec![at.into(), id.into(), limit.into()];
         let (statement, of) = match (query.repository, query.actor) {
-            (Some(of), _) => (sql::EVENTS_OF_REPOSITORY, Some(of)),
-            (None, Some(of)) => (sql::EVENTS_OF_ACTOR, Some(of)),
-            (None, None) => (sql::EVENTS, None),
+            (Some(of), _) => (&sql::EVENTS_OF_REPOSITORY, Some(of)),
+            (None, Some(of)) => (&sql::EVENTS_OF_ACTOR, Some(of)),
+            (None, None) => (&sql::EVENTS, None),
         };
         values.extend(of.map(Value::from));
-        self.db
-            .read(|mut db| Box::pin(async move { db.fetch_all(&statement, &values).await }))
-            .await
+        self.db.fetch_all(statement, &values).await
     }
 }
 

@@ -26,21 +26,10 @@ grip_db::statements! {
             sqlite: "SELECT 1",
             postgres: "SELECT 1 FROM pg_advisory_xact_lock(7236850771054493)",
         };
-        PAIRED = {
-            sqlite: "SELECT event_id FROM push_events WHERE event_id <> id \
-                     AND event_id IN (SELECT value FROM json_each($1))",
-            postgres: "SELECT event_id FROM push_events WHERE event_id <> id \
-                       AND event_id = ANY($1)",
-        };
-        LONE_DELIVERIES = {
-            sqlite: "SELECT id, event_id, delivery_id, repository_id, ref AS git_ref, head, \
-                     \"before\", github_created_at, created_at FROM push_events \
-                     WHERE event_id IS NULL AND head IN (SELECT value FROM json_each($1)) \
-                     ORDER BY created_at, id",
-            postgres: "SELECT id, event_id, delivery_id, repository_id, ref AS git_ref, head, \
-                       \"before\", github_created_at, created_at FROM push_events \
-                       WHERE event_id IS NULL AND head = ANY($1) ORDER BY created_at, id",
-        };
+        PAIRED = "SELECT event_id FROM push_events WHERE event_id <> id AND event_id {in $1}";
+        LONE_DELIVERIES = "SELECT id, event_id, delivery_id, repository_id, ref AS git_ref, head, \
+                           \"before\", github_created_at, created_at FROM push_events \
+                           WHERE event_id IS NULL AND head {in $1} ORDER BY created_at, id";
         // $repository, $ref, $came after, $most
         TO_REF = "SELECT id, event_id, delivery_id, repository_id, ref AS git_ref, head, \
                   \"before\", github_created_at, created_at FROM push_events \

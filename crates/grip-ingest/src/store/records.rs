@@ -56,26 +56,26 @@ impl What {
         }
     }
 
-    fn put(self) -> Statement {
+    fn put(self) -> &'static Statement {
         match self {
-            Self::User => *written::PUT_USERS,
-            Self::Repository => *written::PUT_REPOSITORIES,
+            Self::User => &written::PUT_USERS,
+            Self::Repository => &written::PUT_REPOSITORIES,
         }
     }
 
     /// Writes rows anew.
-    pub(super) fn redo(self) -> Statement {
+    pub(super) fn redo(self) -> &'static Statement {
         match self {
-            Self::User => *written::REDO_USERS,
-            Self::Repository => *written::REDO_REPOSITORIES,
+            Self::User => &written::REDO_USERS,
+            Self::Repository => &written::REDO_REPOSITORIES,
         }
     }
 
     /// Lists what GitHub said.
-    pub(super) fn raw(self) -> Statement {
+    pub(super) fn raw(self) -> &'static Statement {
         match self {
-            Self::User => sql::RAW_USERS,
-            Self::Repository => sql::RAW_REPOSITORIES,
+            Self::User => &sql::RAW_USERS,
+            Self::Repository => &sql::RAW_REPOSITORIES,
         }
     }
 
@@ -91,14 +91,10 @@ impl What {
 impl Store {
     pub(crate) async fn known(&self, what: What, id: i64) -> Result<Option<Known>, DbError> {
         let statement = match what {
-            What::User => sql::KNOWN_USER,
-            What::Repository => sql::KNOWN_REPOSITORY,
+            What::User => &sql::KNOWN_USER,
+            What::Repository => &sql::KNOWN_REPOSITORY,
         };
-        self.db
-            .read(|mut db| {
-                Box::pin(async move { db.fetch_optional(&statement, &[id.into()]).await })
-            })
-            .await
+        self.db.fetch_optional(statement, &[id.into()]).await
     }
 
     /// Keeps what was fetched and ends the job: one transaction. With a lease that was lost,
@@ -131,14 +127,14 @@ impl Store {
         id: i64,
     ) -> Result<(), DbError> {
         let statement = match what {
-            What::User => sql::TOUCH_USER,
-            What::Repository => sql::TOUCH_REPOSITORY,
+            What::User => &sql::TOUCH_USER,
+            What::Repository => &sql::TOUCH_REPOSITORY,
         };
         let (queue, lease, now) = (queue.clone(), lease.clone(), self.now_ms());
         self.db
             .write(move |mut db| {
                 Box::pin(async move {
-                    db.execute(&statement, &[id.into(), now.into()]).await?;
+                    db.execute(statement, &[id.into(), now.into()]).await?;
                     end(&mut db, &queue, &lease).await
                 })
             })
@@ -147,17 +143,14 @@ impl Store {
 
     pub(crate) async fn stored(&self, what: What, key: &Key) -> Result<Option<Stored>, DbError> {
         let (statement, value) = match (what, key) {
-            (What::User, Key::Id(id)) => (sql::USER, (*id).into()),
-            (What::User, Key::Name(name)) => (sql::USER_BY_LOGIN, name.to_lowercase().into()),
-            (What::Repository, Key::Id(id)) => (sql::REPOSITORY, (*id).into()),
+            (What::User, Key::Id(id)) => (&sql::USER, (*id).into()),
+            (What::User, Key::Name(name)) => (&sql::USER_BY_LOGIN, name.to_lowercase().into()),
+            (What::Repository, Key::Id(id)) => (&sql::REPOSITORY, (*id).into()),
             (What::Repository, Key::Name(name)) => {
-                (sql::REPOSITORY_BY_NAME, name.to_lowercase().into())
+                (&sql::REPOSITORY_BY_NAME, name.to_lowercase().into())
             }
         };
-        let row: Option<AnyRow> = self
-            .db
-            .read(|mut db| Box::pin(async move { db.fetch_optional(&statement, &[value]).await }))
-            .await?;
+        let row: Option<AnyRow> = self.db.fetch_optional(statement, &[value]).await?;
         Ok(row.map(|row| Stored::of(row, what.fields())))
     }
 }
@@ -185,7 +178,7 @@ pub(super) async fn put_in(
 
 async fn end(db: &mut Connection<'_>, queue: &Queue, lease: &Lease) -> Result<(), DbError> {
     match queue.finish_in(db, lease).await? {
-        Finished::Lost => Err(DbError::GivenUp),
+        Finished::Lost => Err(DbError::Aborted),
         Finished::Done | Finished::Again => Ok(()),
     }
 }

@@ -66,15 +66,11 @@ impl Store {
 
     pub(crate) async fn source(&self, source: &str) -> Result<Option<SourceRow>, DbError> {
         let values = [source.into()];
-        self.db
-            .read(|mut db| Box::pin(async move { db.fetch_optional(&sql::SOURCE, &values).await }))
-            .await
+        self.db.fetch_optional(&sql::SOURCE, &values).await
     }
 
     pub(crate) async fn sources(&self) -> Result<Vec<SourceRow>, DbError> {
-        self.db
-            .read(|mut db| Box::pin(async move { db.fetch_all(&sql::SOURCES, &[]).await }))
-            .await
+        self.db.fetch_all(&sql::SOURCES, &[]).await
     }
 
     pub(crate) async fn gaps(
@@ -83,12 +79,14 @@ impl Store {
         after: i64,
         limit: usize,
     ) -> Result<Vec<Gap>, DbError> {
-        let statement = if only_open { sql::OPEN_GAPS } else { sql::GAPS };
+        let statement = if only_open {
+            &sql::OPEN_GAPS
+        } else {
+            &sql::GAPS
+        };
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let values = [after.into(), limit.into()];
-        self.db
-            .read(|mut db| Box::pin(async move { db.fetch_all(&statement, &values).await }))
-            .await
+        self.db.fetch_all(statement, &values).await
     }
 
     /// Everything between two moments is known now: the holes within are filled. Says how many.
@@ -104,11 +102,7 @@ impl Store {
             self.now_ms().into(),
             by.into(),
         ];
-        self.db
-            .write_one(|mut db| {
-                Box::pin(async move { db.execute(&sql::CLOSE_GAPS, &values).await })
-            })
-            .await
+        self.db.execute(&sql::CLOSE_GAPS, &values).await
     }
 }
 
@@ -153,7 +147,7 @@ pub(crate) async fn end_poll_in(
     }
     queue.enqueue_in(db, vec![next]).await?;
     match queue.finish_in(db, lease).await? {
-        Finished::Lost => Err(DbError::GivenUp),
+        Finished::Lost => Err(DbError::Aborted),
         Finished::Done | Finished::Again => Ok(()),
     }
 }

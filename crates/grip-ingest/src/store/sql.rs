@@ -43,71 +43,37 @@ macro_rules! drop_unneeded {
 
 grip_db::statements! {
     pub(crate) mod sql {
-        // Events. $source, $now after the rows.
-        ADD_EVENTS = {
-            sqlite: "INSERT INTO push_events (id, actor_id, actor_login, repository_id, \
-                         repository_name, push_id, ref, head, \"before\", github_created_at, raw, \
-                         event_id, delivery_id, source, created_at, updated_at) \
-                     SELECT e.value ->> 0, e.value ->> 1, e.value ->> 2, e.value ->> 3, \
-                         e.value ->> 4, e.value ->> 5, e.value ->> 6, e.value ->> 7, \
-                         e.value ->> 8, e.value ->> 9, e.value ->> 10, \
-                         CASE WHEN e.value ->> 0 NOT LIKE 'delivery %' THEN e.value ->> 0 END, \
-                         CASE WHEN e.value ->> 0 LIKE 'delivery %' \
-                             THEN substr(e.value ->> 0, 10) END, \
-                         $2, $3, $3 \
-                     FROM json_each($1) AS e WHERE TRUE \
-                     ON CONFLICT (id) DO NOTHING RETURNING id",
-            postgres: "INSERT INTO push_events (id, actor_id, actor_login, repository_id, \
-                           repository_name, push_id, ref, head, \"before\", github_created_at, \
-                           raw, event_id, delivery_id, source, created_at, updated_at) \
-                       SELECT r.*, CASE WHEN r.id NOT LIKE 'delivery %' THEN r.id END, \
-                           CASE WHEN r.id LIKE 'delivery %' THEN substr(r.id, 10) END, \
-                           $12, $13, $13 \
-                       FROM UNNEST($1::text[], $2::bigint[], $3::text[], $4::bigint[], \
-                           $5::text[], $6::bigint[], $7::text[], $8::text[], $9::text[], \
-                           $10::bigint[], $11::text[]) AS r (id, actor_id, actor_login, \
-                           repository_id, repository_name, push_id, ref, head, before, at, raw) \
-                       ON CONFLICT (id) DO NOTHING RETURNING id",
-        };
+        // Events. $source, $now, then the rows.
+        ADD_EVENTS = "INSERT INTO push_events (id, actor_id, actor_login, repository_id, \
+                          repository_name, push_id, ref, head, \"before\", github_created_at, raw, \
+                          event_id, delivery_id, source, created_at, updated_at) \
+                      SELECT rows.*, CASE WHEN rows.id NOT LIKE 'delivery %' THEN rows.id END, \
+                          CASE WHEN rows.id LIKE 'delivery %' THEN substr(rows.id, 10) END, $1, $2, $2 \
+                      FROM {rows $3: id text, actor_id bigint, actor_login text, repository_id bigint, \
+                          repository_name text, push_id bigint, ref text, head text, before text, \
+                          at bigint, raw text} WHERE TRUE \
+                      ON CONFLICT (id) DO NOTHING RETURNING id";
         EVENT = "SELECT raw, created_at FROM push_events WHERE id = $1";
         EVENTS = (page!(""));
         EVENTS_OF_REPOSITORY = (page!("AND repository_id = $4"));
         EVENTS_OF_ACTOR = (page!("AND actor_id = $4"));
-        // What cannot be read. $source, $now after the rows.
-        REJECT = {
-            sqlite: "INSERT INTO ingest_rejected (digest, reason, raw, bytes, source, times, \
-                         first_at, last_at) \
-                     SELECT e.value ->> 0, e.value ->> 1, e.value ->> 2, e.value ->> 3, $2, 1, \
-                         $3, $3 FROM json_each($1) AS e WHERE TRUE \
-                     ON CONFLICT (digest) DO UPDATE SET times = ingest_rejected.times + 1, \
-                         last_at = excluded.last_at RETURNING digest, times",
-            postgres: "INSERT INTO ingest_rejected (digest, reason, raw, bytes, source, times, \
-                           first_at, last_at) \
-                       SELECT *, $5, 1, $6, $6 \
-                       FROM UNNEST($1::text[], $2::text[], $3::text[], $4::bigint[]) \
-                       ON CONFLICT (digest) DO UPDATE SET times = ingest_rejected.times + 1, \
-                           last_at = excluded.last_at RETURNING digest, times",
-        };
+        // What cannot be read. $source, $now, then the rows.
+        REJECT = "INSERT INTO ingest_rejected (digest, reason, raw, bytes, source, times, \
+                      first_at, last_at) \
+                  SELECT rows.*, $1, 1, $2, $2 \
+                  FROM {rows $3: digest text, reason text, raw text, bytes bigint} WHERE TRUE \
+                  ON CONFLICT (digest) DO UPDATE SET times = ingest_rejected.times + 1, \
+                      last_at = excluded.last_at RETURNING digest, times";
         REJECTED = "SELECT digest, source, raw, bytes FROM ingest_rejected WHERE digest > $1 \
                     ORDER BY digest LIMIT $2";
         REJECTED_LATELY = "SELECT source, reason, times, bytes, last_at FROM ingest_rejected \
                            ORDER BY last_at DESC LIMIT $1";
-        FORGET_REJECTED = {
-            sqlite: "DELETE FROM ingest_rejected \
-                     WHERE digest IN (SELECT value FROM json_each($1))",
-            postgres: "DELETE FROM ingest_rejected WHERE digest = ANY($1)",
-        };
-        // $source after the rows.
-        COUNT = {
-            sqlite: "INSERT INTO ingest_counts (type, count, source) \
-                     SELECT e.value ->> 0, e.value ->> 1, $2 FROM json_each($1) AS e WHERE TRUE \
-                     ON CONFLICT (source, type) DO UPDATE \
-                     SET count = ingest_counts.count + excluded.count",
-            postgres: "INSERT INTO ingest_counts (type, count, source) \
-                       SELECT *, $3 FROM UNNEST($1::text[], $2::bigint[]) \
-                       ON CONFLICT (source, type) DO UPDATE \
-                       SET count = ingest_counts.count + excluded.count",
-        };
+        FORGET_REJECTED = "DELETE FROM ingest_rejected WHERE digest {in $1}";
+        // $source, then the rows.
+        COUNT = "INSERT INTO ingest_counts (type, count, source) \
+                 SELECT rows.*, $1 FROM {rows $2: type text, count bigint} WHERE TRUE \
+                 ON CONFLICT (source, type) DO UPDATE \
+                 SET count = ingest_counts.count + excluded.count";
         COUNTS = "SELECT source, type, count FROM ingest_counts ORDER BY source, type";
 
         // Lists that are read again and again.

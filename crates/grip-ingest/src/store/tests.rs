@@ -111,13 +111,13 @@ on_both_engines! {
     async fn the_tables_have_no_other_columns_than_the_fields(test: TestDatabase) {
         let kept = kept(test.db());
         for (what, fields, statement) in [
-            (What::User, USER, sql::USER),
-            (What::Repository, REPOSITORY, sql::REPOSITORY),
+            (What::User, USER, &sql::USER),
+            (What::Repository, REPOSITORY, &sql::REPOSITORY),
         ] {
             kept.save(what, &words(fields).0).await;
             let row: row::AnyRow = test
                 .db()
-                .read(|mut db| Box::pin(async move { db.fetch_one(&statement, &[1_000.into()]).await }))
+                .fetch_one(statement, &[1_000.into()])
                 .await
                 .unwrap();
             let more = ["raw", "unfit", "etag", "fetched_at", "created_at", "updated_at"];
@@ -180,9 +180,9 @@ on_both_engines! {
             let accepted = accept_in(&mut db, &queue, "test", &batch, LIVE).await?;
             assert_eq!(accepted.new, 1);
             // Here the process is killed, or the server goes away.
-            Err::<(), _>(DbError::GivenUp)
+            Err::<(), _>(DbError::Aborted)
         }));
-        assert!(matches!(stopped.await, Err(DbError::GivenUp)));
+        assert!(matches!(stopped.await, Err(DbError::Aborted)));
         assert!(kept.ids().await.is_empty());
         assert!(kept.queue.find("push-event", "1").await.unwrap().is_none());
         assert_eq!(kept.store.counts().await.unwrap(), []);

@@ -48,26 +48,28 @@ pub(crate) struct Totals {
 }
 
 impl Old {
-    fn statements(self) -> (Statement, Statement, Vec<Value>) {
+    fn statements(self) -> (&'static Statement, &'static Statement, Vec<Value>) {
         match self {
-            Self::Events { from } => (sql::OLD_EVENTS, sql::DROP_EVENTS, vec![from.into()]),
+            Self::Events { from } => (&sql::OLD_EVENTS, &sql::DROP_EVENTS, vec![from.into()]),
             Self::Users { from, events_from } => (
-                sql::OLD_USERS,
-                sql::DROP_USERS,
+                &sql::OLD_USERS,
+                &sql::DROP_USERS,
                 vec![from.into(), events_from.into()],
             ),
             Self::Repositories { from, events_from } => (
-                sql::OLD_REPOSITORIES,
-                sql::DROP_REPOSITORIES,
+                &sql::OLD_REPOSITORIES,
+                &sql::DROP_REPOSITORIES,
                 vec![from.into(), events_from.into()],
             ),
-            Self::Rejected { from } => (sql::OLD_REJECTED, sql::DROP_REJECTED, vec![from.into()]),
+            Self::Rejected { from } => (&sql::OLD_REJECTED, &sql::DROP_REJECTED, vec![from.into()]),
             Self::ClosedGaps { from } => (
-                sql::OLD_CLOSED_GAPS,
-                sql::DROP_CLOSED_GAPS,
+                &sql::OLD_CLOSED_GAPS,
+                &sql::DROP_CLOSED_GAPS,
                 vec![from.into()],
             ),
-            Self::OpenGaps { from } => (sql::OLD_OPEN_GAPS, sql::DROP_OPEN_GAPS, vec![from.into()]),
+            Self::OpenGaps { from } => {
+                (&sql::OLD_OPEN_GAPS, &sql::DROP_OPEN_GAPS, vec![from.into()])
+            }
         }
     }
 }
@@ -78,7 +80,7 @@ impl Store {
         let (count, _, values) = old.statements();
         let (found,): (i64,) = self
             .db
-            .read(|mut db| Box::pin(async move { db.fetch_one(&count, &values).await }))
+            .read(|mut db| Box::pin(async move { db.fetch_one(count, &values).await }))
             .await?;
         Ok(found.unsigned_abs())
     }
@@ -92,7 +94,7 @@ impl Store {
             values.push(AT_ONCE.into());
             let some = self
                 .db
-                .write_one(move |mut db| Box::pin(async move { db.execute(&drop, &values).await }))
+                .write_one(move |mut db| Box::pin(async move { db.execute(drop, &values).await }))
                 .await?;
             gone += some;
             if some < AT_ONCE.unsigned_abs() {
@@ -103,18 +105,12 @@ impl Store {
 
     /// Numbers over all that is kept; pushes since a moment.
     pub(crate) async fn totals(&self, since_ms: i64) -> Result<Totals, DbError> {
-        self.db
-            .read(|mut db| {
-                Box::pin(async move { db.fetch_one(&sql::TOTALS, &[since_ms.into()]).await })
-            })
-            .await
+        self.db.fetch_one(&sql::TOTALS, &[since_ms.into()]).await
     }
 
     /// How many events came, by source and type.
     pub(crate) async fn counts(&self) -> Result<Vec<(String, String, i64)>, DbError> {
-        self.db
-            .read(|mut db| Box::pin(async move { db.fetch_all(&sql::COUNTS, &[]).await }))
-            .await
+        self.db.fetch_all(&sql::COUNTS, &[]).await
     }
 
     /// What could not be read, the latest first.
@@ -124,9 +120,7 @@ impl Store {
     ) -> Result<Vec<crate::status::RejectedEvent>, DbError> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         self.db
-            .read(|mut db| {
-                Box::pin(async move { db.fetch_all(&sql::REJECTED_LATELY, &[limit.into()]).await })
-            })
+            .fetch_all(&sql::REJECTED_LATELY, &[limit.into()])
             .await
     }
 }

@@ -72,17 +72,12 @@ impl Store {
     }
 
     pub(crate) async fn works(&self) -> Result<Vec<Progress>, DbError> {
-        self.db
-            .read(|mut db| Box::pin(async move { db.fetch_all(&sql::ALL_WORK, &[]).await }))
-            .await
+        self.db.fetch_all(&sql::ALL_WORK, &[]).await
     }
 
     async fn work_place(&self, work: Work) -> Result<String, DbError> {
         let values = [work.name().into()];
-        let found: Option<Progress> = self
-            .db
-            .read(|mut db| Box::pin(async move { db.fetch_optional(&sql::WORK, &values).await }))
-            .await?;
+        let found: Option<Progress> = self.db.fetch_optional(&sql::WORK, &values).await?;
         Ok(found.map(|found| found.place).unwrap_or_default())
     }
 
@@ -104,10 +99,7 @@ impl Store {
 
     async fn redo_events(&self, place: String) -> Result<bool, DbError> {
         let values = [place.clone().into(), AT_ONCE.into()];
-        let rows: Vec<(String, String, i64)> = self
-            .db
-            .read(|mut db| Box::pin(async move { db.fetch_all(&sql::RAW_EVENTS, &values).await }))
-            .await?;
+        let rows: Vec<(String, String, i64)> = self.db.fetch_all(&sql::RAW_EVENTS, &values).await?;
         let total = rows.len();
         let last = rows.last().map_or(place, |(id, ..)| id.clone());
         let read: Vec<_> = rows
@@ -125,7 +117,7 @@ impl Store {
             failed: total - cells.len(),
             is_last: (total as i64) < AT_ONCE,
         };
-        self.redo(Work::Events, *written::REDO_EVENTS, columns, step)
+        self.redo(Work::Events, &written::REDO_EVENTS, columns, step)
             .await
     }
 
@@ -133,10 +125,7 @@ impl Store {
         let (fields, rows) = (what.fields(), what.raw());
         let after: i64 = place.parse().unwrap_or(0);
         let values = [after.into(), AT_ONCE.into()];
-        let rows: Vec<(i64, String, i64)> = self
-            .db
-            .read(|mut db| Box::pin(async move { db.fetch_all(&rows, &values).await }))
-            .await?;
+        let rows: Vec<(i64, String, i64)> = self.db.fetch_all(&rows, &values).await?;
         let total = rows.len();
         let last = rows.last().map_or(place, |(id, ..)| id.to_string());
         let records: Vec<_> = rows
@@ -166,7 +155,7 @@ impl Store {
     async fn redo(
         &self,
         work: Work,
-        statement: Statement,
+        statement: &'static Statement,
         columns: Vec<Column>,
         step: Step,
     ) -> Result<bool, DbError> {
@@ -175,7 +164,7 @@ impl Store {
             .write(move |mut db| {
                 Box::pin(async move {
                     if !columns[0].is_empty() {
-                        db.execute_rows(&statement, &columns, &[now.into()]).await?;
+                        db.execute_rows(statement, &columns, &[now.into()]).await?;
                     }
                     step.note(&mut db, work, now).await
                 })
@@ -192,10 +181,8 @@ impl Store {
         live_for: Duration,
     ) -> Result<bool, DbError> {
         let values = [place.clone().into(), REJECTED_AT_ONCE.into()];
-        let rows: Vec<(String, String, String, i64)> = self
-            .db
-            .read(|mut db| Box::pin(async move { db.fetch_all(&sql::REJECTED, &values).await }))
-            .await?;
+        let rows: Vec<(String, String, String, i64)> =
+            self.db.fetch_all(&sql::REJECTED, &values).await?;
         let (now, total) = (self.now_ms(), rows.len());
         let last = rows.last().map_or(place, |(digest, ..)| digest.clone());
         let mut read = Vec::new();

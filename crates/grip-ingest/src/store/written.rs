@@ -9,21 +9,21 @@ use crate::{
     fields::{EVENT, Field, Kind, REPOSITORY, USER},
 };
 
-/// Adds or replaces rows. After the columns of the rows: $etag, $now.
+/// Adds or replaces rows. $etag, $now, then the rows.
 pub(super) static PUT_USERS: LazyLock<Statement> =
     LazyLock::new(|| put("PUT_USERS", "github_users", USER));
 pub(super) static PUT_REPOSITORIES: LazyLock<Statement> =
     LazyLock::new(|| put("PUT_REPOSITORIES", "github_repositories", REPOSITORY));
 
-/// Writes the columns of rows anew that are still as they were read. After the columns: $now.
+/// Rewrites the columns of rows that are unchanged since they were read. $now, then the rows.
 pub(super) static REDO_USERS: LazyLock<Statement> =
-    LazyLock::new(|| redo("REDO_USERS", "github_users", "BIGINT", USER, true));
+    LazyLock::new(|| redo("REDO_USERS", "github_users", "bigint", USER, true));
 pub(super) static REDO_REPOSITORIES: LazyLock<Statement> = LazyLock::new(|| {
     let table = "github_repositories";
-    redo("REDO_REPOSITORIES", table, "BIGINT", REPOSITORY, true)
+    redo("REDO_REPOSITORIES", table, "bigint", REPOSITORY, true)
 });
 pub(super) static REDO_EVENTS: LazyLock<Statement> =
-    LazyLock::new(|| redo("REDO_EVENTS", "push_events", "TEXT", EVENT, false));
+    LazyLock::new(|| redo("REDO_EVENTS", "push_events", "text", EVENT, false));
 
 /// A column of rows: its name and its type.
 type Typed<'a> = (&'a str, &'static str);
@@ -31,8 +31,8 @@ type Typed<'a> = (&'a str, &'static str);
 fn typed(fields: &[Field]) -> impl Iterator<Item = Typed<'_>> {
     fields.iter().map(|field| {
         let kind = match field.kind {
-            Kind::Text | Kind::Json => "TEXT",
-            Kind::Id | Kind::MaybeId | Kind::Int | Kind::Flag | Kind::Time => "BIGINT",
+            Kind::Text | Kind::Json => "text",
+            Kind::Id | Kind::MaybeId | Kind::Int | Kind::Flag | Kind::Time => "bigint",
         };
         (field.column, kind)
     })
@@ -40,7 +40,7 @@ fn typed(fields: &[Field]) -> impl Iterator<Item = Typed<'_>> {
 
 fn put(name: &'static str, table: &str, fields: &[Field]) -> Statement {
     let columns: Vec<_> = typed(fields)
-        .chain([("raw", "TEXT"), ("unfit", "TEXT")])
+        .chain([("raw", "text"), ("unfit", "text")])
         .collect();
     let more = ["etag", "fetched_at", "created_at", "updated_at"];
     let names: Vec<_> = columns.iter().map(|(name, _)| *name).chain(more).collect();
@@ -48,21 +48,13 @@ fn put(name: &'static str, table: &str, fields: &[Field]) -> Statement {
         .iter()
         .filter(|name| !matches!(**name, "id" | "created_at"));
     let changed = list(changed.map(|name| format!("\"{name}\" = excluded.\"{name}\"")));
-    // The condition tells the conflict clause from a join.
-    let text = |rows: &str, first: usize| {
-        let names = list(names.iter().map(|name| format!("\"{name}\"")));
-        let now = first + 1;
-        format!(
-            "INSERT INTO {table} ({names}) SELECT {rows_columns}, ${first}, ${now}, ${now}, ${now} \
-             FROM {rows} WHERE TRUE ON CONFLICT (id) DO UPDATE SET {changed}",
-            rows_columns = list(columns.iter().map(|(name, _)| format!("r.\"{name}\""))),
-        )
-    };
-    Statement {
-        name,
-        sqlite: text(&sqlite_rows(&columns), 2).leak(),
-        postgres: text(&postgres_rows(&columns), columns.len() + 1).leak(),
-    }
+    let names = list(names.iter().map(|name| format!("\"{name}\"")));
+    let text = format!(
+        "INSERT INTO {table} ({names}) SELECT rows.*, $1, $2, $2, $2 FROM {rows} WHERE TRUE \
+         ON CONFLICT (id) DO UPDATE SET {changed}",
+        rows = rows(3, &columns),
+    );
+    Statement::new(name, text.leak())
 }
 
 fn redo(
@@ -72,47 +64,27 @@ fn redo(
     fields: &[Field],
     has_unfit: bool,
 ) -> Statement {
-    let unfit = has_unfit.then_some(("unfit", "TEXT"));
+    let unfit = has_unfit.then_some(("unfit", "text"));
     let changed: Vec<_> = typed(fields)
         .filter(|(name, _)| *name != "id")
         .chain(unfit)
         .collect();
-    let mut columns = vec![("id", id), ("seen_at", "BIGINT")];
+    let mut columns = vec![("id", id), ("seen_at", "bigint")];
     columns.extend(&changed);
-    let text = |rows: &str, now: usize| {
-        format!(
-            "UPDATE {table} SET {changed}, updated_at = ${now} FROM {rows} \
-             WHERE {table}.id = r.id AND {table}.updated_at = r.seen_at",
-            changed = list(
-                changed
-                    .iter()
-                    .map(|(name, _)| format!("\"{name}\" = r.\"{name}\""))
-            ),
-        )
-    };
-    Statement {
-        name,
-        sqlite: text(&sqlite_rows(&columns), 2).leak(),
-        postgres: text(&postgres_rows(&columns), columns.len() + 1).leak(),
-    }
+    let changed = changed.iter();
+    let changed = list(changed.map(|(name, _)| format!("\"{name}\" = rows.\"{name}\"")));
+    let text = format!(
+        "UPDATE {table} SET {changed}, updated_at = $1 FROM {rows} \
+         WHERE {table}.id = rows.id AND {table}.updated_at = rows.seen_at",
+        rows = rows(2, &columns),
+    );
+    Statement::new(name, text.leak())
 }
 
-/// Rows named `r`, from one JSON array.
-fn sqlite_rows(columns: &[Typed<'_>]) -> String {
-    let mut parts = Vec::new();
-    for (at, (name, _)) in columns.iter().enumerate() {
-        parts.push(format!("e.value ->> {at} AS \"{name}\""));
-    }
-    let parts = list(parts.into_iter());
-    format!("(SELECT {parts} FROM json_each($1) AS e) AS r")
-}
-
-/// Rows named `r`, from one array per column.
-fn postgres_rows(columns: &[Typed<'_>]) -> String {
-    let arrays = columns.iter().enumerate();
-    let arrays = list(arrays.map(|(at, (_, kind))| format!("${}::{kind}[]", at + 1)));
-    let names = list(columns.iter().map(|(name, _)| format!("\"{name}\"")));
-    format!("UNNEST({arrays}) AS r ({names})")
+/// The mark for a table of these columns, bound from `first` on.
+fn rows(first: usize, columns: &[Typed<'_>]) -> String {
+    let columns = columns.iter().map(|(name, kind)| format!("{name} {kind}"));
+    format!("{{rows ${first}: {}}}", list(columns))
 }
 
 fn list(parts: impl Iterator<Item = String>) -> String {
@@ -130,7 +102,7 @@ pub(super) fn columns(fields: &[Field], rows: &[Vec<Cell>]) -> Vec<Column> {
     for (at, (_, kind)) in typed(fields).enumerate() {
         let cells = rows.iter().map(|row| &row[at]);
         columns.push(match kind {
-            "TEXT" => Column::MaybeTexts(cells.map(text).collect()),
+            "text" => Column::MaybeTexts(cells.map(text).collect()),
             _ => Column::MaybeInts(cells.map(int).collect()),
         });
     }
@@ -158,13 +130,12 @@ pub(super) fn unfit(record: &Record) -> Option<String> {
 
 /// All of them, for the test that has both engines read each.
 #[cfg(test)]
-pub(super) fn all() -> Vec<Statement> {
-    let all = [
+pub(super) fn all() -> [&'static Statement; 5] {
+    [
         &PUT_USERS,
         &PUT_REPOSITORIES,
         &REDO_USERS,
         &REDO_REPOSITORIES,
         &REDO_EVENTS,
-    ];
-    all.into_iter().map(|statement| **statement).collect()
+    ]
 }

@@ -48,9 +48,10 @@ impl Secrets {
             let key = Hmac::new_from_slice(secret.as_bytes());
             keys.push(key.expect("because a key of any length will do"));
         }
-        match keys.is_empty() {
-            true => Err(InvalidSecret::Empty),
-            false => Ok(Self { keys }),
+        if keys.is_empty() {
+            Err(InvalidSecret::Empty)
+        } else {
+            Ok(Self { keys })
         }
     }
 
@@ -69,10 +70,7 @@ impl Secrets {
             .iter()
             .map(matches)
             .fold(false, |any, one| any | one);
-        match any {
-            true => Ok(()),
-            false => Err(Refused::Wrong),
-        }
+        if any { Ok(()) } else { Err(Refused::Wrong) }
     }
 }
 

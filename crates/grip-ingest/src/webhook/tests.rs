@@ -193,11 +193,7 @@ on_both_engines! {
         node.receive(delivery("push", "d-1", &push())).await.unwrap();
         test.db()
             .write_one(|mut db| Box::pin(async move {
-                let back = grip_db::Statement {
-                    name: "BACK",
-                    sqlite: "UPDATE ingest_deliveries SET at = 0",
-                    postgres: "UPDATE ingest_deliveries SET at = 0",
-                };
+                let back = grip_db::Statement::new("BACK", "UPDATE ingest_deliveries SET at = 0");
                 db.execute(&back, &[]).await
             }))
             .await

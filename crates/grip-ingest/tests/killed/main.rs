@@ -114,16 +114,12 @@ async fn a_file_whose_reader_is_killed_again_and_again_is_read_whole_and_once() 
     assert_eq!(done.accepted.new, EVENTS - done.resumed_after);
 
     let db = Db::open(&places(directory.path()).1).await.unwrap();
-    let statement = grip_db::Statement {
-        name: "COUNTS",
-        sqlite: "SELECT (SELECT count(*) FROM push_events), (SELECT count(*) FROM queue), \
+    static COUNTS: grip_db::Statement = grip_db::Statement::new(
+        "COUNTS",
+        "SELECT (SELECT count(*) FROM push_events), (SELECT count(*) FROM queue), \
                  (SELECT count FROM ingest_counts), (SELECT events FROM ingest_files)",
-        postgres: "",
-    };
-    let counts: (i64, i64, i64, i64) = db
-        .read(|mut db| Box::pin(async move { db.fetch_one(&statement, &[]).await }))
-        .await
-        .unwrap();
+    );
+    let counts: (i64, i64, i64, i64) = db.fetch_one(&COUNTS, &[]).await.unwrap();
     let all = i64::try_from(EVENTS).unwrap();
     assert_eq!(counts, (all, all, all, all));
 }

@@ -1,4 +1,4 @@
-//! What an operator sees and may do.
+//! Listing, retry and removal of jobs for operators.
 
 use grip_db::{DbError, Value};
 use serde::{Deserialize, Serialize};
@@ -83,7 +83,7 @@ struct Row {
 impl Queue {
     /// Lists jobs by their ids, at most 1,000 at a time.
     pub async fn list(&self, filter: &Filter, limit: usize) -> Result<Vec<JobFacts>, DbError> {
-        if filter.kind.as_deref().is_some_and(names_nothing) {
+        if filter.kind.as_deref().is_some_and(is_invalid_name) {
             return Ok(Vec::new());
         }
         let now = self.inner.db.now_ms();
@@ -95,30 +95,24 @@ impl Queue {
             limit.into(),
         ];
         let statement = match filter.state {
-            None => sql::LIST_ALL,
-            Some(State::Due) => sql::LIST_DUE,
-            Some(State::Waiting) => sql::LIST_WAITING,
-            Some(State::Leased) => sql::LIST_LEASED,
-            Some(State::Dead) => sql::LIST_DEAD,
+            None => &sql::LIST_ALL,
+            Some(State::Due) => &sql::LIST_DUE,
+            Some(State::Waiting) => &sql::LIST_WAITING,
+            Some(State::Leased) => &sql::LIST_LEASED,
+            Some(State::Dead) => &sql::LIST_DEAD,
         };
-        let reading = self
-            .inner
-            .db
-            .read(|mut db| Box::pin(async move { db.fetch_all(&statement, &values).await }));
+        let reading = self.inner.db.fetch_all(statement, &values);
         let rows: Vec<Row> = reading.await?;
         Ok(rows.into_iter().map(|row| row.facts(now)).collect())
     }
 
     /// One job.
     pub async fn find(&self, kind: &str, key: &str) -> Result<Option<JobFacts>, DbError> {
-        if names_nothing(kind) || names_nothing(key) {
+        if is_invalid_name(kind) || is_invalid_name(key) {
             return Ok(None);
         }
         let values = [kind.into(), key.into()];
-        let reading = self
-            .inner
-            .db
-            .read(|mut db| Box::pin(async move { db.fetch_optional(&sql::FIND, &values).await }));
+        let reading = self.inner.db.fetch_optional(&sql::FIND, &values);
         let row: Option<Row> = reading.await?;
         let now = self.inner.db.now_ms();
         Ok(row.map(|row| row.facts(now)))
@@ -127,7 +121,7 @@ impl Queue {
     /// Makes a job due now, also one that failed for good: it begins anew. One that is worked on
     /// runs once more. False if there is none.
     pub async fn retry(&self, kind: &str, key: &str) -> Result<bool, DbError> {
-        if names_nothing(kind) || names_nothing(key) {
+        if is_invalid_name(kind) || is_invalid_name(key) {
             return Ok(false);
         }
         let values = [kind.into(), key.into(), self.inner.db.now_ms().into()];
@@ -145,14 +139,11 @@ impl Queue {
     /// Forgets a job, whatever its state; who works on it finds the lease lost. False if there is
     /// none.
     pub async fn remove(&self, kind: &str, key: &str) -> Result<bool, DbError> {
-        if names_nothing(kind) || names_nothing(key) {
+        if is_invalid_name(kind) || is_invalid_name(key) {
             return Ok(false);
         }
         let values = [kind.into(), Value::Texts(vec![key.to_owned()])];
-        let removing = self
-            .inner
-            .db
-            .write_one(|mut db| Box::pin(async move { db.execute(&sql::REMOVE, &values).await }));
+        let removing = self.inner.db.execute(&sql::REMOVE, &values);
         Ok(removing.await? == 1)
     }
 
@@ -169,7 +160,7 @@ impl Queue {
 }
 
 /// No job can be called so, and a server would not even be asked about it.
-fn names_nothing(text: &str) -> bool {
+fn is_invalid_name(text: &str) -> bool {
     text.contains('\0')
 }
 

@@ -1,4 +1,4 @@
-//! How much there is to do, at a bounded price.
+//! Counts of jobs by kind and state, at a bounded price.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -107,10 +107,7 @@ impl Queue {
         let now = self.inner.db.now_ms();
         let leases_end = now.saturating_add(millis(LONGEST_LEASE));
         let values = [now.into(), leases_end.into(), NEVER.into()];
-        let counting = self
-            .inner
-            .db
-            .read(|mut db| Box::pin(async move { db.fetch_all(&sql::STATS, &values).await }));
+        let counting = self.inner.db.fetch_all(&sql::STATS, &values);
         counting.await
     }
 }

@@ -1,6 +1,6 @@
-mod asking;
 mod clocks;
-mod ending;
+mod enqueue;
+mod finish;
 mod model;
 mod operator;
 mod plans;

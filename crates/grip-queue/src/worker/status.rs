@@ -1,4 +1,4 @@
-//! What a worker has done, for pages and metrics.
+//! Counters of a worker, for pages and metrics.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -67,7 +67,7 @@ impl Shared {
             died_total: read(&counters.died),
             lost_total: read(&counters.lost),
             panicked_total: read(&counters.panicked),
-            away_ms: self.away.lasts().map(|lasts| lasts.as_millis() as u64),
+            away_ms: self.outage.lasts().map(|lasts| lasts.as_millis() as u64),
         }
     }
 }

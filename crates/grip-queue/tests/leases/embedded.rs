@@ -12,17 +12,13 @@ use tempfile::TempDir;
 
 use crate::{
     fleet::{number, span},
-    notes::{self, Note},
     work::{self, KIND, Log, Logged, options},
+    work_log::{self, Note},
 };
 
 const WORKERS: usize = 8;
 
-const LEFT: Statement = Statement {
-    name: "LEFT",
-    sqlite: "SELECT count(*) FROM queue",
-    postgres: "SELECT count(*) FROM queue",
-};
+static LEFT: Statement = Statement::new("LEFT", "SELECT count(*) FROM queue");
 
 fn count_left(mut db: Connection<'_>) -> BoxFuture<'_, Result<i64, DbError>> {
     Box::pin(async move { Ok(db.fetch_one::<(i64,)>(&LEFT, &[]).await?.0) })
@@ -59,7 +55,7 @@ async fn eight_workers_cut_off_at_random_do_every_item_and_never_two_at_once() {
     let items = number("GRIPFAST_QUEUE_ITEMS", 1_500);
     let kills = number("GRIPFAST_QUEUE_KILLS", 16);
     let test = TestDatabase::sqlite().await;
-    let mut db = notes::install_on_sqlite(&test.path()).await;
+    let mut db = work_log::install_on_sqlite(&test.path()).await;
     let queue = Queue::new(test.db().clone());
     let asked = work::items(items, test.db().now_ms(), span(items, kills));
     assert_eq!(queue.enqueue(asked).await.unwrap(), items);
@@ -87,11 +83,11 @@ async fn eight_workers_cut_off_at_random_do_every_item_and_never_two_at_once() {
         let _ = member.group.shutdown(Duration::from_secs(10)).await;
     }
 
-    let noted: Vec<Note> = sqlx::query_as(notes::READ)
+    let noted: Vec<Note> = sqlx::query_as(work_log::READ)
         .fetch_all(&mut db)
         .await
         .unwrap();
-    let told = notes::check(&noted, items);
+    let told = work_log::check(&noted, items);
     let begun = work::check(&log.read());
     println!("{items} items, {kills} workers cut off: {told:?}, begun {begun} times");
     assert!(told.resumed > 0 && told.renewals > 0, "{told:?}");

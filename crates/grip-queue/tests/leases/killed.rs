@@ -9,8 +9,8 @@ use tempfile::TempDir;
 
 use crate::{
     fleet::{Fleet, number, played_a_worker, span},
-    notes::{self, Note},
     work::{self, LEASE},
+    work_log::{self, Note},
 };
 
 const WORKERS: usize = 8;
@@ -22,7 +22,7 @@ fn url(test: &TestDatabase) -> String {
     }
 }
 
-/// Items that are not done yet; None while the server is away.
+/// Items that are not done yet; None while the server is down.
 async fn left(url: &str) -> Option<i64> {
     let mut db = PgConnection::connect(url).await.ok()?;
     let count = sqlx::query_scalar("SELECT count(*) FROM queue");
@@ -43,7 +43,7 @@ async fn eight_processes_killed_at_random_do_every_item_and_never_two_at_once() 
     let mut server = PostgresServer::durable().await.unwrap();
     let test = TestDatabase::postgres(&server.url()).await;
     let url = url(&test);
-    drop(notes::install_on_postgres(&url).await);
+    drop(work_log::install_on_postgres(&url).await);
     let queue = Queue::new(test.db().clone());
     let asked = work::items(items, test.db().now_ms(), span(items, kills));
     assert_eq!(queue.enqueue(asked).await.unwrap(), items);
@@ -72,11 +72,11 @@ async fn eight_processes_killed_at_random_do_every_item_and_never_two_at_once() 
     fleet.dismiss().await;
 
     let mut db = PgConnection::connect(&url).await.unwrap();
-    let noted: Vec<Note> = sqlx::query_as(notes::READ)
+    let noted: Vec<Note> = sqlx::query_as(work_log::READ)
         .fetch_all(&mut db)
         .await
         .unwrap();
-    let told = notes::check(&noted, items);
+    let told = work_log::check(&noted, items);
     let begun = work::check(&log.read());
     println!(
         "{items} items, {kills} kills, {restarts} restarts of Postgres: {told:?}, begun {begun} times"

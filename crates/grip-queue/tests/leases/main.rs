@@ -6,6 +6,6 @@
 mod embedded;
 mod fleet;
 mod killed;
-mod notes;
 mod outage;
 mod work;
+mod work_log;

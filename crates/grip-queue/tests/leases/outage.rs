@@ -1,4 +1,4 @@
-//! A server that is away, or does not answer.
+//! A server that is down, or does not answer.
 
 use std::{
     sync::{

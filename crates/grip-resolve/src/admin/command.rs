@@ -114,7 +114,7 @@ impl AuditRecord {
                 now.into(),
             ];
             if db.execute(&sql::TAKE_ORDER, &row).await? != 1 {
-                return Err(DbError::GivenUp);
+                return Err(DbError::Aborted);
             }
         }
         let row = [

@@ -72,7 +72,7 @@ mod tests {
         tokio::time::advance(Duration::from_secs(1)).await;
         assert_eq!(cached.get(async { Ok(2) }).await.ok(), Some(2));
         tokio::time::advance(FRESH).await;
-        let failed = cached.get(async { Err(DbError::GivenUp) }).await;
+        let failed = cached.get(async { Err(DbError::Aborted) }).await;
         assert!(failed.is_err());
         assert_eq!(cached.get(async { Ok(3) }).await.ok(), Some(3));
     }

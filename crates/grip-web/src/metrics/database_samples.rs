@@ -154,7 +154,7 @@ impl DatabaseSamples {
     /// server.
     pub(crate) fn look(&self) -> Sample {
         let mut last = self.last.lock().clone();
-        last.is_away |= self.queue.db().trouble().borrow().is_some();
+        last.is_away |= self.queue.db().outage().borrow().is_some();
         last
     }
 }
@@ -164,10 +164,10 @@ fn is_away(error: &DbError) -> bool {
     !matches!(
         error,
         DbError::Busy
-            | DbError::Silent
+            | DbError::TimedOut
             | DbError::Locked(_)
             | DbError::Conflict(_)
-            | DbError::GivenUp
+            | DbError::Aborted
     )
 }
 

@@ -74,14 +74,14 @@ fn write_whole(path: &Path, text: &str) -> io::Result<()> {
 
 /// Has `/readyz` say when the database cannot be reached.
 pub(super) fn watch(db: &Db, readiness: &Readiness, group: &TaskGroup) {
-    let (mut trouble, readiness, stop) = (db.trouble(), readiness.clone(), group.token());
+    let (mut outage, readiness, stop) = (db.outage(), readiness.clone(), group.token());
     let watching = async move {
         loop {
-            match &*trouble.borrow_and_update() {
+            match &*outage.borrow_and_update() {
                 Some(why) => readiness.lacks(PART, why),
                 None => readiness.has(PART),
             }
-            if trouble.changed().await.is_err() {
+            if outage.changed().await.is_err() {
                 return;
             }
         }

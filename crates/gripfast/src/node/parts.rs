@@ -62,7 +62,7 @@ impl Parts {
         let readiness = Readiness::ready();
         database::watch(&db, &readiness, &back);
         let queue = Queue::new(db.clone());
-        let taken_back = queue.take_back().await;
+        let taken_back = queue.reclaim().await;
         taken_back.context("cannot take up the work of the last run")?;
         let admin = admin_token::make(&settings.storage.data_dir).with_context(|| {
             format!(

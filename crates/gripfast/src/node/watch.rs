@@ -1,6 +1,5 @@
-//! What happens on GitHub: taken in, kept, and told to those who wait for it.
+//! Wiring of the GitHub watch: push events, webhooks, avatars.
 
-mod clones;
 mod wake;
 
 use std::{net::SocketAddr, sync::Arc};
@@ -13,6 +12,7 @@ use grip_index::Index;
 use grip_ingest::{
     Ingest,
     avatars::{AvatarOptions, AvatarParts, Avatars, Pictures},
+    wake::Wake,
     webhook::{Secrets, Webhook},
 };
 use grip_limits::Throttle;
@@ -21,7 +21,7 @@ use grip_tasks::TaskGroup;
 use grip_types::{Domain, Service};
 use grip_web::Watch;
 
-use self::wake::Wake;
+use self::wake::{Indexed, Waiting};
 use super::{
     github::{Gateways, private_way},
     outbound::way_out,
@@ -54,13 +54,14 @@ pub(super) async fn start(settings: &Settings, base: Base<'_>) -> anyhow::Result
     let watch = &settings.watch;
     let github = base.gateways.to(&watched.host);
     let github = github.context("the host that is watched is one that is asked")?;
-    let mut wake = Wake::new(&watched.host, base.index.cloned());
+    let index = base.index.cloned();
+    let mut wake = Wake::new(
+        &watched.host,
+        index.map(|index| Arc::new(Indexed(index)) as _),
+    );
     if settings.sync.sync_enabled {
-        wake = wake.searching(
-            base.grasp,
-            settings.sync.sync_immediate_delay_ms,
-            &base.work,
-        );
+        let queue = Waiting(base.grasp.clone());
+        wake = wake.with_sync(queue, settings.sync.sync_immediate_delay_ms, &base.work);
     }
     let options = grip_ingest::Options {
         sources: watched.sources.clone(),

@@ -1,4 +1,4 @@
-//! How connections to the server are made.
+//! Connection set-up for the server.
 
 use std::time::Duration;
 
@@ -11,23 +11,26 @@ use crate::DbError;
 #[derive(Clone)]
 pub(crate) struct Host {
     pub(super) options: PgConnectOptions,
-    patience: Duration,
+    time_limit: Duration,
 }
 
 impl Host {
-    pub(super) fn new(options: PgConnectOptions, patience: Duration) -> Self {
-        Self { options, patience }
+    pub(super) fn new(options: PgConnectOptions, time_limit: Duration) -> Self {
+        Self {
+            options,
+            time_limit,
+        }
     }
 
     /// Longest time a piece of work may take, all in all.
-    pub(crate) fn patience(&self) -> Duration {
-        self.patience
+    pub(crate) fn time_limit(&self) -> Duration {
+        self.time_limit
     }
 
     /// Longest wait for one thing of which a piece of work needs up to three: a connection that
     /// others use, a new one, an answer.
     pub(crate) fn answer(&self) -> Duration {
-        self.patience / 3
+        self.time_limit / 3
     }
 
     /// A new connection, set up as all are.
@@ -40,15 +43,15 @@ impl Host {
         };
         let opened = timeout(self.answer(), opening).await;
         opened
-            .map_err(|_| DbError::Silent)?
-            .map_err(DbError::of_line)
+            .map_err(|_| DbError::TimedOut)?
+            .map_err(DbError::of_server)
     }
 
     /// What every session is told: who dies or hangs leaves no lock behind for long, what is
     /// answered is on the disk, and nothing depends on how the server is set up. Where it promises
     /// more than its own disk, that stays.
     fn session(&self) -> String {
-        let longest = self.patience.as_millis();
+        let longest = self.time_limit.as_millis();
         format!(
             "SET default_transaction_isolation = 'read committed'; \
              SET statement_timeout = {longest}; \

@@ -1,4 +1,4 @@
-//! Connections to a server, each used by one piece of work at a time.
+//! The connection pool of a server; each connection serves one piece of work at a time.
 //!
 //! Our own because a pool that tests each connection before and after its use triples the round
 //! trips of a claim, and hides for ten seconds that nobody answers.
@@ -21,11 +21,11 @@ const FRESH: Duration = Duration::from_secs(1);
 const STALE: Duration = Duration::from_secs(300);
 
 /// A bounded number of connections. Beyond it callers wait, and give up after a third of the
-/// patience.
-pub(crate) struct Connections {
+/// time limit.
+pub(crate) struct ConnectionPool {
     host: Host,
-    places: Semaphore,
-    /// At most as many as there are places; the one used last is used first.
+    permits: Semaphore,
+    /// At most as many as there are permits; the one used last is used first.
     idle: Mutex<Vec<Idle>>,
 }
 
@@ -37,42 +37,42 @@ struct Idle {
 /// A connection for one piece of work. Dropped, it is closed, which undoes what was begun; only
 /// who has seen its work end cleanly gives it back.
 #[must_use = "a connection that is not given back is closed"]
-pub(crate) struct Lent<'p> {
-    pool: &'p Connections,
+pub(crate) struct PooledConnection<'p> {
+    pool: &'p ConnectionPool,
     link: PgConnection,
-    _place: SemaphorePermit<'p>,
+    _permit: SemaphorePermit<'p>,
 }
 
-impl Connections {
-    pub(crate) fn new(host: Host, places: usize) -> Self {
+impl ConnectionPool {
+    pub(crate) fn new(host: Host, permits: usize) -> Self {
         Self {
             host,
-            places: Semaphore::new(places),
+            permits: Semaphore::new(permits),
             idle: Mutex::default(),
         }
     }
 
-    pub(crate) fn patience(&self) -> Duration {
-        self.host.patience()
+    pub(crate) fn time_limit(&self) -> Duration {
+        self.host.time_limit()
     }
 
-    pub(crate) async fn take(&self) -> Result<Lent<'_>, DbError> {
-        let place = timeout(self.host.answer(), self.places.acquire()).await;
+    pub(crate) async fn acquire(&self) -> Result<PooledConnection<'_>, DbError> {
+        let place = timeout(self.host.answer(), self.permits.acquire()).await;
         let place = place
             .map_err(|_| DbError::Busy)?
             .map_err(|_| DbError::Closed)?;
-        let link = match self.take_idle().await {
+        let link = match self.acquire_idle().await {
             Some(link) => link,
             None => self.host.open().await?,
         };
-        Ok(Lent {
+        Ok(PooledConnection {
             pool: self,
             link,
-            _place: place,
+            _permit: place,
         })
     }
 
-    async fn take_idle(&self) -> Option<PgConnection> {
+    async fn acquire_idle(&self) -> Option<PgConnection> {
         let Idle { mut link, since } = self.idle.lock().pop()?;
         if since.elapsed() < FRESH {
             return Some(link);
@@ -88,13 +88,13 @@ impl Connections {
     }
 
     /// Lets go of all connections that nobody uses: the server has gone, or was another one.
-    pub(crate) fn forget_idle(&self) {
+    pub(crate) fn close_idle(&self) {
         self.idle.lock().clear();
     }
 
-    /// Ends the connections; later calls fail with [`DbError::Closed`].
+    /// Ends the connections; later requests fail with [`DbError::Closed`].
     pub(crate) async fn close(&self) {
-        self.places.close();
+        self.permits.close();
         let idle = std::mem::take(&mut *self.idle.lock());
         for Idle { link, .. } in idle {
             let _ = timeout(self.host.answer(), link.close()).await;
@@ -102,14 +102,14 @@ impl Connections {
     }
 }
 
-impl Lent<'_> {
+impl PooledConnection<'_> {
     pub(crate) fn link(&mut self) -> &mut PgConnection {
         &mut self.link
     }
 
     /// Keeps the connection for the next piece of work.
-    pub(crate) fn give_back(self) {
-        if self.pool.places.is_closed() {
+    pub(crate) fn release(self) {
+        if self.pool.permits.is_closed() {
             return;
         }
         let mut idle = self.pool.idle.lock();

@@ -32,7 +32,7 @@ fn url(server: &PostgresServer, user: &str, database: &str) -> String {
 
 async fn refused(url: &str) -> (ServerError, String) {
     let server = Server {
-        patience: SHORT,
+        time_limit: SHORT,
         ..Server::new(url, "test")
     };
     let shown = format!("{server:?}");

@@ -1,4 +1,4 @@
-//! What both engines promise alike.
+//! Promises that both engines keep.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -12,30 +12,14 @@ crate::statements! {
         PUT = "INSERT INTO purgatory (node, class, key, identifier, payload, expires_at) \
                VALUES ('', 'test', $1, 'repo', '', $2)";
         KEYS = "SELECT key FROM purgatory WHERE class = 'test' ORDER BY key";
-        ECHO = { sqlite: "SELECT $1, $2, $3, $4",
-                 postgres: "SELECT $1::bigint, $2::bigint, $3::text, $4::text" };
-        AMONG = {
-            sqlite: "SELECT key FROM purgatory WHERE class = 'test' \
-                     AND key IN (SELECT value FROM json_each($1)) \
-                     AND expires_at IN (SELECT value FROM json_each($2)) ORDER BY key",
-            postgres: "SELECT key FROM purgatory WHERE class = 'test' \
-                       AND key = ANY($1) AND expires_at = ANY($2) ORDER BY key",
-        };
-        BULK = {
-            sqlite: "SELECT e.value ->> 0, e.value ->> 1, e.value ->> 2, e.value ->> 3, $2 \
-                     FROM json_each($1) AS e ORDER BY e.key",
-            postgres: "SELECT t.a, t.b, t.c, t.d, $5::text FROM \
-                       UNNEST($1::bigint[], $2::bigint[], $3::text[], $4::text[]) \
-                       WITH ORDINALITY AS t (a, b, c, d, n) ORDER BY t.n",
-        };
-        PUT_ALL = {
-            sqlite: "INSERT INTO purgatory (node, class, key, identifier, payload, expires_at) \
-                     SELECT '', 'test', e.value ->> 0, 'repo', '', e.value ->> 1 \
-                     FROM json_each($1) AS e",
-            postgres: "INSERT INTO purgatory (node, class, key, identifier, payload, expires_at) \
-                       SELECT '', 'test', key, 'repo', '', n \
-                       FROM UNNEST($1::text[], $2::bigint[]) AS t (key, n)",
-        };
+        ECHO = "SELECT CAST($1 AS BIGINT), CAST($2 AS BIGINT), CAST($3 AS TEXT), CAST($4 AS TEXT)";
+        AMONG = "SELECT key FROM purgatory WHERE class = 'test' \
+                 AND key {in $1} AND expires_at {in $2} ORDER BY key";
+        BULK = "SELECT rows.*, CAST($1 AS TEXT) \
+                FROM {rows $2: a bigint, b bigint, c text, d text} ORDER BY rows.a";
+        PUT_ALL = "INSERT INTO purgatory (node, class, key, identifier, payload, expires_at) \
+                   SELECT '', 'test', rows.key, 'repo', '', rows.n \
+                   FROM {rows $1: key text, n bigint}";
     }
 }
 
@@ -62,10 +46,10 @@ crate::on_both_engines! {
         let given_up: Result<(), _> = db
             .write(|mut db| Box::pin(async move {
                 db.execute(&sql::PUT, &["d".into(), 1.into()]).await?;
-                Err(DbError::GivenUp)
+                Err(DbError::Aborted)
             }))
             .await;
-        assert!(matches!(given_up, Err(DbError::GivenUp)));
+        assert!(matches!(given_up, Err(DbError::Aborted)));
         assert_eq!(keys(&database).await, ["a", "b"]);
         // The connection that was used is as good as before.
         db.write(|db| Box::pin(put(db, vec!["e"]))).await.unwrap();
@@ -88,7 +72,7 @@ crate::on_both_engines! {
     async fn calls_in_order_share_commits_and_none_spoils_its_neighbours(database: TestDatabase) {
         let group = TaskGroup::new("test");
         let pieces: [&[&str]; 4] = [&["a"], &["half", "a"], &["b", "c"], &["d"]];
-        let calls: Vec<_> = pieces
+        let requests: Vec<_> = pieces
             .into_iter()
             .map(|piece| {
                 let (db, piece) = (database.db().clone(), piece.to_vec());
@@ -98,8 +82,8 @@ crate::on_both_engines! {
             })
             .collect();
         let mut outcomes = Vec::new();
-        for call in calls {
-            outcomes.push(call.await.unwrap().is_ok());
+        for request in requests {
+            outcomes.push(request.await.unwrap().is_ok());
         }
         assert_eq!(outcomes, [true, false, true, true]);
         assert_eq!(keys(&database).await, ["a", "b", "c", "d"]);
@@ -139,7 +123,7 @@ crate::on_both_engines! {
 
     async fn columns_come_back_as_they_went(database: TestDatabase) {
         let columns = [
-            Column::Ints(vec![1, i64::MIN, i64::MAX]),
+            Column::Ints(vec![i64::MIN, 1, i64::MAX]),
             Column::MaybeInts(vec![None, Some(0), None]),
             Column::Texts(vec!["a\"b".into(), "ü\\".into(), String::new()]),
             Column::MaybeTexts(vec![Some("x".into()), None, Some(String::new())]),
@@ -152,8 +136,8 @@ crate::on_both_engines! {
         }));
         let same = || "same".to_owned();
         assert_eq!(read.await.unwrap(), [
-            (1, None, "a\"b".to_owned(), Some("x".to_owned()), same()),
-            (i64::MIN, Some(0), "ü\\".to_owned(), None, same()),
+            (i64::MIN, None, "a\"b".to_owned(), Some("x".to_owned()), same()),
+            (1, Some(0), "ü\\".to_owned(), None, same()),
             (i64::MAX, None, String::new(), Some(String::new()), same()),
         ]);
     }
@@ -197,7 +181,7 @@ crate::on_both_engines! {
         let undone: Result<(), _> = database.db()
             .write(|mut db| Box::pin(async move {
                 db.notify("a").await?;
-                Err(DbError::GivenUp)
+                Err(DbError::Aborted)
             }))
             .await;
         undone.unwrap_err();

@@ -137,9 +137,10 @@ impl Look<'_> {
         commit: &Oid,
     ) -> Result<(), ProxyError> {
         let is_own = self.history().reaches(tips(refs), commit);
-        match is_own.map_err(|error| walked(what, error))? {
-            true => Ok(()),
-            false => Err(unknown(what)),
+        if is_own.map_err(|error| walked(what, error))? {
+            Ok(())
+        } else {
+            Err(unknown(what))
         }
     }
 

@@ -57,12 +57,13 @@ impl<'a> Contents<'a> {
         let is_license =
             |file: &TreeEntry| file.path == LICENSE && file.kind != FileKind::Submodule;
         let has_license = at.module.dir.is_empty() || files.iter().any(is_license);
-        let license = match has_license {
-            true => None,
-            false => root_license(hosted, at).map_err(|error| match error {
+        let license = if has_license {
+            None
+        } else {
+            root_license(hosted, at).map_err(|error| match error {
                 LicenseError::Repository(error) => of_repository(error),
                 LicenseError::Listing(error) => ProxyError::of_listing(&what, error),
-            })?,
+            })?
         };
         Ok(Self {
             proxy,

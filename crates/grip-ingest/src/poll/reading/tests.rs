@@ -268,9 +268,10 @@ struct Turn {
 fn turn(breaks: bool) -> impl Strategy<Value = Turn> {
     let came = prop_oneof![3 => 0_u64..=20, 3 => 0_u64..=250, 1 => 310_u64..=2_000];
     let coming = proptest::collection::vec(0_u64..=10, 3);
-    let breaks_after = match breaks {
-        true => prop_oneof![2 => Just(None), 1 => (0_usize..3).prop_map(Some)].boxed(),
-        false => Just(None).boxed(),
+    let breaks_after = if breaks {
+        prop_oneof![2 => Just(None), 1 => (0_usize..3).prop_map(Some)].boxed()
+    } else {
+        Just(None).boxed()
     };
     (came, coming, breaks_after, 1_i64..100_000).prop_map(
         |(came, coming, breaks_after, minutes)| Turn {

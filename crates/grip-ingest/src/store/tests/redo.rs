@@ -10,9 +10,9 @@ grip_db::statements! {
     }
 }
 
-async fn run(db: &Db, statement: grip_db::Statement) {
+async fn run(db: &Db, statement: &'static grip_db::Statement) {
     let running =
-        db.write_one(move |mut db| Box::pin(async move { db.execute(&statement, &[]).await }));
+        db.write_one(move |mut db| Box::pin(async move { db.execute(statement, &[]).await }));
     running.await.unwrap();
 }
 
@@ -33,8 +33,8 @@ on_both_engines! {
     async fn columns_are_written_anew_from_what_was_kept(test: TestDatabase) {
         let kept = kept(test.db());
         for (what, fields, work, statement) in [
-            (What::User, USER, Work::Users, spoil::USERS),
-            (What::Repository, REPOSITORY, Work::Repositories, spoil::REPOSITORIES),
+            (What::User, USER, Work::Users, &spoil::USERS),
+            (What::Repository, REPOSITORY, Work::Repositories, &spoil::REPOSITORIES),
         ] {
             kept.save(what, &words(fields).0).await;
             let before = kept.store.stored(what, &Key::Id(1_000)).await.unwrap().unwrap();
@@ -52,8 +52,8 @@ on_both_engines! {
         let first = kept(test.db());
         let events: Vec<_> = (1..=450).map(push).collect();
         first.accept(&events).await;
-        run(test.db(), spoil::EVENTS).await;
-        run(test.db(), spoil::BREAK_ONE).await;
+        run(test.db(), &spoil::EVENTS).await;
+        run(test.db(), &spoil::BREAK_ONE).await;
         begin(&first, Work::Events).await;
         assert!(!step(&first, Work::Events).await);
         let progress = first.store.works().await.unwrap().remove(0);
@@ -81,7 +81,7 @@ on_both_engines! {
         kept.save(What::User, &words(USER).0).await;
         let record = extract::user(words(USER).0.to_string().as_bytes()).unwrap();
         let seen = kept.store.stored(What::User, &Key::Id(1_000)).await.unwrap().unwrap().updated_at;
-        run(test.db(), spoil::USERS).await;
+        run(test.db(), &spoil::USERS).await;
         let mut columns = vec![grip_db::Column::Ints(vec![1_000]), grip_db::Column::Ints(vec![seen - 1])];
         columns.extend(written::columns(&USER[1..], &[record.cells[1..].to_vec()]));
         columns.push(grip_db::Column::MaybeTexts(vec![None]));

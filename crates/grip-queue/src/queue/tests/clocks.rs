@@ -17,18 +17,18 @@ on_both_engines! {
         queue.enqueue(later).await.unwrap();
         queue.enqueue(vec![NewJob::new("k", "weekly").due_ms(now + 6 * 1_440 * MINUTE).every(period)]).await.unwrap();
         // All of that is as it should be.
-        assert_eq!(queue.heed_clock("k").await.unwrap(), 0);
+        assert_eq!(queue.adjust_to_clock("k").await.unwrap(), 0);
 
         test.db().shift_clock_ms(-YEAR);
         let now = test.db().now_ms();
-        assert_eq!(queue.heed_clock("k").await.unwrap(), 3);
+        assert_eq!(queue.adjust_to_clock("k").await.unwrap(), 3);
         let due = async |key: &str| facts(&queue, key).await.due_ms.unwrap() - now;
         assert!((0..2 * MINUTE).contains(&due("later").await));
         assert!((0..7 * 1_440 * MINUTE).contains(&due("weekly").await));
         let lease = if leases[0].key == "left" { "left" } else { "dead" };
         let longest = LONGEST_LEASE.as_millis() as i64;
         assert!((longest..longest + 2 * MINUTE).contains(&due(lease).await));
-        assert_eq!(queue.heed_clock("k").await.unwrap(), 0);
+        assert_eq!(queue.adjust_to_clock("k").await.unwrap(), 0);
         // Whoever lives has its lease all the same.
         assert_eq!(queue.renew(&[&leases[0]], LEASE).await.unwrap(), [leases[0].id]);
         assert!(due(lease).await < 2 * MINUTE);
@@ -60,7 +60,7 @@ on_both_engines! {
         assert!(queue.postpone(&lease, i64::MAX, "never").await.unwrap());
         let due = facts(&queue, "a").await.due_ms.unwrap();
         assert!(due <= test.db().now_ms() + 1_440 * MINUTE);
-        assert_eq!(queue.heed_clock("k").await.unwrap(), 0);
+        assert_eq!(queue.adjust_to_clock("k").await.unwrap(), 0);
     }
 }
 
@@ -74,7 +74,7 @@ on_both_engines! {
         assert!(stats[0].oldest_due_age_ms > 0, "{stats:?}");
         let lease = claim_one(&queue).await;
         assert_eq!(queue.finish(&lease).await.unwrap(), Finished::Done);
-        assert_eq!(queue.heed_clock("k").await.unwrap(), 0);
+        assert_eq!(queue.adjust_to_clock("k").await.unwrap(), 0);
         assert!(facts(&queue, "a").await.due_ms.unwrap() > test.db().now_ms());
     }
 }

@@ -1,4 +1,4 @@
-//! What an operator sees and may do.
+//! Listing, retry and removal of jobs for operators.
 
 use super::*;
 use crate::Filter;

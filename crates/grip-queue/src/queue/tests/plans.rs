@@ -1,4 +1,4 @@
-//! How the engines go about the statements.
+//! Query plans of the statements.
 
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection, Row as _, SqliteConnection};
 
@@ -10,22 +10,25 @@ async fn no_statement_of_the_daily_work_reads_the_whole_table_on_sqlite() {
     let url = format!("sqlite://{}", test.path().display());
     let mut db = SqliteConnection::connect(&url).await.unwrap();
     for statement in [
-        sql::CLAIM,
-        sql::NEXT_DUE,
-        sql::RENEW,
-        sql::RELEASE,
-        sql::FINISH_GONE,
-        sql::FINISH_STAYS,
-        sql::FAIL,
-        sql::POSTPONE,
-        sql::REMOVE,
-        sql::HEED_CLOCK,
-        sql::FORGET_DEAD,
-        sql::FIND,
-        sql::LIST_DEAD,
-        sql::STATS,
+        &sql::CLAIM,
+        &sql::NEXT_DUE,
+        &sql::RENEW,
+        &sql::RELEASE,
+        &sql::FINISH_GONE,
+        &sql::FINISH_STAYS,
+        &sql::FAIL,
+        &sql::POSTPONE,
+        &sql::REMOVE,
+        &sql::ADJUST_TO_CLOCK,
+        &sql::FORGET_DEAD,
+        &sql::FIND,
+        &sql::LIST_DEAD,
+        &sql::STATS,
     ] {
-        let text = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {}", statement.sqlite));
+        let text = AssertSqlSafe(format!(
+            "EXPLAIN QUERY PLAN {}",
+            statement.text(grip_db::Engine::Sqlite)
+        ));
         let plan = sqlx::query(text).fetch_all(&mut db).await.unwrap();
         for step in plan {
             let step: String = step.get("detail");
@@ -40,31 +43,31 @@ async fn the_server_looks_again_at_a_table_that_has_grown_at_once() {
     let server = grip_testkit::PostgresServer::start().await.unwrap();
     let test = grip_db::TestDatabase::postgres(&server.url()).await;
     let queue = Queue::new(test.db().clone());
-    let grip_db::Location::Server(place) = test.location() else {
+    let grip_db::Location::Server(server) = test.location() else {
         panic!("it is on a server");
     };
-    let mut db = PgConnection::connect(&place.url).await.unwrap();
+    let mut db = PgConnection::connect(&server.url).await.unwrap();
     sqlx::raw_sql("ANALYZE queue")
         .execute(&mut db)
         .await
         .unwrap();
-    assert!(!queue.heed_growth().await.unwrap());
+    assert!(!queue.analyze_if_grown().await.unwrap());
 
     let jobs = (0..20_000).map(|n| NewJob::new("k", n.to_string()));
     queue.enqueue(jobs.collect()).await.unwrap();
-    assert!(queue.heed_growth().await.unwrap());
+    assert!(queue.analyze_if_grown().await.unwrap());
     let known =
         sqlx::query_scalar("SELECT reltuples::bigint FROM pg_class WHERE relname = 'queue'");
     let known: i64 = known.fetch_one(&mut db).await.unwrap();
     assert!(known > 15_000, "{known}");
-    assert!(!queue.heed_growth().await.unwrap());
+    assert!(!queue.analyze_if_grown().await.unwrap());
     // Emptied, it may grow once more.
     sqlx::raw_sql("TRUNCATE queue")
         .execute(&mut db)
         .await
         .unwrap();
-    assert!(!queue.heed_growth().await.unwrap());
+    assert!(!queue.analyze_if_grown().await.unwrap());
     let jobs = (0..20_000).map(|n| NewJob::new("k", n.to_string()));
     queue.enqueue(jobs.collect()).await.unwrap();
-    assert!(queue.heed_growth().await.unwrap());
+    assert!(queue.analyze_if_grown().await.unwrap());
 }

@@ -1,4 +1,4 @@
-//! How the work on a job ends before it is done.
+//! Jobs whose work ends before it is done.
 
 use super::*;
 
@@ -25,9 +25,10 @@ impl Handler for Endless {
         Box::pin(async move {
             let _ends = ends;
             job.stop().cancelled().await;
-            match self.heeds_the_stop {
-                true => Outcome::Done,
-                false => std::future::pending().await,
+            if self.heeds_the_stop {
+                Outcome::Done
+            } else {
+                std::future::pending().await
             }
         })
     }

@@ -1,4 +1,4 @@
-//! When a worker looks for work. None of these waits for the poll, which is an hour away.
+//! Wake-ups of a worker. None of these tests waits for the poll, which is an hour away.
 
 use super::*;
 

@@ -69,5 +69,5 @@ async fn who_lost_its_name_to_another_writes_no_more() {
     let refused = first.put(&["a"]).await;
     assert!(matches!(refused, Err(DbError::NameTaken)), "{refused:?}");
     assert!(matches!(first.keys().await, Err(DbError::NameTaken)));
-    assert!(first.trouble().borrow().is_some());
+    assert!(first.outage().borrow().is_some());
 }

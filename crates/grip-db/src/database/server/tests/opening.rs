@@ -117,6 +117,6 @@ async fn a_server_that_does_not_speak_is_given_up_in_time() {
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = silent.local_addr().unwrap().port();
     let (error, text) = refused(&format!("postgres://u:s3cret@127.0.0.1:{port}/d")).await;
-    assert!(matches!(error, ServerError::Silent { .. }), "{text}");
+    assert!(matches!(error, ServerError::TimedOut { .. }), "{text}");
     assert!(!text.contains("s3cret"), "{text}");
 }

@@ -17,7 +17,7 @@ crate::statements! {
 
 async fn impatient(server: &PostgresServer, node: &str) -> Db {
     let server = Server {
-        patience: SHORT,
+        time_limit: SHORT,
         ..Server::new(server.url(), node)
     };
     Db::connect(&server).await.unwrap()
@@ -27,9 +27,9 @@ async fn keys(db: &Db) -> Vec<String> {
     db.keys().await.unwrap()
 }
 
-async fn becomes(trouble: &mut watch::Receiver<Option<String>>, is_there: bool) {
-    let waiting = trouble.wait_for(|trouble| trouble.is_some() == is_there);
-    within("the trouble is told", waiting)
+async fn becomes(outage: &mut watch::Receiver<Option<String>>, is_there: bool) {
+    let waiting = outage.wait_for(|outage| outage.is_some() == is_there);
+    within("the outage is reported", waiting)
         .await
         .unwrap()
         .unwrap();
@@ -39,21 +39,21 @@ async fn becomes(trouble: &mut watch::Receiver<Option<String>>, is_there: bool) 
 async fn calls_after_a_restart_of_the_server_succeed_by_themselves() {
     let mut server = PostgresServer::durable().await.unwrap();
     let db = impatient(&server, "a").await;
-    let mut trouble = db.trouble();
+    let mut outage = db.outage();
     db.put(&["before"]).await.unwrap();
     server.kill();
     let error = db.put(&["lost"]).await.unwrap_err();
     assert!(matches!(error, DbError::Unreachable(_)), "{error:?}");
     assert!(error.is_transient());
     assert!(db.keys().await.is_err());
-    becomes(&mut trouble, true).await;
-    let told = trouble.borrow().clone().unwrap();
+    becomes(&mut outage, true).await;
+    let told = outage.borrow().clone().unwrap();
     assert!(told.contains("cannot be reached"), "{told}");
 
     let mut topic = db.topic("x");
     topic.mark_unchanged();
     server.launch().await.unwrap();
-    becomes(&mut trouble, false).await;
+    becomes(&mut outage, false).await;
     db.put(&["after"]).await.unwrap();
     assert_eq!(keys(&db).await, ["after", "before"]);
     within("what may have been missed is told of", topic.changed())
@@ -96,7 +96,7 @@ async fn a_frozen_server_holds_nobody_longer_than_the_patience() {
         read.unwrap_err(),
         write.unwrap_err(),
     ] {
-        assert!(matches!(error, DbError::Silent), "{error:?}");
+        assert!(matches!(error, DbError::TimedOut), "{error:?}");
     }
     let took = began.elapsed();
     assert!(took < SHORT * 2, "{took:?}");
@@ -155,7 +155,7 @@ async fn more_work_than_connections_waits_for_its_turn() {
     let server = postgres().await;
     let at = Server {
         connections: 4,
-        patience: SHORT,
+        time_limit: SHORT,
         ..Server::new(server.url(), "a")
     };
     let db = Db::connect(&at).await.unwrap();

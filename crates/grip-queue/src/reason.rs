@@ -1,4 +1,4 @@
-//! Text that may come from anywhere, made fit to be kept and shown.
+//! Failure reasons, cleaned before they are stored.
 
 /// Characters kept of a reason.
 pub(crate) const REASON_CHARS: usize = 1_000;

@@ -1,4 +1,4 @@
-//! The writer's connection: made anew after a failure.
+//! The writer's connection, reopened after a failure.
 
 use sqlx::{
     ConnectOptions as _, Connection as _, PgConnection, SqliteConnection,
@@ -8,69 +8,69 @@ use tokio::time::timeout;
 
 use crate::{
     Connection, DbError,
-    connection::{Link, Notes},
+    connection::{EngineConnection, WorkState},
     database::Host,
 };
 
 /// Where the writer's connection comes from.
 #[derive(Clone)]
-pub(super) enum Source {
+pub(super) enum Target {
     Sqlite(SqliteConnectOptions),
     Postgres(Host),
 }
 
-enum Held {
+enum OpenConnection {
     Sqlite(SqliteConnection),
     Postgres(PgConnection),
 }
 
-pub(super) struct Line {
-    pub(super) source: Source,
+pub(super) struct WriterConnection {
+    pub(super) source: Target,
     /// None after a failure: the next group begins on a fresh connection.
-    held: Option<Held>,
+    held: Option<OpenConnection>,
 }
 
-impl Line {
+impl WriterConnection {
     pub(super) async fn to_file(options: SqliteConnectOptions) -> Result<Self, sqlx::Error> {
-        let held = Some(Held::Sqlite(options.connect().await?));
-        let source = Source::Sqlite(options);
+        let held = Some(OpenConnection::Sqlite(options.connect().await?));
+        let source = Target::Sqlite(options);
         Ok(Self { source, held })
     }
 
     pub(super) fn to_server(host: Host) -> Self {
         Self {
-            source: Source::Postgres(host),
+            source: Target::Postgres(host),
             held: None,
         }
     }
 
     pub(super) async fn connection<'c>(
         &'c mut self,
-        notes: &'c mut Notes,
+        state: &'c mut WorkState,
     ) -> Result<Connection<'c>, DbError> {
         let held = match &mut self.held {
             Some(held) => held,
             none => none.insert(self.source.connect().await?),
         };
         let link = match held {
-            Held::Sqlite(connection) => Link::Sqlite(connection),
-            Held::Postgres(connection) => Link::Postgres(connection),
+            OpenConnection::Sqlite(connection) => EngineConnection::Sqlite(connection),
+            OpenConnection::Postgres(connection) => EngineConnection::Postgres(connection),
         };
-        Ok(Connection::new(link, notes))
+        Ok(Connection::new(link, state))
     }
 
     /// Lets go of a connection that failed.
-    pub(super) async fn hang_up(&mut self) {
+    pub(super) async fn discard(&mut self) {
         // Dropped is closed, for a server; a polite end could wait for one that hangs.
-        if let Some(Held::Sqlite(connection)) = self.held.take() {
+        if let Some(OpenConnection::Sqlite(connection)) = self.held.take() {
             let _ = connection.close().await;
         }
     }
 
     pub(super) async fn close(&mut self) {
         let closed = match (self.held.take(), &self.source) {
-            (Some(Held::Sqlite(connection)), _) => connection.close().await,
-            (Some(Held::Postgres(connection)), Source::Postgres(host)) => {
+            (Some(OpenConnection::Sqlite(connection)), _) => connection.close().await,
+            (Some(OpenConnection::Postgres(connection)), Target::Postgres(host)) => {
                 // Dropped it ends as well.
                 let closed = timeout(host.answer(), connection.close()).await;
                 closed.unwrap_or(Ok(()))
@@ -83,14 +83,14 @@ impl Line {
     }
 }
 
-impl Source {
-    async fn connect(&self) -> Result<Held, DbError> {
+impl Target {
+    async fn connect(&self) -> Result<OpenConnection, DbError> {
         Ok(match self {
             Self::Sqlite(options) => {
                 let connected = options.connect().await;
-                Held::Sqlite(connected.map_err(DbError::of_file)?)
+                OpenConnection::Sqlite(connected.map_err(DbError::of_file)?)
             }
-            Self::Postgres(host) => Held::Postgres(host.open().await?),
+            Self::Postgres(host) => OpenConnection::Postgres(host.open().await?),
         })
     }
 }

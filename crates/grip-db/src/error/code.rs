@@ -1,9 +1,9 @@
-//! The engines' own codes, as far as they call for different action.
+//! The engines' error codes, as far as they call for different action.
 
 use sqlx::postgres::PgDatabaseError;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Trouble {
+pub(super) enum ErrorCode {
     Locked,
     ReadOnly,
     Io,
@@ -15,7 +15,7 @@ pub(super) enum Trouble {
     Other,
 }
 
-impl Trouble {
+impl ErrorCode {
     pub(super) fn of(error: &sqlx::Error) -> Self {
         if let Some(error) = postgres_error(error) {
             return Self::of_state(error.code());
@@ -43,7 +43,7 @@ impl Trouble {
     }
 
     /// Of a connection to a server: where SQLite's disk fails, its line does.
-    pub(super) fn of_line(error: &sqlx::Error) -> Self {
+    pub(super) fn of_server(error: &sqlx::Error) -> Self {
         match error {
             sqlx::Error::Io(_)
             | sqlx::Error::Tls(_)

@@ -1,15 +1,16 @@
-//! How a lease ends: each of these names it by its token, and changes nothing with an old one.
+//! Ends of a lease: finish, fail, postpone, remove, release. Each names the lease by its token, and
+//! changes nothing with an old one.
 
 use grip_db::{Connection, DbError, Value};
 
 use super::{Queue, columns, topic};
-use crate::{Failed, Failure, Finished, Lease, clock::furthest, retry, sql, text::cleaned};
+use crate::{Failed, Failure, Finished, Lease, clock::latest_due, reason::cleaned, retry, sql};
 
 impl Queue {
     /// The job is done: it goes, or waits for its next period. Also after the lease has run out,
     /// as long as nobody else has claimed the job.
     pub async fn finish(&self, lease: &Lease) -> Result<Finished, DbError> {
-        let ending = Ending::new(self, lease);
+        let ending = LeaseEnd::new(self, lease);
         // Each statement decides by itself, so they need no transaction around them.
         self.inner
             .db
@@ -18,20 +19,20 @@ impl Queue {
     }
 
     /// Like [`Queue::finish`], as a part of the caller's transaction: on [`Finished::Lost`] it
-    /// gives its work up ([`DbError::GivenUp`]), because somebody else does it.
+    /// gives its work up ([`DbError::Aborted`]), because somebody else does it.
     pub async fn finish_in(
         &self,
         db: &mut Connection<'_>,
         lease: &Lease,
     ) -> Result<Finished, DbError> {
-        Ending::new(self, lease).finish(db).await
+        LeaseEnd::new(self, lease).finish(db).await
     }
 
     /// Says whether the lease is still the latest, and keeps it so until the caller's transaction
     /// ends: for work that is written in several, so that each of them is given up if somebody
     /// else does it.
     pub async fn hold_in(&self, db: &mut Connection<'_>, lease: &Lease) -> Result<bool, DbError> {
-        let named = Ending::new(self, lease).named;
+        let named = LeaseEnd::new(self, lease).named;
         Ok(db.execute(&sql::HOLD, &named).await? == 1)
     }
 
@@ -42,14 +43,14 @@ impl Queue {
         db: &mut Connection<'_>,
         lease: &Lease,
     ) -> Result<(), DbError> {
-        let named = Ending::new(self, lease).named;
+        let named = LeaseEnd::new(self, lease).named;
         db.execute(&sql::DROP_PAYLOAD, &named).await.map(drop)
     }
 
     /// The job is not needed any more: it goes, also one with a period. One that was asked for in
     /// the meantime stays and is due again.
     pub async fn remove_leased(&self, lease: &Lease) -> Result<Finished, DbError> {
-        let ending = Ending::new(self, lease);
+        let ending = LeaseEnd::new(self, lease);
         self.inner
             .db
             .write_one(|mut db| Box::pin(async move { ending.remove(&mut db).await }))
@@ -62,7 +63,7 @@ impl Queue {
         db: &mut Connection<'_>,
         lease: &Lease,
     ) -> Result<Finished, DbError> {
-        Ending::new(self, lease).remove(db).await
+        LeaseEnd::new(self, lease).remove(db).await
     }
 
     /// The job was not done; the class says what follows. A job with a period that is not tried
@@ -100,17 +101,14 @@ impl Queue {
         reason: &str,
     ) -> Result<bool, DbError> {
         let now = self.inner.db.now_ms();
-        let until_ms = until_ms.min(furthest(now, lease.period_ms));
+        let until_ms = until_ms.min(latest_due(now, lease.period_ms));
         let values = [
             lease.id.into(),
             lease.token.into(),
             until_ms.into(),
             cleaned(reason).into(),
         ];
-        let postponing = self
-            .inner
-            .db
-            .write_one(|mut db| Box::pin(async move { db.execute(&sql::POSTPONE, &values).await }));
+        let postponing = self.inner.db.execute(&sql::POSTPONE, &values);
         Ok(postponing.await? == 1)
     }
 
@@ -149,13 +147,13 @@ impl Queue {
 }
 
 /// What the statements that end a lease need.
-struct Ending {
+struct LeaseEnd {
     named: [Value; 2],
     periodic: bool,
     now_ms: i64,
 }
 
-impl Ending {
+impl LeaseEnd {
     fn new(queue: &Queue, lease: &Lease) -> Self {
         Self {
             named: [lease.id.into(), lease.token.into()],

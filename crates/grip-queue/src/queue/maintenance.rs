@@ -1,4 +1,4 @@
-//! What has to be done now and then.
+//! Periodic maintenance of the table.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -18,7 +18,7 @@ const SMALL_BYTES: i64 = 1 << 20;
 
 /// The size of the table when the server last looked at what is in it.
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct TableSize {
     bytes: AtomicI64,
 }
 
@@ -27,12 +27,12 @@ impl Queue {
     ///
     /// It keeps the plans it made, and those for a small table read it as a whole: after thousands
     /// of jobs came at once, claims would be slow until it looks by itself. Says whether it did.
-    pub(crate) async fn heed_growth(&self) -> Result<bool, DbError> {
+    pub(crate) async fn analyze_if_grown(&self) -> Result<bool, DbError> {
         let db = &self.inner.db;
         if db.engine() == Engine::Sqlite {
             return Ok(false);
         }
-        let sizing = db.read(|mut db| Box::pin(async move { db.fetch_one(&sql::SIZE, &[]).await }));
+        let sizing = db.fetch_one(&sql::SIZE, &[]);
         let (bytes,): (i64,) = sizing.await?;
         let known = &self.inner.known.bytes;
         let last = known.fetch_min(bytes, Ordering::Relaxed).min(bytes);
@@ -40,8 +40,7 @@ impl Queue {
             return Ok(false);
         }
         known.store(bytes, Ordering::Relaxed);
-        let looking =
-            db.write_one(|mut db| Box::pin(async move { db.execute(&sql::ANALYZE, &[]).await }));
+        let looking = db.execute(&sql::ANALYZE, &[]);
         looking.await?;
         Ok(true)
     }
@@ -50,7 +49,7 @@ impl Queue {
     /// Says how many there were.
     ///
     /// Only for the one process of a node, before it claims anything.
-    pub async fn take_back(&self) -> Result<u64, DbError> {
+    pub async fn reclaim(&self) -> Result<u64, DbError> {
         let db = &self.inner.db;
         // A file belongs to one node, which has no name.
         let held_by = match db.node() {
@@ -58,14 +57,13 @@ impl Queue {
             node => format!("{node}/"),
         };
         let values = [db.now_ms().into(), held_by.into()];
-        db.write_one(|mut db| Box::pin(async move { db.execute(&sql::TAKE_BACK, &values).await }))
-            .await
+        db.execute(&sql::RECLAIM, &values).await
     }
 
     /// Brings back what lies further ahead than it can, as after the database's clock was set
     /// back: a lease to the longest there is, a job to some time within its period. Says how many
     /// there were.
-    pub async fn heed_clock(&self, kind: &str) -> Result<u64, DbError> {
+    pub async fn adjust_to_clock(&self, kind: &str) -> Result<u64, DbError> {
         let now = self.inner.db.now_ms();
         let lease_end = now + millis(LONGEST_LEASE) + SLACK_MS;
         let values = [
@@ -79,7 +77,7 @@ impl Queue {
         let topic = topic(kind);
         let heeding = self.inner.db.write(|mut db| {
             Box::pin(async move {
-                let brought = db.execute(&sql::HEED_CLOCK, &values).await?;
+                let brought = db.execute(&sql::ADJUST_TO_CLOCK, &values).await?;
                 if brought > 0 {
                     db.notify(&topic).await?;
                 }
@@ -94,9 +92,7 @@ impl Queue {
     pub async fn forget_dead(&self, kind: &str) -> Result<u64, DbError> {
         let before = self.inner.db.now_ms() - millis(KEEP_DEAD);
         let values = [kind.into(), before.into(), NEVER.into()];
-        let forgetting = self.inner.db.write_one(|mut db| {
-            Box::pin(async move { db.execute(&sql::FORGET_DEAD, &values).await })
-        });
+        let forgetting = self.inner.db.execute(&sql::FORGET_DEAD, &values);
         forgetting.await
     }
 }

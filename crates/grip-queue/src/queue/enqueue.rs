@@ -1,4 +1,4 @@
-//! How jobs get into the queue.
+//! Enqueueing of jobs.
 
 use grip_db::{Column, Connection, DbError, Value};
 

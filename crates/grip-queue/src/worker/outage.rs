@@ -1,4 +1,4 @@
-//! Whether the database answers; told once when it does not, and once when it does again.
+//! Outage of the database: logged once when it begins and once when it ends.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use tokio::time::Instant;
 const FIRST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(5);
 
-pub(super) struct Away {
+pub(super) struct Outage {
     kind: String,
     since: Mutex<Option<Instant>>,
 }
 
-impl Away {
+impl Outage {
     pub(super) fn new(kind: String) -> Self {
         Self {
             kind,
@@ -24,7 +24,7 @@ impl Away {
         }
     }
 
-    /// For how long it has been away.
+    /// For how long it has lasted.
     pub(super) fn lasts(&self) -> Option<Duration> {
         self.since.lock().map(|since| since.elapsed())
     }
@@ -36,7 +36,7 @@ impl Away {
             Ok(_) => {
                 if let Some(since) = since.take() {
                     let seconds = since.elapsed().as_secs();
-                    tracing::info!(kind = %self.kind, seconds, "the queue's database is back");
+                    tracing::info!(kind = %self.kind, seconds, "the database answers again");
                 }
             }
             // Others were in the way of one statement: that says nothing about the database.
@@ -44,7 +44,7 @@ impl Away {
             Err(error) if since.is_none() => {
                 *since = Some(Instant::now());
                 let error = ErrorChain(error);
-                tracing::warn!(kind = %self.kind, %error, "the queue's database is away: work waits");
+                tracing::warn!(kind = %self.kind, %error, "the database does not answer: jobs wait");
             }
             Err(_) => {}
         }

@@ -1,4 +1,4 @@
-//! What an end of a lease does to the job.
+//! Effects of the end of a lease on its job.
 
 use super::*;
 
@@ -172,12 +172,12 @@ on_both_engines! {
             test.db().write(|mut db| Box::pin(async move {
                 queue.enqueue_in(&mut db, vec![NewJob::new("k", "result")]).await?;
                 match queue.finish_in(&mut db, &lease).await? {
-                    Finished::Lost => Err(DbError::GivenUp),
+                    Finished::Lost => Err(DbError::Aborted),
                     finished => Ok(finished),
                 }
             }))
         };
-        assert!(matches!(finish(lease).await, Err(DbError::GivenUp)));
+        assert!(matches!(finish(lease).await, Err(DbError::Aborted)));
         assert!(queue.find("k", "result").await.unwrap().is_none());
         assert_eq!(finish(other).await.unwrap(), Finished::Done);
         assert!(queue.find("k", "result").await.unwrap().is_some());
@@ -196,12 +196,12 @@ on_both_engines! {
         let lease = claim_one(&queue).await;
         if test.db().engine() == grip_db::Engine::Postgres {
             let other = Queue::new(test.another("other").await);
-            assert_eq!(other.take_back().await.unwrap(), 0);
+            assert_eq!(other.reclaim().await.unwrap(), 0);
             assert!(nothing_is_due(&other).await);
         }
         let test = test.reopen().await;
         let restarted = Queue::new(test.db().clone());
-        assert_eq!(restarted.take_back().await.unwrap(), 1);
+        assert_eq!(restarted.reclaim().await.unwrap(), 1);
         assert_eq!(claim_one(&restarted).await.key, "a");
         assert_eq!(restarted.finish(&lease).await.unwrap(), Finished::Lost);
         assert_eq!(facts(&restarted, "a").await.lost, 1);

@@ -1,4 +1,4 @@
-//! What has to be done now and then for a kind, by whoever works on it.
+//! Periodic maintenance of a kind, by each of its workers.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,7 +24,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
             if was_set || tidied.is_none_or(|at| at.elapsed() >= TIDY) {
                 tidied = shared.tidy().await.ok().map(|()| Instant::now());
             }
-            if let Err(error) = shared.queue.heed_growth().await {
+            if let Err(error) = shared.queue.analyze_if_grown().await {
                 tracing::debug!(%error, "the size of the queue is not known");
             }
             if counted.elapsed() >= COUNT && shared.queue.stats().await.is_ok() {
@@ -38,7 +38,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
 
 impl Shared {
     async fn tidy(&self) -> Result<(), DbError> {
-        let brought = self.queue.heed_clock(&self.kind).await?;
+        let brought = self.queue.adjust_to_clock(&self.kind).await?;
         if brought > 0 {
             tracing::warn!(kind = %self.kind, brought, "the clock was set back: jobs that lay too far ahead are due sooner");
         }

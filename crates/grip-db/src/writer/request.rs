@@ -1,4 +1,4 @@
-//! What is asked of the writer.
+//! Requests to the writer.
 
 use futures_util::future::BoxFuture;
 use tokio::{
@@ -9,7 +9,7 @@ use tokio::{
 use crate::{Connection, DbError};
 
 /// Work for the writer, and the caller who waits for it.
-pub(super) trait Job: Send {
+pub(super) trait Work: Send {
     fn run<'c>(&'c mut self, connection: Connection<'c>) -> BoxFuture<'c, Result<(), DbError>>;
 
     /// When it was asked for.
@@ -18,16 +18,16 @@ pub(super) trait Job: Send {
     fn answer(self: Box<Self>, outcome: Result<(), DbError>);
 }
 
-pub(super) type Call = Box<dyn Job>;
+pub(super) type Request = Box<dyn Work>;
 
-pub(super) struct Asked<T, F> {
+pub(super) struct Pending<T, F> {
     pub(super) since: Instant,
     pub(super) work: Option<F>,
     pub(super) value: Option<T>,
     pub(super) answer: oneshot::Sender<Result<T, DbError>>,
 }
 
-impl<T, F> Job for Asked<T, F>
+impl<T, F> Work for Pending<T, F>
 where
     T: Send,
     F: for<'c> FnOnce(Connection<'c>) -> BoxFuture<'c, Result<T, DbError>> + Send,
@@ -56,23 +56,23 @@ where
 /// The way to the writer.
 #[derive(Clone)]
 pub(crate) struct Handle {
-    pub(super) calls: mpsc::Sender<Call>,
+    pub(super) requests: mpsc::Sender<Request>,
 }
 
 impl Handle {
-    /// Waits for a place in the queue. Cancel safe.
+    /// Waits for room in the channel. Cancel safe.
     pub(crate) async fn reserve(&self) -> Result<Reserved, DbError> {
         let since = Instant::now();
-        let place = self.calls.clone().reserve_owned().await;
-        let place = place.map_err(|_| DbError::Closed)?;
-        Ok(Reserved { since, place })
+        let permit = self.requests.clone().reserve_owned().await;
+        let permit = permit.map_err(|_| DbError::Closed)?;
+        Ok(Reserved { since, permit })
     }
 }
 
-/// A place in the queue.
+/// A permit to send one request.
 pub(crate) struct Reserved {
     since: Instant,
-    place: mpsc::OwnedPermit<Call>,
+    permit: mpsc::OwnedPermit<Request>,
 }
 
 impl Reserved {
@@ -80,7 +80,7 @@ impl Reserved {
     /// nothing, in the order of these calls.
     ///
     /// A caller that stops waiting does not take its work back: it may still be done.
-    pub(crate) fn call<T, F>(
+    pub(crate) fn request<T, F>(
         self,
         work: F,
     ) -> impl Future<Output = Result<T, DbError>> + Send + use<T, F>
@@ -89,7 +89,7 @@ impl Reserved {
         F: for<'c> FnOnce(Connection<'c>) -> BoxFuture<'c, Result<T, DbError>> + Send + 'static,
     {
         let (answer, answered) = oneshot::channel();
-        self.place.send(Box::new(Asked {
+        self.permit.send(Box::new(Pending {
             since: self.since,
             work: Some(work),
             value: None,

@@ -9,14 +9,14 @@ use tokio::{sync::Notify, time::Instant};
 use super::Shared;
 use crate::Lease;
 
-/// Bounded by the places of the worker: each lease has one.
+/// The leases of the jobs under way, at most `at_once`.
 ///
 /// A job may be here twice for a moment: where the clock of the database jumped ahead, or the
 /// end of the work could not be written in time, the worker itself may be who claims it next.
 #[derive(Default)]
-pub(super) struct Held {
+pub(super) struct HeldLeases {
     jobs: Mutex<BTreeMap<Name, Entry>>,
-    /// Told when a place is free. Whoever waits begins to before it looks.
+    /// Notified when a lease ends. Waiters register before they look.
     pub(super) freed: Notify,
 }
 
@@ -29,14 +29,14 @@ struct Entry {
     lost: CancellationToken,
 }
 
-/// One job's place; free again when dropped.
-pub(super) struct Place {
+/// A lease under work; removed when dropped.
+pub(super) struct HeldLease {
     shared: Arc<Shared>,
     name: Name,
     pub(super) lost: CancellationToken,
 }
 
-impl Held {
+impl HeldLeases {
     pub(super) fn len(&self) -> usize {
         self.jobs.lock().len()
     }
@@ -56,9 +56,10 @@ impl Held {
             let Some(entry) = jobs.get_mut(name) else {
                 continue;
             };
-            match ours.contains(&name.0) {
-                true => entry.ends = ends,
-                false => lost.push(entry.lost.clone()),
+            if ours.contains(&name.0) {
+                entry.ends = ends
+            } else {
+                lost.push(entry.lost.clone())
             }
         }
         drop(jobs);
@@ -96,7 +97,7 @@ impl Held {
     }
 }
 
-impl Place {
+impl HeldLease {
     pub(super) fn take(shared: &Arc<Shared>, lease: &Lease) -> Self {
         let lost = CancellationToken::new();
         let name = (lease.id, lease.token);
@@ -139,7 +140,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for HeldLease {
     fn drop(&mut self) {
         self.shared.held.jobs.lock().remove(&self.name);
         self.shared.held.freed.notify_waiters();

@@ -1,11 +1,11 @@
-//! The loop: looks for work, hands it out, waits.
+//! The claim loop: claims due jobs, starts their attempts, waits.
 
 use std::{sync::Arc, time::Duration};
 
 use grip_db::DbError;
 use tokio::time::{sleep, timeout};
 
-use super::{Shared, away, held::Place, work};
+use super::{Shared, attempt, leases::HeldLease, outage};
 
 /// The wait when a job is due according to one clock and not yet to another.
 const SHORTEST_WAIT: Duration = Duration::from_millis(5);
@@ -56,7 +56,7 @@ impl Shared {
     /// Claims what is due, as far as there are places.
     async fn look(self: &Arc<Self>, failures: &mut u32) -> Next {
         let found = self.claim().await;
-        self.away.note(&found);
+        self.outage.note(&found);
         match found {
             Ok(next) => {
                 *failures = 0;
@@ -65,7 +65,7 @@ impl Shared {
             Err(DbError::Closed) => Next::End,
             Err(_) => {
                 *failures += 1;
-                Next::BackOff(away::wait(*failures))
+                Next::BackOff(outage::wait(*failures))
             }
         }
     }
@@ -80,9 +80,9 @@ impl Shared {
         let got = leases.len();
         self.counters.claimed(got as u64);
         for lease in leases {
-            let place = Place::take(self, &lease);
+            let held_lease = HeldLease::take(self, &lease);
             self.group
-                .spawn("job", work::run(Arc::clone(self), place, lease));
+                .spawn("job", attempt::run(Arc::clone(self), held_lease, lease));
         }
         if got == asked {
             return Ok(Next::Look);

@@ -1,4 +1,4 @@
-//! What a request does to what is there.
+//! Effects of a request on a job that is there already.
 
 use super::*;
 use crate::BadJob;
@@ -100,9 +100,9 @@ on_both_engines! {
         let asker = queue.clone();
         let asked = test.db().write(|mut db| Box::pin(async move {
             asker.enqueue_in(&mut db, vec![NewJob::new("k", "a")]).await?;
-            Err::<(), _>(DbError::GivenUp)
+            Err::<(), _>(DbError::Aborted)
         }));
-        assert!(matches!(asked.await, Err(DbError::GivenUp)));
+        assert!(matches!(asked.await, Err(DbError::Aborted)));
         assert!(queue.find("k", "a").await.unwrap().is_none());
     }
 

@@ -1,5 +1,4 @@
-//! One connection that is only there to know how things stand: whether the server answers, what
-//! time it has, and that our name is ours.
+//! The monitoring connection: whether the server answers, its clock, and the lock on our name.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,16 +9,16 @@ use tokio::time::{self, Instant, timeout};
 use super::Host;
 use crate::{
     DbError,
-    clock::{Clock, Heard},
-    database::standing::Standing,
+    clock::{Clock, ServerTime},
+    database::Status,
 };
 
 /// How often the server is asked while all is well.
 const EVERY: Duration = Duration::from_secs(2);
 /// How soon it is tried again after it was lost.
-const AGAIN: Duration = Duration::from_millis(500);
-/// Longest wait for one of its answers, where the patience does not end before.
-const ANSWER: Duration = Duration::from_secs(5);
+const RETRY_DELAY: Duration = Duration::from_millis(500);
+/// Longest wait for one of its answers, where the time limit does not end before.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Set on the server for as long as the session lives, by a number made of the name.
 const CLAIM: &str = "SELECT pg_try_advisory_lock(hashtextextended('gripfast node ' || $1, 0))";
@@ -34,7 +33,7 @@ const HOLDER: &str = "\
 const CLOCK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
 
 /// The session that holds our name.
-pub(crate) struct Pulse {
+pub(crate) struct Monitor {
     host: Host,
     node: String,
     link: Option<PgConnection>,
@@ -47,25 +46,25 @@ pub(crate) struct Taken {
     pub(crate) by: String,
 }
 
-impl Pulse {
+impl Monitor {
     /// Takes the name. One that was held by a process that has just died is waited for.
     pub(crate) async fn claim(
         host: Host,
         node: String,
-        patience: Duration,
+        time_limit: Duration,
     ) -> Result<Result<Self, Taken>, DbError> {
-        let mut pulse = Self {
+        let mut monitor = Self {
             host,
             node,
             link: None,
             process: 0,
         };
-        let until = Instant::now() + patience;
+        let until = Instant::now() + time_limit;
         loop {
-            match pulse.connect().await? {
-                Ok(()) => return Ok(Ok(pulse)),
+            match monitor.connect().await? {
+                Ok(()) => return Ok(Ok(monitor)),
                 Err(taken) if Instant::now() >= until => return Ok(Err(taken)),
-                Err(_) => time::sleep(AGAIN).await,
+                Err(_) => time::sleep(RETRY_DELAY).await,
             }
         }
     }
@@ -76,8 +75,8 @@ impl Pulse {
         let claiming = claim(&mut link, &self.node, self.process);
         let claimed = timeout(self.answer(), claiming).await;
         let claimed = claimed
-            .map_err(|_| DbError::Silent)?
-            .map_err(DbError::of_line)?;
+            .map_err(|_| DbError::TimedOut)?
+            .map_err(DbError::of_server)?;
         Ok(claimed.map(|process| {
             self.process = process;
             self.link = Some(link);
@@ -85,14 +84,14 @@ impl Pulse {
     }
 
     fn answer(&self) -> Duration {
-        self.host.answer().min(ANSWER)
+        self.host.answer().min(ANSWER_TIMEOUT)
     }
 
     /// What time the server has; moved by half of what the answer took, as it was read some time
     /// during that.
-    pub(crate) async fn time(&mut self) -> Result<Heard, DbError> {
+    pub(crate) async fn time(&mut self) -> Result<ServerTime, DbError> {
         let Some(link) = &mut self.link else {
-            return Err(DbError::Silent);
+            return Err(DbError::TimedOut);
         };
         let began = Instant::now();
         let reading = timeout(
@@ -100,18 +99,24 @@ impl Pulse {
             sqlx::query_scalar(CLOCK).fetch_one(link),
         )
         .await;
-        let read: Result<i64, _> = reading.map_err(|_| DbError::Silent)?;
+        let read: Result<i64, _> = reading.map_err(|_| DbError::TimedOut)?;
         let half = began.elapsed().as_millis() / 2;
-        let vague_ms = i64::try_from(half).unwrap_or(i64::MAX);
-        let ms = read.map_err(DbError::of_line)?.saturating_add(vague_ms);
-        Ok(Heard { ms, vague_ms })
+        let uncertainty_ms = i64::try_from(half).unwrap_or(i64::MAX);
+        let ms = read
+            .map_err(DbError::of_server)?
+            .saturating_add(uncertainty_ms);
+        Ok(ServerTime { ms, uncertainty_ms })
     }
 
     /// Asks again and again until told to stop, and gives the name back then.
-    pub(crate) async fn run(mut self, standing: Arc<Standing>, stop: CancellationToken) {
+    pub(crate) async fn run(mut self, status: Arc<Status>, stop: CancellationToken) {
         let beating = async {
-            while let Ok(()) = self.beat(&standing).await {
-                let pause = if self.link.is_some() { EVERY } else { AGAIN };
+            while let Ok(()) = self.check(&status).await {
+                let pause = if self.link.is_some() {
+                    EVERY
+                } else {
+                    RETRY_DELAY
+                };
                 time::sleep(pause).await;
             }
         };
@@ -122,10 +127,10 @@ impl Pulse {
     }
 
     /// One look. Fails if the name is somebody else's.
-    async fn beat(&mut self, standing: &Standing) -> Result<(), Taken> {
-        match self.look(&standing.clock).await {
+    async fn check(&mut self, status: &Status) -> Result<(), Taken> {
+        match self.query(&status.clock).await {
             Ok(Ok(())) => {
-                let was = standing.trouble.send_replace(None);
+                let was = status.outage.send_replace(None);
                 if was.is_some() {
                     tracing::info!("the database server answers again");
                 }
@@ -133,15 +138,15 @@ impl Pulse {
             }
             Ok(Err(taken)) => {
                 tracing::error!(by = taken.by, "another gripfast has taken our name");
-                let _ = standing
-                    .trouble
+                let _ = status
+                    .outage
                     .send_replace(Some(DbError::NameTaken.to_string()));
-                standing.usurped.cancel();
+                status.name_taken.cancel();
                 Err(taken)
             }
             Err(error) => {
                 self.link = None;
-                let was = standing.trouble.send_replace(Some(error.to_string()));
+                let was = status.outage.send_replace(Some(error.to_string()));
                 if was.is_none() {
                     let error: &dyn std::error::Error = &error;
                     tracing::error!(
@@ -154,14 +159,14 @@ impl Pulse {
         }
     }
 
-    async fn look(&mut self, clock: &Clock) -> Result<Result<(), Taken>, DbError> {
+    async fn query(&mut self, clock: &Clock) -> Result<Result<(), Taken>, DbError> {
         if self.link.is_none()
             && let Err(taken) = self.connect().await?
         {
             return Ok(Err(taken));
         }
         let time = self.time().await?;
-        clock.hear(time);
+        clock.adjust(time);
         Ok(Ok(()))
     }
 }

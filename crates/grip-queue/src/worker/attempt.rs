@@ -6,14 +6,14 @@ use futures_util::FutureExt as _;
 use grip_db::DbError;
 use tokio::time::{Instant, sleep};
 
-use super::{Job, Outcome, Shared, away, held::Place};
+use super::{Job, Outcome, Shared, leases::HeldLease, outage};
 use crate::{Failed, Failure, Finished, Lease};
 
 /// Leases in a row that may run out before a job is taken for one that brings processes down.
 const MOST_LOST: i64 = 10;
 
 /// How the writing of an outcome went.
-enum Written {
+enum Ended {
     Gone,
     /// Done, and due again some time.
     Stays,
@@ -23,13 +23,14 @@ enum Written {
     Lost,
 }
 
-pub(super) async fn run(shared: Arc<Shared>, place: Place, lease: Lease) {
-    let outcome = match lease.lost > MOST_LOST {
-        true => Some(gives_up(&lease)),
-        false => shared.attempt(&place, &lease).await,
+pub(super) async fn run(shared: Arc<Shared>, held_lease: HeldLease, lease: Lease) {
+    let outcome = if lease.lost > MOST_LOST {
+        Some(gives_up(&lease))
+    } else {
+        shared.attempt(&held_lease, &lease).await
     };
     if let Some(outcome) = outcome {
-        shared.settle(&place, &lease, outcome).await;
+        shared.settle(&held_lease, &lease, outcome).await;
     }
 }
 
@@ -43,33 +44,33 @@ fn gives_up(lease: &Lease) -> Outcome {
 
 impl Shared {
     /// Runs the handler; None if it had to be dropped.
-    async fn attempt(&self, place: &Place, lease: &Lease) -> Option<Outcome> {
+    async fn attempt(&self, held_lease: &HeldLease, lease: &Lease) -> Option<Outcome> {
         let stop = self.group.token().child_token();
         let job = Job {
             lease: lease.clone(),
             stop: stop.clone(),
         };
         let running = async {
-            place.alone().await;
+            held_lease.alone().await;
             self.handler.run(job).await
         };
         let running = AssertUnwindSafe(running).catch_unwind();
         let tenth = self.options.lease / 10;
-        if place.is_short(tenth) {
+        if held_lease.is_short(tenth) {
             self.lost(lease, "the claim took too long");
             return None;
         }
         let ending = async {
-            place.left(tenth * 2).await;
+            held_lease.left(tenth * 2).await;
             stop.cancel();
-            place.left(tenth).await;
+            held_lease.left(tenth).await;
         };
         tokio::select! {
             // What is done counts, even if the lease ends at the same moment.
             biased;
             outcome = running => Some(outcome.unwrap_or_else(|panic| self.panicked(lease, &*panic))),
             () = self.give_up.cancelled() => None,
-            () = place.lost.cancelled() => {
+            () = held_lease.lost.cancelled() => {
                 self.lost(lease, "somebody else has it");
                 None
             }
@@ -94,15 +95,15 @@ impl Shared {
         self.counters.lost();
     }
 
-    /// Ends the lease. Where the database is away this is tried for as long as one lease lasts:
+    /// Ends the lease. Where the database is down this is tried for as long as one lease lasts:
     /// the token keeps it right however late it is.
-    async fn settle(&self, place: &Place, lease: &Lease, outcome: Outcome) {
+    async fn settle(&self, held_lease: &HeldLease, lease: &Lease, outcome: Outcome) {
         let latest = Instant::now() + self.options.lease;
         let mut failures = 0;
         let settling = async {
             loop {
                 let written = self.write(lease, &outcome).await;
-                self.away.note(&written);
+                self.outage.note(&written);
                 match written {
                     Ok(written) => return self.written(lease, &written),
                     Err(DbError::Closed) => return,
@@ -111,53 +112,52 @@ impl Shared {
                     }
                     Err(_) => failures += 1,
                 }
-                sleep(away::wait(failures)).await;
+                sleep(outage::wait(failures)).await;
             }
         };
         tokio::select! {
             () = settling => {}
             () = self.give_up.cancelled() => {}
-            () = place.lost.cancelled() => self.lost(lease, "somebody else has it"),
+            () = held_lease.lost.cancelled() => self.lost(lease, "somebody else has it"),
         }
     }
 
-    async fn write(&self, lease: &Lease, outcome: &Outcome) -> Result<Written, DbError> {
+    async fn write(&self, lease: &Lease, outcome: &Outcome) -> Result<Ended, DbError> {
         Ok(match outcome {
-            Outcome::Finished => Written::Stays,
-            Outcome::Done => {
-                Written::of(self.queue.finish(lease).await?, lease.period_ms.is_some())
-            }
-            Outcome::Remove => Written::of(self.queue.remove_leased(lease).await?, false),
+            Outcome::Finished => Ended::Stays,
+            Outcome::Done => Ended::of(self.queue.finish(lease).await?, lease.period_ms.is_some()),
+            Outcome::Remove => Ended::of(self.queue.remove_leased(lease).await?, false),
             Outcome::Failed(failure) => match self.queue.fail(lease, failure.clone()).await? {
-                Failed::Later { .. } => Written::Later,
-                Failed::Dead => Written::Dead,
-                Failed::Lost => Written::Lost,
+                Failed::Later { .. } => Ended::Later,
+                Failed::Dead => Ended::Dead,
+                Failed::Lost => Ended::Lost,
             },
             Outcome::Postponed { until_ms, reason } => {
-                match self.queue.postpone(lease, *until_ms, reason).await? {
-                    true => Written::Postponed,
-                    false => Written::Lost,
+                if self.queue.postpone(lease, *until_ms, reason).await? {
+                    Ended::Postponed
+                } else {
+                    Ended::Lost
                 }
             }
         })
     }
 
-    fn written(&self, lease: &Lease, written: &Written) {
-        if !matches!(written, Written::Gone | Written::Lost) {
+    fn written(&self, lease: &Lease, written: &Ended) {
+        if !matches!(written, Ended::Gone | Ended::Lost) {
             // It may be due before whatever the loop waits for.
             self.due.notify_one();
         }
         match written {
-            Written::Gone | Written::Stays => self.counters.done(),
-            Written::Postponed => self.counters.postponed(),
-            Written::Later => self.counters.failed(),
-            Written::Dead => self.counters.died(),
-            Written::Lost => self.lost(lease, "somebody else has it"),
+            Ended::Gone | Ended::Stays => self.counters.done(),
+            Ended::Postponed => self.counters.postponed(),
+            Ended::Later => self.counters.failed(),
+            Ended::Dead => self.counters.died(),
+            Ended::Lost => self.lost(lease, "somebody else has it"),
         }
     }
 }
 
-impl Written {
+impl Ended {
     fn of(finished: Finished, periodic: bool) -> Self {
         match finished {
             Finished::Done if !periodic => Self::Gone,
