@@ -20,6 +20,6 @@ test *arguments:
 docs:
     cargo xtask docs
 
-# Licences, advisories and doubled crates (needs cargo-deny).
+# Licences, sources, banned crates, advisories.
 deny:
-    cargo deny check
+    cargo xtask deny

@@ -25,6 +25,8 @@ struct Arguments {
 enum Command {
     /// Layers, generated documents, forgotten tests, words that do not belong
     Check,
+    /// Licences, sources, banned crates and, where their database can be had, advisories
+    Deny,
     /// Write the documents that are made from the table of options
     Docs,
     /// Try every order in which threads can run, on what is built for it
@@ -54,6 +56,7 @@ enum Command {
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Check => check::run(),
+        Command::Deny => test::deny(),
         Command::Docs => docs::write(),
         Command::Loom => test::loom(),
         Command::Test { rest } => test::run(&rest),

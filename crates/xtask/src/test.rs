@@ -18,12 +18,28 @@ pub(crate) fn loom() -> anyhow::Result<()> {
         "--lib",
         "models::",
     ];
-    run::succeed(
-        run::cargo()
-            .args(models)
-            .arg("--target-dir")
-            .arg("target/loom"),
-    )
+    run::succeed(run::cargo().args(models))
+}
+
+/// Runs cargo-deny. The database of advisories is on the network: without it the other rules are
+/// checked all the same, and what was not checked is said.
+pub(crate) fn deny() -> anyhow::Result<()> {
+    let program = tools::cargo_deny()?;
+    let deny = |words: &[&str]| run::succeed(run::command(&program).args(words));
+    let rules = [
+        "--locked",
+        "check",
+        "--hide-inclusion-graph",
+        "bans",
+        "licenses",
+        "sources",
+    ];
+    if deny(&["fetch", "db"]).is_ok() {
+        return deny(&[&rules[..], &["advisories"]].concat());
+    }
+    deny(&rules)?;
+    eprintln!("warning: advisories were not checked, because their database cannot be fetched");
+    Ok(())
 }
 
 /// Runs all tests, or those that `rest` selects.

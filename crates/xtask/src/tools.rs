@@ -16,6 +16,7 @@ use crate::run;
 /// The client lines that tests speak with. 3.0.4 does not resolve: a dependency was yanked.
 pub(crate) const NGIT_VERSIONS: &[&str] = &["3.0.3", "2.6.2"];
 const NEXTEST_VERSION: &str = "0.9.143";
+const DENY_VERSION: &str = "0.20.2";
 
 /// Everything that tests need, in place.
 pub(crate) struct Tools {
@@ -64,6 +65,13 @@ pub(crate) fn prepare() -> anyhow::Result<Tools> {
         fixtures_dir,
         path,
     })
+}
+
+/// Finds or installs cargo-deny; says where.
+pub(crate) fn cargo_deny() -> anyhow::Result<PathBuf> {
+    let root = cache_dir()?.join(format!("cargo-deny-{DENY_VERSION}"));
+    install("cargo-deny", DENY_VERSION, "cargo-deny", &root)?;
+    Ok(root.join("bin/cargo-deny"))
 }
 
 /// `$XDG_CACHE_HOME/gripfast`, or the same below the home directory.
