@@ -2,11 +2,7 @@
 
 use std::{io, path::PathBuf, sync::Arc};
 
-use gix::{
-    hash,
-    objs::{self, Find, TagRefIter},
-    odb,
-};
+use gix_object::{Find, TagRefIter};
 use grip_types::{ObjectFormat, Oid};
 
 mod commits;
@@ -37,13 +33,13 @@ pub enum ObjectKind {
     Tag,
 }
 
-impl From<objs::Kind> for ObjectKind {
-    fn from(kind: objs::Kind) -> Self {
+impl From<gix_object::Kind> for ObjectKind {
+    fn from(kind: gix_object::Kind) -> Self {
         match kind {
-            objs::Kind::Commit => Self::Commit,
-            objs::Kind::Tree => Self::Tree,
-            objs::Kind::Blob => Self::Blob,
-            objs::Kind::Tag => Self::Tag,
+            gix_object::Kind::Commit => Self::Commit,
+            gix_object::Kind::Tree => Self::Tree,
+            gix_object::Kind::Blob => Self::Blob,
+            gix_object::Kind::Tag => Self::Tag,
         }
     }
 }
@@ -51,16 +47,16 @@ impl From<objs::Kind> for ObjectKind {
 /// An object directory as it was when opened: packs that came later are not seen.
 #[derive(Clone)]
 pub(crate) struct Objects {
-    store: Arc<odb::Store>,
+    store: Arc<gix_odb::Store>,
 }
 
 impl Objects {
     pub(crate) fn open(objects: PathBuf) -> io::Result<Self> {
-        let options = odb::store::init::Options {
+        let options = gix_odb::store::init::Options {
             alloc_limit_bytes: Some(MAX_WORK_BYTES),
             ..Default::default()
         };
-        let handle = odb::at_opts(objects, hash::Kind::Sha1, None, options)?;
+        let handle = gix_odb::at_opts(objects, gix_hash::Kind::Sha1, None, options)?;
         Ok(Self {
             store: handle.store(),
         })
@@ -77,14 +73,14 @@ impl Objects {
     /// so also finds those whose pack was rolled up a moment ago.
     pub(crate) fn patient_reader(&self) -> Reader {
         Reader {
-            handle: odb::Cache::from(self.store.to_handle_arc()),
+            handle: gix_odb::Cache::from(self.store.to_handle_arc()),
         }
     }
 }
 
 /// Reads objects of one [`Objects`] on one thread.
 pub(crate) struct Reader {
-    handle: odb::HandleArc,
+    handle: gix_odb::HandleArc,
 }
 
 /// What is wrong with a tag that should be followed.
@@ -105,7 +101,7 @@ impl Reader {
     /// The kind and size of an object; `None` if it is not here or cannot be read.
     pub(crate) fn header(&self, oid: &Oid) -> Option<(ObjectKind, u64)> {
         let id = gix_id(oid)?;
-        match odb::Header::try_header(&self.handle, &id) {
+        match gix_odb::Header::try_header(&self.handle, &id) {
             Ok(header) => header.map(|header| (header.kind().into(), header.size())),
             Err(error) => {
                 tracing::warn!(%oid, %error, "object cannot be read");
@@ -139,7 +135,7 @@ impl Reader {
         let mut buffer = Vec::new();
         let found = self.handle.try_find(&id, &mut buffer);
         let data = found.ok().flatten().ok_or_else(unreadable)?;
-        let target = TagRefIter::from_bytes(data.data, hash::Kind::Sha1)
+        let target = TagRefIter::from_bytes(data.data, gix_hash::Kind::Sha1)
             .target_id()
             .map_err(|_| unreadable())?;
         Oid::from_bytes(target.as_bytes()).map_err(|_| unreadable())
@@ -147,8 +143,8 @@ impl Reader {
 }
 
 /// The id as gix knows it; `None` for one of another format than ours.
-pub(crate) fn gix_id(oid: &Oid) -> Option<hash::ObjectId> {
+pub(crate) fn gix_id(oid: &Oid) -> Option<gix_hash::ObjectId> {
     (oid.format() == ObjectFormat::Sha1)
-        .then(|| hash::ObjectId::try_from(oid.as_bytes()).ok())
+        .then(|| gix_hash::ObjectId::try_from(oid.as_bytes()).ok())
         .flatten()
 }

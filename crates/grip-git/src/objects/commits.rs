@@ -2,10 +2,7 @@
 
 use std::collections::HashSet;
 
-use gix::{
-    hash,
-    objs::{CommitRefIter, TagRefIter},
-};
+use gix_object::{CommitRefIter, TagRefIter};
 use grip_types::Oid;
 
 use super::{MAX_TAG_BYTES, MAX_TAG_DEPTH, ObjectKind, ReadError, Reader};
@@ -51,7 +48,7 @@ impl Reader {
 
     /// The one commit whose id begins so.
     pub(crate) fn expand(&self, prefix: &str) -> Option<Oid> {
-        let prefix = hash::Prefix::from_hex(prefix).ok()?;
+        let prefix = gix_hash::Prefix::from_hex(prefix).ok()?;
         let mut candidates = HashSet::new();
         // As many as begin the same: it takes 2^28 attempts to make one more.
         let found = self.handle.lookup_prefix(prefix, Some(&mut candidates));
@@ -87,7 +84,7 @@ impl Reader {
                 ObjectKind::Tag => {
                     let tag = self.text(&at, ObjectKind::Tag, MAX_TAG_BYTES)?;
                     tagged_at_ms = tagged_at_ms.or_else(|| time_ms(&tag, b"tagger "));
-                    let target = TagRefIter::from_bytes(&tag, hash::Kind::Sha1).target_id();
+                    let target = TagRefIter::from_bytes(&tag, gix_hash::Kind::Sha1).target_id();
                     at = known(&at, target)?;
                 }
             }
@@ -98,8 +95,8 @@ impl Reader {
 
     fn commit_facts(&self, oid: &Oid) -> Result<CommitFacts, ReadError> {
         let commit = self.text(oid, ObjectKind::Commit, MAX_COMMIT_BYTES)?;
-        let fields = CommitRefIter::from_bytes(&commit, hash::Kind::Sha1);
-        let parents = fields.parent_ids().map(|parent| known(oid, Ok(parent)));
+        let fields = CommitRefIter::from_bytes(&commit, gix_hash::Kind::Sha1);
+        let parents = fields.parent_ids().map(|parent| known(oid, Ok::<_, ()>(parent)));
         Ok(CommitFacts {
             oid: *oid,
             tree: known(oid, fields.clone().tree_id())?,
@@ -119,7 +116,7 @@ impl Reader {
     }
 }
 
-fn known(within: &Oid, id: gix::Result<hash::ObjectId>) -> Result<Oid, ReadError> {
+fn known(within: &Oid, id: Result<gix_hash::ObjectId, impl Sized>) -> Result<Oid, ReadError> {
     let oid = id.ok().and_then(|id| Oid::from_bytes(id.as_bytes()).ok());
     oid.ok_or_else(|| ReadError::unusable(within, "it is malformed"))
 }

@@ -1,10 +1,6 @@
 //! Contents of objects, and of files by their path in a commit.
 
-use gix::{
-    hash,
-    objs::{Find as _, TreeRefIter, tree::EntryKind},
-    odb,
-};
+use gix_object::{Find as _, TreeRefIter, tree::EntryKind};
 use grip_types::Oid;
 
 use super::{ObjectKind, Reader, gix_id};
@@ -48,7 +44,7 @@ impl Reader {
     /// The kind and size of an object that should be here.
     pub(crate) fn look(&self, oid: &Oid) -> Result<(ObjectKind, u64), ReadError> {
         let id = gix_id(oid).ok_or(ReadError::Missing(*oid))?;
-        let header = odb::Header::try_header(&self.handle, &id)
+        let header = gix_odb::Header::try_header(&self.handle, &id)
             .map_err(|error| ReadError::unusable(oid, error))?
             .ok_or(ReadError::Missing(*oid))?;
         Ok((header.kind().into(), header.size()))
@@ -180,7 +176,7 @@ impl Directory {
         &self,
         mut see: impl FnMut(&[u8], Entry) -> Result<bool, E>,
     ) -> Result<(), E> {
-        for entry in TreeRefIter::from_bytes(&self.contents, hash::Kind::Sha1) {
+        for entry in TreeRefIter::from_bytes(&self.contents, gix_hash::Kind::Sha1) {
             let entry = entry.map_err(|_| self.malformed("a directory that ends too early"))?;
             let name: &[u8] = entry.filename.as_ref();
             if matches!(name, b"" | b"." | b"..") || name.contains(&b'/') {

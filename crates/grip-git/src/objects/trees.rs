@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use gix::objs::tree::EntryKind;
+use gix_object::tree::EntryKind;
 use grip_types::Oid;
 
 use crate::repositories::RepoError;

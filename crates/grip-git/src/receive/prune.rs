@@ -7,7 +7,7 @@
 
 use std::{io, path::PathBuf};
 
-use gix::{hash, odb::pack::index};
+use gix_pack::index;
 use grip_types::{Identifier, Oid};
 use tokio::time;
 
@@ -173,7 +173,7 @@ struct Marked {
 
 impl Marked {
     fn open(path: PathBuf) -> io::Result<Self> {
-        let index = index::File::at(path, hash::Kind::Sha1).map_err(io::Error::other)?;
+        let index = index::File::at(path, gix_hash::Kind::Sha1).map_err(io::Error::other)?;
         let words = (index.num_objects() as usize).div_ceil(64);
         Ok(Self {
             index,

@@ -182,7 +182,7 @@ fn delta_bomb() -> Vec<u8> {
     pack.extend(header(6, delta.len()));
     pack.extend(back);
     pack.extend(deflated(&delta));
-    let mut hasher = gix::hash::hasher(gix::hash::Kind::Sha1);
+    let mut hasher = gix_hash::hasher(gix_hash::Kind::Sha1);
     hasher.update(&pack);
     pack.extend(hasher.try_finalize().unwrap().as_bytes());
     pack
