@@ -55,12 +55,12 @@ impl FoundProviders {
         now: Instant,
     ) -> bool {
         let before = self.0.pop(identifier).unwrap_or_default();
-        let told = found.into_iter().filter_map(|further| {
+        let found_now = found.into_iter().filter_map(|further| {
             let need = needs.iter().find(|need| need.event == further.event)?;
             let known = before.get(&need.event).map_or(&[][..], Vec::as_slice);
             Some((need, merged(need, further, known, now)))
         });
-        let kept = share_out(told.collect());
+        let kept = share_out(found_now.collect());
         let is_known = |event: &EventId, provider: &Provider| {
             let known = before.get(event);
             known.is_some_and(|known| known.iter().any(|known| known.url == provider.url))
@@ -97,14 +97,14 @@ impl FoundProviders {
 
 /// All that counts for one event: what was found now, then what was known if that still counts.
 fn merged(need: &Need, further: Providers, known: &[Provider], now: Instant) -> Vec<Provider> {
-    let told = further
+    let found_now = further
         .urls
         .into_iter()
         .map(|url| Provider { url, at: now });
     let known = known.iter().filter(|provider| provider.is_fresh(now));
     let known = known.filter(|_| !further.is_whole).cloned();
     let mut providers: Vec<Provider> = Vec::new();
-    for provider in told.chain(known) {
+    for provider in found_now.chain(known) {
         let is_there = providers.iter().any(|other| other.url == provider.url);
         if providers.len() < MAX_PER_EVENT && !is_there && !need.urls.contains(&provider.url) {
             providers.push(provider);
@@ -114,14 +114,14 @@ fn merged(need: &Need, further: Providers, known: &[Provider], now: Instant) -> 
 }
 
 /// Gives each event its part of the room.
-fn share_out(mut told: Vec<(&Need, Vec<Provider>)>) -> Found {
-    told.retain(|(_, providers)| !providers.is_empty());
+fn share_out(mut found_now: Vec<(&Need, Vec<Provider>)>) -> Found {
+    found_now.retain(|(_, providers)| !providers.is_empty());
     let first = rand::random::<u32>() as usize;
-    let first = first.checked_rem(told.len()).unwrap_or(0);
-    told.rotate_left(first);
-    told.sort_by_key(|(need, _)| !need.is_state);
+    let first = first.checked_rem(found_now.len()).unwrap_or(0);
+    found_now.rotate_left(first);
+    found_now.sort_by_key(|(need, _)| !need.is_state);
     let ranked = (0..MAX_PER_EVENT).flat_map(|rank| {
-        let of_rank = told.iter();
+        let of_rank = found_now.iter();
         of_rank.filter_map(move |(need, providers)| Some((need.event, providers.get(rank)?)))
     });
     let mut kept = Found::new();

@@ -139,7 +139,7 @@ impl SearchMemory {
         may
     }
 
-    /// Whether a URL is about to be asked again because it told us how to ask better.
+    /// Whether a URL is about to be asked again because its response says how to ask better.
     pub(crate) fn is_resuming(&self, identifier: &Identifier, url: &Url) -> bool {
         let key = (identifier.clone(), url.clone());
         self.resumes.lock().contains(&key)

@@ -165,8 +165,8 @@ impl<'a> Urls<'a> {
         }
     }
 
-    /// Reads a URL that names a foreign host plainly: whoever hides one behind a user name or
-    /// gives us secrets to send is left out.
+    /// Reads a URL that names a foreign host plainly: one with a user name or a password is left
+    /// out.
     fn usable(&self, value: &str) -> Option<Url> {
         if value.len() > MAX_URL_BYTES {
             return None;

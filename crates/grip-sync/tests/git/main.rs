@@ -1,4 +1,4 @@
-//! Fetching from hosts that are real git behind a server that misbehaves when told to.
+//! Fetches from real git behind a server that misbehaves as the test says.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on stops here")]
 

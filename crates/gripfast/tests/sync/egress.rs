@@ -1,4 +1,4 @@
-//! Who is never asked, whatever announcements say.
+//! Hosts that are never asked, whatever announcements say.
 
 use anyhow::{Result, ensure};
 use grip_testkit::{Project, RemoteHost, WorkTree, remote::Behaviour};

@@ -1,4 +1,4 @@
-//! What hosts allow is kept, as the hosts count it.
+//! The limits of hosts, as the hosts count requests.
 
 use std::time::Duration;
 
@@ -82,7 +82,7 @@ async fn one_host_may_be_given_limits_of_its_own() -> Result<()> {
     Ok(())
 }
 
-/// A host that asks for patience hears nothing until that is over, whoever waits for it.
+/// A host that asks for patience is not asked until that is over, however many wait for it.
 async fn silent_until_retry_after(status: u16) -> Result<()> {
     const SILENCE: u64 = 3;
     let mut scene = Scene::new().await?;

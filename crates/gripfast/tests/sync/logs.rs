@@ -1,4 +1,4 @@
-//! What the log says of a search, and how loudly.
+//! Log lines of a search, and their levels.
 
 use anyhow::{Context as _, Result, ensure};
 use grip_testkit::{Project, RemoteHost, WorkTree, remote::Behaviour, until_ok};

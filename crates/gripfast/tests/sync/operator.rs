@@ -1,4 +1,4 @@
-//! What the operator sees and does: commands, JSON and metrics.
+//! The operator's view of sync: commands, JSON and metrics.
 
 use anyhow::{Context as _, Result, ensure};
 use grip_testkit::{Project, RemoteHost, WorkTree, node, remote::Behaviour, until_ok};

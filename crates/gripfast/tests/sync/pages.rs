@@ -1,4 +1,4 @@
-//! What a person sees in a browser of what waits and of who is asked for it.
+//! Pages that show waiting events and the hosts asked for them.
 
 use anyhow::{Result, ensure};
 use grip_testkit::{Project, RemoteHost, WorkTree, browser, remote::Behaviour};

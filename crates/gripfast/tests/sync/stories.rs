@@ -123,7 +123,7 @@ async fn what_no_host_has_alone_adds_up_over_several() -> Result<()> {
     scene.released(&state).await?;
     ensure!(git::branches_and_tags(&project.url(&scene.node)).await? == refs);
     for host in &hosts {
-        // What is wanted in vain, which refs it has, and those.
+        // All wanted objects, the list of its refs, and those of the objects that it has.
         ensure!(host.count() <= 3, "{:?}", host.requests());
     }
     scene.is_clean(&project).await

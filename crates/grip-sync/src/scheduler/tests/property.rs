@@ -1,4 +1,4 @@
-//! Whatever comes, ends or fails: the limits hold, and everybody is tried.
+//! Limits hold and every identifier is tried, in any order of events and failures.
 
 use std::collections::HashMap;
 
