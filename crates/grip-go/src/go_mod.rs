@@ -1,4 +1,4 @@
-//! What a go.mod says about its module: its path, and the Go it is written for.
+//! The module path and Go version of a go.mod file.
 //!
 //! As lenient as Go is with a dependency: all that concerns other lines (unknown words, broken
 //! strings, comments in another encoding) is not looked at.

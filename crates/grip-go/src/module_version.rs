@@ -1,4 +1,4 @@
-//! Which module, and which version of it, a tag releases: cmd/go's rules.
+//! The module and version that a tag releases, by cmd/go's rules.
 //!
 //! A tag speaks for the go.mod of its own directory, or, from v2 on, for the one in the directory
 //! of the major version below that: `v2.0.0` for `go.mod` or `v2/go.mod`, `sub/v2.0.0` for

@@ -1,4 +1,4 @@
-//! What a git tag says about module versions.
+//! Module versions in git tag names.
 
 use crate::{
     Version,

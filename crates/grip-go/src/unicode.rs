@@ -1,4 +1,4 @@
-//! What Go asks of Unicode: whether a character is a letter, and which ones differ only in case.
+//! Unicode properties as Go uses them: letters, and simple case folding.
 
 mod tables;
 

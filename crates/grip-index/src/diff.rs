@@ -1,4 +1,4 @@
-//! Which tags are new, moved or gone. Pure.
+//! Comparison of listed tags with the stored ones: new, moved, gone. Pure.
 
 use std::cmp::Ordering;
 

@@ -1,4 +1,4 @@
-//! The feed as it goes out.
+//! The feed's wire format and query parameters.
 
 mod moment;
 

@@ -1,4 +1,4 @@
-//! The repositories on this node, as a source of the index.
+//! The source of repositories served by this node.
 //!
 //! Invariants:
 //! - Only what is served is indexed: a repository whose announcement still waits has no tags here.

@@ -1,4 +1,4 @@
-//! The index as its users see it.
+//! The index: its parts, its workers, and what its users call.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The two kinds of work: listing a source, and indexing a repository.
+//! The two kinds of jobs: listing a source, indexing a repository.
 //!
 //! Invariant: no job waits for a limit. It ends, keeps what it has learned, and is due again when
 //! the limit is over.
@@ -44,14 +44,14 @@ pub(crate) struct Context {
 
 /// Why a piece of work was not done.
 #[derive(Debug)]
-enum Trouble {
+enum JobError {
     Database(DbError),
     Source(String, SourceError),
     /// No source of this name is configured here.
     Elsewhere(String),
 }
 
-impl From<DbError> for Trouble {
+impl From<DbError> for JobError {
     fn from(error: DbError) -> Self {
         Self::Database(error)
     }
@@ -127,27 +127,27 @@ impl Context {
     }
 
     /// What follows from trouble.
-    fn outcome(&self, job: &Job, trouble: Trouble) -> Outcome {
+    fn outcome(&self, job: &Job, error: JobError) -> Outcome {
         let now = self.store.now_ms();
-        match trouble {
-            Trouble::Database(error) if error.is_transient() => Outcome::Postponed {
+        match error {
+            JobError::Database(error) if error.is_transient() => Outcome::Postponed {
                 until_ms: now + DATABASE_AWAY_MS,
                 reason: error.to_string(),
             },
             // Somebody else has it, who does not care, or has asked for it: it is looked at anew.
-            Trouble::Database(DbError::Aborted) => Outcome::Postponed {
+            JobError::Database(DbError::Aborted) => Outcome::Postponed {
                 until_ms: now,
                 reason: "it was asked for again before it was at its end".to_owned(),
             },
-            Trouble::Database(error) => {
+            JobError::Database(error) => {
                 tracing::warn!(kind = %job.kind, key = %job.key, ?error, "the index cannot write");
                 Outcome::Failed(Failure::transient(error.to_string()))
             }
-            Trouble::Elsewhere(name) => Outcome::Postponed {
+            JobError::Elsewhere(name) => Outcome::Postponed {
                 until_ms: now + ELSEWHERE_MS,
                 reason: format!("no source {name} is configured where this was tried"),
             },
-            Trouble::Source(source, error) => self.after(&source, error),
+            JobError::Source(source, error) => self.after(&source, error),
         }
     }
 

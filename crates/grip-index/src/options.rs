@@ -1,4 +1,4 @@
-//! How the index works.
+//! Options of the index.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What follows from what was found.
+//! Rules that decide which tag claims which version, and which claim wins. Pure.
 //!
 //! Invariant: nothing here reads a clock, a database or the network.
 

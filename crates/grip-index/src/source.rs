@@ -1,4 +1,4 @@
-//! What the index needs of a place that has repositories.
+//! The `Source` trait: repositories the index reads.
 //!
 //! Invariant: a source decides nothing about the feed. It says what is there, and which module
 //! paths its repositories may speak for; the rules are the same for all of them.

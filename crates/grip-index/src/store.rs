@@ -1,4 +1,4 @@
-//! What the index keeps.
+//! The tables of the index.
 //!
 //! Invariants:
 //! - Who changes the feed holds the clock's row until the commit, and takes its moments from it:

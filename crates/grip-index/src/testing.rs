@@ -1,4 +1,4 @@
-//! What tests and benchmarks of other crates need.
+//! A filled feed, for tests and benchmarks of other crates.
 
 use grip_db::{Column, Db, DbError};
 

@@ -1,4 +1,4 @@
-//! The one way in: reads what arrives, and says what became of it.
+//! Acceptance of events from any source, and the counts of what became of them.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Pictures of people, kept in an object store under their digest.
+//! Avatars of users, stored under their digest.
 //!
 //! Invariants:
 //! - A picture is fetched through the one way out, with a permit of its host. Hosts that the
@@ -172,12 +172,12 @@ impl Context {
             LOOK => self.look().await,
             _ => self.fetch(key).await,
         };
-        done.unwrap_or_else(|trouble| self.after(trouble))
+        done.unwrap_or_else(|error| self.after(error))
     }
 
     /// Asks for the pictures of people who have none, or an old one; lets go of those of people
     /// who are not known any more.
-    async fn look(&self) -> Result<Outcome, fetch::Trouble> {
+    async fn look(&self) -> Result<Outcome, fetch::FetchError> {
         let before = self.rows.now_ms() - millis(self.options.fresh_for);
         let mut after = 0;
         loop {

@@ -1,4 +1,4 @@
-//! Which part of GitHub's words goes into which column: the one list of it.
+//! The mapping of GitHub's JSON to columns: the one list of it.
 //!
 //! Who writes, who reads, who extracts anew and the test that nothing is left out all go by it.
 

@@ -1,4 +1,4 @@
-//! All of it, as its users see it.
+//! The ingest: its parts, its workers, and what its users call.
 
 mod report;
 

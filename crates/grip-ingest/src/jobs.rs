@@ -1,4 +1,4 @@
-//! The kinds of work, and what follows when one of them fails.
+//! Kinds of jobs, and the outcome of an error in one of them.
 //!
 //! Invariant: no job waits for a limit. It ends, and is due again when the limit is over.
 
@@ -91,20 +91,20 @@ impl Handler for Does {
 
 /// Why a piece of work was not done.
 #[derive(Debug)]
-pub(crate) enum Trouble {
+pub(crate) enum JobError {
     Database(DbError),
     GitHub(GitHubError),
     /// Nothing of what was asked for came, and asking again does not help.
     Useless(String),
 }
 
-impl From<DbError> for Trouble {
+impl From<DbError> for JobError {
     fn from(error: DbError) -> Self {
         Self::Database(error)
     }
 }
 
-impl From<GitHubError> for Trouble {
+impl From<GitHubError> for JobError {
     fn from(error: GitHubError) -> Self {
         Self::GitHub(error)
     }
@@ -120,25 +120,25 @@ impl Context {
             Role::Redo => self.redo(lease).await,
             Role::Retention => self.retain().await,
         };
-        done.unwrap_or_else(|trouble| self.after(&trouble))
+        done.unwrap_or_else(|error| self.after(&error))
     }
 
     /// What follows from trouble: tried again soon, when a limit is over, or never.
-    pub(crate) fn after(&self, trouble: &Trouble) -> Outcome {
+    pub(crate) fn after(&self, error: &JobError) -> Outcome {
         let now = self.store.now_ms();
-        match trouble {
-            Trouble::Database(error) if error.is_transient() => Outcome::Postponed {
+        match error {
+            JobError::Database(error) if error.is_transient() => Outcome::Postponed {
                 until_ms: now + DATABASE_AWAY_MS,
                 reason: error.to_string(),
             },
             // Somebody else has the job.
-            Trouble::Database(DbError::Aborted) => Outcome::Finished,
-            Trouble::Database(error) => {
+            JobError::Database(DbError::Aborted) => Outcome::Finished,
+            JobError::Database(error) => {
                 tracing::warn!(?error, "events cannot be worked on");
                 Outcome::Failed(Failure::transient(error.to_string()))
             }
-            Trouble::Useless(why) => Outcome::Failed(Failure::permanent(why)),
-            Trouble::GitHub(error) => {
+            JobError::Useless(why) => Outcome::Failed(Failure::permanent(why)),
+            JobError::GitHub(error) => {
                 let reason = ErrorChain(error).to_string();
                 match error.next_step() {
                     NextStep::Wait { until, counts } => {

@@ -1,4 +1,4 @@
-//! How events are taken in.
+//! Options of the ingest.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Reads a list of events again and again.
+//! Polling of event lists.
 //!
 //! Invariant: what is noted about a list (its mark, what was seen) is what was true when all of it
 //! was read that had to be. A look that breaks off keeps the events it has got, and leaves no
@@ -16,7 +16,7 @@ use grip_queue::{Failure, Lease, NewJob, Outcome};
 use self::reading::Reading;
 use crate::{
     accept::{Batch, aside},
-    jobs::{Context, POLL, Trouble, millis},
+    jobs::{Context, JobError, POLL, millis},
     store::{Polled, SourceRow, accept_in, end_poll_in},
 };
 
@@ -38,7 +38,7 @@ impl Context {
         };
         match self.look(source, lease).await {
             Ok(()) => Outcome::Finished,
-            Err(trouble) => match self.after(&trouble) {
+            Err(error) => match self.after(&error) {
                 Outcome::Failed(Failure {
                     class: grip_queue::Class::Permanent,
                     reason,
@@ -58,9 +58,11 @@ impl Context {
         }
     }
 
-    async fn look(&self, source: &EventSource, lease: &Lease) -> Result<(), Trouble> {
+    async fn look(&self, source: &EventSource, lease: &Lease) -> Result<(), JobError> {
         let Some(before) = self.store.source(&lease.key).await? else {
-            return Err(Trouble::Useless("nothing is known of this list".to_owned()));
+            return Err(JobError::Useless(
+                "nothing is known of this list".to_owned(),
+            ));
         };
         let interval = before.poll_interval_ms;
         let mut reading = Reading::new(before.clone());
@@ -74,13 +76,13 @@ impl Context {
                     reading.finish(end.etag, end.poll_interval_ms, end.has_ended, now);
                 (batch, polled, interval)
             }
-            Err(trouble) => {
+            Err(error) => {
                 // What has come is kept: by the next look it may have moved out of the list.
                 let (batch, live_for) = (reading.unfinished(), self.options.live_for);
                 self.store
                     .accept(&self.queue, &lease.key, batch, live_for)
                     .await?;
-                return Err(trouble);
+                return Err(error);
             }
         };
         self.end(source, lease, batch, polled, interval).await?;
@@ -93,7 +95,7 @@ impl Context {
         source: &EventSource,
         before: &SourceRow,
         reading: &mut Reading,
-    ) -> Result<Option<End>, Trouble> {
+    ) -> Result<Option<End>, JobError> {
         let mark = before.etag.as_deref().and_then(Etag::parse);
         let mut end = End::default();
         let mut at = None;

@@ -1,4 +1,4 @@
-//! Lets go of what is older than it is kept.
+//! The retention job.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use grip_queue::Outcome;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    jobs::{Context, Trouble, millis},
+    jobs::{Context, JobError, millis},
     store::Old,
 };
 
@@ -56,7 +56,7 @@ impl Context {
         }
     }
 
-    pub(crate) async fn retain(&self) -> Result<Outcome, Trouble> {
+    pub(crate) async fn retain(&self) -> Result<Outcome, JobError> {
         let gone = self.retention(false).await?;
         if gone != Retained::default() {
             tracing::info!(?gone, "old events and what belongs to them are let go");

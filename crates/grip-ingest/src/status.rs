@@ -1,4 +1,4 @@
-//! How it goes.
+//! Types of the status reports.
 
 mod forecast;
 

@@ -1,4 +1,4 @@
-//! What is kept, on both engines.
+//! The ingest's tables, on both engines.
 //!
 //! Invariants:
 //! - All who write take rows in one order: the turn to tell of pushes, events by id, jobs, what was rejected, counts, the
@@ -54,7 +54,7 @@ impl Store {
 }
 
 /// Does it again where others were in its way.
-pub(crate) async fn patiently<T, F>(mut work: impl FnMut() -> F) -> Result<T, DbError>
+pub(crate) async fn retry_on_conflict<T, F>(mut work: impl FnMut() -> F) -> Result<T, DbError>
 where
     F: Future<Output = Result<T, DbError>>,
 {

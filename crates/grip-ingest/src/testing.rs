@@ -1,4 +1,4 @@
-//! What the tests share: a GitHub, a gateway to it, and hands that do the work step by step.
+//! Test scene: a fake GitHub, a gateway to it, and workers that run step by step.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Deliveries of GitHub's webhooks, which join the same way as everything else.
+//! Deliveries of GitHub's webhooks.
 //!
 //! Invariants:
 //! - Nothing is read of a delivery that is not signed with one of the secrets.
@@ -22,7 +22,7 @@ pub use self::{
 use crate::{
     accept::{Accepted, Batch},
     jobs::millis,
-    store::{accept_in, patiently},
+    store::{accept_in, retry_on_conflict},
 };
 
 /// What it is called among the sources of events.
@@ -185,7 +185,7 @@ impl Parts {
     async fn keep(&self, read: &Read) -> Result<Option<Accepted>, DbError> {
         let (live_for, now) = (self.live_for, self.db.now_ms());
         let before = now.saturating_sub(millis(REMEMBERED));
-        patiently(|| {
+        retry_on_conflict(|| {
             let (queue, batch) = (self.queue.clone(), Arc::clone(&read.batch));
             let (id, name) = (read.id.clone(), read.name);
             self.db.write(move |mut db| {

@@ -1,4 +1,4 @@
-//! Which files of a repository belong into the zip of a module.
+//! Selection of the files that belong into a module's zip.
 
 use super::{
     Entry, Kind, MAX_BYTES, MAX_GO_MOD_BYTES, MAX_LICENSE_BYTES, MAX_PATH_BYTES, ZipError, archive,

@@ -1,4 +1,4 @@
-//! Which files are copies of other modules' packages.
+//! Detection of vendored packages, which a module's zip leaves out.
 
 use crate::go_mod::Language;
 

@@ -1,4 +1,4 @@
-//! What this crate decides, beside what the real `go` decides.
+//! Decisions of this crate compared with those of the real `go` command.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod direct;

@@ -1,4 +1,4 @@
-//! Moments as RFC 3339 writes them.
+//! RFC 3339 timestamps.
 
 use jiff::Timestamp;
 

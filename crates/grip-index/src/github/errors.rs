@@ -1,4 +1,4 @@
-//! What follows for a job from an error of the gateway.
+//! Translation of gateway errors to outcomes of a job.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -1,4 +1,4 @@
-//! The tags of one repository, page by page.
+//! Tags of one repository, page by page.
 
 use grip_github::{Etag, GitHubError, Listing};
 

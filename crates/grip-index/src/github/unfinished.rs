@@ -1,4 +1,4 @@
-//! Lists of tags that are needed again because a limit came in between.
+//! Tag lists read in part, to continue after a rate limit.
 //!
 //! Invariant: a list is gone on with on the same occasion only, and if its latest page is still as
 //! it was. Whatever comes or goes before that page moves what is on it; what changed otherwise and

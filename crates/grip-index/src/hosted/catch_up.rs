@@ -1,4 +1,4 @@
-//! What was released while nobody took note: a crash between a release and its job.
+//! Comparison of the served repositories with the index at start, for what a crash left unindexed.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Module paths that are no places, and who may speak for them.
+//! Claims of owners to module paths other than their clone URL.
 
 use std::fmt;
 

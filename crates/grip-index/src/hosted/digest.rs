@@ -1,4 +1,4 @@
-//! One text for the tags of a repository: equal texts, equal tags.
+//! Digest of a repository's tags: equal digests mean equal tags.
 
 use grip_git::{Ref, RefSnapshot};
 use sha2::{Digest, Sha256};

@@ -1,4 +1,4 @@
-//! How repositories of this node are called in the database.
+//! Names of this node's repositories in the database.
 //!
 //! Two nodes that share a database may host the same repository in different states, so the name
 //! of the node is part of the name wherever nodes have one.

@@ -1,4 +1,4 @@
-//! Where repositories are, as Go writes it: `<host>/<npub>/<identifier>`.
+//! Module paths of served repositories: `<host>/<npub>/<identifier>`.
 
 use grip_go::{InvalidPath, ModulePath};
 use grip_types::{Identifier, RepoAddr, Service};

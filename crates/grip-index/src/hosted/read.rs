@@ -1,4 +1,4 @@
-//! Reading tags and `go.mod` from the object store. All of it blocks.
+//! Tags and `go.mod` files, read from the object store. All of it blocks.
 
 use grip_git::{FileAt, ObjectKind, Ref, RepoError, Repositories, TreeBounds, TreeError};
 use grip_go::go_mod;

@@ -1,4 +1,4 @@
-//! Asks a source about new and moved tags, each thing once.
+//! Reading of new and moved tags from a source, each fact once.
 
 use std::{mem, sync::Arc};
 
@@ -6,7 +6,7 @@ use grip_go::{candidates, tag::VersionTag};
 use grip_types::Oid;
 
 use super::{
-    Trouble,
+    JobError,
     repo::{Repo, named},
 };
 use crate::{
@@ -34,7 +34,7 @@ pub(super) struct Asking<'a> {
 }
 
 /// An answer, or why there is none about this one thing.
-type Answer<T> = Result<Result<T, String>, Trouble>;
+type Answer<T> = Result<Result<T, String>, JobError>;
 
 impl<'a> Asking<'a> {
     pub(super) fn new(store: &'a Store, repo: &'a Repo) -> Self {
@@ -53,7 +53,7 @@ impl<'a> Asking<'a> {
         &mut self,
         seen: &[Seen],
         look: &[(usize, Option<TagRow>)],
-    ) -> Result<Vec<Judged>, Trouble> {
+    ) -> Result<Vec<Judged>, JobError> {
         let (objects, commits) = named(seen, look);
         self.known = Learned::default();
         if !commits.is_empty() {
@@ -72,7 +72,7 @@ impl<'a> Asking<'a> {
         Ok(judged)
     }
 
-    async fn keep(&mut self) -> Result<(), Trouble> {
+    async fn keep(&mut self) -> Result<(), JobError> {
         if self.fresh.len() > 0 {
             let fresh = mem::take(&mut self.fresh);
             self.store.learn(&self.repo.name, fresh).await?;
@@ -80,7 +80,7 @@ impl<'a> Asking<'a> {
         Ok(())
     }
 
-    async fn judge_one(&mut self, seen: &Seen) -> Result<Judged, Trouble> {
+    async fn judge_one(&mut self, seen: &Seen) -> Result<Judged, JobError> {
         let Some(version) = seen.version() else {
             return Ok(Judged::Nothing);
         };
@@ -174,7 +174,7 @@ impl<'a> Asking<'a> {
         (self.bad >= MOST_BAD).then(|| why.to_owned())
     }
 
-    /// Trouble that is about one tag is no trouble of the others.
+    /// An error about one tag does not fail the others.
     fn usable<T>(&mut self, answer: Result<T, SourceError>) -> Answer<T> {
         match answer {
             Ok(answer) => Ok(Ok(answer)),
@@ -182,7 +182,7 @@ impl<'a> Asking<'a> {
                 self.bad += 1;
                 Ok(Err(rules::kept_why(&why)))
             }
-            Err(error) => Err(self.repo.trouble(error)),
+            Err(error) => Err(self.repo.job_error(error)),
         }
     }
 }

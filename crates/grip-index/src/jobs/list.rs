@@ -1,11 +1,11 @@
-//! Lists the repositories of a source, page by page.
+//! The job that lists the repositories of a source.
 
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use grip_queue::{Handler, Job, Outcome};
 
-use super::{Context, Trouble};
+use super::{Context, JobError};
 use crate::{Source, SourceError, store::Place};
 
 /// Longest name of a repository that is taken in.
@@ -19,16 +19,16 @@ impl Handler for List {
         Box::pin(async move {
             match self.list(&job).await {
                 Ok(()) => Outcome::Finished,
-                Err(trouble) => self.0.outcome(&job, trouble),
+                Err(error) => self.0.outcome(&job, error),
             }
         })
     }
 }
 
 impl List {
-    async fn list(&self, job: &Job) -> Result<(), Trouble> {
+    async fn list(&self, job: &Job) -> Result<(), JobError> {
         let source = self.0.source(&job.key);
-        let source = source.ok_or_else(|| Trouble::Elsewhere(job.key.clone()))?;
+        let source = source.ok_or_else(|| JobError::Elsewhere(job.key.clone()))?;
         let mut place = self.0.store.begin_listing(source.name()).await?;
         loop {
             let page = match source.list(place.next.clone()).await {
@@ -53,7 +53,7 @@ impl List {
         source: &dyn Source,
         place: &mut Place,
         mut repos: Vec<String>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), JobError> {
         repos.sort_unstable();
         repos.dedup();
         repos.retain(|repo| is_name(repo));
@@ -79,16 +79,16 @@ impl List {
     }
 
     /// What is wrong for good with a place in a list is not begun with again.
-    async fn stopped(&self, source: &dyn Source, error: SourceError) -> Trouble {
+    async fn stopped(&self, source: &dyn Source, error: SourceError) -> JobError {
         if matches!(error, SourceError::Permanent(_))
             && let Err(error) = self.0.store.forget_page(source.name()).await
         {
             return error.into();
         }
-        Trouble::Source(source.name().to_owned(), error)
+        JobError::Source(source.name().to_owned(), error)
     }
 
-    async fn end(&self, source: &dyn Source, place: &Place, job: &Job) -> Result<(), Trouble> {
+    async fn end(&self, source: &dyn Source, place: &Place, job: &Job) -> Result<(), JobError> {
         self.forget_changes().await;
         let store = &self.0.store;
         let ending = self.0.ending(job, self.0.list_job(source));

@@ -1,4 +1,4 @@
-//! The line of those who wait for one limit.
+//! Spacing of jobs that wait for the same rate limit.
 
 use std::{collections::HashMap, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Indexes one repository: what its tags are, what they claim, and all of it at once.
+//! The job that indexes one repository.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -6,7 +6,7 @@ use futures_util::future::BoxFuture;
 use grip_go::ModulePath;
 use grip_queue::{Handler, Job, Outcome};
 
-use super::{Context, PUSHED, Trouble, ask::Asking};
+use super::{Context, JobError, PUSHED, ask::Asking};
 use crate::{
     Occasion, Source, SourceError, TagAt, Tags, Trust,
     diff::{self, Differences, Merge, Seen},
@@ -34,14 +34,14 @@ impl Handler for Turns {
         Box::pin(async move {
             match self.turn(&job).await {
                 Ok(()) => Outcome::Finished,
-                Err(trouble) => self.0.outcome(&job, trouble),
+                Err(error) => self.0.outcome(&job, error),
             }
         })
     }
 }
 
 impl Turns {
-    async fn turn(&self, job: &Job) -> Result<(), Trouble> {
+    async fn turn(&self, job: &Job) -> Result<(), JobError> {
         let begun = self.0.store.begin_repo(&job.key).await?;
         let Some(begun) = begun.filter(|begun| !begun.sources.is_empty()) else {
             return self.remove(job).await;
@@ -61,7 +61,7 @@ impl Turns {
         let is_judged = begun.policy.as_ref() == Some(&policy);
         let etag = begun.etag.filter(|_| is_judged);
         let tags = repo.source().tags(&repo.name, etag.clone(), occasion).await;
-        match tags.map_err(|error| repo.trouble(error))? {
+        match tags.map_err(|error| repo.job_error(error))? {
             Tags::Gone => self.remove(job).await,
             Tags::Unchanged => {
                 let same = Publication {
@@ -89,14 +89,14 @@ impl Turns {
         }
     }
 
-    fn repo(&self, name: &str, begun: &Begun) -> Result<Repo, Trouble> {
+    fn repo(&self, name: &str, begun: &Begun) -> Result<Repo, JobError> {
         let sources = begun.sources.iter();
         let sources: Vec<_> = sources
             .filter_map(|(name, _)| self.0.source(name))
             .collect();
         if sources.is_empty() {
             let names: Vec<_> = begun.sources.iter().map(|(name, _)| &**name).collect();
-            return Err(Trouble::Elsewhere(names.join(" or ")));
+            return Err(JobError::Elsewhere(names.join(" or ")));
         }
         let mut locations = sources.iter().map(|source| source.location(name));
         Ok(Repo {
@@ -111,11 +111,11 @@ impl Turns {
         repo: &Repo,
         tags: Vec<TagAt>,
         again: bool,
-    ) -> Result<Publication, Trouble> {
+    ) -> Result<Publication, JobError> {
         let most = self.0.options.max_tags;
         if tags.len() > most {
             let error = SourceError::Permanent(format!("it has more than {most} tags"));
-            return Err(repo.trouble(error));
+            return Err(repo.job_error(error));
         }
         let seen = diff::sorted(tags);
         let differences = self.compare(repo, &seen, again).await?;
@@ -140,7 +140,7 @@ impl Turns {
         repo: &Repo,
         seen: &[Seen],
         again: bool,
-    ) -> Result<Differences, Trouble> {
+    ) -> Result<Differences, JobError> {
         let mut merge = Merge::new(seen, again);
         let mut after = String::new();
         loop {
@@ -153,7 +153,7 @@ impl Turns {
         }
     }
 
-    async fn publish(&self, job: &Job, repo: &Repo, found: Publication) -> Result<(), Trouble> {
+    async fn publish(&self, job: &Job, repo: &Repo, found: Publication) -> Result<(), JobError> {
         let (changed, gone) = (found.changed.len(), found.gone.len());
         let is_local = repo.source().is_local();
         let ending = self.0.ending(job, self.0.repo_job(is_local, &repo.name));
@@ -163,7 +163,7 @@ impl Turns {
         Ok(())
     }
 
-    async fn remove(&self, job: &Job) -> Result<(), Trouble> {
+    async fn remove(&self, job: &Job) -> Result<(), JobError> {
         let ending = self.0.ending(job, grip_queue::NewJob::new("", ""));
         self.0.store.remove_repo(&job.key, ending).await?;
         tracing::info!(repo = job.key, "a repository is gone from the index");
@@ -176,19 +176,19 @@ impl Repo {
         &*self.sources[0]
     }
 
-    pub(super) fn trouble(&self, error: SourceError) -> Trouble {
-        Trouble::Source(self.source().name().to_owned(), error)
+    pub(super) fn job_error(&self, error: SourceError) -> JobError {
+        JobError::Source(self.source().name().to_owned(), error)
     }
 
     /// Asks whether it is one of its source's: by its name alone where the listing lacks it, and
     /// otherwise as a listing of now would have it.
-    async fn is_ours(&self, is_missing: bool) -> Result<bool, Trouble> {
+    async fn is_ours(&self, is_missing: bool) -> Result<bool, JobError> {
         let answer = if is_missing {
             self.source().is_there(&self.name).await
         } else {
             self.source().admits(&self.name).await
         };
-        answer.map_err(|error| self.trouble(error))
+        answer.map_err(|error| self.job_error(error))
     }
 
     /// The most that any source trusts it.

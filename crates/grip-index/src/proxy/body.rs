@@ -1,4 +1,4 @@
-//! Carries a zip from the thread that makes it to whoever sends it.
+//! The channel from the thread that writes a zip to the response body.
 //!
 //! Invariants:
 //! - At most [`QUEUED`] chunks wait, however fast they are made.

@@ -1,4 +1,4 @@
-//! Why the proxy has no answer.
+//! Errors of the proxy.
 
 use std::{fmt, time::Duration};
 

@@ -1,4 +1,4 @@
-//! From a module path and a version to a commit.
+//! Location of a module: from its path and version to a commit.
 
 use std::sync::Arc;
 

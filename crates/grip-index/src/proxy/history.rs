@@ -1,4 +1,4 @@
-//! Walks through history: what leads to what.
+//! Walks through commit history.
 //!
 //! Objects are shared by all who have a repository of one identifier, so that a commit is in the
 //! store says nothing about whose it is. A commit belongs to a repository if one of its branches

@@ -1,4 +1,4 @@
-//! What `.info` says about a version.
+//! The `.info` response of a version.
 
 use bytes::Bytes;
 use grip_go::Version;

@@ -1,4 +1,4 @@
-//! Pseudo-versions that were checked, so that history is not walked for each file of a module.
+//! Cache of verified pseudo-versions, so that history is not walked for each file of a module.
 //!
 //! Invariant: what is remembered holds for exactly the refs it was checked with. When they change
 //! it is checked again.

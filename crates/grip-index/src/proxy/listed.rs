@@ -1,4 +1,4 @@
-//! What the index says about a module: which tags of which repositories are live versions of it.
+//! Live versions of a module in the index, and the tags that claim them.
 //!
 //! A version's repository may be another node's while ours claims the same version too: then ours
 //! counts if it has it at the same commit, because that is the same module.

@@ -1,4 +1,4 @@
-//! Looking into a repository for one module. All of it blocks.
+//! Reading of one module from its repository. All of it blocks.
 //!
 //! Invariant: whatever the index says, a module is only served from a commit whose `go.mod` names
 //! it, or from the root of a repository without one.

@@ -1,4 +1,4 @@
-//! Reading what the go command asks for.
+//! Parsing of proxy requests.
 //!
 //! Everything comes from strangers: what is read is a valid module path and a version or a name
 //! of bounded length, or nothing.

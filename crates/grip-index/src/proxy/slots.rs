@@ -1,4 +1,4 @@
-//! How much is done at once, and how many may wait for it.
+//! Permits for work at a time, with a bounded queue.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! All versions of a module, and the latest of them.
+//! The version list and the latest version of a module.
 
 use std::{collections::HashMap, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! Zips of modules, made as they are sent.
+//! Module zips, written while they are sent.
 //!
 //! Invariant: in memory are a listing of bounded size, one file per zip, and a few chunks. Files
 //! of more than a MiB take their share of [`MEMORY_MIB`], which all zips have together.

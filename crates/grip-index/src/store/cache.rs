@@ -1,4 +1,4 @@
-//! What was learned about the insides of repositories.
+//! Cached facts about tag objects and commits.
 
 use std::collections::HashMap;
 

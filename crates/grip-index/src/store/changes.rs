@@ -1,4 +1,4 @@
-//! The log of what happened to the feed.
+//! The change log of the feed.
 
 use grip_db::{Column, DbError};
 use serde::Serialize;

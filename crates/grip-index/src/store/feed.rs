@@ -1,4 +1,4 @@
-//! Reading the feed.
+//! Queries of the feed.
 
 use grip_db::{DbError, Statement, Value};
 

@@ -1,4 +1,4 @@
-//! The listing of a source's repositories, page by page.
+//! Listing of a source's repositories, page by page.
 
 use grip_db::{Connection, DbError};
 use grip_queue::{NewJob, Queue, State};

@@ -1,4 +1,4 @@
-//! Some of the changed tags of a repository, and what follows for the feed.
+//! A batch of changed tags of a repository, written with its feed lines.
 
 use std::{ops::Range, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! The end of a repository's turn: tags, feed, changes and the job, all in one transaction.
+//! Publication of a repository: tags, feed, changes and the end of the job, in one transaction.
 //!
 //! More than [`AT_ONCE`] changed tags are written in several, so that nobody else who writes is
 //! kept waiting for all of them. Each leaves tags and feed in agreement and is given up if the job

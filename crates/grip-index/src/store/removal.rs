@@ -1,4 +1,4 @@
-//! The end of a repository in the index.
+//! Removal of a repository from the index.
 
 use grip_db::{Connection, DbError};
 

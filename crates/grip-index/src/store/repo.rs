@@ -1,4 +1,4 @@
-//! One repository's turn: what is known when it begins, and what is read of its tags.
+//! Begin of a repository's job: known state and stored tags.
 
 use grip_db::DbError;
 

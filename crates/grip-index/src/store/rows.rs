@@ -1,4 +1,4 @@
-//! Rows, and rows as columns.
+//! Tag rows, and rows as columns.
 
 use grip_db::Column;
 

@@ -1,4 +1,4 @@
-//! The feed while it is changed.
+//! Update of the feed under its lock: which versions appear, move and go.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! What people ask about the index.
+//! Status of the index, its sources and repositories.
 //!
 //! Invariant: whatever text they ask with, both engines answer alike.
 

@@ -1,4 +1,4 @@
-//! What is read of the feed.
+//! Queries of the feed.
 
 use std::time::Duration;
 

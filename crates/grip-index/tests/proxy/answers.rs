@@ -1,4 +1,4 @@
-//! What each question is answered with.
+//! Responses of the proxy to each kind of request.
 
 use grip_testkit::{Author, WorkTree};
 use serde_json::json;

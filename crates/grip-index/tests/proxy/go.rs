@@ -1,4 +1,4 @@
-//! What the go command gets.
+//! Modules as the go command downloads them.
 
 use grip_testkit::WorkTree;
 

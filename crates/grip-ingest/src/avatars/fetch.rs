@@ -1,4 +1,4 @@
-//! One picture from its host to its store.
+//! Fetch of one avatar from its host into the store.
 
 use grip_db::DbError;
 use grip_egress::{Egress, EgressError, Forbidden, Reply, Request, RequestPolicy};
@@ -26,7 +26,7 @@ const MAX_TEXT: usize = 2_048;
 
 /// Why a picture was not fetched.
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(super) enum FetchError {
     Database(DbError),
     Store(object_store::Error),
     Refused(Refused),
@@ -37,7 +37,7 @@ pub(super) enum Trouble {
     },
 }
 
-impl From<DbError> for Trouble {
+impl From<DbError> for FetchError {
     fn from(error: DbError) -> Self {
         Self::Database(error)
     }
@@ -56,7 +56,7 @@ enum Said {
 
 impl Context {
     /// Fetches the picture of the person with this id.
-    pub(super) async fn fetch(&self, key: &str) -> Result<Outcome, Trouble> {
+    pub(super) async fn fetch(&self, key: &str) -> Result<Outcome, FetchError> {
         let Ok(user) = key.parse::<i64>() else {
             return Ok(Outcome::Failed(Failure::permanent("the key is no id")));
         };
@@ -78,8 +78,11 @@ impl Context {
         wanted: Wanted,
         picture: Picture,
         etag: Option<String>,
-    ) -> Result<(), Trouble> {
-        self.pictures.put(&picture).await.map_err(Trouble::Store)?;
+    ) -> Result<(), FetchError> {
+        self.pictures
+            .put(&picture)
+            .await
+            .map_err(FetchError::Store)?;
         let kept = Kept {
             url: wanted.url,
             digest: picture.digest.clone(),
@@ -95,14 +98,17 @@ impl Context {
     }
 
     /// Removes a picture that nobody has any more.
-    pub(super) async fn let_go(&self, digest: &str) -> Result<(), Trouble> {
+    pub(super) async fn let_go(&self, digest: &str) -> Result<(), FetchError> {
         if self.rows.is_named(digest).await? {
             return Ok(());
         }
-        self.pictures.remove(digest).await.map_err(Trouble::Store)
+        self.pictures
+            .remove(digest)
+            .await
+            .map_err(FetchError::Store)
     }
 
-    async fn ask(&self, wanted: &Wanted) -> Result<Said, Trouble> {
+    async fn ask(&self, wanted: &Wanted) -> Result<Said, FetchError> {
         let url = Url::parse(&wanted.url).ok();
         let Some(url) = url.filter(|url| url.as_str().len() <= MAX_TEXT) else {
             return Ok(Said::Nothing("its address is no URL".to_owned()));
@@ -112,7 +118,7 @@ impl Context {
             Err(forbidden) => return Ok(Said::Nothing(forbidden.to_string())),
         };
         let permit = egress.throttle().acquire(&domain, Lane::Api).await;
-        let permit = permit.map_err(Trouble::Refused)?;
+        let permit = permit.map_err(FetchError::Refused)?;
         let terms = RequestPolicy {
             any_status: true,
             ..RequestPolicy::default()
@@ -137,28 +143,30 @@ impl Context {
     }
 
     /// What follows from trouble.
-    pub(super) fn after(&self, trouble: Trouble) -> Outcome {
+    pub(super) fn after(&self, error: FetchError) -> Outcome {
         let now = self.rows.now_ms();
         let later = |wait_ms: i64, reason: String| Outcome::Postponed {
             until_ms: now.saturating_add(wait_ms),
             reason,
         };
-        match trouble {
-            Trouble::Database(error) if error.is_transient() => later(AWAY_MS, error.to_string()),
-            Trouble::Database(error) => Outcome::Failed(Failure::transient(error.to_string())),
-            Trouble::Store(error) => {
+        match error {
+            FetchError::Database(error) if error.is_transient() => {
+                later(AWAY_MS, error.to_string())
+            }
+            FetchError::Database(error) => Outcome::Failed(Failure::transient(error.to_string())),
+            FetchError::Store(error) => {
                 tracing::warn!(%error, "the store of pictures cannot be used");
                 Outcome::Failed(Failure::transient(error.to_string()))
             }
-            Trouble::Refused(refused) => {
+            FetchError::Refused(refused) => {
                 let wait = refused.retry_at.saturating_duration_since(Instant::now());
                 later(millis(wait), refused.to_string())
             }
-            Trouble::Host {
+            FetchError::Host {
                 wait_ms: Some(wait),
                 why,
             } => Outcome::Failed(Failure::rate_limited(now.saturating_add(wait), why)),
-            Trouble::Host { wait_ms: None, why } => Outcome::Failed(Failure::transient(why)),
+            FetchError::Host { wait_ms: None, why } => Outcome::Failed(Failure::transient(why)),
         }
     }
 }
@@ -179,20 +187,20 @@ fn request(url: Url, etag: Option<&str>) -> Request {
     }
 }
 
-async fn heard(mut reply: Reply) -> Result<Said, Trouble> {
+async fn heard(mut reply: Reply) -> Result<Said, FetchError> {
     let status = reply.status;
     match reply.reading.kind {
         ResponseKind::NotModified => return Ok(Said::Unchanged),
         ResponseKind::Fine if status.is_success() => {}
         ResponseKind::RateLimited { .. } => {
             let wait = reply.reading.advice.map(|advice| millis(advice.wait));
-            return Err(Trouble::Host {
+            return Err(FetchError::Host {
                 wait_ms: Some(wait.unwrap_or(60_000)),
                 why: format!("the host refused by a rate limit, with status {status}"),
             });
         }
         ResponseKind::ServerError => {
-            return Err(Trouble::Host {
+            return Err(FetchError::Host {
                 wait_ms: None,
                 why: format!("the host failed with status {status}"),
             });
@@ -219,13 +227,13 @@ async fn heard(mut reply: Reply) -> Result<Said, Trouble> {
     })
 }
 
-fn failed(error: EgressError) -> Result<Said, Trouble> {
+fn failed(error: EgressError) -> Result<Said, FetchError> {
     match error {
-        EgressError::Throttled(refused) => Err(Trouble::Refused(refused)),
+        EgressError::Throttled(refused) => Err(FetchError::Refused(refused)),
         error @ (EgressError::Forbidden(_)
         | EgressError::TooBig { .. }
         | EgressError::Redirect(_)) => Ok(Said::Nothing(error.to_string())),
-        error => Err(Trouble::Host {
+        error => Err(FetchError::Host {
             wait_ms: None,
             why: ErrorChain(&error).to_string(),
         }),

@@ -1,4 +1,4 @@
-//! What counts as a picture: by its first bytes, never by what somebody calls it.
+//! Recognition of images by their first bytes, never by their declared type.
 
 use bytes::Bytes;
 use sha2::{Digest as _, Sha256};

@@ -1,4 +1,4 @@
-//! Where pictures lie: a directory, or a bucket that speaks S3. Each under its digest, once.
+//! The avatars' object store: a directory or an S3 bucket, each picture once under its digest.
 
 use std::{io, path::PathBuf, sync::Arc};
 

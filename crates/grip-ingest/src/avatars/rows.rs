@@ -1,4 +1,4 @@
-//! Who has which picture.
+//! Rows that say which user has which avatar.
 
 use grip_db::{Db, DbError, Value};
 

@@ -1,4 +1,4 @@
-//! Which time is known without holes, by the files that were read whole.
+//! Time ranges without gaps, from the files that were read whole.
 
 use jiff::{
     civil::{Date, Time},

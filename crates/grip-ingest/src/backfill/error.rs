@@ -1,4 +1,4 @@
-//! Why a file was not read to its end.
+//! Errors of a backfill.
 
 use std::{
     io,

@@ -1,4 +1,4 @@
-//! Which file this is.
+//! Fingerprint of a file, to recognise it after a restart.
 
 use std::{
     fs::File,

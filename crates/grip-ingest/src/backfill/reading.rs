@@ -1,4 +1,4 @@
-//! A file read ahead of what is kept: unpacked and understood on a thread of its own.
+//! Parsing of a file ahead of its storage, on a thread of its own.
 
 use std::fs::File;
 

@@ -1,4 +1,4 @@
-//! How far files were read, and what that fills.
+//! Rows of the files: progress, and the gaps they close.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::{
     error::{BackfillError, database},
     reading::{Step, join},
 };
-use crate::store::{accept_in, patiently};
+use crate::store::{accept_in, retry_on_conflict};
 
 /// Files whose times are put together.
 const MOST_FILES: i64 = 100_000;
@@ -96,7 +96,7 @@ impl Backfill {
         ]);
         let batch = Arc::new(step.batch);
         let source = format!("file {}", reading.name);
-        let kept = patiently(|| {
+        let kept = retry_on_conflict(|| {
             let (queue, live_for) = (self.queue.clone(), self.live_for);
             let (batch, values, source) = (batch.clone(), values.clone(), source.clone());
             self.store.db().write(move |mut db| {

@@ -1,4 +1,4 @@
-//! Who has done it, by the URL that GitHub gives.
+//! The actor of a push, from the URL that GitHub gives.
 
 /// Who has pushed.
 #[derive(Clone, Debug, PartialEq, Eq)]

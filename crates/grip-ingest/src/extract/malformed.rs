@@ -1,4 +1,4 @@
-//! What is wrong with something that came.
+//! Reasons why an event or a record cannot be read.
 
 use super::MAX_BYTES;
 

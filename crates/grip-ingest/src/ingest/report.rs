@@ -1,4 +1,4 @@
-//! How it goes, and how much there is.
+//! Status and statistics of the ingest.
 
 use std::{collections::BTreeMap, time::SystemTime};
 

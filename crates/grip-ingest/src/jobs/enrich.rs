@@ -1,9 +1,9 @@
-//! Asks GitHub for people and repositories, and keeps what it says.
+//! Fetch of users and repositories from GitHub.
 
 use grip_github::{Etag, Login, Record, RepoKey, RepoName};
 use grip_queue::{Lease, Outcome};
 
-use super::{Context, Trouble, gate, handle::read_refresh_key, new_kind};
+use super::{Context, JobError, gate, handle::read_refresh_key, new_kind};
 use crate::{
     extract,
     store::{Known, What},
@@ -20,16 +20,16 @@ enum Fetched {
 
 impl Context {
     /// Asks for what nobody has asked for.
-    pub(super) async fn enrich_new(&self, what: What, lease: &Lease) -> Result<Outcome, Trouble> {
+    pub(super) async fn enrich_new(&self, what: What, lease: &Lease) -> Result<Outcome, JobError> {
         let id = lease.key.parse();
-        let id = id.map_err(|_| Trouble::Useless("the job names no id".to_owned()))?;
+        let id = id.map_err(|_| JobError::Useless("the job names no id".to_owned()))?;
         self.enrich(what, id, lease).await
     }
 
     /// Asks again, once nothing new waits for the same budget.
-    pub(super) async fn refresh(&self, lease: &Lease) -> Result<Outcome, Trouble> {
+    pub(super) async fn refresh(&self, lease: &Lease) -> Result<Outcome, JobError> {
         let Some((what, id)) = read_refresh_key(&lease.key) else {
-            return Err(Trouble::Useless("the job names no id".to_owned()));
+            return Err(JobError::Useless("the job names no id".to_owned()));
         };
         let mut new_waits = false;
         for kind in [
@@ -55,7 +55,7 @@ impl Context {
         }
     }
 
-    async fn enrich(&self, what: What, id: i64, lease: &Lease) -> Result<Outcome, Trouble> {
+    async fn enrich(&self, what: What, id: i64, lease: &Lease) -> Result<Outcome, JobError> {
         let known = self.store.known(what, id).await?;
         if known
             .as_ref()
@@ -80,7 +80,7 @@ impl Context {
         id: i64,
         name: &str,
         known: Option<Known>,
-    ) -> Result<Fetched, Trouble> {
+    ) -> Result<Fetched, JobError> {
         let last_name = known.as_ref().and_then(|known| known.name.as_deref());
         // A mark fits only what was asked for by the same name.
         let etag = known.as_ref().and_then(|known| known.etag.as_deref());
@@ -90,7 +90,7 @@ impl Context {
         let answer = match what {
             What::User => {
                 let login = Login::parse(name.unwrap_or_default());
-                let login = login.map_err(|error| Trouble::Useless(error.to_string()))?;
+                let login = login.map_err(|error| JobError::Useless(error.to_string()))?;
                 self.github.user_raw(&login, etag.as_ref()).await?
             }
             What::Repository => {
@@ -105,10 +105,10 @@ impl Context {
             Record::Fresh { text, etag, .. } => {
                 let read = what.read(text.as_bytes());
                 let record = read.map_err(|why| {
-                    Trouble::Useless(format!("what GitHub says cannot be read: {why}"))
+                    JobError::Useless(format!("what GitHub says cannot be read: {why}"))
                 })?;
                 if record.id != id {
-                    return Err(Trouble::Useless(format!(
+                    return Err(JobError::Useless(format!(
                         "the name belongs to another one by now: {} and not {id}",
                         record.id
                     )));

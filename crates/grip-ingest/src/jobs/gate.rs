@@ -1,4 +1,4 @@
-//! Whether there is budget for what is not urgent. Pure.
+//! Budget rule for refreshes, which give way to new records. Pure.
 
 use std::time::SystemTime;
 

@@ -1,9 +1,9 @@
-//! What follows from a push: who waits for it hears of it, and who is behind it is asked for.
+//! The job of a push: wakes what waits for it and enqueues the records behind it.
 
 use grip_github::{Login, RepoName};
 use grip_queue::{Finished, Lease, NewJob, Outcome, State};
 
-use super::{Context, REFRESH, Trouble, millis, new_kind};
+use super::{Context, JobError, REFRESH, millis, new_kind};
 use crate::{
     extract::{Actor, Push},
     store::What,
@@ -12,13 +12,13 @@ use crate::{
 impl Context {
     /// Works on one push. What it asks for and the end of the job are one transaction, so that
     /// nothing is lost or done twice; who waits may hear of it twice.
-    pub(super) async fn handle(&self, lease: &Lease) -> Result<Outcome, Trouble> {
+    pub(super) async fn handle(&self, lease: &Lease) -> Result<Outcome, JobError> {
         let Some((raw, _)) = self.store.event(&lease.key).await? else {
             // Retention was faster.
             return Ok(Outcome::Done);
         };
         let push = Push::reread(&lease.key, &raw)
-            .map_err(|why| Trouble::Useless(format!("the event cannot be read: {why}")))?;
+            .map_err(|why| JobError::Useless(format!("the event cannot be read: {why}")))?;
         let live_from = self.store.now_ms() - millis(self.options.live_for);
         let is_live = push.at_ms.is_none_or(|at| at >= live_from);
         if is_live && push.repository_name.is_some() {
@@ -55,7 +55,7 @@ impl Context {
         id: i64,
         name: String,
         is_live: bool,
-    ) -> Result<Option<NewJob>, Trouble> {
+    ) -> Result<Option<NewJob>, JobError> {
         let known = self.store.known(what, id).await?;
         if known
             .as_ref()

@@ -1,4 +1,4 @@
-//! What the pages of a list say together. Pure.
+//! The pages of one poll, put together: new events, gaps, the next cursor. Pure.
 //!
 //! A list shows the latest events only, so what was seen before must show up again: then nothing
 //! lies between. Where it does not, there may be a hole. Pages move while they are read, because

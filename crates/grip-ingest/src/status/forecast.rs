@@ -1,4 +1,4 @@
-//! When a budget will be used up, if it goes on like this. Pure.
+//! Forecast of when a budget will be used up. Pure.
 
 use std::{
     borrow::Cow,

@@ -6,7 +6,7 @@ use grip_db::{Column, Connection, DbError, Value};
 use grip_queue::{NewJob, Queue};
 use serde::Serialize;
 
-use super::{Store, pairs, patiently, sql, written};
+use super::{Store, pairs, retry_on_conflict, sql, written};
 use crate::{
     accept::{Accepted, Batch},
     extract::Push,
@@ -82,7 +82,7 @@ impl Store {
         live_for: Duration,
     ) -> Result<Accepted, DbError> {
         let batch = std::sync::Arc::new(batch);
-        patiently(|| {
+        retry_on_conflict(|| {
             let (queue, batch, source) = (queue.clone(), batch.clone(), source.to_owned());
             self.db.write(move |mut db| {
                 Box::pin(async move { accept_in(&mut db, &queue, &source, &batch, live_for).await })

@@ -1,4 +1,4 @@
-//! One push, told twice: by a webhook and by a list of events, in either order.
+//! Duplicate detection between a webhook delivery and a list event of the same push.
 //!
 //! The two share no id. They are taken for one where repository, ref and both commits are the same
 //! and they happened within ten minutes of each other, the nearest first, and each for one other

@@ -1,4 +1,4 @@
-//! What goes after a while, and how much there is.
+//! Removal of old rows, and totals.
 
 use grip_db::{DbError, Statement, Value};
 

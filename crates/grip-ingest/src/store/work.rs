@@ -1,4 +1,4 @@
-//! Reading all rows again, a part at a time, so that it goes on after an interruption.
+//! Re-extraction of all rows in resumable steps.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use bytes::Bytes;
 use grip_db::{Column, Connection, DbError, Statement, Value};
 use grip_queue::Queue;
 
-use super::{Store, events::accept_in, patiently, records::What, sql, written};
+use super::{Store, events::accept_in, records::What, retry_on_conflict, sql, written};
 use crate::{
     accept::{Arrival, Batch},
     extract::Push,
@@ -194,7 +194,7 @@ impl Store {
             }
         }
         let is_last = (total as i64) < REJECTED_AT_ONCE;
-        patiently(|| {
+        retry_on_conflict(|| {
             let (queue, read) = (queue.clone(), read.clone());
             let step = Step {
                 place: last.clone(),

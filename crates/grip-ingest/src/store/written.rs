@@ -1,4 +1,4 @@
-//! The statements that follow from the list of fields, written once per process.
+//! Statements that follow from the list of fields, built once per process.
 
 use std::{fmt::Write as _, sync::LazyLock};
 

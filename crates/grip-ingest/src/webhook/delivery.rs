@@ -1,4 +1,4 @@
-//! What a delivery is about. Pure: nothing is kept, and no clock is read.
+//! Parsing of webhook deliveries. Pure: nothing is stored, and no clock is read.
 
 use bytes::Bytes;
 use serde::Deserialize;

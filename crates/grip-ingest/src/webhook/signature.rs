@@ -1,4 +1,4 @@
-//! Who sent a delivery: HMAC-SHA256 of the body, compared in constant time.
+//! Signatures of deliveries: HMAC-SHA256 of the body, compared in constant time.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! The GitHub hosts that are asked: one gateway each, whoever asks, so that one budget is kept.
+//! Gateways to the configured GitHub hosts: one per host, so that its budget is counted once.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,4 @@
-//! What operators and archivists see of the index.
+//! The index as operators and archivists see it.
 
 use anyhow::{Result, ensure};
 use grip_testkit::{

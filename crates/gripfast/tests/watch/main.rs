@@ -1,4 +1,4 @@
-//! What happens on GitHub, as a node takes it in: by webhooks, by lists, from files, and through
+//! Pushes on GitHub as a node receives them: by webhooks, by lists, from files, and through
 //! crashes.
 
 mod board;

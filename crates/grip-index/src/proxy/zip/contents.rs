@@ -1,4 +1,4 @@
-//! The files that a zip is made of.
+//! Files of a module zip.
 
 use std::{
     io::{self, Read},

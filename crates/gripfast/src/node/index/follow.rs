@@ -1,4 +1,4 @@
-//! Tells the index which repositories of this node have changed.
+//! Notices of changed repositories to the index.
 //!
 //! Invariant: what has changed is told until the database has taken it; what a crash cuts off is
 //! found by the comparison at the next start.
