@@ -108,7 +108,7 @@ pub(crate) async fn page(cx: &RequestContext<'_>) -> HttpResult {
             frame,
             notice: Some(Notice::new(
                 "GitHub watching is off.",
-                "Set `watch_github` to enable it.",
+                "Set watch_github to enable it.",
             )),
             activity: None,
         },
