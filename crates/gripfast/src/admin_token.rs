@@ -1,4 +1,4 @@
-//! The file that opens the node to its operator: made by the node, read by our own commands.
+//! The admin token: a file made by the node and read by the commands of its operator.
 
 use std::{
     io,

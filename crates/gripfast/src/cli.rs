@@ -1,55 +1,23 @@
-//! The command line: what was asked for.
-
-mod grammar;
+//! The command line: commands, their arguments, and the options of the node as flags.
 
 use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 
-use clap::ArgMatches;
+use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches as _, Subcommand, value_parser};
 use clap_complete::Shell;
 
-pub(crate) use self::grammar::command;
 use crate::{
-    config::{Flags, options},
+    config::{
+        Flags, Opt, Shape,
+        options::{self, GROUPS},
+    },
     failure,
 };
 
-/// What the person asked for.
+/// What the command line asks for.
 #[derive(Debug)]
-pub(crate) enum Command {
-    Serve(Flags),
-    Config(ConfigRequest),
-    Explain(ExplainRequest),
-    Sync(NodeRequest, SyncAction),
-    Purgatory(NodeRequest, PurgatoryAction),
-    Queue(NodeRequest, QueueAction),
-    Index(NodeRequest, IndexAction),
-    Ingest(NodeRequest, IngestAction),
-    Resolve(ResolveRequest),
-    Healthcheck(HealthcheckRequest),
-    Completions(Shell),
-    Version { json: bool },
-}
-
-#[derive(Debug)]
-pub(crate) struct ConfigRequest {
-    pub(crate) flags: Flags,
-    pub(crate) json: bool,
-    pub(crate) docs: Option<String>,
-}
-
-#[derive(Debug)]
-pub(crate) struct ExplainRequest {
+pub(crate) struct Invocation {
+    pub(crate) command: Command,
     pub(crate) node: NodeRequest,
-    pub(crate) subject: String,
-}
-
-#[derive(Debug)]
-pub(crate) struct ResolveRequest {
-    pub(crate) node: NodeRequest,
-    pub(crate) key: String,
-    pub(crate) fresh: bool,
-    /// Also who has it.
-    pub(crate) providers: bool,
 }
 
 /// Which node to ask, and in which form to show its answer.
@@ -60,184 +28,211 @@ pub(crate) struct NodeRequest {
     pub(crate) json: bool,
 }
 
-#[derive(Debug)]
-pub(crate) enum SyncAction {
-    Status,
-    /// An identifier, or `npub/identifier`.
-    Now(String),
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run the node (what `gripfast` alone does)
+    Serve,
+    /// Show the effective configuration and where each value comes from
+    Config {
+        #[arg(long, hide = true, value_parser = ["reference", "example"])]
+        docs: Option<String>,
+    },
+    /// Say why an event or repository is served, held or refused
+    Explain {
+        /// An event id (hex or note1/nevent1) or a repository
+        #[arg(value_name = "EVENT | NPUB/IDENTIFIER")]
+        subject: String,
+    },
+    /// See and steer how missing git data is fetched
+    #[command(
+        subcommand,
+        arg_required_else_help = true,
+        disable_help_subcommand = true
+    )]
+    Sync(SyncAction),
+    /// See and steer what waits for its git data
+    #[command(
+        subcommand,
+        arg_required_else_help = true,
+        disable_help_subcommand = true
+    )]
+    Purgatory(PurgatoryAction),
+    /// See and steer work that is due later
+    #[command(
+        subcommand,
+        arg_required_else_help = true,
+        disable_help_subcommand = true
+    )]
+    Queue(QueueAction),
+    /// See and steer the index of Go modules
+    #[command(
+        subcommand,
+        arg_required_else_help = true,
+        disable_help_subcommand = true
+    )]
+    Index(IndexAction),
+    /// See and steer what is taken in from GitHub
+    #[command(
+        subcommand,
+        arg_required_else_help = true,
+        disable_help_subcommand = true
+    )]
+    Ingest(IngestAction),
+    /// Find a repository by its name or digest, here or in the network
+    Resolve(ResolveQuery),
+    /// Ask the running node whether it is ready; exit 0 if so
+    Healthcheck,
+    /// Print shell completions
+    Completions { shell: Shell },
+    /// Print the version
+    Version,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Subcommand)]
+pub(crate) enum SyncAction {
+    /// Show what is fetched, when and from whom
+    Status,
+    /// Look for the data of a repository at once (on the node's machine)
+    Now {
+        /// The repository that something waits for
+        #[arg(value_name = "IDENTIFIER | NPUB/IDENTIFIER")]
+        subject: String,
+    },
+}
+
+#[derive(Debug, Subcommand)]
 pub(crate) enum PurgatoryAction {
+    /// List what waits, why, and until when
     Ls,
-    Retry(String),
-    /// Only with `yes` something is dropped.
-    Drop {
+    /// Look for the data of an event at once (on the node's machine)
+    Retry {
+        /// The id of a waiting event, or how it begins
+        #[arg(value_name = "EVENT")]
         id: String,
+    },
+    /// Forget an event that waits (on the node's machine)
+    Drop {
+        /// The id of a waiting event, or how it begins
+        #[arg(value_name = "EVENT")]
+        id: String,
+        /// Do it; without this only what would be dropped is shown
+        #[arg(long)]
         yes: bool,
     },
 }
 
-#[derive(Debug)]
+#[derive(Debug, Subcommand)]
 pub(crate) enum QueueAction {
+    /// List jobs: what is due, under way, waiting or dead
     Ls {
+        /// Only jobs of this kind
+        #[arg(long)]
         kind: Option<String>,
+        /// Only jobs in this state
+        #[arg(long, value_parser = ["due", "waiting", "leased", "dead"])]
         state: Option<String>,
     },
+    /// Make a job due now, also one that failed for good (on the node's machine)
     Retry(JobName),
-    /// Only with `yes` something is dropped.
+    /// Forget a job (on the node's machine)
     Drop {
+        #[command(flatten)]
         job: JobName,
+        /// Do it; without this only what would be dropped is shown
+        #[arg(long)]
         yes: bool,
     },
 }
 
-#[derive(Debug)]
-pub(crate) enum IndexAction {
-    Status,
-    /// A source or a repository.
-    Now(String),
-    Repo(String),
-}
-
-#[derive(Debug)]
-pub(crate) enum IngestAction {
-    Status,
-    /// Only open ones, unless `all`.
-    Gaps {
-        all: bool,
-    },
-    Backfill(Vec<PathBuf>),
-    Reextract,
-    /// Only with `yes` something goes.
-    Retention {
-        yes: bool,
-    },
-}
-
-/// What a job is called.
-#[derive(Debug)]
+/// The name of a job.
+#[derive(Debug, Args)]
 pub(crate) struct JobName {
+    /// The kind of the job, as `queue ls` shows it
     pub(crate) kind: String,
+    /// The key of the job
     pub(crate) key: String,
 }
 
-#[derive(Debug)]
-pub(crate) struct HealthcheckRequest {
-    pub(crate) flags: Flags,
-    pub(crate) url: Option<String>,
+#[derive(Debug, Subcommand)]
+pub(crate) enum IndexAction {
+    /// Show what is indexed, from where, and how far it is
+    Status,
+    /// List a source or index a repository at once (on the node's machine)
+    Now {
+        /// A source or repository, such as github.com/orgs/acme or github.com/acme/tides
+        name: String,
+    },
+    /// Say of each tag of a repository why it is in the feed or not
+    Repo {
+        /// A repository, such as github.com/acme/tides or npub1…/tides
+        name: String,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum IngestAction {
+    /// Show what comes from where, and when the budget ends
+    Status,
+    /// List holes: times of which events may be missing
+    Gaps {
+        /// Also those that were filled
+        #[arg(long)]
+        all: bool,
+    },
+    /// Take in old events from files, going on where it was stopped
+    Backfill {
+        /// Files as gharchive.org offers them: .json.gz, or .json
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
+    },
+    /// Read all that is kept again by the rules of today (on the node's machine)
+    Reextract,
+    /// Let go of what is older than it is kept (on the node's machine)
+    Retention {
+        /// Do it; without this only what would go is counted
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ResolveQuery {
+    /// name:NPUB/IDENTIFIER, naddr1… or b3:DIGEST
+    pub(crate) key: String,
+    /// Not from the cache: ask the network again
+    #[arg(long)]
+    pub(crate) fresh: bool,
+    /// Also show where it can be had, the best place first
+    #[arg(long)]
+    pub(crate) providers: bool,
 }
 
 /// Reads the command line.
 pub(crate) fn parse(
     arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>,
-) -> Result<Command, clap::Error> {
+) -> Result<Invocation, clap::Error> {
     let matches = command().try_get_matches_from(arguments)?;
-    let Some((name, sub)) = matches.subcommand() else {
-        return Ok(Command::Serve(flags(&[&matches])));
-    };
     // `sync status` and its like have their arguments one level further down.
-    let (verb, last) = sub.subcommand().unwrap_or(("", sub));
-    let flags = || flags(&[&matches, sub, last]);
-    let text = |id: &str| last.get_one::<String>(id).cloned();
-    let node = || NodeRequest {
-        flags: flags(),
-        url: text("url"),
-        json: last.get_flag("json"),
+    let sub = matches.subcommand().map_or(&matches, |(_, sub)| sub);
+    let last = sub.subcommand().map_or(sub, |(_, last)| last);
+    let url = last.try_get_one::<String>("url").ok().flatten();
+    let json = last.try_get_one::<bool>("json").ok().flatten();
+    let node = NodeRequest {
+        flags: flags(&[&matches, sub, last]),
+        url: url.cloned(),
+        json: json.copied().unwrap_or_default(),
     };
-    let subject = || text("subject").expect("clap demands it");
-    Ok(match name {
-        "config" => Command::Config(ConfigRequest {
-            flags: flags(),
-            json: sub.get_flag("json"),
-            docs: text("docs"),
-        }),
-        "explain" => Command::Explain(ExplainRequest {
-            node: node(),
-            subject: subject(),
-        }),
-        "sync" => {
-            let action = match verb {
-                "now" => SyncAction::Now(subject()),
-                _ => SyncAction::Status,
-            };
-            Command::Sync(node(), action)
-        }
-        "purgatory" => {
-            let action = match verb {
-                "retry" => PurgatoryAction::Retry(subject()),
-                "drop" => PurgatoryAction::Drop {
-                    id: subject(),
-                    yes: last.get_flag("yes"),
-                },
-                _ => PurgatoryAction::Ls,
-            };
-            Command::Purgatory(node(), action)
-        }
-        "queue" => {
-            let job = || JobName {
-                kind: text("kind").expect("clap demands it"),
-                key: text("key").expect("clap demands it"),
-            };
-            let action = match verb {
-                "retry" => QueueAction::Retry(job()),
-                "drop" => QueueAction::Drop {
-                    job: job(),
-                    yes: last.get_flag("yes"),
-                },
-                _ => QueueAction::Ls {
-                    kind: text("kind"),
-                    state: text("state"),
-                },
-            };
-            Command::Queue(node(), action)
-        }
-        "index" => {
-            let action = match verb {
-                "now" => IndexAction::Now(subject()),
-                "repo" => IndexAction::Repo(subject()),
-                _ => IndexAction::Status,
-            };
-            Command::Index(node(), action)
-        }
-        "ingest" => {
-            let files = || last.get_many::<PathBuf>("file").into_iter().flatten();
-            let action = match verb {
-                "gaps" => IngestAction::Gaps {
-                    all: last.get_flag("all"),
-                },
-                "backfill" => IngestAction::Backfill(files().cloned().collect()),
-                "reextract" => IngestAction::Reextract,
-                "retention" => IngestAction::Retention {
-                    yes: last.get_flag("yes"),
-                },
-                _ => IngestAction::Status,
-            };
-            Command::Ingest(node(), action)
-        }
-        "resolve" => Command::Resolve(ResolveRequest {
-            node: node(),
-            key: subject(),
-            fresh: last.get_flag("fresh"),
-            providers: last.get_flag("providers"),
-        }),
-        "healthcheck" => Command::Healthcheck(HealthcheckRequest {
-            flags: flags(),
-            url: text("url"),
-        }),
-        "completions" => {
-            Command::Completions(*sub.get_one::<Shell>("shell").expect("clap demands it"))
-        }
-        "version" => Command::Version {
-            json: sub.get_flag("json"),
-        },
-        _ => Command::Serve(flags()),
-    })
+    let command = if matches.subcommand().is_some() {
+        Command::from_arg_matches(&matches)?
+    } else {
+        Command::Serve
+    };
+    Ok(Invocation { command, node })
 }
 
 /// Prints help and version as asked, and mistakes with the exit code of a usage error.
 pub(crate) fn show(error: &clap::Error) -> ExitCode {
-    // Nowhere to print to leaves nothing to say.
+    // Without an output there is nothing to report to.
     let _ = error.print();
     if error.use_stderr() {
         ExitCode::from(failure::USAGE)
@@ -260,4 +255,113 @@ fn flags(places: &[&ArgMatches]) -> Flags {
         }
     }
     flags
+}
+
+/// The whole command line, for parsing and for completions.
+pub(crate) fn command() -> clap::Command {
+    let root = clap::Command::new("gripfast")
+        .about("A self-hosted git node that never shows a claim it cannot prove")
+        .long_about(LONG_ABOUT)
+        .version(env!("CARGO_PKG_VERSION"))
+        .disable_help_subcommand(true)
+        .after_help(AFTER_HELP);
+    let root = Command::augment_subcommands(with_options(root)).subcommand_required(false);
+    root.arg_required_else_help(false)
+        .mut_subcommands(|c| match c.get_name() {
+            "serve" => with_options(c),
+            "config" => with_options(c).arg(json("Print JSON")),
+            "version" => c.arg(json("Print JSON")),
+            "completions" => c,
+            "healthcheck" => c.arg(url()).arg(config_file()),
+            "explain" | "resolve" => asking(c),
+            _ => c.mut_subcommands(|leaf| match leaf.get_name() {
+                // It needs no running node: it writes into the node's database.
+                "backfill" => asking(leaf)
+                    .mut_arg("url", |url| url.hide(true))
+                    .args(["data_dir", "database_url"].map(plain_option)),
+                "now" | "retry" | "drop" | "reextract" | "retention" => {
+                    asking(leaf).arg(plain_option("data_dir"))
+                }
+                _ => asking(leaf),
+            }),
+        })
+}
+
+const LONG_ABOUT: &str = "\
+A self-hosted git node that never shows a claim it cannot prove.
+
+`gripfast` alone serves on http://127.0.0.1:7334 and keeps its data in ./data.";
+
+const AFTER_HELP: &str = "\
+Every option can also be set as GRIPFAST_<NAME> (or NGIT_<NAME>, as for ngit-grasp) in the \
+environment or a .env file, or as <name> in gripfast.toml. `gripfast config` shows what counts.";
+
+fn with_options(command: clap::Command) -> clap::Command {
+    let headed = GROUPS.iter().flat_map(|group| {
+        let arguments = group.options().map(argument);
+        arguments.map(|argument| argument.help_heading(group.title))
+    });
+    command.args(headed).arg(config_file())
+}
+
+/// The arguments of a command that asks a running node.
+fn asking(command: clap::Command) -> clap::Command {
+    let json = json("Print the node's answer as it is");
+    command.arg(url()).arg(json).arg(config_file())
+}
+
+fn url() -> Arg {
+    let help = "The node to ask [default: the one configured here]";
+    Arg::new("url").long("url").value_name("URL").help(help)
+}
+
+fn json(help: &'static str) -> Arg {
+    Arg::new("json")
+        .long("json")
+        .action(ArgAction::SetTrue)
+        .help(help)
+}
+
+fn config_file() -> Arg {
+    Arg::new("config")
+        .long("config")
+        .value_name("PATH")
+        .value_parser(value_parser!(PathBuf))
+        .help("Configuration file [default: gripfast.toml, where there is one]")
+}
+
+/// An option of the node among the arguments of another command.
+fn plain_option(key: &str) -> Arg {
+    let option = options::find(key).expect("it is an option");
+    argument(option).hide_short_help(false)
+}
+
+fn argument(option: &'static Opt) -> Arg {
+    let help = option.help();
+    let (first, _) = help.split_once(". ").unwrap_or((help, ""));
+    let idle = if option.has_effect {
+        ""
+    } else {
+        " (no effect yet)"
+    };
+    let note = match option.default.or(option.derived) {
+        Some(text) => format!("{idle} [default: {}]", text.replace('`', "")),
+        None => idle.to_owned(),
+    };
+    let argument = Arg::new(option.key)
+        .long(option.flag())
+        .value_name(option.placeholder)
+        .help(format!("{}{note}", first.trim_end_matches('.')))
+        .long_help(format!("{help}{note}"))
+        .hide_short_help(!option.common)
+        .allow_hyphen_values(true);
+    if option.shape == Shape::Bool {
+        // `--archive-all` alone means yes, as it does for ngit-grasp.
+        argument
+            .num_args(0..=1)
+            .default_missing_value("true")
+            .require_equals(true)
+    } else {
+        argument
+    }
 }

@@ -1,4 +1,4 @@
-//! How the program ends when it cannot do what was asked.
+//! Exit codes and error messages of the program.
 
 use std::process::ExitCode;
 

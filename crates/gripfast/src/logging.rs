@@ -19,14 +19,14 @@ impl LogLevel {
     }
 }
 
-/// What is said of parts unless the level names them: what an operator changed by hand in any case,
-/// and nothing of the swarm but its troubles, which we report ourselves otherwise.
-const PARTS: [(&str, &str); 2] = [("audit", "info"), ("libp2p_swarm", "warn")];
+/// Levels of targets that the setting does not name: changes by an operator are always logged, and
+/// of the swarm only its warnings.
+const TARGETS: [(&str, &str); 2] = [("audit", "info"), ("libp2p_swarm", "warn")];
 
 fn filter(level: &str) -> anyhow::Result<EnvFilter> {
     let mut text = level.to_owned();
-    for (part, level_of_it) in PARTS.iter().filter(|(part, _)| !level.contains(part)) {
-        text.push_str(&format!(",{part}={level_of_it}"));
+    for (target, target_level) in TARGETS.iter().filter(|(target, _)| !level.contains(target)) {
+        text.push_str(&format!(",{target}={target_level}"));
     }
     Ok(EnvFilter::try_new(text)?)
 }

@@ -11,7 +11,7 @@ mod private_file;
 
 use std::process::ExitCode;
 
-use cli::Command;
+use cli::{Command, Invocation};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -20,20 +20,23 @@ fn main() -> ExitCode {
     rustls::crypto::ring::default_provider()
         .install_default()
         .expect("nothing was installed before the first statement");
-    let outcome = match cli::parse(std::env::args_os()) {
-        Ok(Command::Serve(flags)) => commands::serve::run(flags),
-        Ok(Command::Config(request)) => commands::config::run(request),
-        Ok(Command::Explain(request)) => commands::explain::run(request),
-        Ok(Command::Sync(request, action)) => commands::sync::run(request, action),
-        Ok(Command::Purgatory(request, action)) => commands::purgatory::run(request, action),
-        Ok(Command::Queue(request, action)) => commands::queue::run(request, action),
-        Ok(Command::Index(request, action)) => commands::index::run(request, action),
-        Ok(Command::Ingest(request, action)) => commands::ingest::run(request, action),
-        Ok(Command::Resolve(request)) => commands::resolve::run(request),
-        Ok(Command::Healthcheck(request)) => commands::healthcheck::run(request),
-        Ok(Command::Completions(shell)) => commands::completions::run(shell),
-        Ok(Command::Version { json }) => commands::version::run(json),
+    let Invocation { command, node } = match cli::parse(std::env::args_os()) {
+        Ok(invocation) => invocation,
         Err(shown) => return cli::show(&shown),
+    };
+    let outcome = match command {
+        Command::Serve => commands::serve::run(node.flags),
+        Command::Config { docs } => commands::config::run(&node, docs.as_deref()),
+        Command::Explain { subject } => commands::explain::run(&node, &subject),
+        Command::Sync(action) => commands::sync::run(node, action),
+        Command::Purgatory(action) => commands::purgatory::run(node, action),
+        Command::Queue(action) => commands::queue::run(node, action),
+        Command::Index(action) => commands::index::run(node, action),
+        Command::Ingest(action) => commands::ingest::run(node, action),
+        Command::Resolve(query) => commands::resolve::run(&node, &query),
+        Command::Healthcheck => commands::healthcheck::run(&node),
+        Command::Completions { shell } => commands::completions::run(shell),
+        Command::Version => commands::version::run(node.json),
     };
     outcome.map_or_else(failure::report, |()| ExitCode::SUCCESS)
 }

@@ -1,19 +1,19 @@
-//! The running node: parts opened and wired in order, watched, reloaded, and ended in order.
+//! The running node: components started in order, supervised, reloaded, and stopped in order.
 
 mod amnesia;
+mod component_settings;
+mod components;
 mod database;
 mod descriptors;
+mod egress;
 mod github;
 mod index;
 mod lock;
-mod notify;
-mod outbound;
-mod parts;
 mod reload;
 mod resolve;
 mod signals;
-mod snapshot;
 mod sync;
+mod systemd;
 mod watch;
 
 use std::time::Duration;
@@ -22,10 +22,10 @@ use anyhow::{Context as _, bail};
 
 use self::{
     amnesia::Amnesia,
+    components::Components,
     lock::DirLock,
-    notify::Notifier,
-    parts::Parts,
-    signals::{Asked, Signals},
+    signals::{SignalAction, Signals},
+    systemd::ServiceManager,
 };
 use crate::{
     config::{Flags, Loaded, ProcessEnvironment},
@@ -33,9 +33,9 @@ use crate::{
 };
 
 /// How long threads that block may hold the exit up, once every task has ended.
-const LAST_BREATH: Duration = Duration::from_millis(500);
+const BLOCKING_SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Serves until told to stop, or until a part dies.
+/// Serves until a signal stops it, or until a component fails.
 pub(crate) fn run(flags: Flags, loaded: Loaded) -> anyhow::Result<()> {
     let log = logging::start(&loaded.settings)?;
     for warning in &loaded.warnings {
@@ -47,25 +47,25 @@ pub(crate) fn run(flags: Flags, loaded: Loaded) -> anyhow::Result<()> {
         .thread_name("gripfast")
         .build()
         .context("cannot start threads")?;
-    let mut forgotten = None;
-    let outcome = runtime.block_on(live(flags, loaded, log, &mut forgotten));
-    runtime.shutdown_timeout(LAST_BREATH);
+    let mut amnesia = None;
+    let outcome = runtime.block_on(serve(flags, loaded, log, &mut amnesia));
+    runtime.shutdown_timeout(BLOCKING_SHUTDOWN_TIMEOUT);
     // Last, when no thread can write any more.
-    drop(forgotten);
+    drop(amnesia);
     outcome
 }
 
-async fn live(
+async fn serve(
     flags: Flags,
     mut loaded: Loaded,
     log: LogLevel,
-    forgotten: &mut Option<Amnesia>,
+    amnesia: &mut Option<Amnesia>,
 ) -> anyhow::Result<()> {
     let mut signals = Signals::install().context("cannot listen to signals")?;
-    let notifier = Notifier::from_env();
+    let service_manager = ServiceManager::from_env();
     if loaded.settings.storage.amnesia {
         let parent = std::env::temp_dir();
-        *forgotten = Some(Amnesia::begin(&parent, &mut loaded.settings)?);
+        *amnesia = Some(Amnesia::begin(&parent, &mut loaded.settings)?);
     }
     let settings = &loaded.settings;
     let _lock = DirLock::take(&[
@@ -73,24 +73,24 @@ async fn live(
         &settings.git_data_path(),
         &settings.relay_data_path(),
     ])?;
-    let parts = tokio::select! {
-        parts = Parts::start(settings) => parts?,
+    let components = tokio::select! {
+        components = Components::start(settings) => components?,
         signal = signals.stop() => {
-            tracing::info!(signal, "stopped before it was ready; the next start goes on from here");
+            tracing::info!(signal, "stopped before it was ready; the next start continues the recovery");
             return Ok(());
         }
     };
-    let url = parts.url();
-    notifier.ready(&format!("serving {url}"));
-    anstream::println!("{}", parts.welcome());
+    let url = components.url();
+    service_manager.ready(&format!("serving {url}"));
+    anstream::println!("{}", components.welcome());
     Node {
         flags,
         loaded,
         log,
-        notifier,
-        parts,
+        service_manager,
+        components,
     }
-    .watch(&mut signals)
+    .supervise(&mut signals)
     .await
 }
 
@@ -98,57 +98,57 @@ struct Node {
     flags: Flags,
     loaded: Loaded,
     log: LogLevel,
-    notifier: Notifier,
-    parts: Parts,
+    service_manager: ServiceManager,
+    components: Components,
 }
 
 impl Node {
-    async fn watch(mut self, signals: &mut Signals) -> anyhow::Result<()> {
-        let died = loop {
+    async fn supervise(mut self, signals: &mut Signals) -> anyhow::Result<()> {
+        let failure = loop {
             tokio::select! {
-                asked = signals.next() => match asked {
-                    Asked::Reload => self.reload(),
-                    Asked::Stop { signal } => {
-                        tracing::info!(signal, "stopping: no new work is taken on");
+                action = signals.next() => match action {
+                    SignalAction::Reload => self.reload(),
+                    SignalAction::Stop { signal } => {
+                        tracing::info!(signal, "stopping, accepting no new work");
                         break None;
                     }
                 },
-                reason = self.parts.died() => {
-                    tracing::error!(%reason, "a part of the node died: the others are stopped");
+                reason = self.components.failed() => {
+                    tracing::error!(%reason, "component failed, stopping the node");
                     break Some(reason);
                 }
             }
         };
-        self.notifier.stopping("finishing what is under way");
+        self.service_manager.stopping("finishing work in progress");
         let grace = self.loaded.settings.timeouts.drain_deadline;
         tokio::select! {
-            () = self.parts.stop(grace) => {}
+            () = self.components.stop(grace) => {}
             signal = signals.stop() => {
-                tracing::warn!(signal, "aborted: told to stop a second time");
+                tracing::warn!(signal, "aborted by a second signal");
                 bail!("aborted by a second {signal}");
             }
         }
-        match died {
-            Some(reason) => bail!("stopped because a part of it died: {reason}"),
+        match failure {
+            Some(reason) => bail!("stopped because a component failed: {reason}"),
             None => Ok(()),
         }
     }
 
     fn reload(&mut self) {
-        self.notifier.status("reading the configuration anew");
+        self.service_manager.status("reloading the configuration");
         if let Err(error) = self.try_reload() {
             for line in format!("{error:#}").lines() {
                 tracing::error!("{line}");
             }
             tracing::error!("the configuration was not reloaded: everything stays as it was");
         }
-        self.notifier
-            .status(&format!("serving {}", self.parts.url()));
+        self.service_manager
+            .status(&format!("serving {}", self.components.url()));
     }
 
     fn try_reload(&mut self) -> anyhow::Result<()> {
         let reloaded = reload::read(&self.loaded, &self.flags, &ProcessEnvironment)?;
-        self.parts.apply(&reloaded.loaded.settings)?;
+        self.components.apply(&reloaded.loaded.settings)?;
         self.log.set(&reloaded.loaded.settings.logs.log_level)?;
         for warning in &reloaded.loaded.warnings {
             tracing::warn!("{warning}");

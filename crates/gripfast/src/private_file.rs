@@ -32,12 +32,11 @@ pub(crate) fn read(path: &Path) -> io::Result<String> {
     let text = fs::read_to_string(path)?;
     let secret = text.trim();
     let is_ours = secret.len() == 2 * BYTES && secret.bytes().all(|b| b.is_ascii_hexdigit());
-    match is_ours {
-        true => Ok(secret.to_owned()),
-        false => Err(io::Error::new(
-            io::ErrorKind::InvalidData,
-            "holds no secret of ours",
-        )),
+    if is_ours {
+        Ok(secret.to_owned())
+    } else {
+        let kind = io::ErrorKind::InvalidData;
+        Err(io::Error::new(kind, "holds no secret of ours"))
     }
 }
 
@@ -76,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_that_others_could_read_or_that_is_broken_is_made_anew() {
+    fn a_secret_that_others_could_read_or_that_is_broken_is_replaced() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("secret");
         let secret = take(&file).unwrap();

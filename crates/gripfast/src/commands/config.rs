@@ -4,7 +4,7 @@ use anstyle::Style;
 use serde_json::{Value as Json, json};
 
 use crate::{
-    cli::ConfigRequest,
+    cli::NodeRequest,
     config::{
         self, Loaded, Opt, ProcessEnvironment, Source, Value, docs,
         options::{self, GROUPS},
@@ -12,8 +12,8 @@ use crate::{
 };
 
 /// Prints the effective configuration.
-pub(crate) fn run(request: ConfigRequest) -> anyhow::Result<()> {
-    match request.docs.as_deref() {
+pub(crate) fn run(request: &NodeRequest, docs: Option<&str>) -> anyhow::Result<()> {
+    match docs {
         Some("reference") => {
             anstream::print!("{}", docs::markdown());
             return Ok(());

@@ -5,21 +5,21 @@ mod render;
 use anyhow::Context as _;
 
 use crate::{
-    cli::ExplainRequest,
+    cli::NodeRequest,
     commands::{client::Node, when::Now},
 };
 
 /// Prints why the subject is served, held or refused.
-pub(crate) fn run(request: ExplainRequest) -> anyhow::Result<()> {
-    let node = Node::new(&request.node)?;
+pub(crate) fn run(request: &NodeRequest, subject: &str) -> anyhow::Result<()> {
+    let node = Node::new(request)?;
     let mut path = vec!["api", "v1", "explain"];
-    path.extend(request.subject.split('/'));
+    path.extend(subject.split('/'));
     let response = node.get(&path)?;
     // That nothing is known is an explanation too.
     if response.status != 404 {
         node.check(&response)?;
     }
-    if request.node.json {
+    if request.json {
         anstream::println!("{}", response.body.trim_end());
         return Ok(());
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 
 use crate::{
-    cli::HealthcheckRequest,
+    cli::NodeRequest,
     commands::client::{base_url, fetch},
 };
 
@@ -13,7 +13,7 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Succeeds when the node says that it is ready.
-pub(crate) fn run(request: HealthcheckRequest) -> anyhow::Result<()> {
+pub(crate) fn run(request: &NodeRequest) -> anyhow::Result<()> {
     let url = format!(
         "{}/readyz",
         base_url(request.url.as_deref(), &request.flags)?

@@ -18,11 +18,11 @@ pub(crate) fn run(request: NodeRequest, action: IndexAction) -> anyhow::Result<(
     let node = Node::new(&request)?;
     match action {
         IndexAction::Status => node.show(&PATH, &[], render::status),
-        IndexAction::Repo(name) => {
+        IndexAction::Repo { name } => {
             let path = [&PATH[..], &["repos", &name]].concat();
             node.show(&path, &[LISTED], render::repo)
         }
-        IndexAction::Now(name) => {
+        IndexAction::Now { name } => {
             let path = [&PATH[..], &["now"]].concat();
             let done = format!("indexing {name} now; `gripfast queue ls` shows progress");
             node.order(Method::POST, &path, &[("name", &name)], &done)

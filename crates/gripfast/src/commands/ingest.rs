@@ -18,7 +18,7 @@ pub(crate) fn run(request: NodeRequest, action: IngestAction) -> anyhow::Result<
     let node = || Node::new(&request);
     let path = |what| ["api", "v1", "github", what];
     match action {
-        IngestAction::Backfill(files) => backfill::run(&request, &files),
+        IngestAction::Backfill { files } => backfill::run(&request, &files),
         IngestAction::Status => node()?.show(&path("status"), &[], render::status),
         IngestAction::Gaps { all } => {
             let open = if all { "false" } else { "true" };

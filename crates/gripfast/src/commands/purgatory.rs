@@ -21,7 +21,7 @@ pub(crate) fn run(request: NodeRequest, action: PurgatoryAction) -> anyhow::Resu
     let node = Node::new(&request)?;
     match action {
         PurgatoryAction::Ls => node.show(&PATH, &[LISTED], render::list),
-        PurgatoryAction::Retry(id) => {
+        PurgatoryAction::Retry { id } => {
             let event = find(&node, &id)?;
             let path = [&PATH[..], &[&event.id, "retry"]].concat();
             let done = format!(

@@ -4,21 +4,21 @@ mod render;
 
 use self::render::{Found, Ranked};
 use crate::{
-    cli::ResolveRequest,
+    cli::{NodeRequest, ResolveQuery},
     commands::{client::Node, when::Now},
 };
 
 /// Shows the manifest of a key, and its providers if wanted.
-pub(crate) fn run(request: ResolveRequest) -> anyhow::Result<()> {
-    let node = Node::new(&request.node)?;
-    let key = request.key.as_str();
-    let fresh: &[(&str, &str)] = if request.fresh {
+pub(crate) fn run(request: &NodeRequest, query: &ResolveQuery) -> anyhow::Result<()> {
+    let node = Node::new(request)?;
+    let key = query.key.as_str();
+    let fresh: &[(&str, &str)] = if query.fresh {
         &[("fresh", "true")]
     } else {
         &[]
     };
-    if request.node.json {
-        let route = if request.providers {
+    if request.json {
+        let route = if query.providers {
             "providers"
         } else {
             "resolve"
@@ -29,7 +29,7 @@ pub(crate) fn run(request: ResolveRequest) -> anyhow::Result<()> {
     }
     let found: Found = node.data(&["resolve", key], fresh)?;
     anstream::print!("{}", render::found(&found, Now::new()));
-    if request.providers {
+    if query.providers {
         // What was just found is in the node's cache.
         let ranked: Ranked = node.data(&["providers", key], &[])?;
         anstream::print!("\n{}", render::providers(&ranked));

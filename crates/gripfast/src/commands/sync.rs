@@ -29,7 +29,7 @@ pub(crate) fn run(request: NodeRequest, action: SyncAction) -> anyhow::Result<()
             let status: SyncStatus = node.data(&PATH, &[("limit", LISTED)])?;
             anstream::print!("{}", render::page(&status, Now::new()));
         }
-        SyncAction::Now(subject) => {
+        SyncAction::Now { subject } => {
             let identifier = identifier(&subject)?;
             let path = [&PATH[..], &[identifier, "now"]].concat();
             let done = format!("fetching {identifier} now; `gripfast sync status` shows progress");

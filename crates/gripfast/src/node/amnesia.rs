@@ -30,7 +30,7 @@ impl Amnesia {
     /// Makes the directory in `parent` and has `settings` put everything there.
     pub(crate) fn begin(parent: &Path, settings: &mut Settings) -> anyhow::Result<Self> {
         for left in remove_abandoned(parent) {
-            tracing::warn!(dir = %left.display(), "removed what a killed run had left behind");
+            tracing::warn!(dir = %left.display(), "removed the directory of a killed run");
         }
         let (process, chance) = (std::process::id(), rand::random::<u64>());
         let dir = parent.join(format!("{PREFIX}{process}-{chance:016x}"));
@@ -53,7 +53,7 @@ impl Amnesia {
 impl Drop for Amnesia {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_dir_all(&self.dir) {
-            tracing::error!(dir = %self.dir.display(), %error, "something was left behind");
+            tracing::error!(dir = %self.dir.display(), %error, "failed to remove the directory");
         }
     }
 }

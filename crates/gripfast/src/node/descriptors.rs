@@ -1,4 +1,4 @@
-//! How many files and connections may be open at once.
+//! The limit of open file descriptors, raised to what connections need.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 

@@ -8,7 +8,7 @@ use grip_github::{GitHub, Token};
 use grip_limits::Throttle;
 use grip_types::{Domain, Service};
 
-use super::outbound::way_out;
+use super::egress::egress_options;
 use crate::config::{GithubHost, Settings};
 
 /// A gateway to each host.
@@ -63,7 +63,7 @@ pub(super) fn private_way(
     throttle: &Throttle,
     hosts: Vec<Domain>,
 ) -> anyhow::Result<Egress> {
-    let mut options = way_out(settings, service, address);
+    let mut options = egress_options(settings, service, address);
     options.private_hosts = hosts;
     Ok(Egress::new(options, throttle.clone())?)
 }

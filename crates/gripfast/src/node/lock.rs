@@ -1,4 +1,4 @@
-//! One data directory, one process.
+//! The lock that gives a data directory to one process.
 
 use std::{
     fs::{self, File},

@@ -1,4 +1,4 @@
-//! What the operating system tells us.
+//! Signals of the operating system, and the action that each asks for.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -10,9 +10,9 @@ pub(crate) struct Signals {
     hangup: Signal,
 }
 
-/// What a signal asks for.
+/// The action that a signal asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum SignalAction {
     Stop { signal: &'static str },
     Reload,
 }
@@ -27,18 +27,18 @@ impl Signals {
     }
 
     /// Waits for the next one. Cancel safe: a signal that came meanwhile is seen next time.
-    pub(crate) async fn next(&mut self) -> Asked {
+    pub(crate) async fn next(&mut self) -> SignalAction {
         tokio::select! {
-            _ = self.terminate.recv() => Asked::Stop { signal: "SIGTERM" },
-            _ = self.interrupt.recv() => Asked::Stop { signal: "SIGINT" },
-            _ = self.hangup.recv() => Asked::Reload,
+            _ = self.terminate.recv() => SignalAction::Stop { signal: "SIGTERM" },
+            _ = self.interrupt.recv() => SignalAction::Stop { signal: "SIGINT" },
+            _ = self.hangup.recv() => SignalAction::Reload,
         }
     }
 
     /// Waits for one that asks to stop; while we start or stop, nothing else counts.
     pub(crate) async fn stop(&mut self) -> &'static str {
         loop {
-            if let Asked::Stop { signal } = self.next().await {
+            if let SignalAction::Stop { signal } = self.next().await {
                 return signal;
             }
         }

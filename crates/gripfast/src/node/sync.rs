@@ -16,7 +16,7 @@ use grip_types::Service;
 use grip_web::SyncHandle;
 
 use self::report::Report;
-use super::outbound::way_out;
+use super::egress::egress_options;
 use crate::config::Settings;
 
 /// What sync stands on.
@@ -42,7 +42,7 @@ pub(super) fn start(settings: &Settings, base: Base<'_>) -> anyhow::Result<SyncH
     }
     let throttle = base.throttle;
     let egress = Egress::new(
-        way_out(settings, base.service, base.address),
+        egress_options(settings, base.service, base.address),
         throttle.clone(),
     )
     .context("cannot set up requests to other hosts")?;

@@ -23,8 +23,8 @@ use grip_web::Watch;
 
 use self::wake::{Indexed, Waiting};
 use super::{
+    egress::egress_options,
     github::{Gateways, private_way},
-    outbound::way_out,
 };
 use crate::config::Settings;
 
@@ -120,7 +120,7 @@ async fn avatars(settings: &Settings, host: &Service, base: &Base<'_>) -> anyhow
         opened.context("cannot keep pictures (watch_avatars_store)")?
     };
     let (service, address, throttle) = (base.service, base.address, base.throttle);
-    let egress = Egress::new(way_out(settings, service, address), throttle.clone())
+    let egress = Egress::new(egress_options(settings, service, address), throttle.clone())
         .context("cannot set up requests for pictures")?;
     let mut options = AvatarOptions::default();
     let mut named = egress.clone();

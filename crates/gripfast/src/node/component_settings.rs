@@ -1,4 +1,4 @@
-//! The settings in the words of each part.
+//! The settings as options of each component: policy, HTTP edge, purgatory, relay.
 
 use grip_grasp::{Bounds, Policy, SyncDelays};
 use grip_relay::{Limits, Rate, Rates};

@@ -1,4 +1,4 @@
-//! The parts of a node: opened from the bottom up, ended from the top down.
+//! The components of a node: started from the bottom up, stopped from the top down.
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ use grip_types::Service;
 use grip_web::{AdminToken, Build, Readiness, Web, WebSettings};
 use tokio::{net::TcpSocket, time::Instant};
 
-use super::{database, github::Gateways, index, outbound, resolve, snapshot, sync, watch};
+use super::{component_settings, database, egress, github::Gateways, index, resolve, sync, watch};
 use crate::{
     admin_token,
     commands::version,
@@ -25,11 +25,12 @@ use crate::{
 /// Connections that may wait to be accepted; beyond it the kernel makes clients try again.
 const BACKLOG: u32 = 4096;
 
-/// What the last steps get when the drain deadline has passed: they only write what is promised.
-const LAST_STEPS: Duration = Duration::from_secs(2);
+/// How long the last steps may take once the drain deadline has passed: they only write what was
+/// acknowledged.
+const FINAL_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// All that runs.
-pub(crate) struct Parts {
+/// Everything that runs.
+pub(crate) struct Components {
     service: Service,
     policy: Arc<ArcSwap<Policy>>,
     web: Arc<ArcSwap<WebSettings>>,
@@ -45,7 +46,7 @@ pub(crate) struct Parts {
     serving: JoinHandle<()>,
 }
 
-impl Parts {
+impl Components {
     /// Opens everything, recovers, and begins to listen; nothing answers before all is there.
     pub(crate) async fn start(settings: &Settings) -> anyhow::Result<Self> {
         // Bound first, so that a taken port is found out before anything is touched, but not yet
@@ -62,30 +63,35 @@ impl Parts {
         let readiness = Readiness::ready();
         database::watch(&db, &readiness, &back);
         let queue = Queue::new(db.clone());
-        let taken_back = queue.reclaim().await;
-        taken_back.context("cannot take up the work of the last run")?;
+        let reclaimed = queue.reclaim().await;
+        reclaimed.context("cannot reclaim the jobs of the last run")?;
         let admin = admin_token::make(&settings.storage.data_dir).with_context(|| {
             format!(
                 "cannot keep a token in {}",
                 settings.storage.data_dir.display()
             )
         })?;
-        let policy = Arc::new(ArcSwap::from_pointee(snapshot::policy(settings, &service)));
-        let web = Arc::new(ArcSwap::from_pointee(snapshot::web(settings, &service)));
-        let (relay, writer) = Relay::start(store.clone(), snapshot::relay(settings), &front);
+        let policy = Arc::new(ArcSwap::from_pointee(component_settings::policy(
+            settings, &service,
+        )));
+        let web = Arc::new(ArcSwap::from_pointee(component_settings::web(
+            settings, &service,
+        )));
+        let (relay, writer) =
+            Relay::start(store.clone(), component_settings::relay(settings), &front);
         let grasp = Grasp::start(grip_grasp::Parts {
             store: store.clone(),
             writer,
             db: db.clone(),
             repositories: repositories.clone(),
             policy: Arc::clone(&policy),
-            bounds: snapshot::bounds(settings),
+            bounds: component_settings::bounds(settings),
             sweep_every: settings.timeouts.purgatory_sweep_interval,
             group: back.clone(),
         })
         .await
-        .context("cannot take up where the last run ended")?;
-        let throttle = outbound::throttle(settings, &back).await?;
+        .context("cannot recover the state of the last run")?;
+        let throttle = egress::throttle(settings, &back).await?;
         let resolving = resolve::start(
             settings,
             resolve::Base {
@@ -192,8 +198,8 @@ impl Parts {
         )
     }
 
-    /// Waits until a part ends that should not, and says why.
-    pub(crate) async fn died(&mut self) -> String {
+    /// Waits until a component ends that should not, and returns the reason.
+    pub(crate) async fn failed(&mut self) -> String {
         tokio::select! {
             ended = &mut self.serving => match ended {
                 Ok(()) => "the HTTP server ended by itself".to_owned(),
@@ -208,9 +214,9 @@ impl Parts {
 
     /// Swaps in settings that may change while we run.
     pub(crate) fn apply(&self, settings: &Settings) -> anyhow::Result<()> {
-        let policy = snapshot::policy(settings, &self.service);
+        let policy = component_settings::policy(settings, &self.service);
         self.web
-            .store(Arc::new(snapshot::web(settings, &self.service)));
+            .store(Arc::new(component_settings::web(settings, &self.service)));
         self.policy.store(Arc::new(policy));
         let resolve = resolve::options(&settings.discovery);
         self.resolve.store(Arc::new(resolve));
@@ -221,11 +227,13 @@ impl Parts {
     pub(crate) async fn stop(&self, grace: Duration) {
         let deadline = Instant::now() + grace;
         let front = self.front.shutdown(grace).await;
-        let rest = deadline.duration_since(Instant::now()).max(LAST_STEPS);
+        let rest = deadline
+            .duration_since(Instant::now())
+            .max(FINAL_SHUTDOWN_TIMEOUT);
         let back = self.back.shutdown(rest).await;
         self.relay.stop().await;
         self.db.close().await;
-        let edge = self.edge.shutdown(LAST_STEPS).await;
+        let edge = self.edge.shutdown(FINAL_SHUTDOWN_TIMEOUT).await;
         let root = self.edge.root();
         // A thread that blocks is no task that can be aborted, but it is not done either.
         let aborted = left(front) + left(back) + left(edge);

@@ -1,4 +1,4 @@
-//! The one polite way out of the node, for everything that asks other hosts.
+//! Requests to other hosts: their limits per host and the addresses they may reach.
 
 use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
@@ -48,7 +48,7 @@ pub(super) fn limits(sync: &Sync) -> grip_limits::Options {
     }
 }
 
-pub(super) fn way_out(
+pub(super) fn egress_options(
     settings: &Settings,
     service: &Service,
     address: SocketAddr,
@@ -100,7 +100,7 @@ mod tests {
         let theirs = grip_limits::Options::default();
         assert_eq!(limits(&settings.sync), theirs);
         let (ours, theirs) = (
-            way_out(&settings, &settings.service(), settings.reach.bind_address),
+            egress_options(&settings, &settings.service(), settings.reach.bind_address),
             grip_egress::Options::default(),
         );
         assert_eq!(ours.schemes, theirs.schemes);
@@ -127,7 +127,7 @@ mod tests {
             .env("NGIT_BIND_ADDRESS", "0.0.0.0:7334")
             .loaded();
         let settings = &loaded.settings;
-        let options = way_out(settings, &settings.service(), settings.reach.bind_address);
+        let options = egress_options(settings, &settings.service(), settings.reach.bind_address);
         for url in [
             "https://grasp.example.com/x.git",
             "https://www.example.com/x.git",

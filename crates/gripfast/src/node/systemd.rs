@@ -1,4 +1,4 @@
-//! Telling systemd how we are, where it asks (`NOTIFY_SOCKET`).
+//! Status notifications to systemd (`NOTIFY_SOCKET`).
 
 use std::{
     os::{
@@ -8,14 +8,14 @@ use std::{
     path::Path,
 };
 
-/// Who wants to know; nobody, mostly.
+/// The service manager, where one listens.
 #[derive(Debug)]
-pub(crate) struct Notifier {
+pub(crate) struct ServiceManager {
     to: Option<(UnixDatagram, SocketAddr)>,
 }
 
-impl Notifier {
-    /// Finds out from the environment.
+impl ServiceManager {
+    /// Reads its socket from the environment.
     pub(crate) fn from_env() -> Self {
         let name = std::env::var("NOTIFY_SOCKET").unwrap_or_default();
         Self {
@@ -48,7 +48,7 @@ impl Notifier {
         if let Some((socket, address)) = &self.to
             && let Err(error) = socket.send_to_addr(text.as_bytes(), address)
         {
-            tracing::debug!(%error, "the service manager does not listen");
+            tracing::debug!(%error, "failed to notify the service manager");
         }
     }
 }
@@ -58,14 +58,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_manager_hears_that_we_are_ready() {
+    fn the_manager_is_notified_when_the_node_is_ready() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("notify");
         let manager = UnixDatagram::bind(&path).unwrap();
-        let notifier = Notifier {
-            to: Notifier::open(path.to_str().unwrap()),
+        let service_manager = ServiceManager {
+            to: ServiceManager::open(path.to_str().unwrap()),
         };
-        notifier.ready("serving");
+        service_manager.ready("serving");
         let mut text = [0; 64];
         let length = manager.recv(&mut text).unwrap();
         assert_eq!(&text[..length], b"READY=1\nSTATUS=serving");
@@ -73,8 +73,8 @@ mod tests {
 
     #[test]
     fn without_a_manager_nothing_happens() {
-        Notifier {
-            to: Notifier::open(""),
+        ServiceManager {
+            to: ServiceManager::open(""),
         }
         .ready("serving");
     }
