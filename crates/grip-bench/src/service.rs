@@ -138,9 +138,10 @@ fn resolve_path(fixture: &Fixture) -> String {
 }
 
 fn shown(path: &str) -> &str {
-    match path.starts_with("/resolve/") {
-        true => "/resolve/<name>, from the cache",
-        false => path,
+    if path.starts_with("/resolve/") {
+        "/resolve/<name>, from the cache"
+    } else {
+        path
     }
 }
 

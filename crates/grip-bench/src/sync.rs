@@ -1,4 +1,4 @@
-//! What remote hosts see of a node that fetches, counted by the hosts.
+//! Requests of a node that fetches, counted by the remote hosts.
 
 pub mod waiting;
 
@@ -99,7 +99,7 @@ where
         anyhow::Ok(began.elapsed().as_secs_f64())
     };
     let done = tokio::time::timeout(limit, looking).await;
-    done.with_context(|| format!("waited in vain: {what}"))?
+    done.with_context(|| format!("timed out waiting for {what}"))?
 }
 
 /// A state and a pull request for each of 100 identifiers on one host, with the limits as they are.

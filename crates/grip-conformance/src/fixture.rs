@@ -1,4 +1,4 @@
-//! What most cases begin with: an owner, a repository, a connection.
+//! Fixture of most cases: an owner, a repository, a connection.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -234,15 +234,15 @@ impl Decision<'_> {
         if path.major().is_some() && !is_dotted(&path) {
             return Err(NotAModule::MajorWithoutGoMod { location: path });
         }
-        let version = match version.fits(&path) {
-            true => version,
-            false if is_dotted(&path) => {
-                let location = path;
-                return Err(NotAModule::Location { location, version });
-            }
-            false => version
+        let version = if version.fits(&path) {
+            version
+        } else if is_dotted(&path) {
+            let location = path;
+            return Err(NotAModule::Location { location, version });
+        } else {
+            version
                 .with_incompatible()
-                .map_err(|_| NotAModule::TooLong)?,
+                .map_err(|_| NotAModule::TooLong)?
         };
         Ok(Module {
             path,

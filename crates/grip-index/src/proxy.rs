@@ -24,8 +24,8 @@ mod info;
 mod known;
 mod listed;
 mod look;
+mod permits;
 mod request;
-mod slots;
 mod versions;
 mod zip;
 
@@ -47,7 +47,7 @@ use crate::{
     hosted::{Hosted, go_mod_at},
 };
 use known::Known;
-use slots::Slots;
+use permits::Permits;
 
 /// How much the proxy does.
 #[derive(Clone, Debug)]
@@ -82,10 +82,10 @@ struct Inner {
     hosted: Hosted,
     options: Options,
     /// For what is read in no time.
-    looks: Slots,
+    looks: Permits,
     /// For what may go through a whole history.
-    walks: Slots,
-    zips: Slots,
+    walks: Permits,
+    zips: Permits,
     known: Known,
     /// MiB of file contents in memory, over all zips.
     memory: Arc<Semaphore>,
@@ -106,9 +106,9 @@ impl Proxy {
         let inner = Inner {
             db,
             hosted,
-            looks: Slots::new(16, 512),
-            walks: Slots::new(2, 64),
-            zips: Slots::new(options.zips_at_once, 16 * options.zips_at_once),
+            looks: Permits::new(16, 512),
+            walks: Permits::new(2, 64),
+            zips: Permits::new(options.zips_at_once, 16 * options.zips_at_once),
             known: Known::default(),
             memory: Arc::new(Semaphore::new(zip::MEMORY_MIB)),
             options,

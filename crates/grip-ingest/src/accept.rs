@@ -86,13 +86,11 @@ pub(crate) async fn aside<T: Send + 'static>(
     bytes: usize,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, DbError> {
-    match bytes > LONG_BYTES {
-        false => Ok(work()),
-        true => {
-            let working = group.spawn_blocking("read", work);
-            working.await.map_err(|_| DbError::Panicked)
-        }
+    if bytes <= LONG_BYTES {
+        return Ok(work());
     }
+    let working = group.spawn_blocking("read", work);
+    working.await.map_err(|_| DbError::Panicked)
 }
 
 impl Batch {

@@ -116,22 +116,21 @@ impl Webhook {
         if delivery.body.len() > MAX_BODY {
             return Err(BadDelivery::TooBig.into());
         }
-        let read = match delivery.body.len() > LONG_BYTES {
-            false => self.parts.read(&delivery)?,
-            true => {
-                let parts = Arc::clone(&self.parts);
-                let group = &self.parts.group;
-                let reading = group.spawn_blocking("webhook", move || parts.read(&delivery));
-                reading.await.map_err(|_| DbError::Panicked)??
-            }
+        let read = if delivery.body.len() <= LONG_BYTES {
+            self.parts.read(&delivery)?
+        } else {
+            let parts = Arc::clone(&self.parts);
+            let group = &self.parts.group;
+            let reading = group.spawn_blocking("webhook", move || parts.read(&delivery));
+            reading.await.map_err(|_| DbError::Panicked)??
         };
         let Some(accepted) = self.parts.keep(&read).await? else {
             return Ok(Received::Known);
         };
         Ok(match read.event {
-            Heard::Ping { zen } => Received::Pong { zen },
-            Heard::Other => Received::Counted,
-            Heard::Push { trouble } => match trouble.filter(|_| accepted.rejected > 0) {
+            DeliveryEvent::Ping { zen } => Received::Pong { zen },
+            DeliveryEvent::Other => Received::Counted,
+            DeliveryEvent::Push { trouble } => match trouble.filter(|_| accepted.rejected > 0) {
                 Some(reason) => Received::KeptAside { reason },
                 None => Received::Push,
             },
@@ -143,11 +142,11 @@ impl Webhook {
 struct Read {
     id: String,
     name: &'static str,
-    event: Heard,
+    event: DeliveryEvent,
     batch: Arc<Batch>,
 }
 
-enum Heard {
+enum DeliveryEvent {
     Ping { zen: String },
     Push { trouble: Option<String> },
     Other,
@@ -159,17 +158,17 @@ impl Parts {
         self.secrets.check(signature, &delivery.body)?;
         let Parsed { id, about } = parse(delivery)?;
         let (name, event, batch) = match about {
-            About::Ping { zen } => ("ping", Heard::Ping { zen }, Batch::default()),
+            About::Ping { zen } => ("ping", DeliveryEvent::Ping { zen }, Batch::default()),
             About::Push(arrival) => {
                 let batch = Batch::read(&[arrival]);
                 let mut rejected = batch.rejected.values();
                 let trouble = rejected.next().map(|rejected| rejected.reason.clone());
-                ("push", Heard::Push { trouble }, batch)
+                ("push", DeliveryEvent::Push { trouble }, batch)
             }
             About::Other(name) => {
                 let mut batch = Batch::default();
                 batch.others.insert(name, 1);
-                (name, Heard::Other, batch)
+                (name, DeliveryEvent::Other, batch)
             }
         };
         let batch = Arc::new(batch);

@@ -58,7 +58,7 @@ pub(crate) struct StartName {
 
 /// One slot of one host.
 #[derive(Debug)]
-pub struct Slot {
+pub struct HostSlot {
     pub(crate) domain: Domain,
     pub(crate) lane: Lane,
     /// The latest start.
@@ -85,11 +85,11 @@ pub enum Outcome {
 
 impl Accounts for Hosts {
     type Key = HostRequest;
-    type Grant = Slot;
+    type Grant = HostSlot;
     type Outcome = Outcome;
     type Refusal = Refused;
 
-    fn take(&mut self, request: &HostRequest, now: Instant) -> Result<Slot, Refused> {
+    fn take(&mut self, request: &HostRequest, now: Instant) -> Result<HostSlot, Refused> {
         let (domain, lane) = (&request.domain, request.lane);
         let start = self.next_start(request);
         let host = self.open(domain, now)?;
@@ -98,7 +98,7 @@ impl Accounts for Hosts {
             Some(under) => host.take_more(lane, start, under.local_probe(), now),
         };
         let probe = taken.map_err(|hold| hold.refused(domain))?;
-        Ok(Slot {
+        Ok(HostSlot {
             domain: domain.clone(),
             lane,
             start,
@@ -107,7 +107,7 @@ impl Accounts for Hosts {
         })
     }
 
-    fn settle(&mut self, slot: &Slot, outcome: Outcome, now: Instant) {
+    fn settle(&mut self, slot: &HostSlot, outcome: Outcome, now: Instant) {
         let is_shared = self.mode == Mode::Shared;
         if let Some(host) = self.hosts.get_mut(&slot.domain) {
             host.settle(slot, outcome, is_shared, now);
@@ -119,7 +119,7 @@ impl Accounts for Hosts {
         }
     }
 
-    fn dropped(_: &Slot, _: Instant) -> Outcome {
+    fn dropped(_: &HostSlot, _: Instant) -> Outcome {
         Outcome::Cancelled
     }
 }
@@ -226,7 +226,7 @@ impl Hosts {
     }
 }
 
-impl Slot {
+impl HostSlot {
     /// A further request under this slot.
     pub(crate) fn further(&self) -> HostRequest {
         HostRequest {

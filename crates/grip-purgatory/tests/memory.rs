@@ -1,4 +1,4 @@
-//! What waiting costs in memory. A binary of its own, so that nothing else is measured.
+//! Memory of held entries. A binary of its own, so that nothing else is measured.
 
 #![expect(
     clippy::unwrap_used,

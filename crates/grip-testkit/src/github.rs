@@ -32,7 +32,7 @@ pub use self::{
     record::Seen,
     repositories::Repo,
 };
-use self::{behaviour::Scripts, limits::Books, record::Record, repositories::Repositories};
+use self::{behaviour::Scripts, limits::LimitState, record::Record, repositories::Repositories};
 use crate::remote::{self, Gate};
 
 /// A running GitHub; it ends when dropped.
@@ -58,7 +58,7 @@ struct Shared {
     address: SocketAddr,
     base: String,
     repositories: Mutex<Repositories>,
-    books: Mutex<Books>,
+    books: Mutex<LimitState>,
     record: Record,
     scripts: Scripts,
 }
@@ -70,7 +70,7 @@ impl Shared {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn books(&self) -> MutexGuard<'_, Books> {
+    fn books(&self) -> MutexGuard<'_, LimitState> {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -101,7 +101,7 @@ impl FakeGitHub {
             address: listener.local_addr()?,
             base: setup.base,
             repositories: Mutex::default(),
-            books: Mutex::new(Books::new(setup.limits, setup.tokens)),
+            books: Mutex::new(LimitState::new(setup.limits, setup.tokens)),
             record: Record::default(),
             scripts: Scripts::default(),
         });

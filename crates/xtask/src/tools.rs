@@ -1,4 +1,4 @@
-//! What tests need beside Rust: found, or installed once.
+//! Programs that tests need beside Rust: found, or installed once.
 
 mod fixtures;
 

@@ -1,4 +1,4 @@
-//! What everybody writes who has rows to keep: INSERTs of some hundred rows, a few a transaction.
+//! Baseline of a backfill: plain INSERTs of some hundred rows, a few a transaction.
 
 use std::{
     fs::File,

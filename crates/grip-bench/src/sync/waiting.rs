@@ -1,4 +1,4 @@
-//! What very many waiting identifiers cost: while none is due, and when all are at once.
+//! Cost of very many waiting identifiers: while none is due, and when all are at once.
 
 use std::{path::Path, time::Duration};
 

@@ -96,7 +96,9 @@ impl Reader {
     fn commit_facts(&self, oid: &Oid) -> Result<CommitFacts, ReadError> {
         let commit = self.text(oid, ObjectKind::Commit, MAX_COMMIT_BYTES)?;
         let fields = CommitRefIter::from_bytes(&commit, gix_hash::Kind::Sha1);
-        let parents = fields.parent_ids().map(|parent| known(oid, Ok::<_, ()>(parent)));
+        let parents = fields
+            .parent_ids()
+            .map(|parent| known(oid, Ok::<_, ()>(parent)));
         Ok(CommitFacts {
             oid: *oid,
             tree: known(oid, fields.clone().tree_id())?,

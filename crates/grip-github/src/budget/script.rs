@@ -21,7 +21,7 @@ use url::Url;
 use super::{
     Denied, Outcome,
     tokens::{Call, SOON, TokenBudgets, TokenStatus, warn_low},
-    window::{Known, State, Ticket},
+    window::{CallNumber, Known, State},
 };
 use crate::{
     options::Token,
@@ -180,7 +180,7 @@ impl SharedAccounts for TokenBudgets {
             account,
             resource,
             name,
-            Ticket::OLDEST,
+            CallNumber::OLDEST,
             ticket,
         )))
     }

@@ -3,7 +3,7 @@ use std::{collections::VecDeque, time::Duration};
 use proptest::prelude::*;
 
 use super::{
-    window::{Available, State, Ticket, Window},
+    window::{Available, CallNumber, State, Window},
     *,
 };
 use crate::quota::Quota;
@@ -266,8 +266,8 @@ async fn waiting_for_a_call_under_way_comes_before_waiting_for_a_window() {
 struct Host {
     used: u32,
     window: u64,
-    to_host: VecDeque<Ticket>,
-    to_us: Vec<(Ticket, Outcome)>,
+    to_host: VecDeque<CallNumber>,
+    to_us: Vec<(CallNumber, Outcome)>,
 }
 
 proptest! {

@@ -12,7 +12,7 @@ use url::Url;
 use super::{
     Budget, Denied, Outcome,
     script::ledger_keys,
-    window::{Available, Known, State, Ticket, Window},
+    window::{Available, CallNumber, Known, State, Window},
 };
 use crate::{
     options::{Options, Token},
@@ -81,7 +81,7 @@ pub(crate) struct Call {
     pub(super) resource: Resource,
     /// The call among all of this process.
     pub(super) name: u64,
-    pub(super) ticket: Ticket,
+    pub(super) ticket: CallNumber,
     /// As Redis gave it, 0 where it did not.
     pub(super) shared_ticket: u64,
     /// From here on the host may count the call.
@@ -165,7 +165,7 @@ impl TokenBudgets {
         account: usize,
         resource: Resource,
         name: u64,
-        ticket: Ticket,
+        ticket: CallNumber,
         shared_ticket: u64,
     ) -> Call {
         self.log_resumed(account, resource);

@@ -56,9 +56,9 @@ pub(super) struct Known {
 
 /// The place of a call among all of a budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Ticket(pub(super) u64);
+pub(super) struct CallNumber(pub(super) u64);
 
-impl Ticket {
+impl CallNumber {
     /// Of a call that began before all that this window knows of.
     pub(super) const OLDEST: Self = Self(0);
 }
@@ -102,7 +102,7 @@ impl Window {
         self.state = state;
         self.is_stale = false;
         self.in_flight = in_flight;
-        self.lost = Lost::of(lost, Ticket(self.tickets));
+        self.lost = Lost::of(lost, CallNumber(self.tickets));
         match state {
             State::Known(known) => self.set_low(known),
             State::Unknown | State::Unmetered => None,
@@ -206,17 +206,17 @@ impl Window {
     }
 
     /// Begins a call.
-    pub(super) fn take(&mut self) -> Ticket {
+    pub(super) fn take(&mut self) -> CallNumber {
         self.in_flight += 1;
         self.tickets += 1;
         self.allowance = self.allowance.map(|calls| calls.saturating_sub(1));
-        Ticket(self.tickets)
+        CallNumber(self.tickets)
     }
 
     /// Ends a call. Returns what is left where that is little for the first time.
     pub(super) fn settle(
         &mut self,
-        ticket: Ticket,
+        ticket: CallNumber,
         outcome: Outcome,
         now: Instant,
     ) -> Option<Known> {
@@ -228,9 +228,9 @@ impl Window {
             }
             (Outcome::Unmetered, State::Unknown) => self.state = State::Unmetered,
             (Outcome::Unmetered | Outcome::Lost, State::Unknown | State::Known(_)) => {
-                self.lost.add(Ticket(self.tickets));
+                self.lost.add(CallNumber(self.tickets));
             }
-            (Outcome::Unused, _) if ticket > Ticket::OLDEST => {
+            (Outcome::Unused, _) if ticket > CallNumber::OLDEST => {
                 self.allowance = self.allowance.map(|calls| calls.saturating_add(1));
             }
             (Outcome::Unused, _) | (_, State::Unmetered) => {}
@@ -289,7 +289,7 @@ impl Known {
 #[derive(Debug, Default)]
 struct Lost {
     /// How many were given up after which call had begun, the oldest first.
-    calls: VecDeque<(Ticket, u32)>,
+    calls: VecDeque<(CallNumber, u32)>,
 }
 
 /// Moments of giving up that are told apart. Beyond, the last two are taken for one.
@@ -297,7 +297,7 @@ const MAX_MOMENTS: usize = 64;
 
 impl Lost {
     /// So many, which were given up at the latest after `last` had begun.
-    fn of(count: u32, last: Ticket) -> Self {
+    fn of(count: u32, last: CallNumber) -> Self {
         let calls = (count > 0).then_some((last, count));
         Self {
             calls: calls.into_iter().collect(),
@@ -309,7 +309,7 @@ impl Lost {
         counts.fold(0, u32::saturating_add)
     }
 
-    fn add(&mut self, last: Ticket) {
+    fn add(&mut self, last: CallNumber) {
         let is_full = self.calls.len() >= MAX_MOMENTS;
         match self.calls.back_mut() {
             Some((at, count)) if *at == last || is_full => {
@@ -321,7 +321,7 @@ impl Lost {
     }
 
     /// Forgets those that were given up before `ticket` began: its response counts them.
-    fn resolve(&mut self, ticket: Ticket) {
+    fn resolve(&mut self, ticket: CallNumber) {
         while self.calls.front().is_some_and(|(at, _)| *at < ticket) {
             self.calls.pop_front();
         }

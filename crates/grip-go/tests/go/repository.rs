@@ -142,10 +142,12 @@ impl Repository {
             Found::from(own.as_deref()),
             Found::from(major.as_deref()),
         )?;
-        let text = match module.has_go_mod {
-            false => None,
-            true if module.dir == tag.dir => own,
-            true => major,
+        let text = if !module.has_go_mod {
+            None
+        } else if module.dir == tag.dir {
+            own
+        } else {
+            major
         };
         Ok(self.pack(tag, module, text, &listing))
     }

@@ -8,7 +8,7 @@ use super::{
     Info, Proxy, ProxyError,
     listed::{self, Listed, Pages},
     look::{At, Look, Place},
-    slots::Slots,
+    permits::Permits,
 };
 use crate::{Source as _, Trust, hosted::Hosted};
 
@@ -143,7 +143,7 @@ impl Proxy {
     /// Looks for a module where it may block; the work is told to end if nobody waits any more.
     pub(super) async fn look_at<T: Send + 'static>(
         &self,
-        slots: &Slots,
+        permits: &Permits,
         place: Place,
         path: &ModulePath,
         work: impl FnOnce(&Look<'_>) -> Result<T, ProxyError> + Send + 'static,
@@ -151,7 +151,7 @@ impl Proxy {
         let stop = self.inner.hosted.group().token().child_token();
         let _ends_it = stop.clone().drop_guard();
         let (path, inner) = (path.clone(), Arc::clone(&self.inner));
-        self.off_runtime(slots, move |hosted| {
+        self.off_runtime(permits, move |hosted| {
             work(&Look {
                 repositories: hosted.repositories(),
                 place: &place,
@@ -165,10 +165,10 @@ impl Proxy {
 
     pub(super) async fn off_runtime<T: Send + 'static>(
         &self,
-        slots: &Slots,
+        permits: &Permits,
         work: impl FnOnce(&Hosted) -> Result<T, ProxyError> + Send + 'static,
     ) -> Result<T, ProxyError> {
-        let slot = slots.enter().await?;
+        let slot = permits.enter().await?;
         let hosted = self.inner.hosted.clone();
         let working = hosted
             .group()

@@ -145,7 +145,7 @@ grip_db::on_both_engines! {
         let etag = store.begin_repo("a").await.unwrap().unwrap().etag;
         assert_eq!(etag.as_deref(), Some("all"));
 
-        // Half of them are gone; who lost the job says so in vain.
+        // Half of them are gone; an end by a worker that lost the job changes nothing.
         let gone = |seen: Seen| Gone {
             before: Some(("go.example/a".to_owned(), seen.name.clone())),
             name: seen.name,

@@ -37,10 +37,11 @@ pub(super) fn check(budgets: &[Budget], new_waits: bool, percent: u32) -> Result
             why: "what is left of the budget is kept for new events",
         });
     }
-    let is_plenty = match is_metered {
-        true => limit >= LARGE && left * 2 > limit,
+    let is_plenty = if is_metered {
+        limit >= LARGE && left * 2 > limit
+    } else {
         // Either nothing is known yet, or the host keeps no budget.
-        false => !core.is_empty(),
+        !core.is_empty()
     };
     if new_waits && !is_plenty {
         return Err(Closed {

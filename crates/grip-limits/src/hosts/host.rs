@@ -12,7 +12,7 @@ use std::{
 use grip_types::Domain;
 use tokio::time::Instant;
 
-use super::{Outcome, Slot, StartName};
+use super::{HostSlot, Outcome, StartName};
 use crate::{
     Advice, BreakerOptions, BreakerState, ClosedReason, HostClosed, HostStatus, Lane, Limits,
     Reason, Refused, Verdict, Why,
@@ -179,7 +179,7 @@ impl Host {
 
     /// Takes a slot back. `is_shared`: the breaker of all instances decides, not that of this
     /// process.
-    pub fn settle(&mut self, slot: &Slot, outcome: Outcome, is_shared: bool, now: Instant) {
+    pub fn settle(&mut self, slot: &HostSlot, outcome: Outcome, is_shared: bool, now: Instant) {
         if self.held.remove(&slot.start.token).is_some() {
             self.in_flight[slot.lane.index()] -= 1;
         }

@@ -9,7 +9,7 @@ use grip_types::Domain;
 use tokio::time::Instant;
 
 use super::{
-    HostRequest, Hosts, Outcome, Slot, StartName, Under,
+    HostRequest, HostSlot, Hosts, Outcome, StartName, Under,
     host::{Hold, Observed, RECHECK},
 };
 use crate::{
@@ -127,7 +127,7 @@ impl SharedAccounts for Hosts {
         request: NamedRequest,
         numbers: &[i64],
         now: Instant,
-    ) -> Option<Result<Slot, Refused>> {
+    ) -> Option<Result<HostSlot, Refused>> {
         let response = Response::read(numbers, now)?;
         if !response.granted {
             let hold = response.refusal.unwrap_or_else(|| Hold::in_flight(now));
@@ -141,7 +141,7 @@ impl SharedAccounts for Hosts {
         } = request;
         let probe = under.and_then(|under| under.local_probe());
         self.insert(&domain, now).granted(lane, start, probe, now);
-        Some(Ok(Slot {
+        Some(Ok(HostSlot {
             domain,
             lane,
             start,
@@ -165,7 +165,7 @@ impl SharedAccounts for Hosts {
         })
     }
 
-    fn settled(slot: &Slot, outcome: Outcome, at: Instant) -> Vec<(Domain, HostUpdate)> {
+    fn settled(slot: &HostSlot, outcome: Outcome, at: Instant) -> Vec<(Domain, HostUpdate)> {
         let (verdict, advice) = match outcome {
             Outcome::Done { verdict, advice } => (Some(verdict), advice),
             Outcome::Cancelled | Outcome::Unused => (None, None),

@@ -8,7 +8,7 @@ use tokio::time::{advance, sleep, timeout};
 use super::*;
 use crate::{
     Advice, Hosts, Limits, LocalLedger, Options, SharedRedis, Verdict, Why,
-    hosts::{HostRequest, Outcome, Slot},
+    hosts::{HostRequest, Outcome, HostSlot},
     ledger::{BoxFuture, Ledger},
     notifier::Notifier,
 };
@@ -42,7 +42,7 @@ impl Watched {
     }
 
     /// Takes a slot without being counted as asked.
-    async fn slot(&self, domain: &Domain) -> Slot {
+    async fn slot(&self, domain: &Domain) -> HostSlot {
         let request = HostRequest {
             domain: domain.clone(),
             lane: Lane::Git,
@@ -53,7 +53,7 @@ impl Watched {
 }
 
 impl Ledger<Hosts> for Watched {
-    fn take<'a>(&'a self, request: &'a HostRequest) -> BoxFuture<'a, Result<Slot, Refused>> {
+    fn take<'a>(&'a self, request: &'a HostRequest) -> BoxFuture<'a, Result<HostSlot, Refused>> {
         Box::pin(async move {
             self.asked.fetch_add(1, Ordering::Relaxed);
             let response = self.local.take(request).await;
@@ -64,7 +64,7 @@ impl Ledger<Hosts> for Watched {
         })
     }
 
-    fn settle(&self, slot: Slot, outcome: Outcome) {
+    fn settle(&self, slot: HostSlot, outcome: Outcome) {
         self.local.settle(slot, outcome);
     }
 

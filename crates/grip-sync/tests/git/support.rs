@@ -111,10 +111,7 @@ impl Desk {
     pub fn packs_in_quarantine(&self) -> usize {
         fn files(path: &std::path::Path) -> usize {
             let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
-            let count = |path: std::path::PathBuf| match path.is_dir() {
-                true => files(&path),
-                false => 1,
-            };
+            let count = |path: std::path::PathBuf| if path.is_dir() { files(&path) } else { 1 };
             entries.map(|entry| count(entry.path())).sum()
         }
         let root = std::fs::read_dir(self.dir.path().join("git")).unwrap();

@@ -1,4 +1,4 @@
-//! What it does instead of answering properly, and for how long.
+//! Misbehaviour of the fake, and for how long.
 
 use std::{
     collections::{BTreeMap, VecDeque},

@@ -1,4 +1,4 @@
-//! What happens on it, and who does it: lists of events that move while they are read, people,
+//! Events and users: lists of events that move while they are read, people,
 //! and repositories described word for word.
 
 use std::{
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{
     FakeGitHub,
-    listing::Asked,
+    listing::PageQuery,
     repositories::Repositories,
     routes::{self, Call, Made},
 };
@@ -204,7 +204,11 @@ impl Activity {
 }
 
 /// The answer, if it is about events, people or described repositories.
-pub(super) fn answer(repositories: &Repositories, call: &Call<'_>, asked: &Asked) -> Option<Made> {
+pub(super) fn answer(
+    repositories: &Repositories,
+    call: &Call<'_>,
+    asked: &PageQuery,
+) -> Option<Made> {
     let parts: Vec<_> = call.path.trim_matches('/').split('/').collect();
     let mut inner = repositories.activity.inner();
     let is = |found: &Value, name: &str| {
@@ -249,7 +253,12 @@ pub(super) fn answer(repositories: &Repositories, call: &Call<'_>, asked: &Asked
 
 impl Inner {
     /// A page of those that are wanted; then whatever is to happen happens.
-    fn look(&mut self, call: &Call<'_>, asked: &Asked, wanted: impl Fn(&Value) -> bool) -> Made {
+    fn look(
+        &mut self,
+        call: &Call<'_>,
+        asked: &PageQuery,
+        wanted: impl Fn(&Value) -> bool,
+    ) -> Made {
         let all = self.events.iter().rev().filter(|event| wanted(event));
         let (part, more) = asked.part(all.take(self.kept));
         let items = part.into_iter().cloned().collect();

@@ -64,7 +64,7 @@ pub struct Counts {
 
 /// The state of all limits.
 #[derive(Debug)]
-pub(super) struct Books {
+pub(super) struct LimitState {
     pub(super) limits: Limits,
     pub(super) counts: Counts,
     tokens: Vec<Token>,
@@ -97,7 +97,7 @@ pub(super) enum Entry {
     Exhausted,
 }
 
-impl Books {
+impl LimitState {
     pub(super) fn new(limits: Limits, tokens: Vec<String>) -> Self {
         let token = |text| Token {
             text,

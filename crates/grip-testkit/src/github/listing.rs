@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::repositories::Held;
 
 /// Where a page begins and how long it is.
-pub(super) struct Asked {
+pub(super) struct PageQuery {
     pub(super) page: usize,
     pub(super) per_page: usize,
     pub(super) since: u64,
@@ -16,7 +16,7 @@ pub(super) struct Asked {
     pub(super) at: Option<String>,
 }
 
-impl Asked {
+impl PageQuery {
     pub(super) fn read(query: &str) -> Self {
         let mut asked = Self {
             page: 1,

@@ -1,10 +1,10 @@
-//! What is answered to a path.
+//! Routes and their responses.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::{
-    listing::{self, Asked},
+    listing::{self, PageQuery},
     repositories::{Held, Repositories},
 };
 
@@ -33,7 +33,7 @@ fn not_found() -> Made {
 }
 
 pub(super) fn answer(repositories: &Repositories, call: &Call<'_>) -> Made {
-    let asked = Asked::read(call.query);
+    let asked = PageQuery::read(call.query);
     if let Some(made) = super::events::answer(repositories, call, &asked) {
         return made;
     }
@@ -64,7 +64,7 @@ fn seen<'a>(repositories: &'a Repositories, call: &Call<'_>, id: u64) -> Option<
 fn of_owner(
     repositories: &Repositories,
     call: &Call<'_>,
-    asked: &Asked,
+    asked: &PageQuery,
     owner: &str,
     only_org: bool,
 ) -> Made {
@@ -96,14 +96,14 @@ fn of_owner(
 }
 
 /// The query of the next page by number; all else in it stays.
-pub(super) fn next_page(query: &str, asked: &Asked) -> String {
+pub(super) fn next_page(query: &str, asked: &PageQuery) -> String {
     let kept = query.split('&').filter(|pair| !pair.starts_with("page="));
     let next = format!("page={}", asked.page + 1);
     let kept = kept.filter(|pair| !pair.is_empty());
     kept.chain([next.as_str()]).collect::<Vec<_>>().join("&")
 }
 
-fn everything(repositories: &Repositories, call: &Call<'_>, asked: &Asked) -> Made {
+fn everything(repositories: &Repositories, call: &Call<'_>, asked: &PageQuery) -> Made {
     let after = repositories.repos.range(asked.since + 1..);
     let visible = after.filter(|(_, held)| call.has_token || !held.repo.private);
     let mut rest = visible.map(|(_, held)| held);
@@ -118,7 +118,7 @@ fn everything(repositories: &Repositories, call: &Call<'_>, asked: &Asked) -> Ma
 fn by_name(
     repositories: &Repositories,
     call: &Call<'_>,
-    asked: &Asked,
+    asked: &PageQuery,
     name: &str,
     rest: &[&str],
 ) -> Made {
@@ -147,7 +147,7 @@ fn by_name(
     }
 }
 
-fn below(held: &Held, call: &Call<'_>, asked: &Asked, rest: &[&str]) -> Made {
+fn below(held: &Held, call: &Call<'_>, asked: &PageQuery, rest: &[&str]) -> Made {
     match rest {
         [] => Made::Json(listing::long(held, call.root)),
         ["tags"] => {
@@ -166,7 +166,7 @@ fn below(held: &Held, call: &Call<'_>, asked: &Asked, rest: &[&str]) -> Made {
     }
 }
 
-fn contents(held: &Held, call: &Call<'_>, asked: &Asked, path: &str) -> Made {
+fn contents(held: &Held, call: &Call<'_>, asked: &PageQuery, path: &str) -> Made {
     let path = listing::unescaped(path);
     let at = asked.at.as_deref().unwrap_or(&held.repo.default_branch);
     let Some(oid) = held.resolve(at) else {

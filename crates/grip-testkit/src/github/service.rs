@@ -28,7 +28,7 @@ use tokio::{
 use super::{
     Behaviour, Seen, Shared,
     limits::Entry,
-    listing::Asked,
+    listing::PageQuery,
     routes::{self, Call, Made},
 };
 
@@ -191,7 +191,7 @@ async fn passed(shared: &Shared, call: &Call<'_>, token: Option<usize>, unchange
 
 fn served(shared: &Shared, call: &Call<'_>, behaviour: &Behaviour) -> Reply {
     let repositories = shared.repositories();
-    let asked = Asked::read(call.query);
+    let asked = PageQuery::read(call.query);
     let path = match behaviour {
         Behaviour::Instead(path) => path,
         _ => call.path,
@@ -284,12 +284,11 @@ fn sent(reply: Reply) -> Response<Body> {
     for (name, value) in &reply.headers {
         response = response.header(name, value);
     }
-    let body = match reply.breaks_off {
-        true => broken(reply.body),
-        false => {
-            let never = |impossible: Infallible| match impossible {};
-            Full::from(reply.body).map_err(never).boxed_unsync()
-        }
+    let body = if reply.breaks_off {
+        broken(reply.body)
+    } else {
+        let never = |impossible: Infallible| match impossible {};
+        Full::from(reply.body).map_err(never).boxed_unsync()
     };
     response.body(body).expect("tests name valid headers")
 }

@@ -1,4 +1,4 @@
-//! Who the server runs as: Postgres refuses to run as root.
+//! System account of the server: Postgres refuses to run as root.
 
 use std::{
     env, fs,

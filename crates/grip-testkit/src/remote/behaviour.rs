@@ -1,4 +1,4 @@
-//! What a host does instead of answering properly, and for how long.
+//! Misbehaviour of a host, and for how long.
 
 use std::{
     collections::{HashMap, VecDeque},

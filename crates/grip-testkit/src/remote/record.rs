@@ -1,4 +1,4 @@
-//! What a host saw: every request, and how many there were at that moment.
+//! Record of a host: every request, and how many there were at that moment.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},

@@ -68,7 +68,7 @@ async fn respond(request: Request<Incoming>, shared: Arc<Shared>) -> Response<Bo
         headers: parts.headers,
         body: body.to_bytes(),
     };
-    let asked = Asked::read(&call.body);
+    let asked = PacketRequest::read(&call.body);
     let is_fetch = action == "git-upload-pack" && asked.command.as_deref() != Some("ls-refs");
     under_way.says(asked.command, asked.wants);
     match answer(&shared, &call, &action, behaviour, is_fetch, under_way).await {
@@ -161,12 +161,12 @@ fn split(path: &str) -> (&str, &str) {
 }
 
 /// What the packets of a request's body ask for.
-struct Asked {
+struct PacketRequest {
     command: Option<String>,
     wants: Vec<String>,
 }
 
-impl Asked {
+impl PacketRequest {
     fn read(mut body: &[u8]) -> Self {
         let mut asked = Self {
             command: None,

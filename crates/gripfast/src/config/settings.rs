@@ -1,4 +1,4 @@
-//! What follows from several options: derived values, and combinations that cannot be.
+//! Settings derived from several options, and combinations that are refused.
 
 use std::{net::SocketAddr, path::PathBuf};
 

@@ -1,4 +1,4 @@
-//! What the node has said, and whether it still stands by it.
+//! Everything the node has acknowledged, and whether it is still served.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What maintainers and contributors do all day.
+//! Workload of maintainers and contributors.
 
 use anyhow::{Result, ensure};
 use grip_testkit::{Author, Node, RelayClient, WorkTree, events::tag};

@@ -1,4 +1,4 @@
-//! What a person sees in a browser.
+//! Pages in a real browser.
 
 use anyhow::{Result, ensure};
 use grip_testkit::{Author, Node, WorkTree, browser};

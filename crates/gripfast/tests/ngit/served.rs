@@ -1,4 +1,4 @@
-//! What the node serves of the repository, asked for over git, the relay and HTTP.
+//! Repository as the node serves it, asked for over git, the relay and HTTP.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What a maintainer and a contributor do in a day, step by step.
+//! Day of a maintainer and a contributor, step by step.
 
 use anyhow::{Context as _, Error, Result, anyhow, ensure};
 use grip_testkit::{Node, WorkTree, until};

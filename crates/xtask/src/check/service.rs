@@ -1,4 +1,4 @@
-//! What runs and what waits: every task is in the inventory, every bound in the table, and
+//! Inventory of tasks and bounds: every task is in its table, every channel and semaphore too, and
 //! docs/service.md shows both as they are.
 
 use std::{

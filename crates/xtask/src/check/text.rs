@@ -61,12 +61,16 @@ const DIALECT: &[(&str, &str)] = &[
         "trying again on conflict is `retry_on_conflict`",
     ),
     ("true => ", "a boolean is read with `if`, not with `match`"),
+    (" of late", "say `recent`"),
+    (" in vain", "say `failed`"),
+];
+
+/// First words of a module doc that tell nothing of what is in the file.
+const VAGUE_OPENINGS: &[(&str, &str)] = &[
     ("//! What ", "a module doc opens with a noun phrase"),
     ("//! Who ", "a module doc opens with a noun phrase"),
     ("//! How ", "a module doc opens with a noun phrase"),
     ("//! Whatever ", "a module doc opens with a noun phrase"),
-    (" of late", "say `recent`"),
-    (" in vain", "say `failed`"),
 ];
 
 /// Looks through every tracked text.
@@ -88,6 +92,9 @@ pub(super) fn check(_: &Metadata) -> anyhow::Result<String> {
         } else {
             &[]
         };
+        if is_code && let Some(line) = text.lines().next() {
+            wrong.extend(complaints(line, VAGUE_OPENINGS).map(|why| format!("{name}:1: {why}")));
+        }
         for (index, line) in text.lines().enumerate() {
             let found = complaints(line, FORBIDDEN).chain(complaints(line, dialect));
             wrong.extend(found.map(|why| format!("{name}:{}: {why}", index + 1)));

@@ -23,14 +23,14 @@ impl Bench {
         self.now += time;
     }
 
-    fn ask(&mut self, lane: Lane) -> Result<Slot, Hold> {
+    fn ask(&mut self, lane: Lane) -> Result<HostSlot, Hold> {
         self.tokens += 1;
         let start = StartName {
             token: self.tokens,
             number: 1,
         };
         let probe = self.host.take(lane, start, self.now)?;
-        Ok(Slot {
+        Ok(HostSlot {
             domain: domain(),
             lane,
             start,
@@ -40,7 +40,7 @@ impl Bench {
     }
 
     /// Takes one more start under a slot.
-    fn again(&mut self, slot: &mut Slot) -> Result<(), Hold> {
+    fn again(&mut self, slot: &mut HostSlot) -> Result<(), Hold> {
         let start = StartName {
             number: slot.start.number + 1,
             ..slot.start
@@ -51,15 +51,15 @@ impl Bench {
         Ok(())
     }
 
-    fn git(&mut self) -> Result<Slot, Hold> {
+    fn git(&mut self) -> Result<HostSlot, Hold> {
         self.ask(Lane::Git)
     }
 
-    fn release(&mut self, slot: &Slot, outcome: Outcome) {
+    fn release(&mut self, slot: &HostSlot, outcome: Outcome) {
         self.host.settle(slot, outcome, false, self.now);
     }
 
-    fn finish(&mut self, slot: &Slot, verdict: Verdict, advice: Option<Advice>) {
+    fn finish(&mut self, slot: &HostSlot, verdict: Verdict, advice: Option<Advice>) {
         self.release(slot, Outcome::Done { verdict, advice });
     }
 

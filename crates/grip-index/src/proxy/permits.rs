@@ -15,20 +15,20 @@ const RETRY_AFTER: Duration = Duration::from_secs(5);
 /// a refusal as the end of the build, so it is better held up than turned away.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Turns for one kind of work: at most so many at once, so many more wait, the rest is refused.
-pub(super) struct Slots {
+/// Permits for one kind of work: at most so many at once, so many more wait, the rest is refused.
+pub(super) struct Permits {
     turns: Arc<Semaphore>,
     places: Arc<Semaphore>,
 }
 
-/// A turn, given back on drop.
-#[must_use = "the turn is over as soon as it is dropped"]
-pub(super) struct Slot {
+/// The right to do one piece of work, given back on drop.
+#[must_use = "the permit is given back as soon as it is dropped"]
+pub(super) struct Permit {
     _turn: OwnedSemaphorePermit,
     _place: OwnedSemaphorePermit,
 }
 
-impl Slots {
+impl Permits {
     pub(super) fn new(at_once: usize, waiting: usize) -> Self {
         let at_once = at_once.clamp(1, Semaphore::MAX_PERMITS / 2);
         Self {
@@ -38,7 +38,7 @@ impl Slots {
     }
 
     /// Waits for a turn. Cancel safe: giving up leaves no place behind.
-    pub(super) async fn enter(&self) -> Result<Slot, ProxyError> {
+    pub(super) async fn enter(&self) -> Result<Permit, ProxyError> {
         let busy = || ProxyError::Busy {
             retry_after: RETRY_AFTER,
         };
@@ -46,7 +46,7 @@ impl Slots {
         let place = place.map_err(|_| busy())?;
         let turn = timeout(PATIENCE, Arc::clone(&self.turns).acquire_owned()).await;
         let turn = turn.map_err(|_| busy())?;
-        Ok(Slot {
+        Ok(Permit {
             _turn: turn.expect("because turns are never closed"),
             _place: place,
         })
@@ -59,12 +59,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_turn_is_waited_for_by_so_many_and_refused_to_the_next() {
-        let slots = Slots::new(1, 1);
-        let first = slots.enter().await.unwrap();
-        let second = slots.enter();
+        let permits = Permits::new(1, 1);
+        let first = permits.enter().await.unwrap();
+        let second = permits.enter();
         tokio::pin!(second);
         assert!(timeout(Duration::from_secs(1), &mut second).await.is_err());
-        let third = slots.enter().await;
+        let third = permits.enter().await;
         assert!(matches!(third, Err(ProxyError::Busy { .. })));
         drop(first);
         let _second = second.await.unwrap();
@@ -72,10 +72,13 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn nobody_waits_for_ever_and_giving_up_leaves_no_place_behind() {
-        let slots = Slots::new(1, 1);
-        let _first = slots.enter().await.unwrap();
+        let permits = Permits::new(1, 1);
+        let _first = permits.enter().await.unwrap();
         for _ in 0..3 {
-            assert!(matches!(slots.enter().await, Err(ProxyError::Busy { .. })));
+            assert!(matches!(
+                permits.enter().await,
+                Err(ProxyError::Busy { .. })
+            ));
         }
     }
 }
