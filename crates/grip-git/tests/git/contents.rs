@@ -7,7 +7,6 @@ use std::{
     path::PathBuf,
 };
 
-use gix::hash;
 use grip_git::{CommitFacts, FileAt, RepoError};
 use grip_types::{Identifier, Oid, RepoAddr};
 
@@ -339,7 +338,7 @@ fn with_ten_bytes_of_the_first(mut pack: Vec<u8>) -> Vec<u8> {
 }
 
 fn sha1(bytes: &[u8]) -> Oid {
-    let mut hasher = hash::hasher(hash::Kind::Sha1);
+    let mut hasher = gix_hash::hasher(gix_hash::Kind::Sha1);
     hasher.update(bytes);
     Oid::from_bytes(hasher.try_finalize().unwrap().as_bytes()).unwrap()
 }
