@@ -1,7 +1,4 @@
-//! Measures a node over loopback, each figure beside its floor in the same run.
-//!
-//! Absolute values move by a factor of two between machines; what counts is the ratio. The
-//! column `peer` is what ngit-grasp 1.0.2 did on a machine of two shared cores.
+#![doc = include_str!("../README.md")]
 
 mod advertise;
 mod backfill;

@@ -1,8 +1,4 @@
-//! GRASP-01 as black-box cases that run against any server.
-//!
-//! A case knows a server by its URL alone and brings its own keys and identifiers, so the suite
-//! can be pointed at a server that other people use. Cases that must restart the server or change
-//! its settings say so ([`Needs::Control`]) and are left out, visibly, where that is impossible.
+#![doc = include_str!("../README.md")]
 
 mod cases;
 mod fixture;

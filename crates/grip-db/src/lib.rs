@@ -1,10 +1,4 @@
-//! SQL state: connections, migrations, transactions on SQLite and Postgres.
-//!
-//! Invariants:
-//! - A statement is a [`Statement`]: written once, in both dialects where they differ, and
-//!   prepared on both engines by a test of its crate.
-//! - SQLite has one writer connection, so that writes are never in each other's way.
-//! - What was acknowledged is on the disk.
+#![doc = include_str!("../README.md")]
 
 mod clock;
 mod connection;

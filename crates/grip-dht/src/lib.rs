@@ -1,16 +1,4 @@
-//! The DHT: records and requests between nodes that do not know each other.
-//!
-//! A record is stored under a key on the nodes whose names are nearest to it; a node that has what
-//! the key names says so as a *provider*. [`Dht`] is the whole interface: the peers near a key, one
-//! request to one peer, and the publication of records.
-//!
-//! Invariants:
-//! - This crate knows bytes, keys and names of peers; their meaning is up to the
-//!   [`RecordValidator`] and the [`LocalRecords`] of the node. No byte of a stranger is stored
-//!   without validation.
-//! - Everything that comes from or goes to a peer has a bound: [`limits`].
-//! - A request whose caller left ends at once, at the peer as well.
-//! - No address is dialled because a stranger named it, unless it is one that strangers may name.
+#![doc = include_str!("../README.md")]
 
 mod dht;
 mod error;

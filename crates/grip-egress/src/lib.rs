@@ -1,18 +1,4 @@
-//! Outbound HTTP: requests that reach public hosts only, politely and within limits.
-//!
-//! Invariants:
-//! - No request goes to an address that is not public, unless the operator allows it, and none
-//!   to our own service. This is judged for every hop, after names are resolved, and the address
-//!   that was judged is the one that is connected to.
-//! - No request is made that no permit has paid for, and every permit is given back with what
-//!   the host's response says about it.
-//! - Neither cookies nor traces of other pages are ever sent; no proxy is used. The one
-//!   credential that a caller may give goes to the origin it was given for and nowhere else,
-//!   never in plain text to a public host, and is never printed.
-//! - No response is read beyond its limits of size and time.
-//!
-//! TLS uses its own provider and the certificates of the web; nothing must be installed in the
-//! process first.
+#![doc = include_str!("../README.md")]
 
 mod address;
 mod bearer;

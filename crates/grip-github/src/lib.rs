@@ -1,19 +1,4 @@
-//! The GitHub API: one gateway, budgets per token, typed errors, pages.
-//!
-//! Serves github.com and GitHub Enterprise alike. The search API is never used: it ends after a
-//! thousand results.
-//!
-//! Invariants:
-//! - Every call is paid for twice before it is made: with a call of some token's budget, as far
-//!   as the host has told what is left of it, and with a permit of the throttle. Calls under way
-//!   count as spent, so that calls at once never go over a budget together.
-//! - Nothing here waits for a budget, a limit or a next try. Who has to wait is told until when
-//!   ([`GitHubError::next_step`]), and does so where waiting costs nothing.
-//! - One token's spent budget stops that token alone. What the host asks of everybody (secondary
-//!   limits) stops all of them, through the throttle.
-//! - Everything from outside is checked: what is about another repository, repeats itself, has
-//!   no end or is no JSON is an error. Redirects and links never lead to another origin.
-//! - No token is ever printed.
+#![doc = include_str!("../README.md")]
 
 mod budget;
 mod content;

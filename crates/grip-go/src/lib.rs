@@ -1,10 +1,4 @@
-//! Go's rules for modules: paths, versions, go.mod, zips.
-//!
-//! What golang.org/x/mod and cmd/go decide, as functions of what they are given. Nothing here
-//! reads a file, a clock or the network; the zip writer writes into what it is handed.
-//!
-//! Invariant: every input is an attack until it is parsed, and what is parsed stays valid. No
-//! input makes these functions panic, and none makes them take more than linear time.
+#![doc = include_str!("../README.md")]
 
 mod escape;
 pub mod go_mod;

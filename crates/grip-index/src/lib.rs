@@ -1,15 +1,4 @@
-//! The index of modules and tags: sources, jobs, feed.
-//!
-//! A [`Source`] says which repositories and tags there are. Two kinds of queued work follow it:
-//! one lists a source, one indexes a repository. What tags claim by Go's rules is the feed
-//! ([`Index::feed`]); what happens to it is told in [`Index::changes`].
-//!
-//! Invariants:
-//! - The feed shows no claim that cannot be proven: a module path leads to its repository, or the
-//!   operator has chosen to believe it.
-//! - A follower that goes on with the latest moment it has seen misses nothing, whatever clocks do.
-//! - The feed, the log of its changes and the end of the work are one transaction.
-//! - What was asked and answered is not asked again: not after a restart, and not for each tag.
+#![doc = include_str!("../README.md")]
 
 mod diff;
 mod feed;

@@ -1,7 +1,4 @@
-//! Events, NIP-34 kinds, filters, relations and maintainer sets.
-//!
-//! Invariant: pure. Nothing here reads a clock, a store or the network; nothing here decides
-//! whether an event is accepted. Tags are read leniently: a bad value is skipped, not the event.
+#![doc = include_str!("../README.md")]
 
 mod announcement;
 mod deletion;

@@ -1,17 +1,4 @@
-//! Events that wait for git data, and pushed refs that wait for their event.
-//!
-//! Invariant: pure. Nothing here reads a clock, a file or the network: the time comes in as
-//! [`Millis`], and what must be kept goes out as [`Change`]s for a journal. Replaying the journal
-//! with [`Purgatory::restore`] gives the same purgatory again.
-//!
-//! Invariant: late binding. What a state says about refs is read when data arrives, and never kept
-//! from the time the event arrived.
-//!
-//! ```text
-//!   announcement ── 30 min ──▶ hidden: its empty repository goes ── 24 h ──▶ forgotten
-//!   state, pull request ── 30 min (15 more while a push is judged) ──▶ wanted ── 30 d ──▶ forgotten
-//!   refs/nostr/<id> without its event ── 20 min from the last push ──▶ ref deleted
-//! ```
+#![doc = include_str!("../README.md")]
 
 mod bounds;
 mod compact_event;

@@ -1,17 +1,4 @@
-//! Relay engine over any message stream: sessions, subscriptions, fan-out, group commit.
-//!
-//! A [`Relay`] serves connections ([`Relay::serve`]) and knows neither sockets nor HTTP; its user
-//! gives it a stream of [`Frame`]s and a [`WritePolicy`]. The way of an event:
-//!
-//! ```text
-//! frame ─▶ read, checked (off the runtime) ─▶ deferred? ─yes─▶ policy.settle ─▶ OK
-//!                                               └─no─▶ writer thread: policy.judge, one commit
-//!                                                      for all who wait ─▶ subscribers ─▶ OK
-//! ```
-//!
-//! Invariant: `OK true` is sent after the commit, live events too.
-//! Invariant: every queue is bounded ([`Limits`]); nothing is dropped without a word.
-//! Invariant: stored events reach clients as the bytes that lie in the store.
+#![doc = include_str!("../README.md")]
 
 mod event;
 mod frame;

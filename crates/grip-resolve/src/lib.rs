@@ -1,12 +1,4 @@
-//! Resolution of a name or a digest to a manifest that proves itself, and to its providers.
-//!
-//! Nodes find each other's repositories without knowing each other: a node publishes what it
-//! serves, and looks up what it does not.
-//!
-//! Invariants:
-//! - No answer is given that does not prove itself: a digest for `b3:` keys, signatures for names.
-//! - Nothing runs past the deadline; what cannot be begun is refused at once.
-//! - No queue, map, list or number of requests is without a bound, whatever strangers send.
+#![doc = include_str!("../README.md")]
 
 mod admin;
 mod cache;

@@ -1,18 +1,4 @@
-//! The search for missing git data on remote hosts.
-//!
-//! The sync asks a [`SyncContext`](grip_purgatory::SyncContext) which identifier is due and what
-//! its events lack, asks the clone URLs of those events for it through a [`Fetch`], and tells the context after every
-//! fetch that brought something, so that each event is released as soon as its own data is here.
-//! [`GitFetch`] is the real way to fetch.
-//!
-//! Invariants:
-//! - No request goes out without a permit of the throttle. A URL gets one request per attempt, and
-//!   at most three more while its responses say how to ask it better.
-//! - A URL is asked for the objects of those events alone that list it, and only wanted objects
-//!   with what they link to are kept.
-//! - At most one attempt per identifier is under way, and tasks are bounded in number. A host that
-//!   hangs holds its own permits and nobody else's.
-//! - An idle sync does nothing, however many identifiers wait.
+#![doc = include_str!("../README.md")]
 
 mod engine;
 mod fetch;

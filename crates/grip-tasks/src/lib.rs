@@ -1,7 +1,4 @@
-//! Owned tasks, shutdown in phases, periodic work, serial lanes, fault points.
-//!
-//! Invariant: every task of the process belongs to a [`TaskGroup`] that can stop it and wait for
-//! it; this is the one crate that calls tokio's `spawn`. Nothing here knows git, nostr or SQL.
+#![doc = include_str!("../README.md")]
 
 mod change_set;
 pub mod fault;

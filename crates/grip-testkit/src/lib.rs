@@ -1,7 +1,4 @@
-//! Test support: node processes, a scripted relay client, projects, git work trees, event builders.
-//!
-//! Everything here talks to a server the way its users do: over sockets, with real git. Waiting
-//! is always for a state, with a deadline ([`until`]); nothing trusts a fixed delay.
+#![doc = include_str!("../README.md")]
 
 pub mod browser;
 pub mod events;

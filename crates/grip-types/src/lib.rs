@@ -1,7 +1,4 @@
-//! Ids, ref names, identifiers and origins: parsed once, valid from then on.
-//!
-//! Invariant: a value of a type of this crate is valid. Nothing here reads a clock, a file or
-//! the network, and of nostr only the public key is known here.
+#![doc = include_str!("../README.md")]
 
 #[macro_use]
 mod text_form;

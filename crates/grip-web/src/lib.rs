@@ -1,8 +1,4 @@
-//! All that serves HTTP: git routes, WebSocket, NIP-11, JSON API, pages.
-//!
-//! Invariant: no other crate knows a status code or opens a listening socket, and this one
-//! decides nothing about events or refs. Work has a permit before it is done: beyond a bound a
-//! client is told so at once, while probes always answer.
+#![doc = include_str!("../README.md")]
 
 mod admin;
 mod api;

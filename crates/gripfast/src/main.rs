@@ -1,4 +1,4 @@
-//! The gripfast binary: command line, configuration, wiring, signals.
+#![doc = include_str!("../README.md")]
 
 mod admin_token;
 mod cli;

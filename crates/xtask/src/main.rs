@@ -1,4 +1,4 @@
-//! Checks, tests and measurements of this repository: `cargo xtask <command>`.
+#![doc = include_str!("../README.md")]
 
 mod check;
 mod docs;

@@ -8,7 +8,7 @@ use tokio::time::{advance, sleep, timeout};
 use super::*;
 use crate::{
     Advice, Hosts, Limits, LocalLedger, Options, SharedRedis, Verdict, Why,
-    hosts::{HostRequest, Outcome, HostSlot},
+    hosts::{HostRequest, HostSlot, Outcome},
     ledger::{BoxFuture, Ledger},
     notifier::Notifier,
 };
