@@ -144,7 +144,7 @@ impl ValidationTask {
         let (validator, key) = (Arc::clone(&self.validator), key.clone());
         let (offered, before) = (offered.clone(), held.clone());
         let work = move || validator.validate(&key, &offered, before.as_deref());
-        let verdict = self.group.spawn_blocking("validate", work).await;
+        let verdict = self.group.spawn_blocking("judge", work).await;
         let verdict = verdict.unwrap_or_else(|_| Verdict::Refuse("validation failed".to_owned()));
         Ok((verdict, held))
     }

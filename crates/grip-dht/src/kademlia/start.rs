@@ -127,7 +127,7 @@ pub async fn start(
     };
     let stop = group.token();
     group.spawn("swarm", swarm_task.run(queues, stop.clone()));
-    group.spawn("validation", validation.run());
+    group.spawn("judging", validation.run());
     Ok(Kademlia {
         own,
         policy,
