@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use grip_go::tag::{self, VersionTag};
 use grip_types::Oid;
 
-use crate::{TagAt, rules, store::TagRow};
+use crate::{TagAt, claim_rules, store::TagRow};
 
 /// A tag as the source has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub(crate) struct Seen {
 
 impl Seen {
     fn new(tag: TagAt) -> Self {
-        let kept = rules::kept_name(&tag.name);
+        let kept = claim_rules::kept_name(&tag.name);
         let is_strange = *kept != *tag.name;
         Self {
             name: if is_strange {

@@ -1,10 +1,10 @@
 //! The feed's wire format and query parameters.
 
-mod moment;
+mod timestamp;
 
 use std::{fmt, str::FromStr};
 
-pub use self::moment::InvalidMoment;
+pub use self::timestamp::InvalidTimestamp;
 use crate::Entry;
 
 /// What is asked of the feed.
@@ -22,7 +22,7 @@ pub struct FeedQuery {
 /// By which clock the feed is ordered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Clock {
-    /// When a version was first seen here, the oldest first. Who goes on with the latest moment
+    /// When a version was first seen here, the oldest first. Who goes on with the latest timestamp
     /// he has seen misses nothing.
     #[default]
     Seen,
@@ -40,9 +40,9 @@ impl FeedQuery {
     /// The most entries that one page has.
     pub const MOST: usize = 2_000;
 
-    /// Reads a moment as RFC 3339 writes it, such as `2019-04-10T19:08:52.997264Z`.
-    pub fn read_moment(text: &str) -> Result<i64, InvalidMoment> {
-        moment::read(text)
+    /// Parses an RFC 3339 timestamp, such as `2019-04-10T19:08:52.997264Z`.
+    pub fn parse_timestamp(text: &str) -> Result<i64, InvalidTimestamp> {
+        timestamp::parse(text)
     }
 }
 
@@ -100,10 +100,10 @@ impl Page {
             write_text(out, &entry.version);
             out.extend_from_slice(b"\",\"Timestamp\":\"");
             let (seconds, nanos) = split(entry.first_seen_ns, 1_000_000_000);
-            moment::write(out, seconds, nanos);
+            timestamp::write(out, seconds, nanos);
             out.extend_from_slice(b"\",\"Created\":\"");
             let (seconds, ms) = split(entry.created, 1_000);
-            moment::write(out, seconds, ms * 1_000_000);
+            timestamp::write(out, seconds, ms * 1_000_000);
             out.extend_from_slice(b"\"}\n");
         }
     }

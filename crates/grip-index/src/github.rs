@@ -3,13 +3,13 @@
 //! Invariants:
 //! - Every call goes through the host's one gateway, and none waits: a limit becomes an error that
 //!   says until when.
-//! - A list of tags that a limit interrupts is gone on with, not begun anew, however small the
+//! - A list of tags that a limit interrupts is continued, not begun again, however small the
 //!   budget is, unless the tags have changed or somebody has asked for them in between.
 //! - Private repositories stay out unless the operator wants them in, and so do their names.
 
 mod errors;
+mod partial_tag_lists;
 mod tags;
-mod unfinished;
 
 use futures_util::future::BoxFuture;
 use grip_github::{GitHub, GitHubError, Login, Owner, RepoName};
@@ -18,7 +18,7 @@ use grip_types::Oid;
 
 use self::{
     errors::{about_one, of_list, step},
-    unfinished::Unfinished,
+    partial_tag_lists::PartialTagLists,
 };
 use crate::{GoMod, Listing, Occasion, Source, SourceError, TagAt, Tags, Trust};
 
@@ -29,7 +29,7 @@ pub struct GitHubSource {
     host: String,
     owner: Owner,
     options: GitHubOptions,
-    unfinished: Unfinished,
+    partial_lists: PartialTagLists,
 }
 
 /// What may be chosen about a source.
@@ -66,7 +66,7 @@ impl GitHubSource {
             host,
             owner,
             options,
-            unfinished: Unfinished::default(),
+            partial_lists: PartialTagLists::default(),
         }
     }
 
@@ -175,7 +175,7 @@ impl Source for GitHubSource {
     }
 
     fn finished(&self, repo: &str) {
-        self.unfinished.drop_it(repo);
+        self.partial_lists.remove(repo);
     }
 
     fn location(&self, repo: &str) -> Option<ModulePath> {

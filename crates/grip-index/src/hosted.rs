@@ -2,16 +2,16 @@
 //!
 //! Invariants:
 //! - Only what is served is indexed: a repository whose announcement still waits has no tags here.
-//! - A repository speaks for the path of its own place, and for others only if the operator said
+//! - A repository speaks for the path of its own clone URL, and for others only if the operator said
 //!   so ([`Claim`]); see `docs/decisions/0014-who-speaks-for-a-module.md`.
 //! - Files and objects are read off the runtime, as tasks of the group that was handed in.
 
 mod catch_up;
 mod claims;
 mod digest;
+mod git_read;
+mod module_paths;
 mod names;
-mod places;
-mod read;
 
 use std::sync::Arc;
 
@@ -24,9 +24,9 @@ use grip_types::{Oid, RepoAddr};
 
 pub use catch_up::CaughtUp;
 pub use claims::{Claim, InvalidClaim};
-pub use places::Places;
+pub use module_paths::ModulePaths;
 
-pub(crate) use read::go_mod_at;
+pub(crate) use git_read::go_mod_at;
 
 use crate::{GoMod, Listing, Occasion, Source, SourceError, TagAt, Tags, Trust};
 use names::Names;
@@ -38,8 +38,8 @@ const PAGE: usize = 1_000;
 pub struct Parts {
     pub repositories: Repositories,
     pub served: Arc<dyn ServedRepositories>,
-    pub places: Places,
-    /// Paths that are no places, and who may claim them.
+    pub module_paths: ModulePaths,
+    /// Paths other than clone URLs, and who may claim them.
     pub claims: Vec<Claim>,
     /// The name of this instance among those that share the database; empty if none does.
     pub node: String,
@@ -55,7 +55,7 @@ pub struct Hosted {
 struct Inner {
     repositories: Repositories,
     served: Arc<dyn ServedRepositories>,
-    places: Places,
+    module_paths: ModulePaths,
     claims: Vec<Claim>,
     names: Names,
     group: TaskGroup,
@@ -66,7 +66,7 @@ impl Hosted {
         let inner = Inner {
             repositories: parts.repositories,
             served: parts.served,
-            places: parts.places,
+            module_paths: parts.module_paths,
             claims: parts.claims,
             names: Names::new(&parts.node),
             group: parts.group,
@@ -104,8 +104,8 @@ impl Hosted {
         &self.inner.repositories
     }
 
-    pub(crate) fn places(&self) -> &Places {
-        &self.inner.places
+    pub(crate) fn module_paths(&self) -> &ModulePaths {
+        &self.inner.module_paths
     }
 
     pub(crate) fn group(&self) -> &TaskGroup {
@@ -140,7 +140,11 @@ impl Source for Hosted {
 
     fn policy(&self) -> String {
         let claims = self.inner.claims.iter().map(|claim| format!(" {claim}"));
-        format!("{}{}", self.inner.places.root(), claims.collect::<String>())
+        format!(
+            "{}{}",
+            self.inner.module_paths.root(),
+            claims.collect::<String>()
+        )
     }
 
     fn list(&self, cursor: Option<String>) -> BoxFuture<'_, Result<Listing, SourceError>> {
@@ -164,7 +168,7 @@ impl Source for Hosted {
             let Some(repo) = self.served_repository(repo) else {
                 return Ok(Tags::Gone);
             };
-            self.off_runtime(move |repositories| read::tags(repositories, &repo, etag))
+            self.off_runtime(move |repositories| git_read::tags(repositories, &repo, etag))
                 .await
         })
     }
@@ -176,7 +180,7 @@ impl Source for Hosted {
     ) -> BoxFuture<'a, Result<i64, SourceError>> {
         Box::pin(async move {
             let (repo, object) = (self.known(repo)?, tag.object);
-            self.off_runtime(move |repositories| read::created(repositories, &repo, &object))
+            self.off_runtime(move |repositories| git_read::created(repositories, &repo, &object))
                 .await
         })
     }
@@ -191,7 +195,7 @@ impl Source for Hosted {
             let (repo, commit, dir) = (self.known(repo)?, *commit, dir.to_owned());
             self.off_runtime(move |repositories| {
                 let found = go_mod_at(repositories, &repo.identifier, &commit, &dir);
-                found.map_err(|error| read::failed(&error))
+                found.map_err(|error| git_read::failed(&error))
             })
             .await
         })
@@ -199,10 +203,10 @@ impl Source for Hosted {
 
     fn location(&self, repo: &str) -> Option<ModulePath> {
         let repo = self.repository(repo)?;
-        match self.inner.places.location(&repo) {
+        match self.inner.module_paths.location(&repo) {
             Ok(path) => Some(path),
             Err(reason) => {
-                tracing::debug!(%repo, %reason, "no module can have the path of this place");
+                tracing::debug!(%repo, %reason, "no module can have the path of this repository");
                 None
             }
         }
@@ -212,8 +216,8 @@ impl Source for Hosted {
         let Some(repo) = self.repository(repo) else {
             return Trust::Refused;
         };
-        let place = self.inner.places.location(&repo);
-        if place.is_ok_and(|place| path.is_within(&place)) {
+        let location = self.inner.module_paths.location(&repo);
+        if location.is_ok_and(|location| path.is_within(&location)) {
             return Trust::Proven;
         }
         let chosen = |claim: &Claim| claim.allows(&repo.npub(), path);

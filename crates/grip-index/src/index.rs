@@ -8,7 +8,7 @@ use grip_tasks::TaskGroup;
 
 use crate::{
     Changes, FeedQuery, Options, Page, RepoFacts, Source, Status, TagFacts, VersionAt,
-    jobs::{Context, List, PUSHED, Turns},
+    jobs::{Context, IndexRepository, ListSource, PUSHED},
     store::Store,
 };
 
@@ -67,8 +67,8 @@ impl Index {
         self.context.store.feed(&query).await
     }
 
-    /// What happened to versions after a moment, the oldest first. The moment of the last change
-    /// is where the next page begins.
+    /// What happened to versions after a timestamp, the oldest first. The timestamp of the last
+    /// change is where the next page begins.
     pub async fn changes(&self, after_ns: i64, limit: usize) -> Result<Changes, DbError> {
         self.context.store.changes(after_ns, limit.min(MOST)).await
     }
@@ -148,7 +148,7 @@ impl Index {
     }
 
     /// The same of a repository that not everybody may see. A source that leaves such out hears of
-    /// it only if it is there already and so has to go: whoever is named can be read by anybody.
+    /// it only if it is there already and so has to go: the names in the index are public.
     pub async fn private_push(&self, host: &str, owner: &str, repo: &str) -> Result<bool, DbError> {
         let mut ours = false;
         for source in &self.context.sources {
@@ -205,13 +205,13 @@ fn start(context: &Arc<Context>, is_local: bool, group: &TaskGroup) -> [Worker; 
     [
         worker(
             context.list_kind(is_local),
-            Arc::new(List(Arc::clone(context))),
+            Arc::new(ListSource(Arc::clone(context))),
             1,
             1,
         ),
         worker(
             context.repo_kind(is_local),
-            Arc::new(Turns(Arc::clone(context))),
+            Arc::new(IndexRepository(Arc::clone(context))),
             options.workers,
             take,
         ),

@@ -3,10 +3,10 @@
 //! Invariant: no job waits for a limit. It ends, keeps what it has learned, and is due again when
 //! the limit is over.
 
-mod ask;
-mod list;
-mod pace;
-mod repo;
+mod index_repository;
+mod list_source;
+mod retry_spacing;
+mod tag_reader;
 
 use std::{
     sync::Arc,
@@ -16,11 +16,11 @@ use std::{
 use grip_db::DbError;
 use grip_queue::{Failure, Job, NewJob, Outcome, Queue};
 
-use self::pace::Pace;
-pub(crate) use self::{list::List, repo::Turns};
+use self::retry_spacing::RetrySpacing;
+pub(crate) use self::{index_repository::IndexRepository, list_source::ListSource};
 use crate::{
     Options, Source, SourceError,
-    rules::fingerprint,
+    claim_rules::fingerprint,
     store::{Ending, Store},
 };
 
@@ -39,7 +39,7 @@ pub(crate) struct Context {
     pub(crate) queue: Queue,
     pub(crate) sources: Vec<Arc<dyn Source>>,
     pub(crate) options: Options,
-    pub(crate) pace: Pace,
+    pub(crate) spacing: RetrySpacing,
 }
 
 /// Why a piece of work was not done.
@@ -65,7 +65,7 @@ impl Context {
         options: Options,
     ) -> Self {
         Self {
-            pace: Pace::new(options.spacing),
+            spacing: RetrySpacing::new(options.spacing),
             store,
             queue,
             sources,
@@ -126,7 +126,7 @@ impl Context {
         }
     }
 
-    /// What follows from trouble.
+    /// The outcome of a job that failed.
     fn outcome(&self, job: &Job, error: JobError) -> Outcome {
         let now = self.store.now_ms();
         match error {
@@ -134,7 +134,7 @@ impl Context {
                 until_ms: now + DATABASE_AWAY_MS,
                 reason: error.to_string(),
             },
-            // Somebody else has it, who does not care, or has asked for it: it is looked at anew.
+            // Somebody else has it, who does not care, or has asked for it: it is looked at again.
             JobError::Database(DbError::Aborted) => Outcome::Postponed {
                 until_ms: now,
                 reason: "it was asked for again before it was at its end".to_owned(),
@@ -158,13 +158,13 @@ impl Context {
                 reason,
                 counts: true,
             } => Outcome::Failed(Failure::rate_limited(
-                self.pace.place(source, self.shared(until_ms)),
+                self.spacing.retry_at(source, self.shared(until_ms)),
                 reason,
             )),
             SourceError::Wait {
                 until_ms, reason, ..
             } => Outcome::Postponed {
-                until_ms: self.pace.place(source, self.shared(until_ms)),
+                until_ms: self.spacing.retry_at(source, self.shared(until_ms)),
                 reason,
             },
             SourceError::Transient(reason) => Outcome::Failed(Failure::transient(reason)),

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod claim_rules;
 mod diff;
 mod feed;
 mod github;
@@ -8,13 +9,12 @@ mod index;
 mod jobs;
 mod options;
 pub mod proxy;
-mod rules;
 mod source;
 mod store;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
-pub use feed::{Clock, FeedQuery, InvalidClock, InvalidMoment, Page};
+pub use feed::{Clock, FeedQuery, InvalidClock, InvalidTimestamp, Page};
 pub use github::{GitHubOptions, GitHubSource};
 pub use index::{Index, Parts};
 pub use options::Options;

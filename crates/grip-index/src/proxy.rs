@@ -4,27 +4,27 @@
 //! served. Branches and commits have pseudo-versions, made and checked as go does it.
 //!
 //! **Tags that move.** A version is what its tag leads to now. Go remembers the checksum of what it
-//! got first, so whoever has the old one is told of a mismatch; that is the purpose of checksums,
+//! got first, so a client with the old one reports a mismatch; that is the purpose of checksums,
 //! and to go on serving what the owner has taken back would be worse. Between the move and the
 //! index's next look the version is not served at all. `.info` names the commit (`Origin.Hash`), and
-//! `/index/changes` tells of the move.
+//! `/index/changes` lists the move.
 //!
 //! Invariants:
 //! - Nothing is served that the index does not list, but for commits of a repository that a module
-//!   path proves by its place, or that has listed versions of that module.
+//!   path names, or that has indexed versions of that module.
 //! - A commit is only served if a branch or tag of the same owner leads to it.
-//! - Work is bounded: so many looks, walks and zips at once, so many more wait, the rest is
+//! - Work is bounded: so many reads, walks and zips at once, so many more wait, the rest is
 //!   [`ProxyError::Busy`]. What one of them may take has a bound of its own.
 
 mod body;
 mod error;
-mod find;
 mod history;
+mod indexed_versions;
 mod info;
-mod known;
-mod listed;
-mod look;
+mod locate;
+mod module_reader;
 mod permits;
+mod pseudo_version_cache;
 mod request;
 mod versions;
 mod zip;
@@ -46,8 +46,8 @@ use crate::{
     GoMod,
     hosted::{Hosted, go_mod_at},
 };
-use known::Known;
 use permits::Permits;
+use pseudo_version_cache::PseudoVersionCache;
 
 /// How much the proxy does.
 #[derive(Clone, Debug)]
@@ -82,11 +82,11 @@ struct Inner {
     hosted: Hosted,
     options: Options,
     /// For what is read in no time.
-    looks: Permits,
+    reads: Permits,
     /// For what may go through a whole history.
     walks: Permits,
     zips: Permits,
-    known: Known,
+    pseudo_versions: PseudoVersionCache,
     /// MiB of file contents in memory, over all zips.
     memory: Arc<Semaphore>,
 }
@@ -106,10 +106,10 @@ impl Proxy {
         let inner = Inner {
             db,
             hosted,
-            looks: Permits::new(16, 512),
+            reads: Permits::new(16, 512),
             walks: Permits::new(2, 64),
             zips: Permits::new(options.zips_at_once, 16 * options.zips_at_once),
-            known: Known::default(),
+            pseudo_versions: PseudoVersionCache::default(),
             memory: Arc::new(Semaphore::new(zip::MEMORY_MIB)),
             options,
         };
@@ -134,8 +134,8 @@ impl Proxy {
         let versions = self.versions(path).await?;
         if versions.is_empty() {
             // A module without a tag has an empty list, and what is no module has none.
-            let place = self.place(path).await?;
-            self.look_at(&self.inner.looks, place, path, |look| look.is_at_head())
+            let root = self.root(path).await?;
+            self.read_module(&self.inner.reads, root, path, |reader| reader.is_at_head())
                 .await?;
         }
         let lines = versions.iter().map(|version| format!("{version}\n"));
@@ -148,10 +148,10 @@ impl Proxy {
         if let Some(latest) = self.latest_of(path, &versions).await? {
             return self.info(path, &Query::Version(latest)).await;
         }
-        let place = self.place(path).await?;
+        let root = self.root(path).await?;
         let at = self
-            .look_at(&self.inner.walks, place, path, |look| {
-                look.untagged(look.head()?)
+            .read_module(&self.inner.walks, root, path, |reader| {
+                reader.untagged(reader.head()?)
             })
             .await?;
         Ok(self.info_of(at))
@@ -160,20 +160,20 @@ impl Proxy {
     /// What a version, branch, tag or commit stands for.
     pub async fn info(&self, path: &ModulePath, query: &Query) -> Result<Info, ProxyError> {
         let at = match query {
-            Query::Version(version) => self.find(path, version).await?,
-            Query::Revision(revision) => self.find_revision(path, revision).await?,
+            Query::Version(version) => self.locate(path, version).await?,
+            Query::Revision(revision) => self.locate_revision(path, revision).await?,
         };
         Ok(self.info_of(at))
     }
 
     /// The `go.mod` of a version; made up where the module has none.
     pub async fn go_mod(&self, path: &ModulePath, version: &Version) -> Result<Bytes, ProxyError> {
-        let at = self.find(path, version).await?;
+        let at = self.locate(path, version).await?;
         if !at.module.has_go_mod {
             return Ok(implied_go_mod(path).into());
         }
         let what = format!("{path}@{version}");
-        let reading = self.off_runtime(&self.inner.looks, move |hosted| {
+        let reading = self.off_runtime(&self.inner.reads, move |hosted| {
             let identifier = &at.repo.identifier;
             let dir = &at.module.dir;
             let found = go_mod_at(hosted.repositories(), identifier, &at.commit, dir);
@@ -190,11 +190,11 @@ impl Proxy {
 
     /// The zip of a version, to be opened once it is clear that it shall be sent.
     pub async fn zip(&self, path: &ModulePath, version: &Version) -> Result<Zip, ProxyError> {
-        let at = self.find(path, version).await?;
+        let at = self.locate(path, version).await?;
         Ok(Zip::new(self.clone(), at))
     }
 }
 
 /// What is asked of the index, for the test that prepares it on both engines.
 #[cfg(test)]
-pub(crate) static STATEMENTS: &[&grip_db::Statement] = listed::sql::ALL;
+pub(crate) static STATEMENTS: &[&grip_db::Statement] = indexed_versions::sql::ALL;

@@ -68,7 +68,7 @@ pub trait Source: Send + Sync + 'static {
         dir: &'a str,
     ) -> BoxFuture<'a, Result<GoMod, SourceError>>;
 
-    /// Told when a repository's turn has ended well: what was put by to go on after an
+    /// Called when a repository's turn has ended well: what was put by to go on after an
     /// interruption is not needed any more.
     fn finished(&self, repo: &str) {
         let _ = repo;
@@ -100,7 +100,7 @@ pub struct Listing {
     pub next: Option<String>,
 }
 
-/// Why a repository has its turn: the same for all turns until somebody asks for it anew or one of
+/// Why a repository has its turn: the same for all turns until somebody asks for it again or one of
 /// them has ended well, on whichever instance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Occasion {

@@ -1,30 +1,31 @@
 //! The tables of the index.
 //!
 //! Invariants:
-//! - Who changes the feed holds the clock's row until the commit, and takes its moments from it:
-//!   the order of commits is the order of moments, and no two are equal, whatever clocks do.
-//! - A version is in the feed if and only if a tag claims it; [`crate::rules::winner`] says which.
+//! - Who changes the feed holds the clock's row until the commit, and takes its timestamps from
+//!   it: the order of commits is the order of timestamps, and no two are equal, whatever clocks do.
+//! - A version is in the feed if and only if a tag claims it;
+//!   [`crate::claim_rules::winner`] says which.
 //! - What a repository's turn changes is changed together with the end of its job; of more tags
-//!   than one transaction should hold, the last part is.
+//!   than one transaction should hold, the last batch is.
 
 mod cache;
 mod changes;
 mod feed;
+mod feed_update;
 mod listing;
-mod part;
 mod publish;
 mod removal;
 mod repo;
 mod rows;
-mod settle;
 mod sql;
 mod status;
+mod tag_batch;
 
 use grip_db::Db;
 
 pub(crate) use self::{
     cache::Learned,
-    listing::Place,
+    listing::ListingProgress,
     publish::{Changed, Ending, Gone, Judged, Publication},
     repo::Begun,
     rows::TagRow,
@@ -35,7 +36,7 @@ pub use self::{
     status::{RepoFacts, SourceStatus, Status, TagFacts},
 };
 
-/// The topic that is told when the feed has changed.
+/// The topic that is notified when the feed has changed.
 pub const TOPIC: &str = "index";
 
 #[derive(Clone)]

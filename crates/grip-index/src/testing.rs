@@ -9,7 +9,7 @@ const FIRST_NS: i64 = 1_577_836_800_000_000_000;
 
 grip_db::statements! {
     pub(crate) mod sql {
-        // $1 first moment. Everything grows with the number, so that all indexes are written at
+        // $1 first timestamp. Everything grows with the number, so that all indexes are written at
         // their ends.
         FILL = "INSERT INTO index_versions (first_seen_ns, path, version, created, \
                 org_repo_name, tag_name, commit_oid) \

@@ -2,7 +2,7 @@
 
 use grip_github::{Etag, GitHubError, Listing};
 
-use super::{GitHubSource, errors::step, unfinished::Read};
+use super::{GitHubSource, errors::step, partial_tag_lists::PartialTagList};
 use crate::{Occasion, SourceError, Tags};
 
 impl GitHubSource {
@@ -14,38 +14,38 @@ impl GitHubSource {
     ) -> Result<Tags, SourceError> {
         let name = self.repo_name(repo)?;
         let etag = etag.as_deref().and_then(Etag::parse);
-        let mut read = self.unfinished.take(repo, occasion);
-        if let Some((place, mark)) = read.witness() {
-            match self.github.tags(&name, place, mark).await {
+        let mut list = self.partial_lists.take(repo, occasion);
+        if let Some((cursor, mark)) = list.witness() {
+            match self.github.tags(&name, cursor, mark).await {
                 Ok(Listing::NotModified) => {}
-                Ok(Listing::Fresh(page)) => read.compare(page),
-                Err(error) => return self.interrupted(repo, read, &error),
+                Ok(Listing::Fresh(page)) => list.compare(page),
+                Err(error) => return self.interrupted(repo, list, &error),
             }
         }
-        while !read.is_whole() {
-            let etag = etag.as_ref().filter(|_| read.is_new());
-            let page = match self.github.tags(&name, read.next(), etag).await {
+        while !list.is_whole() {
+            let etag = etag.as_ref().filter(|_| list.is_new());
+            let page = match self.github.tags(&name, list.next(), etag).await {
                 Ok(Listing::NotModified) => return Ok(Tags::Unchanged),
                 Ok(Listing::Fresh(page)) => page,
-                Err(error) => return self.interrupted(repo, read, &error),
+                Err(error) => return self.interrupted(repo, list, &error),
             };
-            read.add(page);
-            if read.count() > self.options.max_tags {
+            list.add(page);
+            if list.count() > self.options.max_tags {
                 let most = self.options.max_tags;
                 return Err(SourceError::Permanent(format!(
                     "it has more than {most} tags"
                 )));
             }
         }
-        let (tags, etag) = read.copy();
-        self.unfinished.put(repo, read);
+        let (tags, etag) = list.copy();
+        self.partial_lists.put(repo, list);
         Ok(Tags::All { tags, etag })
     }
 
     fn interrupted(
         &self,
         repo: &str,
-        read: Read,
+        list: PartialTagList,
         error: &GitHubError,
     ) -> Result<Tags, SourceError> {
         match error {
@@ -63,7 +63,7 @@ impl GitHubSource {
         }
         let error = step(error);
         if !matches!(error, SourceError::Permanent(_)) {
-            self.unfinished.put(repo, read);
+            self.partial_lists.put(repo, list);
         }
         Err(error)
     }

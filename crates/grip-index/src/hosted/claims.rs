@@ -25,7 +25,7 @@ pub enum InvalidClaim {
 }
 
 impl Claim {
-    /// Takes a prefix such as `example.com/lib` and the npub of whoever may claim it.
+    /// Takes a prefix such as `example.com/lib` and the npub of the owner who may claim it.
     pub fn new(prefix: &str, npub: &str) -> Result<Self, InvalidClaim> {
         let prefix = ModulePath::parse(prefix.trim_end_matches('/'))?;
         if RepoAddr::parse_npub(npub).is_none() {

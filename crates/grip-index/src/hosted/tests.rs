@@ -43,7 +43,7 @@ impl Node {
         let hosted = Hosted::new(Parts {
             repositories,
             served: Arc::clone(&served) as Arc<dyn ServedRepositories>,
-            places: Places::of(&Service::parse("git.example:8443/base").unwrap()),
+            module_paths: ModulePaths::of(&Service::parse("git.example:8443/base").unwrap()),
             claims: vec![Claim::parse(&claim).unwrap()],
             node: node.to_owned(),
             group: TaskGroup::new("test"),
@@ -264,12 +264,12 @@ fn a_repository_speaks_for_its_place_and_for_what_its_owner_was_given() {
 #[test]
 fn a_place_and_its_path_lead_to_each_other() {
     let node = Node::new("");
-    let places = node.hosted.places();
+    let module_paths = node.hosted.module_paths();
     let repo = node.repo("Hello.World_1");
-    let location = places.location(&repo).unwrap();
-    assert_eq!(places.repository(&location), Some(repo.clone()));
+    let location = module_paths.location(&repo).unwrap();
+    assert_eq!(module_paths.repository(&location), Some(repo.clone()));
     let below = path(&format!("{location}/sub/v2"));
-    assert_eq!(places.repository(&below), Some(repo.clone()));
+    assert_eq!(module_paths.repository(&below), Some(repo.clone()));
     let npub = &repo.npub();
     for strange in [
         format!("git.example/{npub}/x"),
@@ -277,10 +277,10 @@ fn a_place_and_its_path_lead_to_each_other() {
         "git.example/base/hello/x".to_owned(),
         format!("git.example.evil/base/{npub}/x"),
     ] {
-        assert_eq!(places.repository(&path(&strange)), None, "{strange}");
+        assert_eq!(module_paths.repository(&path(&strange)), None, "{strange}");
     }
     assert_eq!(
-        places.clone_url(&node.repo("a b")),
+        module_paths.clone_url(&node.repo("a b")),
         format!("https://git.example:8443/base/{npub}/a%20b.git")
     );
     for identifier in ["a b", "naïve", "a+b", "con", "x.", ".x", "v1", "v01"] {

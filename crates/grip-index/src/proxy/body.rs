@@ -52,7 +52,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Says how it ended; without this the reader is told that it was cut short.
+    /// Says how it ended; without this the reader gets an error that it was cut short.
     pub(super) fn end(mut self, result: io::Result<()>) {
         let last = match result.and_then(|()| self.flush()) {
             Ok(()) => Chunk::End,

@@ -5,7 +5,7 @@ use std::{fmt, time::Duration};
 use grip_db::DbError;
 use grip_git::{RepoError, TreeError};
 
-/// Why there is no answer. The texts are for whoever ran the go command, which prints them.
+/// Why there is no answer. The go command prints these texts to its user.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProxyError {
@@ -44,7 +44,7 @@ impl ProxyError {
         Self::Unavailable { source }
     }
 
-    /// What a repository's error means to whoever asked for `what`.
+    /// The error for a request for `what` that a repository failed.
     pub(super) fn of_repository(what: impl fmt::Display, error: RepoError) -> Self {
         match error {
             RepoError::NotFound(_) => Self::not_found(what, "the repository is not here any more"),

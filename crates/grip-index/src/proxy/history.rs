@@ -95,7 +95,7 @@ impl History<'_> {
         Ok(candidates.get(best).map(|(_, candidate)| candidate))
     }
 
-    /// Shows every commit once, the youngest of those known first, until told to stop.
+    /// Shows every commit once, the youngest of those known first, until `see` says to stop.
     fn walk(
         &self,
         tips: impl IntoIterator<Item = Oid>,

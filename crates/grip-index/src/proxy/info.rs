@@ -6,8 +6,8 @@ use grip_types::{Oid, RefName};
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::look::At;
-use crate::hosted::Places;
+use super::module_reader::ModuleCommit;
+use crate::hosted::ModulePaths;
 
 /// A version, when its commit was made, and where it comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,11 +25,11 @@ pub struct Info {
 }
 
 impl Info {
-    pub(super) fn of(at: At, places: &Places) -> Self {
+    pub(super) fn of(at: ModuleCommit, module_paths: &ModulePaths) -> Self {
         Self {
             version: at.module.version,
             committed_at_ms: at.committed_at_ms,
-            clone_url: places.clone_url(&at.repo),
+            clone_url: module_paths.clone_url(&at.repo),
             dir: at.module.dir,
             commit: at.commit,
             reference: at.reference,

@@ -9,7 +9,7 @@ use tokio::{
 
 use super::ProxyError;
 
-/// What go is told to wait.
+/// The `Retry-After` of a refusal.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 /// How long somebody waits for a turn. The go command takes many modules side by side and counts
 /// a refusal as the end of the build, so it is better held up than turned away.
@@ -18,14 +18,14 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Permits for one kind of work: at most so many at once, so many more wait, the rest is refused.
 pub(super) struct Permits {
     turns: Arc<Semaphore>,
-    places: Arc<Semaphore>,
+    queue: Arc<Semaphore>,
 }
 
 /// The right to do one piece of work, given back on drop.
 #[must_use = "the permit is given back as soon as it is dropped"]
 pub(super) struct Permit {
     _turn: OwnedSemaphorePermit,
-    _place: OwnedSemaphorePermit,
+    _queued: OwnedSemaphorePermit,
 }
 
 impl Permits {
@@ -33,22 +33,22 @@ impl Permits {
         let at_once = at_once.clamp(1, Semaphore::MAX_PERMITS / 2);
         Self {
             turns: Arc::new(Semaphore::new(at_once)),
-            places: Arc::new(Semaphore::new(at_once + waiting)),
+            queue: Arc::new(Semaphore::new(at_once + waiting)),
         }
     }
 
-    /// Waits for a turn. Cancel safe: giving up leaves no place behind.
-    pub(super) async fn enter(&self) -> Result<Permit, ProxyError> {
+    /// Waits for a turn. Cancel safe: giving up leaves nothing in the queue.
+    pub(super) async fn acquire(&self) -> Result<Permit, ProxyError> {
         let busy = || ProxyError::Busy {
             retry_after: RETRY_AFTER,
         };
-        let place = Arc::clone(&self.places).try_acquire_owned();
-        let place = place.map_err(|_| busy())?;
+        let queued = Arc::clone(&self.queue).try_acquire_owned();
+        let queued = queued.map_err(|_| busy())?;
         let turn = timeout(PATIENCE, Arc::clone(&self.turns).acquire_owned()).await;
         let turn = turn.map_err(|_| busy())?;
         Ok(Permit {
             _turn: turn.expect("because turns are never closed"),
-            _place: place,
+            _queued: queued,
         })
     }
 }
@@ -60,11 +60,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_turn_is_waited_for_by_so_many_and_refused_to_the_next() {
         let permits = Permits::new(1, 1);
-        let first = permits.enter().await.unwrap();
-        let second = permits.enter();
+        let first = permits.acquire().await.unwrap();
+        let second = permits.acquire();
         tokio::pin!(second);
         assert!(timeout(Duration::from_secs(1), &mut second).await.is_err());
-        let third = permits.enter().await;
+        let third = permits.acquire().await;
         assert!(matches!(third, Err(ProxyError::Busy { .. })));
         drop(first);
         let _second = second.await.unwrap();
@@ -73,10 +73,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn nobody_waits_for_ever_and_giving_up_leaves_no_place_behind() {
         let permits = Permits::new(1, 1);
-        let _first = permits.enter().await.unwrap();
+        let _first = permits.acquire().await.unwrap();
         for _ in 0..3 {
             assert!(matches!(
-                permits.enter().await,
+                permits.acquire().await,
                 Err(ProxyError::Busy { .. })
             ));
         }

@@ -8,7 +8,7 @@ use grip_types::RefName;
 
 use super::{
     Proxy, ProxyError,
-    listed::{Listed, Pages},
+    indexed_versions::{IndexedVersion, Pages},
 };
 use crate::hosted::Hosted;
 
@@ -21,8 +21,8 @@ impl Proxy {
         let mut versions = Vec::new();
         let mut pages = Pages::of(&self.inner.db, path);
         while let Some(page) = pages.next().await? {
-            let looking = self.off_runtime(&self.inner.looks, move |hosted| Ok(here(hosted, page)));
-            versions.extend(looking.await?);
+            let reading = self.off_runtime(&self.inner.reads, move |hosted| Ok(here(hosted, page)));
+            versions.extend(reading.await?);
             if versions.len() > MAX_VERSIONS {
                 break;
             }
@@ -50,13 +50,13 @@ impl Proxy {
         else {
             return Ok(any);
         };
-        let has_go_mod = self.find(path, &compatible).await?.module.has_go_mod;
+        let has_go_mod = self.locate(path, &compatible).await?.module.has_go_mod;
         Ok(if has_go_mod { Some(compatible) } else { any })
     }
 }
 
 /// The claims whose tags are still where the index saw them. Blocks.
-fn here(hosted: &Hosted, claims: Vec<Listed>) -> Vec<Version> {
+fn here(hosted: &Hosted, claims: Vec<IndexedVersion>) -> Vec<Version> {
     let mut known: HashMap<String, Option<Arc<RefSnapshot>>> = HashMap::new();
     let mut refs_of = |name: &str| {
         if let Some(refs) = known.get(name) {
@@ -67,7 +67,7 @@ fn here(hosted: &Hosted, claims: Vec<Listed>) -> Vec<Version> {
         known.insert(name.to_owned(), refs.clone());
         refs
     };
-    let is_here = |claim: &Listed| {
+    let is_here = |claim: &IndexedVersion| {
         let refs = refs_of(&claim.repo)?;
         let found = refs.get(&RefName::parse(&format!("refs/tags/{}", claim.tag)).ok()?)?;
         (found.peeled.unwrap_or(found.oid) == claim.commit).then_some(())

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use super::{
     Body, Proxy, ProxyError,
     body::{self, Writer},
-    look::At,
+    module_reader::ModuleCommit,
 };
 use contents::Contents;
 
@@ -26,15 +26,15 @@ const MAX_FILE_BYTES: u64 = 128 << 20;
 /// The zip of one version. Nothing is read before it is opened.
 pub struct Zip {
     proxy: Proxy,
-    at: At,
+    at: ModuleCommit,
 }
 
 impl Zip {
-    pub(super) fn new(proxy: Proxy, at: At) -> Self {
+    pub(super) fn new(proxy: Proxy, at: ModuleCommit) -> Self {
         Self { proxy, at }
     }
 
-    /// Tells this zip from all others, without the quotes that HTTP puts around it: equal texts,
+    /// Distinguishes this zip from all others, without the quotes that HTTP puts around it: equal texts,
     /// equal bytes.
     pub fn etag(&self) -> String {
         let module = &self.at.module;
@@ -59,14 +59,14 @@ impl Zip {
     /// Cancel safe. What goes wrong later is an error of the stream.
     pub async fn open(self) -> Result<Body, ProxyError> {
         let inner = &self.proxy.inner;
-        let slot = inner.zips.enter().await?;
+        let permit = inner.zips.acquire().await?;
         let (writer, body) = body::channel(inner.options.stall);
         let (ready, is_ready) = oneshot::channel();
         let proxy = self.proxy.clone();
         let group = inner.hosted.group();
         // Not awaited: the stream says how it ended.
         drop(group.spawn_blocking("go-proxy-zip", move || {
-            let _slot = slot;
+            let _permit = permit;
             make(&proxy, &self.at, writer, ready);
         }));
         is_ready.await.map_err(|_| ProxyError::cut_short())??;
@@ -77,7 +77,7 @@ impl Zip {
 /// Plans and writes a zip. Blocks.
 fn make(
     proxy: &Proxy,
-    at: &At,
+    at: &ModuleCommit,
     mut writer: Writer,
     ready: oneshot::Sender<Result<(), ProxyError>>,
 ) {
@@ -103,7 +103,7 @@ fn make(
     writer.end(written.map(drop).map_err(io::Error::other));
 }
 
-fn log(at: &At, writer: &Writer, error: &WriteError) {
+fn log(at: &ModuleCommit, writer: &Writer, error: &WriteError) {
     let (module, version) = (&at.module.path, &at.module.version);
     if writer.is_abandoned() || matches!(error, WriteError::Output(_)) {
         tracing::debug!(%module, %version, "a zip was not taken to its end")
@@ -112,7 +112,11 @@ fn log(at: &At, writer: &Writer, error: &WriteError) {
     }
 }
 
-fn select(proxy: &Proxy, at: &At, contents: &Contents<'_>) -> Result<Selection, ProxyError> {
+fn select(
+    proxy: &Proxy,
+    at: &ModuleCommit,
+    contents: &Contents<'_>,
+) -> Result<Selection, ProxyError> {
     let what = format!("{}@{}", at.module.path, at.module.version);
     let listing: Vec<Entry<'_>> = contents.entries().collect();
     // The listing begins at the module's directory.

@@ -9,7 +9,7 @@ use super::{
     rows::{ints, maybe_texts, texts},
     sql::sql,
 };
-use crate::rules::Known;
+use crate::claim_rules::Known;
 
 /// Facts about commits and tags of one repository.
 #[derive(Debug, Default)]

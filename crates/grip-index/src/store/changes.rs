@@ -112,7 +112,7 @@ impl From<Row> for Change {
 }
 
 impl Store {
-    /// The changes after a moment.
+    /// The changes after a timestamp.
     pub(crate) async fn changes(&self, after_ns: i64, limit: usize) -> Result<Changes, DbError> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let (rows, (up_to_ns,)): (Vec<Row>, (i64,)) = self
@@ -134,7 +134,7 @@ impl Store {
         })
     }
 
-    /// Forgets changes before a moment, and says how many there were.
+    /// Forgets changes before a timestamp, and says how many there were.
     pub(crate) async fn forget_changes(&self, before_ns: i64) -> Result<u64, DbError> {
         let mut total = 0;
         loop {

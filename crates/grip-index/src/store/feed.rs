@@ -106,7 +106,7 @@ impl Store {
     ) -> Result<Option<Page>, DbError> {
         // By place and not by name: to look up the name of every column of every line costs a good
         // part of what the query does. The stamp is in every line: asked for apart, it would be a
-        // second round trip and another moment.
+        // second round trip and another point in time.
         let rows: Vec<(String, String, i64, i64, i64)> = self
             .db
             .read(move |mut db| Box::pin(async move { db.fetch_all(statement, &values).await }))
@@ -124,7 +124,7 @@ impl Store {
         Ok(Some(Page { entries, stamp_ns }))
     }
 
-    /// The latest moment at which the feed has changed.
+    /// The latest timestamp at which the feed has changed.
     pub(crate) async fn stamp(&self) -> Result<i64, DbError> {
         let stamp: (i64,) = self.db.fetch_one(&sql::STAMP, &[]).await?;
         Ok(stamp.0)

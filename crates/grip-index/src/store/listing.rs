@@ -8,9 +8,9 @@ use super::{Store, publish::Ending, sql::sql};
 /// Repositories in one statement.
 const AT_ONCE: i64 = 1_000;
 
-/// Where the listing of a source is.
+/// Progress of the listing of a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct ListingProgress {
     /// How often all was listed before.
     pub(crate) listings: i64,
     pub(crate) next: Option<String>,
@@ -22,8 +22,8 @@ pub(crate) struct Place {
 pub(crate) type MakeJob = Box<dyn Fn(&str) -> NewJob + Send + Sync>;
 
 impl Store {
-    /// Adds a source; `job` is asked for now if it is new or has failed for good, for whoever
-    /// starts may have seen to the reason, and otherwise within its period, which changes nothing
+    /// Adds a source; `job` is asked for now if it is new or has failed for good, because the
+    /// operator may have removed the cause before this start, and otherwise within its period, which changes nothing
     /// unless it is missing.
     pub(crate) async fn add_source(
         &self,
@@ -54,7 +54,7 @@ impl Store {
     }
 
     /// Begins a listing, or goes on with the one that was interrupted.
-    pub(crate) async fn begin_listing(&self, source: &str) -> Result<Place, DbError> {
+    pub(crate) async fn begin_listing(&self, source: &str) -> Result<ListingProgress, DbError> {
         type Row = (i64, Option<String>, i64);
         let named = [source.into(), self.now_ms().into()];
         let begun: Option<Row> = self
@@ -64,7 +64,7 @@ impl Store {
             })
             .await?;
         let (listings, next, found) = begun.unwrap_or_default();
-        Ok(Place {
+        Ok(ListingProgress {
             listings,
             next,
             found,
@@ -77,12 +77,12 @@ impl Store {
         &self,
         queue: Queue,
         source: &str,
-        place: &Place,
+        progress: &ListingProgress,
         repos: Vec<String>,
         make: MakeJob,
     ) -> Result<usize, DbError> {
-        let (source, listing) = (source.to_owned(), place.listings + 1);
-        let (next, count) = (place.next.clone(), repos.len() as i64);
+        let (source, listing) = (source.to_owned(), progress.listings + 1);
+        let (next, count) = (progress.next.clone(), repos.len() as i64);
         self.db
             .write(move |mut db| {
                 Box::pin(async move {
@@ -111,7 +111,7 @@ impl Store {
             .await
     }
 
-    /// Forgets the place in a listing, so that the next one begins at its start.
+    /// Forgets the progress of a listing, so that the next one begins at its start.
     pub(crate) async fn forget_page(&self, source: &str) -> Result<(), DbError> {
         let named = [source.into()];
         self.db
@@ -127,11 +127,11 @@ impl Store {
     pub(crate) async fn end_listing(
         &self,
         source: &str,
-        place: &Place,
+        progress: &ListingProgress,
         make: MakeJob,
         ending: Ending,
     ) -> Result<usize, DbError> {
-        let (source, listing, now) = (source.to_owned(), place.listings + 1, self.now_ms());
+        let (source, listing, now) = (source.to_owned(), progress.listings + 1, self.now_ms());
         self.db
             .write(move |mut db| {
                 Box::pin(async move {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use grip_db::{Connection, DbError};
 use grip_queue::{Finished, Lease, NewJob, Queue};
 
-use super::{Store, TagRow, part::Part, sql::sql};
+use super::{Store, TagRow, sql::sql, tag_batch::TagBatch};
 use crate::diff::Seen;
 
 /// Tags in one statement and in one transaction: some hundred kilobytes.
@@ -162,22 +162,22 @@ impl Store {
         publication: Publication,
         ending: Ending,
     ) -> Result<(), DbError> {
-        let mut parts = Part::all(publication);
-        let last = parts.pop().expect("because there is always one part");
-        for part in parts {
-            self.write_part(part, ending.clone()).await?;
+        let mut batches = TagBatch::all(publication);
+        let last = batches.pop().expect("because there is always one batch");
+        for batch in batches {
+            self.write_batch(batch, ending.clone()).await?;
         }
         self.write_last(last, ending).await
     }
 
-    pub(super) async fn write_part(&self, part: Part, ending: Ending) -> Result<(), DbError> {
+    pub(super) async fn write_batch(&self, batch: TagBatch, ending: Ending) -> Result<(), DbError> {
         let now = self.now_ms();
         self.db
             .write(move |mut db| {
                 Box::pin(async move {
-                    part.write(&mut db, now).await?;
-                    let (tags, claims) = part.more();
-                    let sums = [part.repo().into(), tags.into(), claims.into()];
+                    batch.write(&mut db, now).await?;
+                    let (tags, claims) = batch.more();
+                    let sums = [batch.repo().into(), tags.into(), claims.into()];
                     db.execute(&sql::PART_OF_REPO, &sums).await?;
                     ending.go_on(&mut db).await
                 })
@@ -185,13 +185,13 @@ impl Store {
             .await
     }
 
-    async fn write_last(&self, part: Part, ending: Ending) -> Result<(), DbError> {
+    async fn write_last(&self, batch: TagBatch, ending: Ending) -> Result<(), DbError> {
         let now = self.now_ms();
         self.db
             .write(move |mut db| {
                 Box::pin(async move {
-                    part.write(&mut db, now).await?;
-                    end_turn(&mut db, now, &part).await?;
+                    batch.write(&mut db, now).await?;
+                    end_turn(&mut db, now, &batch).await?;
                     ending.end(&mut db).await
                 })
             })
@@ -199,12 +199,12 @@ impl Store {
     }
 }
 
-async fn end_turn(db: &mut Connection<'_>, now: i64, part: &Part) -> Result<(), DbError> {
-    let whole = part.whole();
+async fn end_turn(db: &mut Connection<'_>, now: i64, batch: &TagBatch) -> Result<(), DbError> {
+    let whole = batch.whole();
     if whole.leaves_unused() {
         forget_unused(db, &whole.repo).await?;
     }
-    let (tags, claims) = part.more();
+    let (tags, claims) = batch.more();
     let end = [
         whole.repo.clone().into(),
         now.into(),

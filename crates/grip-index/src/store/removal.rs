@@ -4,11 +4,11 @@ use grip_db::{Connection, DbError};
 
 use super::{
     Store,
+    feed_update::{FeedUpdate, Fresh, Touched},
     publish::{AT_ONCE, Ending, forget_unused},
-    settle::{Feed, Fresh, Touched},
     sql::sql,
 };
-use crate::rules::Claim;
+use crate::claim_rules::Claim;
 
 impl Store {
     /// Takes a repository out of the index, and its job out of the queue. Many tags go in several
@@ -46,7 +46,7 @@ impl Store {
 
 async fn drop_tags(db: &mut Connection<'_>, now: i64, repo: &str) -> Result<bool, DbError> {
     type Claimed = (Option<String>, Option<String>);
-    let feed = Feed::lock(db, now).await?;
+    let feed = FeedUpdate::lock(db, now).await?;
     let some = [repo.into(), (AT_ONCE as i64).into()];
     let dropped: Vec<Claimed> = db.fetch_all(&sql::DROP_SOME_TAGS, &some).await?;
     let count = dropped.len();
@@ -59,7 +59,7 @@ async fn drop_tags(db: &mut Connection<'_>, now: i64, repo: &str) -> Result<bool
         (-(touched.len() as i64)).into(),
     ];
     db.execute(&sql::PART_OF_REPO, &sums).await?;
-    feed.settle(db, touched, &NoClaims).await?;
+    feed.apply_claims(db, touched, &NoClaims).await?;
     Ok(count == AT_ONCE)
 }
 

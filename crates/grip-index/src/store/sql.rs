@@ -117,7 +117,7 @@ grip_db::statements! {
         END_REPO = "UPDATE repos SET indexing_finished = $2, etag = $3, policy = $4, \
                     gone_at = NULL, tags = tags + $5, claims = claims + $6 \
                     WHERE org_repo_name = $1";
-        // What the source said to recognise the tags by holds for none of the parts alone.
+        // What the source said to recognise the tags by holds for none of the batches alone.
         PART_OF_REPO = "UPDATE repos SET etag = NULL, tags = tags + $2, claims = claims + $3 \
                         WHERE org_repo_name = $1";
         // Of one that never was in the index nothing is left, not even its name.

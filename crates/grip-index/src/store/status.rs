@@ -24,7 +24,7 @@ pub struct Status {
     pub claims: i64,
     /// Versions in the feed.
     pub versions: i64,
-    /// The latest moment at which the feed has changed, in nanoseconds.
+    /// The latest timestamp at which the feed has changed, in nanoseconds.
     pub stamp_ns: i64,
 }
 

@@ -4,7 +4,8 @@ use grip_db::{DbError, Engine, Statement, TestDatabase};
 use grip_queue::{NewJob, Queue};
 
 use super::{
-    Changed, Ending, Gone, Judged, Publication, Store, part::Part, publish::AT_ONCE, sql::sql,
+    Changed, Ending, Gone, Judged, Publication, Store, publish::AT_ONCE, sql::sql,
+    tag_batch::TagBatch,
 };
 use crate::{
     FeedQuery, TagAt,
@@ -82,7 +83,7 @@ async fn counts(store: &Store) -> (i64, i64, i64) {
     (status.tags, status.claims, status.versions)
 }
 
-/// The plan of a statement, as the engine tells it.
+/// The plan of a statement, as the engine explains it.
 async fn plan(test: &TestDatabase, statement: &Statement) -> String {
     let db = test.db();
     let text = statement.text(db.engine());
@@ -133,7 +134,7 @@ grip_db::on_both_engines! {
         assert_eq!(store.feed(&FeedQuery::default()).await.unwrap().entries.len(), 3);
     }
 
-    async fn many_tags_come_and_go_in_parts_and_none_for_who_lost_the_job(test: TestDatabase) {
+    async fn many_tags_come_and_go_in_batches_and_none_for_who_lost_the_job(test: TestDatabase) {
         let (store, queue) = (Store::new(test.db().clone()), Queue::new(test.db().clone()));
         let count = 2 * AT_ONCE as u32 + 1;
         let many = i64::from(count);
@@ -162,10 +163,10 @@ grip_db::on_both_engines! {
         assert!(matches!(lost, Err(DbError::Aborted)), "{lost:?}");
         assert_eq!(store.stamp().await.unwrap(), stamp);
 
-        // A crash after the first part: what is left is true, and known by no mark.
+        // A crash after the first batch: what is left is true, and known by no mark.
         let second = claimed_again(&first).await;
-        let part = Part::all(half()).remove(0);
-        store.write_part(part, second.clone()).await.unwrap();
+        let batch = TagBatch::all(half()).remove(0);
+        store.write_batch(batch, second.clone()).await.unwrap();
         let rest = many - AT_ONCE as i64;
         assert_eq!(counts(&store).await, (rest, rest, rest));
         assert_eq!(store.begin_repo("a").await.unwrap().unwrap().etag, None);

@@ -16,19 +16,19 @@ grip_db::on_both_engines! {
         source.add("real");
         source.tag("real", "v1.0.0", 2);
         running.turn(&source, "real").await;
-        assert_eq!(running.told(before).await, [format!("moved {module}@v1.0.0 2")]);
+        assert_eq!(running.change_lines(before).await, [format!("moved {module}@v1.0.0 2")]);
         let at = running.index.version(module, "v1.0.0").await.unwrap().unwrap();
         assert_eq!(at.repo, "fake.example/acme/real");
 
         let before = running.index.stamp().await.unwrap();
         source.remove("real");
         running.turn(&source, "real").await;
-        assert_eq!(running.told(before).await, [format!("moved {module}@v1.0.0 1")]);
+        assert_eq!(running.change_lines(before).await, [format!("moved {module}@v1.0.0 1")]);
 
         let before = running.index.stamp().await.unwrap();
         source.untag("fork", "v1.0.0");
         running.turn(&source, "fork").await;
-        assert_eq!(running.told(before).await, [format!("removed {module}@v1.0.0 1")]);
+        assert_eq!(running.change_lines(before).await, [format!("removed {module}@v1.0.0 1")]);
         assert_eq!(running.index.status().await.unwrap().versions, 0);
     }
 
@@ -42,7 +42,7 @@ grip_db::on_both_engines! {
         let running = Running::settled(test.db(), &[&source]).await;
         let before = running.index.stamp().await.unwrap();
         running.turn(&source, "a").await;
-        assert!(running.told(before).await.is_empty());
+        assert!(running.change_lines(before).await.is_empty());
         let at = running.index.version("go.example/tool", "v1.0.0").await.unwrap().unwrap();
         assert_eq!(at.repo, "fake.example/acme/b");
         // Both moved: the first is still the first.
@@ -50,7 +50,7 @@ grip_db::on_both_engines! {
         source.tag("a", "v1.0.0", 4);
         running.turn(&source, "a").await;
         running.turn(&source, "b").await;
-        assert_eq!(running.told(before).await, ["moved go.example/tool@v1.0.0 3"]);
+        assert_eq!(running.change_lines(before).await, ["moved go.example/tool@v1.0.0 3"]);
     }
 
     async fn a_repository_of_two_sources_is_indexed_once_and_believed_as_the_best_of_them(

@@ -109,7 +109,7 @@ grip_db::on_both_engines! {
         assert_eq!(count("tags"), 4);
     }
 
-    async fn moments_go_forward_whatever_the_clock_does(test: TestDatabase) {
+    async fn timestamps_go_forward_whatever_the_clock_does(test: TestDatabase) {
         let source = one(1);
         let running = Running::settled(test.db(), &[&source]).await;
         let mut last = running.index.stamp().await.unwrap();

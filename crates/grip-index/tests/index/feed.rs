@@ -16,7 +16,7 @@ async fn paths(running: &Running, query: FeedQuery) -> Vec<String> {
 }
 
 grip_db::on_both_engines! {
-    async fn a_page_begins_with_the_moment_itself(test: TestDatabase) {
+    async fn a_page_begins_with_the_timestamp_itself(test: TestDatabase) {
         let source = FakeSource::new("acme");
         source.add("one");
         for n in 0..5 {

@@ -60,7 +60,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 type Versions<T> = BTreeMap<(String, String), T>;
 
-/// Reads the feed by its moments and the changes by their cursor.
+/// Reads the feed by its timestamps and the changes by their cursor.
 #[derive(Default)]
 struct Follower {
     since_ns: i64,

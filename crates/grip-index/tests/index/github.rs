@@ -435,26 +435,26 @@ async fn the_name_of_a_private_repository_is_kept_by_nobody() {
         let repos = running.index.repos("", 10).await.unwrap();
         repos.into_iter().map(|repo| repo.name).collect::<Vec<_>>()
     };
-    let told = running.index.private_push("github.com", "acme", "secret");
-    assert!(!told.await.unwrap());
+    let covered = running.index.private_push("github.com", "acme", "secret");
+    assert!(!covered.await.unwrap());
     let job = running.queue.find("index-repo", "github.com/acme/secret");
     assert_eq!(job.await.unwrap(), None);
     assert_eq!(names().await, ["github.com/acme/one"]);
     // Nor is anything left where it was not said.
-    let told = running.index.source_push("github.com", "acme", "secret");
-    assert!(told.await.unwrap());
+    let covered = running.index.source_push("github.com", "acme", "secret");
+    assert!(covered.await.unwrap());
     running.settle().await;
     assert_eq!(names().await, ["github.com/acme/one"]);
 
     // One that is there already leaves the feed, and is remembered as gone.
     host.change("acme/one", |repo| repo.private = true);
-    let told = running.index.private_push("github.com", "acme", "one");
-    assert!(told.await.unwrap());
+    let covered = running.index.private_push("github.com", "acme", "one");
+    assert!(covered.await.unwrap());
     running.settle().await;
     assert!(running.feed().await.is_empty());
     assert_eq!(running.index.status().await.unwrap().repos_gone, 1);
-    let told = running.index.private_push("github.com", "acme", "one");
-    assert!(!told.await.unwrap(), "it is not named a second time");
+    let covered = running.index.private_push("github.com", "acme", "one");
+    assert!(!covered.await.unwrap(), "it is not named a second time");
 }
 
 #[tokio::test]
@@ -469,10 +469,10 @@ async fn a_push_to_a_repository_that_became_private_tells_nobody_of_its_tags() {
     assert!(pushed.await.unwrap());
     running.settle().await;
     assert!(running.feed().await.is_empty());
-    let told = running.changes(0).await;
+    let changes = running.changes(0).await;
     assert!(
-        told.iter().all(|change| change.version == "v1.0.0"),
-        "{told:?}"
+        changes.iter().all(|change| change.version == "v1.0.0"),
+        "{changes:?}"
     );
 }
 
@@ -585,10 +585,10 @@ async fn new_tags_of_a_repository_that_became_private_are_not_told_by_its_usual_
     assert!(running.queue.retry("index-repo", key).await.unwrap());
     running.settle().await;
     assert!(running.feed().await.is_empty());
-    let told = running.changes(0).await;
+    let changes = running.changes(0).await;
     assert!(
-        told.iter().all(|change| change.version == "v1.0.0"),
-        "{told:?}"
+        changes.iter().all(|change| change.version == "v1.0.0"),
+        "{changes:?}"
     );
 }
 

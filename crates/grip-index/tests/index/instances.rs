@@ -69,7 +69,7 @@ async fn a_change_told_by_one_instance_is_seen_through_another() {
     topic.mark_unchanged();
     source.tag("one", "v1.0.0", 1);
     running.turn(&source, "one").await;
-    grip_testkit::within("the reader is told", topic.changed())
+    grip_testkit::within("the reader is notified", topic.changed())
         .await
         .unwrap()
         .unwrap();

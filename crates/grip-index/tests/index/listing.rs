@@ -89,7 +89,7 @@ grip_db::on_both_engines! {
         let calls = source.calls();
         assert!(calls.contains(&"is there fake.example/acme/r01".to_owned()));
         assert!(calls.contains(&"is there fake.example/acme/r02".to_owned()));
-        assert_eq!(running.told(before).await, ["removed fake.example/acme/r01@v1.0.0 1"]);
+        assert_eq!(running.change_lines(before).await, ["removed fake.example/acme/r01@v1.0.0 1"]);
         assert_eq!(running.feed().await, ["fake.example/acme/r02@v1.0.0"]);
         // Missing twice in a row is no mistake.
         running.list(&source).await;
@@ -146,7 +146,7 @@ grip_db::on_both_engines! {
         assert_eq!(job.state, State::Dead);
         assert_eq!(job.last_error.as_deref(), Some("the host answered with nonsense"));
         assert_eq!(running.feed().await, ["fake.example/acme/r05@v1.0.0"]);
-        // By hand it begins anew.
+        // By hand it begins again.
         source.calls();
         running.list(&source).await;
         assert_eq!(lists(&source)[0], "list ");

@@ -93,12 +93,12 @@ grip_db::on_both_engines! {
         source.untag("one", "v1.1.0");
         running.turn(&source, "one").await;
         let seen = running.changes(before[1].at_ns).await;
-        let told = running.told(before[1].at_ns).await;
+        let changes = running.change_lines(before[1].at_ns).await;
         let expected = [
             "moved fake.example/acme/one@v1.0.0 2",
             "removed fake.example/acme/one@v1.1.0 1",
         ];
-        assert_eq!(told, expected);
+        assert_eq!(changes, expected);
         assert_eq!(seen[0].previous, Some(before[0].commit.clone()));
         assert_eq!(seen[0].created_ms, 2_000);
         assert_eq!(running.feed().await, ["fake.example/acme/one@v1.0.0"]);
@@ -171,7 +171,7 @@ grip_db::on_both_engines! {
         let before = running.index.stamp().await.unwrap();
         source.remove("one");
         running.turn(&source, "one").await;
-        assert_eq!(running.told(before).await, ["removed fake.example/acme/one@v1.0.0 1"]);
+        assert_eq!(running.change_lines(before).await, ["removed fake.example/acme/one@v1.0.0 1"]);
         assert!(running.feed().await.is_empty());
         let repos = running.index.repos("", 10).await.unwrap();
         assert!(repos[0].gone_ms.is_some());
@@ -240,12 +240,12 @@ grip_db::on_both_engines! {
         source.untag("one", "v0.0.0");
         running.turn(&source, "one").await;
         assert_eq!(source.calls(), ["tags fake.example/acme/one"]);
-        let told = running.told(status.stamp_ns).await;
+        let changes = running.change_lines(status.stamp_ns).await;
         let expected = [
             "removed fake.example/acme/one@v0.0.0 0",
             "added fake.example/acme/one@v1.0.0 1",
         ];
-        assert_eq!(told, expected);
+        assert_eq!(changes, expected);
     }
 }
 

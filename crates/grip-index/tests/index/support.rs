@@ -384,14 +384,14 @@ impl Running {
     }
 
     /// The changes as `op path@version commit`.
-    pub async fn told(&self, after_ns: i64) -> Vec<String> {
+    pub async fn change_lines(&self, after_ns: i64) -> Vec<String> {
         let changes = self.changes(after_ns).await;
-        let told = changes.iter().map(|change| {
+        let changes = changes.iter().map(|change| {
             let op = format!("{:?}", change.op).to_lowercase();
             let commit = number(&change.commit.parse().unwrap());
             format!("{op} {}@{} {commit}", change.path, change.version)
         });
-        told.collect()
+        changes.collect()
     }
 
     pub async fn tags(&self, repo: &str) -> Vec<TagFacts> {

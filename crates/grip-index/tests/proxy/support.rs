@@ -15,7 +15,7 @@ use grip_db::TestDatabase;
 use grip_git::{Options as GitOptions, Repositories};
 use grip_index::{
     Index, Occasion, Source as _, Tags,
-    hosted::{Claim, Hosted, Parts, Places},
+    hosted::{Claim, Hosted, ModulePaths, Parts},
     proxy::{Answer, Options, Proxy, ProxyError, Request},
 };
 use grip_nostr::ServedRepositories;
@@ -92,7 +92,7 @@ impl World {
         let hosted = Hosted::new(Parts {
             repositories: repositories.clone(),
             served: Arc::clone(&served) as Arc<dyn ServedRepositories>,
-            places: Places::of(&Service::parse(DOMAIN).unwrap()),
+            module_paths: ModulePaths::of(&Service::parse(DOMAIN).unwrap()),
             claims,
             node: String::new(),
             group: group.clone(),

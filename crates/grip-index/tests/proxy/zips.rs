@@ -211,5 +211,5 @@ async fn a_zip_that_nobody_has_room_for_is_asked_for_again_later() {
         let now = opening.as_mut().now_or_never();
         refused += usize::from(matches!(now, Some(Err(ProxyError::Busy { .. }))));
     }
-    assert_eq!(refused, 1, "sixteen wait, one is told to come again");
+    assert_eq!(refused, 1, "sixteen wait, one is refused with Retry-After");
 }

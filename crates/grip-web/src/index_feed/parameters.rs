@@ -14,7 +14,7 @@ const MAX_PATH: usize = 1024;
 pub(super) fn feed(query: Option<&str>) -> Result<FeedQuery, WebError> {
     let since_ns = match query_text(query, "since")? {
         None => FeedQuery::default().since_ns,
-        Some(text) => FeedQuery::read_moment(&text).map_err(|why| wrong("since", why))?,
+        Some(text) => FeedQuery::parse_timestamp(&text).map_err(|why| wrong("since", why))?,
     };
     let clock = match query_text(query, "clock")? {
         None => Default::default(),

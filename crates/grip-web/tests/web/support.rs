@@ -10,7 +10,7 @@ use grip_git::{Options, Repositories};
 use grip_grasp::{Grasp, Parts, Policy};
 use grip_index::{
     Index, Source,
-    hosted::{Hosted, Places},
+    hosted::{Hosted, ModulePaths},
     proxy::Proxy,
 };
 use grip_nostr::RepoAddr;
@@ -286,7 +286,7 @@ impl Node {
         };
         let repo = RepoAddr::new(owner.pubkey(), Identifier::parse(identifier)?);
         index.repo_changed(&hosted.name_of(&repo)).await?;
-        let path = Places::of(&Service::parse(&self.authority())?).location(&repo)?;
+        let path = ModulePaths::of(&Service::parse(&self.authority())?).location(&repo)?;
         for tag in tags {
             until("the tag is in the feed", || async {
                 let found = index.version(path.as_str(), tag).await;
@@ -331,7 +331,7 @@ async fn indexed(base: Base, forge: Option<Arc<Forge>>) -> Result<Indexed> {
     let hosted = Hosted::new(grip_index::hosted::Parts {
         repositories: base.repositories,
         served: Arc::new(base.grasp),
-        places: Places::of(&base.service),
+        module_paths: ModulePaths::of(&base.service),
         claims: Vec::new(),
         node: String::new(),
         group: base.group.clone(),

@@ -11,7 +11,7 @@ use grip_github::GitHub;
 use grip_grasp::Grasp;
 use grip_index::{
     GitHubOptions, GitHubSource, Index, Source,
-    hosted::{self, Hosted, Places},
+    hosted::{self, Hosted, ModulePaths},
     proxy::{self, Proxy},
 };
 use grip_queue::Queue;
@@ -95,7 +95,7 @@ fn hosted(settings: &Settings, base: &Base<'_>) -> Hosted {
     Hosted::new(hosted::Parts {
         repositories: base.repositories.clone(),
         served: Arc::new(base.grasp.clone()),
-        places: Places::of(base.service),
+        module_paths: ModulePaths::of(base.service),
         claims: settings.index.index_modules.clone(),
         node: base.db.node().to_owned(),
         group: base.work.clone(),

@@ -10,7 +10,7 @@ use grip_git::{FileAt, FileKind, RepoError, TreeBounds, TreeEntry};
 use grip_go::zip::{Entry, Kind, MAX_LICENSE_BYTES};
 use tokio::{runtime::Handle, sync::OwnedSemaphorePermit};
 
-use super::super::{Proxy, ProxyError, look::At};
+use super::super::{Proxy, ProxyError, module_reader::ModuleCommit};
 use super::MAX_FILE_BYTES;
 use crate::{
     GoMod,
@@ -22,7 +22,7 @@ const LICENSE: &[u8] = b"LICENSE";
 /// What is in the directory of a module.
 pub(super) struct Contents<'a> {
     proxy: &'a Proxy,
-    at: &'a At,
+    at: &'a ModuleCommit,
     /// The text of its go.mod; empty if it has none.
     pub(super) go_mod: Bytes,
     files: Vec<TreeEntry>,
@@ -38,7 +38,7 @@ enum License {
 
 impl<'a> Contents<'a> {
     /// Lists the directory of a module. Blocks.
-    pub(super) fn list(proxy: &'a Proxy, at: &'a At) -> Result<Self, ProxyError> {
+    pub(super) fn list(proxy: &'a Proxy, at: &'a ModuleCommit) -> Result<Self, ProxyError> {
         let what = format!("{}@{}", at.module.path, at.module.version);
         let hosted = &proxy.inner.hosted;
         let of_repository = |error| ProxyError::of_repository(&what, error);
@@ -130,7 +130,11 @@ fn kind(kind: FileKind) -> Kind {
     }
 }
 
-fn tree(hosted: &Hosted, at: &At, dir: &str) -> Result<Vec<TreeEntry>, grip_git::TreeError> {
+fn tree(
+    hosted: &Hosted,
+    at: &ModuleCommit,
+    dir: &str,
+) -> Result<Vec<TreeEntry>, grip_git::TreeError> {
     let repositories = hosted.repositories();
     repositories.tree(&at.repo.identifier, &at.commit, dir, TreeBounds::default())
 }
@@ -141,7 +145,7 @@ enum LicenseError {
 }
 
 /// The license at the root of the repository. A symbolic link is the text of its target to Go.
-fn root_license(hosted: &Hosted, at: &At) -> Result<Option<License>, LicenseError> {
+fn root_license(hosted: &Hosted, at: &ModuleCommit) -> Result<Option<License>, LicenseError> {
     let repositories = hosted.repositories();
     let identifier = &at.repo.identifier;
     let read = |found| match found {

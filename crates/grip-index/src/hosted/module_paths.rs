@@ -4,15 +4,15 @@ use grip_go::{InvalidPath, ModulePath};
 use grip_types::{Identifier, RepoAddr, Service};
 use url::Url;
 
-/// Brings repositories and the module paths of their places together.
+/// Maps repositories to the module paths of their clone URLs, and back.
 #[derive(Clone, Debug)]
-pub struct Places {
+pub struct ModulePaths {
     /// Host without port, and the path below which everything is served: Go allows no colon.
     root: String,
     clone_root: String,
 }
 
-impl Places {
+impl ModulePaths {
     pub fn of(service: &Service) -> Self {
         let clone_root = service.http_url();
         let url = Url::parse(&clone_root).ok();
@@ -36,7 +36,7 @@ impl Places {
         ModulePath::parse(&format!("{}/{repo}", self.root))
     }
 
-    /// The repository that a module path leads to by its place.
+    /// The repository whose clone URL a module path names.
     pub fn repository(&self, path: &ModulePath) -> Option<RepoAddr> {
         let below = path.as_str().strip_prefix(self.root.as_str())?;
         let mut elements = below.strip_prefix('/')?.split('/');

@@ -15,7 +15,7 @@ const SHOWN_CHARS: usize = 80;
 /// Longest text kept as a reason.
 const MAX_WHY_BYTES: usize = 500;
 
-/// The latest moment that fits into four digits of a year, in milliseconds.
+/// The latest timestamp that fits into four digits of a year, in milliseconds.
 const LATEST_MS: i64 = 253_402_300_799_999;
 
 /// The name under which a tag is kept: its own, or for names that no database takes a readable

@@ -11,10 +11,10 @@ use super::{
     rows::{ints, pair_columns, texts},
     sql::sql,
 };
-use crate::rules::{self, Claim, Live, Step};
+use crate::claim_rules::{self, Claim, Live, Step};
 
-/// The feed, held against everybody else who would change it.
-pub(super) struct Feed {
+/// An update of the feed, which holds its lock until the commit.
+pub(super) struct FeedUpdate {
     claimed_ns: i64,
     last_ns: i64,
     /// How many more versions there are.
@@ -44,7 +44,7 @@ struct Effects {
     changes: Vec<Change>,
 }
 
-impl Feed {
+impl FeedUpdate {
     /// Takes the clock until the commit. What the clock shows may go back; this does not.
     pub(super) async fn lock(db: &mut Connection<'_>, now_ms: i64) -> Result<Self, DbError> {
         let now_ns = now_ms.saturating_mul(1_000_000).min(i64::MAX / 2);
@@ -56,13 +56,13 @@ impl Feed {
         })
     }
 
-    /// The moment for new claims: later than those of all who held the clock before.
+    /// The timestamp of new claims: later than those of all who held the clock before.
     pub(super) fn claimed_ns(&self) -> i64 {
         self.claimed_ns
     }
 
     /// Brings these versions up to date with the tags that claim them.
-    pub(super) async fn settle(
+    pub(super) async fn apply_claims(
         mut self,
         db: &mut Connection<'_>,
         mut touched: Vec<Touched>,
@@ -106,14 +106,14 @@ impl Feed {
         let mut effects = Effects::default();
         for pair in pairs {
             let claims = claimed.remove(&(&pair.0, &pair.1)).unwrap_or_default();
-            let (live, best) = (live.remove(pair), rules::winner(claims));
+            let (live, best) = (live.remove(pair), claim_rules::winner(claims));
             self.apply(&mut effects, live, best);
         }
         effects
     }
 
     fn apply(&mut self, effects: &mut Effects, live: Option<Live>, best: Option<&Claim>) {
-        let Some(step) = rules::step(live.as_ref(), best) else {
+        let Some(step) = claim_rules::step(live.as_ref(), best) else {
             return;
         };
         self.last_ns += 1;

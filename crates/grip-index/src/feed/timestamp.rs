@@ -4,26 +4,26 @@ use jiff::Timestamp;
 
 const DAY: i64 = 86_400;
 
-/// Why a text is no moment.
+/// Why a text is no timestamp.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not a moment as RFC 3339 writes it, such as 2019-04-10T19:08:52.997264Z")]
-pub struct InvalidMoment;
+#[error("not an RFC 3339 timestamp, such as 2019-04-10T19:08:52.997264Z")]
+pub struct InvalidTimestamp;
 
-/// Reads a moment; one beyond what nanoseconds can count is the last that they can.
-pub(crate) fn read(text: &str) -> Result<i64, InvalidMoment> {
+/// Parses a timestamp; one beyond what nanoseconds can count is the last that they can.
+pub(crate) fn parse(text: &str) -> Result<i64, InvalidTimestamp> {
     // What a URL makes of a plus sign.
     let text = text.replace(' ', "+");
     let has_time = text.len() >= "2019-04-10T19:08:52Z".len() && text.len() <= 64;
-    let moment: Timestamp = if has_time && text.as_bytes()[10].eq_ignore_ascii_case(&b'T') {
-        text.parse().map_err(|_| InvalidMoment)?
+    let timestamp: Timestamp = if has_time && text.as_bytes()[10].eq_ignore_ascii_case(&b'T') {
+        text.parse().map_err(|_| InvalidTimestamp)?
     } else {
-        return Err(InvalidMoment);
+        return Err(InvalidTimestamp);
     };
-    let ns = moment.as_nanosecond();
+    let ns = timestamp.as_nanosecond();
     Ok(i64::try_from(ns).unwrap_or(if ns < 0 { i64::MIN } else { i64::MAX }))
 }
 
-/// Writes a moment of the years 0 to 9999 with nine digits after the second.
+/// Writes a timestamp of the years 0 to 9999 with nine digits after the second.
 pub(crate) fn write(out: &mut Vec<u8>, seconds: i64, nanos: u32) {
     let (days, rest) = (seconds.div_euclid(DAY), seconds.rem_euclid(DAY));
     let (year, month, day) = date(days);
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_moment_is_refused() {
+    fn what_is_no_timestamp_is_refused() {
         for text in [
             "",
             "yesterday",
@@ -98,7 +98,7 @@ mod tests {
             "1554923332",
             "2019-04-10T19:08:52Z; DROP TABLE repos",
         ] {
-            assert_eq!(read(text), Err(InvalidMoment), "{text}");
+            assert_eq!(parse(text), Err(InvalidTimestamp), "{text}");
         }
     }
 
@@ -111,17 +111,17 @@ mod tests {
             "2019-04-10T21:08:52.997264000+02:00",
             "2019-04-10T21:08:52.997264000 02:00",
         ] {
-            assert_eq!(read(text), Ok(expected), "{text}");
+            assert_eq!(parse(text), Ok(expected), "{text}");
         }
-        assert_eq!(read("0001-01-01T00:00:00Z"), Ok(i64::MIN));
-        assert_eq!(read("9999-12-30T00:00:00Z"), Ok(i64::MAX));
+        assert_eq!(parse("0001-01-01T00:00:00Z"), Ok(i64::MIN));
+        assert_eq!(parse("9999-12-30T00:00:00Z"), Ok(i64::MAX));
     }
 
     proptest! {
         #[test]
         fn what_was_written_is_read(ns in 0_i64..i64::MAX) {
             let (seconds, nanos) = (ns / 1_000_000_000, (ns % 1_000_000_000) as u32);
-            prop_assert_eq!(read(&written(seconds, nanos)), Ok(ns));
+            prop_assert_eq!(parse(&written(seconds, nanos)), Ok(ns));
         }
 
         #[test]

@@ -9,7 +9,7 @@ use grip_go::{
 };
 use grip_types::{Oid, RefName};
 
-use super::{At, Look};
+use super::{ModuleCommit, ModuleReader};
 use crate::{
     GoMod,
     proxy::{
@@ -29,7 +29,7 @@ pub(crate) struct Revision {
     refs: Arc<RefSnapshot>,
 }
 
-impl Look<'_> {
+impl ModuleReader<'_> {
     /// What a branch, a tag or the beginning of a commit's id stands for.
     pub(crate) fn resolve(&self, revision: &str) -> Result<Revision, ProxyError> {
         let what = self.at(revision);
@@ -76,7 +76,7 @@ impl Look<'_> {
         })
     }
 
-    /// Says whether the default branch has the module; an error tells why not.
+    /// Says whether the default branch has the module; the error says why not.
     pub(crate) fn is_at_head(&self) -> Result<(), ProxyError> {
         let Revision { commit, .. } = self.head()?;
         let what = self.at("HEAD");
@@ -88,7 +88,7 @@ impl Look<'_> {
     }
 
     /// The module at a commit that no version names: under its pseudo-version.
-    pub(crate) fn untagged(&self, revision: Revision) -> Result<At, ProxyError> {
+    pub(crate) fn untagged(&self, revision: Revision) -> Result<ModuleCommit, ProxyError> {
         let Revision {
             commit,
             reference,
@@ -103,7 +103,7 @@ impl Look<'_> {
         self.check(&what, &module, &version)?;
         let at = self.found(module, commit, reference);
         // Go comes back for it at once, under its new name.
-        self.known.keep(&refs, &at);
+        self.pseudo_versions.keep(&refs, &at);
         Ok(at)
     }
 
@@ -122,9 +122,7 @@ impl Look<'_> {
         if let [tip] = tips[..] {
             return self.commit(what, &tip);
         }
-        let oid = self
-            .repositories
-            .expand(&self.place.repo.identifier, prefix);
+        let oid = self.repositories.expand(&self.root.repo.identifier, prefix);
         let oid = oid.map_err(|error| ProxyError::of_repository(what, error))?;
         self.commit(what, &oid.ok_or_else(|| unknown(what))?)
     }
@@ -147,7 +145,7 @@ impl Look<'_> {
     pub(super) fn history(&self) -> History<'_> {
         History {
             repositories: self.repositories,
-            identifier: &self.place.repo.identifier,
+            identifier: &self.root.repo.identifier,
             is_stopped: self.is_stopped,
         }
     }
@@ -176,7 +174,7 @@ impl Look<'_> {
 
     /// The version of this module that a tag stands for.
     fn version_of(&self, tag: VersionTag, incompatible: bool) -> Option<Version> {
-        if tag.dir != self.place.dir {
+        if tag.dir != self.root.dir {
             return None;
         }
         if tag.version.fits(self.path) {
@@ -188,7 +186,7 @@ impl Look<'_> {
 
     /// Only the root of a repository without go.mod has versions that its path does not allow.
     fn may_be_incompatible(&self, what: &str, commit: &CommitFacts) -> Result<bool, ProxyError> {
-        if self.path != &self.place.location || !self.path.prefix_and_major().1.is_empty() {
+        if self.path != &self.root.location || !self.path.prefix_and_major().1.is_empty() {
             return Ok(false);
         }
         Ok(self.go_mod(what, &commit.oid, "")? == GoMod::Absent)

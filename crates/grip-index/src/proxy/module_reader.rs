@@ -15,20 +15,22 @@ use grip_go::{
 };
 use grip_types::{Oid, RefName, RepoAddr};
 
-use super::{ProxyError, known::Known, listed::Listed};
+use super::{
+    ProxyError, indexed_versions::IndexedVersion, pseudo_version_cache::PseudoVersionCache,
+};
 use crate::{GoMod, hosted::go_mod_at};
 
-/// Where a module is: a repository, and the directory that its tags name.
+/// The root of a module: a repository, and the directory that its tags name.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct ModuleRoot {
     pub(super) repo: RepoAddr,
     /// The path of the repository's root.
     pub(super) location: ModulePath,
     pub(super) dir: String,
 }
 
-impl Place {
-    /// The place of a module in the repository that its path leads to.
+impl ModuleRoot {
+    /// The root of a module in the repository that its path leads to.
     pub(super) fn by_path(repo: RepoAddr, location: ModulePath, path: &ModulePath) -> Option<Self> {
         let dir = if path == &location {
             ""
@@ -51,7 +53,7 @@ impl Place {
 
 /// A module at one commit.
 #[derive(Clone, Debug)]
-pub(super) struct At {
+pub(super) struct ModuleCommit {
     pub(super) module: Module,
     pub(super) repo: RepoAddr,
     pub(super) commit: Oid,
@@ -60,33 +62,33 @@ pub(super) struct At {
     pub(super) reference: Option<RefName>,
 }
 
-/// Looks for one module.
-pub(super) struct Look<'a> {
+/// Reads one module at its versions, branches and commits.
+pub(super) struct ModuleReader<'a> {
     pub(super) repositories: &'a Repositories,
-    pub(super) place: &'a Place,
+    pub(super) root: &'a ModuleRoot,
     pub(super) path: &'a ModulePath,
-    pub(super) known: &'a Known,
+    pub(super) pseudo_versions: &'a PseudoVersionCache,
     pub(super) is_stopped: &'a dyn Fn() -> bool,
 }
 
-impl Look<'_> {
+impl ModuleReader<'_> {
     /// The module as a live version has it.
-    pub(super) fn listed(&self, listed: &Listed) -> Result<At, ProxyError> {
-        let what = self.at(&listed.version);
+    pub(super) fn indexed(&self, indexed: &IndexedVersion) -> Result<ModuleCommit, ProxyError> {
+        let what = self.at(&indexed.version);
         let refs = self.refs(&what)?;
-        let reference = RefName::parse(&format!("refs/tags/{}", listed.tag)).ok();
+        let reference = RefName::parse(&format!("refs/tags/{}", indexed.tag)).ok();
         let tagged = reference.as_ref().and_then(|name| refs.get(name));
         let now = tagged.map(|found| found.peeled.unwrap_or(found.oid));
-        if now != Some(listed.commit) {
+        if now != Some(indexed.commit) {
             let reason = "the tag has just been moved or removed, and the index will soon know; \
                           ask again in a moment";
             return Err(ProxyError::not_found(what, reason));
         }
-        let commit = self.commit(&what, &listed.commit)?;
-        let tag = tag::read(&listed.tag)
+        let commit = self.commit(&what, &indexed.commit)?;
+        let tag = tag::read(&indexed.tag)
             .ok_or_else(|| ProxyError::not_found(&what, "the tag names no version"))?;
         let module = self.module(&what, &commit, &tag)?;
-        self.check(&what, &module, &listed.version)?;
+        self.check(&what, &module, &indexed.version)?;
         Ok(self.found(module, commit, reference))
     }
 
@@ -94,7 +96,7 @@ impl Look<'_> {
     fn tag_for(&self, what: &str, version: &Version) -> Result<VersionTag, ProxyError> {
         let version = Version::parse(version.in_tag());
         let version = version.map_err(|invalid| ProxyError::not_found(what, invalid))?;
-        let dir = self.place.dir.clone();
+        let dir = self.root.dir.clone();
         Ok(VersionTag { dir, version })
     }
 
@@ -111,7 +113,7 @@ impl Look<'_> {
             Some(dir) => self.go_mod(what, &commit.oid, dir)?,
             None => GoMod::Absent,
         };
-        let module = module_version(tag, &self.place.location, found(&own), found(&major));
+        let module = module_version(tag, &self.root.location, found(&own), found(&major));
         module.map_err(|reason: NotAModule| ProxyError::not_found(what, reason))
     }
 
@@ -128,26 +130,31 @@ impl Look<'_> {
     }
 
     fn go_mod(&self, what: &str, commit: &Oid, dir: &str) -> Result<GoMod, ProxyError> {
-        let found = go_mod_at(self.repositories, &self.place.repo.identifier, commit, dir);
+        let found = go_mod_at(self.repositories, &self.root.repo.identifier, commit, dir);
         found.map_err(|error| ProxyError::of_repository(what, error))
     }
 
     fn commit(&self, what: &str, oid: &Oid) -> Result<CommitFacts, ProxyError> {
-        let identifier = &self.place.repo.identifier;
+        let identifier = &self.root.repo.identifier;
         let commit = self.repositories.commit(identifier, oid);
         let commit = commit.map_err(|error| ProxyError::of_repository(what, error))?;
         commit.ok_or_else(|| ProxyError::not_found(what, "it leads to no commit"))
     }
 
     fn refs(&self, what: &str) -> Result<Arc<RefSnapshot>, ProxyError> {
-        let refs = self.repositories.refs(&self.place.repo);
+        let refs = self.repositories.refs(&self.root.repo);
         refs.map_err(|error| ProxyError::of_repository(what, error))
     }
 
-    fn found(&self, module: Module, commit: CommitFacts, reference: Option<RefName>) -> At {
-        At {
+    fn found(
+        &self,
+        module: Module,
+        commit: CommitFacts,
+        reference: Option<RefName>,
+    ) -> ModuleCommit {
+        ModuleCommit {
             module,
-            repo: self.place.repo.clone(),
+            repo: self.root.repo.clone(),
             commit: commit.oid,
             committed_at_ms: commit.committed_at_ms,
             reference,

@@ -6,12 +6,12 @@ use grip_git::{CommitFacts, RefSnapshot};
 use grip_go::{Version, pseudo};
 use grip_types::RefName;
 
-use super::{At, Look, revisions::walked};
+use super::{ModuleCommit, ModuleReader, revisions::walked};
 use crate::proxy::ProxyError;
 
-impl Look<'_> {
+impl ModuleReader<'_> {
     /// The module that a pseudo-version names, checked as go itself checks it.
-    pub(crate) fn pseudo(&self, version: &Version) -> Result<At, ProxyError> {
+    pub(crate) fn pseudo(&self, version: &Version) -> Result<ModuleCommit, ProxyError> {
         let what = self.at(version);
         let not_found = |reason: &dyn Display| ProxyError::not_found(&what, reason);
         let parts = pseudo::parts(version);
@@ -22,7 +22,10 @@ impl Look<'_> {
             ));
         }
         let refs = self.refs(&what)?;
-        if let Some(at) = self.known.get(&refs, &self.place.repo, self.path, version) {
+        if let Some(at) = self
+            .pseudo_versions
+            .get(&refs, &self.root.repo, self.path, version)
+        {
             return Ok(at);
         }
         let commit = self.expand(&what, &refs, parts.revision)?;
@@ -38,7 +41,7 @@ impl Look<'_> {
             self.check_base(&what, &refs, &commit, &base)?;
         }
         let at = self.found(module, commit, None);
-        self.known.keep(&refs, &at);
+        self.pseudo_versions.keep(&refs, &at);
         Ok(at)
     }
 

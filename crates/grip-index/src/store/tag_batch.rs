@@ -5,28 +5,28 @@ use std::{ops::Range, sync::Arc};
 use grip_db::{Connection, DbError};
 
 use super::{
+    feed_update::{FeedUpdate, Fresh, Touched},
     publish::{AT_ONCE, Changed, Gone, Judged, Publication},
     rows::tag_columns,
-    settle::{Feed, Fresh, Touched},
     sql::sql,
 };
-use crate::rules::Claim;
+use crate::claim_rules::Claim;
 
 /// As many changed tags as are written at once. What is gone comes after what is new, so that a
 /// version whose tag has another name now is moved and not removed.
-pub(super) struct Part {
+pub(super) struct TagBatch {
     whole: Arc<Publication>,
     changed: Range<usize>,
     gone: Range<usize>,
 }
 
-impl Part {
-    /// All parts of a publication, one at least.
+impl TagBatch {
+    /// All batches of a publication, one at least.
     pub(super) fn all(whole: Publication) -> Vec<Self> {
         let (changed, gone) = (whole.changed.len(), whole.gone.len());
         let whole = Arc::new(whole);
         let count = (changed + gone).div_ceil(AT_ONCE).max(1);
-        let part = |n: usize| {
+        let batch = |n: usize| {
             let (from, to) = (n * AT_ONCE, (n + 1) * AT_ONCE);
             let later = |at: usize| at.saturating_sub(changed).min(gone);
             Self {
@@ -35,7 +35,7 @@ impl Part {
                 gone: later(from)..later(to),
             }
         };
-        (0..count).map(part).collect()
+        (0..count).map(batch).collect()
     }
 
     pub(super) fn whole(&self) -> &Publication {
@@ -94,9 +94,9 @@ impl Part {
         let touched = self.touched();
         let mut feed = None;
         if !touched.is_empty() {
-            feed = Some(Feed::lock(db, now).await?);
+            feed = Some(FeedUpdate::lock(db, now).await?);
         }
-        let claimed_ns = feed.as_ref().map_or(0, Feed::claimed_ns);
+        let claimed_ns = feed.as_ref().map_or(0, FeedUpdate::claimed_ns);
         let names: Vec<String> = self.gone().iter().map(|gone| gone.name.clone()).collect();
         if !names.is_empty() {
             let named = [self.repo().into(), names.into()];
@@ -113,13 +113,13 @@ impl Part {
                 .await?;
         }
         match feed {
-            Some(feed) => feed.settle(db, touched, self).await,
+            Some(feed) => feed.apply_claims(db, touched, self).await,
             None => Ok(()),
         }
     }
 }
 
-impl Fresh for Part {
+impl Fresh for TagBatch {
     fn claim(&self, at: usize, claimed_ns: i64) -> Claim {
         let changed = &self.changed()[at];
         let row = self.whole.seen[changed.at].row(&changed.judged);

@@ -6,7 +6,7 @@ use futures_util::future::BoxFuture;
 use grip_go::ModulePath;
 use grip_queue::{Handler, Job, Outcome};
 
-use super::{Context, JobError, PUSHED, ask::Asking};
+use super::{Context, JobError, PUSHED, tag_reader::TagReader};
 use crate::{
     Occasion, Source, SourceError, TagAt, Tags, Trust,
     diff::{self, Differences, Merge, Seen},
@@ -19,9 +19,9 @@ const RULES: &str = "1";
 const AT_ONCE: usize = 1_000;
 
 /// Does the jobs that index repositories.
-pub(crate) struct Turns(pub(crate) Arc<Context>);
+pub(crate) struct IndexRepository(pub(crate) Arc<Context>);
 
-/// One repository, and who speaks for it.
+/// One repository and its sources.
 pub(super) struct Repo {
     pub(super) name: String,
     /// Those of its sources that are configured here; the first is asked.
@@ -29,10 +29,10 @@ pub(super) struct Repo {
     pub(super) location: Option<ModulePath>,
 }
 
-impl Handler for Turns {
+impl Handler for IndexRepository {
     fn run(&self, job: Job) -> BoxFuture<'_, Outcome> {
         Box::pin(async move {
-            match self.turn(&job).await {
+            match self.index(&job).await {
                 Ok(()) => Outcome::Finished,
                 Err(error) => self.0.outcome(&job, error),
             }
@@ -40,8 +40,8 @@ impl Handler for Turns {
     }
 }
 
-impl Turns {
-    async fn turn(&self, job: &Job) -> Result<(), JobError> {
+impl IndexRepository {
+    async fn index(&self, job: &Job) -> Result<(), JobError> {
         let begun = self.0.store.begin_repo(&job.key).await?;
         let Some(begun) = begun.filter(|begun| !begun.sources.is_empty()) else {
             return self.remove(job).await;
@@ -79,7 +79,7 @@ impl Turns {
                 // What is not settled is asked again, even if the tags stay as they are.
                 found.etag = etag.filter(|_| found.changed.iter().all(is_settled));
                 found.policy = policy;
-                // The listing may be old, and what was told cannot be taken back.
+                // The listing may be old, and what was published cannot be taken back.
                 let is_news = !found.changed.is_empty();
                 if is_news && !is_doubted && !repo.is_ours(false).await? {
                     return self.remove(job).await;
@@ -123,9 +123,9 @@ impl Turns {
             repo: repo.name.clone(),
             ..Publication::default()
         };
-        let mut asking = Asking::new(&self.0.store, repo);
+        let mut reader = TagReader::new(&self.0.store, repo);
         for some in differences.look.chunks(AT_ONCE) {
-            let judged = asking.judge(&seen, some).await?;
+            let judged = reader.judge(&seen, some).await?;
             for ((at, kept), judged) in some.iter().zip(judged) {
                 found.add(&seen, *at, kept.as_ref(), judged);
             }
@@ -204,7 +204,7 @@ impl Repo {
         for source in &self.sources {
             policy = format!("{policy} {} {}", source.name(), source.policy());
         }
-        format!("{:016x}", crate::rules::fingerprint(&policy))
+        format!("{:016x}", crate::claim_rules::fingerprint(&policy))
     }
 }
 

@@ -6,15 +6,15 @@ use futures_util::future::BoxFuture;
 use grip_queue::{Handler, Job, Outcome};
 
 use super::{Context, JobError};
-use crate::{Source, SourceError, store::Place};
+use crate::{Source, SourceError, store::ListingProgress};
 
 /// Longest name of a repository that is taken in.
 const MAX_NAME_BYTES: usize = 1_000;
 
 /// Does the jobs that list sources.
-pub(crate) struct List(pub(crate) Arc<Context>);
+pub(crate) struct ListSource(pub(crate) Arc<Context>);
 
-impl Handler for List {
+impl Handler for ListSource {
     fn run(&self, job: Job) -> BoxFuture<'_, Outcome> {
         Box::pin(async move {
             match self.list(&job).await {
@@ -25,25 +25,25 @@ impl Handler for List {
     }
 }
 
-impl List {
+impl ListSource {
     async fn list(&self, job: &Job) -> Result<(), JobError> {
         let source = self.0.source(&job.key);
         let source = source.ok_or_else(|| JobError::Elsewhere(job.key.clone()))?;
-        let mut place = self.0.store.begin_listing(source.name()).await?;
+        let mut progress = self.0.store.begin_listing(source.name()).await?;
         loop {
-            let page = match source.list(place.next.clone()).await {
+            let page = match source.list(progress.next.clone()).await {
                 Ok(page) => page,
                 Err(error) => return Err(self.stopped(&**source, error).await),
             };
-            if page.next.is_some() && page.next == place.next {
+            if page.next.is_some() && page.next == progress.next {
                 let stuck = "the list of repositories does not go on".to_owned();
                 let error = SourceError::Permanent(stuck);
                 return Err(self.stopped(&**source, error).await);
             }
-            place.next = page.next;
-            self.keep(&**source, &mut place, page.repos).await?;
-            if place.next.is_none() {
-                return self.end(&**source, &place, job).await;
+            progress.next = page.next;
+            self.keep(&**source, &mut progress, page.repos).await?;
+            if progress.next.is_none() {
+                return self.end(&**source, &progress, job).await;
             }
         }
     }
@@ -51,14 +51,14 @@ impl List {
     async fn keep(
         &self,
         source: &dyn Source,
-        place: &mut Place,
+        progress: &mut ListingProgress,
         mut repos: Vec<String>,
     ) -> Result<(), JobError> {
         repos.sort_unstable();
         repos.dedup();
         repos.retain(|repo| is_name(repo));
-        place.found += repos.len() as i64;
-        if place.found > self.0.options.max_repos as i64 {
+        progress.found += repos.len() as i64;
+        if progress.found > self.0.options.max_repos as i64 {
             let most = self.0.options.max_repos;
             let error = SourceError::Permanent(format!("it has more than {most} repositories"));
             return Err(self.stopped(source, error).await);
@@ -67,7 +67,7 @@ impl List {
         let listed =
             self.0
                 .store
-                .page_listed(queue, source.name(), place, repos, self.maker(source));
+                .page_listed(queue, source.name(), progress, repos, self.maker(source));
         let new = listed.await?;
         tracing::debug!(source = source.name(), new, "a page of repositories");
         Ok(())
@@ -88,13 +88,18 @@ impl List {
         JobError::Source(source.name().to_owned(), error)
     }
 
-    async fn end(&self, source: &dyn Source, place: &Place, job: &Job) -> Result<(), JobError> {
+    async fn end(
+        &self,
+        source: &dyn Source,
+        progress: &ListingProgress,
+        job: &Job,
+    ) -> Result<(), JobError> {
         self.forget_changes().await;
         let store = &self.0.store;
         let ending = self.0.ending(job, self.0.list_job(source));
-        let ended = store.end_listing(source.name(), place, self.maker(source), ending);
+        let ended = store.end_listing(source.name(), progress, self.maker(source), ending);
         let missed = ended.await?;
-        let (name, found) = (source.name(), place.found);
+        let (name, found) = (source.name(), progress.found);
         tracing::info!(source = name, found, missed, "all repositories are listed");
         Ok(())
     }

@@ -43,7 +43,7 @@ type Row = (String, String, String, String);
 
 /// A live version, and a tag that claims it.
 #[derive(Clone, Debug)]
-pub(super) struct Listed {
+pub(super) struct IndexedVersion {
     pub(super) version: Version,
     /// The name of the repository in the index.
     pub(super) repo: String,
@@ -51,7 +51,7 @@ pub(super) struct Listed {
     pub(super) commit: Oid,
 }
 
-impl Listed {
+impl IndexedVersion {
     /// None for a row that the index cannot have written.
     fn read((version, repo, tag, commit): Row) -> Option<Self> {
         Some(Self {
@@ -68,14 +68,14 @@ pub(super) async fn version(
     db: &Db,
     path: &ModulePath,
     version: &Version,
-) -> Result<Vec<Listed>, DbError> {
+) -> Result<Vec<IndexedVersion>, DbError> {
     let values = [
         path.as_str().into(),
         version.as_str().into(),
         MAX_CLAIMS.into(),
     ];
     let rows: Vec<Row> = db.fetch_all(&sql::VERSION, &values).await?;
-    Ok(rows.into_iter().filter_map(Listed::read).collect())
+    Ok(rows.into_iter().filter_map(IndexedVersion::read).collect())
 }
 
 /// The live versions of a module at a commit.
@@ -83,14 +83,14 @@ pub(super) async fn at_commit(
     db: &Db,
     path: &ModulePath,
     commit: &Oid,
-) -> Result<Vec<Listed>, DbError> {
+) -> Result<Vec<IndexedVersion>, DbError> {
     let values = [
         path.as_str().into(),
         commit.to_hex().into(),
         MAX_CLAIMS.into(),
     ];
     let rows: Vec<Row> = db.fetch_all(&sql::AT_COMMIT, &values).await?;
-    Ok(rows.into_iter().filter_map(Listed::read).collect())
+    Ok(rows.into_iter().filter_map(IndexedVersion::read).collect())
 }
 
 /// Goes through all live versions of a module, a page at a time.
@@ -108,7 +108,7 @@ impl<'a> Pages<'a> {
     }
 
     /// The next page; none after the last.
-    pub(super) async fn next(&mut self) -> Result<Option<Vec<Listed>>, DbError> {
+    pub(super) async fn next(&mut self) -> Result<Option<Vec<IndexedVersion>>, DbError> {
         let Some((version, repo)) = self.after.take() else {
             return Ok(None);
         };
@@ -122,7 +122,9 @@ impl<'a> Pages<'a> {
         if rows.len() as i64 == PAGE {
             self.after = rows.last().map(|row| (row.0.clone(), row.1.clone()));
         }
-        Ok(Some(rows.into_iter().filter_map(Listed::read).collect()))
+        Ok(Some(
+            rows.into_iter().filter_map(IndexedVersion::read).collect(),
+        ))
     }
 }
 

@@ -1,8 +1,8 @@
 //! Tag lists read in part, to continue after a rate limit.
 //!
-//! Invariant: a list is gone on with on the same occasion only, and if its latest page is still as
+//! Invariant: a list is continued on the same occasion only, and if its latest page is still as
 //! it was. Whatever comes or goes before that page moves what is on it; what changed otherwise and
-//! was told to nobody is seen by the next turn.
+//! was not notified is seen by the next turn.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -22,14 +22,15 @@ const FULL_PAGE: usize = 100;
 /// How old the beginning of a list may be.
 const FRESH: Duration = Duration::from_secs(6 * 60 * 60);
 
+/// The kept lists, by repository.
 #[derive(Default)]
-pub(super) struct Unfinished {
-    lists: Mutex<VecDeque<(String, Read)>>,
+pub(super) struct PartialTagLists {
+    lists: Mutex<VecDeque<(String, PartialTagList)>>,
 }
 
-/// What was read of a list so far.
+/// A tag list as far as it was read.
 #[derive(Debug)]
-pub(super) struct Read {
+pub(super) struct PartialTagList {
     tags: Vec<Tag>,
     pages: usize,
     next: Option<Cursor>,
@@ -42,13 +43,13 @@ pub(super) struct Read {
 /// The latest page of a list.
 #[derive(Debug, Default)]
 struct Last {
-    place: Option<Cursor>,
+    cursor: Option<Cursor>,
     /// Tags before it.
     from: usize,
     mark: Option<Etag>,
 }
 
-impl Read {
+impl PartialTagList {
     fn new(occasion: Occasion) -> Self {
         Self {
             tags: Vec::new(),
@@ -83,10 +84,10 @@ impl Read {
         let is_full = self.tags.len() - self.last.from >= FULL_PAGE;
         let says_all = self.next.is_some() || !is_full;
         let mark = self.last.mark.as_ref().filter(|_| says_all);
-        (!self.is_new()).then_some((self.last.place, mark))
+        (!self.is_new()).then_some((self.last.cursor, mark))
     }
 
-    /// Goes on if the latest page, asked for once more, is as it was; begins anew otherwise.
+    /// Goes on if the latest page, asked for once more, is as it was; begins again otherwise.
     pub(super) fn compare(&mut self, page: Page<Tag>) {
         let is_same = page.items == self.tags[self.last.from..] && page.next == self.next;
         if is_same {
@@ -102,7 +103,7 @@ impl Read {
     pub(super) fn add(&mut self, page: Page<Tag>) {
         self.pages += 1;
         self.last = Last {
-            place: self.next,
+            cursor: self.next,
             from: self.tags.len(),
             mark: page.etag.clone(),
         };
@@ -123,31 +124,33 @@ impl Read {
     }
 }
 
-impl Unfinished {
+impl PartialTagLists {
     /// What was put by for a repository on the same occasion, or the beginning of a list.
-    pub(super) fn take(&self, repo: &str, occasion: Occasion) -> Read {
+    pub(super) fn take(&self, repo: &str, occasion: Occasion) -> PartialTagList {
         let mut lists = self.lists.lock();
         let at = lists.iter().position(|(name, _)| name == repo);
-        let kept = at.and_then(|at| lists.remove(at)).map(|(_, read)| read);
-        let is_fresh = |read: &Read| read.occasion == occasion && read.began.elapsed() < FRESH;
-        kept.filter(is_fresh).unwrap_or_else(|| Read::new(occasion))
+        let kept = at.and_then(|at| lists.remove(at)).map(|(_, list)| list);
+        let is_fresh =
+            |list: &PartialTagList| list.occasion == occasion && list.began.elapsed() < FRESH;
+        kept.filter(is_fresh)
+            .unwrap_or_else(|| PartialTagList::new(occasion))
     }
 
-    pub(super) fn put(&self, repo: &str, read: Read) {
-        if read.is_new() {
+    pub(super) fn put(&self, repo: &str, list: PartialTagList) {
+        if list.is_new() {
             return;
         }
         let mut lists = self.lists.lock();
-        lists.push_back((repo.to_owned(), read));
-        let count = |lists: &VecDeque<(String, Read)>| -> usize {
-            lists.iter().map(|(_, read)| read.count()).sum()
+        lists.push_back((repo.to_owned(), list));
+        let count = |lists: &VecDeque<(String, PartialTagList)>| -> usize {
+            lists.iter().map(|(_, list)| list.count()).sum()
         };
         while lists.len() > MOST || (lists.len() > 1 && count(&lists) > MOST_TAGS) {
             lists.pop_front();
         }
     }
 
-    pub(super) fn drop_it(&self, repo: &str) {
+    pub(super) fn remove(&self, repo: &str) {
         self.lists.lock().retain(|(name, _)| name != repo);
     }
 }
@@ -174,10 +177,10 @@ mod tests {
         }
     }
 
-    fn read(tags: usize) -> Read {
-        let mut read = Read::new(OCCASION);
-        read.add(page(tags, None));
-        read
+    fn read(tags: usize) -> PartialTagList {
+        let mut list = PartialTagList::new(OCCASION);
+        list.add(page(tags, None));
+        list
     }
 
     #[test]
@@ -200,30 +203,30 @@ mod tests {
                 ..OCCASION
             },
         ] {
-            let unfinished = Unfinished::default();
-            unfinished.put("a", read(3));
-            assert_eq!(unfinished.take("a", OCCASION).count(), 3);
-            unfinished.put("a", read(3));
-            assert!(unfinished.take("a", other).is_new(), "{other:?}");
+            let partial_lists = PartialTagLists::default();
+            partial_lists.put("a", read(3));
+            assert_eq!(partial_lists.take("a", OCCASION).count(), 3);
+            partial_lists.put("a", read(3));
+            assert!(partial_lists.take("a", other).is_new(), "{other:?}");
         }
     }
 
     #[test]
-    fn a_list_whose_latest_page_is_another_is_begun_anew() {
+    fn a_list_whose_latest_page_is_another_is_begun_again() {
         let second = "page 2".parse().ok();
-        let mut two = Read::new(OCCASION);
+        let mut two = PartialTagList::new(OCCASION);
         two.add(page(FULL_PAGE, second));
         two.add(page(7, None));
         assert!(
             two.witness()
-                .is_some_and(|(place, mark)| place == second && mark.is_some())
+                .is_some_and(|(cursor, mark)| cursor == second && mark.is_some())
         );
         two.compare(page(7, None));
         assert!(two.is_whole() && two.count() == FULL_PAGE + 7);
         two.compare(page(6, None));
         assert!(two.is_new());
 
-        // The first page is where a list begins anew, so it is not asked for a third time.
+        // The first page is where a list begins again, so it is not asked for a third time.
         let mut one = read(3);
         one.compare(page(2, None));
         assert!(one.is_whole() && one.count() == 2);

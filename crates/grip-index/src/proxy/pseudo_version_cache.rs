@@ -13,17 +13,17 @@ use grip_go::{ModulePath, Version};
 use grip_types::RepoAddr;
 use parking_lot::Mutex;
 
-use super::look::At;
+use super::module_reader::ModuleCommit;
 
 /// As many as are remembered; the oldest goes first.
 const MOST: usize = 256;
 
 #[derive(Default)]
-pub(super) struct Known {
-    checked: Mutex<VecDeque<(Weak<RefSnapshot>, At)>>,
+pub(super) struct PseudoVersionCache {
+    checked: Mutex<VecDeque<(Weak<RefSnapshot>, ModuleCommit)>>,
 }
 
-impl Known {
+impl PseudoVersionCache {
     /// A module that was checked with these refs.
     pub(super) fn get(
         &self,
@@ -31,9 +31,9 @@ impl Known {
         repo: &RepoAddr,
         path: &ModulePath,
         version: &Version,
-    ) -> Option<At> {
+    ) -> Option<ModuleCommit> {
         let checked = self.checked.lock();
-        let is_it = |(with, at): &&(Weak<RefSnapshot>, At)| {
+        let is_it = |(with, at): &&(Weak<RefSnapshot>, ModuleCommit)| {
             at.module.version == *version
                 && at.module.path == *path
                 && at.repo == *repo
@@ -42,7 +42,7 @@ impl Known {
         checked.iter().find(is_it).map(|(_, at)| at.clone())
     }
 
-    pub(super) fn keep(&self, refs: &Arc<RefSnapshot>, at: &At) {
+    pub(super) fn keep(&self, refs: &Arc<RefSnapshot>, at: &ModuleCommit) {
         let mut at = at.clone();
         at.reference = None;
         let mut checked = self.checked.lock();

@@ -7,12 +7,12 @@ use grip_types::Oid;
 
 use super::{
     JobError,
-    repo::{Repo, named},
+    index_repository::{Repo, named},
 };
 use crate::{
     SourceError,
+    claim_rules::{self, Known, Verdict},
     diff::Seen,
-    rules::{self, Known, Verdict},
     store::{Judged, Learned, Store, TagRow},
 };
 
@@ -21,7 +21,8 @@ const KEEP_AT_ONCE: usize = 20;
 /// Unusable answers in one turn, after which the source is not asked any more.
 const MOST_BAD: usize = 20;
 
-pub(super) struct Asking<'a> {
+/// Judges the tags of one repository, with what its source and the cache know of them.
+pub(super) struct TagReader<'a> {
     store: &'a Store,
     repo: &'a Repo,
     /// What is known about the tags in hand.
@@ -36,7 +37,7 @@ pub(super) struct Asking<'a> {
 /// An answer, or why there is none about this one thing.
 type Answer<T> = Result<Result<T, String>, JobError>;
 
-impl<'a> Asking<'a> {
+impl<'a> TagReader<'a> {
     pub(super) fn new(store: &'a Store, repo: &'a Repo) -> Self {
         Self {
             store,
@@ -48,7 +49,7 @@ impl<'a> Asking<'a> {
         }
     }
 
-    /// Judges some tags. Whatever was learned before trouble is kept.
+    /// Judges some tags. What was learned before an error is kept.
     pub(super) async fn judge(
         &mut self,
         seen: &[Seen],
@@ -128,7 +129,12 @@ impl<'a> Asking<'a> {
         let repo = self.repo;
         let trust = |path: &_| repo.trust(path);
         let location = repo.location.as_ref();
-        Ok(Ok(rules::judge(version, location, (&own, &major), trust)))
+        Ok(Ok(claim_rules::judge(
+            version,
+            location,
+            (&own, &major),
+            trust,
+        )))
     }
 
     async fn go_mod(&mut self, commit: &Oid, dir: &str) -> Answer<Known> {
@@ -161,7 +167,7 @@ impl<'a> Asking<'a> {
         let repo = self.repo;
         let answer = repo.source().created(&repo.name, &seen.at()).await;
         let created = match self.usable(answer)? {
-            Ok(created) => rules::kept_time(created),
+            Ok(created) => claim_rules::kept_time(created),
             Err(why) => return Ok(Err(why)),
         };
         self.known.times.insert(object.clone(), created);
@@ -180,7 +186,7 @@ impl<'a> Asking<'a> {
             Ok(answer) => Ok(Ok(answer)),
             Err(SourceError::Permanent(why)) => {
                 self.bad += 1;
-                Ok(Err(rules::kept_why(&why)))
+                Ok(Err(claim_rules::kept_why(&why)))
             }
             Err(error) => Err(self.repo.job_error(error)),
         }

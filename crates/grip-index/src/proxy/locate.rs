@@ -6,30 +6,30 @@ use grip_go::{ModulePath, Version, tag};
 
 use super::{
     Info, Proxy, ProxyError,
-    listed::{self, Listed, Pages},
-    look::{At, Look, Place},
+    indexed_versions::{self, IndexedVersion, Pages},
+    module_reader::{ModuleCommit, ModuleReader, ModuleRoot},
     permits::Permits,
 };
 use crate::{Source as _, Trust, hosted::Hosted};
 
 impl Proxy {
     /// The module at a version.
-    pub(super) async fn find(
+    pub(super) async fn locate(
         &self,
         path: &ModulePath,
         version: &Version,
-    ) -> Result<At, ProxyError> {
+    ) -> Result<ModuleCommit, ProxyError> {
         if version.is_pseudo() {
-            let (place, version) = (self.place(path).await?, version.clone());
-            let looking = self.look_at(&self.inner.walks, place, path, move |look| {
-                look.pseudo(&version)
+            let (root, version) = (self.root(path).await?, version.clone());
+            let reading = self.read_module(&self.inner.walks, root, path, move |reader| {
+                reader.pseudo(&version)
             });
-            return looking.await;
+            return reading.await;
         }
-        let claims = listed::version(&self.inner.db, path, version).await?;
+        let claims = indexed_versions::version(&self.inner.db, path, version).await?;
         let mut last = None;
         for claim in claims {
-            match self.find_listed(path, claim).await {
+            match self.locate_indexed(path, claim).await {
                 Some(Ok(at)) => return Ok(at),
                 Some(Err(error)) => last = Some(error),
                 None => {}
@@ -42,77 +42,78 @@ impl Proxy {
     }
 
     /// The module as one claim has it; none if the claim is not one of this node.
-    async fn find_listed(
+    async fn locate_indexed(
         &self,
         path: &ModulePath,
-        claim: Listed,
-    ) -> Option<Result<At, ProxyError>> {
-        let place = self.place_of(path, &claim)?;
-        let looking = self.look_at(&self.inner.looks, place, path, move |look| {
-            look.listed(&claim)
+        claim: IndexedVersion,
+    ) -> Option<Result<ModuleCommit, ProxyError>> {
+        let root = self.root_of(path, &claim)?;
+        let reading = self.read_module(&self.inner.reads, root, path, move |reader| {
+            reader.indexed(&claim)
         });
-        Some(looking.await)
+        Some(reading.await)
     }
 
     /// The module at a branch, tag or commit: under a version that has a tag there, or under the
     /// pseudo-version of the commit.
-    pub(super) async fn find_revision(
+    pub(super) async fn locate_revision(
         &self,
         path: &ModulePath,
         revision: &str,
-    ) -> Result<At, ProxyError> {
-        let (place, name) = (self.place(path).await?, revision.to_owned());
-        let resolving = self.look_at(&self.inner.walks, place.clone(), path, move |look| {
-            look.resolve(&name)
+    ) -> Result<ModuleCommit, ProxyError> {
+        let (root, name) = (self.root(path).await?, revision.to_owned());
+        let resolving = self.read_module(&self.inner.walks, root.clone(), path, move |reader| {
+            reader.resolve(&name)
         });
         let revision = resolving.await?;
-        let mut tagged = listed::at_commit(&self.inner.db, path, &revision.commit.oid).await?;
+        let mut tagged =
+            indexed_versions::at_commit(&self.inner.db, path, &revision.commit.oid).await?;
         tagged.sort_unstable_by(|a, b| b.version.cmp(&a.version));
         for claim in tagged {
-            if let Some(Ok(at)) = self.find_listed(path, claim).await {
+            if let Some(Ok(at)) = self.locate_indexed(path, claim).await {
                 return Ok(at);
             }
         }
-        self.look_at(&self.inner.walks, place, path, move |look| {
-            look.untagged(revision)
+        self.read_module(&self.inner.walks, root, path, move |reader| {
+            reader.untagged(revision)
         })
         .await
     }
 
-    /// Where a module is, whichever version: by its place, or because versions of it are listed.
-    pub(super) async fn place(&self, path: &ModulePath) -> Result<Place, ProxyError> {
-        if let Some(place) = self.place_by_path(path) {
-            return Ok(place);
+    /// The root of a module, for any version: by its path, or because versions of it are indexed.
+    pub(super) async fn root(&self, path: &ModulePath) -> Result<ModuleRoot, ProxyError> {
+        if let Some(root) = self.root_by_path(path) {
+            return Ok(root);
         }
         let mut pages = Pages::of(&self.inner.db, path);
         while let Some(page) = pages.next().await? {
-            if let Some(place) = page.iter().find_map(|claim| self.place_of(path, claim)) {
-                return Ok(place);
+            if let Some(root) = page.iter().find_map(|claim| self.root_of(path, claim)) {
+                return Ok(root);
             }
         }
         Err(ProxyError::not_found(path, "there is no such module here"))
     }
 
-    fn place_by_path(&self, path: &ModulePath) -> Option<Place> {
+    fn root_by_path(&self, path: &ModulePath) -> Option<ModuleRoot> {
         let hosted = &self.inner.hosted;
-        let repo = hosted.places().repository(path)?;
-        let location = hosted.places().location(&repo).ok()?;
+        let repo = hosted.module_paths().repository(path)?;
+        let location = hosted.module_paths().location(&repo).ok()?;
         let served = hosted.is_served(&repo);
-        served.then(|| Place::by_path(repo, location, path))?
+        served.then(|| ModuleRoot::by_path(repo, location, path))?
     }
 
-    /// Where a listed version is; none if it is not here, or may not be any more.
-    fn place_of(&self, path: &ModulePath, claim: &Listed) -> Option<Place> {
+    /// The root of an indexed version; none if it is not here, or may not be any more.
+    fn root_of(&self, path: &ModulePath, claim: &IndexedVersion) -> Option<ModuleRoot> {
         let hosted = &self.inner.hosted;
         let repo = hosted.served_repository(&claim.repo)?;
         if hosted.trusts(&claim.repo, path) == Trust::Refused {
             return None;
         }
         let dir = tag::read(&claim.tag)?.dir;
-        let location = hosted.places().location(&repo).ok();
+        let location = hosted.module_paths().location(&repo).ok();
         // Without a path of its own it can still hold a module with another one.
         let location = location.or_else(|| ModulePath::parse("nowhere.invalid").ok())?;
-        Some(Place {
+        Some(ModuleRoot {
             repo,
             location,
             dir,
@@ -125,38 +126,38 @@ impl Proxy {
         path: &ModulePath,
         version: &Version,
     ) -> Result<ProxyError, ProxyError> {
-        let place = self.place(path).await?;
-        let name = self.inner.hosted.name_of(&place.repo);
-        let tag = match place.dir.as_str() {
+        let root = self.root(path).await?;
+        let name = self.inner.hosted.name_of(&root.repo);
+        let tag = match root.dir.as_str() {
             "" => version.in_tag().to_owned(),
             dir => format!("{dir}/{}", version.in_tag()),
         };
-        let why = listed::why(&self.inner.db, &name, &tag).await?;
+        let why = indexed_versions::why(&self.inner.db, &name, &tag).await?;
         let reason = why.unwrap_or_else(|| format!("no tag {tag} is listed here"));
         Ok(ProxyError::not_found(format!("{path}@{version}"), reason))
     }
 
-    pub(super) fn info_of(&self, at: At) -> Info {
-        Info::of(at, self.inner.hosted.places())
+    pub(super) fn info_of(&self, at: ModuleCommit) -> Info {
+        Info::of(at, self.inner.hosted.module_paths())
     }
 
-    /// Looks for a module where it may block; the work is told to end if nobody waits any more.
-    pub(super) async fn look_at<T: Send + 'static>(
+    /// Reads a module on a thread where that may block; cancelled when nobody waits any more.
+    pub(super) async fn read_module<T: Send + 'static>(
         &self,
         permits: &Permits,
-        place: Place,
+        root: ModuleRoot,
         path: &ModulePath,
-        work: impl FnOnce(&Look<'_>) -> Result<T, ProxyError> + Send + 'static,
+        work: impl FnOnce(&ModuleReader<'_>) -> Result<T, ProxyError> + Send + 'static,
     ) -> Result<T, ProxyError> {
         let stop = self.inner.hosted.group().token().child_token();
         let _ends_it = stop.clone().drop_guard();
         let (path, inner) = (path.clone(), Arc::clone(&self.inner));
         self.off_runtime(permits, move |hosted| {
-            work(&Look {
+            work(&ModuleReader {
                 repositories: hosted.repositories(),
-                place: &place,
+                root: &root,
                 path: &path,
-                known: &inner.known,
+                pseudo_versions: &inner.pseudo_versions,
                 is_stopped: &|| stop.is_cancelled(),
             })
         })
@@ -168,13 +169,13 @@ impl Proxy {
         permits: &Permits,
         work: impl FnOnce(&Hosted) -> Result<T, ProxyError> + Send + 'static,
     ) -> Result<T, ProxyError> {
-        let slot = permits.enter().await?;
+        let permit = permits.acquire().await?;
         let hosted = self.inner.hosted.clone();
         let working = hosted
             .group()
             .clone()
             .spawn_blocking("go-proxy-look", move || {
-                let _slot = slot;
+                let _permit = permit;
                 work(&hosted)
             });
         working.await.map_err(|_| ProxyError::cut_short())?
