@@ -77,11 +77,11 @@ impl Arrival {
 /// Reads all of them without holding up others.
 pub(crate) async fn read(group: &TaskGroup, arrivals: Vec<Arrival>) -> Result<Batch, DbError> {
     let bytes = arrivals.iter().map(|arrival| arrival.body().len()).sum();
-    aside(group, bytes, move || Batch::read(&arrivals)).await
+    off_runtime(group, bytes, move || Batch::read(&arrivals)).await
 }
 
 /// Does what takes longer the more bytes there are, on a thread of its own if there are many.
-pub(crate) async fn aside<T: Send + 'static>(
+pub(crate) async fn off_runtime<T: Send + 'static>(
     group: &TaskGroup,
     bytes: usize,
     work: impl FnOnce() -> T + Send + 'static,

@@ -9,10 +9,10 @@
 //! - A row names a picture only after the picture is in the store. What is read from the store is
 //!   checked against its name.
 
+mod avatar_rows;
 mod fetch;
 mod picture;
-mod pictures;
-mod rows;
+mod picture_store;
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,17 +23,17 @@ use grip_queue::{Handler, Job, NewJob, Outcome, Queue, Worker, WorkerOptions};
 use grip_tasks::TaskGroup;
 use grip_types::Domain;
 
-use self::rows::Rows;
+use self::avatar_rows::AvatarRows;
 pub use self::{
     picture::{Kind, MAX_BYTES, NoPicture, Picture},
-    pictures::{OpenError, Pictures},
+    picture_store::{OpenError, PictureStore},
 };
 use crate::jobs::millis;
 
 /// Fetches the picture of one person; the key is GitHub's id.
 pub(crate) const FETCH: &str = "github-avatar";
 /// Looks for people whose picture is missing or old.
-pub(crate) const LOOK: &str = "github-avatars";
+pub(crate) const FIND_MISSING: &str = "github-avatars";
 
 /// People that are looked at in one go.
 const AT_ONCE: usize = 500;
@@ -42,7 +42,7 @@ const AT_ONCE: usize = 500;
 pub struct AvatarParts {
     pub db: Db,
     pub queue: Queue,
-    pub pictures: Pictures,
+    pub pictures: PictureStore,
     /// The way to hosts that strangers name: public ones.
     pub egress: Egress,
     /// The way to the hosts below; may be the same.
@@ -85,9 +85,9 @@ pub struct Avatars {
 }
 
 pub(crate) struct Context {
-    rows: Rows,
+    rows: AvatarRows,
     queue: Queue,
-    pictures: Pictures,
+    pictures: PictureStore,
     egress: Egress,
     named: Egress,
     options: AvatarOptions,
@@ -107,17 +107,20 @@ impl Avatars {
     pub async fn start(parts: AvatarParts) -> Result<Self, DbError> {
         let group = parts.group.clone();
         let context = Arc::new(Context::new(parts));
-        let look = NewJob::new(LOOK, "all").every(context.options.look_every);
+        let look = NewJob::new(FIND_MISSING, "all").every(context.options.look_every);
         context.queue.enqueue(vec![look.revive()]).await?;
         let start = |kind: &str, at_once| {
             let options = WorkerOptions {
                 at_once,
                 ..WorkerOptions::default()
             };
-            let does = Arc::new(Does(Arc::clone(&context)));
-            Worker::start(context.queue.clone(), kind, does, options, &group)
+            let handler = Arc::new(JobHandler(Arc::clone(&context)));
+            Worker::start(context.queue.clone(), kind, handler, options, &group)
         };
-        let workers = vec![start(LOOK, 1), start(FETCH, context.options.workers)];
+        let workers = vec![
+            start(FIND_MISSING, 1),
+            start(FETCH, context.options.workers),
+        ];
         Ok(Self { context, workers })
     }
 
@@ -143,7 +146,7 @@ impl Avatars {
 impl Context {
     pub(crate) fn new(parts: AvatarParts) -> Self {
         Self {
-            rows: Rows::new(parts.db),
+            rows: AvatarRows::new(parts.db),
             queue: parts.queue,
             pictures: parts.pictures,
             egress: parts.egress,
@@ -158,7 +161,7 @@ impl Context {
         };
         let picture = self.pictures.get(&digest).await?;
         if picture.is_none() {
-            // Whoever lost it: it is fetched again.
+            // However it was lost, it is fetched again.
             tracing::warn!(user, %digest, "a picture is not in its store any more");
             self.rows.forget(user, &digest).await?;
             let job = NewJob::new(FETCH, user.to_string());
@@ -169,15 +172,15 @@ impl Context {
 
     pub(crate) async fn run(&self, kind: &str, key: &str) -> Outcome {
         let done = match kind {
-            LOOK => self.look().await,
+            FIND_MISSING => self.find_missing().await,
             _ => self.fetch(key).await,
         };
         done.unwrap_or_else(|error| self.after(error))
     }
 
-    /// Asks for the pictures of people who have none, or an old one; lets go of those of people
-    /// who are not known any more.
-    async fn look(&self) -> Result<Outcome, fetch::FetchError> {
+    /// Asks for the pictures of people who have none, or an old one; removes those of people who are
+    /// not known any more.
+    async fn find_missing(&self) -> Result<Outcome, fetch::FetchError> {
         let before = self.rows.now_ms() - millis(self.options.fresh_for);
         let mut after = 0;
         loop {
@@ -194,16 +197,17 @@ impl Context {
         for (user, digest) in self.rows.gone(AT_ONCE).await? {
             self.rows.remove(user).await?;
             if let Some(digest) = digest {
-                self.let_go(&digest).await?;
+                self.remove_unused(&digest).await?;
             }
         }
         Ok(Outcome::Done)
     }
 }
 
-struct Does(Arc<Context>);
+/// The handler of both kinds of avatar jobs.
+struct JobHandler(Arc<Context>);
 
-impl Handler for Does {
+impl Handler for JobHandler {
     fn run(&self, job: Job) -> BoxFuture<'_, Outcome> {
         Box::pin(async move {
             let lease = job.lease();

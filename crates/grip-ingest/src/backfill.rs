@@ -4,16 +4,16 @@
 //! - Memory does not grow with the file: a few steps of lines are there at a time, and no line is
 //!   longer than its bound.
 //! - What a step brought and how far the file was read are one transaction. After a kill it goes
-//!   on with the first line that was not kept; whoever reads the same file meanwhile is told.
+//!   on with the first line that was not kept; a second reader of the same file gets an error.
 //! - What cannot be read is kept aside with the reason. A file that is damaged or ends in the
-//!   middle is told of, after all that could be read of it was kept, and fills no hole.
+//!   middle is an error, after all that could be read of it was kept, and fills no hole.
 
 mod coverage;
 mod error;
+mod file_rows;
 mod fingerprint;
 mod lines;
-mod reading;
-mod rows;
+mod parse;
 
 use std::{
     fs::File,
@@ -30,8 +30,8 @@ use tokio::sync::mpsc::{Receiver, channel};
 pub use self::error::BackfillError;
 use self::{
     error::{database, ended, stopped},
-    reading::{AHEAD, Step},
-    rows::FileRow,
+    file_rows::FileRow,
+    parse::{AHEAD, Step},
 };
 use crate::{accept::Accepted, store::Store};
 
@@ -75,7 +75,7 @@ pub struct FileDone {
 }
 
 /// A file that is being read.
-struct Reading {
+struct OpenFile {
     path: PathBuf,
     name: String,
     fingerprint: String,
@@ -94,33 +94,33 @@ impl Backfill {
         }
     }
 
-    /// Reads a file from where it was left, and tells `progress` after every step.
+    /// Reads a file from where it was left, and calls `progress` after every step.
     ///
-    /// Cancel safe: what was told of is kept.
+    /// Cancel safe: what was reported is kept.
     pub async fn file(
         &self,
         path: &Path,
         mut progress: impl FnMut(&FileProgress) + Send,
     ) -> Result<FileDone, BackfillError> {
-        let (mut reading, file) = self.open(path).await?;
-        let resumed_after = reading.progress.lines;
-        if reading.row.finished_at.is_some() {
-            reading.progress.bytes = reading.progress.total_bytes;
-            progress(&reading.progress);
-            return self.finish(reading, resumed_after, true).await;
+        let (mut open_file, file) = self.open(path).await?;
+        let resumed_after = open_file.progress.lines;
+        if open_file.row.finished_at.is_some() {
+            open_file.progress.bytes = open_file.progress.total_bytes;
+            progress(&open_file.progress);
+            return self.finish(open_file, resumed_after, true).await;
         }
-        progress(&reading.progress);
+        progress(&open_file.progress);
         let (sender, mut steps) = channel(AHEAD);
         let thread = self.group.spawn_blocking("backfill", move || {
-            reading::read(file, resumed_after, &sender)
+            parse::read(file, resumed_after, &sender)
         });
-        self.keep_all(&mut reading, &mut steps, &mut progress)
+        self.keep_all(&mut open_file, &mut steps, &mut progress)
             .await?;
-        ended(thread, &reading).await?;
-        self.finish(reading, resumed_after, false).await
+        ended(thread, &open_file).await?;
+        self.finish(open_file, resumed_after, false).await
     }
 
-    async fn open(&self, path: &Path) -> Result<(Reading, File), BackfillError> {
+    async fn open(&self, path: &Path) -> Result<(OpenFile, File), BackfillError> {
         let unreadable = |source| BackfillError::Open {
             path: path.to_owned(),
             source,
@@ -141,37 +141,37 @@ impl Backfill {
             lines: row.lines.unsigned_abs(),
             ..FileProgress::default()
         };
-        let reading = Reading {
+        let open_file = OpenFile {
             path: path.to_owned(),
             name,
             fingerprint,
             row,
             progress,
         };
-        Ok((reading, file))
+        Ok((open_file, file))
     }
 
     async fn keep_all(
         &self,
-        reading: &mut Reading,
+        open_file: &mut OpenFile,
         steps: &mut Receiver<Step>,
         progress: &mut (impl FnMut(&FileProgress) + Send),
     ) -> Result<(), BackfillError> {
         let stop = self.group.token();
         loop {
             let Some(step) = stop.run_until_cancelled(steps.recv()).await else {
-                let path = reading.path.clone();
+                let path = open_file.path.clone();
                 return Err(BackfillError::Stopped { path });
             };
             let Some(step) = step else {
                 return Ok(());
             };
-            self.keep(reading, step).await?;
-            progress(&reading.progress);
-            let row = &reading.row;
+            self.keep(open_file, step).await?;
+            progress(&open_file.progress);
+            let row = &open_file.row;
             if row.events == 0 && row.rejected.unsigned_abs() >= NONSENSE {
                 return Err(BackfillError::NotEvents {
-                    path: reading.path.clone(),
+                    path: open_file.path.clone(),
                     lines: row.lines.unsigned_abs(),
                 });
             }

@@ -1,6 +1,6 @@
 //! The mapping of GitHub's JSON to columns: the one list of it.
 //!
-//! Who writes, who reads, who extracts anew and the test that nothing is left out all go by it.
+//! Who writes, who reads, who extracts again and the test that nothing is left out all go by it.
 
 /// What a column holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

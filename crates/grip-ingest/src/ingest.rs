@@ -14,10 +14,10 @@ use crate::{
     accept::{Accepted, Arrival, read},
     extract::Push,
     gaps::Gap,
-    jobs::{self, Context, Does, Role},
+    jobs::{self, Context, JobHandler, Role},
     options::Options,
     retention::Retained,
-    store::{EventQuery, Key, Store, Stored, StoredEvent, What, Work},
+    store::{EventQuery, Key, RecordKind, Reextraction, Store, Stored, StoredEvent},
 };
 
 /// The most events or gaps that one answer has.
@@ -27,9 +27,9 @@ const PUSHES_AT_ONCE: usize = 16;
 const HOUR_MS: i64 = 60 * 60 * 1_000;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Hears of pushes. The same push may be told twice.
-pub trait Pushes: Send + Sync + 'static {
-    /// Somebody has pushed to a repository; not told of pushes of long ago.
+/// Notified of pushes, of the same one possibly twice.
+pub trait PushListener: Send + Sync + 'static {
+    /// Somebody has pushed to a repository. Not called for pushes of long ago.
     fn pushed<'a>(&'a self, push: &'a Push) -> BoxFuture<'a, ()>;
 }
 
@@ -38,7 +38,7 @@ pub struct Parts {
     pub db: Db,
     pub queue: Queue,
     pub github: GitHub,
-    pub pushes: Arc<dyn Pushes>,
+    pub pushes: Arc<dyn PushListener>,
     pub options: Options,
     pub group: TaskGroup,
 }
@@ -121,12 +121,12 @@ impl Ingest {
 
     /// A person, as far as known.
     pub async fn user(&self, key: &Key) -> Result<Option<Stored>, DbError> {
-        self.context.store.stored(What::User, key).await
+        self.context.store.stored(RecordKind::User, key).await
     }
 
     /// A repository, as far as known.
     pub async fn repository(&self, key: &Key) -> Result<Option<Stored>, DbError> {
-        self.context.store.stored(What::Repository, key).await
+        self.context.store.stored(RecordKind::Repository, key).await
     }
 
     /// Lets go of what is older than it is kept, or only counts it.
@@ -141,11 +141,11 @@ impl Ingest {
         let db = store.db().clone();
         db.write(move |mut db| {
             Box::pin(async move {
-                let job = |work: Work| NewJob::new(jobs::REDO, work.name()).revive();
-                let jobs = Work::ALL.into_iter().map(job).collect();
+                let job = |work: Reextraction| NewJob::new(jobs::REEXTRACT, work.name()).revive();
+                let jobs = Reextraction::ALL.into_iter().map(job).collect();
                 queue.enqueue_in(&mut db, jobs).await?;
-                for work in Work::ALL {
-                    store.begin_work(&mut db, work).await?;
+                for work in Reextraction::ALL {
+                    store.begin_reextraction(&mut db, work).await?;
                 }
                 Ok(())
             })
@@ -174,10 +174,10 @@ fn workers(context: &Arc<Context>) -> Vec<Worker> {
             poll: options.look_every,
             ..WorkerOptions::default()
         };
-        let does = Arc::new(Does(Arc::clone(context), role));
-        Worker::start(context.queue.clone(), kind, does, options, group)
+        let handler = Arc::new(JobHandler(Arc::clone(context), role));
+        Worker::start(context.queue.clone(), kind, handler, options, group)
     };
-    let (user, repository) = (What::User, What::Repository);
+    let (user, repository) = (RecordKind::User, RecordKind::Repository);
     let mut all = vec![
         start(jobs::push_kind(true), Role::Push, PUSHES_AT_ONCE),
         start(jobs::push_kind(false), Role::Push, PUSHES_AT_ONCE),
@@ -188,7 +188,7 @@ fn workers(context: &Arc<Context>) -> Vec<Worker> {
             options.workers,
         ),
         start(jobs::REFRESH, Role::Refresh, 1),
-        start(jobs::REDO, Role::Redo, 1),
+        start(jobs::REEXTRACT, Role::Reextract, 1),
         start(jobs::RETENTION, Role::Retention, 1),
     ];
     if !options.sources.is_empty() {

@@ -3,9 +3,9 @@
 //! Invariant: no job waits for a limit. It ends, and is due again when the limit is over.
 
 mod enrich;
-mod gate;
-mod handle;
-mod redo;
+mod process_push;
+mod reextract;
+mod refresh_budget;
 
 use std::{
     sync::Arc,
@@ -20,9 +20,9 @@ use grip_tasks::TaskGroup;
 use grip_types::ErrorChain;
 
 use crate::{
-    ingest::Pushes,
+    ingest::PushListener,
     options::Options,
-    store::{Store, What},
+    store::{RecordKind, Store},
 };
 
 /// Reads a list of events.
@@ -32,7 +32,7 @@ const USER: &str = "github-user";
 const REPOSITORY: &str = "github-repo";
 /// Asks again, or for those behind old events; lets all others go first.
 pub(crate) const REFRESH: &str = "github-refresh";
-pub(crate) const REDO: &str = "ingest-reextract";
+pub(crate) const REEXTRACT: &str = "ingest-reextract";
 pub(crate) const RETENTION: &str = "ingest-retention";
 
 /// How soon work is tried again that the database was in the way of.
@@ -48,10 +48,10 @@ pub(crate) fn push_kind(is_live: bool) -> &'static str {
 }
 
 /// The kind of work that asks for something new.
-pub(crate) fn new_kind(what: What) -> &'static str {
-    match what {
-        What::User => USER,
-        What::Repository => REPOSITORY,
+pub(crate) fn new_kind(record_kind: RecordKind) -> &'static str {
+    match record_kind {
+        RecordKind::User => USER,
+        RecordKind::Repository => REPOSITORY,
     }
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct Context {
     pub(crate) store: Store,
     pub(crate) queue: Queue,
     pub(crate) github: GitHub,
-    pub(crate) pushes: Arc<dyn Pushes>,
+    pub(crate) pushes: Arc<dyn PushListener>,
     pub(crate) options: Options,
     pub(crate) group: TaskGroup,
 }
@@ -74,16 +74,16 @@ pub(crate) struct Context {
 pub(crate) enum Role {
     Poll,
     Push,
-    New(What),
+    New(RecordKind),
     Refresh,
-    Redo,
+    Reextract,
     Retention,
 }
 
-/// Does one kind of work.
-pub(crate) struct Does(pub(crate) Arc<Context>, pub(crate) Role);
+/// The handler of one kind of job.
+pub(crate) struct JobHandler(pub(crate) Arc<Context>, pub(crate) Role);
 
-impl Handler for Does {
+impl Handler for JobHandler {
     fn run(&self, job: Job) -> BoxFuture<'_, Outcome> {
         Box::pin(async move { self.0.run(self.1, job.lease()).await })
     }
@@ -114,16 +114,16 @@ impl Context {
     pub(crate) async fn run(&self, role: Role, lease: &Lease) -> Outcome {
         let done = match role {
             Role::Poll => return self.poll(lease).await,
-            Role::Push => self.handle(lease).await,
-            Role::New(what) => self.enrich_new(what, lease).await,
+            Role::Push => self.process_push(lease).await,
+            Role::New(record_kind) => self.enrich_new(record_kind, lease).await,
             Role::Refresh => self.refresh(lease).await,
-            Role::Redo => self.redo(lease).await,
+            Role::Reextract => self.reextract(lease).await,
             Role::Retention => self.retain().await,
         };
         done.unwrap_or_else(|error| self.after(&error))
     }
 
-    /// What follows from trouble: tried again soon, when a limit is over, or never.
+    /// The outcome of a job that failed: tried again soon, when a limit is over, or never.
     pub(crate) fn after(&self, error: &JobError) -> Outcome {
         let now = self.store.now_ms();
         match error {

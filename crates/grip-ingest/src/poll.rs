@@ -4,7 +4,7 @@
 //! was read that had to be. A look that breaks off keeps the events it has got, and leaves no
 //! trace otherwise: the next one has to meet the same events, or there is a hole.
 
-mod reading;
+mod pages;
 
 use std::time::Duration;
 
@@ -13,9 +13,9 @@ use grip_db::DbError;
 use grip_github::{Etag, EventSource, Events};
 use grip_queue::{Failure, Lease, NewJob, Outcome};
 
-use self::reading::Reading;
+use self::pages::PollPages;
 use crate::{
-    accept::{Batch, aside},
+    accept::{Batch, off_runtime},
     jobs::{Context, JobError, POLL, millis},
     store::{Polled, SourceRow, accept_in, end_poll_in},
 };
@@ -65,20 +65,20 @@ impl Context {
             ));
         };
         let interval = before.poll_interval_ms;
-        let mut reading = Reading::new(before.clone());
-        let read = self.read(source, &before, &mut reading).await;
+        let mut pages = PollPages::new(before.clone());
+        let read = self.read(source, &before, &mut pages).await;
         let (batch, polled, interval) = match read {
             Ok(None) => (Batch::default(), Polled::Unchanged, interval),
             Ok(Some(end)) => {
                 let interval = end.poll_interval_ms.or(interval);
                 let now = self.store.now_ms();
                 let (batch, polled) =
-                    reading.finish(end.etag, end.poll_interval_ms, end.has_ended, now);
+                    pages.finish(end.etag, end.poll_interval_ms, end.has_ended, now);
                 (batch, polled, interval)
             }
             Err(error) => {
                 // What has come is kept: by the next look it may have moved out of the list.
-                let (batch, live_for) = (reading.unfinished(), self.options.live_for);
+                let (batch, live_for) = (pages.unfinished(), self.options.live_for);
                 self.store
                     .accept(&self.queue, &lease.key, batch, live_for)
                     .await?;
@@ -94,7 +94,7 @@ impl Context {
         &self,
         source: &EventSource,
         before: &SourceRow,
-        reading: &mut Reading,
+        pages: &mut PollPages,
     ) -> Result<Option<End>, JobError> {
         let mark = before.etag.as_deref().and_then(Etag::parse);
         let mut end = End::default();
@@ -110,18 +110,18 @@ impl Context {
                 .map(|event| Bytes::copy_from_slice(event.get().as_bytes()))
                 .collect();
             let bytes = events.iter().map(Bytes::len).sum();
-            let mut taking = std::mem::take(reading);
-            let taken = aside(&self.group, bytes, move || {
+            let mut taking = std::mem::take(pages);
+            let taken = off_runtime(&self.group, bytes, move || {
                 taking.take(&events);
                 taking
             });
-            *reading = taken.await?;
+            *pages = taken.await?;
             if at.is_none() {
                 end.etag = page.etag.map(|etag| etag.as_str().to_owned());
                 end.poll_interval_ms = page.poll_interval.map(millis);
             }
             end.has_ended = page.next.is_none();
-            if reading.has_met() || end.has_ended || reading.pages() >= MOST_PAGES {
+            if pages.has_met() || end.has_ended || pages.count() >= MOST_PAGES {
                 return Ok(Some(end));
             }
             at = page.next;

@@ -42,7 +42,8 @@ pub struct SourceStatus {
     /// When it is read next.
     pub due_at: Option<i64>,
     /// Why it was not read the last time.
-    pub trouble: Option<String>,
+    #[serde(rename = "trouble")]
+    pub last_error: Option<String>,
     /// How many events came, by type.
     pub counts: BTreeMap<String, i64>,
 }

@@ -1,19 +1,19 @@
 //! The ingest's tables, on both engines.
 //!
 //! Invariants:
-//! - All who write take rows in one order: the turn to tell of pushes, events by id, jobs, what was rejected, counts, the
-//!   source. So nobody waits for another in a circle.
+//! - All who write take rows in one order: the lock for duplicates, events by id, jobs, what was
+//!   rejected, counts, the source. So nobody waits for another in a circle.
 //! - Every write can be done twice.
 
+mod duplicates;
 mod events;
-mod pairs;
+mod field_sql;
 mod records;
+mod reextraction;
+mod retention;
 mod row;
 mod sources;
 mod sql;
-mod upkeep;
-mod work;
-mod written;
 
 use std::future::Future;
 
@@ -21,13 +21,13 @@ use grip_db::{Db, DbError};
 
 pub(crate) use self::{
     events::accept_in,
-    records::{Known, What},
+    records::{Known, RecordKind},
+    reextraction::Reextraction,
+    retention::Old,
     sources::{Hole, Polled, SourceRow, end_poll_in},
-    upkeep::Old,
-    work::Work,
 };
 pub use self::{
-    events::{EventQuery, Place, StoredEvent},
+    events::{EventCursor, EventQuery, StoredEvent},
     records::{Key, Stored},
 };
 

@@ -1,4 +1,4 @@
-//! Test scene: a fake GitHub, a gateway to it, and workers that run step by step.
+//! Test fixture: a fake GitHub, a gateway to it, and workers that run step by step.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,56 +17,56 @@ use crate::{
     accept::{Accepted, Arrival, Batch},
     extract::Push,
     fields::{Field, Kind},
-    ingest::Pushes,
+    ingest::PushListener,
     jobs::{self, Context, Role},
     options::Options,
-    store::{Store, What},
+    store::{RecordKind, Store},
 };
 
 pub(crate) const LEASE: Duration = Duration::from_secs(60);
 
-/// Notes the ids of the pushes it is told of.
+/// Records the ids of the pushes it is notified of.
 #[derive(Default)]
-pub(crate) struct Told(pub(crate) Mutex<Vec<String>>);
+pub(crate) struct RecordedPushes(pub(crate) Mutex<Vec<String>>);
 
-impl Pushes for Told {
+impl PushListener for RecordedPushes {
     fn pushed<'a>(&'a self, push: &'a Push) -> BoxFuture<'a, ()> {
         self.0.lock().push(push.id.clone());
         Box::pin(async {})
     }
 }
 
-pub(crate) struct World {
+pub(crate) struct Fixture {
     pub(crate) host: FakeGitHub,
     pub(crate) context: Arc<Context>,
-    pub(crate) told: Arc<Told>,
+    pub(crate) pushes: Arc<RecordedPushes>,
 }
 
-/// Everything with a GitHub that knows one token.
-pub(crate) async fn world(db: &Db, options: Options) -> World {
+/// A fixture with one GitHub token.
+pub(crate) async fn fixture(db: &Db, options: Options) -> Fixture {
     let setup = Setup {
         tokens: vec!["t".to_owned()],
         ..Setup::default()
     };
-    world_with(db, options, setup).await
+    fixture_with(db, options, setup).await
 }
 
-pub(crate) async fn world_with(db: &Db, options: Options, setup: Setup) -> World {
+pub(crate) async fn fixture_with(db: &Db, options: Options, setup: Setup) -> Fixture {
     let tokens = setup.tokens.clone();
     let host = FakeGitHub::with("127.0.0.1", setup).await.unwrap();
-    let told = Arc::new(Told::default());
+    let pushes = Arc::new(RecordedPushes::default());
     let context = Context {
         store: Store::new(db.clone()),
         queue: Queue::new(db.clone()),
         github: gateway(&host, &tokens),
-        pushes: told.clone(),
+        pushes: pushes.clone(),
         options,
         group: grip_tasks::TaskGroup::new("test"),
     };
-    World {
+    Fixture {
         host,
         context: Arc::new(context),
-        told,
+        pushes,
     }
 }
 
@@ -106,17 +106,20 @@ pub(crate) fn roles() -> Vec<(&'static str, Role)> {
         (jobs::POLL, Role::Poll),
         (jobs::push_kind(true), Role::Push),
         (jobs::push_kind(false), Role::Push),
-        (jobs::new_kind(What::User), Role::New(What::User)),
         (
-            jobs::new_kind(What::Repository),
-            Role::New(What::Repository),
+            jobs::new_kind(RecordKind::User),
+            Role::New(RecordKind::User),
+        ),
+        (
+            jobs::new_kind(RecordKind::Repository),
+            Role::New(RecordKind::Repository),
         ),
         (jobs::REFRESH, Role::Refresh),
-        (jobs::REDO, Role::Redo),
+        (jobs::REEXTRACT, Role::Reextract),
     ]
 }
 
-impl World {
+impl Fixture {
     pub(crate) fn queue(&self) -> &Queue {
         &self.context.queue
     }
@@ -155,13 +158,13 @@ impl World {
         let leases = self.queue().claim(kind, 100, LEASE).await.unwrap();
         for lease in &leases {
             let outcome = self.context.run(role, lease).await;
-            self.settle(lease, outcome).await;
+            self.apply_outcome(lease, outcome).await;
         }
         leases.len()
     }
 
     /// What a worker does with an outcome.
-    pub(crate) async fn settle(&self, lease: &Lease, outcome: Outcome) {
+    pub(crate) async fn apply_outcome(&self, lease: &Lease, outcome: Outcome) {
         let queue = self.queue();
         match outcome {
             Outcome::Done => drop(queue.finish(lease).await.unwrap()),

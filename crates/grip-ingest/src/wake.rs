@@ -18,7 +18,7 @@ use tokio::{
 use url::Url;
 
 use self::waiting::{RemoteRepository, WaitingIdentifiers};
-use crate::{Push, Pushes};
+use crate::{Push, PushListener};
 
 /// Pushes in the channel at most; further senders wait.
 const MAX_NOTICES: usize = 64;
@@ -133,7 +133,7 @@ impl Wake {
     }
 }
 
-impl Pushes for Wake {
+impl PushListener for Wake {
     fn pushed<'a>(&'a self, push: &'a Push) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             let Some(url) = self.url(push) else {

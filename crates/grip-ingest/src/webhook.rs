@@ -130,10 +130,12 @@ impl Webhook {
         Ok(match read.event {
             DeliveryEvent::Ping { zen } => Received::Pong { zen },
             DeliveryEvent::Other => Received::Counted,
-            DeliveryEvent::Push { trouble } => match trouble.filter(|_| accepted.rejected > 0) {
-                Some(reason) => Received::KeptAside { reason },
-                None => Received::Push,
-            },
+            DeliveryEvent::Push { rejection } => {
+                match rejection.filter(|_| accepted.rejected > 0) {
+                    Some(reason) => Received::KeptAside { reason },
+                    None => Received::Push,
+                }
+            }
         })
     }
 }
@@ -148,7 +150,7 @@ struct Read {
 
 enum DeliveryEvent {
     Ping { zen: String },
-    Push { trouble: Option<String> },
+    Push { rejection: Option<String> },
     Other,
 }
 
@@ -162,8 +164,8 @@ impl Parts {
             About::Push(arrival) => {
                 let batch = Batch::read(&[arrival]);
                 let mut rejected = batch.rejected.values();
-                let trouble = rejected.next().map(|rejected| rejected.reason.clone());
-                ("push", DeliveryEvent::Push { trouble }, batch)
+                let rejection = rejected.next().map(|rejected| rejected.reason.clone());
+                ("push", DeliveryEvent::Push { rejection }, batch)
             }
             About::Other(name) => {
                 let mut batch = Batch::default();

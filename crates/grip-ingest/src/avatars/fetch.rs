@@ -14,8 +14,8 @@ use url::Url;
 
 use super::{
     Context, MAX_BYTES,
+    avatar_rows::{Kept, Wanted},
     picture::Picture,
-    rows::{Kept, Wanted},
 };
 use crate::jobs::millis;
 
@@ -43,8 +43,8 @@ impl From<DbError> for FetchError {
     }
 }
 
-/// What the host said.
-enum Said {
+/// The host's response.
+enum Response {
     Unchanged,
     New {
         picture: Picture,
@@ -63,10 +63,10 @@ impl Context {
         let Some(wanted) = self.rows.wanted(user).await? else {
             return Ok(Outcome::Done);
         };
-        match self.ask(&wanted).await? {
-            Said::Unchanged => self.rows.touch(user).await?,
-            Said::New { picture, etag } => self.keep(user, wanted, picture, etag).await?,
-            Said::Nothing(why) => self.rows.excuse(user, &wanted.url, &why).await?,
+        match self.send(&wanted).await? {
+            Response::Unchanged => self.rows.touch(user).await?,
+            Response::New { picture, etag } => self.keep(user, wanted, picture, etag).await?,
+            Response::Nothing(why) => self.rows.put_reason(user, &wanted.url, &why).await?,
         }
         Ok(Outcome::Done)
     }
@@ -92,13 +92,13 @@ impl Context {
         };
         self.rows.put(user, kept).await?;
         match wanted.digest {
-            Some(old) if old != picture.digest => self.let_go(&old).await,
+            Some(old) if old != picture.digest => self.remove_unused(&old).await,
             _ => Ok(()),
         }
     }
 
     /// Removes a picture that nobody has any more.
-    pub(super) async fn let_go(&self, digest: &str) -> Result<(), FetchError> {
+    pub(super) async fn remove_unused(&self, digest: &str) -> Result<(), FetchError> {
         if self.rows.is_named(digest).await? {
             return Ok(());
         }
@@ -108,14 +108,14 @@ impl Context {
             .map_err(FetchError::Store)
     }
 
-    async fn ask(&self, wanted: &Wanted) -> Result<Said, FetchError> {
+    async fn send(&self, wanted: &Wanted) -> Result<Response, FetchError> {
         let url = Url::parse(&wanted.url).ok();
         let Some(url) = url.filter(|url| url.as_str().len() <= MAX_TEXT) else {
-            return Ok(Said::Nothing("its address is no URL".to_owned()));
+            return Ok(Response::Nothing("its address is no URL".to_owned()));
         };
         let (egress, domain) = match self.way(&url) {
             Ok(way) => way,
-            Err(forbidden) => return Ok(Said::Nothing(forbidden.to_string())),
+            Err(forbidden) => return Ok(Response::Nothing(forbidden.to_string())),
         };
         let permit = egress.throttle().acquire(&domain, Lane::Api).await;
         let permit = permit.map_err(FetchError::Refused)?;
@@ -125,7 +125,7 @@ impl Context {
         };
         let request = request(url, wanted.etag.as_deref());
         match egress.send_with(&terms, request, permit).await {
-            Ok(reply) => heard(reply).await,
+            Ok(reply) => read_response(reply).await,
             Err(error) => failed(error),
         }
     }
@@ -142,7 +142,7 @@ impl Context {
         Ok((&self.egress, domain))
     }
 
-    /// What follows from trouble.
+    /// The outcome of a job that failed.
     pub(super) fn after(&self, error: FetchError) -> Outcome {
         let now = self.rows.now_ms();
         let later = |wait_ms: i64, reason: String| Outcome::Postponed {
@@ -187,10 +187,10 @@ fn request(url: Url, etag: Option<&str>) -> Request {
     }
 }
 
-async fn heard(mut reply: Reply) -> Result<Said, FetchError> {
+async fn read_response(mut reply: Reply) -> Result<Response, FetchError> {
     let status = reply.status;
     match reply.reading.kind {
-        ResponseKind::NotModified => return Ok(Said::Unchanged),
+        ResponseKind::NotModified => return Ok(Response::Unchanged),
         ResponseKind::Fine if status.is_success() => {}
         ResponseKind::RateLimited { .. } => {
             let wait = reply.reading.advice.map(|advice| millis(advice.wait));
@@ -206,7 +206,7 @@ async fn heard(mut reply: Reply) -> Result<Said, FetchError> {
             });
         }
         _ => {
-            return Ok(Said::Nothing(format!(
+            return Ok(Response::Nothing(format!(
                 "the host answered with status {status}"
             )));
         }
@@ -222,17 +222,17 @@ async fn heard(mut reply: Reply) -> Result<Said, FetchError> {
         return failed(*error);
     }
     Ok(match Picture::new(bytes.into()) {
-        Ok(picture) => Said::New { picture, etag },
-        Err(why) => Said::Nothing(why.to_string()),
+        Ok(picture) => Response::New { picture, etag },
+        Err(why) => Response::Nothing(why.to_string()),
     })
 }
 
-fn failed(error: EgressError) -> Result<Said, FetchError> {
+fn failed(error: EgressError) -> Result<Response, FetchError> {
     match error {
         EgressError::Throttled(refused) => Err(FetchError::Refused(refused)),
         error @ (EgressError::Forbidden(_)
         | EgressError::TooBig { .. }
-        | EgressError::Redirect(_)) => Ok(Said::Nothing(error.to_string())),
+        | EgressError::Redirect(_)) => Ok(Response::Nothing(error.to_string())),
         error => Err(FetchError::Host {
             wait_ms: None,
             why: ErrorChain(&error).to_string(),

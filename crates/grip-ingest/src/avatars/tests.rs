@@ -9,12 +9,12 @@ use object_store::aws::AmazonS3Builder;
 use tempfile::TempDir;
 
 use self::host::{Host, Page};
-use super::{rows::sql, *};
+use super::{avatar_rows::sql, *};
 
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n one";
 const GIF: &[u8] = b"GIF89a another";
 
-struct World {
+struct Fixture {
     host: Host,
     context: Context,
     queue: Queue,
@@ -42,14 +42,14 @@ fn egress(named: &[&str]) -> Egress {
     Egress::new(options, throttle()).unwrap()
 }
 
-async fn world(db: &Db) -> World {
+async fn fixture(db: &Db) -> Fixture {
     let host = Host::start("127.0.0.1").await;
     let dir = TempDir::new().unwrap();
     let queue = Queue::new(db.clone());
     let parts = AvatarParts {
         db: db.clone(),
         queue: queue.clone(),
-        pictures: Pictures::open(dir.path().to_str().unwrap()).unwrap(),
+        pictures: PictureStore::open(dir.path().to_str().unwrap()).unwrap(),
         egress: egress(&[]),
         named: egress(&["127.0.0.1", "127.0.0.2"]),
         options: AvatarOptions {
@@ -58,7 +58,7 @@ async fn world(db: &Db) -> World {
         },
         group: TaskGroup::new("avatars"),
     };
-    World {
+    Fixture {
         host,
         context: Context::new(parts),
         queue,
@@ -93,7 +93,7 @@ async fn drop_user(db: &Db, id: i64) {
     .unwrap();
 }
 
-impl World {
+impl Fixture {
     async fn fetch(&self, user: i64) -> Outcome {
         self.context.run(FETCH, &user.to_string()).await
     }
@@ -117,56 +117,56 @@ on_both_engines! {
     }
 
     async fn a_picture_is_fetched_kept_by_its_digest_and_shown(test: TestDatabase) {
-        let world = world(test.db()).await;
-        world.host.put("/u/1", Page::fine(PNG).etag("\"a\""));
-        add_user(test.db(), 1, &world.host.url("/u/1?v=4")).await;
-        add_user(test.db(), 2, &world.host.url("/u/1")).await;
-        assert_eq!(world.shown(1).await, None);
-        assert_eq!(world.fetch(1).await, Outcome::Done);
-        assert_eq!(world.fetch(2).await, Outcome::Done);
-        let picture = world.shown(1).await.unwrap();
+        let fixture = fixture(test.db()).await;
+        fixture.host.put("/u/1", Page::fine(PNG).etag("\"a\""));
+        add_user(test.db(), 1, &fixture.host.url("/u/1?v=4")).await;
+        add_user(test.db(), 2, &fixture.host.url("/u/1")).await;
+        assert_eq!(fixture.shown(1).await, None);
+        assert_eq!(fixture.fetch(1).await, Outcome::Done);
+        assert_eq!(fixture.fetch(2).await, Outcome::Done);
+        let picture = fixture.shown(1).await.unwrap();
         assert_eq!((picture.kind, &picture.bytes[..]), (Kind::Png, PNG));
-        assert_eq!(world.shown(2).await.unwrap(), picture);
-        assert_eq!(world.files(), 1, "the same picture is kept once");
-        assert_eq!(world.shown(3).await, None);
-        assert_eq!(world.fetch(3).await, Outcome::Done, "nobody is known by that id");
+        assert_eq!(fixture.shown(2).await.unwrap(), picture);
+        assert_eq!(fixture.files(), 1, "the same picture is kept once");
+        assert_eq!(fixture.shown(3).await, None);
+        assert_eq!(fixture.fetch(3).await, Outcome::Done, "nobody is known by that id");
     }
 
     async fn what_has_not_changed_is_not_sent_again(test: TestDatabase) {
-        let world = world(test.db()).await;
-        world.host.put("/u/1", Page::fine(PNG).etag("\"a\""));
-        add_user(test.db(), 1, &world.host.url("/u/1")).await;
-        world.fetch(1).await;
-        world.fetch(1).await;
-        let asked = world.host.asked();
+        let fixture = fixture(test.db()).await;
+        fixture.host.put("/u/1", Page::fine(PNG).etag("\"a\""));
+        add_user(test.db(), 1, &fixture.host.url("/u/1")).await;
+        fixture.fetch(1).await;
+        fixture.fetch(1).await;
+        let asked = fixture.host.asked();
         let marks: Vec<_> = asked.iter().map(|ask| ask.header("if-none-match")).collect();
         assert_eq!(marks, [None, Some("\"a\"".to_owned())]);
-        assert_eq!(world.host.sent(), [200, 304]);
-        assert!(world.shown(1).await.is_some());
+        assert_eq!(fixture.host.sent(), [200, 304]);
+        assert!(fixture.shown(1).await.is_some());
         // Another address has nothing to do with that mark.
-        world.host.put("/u/other", Page::fine(PNG).etag("\"a\""));
-        add_user(test.db(), 1, &world.host.url("/u/other")).await;
-        world.fetch(1).await;
-        assert_eq!(world.host.sent(), [200, 304, 200]);
+        fixture.host.put("/u/other", Page::fine(PNG).etag("\"a\""));
+        add_user(test.db(), 1, &fixture.host.url("/u/other")).await;
+        fixture.fetch(1).await;
+        assert_eq!(fixture.host.sent(), [200, 304, 200]);
     }
 
     async fn a_new_picture_takes_the_place_of_the_old_one(test: TestDatabase) {
-        let world = world(test.db()).await;
-        world.host.put("/u/1", Page::fine(PNG).etag("\"a\""));
-        add_user(test.db(), 1, &world.host.url("/u/1")).await;
-        add_user(test.db(), 2, &world.host.url("/u/1")).await;
-        world.fetch(1).await;
-        world.fetch(2).await;
-        world.host.put("/u/1", Page::fine(GIF).etag("\"b\""));
-        world.fetch(1).await;
-        assert_eq!(world.shown(1).await.unwrap().kind, Kind::Gif);
-        assert_eq!((world.shown(2).await.unwrap().kind, world.files()), (Kind::Png, 2));
-        world.fetch(2).await;
-        assert_eq!(world.files(), 1, "nobody has the old one any more");
+        let fixture = fixture(test.db()).await;
+        fixture.host.put("/u/1", Page::fine(PNG).etag("\"a\""));
+        add_user(test.db(), 1, &fixture.host.url("/u/1")).await;
+        add_user(test.db(), 2, &fixture.host.url("/u/1")).await;
+        fixture.fetch(1).await;
+        fixture.fetch(2).await;
+        fixture.host.put("/u/1", Page::fine(GIF).etag("\"b\""));
+        fixture.fetch(1).await;
+        assert_eq!(fixture.shown(1).await.unwrap().kind, Kind::Gif);
+        assert_eq!((fixture.shown(2).await.unwrap().kind, fixture.files()), (Kind::Png, 2));
+        fixture.fetch(2).await;
+        assert_eq!(fixture.files(), 1, "nobody has the old one any more");
     }
 
     async fn what_is_no_picture_is_not_kept_and_the_reason_is(test: TestDatabase) {
-        let world = world(test.db()).await;
+        let fixture = fixture(test.db()).await;
         let mut big = GIF.to_vec();
         big.resize(MAX_BYTES + 1, 0);
         for (user, path, page) in [
@@ -178,19 +178,19 @@ on_both_engines! {
             (6, "/loop", Page::status(302).header("location", "/loop")),
             (7, "/empty", Page::fine(b"")),
         ] {
-            world.host.put(path, page);
-            add_user(test.db(), user, &world.host.url(path)).await;
-            assert_eq!(world.fetch(user).await, Outcome::Done, "{path}");
-            assert_eq!(world.shown(user).await, None, "{path}");
+            fixture.host.put(path, page);
+            add_user(test.db(), user, &fixture.host.url(path)).await;
+            assert_eq!(fixture.fetch(user).await, Outcome::Done, "{path}");
+            assert_eq!(fixture.shown(user).await, None, "{path}");
         }
-        assert_eq!(world.files(), 0);
+        assert_eq!(fixture.files(), 0);
         // And none of them is asked for again at once.
-        let before = world.context.rows.now_ms() - 1_000;
-        assert!(world.context.rows.without(0, before, 10).await.unwrap().is_empty());
+        let before = fixture.context.rows.now_ms() - 1_000;
+        assert!(fixture.context.rows.without(0, before, 10).await.unwrap().is_empty());
     }
 
     async fn hosts_that_nobody_named_must_be_public(test: TestDatabase) {
-        let world = world(test.db()).await;
+        let fixture = fixture(test.db()).await;
         let inside = Host::start("127.0.0.2").await;
         inside.put("/u/1", Page::fine(PNG));
         for (user, url) in [
@@ -202,23 +202,23 @@ on_both_engines! {
             (6, "http://[::1]/u/1".to_owned()),
         ] {
             add_user(test.db(), user, &url).await;
-            assert_eq!(world.fetch(user).await, Outcome::Done, "{url}");
-            assert_eq!(world.shown(user).await, None, "{url}");
+            assert_eq!(fixture.fetch(user).await, Outcome::Done, "{url}");
+            assert_eq!(fixture.shown(user).await, None, "{url}");
         }
         assert!(inside.asked().is_empty(), "though the operator's own way would lead there");
     }
 
     async fn a_host_in_trouble_is_asked_again_later(test: TestDatabase) {
-        let world = world(test.db()).await;
-        add_user(test.db(), 1, &world.host.url("/u/1")).await;
-        world.host.put("/u/1", Page::status(502));
-        let Outcome::Failed(failure) = world.fetch(1).await else {
+        let fixture = fixture(test.db()).await;
+        add_user(test.db(), 1, &fixture.host.url("/u/1")).await;
+        fixture.host.put("/u/1", Page::status(502));
+        let Outcome::Failed(failure) = fixture.fetch(1).await else {
             panic!("it failed");
         };
         assert_eq!(failure.class, grip_queue::Class::Transient);
-        world.host.put("/u/1", Page::status(429).header("retry-after", "60"));
-        let now = world.context.rows.now_ms();
-        let Outcome::Failed(failure) = world.fetch(1).await else {
+        fixture.host.put("/u/1", Page::status(429).header("retry-after", "60"));
+        let now = fixture.context.rows.now_ms();
+        let Outcome::Failed(failure) = fixture.fetch(1).await else {
             panic!("it failed");
         };
         let grip_queue::Class::RateLimited { until_ms } = failure.class else {
@@ -226,51 +226,51 @@ on_both_engines! {
         };
         assert!((55_000..65_000).contains(&(until_ms - now)), "{}", until_ms - now);
         // The host is left alone until then, and no try is lost.
-        let asked = world.host.asked().len();
-        let outcome = world.fetch(1).await;
+        let asked = fixture.host.asked().len();
+        let outcome = fixture.fetch(1).await;
         assert!(matches!(outcome, Outcome::Postponed { .. }), "{outcome:?}");
-        assert_eq!(world.host.asked().len(), asked);
+        assert_eq!(fixture.host.asked().len(), asked);
     }
 
     async fn a_picture_that_the_store_lost_is_fetched_again(test: TestDatabase) {
-        let world = world(test.db()).await;
-        world.host.put("/u/1", Page::fine(PNG).etag("\"a\""));
-        add_user(test.db(), 1, &world.host.url("/u/1")).await;
-        world.fetch(1).await;
-        let digest = world.shown(1).await.unwrap().digest;
-        let file = world.dir.path().join("avatars").join(&digest[..2]).join(&digest);
+        let fixture = fixture(test.db()).await;
+        fixture.host.put("/u/1", Page::fine(PNG).etag("\"a\""));
+        add_user(test.db(), 1, &fixture.host.url("/u/1")).await;
+        fixture.fetch(1).await;
+        let digest = fixture.shown(1).await.unwrap().digest;
+        let file = fixture.dir.path().join("avatars").join(&digest[..2]).join(&digest);
         std::fs::write(&file, GIF).unwrap();
-        assert_eq!(world.shown(1).await, None, "it is not what it was");
+        assert_eq!(fixture.shown(1).await, None, "it is not what it was");
         std::fs::remove_file(&file).unwrap();
-        let jobs = world.queue.claim(FETCH, 9, Duration::from_secs(60)).await.unwrap();
+        let jobs = fixture.queue.claim(FETCH, 9, Duration::from_secs(60)).await.unwrap();
         assert_eq!(jobs.len(), 1);
-        world.fetch(1).await;
-        assert_eq!(&world.shown(1).await.unwrap().bytes[..], PNG);
-        assert_eq!(world.host.sent(), [200, 200], "without the mark of what is lost");
+        fixture.fetch(1).await;
+        assert_eq!(&fixture.shown(1).await.unwrap().bytes[..], PNG);
+        assert_eq!(fixture.host.sent(), [200, 200], "without the mark of what is lost");
     }
 
     async fn those_without_a_fresh_picture_are_found_and_those_who_are_gone_forgotten(test: TestDatabase) {
-        let world = world(test.db()).await;
-        world.host.put("/u/1", Page::fine(PNG));
+        let fixture = fixture(test.db()).await;
+        fixture.host.put("/u/1", Page::fine(PNG));
         for user in 1..=700 {
-            add_user(test.db(), user, &world.host.url("/u/1")).await;
+            add_user(test.db(), user, &fixture.host.url("/u/1")).await;
         }
         add_user(test.db(), 701, "").await;
-        world.fetch(1).await;
-        assert_eq!(world.context.run(LOOK, "all").await, Outcome::Done);
+        fixture.fetch(1).await;
+        assert_eq!(fixture.context.run(FIND_MISSING, "all").await, Outcome::Done);
         let lease = Duration::from_secs(60);
-        let jobs = world.queue.claim(FETCH, 1_000, lease).await.unwrap();
+        let jobs = fixture.queue.claim(FETCH, 1_000, lease).await.unwrap();
         assert_eq!(jobs.len(), 699);
         drop_user(test.db(), 1).await;
-        world.context.run(LOOK, "all").await;
-        assert_eq!((world.shown(1).await, world.files()), (None, 0));
+        fixture.context.run(FIND_MISSING, "all").await;
+        assert_eq!((fixture.shown(1).await, fixture.files()), (None, 0));
     }
 }
 
 #[tokio::test]
 async fn workers_keep_the_pictures_of_all_people() {
     let test = TestDatabase::sqlite().await;
-    let World { host, dir, .. } = world(test.db()).await;
+    let Fixture { host, dir, .. } = fixture(test.db()).await;
     host.put("/u/1", Page::fine(PNG));
     for user in 1..=20 {
         add_user(test.db(), user, &host.url("/u/1")).await;
@@ -278,7 +278,7 @@ async fn workers_keep_the_pictures_of_all_people() {
     let parts = AvatarParts {
         db: test.db().clone(),
         queue: Queue::new(test.db().clone()),
-        pictures: Pictures::open(dir.path().to_str().unwrap()).unwrap(),
+        pictures: PictureStore::open(dir.path().to_str().unwrap()).unwrap(),
         egress: egress(&[]),
         named: egress(&["127.0.0.1"]),
         options: AvatarOptions {
@@ -318,7 +318,7 @@ async fn a_bucket_keeps_pictures_like_a_directory() {
         .with_access_key_id("key")
         .with_secret_access_key("s3cret");
     let url = "s3://pictures/of/people".parse().unwrap();
-    let pictures = Pictures::s3(builder, &url).unwrap();
+    let pictures = PictureStore::s3(builder, &url).unwrap();
     let picture = Picture::new(PNG.into()).unwrap();
     assert_eq!(pictures.get(&picture.digest).await.unwrap(), None);
     pictures.put(&picture).await.unwrap();
@@ -352,16 +352,16 @@ async fn a_bucket_keeps_pictures_like_a_directory() {
 fn a_store_is_a_directory_or_a_bucket() {
     let dir = TempDir::new().unwrap();
     let new = dir.path().join("a/b");
-    assert!(Pictures::open(new.to_str().unwrap()).is_ok());
+    assert!(PictureStore::open(new.to_str().unwrap()).is_ok());
     assert!(new.is_dir());
     for place in ["gs://bucket", "https://bucket.example/x", "file:///tmp"] {
         assert!(
-            matches!(Pictures::open(place), Err(OpenError::Scheme { .. })),
+            matches!(PictureStore::open(place), Err(OpenError::Scheme { .. })),
             "{place}"
         );
     }
     std::fs::write(dir.path().join("file"), "").unwrap();
     let file = dir.path().join("file/pictures");
-    let error = Pictures::open(file.to_str().unwrap()).err().unwrap();
+    let error = PictureStore::open(file.to_str().unwrap()).err().unwrap();
     assert!(matches!(error, OpenError::Directory { .. }), "{error}");
 }

@@ -9,7 +9,7 @@ use jiff::{
 pub(super) type Span = (i64, i64);
 
 const HOUR_MS: i64 = 60 * 60 * 1_000;
-/// Files of neighbouring hours meet; moments are told in whole seconds.
+/// Files of neighbouring hours meet; timestamps are in whole seconds.
 const SAME_MOMENT_MS: i64 = 1_000;
 /// Events of an hour's file may lie so far outside of it.
 const STRAY_MS: i64 = 10 * 60 * 1_000;

@@ -8,7 +8,7 @@ use std::{
 use grip_db::DbError;
 use grip_tasks::{JoinError, JoinHandle};
 
-use super::{Reading, lines::ReadError};
+use super::{OpenFile, lines::ReadError};
 
 /// Why a file was not read to its end. What was read before that is kept.
 #[derive(Debug, thiserror::Error)]
@@ -47,10 +47,10 @@ pub enum BackfillError {
 /// Why the reading ended.
 pub(super) async fn ended(
     thread: JoinHandle<Result<(), ReadError>>,
-    reading: &Reading,
+    open_file: &OpenFile,
 ) -> Result<(), BackfillError> {
-    let path = reading.path.clone();
-    let lines = reading.progress.lines;
+    let path = open_file.path.clone();
+    let lines = open_file.progress.lines;
     let ended = thread.await.map_err(|error| stopped(&path, &error))?;
     ended.map_err(|why| match why {
         ReadError::Truncated => BackfillError::Truncated { path, lines },

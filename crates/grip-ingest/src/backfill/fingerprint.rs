@@ -7,7 +7,7 @@ use std::{
 
 use sha2::{Digest as _, Sha256};
 
-/// Bytes at both ends of the file that tell it from others.
+/// Bytes at both ends of the file that distinguish it from others.
 const ENDS: u64 = 64 << 10;
 
 /// Says the same for the same file, whatever it is called and wherever it lies: by its length

@@ -5,7 +5,7 @@ use grip_db::{TestDatabase, Value, on_both_engines, prepare_all};
 use serde_json::{Value as Json, json};
 use tempfile::TempDir;
 
-use super::{rows::sql, *};
+use super::{file_rows::sql, *};
 use crate::store::EventQuery;
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -108,17 +108,17 @@ on_both_engines! {
     async fn a_packed_hour_is_read_once_and_told_of(test: TestDatabase) {
         let dir = TempDir::new().unwrap();
         let path = put(&dir, "2015-01-01-15.json.gz", &packed(hour(3_000).as_bytes()));
-        let mut told = Vec::new();
-        let done = backfill(test.db()).file(&path, |progress| told.push(*progress)).await.unwrap();
+        let mut reported = Vec::new();
+        let done = backfill(test.db()).file(&path, |progress| reported.push(*progress)).await.unwrap();
         assert_eq!((done.lines, done.was_known, done.resumed_after), (3_000, false, 0));
         let accepted = Accepted { new: 2_000, other: 1_000, ..Accepted::default() };
         assert_eq!(done.accepted, accepted);
         assert_eq!(done.span, Some((HOUR * 1_000, (HOUR + 3_600) * 1_000)));
         assert_eq!(pushes(test.db()).await, 2_000);
-        assert_eq!(told.first().unwrap().bytes, 0);
-        let last = told.last().unwrap();
+        assert_eq!(reported.first().unwrap().bytes, 0);
+        let last = reported.last().unwrap();
         assert_eq!((last.bytes, last.lines), (last.total_bytes, 3_000));
-        assert!(told.is_sorted_by_key(|progress| progress.bytes), "{told:?}");
+        assert!(reported.is_sorted_by_key(|progress| progress.bytes), "{reported:?}");
 
         let again = run(test.db(), &path).await.unwrap();
         assert!(again.was_known);
@@ -168,7 +168,7 @@ on_both_engines! {
         let done = run(test.db(), &path).await.unwrap();
         assert_eq!((done.accepted.new, done.accepted.rejected), (21, 4));
         let store = Store::new(test.db().clone());
-        let rejected = store.rejected_lately(10).await.unwrap();
+        let rejected = store.recent_rejections(10).await.unwrap();
         assert_eq!(rejected.len(), 4);
         assert!(rejected.iter().all(|kept| kept.source == "file mixed.json"));
     }

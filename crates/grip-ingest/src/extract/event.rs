@@ -129,7 +129,7 @@ pub fn event(text: &[u8]) -> Result<Event, Malformed> {
             at_ms: moment(&value),
         });
     }
-    // Who is missing is no trouble; who is there has an id.
+    // An actor may be missing; one that is there has an id.
     let has_actor = value.get("actor").is_some_and(|actor| !actor.is_null());
     if has_actor && value.pointer("/actor/id").is_none_or(Value::is_null) {
         return Err(Malformed::Missing { what: "actor_id" });

@@ -17,10 +17,10 @@ const MOST_REJECTED: usize = 20;
 impl Ingest {
     /// How it goes. Boxed, as it is large: who waits for it need not find room for it.
     pub fn status(&self) -> BoxFuture<'_, Result<Status, DbError>> {
-        Box::pin(self.look_how_it_goes())
+        Box::pin(self.read_status())
     }
 
-    async fn look_how_it_goes(&self) -> Result<Status, DbError> {
+    async fn read_status(&self) -> Result<Status, DbError> {
         let context = &self.context;
         let now = SystemTime::now();
         let budgets = context.github.budget();
@@ -38,8 +38,8 @@ impl Ingest {
                 .map(|budget| status::forecast(budget, now))
                 .collect(),
             open_gaps: context.store.totals(i64::MAX).await?.open_gaps,
-            rejected: context.store.rejected_lately(MOST_REJECTED).await?,
-            progress: context.store.works().await?,
+            rejected: context.store.recent_rejections(MOST_REJECTED).await?,
+            progress: context.store.reextractions().await?,
         })
     }
 
@@ -63,7 +63,7 @@ impl Ingest {
                 polls: row.polls,
                 gaps: row.gaps,
                 due_at: job.as_ref().and_then(|job| job.due_ms),
-                trouble: job.and_then(|job| job.last_error),
+                last_error: job.and_then(|job| job.last_error),
                 source: row.source,
             });
         }

@@ -3,28 +3,28 @@ use grip_testkit::until;
 use serde_json::json;
 
 use super::*;
-use crate::testing::{self, World, ageless, arrival};
+use crate::testing::{self, Fixture, ageless, arrival};
 
-async fn started(db: &Db) -> (World, Ingest, TaskGroup) {
-    let world = testing::world(db, ageless()).await;
-    let context = Arc::clone(&world.context);
+async fn started(db: &Db) -> (Fixture, Ingest, TaskGroup) {
+    let fixture = testing::fixture(db, ageless()).await;
+    let context = Arc::clone(&fixture.context);
     let group = context.group.clone();
     let ingest = Ingest::start_with(context).await.unwrap();
-    (world, ingest, group)
+    (fixture, ingest, group)
 }
 
 on_both_engines! {
     async fn what_happens_is_polled_kept_and_enriched_with_no_other_hand(test: TestDatabase) {
-        let world = testing::world(test.db(), ageless()).await;
+        let fixture = testing::fixture(test.db(), ageless()).await;
         let group = TaskGroup::new("test");
-        world.host.add_user("jo");
-        let event = world.host.push("jo", "acme/one");
+        fixture.host.add_user("jo");
+        let event = fixture.host.push("jo", "acme/one");
         let options = Options { sources: vec!["repos/acme/one".parse().unwrap()], ..ageless() };
         let parts = Parts {
             db: test.db().clone(),
-            queue: world.context.queue.clone(),
-            github: world.context.github.clone(),
-            pushes: world.told.clone(),
+            queue: fixture.context.queue.clone(),
+            github: fixture.context.github.clone(),
+            pushes: fixture.pushes.clone(),
             options,
             group: group.clone(),
         };
@@ -38,7 +38,7 @@ on_both_engines! {
         let events = ingest.events(&query).await.unwrap();
         assert_eq!((events.len(), events[0].id.as_str()), (1, event["id"].as_str().unwrap()));
         assert_eq!(events[0].source, "repos/acme/one");
-        assert_eq!(world.told.0.lock().len(), 1);
+        assert_eq!(fixture.pushes.0.lock().len(), 1);
 
         let stats = ingest.stats().await.unwrap();
         assert_eq!((stats.pushes_total, stats.pushes_last_hour, stats.users, stats.repositories), (1, 1, 1, 1));
@@ -46,7 +46,7 @@ on_both_engines! {
         let source = &status.sources[0];
         assert_eq!((source.source.as_str(), source.polls, source.is_configured), ("repos/acme/one", 1, true));
         assert_eq!(source.counts["PushEvent"], 1);
-        assert!(source.due_at.is_some() && source.trouble.is_none());
+        assert!(source.due_at.is_some() && source.last_error.is_none());
         assert_eq!(status.budgets[0].limit, Some(5_000));
         assert!(status.budgets[0].per_hour.is_some() && status.budgets[0].reset_at.is_some());
         assert!(ingest.gaps(true, 0, 10).await.unwrap().is_empty());
@@ -57,9 +57,9 @@ on_both_engines! {
     }
 
     async fn all_ways_in_are_one(test: TestDatabase) {
-        let (world, ingest, group) = started(test.db()).await;
-        world.host.add_user("jo");
-        let event = world.host.push_event("jo", "acme/one");
+        let (fixture, ingest, group) = started(test.db()).await;
+        fixture.host.add_user("jo");
+        let event = fixture.host.push_event("jo", "acme/one");
         let accepted = ingest.accept("backfill", vec![arrival(&event)]).await.unwrap();
         assert_eq!(accepted.new, 1);
         let body = json!({
@@ -79,11 +79,11 @@ on_both_engines! {
             arrival(&event)
         }).collect();
         assert_eq!(ingest.accept("backfill", long).await.unwrap().new, 400);
-        let told = || std::future::ready((world.told.0.lock().len() >= 402).then_some(()));
-        until("all are told of", told).await.unwrap();
+        let notified = || std::future::ready((fixture.pushes.0.lock().len() >= 402).then_some(()));
+        until("listeners are notified of all", notified).await.unwrap();
         let known = async || ingest.user(&Key::Id(1_000)).await.unwrap();
         until("the person is known", known).await.unwrap();
-        assert_eq!(world.calls("/users/jo"), 1);
+        assert_eq!(fixture.calls("/users/jo"), 1);
         let status = ingest.status().await.unwrap();
         let counts = |source: &str| status.sources.iter().find(|found| found.source == source).map(|found| found.counts["PushEvent"]);
         assert_eq!((counts("backfill"), counts("webhook")), (Some(401), Some(1)));
@@ -93,8 +93,8 @@ on_both_engines! {
     }
 
     async fn everything_is_read_again_by_itself_when_asked_for(test: TestDatabase) {
-        let (world, ingest, group) = started(test.db()).await;
-        let event = world.host.push_event("jo", "acme/one");
+        let (fixture, ingest, group) = started(test.db()).await;
+        let event = fixture.host.push_event("jo", "acme/one");
         ingest.accept("backfill", vec![arrival(&event)]).await.unwrap();
         for _ in 0..2 {
             ingest.reextract().await.unwrap();

@@ -3,10 +3,10 @@
 use grip_github::{Etag, Login, Record, RepoKey, RepoName};
 use grip_queue::{Lease, Outcome};
 
-use super::{Context, JobError, gate, handle::read_refresh_key, new_kind};
+use super::{Context, JobError, new_kind, process_push::read_refresh_key, refresh_budget};
 use crate::{
     extract,
-    store::{Known, What},
+    store::{Known, RecordKind},
 };
 
 /// What a fetch brought.
@@ -20,53 +20,71 @@ enum Fetched {
 
 impl Context {
     /// Asks for what nobody has asked for.
-    pub(super) async fn enrich_new(&self, what: What, lease: &Lease) -> Result<Outcome, JobError> {
+    pub(super) async fn enrich_new(
+        &self,
+        record_kind: RecordKind,
+        lease: &Lease,
+    ) -> Result<Outcome, JobError> {
         let id = lease.key.parse();
         let id = id.map_err(|_| JobError::Useless("the job names no id".to_owned()))?;
-        self.enrich(what, id, lease).await
+        self.enrich(record_kind, id, lease).await
     }
 
     /// Asks again, once nothing new waits for the same budget.
     pub(super) async fn refresh(&self, lease: &Lease) -> Result<Outcome, JobError> {
-        let Some((what, id)) = read_refresh_key(&lease.key) else {
+        let Some((record_kind, id)) = read_refresh_key(&lease.key) else {
             return Err(JobError::Useless("the job names no id".to_owned()));
         };
         let mut new_waits = false;
         for kind in [
             super::push_kind(true),
-            new_kind(What::User),
-            new_kind(What::Repository),
+            new_kind(RecordKind::User),
+            new_kind(RecordKind::Repository),
         ] {
             // The dead lie at the end of time.
             let due = self.queue.next_due(kind).await?;
             new_waits |= due.is_some_and(|due| due < i64::MAX);
         }
         let percent = self.options.refresh_reserve_percent;
-        match gate::check(&self.github.budget(), new_waits, percent) {
-            Ok(()) => self.enrich(what, id, lease).await,
-            Err(closed) => {
-                let until = closed.until.map(|until| self.moment(until));
-                let soon = self.store.now_ms().saturating_add(gate::wait_ms(id));
+        match refresh_budget::check(&self.github.budget(), new_waits, percent) {
+            Ok(()) => self.enrich(record_kind, id, lease).await,
+            Err(deferred) => {
+                let until = deferred.until.map(|until| self.moment(until));
+                let soon = self
+                    .store
+                    .now_ms()
+                    .saturating_add(refresh_budget::wait_ms(id));
                 Ok(Outcome::Postponed {
                     until_ms: until.unwrap_or(soon).max(soon),
-                    reason: closed.why.to_owned(),
+                    reason: deferred.why.to_owned(),
                 })
             }
         }
     }
 
-    async fn enrich(&self, what: What, id: i64, lease: &Lease) -> Result<Outcome, JobError> {
-        let known = self.store.known(what, id).await?;
+    async fn enrich(
+        &self,
+        record_kind: RecordKind,
+        id: i64,
+        lease: &Lease,
+    ) -> Result<Outcome, JobError> {
+        let known = self.store.known(record_kind, id).await?;
         if known
             .as_ref()
             .is_some_and(|known| self.is_fresh(known.fetched_at))
         {
             return Ok(Outcome::Done);
         }
-        match self.fetch(what, id, &lease.payload, known).await? {
-            Fetched::Same => self.store.touch(&self.queue, lease, what, id).await?,
+        match self.fetch(record_kind, id, &lease.payload, known).await? {
+            Fetched::Same => {
+                self.store
+                    .touch(&self.queue, lease, record_kind, id)
+                    .await?;
+            }
             Fetched::Fresh { record, etag } => {
-                let saving = self.store.save(&self.queue, lease, what, record, etag);
+                let saving = self
+                    .store
+                    .save(&self.queue, lease, record_kind, record, etag);
                 saving.await?;
             }
         }
@@ -76,7 +94,7 @@ impl Context {
     /// Asks by the name of the latest event; of what is known, for changes only.
     async fn fetch(
         &self,
-        what: What,
+        record_kind: RecordKind,
         id: i64,
         name: &str,
         known: Option<Known>,
@@ -87,13 +105,13 @@ impl Context {
         let etag = etag.filter(|_| last_name.is_some_and(|last| last.eq_ignore_ascii_case(name)));
         let etag = etag.and_then(Etag::parse);
         let name = Some(name).filter(|name| !name.is_empty()).or(last_name);
-        let answer = match what {
-            What::User => {
+        let answer = match record_kind {
+            RecordKind::User => {
                 let login = Login::parse(name.unwrap_or_default());
                 let login = login.map_err(|error| JobError::Useless(error.to_string()))?;
                 self.github.user_raw(&login, etag.as_ref()).await?
             }
-            What::Repository => {
+            RecordKind::Repository => {
                 let by_id = RepoKey::Id(id.unsigned_abs());
                 let by_name = name.and_then(|name| RepoName::parse(name).ok());
                 let key = by_name.map_or(by_id, RepoKey::Name);
@@ -103,7 +121,7 @@ impl Context {
         match answer {
             Record::NotModified => Ok(Fetched::Same),
             Record::Fresh { text, etag, .. } => {
-                let read = what.read(text.as_bytes());
+                let read = record_kind.read(text.as_bytes());
                 let record = read.map_err(|why| {
                     JobError::Useless(format!("what GitHub says cannot be read: {why}"))
                 })?;

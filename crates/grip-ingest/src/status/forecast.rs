@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 /// GitHub's window.
 const WINDOW: Duration = Duration::from_secs(60 * 60);
-/// Too short to tell a pace from.
+/// Too short to estimate a rate from.
 const SHORTEST: Duration = Duration::from_secs(5);
 
 /// A budget and how long it will last.

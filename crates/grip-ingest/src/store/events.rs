@@ -6,7 +6,7 @@ use grip_db::{Column, Connection, DbError, Value};
 use grip_queue::{NewJob, Queue};
 use serde::Serialize;
 
-use super::{Store, pairs, retry_on_conflict, sql, written};
+use super::{Store, duplicates, field_sql, retry_on_conflict, sql};
 use crate::{
     accept::{Accepted, Batch},
     extract::Push,
@@ -22,10 +22,10 @@ const AT_ONCE_BYTES: usize = 2 << 20;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, sqlx::FromRow)]
 pub struct StoredEvent {
     pub id: String,
-    /// GitHub's id of the event, once a list has told of it.
+    /// GitHub's id of the event, once a list has shown it.
     #[serde(skip)]
     pub event_id: Option<String>,
-    /// GitHub's id of the delivery, if a webhook has told of it.
+    /// GitHub's id of the delivery, if a webhook has delivered it.
     #[serde(skip)]
     pub delivery_id: Option<String>,
     pub actor_id: Option<i64>,
@@ -48,7 +48,7 @@ pub struct StoredEvent {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventQuery {
     /// After this one; none: from the start.
-    pub after: Option<Place>,
+    pub after: Option<EventCursor>,
     pub limit: usize,
     /// Only pushes to this repository, by GitHub's id.
     pub repository: Option<i64>,
@@ -56,16 +56,16 @@ pub struct EventQuery {
     pub actor: Option<i64>,
 }
 
-/// The place of an event in the list: when it came and its id.
+/// The position of an event in the list: when it came and its id.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Place {
+pub struct EventCursor {
     pub created_at: i64,
     pub id: String,
 }
 
 impl StoredEvent {
-    pub fn place(&self) -> Place {
-        Place {
+    pub fn cursor(&self) -> EventCursor {
+        EventCursor {
             created_at: self.created_at,
             id: self.id.clone(),
         }
@@ -124,10 +124,10 @@ pub(crate) async fn accept_in(
     let now = queue.db().now_ms();
     let live_from = now.saturating_sub(millis(live_for));
     let pushes: Vec<&Push> = batch.pushes.values().collect();
-    pairs::begin(db, batch.pushes.values(), now).await?;
+    duplicates::begin(db, batch.pushes.values(), now).await?;
     let mut new = 0;
     for part in parts(&pushes) {
-        let known = pairs::known(db, part, now).await?;
+        let known = duplicates::known(db, part, now).await?;
         let part: Vec<&Push> = part
             .iter()
             .copied()
@@ -240,7 +240,7 @@ fn columns(pushes: &[&Push]) -> Vec<Column> {
         Column::Texts(pushes.iter().map(|push| of(push).clone()).collect())
     };
     let mut columns = vec![text(|push| &push.id)];
-    columns.extend(written::columns(EVENT, &cells));
+    columns.extend(field_sql::columns(EVENT, &cells));
     columns.push(text(|push| &push.raw));
     columns
 }

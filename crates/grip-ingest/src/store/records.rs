@@ -5,15 +5,15 @@ use grip_queue::{Finished, Lease, Queue};
 use serde::Serialize;
 use serde_json::{Map, Value as Json};
 
-use super::{Store, row::AnyRow, sql, written};
+use super::{Store, field_sql, row::AnyRow, sql};
 use crate::{
     extract::{self, Malformed, Record},
     fields::{Field, Kind, REPOSITORY, USER},
 };
 
-/// What is kept apart from its id.
+/// The kinds of records that are fetched from GitHub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum What {
+pub(crate) enum RecordKind {
     User,
     Repository,
 }
@@ -48,7 +48,7 @@ pub enum Key {
     Name(String),
 }
 
-impl What {
+impl RecordKind {
     pub(super) fn fields(self) -> &'static [Field] {
         match self {
             Self::User => USER,
@@ -58,16 +58,16 @@ impl What {
 
     fn put(self) -> &'static Statement {
         match self {
-            Self::User => &written::PUT_USERS,
-            Self::Repository => &written::PUT_REPOSITORIES,
+            Self::User => &field_sql::PUT_USERS,
+            Self::Repository => &field_sql::PUT_REPOSITORIES,
         }
     }
 
-    /// Writes rows anew.
-    pub(super) fn redo(self) -> &'static Statement {
+    /// Rewrites rows after extraction.
+    pub(super) fn reextract(self) -> &'static Statement {
         match self {
-            Self::User => &written::REDO_USERS,
-            Self::Repository => &written::REDO_REPOSITORIES,
+            Self::User => &field_sql::REDO_USERS,
+            Self::Repository => &field_sql::REDO_REPOSITORIES,
         }
     }
 
@@ -89,10 +89,14 @@ impl What {
 }
 
 impl Store {
-    pub(crate) async fn known(&self, what: What, id: i64) -> Result<Option<Known>, DbError> {
-        let statement = match what {
-            What::User => &sql::KNOWN_USER,
-            What::Repository => &sql::KNOWN_REPOSITORY,
+    pub(crate) async fn known(
+        &self,
+        record_kind: RecordKind,
+        id: i64,
+    ) -> Result<Option<Known>, DbError> {
+        let statement = match record_kind {
+            RecordKind::User => &sql::KNOWN_USER,
+            RecordKind::Repository => &sql::KNOWN_REPOSITORY,
         };
         self.db.fetch_optional(statement, &[id.into()]).await
     }
@@ -103,7 +107,7 @@ impl Store {
         &self,
         queue: &Queue,
         lease: &Lease,
-        what: What,
+        record_kind: RecordKind,
         record: Record,
         etag: Option<String>,
     ) -> Result<(), DbError> {
@@ -111,7 +115,7 @@ impl Store {
         self.db
             .write(move |mut db| {
                 Box::pin(async move {
-                    put_in(&mut db, what, &[record], etag, now).await?;
+                    put_in(&mut db, record_kind, &[record], etag, now).await?;
                     end(&mut db, &queue, &lease).await
                 })
             })
@@ -123,12 +127,12 @@ impl Store {
         &self,
         queue: &Queue,
         lease: &Lease,
-        what: What,
+        record_kind: RecordKind,
         id: i64,
     ) -> Result<(), DbError> {
-        let statement = match what {
-            What::User => &sql::TOUCH_USER,
-            What::Repository => &sql::TOUCH_REPOSITORY,
+        let statement = match record_kind {
+            RecordKind::User => &sql::TOUCH_USER,
+            RecordKind::Repository => &sql::TOUCH_REPOSITORY,
         };
         let (queue, lease, now) = (queue.clone(), lease.clone(), self.now_ms());
         self.db
@@ -141,24 +145,30 @@ impl Store {
             .await
     }
 
-    pub(crate) async fn stored(&self, what: What, key: &Key) -> Result<Option<Stored>, DbError> {
-        let (statement, value) = match (what, key) {
-            (What::User, Key::Id(id)) => (&sql::USER, (*id).into()),
-            (What::User, Key::Name(name)) => (&sql::USER_BY_LOGIN, name.to_lowercase().into()),
-            (What::Repository, Key::Id(id)) => (&sql::REPOSITORY, (*id).into()),
-            (What::Repository, Key::Name(name)) => {
+    pub(crate) async fn stored(
+        &self,
+        record_kind: RecordKind,
+        key: &Key,
+    ) -> Result<Option<Stored>, DbError> {
+        let (statement, value) = match (record_kind, key) {
+            (RecordKind::User, Key::Id(id)) => (&sql::USER, (*id).into()),
+            (RecordKind::User, Key::Name(name)) => {
+                (&sql::USER_BY_LOGIN, name.to_lowercase().into())
+            }
+            (RecordKind::Repository, Key::Id(id)) => (&sql::REPOSITORY, (*id).into()),
+            (RecordKind::Repository, Key::Name(name)) => {
                 (&sql::REPOSITORY_BY_NAME, name.to_lowercase().into())
             }
         };
         let row: Option<AnyRow> = self.db.fetch_optional(statement, &[value]).await?;
-        Ok(row.map(|row| Stored::of(row, what.fields())))
+        Ok(row.map(|row| Stored::of(row, record_kind.fields())))
     }
 }
 
 /// Adds or replaces rows.
 pub(super) async fn put_in(
     db: &mut Connection<'_>,
-    what: What,
+    record_kind: RecordKind,
     records: &[Record],
     etag: Option<String>,
     now: i64,
@@ -166,13 +176,14 @@ pub(super) async fn put_in(
     use grip_db::Column;
 
     let cells: Vec<_> = records.iter().map(|record| record.cells.clone()).collect();
-    let mut columns = written::columns(what.fields(), &cells);
+    let mut columns = field_sql::columns(record_kind.fields(), &cells);
     let raw = records.iter().map(|record| record.raw.clone());
     columns.push(Column::Texts(raw.collect()));
-    let unfit = records.iter().map(written::unfit);
+    let unfit = records.iter().map(field_sql::unfit);
     columns.push(Column::MaybeTexts(unfit.collect()));
     let values = [etag.into(), now.into()];
-    db.execute_rows(&what.put(), &columns, &values).await?;
+    db.execute_rows(&record_kind.put(), &columns, &values)
+        .await?;
     Ok(())
 }
 

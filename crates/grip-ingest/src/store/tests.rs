@@ -1,4 +1,4 @@
-mod redo;
+mod reextraction;
 mod retention;
 
 use std::time::Duration;
@@ -60,11 +60,11 @@ impl Kept {
     }
 
     /// Keeps a person or a repository, as its job would.
-    pub(super) async fn save(&self, what: What, words: &Value) {
+    pub(super) async fn save(&self, record_kind: RecordKind, words: &Value) {
         let text = words.to_string();
-        let record = match what {
-            What::User => extract::user(text.as_bytes()),
-            What::Repository => extract::repository(text.as_bytes()),
+        let record = match record_kind {
+            RecordKind::User => extract::user(text.as_bytes()),
+            RecordKind::Repository => extract::repository(text.as_bytes()),
         };
         let job = NewJob::new("test", "a");
         self.queue.enqueue(vec![job]).await.unwrap();
@@ -72,7 +72,7 @@ impl Kept {
         let etag = Some("W/\"1\"".to_owned());
         let saving = self
             .store
-            .save(&self.queue, &leases[0], what, record.unwrap(), etag);
+            .save(&self.queue, &leases[0], record_kind, record.unwrap(), etag);
         saving.await.unwrap();
         assert!(self.queue.find("test", "a").await.unwrap().is_none());
     }
@@ -81,40 +81,40 @@ impl Kept {
 on_both_engines! {
     async fn every_statement_is_understood(test: TestDatabase) {
         prepare_all(test.db(), sql::ALL).await.unwrap();
-        prepare_all(test.db(), &written::all()).await.unwrap();
+        prepare_all(test.db(), &field_sql::all()).await.unwrap();
     }
 
     async fn every_field_has_its_column_and_comes_back(test: TestDatabase) {
         let kept = kept(test.db());
-        for (what, fields, by_name) in [
-            (What::User, USER, "login ü '\"\\ 1"),
-            (What::Repository, REPOSITORY, "FULL_name ü '\"\\ 3"),
+        for (record_kind, fields, by_name) in [
+            (RecordKind::User, USER, "login ü '\"\\ 1"),
+            (RecordKind::Repository, REPOSITORY, "FULL_name ü '\"\\ 3"),
         ] {
             let (words, expected) = words(fields);
             // Twice: a row is added, then replaced.
-            kept.save(what, &words).await;
-            kept.save(what, &words).await;
-            let stored = kept.store.stored(what, &Key::Id(1_000)).await.unwrap().unwrap();
+            kept.save(record_kind, &words).await;
+            kept.save(record_kind, &words).await;
+            let stored = kept.store.stored(record_kind, &Key::Id(1_000)).await.unwrap().unwrap();
             for (column, shown) in &expected {
                 assert_eq!(&stored.fields[*column], shown, "{column}");
             }
             assert_eq!(stored.fields.len(), fields.len());
             assert_eq!((stored.raw, stored.unfit.len()), (words.to_string(), 0));
-            let named = kept.store.stored(what, &Key::Name(by_name.to_owned())).await;
+            let named = kept.store.stored(record_kind, &Key::Name(by_name.to_owned())).await;
             assert_eq!(named.unwrap().unwrap().fields, stored.fields);
-            let known = kept.store.known(what, 1_000).await.unwrap().unwrap();
+            let known = kept.store.known(record_kind, 1_000).await.unwrap().unwrap();
             assert_eq!(known.etag.as_deref(), Some("W/\"1\""));
-            assert!(kept.store.known(what, 1_001).await.unwrap().is_none());
+            assert!(kept.store.known(record_kind, 1_001).await.unwrap().is_none());
         }
     }
 
     async fn the_tables_have_no_other_columns_than_the_fields(test: TestDatabase) {
         let kept = kept(test.db());
-        for (what, fields, statement) in [
-            (What::User, USER, &sql::USER),
-            (What::Repository, REPOSITORY, &sql::REPOSITORY),
+        for (record_kind, fields, statement) in [
+            (RecordKind::User, USER, &sql::USER),
+            (RecordKind::Repository, REPOSITORY, &sql::REPOSITORY),
         ] {
-            kept.save(what, &words(fields).0).await;
+            kept.save(record_kind, &words(fields).0).await;
             let row: row::AnyRow = test
                 .db()
                 .fetch_one(statement, &[1_000.into()])
@@ -134,8 +134,8 @@ on_both_engines! {
         let mut words = words(USER).0;
         put(&mut words, "/bio", json!("a\0b"));
         put(&mut words, "/followers", json!("many"));
-        kept.save(What::User, &words).await;
-        let stored = kept.store.stored(What::User, &Key::Id(1_000)).await.unwrap().unwrap();
+        kept.save(RecordKind::User, &words).await;
+        let stored = kept.store.stored(RecordKind::User, &Key::Id(1_000)).await.unwrap().unwrap();
         assert_eq!(stored.fields["bio"], "a\u{fffd}b");
         assert_eq!((stored.fields["followers"].clone(), stored.unfit), (Value::Null, vec!["followers".to_owned()]));
         assert_eq!(stored.raw, words.to_string());
@@ -210,7 +210,7 @@ on_both_engines! {
         assert_eq!(kept.arrive(&arrivals[..1]).await.rejected, 1);
         let bad = Arrival::Delivery { id: "a b".to_owned(), body: "{}".into() };
         assert_eq!(kept.arrive(&[bad]).await.rejected, 1);
-        let rejected = kept.store.rejected_lately(100).await.unwrap();
+        let rejected = kept.store.recent_rejections(100).await.unwrap();
         assert_eq!(rejected.len(), 8);
         let of = |bytes: i64| rejected.iter().find(|one| one.bytes == bytes).unwrap();
         let mut times: Vec<_> = rejected.iter().filter(|one| one.bytes == 2).map(|one| one.times).collect();
@@ -234,7 +234,7 @@ on_both_engines! {
         let mut all = Vec::new();
         loop {
             let page = kept.store.events(&query).await.unwrap();
-            query.after = page.last().map(StoredEvent::place);
+            query.after = page.last().map(StoredEvent::cursor);
             if page.is_empty() {
                 break;
             }

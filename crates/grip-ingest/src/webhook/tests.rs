@@ -168,7 +168,7 @@ on_both_engines! {
             panic!("{received:?}");
         };
         assert!(reason.contains("head"), "{reason}");
-        let rejected = node.store.rejected_lately(9).await.unwrap();
+        let rejected = node.store.recent_rejections(9).await.unwrap();
         assert_eq!(rejected.len(), 1);
         assert_eq!(rejected[0].reason, reason);
         assert!(node.ids().await.is_empty());

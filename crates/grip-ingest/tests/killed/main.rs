@@ -1,4 +1,4 @@
-//! A reading of a file of old events in a process of its own, so that `kill -9` is what it says.
+//! A backfill of a file of old events in a process of its own, so that `kill -9` is what it says.
 //!
 //! The test starts itself again as another process, which reads until it is killed.
 
@@ -23,7 +23,7 @@ use tokio::{
     process::Command,
 };
 
-/// Tells a process that it is the one that reads, and where.
+/// Marks a process as the one that reads, and says where.
 const DIRECTORY: &str = "GRIP_TEST_BACKFILL_DIRECTORY";
 const EVENTS: u64 = 20_000;
 const DAY: Duration = Duration::from_secs(86_400);
@@ -50,16 +50,18 @@ fn places(directory: &Path) -> (PathBuf, PathBuf) {
     (directory.join("events.json"), directory.join("events.db"))
 }
 
-async fn read(directory: &Path, tell: fn(u64)) -> Result<FileDone, BackfillError> {
+async fn read(directory: &Path, report: fn(u64)) -> Result<FileDone, BackfillError> {
     let (file, database) = places(directory);
     let db = Db::open(&database).await.unwrap();
     let group = TaskGroup::new("backfill");
     let backfill = Backfill::new(db.clone(), Queue::new(db), DAY, group);
-    backfill.file(&file, |progress| tell(progress.lines)).await
+    backfill
+        .file(&file, |progress| report(progress.lines))
+        .await
 }
 
 /// Starts the test of this binary as another process and kills it at its `steps`th step; says how
-/// many lines it told of.
+/// many lines it reported.
 #[expect(clippy::disallowed_methods, reason = "the test is its own process")]
 async fn read_and_kill(test: &str, directory: &Path, steps: usize) -> u64 {
     let mut child = Command::new(std::env::current_exe().unwrap())
@@ -75,8 +77,8 @@ async fn read_and_kill(test: &str, directory: &Path, steps: usize) -> u64 {
     while seen <= steps {
         let line = within("a step", said.next_line()).await.unwrap().unwrap();
         let line = line.expect("it goes on until it is killed");
-        if let Some((_, told)) = line.split_once("lines ") {
-            lines = told.parse().unwrap();
+        if let Some((_, reported)) = line.split_once("lines ") {
+            lines = reported.parse().unwrap();
             seen += 1;
         }
     }
@@ -88,27 +90,27 @@ async fn read_and_kill(test: &str, directory: &Path, steps: usize) -> u64 {
 async fn a_file_whose_reader_is_killed_again_and_again_is_read_whole_and_once() {
     const THIS: &str = "a_file_whose_reader_is_killed_again_and_again_is_read_whole_and_once";
     if let Some(directory) = std::env::var_os(DIRECTORY) {
-        let tell = |lines| println!("lines {lines}");
-        read(Path::new(&directory), tell).await.unwrap();
+        let report = |lines| println!("lines {lines}");
+        read(Path::new(&directory), report).await.unwrap();
         // It must not look as if it had ended by itself.
         return std::future::pending().await;
     }
 
     let directory = TempDir::new().unwrap();
     std::fs::write(places(directory.path()).0, events()).unwrap();
-    let mut told = 0;
+    let mut reported = 0;
     for steps in [1, 2, 1] {
         let lines = read_and_kill(THIS, directory.path(), steps).await;
         assert!(
-            lines > told,
-            "{lines} after {told}: what was kept is not read again"
+            lines > reported,
+            "{lines} after {reported}: what was kept is not read again"
         );
-        told = lines;
+        reported = lines;
     }
     let done = read(directory.path(), |_| {}).await.unwrap();
     assert!(
-        (told..EVENTS).contains(&done.resumed_after),
-        "{done:?} after {told}"
+        (reported..EVENTS).contains(&done.resumed_after),
+        "{done:?} after {reported}"
     );
     assert_eq!(done.accepted.known, 0, "nothing was kept twice");
     assert_eq!(done.accepted.new, EVENTS - done.resumed_after);

@@ -124,7 +124,7 @@ fn a_push_in_the_words_of_a_list_is_the_same_push() {
 }
 
 /// Whatever is taken for something else: columns or a reason, and never a push by mistake. Only a
-/// replica that tells what it has copied does so in the words of a push; the header tells them
+/// replica that reports what it has copied does so in the words of a push; the header tells them
 /// apart.
 #[test]
 fn no_example_is_taken_for_an_event_of_a_list() {

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{examples, files, package};
 
-/// Columns that none of the packages has a value for: they are only told of a person by name, and
+/// Columns that none of the packages has a value for: they are only sent for a person by name, and
 /// of a repository that is a fork or made from another.
 const UNSEEN_OF_USERS: &[&str] = &[
     "bio",
@@ -114,7 +114,7 @@ fn every_repository_can_be_read_and_every_column_is_found() {
         .map(|p| p.to_string())
         .collect();
     let new: Vec<_> = seen.unmapped.difference(&left_out).collect();
-    assert!(new.is_empty(), "told by GitHub and in no column: {new:?}");
+    assert!(new.is_empty(), "sent by GitHub and in no column: {new:?}");
 }
 
 #[test]

@@ -50,7 +50,7 @@ pub(crate) async fn events(cx: &RequestContext<'_>) -> HttpResult {
         });
     }
     let page = pushes(ingest, query).await.map_err(unreadable)?;
-    let next = page.next.as_ref().map(parameters::cursor);
+    let next = page.next.as_ref().map(parameters::format_cursor);
     let lines = page.pushes.into_iter();
     let lines: Vec<_> = lines.map(|push| push_json(push, asked.raw)).collect();
     tagged(cx.headers(), &json!({ "events": lines, "next": next }))

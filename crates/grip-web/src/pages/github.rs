@@ -212,7 +212,7 @@ fn source_view(source: SourceStatus, now: i64) -> SourceView {
             count(unsigned(others), "other event", "other events")
         ),
         when,
-        error: source.trouble.filter(|_| source.is_configured),
+        error: source.last_error.filter(|_| source.is_configured),
     }
 }
 

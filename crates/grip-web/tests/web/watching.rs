@@ -7,8 +7,8 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 use grip_egress::Egress;
 use grip_github::GitHub;
 use grip_ingest::{
-    Arrival, Ingest, Options, Parts, Push, Pushes,
-    avatars::{AvatarParts, Avatars, Picture, Pictures},
+    Arrival, Ingest, Options, Parts, Push, PushListener,
+    avatars::{AvatarParts, Avatars, Picture, PictureStore},
     webhook::{Secrets, Webhook},
 };
 use grip_limits::Throttle;
@@ -32,7 +32,7 @@ pub struct Watching {
     pub node: Node,
     pub hub: FakeGitHub,
     pub ingest: Arc<Ingest>,
-    pub pictures: Pictures,
+    pub pictures: PictureStore,
     _dir: tempfile::TempDir,
 }
 
@@ -67,7 +67,7 @@ impl Watching {
         setup: Setup,
     ) -> Result<Self> {
         let dir = tempfile::tempdir()?;
-        let pictures = Pictures::open(&dir.path().to_string_lossy())?;
+        let pictures = PictureStore::open(&dir.path().to_string_lossy())?;
         let (sent, told) = tokio::sync::oneshot::channel();
         let (egress, github) = ways(&hub)?;
         let store = pictures.clone();
@@ -164,7 +164,7 @@ async fn watch(
     group: TaskGroup,
     github: GitHub,
     egress: Egress,
-    pictures: Pictures,
+    pictures: PictureStore,
     setup: Setup,
 ) -> Result<Watch> {
     let db = queue.db().clone();
@@ -205,7 +205,7 @@ async fn watch(
 /// Hears of pushes and does nothing.
 struct Nobody;
 
-impl Pushes for Nobody {
+impl PushListener for Nobody {
     fn pushed<'a>(&'a self, _: &'a Push) -> BoxFuture<'a, ()> {
         async {}.boxed()
     }

@@ -11,7 +11,7 @@ use grip_grasp::Grasp;
 use grip_index::Index;
 use grip_ingest::{
     Ingest,
-    avatars::{AvatarOptions, AvatarParts, Avatars, Pictures},
+    avatars::{AvatarOptions, AvatarParts, Avatars, PictureStore},
     wake::Wake,
     webhook::{Secrets, Webhook},
 };
@@ -115,7 +115,7 @@ async fn avatars(settings: &Settings, host: &Service, base: &Base<'_>) -> anyhow
         let place = settings.avatars_store();
         let opening = base
             .work
-            .spawn_blocking("open", move || Pictures::open(&place));
+            .spawn_blocking("open", move || PictureStore::open(&place));
         let opened = opening.await.context("opening was interrupted")?;
         opened.context("cannot keep pictures (watch_avatars_store)")?
     };

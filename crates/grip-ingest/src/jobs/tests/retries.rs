@@ -9,25 +9,25 @@ use crate::testing::gateway;
 /// Tries a job until it is given up, each time with a gateway that remembers nothing, as after a
 /// restart; returns how many calls were made and what became of the job.
 async fn tried(db: &Db, behaviour: Behaviour) -> (usize, JobFacts) {
-    let mut world = world(db, ageless()).await;
-    world.host.behave("/users/jo", behaviour);
+    let mut fixture = fixture(db, ageless()).await;
+    fixture.host.behave("/users/jo", behaviour);
     let job = NewJob::new("github-user", "1000").payload("jo");
-    world.queue().enqueue(vec![job]).await.unwrap();
+    fixture.queue().enqueue(vec![job]).await.unwrap();
     for _ in 0..20 {
-        let github = gateway(&world.host, &["t".to_owned()]);
-        let context = Arc::get_mut(&mut world.context).expect("nobody else has it");
+        let github = gateway(&fixture.host, &["t".to_owned()]);
+        let context = Arc::get_mut(&mut fixture.context).expect("nobody else has it");
         context.github = github;
-        let role = Role::New(What::User);
-        while world.work_on("github-user", role).await == 0 {
-            let due = world
+        let role = Role::New(RecordKind::User);
+        while fixture.work_on("github-user", role).await == 0 {
+            let due = fixture
                 .queue()
                 .next_due("github-user")
                 .await
                 .unwrap()
                 .unwrap();
             if due == i64::MAX {
-                let job = world.queue().find("github-user", "1000").await.unwrap();
-                return (world.calls("/users/jo"), job.unwrap());
+                let job = fixture.queue().find("github-user", "1000").await.unwrap();
+                return (fixture.calls("/users/jo"), job.unwrap());
             }
             let now = db.now_ms();
             db.shift_clock_ms((due - now).max(1));
@@ -96,18 +96,20 @@ async fn world_is_clean(db: &Db) {
 #[tokio::test]
 async fn a_limit_that_is_known_beforehand_costs_neither_a_call_nor_a_try() {
     let test = grip_db::TestDatabase::sqlite().await;
-    let world = world(test.db(), ageless()).await;
-    world.host.add_user("jo");
-    world.host.use_up(Some(0), 4_999);
+    let fixture = fixture(test.db(), ageless()).await;
+    fixture.host.add_user("jo");
+    fixture.host.use_up(Some(0), 4_999);
     let jobs = [("1000", "jo"), ("1001", "al"), ("1002", "bo")];
     let jobs = jobs.map(|(id, name)| NewJob::new("github-user", id).payload(name));
-    world.queue().enqueue(jobs.into()).await.unwrap();
+    fixture.queue().enqueue(jobs.into()).await.unwrap();
     for _ in 0..3 {
-        world.work_on("github-user", Role::New(What::User)).await;
+        fixture
+            .work_on("github-user", Role::New(RecordKind::User))
+            .await;
     }
-    assert_eq!(world.host.count(), 1, "the first call tells");
+    assert_eq!(fixture.host.count(), 1, "the first call shows it");
     for id in ["1001", "1002"] {
-        let job = world
+        let job = fixture
             .queue()
             .find("github-user", id)
             .await

@@ -7,18 +7,18 @@ use crate::{
     Keep, Options,
     retention::Retained,
     store::sources::{Hole, Polled},
-    testing::{self, World},
+    testing::{self, Fixture},
 };
 
 const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-async fn world(db: &Db, keep: Keep) -> World {
+async fn fixture(db: &Db, keep: Keep) -> Fixture {
     let options = Options {
         keep,
         ..testing::ageless()
     };
-    testing::world(db, options).await
+    testing::fixture(db, options).await
 }
 
 fn named(mut event: Value, actor: i64, repository: i64) -> Value {
@@ -60,12 +60,12 @@ on_both_engines! {
             closed_gaps: Some(DAY * 3),
             open_gaps: Some(DAY * 10),
         };
-        let world = world(test.db(), keep).await;
+        let fixture = fixture(test.db(), keep).await;
         let kept = kept(test.db());
-        for (what, fields, id) in [(What::User, USER, 1), (What::User, USER, 2), (What::Repository, REPOSITORY, 1), (What::Repository, REPOSITORY, 2)] {
+        for (record_kind, fields, id) in [(RecordKind::User, USER, 1), (RecordKind::User, USER, 2), (RecordKind::Repository, REPOSITORY, 1), (RecordKind::Repository, REPOSITORY, 2)] {
             let mut words = words(fields).0;
             put(&mut words, "/id", json!(id));
-            kept.save(what, &words).await;
+            kept.save(record_kind, &words).await;
         }
         kept.accept(&[named(push(1), 1, 1), named(push(2), 1, 1), json!("nonsense")]).await;
         add_gap(&kept).await;
@@ -78,42 +78,42 @@ on_both_engines! {
 
         // After six days: nobody is named by no event but the second person.
         let six = Retained { users: 1, rejected: 1, closed_gaps: 1, ..Retained::default() };
-        assert_eq!(world.context.retention(true).await.unwrap(), six);
-        assert_eq!(world.context.retention(true).await.unwrap(), six);
-        assert_eq!(world.context.retention(false).await.unwrap(), six);
-        assert_eq!(world.context.retention(false).await.unwrap(), Retained::default());
+        assert_eq!(fixture.context.retention(true).await.unwrap(), six);
+        assert_eq!(fixture.context.retention(true).await.unwrap(), six);
+        assert_eq!(fixture.context.retention(false).await.unwrap(), six);
+        assert_eq!(fixture.context.retention(false).await.unwrap(), Retained::default());
         assert_eq!(kept.ids().await, ["3", "2", "1"]);
         assert_eq!(kept.store.gaps(false, 0, 10).await.unwrap().len(), 1);
 
         // After eleven: two events, and the repository that only they name.
         test.db().shift_clock_ms(DAY_MS * 5);
         let eleven = Retained { events: 2, repositories: 1, rejected: 1, open_gaps: 1, ..Retained::default() };
-        assert_eq!(world.context.retention(true).await.unwrap(), eleven);
-        assert_eq!(world.context.retention(false).await.unwrap(), eleven);
+        assert_eq!(fixture.context.retention(true).await.unwrap(), eleven);
+        assert_eq!(fixture.context.retention(false).await.unwrap(), eleven);
         assert_eq!(kept.ids().await, ["3"]);
-        assert!(kept.store.known(What::User, 1).await.unwrap().is_some());
-        assert!(kept.store.known(What::Repository, 1).await.unwrap().is_none());
-        assert!(kept.store.known(What::Repository, 2).await.unwrap().is_some());
+        assert!(kept.store.known(RecordKind::User, 1).await.unwrap().is_some());
+        assert!(kept.store.known(RecordKind::Repository, 1).await.unwrap().is_none());
+        assert!(kept.store.known(RecordKind::Repository, 2).await.unwrap().is_some());
     }
 
     async fn nothing_goes_that_is_to_be_kept_for_ever(test: TestDatabase) {
         let keep = Keep { rejected: None, closed_gaps: None, open_gaps: None, ..Keep::default() };
-        let world = world(test.db(), keep).await;
+        let fixture = fixture(test.db(), keep).await;
         let kept = kept(test.db());
         kept.accept(&[push(1), json!("nonsense")]).await;
         test.db().shift_clock_ms(DAY_MS * 10_000);
-        assert_eq!(world.context.retention(false).await.unwrap(), Retained::default());
+        assert_eq!(fixture.context.retention(false).await.unwrap(), Retained::default());
         assert_eq!(kept.ids().await, ["1"]);
     }
 
     async fn many_go_in_parts(test: TestDatabase) {
         let keep = Keep { events: Some(DAY), ..Keep::default() };
-        let world = world(test.db(), keep).await;
+        let fixture = fixture(test.db(), keep).await;
         let kept = Arc::new(kept(test.db()));
         let events: Vec<_> = (1..=4_100).map(push).collect();
         assert_eq!(kept.accept(&events).await.new, 4_100);
         test.db().shift_clock_ms(DAY_MS + 1_000);
-        assert_eq!(world.context.retention(false).await.unwrap().events, 4_100);
+        assert_eq!(fixture.context.retention(false).await.unwrap().events, 4_100);
         assert!(kept.ids().await.is_empty());
     }
 }

@@ -1,6 +1,6 @@
 //! Query parameters of pushes and gaps.
 
-use grip_ingest::{EventQuery, Place};
+use grip_ingest::{EventCursor, EventQuery};
 
 use super::PushQuery;
 use crate::{
@@ -34,7 +34,7 @@ pub(super) fn events(query: Option<&str>) -> Result<EventParameters, WebError> {
     }
     let after = query_text(query, "cursor")?.map(|text| {
         let why = "it is what `next` of the page before said";
-        place(&text).ok_or_else(|| wrong("cursor", why))
+        parse_cursor(&text).ok_or_else(|| wrong("cursor", why))
     });
     let push_query = PushQuery {
         events: EventQuery {
@@ -90,18 +90,18 @@ fn limit(query: Option<&str>) -> Result<usize, WebError> {
     }
 }
 
-/// A place in the list as one word.
-pub(super) fn cursor(place: &Place) -> String {
-    format!("{}-{}", place.created_at, place.id.replace(' ', "~"))
+/// A position in the list as one word.
+pub(super) fn format_cursor(cursor: &EventCursor) -> String {
+    format!("{}-{}", cursor.created_at, cursor.id.replace(' ', "~"))
 }
 
-fn place(text: &str) -> Option<Place> {
+fn parse_cursor(text: &str) -> Option<EventCursor> {
     let (at, id) = text.split_once('-')?;
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'~';
     if !(1..=MAX_ID).contains(&id.len()) || !id.bytes().all(is_plain) {
         return None;
     }
-    Some(Place {
+    Some(EventCursor {
         created_at: super::number(at)?,
         id: id.replace('~', " "),
     })
@@ -148,9 +148,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_place_is_found_again(created_at in 0..i64::MAX, id in "(delivery )?[a-zA-Z0-9-]{1,64}") {
-            let at = Place { created_at, id };
-            prop_assert_eq!(place(&cursor(&at)), Some(at));
+        fn a_cursor_is_found_again(created_at in 0..i64::MAX, id in "(delivery )?[a-zA-Z0-9-]{1,64}") {
+            let at = EventCursor { created_at, id };
+            prop_assert_eq!(parse_cursor(&format_cursor(&at)), Some(at));
         }
 
         #[test]

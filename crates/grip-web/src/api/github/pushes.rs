@@ -1,7 +1,7 @@
 //! Pages of pushes, without those that the reader may not see.
 
 use grip_db::DbError;
-use grip_ingest::{EventQuery, Ingest, Place, StoredEvent};
+use grip_ingest::{EventCursor, EventQuery, Ingest, StoredEvent};
 use serde::Deserialize;
 
 /// Pushes that are read at a time: what GitHub said of each comes with it.
@@ -27,7 +27,7 @@ pub(crate) struct PushQuery {
 pub(crate) struct Page {
     pub(crate) pushes: Vec<StoredEvent>,
     /// Where the next page begins; none if this is the last.
-    pub(crate) next: Option<Place>,
+    pub(crate) next: Option<EventCursor>,
 }
 
 /// A page of pushes. It may be shorter than wanted and still not be the last.
@@ -43,7 +43,7 @@ pub(crate) async fn pushes(ingest: &Ingest, wanted: PushQuery) -> Result<Page, D
             if push.created_at < since {
                 return Ok(page);
             }
-            query.after = Some(push.place());
+            query.after = Some(push.cursor());
             looked += 1;
             bytes += push.raw.len();
             if wanted.is_operator || is_public(&push.raw) {

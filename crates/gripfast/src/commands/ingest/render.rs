@@ -72,7 +72,7 @@ fn sources(status: &Status, now: Now) -> String {
             read.unwrap_or_else(|| "–".to_owned()),
             next(source, now),
         ]);
-        table.note(source.trouble.clone());
+        table.note(source.last_error.clone());
     }
     table.render()
 }

@@ -17,13 +17,13 @@ pub(super) static PUT_REPOSITORIES: LazyLock<Statement> =
 
 /// Rewrites the columns of rows that are unchanged since they were read. $now, then the rows.
 pub(super) static REDO_USERS: LazyLock<Statement> =
-    LazyLock::new(|| redo("REDO_USERS", "github_users", "bigint", USER, true));
+    LazyLock::new(|| reextract("REDO_USERS", "github_users", "bigint", USER, true));
 pub(super) static REDO_REPOSITORIES: LazyLock<Statement> = LazyLock::new(|| {
     let table = "github_repositories";
-    redo("REDO_REPOSITORIES", table, "bigint", REPOSITORY, true)
+    reextract("REDO_REPOSITORIES", table, "bigint", REPOSITORY, true)
 });
 pub(super) static REDO_EVENTS: LazyLock<Statement> =
-    LazyLock::new(|| redo("REDO_EVENTS", "push_events", "text", EVENT, false));
+    LazyLock::new(|| reextract("REDO_EVENTS", "push_events", "text", EVENT, false));
 
 /// A column of rows: its name and its type.
 type Typed<'a> = (&'a str, &'static str);
@@ -57,7 +57,7 @@ fn put(name: &'static str, table: &str, fields: &[Field]) -> Statement {
     Statement::new(name, text.leak())
 }
 
-fn redo(
+fn reextract(
     name: &'static str,
     table: &str,
     id: &'static str,

@@ -83,17 +83,17 @@ impl Follower {
 
     /// Looks once, while so many events come after each page; breaks off after so many pages.
     fn look(&mut self, list: &mut List, coming: &[u64], breaks_after: Option<usize>) {
-        let mut reading = Reading::new(self.row.clone());
+        let mut pages = PollPages::new(self.row.clone());
         loop {
-            if breaks_after == Some(reading.pages()) {
-                self.keep(&reading.unfinished());
+            if breaks_after == Some(pages.count()) {
+                self.keep(&pages.unfinished());
                 return;
             }
-            let (events, more) = list.page(reading.pages());
-            list.newest += coming.get(reading.pages()).copied().unwrap_or(0);
-            reading.take(&events);
-            if reading.has_met() || !more {
-                let (batch, polled) = reading.finish(None, None, !more, self.now_ms);
+            let (events, more) = list.page(pages.count());
+            list.newest += coming.get(pages.count()).copied().unwrap_or(0);
+            pages.take(&events);
+            if pages.has_met() || !more {
+                let (batch, polled) = pages.finish(None, None, !more, self.now_ms);
                 return self.note(&batch, polled);
             }
         }
@@ -232,13 +232,13 @@ fn pages_with_hidden_events_count_as_full() {
         (Some(0), "[\"1\"]".to_owned(), Some("1".to_owned()));
     let page = |from: u64, count: u64| -> Vec<_> { (from..from + count).rev().map(body).collect() };
     let gap = |sizes: [u64; 3]| {
-        let mut reading = Reading::new(row.clone());
+        let mut pages = PollPages::new(row.clone());
         let mut from = 9_000;
         for size in sizes.into_iter().filter(|size| *size > 0) {
-            reading.take(&page(from, size));
+            pages.take(&page(from, size));
             from -= 1_000;
         }
-        match reading.finish(None, None, true, 0).1 {
+        match pages.finish(None, None, true, 0).1 {
             Polled::Changed { gap, .. } => gap.is_some(),
             Polled::Unchanged => false,
         }
@@ -249,9 +249,9 @@ fn pages_with_hidden_events_count_as_full() {
 
 #[test]
 fn what_cannot_be_read_is_set_aside_and_the_rest_goes_on() {
-    let mut reading = Reading::new(row());
-    reading.take(&[body(6), Bytes::from_static(b"[1]"), body(3)]);
-    let (batch, _) = reading.finish(None, None, true, 0);
+    let mut pages = PollPages::new(row());
+    pages.take(&[body(6), Bytes::from_static(b"[1]"), body(3)]);
+    let (batch, _) = pages.finish(None, None, true, 0);
     assert_eq!((batch.pushes.len(), batch.rejected.len()), (2, 1));
 }
 

@@ -10,9 +10,9 @@ const LARGE: u64 = 1_000;
 const WAIT_MS: i64 = 30_000;
 const SPREAD_MS: i64 = 120_000;
 
-/// Not now.
+/// A refresh that has to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Closed {
+pub(super) struct Deferred {
     /// When that may change; none: any time.
     pub(super) until: Option<SystemTime>,
     pub(super) why: &'static str,
@@ -20,7 +20,7 @@ pub(super) struct Closed {
 
 /// Whether something may be refreshed, by what is left of the budgets and whether new events wait
 /// for them.
-pub(super) fn check(budgets: &[Budget], new_waits: bool, percent: u32) -> Result<(), Closed> {
+pub(super) fn check(budgets: &[Budget], new_waits: bool, percent: u32) -> Result<(), Deferred> {
     let core: Vec<_> = budgets
         .iter()
         .filter(|budget| budget.resource == "core" && budget.set_aside_until.is_none())
@@ -32,7 +32,7 @@ pub(super) fn check(budgets: &[Budget], new_waits: bool, percent: u32) -> Result
     let (limit, left) = (sum(|budget| budget.limit), sum(|budget| budget.remaining));
     let is_metered = core.iter().any(|budget| budget.limit.is_some());
     if is_metered && left * 100 <= limit * u64::from(percent) {
-        return Err(Closed {
+        return Err(Deferred {
             until: core.iter().filter_map(|budget| budget.reset).min(),
             why: "what is left of the budget is kept for new events",
         });
@@ -44,7 +44,7 @@ pub(super) fn check(budgets: &[Budget], new_waits: bool, percent: u32) -> Result
         !core.is_empty()
     };
     if new_waits && !is_plenty {
-        return Err(Closed {
+        return Err(Deferred {
             until: None,
             why: "new events are served first",
         });
@@ -78,8 +78,8 @@ mod tests {
         assert!(check(&[budget(60, 60)], false, 25).is_ok());
         assert!(check(&[budget(60, 60)], true, 25).is_err());
         assert!(check(&[budget(60, 16)], false, 25).is_ok());
-        let closed = check(&[budget(60, 15)], false, 25).unwrap_err();
-        assert_eq!(closed.until, Some(SystemTime::UNIX_EPOCH));
+        let deferred = check(&[budget(60, 15)], false, 25).unwrap_err();
+        assert_eq!(deferred.until, Some(SystemTime::UNIX_EPOCH));
     }
 
     #[test]
@@ -101,11 +101,11 @@ mod tests {
             ..budget(1, 1)
         };
         assert!(check(&[unmetered], true, 25).is_ok());
-        let aside = Budget {
+        let set_aside = Budget {
             set_aside_until: Some(SystemTime::UNIX_EPOCH),
             ..budget(5_000, 5_000)
         };
-        assert!(check(&[aside], true, 25).is_err());
+        assert!(check(&[set_aside], true, 25).is_err());
     }
 
     #[test]

@@ -26,9 +26,9 @@ const REMEMBERED: usize = 500;
 /// An event's id and its moment.
 type Seen = (String, Option<i64>);
 
-/// The pages of one look.
+/// The pages of one poll.
 #[derive(Default)]
-pub(super) struct Reading {
+pub(super) struct PollPages {
     before: SourceRow,
     known: HashSet<String>,
     /// What was seen before and in this look, the latest first.
@@ -43,7 +43,7 @@ pub(super) struct Reading {
     batch: Batch,
 }
 
-impl Reading {
+impl PollPages {
     pub(super) fn new(before: SourceRow) -> Self {
         let known_order: Vec<String> = serde_json::from_str(&before.recent).unwrap_or_default();
         Self {
@@ -89,7 +89,7 @@ impl Reading {
         self.has_met
     }
 
-    pub(super) fn pages(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         self.pages.len()
     }
 
@@ -143,7 +143,7 @@ impl Reading {
         })
     }
 
-    /// Whether the list shows as many as it can, so that it may have more to tell. GitHub counts
+    /// Whether the list shows as many as it can, so that there may be more. GitHub counts
     /// events that it does not show: then pages before the last are not full.
     fn is_full(&self) -> bool {
         let Some((last, others)) = self.pages.split_last() else {

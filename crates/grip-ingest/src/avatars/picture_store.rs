@@ -12,7 +12,7 @@ use super::picture::Picture;
 
 /// A store of pictures. Cheap to clone.
 #[derive(Clone)]
-pub struct Pictures {
+pub struct PictureStore {
     store: Arc<dyn ObjectStore>,
 }
 
@@ -32,7 +32,7 @@ pub enum OpenError {
     Store(#[from] object_store::Error),
 }
 
-impl Pictures {
+impl PictureStore {
     /// Opens the store at a directory, which is made if need be, or at `s3://bucket/prefix`.
     ///
     /// Keys, region and another endpoint of S3 come from the environment, by the names that all

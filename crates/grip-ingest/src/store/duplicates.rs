@@ -10,7 +10,7 @@ use grip_db::{Connection, DbError, Value};
 
 use crate::extract::Push;
 
-/// How far the moments may lie apart that the two tell.
+/// How far the timestamps of the two may lie apart.
 const WINDOW_MS: i64 = 10 * 60 * 1_000;
 /// Nothing comes longer than this before it happened, whatever the clocks say.
 const EARLY_MS: i64 = 60 * 60 * 1_000;
@@ -21,7 +21,7 @@ const MOST: i64 = 1_000;
 
 grip_db::statements! {
     pub(crate) mod sql {
-        // One at a time, where two ways may tell of one push at the same moment.
+        // One at a time, where one push may arrive by two ways at the same moment.
         ONE_AT_A_TIME = {
             sqlite: "SELECT 1",
             postgres: "SELECT 1 FROM pg_advisory_xact_lock(7236850771054493)",
@@ -69,7 +69,7 @@ impl Row {
     }
 }
 
-/// Lets nobody else tell of pushes until the transaction ends, if others may tell of the same at
+/// Lets nobody else add pushes until the transaction ends, if the same may arrive by another way at
 /// this moment.
 pub(super) async fn begin<'p>(
     db: &mut Connection<'_>,
@@ -128,7 +128,7 @@ async fn known_events(
     Ok(known)
 }
 
-/// Which events are told by which deliveries, in the order in which they happened.
+/// Which events and deliveries are of the same push, in the order in which they happened.
 fn pair<'p>(
     events: impl Iterator<Item = &'p Push>,
     mut lone: Vec<Row>,
@@ -146,14 +146,14 @@ fn pair<'p>(
     pairs
 }
 
-/// The place of the one that tells of the same push, if there is one.
+/// The position of the row of the same push, if there is one.
 fn nearest(push: &Push, rows: &[Row], now: i64) -> Option<usize> {
     let at = push.at_ms.unwrap_or(now);
     let far = |row: &Row| row.at().abs_diff(at);
     let rows = rows.iter().enumerate();
     rows.filter(|(_, row)| row.moves_alike(push) && far(row) <= WINDOW_MS.unsigned_abs())
         .min_by_key(|(_, row)| far(row))
-        .map(|(place, _)| place)
+        .map(|(position, _)| position)
 }
 
 async fn is_known_delivery(
@@ -170,7 +170,7 @@ async fn is_known_delivery(
     ];
     let rows: Vec<Row> = db.fetch_all(&sql::TO_REF, &values).await?;
     let is_it = |row: &Row| row.delivery_id.as_deref() == push.delivery_id();
-    if rows.iter().any(is_it) || is_told_twice(push, &rows) {
+    if rows.iter().any(is_it) || is_delivered_twice(push, &rows) {
         return Ok(true);
     }
     let lone: Vec<Row> = rows
@@ -184,15 +184,17 @@ async fn is_known_delivery(
     Ok(db.execute(&sql::PAIR_EVENT, &values).await? == 1)
 }
 
-/// Whether another webhook has told of the same push: at the same moment, and the ref was not
+/// Whether another webhook has delivered the same push: at the same moment, and the ref was not
 /// moved since, so that it cannot have been moved there again.
-fn is_told_twice(push: &Push, rows: &[Row]) -> bool {
+fn is_delivered_twice(push: &Push, rows: &[Row]) -> bool {
     let is_same = |row: &&Row| {
         row.delivery_id.is_some() && row.github_created_at == push.at_ms && row.moves_alike(push)
     };
-    let told = rows.iter().find(is_same).filter(|_| push.at_ms.is_some());
-    told.is_some_and(|told| {
-        let since = rows.iter().filter(|row| row.created_at >= told.created_at);
+    let delivered = rows.iter().find(is_same).filter(|_| push.at_ms.is_some());
+    delivered.is_some_and(|delivered| {
+        let since = rows
+            .iter()
+            .filter(|row| row.created_at >= delivered.created_at);
         since.into_iter().all(|row| row.moves_alike(push))
     })
 }

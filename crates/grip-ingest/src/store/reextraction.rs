@@ -6,7 +6,7 @@ use bytes::Bytes;
 use grip_db::{Column, Connection, DbError, Statement, Value};
 use grip_queue::Queue;
 
-use super::{Store, events::accept_in, records::What, retry_on_conflict, sql, written};
+use super::{Store, events::accept_in, field_sql, records::RecordKind, retry_on_conflict, sql};
 use crate::{
     accept::{Arrival, Batch},
     extract::Push,
@@ -19,9 +19,9 @@ const AT_ONCE: i64 = 200;
 /// Of what could not be read, which may be long.
 const REJECTED_AT_ONCE: i64 = 20;
 
-/// What is read again.
+/// The rows that are extracted again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Work {
+pub(crate) enum Reextraction {
     Events,
     Users,
     Repositories,
@@ -37,7 +37,7 @@ struct Step {
     is_last: bool,
 }
 
-impl Work {
+impl Reextraction {
     pub(crate) const ALL: [Self; 4] = [
         Self::Events,
         Self::Users,
@@ -60,44 +60,47 @@ impl Work {
 }
 
 impl Store {
-    /// Notes that work begins at the first row, as a part of the caller's transaction.
-    pub(crate) async fn begin_work(
+    /// Notes that a re-extraction begins at the first row, as a part of the caller's transaction.
+    pub(crate) async fn begin_reextraction(
         &self,
         db: &mut Connection<'_>,
-        work: Work,
+        work: Reextraction,
     ) -> Result<(), DbError> {
         let values = [work.name().into(), self.now_ms().into()];
         db.execute(&sql::BEGIN_WORK, &values).await?;
         Ok(())
     }
 
-    pub(crate) async fn works(&self) -> Result<Vec<Progress>, DbError> {
+    pub(crate) async fn reextractions(&self) -> Result<Vec<Progress>, DbError> {
         self.db.fetch_all(&sql::ALL_WORK, &[]).await
     }
 
-    async fn work_place(&self, work: Work) -> Result<String, DbError> {
+    async fn reextraction_cursor(&self, work: Reextraction) -> Result<String, DbError> {
         let values = [work.name().into()];
         let found: Option<Progress> = self.db.fetch_optional(&sql::WORK, &values).await?;
         Ok(found.map(|found| found.place).unwrap_or_default())
     }
 
     /// Does the next part; says whether it was the last.
-    pub(crate) async fn work_on(
+    pub(crate) async fn reextract_step(
         &self,
-        work: Work,
+        work: Reextraction,
         queue: &Queue,
         live_for: Duration,
     ) -> Result<bool, DbError> {
-        let place = self.work_place(work).await?;
+        let place = self.reextraction_cursor(work).await?;
         match work {
-            Work::Events => self.redo_events(place).await,
-            Work::Users => self.redo_records(What::User, work, place).await,
-            Work::Repositories => self.redo_records(What::Repository, work, place).await,
-            Work::Rejected => self.read_rejected(place, queue, live_for).await,
+            Reextraction::Events => self.reextract_events(place).await,
+            Reextraction::Users => self.reextract_records(RecordKind::User, work, place).await,
+            Reextraction::Repositories => {
+                self.reextract_records(RecordKind::Repository, work, place)
+                    .await
+            }
+            Reextraction::Rejected => self.read_rejected(place, queue, live_for).await,
         }
     }
 
-    async fn redo_events(&self, place: String) -> Result<bool, DbError> {
+    async fn reextract_events(&self, place: String) -> Result<bool, DbError> {
         let values = [place.clone().into(), AT_ONCE.into()];
         let rows: Vec<(String, String, i64)> = self.db.fetch_all(&sql::RAW_EVENTS, &values).await?;
         let total = rows.len();
@@ -110,19 +113,24 @@ impl Store {
         let seen = read.iter().map(|(_, at)| *at).collect();
         let cells: Vec<_> = read.iter().map(|(push, _)| push.cells()).collect();
         let mut columns = vec![Column::Texts(ids), Column::Ints(seen)];
-        columns.extend(written::columns(EVENT, &cells));
+        columns.extend(field_sql::columns(EVENT, &cells));
         let step = Step {
             place: last,
             done: cells.len(),
             failed: total - cells.len(),
             is_last: (total as i64) < AT_ONCE,
         };
-        self.redo(Work::Events, &written::REDO_EVENTS, columns, step)
+        self.write_step(Reextraction::Events, &field_sql::REDO_EVENTS, columns, step)
             .await
     }
 
-    async fn redo_records(&self, what: What, work: Work, place: String) -> Result<bool, DbError> {
-        let (fields, rows) = (what.fields(), what.raw());
+    async fn reextract_records(
+        &self,
+        record_kind: RecordKind,
+        work: Reextraction,
+        place: String,
+    ) -> Result<bool, DbError> {
+        let (fields, rows) = (record_kind.fields(), record_kind.raw());
         let after: i64 = place.parse().unwrap_or(0);
         let values = [after.into(), AT_ONCE.into()];
         let rows: Vec<(i64, String, i64)> = self.db.fetch_all(&rows, &values).await?;
@@ -130,18 +138,18 @@ impl Store {
         let last = rows.last().map_or(place, |(id, ..)| id.to_string());
         let records: Vec<_> = rows
             .into_iter()
-            .filter_map(|(id, raw, at)| Some((what.read(raw.as_bytes()).ok()?, id, at)))
+            .filter_map(|(id, raw, at)| Some((record_kind.read(raw.as_bytes()).ok()?, id, at)))
             .filter(|(record, id, _)| record.id == *id)
             .collect();
         let ids = records.iter().map(|(_, id, _)| *id).collect();
         let seen = records.iter().map(|(.., at)| *at).collect();
-        let unfit = records.iter().map(|(record, ..)| written::unfit(record));
+        let unfit = records.iter().map(|(record, ..)| field_sql::unfit(record));
         let cells: Vec<_> = records
             .iter()
             .map(|(record, ..)| record.cells[1..].to_vec())
             .collect();
         let mut columns = vec![Column::Ints(ids), Column::Ints(seen)];
-        columns.extend(written::columns(&fields[1..], &cells));
+        columns.extend(field_sql::columns(&fields[1..], &cells));
         columns.push(Column::MaybeTexts(unfit.collect()));
         let step = Step {
             place: last,
@@ -149,12 +157,13 @@ impl Store {
             failed: total - cells.len(),
             is_last: (total as i64) < AT_ONCE,
         };
-        self.redo(work, what.redo(), columns, step).await
+        self.write_step(work, record_kind.reextract(), columns, step)
+            .await
     }
 
-    async fn redo(
+    async fn write_step(
         &self,
-        work: Work,
+        work: Reextraction,
         statement: &'static Statement,
         columns: Vec<Column>,
         step: Step,
@@ -209,7 +218,7 @@ impl Store {
                         let values = [Value::Texts(vec![digest])];
                         db.execute(&sql::FORGET_REJECTED, &values).await?;
                     }
-                    step.note(&mut db, Work::Rejected, now).await
+                    step.note(&mut db, Reextraction::Rejected, now).await
                 })
             })
         })
@@ -219,7 +228,12 @@ impl Store {
 }
 
 impl Step {
-    async fn note(self, db: &mut Connection<'_>, work: Work, now: i64) -> Result<(), DbError> {
+    async fn note(
+        self,
+        db: &mut Connection<'_>,
+        work: Reextraction,
+        now: i64,
+    ) -> Result<(), DbError> {
         let values = [
             work.name().into(),
             self.place.into(),

@@ -114,7 +114,7 @@ impl Store {
     }
 
     /// What could not be read, the latest first.
-    pub(crate) async fn rejected_lately(
+    pub(crate) async fn recent_rejections(
         &self,
         limit: usize,
     ) -> Result<Vec<crate::status::RejectedEvent>, DbError> {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::store::work::Work;
+use crate::store::reextraction::Reextraction;
 
 grip_db::statements! {
     mod spoil {
@@ -16,32 +16,34 @@ async fn run(db: &Db, statement: &'static grip_db::Statement) {
     running.await.unwrap();
 }
 
-async fn begin(kept: &Kept, work: Work) {
+async fn begin(kept: &Kept, work: Reextraction) {
     let store = kept.store.clone();
-    let beginning = kept
-        .store
-        .db()
-        .write(move |mut db| Box::pin(async move { store.begin_work(&mut db, work).await }));
+    let beginning = kept.store.db().write(move |mut db| {
+        Box::pin(async move { store.begin_reextraction(&mut db, work).await })
+    });
     beginning.await.unwrap();
 }
 
-async fn step(kept: &Kept, work: Work) -> bool {
-    kept.store.work_on(work, &kept.queue, LIVE).await.unwrap()
+async fn step(kept: &Kept, work: Reextraction) -> bool {
+    kept.store
+        .reextract_step(work, &kept.queue, LIVE)
+        .await
+        .unwrap()
 }
 
 on_both_engines! {
     async fn columns_are_written_anew_from_what_was_kept(test: TestDatabase) {
         let kept = kept(test.db());
-        for (what, fields, work, statement) in [
-            (What::User, USER, Work::Users, &spoil::USERS),
-            (What::Repository, REPOSITORY, Work::Repositories, &spoil::REPOSITORIES),
+        for (record_kind, fields, work, statement) in [
+            (RecordKind::User, USER, Reextraction::Users, &spoil::USERS),
+            (RecordKind::Repository, REPOSITORY, Reextraction::Repositories, &spoil::REPOSITORIES),
         ] {
-            kept.save(what, &words(fields).0).await;
-            let before = kept.store.stored(what, &Key::Id(1_000)).await.unwrap().unwrap();
+            kept.save(record_kind, &words(fields).0).await;
+            let before = kept.store.stored(record_kind, &Key::Id(1_000)).await.unwrap().unwrap();
             run(test.db(), statement).await;
             begin(&kept, work).await;
             assert!(step(&kept, work).await);
-            let mut after = kept.store.stored(what, &Key::Id(1_000)).await.unwrap().unwrap();
+            let mut after = kept.store.stored(record_kind, &Key::Id(1_000)).await.unwrap().unwrap();
             assert!(after.updated_at >= before.updated_at);
             after.updated_at = before.updated_at;
             assert_eq!(after, before);
@@ -54,17 +56,17 @@ on_both_engines! {
         first.accept(&events).await;
         run(test.db(), &spoil::EVENTS).await;
         run(test.db(), &spoil::BREAK_ONE).await;
-        begin(&first, Work::Events).await;
-        assert!(!step(&first, Work::Events).await);
-        let progress = first.store.works().await.unwrap().remove(0);
+        begin(&first, Reextraction::Events).await;
+        assert!(!step(&first, Reextraction::Events).await);
+        let progress = first.store.reextractions().await.unwrap().remove(0);
         assert_eq!((progress.done + progress.failed, progress.finished_at), (200, None));
         drop(first);
 
         let test = test.reopen().await;
         let second = kept(test.db());
-        assert!(!step(&second, Work::Events).await);
-        assert!(step(&second, Work::Events).await);
-        let progress = second.store.works().await.unwrap().remove(0);
+        assert!(!step(&second, Reextraction::Events).await);
+        assert!(step(&second, Reextraction::Events).await);
+        let progress = second.store.reextractions().await.unwrap().remove(0);
         assert_eq!((progress.done, progress.failed), (449, 1));
         assert!(progress.finished_at.is_some());
         let query = EventQuery { limit: 1_000, ..EventQuery::default() };
@@ -78,17 +80,17 @@ on_both_engines! {
 
     async fn a_row_that_was_changed_meanwhile_is_left_alone(test: TestDatabase) {
         let kept = kept(test.db());
-        kept.save(What::User, &words(USER).0).await;
+        kept.save(RecordKind::User, &words(USER).0).await;
         let record = extract::user(words(USER).0.to_string().as_bytes()).unwrap();
-        let seen = kept.store.stored(What::User, &Key::Id(1_000)).await.unwrap().unwrap().updated_at;
+        let seen = kept.store.stored(RecordKind::User, &Key::Id(1_000)).await.unwrap().unwrap().updated_at;
         run(test.db(), &spoil::USERS).await;
         let mut columns = vec![grip_db::Column::Ints(vec![1_000]), grip_db::Column::Ints(vec![seen - 1])];
-        columns.extend(written::columns(&USER[1..], &[record.cells[1..].to_vec()]));
+        columns.extend(field_sql::columns(&USER[1..], &[record.cells[1..].to_vec()]));
         columns.push(grip_db::Column::MaybeTexts(vec![None]));
-        let redoing = test.db().write_one(move |mut db| {
-            Box::pin(async move { db.execute_rows(&written::REDO_USERS, &columns, &[1.into()]).await })
+        let rewriting = test.db().write_one(move |mut db| {
+            Box::pin(async move { db.execute_rows(&field_sql::REDO_USERS, &columns, &[1.into()]).await })
         });
-        assert_eq!(redoing.await.unwrap(), 0);
+        assert_eq!(rewriting.await.unwrap(), 0);
     }
 
     async fn what_can_be_read_by_now_is_taken_in(test: TestDatabase) {
@@ -98,11 +100,11 @@ on_both_engines! {
         batch.reject(push(3).to_string().as_bytes(), &why);
         batch.reject(b"nonsense", &why);
         kept.store.accept(&kept.queue, "events", batch, LIVE).await.unwrap();
-        begin(&kept, Work::Rejected).await;
-        assert!(step(&kept, Work::Rejected).await);
+        begin(&kept, Reextraction::Rejected).await;
+        assert!(step(&kept, Reextraction::Rejected).await);
         assert_eq!(kept.ids().await, ["3"]);
         assert!(kept.queue.find("push-event", "3").await.unwrap().is_some());
-        let left = kept.store.rejected_lately(10).await.unwrap();
+        let left = kept.store.recent_rejections(10).await.unwrap();
         assert_eq!((left.len(), left[0].bytes), (1, 8));
     }
 }

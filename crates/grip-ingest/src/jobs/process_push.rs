@@ -6,13 +6,13 @@ use grip_queue::{Finished, Lease, NewJob, Outcome, State};
 use super::{Context, JobError, REFRESH, millis, new_kind};
 use crate::{
     extract::{Actor, Push},
-    store::What,
+    store::RecordKind,
 };
 
 impl Context {
-    /// Works on one push. What it asks for and the end of the job are one transaction, so that
-    /// nothing is lost or done twice; who waits may hear of it twice.
-    pub(super) async fn handle(&self, lease: &Lease) -> Result<Outcome, JobError> {
+    /// Processes one push. What it asks for and the end of the job are one transaction, so that
+    /// nothing is lost or done twice; listeners may be notified twice.
+    pub(super) async fn process_push(&self, lease: &Lease) -> Result<Outcome, JobError> {
         let Some((raw, _)) = self.store.event(&lease.key).await? else {
             // Retention was faster.
             return Ok(Outcome::Done);
@@ -26,8 +26,8 @@ impl Context {
         }
         let mut jobs = Vec::new();
         let behind = self.options.enrich.then(|| behind(&push));
-        for (what, id, name) in behind.into_iter().flatten() {
-            jobs.extend(self.wanted(what, id, name, is_live).await?);
+        for (record_kind, id, name) in behind.into_iter().flatten() {
+            jobs.extend(self.wanted(record_kind, id, name, is_live).await?);
         }
         let (queue, lease) = (self.queue.clone(), lease.clone());
         self.store
@@ -51,12 +51,12 @@ impl Context {
     /// The job that asks for something, unless it is known well enough.
     async fn wanted(
         &self,
-        what: What,
+        record_kind: RecordKind,
         id: i64,
         name: String,
         is_live: bool,
     ) -> Result<Option<NewJob>, JobError> {
-        let known = self.store.known(what, id).await?;
+        let known = self.store.known(record_kind, id).await?;
         if known
             .as_ref()
             .is_some_and(|known| self.is_fresh(known.fetched_at))
@@ -64,9 +64,9 @@ impl Context {
             return Ok(None);
         }
         let job = if known.is_none() && is_live {
-            NewJob::new(new_kind(what), id.to_string())
+            NewJob::new(new_kind(record_kind), id.to_string())
         } else {
-            NewJob::new(REFRESH, refresh_key(what, id))
+            NewJob::new(REFRESH, refresh_key(record_kind, id))
         };
         let job = job.payload(name);
         // What failed for good is tried again, but not for each push.
@@ -83,31 +83,31 @@ impl Context {
 }
 
 /// The repository always; the person only where it is one.
-fn behind(push: &Push) -> Vec<(What, i64, String)> {
+fn behind(push: &Push) -> Vec<(RecordKind, i64, String)> {
     let name = push.repository_name.clone().unwrap_or_default();
     let name = RepoName::parse(&name).map_or_else(|_| String::new(), |name| name.to_string());
-    let mut all = vec![(What::Repository, push.repository_id, name)];
+    let mut all = vec![(RecordKind::Repository, push.repository_id, name)];
     if let (Actor::User(login), Some(id)) = (&push.actor, push.actor_id)
         && Login::parse(login).is_ok()
     {
-        all.push((What::User, id, login.clone()));
+        all.push((RecordKind::User, id, login.clone()));
     }
     all
 }
 
-pub(super) fn refresh_key(what: What, id: i64) -> String {
-    match what {
-        What::User => format!("user {id}"),
-        What::Repository => format!("repo {id}"),
+pub(super) fn refresh_key(record_kind: RecordKind, id: i64) -> String {
+    match record_kind {
+        RecordKind::User => format!("user {id}"),
+        RecordKind::Repository => format!("repo {id}"),
     }
 }
 
-pub(super) fn read_refresh_key(key: &str) -> Option<(What, i64)> {
-    let (what, id) = key.split_once(' ')?;
-    let what = match what {
-        "user" => What::User,
-        "repo" => What::Repository,
+pub(super) fn read_refresh_key(key: &str) -> Option<(RecordKind, i64)> {
+    let (record_kind, id) = key.split_once(' ')?;
+    let record_kind = match record_kind {
+        "user" => RecordKind::User,
+        "repo" => RecordKind::Repository,
         _ => return None,
     };
-    Some((what, id.parse().ok()?))
+    Some((record_kind, id.parse().ok()?))
 }

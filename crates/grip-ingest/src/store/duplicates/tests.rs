@@ -176,7 +176,7 @@ on_both_engines! {
         assert_eq!(kept.accept(&[event(2, 'c', B, 0)]).await, 1);
         assert_eq!(kept.accept(&[of_repository(8, "d8", A, B, 0)]).await, 1);
         assert_eq!(kept.accept(&[event(3, A, B, 600)]).await, 0);
-        assert_eq!(kept.accept(&[event(4, A, B, 0)]).await, 1, "one delivery tells of one push");
+        assert_eq!(kept.accept(&[event(4, A, B, 0)]).await, 1, "one delivery is of one push");
         assert_eq!(kept.rows().await.len(), 5);
     }
 

@@ -32,7 +32,8 @@ grip_db::statements! {
     }
 }
 
-pub(super) struct Rows {
+/// The table of avatars.
+pub(super) struct AvatarRows {
     db: Db,
 }
 
@@ -61,7 +62,7 @@ type WantedRow = (
     Option<String>,
 );
 
-impl Rows {
+impl AvatarRows {
     pub(super) fn new(db: Db) -> Self {
         Self { db }
     }
@@ -125,7 +126,7 @@ impl Rows {
     }
 
     /// Notes why there is no picture, or no newer one.
-    pub(super) async fn excuse(&self, user: i64, url: &str, why: &str) -> Result<(), DbError> {
+    pub(super) async fn put_reason(&self, user: i64, url: &str, why: &str) -> Result<(), DbError> {
         let why: String = why.chars().filter(|c| !c.is_control()).take(300).collect();
         let values = vec![user.into(), url.into(), why.into(), self.now_ms().into()];
         self.write(&sql::EXCUSE, values).await

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use grip_db::{DbError, Value};
 
 use super::{
-    Backfill, FileDone, FileProgress, Reading, coverage,
+    Backfill, FileDone, FileProgress, OpenFile, coverage,
     error::{BackfillError, database},
-    reading::{Step, join},
+    parse::{Step, join},
 };
 use crate::store::{accept_in, retry_on_conflict};
 
@@ -70,10 +70,10 @@ impl Backfill {
     /// Keeps what a step brought, and how far the file was read.
     pub(super) async fn keep(
         &self,
-        reading: &mut Reading,
+        open_file: &mut OpenFile,
         step: Step,
     ) -> Result<(), BackfillError> {
-        let before = reading.row;
+        let before = open_file.row;
         let mut row = before;
         row.lines = i64::try_from(step.lines).unwrap_or(i64::MAX);
         let events = i64::try_from(step.events).unwrap_or(i64::MAX);
@@ -85,7 +85,7 @@ impl Backfill {
             (row.first_at, row.last_at) = (Some(first), Some(last));
         }
         let values: Arc<[Value]> = Arc::new([
-            reading.fingerprint.clone().into(),
+            open_file.fingerprint.clone().into(),
             before.lines.into(),
             row.lines.into(),
             events.into(),
@@ -95,7 +95,7 @@ impl Backfill {
             self.store.now_ms().into(),
         ]);
         let batch = Arc::new(step.batch);
-        let source = format!("file {}", reading.name);
+        let source = format!("file {}", open_file.name);
         let kept = retry_on_conflict(|| {
             let (queue, live_for) = (self.queue.clone(), self.live_for);
             let (batch, values, source) = (batch.clone(), values.clone(), source.clone());
@@ -111,37 +111,37 @@ impl Backfill {
         });
         let kept = kept.await.map_err(|error| match error {
             DbError::Aborted => BackfillError::Busy {
-                path: reading.path.clone(),
+                path: open_file.path.clone(),
             },
-            error => database(&reading.path, error),
+            error => database(&open_file.path, error),
         })?;
-        reading.row = row;
-        let FileProgress { accepted, .. } = &mut reading.progress;
+        open_file.row = row;
+        let FileProgress { accepted, .. } = &mut open_file.progress;
         accepted.new += kept.new;
         accepted.known += kept.known;
         accepted.other += kept.other;
         accepted.rejected += kept.rejected;
-        reading.progress.lines = step.lines;
-        reading.progress.bytes = step.used;
+        open_file.progress.lines = step.lines;
+        open_file.progress.bytes = step.used;
         Ok(())
     }
 
     /// Notes that a file was read to its end, and fills the holes that it covers.
     pub(super) async fn finish(
         &self,
-        reading: Reading,
+        open_file: OpenFile,
         resumed_after: u64,
         was_known: bool,
     ) -> Result<FileDone, BackfillError> {
-        let span = reading.row.first_at.zip(reading.row.last_at);
-        let span = span.map(|(first, last)| coverage::of(&reading.name, first, last));
-        let finished = self.finish_row(&reading, span, was_known).await;
-        let gaps_closed = finished.map_err(|source| database(&reading.path, source))?;
+        let span = open_file.row.first_at.zip(open_file.row.last_at);
+        let span = span.map(|(first, last)| coverage::of(&open_file.name, first, last));
+        let finished = self.finish_row(&open_file, span, was_known).await;
+        let gaps_closed = finished.map_err(|source| database(&open_file.path, source))?;
         Ok(FileDone {
             was_known,
             resumed_after,
-            lines: reading.progress.lines,
-            accepted: reading.progress.accepted,
+            lines: open_file.progress.lines,
+            accepted: open_file.progress.accepted,
             span,
             gaps_closed,
         })
@@ -149,15 +149,15 @@ impl Backfill {
 
     async fn finish_row(
         &self,
-        reading: &Reading,
+        open_file: &OpenFile,
         span: Option<(i64, i64)>,
         was_known: bool,
     ) -> Result<u64, DbError> {
         let store = &self.store;
         if !was_known {
             let values: [Value; 5] = [
-                reading.fingerprint.clone().into(),
-                reading.name.clone().into(),
+                open_file.fingerprint.clone().into(),
+                open_file.name.clone().into(),
                 span.map(|span| span.0).into(),
                 span.map(|span| span.1).into(),
                 store.now_ms().into(),
@@ -172,7 +172,7 @@ impl Backfill {
         let others = store.db().fetch_all(&sql::COVERED, &values);
         let (from, to) = coverage::around(span, others.await?);
         store
-            .close_gaps(from, to, &format!("file {}", reading.name))
+            .close_gaps(from, to, &format!("file {}", open_file.name))
             .await
     }
 }
