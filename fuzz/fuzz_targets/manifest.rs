@@ -1,7 +1,7 @@
 //! Any bytes as a manifest or a node record: no panic, and what is read has these bytes and no others.
 #![no_main]
 
-use grip_resolve::{NodeRecord, Manifest, ManifestId};
+use grip_resolve::{Manifest, ManifestId, NodeRecord};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {

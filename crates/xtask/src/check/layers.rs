@@ -56,7 +56,13 @@ const LAYERS: &[Layer] = &[
     },
     Layer {
         name: NEVER_SHIPPED,
-        crates: &["grip-testkit", "grip-conformance", "grip-bench", "xtask"],
+        crates: &[
+            "grip-testkit",
+            "grip-conformance",
+            "grip-bench",
+            "xtask",
+            "gripfast-fuzz",
+        ],
         ordered: true,
     },
 ];
