@@ -80,11 +80,13 @@ impl Node {
         let received = repositories.receive(&repo.identifier, &pack.stdout[..]);
         received.await.unwrap().promote().unwrap();
         let listed = work.git(["for-each-ref", "--format=%(refname) %(objectname)"]);
+        let before = repositories.refs(&repo).unwrap();
         let edit = |line: &str| {
             let (name, oid) = line.split_once(' ').unwrap();
+            let name = RefName::parse(name).unwrap();
             RefEdit {
-                name: RefName::parse(name).unwrap(),
-                old: None,
+                old: before.get(&name).map(|found| found.oid),
+                name,
                 new: Some(oid.parse().unwrap()),
             }
         };

@@ -224,14 +224,14 @@ async fn reason(running: &Running, kind: &str, key: &str) -> JobFacts {
 #[tokio::test]
 async fn nonsense_instead_of_tags_is_kept_as_the_reason_and_changes_nothing() {
     for (behaviour, expected) in [
-        (Behaviour::Html, "nonsense"),
-        (Behaviour::TruncatedJson, "nonsense"),
+        (Behaviour::Html, "malformed"),
+        (Behaviour::TruncatedJson, "malformed"),
         (Behaviour::BreakOff, "not to the end"),
-        (Behaviour::EndlessPages, "nonsense"),
-        (Behaviour::SamePage, "nonsense"),
+        (Behaviour::EndlessPages, "malformed"),
+        (Behaviour::SamePage, "malformed"),
         (
             Behaviour::NextElsewhere("http://127.0.0.2/x".into()),
-            "nonsense",
+            "malformed",
         ),
         (
             Behaviour::Instead("/repos/acme/two/tags".into()),
@@ -265,9 +265,9 @@ async fn nonsense_instead_of_tags_is_kept_as_the_reason_and_changes_nothing() {
 #[tokio::test]
 async fn nonsense_instead_of_repositories_is_kept_as_the_reason_and_removes_none() {
     for (behaviour, expected) in [
-        (Behaviour::Html, "nonsense"),
-        (Behaviour::TruncatedJson, "nonsense"),
-        (Behaviour::SamePage, "nonsense"),
+        (Behaviour::Html, "malformed"),
+        (Behaviour::TruncatedJson, "malformed"),
+        (Behaviour::SamePage, "malformed"),
         (
             Behaviour::Instead("/orgs/other/repos".into()),
             "among the repositories of",
@@ -303,7 +303,7 @@ async fn nonsense_about_one_commit_leaves_a_reason_at_its_tag_alone() {
     assert_eq!(running.feed().await, ["github.com/acme/one@v1.0.0"]);
     let tags = running.tags("github.com/acme/one").await;
     assert!(
-        tags[1].why.as_ref().unwrap().contains("nonsense"),
+        tags[1].why.as_ref().unwrap().contains("malformed"),
         "{tags:?}"
     );
     host.behave(&path, Behaviour::Serve);

@@ -54,7 +54,7 @@ async fn a_host_that_fails_is_warned_of_once_and_what_it_brings_in_the_end_is_to
     let failed = lines(&scene, "failed to fetch");
     let (warned, told) = (of_level(&failed, "WARN"), of_level(&failed, "DEBUG"));
     ensure!((warned, told) == (1, 1), "{failed:?}");
-    let asked = lines(&scene, "\"asking\"");
+    let asked = lines(&scene, "asking a URL");
     ensure!(
         (asked.len(), of_level(&asked, "DEBUG")) == (3, 3),
         "{asked:?}"

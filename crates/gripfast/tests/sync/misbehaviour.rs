@@ -77,7 +77,7 @@ impl Trouble {
     }
 }
 
-const UNASKED: &str = "none of those it was asked for";
+const UNASKED: &str = "none of the wanted objects";
 
 const IMPATIENT: &[(&str, &str)] = &[
     ("GRIPFAST_SYNC_CONNECT_TIMEOUT", "1s"),
@@ -86,21 +86,26 @@ const IMPATIENT: &[(&str, &str)] = &[
 
 #[tokio::test]
 async fn a_host_that_never_answers_is_given_up() -> Result<()> {
-    let met = meets(Behaviour::HangBeforeHeaders, IMPATIENT, "silent").await?;
+    let met = meets(
+        Behaviour::HangBeforeHeaders,
+        IMPATIENT,
+        "no response in time",
+    )
+    .await?;
     met.passes().await.map(drop)
 }
 
 #[tokio::test]
 async fn a_host_that_hangs_after_its_headers_is_given_up() -> Result<()> {
     let silent = Behaviour::HangAfter { bytes: 0 };
-    let met = meets(silent, IMPATIENT, "silent").await?;
+    let met = meets(silent, IMPATIENT, "stopped in the middle of its response").await?;
     met.passes().await.map(drop)
 }
 
 #[tokio::test]
 async fn a_host_that_hangs_in_the_middle_of_a_pack_is_given_up() -> Result<()> {
     let silent = Behaviour::HangAfter { bytes: 100_000 };
-    let met = meets(silent, IMPATIENT, "silent").await?;
+    let met = meets(silent, IMPATIENT, "stopped in the middle of its response").await?;
     met.passes().await.map(drop)
 }
 

@@ -64,7 +64,7 @@ async fn an_organisation_is_watched_within_its_budget_until_told_to_stop() -> Re
         shown.contains("orgs/acme") && shown.contains("no token"),
         "{shown}"
     );
-    ensure!(shown.contains("renewed in"), "no forecast: {shown}");
+    ensure!(shown.contains("resets in"), "no forecast: {shown}");
     let as_json = node.run(&["ingest", "status", "--json"]).await?;
     let status: serde_json::Value = serde_json::from_str(&as_json)?;
     ensure!(status["sources"][0]["source"] == "orgs/acme", "{as_json}");
