@@ -176,9 +176,9 @@ impl Writer {
             outcomes.push(attempt(&mut connection, &mut **request, alone).await?);
         }
         if alone && outcomes[0].is_err() {
-            connection.command("ROLLBACK").await?
+            connection.command("ROLLBACK").await?;
         } else {
-            connection.command("COMMIT").await?
+            connection.command("COMMIT").await?;
         }
         Ok(outcomes)
     }

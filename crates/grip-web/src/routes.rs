@@ -267,7 +267,7 @@ pub(crate) fn find<'p>(path: &'p str, base: &str) -> Matched<'p> {
     let initial = first.bytes().next();
     let alike = ROUTES
         .iter()
-        .filter(|route| route.path.bytes().nth(1) == initial && initial != Some(b'{'));
+        .filter(|route| route.path.as_bytes().get(1).copied() == initial && initial != Some(b'{'));
     for route in alike {
         if let Some(params) = match_path(route.path, path) {
             return matched(route, params, None);

@@ -97,7 +97,10 @@ impl ValidationTask {
             publication.value = match verdict {
                 Verdict::Keep(value) => Some(value),
                 Verdict::Ignore => held.or(Some(value)),
-                Verdict::Refuse(reason) => return Ok(refuse(update, reason)),
+                Verdict::Refuse(reason) => {
+                    refuse(update, reason);
+                    return Ok(());
+                }
             };
         }
         self.send(StoreCommand::Own(update)).await

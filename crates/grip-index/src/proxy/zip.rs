@@ -106,9 +106,9 @@ fn make(
 fn log(at: &ModuleCommit, writer: &Writer, error: &WriteError) {
     let (module, version) = (&at.module.path, &at.module.version);
     if writer.is_abandoned() || matches!(error, WriteError::Output(_)) {
-        tracing::debug!(%module, %version, "a zip was not taken to its end")
+        tracing::debug!(%module, %version, "a zip was not taken to its end");
     } else {
-        tracing::warn!(%module, %version, %error, "a zip could not be made")
+        tracing::warn!(%module, %version, %error, "a zip could not be made");
     }
 }
 

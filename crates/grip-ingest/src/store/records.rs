@@ -182,7 +182,7 @@ pub(super) async fn put_in(
     let unfit = records.iter().map(field_sql::unfit);
     columns.push(Column::MaybeTexts(unfit.collect()));
     let values = [etag.into(), now.into()];
-    db.execute_rows(&record_kind.put(), &columns, &values)
+    db.execute_rows(record_kind.put(), &columns, &values)
         .await?;
     Ok(())
 }

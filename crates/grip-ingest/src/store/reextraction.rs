@@ -133,7 +133,7 @@ impl Store {
         let (fields, rows) = (record_kind.fields(), record_kind.raw());
         let after: i64 = place.parse().unwrap_or(0);
         let values = [after.into(), AT_ONCE.into()];
-        let rows: Vec<(i64, String, i64)> = self.db.fetch_all(&rows, &values).await?;
+        let rows: Vec<(i64, String, i64)> = self.db.fetch_all(rows, &values).await?;
         let total = rows.len();
         let last = rows.last().map_or(place, |(id, ..)| id.to_string());
         let records: Vec<_> = rows

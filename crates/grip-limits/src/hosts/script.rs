@@ -152,7 +152,7 @@ impl SharedAccounts for Hosts {
 
     fn withdraw(request: &NamedRequest, at: Instant) -> Option<HostUpdate> {
         // A further start under a slot stays counted: it may have been made.
-        request.under.is_none().then(|| HostUpdate {
+        request.under.is_none().then_some(HostUpdate {
             lane: request.lane,
             what: What::Freed {
                 token: request.start.token,

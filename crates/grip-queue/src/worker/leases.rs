@@ -57,9 +57,9 @@ impl HeldLeases {
                 continue;
             };
             if ours.contains(&name.0) {
-                entry.ends = ends
+                entry.ends = ends;
             } else {
-                lost.push(entry.lost.clone())
+                lost.push(entry.lost.clone());
             }
         }
         drop(jobs);

@@ -95,7 +95,7 @@ fn join_lines<C: SyncContext, F: Fetch>(
             Ok(()) => tracing::debug!(%identifier, %domain, "queued for a host at its limits"),
             // It comes back with the next attempt.
             Err(full) => {
-                tracing::debug!(%identifier, %domain, %full, "the queue of the host is full")
+                tracing::debug!(%identifier, %domain, %full, "the queue of the host is full");
             }
         }
     }

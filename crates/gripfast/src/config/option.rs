@@ -135,7 +135,11 @@ fn without_password(text: &str) -> String {
         return text.to_owned();
     }
     let has_user = !url.username().is_empty() || url.password().is_some();
-    let user = has_user.then(|| format!("{MASK}@")).unwrap_or_default();
+    let user = if has_user {
+        format!("{MASK}@")
+    } else {
+        String::new()
+    };
     let port = url.port().map(|p| format!(":{p}")).unwrap_or_default();
     let query = url.query().map(|_| format!("?{MASK}")).unwrap_or_default();
     let host = url.host_str().unwrap_or_default();

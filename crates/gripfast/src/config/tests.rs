@@ -104,7 +104,7 @@ fn the_stronger_source_wins() {
     let steps: [Step; 5] = [
         ("flag", "flag --relay-name", |f| f.flags.values.clear()),
         ("gripfast", "environment GRIPFAST_RELAY_NAME", |f| {
-            drop(f.env.remove(0))
+            drop(f.env.remove(0));
         }),
         ("ngit", "environment NGIT_RELAY_NAME", |f| f.env.clear()),
         ("dotenv", ".env:2", |f| drop(f.files.remove(".env"))),

@@ -70,9 +70,9 @@ async fn nothing_acknowledged_is_lost_while_the_server_dies_again_and_again() ->
             let event = Author::new().announcement(&node.authority(), "x", vec![]);
             let answer = relay.publish(&event).await?;
             if answer.accepted {
-                acknowledged.push(event)
+                acknowledged.push(event);
             } else {
-                refused += 1
+                refused += 1;
             }
         }
         readiness(&node, true).await?;

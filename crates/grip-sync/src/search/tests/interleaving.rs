@@ -42,7 +42,7 @@ async fn steps(engine: &TestEngine, obstacle: Obstacle) -> Vec<Step> {
         let joins = move || {
             queues
                 .enqueue(&host, identifier("z"), HashSet::new())
-                .unwrap()
+                .unwrap();
         };
         steps.insert(1, Box::new(joins));
     }
