@@ -2,7 +2,7 @@
 //!
 //! An option is declared once, in [`options`]: flags, environment names, `--help`,
 //! `docs/configuration.md`, `gripfast.example.toml` and the field of [`Settings`] are made from
-//! that. [`load`] lays flags over the environment over `.env` over `gripfast.toml` over defaults
+//! that. [`load()`] lays flags over the environment over `.env` over `gripfast.toml` over defaults
 //! and remembers the source of each value.
 //!
 //! Invariant: nothing in here reads the process environment or a file but through
