@@ -28,6 +28,7 @@ pub(crate) fn deny() -> anyhow::Result<()> {
     let deny = |words: &[&str]| run::succeed(run::command(&program).args(words));
     let rules = [
         "--locked",
+        "--log-level=error",
         "check",
         "--hide-inclusion-graph",
         "bans",
