@@ -1,8 +1,7 @@
-//! The documents that are made from the table of options.
+//! Documents made from the table of options. That they are up to date is tested beside the table
+//! (`gripfast/src/config/tests.rs`).
 
 use std::fs;
-
-use anyhow::bail;
 
 use crate::{check, run};
 
@@ -27,7 +26,7 @@ fn made(name: &str) -> anyhow::Result<String> {
     run::output(&mut command)
 }
 
-/// Writes them anew.
+/// Writes them.
 pub(crate) fn write() -> anyhow::Result<()> {
     check::service::write(&check::metadata()?)?;
     for (name, path) in DOCUMENTS {
@@ -35,14 +34,4 @@ pub(crate) fn write() -> anyhow::Result<()> {
         println!("wrote {path}");
     }
     Ok(())
-}
-
-/// Fails if what is kept is not what would be written.
-pub(crate) fn check() -> anyhow::Result<String> {
-    for (name, path) in DOCUMENTS {
-        if fs::read_to_string(run::root().join(path)).unwrap_or_default() != made(name)? {
-            bail!("{path} is out of date: run `cargo xtask docs`");
-        }
-    }
-    Ok(format!("{} documents", DOCUMENTS.len()))
 }

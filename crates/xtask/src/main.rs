@@ -23,7 +23,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Layers, generated documents, forgotten tests, words that do not belong
+    /// Layers, forgotten files and tests, words, tasks and bounds
     Check,
     /// Licences, sources, banned crates and, where their database can be had, advisories
     Deny,
