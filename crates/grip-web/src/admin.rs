@@ -1,4 +1,4 @@
-//! The operator's rights: those of whoever is on this machine and can read the admin token.
+//! The operator's rights: those of a local process that can read the admin token.
 //! Orders to the resolver may also come from elsewhere, signed with the operator's key.
 //!
 //! Invariant: what changes anything takes an [`Admin`], which only [`admit`] makes, and leaves

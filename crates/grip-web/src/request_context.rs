@@ -126,7 +126,7 @@ impl<'a> RequestContext<'a> {
         })
     }
 
-    /// Lets in whoever connects from this machine itself and shows the admin token.
+    /// Accepts a local connection that presents the admin token.
     pub(crate) fn operator(&self) -> Result<Admin, WebError> {
         admin::admit(&self.app.web.admin, self.connection.peer, self.headers())
     }

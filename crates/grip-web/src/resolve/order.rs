@@ -111,7 +111,7 @@ pub(crate) async fn order(
     respond::json(status, &done.map_err(refused)?)
 }
 
-/// The sender of an order: whoever shows the token, or has signed this very request.
+/// The sender of an order: the bearer of the token, or the signer of this very request.
 fn sender(cx: &RequestContext<'_>, action: Action) -> Result<Sender, WebError> {
     let Some(event) = admin::authorization(cx.headers()) else {
         return cx.operator().map(Sender::Token);
