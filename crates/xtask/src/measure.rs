@@ -58,13 +58,13 @@ pub(crate) fn campaign(campaign: Campaign) -> anyhow::Result<()> {
     let (package, test, filter, settings) = match campaign {
         Campaign::Burst => (
             PLAIN,
-            "sync",
-            "a_burst_costs",
+            "e2e",
+            "sync::burst::a_burst_costs",
             &[("GRIPFAST_BURST_RUNS", "200")][..],
         ),
         Campaign::Crash => (
             NODE,
-            "crash",
+            "e2e",
             "random_kills",
             &[("GRIPFAST_CRASH_KILLS", "250")][..],
         ),
@@ -85,8 +85,8 @@ pub(crate) fn campaign(campaign: Campaign) -> anyhow::Result<()> {
         ),
         Campaign::Resolve => (
             PLAIN,
-            "resolve",
-            "many::",
+            "e2e",
+            "resolve::many::",
             &[("GRIPFAST_RESOLVE_NODES", "32")][..],
         ),
     };

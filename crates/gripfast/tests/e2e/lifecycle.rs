@@ -5,7 +5,7 @@ use grip_testkit::{Author, Node, WorkTree, git, until};
 use rustix::process::Signal;
 use serde_json::json;
 
-const BINARY: &str = env!("CARGO_BIN_EXE_gripfast");
+use crate::BINARY;
 
 #[tokio::test]
 async fn a_term_signal_drains_and_says_so() -> Result<()> {

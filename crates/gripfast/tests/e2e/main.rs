@@ -1,7 +1,19 @@
-//! Stories of people and operators, told against the real binary.
+//! Stories of people, operators and attackers, told against the real binary.
 
+mod crash;
+mod hostile;
+mod index;
 mod lifecycle;
 mod memory;
+mod ngit;
 mod pages;
+mod postgres;
+mod resolve;
+mod service;
+mod sync;
 mod takeover;
 mod upgrade;
+mod watch;
+
+/// The node that all of them start.
+const BINARY: &str = env!("CARGO_BIN_EXE_gripfast");

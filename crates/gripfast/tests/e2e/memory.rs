@@ -3,6 +3,8 @@
 use anyhow::{Result, ensure};
 use grip_testkit::{Author, Node, WorkTree};
 
+use crate::BINARY;
+
 /// Size of the generated repository; the campaign sets it to 1024.
 fn size_mib() -> u64 {
     std::env::var("GRIPFAST_MEMORY_MIB")
@@ -17,7 +19,7 @@ const LIMIT: u64 = 48 * 1024 * 1024;
 
 #[tokio::test]
 async fn pushing_and_cloning_a_large_repository_takes_constant_memory() -> Result<()> {
-    let node = Node::start(env!("CARGO_BIN_EXE_gripfast")).await?;
+    let node = Node::start(BINARY).await?;
     let idle = node.peak_rss_bytes()?;
     let (owner, tree) = (Author::new(), WorkTree::init()?);
     let tip = tree.commit_noise(size_mib(), 4)?;

@@ -3,9 +3,11 @@
 use anyhow::{Result, ensure};
 use grip_testkit::{Author, Node, WorkTree, browser};
 
+use crate::BINARY;
+
 /// A node with one repository whose words are an attack on whoever shows them.
 async fn node_with_a_repository() -> Result<(Node, Author)> {
-    let node = Node::start(env!("CARGO_BIN_EXE_gripfast")).await?;
+    let node = Node::start(BINARY).await?;
     let (owner, tree) = (Author::new(), WorkTree::with_commit()?);
     let mut relay = node.connect().await?;
     let hostile = "<script>document.title='owned'</script><img src=x onerror=alert(1)>";

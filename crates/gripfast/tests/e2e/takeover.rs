@@ -3,9 +3,11 @@
 use anyhow::{Context as _, Result, ensure};
 use grip_testkit::{Author, Node, WorkTree, git};
 
+use crate::BINARY;
+
 #[tokio::test]
 async fn a_directory_of_another_server_is_served_after_its_events_arrive() -> Result<()> {
-    let mut node = Node::prepare(env!("CARGO_BIN_EXE_gripfast"), &[])?;
+    let mut node = Node::prepare(BINARY, &[])?;
     let (owner, tree) = (Author::new(), WorkTree::with_commit()?);
     let old = node
         .data_dir()

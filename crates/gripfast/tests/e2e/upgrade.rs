@@ -11,7 +11,8 @@ use nostr::prelude::Event;
 use serde::Deserialize;
 use sqlx::{ConnectOptions as _, Connection as _, sqlite::SqliteConnectOptions};
 
-const BINARY: &str = env!("CARGO_BIN_EXE_gripfast");
+use crate::BINARY;
+
 const ARCHIVE: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/tests/fixtures/data-2026-11-16.tar.gz"

@@ -1,0 +1,204 @@
+//! Messages and events that are attacks.
+
+use anyhow::{Result, ensure};
+use grip_testkit::{Author, events::tag};
+use nostr::prelude::Timestamp;
+use serde_json::{Value, json};
+use tokio_tungstenite::tungstenite::Message;
+
+use crate::hostile::scene::Scene;
+
+#[tokio::test]
+async fn bad_frames_get_a_notice_and_the_connection_lives() -> Result<()> {
+    let mut scene = Scene::new().await?;
+    for bad in [
+        "",
+        "null",
+        "{}",
+        "[]",
+        "[1]",
+        "[\"EVENT\"]",
+        "[\"REQ\"]",
+        "[\"REQ\",1,{}]",
+        "[\"NOPE\",1]",
+        "[\"EVENT\",{}]",
+        "[\"EVENT\",[]]",
+        "[\"CLOSE\"]",
+        "[\"COUNT\"]",
+        "[\"NEG-MSG\"]",
+        "not json",
+        "[\"REQ\",\"\",{}]",
+        "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[",
+        "\u{0}",
+    ] {
+        scene.relay.send_text(bad).await?;
+        let answer = scene.relay.next().await?;
+        let answer = answer.unwrap_or_else(|| panic!("the connection was closed by {bad:?}"));
+        let kind = answer[0].as_str().unwrap_or_default();
+        ensure!(
+            ["NOTICE", "CLOSED", "OK", "NEG-ERR"].contains(&kind),
+            "{bad:?}: {answer}"
+        );
+    }
+    scene
+        .relay
+        .send_message(Message::binary(vec![1, 2, 3]))
+        .await?;
+    let filters = [
+        json!({"search": "x"}),
+        json!({"#clone": ["x"]}),
+        json!({"ids": ["short"]}),
+        json!({"unknown": 1}),
+    ];
+    for filter in filters {
+        let mut fresh = scene.node.connect().await?;
+        fresh.send(json!(["REQ", "bad", filter])).await?;
+        let closed = fresh.expect("CLOSED", |m| m[0] == "CLOSED").await?;
+        let reason = closed[2].as_str().unwrap_or_default();
+        ensure!(
+            reason.starts_with("unsupported:") || reason.starts_with("invalid:"),
+            "{closed}"
+        );
+    }
+    let tip = scene.tree.tip("HEAD")?;
+    scene.goes_on(&tip).await
+}
+
+#[tokio::test]
+async fn forged_and_malformed_events_are_invalid() -> Result<()> {
+    let mut scene = Scene::new().await?;
+    let author = Author::new();
+    let issue = author.issue(&scene.owner, &scene.identifier, "real");
+    let forge = |change: fn(&mut Value)| {
+        let mut event = json!(issue);
+        change(&mut event);
+        event
+    };
+    let forgeries = [
+        forge(|e| e["content"] = json!("changed")),
+        forge(|e| e["sig"] = json!("ab".repeat(64))),
+        forge(|e| e["created_at"] = json!(1.5)),
+        forge(|e| e["created_at"] = json!(-1)),
+        forge(|e| e["kind"] = json!(70_000)),
+        forge(|e| e["tags"] = json!([[1, 2]])),
+        forge(|e| e["tags"] = json!([[]])),
+        forge(|e| e["pubkey"] = json!("AB".repeat(32))),
+        forge(|e| e["content"] = json!(null)),
+    ];
+    for forged in forgeries {
+        scene.relay.send(json!(["EVENT", forged])).await?;
+        let answer = scene.relay.answer(&issue.id).await?;
+        ensure!(
+            !answer.accepted && answer.message.starts_with("invalid:"),
+            "{answer:?}"
+        );
+    }
+    let now = Timestamp::now().as_secs();
+    let coordinate = scene.owner.coordinate(&scene.identifier);
+    let ours = vec![tag(["a", &coordinate])];
+    let future = author.sign_at(1621, "", ours.clone(), Timestamp::from_secs(now + 7_200));
+    let mut expired = ours.clone();
+    expired.push(tag(["expiration", &(now - 60).to_string()]));
+    let expired = author.sign(1621, "", expired);
+    let mut protected = ours;
+    protected.push(tag(["-"]));
+    let protected = author.sign(1621, "", protected);
+    for event in [&future, &expired, &protected] {
+        let answer = scene.relay.publish(event).await?;
+        ensure!(!answer.accepted, "{answer:?}");
+    }
+    ensure!(
+        scene.relay.publish(&issue).await?.is_served(),
+        "the real one is taken"
+    );
+    let tip = scene.tree.tip("HEAD")?;
+    scene.goes_on(&tip).await
+}
+
+#[tokio::test]
+async fn events_beyond_the_limits_are_refused_with_their_id() -> Result<()> {
+    let mut scene = Scene::new().await?;
+    let author = Author::new();
+    let coordinate = scene.owner.coordinate(&scene.identifier);
+    let large = author.sign(1621, &"x".repeat(600_000), vec![tag(["a", &coordinate])]);
+    let answer = scene.relay.publish(&large).await?;
+    ensure!(
+        !answer.accepted && answer.message.starts_with("invalid:"),
+        "{answer:?}"
+    );
+    let mut tags = vec![tag(["a", &coordinate])];
+    tags.extend((0..30_000).map(|n| tag(["t", &n.to_string()])));
+    let many = author.sign(1621, "", tags);
+    let answer = scene.relay.publish(&many).await?;
+    ensure!(
+        !answer.accepted && answer.message.starts_with("invalid:"),
+        "{answer:?}"
+    );
+    let tip = scene.tree.tip("HEAD")?;
+    scene.goes_on(&tip).await
+}
+
+#[tokio::test]
+async fn a_reader_that_never_reads_is_cut_and_others_hear_everything() -> Result<()> {
+    let mut scene = Scene::new().await?;
+    let mut lazy = scene.node.connect().await?;
+    let lazy_sub = lazy.subscribe(&[json!({"kinds": [1621]})]).await?;
+    lazy.stored(&lazy_sub).await?;
+    let mut keen = scene.node.connect().await?;
+    let sub = keen
+        .subscribe(&[json!({"kinds": [1621], "limit": 0})])
+        .await?;
+    keen.stored(&sub).await?;
+    let author = Author::new();
+    let coordinate = scene.owner.coordinate(&scene.identifier);
+    let text = "x".repeat(100_000);
+    let before = scene.node.peak_rss_bytes()?;
+    for n in 0..400 {
+        let tags = vec![tag(["a", &coordinate]), tag(["subject", &n.to_string()])];
+        let event = author.sign(1621, &text, tags);
+        scene.relay.publish_ok(&event).await?;
+        ensure!(keen.live(&sub).await?.id == event.id);
+    }
+    let after = scene.node.peak_rss_bytes()?;
+    ensure!(
+        after < before + 160 * 1024 * 1024,
+        "memory grew for a lazy reader: {before} {after}"
+    );
+    let tip = scene.tree.tip("HEAD")?;
+    scene.goes_on(&tip).await
+}
+
+#[tokio::test]
+async fn negentropy_garbage_is_an_error_not_an_end() -> Result<()> {
+    let mut scene = Scene::new().await?;
+    for bad in ["", "zz", "61", "61ff", "6100000105", &"61".repeat(40)] {
+        scene
+            .relay
+            .send(json!(["NEG-OPEN", "n", {"kinds": [30617]}, bad]))
+            .await?;
+        let answer = scene
+            .relay
+            .expect("an answer", |m| m[1] == "n" || m[0] == "NOTICE")
+            .await?;
+        ensure!(
+            ["NEG-ERR", "NEG-MSG", "NOTICE"].contains(&answer[0].as_str().unwrap_or("")),
+            "{answer}"
+        );
+    }
+    scene
+        .relay
+        .send(json!(["NEG-MSG", "never-opened", "61"]))
+        .await?;
+    let answer = scene
+        .relay
+        .expect("NEG-ERR", |m| m[0] == "NEG-ERR" && m[1] == "never-opened")
+        .await?;
+    ensure!(
+        answer[2]
+            .as_str()
+            .is_some_and(|reason| reason.starts_with("closed:")),
+        "{answer}"
+    );
+    let tip = scene.tree.tip("HEAD")?;
+    scene.goes_on(&tip).await
+}

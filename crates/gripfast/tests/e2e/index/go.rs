@@ -1,0 +1,122 @@
+//! The real `go` command against a node.
+
+use anyhow::{Context as _, Result, ensure};
+use grip_testkit::Node;
+use tempfile::TempDir;
+
+use crate::{
+    BINARY,
+    index::scene::{Module, in_feed},
+};
+
+/// A main module, with caches of its own.
+struct Go {
+    dir: TempDir,
+    proxy: String,
+}
+
+impl Go {
+    fn new(node: &Node) -> Result<Self> {
+        let dir = TempDir::new()?;
+        std::fs::create_dir(dir.path().join("main"))?;
+        let go = Self {
+            dir,
+            proxy: format!("{}/go", node.http_url()),
+        };
+        go.write("go.mod", "module example.com/main\n\ngo 1.19\n")?;
+        Ok(go)
+    }
+
+    fn write(&self, name: &str, text: &str) -> Result<()> {
+        Ok(std::fs::write(
+            self.dir.path().join("main").join(name),
+            text,
+        )?)
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the real go is the client here")]
+    async fn run(&self, arguments: &[&str]) -> Result<String> {
+        let below = |name: &str| self.dir.path().join(name);
+        let output = tokio::process::Command::new("go")
+            .current_dir(below("main"))
+            .args(arguments)
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").context("PATH")?)
+            .env("HOME", below("home"))
+            .env("GOPATH", below("path"))
+            .env("GOMODCACHE", below("modules"))
+            .env("GOCACHE", below("cache"))
+            .env("GOFLAGS", "-mod=mod -modcacherw")
+            .env("GOPROXY", &self.proxy)
+            .env("GONOSUMDB", "*")
+            .env("GOSUMDB", "off")
+            .kill_on_drop(true)
+            .output()
+            .await
+            .context("go must be installed")?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "go {arguments:?}: {said}");
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+}
+
+#[tokio::test]
+async fn go_fetches_and_runs_a_module_that_was_pushed_a_moment_before() -> Result<()> {
+    let node = Node::start(BINARY).await?;
+    let mut module = Module::announce(&node, "hello").await?;
+    let tagged = module.change("Ahoy from v1.0.0")?;
+    module.tags.insert("v1.0.0".into(), tagged);
+    module.publish(&node).await?;
+    in_feed(&node, &module.path(), "v1.0.0").await?;
+
+    let go = Go::new(&node)?;
+    let path = module.path();
+    go.write(
+        "main.go",
+        &format!(
+            "package main\n\nimport hello {path:?}\n\nfunc main() {{ print(hello.Greeting) }}\n"
+        ),
+    )?;
+    go.run(&["get", &format!("{path}@latest")]).await?;
+    go.run(&["vet", "./..."]).await?;
+    let listed = go.run(&["list", "-m", "-versions", &path]).await?;
+    ensure!(listed.trim() == format!("{path} v1.0.0"), "{listed}");
+
+    // The next version, asked for as soon as its push has returned.
+    let tagged = module.change("Ahoy from v1.1.0")?;
+    module.tags.insert("v1.1.0".into(), tagged);
+    module.publish(&node).await?;
+    in_feed(&node, &path, "v1.1.0").await?;
+    go.run(&["get", &format!("{path}@v1.1.0")]).await?;
+    let modules = go.run(&["list", "-m", "all"]).await?;
+    ensure!(modules.contains(&format!("{path} v1.1.0")), "{modules}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_strangers_claim_to_a_famous_path_is_neither_listed_nor_served() -> Result<()> {
+    let node = Node::start(BINARY).await?;
+    let mut stranger = Module::announce(&node, "mine").await?;
+    let famous = "github.com/famous/library";
+    let tagged = stranger
+        .tree
+        .commit("go.mod", &format!("module {famous}\n\ngo 1.19\n"))?;
+    stranger.tags.insert("v9.9.9".into(), tagged);
+    stranger.publish(&node).await?;
+    // One that is listed says that the index has come so far.
+    let mut honest = Module::announce(&node, "theirs").await?;
+    honest
+        .tags
+        .insert("v1.0.0".into(), honest.tree.tip("main")?);
+    honest.publish(&node).await?;
+    in_feed(&node, &honest.path(), "v1.0.0").await?;
+
+    let feed = node.get("/index").await?;
+    ensure!(!feed.contains("famous"), "{feed}");
+    let go = Go::new(&node)?;
+    let refused = go.run(&["get", &format!("{famous}@v9.9.9")]).await;
+    ensure!(refused.is_err(), "{refused:?}");
+    let listed = node.get(&format!("/go/{famous}/@v/list")).await?;
+    ensure!(listed.starts_with("HTTP/1.1 404"), "{listed}");
+    Ok(())
+}

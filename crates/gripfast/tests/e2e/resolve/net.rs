@@ -1,0 +1,111 @@
+//! Real nodes in one network on loopback, and repositories on them.
+
+use std::{fs, os::unix::fs::PermissionsExt as _};
+
+use anyhow::{Context as _, Result};
+use grip_resolve::NodeKey;
+use grip_testkit::{LocalProject, Node, node::free_port, until_ok};
+
+use crate::BINARY;
+
+/// Settings under which hosts on this machine are asked without delay.
+const EAGER: &[(&str, &str)] = &[
+    ("NGIT_SYNC_ALLOW_NON_GLOBAL_TARGETS", "true"),
+    ("NGIT_SYNC_DEFAULT_DELAY_SECS", "0"),
+    ("NGIT_SYNC_LOOP_INTERVAL_MS", "100"),
+    ("GRIPFAST_DHT_ENABLED", "true"),
+    ("GRIPFAST_DHT_LAN_ONLY", "true"),
+];
+
+/// So many nodes, each knowing the first one only when it starts.
+pub async fn start(nodes: usize) -> Result<Vec<Node>> {
+    let mut all: Vec<Node> = Vec::new();
+    let mut first = String::new();
+    for n in 0..nodes {
+        let mut node = Node::prepare(BINARY, EAGER)?;
+        keep_key(&node, &seed(n)?)?;
+        let listen = format!("/ip4/127.0.0.1/tcp/{}", free_port()?);
+        node.set_env("GRIPFAST_DHT_LISTEN", &listen);
+        if n == 0 {
+            first = format!("{listen}/p2p/{}", peer(n)?);
+        } else {
+            node.set_env("GRIPFAST_DHT_BOOTSTRAP", &first);
+        }
+        node.launch().await?;
+        all.push(node);
+    }
+    for node in &all {
+        knows(node, (nodes - 1).min(16)).await?;
+    }
+    Ok(all)
+}
+
+fn seed(n: usize) -> Result<[u8; 32]> {
+    Ok([u8::try_from(n + 1)?; 32])
+}
+
+/// The name of the node that was started as the nth.
+pub fn peer(n: usize) -> Result<String> {
+    Ok(NodeKey::from_seed(&seed(n)?).peer().to_string())
+}
+
+/// Gives the node a key that the test knows as well.
+fn keep_key(node: &Node, seed: &[u8; 32]) -> Result<()> {
+    fs::create_dir_all(node.data_dir())?;
+    let file = node.data_dir().join("node.key");
+    let digits: String = seed.iter().map(|byte| format!("{byte:02x}")).collect();
+    fs::write(&file, digits)?;
+    Ok(fs::set_permissions(
+        &file,
+        fs::Permissions::from_mode(0o600),
+    )?)
+}
+
+/// Waits until the node knows so many others.
+async fn knows(node: &Node, others: usize) -> Result<()> {
+    let knows = until_ok("the node knows the others", async || {
+        let status = node.json("/api/v1/resolve").await?;
+        let known = status["network"]["known_peers"].as_u64();
+        let known = known.with_context(|| format!("no network: {status}"))?;
+        Ok((known >= others as u64).then_some(()))
+    });
+    knows.await.with_context(|| node.log())
+}
+
+/// A repository `x` that is looked for.
+pub struct Repo(pub LocalProject);
+
+impl Repo {
+    pub fn new() -> Result<Self> {
+        LocalProject::new("x").map(Self)
+    }
+
+    /// Its name, as it is resolved.
+    pub fn key(&self) -> String {
+        format!("name:{}/x", self.0.project.owner.npub())
+    }
+
+    /// The id of its manifest with the state that was pushed, by the node that serves it.
+    pub async fn id(&self, node: &Node) -> Result<String> {
+        until_ok("the node has a manifest with a state", async || {
+            let found = node
+                .json(&format!("/resolve/{}?fresh=true", self.key()))
+                .await?;
+            let id = found["id"].as_str().context("no id")?.to_owned();
+            Ok(found["manifest"][4].is_object().then_some(id))
+        })
+        .await
+    }
+
+    /// Waits until `node` finds what is served elsewhere.
+    pub async fn is_found(&self, node: &Node, id: &str) -> Result<()> {
+        for key in [&self.key(), id] {
+            until_ok("it is published", async || {
+                let found = node.json(&format!("/resolve/{key}?fresh=true")).await?;
+                Ok((found["id"] == id).then_some(()))
+            })
+            .await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,63 @@
+//! Log lines of a search, and their levels.
+
+use anyhow::{Context as _, Result, ensure};
+use grip_testkit::{Project, RemoteHost, WorkTree, remote::Behaviour, until_ok};
+use serde_json::Value;
+
+use crate::sync::scene::Scene;
+
+/// The lines that say `message`, as JSON.
+fn lines(scene: &Scene, message: &str) -> Vec<Value> {
+    let log = scene.node.log();
+    let lines = log.lines().filter(|line| line.contains(message));
+    let lines = lines.filter_map(|line| serde_json::from_str(line).ok());
+    lines.collect()
+}
+
+fn of_level(lines: &[Value], level: &str) -> usize {
+    let is_of = |line: &&Value| line["level"] == level;
+    lines.iter().filter(is_of).count()
+}
+
+#[tokio::test]
+async fn a_host_that_fails_is_warned_of_once_and_what_it_brings_in_the_end_is_told() -> Result<()> {
+    let loud = [("NGIT_LOG_LEVEL", "debug"), ("GRIPFAST_LOG_FORMAT", "json")];
+    let mut scene = Scene::with(&loud).await?;
+    let host = RemoteHost::start("127.0.0.2").await?;
+    let tree = WorkTree::with_commit()?;
+    let tip = tree.tip("HEAD")?;
+    let url = host.host(&tree, "x.git")?;
+    host.behave(Behaviour::status(404));
+    let project = Project::new("x");
+    scene.announce(&project, &[url]).await?;
+    let state = scene.hold_state(&project, &tip).await?;
+    scene.has_tried(&state, 1).await?;
+    scene.sync_now(&project).await?;
+    scene.has_tried(&state, 2).await?;
+    host.behave(Behaviour::Serve);
+    scene.sync_now(&project).await?;
+    scene.released(&state).await?;
+
+    let fetched = until_ok("the end in the log", async || {
+        let ended = lines(&scene, "fetched all missing objects");
+        let fetched = lines(&scene, "fetched objects");
+        Ok((!ended.is_empty()).then_some(fetched))
+    })
+    .await
+    .with_context(|| scene.node.log())?;
+    ensure!(of_level(&fetched, "INFO") == 1, "{fetched:?}");
+    let told = fetched[0].to_string();
+    ensure!(
+        told.contains("\"oids\":1") && told.contains("127.0.0.2"),
+        "{told}"
+    );
+    let failed = lines(&scene, "failed to fetch");
+    let (warned, told) = (of_level(&failed, "WARN"), of_level(&failed, "DEBUG"));
+    ensure!((warned, told) == (1, 1), "{failed:?}");
+    let asked = lines(&scene, "asking a URL");
+    ensure!(
+        (asked.len(), of_level(&asked, "DEBUG")) == (3, 3),
+        "{asked:?}"
+    );
+    Ok(())
+}
