@@ -7,6 +7,7 @@ use grip_types::{ObjectFormat, Oid};
 
 mod commits;
 mod files;
+mod links;
 mod trees;
 
 pub use commits::{CommitFacts, TagFacts};

@@ -2,9 +2,12 @@
 //! turn, and carried out whole or not at all.
 //!
 //! ```text
-//! commands ─▶ allowed? ─▶ pack into quarantine ─▶ turn ─▶ still allowed? ─▶ objects ─▶ refs ─▶ release
-//!                └─ no: the upload is drained, the reason told          └─ no: quarantine dropped
+//! commands ─▶ allowed? ─▶ pack into quarantine ─▶ cut ─▶ turn ─▶ still allowed? ─▶ objects ─▶ refs ─▶ release
+//!                └─ no: the upload is drained, the reason told                 └─ no: quarantine dropped
 //! ```
+//!
+//! A pack is cut to what the new tips need and the store lacks. A push that changes nothing leaves
+//! none of its bytes, and none leaves more than its refs reach.
 //!
 //! While the pack is incomplete, a client that goes away takes everything with it. Once it is
 //! whole, the push is finished whether anybody waits for the answer or not.
@@ -23,7 +26,7 @@ use grip_git::{
 };
 use grip_nostr::RepoAddr;
 use grip_tasks::{CancellationToken, fault};
-use grip_types::RefEdit;
+use grip_types::{Oid, RefEdit};
 use tokio::{io::AsyncRead, sync::oneshot};
 
 use crate::{Grasp, grasp::Core};
@@ -117,10 +120,13 @@ impl Core {
             drain(&mut upload).await;
             return PushReply::whole(self.deny(&push, Denied::Busy));
         };
-        if let Err(denied) = self.allow(&push).await {
-            drain(&mut upload).await;
-            return PushReply::whole(self.deny(&push, denied));
-        }
+        let wanted = match self.allow(&push).await {
+            Ok(wanted) => wanted,
+            Err(denied) => {
+                drain(&mut upload).await;
+                return PushReply::whole(self.deny(&push, denied));
+            }
+        };
         let keep_alive = report::keep_alive(&push.capabilities);
         // Dropped with this future: while the upload is under way, it ends with its client.
         let gone = CancellationToken::new();
@@ -129,7 +135,7 @@ impl Core {
         let core = Arc::clone(self);
         self.group.spawn("grasp.push", async move {
             let _permit = permit;
-            let Some(bytes) = core.receive_and_land(&push, upload, gone).await else {
+            let Some(bytes) = core.receive_and_land(&push, wanted, upload, gone).await else {
                 return;
             };
             // Nobody listens if the client has gone; the push is carried out all the same.
@@ -145,6 +151,7 @@ impl Core {
     async fn receive_and_land<B>(
         self: &Arc<Self>,
         push: &Arc<Push>,
+        wanted: Vec<Oid>,
         mut upload: Upload<B>,
         gone: CancellationToken,
     ) -> Option<Bytes>
@@ -161,8 +168,12 @@ impl Core {
         fault::point("push.received");
         drain(&mut upload).await;
         drop(upload);
-        let landed = match received {
-            Ok(quarantine) => self.land(push, quarantine).await,
+        let cut = match received {
+            Ok(quarantine) => quarantine.prune_to(&wanted).await,
+            Err(error) => Err(error),
+        };
+        let landed = match cut {
+            Ok(pruned) => self.land(push, pruned.quarantine).await,
             Err(error) => Err(Denied::Pack(error)),
         };
         Some(match landed {

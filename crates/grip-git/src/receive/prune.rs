@@ -1,9 +1,11 @@
 //! Pruning of a received pack to what was asked for.
 //!
-//! What is asked for, with all it links to, is walked by git in quarantine. A link that leaves the
-//! pack leads into the store, where everything is complete already: the walk stops at the objects
-//! that refs reach. If the pack has objects that the walk did not meet and the store does not have,
-//! those it met are packed again, into a quarantine of their own, and the first pack is removed.
+//! What is asked for, with all it links to, is walked in quarantine. A link that leaves the pack
+//! leads into the store, where everything is complete already: there the walk stops. Small packs are
+//! walked in process, which costs a push nothing that could be measured; the others by git, which
+//! stops at the objects that refs reach. If the pack has objects that the walk did not meet and the
+//! store does not have, those it met are packed again, into a quarantine of their own, and the first
+//! pack is removed. If the store has all that the walk met, nothing of the pack is kept.
 
 use std::{io, path::PathBuf};
 
@@ -12,7 +14,7 @@ use grip_types::{Identifier, Oid};
 use tokio::time;
 
 use crate::{
-    objects::gix_id,
+    objects::{Reader, gix_id},
     packs::StagedPack,
     process::{self, Finished},
     repositories::{RepoError, Repositories},
@@ -24,6 +26,10 @@ use super::{ReceiveError, blocking, git_error, quarantine::Quarantine};
 const MAX_TIPS: usize = 1000;
 /// Ids looked up, or handed to git, at a time.
 const BATCH: usize = 1024;
+/// Objects of a pack that is walked in process.
+const MAX_SMALL_OBJECTS: u32 = 4096;
+/// Bytes of commits, trees and tags read in such a walk: a few bytes of a pack may stand for many.
+const MAX_SMALL_BYTES: u64 = 32 << 20;
 
 /// What [`Quarantine::prune_to`] leaves.
 #[must_use = "a quarantine that is not promoted is removed"]
@@ -36,8 +42,8 @@ pub struct Pruned {
 impl Quarantine {
     /// Drops all that is neither wanted nor linked to, however far, by what is wanted.
     ///
-    /// Wanted objects that did not come are no error. If none came the quarantine is empty. Packs
-    /// that bring nothing else stay as they are. Takes as long as git walks the new objects, twice
+    /// Wanted objects that did not come are no error. If none came, or the store has all of them,
+    /// the quarantine is empty. Packs that bring nothing else stay as they are. Takes as long as git walks the new objects, twice
     /// [`Options::work_limit`] at most. Cancel safe: git is killed and the quarantine removed.
     ///
     /// [`Options::work_limit`]: crate::Options::work_limit
@@ -52,12 +58,11 @@ impl Quarantine {
             return self.emptied(arrived).await;
         }
         let marked = self.walk(pack, &arrived, marked).await?;
-        if marked.count == 0 {
-            // Refs reach all of it already, so the store has it.
+        let (marked, compared) = self.compare(marked).await?;
+        if !compared.has_new {
             return self.emptied(arrived).await;
         }
-        let (marked, has_extra) = self.compare(marked).await?;
-        if !has_extra {
+        if !compared.has_extra {
             return Ok(self.pruned(arrived));
         }
         let smaller = self.repack(pack, &marked).await?;
@@ -90,6 +95,24 @@ impl Quarantine {
         &self,
         pack: &StagedPack,
         wanted: &[Oid],
+        marked: Marked,
+    ) -> Result<Marked, ReceiveError> {
+        if marked.index.num_objects() > MAX_SMALL_OBJECTS {
+            return self.walk_by_git(pack, wanted, marked).await;
+        }
+        let (objects, start) = (pack.objects.clone(), wanted.to_vec());
+        let (marked, is_done) =
+            blocking(move || Ok(marked.walked(&objects.reader(), start))).await?;
+        if is_done {
+            return Ok(marked);
+        }
+        self.walk_by_git(pack, wanted, marked).await
+    }
+
+    async fn walk_by_git(
+        &self,
+        pack: &StagedPack,
+        wanted: &[Oid],
         mut marked: Marked,
     ) -> Result<Marked, ReceiveError> {
         let (repositories, identifier) = (self.repositories.clone(), self.identifier.clone());
@@ -106,12 +129,12 @@ impl Quarantine {
         Ok(marked)
     }
 
-    /// Says whether the pack has something for the store that is not marked.
-    async fn compare(&self, marked: Marked) -> Result<(Marked, bool), ReceiveError> {
+    /// Says what the pack has for the store.
+    async fn compare(&self, marked: Marked) -> Result<(Marked, Compared), ReceiveError> {
         let (repositories, identifier) = (self.repositories.clone(), self.identifier.clone());
-        let compare = move || Ok((marked.has_extra(&repositories, &identifier), marked));
-        let (has_extra, marked) = blocking(compare).await?;
-        Ok((marked, has_extra?))
+        let compare = move || Ok((marked.compare(&repositories, &identifier), marked));
+        let (compared, marked) = blocking(compare).await?;
+        Ok((marked, compared?))
     }
 
     /// Packs the marked objects into a quarantine of their own; deltas are taken over as they are.
@@ -162,11 +185,19 @@ fn tips(repositories: &Repositories, identifier: &Identifier) -> Result<Vec<Oid>
     Ok(tips)
 }
 
+/// What the store would get from a pack.
+#[derive(Clone, Copy)]
+struct Compared {
+    /// Something that is marked.
+    has_new: bool,
+    /// Something that is not.
+    has_extra: bool,
+}
+
 /// The objects of a pack, some of them marked: a bit for each.
 struct Marked {
     index: index::File,
     bits: Vec<u64>,
-    count: u32,
     /// The start of a line that is not yet whole.
     partial: Vec<u8>,
 }
@@ -178,7 +209,6 @@ impl Marked {
         Ok(Self {
             index,
             bits: vec![0; words],
-            count: 0,
             partial: Vec::new(),
         })
     }
@@ -189,6 +219,31 @@ impl Marked {
         let is_here = |oid: &Oid| gix_id(oid).is_some_and(|id| self.index.lookup(id).is_some());
         let here = oids.iter().filter(|oid| is_here(oid));
         here.filter(|oid| seen.insert(**oid)).copied().collect()
+    }
+
+    /// Marks what `start` needs, within the pack alone; false if that is for git to do. Blocking.
+    ///
+    /// An object that the store has is complete there, so nothing behind it is missed.
+    fn walked(mut self, reader: &Reader, start: Vec<Oid>) -> (Self, bool) {
+        let mut pending = start;
+        let mut bytes = 0;
+        while let Some(oid) = pending.pop() {
+            let at = gix_id(&oid).and_then(|id| self.index.lookup(id));
+            if at.is_none_or(|at| self.is_marked(at)) {
+                continue;
+            }
+            // Whatever is unusual about an object, git knows it.
+            let Ok((links, read)) = reader.links(&oid) else {
+                return (self, false);
+            };
+            bytes += read;
+            if bytes > MAX_SMALL_BYTES {
+                return (self, false);
+            }
+            self.mark(Some(oid));
+            pending.extend(links);
+        }
+        (self, true)
     }
 
     /// Marks what git lists, one id a line, in pieces of any size.
@@ -206,9 +261,7 @@ impl Marked {
     fn mark(&mut self, oid: Option<Oid>) {
         let id = oid.as_ref().and_then(gix_id);
         if let Some(at) = id.and_then(|id| self.index.lookup(id)) {
-            let (word, bit) = (at as usize / 64, 1 << (at % 64));
-            self.count += u32::from(self.bits[word] & bit == 0);
-            self.bits[word] |= bit;
+            self.bits[at as usize / 64] |= 1 << (at % 64);
         }
     }
 
@@ -222,25 +275,32 @@ impl Marked {
             .filter_map(|at| Oid::from_bytes(self.index.oid_at_index(at).as_bytes()).ok())
     }
 
-    /// Says whether the store would get an object that is not marked. Blocking.
+    /// Looks which objects the store lacks. Blocking.
     ///
-    /// What it has already are the bases of deltas, which came without and were added.
-    fn has_extra(
+    /// What it has already and is not marked are the bases of deltas, which came without and were
+    /// added.
+    fn compare(
         &self,
         repositories: &Repositories,
         identifier: &Identifier,
-    ) -> Result<bool, RepoError> {
-        let mut rest = self.all(false);
-        loop {
-            let batch: Vec<Oid> = rest.by_ref().take(BATCH).collect();
-            if batch.is_empty() {
-                return Ok(false);
+    ) -> Result<Compared, RepoError> {
+        let lacks_one = |marked| {
+            let mut rest = self.all(marked);
+            loop {
+                let batch: Vec<Oid> = rest.by_ref().take(BATCH).collect();
+                if batch.is_empty() {
+                    return Ok(false);
+                }
+                let kinds = repositories.kinds(identifier, &batch)?;
+                if kinds.iter().any(Option::is_none) {
+                    return Ok(true);
+                }
             }
-            let kinds = repositories.kinds(identifier, &batch)?;
-            if kinds.iter().any(Option::is_none) {
-                return Ok(true);
-            }
-        }
+        };
+        Ok(Compared {
+            has_new: lacks_one(true)?,
+            has_extra: lacks_one(false)?,
+        })
     }
 
     /// The marked ids, one a line, many lines at a time.

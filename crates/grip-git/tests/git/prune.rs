@@ -32,6 +32,43 @@ fn sorted(mut oids: Vec<Oid>) -> Vec<Oid> {
     oids
 }
 
+/// A commit on top of `main` that is too large to be read in process.
+fn large_commit(work: &Work) -> Oid {
+    let (tree, parent) = (work.oid("main^{tree}"), work.oid("main"));
+    let by = "A <a@b.example> 1700000000 +0000";
+    let message = "word ".repeat(1 << 20);
+    let text = format!("tree {tree}\nparent {parent}\nauthor {by}\ncommitter {by}\n\n{message}\n");
+    work.write_object("commit", text.as_bytes())
+}
+
+#[tokio::test]
+async fn what_is_too_large_to_be_read_here_is_walked_by_git() {
+    let (sandbox, repo) = empty();
+    let work = Work::example();
+    let loose = work.write_object("blob", b"nobody asked for this");
+    let tip = large_commit(&work);
+    let needed = objects(&work, &tip.to_hex());
+    let mut all = needed.clone();
+    all.push(loose);
+    let quarantine = receive(&sandbox, &repo, &work.pack_of(&all)).await;
+    let kept = quarantine.prune_to(&[tip]).await.unwrap();
+    assert_eq!(kept.arrived, [tip]);
+    kept.quarantine.promote().unwrap();
+    assert_eq!(stored(&sandbox, &repo), sorted(needed));
+}
+
+#[tokio::test]
+async fn what_the_store_has_without_a_ref_is_not_stored_twice() {
+    let (sandbox, repo) = empty();
+    let work = Work::example();
+    let pack = work.pack("dev\n", &[]);
+    sandbox.promote(&repo, &pack).await;
+    let quarantine = receive(&sandbox, &repo, &pack).await;
+    let kept = quarantine.prune_to(&[work.oid("dev")]).await.unwrap();
+    assert_eq!(kept.arrived, [work.oid("dev")]);
+    assert!(kept.quarantine.is_empty());
+}
+
 #[tokio::test]
 async fn only_what_is_wanted_and_all_it_needs_is_kept() {
     let work = Work::example();
@@ -191,8 +228,10 @@ async fn a_walk_that_takes_too_long_is_ended() {
     });
     let repo = repo(ALICE, "project");
     let work = Work::example();
-    let quarantine = receive(&sandbox, &repo, &work.pack("", &["--all"])).await;
-    let error = quarantine.prune_to(&[work.oid("dev")]).await.err().unwrap();
+    let tip = large_commit(&work);
+    let pack = work.pack(&format!("{tip}\n"), &[]);
+    let quarantine = receive(&sandbox, &repo, &pack).await;
+    let error = quarantine.prune_to(&[tip]).await.err().unwrap();
     assert!(matches!(error, ReceiveError::TooSlow(_)), "{error}");
     sandbox.assert_quarantine_is_empty();
 }

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use grip_nostr::{EventId, State};
 use grip_purgatory::EXTENSION;
+use grip_types::Oid;
 
 use super::{Push, land::Denied};
 use crate::{
@@ -24,10 +25,20 @@ pub(super) struct Judged {
     pub(super) current: Refs,
 }
 
+impl Judged {
+    /// The new tips, and what else the state names that allows them. Nothing beside these and what
+    /// they need is kept of the pack: to carry more is to use a victim's repository as a store.
+    fn wanted(&self, push: &Push) -> Vec<Oid> {
+        let tips = push.commands.iter().filter_map(|command| command.new);
+        let named = self.state.iter().flat_map(State::oids);
+        tips.chain(named).collect()
+    }
+}
+
 impl Core {
     /// Judges a push by its commands, before anything of its pack is taken, and sees to it that
-    /// what it rests on does not expire under it.
-    pub(super) async fn allow(self: &Arc<Self>, push: &Arc<Push>) -> Result<(), Denied> {
+    /// what it rests on does not expire under it. Returns the objects that its pack is taken for.
+    pub(super) async fn allow(self: &Arc<Self>, push: &Arc<Push>) -> Result<Vec<Oid>, Denied> {
         let judge = {
             let push = Arc::clone(push);
             move |core: &Self| core.judge_push(&push)
@@ -47,7 +58,7 @@ impl Core {
             ((), changes)
         })
         .await?;
-        Ok(())
+        Ok(judged.wanted(push))
     }
 
     /// Judges a push against what is here now. Blocks.

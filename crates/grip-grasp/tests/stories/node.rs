@@ -206,6 +206,16 @@ impl Node {
         kinds[0].is_some()
     }
 
+    /// The packs of an identifier, by name.
+    pub(crate) fn pack_files(&self, identifier: &str) -> Vec<String> {
+        let store = format!("git/.objects/{identifier}.git/objects/pack");
+        let entries = std::fs::read_dir(self.dir.path().join(store)).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut packs: Vec<String> = names.filter(|name| name.ends_with(".pack")).collect();
+        packs.sort();
+        packs
+    }
+
     /// Says whether there is a place for the objects of an identifier.
     pub(crate) fn has_store(&self, identifier: &str) -> bool {
         let stores = self.running().repositories.stores().unwrap();

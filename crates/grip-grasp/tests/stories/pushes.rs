@@ -24,6 +24,45 @@ async fn a_refused_push_leaves_no_object_and_tells_why() {
 }
 
 #[tokio::test]
+async fn a_push_that_changes_nothing_leaves_none_of_its_bytes() {
+    let scene = Scene::new().await;
+    let before = scene.node.pack_files("x");
+    let foreign = WorkTree::with_commit().unwrap();
+    let planted = foreign.commit("planted", "of a stranger").unwrap();
+    let tip = scene.tip.as_str();
+    let mut body = wire::commands(&[(tip, tip, "refs/heads/main")], wire::CAPABILITIES);
+    body.extend(wire::pack(&foreign, &planted, None).await.unwrap());
+    let told = scene.node.push_bytes(&scene.repo, body).await;
+    told.taken("ok refs/heads/main");
+    assert!(!scene.node.has_object("x", &planted));
+    assert_eq!(scene.node.pack_files("x"), before);
+    // Also what is here already is not stored a second time.
+    let told = scene.push_main(tip, tip).await;
+    told.taken("ok refs/heads/main");
+    assert_eq!(scene.node.pack_files("x"), before);
+}
+
+#[tokio::test]
+async fn of_a_pack_only_what_the_new_tips_reach_is_kept() {
+    let scene = Scene::new().await;
+    let (next, state) = scene.hold_next().await;
+    let foreign = scene
+        .tree
+        .git(["commit-tree", "HEAD^{tree}", "-m", "planted"])
+        .unwrap();
+    let mut body = wire::commands(
+        &[(&scene.tip, &next, "refs/heads/main")],
+        wire::CAPABILITIES,
+    );
+    let both = format!("{next}\n{foreign}");
+    body.extend(wire::pack(&scene.tree, &both, None).await.unwrap());
+    scene.node.push_bytes(&scene.repo, body).await.taken("");
+    assert!(scene.node.serves(&state) && scene.node.has_object("x", &next));
+    assert!(!scene.node.has_object("x", &foreign));
+    assert!(scene.node.fsck_is_clean(&scene.repo).await);
+}
+
+#[tokio::test]
 async fn g01_40_one_bad_command_refuses_the_whole_push() {
     let scene = Scene::new().await;
     let (next, state) = scene.hold_next().await;

@@ -122,6 +122,23 @@ impl Scene {
         Ok(())
     }
 
+    /// Bytes of all packs on disk.
+    pub fn pack_bytes(&self) -> Result<u64> {
+        let mut bytes = 0;
+        let mut pending = vec![self.node.data_dir().join("git")];
+        while let Some(dir) = pending.pop() {
+            for entry in std::fs::read_dir(dir)? {
+                let entry = entry?;
+                if entry.file_type()?.is_dir() {
+                    pending.push(entry.path());
+                } else if entry.path().extension().is_some_and(|it| it == "pack") {
+                    bytes += entry.metadata()?.len();
+                }
+            }
+        }
+        Ok(bytes)
+    }
+
     /// Files of packs that were received and not taken.
     pub fn quarantined(&self) -> Vec<std::path::PathBuf> {
         let entries = |dir: &std::path::Path| -> Vec<std::path::PathBuf> {
