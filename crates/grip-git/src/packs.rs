@@ -1,10 +1,10 @@
 //! Immutable pack files of each identifier: the one place where they are put, found and collected.
 //!
 //! ```text
-//!  push, fetch ─▶ Staging ─▶ StagedPack ──put──▶ ┌───────┐ ──look──▶ objects read in process
-//!  (quarantine)   git writes  checked, synced    │ Packs │ ──borrow─▶ git upload-pack, fsck
-//!  adopt ───────────────────────────import─────▶ │       │ ──repack─▶ fewer packs, bitmap
-//!                                                └───────┘ ──remove─▶ unused stores
+//!  push, fetch ─▶ QuarantineDir ─▶ QuarantinedPack ─put─▶ ┌───────┐ ──look──▶ objects read in process
+//!                 git writes       checked, synced        │ Packs │ ──borrow─▶ git upload-pack, fsck
+//!  adopt ────────────────────────────────────import─────▶ │       │ ──repack─▶ fewer packs, bitmap
+//!                                                         └───────┘ ──remove─▶ unused stores
 //! ```
 //!
 //! Code outside this module knows no file of an object store. The packs of an identifier lie in a
@@ -41,13 +41,13 @@ use crate::{
 };
 
 mod import;
+mod quarantined;
 mod remove;
 mod repack;
-mod staging;
 
+pub use quarantined::Promoted;
+pub(crate) use quarantined::{QuarantineDir, QuarantinedPack};
 pub use repack::{RepackError, Repacked};
-pub use staging::Promoted;
-pub(crate) use staging::{StagedPack, Staging};
 
 /// Identifiers that share a generation by chance only reopen their stores more often.
 const STRIPES: usize = 64;

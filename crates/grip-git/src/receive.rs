@@ -10,7 +10,7 @@ use tokio::{
 };
 
 use crate::{
-    packs::{StagedPack, Staging},
+    packs::{QuarantineDir, QuarantinedPack},
     process::{Running, read_bounded},
     remote::RemoteError,
     repositories::{RepoError, Repositories},
@@ -125,8 +125,8 @@ impl Repositories {
         R: AsyncRead + Send + Unpin,
     {
         let options = &self.inner.options;
-        let staging = self.stage(identifier).await?;
-        let mut running = Running::start(self.index_pack(&staging))?;
+        let dir = self.quarantine_dir(identifier).await?;
+        let mut running = Running::start(self.index_pack(&dir))?;
         running.limit_memory(caps.max_pack_bytes.saturating_add(SPARE_MEMORY));
         let feed = feed(pack, running.stdin(), caps);
         let (stdout, stderr) = (running.stdout(), running.stderr());
@@ -147,7 +147,7 @@ impl Repositories {
             return Err(git_error::from_complaint(status, &complaint));
         }
         let hash = said.trim().strip_prefix("pack\t").unwrap_or_default();
-        self.seal(identifier, staging, hash).await
+        self.seal(identifier, dir, hash).await
     }
 
     /// What a push that only deletes refs has instead of a pack.
@@ -155,7 +155,7 @@ impl Repositories {
         self.quarantine(identifier, None)
     }
 
-    fn quarantine(&self, identifier: &Identifier, pack: Option<StagedPack>) -> Quarantine {
+    fn quarantine(&self, identifier: &Identifier, pack: Option<QuarantinedPack>) -> Quarantine {
         Quarantine {
             repositories: self.clone(),
             identifier: identifier.clone(),
@@ -163,14 +163,14 @@ impl Repositories {
         }
     }
 
-    async fn stage(&self, identifier: &Identifier) -> Result<Staging, ReceiveError> {
+    async fn quarantine_dir(&self, identifier: &Identifier) -> Result<QuarantineDir, ReceiveError> {
         let (inner, identifier) = (self.inner.clone(), identifier.clone());
         blocking(move || {
             let turn = inner.lock(&identifier);
             inner.packs.ensure(&identifier)?;
             let in_use = inner.packs.borrow(&identifier);
             drop(turn);
-            inner.packs.stage(&identifier, in_use)
+            inner.packs.quarantine_dir(&identifier, in_use)
         })
         .await
     }
@@ -179,18 +179,18 @@ impl Repositories {
     async fn seal(
         &self,
         identifier: &Identifier,
-        staging: Staging,
+        dir: QuarantineDir,
         hash: &str,
     ) -> Result<Quarantine, ReceiveError> {
         let hash: Oid = hash
             .trim()
             .parse()
             .map_err(|_| ReceiveError::Refused("it did not name the pack".to_owned()))?;
-        let pack = blocking(move || staging.seal(&hash)).await?;
+        let pack = blocking(move || dir.seal(&hash)).await?;
         Ok(self.quarantine(identifier, pack))
     }
 
-    fn index_pack(&self, staging: &Staging) -> std::process::Command {
+    fn index_pack(&self, dir: &QuarantineDir) -> std::process::Command {
         // We sync ourselves, both files at once; reverse indexes come with a repack.
         let mut command = self.inner.git.command([
             "-c",
@@ -202,7 +202,7 @@ impl Repositories {
             "--fix-thin",
             LENIENT,
         ]);
-        staging.confine(&mut command, None);
+        dir.confine(&mut command, None);
         command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

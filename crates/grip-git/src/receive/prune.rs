@@ -15,7 +15,7 @@ use tokio::time;
 
 use crate::{
     objects::{Reader, gix_id},
-    packs::StagedPack,
+    packs::QuarantinedPack,
     process::{self, Finished},
     repositories::{RepoError, Repositories},
 };
@@ -93,7 +93,7 @@ impl Quarantine {
     /// Marks the objects of the pack that the wanted ones need.
     async fn walk(
         &self,
-        pack: &StagedPack,
+        pack: &QuarantinedPack,
         wanted: &[Oid],
         marked: Marked,
     ) -> Result<Marked, ReceiveError> {
@@ -111,7 +111,7 @@ impl Quarantine {
 
     async fn walk_by_git(
         &self,
-        pack: &StagedPack,
+        pack: &QuarantinedPack,
         wanted: &[Oid],
         mut marked: Marked,
     ) -> Result<Marked, ReceiveError> {
@@ -138,9 +138,9 @@ impl Quarantine {
     }
 
     /// Packs the marked objects into a quarantine of their own; deltas are taken over as they are.
-    async fn repack(&self, pack: &StagedPack, marked: &Marked) -> Result<Self, ReceiveError> {
+    async fn repack(&self, pack: &QuarantinedPack, marked: &Marked) -> Result<Self, ReceiveError> {
         let repositories = &self.repositories;
-        let staging = repositories.stage(&self.identifier).await?;
+        let dir = repositories.quarantine_dir(&self.identifier).await?;
         let mut command = repositories.inner.git.command([
             "-c",
             "core.fsync=none",
@@ -151,13 +151,13 @@ impl Quarantine {
             "--delta-base-offset",
             "--window=0",
         ]);
-        command.arg(staging.pack_prefix());
-        staging.confine(&mut command, Some(pack));
+        command.arg(dir.pack_prefix());
+        dir.confine(&mut command, Some(pack));
         let mut said = Vec::new();
         let output = |bytes: &[u8]| said.extend_from_slice(bytes);
         self.run(command, marked.lines(), output).await?;
         let hash = String::from_utf8_lossy(&said);
-        repositories.seal(&self.identifier, staging, &hash).await
+        repositories.seal(&self.identifier, dir, &hash).await
     }
 
     async fn run(

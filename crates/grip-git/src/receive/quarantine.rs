@@ -6,7 +6,7 @@ use grip_types::{Identifier, Oid};
 
 use crate::{
     objects::ObjectKind,
-    packs::{Promoted, StagedPack},
+    packs::{Promoted, QuarantinedPack},
     repositories::{RepoError, Repositories},
 };
 
@@ -15,7 +15,7 @@ use crate::{
 pub struct Quarantine {
     pub(super) repositories: Repositories,
     pub(super) identifier: Identifier,
-    pub(super) pack: Option<StagedPack>,
+    pub(super) pack: Option<QuarantinedPack>,
 }
 
 impl Quarantine {

@@ -32,7 +32,7 @@ pub struct Promoted {
 /// A directory of the quarantine that git writes one pack into.
 ///
 /// Dropping it removes it with all that is in it, or keeps it for the next pack if it is empty.
-pub(crate) struct Staging {
+pub(crate) struct QuarantineDir {
     path: PathBuf,
     packs: Arc<Packs>,
     identifier: Identifier,
@@ -41,19 +41,19 @@ pub(crate) struct Staging {
 }
 
 /// A checked and durable pack that is not yet part of a store.
-pub(crate) struct StagedPack {
-    staging: Staging,
+pub(crate) struct QuarantinedPack {
+    dir: QuarantineDir,
     name: String,
     pub(crate) objects: Objects,
 }
 
 impl Packs {
     /// A place for a new pack of an identifier; its store is there and `in_use`.
-    pub(crate) fn stage(
+    pub(crate) fn quarantine_dir(
         self: &Arc<Self>,
         identifier: &Identifier,
         in_use: Permit<Identifier>,
-    ) -> io::Result<Staging> {
+    ) -> io::Result<QuarantineDir> {
         let spare = self.spares.lock().pop();
         let path = match spare {
             Some(path) => path,
@@ -64,7 +64,7 @@ impl Packs {
                 path
             }
         };
-        Ok(Staging {
+        Ok(QuarantineDir {
             path,
             packs: Arc::clone(self),
             identifier: identifier.clone(),
@@ -76,11 +76,11 @@ impl Packs {
     ///
     /// Putting the same pack twice is harmless. A crash halfway leaves a pack without an index,
     /// which nobody sees and the next start removes.
-    pub(crate) fn put(&self, pack: &StagedPack) -> io::Result<Promoted> {
-        let identifier = &pack.staging.identifier;
+    pub(crate) fn put(&self, pack: &QuarantinedPack) -> io::Result<Promoted> {
+        let identifier = &pack.dir.identifier;
         self.ensure(identifier)?;
         let (from, to) = (
-            pack_dir(&pack.staging.path),
+            pack_dir(&pack.dir.path),
             pack_dir(&self.objects(identifier)),
         );
         let file = |extension: &str| format!("{}.{extension}", pack.name);
@@ -99,14 +99,14 @@ impl Packs {
     }
 }
 
-impl Staging {
+impl QuarantineDir {
     /// Makes git write into this directory only, and see the store, and `also`, beside it.
-    pub(crate) fn confine(&self, command: &mut Command, also: Option<&StagedPack>) {
+    pub(crate) fn confine(&self, command: &mut Command, also: Option<&QuarantinedPack>) {
         let packs = &self.packs;
         let mut alternates = packs.objects(&self.identifier).into_os_string();
         if let Some(also) = also {
             alternates.push(":");
-            alternates.push(&also.staging.path);
+            alternates.push(&also.dir.path);
         }
         command
             .env("GIT_DIR", packs.layout.store(&self.identifier))
@@ -120,7 +120,7 @@ impl Staging {
     }
 
     /// Makes the pack that git has written durable; `None` if there are no objects in it.
-    pub(crate) fn seal(self, hash: &Oid) -> io::Result<Option<StagedPack>> {
+    pub(crate) fn seal(self, hash: &Oid) -> io::Result<Option<QuarantinedPack>> {
         if hash.to_hex() == EMPTY_PACK {
             return Ok(None);
         }
@@ -134,8 +134,8 @@ impl Staging {
             index.join().expect("syncing does not panic")
         })?;
         let objects = Objects::open(self.path.clone())?;
-        Ok(Some(StagedPack {
-            staging: self,
+        Ok(Some(QuarantinedPack {
+            dir: self,
             name,
             objects,
         }))
@@ -162,7 +162,7 @@ impl Staging {
     }
 }
 
-impl Drop for Staging {
+impl Drop for QuarantineDir {
     fn drop(&mut self) {
         if matches!(self.is_empty(), Ok(true)) && self.keep_as_spare() {
             return;
@@ -173,13 +173,13 @@ impl Drop for Staging {
     }
 }
 
-impl StagedPack {
+impl QuarantinedPack {
     pub(crate) fn index(&self) -> PathBuf {
-        pack_dir(&self.staging.path).join(format!("{}.idx", self.name))
+        pack_dir(&self.dir.path).join(format!("{}.idx", self.name))
     }
 
-    /// See [`Staging::confine`]: git may read this pack and the store.
+    /// See [`QuarantineDir::confine`]: git may read this pack and the store.
     pub(crate) fn confine(&self, command: &mut Command) {
-        self.staging.confine(command, None);
+        self.dir.confine(command, None);
     }
 }
