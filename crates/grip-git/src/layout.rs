@@ -3,6 +3,7 @@
 //! ```text
 //! <npub>/<encoded identifier>.git/     one owner's refs: HEAD, config, packed-refs
 //! .objects/<encoded identifier>.git/   the objects of an identifier, for all its owners
+//! .staged/<npub>/<…>.git/<pack>        records of uploads that no event names, see `staged_uploads`
 //! .quarantine/<n>/                     incoming packs and half-made repositories, emptied at open
 //! .archive/<npub>/<stamp>/<…>.git      withdrawn repositories
 //! ```

@@ -17,6 +17,7 @@ mod receive;
 mod refs;
 mod repositories;
 mod request_head;
+mod staged_uploads;
 mod upload_pack;
 
 pub use objects::{
@@ -27,6 +28,7 @@ pub use packs::{Promoted, RepackError, Repacked};
 pub use process::GitMissing;
 pub use receive::{Caps, Pruned, Quarantine, ReceiveError};
 pub use refs::{Ref, RefSnapshot, RefUpdateError};
-pub use repositories::{AdoptError, Fsck, OpenError, Options, RepoError, Repositories};
+pub use repositories::{AdoptError, Fsck, OpenError, Options, RepoError, Repositories, StageError};
+pub use staged_uploads::{StagedTotals, StagingBudget, StagingBudgets, StagingFull};
 pub use upload_pack::PackStream;
 pub use upload_request::{GitService, Protocol};

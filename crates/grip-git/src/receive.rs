@@ -155,7 +155,11 @@ impl Repositories {
         self.quarantine(identifier, None)
     }
 
-    fn quarantine(&self, identifier: &Identifier, pack: Option<QuarantinedPack>) -> Quarantine {
+    pub(crate) fn quarantine(
+        &self,
+        identifier: &Identifier,
+        pack: Option<QuarantinedPack>,
+    ) -> Quarantine {
         Quarantine {
             repositories: self.clone(),
             identifier: identifier.clone(),
@@ -163,7 +167,10 @@ impl Repositories {
         }
     }
 
-    async fn quarantine_dir(&self, identifier: &Identifier) -> Result<QuarantineDir, ReceiveError> {
+    pub(crate) async fn quarantine_dir(
+        &self,
+        identifier: &Identifier,
+    ) -> Result<QuarantineDir, ReceiveError> {
         let (inner, identifier) = (self.inner.clone(), identifier.clone());
         blocking(move || {
             let turn = inner.lock(&identifier);
@@ -211,7 +218,7 @@ impl Repositories {
     }
 }
 
-async fn blocking<T, F>(work: F) -> Result<T, ReceiveError>
+pub(crate) async fn blocking<T, F>(work: F) -> Result<T, ReceiveError>
 where
     T: Send + 'static,
     F: FnOnce() -> io::Result<T> + Send + 'static,

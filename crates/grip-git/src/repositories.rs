@@ -23,14 +23,17 @@ use crate::{
     packs::Packs,
     process::{self, Git, GitMissing},
     refs::{self, RefSnapshot, RefUpdateError},
+    staged_uploads::{StagedUploads, StagingBudgets},
 };
 
 mod adopt;
 mod archive;
 mod objects;
+mod staged;
 mod tips;
 
 pub use adopt::AdoptError;
+pub use staged::StageError;
 
 /// Identifiers that share one lock by chance only wait for each other.
 const STRIPES: usize = 64;
@@ -55,6 +58,8 @@ pub struct Options {
     pub ref_cache_bytes: usize,
     /// Packs of one identifier beyond which maintenance rolls them up; default 20.
     pub max_packs: usize,
+    /// Bytes of uploads that no event names yet.
+    pub staging: StagingBudgets,
 }
 
 impl Options {
@@ -69,6 +74,7 @@ impl Options {
             upload_idle: Duration::from_secs(120),
             ref_cache_bytes: 64 << 20,
             max_packs: 20,
+            staging: StagingBudgets::default(),
         }
     }
 }
@@ -124,6 +130,7 @@ pub(crate) struct Inner {
     pub(crate) git: Git,
     pub(crate) options: Options,
     pub(crate) packs: Arc<Packs>,
+    staged: StagedUploads,
     snapshots: Mutex<Snapshots>,
     hasher: RandomState,
     locks: [Mutex<()>; STRIPES],
@@ -197,6 +204,7 @@ impl Repositories {
             packs: Packs::new(layout.clone(), git.clone()),
             layout,
             git,
+            staged: StagedUploads::default(),
             snapshots: Mutex::new(Snapshots::new(options.ref_cache_bytes)),
             hasher: RandomState::new(),
             locks: std::array::from_fn(|_| Mutex::new(())),
@@ -239,7 +247,7 @@ impl Repositories {
 
     /// Changes refs and, where `head` is given, what HEAD names.
     ///
-    /// All edits or none, however many; durable on return. HEAD is a file of its own and is
+    /// All edits or none, however many; durable on return. Staged uploads go with their last ref. HEAD is a file of its own and is
     /// written after the refs: a crash between the two leaves it where it was, and the same call
     /// made again sets it.
     pub fn update_refs(
@@ -253,7 +261,11 @@ impl Repositories {
         }
         let _turn = self.inner.lock(&repo.identifier);
         let before = self.inner.load(repo)?;
-        let reader = self.inner.packs.reader(&repo.identifier);
+        let reader = if staged::touches_nostr(edits) {
+            self.inner.own_reader(repo)
+        } else {
+            self.inner.packs.reader(&repo.identifier)
+        };
         let reader = reader.map_err(|e| unreachable_objects(&repo.identifier, e))?;
         let after = refs::apply(&before, edits, &reader)?;
         let head = head.filter(|head| before.head() != Some(head));
@@ -274,7 +286,11 @@ impl Repositories {
         }
         let refs = after.unwrap_or_else(|| before.iter().cloned().collect());
         let head = head.or(before.head()).cloned();
-        Ok(self.inner.remember(repo, RefSnapshot::new(refs, head)))
+        let after = self.inner.remember(repo, RefSnapshot::new(refs, head));
+        if staged::touches_nostr(edits) {
+            self.inner.reclaim(repo, &after);
+        }
+        Ok(after)
     }
 
     /// Runs `git fsck` over a repository and the objects it shares.

@@ -37,6 +37,11 @@ pub(crate) enum GraspError {
         identifier: Identifier,
         source: io::Error,
     },
+    #[error("the uploads staged in {repository} could not be read or changed")]
+    Staged {
+        repository: RepoAddr,
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     #[error("the object stores could not be read or changed")]
     Stores(#[source] Box<dyn std::error::Error + Send + Sync>),
     #[error(transparent)]
@@ -51,6 +56,17 @@ impl GraspError {
     pub(crate) fn refs(repository: &RepoAddr) -> impl FnOnce(RefUpdateError) -> Self + use<> {
         let repository = repository.clone();
         |source| Self::Refs {
+            repository,
+            source: Box::new(source),
+        }
+    }
+
+    pub(crate) fn staged<E>(repository: &RepoAddr) -> impl FnOnce(E) -> Self + use<E>
+    where
+        E: std::error::Error + Send + Sync + 'static,
+    {
+        let repository = repository.clone();
+        |source| Self::Staged {
             repository,
             source: Box::new(source),
         }

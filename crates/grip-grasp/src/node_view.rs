@@ -6,7 +6,7 @@ use grip_git::ObjectKind;
 use grip_nostr::{Address, Event, EventId, Filter, Kind, RepoAddr, Timestamp, kinds};
 use grip_purgatory::{Phase, Purgatory, Waiting};
 use grip_store::{EventView, Limits, StoreError};
-use grip_types::{Identifier, Oid};
+use grip_types::{Identifier, Oid, RefName};
 
 use crate::{
     admission::{Found, HeldAnnouncement, HeldState, View, ViewError},
@@ -178,6 +178,11 @@ impl View for NodeView<'_> {
             let placeholder = purgatory.find_pr_placeholder(id);
             placeholder.map_or_else(Vec::new, |found| found.refs.keys().cloned().collect())
         })
+    }
+
+    fn is_staged(&self, repository: &RepoAddr, id: &EventId, tip: &Oid) -> Result<bool, ViewError> {
+        let name = RefName::for_nostr_event(id.as_bytes());
+        Ok(self.core.repositories.is_staged(repository, &name, tip))
     }
 
     fn objects(&self, identifier: &Identifier, oids: &[Oid]) -> Result<Vec<Found>, ViewError> {

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! A pack is cut to what the new tips need and the store lacks. A push that changes nothing leaves
-//! none of its bytes, and none leaves more than its refs reach.
+//! none of its bytes, and none leaves more than its refs reach. Tips that no event names yet are
+//! staged in the receiving repository: their bytes are the share of who sent them.
 //!
 //! While the pack is incomplete, a client that goes away takes everything with it. Once it is
 //! whole, the push is finished whether anybody waits for the answer or not.
@@ -17,22 +18,24 @@ mod land;
 mod reply;
 mod upload;
 
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
 use bytes::Bytes;
 use grip_git::{
+    Caps, Quarantine, ReceiveError,
     push_request::{Capabilities, PushRequest, ReadError},
     report,
 };
 use grip_nostr::RepoAddr;
 use grip_tasks::{CancellationToken, fault};
-use grip_types::{Oid, RefEdit};
+use grip_types::RefEdit;
 use tokio::{io::AsyncRead, sync::oneshot};
 
 use crate::{Grasp, grasp::Core};
 
 pub use reply::PushReply;
 
+use judge::WantedTips;
 use land::Denied;
 use upload::{Upload, drain};
 
@@ -41,11 +44,12 @@ use upload::{Upload, drain};
 const MAX_PER_REPOSITORY: usize = 8;
 
 impl Grasp {
-    /// Takes a push to `addr`. Returns once the upload is read; the body of the answer goes on
+    /// Takes a push to `addr` from `client`: an address that stands for its network, or none where
+    /// no bound per address applies. Returns once the upload is read; the body of the answer goes on
     /// with keep-alives until all is done.
     ///
     /// Dropping the future before it returns gives the push up.
-    pub async fn push<B>(&self, addr: RepoAddr, mut body: B) -> PushReply
+    pub async fn push<B>(&self, addr: RepoAddr, client: Option<IpAddr>, mut body: B) -> PushReply
     where
         B: AsyncRead + Send + Unpin + 'static,
     {
@@ -54,7 +58,7 @@ impl Grasp {
             // The probe that git sends ahead of a large push.
             Ok((request, _)) if request.commands.is_empty() => PushReply::whole(Bytes::new()),
             Ok((request, taken)) => {
-                let push = Push::new(addr, request);
+                let push = Push::new(addr, client, request);
                 self.core.push(push, Upload::new(taken, body)).await
             }
             Err(ReadError::Refused(error)) => {
@@ -75,16 +79,19 @@ impl Grasp {
 /// What a client asks for.
 struct Push {
     addr: RepoAddr,
+    /// Whose share of the staged bytes it may use up.
+    sender: Option<String>,
     commands: Vec<RefEdit>,
     has_pack: bool,
     capabilities: Capabilities,
 }
 
 impl Push {
-    fn new(addr: RepoAddr, request: PushRequest) -> Self {
+    fn new(addr: RepoAddr, client: Option<IpAddr>, request: PushRequest) -> Self {
         let has_pack = request.has_pack();
         Self {
             addr,
+            sender: client.map(|client| client.to_string()),
             commands: request.commands,
             has_pack,
             capabilities: request.capabilities,
@@ -151,35 +158,71 @@ impl Core {
     async fn receive_and_land<B>(
         self: &Arc<Self>,
         push: &Arc<Push>,
-        wanted: Vec<Oid>,
+        wanted: WantedTips,
         mut upload: Upload<B>,
         gone: CancellationToken,
     ) -> Option<Bytes>
     where
         B: AsyncRead + Send + Unpin + 'static,
     {
-        let identifier = &push.addr.identifier;
         let received = if push.has_pack {
-            let receiving = self.repositories.receive(identifier, &mut upload);
+            let receiving = self.receive(push, &wanted, &mut upload);
             gone.run_until_cancelled(receiving).await?
         } else {
-            Ok(self.repositories.no_pack(identifier))
+            Ok(self.repositories.no_pack(&push.addr.identifier))
         };
         fault::point("push.received");
         drain(&mut upload).await;
         drop(upload);
-        let cut = match received {
-            Ok(quarantine) => quarantine.prune_to(&wanted).await,
-            Err(error) => Err(error),
-        };
-        let landed = match cut {
-            Ok(pruned) => self.land(push, pruned.quarantine).await,
-            Err(error) => Err(Denied::Pack(error)),
+        let landed = match received {
+            Ok(quarantine) => self.land(push, quarantine, wanted).await,
+            Err(denied) => Err(denied),
         };
         Some(match landed {
             Ok(messages) => push.accepted(&messages),
             Err(denied) => self.deny(push, denied),
         })
+    }
+
+    /// Receives the pack. Of one that would all be staged, no more is taken than fits.
+    async fn receive<B>(
+        &self,
+        push: &Push,
+        wanted: &WantedTips,
+        upload: &mut Upload<B>,
+    ) -> Result<Quarantine, Denied>
+    where
+        B: AsyncRead + Send + Unpin + 'static,
+    {
+        let options = self.repositories.options();
+        let mut caps = Caps {
+            max_pack_bytes: options.max_pack_bytes,
+            stall: options.stall,
+        };
+        let room = || {
+            self.repositories
+                .staging_room(&push.addr, push.sender.as_deref())
+        };
+        if wanted.signed.is_empty() && !wanted.staged.is_empty() {
+            caps.max_pack_bytes = caps.max_pack_bytes.min(room()?);
+        }
+        let identifier = &push.addr.identifier;
+        let received = self
+            .repositories
+            .receive_within(identifier, upload, caps)
+            .await;
+        match received {
+            Err(ReceiveError::TooBig { limit }) if limit < options.max_pack_bytes => {
+                let sender = push.sender.as_deref();
+                let full = self
+                    .repositories
+                    .check_staging(&push.addr, sender, limit + 1);
+                Err(full
+                    .err()
+                    .map_or(Denied::Pack(ReceiveError::TooBig { limit }), Denied::from))
+            }
+            received => received.map_err(Denied::Pack),
+        }
     }
 
     /// The answer that tells why nothing was done.

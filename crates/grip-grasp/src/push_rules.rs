@@ -32,6 +32,14 @@ pub(crate) struct Refs {
     pub(crate) head: Option<RefName>,
 }
 
+impl Refs {
+    /// Says whether `refs/nostr/<event>` is at `tip`.
+    pub(crate) fn has_tip(&self, event: &EventId, tip: &Oid) -> bool {
+        let name = RefName::for_nostr_event(event.as_bytes());
+        self.refs.get(&name) == Some(tip)
+    }
+}
+
 /// A push that may be carried out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Authorised {
@@ -106,8 +114,12 @@ fn namespace_fault(
     None
 }
 
-/// A ref that moved since the client looked, unless it is already as the client wants it.
+/// A ref that moved since the client looked, unless it is already as the client wants it. Clients are
+/// not shown `refs/nostr/*` before a push, and it is the event alone that decides about these.
 fn stale(command: &RefEdit, current: &Refs) -> Option<String> {
+    if command.name.is_under_nostr() {
+        return None;
+    }
     let now = current.refs.get(&command.name).copied();
     if now == command.new || now == command.old {
         return None;

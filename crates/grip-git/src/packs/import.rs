@@ -1,6 +1,10 @@
 //! Objects that another server left in a repository, and files that a crash left in a store.
 
-use std::{collections::BTreeSet, fs, io, path::Path};
+use std::{
+    collections::{BTreeSet, HashSet},
+    fs, io,
+    path::Path,
+};
 
 use grip_types::Identifier;
 
@@ -9,11 +13,16 @@ use crate::disk;
 use super::{Packs, pack_dir};
 
 impl Packs {
-    /// Moves the packs and loose objects of a directory into the store; durable on return. Can be
-    /// repeated. The caller holds the lock.
-    pub(crate) fn import(&self, identifier: &Identifier, from: &Path) -> io::Result<()> {
+    /// Moves the packs, but for those named in `but`, and loose objects of a directory into the
+    /// store; durable on return. Can be repeated. The caller holds the lock.
+    pub(crate) fn import(
+        &self,
+        identifier: &Identifier,
+        from: &Path,
+        but: &HashSet<String>,
+    ) -> io::Result<()> {
         let to = self.objects(identifier);
-        move_packs(&pack_dir(from), &pack_dir(&to))?;
+        move_packs(&pack_dir(from), &pack_dir(&to), but)?;
         move_loose(from, &to)?;
         disk::sync_file_system(&self.layout.root)?;
         self.changed(identifier);
@@ -36,13 +45,13 @@ impl Packs {
 }
 
 /// Moves packs, each index last: a pack is seen when its index is.
-fn move_packs(from: &Path, to: &Path) -> io::Result<()> {
+fn move_packs(from: &Path, to: &Path, but: &HashSet<String>) -> io::Result<()> {
     let files: BTreeSet<String> = disk::entries(from)?
         .into_iter()
         .filter_map(|(name, kind)| kind.is_file().then_some(name))
         .collect();
     let stems = files.iter().filter_map(|name| name.strip_suffix(".idx"));
-    for stem in stems.filter(|stem| stem.starts_with("pack-")) {
+    for stem in stems.filter(|stem| stem.starts_with("pack-") && !but.contains(*stem)) {
         let file = |extension: &str| format!("{stem}.{extension}");
         let is_there = to.join(file("idx")).exists() && to.join(file("pack")).exists();
         for name in ["pack", "rev", "idx"].map(file) {

@@ -3,7 +3,7 @@
 use std::{
     fs::{self, File},
     io,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::Command,
     sync::Arc,
 };
@@ -87,11 +87,7 @@ impl Packs {
         let mut promoted = Promoted::default();
         if !to.join(file("idx")).exists() {
             promoted.pack_bytes = fs::metadata(from.join(file("pack")))?.len();
-            fs::rename(from.join(file("pack")), to.join(file("pack")))?;
-            fault::point("git.promote.half");
-            // The index goes last, since with it the pack is there.
-            fs::rename(from.join(file("idx")), to.join(file("idx")))?;
-            disk::sync_dir(&to)?;
+            pack.move_to(&to)?;
         }
         self.changed(identifier);
         fault::point("git.promote.done");
@@ -141,6 +137,20 @@ impl QuarantineDir {
         }))
     }
 
+    /// Takes a durable pack of another directory in, which keeps it.
+    pub(crate) fn link(self, from: &Path, pack: &str) -> io::Result<QuarantinedPack> {
+        for extension in ["pack", "idx"] {
+            let file = format!("{pack}.{extension}");
+            fs::hard_link(from.join(&file), pack_dir(&self.path).join(&file))?;
+        }
+        let objects = Objects::open(self.path.clone())?;
+        Ok(QuarantinedPack {
+            dir: self,
+            name: pack.to_owned(),
+            objects,
+        })
+    }
+
     /// Says whether there is nothing in it but the directory for packs.
     fn is_empty(&self) -> io::Result<bool> {
         let packs = pack_dir(&self.path);
@@ -174,6 +184,33 @@ impl Drop for QuarantineDir {
 }
 
 impl QuarantinedPack {
+    /// The name of its files, without an extension.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Bytes of the pack and its index.
+    pub(crate) fn bytes(&self) -> io::Result<u64> {
+        let len = |extension| {
+            let file = format!("{}.{extension}", self.name);
+            Ok::<_, io::Error>(fs::metadata(pack_dir(&self.dir.path).join(file))?.len())
+        };
+        Ok(len("pack")? + len("idx")?)
+    }
+
+    /// Moves the pack into another directory of packs; durable on return.
+    pub(crate) fn move_to(&self, to: &Path) -> io::Result<()> {
+        // The index goes last, since with it the pack is there.
+        for extension in ["pack", "idx"] {
+            let file = format!("{}.{extension}", self.name);
+            fs::rename(pack_dir(&self.dir.path).join(&file), to.join(&file))?;
+            if extension == "pack" {
+                fault::point("git.promote.half");
+            }
+        }
+        disk::sync_dir(to)
+    }
+
     pub(crate) fn index(&self) -> PathBuf {
         pack_dir(&self.dir.path).join(format!("{}.idx", self.name))
     }

@@ -69,6 +69,55 @@ impl Quarantine {
         self.replaced(smaller, arrived).await
     }
 
+    /// Divides the pack between the store and one repository: what `signed` tips need, and what
+    /// `staged` ones need beside that. All else is dropped, as [`Self::prune_to`] drops it.
+    ///
+    /// The second is complete once the first is promoted.
+    pub async fn split(self, signed: &[Oid], staged: &[Oid]) -> Result<(Self, Self), ReceiveError> {
+        let nothing = self.repositories.no_pack(&self.identifier);
+        if staged.is_empty() {
+            return Ok((self.prune_to(signed).await?.quarantine, nothing));
+        }
+        if signed.is_empty() {
+            return Ok((nothing, self.prune_to(staged).await?.quarantine));
+        }
+        let Some(pack) = &self.pack else {
+            return Ok((self, nothing));
+        };
+        let signed = self.needed(pack, signed).await?;
+        let mut staged = self.needed(pack, staged).await?;
+        staged.unmark(&signed);
+        let signed = self.new_of(pack, signed).await?;
+        let staged = self.new_of(pack, staged).await?;
+        blocking(move || {
+            drop(self);
+            Ok(())
+        })
+        .await?;
+        Ok((signed, staged))
+    }
+
+    /// Marks what the tips among the objects of the pack need.
+    async fn needed(&self, pack: &QuarantinedPack, tips: &[Oid]) -> Result<Marked, ReceiveError> {
+        let index = pack.index();
+        let marked = blocking(move || Marked::open(index)).await?;
+        let arrived = marked.distinct_of(tips);
+        if arrived.is_empty() {
+            return Ok(marked);
+        }
+        self.walk(pack, &arrived, marked).await
+    }
+
+    /// A pack of the marked objects, unless the store has all of them.
+    async fn new_of(&self, pack: &QuarantinedPack, marked: Marked) -> Result<Self, ReceiveError> {
+        let (marked, compared) = self.compare(marked).await?;
+        if compared.has_new {
+            self.repack(pack, &marked).await
+        } else {
+            Ok(self.repositories.no_pack(&self.identifier))
+        }
+    }
+
     fn pruned(self, arrived: Vec<Oid>) -> Pruned {
         Pruned {
             quarantine: self,
@@ -262,6 +311,13 @@ impl Marked {
         let id = oid.as_ref().and_then(gix_id);
         if let Some(at) = id.and_then(|id| self.index.lookup(id)) {
             self.bits[at as usize / 64] |= 1 << (at % 64);
+        }
+    }
+
+    /// Takes away the marks that `others` has, of the same pack.
+    fn unmark(&mut self, others: &Self) {
+        for (bits, others) in self.bits.iter_mut().zip(&others.bits) {
+            *bits &= !others;
         }
     }
 

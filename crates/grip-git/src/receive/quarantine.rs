@@ -13,9 +13,9 @@ use crate::{
 /// A received pack, waiting to be judged. Dropping it removes it.
 #[must_use = "a quarantine that is not promoted is removed"]
 pub struct Quarantine {
-    pub(super) repositories: Repositories,
+    pub(crate) repositories: Repositories,
     pub(super) identifier: Identifier,
-    pub(super) pack: Option<QuarantinedPack>,
+    pub(crate) pack: Option<QuarantinedPack>,
 }
 
 impl Quarantine {

@@ -59,12 +59,13 @@ pub(super) fn upload_pack(refs: &RefSnapshot, with_version: bool) -> Bytes {
     out.freeze()
 }
 
-/// Pushing clients are shown neither HEAD nor peeled tags.
+/// Pushing clients are shown neither HEAD nor peeled tags, nor `refs/nostr/*`: there may be many of
+/// them, and a pack must not rest on objects that are staged and may go.
 pub(super) fn receive_pack(refs: &RefSnapshot) -> Bytes {
     let mut out = opening(refs, b"# service=git-receive-pack\n");
     let capabilities = format!("{RECEIVE_PACK} {AGENT}");
     let mut lines = Lines::new(&mut out, &capabilities);
-    for Ref { name, oid, .. } in refs.iter() {
+    for Ref { name, oid, .. } in refs.iter().filter(|r| !r.name.is_under_nostr()) {
         lines.put(oid, name.as_str(), "");
     }
     lines.end();

@@ -67,7 +67,8 @@ impl Inner {
                 all_adopted = false;
             }
         }
-        self.packs.clean(all_adopted)
+        self.packs.clean(all_adopted)?;
+        self.restore_staged()
     }
 
     /// Gives repositories whose directories have a space or an umlaut their encoded name.
@@ -112,7 +113,8 @@ impl Inner {
         self.packs.ensure(&repo.identifier)?;
         let objects = path.join("objects");
         write_alternates(&objects, &layout::alternates(&repo.identifier))?;
-        self.packs.import(&repo.identifier, &objects)?;
+        let staged = self.staged_packs(repo)?;
+        self.packs.import(&repo.identifier, &objects, &staged)?;
         fold_refs(path, &self.packs.reader(&repo.identifier)?)?;
         fix_head(path)?;
         disk::replace(&path.join("config"), CONFIG.as_bytes())?;

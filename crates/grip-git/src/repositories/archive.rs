@@ -17,13 +17,14 @@ use super::{Inner, RepoError, Repositories, unreachable_objects, unreachable_rep
 impl Repositories {
     /// Moves a repository out of sight; `stamp` (unix seconds, say) tells several of one name apart.
     ///
-    /// No error if it is not there.
+    /// No error if it is not there. What is staged in it is not kept.
     pub fn archive(&self, repo: &RepoAddr, stamp: u64) -> Result<(), RepoError> {
         let _turn = self.inner.lock(&repo.identifier);
         self.inner.forget(repo);
         let Some(path) = self.inner.find(repo)? else {
             return Ok(());
         };
+        self.inner.drop_staged(repo)?;
         let target = self.inner.archived(repo, stamp);
         self.inner
             .relocate(&path, &target)
@@ -41,12 +42,13 @@ impl Repositories {
         restored.map_err(|source| unreachable_repo(repo, source))
     }
 
-    /// Removes a repository without refs; `false` if there is none of that name.
+    /// Removes a repository without refs, staged ones left aside; `false` if there is none of that name.
     pub fn remove_empty(&self, repo: &RepoAddr) -> Result<bool, RepoError> {
         let _turn = self.inner.lock(&repo.identifier);
         let Some(path) = self.inner.find(repo)? else {
             return Ok(false);
         };
+        self.inner.drop_staged(repo)?;
         if !self.inner.load(repo)?.is_empty() {
             return Err(RepoError::NotEmpty(repo.clone()));
         }

@@ -56,12 +56,13 @@ impl Repositories {
         self.inner.packs.repack(identifier, max_packs, tips).await
     }
 
-    /// The refs of every repository that shares the store; those that cannot be read are left out.
+    /// The refs of every repository that shares the store; those that cannot be read are left out,
+    /// and those that rest on staged objects, which the store does not have.
     fn refs_of_all(&self, identifier: &Identifier) -> io::Result<Vec<Arc<RefSnapshot>>> {
         let mut all = Vec::new();
         for repo in self.inner.holders(identifier)? {
             match self.refs(&repo) {
-                Ok(refs) => all.push(refs),
+                Ok(refs) => all.push(self.inner.without_staged(&repo, refs)),
                 Err(error) => tracing::warn!(%repo, %error, "failed to read refs, left out"),
             }
         }

@@ -11,6 +11,7 @@ mod receive;
 mod refs;
 mod remote;
 mod repack;
+mod staged;
 mod stores;
 mod support;
 mod trees;

@@ -136,9 +136,13 @@ fn open(dir: &Path, change: impl FnOnce(&mut Options)) -> Repositories {
     Repositories::open(options).unwrap()
 }
 
+/// The names in a directory, by order; none if it is not there.
 pub fn names_in(dir: &Path) -> Vec<String> {
-    let mut names: Vec<String> = std::fs::read_dir(dir)
-        .unwrap()
+    let listing = match std::fs::read_dir(dir) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Vec::new(),
+        listing => listing.unwrap(),
+    };
+    let mut names: Vec<String> = listing
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     names.sort();

@@ -28,6 +28,7 @@ pub(crate) struct FakeView {
     pub(crate) wanted: BTreeSet<EventId>,
     pub(crate) objects: BTreeMap<Oid, Found>,
     pub(crate) placeholders: Vec<(EventId, RepoAddr)>,
+    pub(crate) staged: Vec<(RepoAddr, EventId, Oid)>,
 }
 
 impl FakeView {
@@ -41,6 +42,7 @@ impl FakeView {
             wanted: BTreeSet::new(),
             objects: BTreeMap::new(),
             placeholders: Vec::new(),
+            staged: Vec::new(),
         }
     }
 
@@ -220,6 +222,11 @@ impl View for FakeView {
 
     fn is_wanted(&self, id: &EventId) -> Result<bool, ViewError> {
         Ok(self.wanted.contains(id))
+    }
+
+    fn is_staged(&self, repository: &RepoAddr, id: &EventId, tip: &Oid) -> Result<bool, ViewError> {
+        let upload = (repository.clone(), *id, *tip);
+        Ok(self.staged.contains(&upload))
     }
 
     fn placeholders(&self, id: &EventId) -> Result<Vec<RepoAddr>, ViewError> {

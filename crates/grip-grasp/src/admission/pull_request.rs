@@ -163,7 +163,8 @@ pub(super) fn identifiers(repositories: &[RepoAddr]) -> Vec<&Identifier> {
     identifiers
 }
 
-/// Those of `repositories` that have the tip; none at all if it turns out to be no commit.
+/// Those of `repositories` that have the tip, or will once what is staged in one of them is
+/// promoted; none at all if it turns out to be no commit.
 fn holders(
     request: &PullRequest,
     repositories: &[RepoAddr],
@@ -171,13 +172,20 @@ fn holders(
 ) -> Result<Option<Vec<RepoAddr>>, ViewError> {
     let mut holders = Vec::new();
     for identifier in identifiers(repositories) {
-        match view.objects(identifier, &[request.tip])?.first() {
+        let same = || repositories.iter().filter(|r| r.identifier == *identifier);
+        let is_here = match view.objects(identifier, &[request.tip])?.first() {
             Some(Found::Other) => return Ok(None),
-            Some(Found::Missing) | None => {}
-            Some(Found::Commit) => {
-                let same = repositories.iter().filter(|r| r.identifier == *identifier);
-                holders.extend(same.cloned());
+            Some(Found::Commit) => true,
+            Some(Found::Missing) | None => {
+                let mut is_staged = false;
+                for repository in same() {
+                    is_staged |= view.is_staged(repository, &request.event.id, &request.tip)?;
+                }
+                is_staged
             }
+        };
+        if is_here {
+            holders.extend(same().cloned());
         }
     }
     Ok(Some(holders))

@@ -59,6 +59,10 @@ pub(crate) trait View {
     /// The repositories to which `refs/nostr/<id>` was pushed before the event was known.
     fn placeholders(&self, id: &EventId) -> Result<Vec<RepoAddr>, ViewError>;
 
+    /// Says whether the objects of `refs/nostr/<id>` at `tip` are staged in a repository: there, and
+    /// nowhere else until the event is served.
+    fn is_staged(&self, repository: &RepoAddr, id: &EventId, tip: &Oid) -> Result<bool, ViewError>;
+
     /// What is stored for an identifier under each of `oids`, in their order.
     fn objects(&self, identifier: &Identifier, oids: &[Oid]) -> Result<Vec<Found>, ViewError>;
 }

@@ -25,20 +25,40 @@ pub(super) struct Judged {
     pub(super) current: Refs,
 }
 
+/// The tips that a pack is taken for. Nothing beside these and what they need is kept of it: to
+/// carry more is to use a victim's repository as a store.
+#[derive(Clone, Debug, Default)]
+pub(super) struct WantedTips {
+    /// Named by a state or a pull request: for the store of the identifier.
+    pub(super) signed: Vec<Oid>,
+    /// Named by no event yet: for the receiving repository alone.
+    pub(super) staged: BTreeMap<EventId, Oid>,
+}
+
 impl Judged {
-    /// The new tips, and what else the state names that allows them. Nothing beside these and what
-    /// they need is kept of the pack: to carry more is to use a victim's repository as a store.
-    fn wanted(&self, push: &Push) -> Vec<Oid> {
-        let tips = push.commands.iter().filter_map(|command| command.new);
+    fn wanted(&self) -> WantedTips {
+        let edits = self.authorised.edits.iter();
+        let edits = edits.filter(|edit| edit.name.is_state_ref());
+        let requested = self.authorised.pull_requests.iter().map(|(_, tip)| *tip);
         let named = self.state.iter().flat_map(State::oids);
-        tips.chain(named).collect()
+        // A ref that is there already only gets more time.
+        let placeholders = self.authorised.placeholders.iter();
+        let staged = placeholders.filter(|(id, tip)| !self.current.has_tip(id, tip));
+        WantedTips {
+            signed: edits
+                .filter_map(|edit| edit.new)
+                .chain(requested)
+                .chain(named)
+                .collect(),
+            staged: staged.copied().collect(),
+        }
     }
 }
 
 impl Core {
     /// Judges a push by its commands, before anything of its pack is taken, and sees to it that
-    /// what it rests on does not expire under it. Returns the objects that its pack is taken for.
-    pub(super) async fn allow(self: &Arc<Self>, push: &Arc<Push>) -> Result<Vec<Oid>, Denied> {
+    /// what it rests on does not expire under it. Returns the tips that its pack is taken for.
+    pub(super) async fn allow(self: &Arc<Self>, push: &Arc<Push>) -> Result<WantedTips, Denied> {
         let judge = {
             let push = Arc::clone(push);
             move |core: &Self| core.judge_push(&push)
@@ -58,7 +78,7 @@ impl Core {
             ((), changes)
         })
         .await?;
-        Ok(judged.wanted(push))
+        Ok(judged.wanted())
     }
 
     /// Judges a push against what is here now. Blocks.

@@ -2,17 +2,20 @@
 
 use std::sync::Arc;
 
-use grip_git::{ObjectKind, Quarantine, ReceiveError};
-use grip_nostr::{EventId, State};
+use grip_git::{ObjectKind, Quarantine, ReceiveError, StageError, StagingFull};
+use grip_nostr::{EventId, RepoAddr, State};
 use grip_tasks::fault;
 use grip_types::{ErrorChain, Oid, RefEdit, RefName};
 
-use super::{Push, judge::Judged};
+use super::{
+    Push,
+    judge::{Judged, WantedTips},
+};
 use crate::{
     admission::ViewError,
     error::GraspError,
     grasp::{Core, now},
-    push_rules::{Alignment, PushRefusal, alignment},
+    push_rules::{Alignment, PushRefusal, Refs, alignment},
     release::{DataSource, Released},
 };
 
@@ -32,6 +35,8 @@ pub(super) enum Denied {
     Tip(String),
     #[error(transparent)]
     Pack(ReceiveError),
+    #[error(transparent)]
+    StagingFull(#[from] StagingFull),
     #[error(transparent)]
     Failed(#[from] GraspError),
 }
@@ -67,26 +72,38 @@ impl Denied {
 
 /// What an allowed push comes to.
 struct Landing {
-    quarantine: Quarantine,
+    /// For the store of the identifier.
+    signed: Quarantine,
+    /// For the receiving repository alone.
+    staged: Quarantine,
     edits: Vec<RefEdit>,
     head: Option<RefName>,
     placeholders: Vec<(EventId, Oid)>,
+    /// Those that rest on `staged`.
+    tips: Vec<(EventId, Oid)>,
+    /// Those of them whose events came since the push was judged first.
+    named: Vec<(EventId, Oid)>,
     state: Option<State>,
 }
 
 impl Core {
-    /// Judges the push again, makes its objects and refs part of the repository and releases what
+    /// Cuts the pack, judges the push again, makes its objects and refs part of the repository and releases what
     /// waited for them. Returns what to tell the person.
     pub(super) async fn land(
         self: &Arc<Self>,
         push: &Arc<Push>,
         quarantine: Quarantine,
+        wanted: WantedTips,
     ) -> Result<Vec<String>, Denied> {
         let identifier = &push.addr.identifier;
+        let staged: Vec<Oid> = wanted.staged.values().copied().collect();
+        // Before the turn is taken: to walk a large pack takes a while.
+        let split = quarantine.split(&wanted.signed, &staged).await;
+        let (signed, staged) = split.map_err(Denied::Pack)?;
         let _turns = self.turns(self.released_with(identifier)).await?;
         let plan = {
             let push = Arc::clone(push);
-            move |core: &Self| core.plan_landing(&push, quarantine)
+            move |core: &Self| core.plan_landing(&push, signed, staged, &wanted)
         };
         let landing = self.blocking("grasp.judge", plan).await??;
         // Noted before the ref appears: a ref that nothing notes would stay for ever.
@@ -94,12 +111,16 @@ impl Core {
             .await?;
         let state = landing.state.as_ref().map(|state| state.event.id);
         let waiting = landing.placeholders.len();
+        let named = landing.named.clone();
         let commit = {
             let push = Arc::clone(push);
             move |core: &Self| core.commit_landing(&push, landing)
         };
         self.blocking("git.land", commit).await??;
         fault::point("push.refs_updated");
+        for (id, tip) in named {
+            self.promote_tip(&push.addr, &id, tip).await?;
+        }
         let released = self.release(identifier, DataSource::Push).await;
         released.log(identifier);
         self.pending_repacks.add(identifier);
@@ -107,16 +128,36 @@ impl Core {
     }
 
     /// Judges the push against what is here now and against its objects. Blocks.
-    fn plan_landing(&self, push: &Push, quarantine: Quarantine) -> Result<Landing, Denied> {
+    fn plan_landing(
+        &self,
+        push: &Push,
+        signed: Quarantine,
+        staged: Quarantine,
+        wanted: &WantedTips,
+    ) -> Result<Landing, Denied> {
         let Judged {
             authorised,
             state,
             current,
         } = self.judge_push(push)?;
-        check_tips(push, &quarantine)?;
+        let is_staged = |tip: &(EventId, Oid)| wanted.staged.get(&tip.0) == Some(&tip.1);
+        let is_there = |(id, tip): &(EventId, Oid)| current.has_tip(id, tip);
+        let mut placeholders = authorised.placeholders.iter();
+        if !placeholders.all(|tip| is_staged(tip) || is_there(tip)) {
+            let text = "the pull request event was dropped while the pack was sent; push again";
+            return Err(Denied::Tip(text.to_owned()));
+        }
+        let named = authorised.pull_requests.iter().copied().filter(is_staged);
+        let named: Vec<_> = named.collect();
+        let tips = authorised.placeholders.iter().copied().filter(is_staged);
+        let tips = tips.chain(named.iter().copied()).collect();
+        check_tips(push, &current, [&signed, &staged])?;
+        let bytes = staged.bytes().map_err(ViewError::new)?;
+        let sender = push.sender.as_deref();
+        self.repositories.check_staging(&push.addr, sender, bytes)?;
         let (mut edits, mut head) = (authorised.edits, authorised.head);
         if let Some(state) = &state
-            && is_complete(state, &quarantine)?
+            && is_complete(state, &signed)?
         {
             // All at once: a reader never sees half of what the state says.
             let Alignment {
@@ -128,17 +169,50 @@ impl Core {
             head = to;
         }
         Ok(Landing {
-            quarantine,
+            signed,
+            staged,
             edits,
             head,
             placeholders: authorised.placeholders,
+            tips,
+            named,
             state,
         })
     }
 
-    fn commit_landing(&self, push: &Push, landing: Landing) -> Result<(), GraspError> {
-        self.commit.objects(landing.quarantine)?;
-        self.change_refs(&push.addr, &landing.edits, landing.head.as_ref())?;
+    fn commit_landing(&self, push: &Push, landing: Landing) -> Result<(), Denied> {
+        self.commit.objects(landing.signed)?;
+        let tips = landing.tips.iter();
+        let tips = tips.map(|(id, tip)| (RefName::for_nostr_event(id.as_bytes()), *tip));
+        let tips = tips.collect();
+        let staged = landing.staged.stage(&push.addr, tips, push.sender.clone());
+        staged.map_err(|error| match error {
+            StageError::Full(full) => Denied::StagingFull(full),
+            other => Denied::Failed(GraspError::staged(&push.addr)(other)),
+        })?;
+        let changed = self.change_refs(&push.addr, &landing.edits, landing.head.as_ref());
+        if changed.is_err()
+            && let Err(error) = self.repositories.reclaim_staged(&push.addr)
+        {
+            GraspError::repository(&push.addr)(error).log("failed to remove a staged upload");
+        }
+        changed?;
+        Ok(())
+    }
+
+    /// Makes a tip that was staged in `addr` part of the store, if it was.
+    pub(crate) async fn promote_tip(
+        &self,
+        addr: &RepoAddr,
+        event: &EventId,
+        tip: Oid,
+    ) -> Result<(), GraspError> {
+        let name = RefName::for_nostr_event(event.as_bytes());
+        let promoted = self.repositories.promote_staged(addr, &name, &tip).await;
+        let promoted = promoted.map_err(GraspError::staged(addr))?;
+        if promoted {
+            tracing::debug!(repository = %addr, %event, "promoted a staged upload");
+        }
         Ok(())
     }
 
@@ -214,13 +288,20 @@ impl Core {
 }
 
 /// Every new tip must be there, and a commit where git or GRASP wants one.
-fn check_tips(push: &Push, quarantine: &Quarantine) -> Result<(), Denied> {
+///
+/// What a ref is at already was looked at when it was set; a staged tip is in no store.
+fn check_tips(push: &Push, current: &Refs, packs: [&Quarantine; 2]) -> Result<(), Denied> {
     let commands = push.commands.iter();
     let tips: Vec<(&RefName, Oid)> = commands
         .filter_map(|command| Some((&command.name, command.new?)))
+        .filter(|(name, oid)| current.refs.get(*name) != Some(oid))
         .collect();
     let oids: Vec<Oid> = tips.iter().map(|(_, oid)| *oid).collect();
-    let kinds = quarantine.kinds(&oids).map_err(ViewError::new)?;
+    let [signed, staged] = packs.map(|pack| pack.kinds(&oids).map_err(ViewError::new));
+    let kinds = signed?
+        .into_iter()
+        .zip(staged?)
+        .map(|(signed, staged)| signed.or(staged));
     for ((name, oid), kind) in tips.into_iter().zip(kinds) {
         let needs_commit = name.is_head() || name.is_under_nostr();
         match kind {

@@ -56,13 +56,15 @@ impl Core {
         Ok(Some((event, decision)))
     }
 
-    /// Sets the refs of a pull request whose tip is here, saves it, and forgets what was held.
+    /// Promotes the tip of a pull request if it is staged, sets its refs, saves it, and forgets what
+    /// was held.
     pub(crate) async fn serve_pull_request(
         self: &Arc<Self>,
         event: Event,
         effects: Vec<Effect>,
         released: &mut Released,
     ) -> Result<(), GraspError> {
+        self.promote_tips(&effects).await?;
         fault::point("release.objects_durable");
         for moved in self.move_tips(effects).await? {
             released.count(moved);
@@ -75,6 +77,23 @@ impl Core {
             released.prs_released += 1;
         }
         self.forget(|purgatory| purgatory.remove_pr(&id)).await;
+        Ok(())
+    }
+
+    /// Makes the tips that are to be set part of the store, wherever they are staged.
+    async fn promote_tips(&self, effects: &[Effect]) -> Result<(), GraspError> {
+        for effect in effects {
+            if let Effect::SetPullRequestRef {
+                repositories,
+                event,
+                tip,
+            } = effect
+            {
+                for addr in repositories {
+                    self.promote_tip(addr, event, *tip).await?;
+                }
+            }
+        }
         Ok(())
     }
 

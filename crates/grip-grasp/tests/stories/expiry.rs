@@ -8,7 +8,7 @@ use grip_testkit::Author;
 
 use crate::node::{HELD, Node, ZERO, addr, announce, later, with_repository};
 
-fn in_minutes(minutes: u64) -> Millis {
+pub(crate) fn in_minutes(minutes: u64) -> Millis {
     Millis::from(Timestamp::now()) + Duration::from_secs(minutes * 60 + 30)
 }
 
@@ -85,18 +85,20 @@ async fn a_hidden_announcement_is_served_by_a_state_whose_data_a_sibling_brought
 
 #[tokio::test]
 async fn refs_that_come_back_from_the_archive_wait_for_their_events_again() {
-    let (owner, node) = (Author::new(), Node::start().await);
+    let (owner, other) = (Author::new(), Author::new());
+    // The objects of the first are in the store; those of the second are staged.
+    let (node, tree, tip) = with_repository(&other, "x").await;
     let repo = addr(&owner, "x");
     let announcement = announce(&owner, "x", &[]);
     node.accepts(&announcement, HELD).await;
-    let tree = grip_testkit::WorkTree::with_commit().unwrap();
-    let tip = tree.tip("HEAD").unwrap();
     let name = format!("refs/nostr/{}", "ab".repeat(32));
-    assert!(
-        node.push(&repo, &tree, &[(ZERO, &tip, &name)])
-            .await
-            .accepted
-    );
+    let staged = format!("refs/nostr/{}", "cd".repeat(32));
+    let proposal = tree.commit("a", "proposal").unwrap();
+    let push = [
+        (ZERO, tip.as_str(), name.as_str()),
+        (ZERO, &proposal, &staged),
+    ];
+    assert!(node.push(&repo, &tree, &push).await.accepted);
     let elsewhere = owner.announcement_at("other.example.com", "x", vec![], later(1));
     node.refuses(&elsewhere, "blocked: ").await;
     assert_eq!(
@@ -108,5 +110,7 @@ async fn refs_that_come_back_from_the_archive_wait_for_their_events_again() {
     node.accepts(&crate::node::announce_at(&owner, "x", &[], later(2)), HELD)
         .await;
     assert!(node.refs(&repo).contains_key(&name));
+    assert!(!node.refs(&repo).contains_key(&staged));
+    assert_eq!(node.staged_bytes(), 0);
     assert_eq!(node.grasp().stats().purgatory.placeholders, 1);
 }

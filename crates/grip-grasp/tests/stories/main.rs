@@ -14,6 +14,7 @@ mod node;
 mod pull_requests;
 mod pushes;
 mod restarts;
+mod staged;
 mod states;
 mod sync;
 mod unused_stores;

@@ -23,6 +23,7 @@ pub(crate) const ZERO: &str = wire::ZERO;
 /// A node, running or between two runs.
 pub(crate) struct Node {
     dir: TempDir,
+    staging: grip_git::StagingBudgets,
     running: Option<Running>,
 }
 
@@ -60,6 +61,7 @@ impl Node {
     pub(crate) async fn start() -> Self {
         let mut node = Self {
             dir: TempDir::new().unwrap(),
+            staging: Default::default(),
             running: None,
         };
         node.open().await;
@@ -71,7 +73,9 @@ impl Node {
         let group = TaskGroup::new("node");
         let store = EventStore::open(&root.join("events"), small()).unwrap();
         let db = Db::open(&root.join("node.db")).await.unwrap();
-        let repositories = Repositories::open(Options::new(root.join("git"))).unwrap();
+        let mut options = Options::new(root.join("git"));
+        options.staging = self.staging;
+        let repositories = Repositories::open(options).unwrap();
         let (relay, writer) = Relay::start(store.clone(), Limits::default(), &group);
         let policy = Policy::open(Service::parse(SERVICE).unwrap());
         let grasp = Grasp::start(Parts {
@@ -92,6 +96,12 @@ impl Node {
             repositories,
             group,
         });
+    }
+
+    /// Starts again with other budgets for uploads that no event names.
+    pub(crate) async fn restart_with(&mut self, staging: grip_git::StagingBudgets) {
+        self.staging = staging;
+        self.restart().await;
     }
 
     /// Restarts the node on the same directory.
@@ -216,6 +226,19 @@ impl Node {
         packs
     }
 
+    /// Says whether one repository can read an object, by its own refs or another's.
+    pub(crate) fn can_read(&self, addr: &RepoAddr, oid: &str) -> bool {
+        let path = format!("git/{}/{}.git", addr.npub(), addr.identifier.encoded());
+        let mut git =
+            grip_testkit::git::command(&self.dir.path().join(path), ["cat-file", "-e", oid]);
+        git.output().unwrap().status.success()
+    }
+
+    /// Bytes of uploads that no event names.
+    pub(crate) fn staged_bytes(&self) -> u64 {
+        self.running().repositories.staged_totals().bytes
+    }
+
     /// Says whether there is a place for the objects of an identifier.
     pub(crate) fn has_store(&self, identifier: &str) -> bool {
         let stores = self.running().repositories.stores().unwrap();
@@ -230,12 +253,19 @@ impl Node {
 
     /// Pushes `old new ref` commands with a pack, as bytes.
     pub(crate) async fn push_bytes(&self, addr: &RepoAddr, body: Vec<u8>) -> Told {
-        told(
-            self.grasp()
-                .push(addr.clone(), std::io::Cursor::new(body))
-                .await,
-        )
-        .await
+        self.push_bytes_from(None, addr, body).await
+    }
+
+    /// The same from an address.
+    pub(crate) async fn push_bytes_from(
+        &self,
+        client: Option<&str>,
+        addr: &RepoAddr,
+        body: Vec<u8>,
+    ) -> Told {
+        let client = client.map(|client| client.parse().unwrap());
+        let body = std::io::Cursor::new(body);
+        told(self.grasp().push(addr.clone(), client, body).await).await
     }
 
     /// Pushes commands with everything the new tips reach.

@@ -194,7 +194,7 @@ async fn a_client_that_goes_away_in_the_middle_leaves_nothing() {
     body.truncate(body.len() - 10);
     let grasp = scene.node.grasp();
     let reply = grasp
-        .push(scene.repo.clone(), Broken(io::Cursor::new(body)))
+        .push(scene.repo.clone(), None, Broken(io::Cursor::new(body)))
         .await;
     assert!(!told(reply).await.accepted);
     assert!(!scene.node.has_object("x", &next) && !scene.node.serves(&state));
@@ -206,7 +206,13 @@ async fn a_whole_push_is_finished_though_nobody_waits_for_the_answer() {
     let scene = Scene::new().await;
     let (next, state) = scene.hold_next().await;
     let body = io::Cursor::new(scene.body(&next).await);
-    drop(scene.node.grasp().push(scene.repo.clone(), body).await);
+    drop(
+        scene
+            .node
+            .grasp()
+            .push(scene.repo.clone(), None, body)
+            .await,
+    );
     grip_testkit::until("the state is served", || async {
         scene.node.serves(&state).then_some(())
     })
@@ -257,7 +263,7 @@ async fn a_push_whose_state_is_deleted_meanwhile_is_refused_in_its_turn() {
         drop(client);
     };
     let grasp = scene.node.grasp();
-    let pushing = async { told(grasp.push(scene.repo.clone(), server).await).await };
+    let pushing = async { told(grasp.push(scene.repo.clone(), None, server).await).await };
     let ((), told) = tokio::join!(uploading, pushing);
     told.refused("");
     assert!(!scene.node.has_object("x", &next));

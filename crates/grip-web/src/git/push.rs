@@ -14,6 +14,7 @@ use super::{
 };
 use crate::{
     body::Body,
+    client::bucket,
     error::WebError,
     limits::Class,
     metrics::GitOp,
@@ -33,7 +34,13 @@ pub(crate) async fn receive_pack(cx: &RequestContext<'_>, body: Incoming) -> Htt
     };
     let meter = Meter::new(cx.app, GitOp::Push, Instant::now());
     let addr = cx.repository()?.clone();
-    let answer = cx.app.web.grasp.push(addr, meter.reading(reader)).await;
+    let client = (!cx.client.exempt).then(|| bucket(cx.client.ip));
+    let answer = cx
+        .app
+        .web
+        .grasp
+        .push(addr, client, meter.reading(reader))
+        .await;
     let pieces = answer.body.map(move |piece| {
         meter.sent(piece.len());
         if says_ok(&piece) {

@@ -302,6 +302,10 @@ async fn open(
             git: settings.storage.git_program.clone(),
             max_pack_bytes: settings.limits.max_pack_bytes,
             stall: settings.timeouts.stall_timeout,
+            staging: grip_git::StagingBudgets {
+                per_address: settings.limits.staged_max_bytes_per_address,
+                per_identifier: settings.limits.staged_max_bytes_per_identifier,
+            },
             ..grip_git::Options::new(settings.git_data_path())
         };
         let repositories = Repositories::open(git).context("cannot open the repositories")?;

@@ -31,6 +31,9 @@ const POINTS: &[&str] = &[
     "release.journal_removed",
     "git.promote.half",
     "git.promote.done",
+    "git.stage.recorded",
+    "git.stage.done",
+    "git.stage.promoted",
     "git.refs.before",
     "git.refs.written",
 ];

@@ -5,3 +5,4 @@ mod http;
 mod packs;
 mod relay;
 mod scene;
+mod staged;

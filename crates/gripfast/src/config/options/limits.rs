@@ -10,6 +10,10 @@ options! {
     Limits: "Limits" {
         /// Largest pack that a push may carry.
         max_pack_bytes: Bytes = "2 GiB", common;
+        /// Bytes of pull requests from one address whose events have not come yet.
+        staged_max_bytes_per_address: Bytes = "256 MiB";
+        /// Bytes of pull requests to all repositories of one name whose events have not come yet.
+        staged_max_bytes_per_identifier: Bytes = "512 MiB";
         /// Most connections at once.
         max_connections: Positive = "4096", ngit, live;
         /// Most connections at once from one address; IPv6 by /64.

@@ -1,0 +1,343 @@
+//! Staged uploads on disk: kept for one repository, promoted, removed.
+
+use std::{
+    collections::HashSet,
+    fs, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use grip_tasks::fault;
+use grip_types::{Oid, RefEdit, RefName, RepoAddr};
+
+use crate::{
+    disk,
+    objects::{Objects, Reader},
+    receive::{Quarantine, ReceiveError, blocking},
+    refs::{self, Ref, RefSnapshot},
+    staged_uploads::{self, Records, StagedTotals, StagedUpload, StagingFull},
+};
+
+use super::{Inner, RepoError, Repositories, read_snapshot, unreachable_repo};
+
+/// Why an upload was not staged; nothing of it is left.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StageError {
+    #[error(transparent)]
+    Full(#[from] StagingFull),
+    #[error(transparent)]
+    Repository(#[from] RepoError),
+}
+
+impl Quarantine {
+    /// Bytes of the pack and its index. Blocking.
+    pub fn bytes(&self) -> io::Result<u64> {
+        self.pack.as_ref().map_or(Ok(0), |pack| pack.bytes())
+    }
+
+    /// Keeps the objects for `repo` alone, until a ref of `tips` is promoted or the last of them is
+    /// gone. They are the share of `sender`, a network of clients, and of the identifier. Blocking;
+    /// durable on return, but without a ref the next start removes them.
+    ///
+    /// The caller has the objects of the tips in `self` or in the store, and sets the refs next.
+    pub fn stage(
+        self,
+        repo: &RepoAddr,
+        tips: Vec<(RefName, Oid)>,
+        sender: Option<String>,
+    ) -> Result<(), StageError> {
+        let Some(pack) = &self.pack else {
+            return Ok(());
+        };
+        let failed = |source| StageError::Repository(unreachable_repo(repo, source));
+        let inner = &self.repositories.inner;
+        let _turn = inner.lock(&repo.identifier);
+        let bytes = pack.bytes().map_err(failed)?;
+        let mut upload = StagedUpload {
+            pack: pack.name().to_owned(),
+            bytes,
+            sender,
+            tips,
+        };
+        let mut known = inner.staged.of(repo).into_iter();
+        if let Some(known) = known.find(|known| known.pack == upload.pack) {
+            // The same objects again: more refs rest on them, and nobody's share grows.
+            upload.tips.extend(known.tips);
+            upload.tips.sort_unstable();
+            upload.tips.dedup();
+            upload.sender = known.sender;
+            inner.records(repo).write(&upload).map_err(failed)?;
+            inner.staged.set_tips(repo, &upload.pack, upload.tips);
+            return Ok(());
+        }
+        let budgets = &inner.options.staging;
+        inner.staged.add(repo, upload.clone(), budgets)?;
+        let moved = inner.records(repo).write(&upload).and_then(|()| {
+            fault::point("git.stage.recorded");
+            pack.move_to(&inner.own_packs(repo))
+        });
+        if let Err(error) = moved {
+            inner.remove_upload(repo, &upload);
+            return Err(failed(error));
+        }
+        fault::point("git.stage.done");
+        Ok(())
+    }
+}
+
+impl Repositories {
+    /// The bytes that `sender` may still stage for `repo`, or the budget that is used up.
+    pub fn staging_room(&self, repo: &RepoAddr, sender: Option<&str>) -> Result<u64, StagingFull> {
+        let inner = &self.inner;
+        inner.staged.room(repo, sender, &inner.options.staging)
+    }
+
+    /// The budget that `bytes` more would not fit in.
+    pub fn check_staging(
+        &self,
+        repo: &RepoAddr,
+        sender: Option<&str>,
+        bytes: u64,
+    ) -> Result<(), StagingFull> {
+        let inner = &self.inner;
+        inner
+            .staged
+            .check(repo, sender, bytes, &inner.options.staging)
+    }
+
+    /// Says whether `name` at `tip` rests on objects that no other repository can read.
+    pub fn is_staged(&self, repo: &RepoAddr, name: &RefName, tip: &Oid) -> bool {
+        self.inner.staged.find(repo, name, tip).is_some()
+    }
+
+    /// Removes what was staged in a repository and no ref rests on: a push that failed half-way.
+    pub fn reclaim_staged(&self, repo: &RepoAddr) -> Result<(), RepoError> {
+        let _turn = self.inner.lock(&repo.identifier);
+        let refs = self.inner.load(repo)?;
+        self.inner.reclaim(repo, &refs);
+        Ok(())
+    }
+
+    pub fn staged_totals(&self) -> StagedTotals {
+        self.inner.staged.totals()
+    }
+
+    /// Makes what `name` at `tip` rests on part of the identifier's store; false if nothing of it is
+    /// staged. Durable on return.
+    ///
+    /// Takes as long as git walks the objects, if other refs rest on the same pack. Cancel safe: the
+    /// upload stays staged.
+    pub async fn promote_staged(
+        &self,
+        repo: &RepoAddr,
+        name: &RefName,
+        tip: &Oid,
+    ) -> Result<bool, ReceiveError> {
+        let Some(upload) = self.inner.staged.find(repo, name, tip) else {
+            return Ok(false);
+        };
+        let quarantine = self.reopen_staged(repo, &upload).await?;
+        let is_alone = upload.tips.iter().all(|(_, other)| other == tip);
+        let quarantine = if is_alone {
+            quarantine
+        } else {
+            quarantine.prune_to(&[*tip]).await?.quarantine
+        };
+        let (repositories, repo, tip) = (self.clone(), repo.clone(), *tip);
+        blocking(move || {
+            quarantine.promote()?;
+            fault::point("git.stage.promoted");
+            repositories.inner.forget_tip(&repo, &upload.pack, &tip)
+        })
+        .await?;
+        Ok(true)
+    }
+
+    /// The pack of an upload, in a quarantine of its own beside the staged one.
+    async fn reopen_staged(
+        &self,
+        repo: &RepoAddr,
+        upload: &StagedUpload,
+    ) -> Result<Quarantine, ReceiveError> {
+        let dir = self.quarantine_dir(&repo.identifier).await?;
+        let (from, pack) = (self.inner.own_packs(repo), upload.pack.clone());
+        let reopened = blocking(move || dir.link(&from, &pack)).await?;
+        Ok(self.quarantine(&repo.identifier, Some(reopened)))
+    }
+}
+
+impl Inner {
+    fn records(&self, repo: &RepoAddr) -> Records {
+        Records::new(&self.layout.root, repo)
+    }
+
+    fn own_packs(&self, repo: &RepoAddr) -> PathBuf {
+        self.layout.repository(repo).join("objects/pack")
+    }
+
+    /// Reads what `repo` can read: the shared store, and what is staged there.
+    pub(super) fn own_reader(&self, repo: &RepoAddr) -> io::Result<Reader> {
+        if self.staged.has(repo) {
+            let objects = self.layout.repository(repo).join("objects");
+            return Ok(Objects::open(objects)?.patient_reader());
+        }
+        self.packs.reader(&repo.identifier)
+    }
+
+    /// The refs that rest on the shared store alone.
+    pub(super) fn without_staged(
+        &self,
+        repo: &RepoAddr,
+        refs: Arc<RefSnapshot>,
+    ) -> Arc<RefSnapshot> {
+        let staged = self.staged.tips(repo);
+        if staged.is_empty() {
+            return refs;
+        }
+        let is_stored = |r: &&Ref| !staged.contains(&(r.name.clone(), r.oid));
+        let stored = refs.iter().filter(is_stored).cloned().collect();
+        Arc::new(RefSnapshot::new(stored, refs.head().cloned()))
+    }
+
+    /// Removes the staged packs that no ref of `repo` rests on any more; the caller holds the lock.
+    ///
+    /// A failure leaves them to the next change of such a ref, or the next start.
+    pub(super) fn reclaim(&self, repo: &RepoAddr, refs: &RefSnapshot) {
+        for upload in self.staged.of(repo) {
+            let is_live = |(name, tip): &(RefName, Oid)| {
+                refs.get(name).is_some_and(|found| found.oid == *tip)
+            };
+            if !upload.tips.iter().any(is_live) {
+                self.remove_upload(repo, &upload);
+            }
+        }
+    }
+
+    /// One ref less rests on an upload.
+    fn forget_tip(&self, repo: &RepoAddr, pack: &str, tip: &Oid) -> io::Result<()> {
+        let _turn = self.lock(&repo.identifier);
+        let mut known = self.staged.of(repo).into_iter();
+        let Some(mut upload) = known.find(|upload| upload.pack == pack) else {
+            return Ok(());
+        };
+        upload.tips.retain(|(_, other)| other != tip);
+        if upload.tips.is_empty() {
+            self.remove_upload(repo, &upload);
+            return Ok(());
+        }
+        self.records(repo).write(&upload)?;
+        self.staged.set_tips(repo, pack, upload.tips);
+        Ok(())
+    }
+
+    fn remove_upload(&self, repo: &RepoAddr, upload: &StagedUpload) {
+        let packs = self.own_packs(repo);
+        let removed = remove_pack(&packs, &upload.pack)
+            .and_then(|()| self.records(repo).remove(&upload.pack));
+        match removed {
+            Ok(()) => self.staged.remove(repo, &upload.pack),
+            Err(error) => {
+                tracing::warn!(%repo, pack = upload.pack, %error, "failed to remove staged upload");
+            }
+        }
+    }
+
+    /// Removes all that is staged in a repository together with the refs that rest on it; the caller
+    /// holds the lock.
+    pub(super) fn drop_staged(&self, repo: &RepoAddr) -> Result<(), RepoError> {
+        let staged = self.staged.tips(repo);
+        if staged.is_empty() {
+            return Ok(());
+        }
+        let before = self.load(repo)?;
+        let is_staged = |r: &&Ref| staged.contains(&(r.name.clone(), r.oid));
+        let kept: Vec<Ref> = before.iter().filter(|r| !is_staged(r)).cloned().collect();
+        self.forget(repo);
+        let packed_refs = self.layout.repository(repo).join("packed-refs");
+        disk::replace(&packed_refs, &refs::write(&kept))
+            .map_err(|source| unreachable_repo(repo, source))?;
+        let after = self.load(repo)?;
+        self.reclaim(repo, &after);
+        self.forget(repo);
+        Ok(())
+    }
+
+    /// Counts what is staged and removes what a crash left; only for the start.
+    pub(super) fn restore_staged(&self) -> io::Result<()> {
+        for repo in staged_uploads::recorded(&self.layout.root)? {
+            let records = self.records(&repo);
+            for pack in records.packs()? {
+                match records.read(&pack)? {
+                    Some(upload) => self.restore_upload(&repo, upload)?,
+                    None => {
+                        tracing::warn!(%repo, pack, "failed to read the record of a staged upload; its data is kept")
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn restore_upload(&self, repo: &RepoAddr, mut upload: StagedUpload) -> io::Result<()> {
+        let path = self.layout.repository(repo);
+        let refs = if disk::is_real_dir(&path)? {
+            read_snapshot(repo, &path).map_err(io::Error::other)?
+        } else {
+            RefSnapshot::default()
+        };
+        // A tip that the store has was promoted a moment before the crash.
+        let tips: Vec<Oid> = upload.tips.iter().map(|(_, tip)| *tip).collect();
+        let stored = self.packs.kinds(&repo.identifier, &tips)?;
+        let mut stored = stored.iter().map(Option::is_some);
+        let recorded = upload.tips.len();
+        upload.tips.retain(|(name, tip)| {
+            let is_stored = stored.next().unwrap_or(false);
+            !is_stored && refs.get(name).is_some_and(|found| found.oid == *tip)
+        });
+        let size = pack_bytes(&self.own_packs(repo), &upload.pack);
+        match size {
+            Ok(bytes) if !upload.tips.is_empty() => {
+                if upload.tips.len() < recorded {
+                    self.records(repo).write(&upload)?;
+                }
+                upload.bytes = bytes;
+                self.staged.restore(repo, upload);
+            }
+            _ => {
+                tracing::info!(%repo, pack = upload.pack, "removing what is left of a staged upload");
+                self.remove_upload(repo, &upload);
+            }
+        }
+        Ok(())
+    }
+
+    /// The packs of a repository that must stay its own.
+    pub(super) fn staged_packs(&self, repo: &RepoAddr) -> io::Result<HashSet<String>> {
+        Ok(self.records(repo).packs()?.into_iter().collect())
+    }
+}
+
+pub(super) fn touches_nostr(edits: &[RefEdit]) -> bool {
+    edits.iter().any(|edit| edit.name.is_under_nostr())
+}
+
+fn pack_bytes(dir: &Path, pack: &str) -> io::Result<u64> {
+    let len = |extension| Ok::<_, io::Error>(fs::metadata(file(dir, pack, extension))?.len());
+    Ok(len("pack")? + len("idx")?)
+}
+
+/// Removes a pack, its index first: without it nobody looks for the rest.
+fn remove_pack(dir: &Path, pack: &str) -> io::Result<()> {
+    for extension in ["idx", "rev", "pack"] {
+        disk::remove_file(&file(dir, pack, extension))?;
+    }
+    match disk::sync_dir(dir) {
+        Err(error) if !disk::is_absent(&error) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn file(dir: &Path, pack: &str, extension: &str) -> PathBuf {
+    dir.join(format!("{pack}.{extension}"))
+}

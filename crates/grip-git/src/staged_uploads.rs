@@ -1,0 +1,461 @@
+//! Staged uploads: tips pushed to `refs/nostr/<event-id>` before a signed event names them.
+//!
+//! ```text
+//! .staged/<npub>/<identifier>.git/<pack>       the record: whose share, which refs rest on the pack
+//! <npub>/<identifier>.git/objects/pack/<pack>  the pack, in the receiving repository alone
+//! ```
+//!
+//! The other repositories of the identifier borrow from the shared store and not from each other, so
+//! that nothing staged can be read there, or counts as present for anything. The event that names a
+//! tip promotes it into the store. A pack goes with the last ref that rests on it.
+//!
+//! The record is durable before the pack, and removed after it: a crash leaves a staged upload whose
+//! ref is there, or a record that the next start clears away together with what it names.
+//!
+//! Bytes are the share of the network that sent them, and of the identifier they were sent for. The
+//! oldest upload is never removed to make room: who comes later is told which budget is full.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    fmt, fs, io,
+    path::{Path, PathBuf},
+};
+
+use grip_types::{Identifier, Oid, RefName, RepoAddr};
+use parking_lot::Mutex;
+
+use crate::{disk, layout};
+
+/// Begins the line of a record that says where the upload came from.
+const SENDER: &str = "from ";
+
+/// Bytes that may be staged; each is a share, not a reservation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StagingBudgets {
+    /// For uploads from one network of clients; default 256 MiB.
+    pub per_address: u64,
+    /// For uploads to all repositories of one identifier; default 512 MiB.
+    pub per_identifier: u64,
+}
+
+impl Default for StagingBudgets {
+    fn default() -> Self {
+        Self {
+            per_address: 256 << 20,
+            per_identifier: 512 << 20,
+        }
+    }
+}
+
+/// A budget that an upload does not fit in.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "too large: uploads {budget} that no pull request event names yet may have {} in all, and {} are \
+     stored; publish the event of an earlier upload, or push again when it has expired",
+    Bytes(*.limit), Bytes(*.used)
+)]
+pub struct StagingFull {
+    pub budget: StagingBudget,
+    pub limit: u64,
+    /// Bytes staged already.
+    pub used: u64,
+}
+
+/// Whose share of the staged bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StagingBudget {
+    Address,
+    Identifier(Identifier),
+}
+
+impl fmt::Display for StagingBudget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address => f.write_str("from your address"),
+            Self::Identifier(identifier) => write!(f, "to repositories named {identifier}"),
+        }
+    }
+}
+
+struct Bytes(u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 < 10 << 20 {
+            write!(f, "{} bytes", self.0)
+        } else {
+            write!(f, "{} MiB", self.0 >> 20)
+        }
+    }
+}
+
+/// What is staged at this moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StagedTotals {
+    pub uploads: usize,
+    pub refs: usize,
+    pub bytes: u64,
+}
+
+/// A pack that refs of one repository rest on and no event has named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StagedUpload {
+    /// The name of its files, without an extension.
+    pub(crate) pack: String,
+    /// Of the pack and its index.
+    pub(crate) bytes: u64,
+    /// The network it came from; none where no bound applies to it.
+    pub(crate) sender: Option<String>,
+    pub(crate) tips: Vec<(RefName, Oid)>,
+}
+
+/// All staged uploads, as the records on disk say. Bounded by the budgets, and in number by the
+/// refs that purgatory holds.
+#[derive(Default)]
+pub(crate) struct StagedUploads {
+    ledger: Mutex<Ledger>,
+}
+
+#[derive(Default)]
+struct Ledger {
+    uploads: BTreeMap<RepoAddr, Vec<StagedUpload>>,
+    by_sender: HashMap<String, u64>,
+    by_identifier: HashMap<Identifier, u64>,
+}
+
+impl StagedUploads {
+    /// Counts an upload, if it fits.
+    pub(crate) fn add(
+        &self,
+        repo: &RepoAddr,
+        upload: StagedUpload,
+        budgets: &StagingBudgets,
+    ) -> Result<(), StagingFull> {
+        let mut ledger = self.ledger.lock();
+        ledger.check(repo, upload.sender.as_deref(), upload.bytes, budgets)?;
+        ledger.put(repo, upload);
+        Ok(())
+    }
+
+    /// Counts an upload that is on disk, whether it fits or not.
+    pub(crate) fn restore(&self, repo: &RepoAddr, upload: StagedUpload) {
+        self.ledger.lock().put(repo, upload);
+    }
+
+    /// The bytes that still fit, or the budget that is used up.
+    pub(crate) fn room(
+        &self,
+        repo: &RepoAddr,
+        sender: Option<&str>,
+        budgets: &StagingBudgets,
+    ) -> Result<u64, StagingFull> {
+        let ledger = self.ledger.lock();
+        ledger.check(repo, sender, 1, budgets)?;
+        let of_address = sender.map(|_| budgets.per_address - ledger.of_sender(sender));
+        let of_identifier = budgets.per_identifier - ledger.of_identifier(repo);
+        Ok(of_address.map_or(of_identifier, |room| room.min(of_identifier)))
+    }
+
+    pub(crate) fn check(
+        &self,
+        repo: &RepoAddr,
+        sender: Option<&str>,
+        bytes: u64,
+        budgets: &StagingBudgets,
+    ) -> Result<(), StagingFull> {
+        self.ledger.lock().check(repo, sender, bytes, budgets)
+    }
+
+    pub(crate) fn of(&self, repo: &RepoAddr) -> Vec<StagedUpload> {
+        let ledger = self.ledger.lock();
+        ledger.uploads.get(repo).cloned().unwrap_or_default()
+    }
+
+    pub(crate) fn has(&self, repo: &RepoAddr) -> bool {
+        self.ledger.lock().uploads.contains_key(repo)
+    }
+
+    /// The upload that `name` at `tip` rests on.
+    pub(crate) fn find(&self, repo: &RepoAddr, name: &RefName, tip: &Oid) -> Option<StagedUpload> {
+        let ledger = self.ledger.lock();
+        let rests = |upload: &&StagedUpload| upload.tips.iter().any(|(n, t)| n == name && t == tip);
+        ledger.uploads.get(repo)?.iter().find(rests).cloned()
+    }
+
+    /// The refs of a repository that rest on staged packs.
+    pub(crate) fn tips(&self, repo: &RepoAddr) -> HashSet<(RefName, Oid)> {
+        let uploads = self.of(repo).into_iter();
+        uploads.flat_map(|upload| upload.tips).collect()
+    }
+
+    pub(crate) fn remove(&self, repo: &RepoAddr, pack: &str) {
+        self.ledger.lock().remove(repo, pack);
+    }
+
+    /// Replaces the refs that rest on an upload.
+    pub(crate) fn set_tips(&self, repo: &RepoAddr, pack: &str, tips: Vec<(RefName, Oid)>) {
+        let mut ledger = self.ledger.lock();
+        let uploads = ledger.uploads.get_mut(repo).into_iter().flatten();
+        for upload in uploads.filter(|upload| upload.pack == pack) {
+            upload.tips.clone_from(&tips);
+        }
+    }
+
+    pub(crate) fn totals(&self) -> StagedTotals {
+        let ledger = self.ledger.lock();
+        let mut totals = StagedTotals::default();
+        for upload in ledger.uploads.values().flatten() {
+            totals.uploads += 1;
+            totals.refs += upload.tips.len();
+            totals.bytes += upload.bytes;
+        }
+        totals
+    }
+}
+
+impl Ledger {
+    fn of_sender(&self, sender: Option<&str>) -> u64 {
+        sender.map_or(0, |sender| self.by_sender.get(sender).copied().unwrap_or(0))
+    }
+
+    fn of_identifier(&self, repo: &RepoAddr) -> u64 {
+        let bytes = self.by_identifier.get(&repo.identifier);
+        bytes.copied().unwrap_or(0)
+    }
+
+    fn check(
+        &self,
+        repo: &RepoAddr,
+        sender: Option<&str>,
+        bytes: u64,
+        budgets: &StagingBudgets,
+    ) -> Result<(), StagingFull> {
+        let fits = |budget, used: u64, limit| {
+            if used.saturating_add(bytes) <= limit {
+                Ok(())
+            } else {
+                Err(StagingFull {
+                    budget,
+                    limit,
+                    used,
+                })
+            }
+        };
+        if sender.is_some() {
+            let used = self.of_sender(sender);
+            fits(StagingBudget::Address, used, budgets.per_address)?;
+        }
+        let identifier = StagingBudget::Identifier(repo.identifier.clone());
+        fits(identifier, self.of_identifier(repo), budgets.per_identifier)
+    }
+
+    fn put(&mut self, repo: &RepoAddr, upload: StagedUpload) {
+        if let Some(sender) = &upload.sender {
+            *self.by_sender.entry(sender.clone()).or_default() += upload.bytes;
+        }
+        let of_identifier = self.by_identifier.entry(repo.identifier.clone());
+        *of_identifier.or_default() += upload.bytes;
+        self.uploads.entry(repo.clone()).or_default().push(upload);
+    }
+
+    fn remove(&mut self, repo: &RepoAddr, pack: &str) {
+        let Some(uploads) = self.uploads.get_mut(repo) else {
+            return;
+        };
+        let Some(at) = uploads.iter().position(|upload| upload.pack == pack) else {
+            return;
+        };
+        let upload = uploads.swap_remove(at);
+        if uploads.is_empty() {
+            self.uploads.remove(repo);
+        }
+        if let Some(sender) = upload.sender {
+            take(&mut self.by_sender, &sender, upload.bytes);
+        }
+        take(&mut self.by_identifier, &repo.identifier, upload.bytes);
+    }
+}
+
+/// Subtracts, and forgets who has nothing left.
+fn take<K: std::hash::Hash + Eq>(counted: &mut HashMap<K, u64>, key: &K, bytes: u64) {
+    if let Some(left) = counted.get_mut(key) {
+        *left = left.saturating_sub(bytes);
+        if *left == 0 {
+            counted.remove(key);
+        }
+    }
+}
+
+/// The records of one repository.
+pub(crate) struct Records {
+    dir: PathBuf,
+    root: PathBuf,
+}
+
+impl Records {
+    pub(crate) fn new(root: &Path, repo: &RepoAddr) -> Self {
+        let owner = root.join(".staged").join(repo.npub());
+        Self {
+            dir: owner.join(layout::directory(&repo.identifier)),
+            root: root.to_owned(),
+        }
+    }
+
+    /// Writes the record of an upload; durable on return.
+    pub(crate) fn write(&self, upload: &StagedUpload) -> io::Result<()> {
+        disk::make_dirs(&self.root, &self.dir)?;
+        disk::replace(&self.dir.join(&upload.pack), render(upload).as_bytes())
+    }
+
+    /// The names of the packs that have a record.
+    pub(crate) fn packs(&self) -> io::Result<Vec<String>> {
+        let entries = disk::entries(&self.dir)?.into_iter();
+        let packs = entries.filter(|(name, kind)| kind.is_file() && name.starts_with("pack-"));
+        Ok(packs.map(|(name, _)| name).collect())
+    }
+
+    /// The record of a pack, its bytes left at 0; `None` if it cannot be understood.
+    pub(crate) fn read(&self, pack: &str) -> io::Result<Option<StagedUpload>> {
+        let record = disk::read(&self.dir.join(pack))?.unwrap_or_default();
+        Ok(parse(pack, &record))
+    }
+
+    /// Removes a record, and the directories that have none left.
+    pub(crate) fn remove(&self, pack: &str) -> io::Result<()> {
+        disk::remove_file(&self.dir.join(pack))?;
+        let is_last = fs::remove_dir(&self.dir).is_ok();
+        if is_last && let Some(owner) = self.dir.parent() {
+            // Another repository of the owner may have records.
+            let _ = fs::remove_dir(owner);
+        }
+        Ok(())
+    }
+}
+
+/// The repositories that have records, as far as their names can be read.
+pub(crate) fn recorded(root: &Path) -> io::Result<Vec<RepoAddr>> {
+    let staged = root.join(".staged");
+    let mut found = Vec::new();
+    for (npub, _) in disk::entries(&staged)? {
+        let Some(owner) = RepoAddr::parse_npub(&npub) else {
+            continue;
+        };
+        let names = disk::entries(&staged.join(&npub))?.into_iter();
+        let identifiers = names.filter_map(|(name, _)| layout::identifier_of(&name));
+        found.extend(identifiers.map(|identifier| RepoAddr::new(owner, identifier)));
+    }
+    Ok(found)
+}
+
+fn render(upload: &StagedUpload) -> String {
+    let sender = upload.sender.as_ref();
+    let mut text = sender.map_or_else(String::new, |sender| format!("{SENDER}{sender}\n"));
+    for (name, tip) in &upload.tips {
+        text.push_str(&format!("{tip} {name}\n"));
+    }
+    text
+}
+
+fn parse(pack: &str, record: &[u8]) -> Option<StagedUpload> {
+    let text = std::str::from_utf8(record).ok()?;
+    let mut upload = StagedUpload {
+        pack: pack.to_owned(),
+        bytes: 0,
+        sender: None,
+        tips: Vec::new(),
+    };
+    for line in text.lines() {
+        if let Some(sender) = line.strip_prefix(SENDER) {
+            upload.sender = Some(sender.to_owned());
+        } else {
+            let (tip, name) = line.split_once(' ')?;
+            upload
+                .tips
+                .push((RefName::parse(name).ok()?, tip.parse().ok()?));
+        }
+    }
+    (!upload.tips.is_empty()).then_some(upload)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn repo(name: &str) -> RepoAddr {
+        let npub = "npub10xlxvlhemja6c4dqv22uapctqupfhlxm9h8z3k2e72q4k9hcz7vqpkge6d";
+        RepoAddr::from_segments(npub, &format!("{name}.git")).unwrap()
+    }
+
+    fn upload(pack: &str, bytes: u64, sender: Option<&str>) -> StagedUpload {
+        let name = RefName::parse(&format!("refs/nostr/{}", "ab".repeat(32))).unwrap();
+        StagedUpload {
+            pack: pack.to_owned(),
+            bytes,
+            sender: sender.map(str::to_owned),
+            tips: vec![(name, "cd".repeat(20).parse().unwrap())],
+        }
+    }
+
+    const SMALL: StagingBudgets = StagingBudgets {
+        per_address: 100,
+        per_identifier: 150,
+    };
+
+    #[test]
+    fn each_budget_is_the_share_of_its_own_key() {
+        let staged = StagedUploads::default();
+        let (a, b) = (repo("a"), repo("b"));
+        staged.add(&a, upload("1", 90, Some("x")), &SMALL).unwrap();
+        let full = staged
+            .add(&b, upload("2", 11, Some("x")), &SMALL)
+            .unwrap_err();
+        assert_eq!(
+            (full.budget.clone(), full.used),
+            (StagingBudget::Address, 90)
+        );
+        assert!(full.to_string().contains("from your address"), "{full}");
+        let full = staged
+            .add(&a, upload("2", 61, Some("y")), &SMALL)
+            .unwrap_err();
+        assert!(matches!(full.budget, StagingBudget::Identifier(_)));
+        assert!(full.to_string().contains("named a"), "{full}");
+        assert_eq!(staged.room(&a, Some("x"), &SMALL), Ok(10));
+        assert_eq!(staged.room(&a, Some("y"), &SMALL), Ok(60));
+        assert_eq!(staged.room(&b, Some("y"), &SMALL), Ok(100));
+        assert_eq!(staged.room(&b, None, &SMALL), Ok(150));
+    }
+
+    #[test]
+    fn what_is_removed_leaves_no_trace() {
+        let staged = StagedUploads::default();
+        let a = repo("a");
+        staged.add(&a, upload("1", 90, Some("x")), &SMALL).unwrap();
+        staged.add(&a, upload("2", 60, Some("y")), &SMALL).unwrap();
+        assert!(staged.room(&a, Some("z"), &SMALL).is_err());
+        assert_eq!(
+            staged.totals(),
+            StagedTotals {
+                uploads: 2,
+                refs: 2,
+                bytes: 150
+            }
+        );
+        for pack in ["1", "2", "2", "3"] {
+            staged.remove(&a, pack);
+        }
+        assert_eq!(staged.totals(), StagedTotals::default());
+        let ledger = staged.ledger.lock();
+        assert!(ledger.uploads.is_empty() && ledger.by_sender.is_empty());
+        assert!(ledger.by_identifier.is_empty());
+    }
+
+    #[test]
+    fn a_record_says_all_that_a_restart_needs() {
+        for sender in [None, Some("2001:db8::")] {
+            let written = upload("pack-1", 0, sender);
+            assert_eq!(parse("pack-1", render(&written).as_bytes()), Some(written));
+        }
+        assert_eq!(parse("pack-1", b""), None);
+        assert_eq!(parse("pack-1", b"from x\nnonsense"), None);
+    }
+}

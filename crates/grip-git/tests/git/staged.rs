@@ -1,0 +1,299 @@
+//! Uploads that no event names: kept for one repository, promoted, and gone with their last ref.
+
+use grip_git::{GitService, Protocol, Quarantine, StageError, StagedTotals, StagingBudgets};
+use grip_types::{Oid, RefName, RepoAddr};
+
+use crate::support::*;
+
+const SENDER: &str = "192.0.2.7";
+
+fn nostr(digits: &str) -> String {
+    format!("refs/nostr/{}", digits.repeat(32))
+}
+
+/// What is new in `tips`, cut for one repository alone.
+async fn upload(sandbox: &Sandbox, repo: &RepoAddr, work: &Work, tips: &[Oid]) -> Quarantine {
+    let wanted: String = tips.iter().map(|tip| format!("{tip}\n")).collect();
+    let pack = work.pack(&format!("{wanted}^main~1\n"), &[]);
+    let received = sandbox.receive(repo, &pack).await.unwrap();
+    let (signed, staged) = received.split(&[], tips).await.unwrap();
+    assert!(signed.is_empty());
+    staged
+}
+
+/// Stages tips and sets their refs, as a push does.
+async fn stage(sandbox: &Sandbox, repo: &RepoAddr, work: &Work, tips: &[(String, Oid)]) {
+    let oids: Vec<Oid> = tips.iter().map(|(_, tip)| *tip).collect();
+    let staged = upload(sandbox, repo, work, &oids).await;
+    let named: Vec<(RefName, Oid)> = tips.iter().map(|(n, tip)| (name(n), *tip)).collect();
+    staged.stage(repo, named, Some(SENDER.to_owned())).unwrap();
+    let edits: Vec<_> = tips.iter().map(|(n, tip)| set(n, *tip)).collect();
+    sandbox.set(repo, &edits).unwrap();
+}
+
+/// A published history and a commit on top of it that is not.
+async fn scene() -> (Sandbox, RepoAddr, Work, Oid) {
+    let work = Work::example();
+    let (sandbox, repo) = Sandbox::published(&work).await;
+    work.git(&["checkout", "-q", "--detach"]);
+    let tip = work.commit("proposal.txt", "of a stranger\n");
+    (sandbox, repo, work, tip)
+}
+
+fn has(sandbox: &Sandbox, repo: &RepoAddr, oid: Oid) -> bool {
+    let oid = oid.to_hex();
+    try_git(&sandbox.path(repo), &["cat-file", "-e", &oid], b"")
+        .0
+        .is_some()
+}
+
+fn own_packs(sandbox: &Sandbox, repo: &RepoAddr) -> Vec<String> {
+    names_in(&sandbox.path(repo).join("objects/pack"))
+}
+
+/// Neither bytes nor records are left.
+fn assert_nothing_is_staged(sandbox: &Sandbox, repo: &RepoAddr) {
+    assert_eq!(sandbox.staged_totals(), StagedTotals::default());
+    assert_eq!(own_packs(sandbox, repo), [""; 0]);
+    assert_eq!(names_in(&sandbox.root().join(".staged")), [""; 0]);
+    sandbox.assert_quarantine_is_empty();
+}
+
+#[tokio::test]
+async fn staged_objects_are_readable_in_their_repository_alone() {
+    let (sandbox, repo, work, tip) = scene().await;
+    let sibling = crate::support::repo(BOB, "project");
+    sandbox.create(&sibling).unwrap();
+    let packs = sandbox.packs(&repo.identifier);
+    let name_of = nostr("ab");
+    stage(&sandbox, &repo, &work, &[(name_of.clone(), tip)]).await;
+
+    assert!(has(&sandbox, &repo, tip) && !has(&sandbox, &sibling, tip));
+    assert_eq!(sandbox.kind(&repo, tip), None, "it is in no store");
+    assert_eq!(sandbox.packs(&repo.identifier), packs);
+    let tips = sandbox.known_tips(&repo.identifier, 99).unwrap();
+    assert!(!tips.contains(&tip), "it is not offered to other servers");
+    assert!(sandbox.is_staged(&repo, &name(&name_of), &tip));
+    assert!(!sandbox.is_staged(&sibling, &name(&name_of), &tip));
+    let totals = sandbox.staged_totals();
+    assert_eq!((totals.uploads, totals.refs), (1, 1));
+    assert_fsck_is_clean(&sandbox.path(&repo));
+
+    let refs = sandbox.refs(&repo).unwrap();
+    let shown = |service| {
+        let bytes = refs.advertisement(service, Protocol::V0);
+        String::from_utf8_lossy(&bytes).contains(&name_of)
+    };
+    assert!(shown(GitService::UploadPack) && !shown(GitService::ReceivePack));
+}
+
+#[tokio::test]
+async fn a_promoted_upload_is_part_of_the_store() {
+    let (sandbox, repo, work, tip) = scene().await;
+    let name_of = nostr("ab");
+    stage(&sandbox, &repo, &work, &[(name_of.clone(), tip)]).await;
+    let promoted = sandbox.promote_staged(&repo, &name(&name_of), &tip).await;
+    assert!(promoted.unwrap());
+    assert!(sandbox.kind(&repo, tip).is_some());
+    assert_nothing_is_staged(&sandbox, &repo);
+    assert_fsck_is_clean(&sandbox.path(&repo));
+    let again = sandbox.promote_staged(&repo, &name(&name_of), &tip).await;
+    assert!(!again.unwrap(), "there is nothing left to promote");
+    // The ref goes, the objects stay.
+    sandbox.set(&repo, &[delete(&name_of)]).unwrap();
+    assert!(sandbox.kind(&repo, tip).is_some());
+}
+
+#[tokio::test]
+async fn an_upload_goes_with_its_last_ref() {
+    let (sandbox, repo, work, tip) = scene().await;
+    let (a, b) = (nostr("ab"), nostr("cd"));
+    stage(
+        &sandbox,
+        &repo,
+        &work,
+        &[(a.clone(), tip), (b.clone(), tip)],
+    )
+    .await;
+    sandbox.set(&repo, &[delete(&a)]).unwrap();
+    assert!(has(&sandbox, &repo, tip));
+    // Another commit under the same name, and nothing rests on the first.
+    let next = work.commit("proposal.txt", "once more\n");
+    stage(&sandbox, &repo, &work, &[(b.clone(), next)]).await;
+    assert_eq!(sandbox.staged_totals().uploads, 1);
+    sandbox.set(&repo, &[delete(&b)]).unwrap();
+    assert!(!has(&sandbox, &repo, tip) && !has(&sandbox, &repo, next));
+    assert_nothing_is_staged(&sandbox, &repo);
+}
+
+#[tokio::test]
+async fn of_two_tips_in_one_pack_only_the_named_one_is_promoted() {
+    let (sandbox, repo, work, tip) = scene().await;
+    work.git(&["checkout", "-q", "main"]);
+    work.git(&["checkout", "-q", "--detach"]);
+    let other = work.commit("other.txt", "of another\n");
+    let (a, b) = (nostr("ab"), nostr("cd"));
+    stage(
+        &sandbox,
+        &repo,
+        &work,
+        &[(a.clone(), tip), (b.clone(), other)],
+    )
+    .await;
+    assert!(
+        sandbox
+            .promote_staged(&repo, &name(&a), &tip)
+            .await
+            .unwrap()
+    );
+    assert!(sandbox.kind(&repo, tip).is_some() && sandbox.kind(&repo, other).is_none());
+    assert!(sandbox.is_staged(&repo, &name(&b), &other));
+    assert_fsck_is_clean(&sandbox.path(&repo));
+    sandbox.set(&repo, &[delete(&b)]).unwrap();
+    assert!(!has(&sandbox, &repo, other));
+    assert_nothing_is_staged(&sandbox, &repo);
+}
+
+#[tokio::test]
+async fn a_restart_keeps_what_has_a_ref_and_removes_the_rest() {
+    let (mut sandbox, repo, work, tip) = scene().await;
+    let name_of = nostr("ab");
+    stage(&sandbox, &repo, &work, &[(name_of.clone(), tip)]).await;
+    let before = sandbox.staged_totals();
+    // Cut before its ref was set.
+    let next = work.commit("proposal.txt", "once more\n");
+    let cut = upload(&sandbox, &repo, &work, &[next]).await;
+    cut.stage(&repo, vec![(name(&nostr("cd")), next)], None)
+        .unwrap();
+    assert!(has(&sandbox, &repo, next));
+
+    sandbox.reopen();
+    assert_eq!(sandbox.staged_totals(), before);
+    assert!(has(&sandbox, &repo, tip) && !has(&sandbox, &repo, next));
+    assert_eq!(own_packs(&sandbox, &repo).len(), 2, "a pack and its index");
+    let room = sandbox.staging_room(&repo, Some(SENDER)).unwrap();
+    assert_eq!(room, StagingBudgets::default().per_address - before.bytes);
+    assert!(
+        sandbox
+            .promote_staged(&repo, &name(&name_of), &tip)
+            .await
+            .unwrap()
+    );
+    assert_nothing_is_staged(&sandbox, &repo);
+}
+
+#[tokio::test]
+async fn a_crash_between_promotion_and_cleaning_up_is_finished_at_the_next_start() {
+    let (mut sandbox, repo, work, tip) = scene().await;
+    stage(&sandbox, &repo, &work, &[(nostr("ab"), tip)]).await;
+    let pack = work.pack(&format!("{tip}\n^main\n"), &[]);
+    sandbox.promote(&repo, &pack).await;
+    sandbox.reopen();
+    assert!(sandbox.kind(&repo, tip).is_some());
+    assert_nothing_is_staged(&sandbox, &repo);
+    assert_fsck_is_clean(&sandbox.path(&repo));
+}
+
+#[tokio::test]
+async fn what_does_not_fit_leaves_nothing_and_names_the_budget() {
+    for (budgets, part) in [
+        (
+            StagingBudgets {
+                per_address: 100,
+                per_identifier: 1 << 20,
+            },
+            "from your address",
+        ),
+        (
+            StagingBudgets {
+                per_address: 1 << 20,
+                per_identifier: 100,
+            },
+            "named project",
+        ),
+    ] {
+        let work = Work::example();
+        let sandbox = Sandbox::with(|options| options.staging = budgets);
+        let repo = crate::support::repo(ALICE, "project");
+        sandbox.create(&repo).unwrap();
+        sandbox.publish(&repo, &work).await;
+        let tip = work.commit("proposal.txt", "of a stranger\n");
+        let staged = upload(&sandbox, &repo, &work, &[tip]).await;
+        let tips = vec![(name(&nostr("ab")), tip)];
+        let full = staged
+            .stage(&repo, tips, Some(SENDER.to_owned()))
+            .unwrap_err();
+        assert!(matches!(full, StageError::Full(_)), "{full}");
+        assert!(full.to_string().contains(part), "{full}");
+        assert_nothing_is_staged(&sandbox, &repo);
+    }
+}
+
+#[tokio::test]
+async fn what_is_staged_is_not_archived() {
+    let (sandbox, repo, work, tip) = scene().await;
+    let name_of = nostr("ab");
+    stage(&sandbox, &repo, &work, &[(name_of.clone(), tip)]).await;
+    sandbox.archive(&repo, 7).unwrap();
+    assert_nothing_is_staged(&sandbox, &repo);
+    assert!(sandbox.restore(&repo).unwrap());
+    let refs = sandbox.refs(&repo).unwrap();
+    assert!(refs.get(&name(&name_of)).is_none() && refs.get(&name("refs/heads/main")).is_some());
+    assert_fsck_is_clean(&sandbox.path(&repo));
+}
+
+#[tokio::test]
+async fn a_repository_with_nothing_but_staged_refs_counts_as_empty() {
+    let (sandbox, repo) = empty();
+    let work = Work::example();
+    work.git(&["checkout", "-q", "--detach"]);
+    let tip = work.commit("proposal.txt", "of a stranger\n");
+    let pack = work.pack(&format!("{tip}\n"), &[]);
+    let received = sandbox.receive(&repo, &pack).await.unwrap();
+    let (_, staged) = received.split(&[], &[tip]).await.unwrap();
+    staged
+        .stage(&repo, vec![(name(&nostr("ab")), tip)], None)
+        .unwrap();
+    sandbox.set(&repo, &[set(&nostr("ab"), tip)]).unwrap();
+    assert!(sandbox.remove_empty(&repo).unwrap());
+    assert_nothing_is_staged(&sandbox, &repo);
+}
+
+#[tokio::test]
+async fn a_pack_for_both_is_divided() {
+    let (sandbox, repo, work, tip) = scene().await;
+    work.git(&["checkout", "-q", "main"]);
+    let signed = work.commit("signed.txt", "named by a state\n");
+    let loose = work.write_object("blob", b"nobody asked for this");
+    let listed = work.git(&[
+        "rev-list",
+        "--objects",
+        "--no-object-names",
+        "--all",
+        &tip.to_hex(),
+    ]);
+    let mut all: Vec<Oid> = listed.lines().map(|line| line.parse().unwrap()).collect();
+    all.push(loose);
+    let received = sandbox.receive(&repo, &work.pack_of(&all)).await.unwrap();
+    let (store, own) = received.split(&[signed], &[tip]).await.unwrap();
+    assert!(
+        store
+            .kinds(&[tip, loose])
+            .unwrap()
+            .iter()
+            .all(Option::is_none)
+    );
+    assert!(
+        own.kinds(&[signed, loose])
+            .unwrap()
+            .iter()
+            .all(Option::is_none)
+    );
+    store.promote().unwrap();
+    own.stage(&repo, vec![(name(&nostr("ab")), tip)], None)
+        .unwrap();
+    let edits = [set("refs/heads/main", signed), set(&nostr("ab"), tip)];
+    sandbox.set(&repo, &edits).unwrap();
+    assert!(sandbox.kind(&repo, signed).is_some() && sandbox.kind(&repo, tip).is_none());
+    assert_fsck_is_clean(&sandbox.path(&repo));
+}
