@@ -4,6 +4,7 @@ use std::{
     collections::BTreeSet,
     convert::Infallible,
     io::Write as _,
+    ops::Deref,
     path::Path,
     process::{Output, Stdio},
     sync::Arc,
@@ -339,16 +340,141 @@ pub fn write_object(work: &WorkTree, kind: &str, contents: &[u8]) -> String {
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
-/// A repository with one module at its root, tagged.
-pub fn module(path: &str, tags: &[&str]) -> WorkTree {
-    let work = WorkTree::init().unwrap();
-    work.commit("go.mod", &format!("module {path}\n\ngo 1.19\n"))
-        .unwrap();
-    work.commit("hello.go", "package hello\n\nconst Greeting = \"hello\"\n")
-        .unwrap();
-    for tag in tags {
-        work.git(["tag", tag]).unwrap();
+/// A node with one repository, whose root is a module unless it is empty.
+pub struct Scene {
+    pub world: World,
+    identifier: &'static str,
+    /// The module path of its root.
+    pub path: String,
+    work: WorkTree,
+}
+
+impl Deref for Scene {
+    type Target = World;
+
+    fn deref(&self) -> &World {
+        &self.world
     }
+}
+
+impl Scene {
+    /// A repository with one module at its root, tagged.
+    pub async fn new(identifier: &'static str, tags: &[&str]) -> Self {
+        Self::with(Options::default(), identifier, tags).await
+    }
+
+    pub async fn with(options: Options, identifier: &'static str, tags: &[&str]) -> Self {
+        let world = World::with(options, "").await;
+        let path = world.path(identifier);
+        Self::of(world, identifier, path).tagged(tags)
+    }
+
+    /// A repository without a commit.
+    pub async fn empty(identifier: &'static str) -> Self {
+        let world = World::new().await;
+        Self {
+            path: world.path(identifier),
+            world,
+            identifier,
+            work: WorkTree::init().unwrap(),
+        }
+    }
+
+    /// A repository whose go.mod names the module `path`.
+    pub fn of(world: World, identifier: &'static str, path: String) -> Self {
+        let work = module(&path);
+        Self {
+            world,
+            identifier,
+            path,
+            work,
+        }
+    }
+
+    pub fn tagged(self, tags: &[&str]) -> Self {
+        tags.iter().for_each(|tag| self.tag(tag));
+        self
+    }
+
+    pub fn git<const N: usize>(&self, arguments: [&str; N]) -> String {
+        self.work.git(arguments).unwrap()
+    }
+
+    pub fn commit(&self, file: &str, text: &str) -> String {
+        self.work.commit(file, text).unwrap()
+    }
+
+    pub fn tag(&self, tag: &str) {
+        self.git(["tag", tag]);
+    }
+
+    pub fn tip(&self, revision: &str) -> String {
+        self.work.tip(revision).unwrap()
+    }
+
+    pub fn work(&self) -> &WorkTree {
+        &self.work
+    }
+
+    /// Has the repository served as it is now, and indexed.
+    pub async fn publish(&self) -> RepoAddr {
+        self.world.publish(self.identifier, &self.work).await
+    }
+
+    /// Has the repository served as it is now; the index does not know yet.
+    pub async fn push(&self) {
+        let repo = self.world.repo(self.identifier);
+        self.world.push(&repo, &self.work).await;
+    }
+
+    /// What the proxy answers to `@v/…`.
+    pub async fn get(&self, file: &str) -> String {
+        self.world.text(&format!("{}/@v/{file}", self.path)).await
+    }
+
+    pub async fn zip(&self, version: &str) -> Bytes {
+        let file = format!("{}/@v/{version}.zip", self.path);
+        self.world.ask(&file).await.unwrap()
+    }
+
+    pub async fn info(&self, revision: &str) -> serde_json::Value {
+        serde_json::from_str(&self.get(&format!("{revision}.info")).await).unwrap()
+    }
+
+    /// The version that a branch or a commit has.
+    pub async fn version(&self, revision: &str) -> String {
+        self.info(revision).await["Version"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    }
+
+    pub async fn latest(&self) -> serde_json::Value {
+        self.world.json(&format!("{}/@latest", self.path)).await["Version"].clone()
+    }
+
+    /// The proxy refuses `@v/…` for this reason.
+    pub async fn refuses(&self, file: &str, reason: &str) {
+        let said = self
+            .world
+            .refusal(&format!("{}/@v/{file}", self.path))
+            .await;
+        assert!(said.contains(reason), "{file}: {said}");
+    }
+
+    /// The go command, with this node as its proxy.
+    pub async fn go(&self) -> Go {
+        Go::new(&self.world.serve().await)
+    }
+}
+
+/// A repository with one module at its root.
+pub fn module(path: &str) -> WorkTree {
+    let work = WorkTree::init().unwrap();
+    let go_mod = format!("module {path}\n\ngo 1.19\n");
+    work.commit("go.mod", &go_mod).unwrap();
+    let text = "package hello\n\nconst Greeting = \"hello\"\n";
+    work.commit("hello.go", text).unwrap();
     work
 }
 
@@ -368,7 +494,25 @@ impl Go {
         Self { dir, proxy }
     }
 
-    pub async fn run(&self, arguments: &[&str]) -> Result<String, String> {
+    /// Runs go, which succeeds.
+    pub async fn does(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments).await;
+        output.unwrap_or_else(|error| panic!("go {arguments:?}: {error}"))
+    }
+
+    /// Runs go, which fails and says so.
+    pub async fn fails(&self, arguments: &[&str], reason: &str) {
+        let said = self.run(arguments).await.unwrap_err();
+        assert!(said.contains(reason), "go {arguments:?}: {said}");
+    }
+
+    /// Whether the main module requires a module, of which this is the path and the version's
+    /// beginning.
+    pub fn requires(&self, module: &str) -> bool {
+        self.main_go_mod().contains(module)
+    }
+
+    async fn run(&self, arguments: &[&str]) -> Result<String, String> {
         let Output {
             status,
             stdout,
@@ -423,7 +567,7 @@ impl Go {
         std::fs::write(self.dir.path().join("main").join(name), contents).unwrap();
     }
 
-    pub fn main_go_mod(&self) -> String {
+    fn main_go_mod(&self) -> String {
         std::fs::read_to_string(self.dir.path().join("main/go.mod")).unwrap()
     }
 }
