@@ -17,8 +17,7 @@ async fn paths(running: &Running, query: FeedQuery) -> Vec<String> {
 
 grip_db::on_both_engines! {
     async fn a_page_begins_with_the_timestamp_itself(test: TestDatabase) {
-        let source = FakeSource::new("acme");
-        source.add("one");
+        let source = FakeSource::one(&[]);
         for n in 0..5 {
             source.tag("one", &format!("v1.0.{n}"), n);
         }
@@ -35,8 +34,7 @@ grip_db::on_both_engines! {
     }
 
     async fn the_other_clock_has_the_newest_tag_first(test: TestDatabase) {
-        let source = FakeSource::new("acme");
-        source.add("one");
+        let source = FakeSource::one(&[]);
         for (tag, commit) in [("v1.0.0", 30), ("v1.0.1", 10), ("v1.0.2", 20)] {
             source.tag("one", tag, commit);
         }
@@ -80,9 +78,7 @@ grip_db::on_both_engines! {
     }
 
     async fn changes_that_are_no_longer_kept_are_said_to_be_missing(test: TestDatabase) {
-        let source = FakeSource::new("acme");
-        source.add("one");
-        source.tag("one", "v1.0.0", 1);
+        let source = FakeSource::one(&[("v1.0.0", 1)]);
         let options = Options { keep_changes: Duration::ZERO, ..Options::default() };
         let running = Running::with(test.db(), &[&source], options).await;
         running.settle().await;
@@ -98,8 +94,7 @@ grip_db::on_both_engines! {
 #[tokio::test]
 async fn nobody_gets_more_than_a_page() {
     let test = TestDatabase::sqlite().await;
-    let source = FakeSource::new("acme");
-    source.add("one");
+    let source = FakeSource::one(&[]);
     for n in 0..2_100 {
         source.tag("one", &format!("v1.0.{n}"), 1);
     }

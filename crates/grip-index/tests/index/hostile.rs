@@ -4,8 +4,7 @@ use crate::support::{FakeSource, Running};
 
 grip_db::on_both_engines! {
     async fn hostile_names_of_tags_are_kept_with_a_reason_and_stay_out(test: TestDatabase) {
-        let source = FakeSource::new("acme");
-        source.add("one");
+        let source = FakeSource::one(&[]);
         let long = "x".repeat(4096);
         let names = [
             "..", "../v1.0.0", "sub/../v1.0.0", "v1.0.0\n", "v1.0.0\0", "\0", "a\nb/v1.0.0",

@@ -60,8 +60,7 @@ async fn instances_split_the_work_and_none_of_it_is_done_twice() {
 async fn a_change_told_by_one_instance_is_seen_through_another() {
     let server = PostgresServer::start().await.unwrap();
     let test = TestDatabase::postgres(&server.url()).await;
-    let source = FakeSource::new("acme");
-    source.add("one");
+    let source = FakeSource::one(&[]);
     let running = Running::settled(test.db(), &[&source]).await;
     let db = test.another("reader").await;
     let mut topic = db.topic(grip_index::TOPIC);

@@ -8,12 +8,7 @@ use crate::support::{FakeSource, Running, reopened};
 
 grip_db::on_both_engines! {
     async fn a_source_is_listed_and_its_versions_are_in_the_feed(test: TestDatabase) {
-        let source = FakeSource::new("acme");
-        source.add("one");
-        source.tag("one", "v1.0.0", 1);
-        source.tag("one", "v2.0.0", 2);
-        source.tag("one", "sub/v0.1.0", 1);
-        source.tag("one", "release-7", 3);
+        let source = FakeSource::one(&[("v1.0.0", 1), ("v2.0.0", 2), ("sub/v0.1.0", 1), ("release-7", 3)]);
         source.go_mod("one", "sub", "module fake.example/acme/one/sub\n");
         source.add("empty");
         let running = Running::settled(test.db(), &[&source]).await;
@@ -62,9 +57,7 @@ grip_db::on_both_engines! {
     }
 
     async fn what_is_new_is_asked_about_once_and_nothing_else(test: TestDatabase) {
-        let source = FakeSource::new("acme");
-        source.add("one");
-        source.tag("one", "v1.0.0", 1);
+        let source = FakeSource::one(&[("v1.0.0", 1)]);
         let running = Running::settled(test.db(), &[&source]).await;
         source.calls();
         source.tag("one", "v1.1.0", 2);
@@ -83,10 +76,7 @@ grip_db::on_both_engines! {
     }
 
     async fn moved_and_removed_tags_are_told_and_not_silently_rewritten(test: TestDatabase) {
-        let source = FakeSource::new("acme");
-        source.add("one");
-        source.tag("one", "v1.0.0", 1);
-        source.tag("one", "v1.1.0", 1);
+        let source = FakeSource::one(&[("v1.0.0", 1), ("v1.1.0", 1)]);
         let running = Running::settled(test.db(), &[&source]).await;
         let before = running.changes(0).await;
         source.tag("one", "v1.0.0", 2);
@@ -110,9 +100,7 @@ grip_db::on_both_engines! {
     }
 
     async fn a_version_that_comes_again_is_seen_by_who_follows(test: TestDatabase) {
-        let source = FakeSource::new("acme");
-        source.add("one");
-        source.tag("one", "v1.0.0", 1);
+        let source = FakeSource::one(&[("v1.0.0", 1)]);
         let running = Running::settled(test.db(), &[&source]).await;
         let first = running.index.stamp().await.unwrap();
         source.untag("one", "v1.0.0");
@@ -130,10 +118,8 @@ grip_db::on_both_engines! {
     }
 
     async fn an_unchanged_repository_costs_one_call_and_no_change(test: TestDatabase) {
-        let source = FakeSource::new("acme");
+        let source = FakeSource::one(&[("v1.0.0", 1)]);
         source.use_etags();
-        source.add("one");
-        source.tag("one", "v1.0.0", 1);
         let running = Running::settled(test.db(), &[&source]).await;
         let before = running.index.repos("", 1).await.unwrap()[0].clone();
         source.calls();
@@ -164,9 +150,7 @@ grip_db::on_both_engines! {
     }
 
     async fn a_repository_that_is_gone_takes_its_versions_along(test: TestDatabase) {
-        let source = FakeSource::new("acme");
-        source.add("one");
-        source.tag("one", "v1.0.0", 1);
+        let source = FakeSource::one(&[("v1.0.0", 1)]);
         let running = Running::settled(test.db(), &[&source]).await;
         let before = running.index.stamp().await.unwrap();
         source.remove("one");
@@ -187,10 +171,7 @@ grip_db::on_both_engines! {
     }
 
     async fn what_was_learned_about_a_commit_goes_with_its_last_tag(test: TestDatabase) {
-        let source = FakeSource::new("acme");
-        source.add("one");
-        source.tag("one", "v1.0.0", 1);
-        source.tag("one", "v1.0.1", 2);
+        let source = FakeSource::one(&[("v1.0.0", 1), ("v1.0.1", 2)]);
         let running = Running::settled(test.db(), &[&source]).await;
         source.tag("one", "v1.0.0", 3);
         running.turn(&source, "one").await;
@@ -225,8 +206,7 @@ grip_db::on_both_engines! {
 
     async fn a_hundred_thousand_tags_are_one_turn(test: TestDatabase) {
         const TAGS: u32 = 100_000;
-        let source = FakeSource::new("acme");
-        source.add("one");
+        let source = FakeSource::one(&[]);
         for n in 0..TAGS {
             // Most of them at one commit: what is shown here is the amount of rows.
             source.tag("one", &format!("v0.{}.{}", n / 1_000, n % 1_000), n % 7);
@@ -252,8 +232,7 @@ grip_db::on_both_engines! {
 #[tokio::test]
 async fn more_tags_than_allowed_are_refused_with_the_reason() {
     let test = TestDatabase::sqlite().await;
-    let source = FakeSource::new("acme");
-    source.add("one");
+    let source = FakeSource::one(&[]);
     for n in 0..11 {
         source.tag("one", &format!("v0.0.{n}"), n);
     }
@@ -272,11 +251,8 @@ async fn more_tags_than_allowed_are_refused_with_the_reason() {
 #[tokio::test]
 async fn an_answer_about_one_tag_that_is_unusable_is_asked_for_again_next_time() {
     let test = TestDatabase::sqlite().await;
-    let source = FakeSource::new("acme");
+    let source = FakeSource::one(&[("v1.0.0", 1), ("v1.1.0", 2)]);
     source.use_etags();
-    source.add("one");
-    source.tag("one", "v1.0.0", 1);
-    source.tag("one", "v1.1.0", 2);
     let nonsense = SourceError::Permanent("the host answered with nonsense".into());
     source.fail("go.mod fake.example/acme/one 1", [nonsense]);
     let running = Running::settled(test.db(), &[&source]).await;

@@ -8,12 +8,11 @@ use std::{
 };
 
 use bytes::Bytes;
-use futures_util::future::BoxFuture;
 use grip_db::{Db, TestDatabase};
 use grip_go::ModulePath;
 use grip_index::{
     Change, Changes, FeedQuery, GoMod, Index, Listing, Occasion, Options, Parts, Source,
-    SourceError, TagAt, TagFacts, Tags, Trust,
+    SourceError, SourceFuture, TagAt, TagFacts, Tags, Trust,
 };
 use grip_queue::{Backoff, Filter, JobFacts, Queue, State};
 use grip_tasks::TaskGroup;
@@ -56,6 +55,16 @@ fn number(oid: &Oid) -> u32 {
 impl FakeSource {
     pub fn new(owner: &str) -> Arc<Self> {
         Self::named(&format!("{HOST}/orgs/{owner}"), owner)
+    }
+
+    /// A source of one repository, `one`, with tags at these commits.
+    pub fn one(tags: &[(&str, u32)]) -> Arc<Self> {
+        let source = Self::new("acme");
+        source.add("one");
+        for (tag, commit) in tags {
+            source.tag("one", tag, *commit);
+        }
+        source
     }
 
     pub fn named(name: &str, owner: &str) -> Arc<Self> {
@@ -211,7 +220,7 @@ impl Source for FakeSource {
         self.world.lock().policy.clone()
     }
 
-    fn list(&self, cursor: Option<String>) -> BoxFuture<'_, Result<Listing, SourceError>> {
+    fn list(&self, cursor: Option<String>) -> SourceFuture<'_, Listing> {
         Box::pin(async move { self.page(cursor) })
     }
 
@@ -220,22 +229,18 @@ impl Source for FakeSource {
         repo: &'a str,
         etag: Option<String>,
         _: Occasion,
-    ) -> BoxFuture<'a, Result<Tags, SourceError>> {
+    ) -> SourceFuture<'a, Tags> {
         Box::pin(async move { self.all_tags(repo, etag.as_deref()) })
     }
 
-    fn is_there<'a>(&'a self, repo: &'a str) -> BoxFuture<'a, Result<bool, SourceError>> {
+    fn is_there<'a>(&'a self, repo: &'a str) -> SourceFuture<'a, bool> {
         Box::pin(async move {
             self.called(format!("is there {repo}"))?;
             Ok(self.world.lock().repos.contains_key(repo))
         })
     }
 
-    fn created<'a>(
-        &'a self,
-        repo: &'a str,
-        tag: &'a TagAt,
-    ) -> BoxFuture<'a, Result<i64, SourceError>> {
+    fn created<'a>(&'a self, repo: &'a str, tag: &'a TagAt) -> SourceFuture<'a, i64> {
         Box::pin(async move {
             let commit = number(&tag.commit);
             self.called(format!("created {repo} {commit}"))?;
@@ -248,7 +253,7 @@ impl Source for FakeSource {
         repo: &'a str,
         commit: &'a Oid,
         dir: &'a str,
-    ) -> BoxFuture<'a, Result<GoMod, SourceError>> {
+    ) -> SourceFuture<'a, GoMod> {
         Box::pin(async move { self.file(repo, commit, dir) })
     }
 
