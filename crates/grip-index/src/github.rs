@@ -11,7 +11,6 @@ mod errors;
 mod partial_tag_lists;
 mod tags;
 
-use futures_util::future::BoxFuture;
 use grip_github::{GitHub, GitHubError, Login, Owner, RepoName};
 use grip_go::{ModulePath, go_mod};
 use grip_types::Oid;
@@ -20,7 +19,7 @@ use self::{
     errors::{about_one, of_list, step},
     partial_tag_lists::PartialTagLists,
 };
-use crate::{GoMod, Listing, Occasion, Source, SourceError, TagAt, Tags, Trust};
+use crate::{GoMod, Listing, Occasion, Source, SourceError, SourceFuture, TagAt, Tags, Trust};
 
 /// The repositories of an organisation, a user or a whole host.
 pub struct GitHubSource {
@@ -106,7 +105,7 @@ impl Source for GitHubSource {
         format!("{}", matches!(self.owner, Owner::Everything))
     }
 
-    fn list(&self, cursor: Option<String>) -> BoxFuture<'_, Result<Listing, SourceError>> {
+    fn list(&self, cursor: Option<String>) -> SourceFuture<'_, Listing> {
         Box::pin(self.page(cursor))
     }
 
@@ -115,11 +114,11 @@ impl Source for GitHubSource {
         repo: &'a str,
         etag: Option<String>,
         occasion: Occasion,
-    ) -> BoxFuture<'a, Result<Tags, SourceError>> {
+    ) -> SourceFuture<'a, Tags> {
         Box::pin(self.all_tags(repo, etag, occasion))
     }
 
-    fn is_there<'a>(&'a self, repo: &'a str) -> BoxFuture<'a, Result<bool, SourceError>> {
+    fn is_there<'a>(&'a self, repo: &'a str) -> SourceFuture<'a, bool> {
         Box::pin(async move {
             let name = self.repo_name(repo)?;
             match self.github.repository(&name).await {
@@ -136,15 +135,11 @@ impl Source for GitHubSource {
     }
 
     /// It may have become private since the latest listing.
-    fn admits<'a>(&'a self, repo: &'a str) -> BoxFuture<'a, Result<bool, SourceError>> {
+    fn admits<'a>(&'a self, repo: &'a str) -> SourceFuture<'a, bool> {
         self.is_there(repo)
     }
 
-    fn created<'a>(
-        &'a self,
-        repo: &'a str,
-        tag: &'a TagAt,
-    ) -> BoxFuture<'a, Result<i64, SourceError>> {
+    fn created<'a>(&'a self, repo: &'a str, tag: &'a TagAt) -> SourceFuture<'a, i64> {
         Box::pin(async move {
             let name = self.repo_name(repo)?;
             let time = self.github.commit_time(&name, tag.commit).await;
@@ -157,7 +152,7 @@ impl Source for GitHubSource {
         repo: &'a str,
         commit: &'a Oid,
         dir: &'a str,
-    ) -> BoxFuture<'a, Result<GoMod, SourceError>> {
+    ) -> SourceFuture<'a, GoMod> {
         Box::pin(async move {
             let name = self.repo_name(repo)?;
             let path = match dir {

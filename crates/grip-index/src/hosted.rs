@@ -15,7 +15,6 @@ mod names;
 
 use std::sync::Arc;
 
-use futures_util::future::BoxFuture;
 use grip_git::Repositories;
 use grip_go::ModulePath;
 use grip_nostr::ServedRepositories;
@@ -28,7 +27,7 @@ pub use module_paths::ModulePaths;
 
 pub(crate) use git_read::go_mod_at;
 
-use crate::{GoMod, Listing, Occasion, Source, SourceError, TagAt, Tags, Trust};
+use crate::{GoMod, Listing, Occasion, Source, SourceError, SourceFuture, TagAt, Tags, Trust};
 use names::Names;
 
 /// Repositories in a page of a listing.
@@ -147,7 +146,7 @@ impl Source for Hosted {
         )
     }
 
-    fn list(&self, cursor: Option<String>) -> BoxFuture<'_, Result<Listing, SourceError>> {
+    fn list(&self, cursor: Option<String>) -> SourceFuture<'_, Listing> {
         Box::pin(async move {
             let after = cursor.map(|name| self.known(&name)).transpose()?;
             let page = self.inner.served.page(after.as_ref(), PAGE);
@@ -163,7 +162,7 @@ impl Source for Hosted {
         repo: &'a str,
         etag: Option<String>,
         _: Occasion,
-    ) -> BoxFuture<'a, Result<Tags, SourceError>> {
+    ) -> SourceFuture<'a, Tags> {
         Box::pin(async move {
             let Some(repo) = self.served_repository(repo) else {
                 return Ok(Tags::Gone);
@@ -173,11 +172,7 @@ impl Source for Hosted {
         })
     }
 
-    fn created<'a>(
-        &'a self,
-        repo: &'a str,
-        tag: &'a TagAt,
-    ) -> BoxFuture<'a, Result<i64, SourceError>> {
+    fn created<'a>(&'a self, repo: &'a str, tag: &'a TagAt) -> SourceFuture<'a, i64> {
         Box::pin(async move {
             let (repo, object) = (self.known(repo)?, tag.object);
             self.off_runtime(move |repositories| git_read::created(repositories, &repo, &object))
@@ -190,7 +185,7 @@ impl Source for Hosted {
         repo: &'a str,
         commit: &'a Oid,
         dir: &'a str,
-    ) -> BoxFuture<'a, Result<GoMod, SourceError>> {
+    ) -> SourceFuture<'a, GoMod> {
         Box::pin(async move {
             let (repo, commit, dir) = (self.known(repo)?, *commit, dir.to_owned());
             self.off_runtime(move |repositories| {

@@ -18,7 +18,7 @@ pub use feed::{Clock, FeedQuery, InvalidClock, InvalidTimestamp, Page};
 pub use github::{GitHubOptions, GitHubSource};
 pub use index::{Index, Parts};
 pub use options::Options;
-pub use source::{GoMod, Listing, Occasion, Source, SourceError, TagAt, Tags, Trust};
+pub use source::{GoMod, Listing, Occasion, Source, SourceError, SourceFuture, TagAt, Tags, Trust};
 pub use store::{
     Change, Changes, Entry, Op, RepoFacts, SourceStatus, Status, TOPIC, TagFacts, VersionAt,
 };

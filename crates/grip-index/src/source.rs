@@ -8,6 +8,9 @@ use futures_util::future::BoxFuture;
 use grip_go::ModulePath;
 use grip_types::Oid;
 
+/// The answer of a source.
+pub type SourceFuture<'a, T> = BoxFuture<'a, Result<T, SourceError>>;
+
 /// One configured place: an organisation on a GitHub host, or the repositories on this node.
 ///
 /// All calls are cancel safe and may be repeated. They never wait for a limit: they say until
@@ -29,7 +32,7 @@ pub trait Source: Send + Sync + 'static {
 
     /// One page of all repositories. Names are unique among all sources of the database, so that
     /// two sources that list the same repository name the same work.
-    fn list(&self, cursor: Option<String>) -> BoxFuture<'_, Result<Listing, SourceError>>;
+    fn list(&self, cursor: Option<String>) -> SourceFuture<'_, Listing>;
 
     /// The tags of a repository, or that nothing has changed since `etag` was given out. What was
     /// put by on another occasion is too old to go on with.
@@ -38,27 +41,23 @@ pub trait Source: Send + Sync + 'static {
         repo: &'a str,
         etag: Option<String>,
         occasion: Occasion,
-    ) -> BoxFuture<'a, Result<Tags, SourceError>>;
+    ) -> SourceFuture<'a, Tags>;
 
     /// Whether a repository that the latest listing lacks is there all the same, by that name.
-    fn is_there<'a>(&'a self, repo: &'a str) -> BoxFuture<'a, Result<bool, SourceError>> {
+    fn is_there<'a>(&'a self, repo: &'a str) -> SourceFuture<'a, bool> {
         let _ = repo;
         Box::pin(std::future::ready(Ok(true)))
     }
 
     /// Whether a repository that somebody has named, or that has news, would be in a listing of
     /// now, where listings leave some out.
-    fn admits<'a>(&'a self, repo: &'a str) -> BoxFuture<'a, Result<bool, SourceError>> {
+    fn admits<'a>(&'a self, repo: &'a str) -> SourceFuture<'a, bool> {
         let _ = repo;
         Box::pin(std::future::ready(Ok(true)))
     }
 
     /// When a tag was made, in milliseconds since 1970; asked only for new and moved tags.
-    fn created<'a>(
-        &'a self,
-        repo: &'a str,
-        tag: &'a TagAt,
-    ) -> BoxFuture<'a, Result<i64, SourceError>>;
+    fn created<'a>(&'a self, repo: &'a str, tag: &'a TagAt) -> SourceFuture<'a, i64>;
 
     /// The `go.mod` in a directory ("" is the root) of a commit.
     fn go_mod<'a>(
@@ -66,7 +65,7 @@ pub trait Source: Send + Sync + 'static {
         repo: &'a str,
         commit: &'a Oid,
         dir: &'a str,
-    ) -> BoxFuture<'a, Result<GoMod, SourceError>>;
+    ) -> SourceFuture<'a, GoMod>;
 
     /// Called when a repository's turn has ended well: what was put by to go on after an
     /// interruption is not needed any more.

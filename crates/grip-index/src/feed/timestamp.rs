@@ -86,18 +86,13 @@ mod tests {
 
     #[test]
     fn what_is_no_timestamp_is_refused() {
-        for text in [
+        let words = "yesterday 2019-04-10 2019-04-10T19:08 2019-04-10T19:08:52 2019-04-10T25:08:52Z \
+            2019-02-30T19:08:52Z 1554923332";
+        for text in words.split(' ').chain([
             "",
-            "yesterday",
-            "2019-04-10",
-            "2019-04-10T19:08",
             "2019-04-10 19:08:52Z",
-            "2019-04-10T19:08:52",
-            "2019-04-10T25:08:52Z",
-            "2019-02-30T19:08:52Z",
-            "1554923332",
             "2019-04-10T19:08:52Z; DROP TABLE repos",
-        ] {
+        ]) {
             assert_eq!(parse(text), Err(InvalidTimestamp), "{text}");
         }
     }

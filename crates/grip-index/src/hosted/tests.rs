@@ -68,6 +68,18 @@ impl Node {
         repo
     }
 
+    async fn tags(&self, name: &str, etag: Option<String>) -> Tags {
+        let tags = self.hosted.tags(name, etag, Occasion::default()).await;
+        tags.unwrap()
+    }
+
+    async fn all_tags(&self, name: &str) -> (Vec<TagAt>, Option<String>) {
+        match self.tags(name, None).await {
+            Tags::All { tags, etag } => (tags, etag),
+            other => panic!("{other:?}"),
+        }
+    }
+
     /// A served repository with all of `work`.
     async fn publish(&self, identifier: &str, work: &WorkTree) -> RepoAddr {
         let repo = self.empty(identifier);
@@ -111,32 +123,17 @@ async fn tags_are_told_with_their_commits_and_recognised_when_nothing_changed() 
     work.git(["tag", "v9.0.0", "HEAD:README.md"]).unwrap();
     let repo = node.publish("hello", &work).await;
     let name = node.hosted.name_of(&repo);
-    let Tags::All { tags, etag } = node
-        .hosted
-        .tags(&name, None, Occasion::default())
-        .await
-        .unwrap()
-    else {
-        panic!("there are tags");
-    };
+    let (tags, etag) = node.all_tags(&name).await;
     let names: Vec<&str> = tags.iter().map(|tag| tag.name.as_str()).collect();
     assert_eq!(names, ["v1.0.0", "v1.1.0"], "a tag of a file is none");
     assert!(tags.iter().all(|tag| tag.commit.to_hex() == commit));
     assert_eq!(tags[1].object.to_hex(), work.tip("v1.1.0").unwrap());
-    let again = node
-        .hosted
-        .tags(&name, etag.clone(), Occasion::default())
-        .await
-        .unwrap();
+    let again = node.tags(&name, etag.clone()).await;
     assert_eq!(again, Tags::Unchanged);
 
     work.git(["tag", "v1.2.0"]).unwrap();
     node.publish("hello", &work).await;
-    let changed = node
-        .hosted
-        .tags(&name, etag, Occasion::default())
-        .await
-        .unwrap();
+    let changed = node.tags(&name, etag).await;
     assert!(matches!(changed, Tags::All { tags, .. } if tags.len() == 3));
 }
 
@@ -158,14 +155,7 @@ async fn a_tag_was_made_when_it_says_or_when_its_commit_says() {
     dated(&["tag", "-a", "-m", "x", "heavy"], "1200000000 +0200");
     let repo = node.publish("hello", &work).await;
     let name = node.hosted.name_of(&repo);
-    let Tags::All { tags, .. } = node
-        .hosted
-        .tags(&name, None, Occasion::default())
-        .await
-        .unwrap()
-    else {
-        panic!("there are tags");
-    };
+    let (tags, _) = node.all_tags(&name).await;
     let mut created = Vec::new();
     for tag in &tags {
         let at = node.hosted.created(&name, tag).await.unwrap();
@@ -206,12 +196,7 @@ async fn what_is_not_served_or_not_ours_is_gone() {
     let node = Node::new("");
     let repo = node.empty("hello");
     let name = node.hosted.name_of(&repo);
-    let tags = async |name: &str| {
-        node.hosted
-            .tags(name, None, Occasion::default())
-            .await
-            .unwrap()
-    };
+    let tags = async |name: &str| node.tags(name, None).await;
     assert!(matches!(tags(&name).await, Tags::All { .. }));
     node.served.0.lock().clear();
     assert_eq!(tags(&name).await, Tags::Gone);
@@ -378,9 +363,7 @@ grip_db::on_both_engines! {
         for identifier in ["same", "moved", "new", "unnoted"] {
             let repo = node.publish(identifier, &work).await;
             let name = node.hosted.name_of(&repo);
-            let Tags::All { etag, .. } = node.hosted.tags(&name, None, Occasion::default()).await.unwrap() else {
-                panic!("there are tags");
-            };
+            let (_, etag) = node.all_tags(&name).await;
             match identifier {
                 "same" => know(&test, &name, etag).await,
                 "moved" => know(&test, &name, Some("before".to_owned())).await,

@@ -3,34 +3,30 @@
 //! A version's repository may be another node's while ours claims the same version too: then ours
 //! counts if it has it at the same commit, because that is the same module.
 
-use grip_db::{Db, DbError};
+use grip_db::{Db, DbError, Statement};
 use grip_go::{ModulePath, Version};
 use grip_types::Oid;
 
+/// Live versions of the module $1 and the tags that claim them, at the same commit.
+macro_rules! claims {
+    ($rest:literal) => {
+        concat!(
+            "SELECT v.version, t.org_repo_name, t.tag_name, t.commit_oid FROM index_versions v \
+             JOIN repo_tags t ON t.path = v.path AND t.version = v.version \
+             AND t.commit_oid = v.commit_oid WHERE v.path = $1 AND ",
+            $rest
+        )
+    };
+}
+
 grip_db::statements! {
     pub(super) mod sql {
-        VERSION = "SELECT v.version, t.org_repo_name, t.tag_name, t.commit_oid
-            FROM index_versions v
-            JOIN repo_tags t ON t.path = v.path AND t.version = v.version
-                AND t.commit_oid = v.commit_oid
-            WHERE v.path = $1 AND v.version = $2
-            LIMIT $3";
-        VERSIONS = "SELECT v.version, t.org_repo_name, t.tag_name, t.commit_oid
-            FROM index_versions v
-            JOIN repo_tags t ON t.path = v.path AND t.version = v.version
-                AND t.commit_oid = v.commit_oid
-            WHERE v.path = $1 AND v.version >= $2
-                AND (v.version > $2 OR t.org_repo_name > $3)
-            ORDER BY v.version, t.org_repo_name
-            LIMIT $4";
-        AT_COMMIT = "SELECT v.version, t.org_repo_name, t.tag_name, t.commit_oid
-            FROM index_versions v
-            JOIN repo_tags t ON t.path = v.path AND t.version = v.version
-                AND t.commit_oid = v.commit_oid
-            WHERE v.path = $1 AND v.commit_oid = $2
-            LIMIT $3";
-        WHY = "SELECT why FROM repo_tags
-            WHERE org_repo_name = $1 AND tag_name = $2 AND why IS NOT NULL";
+        VERSION = (claims!("v.version = $2 LIMIT $3"));
+        VERSIONS = (claims!("v.version >= $2 AND (v.version > $2 OR t.org_repo_name > $3) \
+                             ORDER BY v.version, t.org_repo_name LIMIT $4"));
+        AT_COMMIT = (claims!("v.commit_oid = $2 LIMIT $3"));
+        WHY = "SELECT why FROM repo_tags \
+               WHERE org_repo_name = $1 AND tag_name = $2 AND why IS NOT NULL";
     }
 }
 
@@ -69,13 +65,7 @@ pub(super) async fn version(
     path: &ModulePath,
     version: &Version,
 ) -> Result<Vec<IndexedVersion>, DbError> {
-    let values = [
-        path.as_str().into(),
-        version.as_str().into(),
-        MAX_CLAIMS.into(),
-    ];
-    let rows: Vec<Row> = db.fetch_all(&sql::VERSION, &values).await?;
-    Ok(rows.into_iter().filter_map(IndexedVersion::read).collect())
+    claims(db, &sql::VERSION, path, version.as_str()).await
 }
 
 /// The live versions of a module at a commit.
@@ -84,12 +74,17 @@ pub(super) async fn at_commit(
     path: &ModulePath,
     commit: &Oid,
 ) -> Result<Vec<IndexedVersion>, DbError> {
-    let values = [
-        path.as_str().into(),
-        commit.to_hex().into(),
-        MAX_CLAIMS.into(),
-    ];
-    let rows: Vec<Row> = db.fetch_all(&sql::AT_COMMIT, &values).await?;
+    claims(db, &sql::AT_COMMIT, path, &commit.to_hex()).await
+}
+
+async fn claims(
+    db: &Db,
+    statement: &'static Statement,
+    path: &ModulePath,
+    named: &str,
+) -> Result<Vec<IndexedVersion>, DbError> {
+    let values = [path.as_str().into(), named.into(), MAX_CLAIMS.into()];
+    let rows: Vec<Row> = db.fetch_all(statement, &values).await?;
     Ok(rows.into_iter().filter_map(IndexedVersion::read).collect())
 }
 

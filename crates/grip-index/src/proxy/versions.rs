@@ -67,14 +67,12 @@ fn here(hosted: &Hosted, claims: Vec<IndexedVersion>) -> Vec<Version> {
         known.insert(name.to_owned(), refs.clone());
         refs
     };
-    let is_here = |claim: &IndexedVersion| {
+    let mut is_here = |claim: &IndexedVersion| {
         let refs = refs_of(&claim.repo)?;
         let found = refs.get(&RefName::parse(&format!("refs/tags/{}", claim.tag)).ok()?)?;
-        (found.peeled.unwrap_or(found.oid) == claim.commit).then_some(())
+        Some(found.peeled.unwrap_or(found.oid) == claim.commit)
     };
-    let mut is_here = is_here;
     let claims = claims.into_iter();
-    claims
-        .filter_map(|claim| is_here(&claim).map(|()| claim.version))
-        .collect()
+    let here = claims.filter(|claim| is_here(claim) == Some(true));
+    here.map(|claim| claim.version).collect()
 }

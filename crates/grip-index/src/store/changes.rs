@@ -23,19 +23,25 @@ pub enum Op {
 }
 
 /// One change of the feed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct Change {
     /// When it happened, in nanoseconds since 1970: unique, and the cursor of what follows.
     pub at_ns: i64,
+    #[sqlx(try_from = "String")]
     pub op: Op,
     pub path: String,
     pub version: String,
     /// The date of the tag in milliseconds since 1970.
+    #[sqlx(rename = "created")]
     pub created_ms: i64,
+    #[sqlx(rename = "org_repo_name")]
     pub repo: String,
+    #[sqlx(rename = "tag_name")]
     pub tag: String,
+    #[sqlx(rename = "commit_oid")]
     pub commit: String,
     /// The commit it was at before a move.
+    #[sqlx(rename = "previous_oid")]
     pub previous: Option<String>,
 }
 
@@ -58,9 +64,11 @@ impl Op {
             Self::Removed => "removed",
         }
     }
+}
 
-    fn read(text: &str) -> Self {
-        match text {
+impl From<String> for Op {
+    fn from(text: String) -> Self {
+        match text.as_str() {
             "added" => Self::Added,
             "removed" => Self::Removed,
             _ => Self::Moved,
@@ -82,40 +90,11 @@ pub(super) fn change_columns(rows: &[Change]) -> [Column; 9] {
     ]
 }
 
-#[derive(sqlx::FromRow)]
-struct Row {
-    at_ns: i64,
-    op: String,
-    path: String,
-    version: String,
-    created: i64,
-    org_repo_name: String,
-    tag_name: String,
-    commit_oid: String,
-    previous_oid: Option<String>,
-}
-
-impl From<Row> for Change {
-    fn from(row: Row) -> Self {
-        Self {
-            at_ns: row.at_ns,
-            op: Op::read(&row.op),
-            path: row.path,
-            version: row.version,
-            created_ms: row.created,
-            repo: row.org_repo_name,
-            tag: row.tag_name,
-            commit: row.commit_oid,
-            previous: row.previous_oid,
-        }
-    }
-}
-
 impl Store {
     /// The changes after a timestamp.
     pub(crate) async fn changes(&self, after_ns: i64, limit: usize) -> Result<Changes, DbError> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let (rows, (up_to_ns,)): (Vec<Row>, (i64,)) = self
+        let (changes, (up_to_ns,)): (Vec<Change>, (i64,)) = self
             .db
             .read(move |mut db| {
                 Box::pin(async move {
@@ -130,7 +109,7 @@ impl Store {
         Ok(if after_ns < up_to_ns {
             Changes::Forgotten { up_to_ns }
         } else {
-            Changes::Page(rows.into_iter().map(Change::from).collect())
+            Changes::Page(changes)
         })
     }
 

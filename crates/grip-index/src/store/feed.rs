@@ -107,10 +107,8 @@ impl Store {
         // By place and not by name: to look up the name of every column of every line costs a good
         // part of what the query does. The stamp is in every line: asked for apart, it would be a
         // second round trip and another point in time.
-        let rows: Vec<(String, String, i64, i64, i64)> = self
-            .db
-            .read(move |mut db| Box::pin(async move { db.fetch_all(statement, &values).await }))
-            .await?;
+        let rows: Vec<(String, String, i64, i64, i64)> =
+            self.db.fetch_all(statement, &values).await?;
         let Some(stamp_ns) = rows.first().map(|row| row.4) else {
             return Ok(None);
         };

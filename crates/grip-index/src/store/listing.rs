@@ -114,11 +114,7 @@ impl Store {
     /// Forgets the progress of a listing, so that the next one begins at its start.
     pub(crate) async fn forget_page(&self, source: &str) -> Result<(), DbError> {
         let named = [source.into()];
-        self.db
-            .write_one(move |mut db| {
-                Box::pin(async move { db.execute(&sql::FORGET_PAGE, &named).await.map(drop) })
-            })
-            .await
+        self.db.execute(&sql::FORGET_PAGE, &named).await.map(drop)
     }
 
     /// Ends a complete listing. Repositories that were not in it have their turn now, also those
