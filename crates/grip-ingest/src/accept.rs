@@ -118,8 +118,7 @@ impl Batch {
     }
 
     pub(crate) fn reject(&mut self, body: &[u8], why: &Malformed) {
-        let digest = Sha256::digest(body);
-        let digest = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        let digest = faster_hex::hex_string(&Sha256::digest(body));
         let kept = &body[..body.len().min(KEPT_BYTES)];
         let rejected = Rejected {
             reason: why.to_string(),

@@ -13,11 +13,10 @@ use grip_tasks::TaskGroup;
 use crate::{
     accept::{Accepted, Arrival, read},
     extract::Push,
-    gaps::Gap,
     jobs::{self, Context, JobHandler, Role},
     options::Options,
     retention::Retained,
-    store::{EventQuery, Key, RecordKind, Reextraction, Store, Stored, StoredEvent},
+    store::{EventQuery, Gap, Key, RecordKind, Reextraction, Store, Stored, StoredEvent},
 };
 
 /// The most events or gaps that one answer has.

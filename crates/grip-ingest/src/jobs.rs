@@ -4,7 +4,6 @@
 
 mod enrich;
 mod process_push;
-mod reextract;
 mod refresh_budget;
 
 use std::{
@@ -22,7 +21,7 @@ use grip_types::ErrorChain;
 use crate::{
     ingest::PushListener,
     options::Options,
-    store::{RecordKind, Store},
+    store::{RecordKind, Reextraction, Store},
 };
 
 /// Reads a list of events.
@@ -121,6 +120,16 @@ impl Context {
             Role::Retention => self.retain().await,
         };
         done.unwrap_or_else(|error| self.after(&error))
+    }
+
+    /// Re-extracts rows part by part, from where it was interrupted.
+    async fn reextract(&self, lease: &Lease) -> Result<Outcome, JobError> {
+        let Some(work) = Reextraction::named(&lease.key) else {
+            return Err(JobError::Useless("nothing of that name is kept".to_owned()));
+        };
+        let (store, live_for) = (&self.store, self.options.live_for);
+        while !store.reextract_step(work, &self.queue, live_for).await? {}
+        Ok(Outcome::Done)
     }
 
     /// The outcome of a job that failed: tried again soon, when a limit is over, or never.

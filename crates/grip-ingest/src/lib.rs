@@ -5,7 +5,6 @@ pub mod avatars;
 pub mod backfill;
 pub mod extract;
 pub mod fields;
-mod gaps;
 mod ingest;
 mod jobs;
 mod options;
@@ -20,9 +19,8 @@ pub mod webhook;
 
 pub use accept::{Accepted, Arrival};
 pub use extract::{Actor, Push};
-pub use gaps::Gap;
 pub use ingest::{Ingest, Parts, PushListener};
 pub use options::{Keep, Options};
 pub use retention::Retained;
 pub use status::{Forecast, Progress, RejectedEvent, SourceStatus, Stats, Status};
-pub use store::{EventCursor, EventQuery, Key, Stored, StoredEvent};
+pub use store::{EventCursor, EventQuery, Gap, Key, Stored, StoredEvent};

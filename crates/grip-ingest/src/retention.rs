@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use grip_db::DbError;
+use grip_db::{DbError, Value};
 use grip_queue::Outcome;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     jobs::{Context, JobError, millis},
-    store::Old,
+    store::retention::{self as old, OldRows},
 };
 
 /// How much went, or would go.
@@ -28,32 +28,26 @@ impl Context {
     pub(crate) async fn retention(&self, dry_run: bool) -> Result<Retained, DbError> {
         let keep = &self.options.keep;
         let now = self.store.now_ms();
-        let from = |keep: Option<Duration>| keep.map(|keep| now.saturating_sub(millis(keep)));
+        let from = |keep: Option<Duration>| {
+            let from = keep.map(|keep| now.saturating_sub(millis(keep)));
+            from.map(|from| vec![Value::from(from)])
+        };
         // All events that stay count as naming somebody.
-        let events_from = from(keep.events).unwrap_or(i64::MIN);
-        let enriched = from(keep.enriched);
-        let events = from(keep.events).map(|from| Old::Events { from });
-        let users = enriched.map(|from| Old::Users { from, events_from });
-        let repositories = enriched.map(|from| Old::Repositories { from, events_from });
-        let rejected = from(keep.rejected).map(|from| Old::Rejected { from });
-        let closed = from(keep.closed_gaps).map(|from| Old::ClosedGaps { from });
-        let open = from(keep.open_gaps).map(|from| Old::OpenGaps { from });
-        Ok(Retained {
-            events: self.let_go(events, dry_run).await?,
-            users: self.let_go(users, dry_run).await?,
-            repositories: self.let_go(repositories, dry_run).await?,
-            rejected: self.let_go(rejected, dry_run).await?,
-            closed_gaps: self.let_go(closed, dry_run).await?,
-            open_gaps: self.let_go(open, dry_run).await?,
-        })
-    }
-
-    async fn let_go(&self, old: Option<Old>, dry_run: bool) -> Result<u64, DbError> {
-        match (old, dry_run) {
+        let events_from = from(keep.events).unwrap_or(vec![i64::MIN.into()]);
+        let unnamed = from(keep.enriched).map(|from| [from, events_from].concat());
+        let drop = async |rows: OldRows, values: &Option<Vec<Value>>| match (values, dry_run) {
             (None, _) => Ok(0),
-            (Some(old), true) => self.store.count_old(old).await,
-            (Some(old), false) => self.store.drop_old(old).await,
-        }
+            (Some(values), true) => self.store.count_old(rows, values).await,
+            (Some(values), false) => self.store.drop_old(rows, values).await,
+        };
+        Ok(Retained {
+            events: drop(old::EVENTS, &from(keep.events)).await?,
+            users: drop(old::USERS, &unnamed).await?,
+            repositories: drop(old::REPOSITORIES, &unnamed).await?,
+            rejected: drop(old::REJECTED, &from(keep.rejected)).await?,
+            closed_gaps: drop(old::CLOSED_GAPS, &from(keep.closed_gaps)).await?,
+            open_gaps: drop(old::OPEN_GAPS, &from(keep.open_gaps)).await?,
+        })
     }
 
     pub(crate) async fn retain(&self) -> Result<Outcome, JobError> {

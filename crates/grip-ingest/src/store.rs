@@ -10,25 +10,25 @@ mod events;
 mod field_sql;
 mod records;
 mod reextraction;
-mod retention;
-mod row;
+pub(crate) mod retention;
 mod sources;
 mod sql;
 
 use std::future::Future;
 
-use grip_db::{Db, DbError};
+use grip_db::{Connection, Db, DbError};
+use grip_queue::{Finished, Lease, Queue};
 
 pub(crate) use self::{
     events::accept_in,
     records::{Known, RecordKind},
     reextraction::Reextraction,
-    retention::Old,
     sources::{Hole, Polled, SourceRow, end_poll_in},
 };
 pub use self::{
     events::{EventCursor, EventQuery, StoredEvent},
     records::{Key, Stored},
+    sources::Gap,
 };
 
 /// How often work is tried again that was undone because others were in its way.
@@ -50,6 +50,18 @@ impl Store {
 
     pub(crate) fn now_ms(&self) -> i64 {
         self.db.now_ms()
+    }
+}
+
+/// Ends a job in the caller's transaction, which is undone where somebody else has the job.
+pub(crate) async fn finish_in(
+    db: &mut Connection<'_>,
+    queue: &Queue,
+    lease: &Lease,
+) -> Result<(), DbError> {
+    match queue.finish_in(db, lease).await? {
+        Finished::Lost => Err(DbError::Aborted),
+        Finished::Done | Finished::Again => Ok(()),
     }
 }
 

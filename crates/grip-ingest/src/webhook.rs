@@ -20,7 +20,7 @@ pub use self::{
     signature::{InvalidSecret, Refused, Secrets},
 };
 use crate::{
-    accept::{Accepted, Batch},
+    accept::{Batch, off_runtime},
     jobs::millis,
     store::{accept_in, retry_on_conflict},
 };
@@ -31,8 +31,6 @@ const SOURCE: &str = "webhook";
 const REMEMBERED: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// Ids that are forgotten at a time.
 const FORGOTTEN_AT_ONCE: i64 = 100;
-/// Longer bodies are read on a thread of their own.
-const LONG_BYTES: usize = 256 << 10;
 
 grip_db::statements! {
     pub(crate) mod sql {
@@ -116,26 +114,14 @@ impl Webhook {
         if delivery.body.len() > MAX_BODY {
             return Err(BadDelivery::TooBig.into());
         }
-        let read = if delivery.body.len() <= LONG_BYTES {
-            self.parts.read(&delivery)?
+        let (parts, bytes) = (Arc::clone(&self.parts), delivery.body.len());
+        let reading = off_runtime(&self.parts.group, bytes, move || parts.read(&delivery));
+        let read = reading.await??;
+        let is_new = self.parts.keep(&read).await?;
+        Ok(if is_new {
+            read.received
         } else {
-            let parts = Arc::clone(&self.parts);
-            let group = &self.parts.group;
-            let reading = group.spawn_blocking("webhook", move || parts.read(&delivery));
-            reading.await.map_err(|_| DbError::Panicked)??
-        };
-        let Some(accepted) = self.parts.keep(&read).await? else {
-            return Ok(Received::Known);
-        };
-        Ok(match read.event {
-            DeliveryEvent::Ping { zen } => Received::Pong { zen },
-            DeliveryEvent::Other => Received::Counted,
-            DeliveryEvent::Push { rejection } => {
-                match rejection.filter(|_| accepted.rejected > 0) {
-                    Some(reason) => Received::KeptAside { reason },
-                    None => Received::Push,
-                }
-            }
+            Received::Known
         })
     }
 }
@@ -144,14 +130,9 @@ impl Webhook {
 struct Read {
     id: String,
     name: &'static str,
-    event: DeliveryEvent,
+    /// What becomes of it, unless it came before.
+    received: Received,
     batch: Arc<Batch>,
-}
-
-enum DeliveryEvent {
-    Ping { zen: String },
-    Push { rejection: Option<String> },
-    Other,
 }
 
 impl Parts {
@@ -159,31 +140,33 @@ impl Parts {
         let signature = delivery.signature.as_deref();
         self.secrets.check(signature, &delivery.body)?;
         let Parsed { id, about } = parse(delivery)?;
-        let (name, event, batch) = match about {
-            About::Ping { zen } => ("ping", DeliveryEvent::Ping { zen }, Batch::default()),
+        let mut batch = Batch::default();
+        let (name, received) = match about {
+            About::Ping { zen } => ("ping", Received::Pong { zen }),
             About::Push(arrival) => {
-                let batch = Batch::read(&[arrival]);
-                let mut rejected = batch.rejected.values();
-                let rejection = rejected.next().map(|rejected| rejected.reason.clone());
-                ("push", DeliveryEvent::Push { rejection }, batch)
+                batch = Batch::read(&[arrival]);
+                let rejected = batch.rejected.values().next();
+                let received = rejected.map_or(Received::Push, |rejected| Received::KeptAside {
+                    reason: rejected.reason.clone(),
+                });
+                ("push", received)
             }
             About::Other(name) => {
-                let mut batch = Batch::default();
                 batch.others.insert(name, 1);
-                (name, DeliveryEvent::Other, batch)
+                (name, Received::Counted)
             }
         };
         let batch = Arc::new(batch);
         Ok(Read {
             id,
             name,
-            event,
+            received,
             batch,
         })
     }
 
-    /// Keeps what a delivery brought; none if it came before.
-    async fn keep(&self, read: &Read) -> Result<Option<Accepted>, DbError> {
+    /// Keeps what a delivery brought; false if it came before.
+    async fn keep(&self, read: &Read) -> Result<bool, DbError> {
         let (live_for, now) = (self.live_for, self.db.now_ms());
         let before = now.saturating_sub(millis(REMEMBERED));
         retry_on_conflict(|| {
@@ -193,12 +176,12 @@ impl Parts {
                 Box::pin(async move {
                     let values = [id.into(), name.into(), now.into()];
                     if db.execute(&sql::ADD_DELIVERY, &values).await? == 0 {
-                        return Ok(None);
+                        return Ok(false);
                     }
                     let values = [before.into(), FORGOTTEN_AT_ONCE.into()];
                     db.execute(&sql::FORGET_DELIVERIES, &values).await?;
-                    let accepted = accept_in(&mut db, &queue, SOURCE, &batch, live_for).await?;
-                    Ok(Some(accepted))
+                    accept_in(&mut db, &queue, SOURCE, &batch, live_for).await?;
+                    Ok(true)
                 })
             })
         })

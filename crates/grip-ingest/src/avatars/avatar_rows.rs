@@ -106,7 +106,7 @@ impl AvatarRows {
     }
 
     pub(super) async fn put(&self, user: i64, kept: Kept) -> Result<(), DbError> {
-        let values = vec![
+        let values = [
             user.into(),
             kept.url.into(),
             kept.digest.into(),
@@ -116,25 +116,25 @@ impl AvatarRows {
             Value::MaybeText(None),
             self.now_ms().into(),
         ];
-        self.write(&sql::PUT, values).await
+        self.db.execute(&sql::PUT, &values).await.map(drop)
     }
 
     /// Notes that what is there is still so.
     pub(super) async fn touch(&self, user: i64) -> Result<(), DbError> {
-        let values = vec![user.into(), self.now_ms().into()];
-        self.write(&sql::TOUCH, values).await
+        let values = [user.into(), self.now_ms().into()];
+        self.db.execute(&sql::TOUCH, &values).await.map(drop)
     }
 
     /// Notes why there is no picture, or no newer one.
     pub(super) async fn put_reason(&self, user: i64, url: &str, why: &str) -> Result<(), DbError> {
         let why: String = why.chars().filter(|c| !c.is_control()).take(300).collect();
-        let values = vec![user.into(), url.into(), why.into(), self.now_ms().into()];
-        self.write(&sql::EXCUSE, values).await
+        let values = [user.into(), url.into(), why.into(), self.now_ms().into()];
+        self.db.execute(&sql::EXCUSE, &values).await.map(drop)
     }
 
     pub(super) async fn forget(&self, user: i64, digest: &str) -> Result<(), DbError> {
-        self.write(&sql::FORGET, vec![user.into(), digest.into()])
-            .await
+        let values = [user.into(), digest.into()];
+        self.db.execute(&sql::FORGET, &values).await.map(drop)
     }
 
     /// People who are not known any more, and their pictures.
@@ -145,7 +145,7 @@ impl AvatarRows {
     }
 
     pub(super) async fn remove(&self, user: i64) -> Result<(), DbError> {
-        self.write(&sql::DROP, vec![user.into()]).await
+        self.db.execute(&sql::DROP, &[user.into()]).await.map(drop)
     }
 
     /// Whether anybody has this picture.
@@ -153,16 +153,5 @@ impl AvatarRows {
         let values = [digest.into()];
         let (count,): (i64,) = self.db.fetch_one(&sql::NAMED, &values).await?;
         Ok(count > 0)
-    }
-
-    async fn write(
-        &self,
-        statement: &'static grip_db::Statement,
-        values: Vec<Value>,
-    ) -> Result<(), DbError> {
-        self.db
-            .write_one(move |mut db| Box::pin(async move { db.execute(statement, &values).await }))
-            .await
-            .map(drop)
     }
 }

@@ -42,22 +42,8 @@ impl Kind {
             [0x89, b'P', b'N', b'G', 0x0d, 0x0a, 0x1a, 0x0a, ..] => Some(Self::Png),
             [0xff, 0xd8, 0xff, ..] => Some(Self::Jpeg),
             [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => Some(Self::Gif),
-            [
-                b'R',
-                b'I',
-                b'F',
-                b'F',
-                _,
-                _,
-                _,
-                _,
-                b'W',
-                b'E',
-                b'B',
-                b'P',
-                ..,
-            ] => Some(Self::Webp),
-            _ => None,
+            _ => (bytes.starts_with(b"RIFF") && bytes.get(8..12) == Some(b"WEBP"))
+                .then_some(Self::Webp),
         }
     }
 
@@ -78,8 +64,7 @@ impl Picture {
             return Err(NoPicture::TooBig);
         }
         let kind = Kind::of(&bytes).ok_or(NoPicture::UnknownKind)?;
-        let digest = Sha256::digest(&bytes);
-        let digest = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        let digest = faster_hex::hex_string(&Sha256::digest(&bytes));
         Ok(Self {
             digest,
             kind,

@@ -42,13 +42,10 @@ fn egress(named: &[&str]) -> Egress {
     Egress::new(options, throttle()).unwrap()
 }
 
-async fn fixture(db: &Db) -> Fixture {
-    let host = Host::start("127.0.0.1").await;
-    let dir = TempDir::new().unwrap();
-    let queue = Queue::new(db.clone());
-    let parts = AvatarParts {
+fn parts(db: &Db, dir: &TempDir) -> AvatarParts {
+    AvatarParts {
         db: db.clone(),
-        queue: queue.clone(),
+        queue: Queue::new(db.clone()),
         pictures: PictureStore::open(dir.path().to_str().unwrap()).unwrap(),
         egress: egress(&[]),
         named: egress(&["127.0.0.1", "127.0.0.2"]),
@@ -57,40 +54,35 @@ async fn fixture(db: &Db) -> Fixture {
             ..AvatarOptions::default()
         },
         group: TaskGroup::new("avatars"),
-    };
+    }
+}
+
+async fn fixture(db: &Db) -> Fixture {
+    let dir = TempDir::new().unwrap();
     Fixture {
-        host,
-        context: Context::new(parts),
-        queue,
+        host: Host::start("127.0.0.1").await,
+        context: Context::new(parts(db, &dir)),
+        queue: Queue::new(db.clone()),
         dir,
     }
 }
 
+grip_db::statements! {
+    mod users {
+        ADD = "INSERT INTO github_users (id, login, avatar_url, raw, fetched_at, created_at, \
+               updated_at) VALUES ($1, 'mona', $2, '{}', 1, 1, 1) \
+               ON CONFLICT (id) DO UPDATE SET avatar_url = excluded.avatar_url";
+        DROP = "DELETE FROM github_users WHERE id = $1";
+    }
+}
+
 async fn add_user(db: &Db, id: i64, url: &str) {
-    let url: grip_db::Value = url.into();
-    db.write_one(move |mut db| {
-        Box::pin(async move {
-            let text = "INSERT INTO github_users (id, login, avatar_url, raw, fetched_at, \
-                        created_at, updated_at) VALUES ($1, 'mona', $2, '{}', 1, 1, 1) \
-                        ON CONFLICT (id) DO UPDATE SET avatar_url = excluded.avatar_url";
-            let add = grip_db::Statement::new("ADD_USER", text);
-            db.execute(&add, &[id.into(), url]).await
-        })
-    })
-    .await
-    .unwrap();
+    let user = [id.into(), url.into()];
+    db.execute(&users::ADD, &user).await.unwrap();
 }
 
 async fn drop_user(db: &Db, id: i64) {
-    db.write_one(move |mut db| {
-        Box::pin(async move {
-            let text = "DELETE FROM github_users WHERE id = $1";
-            let gone = grip_db::Statement::new("DROP_USER", text);
-            db.execute(&gone, &[id.into()]).await
-        })
-    })
-    .await
-    .unwrap();
+    db.execute(&users::DROP, &[id.into()]).await.unwrap();
 }
 
 impl Fixture {
@@ -275,19 +267,7 @@ async fn workers_keep_the_pictures_of_all_people() {
     for user in 1..=20 {
         add_user(test.db(), user, &host.url("/u/1")).await;
     }
-    let parts = AvatarParts {
-        db: test.db().clone(),
-        queue: Queue::new(test.db().clone()),
-        pictures: PictureStore::open(dir.path().to_str().unwrap()).unwrap(),
-        egress: egress(&[]),
-        named: egress(&["127.0.0.1"]),
-        options: AvatarOptions {
-            hosts: vec![Domain::parse("127.0.0.1").unwrap()],
-            ..AvatarOptions::default()
-        },
-        group: TaskGroup::new("avatars"),
-    };
-    let avatars = Avatars::start(parts).await.unwrap();
+    let avatars = Avatars::start(parts(test.db(), &dir)).await.unwrap();
     until("all have their picture", async || {
         for user in 1..=20 {
             avatars.picture(user).await.unwrap()?;

@@ -77,15 +77,9 @@ mod tests {
             of("2015-01-01-15.json", hour - 5, hour + 9),
             (hour - 5, whole.1)
         );
-        for name in [
-            "2015-01-01-24.json.gz",
-            "2015-01-01.json.gz",
-            "2015-01-01-1x.json",
-            "2015-13-01-1.json",
-            "2015-01-01-99.json",
-            "events.json",
-            "",
-        ] {
+        let words = "2015-01-01-24.json.gz 2015-01-01.json.gz 2015-01-01-1x.json 2015-13-01-1.json \
+            2015-01-01-99.json events.json";
+        for name in words.split(' ').chain([""]) {
             assert_eq!(of(name, hour + 1, hour + 2), (hour + 1, hour + 2), "{name}");
         }
         let day = 24 * HOUR_MS;

@@ -1,7 +1,7 @@
 use std::{fs, io::Write as _};
 
 use flate2::{Compression, write::GzEncoder};
-use grip_db::{TestDatabase, Value, on_both_engines, prepare_all};
+use grip_db::{TestDatabase, on_both_engines, prepare_all};
 use serde_json::{Value as Json, json};
 use tempfile::TempDir;
 
@@ -81,18 +81,16 @@ async fn run(db: &Db, path: &Path) -> Result<FileDone, BackfillError> {
     backfill(db).file(path, |_| {}).await
 }
 
+grip_db::statements! {
+    mod gaps {
+        ADD = "INSERT INTO ingest_gaps (source, after_at, before_at, found_at) \
+               VALUES ('events', $1, $2, 1)";
+    }
+}
+
 async fn hole(db: &Db, from: i64, to: i64) {
-    let (from, to): (Value, Value) = ((from * 1_000).into(), (to * 1_000).into());
-    db.write_one(|mut db| {
-        Box::pin(async move {
-            let text = "INSERT INTO ingest_gaps (source, after_at, before_at, found_at) \
-                        VALUES ('events', $1, $2, 1)";
-            let add = grip_db::Statement::new("HOLE", text);
-            db.execute(&add, &[from, to]).await
-        })
-    })
-    .await
-    .unwrap();
+    let between = [(from * 1_000).into(), (to * 1_000).into()];
+    db.execute(&gaps::ADD, &between).await.unwrap();
 }
 
 async fn open_holes(db: &Db) -> usize {

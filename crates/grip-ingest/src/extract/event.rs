@@ -3,7 +3,7 @@
 use grip_types::{Oid, RefName};
 use serde_json::Value;
 
-use super::{Actor, Cell, Malformed, object, raw};
+use super::{Cell, Malformed, object, raw};
 use crate::fields::{DELIVERY, EVENT, Field};
 
 /// Longest name of a person or a repository.
@@ -90,27 +90,50 @@ impl Push {
     }
 }
 
+/// Who has pushed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Actor {
+    /// A person, with the name in the URL.
+    User(String),
+    /// An app, which has no profile worth asking for.
+    Bot,
+    /// An organisation or anything else.
+    Unknown,
+    Missing,
+}
+
+impl Actor {
+    /// Reads `https://HOST/users/NAME`; on a GitHub Enterprise, the API is below `/api/v3`.
+    fn of(url: Option<&str>) -> Self {
+        let Some(url) = url else {
+            return Self::Missing;
+        };
+        match name(url) {
+            None => Self::Unknown,
+            Some(name) if is_bot(name) => Self::Bot,
+            Some(name) => Self::User(name.to_owned()),
+        }
+    }
+}
+
+fn name(url: &str) -> Option<&str> {
+    let rest = url.strip_prefix("https://");
+    let rest = rest.or_else(|| url.strip_prefix("http://"))?;
+    let (host, path) = rest.split_once('/')?;
+    let path = path.strip_prefix("api/v3/").unwrap_or(path);
+    let name = path.strip_prefix("users/")?;
+    (!host.is_empty() && !name.is_empty() && !name.contains('/')).then_some(name)
+}
+
+fn is_bot(name: &str) -> bool {
+    name.ends_with("[bot]") || name.to_ascii_lowercase().ends_with("%5bbot%5d")
+}
+
 /// The types of events that GitHub names.
-pub(crate) const TYPES: &[&str] = &[
-    "CommitCommentEvent",
-    "CreateEvent",
-    "DeleteEvent",
-    "DiscussionEvent",
-    "ForkEvent",
-    "GollumEvent",
-    "IssueCommentEvent",
-    "IssuesEvent",
-    "MemberEvent",
-    "PublicEvent",
-    "PullRequestEvent",
-    "PullRequestReviewCommentEvent",
-    "PullRequestReviewEvent",
-    "PullRequestReviewThreadEvent",
-    "PushEvent",
-    "ReleaseEvent",
-    "SponsorshipEvent",
-    "WatchEvent",
-];
+const TYPES: &str = "CommitCommentEvent CreateEvent DeleteEvent DiscussionEvent ForkEvent GollumEvent \
+    IssueCommentEvent IssuesEvent MemberEvent PublicEvent PullRequestEvent \
+    PullRequestReviewCommentEvent PullRequestReviewEvent PullRequestReviewThreadEvent PushEvent \
+    ReleaseEvent SponsorshipEvent WatchEvent";
 
 /// Reads an event of a list or an archive.
 pub fn event(text: &[u8]) -> Result<Event, Malformed> {
@@ -122,10 +145,10 @@ pub fn event(text: &[u8]) -> Result<Event, Malformed> {
         None => return Err(Malformed::Missing { what: "type" }),
     };
     if kind != "PushEvent" {
-        let known = TYPES.iter().find(|known| *known == kind);
+        let known = TYPES.split(' ').find(|known| known == kind);
         return Ok(Event::Other {
             id,
-            kind: known.copied().unwrap_or("unknown"),
+            kind: known.unwrap_or("unknown"),
             at_ms: moment(&value),
         });
     }
@@ -164,18 +187,14 @@ pub fn delivery(id: &str, text: &[u8]) -> Result<Push, Malformed> {
 
 /// GitHub writes the ids of events as text, because they are too large for some.
 fn event_id(value: &Value) -> Result<String, Malformed> {
-    match value.get("id") {
-        Some(Value::String(id)) => {
-            let is_number = id.bytes().all(|byte| byte.is_ascii_digit());
-            if is_number && (1..=20).contains(&id.len()) && !id.starts_with('0') {
-                Ok(id.clone())
-            } else {
-                Err(unfit("id", "a positive integer in a text"))
-            }
-        }
-        None | Some(Value::Null) => Err(Malformed::Missing { what: "id" }),
-        Some(_) => Err(unfit("id", "a positive integer in a text")),
-    }
+    let found = value.get("id").filter(|id| !id.is_null());
+    let id = found.ok_or(Malformed::Missing { what: "id" })?.as_str();
+    let is_number = |id: &&str| {
+        let is_plain = id.bytes().all(|byte| byte.is_ascii_digit());
+        is_plain && (1..=20).contains(&id.len()) && !id.starts_with('0')
+    };
+    let id = id.filter(is_number).map(str::to_owned);
+    id.ok_or_else(|| unfit("id", "a positive integer in a text"))
 }
 
 fn moment(value: &Value) -> Option<i64> {

@@ -1,12 +1,12 @@
 //! The job of a push: wakes what waits for it and enqueues the records behind it.
 
 use grip_github::{Login, RepoName};
-use grip_queue::{Finished, Lease, NewJob, Outcome, State};
+use grip_queue::{Lease, NewJob, Outcome, State};
 
 use super::{Context, JobError, REFRESH, millis, new_kind};
 use crate::{
     extract::{Actor, Push},
-    store::RecordKind,
+    store::{RecordKind, finish_in},
 };
 
 impl Context {
@@ -38,10 +38,7 @@ impl Context {
                         queue.enqueue_in(&mut db, jobs).await?;
                     }
                     grip_tasks::fault::point("ingest.enrichment.enqueued");
-                    match queue.finish_in(&mut db, &lease).await? {
-                        Finished::Lost => Err(grip_db::DbError::Aborted),
-                        Finished::Done | Finished::Again => Ok(()),
-                    }
+                    finish_in(&mut db, &queue, &lease).await
                 })
             })
             .await?;

@@ -7,10 +7,9 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    gaps::Gap,
     jobs::Role,
     options::Options,
-    store::EventQuery,
+    store::{EventQuery, Gap},
     testing::{Fixture, ageless, fixture},
 };
 

@@ -1,11 +1,12 @@
 //! People and repositories.
 
-use grip_db::{Connection, DbError, Statement};
-use grip_queue::{Finished, Lease, Queue};
+use grip_db::{Column, Connection, DbError, Statement};
+use grip_queue::{Lease, Queue};
 use serde::Serialize;
-use serde_json::{Map, Value as Json};
+use serde_json::{Map, Value as Json, json};
+use sqlx::{Column as _, Error, FromRow, Row as _, postgres::PgRow, sqlite::SqliteRow};
 
-use super::{Store, field_sql, row::AnyRow, sql};
+use super::{Store, field_sql, finish_in, sql};
 use crate::{
     extract::{self, Malformed, Record},
     fields::{Field, Kind, REPOSITORY, USER},
@@ -116,7 +117,7 @@ impl Store {
             .write(move |mut db| {
                 Box::pin(async move {
                     put_in(&mut db, record_kind, &[record], etag, now).await?;
-                    end(&mut db, &queue, &lease).await
+                    finish_in(&mut db, &queue, &lease).await
                 })
             })
             .await
@@ -139,7 +140,7 @@ impl Store {
             .write(move |mut db| {
                 Box::pin(async move {
                     db.execute(statement, &[id.into(), now.into()]).await?;
-                    end(&mut db, &queue, &lease).await
+                    finish_in(&mut db, &queue, &lease).await
                 })
             })
             .await
@@ -173,8 +174,6 @@ pub(super) async fn put_in(
     etag: Option<String>,
     now: i64,
 ) -> Result<(), DbError> {
-    use grip_db::Column;
-
     let cells: Vec<_> = records.iter().map(|record| record.cells.clone()).collect();
     let mut columns = field_sql::columns(record_kind.fields(), &cells);
     let raw = records.iter().map(|record| record.raw.clone());
@@ -185,13 +184,6 @@ pub(super) async fn put_in(
     db.execute_rows(record_kind.put(), &columns, &values)
         .await?;
     Ok(())
-}
-
-async fn end(db: &mut Connection<'_>, queue: &Queue, lease: &Lease) -> Result<(), DbError> {
-    match queue.finish_in(db, lease).await? {
-        Finished::Lost => Err(DbError::Aborted),
-        Finished::Done | Finished::Again => Ok(()),
-    }
 }
 
 impl Stored {
@@ -232,5 +224,38 @@ fn shown(found: Json, kind: Kind) -> Json {
         (Kind::Flag, Json::Number(flag)) => Json::Bool(flag.as_i64() == Some(1)),
         (Kind::Json, Json::String(text)) => serde_json::from_str(&text).unwrap_or_default(),
         (_, found) => found,
+    }
+}
+
+/// The columns of a row: texts, integers, or nothing.
+pub(super) struct AnyRow(pub(super) Map<String, Json>);
+
+/// The same body for both engines.
+macro_rules! read {
+    ($row:ident) => {{
+        let mut all = Map::new();
+        for (at, column) in $row.columns().iter().enumerate() {
+            // Which of the two it is, only the column's type knows, and the engines say it
+            // differently.
+            let value = match $row.try_get::<Option<i64>, _>(at) {
+                Ok(int) => json!(int),
+                Err(Error::ColumnDecode { .. }) => json!($row.try_get::<Option<String>, _>(at)?),
+                Err(error) => return Err(error),
+            };
+            all.insert(column.name().to_owned(), value);
+        }
+        Ok(Self(all))
+    }};
+}
+
+impl<'r> FromRow<'r, SqliteRow> for AnyRow {
+    fn from_row(row: &'r SqliteRow) -> Result<Self, Error> {
+        read!(row)
+    }
+}
+
+impl<'r> FromRow<'r, PgRow> for AnyRow {
+    fn from_row(row: &'r PgRow) -> Result<Self, Error> {
+        read!(row)
     }
 }

@@ -7,31 +7,17 @@ use super::{Store, sql};
 /// Rows that go in one transaction, so that nobody waits long.
 const AT_ONCE: i64 = 2_000;
 
-/// What may go, with the moment from which on things stay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Old {
-    Events {
-        from: i64,
-    },
-    /// Also not those that events of a time name.
-    Users {
-        from: i64,
-        events_from: i64,
-    },
-    Repositories {
-        from: i64,
-        events_from: i64,
-    },
-    Rejected {
-        from: i64,
-    },
-    ClosedGaps {
-        from: i64,
-    },
-    OpenGaps {
-        from: i64,
-    },
-}
+/// Rows that may go: the statement that counts them, and the one that drops some of them. Both
+/// take the moment from which on they stay.
+pub(crate) type OldRows = [&'static Statement; 2];
+
+pub(crate) static EVENTS: OldRows = [&sql::OLD_EVENTS, &sql::DROP_EVENTS];
+/// These take the moment from which on events stay as well: who is named by one stays.
+pub(crate) static USERS: OldRows = [&sql::OLD_USERS, &sql::DROP_USERS];
+pub(crate) static REPOSITORIES: OldRows = [&sql::OLD_REPOSITORIES, &sql::DROP_REPOSITORIES];
+pub(crate) static REJECTED: OldRows = [&sql::OLD_REJECTED, &sql::DROP_REJECTED];
+pub(crate) static CLOSED_GAPS: OldRows = [&sql::OLD_CLOSED_GAPS, &sql::DROP_CLOSED_GAPS];
+pub(crate) static OPEN_GAPS: OldRows = [&sql::OLD_OPEN_GAPS, &sql::DROP_OPEN_GAPS];
 
 /// Numbers over all that is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::FromRow)]
@@ -47,55 +33,27 @@ pub(crate) struct Totals {
     pub(crate) last_at: Option<i64>,
 }
 
-impl Old {
-    fn statements(self) -> (&'static Statement, &'static Statement, Vec<Value>) {
-        match self {
-            Self::Events { from } => (&sql::OLD_EVENTS, &sql::DROP_EVENTS, vec![from.into()]),
-            Self::Users { from, events_from } => (
-                &sql::OLD_USERS,
-                &sql::DROP_USERS,
-                vec![from.into(), events_from.into()],
-            ),
-            Self::Repositories { from, events_from } => (
-                &sql::OLD_REPOSITORIES,
-                &sql::DROP_REPOSITORIES,
-                vec![from.into(), events_from.into()],
-            ),
-            Self::Rejected { from } => (&sql::OLD_REJECTED, &sql::DROP_REJECTED, vec![from.into()]),
-            Self::ClosedGaps { from } => (
-                &sql::OLD_CLOSED_GAPS,
-                &sql::DROP_CLOSED_GAPS,
-                vec![from.into()],
-            ),
-            Self::OpenGaps { from } => {
-                (&sql::OLD_OPEN_GAPS, &sql::DROP_OPEN_GAPS, vec![from.into()])
-            }
-        }
-    }
-}
-
 impl Store {
-    /// How many would go.
-    pub(crate) async fn count_old(&self, old: Old) -> Result<u64, DbError> {
-        let (count, _, values) = old.statements();
-        let (found,): (i64,) = self
-            .db
-            .read(|mut db| Box::pin(async move { db.fetch_one(count, &values).await }))
-            .await?;
+    /// Says how many would go.
+    pub(crate) async fn count_old(
+        &self,
+        [count, _]: OldRows,
+        values: &[Value],
+    ) -> Result<u64, DbError> {
+        let (found,): (i64,) = self.db.fetch_one(count, values).await?;
         Ok(found.unsigned_abs())
     }
 
     /// Lets them go, some at a time; says how many went.
-    pub(crate) async fn drop_old(&self, old: Old) -> Result<u64, DbError> {
-        let (_, drop, values) = old.statements();
+    pub(crate) async fn drop_old(
+        &self,
+        [_, drop]: OldRows,
+        values: &[Value],
+    ) -> Result<u64, DbError> {
+        let values = [values, &[AT_ONCE.into()]].concat();
         let mut gone = 0;
         loop {
-            let mut values = values.clone();
-            values.push(AT_ONCE.into());
-            let some = self
-                .db
-                .write_one(move |mut db| Box::pin(async move { db.execute(drop, &values).await }))
-                .await?;
+            let some = self.db.execute(drop, &values).await?;
             gone += some;
             if some < AT_ONCE.unsigned_abs() {
                 return Ok(gone);

@@ -1,10 +1,10 @@
 //! The lists that are read again and again, and the holes in them.
 
 use grip_db::{Connection, DbError, Value};
-use grip_queue::{Finished, Lease, NewJob, Queue};
+use grip_queue::{Lease, NewJob, Queue};
+use serde::{Deserialize, Serialize};
 
-use super::{Store, sql};
-use crate::gaps::Gap;
+use super::{Store, finish_in, sql};
 
 /// What is known about a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq, sqlx::FromRow)]
@@ -32,6 +32,23 @@ pub(crate) enum Polled {
         newest: Option<(String, Option<i64>)>,
         gap: Option<Hole>,
     },
+}
+
+/// Something may have happened that we did not see, after one event and before another.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, sqlx::FromRow)]
+#[serde(default)]
+pub struct Gap {
+    pub id: i64,
+    pub source: String,
+    /// The latest event that was seen before; none where the list was empty.
+    pub after_id: Option<String>,
+    pub after_at: Option<i64>,
+    /// The oldest event that was seen again.
+    pub before_id: Option<String>,
+    pub before_at: Option<i64>,
+    pub found_at: i64,
+    pub closed_at: Option<i64>,
+    pub closed_by: Option<String>,
 }
 
 /// A hole before it is a row.
@@ -146,10 +163,7 @@ pub(crate) async fn end_poll_in(
         }
     }
     queue.enqueue_in(db, vec![next]).await?;
-    match queue.finish_in(db, lease).await? {
-        Finished::Lost => Err(DbError::Aborted),
-        Finished::Done | Finished::Again => Ok(()),
-    }
+    finish_in(db, queue, lease).await
 }
 
 async fn add_gap(

@@ -115,7 +115,7 @@ on_both_engines! {
             (RecordKind::Repository, REPOSITORY, &sql::REPOSITORY),
         ] {
             kept.save(record_kind, &words(fields).0).await;
-            let row: row::AnyRow = test
+            let row: records::AnyRow = test
                 .db()
                 .fetch_one(statement, &[1_000.into()])
                 .await

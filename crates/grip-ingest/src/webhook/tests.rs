@@ -32,8 +32,7 @@ fn node(db: &Db) -> Node {
 fn signed(secret: &str, body: &[u8]) -> Option<Vec<u8>> {
     let key = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).unwrap();
     let digest = key.chain_update(body).finalize().into_bytes();
-    let digits: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-    Some(format!("sha256={digits}").into_bytes())
+    Some(format!("sha256={}", faster_hex::hex_string(&digest)).into_bytes())
 }
 
 fn delivery(event: &str, id: &str, body: &Value) -> Delivery {
@@ -74,6 +73,12 @@ impl Node {
 
     async fn counts(&self) -> Vec<(String, String, i64)> {
         self.store.counts().await.unwrap()
+    }
+}
+
+grip_db::statements! {
+    mod age {
+        DELIVERIES = "UPDATE ingest_deliveries SET at = 0";
     }
 }
 
@@ -191,13 +196,7 @@ on_both_engines! {
     async fn ids_are_forgotten_after_a_month_and_the_push_stays_known(test: TestDatabase) {
         let node = node(test.db());
         node.receive(delivery("push", "d-1", &push())).await.unwrap();
-        test.db()
-            .write_one(|mut db| Box::pin(async move {
-                let back = grip_db::Statement::new("BACK", "UPDATE ingest_deliveries SET at = 0");
-                db.execute(&back, &[]).await
-            }))
-            .await
-            .unwrap();
+        test.db().execute(&age::DELIVERIES, &[]).await.unwrap();
         node.receive(delivery("issues", "i-1", &json!({}))).await.unwrap();
         let received = node.receive(delivery("push", "d-1", &push())).await.unwrap();
         assert_eq!(received, Received::Push, "the id alone is forgotten");

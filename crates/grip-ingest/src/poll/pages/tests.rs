@@ -9,15 +9,8 @@ const MINUTE_MS: i64 = 60_000;
 fn row() -> SourceRow {
     SourceRow {
         source: "events".to_owned(),
-        etag: None,
-        poll_interval_ms: None,
         recent: "[]".to_owned(),
-        newest_id: None,
-        newest_at: None,
-        polled_at: None,
-        changed_at: None,
-        polls: 0,
-        gaps: 0,
+        ..SourceRow::default()
     }
 }
 
@@ -57,6 +50,7 @@ impl List {
 }
 
 /// Who follows the list.
+#[derive(Default)]
 struct Follower {
     row: SourceRow,
     kept: BTreeSet<u64>,
@@ -66,14 +60,18 @@ struct Follower {
 }
 
 impl Follower {
-    fn new() -> Self {
-        Self {
+    /// Follows a list that has so many events, and has looked once.
+    fn of(newest: u64) -> (List, Self) {
+        let mut list = List {
+            newest,
+            ..List::default()
+        };
+        let mut follower = Self {
             row: row(),
-            kept: BTreeSet::new(),
-            others: 0,
-            gaps: Vec::new(),
-            now_ms: 0,
-        }
+            ..Self::default()
+        };
+        follower.look(&mut list, &[], None);
+        (list, follower)
     }
 
     fn keep(&mut self, batch: &Batch) {
@@ -142,12 +140,7 @@ fn covers(gap: &Hole, id: u64) -> bool {
 #[test]
 fn the_first_look_is_no_gap_however_full_the_list_is() {
     for there in [0, 1, 99, 100, 299, 300, 5_000] {
-        let mut list = List {
-            newest: there,
-            ..List::default()
-        };
-        let mut follower = Follower::new();
-        follower.look(&mut list, &[], None);
+        let (_, follower) = Follower::of(there);
         assert_eq!(follower.gaps, [], "{there}");
         assert_eq!(follower.newest(), there);
     }
@@ -156,9 +149,7 @@ fn the_first_look_is_no_gap_however_full_the_list_is() {
 #[test]
 fn what_comes_to_an_empty_list_is_no_gap_as_long_as_it_is_all_there() {
     for (came, gaps) in [(1, 0), (100, 0), (250, 0), (299, 0), (301, 1)] {
-        let mut list = List::default();
-        let mut follower = Follower::new();
-        follower.look(&mut list, &[], None);
+        let (mut list, mut follower) = Follower::of(0);
         list.newest = came;
         follower.look(&mut list, &[], None);
         assert_eq!(follower.gaps.len(), gaps, "{came}");
@@ -167,12 +158,7 @@ fn what_comes_to_an_empty_list_is_no_gap_as_long_as_it_is_all_there() {
 
 #[test]
 fn a_list_that_has_forgotten_what_we_know_is_no_gap_while_it_shows_all_since() {
-    let mut list = List {
-        newest: 50,
-        ..List::default()
-    };
-    let mut follower = Follower::new();
-    follower.look(&mut list, &[], None);
+    let (mut list, mut follower) = Follower::of(50);
     (list.newest, list.forgotten) = (120, 50);
     follower.now_ms += LISTED_FOR_MS;
     follower.look(&mut list, &[], None);
@@ -188,12 +174,7 @@ fn a_list_that_has_forgotten_what_we_know_is_no_gap_while_it_shows_all_since() {
 
 #[test]
 fn a_look_that_breaks_off_hides_no_hole() {
-    let mut list = List {
-        newest: 10,
-        ..List::default()
-    };
-    let mut follower = Follower::new();
-    follower.look(&mut list, &[], None);
+    let (mut list, mut follower) = Follower::of(10);
     list.newest += 200;
     follower.look(&mut list, &[], Some(1));
     assert!(follower.kept.contains(&210) && !follower.kept.contains(&12));
@@ -208,12 +189,7 @@ fn a_look_that_breaks_off_hides_no_hole() {
 
 #[test]
 fn an_older_list_moves_nothing_back() {
-    let mut list = List {
-        newest: 30,
-        ..List::default()
-    };
-    let mut follower = Follower::new();
-    follower.look(&mut list, &[], None);
+    let (mut list, mut follower) = Follower::of(30);
     let mut older = List {
         newest: 20,
         ..List::default()
@@ -295,9 +271,7 @@ proptest! {
         there in 0_u64..=1_000,
         turns in proptest::collection::vec(turn(false), 1..12),
     ) {
-        let mut list = List { newest: there, ..List::default() };
-        let mut follower = Follower::new();
-        follower.look(&mut list, &[], None);
+        let (mut list, mut follower) = Follower::of(there);
         let first = follower.newest().saturating_sub(LISTED as u64);
         for turn in turns {
             let (before, gaps) = (follower.newest(), follower.gaps.len());
@@ -320,9 +294,7 @@ proptest! {
     fn nothing_is_missed_silently_even_when_looks_break_off(
         turns in proptest::collection::vec(turn(true), 1..12),
     ) {
-        let mut list = List { newest: 40, ..List::default() };
-        let mut follower = Follower::new();
-        follower.look(&mut list, &[], None);
+        let (mut list, mut follower) = Follower::of(40);
         for turn in turns {
             list.newest += turn.came;
             follower.now_ms += turn.minutes * MINUTE_MS;

@@ -11,9 +11,7 @@ grip_db::statements! {
 }
 
 async fn run(db: &Db, statement: &'static grip_db::Statement) {
-    let running =
-        db.write_one(move |mut db| Box::pin(async move { db.execute(statement, &[]).await }));
-    running.await.unwrap();
+    db.execute(statement, &[]).await.unwrap();
 }
 
 async fn begin(kept: &Kept, work: Reextraction) {
