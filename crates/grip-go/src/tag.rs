@@ -79,42 +79,19 @@ mod tests {
 
     #[test]
     fn tags_that_go_does_not_list_say_nothing() {
-        for tag in [
+        let words = "v v1 v1.2 1.2.3 V1.2.3 v01.2.3 v1.02.3 v1.2.3.4 v1.2.3-01 v1.2.3- v1.2.3+ \
+            v1.2.3+meta v2.0.0+incompatible v0.0.0-20191109021931-daa7c04131f5 \
+            v1.2.4-0.20191109021931-daa7c04131f5 release-1.2.3 /v1.2.3 //v1.2.3 sub//v1.2.3 sub/ \
+            ../v1.2.3 sub/../v1.2.3 ./v1.2.3 .github/v1.2.3 <b>/v1.2.3 nul/v1.2.3 ünicode/v1.2.3 \
+            short~1/v1.2.3";
+        for tag in words.split(' ').chain([
             "",
-            "v",
-            "v1",
-            "v1.2",
-            "1.2.3",
-            "V1.2.3",
-            "v01.2.3",
-            "v1.02.3",
-            "v1.2.3.4",
-            "v1.2.3-01",
-            "v1.2.3-",
-            "v1.2.3+",
-            "v1.2.3+meta",
-            "v2.0.0+incompatible",
-            "v0.0.0-20191109021931-daa7c04131f5",
-            "v1.2.4-0.20191109021931-daa7c04131f5",
-            "release-1.2.3",
             "v1.2.3 ",
             "v1.2.3\n",
             "v1.2.3\0",
-            "/v1.2.3",
-            "//v1.2.3",
-            "sub//v1.2.3",
-            "sub/",
-            "../v1.2.3",
-            "sub/../v1.2.3",
-            "./v1.2.3",
-            ".github/v1.2.3",
             "sub\\dir/v1.2.3",
             "sub dir/v1.2.3",
-            "<b>/v1.2.3",
-            "nul/v1.2.3",
-            "ünicode/v1.2.3",
-            "short~1/v1.2.3",
-        ] {
+        ]) {
             assert_eq!(seen(tag), None, "{tag:?}");
         }
     }

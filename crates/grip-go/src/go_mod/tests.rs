@@ -39,24 +39,18 @@ fn a_comment_in_another_encoding_does_not_hide_the_module() {
 
 #[test]
 fn what_is_wrong_with_a_go_mod_is_said() {
+    let (missing, binary) = ("go.mod has no module line", "go.mod is not UTF-8 text");
+    let malformed = "line 1 of go.mod is not the word module and one path";
+    let not_a_path = |why: &str| format!("line 1 of go.mod: {why}");
     for (text, sentence) in [
-        (&b""[..], "go.mod has no module line"),
-        (b"go 1.19\n", "go.mod has no module line"),
-        (
-            b"module\n",
-            "line 1 of go.mod is not the word module and one path",
-        ),
-        (b"modules example.com/m\n", "go.mod has no module line"),
-        (
-            b"\xef\xbb\xbfmodule example.com/m\n",
-            "go.mod has no module line",
-        ),
-        (
-            b"require (\nmodule example.com/m\n",
-            "go.mod has no module line",
-        ),
-        (b"\xff\xfem\0o\0d\0", "go.mod is not UTF-8 text"),
-        (b"module example.com/\xff\n", "go.mod is not UTF-8 text"),
+        (&b""[..], missing),
+        (b"go 1.19\n", missing),
+        (b"module\n", malformed),
+        (b"modules example.com/m\n", missing),
+        (b"\xef\xbb\xbfmodule example.com/m\n", missing),
+        (b"require (\nmodule example.com/m\n", missing),
+        (b"\xff\xfem\0o\0d\0", binary),
+        (b"module example.com/\xff\n", binary),
         (
             b"module example.com/a\nmodule example.com/b\n",
             "go.mod has a second module line, line 2",
@@ -67,37 +61,25 @@ fn what_is_wrong_with_a_go_mod_is_said() {
         ),
         (
             b"\n\nmodule example.com/m v1.0.0\n",
-            "line 3 of go.mod is not the word module and one path",
+            &malformed.replace('1', "3"),
         ),
-        (
-            b"module \"example.com/m\n",
-            "line 1 of go.mod is not the word module and one path",
-        ),
-        (
-            b"module 'example.com/m'\n",
-            "line 1 of go.mod is not the word module and one path",
-        ),
-        (
-            b"module example.com/\"m\"\n",
-            "line 1 of go.mod is not the word module and one path",
-        ),
-        (
-            b"module \"\\q\"\n",
-            "line 1 of go.mod is not the word module and one path",
-        ),
+        (b"module \"example.com/m\n", malformed),
+        (b"module 'example.com/m'\n", malformed),
+        (b"module example.com/\"m\"\n", malformed),
+        (b"module \"\\q\"\n", malformed),
         (
             b"module m\n",
-            "line 1 of go.mod: \"m\" is no module path: its first element has no dot, so it is no \
-              domain",
+            &not_a_path(
+                "\"m\" is no module path: its first element has no dot, so it is no domain",
+            ),
         ),
         (
             b"module \"\"\n",
-            "line 1 of go.mod: \"\" is no module path: it is empty",
+            &not_a_path("\"\" is no module path: it is empty"),
         ),
         (
             b"module example.com/../m\n",
-            "line 1 of go.mod: \"example.com/../m\" is no module path: an element of it is only \
-              dots",
+            &not_a_path("\"example.com/../m\" is no module path: an element of it is only dots"),
         ),
     ] {
         let bad = module_path(text).unwrap_err();

@@ -24,6 +24,23 @@ fn decide(location: &str, tag: &str, own: Option<&str>, major: Option<&str>) -> 
     }
 }
 
+/// Checks rows of where the repository is unless [`HERE`], a tag, the paths that the two go.mod
+/// files name, and what Go makes of it; `-` is no file.
+fn check(rows: &str) {
+    for row in rows.trim().lines() {
+        let cells: Vec<_> = row.split(" | ").map(str::trim).collect();
+        let (location, rest) = match cells.len() {
+            5 => (cells[0], &cells[1..]),
+            _ => (HERE, &cells[..]),
+        };
+        let [tag, own, major, expected] = rest else {
+            panic!("{row}");
+        };
+        let [own, major] = [own, major].map(|path| Some(*path).filter(|path| *path != "-"));
+        assert_eq!(decide(location, tag, own, major), *expected);
+    }
+}
+
 #[test]
 fn a_tag_says_where_to_look() {
     for (tag, own, major) in [
@@ -43,288 +60,75 @@ fn a_tag_says_where_to_look() {
 /// Each line was tried with `go mod download` and a repository at that place.
 #[test]
 fn tags_that_go_takes_release_a_module() {
-    for (tag, own, major, expected) in [
-        (
-            "v1.2.3",
-            Some("git.example/o/r"),
-            None,
-            "git.example/o/r@v1.2.3 in \"\"",
-        ),
-        (
-            "v0.1.0-rc",
-            Some("git.example/o/r"),
-            None,
-            "git.example/o/r@v0.1.0-rc in \"\"",
-        ),
-        ("v1.2.3", None, None, "git.example/o/r@v1.2.3 in \"\""),
-        (
-            "v2.0.0",
-            None,
-            None,
-            "git.example/o/r@v2.0.0+incompatible in \"\"",
-        ),
-        (
-            "v2.0.0-a",
-            None,
-            None,
-            "git.example/o/r@v2.0.0-a+incompatible in \"\"",
-        ),
-        (
-            "v2.0.0",
-            Some("git.example/o/r/v2"),
-            None,
-            "git.example/o/r/v2@v2.0.0 in \"\"",
-        ),
-        (
-            "v2.0.0",
-            Some("git.example/o/r"),
-            Some("git.example/o/r/v2"),
-            "git.example/o/r/v2@v2.0.0 in \"v2\"",
-        ),
-        (
-            "v2.0.0",
-            None,
-            Some("git.example/o/r/v2"),
-            "git.example/o/r/v2@v2.0.0 in \"v2\"",
-        ),
-        (
-            "sub/v1.0.0",
-            Some("git.example/o/r/sub"),
-            None,
-            "git.example/o/r/sub@v1.0.0 in \"sub\"",
-        ),
-        (
-            "sub/v2.0.0",
-            Some("git.example/o/r/sub/v2"),
-            None,
-            "git.example/o/r/sub/v2@v2.0.0 in \"sub\"",
-        ),
-        (
-            "sub/v2.0.0",
-            Some("git.example/o/r/sub"),
-            Some("git.example/o/r/sub/v2"),
-            "git.example/o/r/sub/v2@v2.0.0 in \"sub/v2\"",
-        ),
-        (
-            "v2/v2.0.0",
-            Some("git.example/o/r/v2/v2"),
-            None,
-            "git.example/o/r/v2/v2@v2.0.0 in \"v2\"",
-        ),
-    ] {
-        assert_eq!(decide(HERE, tag, own, major), expected);
-    }
+    check(
+        r#"
+        v1.2.3     | git.example/o/r        | -                      | git.example/o/r@v1.2.3 in ""
+        v0.1.0-rc  | git.example/o/r        | -                      | git.example/o/r@v0.1.0-rc in ""
+        v1.2.3     | -                      | -                      | git.example/o/r@v1.2.3 in ""
+        v2.0.0     | -                      | -                      | git.example/o/r@v2.0.0+incompatible in ""
+        v2.0.0-a   | -                      | -                      | git.example/o/r@v2.0.0-a+incompatible in ""
+        v2.0.0     | git.example/o/r/v2     | -                      | git.example/o/r/v2@v2.0.0 in ""
+        v2.0.0     | git.example/o/r        | git.example/o/r/v2     | git.example/o/r/v2@v2.0.0 in "v2"
+        v2.0.0     | -                      | git.example/o/r/v2     | git.example/o/r/v2@v2.0.0 in "v2"
+        sub/v1.0.0 | git.example/o/r/sub    | -                      | git.example/o/r/sub@v1.0.0 in "sub"
+        sub/v2.0.0 | git.example/o/r/sub/v2 | -                      | git.example/o/r/sub/v2@v2.0.0 in "sub"
+        sub/v2.0.0 | git.example/o/r/sub    | git.example/o/r/sub/v2 | git.example/o/r/sub/v2@v2.0.0 in "sub/v2"
+        v2/v2.0.0  | git.example/o/r/v2/v2  | -                      | git.example/o/r/v2/v2@v2.0.0 in "v2"
+        "#,
+    );
 }
 
 #[test]
 fn a_go_mod_may_name_another_place() {
-    for (tag, own, major, expected) in [
-        (
-            "v1.0.0",
-            Some("go.example/zap"),
-            None,
-            "go.example/zap@v1.0.0 in \"\"",
-        ),
-        (
-            "exp/v0.1.0",
-            Some("go.example/zap/exp"),
-            None,
-            "go.example/zap/exp@v0.1.0 in \"exp\"",
-        ),
-        (
-            "v2.0.0",
-            None,
-            Some("go.example/zap/v2"),
-            "go.example/zap/v2@v2.0.0 in \"v2\"",
-        ),
-        (
-            "v2.4.0",
-            Some("gopkg.in/yaml.v2"),
-            None,
-            "gopkg.in/yaml.v2@v2.4.0 in \"\"",
-        ),
-        (
-            "v1.4.0",
-            Some("gopkg.in/yaml.v1"),
-            None,
-            "gopkg.in/yaml.v1@v1.4.0 in \"\"",
-        ),
-        (
-            "v2.4.0",
-            Some("gopkg.in/yaml.v2"),
-            Some("git.example/o/r/v2"),
-            "gopkg.in/yaml.v2@v2.4.0 in \"\"",
-        ),
-        (
-            "v2.4.0",
-            Some("gopkg.in/yaml.v1"),
-            Some("git.example/o/r/v2"),
-            "git.example/o/r/v2@v2.4.0 in \"v2\"",
-        ),
-    ] {
-        assert_eq!(decide(HERE, tag, own, major), expected);
-    }
+    check(
+        r#"
+        v1.0.0     | go.example/zap     | -                  | go.example/zap@v1.0.0 in ""
+        exp/v0.1.0 | go.example/zap/exp | -                  | go.example/zap/exp@v0.1.0 in "exp"
+        v2.0.0     | -                  | go.example/zap/v2  | go.example/zap/v2@v2.0.0 in "v2"
+        v2.4.0     | gopkg.in/yaml.v2   | -                  | gopkg.in/yaml.v2@v2.4.0 in ""
+        v1.4.0     | gopkg.in/yaml.v1   | -                  | gopkg.in/yaml.v1@v1.4.0 in ""
+        v2.4.0     | gopkg.in/yaml.v2   | git.example/o/r/v2 | gopkg.in/yaml.v2@v2.4.0 in ""
+        v2.4.0     | gopkg.in/yaml.v1   | git.example/o/r/v2 | git.example/o/r/v2@v2.4.0 in "v2"
+        "#,
+    );
 }
 
 #[test]
 fn a_place_may_end_with_a_major_version() {
-    for (location, tag, own, major, expected) in [
-        (
-            "git.example/v2",
-            "v2.1.0",
-            Some("git.example/v2"),
-            Some("git.example/v2/v2"),
-            "git.example/v2@v2.1.0 in \"\"",
-        ),
-        (
-            "git.example/v2",
-            "v2.1.0",
-            None,
-            None,
-            "git.example/v2 ends with a major version, so it is no module without a go.mod",
-        ),
-        (
-            "gopkg.in/yaml.v2",
-            "v2.1.0",
-            None,
-            None,
-            "gopkg.in/yaml.v2@v2.1.0 in \"\"",
-        ),
-        (
-            "gopkg.in/yaml.v2",
-            "v1.1.0",
-            None,
-            None,
-            "gopkg.in/yaml.v2 cannot have the version v1.1.0: it allows only v2",
-        ),
-        (
-            "gopkg.in/b.v2-unstable",
-            "v2.1.0",
-            None,
-            None,
-            "gopkg.in/b.v2-unstable has no versions, because gopkg.in makes none for paths that \
-             end in -unstable",
-        ),
-    ] {
-        assert_eq!(decide(location, tag, own, major), expected);
-    }
+    check(
+        r#"
+        git.example/v2         | v2.1.0 | git.example/v2 | git.example/v2/v2 | git.example/v2@v2.1.0 in ""
+        git.example/v2         | v2.1.0 | -              | -                 | git.example/v2 ends with a major version, so it is no module without a go.mod
+        gopkg.in/yaml.v2       | v2.1.0 | -              | -                 | gopkg.in/yaml.v2@v2.1.0 in ""
+        gopkg.in/yaml.v2       | v1.1.0 | -              | -                 | gopkg.in/yaml.v2 cannot have the version v1.1.0: it allows only v2
+        gopkg.in/b.v2-unstable | v2.1.0 | -              | -                 | gopkg.in/b.v2-unstable has no versions, because gopkg.in makes none for paths that end in -unstable
+        "#,
+    );
 }
 
 #[test]
 fn tags_that_go_refuses_release_nothing_and_the_reason_is_said() {
-    for (tag, own, major, reason) in [
-        (
-            "v2.0.0",
-            Some("git.example/o/r"),
-            None,
-            "go.mod names git.example/o/r, which cannot have the version \
-             v2.0.0: it allows only v0 and v1",
-        ),
-        (
-            "v1.0.0",
-            Some("git.example/o/r/v2"),
-            None,
-            "go.mod names git.example/o/r/v2, which cannot have the version \
-             v1.0.0: it allows only v2",
-        ),
-        (
-            "v3.0.0",
-            Some("git.example/o/r/v2"),
-            None,
-            "go.mod names git.example/o/r/v2, which cannot have the version \
-             v3.0.0: it allows only v2",
-        ),
-        (
-            "v2.0.0",
-            Some("git.example/o/r/v2"),
-            Some("git.example/o/r/v2"),
-            "go.mod and v2/go.mod both name a module for v2",
-        ),
-        (
-            "v2.0.0",
-            Some("git.example/o/r/v2"),
-            Some("git.example/o/r"),
-            "v2/go.mod names git.example/o/r, which cannot have the version \
-             v2.0.0: it allows only v0 and v1",
-        ),
-        (
-            "v2.0.0",
-            None,
-            Some("r"),
-            "v2/go.mod names no module: line 1 of go.mod: \"r\" is no module path: its first \
-             element has no dot, so it is no domain",
-        ),
-        (
-            "sub/v1.0.0",
-            None,
-            None,
-            "sub/go.mod is missing, and only the root of a repository is a module without it",
-        ),
-        (
-            "sub/v2.0.0",
-            None,
-            None,
-            "sub/go.mod is missing, and only the root of a repository is a module without it",
-        ),
-        (
-            "sub/v1.0.0",
-            Some("git.example/o/r/other"),
-            None,
-            "sub/go.mod names git.example/o/r/other, which Go looks for in another directory",
-        ),
-        (
-            "sub/v1.0.0",
-            Some("git.example/o/r"),
-            None,
-            "sub/go.mod names git.example/o/r, which Go looks for in another directory",
-        ),
-        (
-            "v1.0.0",
-            Some("git.example/o/r/sub"),
-            None,
-            "go.mod names git.example/o/r/sub, which Go looks for in another directory",
-        ),
-        (
-            "v2/v2.0.0",
-            Some("git.example/o/r/v2"),
-            None,
-            "v2/go.mod names git.example/o/r/v2, which Go looks for in another directory",
-        ),
-        (
-            "sub/v1.0.0",
-            Some("go.example/asub"),
-            None,
-            "sub/go.mod names go.example/asub, which Go looks for in another directory",
-        ),
-        (
-            "yaml/v2.0.0",
-            Some("gopkg.in/yaml.v2"),
-            None,
-            "yaml/go.mod names gopkg.in/yaml.v2, which Go looks for in another directory",
-        ),
-        (
-            "v1.0.0",
-            Some("gopkg.in/yaml.v2"),
-            None,
-            "go.mod names gopkg.in/yaml.v2, which cannot have the version v1.0.0: \
-             it allows only v2",
-        ),
-        (
-            "v2.0.0",
-            Some("gopkg.in/b.v2-unstable"),
-            None,
-            "gopkg.in/b.v2-unstable has no versions, because gopkg.in makes none for paths that \
-             end in -unstable",
-        ),
-        (
-            "v1.0.0",
-            Some("a b"),
-            None,
-            "go.mod names no module: line 1 of go.mod is not the word module and one path",
-        ),
-    ] {
-        assert_eq!(decide(HERE, tag, own, major), reason);
-    }
+    check(
+        r#"
+        v2.0.0      | git.example/o/r        | -                  | go.mod names git.example/o/r, which cannot have the version v2.0.0: it allows only v0 and v1
+        v1.0.0      | git.example/o/r/v2     | -                  | go.mod names git.example/o/r/v2, which cannot have the version v1.0.0: it allows only v2
+        v3.0.0      | git.example/o/r/v2     | -                  | go.mod names git.example/o/r/v2, which cannot have the version v3.0.0: it allows only v2
+        v2.0.0      | git.example/o/r/v2     | git.example/o/r/v2 | go.mod and v2/go.mod both name a module for v2
+        v2.0.0      | git.example/o/r/v2     | git.example/o/r    | v2/go.mod names git.example/o/r, which cannot have the version v2.0.0: it allows only v0 and v1
+        v2.0.0      | -                      | r                  | v2/go.mod names no module: line 1 of go.mod: "r" is no module path: its first element has no dot, so it is no domain
+        sub/v1.0.0  | -                      | -                  | sub/go.mod is missing, and only the root of a repository is a module without it
+        sub/v2.0.0  | -                      | -                  | sub/go.mod is missing, and only the root of a repository is a module without it
+        sub/v1.0.0  | git.example/o/r/other  | -                  | sub/go.mod names git.example/o/r/other, which Go looks for in another directory
+        sub/v1.0.0  | git.example/o/r        | -                  | sub/go.mod names git.example/o/r, which Go looks for in another directory
+        v1.0.0      | git.example/o/r/sub    | -                  | go.mod names git.example/o/r/sub, which Go looks for in another directory
+        v2/v2.0.0   | git.example/o/r/v2     | -                  | v2/go.mod names git.example/o/r/v2, which Go looks for in another directory
+        sub/v1.0.0  | go.example/asub        | -                  | sub/go.mod names go.example/asub, which Go looks for in another directory
+        yaml/v2.0.0 | gopkg.in/yaml.v2       | -                  | yaml/go.mod names gopkg.in/yaml.v2, which Go looks for in another directory
+        v1.0.0      | gopkg.in/yaml.v2       | -                  | go.mod names gopkg.in/yaml.v2, which cannot have the version v1.0.0: it allows only v2
+        v2.0.0      | gopkg.in/b.v2-unstable | -                  | gopkg.in/b.v2-unstable has no versions, because gopkg.in makes none for paths that end in -unstable
+        v1.0.0      | a b                    | -                  | go.mod names no module: line 1 of go.mod is not the word module and one path
+        "#,
+    );
 }
 
 #[test]
