@@ -5,6 +5,12 @@ use futures_util::future::BoxFuture;
 
 use crate::{DhtError, Peer, RecordKey, RequestError, Status};
 
+/// The response of one peer.
+pub type RequestFuture<'a> = BoxFuture<'a, Result<Response, RequestError>>;
+
+/// The end of a publication.
+pub type PublishFuture<'a> = BoxFuture<'a, Result<Published, DhtError>>;
+
 /// A network of nodes that store records for each other.
 pub trait Dht: Send + Sync + 'static {
     /// This node's own view of `key`, without a request: the value that it stores for others, the
@@ -17,11 +23,7 @@ pub trait Dht: Send + Sync + 'static {
     ///
     /// Dropping the future closes the stream at once, and the peer sees that. A silent peer is
     /// given up after some seconds; a caller in a hurry sets its own deadline.
-    fn request<'a>(
-        &'a self,
-        peer: &'a Peer,
-        key: &'a RecordKey,
-    ) -> BoxFuture<'a, Result<Response, RequestError>>;
+    fn request<'a>(&'a self, peer: &'a Peer, key: &'a RecordKey) -> RequestFuture<'a>;
 
     /// Becomes a provider of `key` and, where there is a value, stores it on the nearest nodes.
     ///
@@ -30,11 +32,7 @@ pub trait Dht: Send + Sync + 'static {
     ///
     /// Records expire, so what is to stay is published again from time to time. Dropping the future
     /// does not stop a publication that was begun.
-    fn publish(
-        &self,
-        key: RecordKey,
-        value: Option<Bytes>,
-    ) -> BoxFuture<'_, Result<Published, DhtError>>;
+    fn publish(&self, key: RecordKey, value: Option<Bytes>) -> PublishFuture<'_>;
 
     /// Stops providing `key`; what other nodes hold, they let expire.
     fn withdraw<'a>(&'a self, key: &'a RecordKey) -> BoxFuture<'a, ()>;

@@ -47,7 +47,10 @@ use self::{
     swarm_task::Command,
 };
 pub use self::{options::Options, start::start};
-use crate::{Dht, DhtError, Peer, Published, RecordKey, RequestError, Response, Status, limits};
+use crate::{
+    Dht, DhtError, Peer, PublishFuture, RecordKey, RequestError, RequestFuture, Response, Status,
+    limits,
+};
 
 /// This node's handle to the network.
 ///
@@ -190,19 +193,11 @@ impl Dht for Kademlia {
         })
     }
 
-    fn request<'a>(
-        &'a self,
-        peer: &'a Peer,
-        key: &'a RecordKey,
-    ) -> BoxFuture<'a, Result<Response, RequestError>> {
+    fn request<'a>(&'a self, peer: &'a Peer, key: &'a RecordKey) -> RequestFuture<'a> {
         Box::pin(self.send_request(peer, key))
     }
 
-    fn publish(
-        &self,
-        key: RecordKey,
-        value: Option<Bytes>,
-    ) -> BoxFuture<'_, Result<Published, DhtError>> {
+    fn publish(&self, key: RecordKey, value: Option<Bytes>) -> PublishFuture<'_> {
         Box::pin(async move {
             let bytes = value.as_ref().map_or(0, Bytes::len);
             if bytes > limits::RECORD_BYTES {

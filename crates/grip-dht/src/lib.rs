@@ -12,7 +12,9 @@ mod status;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
-pub use dht::{Dht, LocalRecords, Published, RecordValidator, Response, Verdict};
+pub use dht::{
+    Dht, LocalRecords, PublishFuture, Published, RecordValidator, RequestFuture, Response, Verdict,
+};
 pub use error::{DhtError, RequestError};
 pub use key::{Distance, InvalidKey, RecordKey};
 pub use peer::{InvalidPeerName, Peer, PeerName};

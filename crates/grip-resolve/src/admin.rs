@@ -9,7 +9,6 @@
 //! - Authorisation is decided before a command comes here.
 
 mod command;
-mod statements;
 
 use std::{panic::resume_unwind, time::Duration};
 
@@ -19,7 +18,6 @@ use serde::Serialize;
 
 use command::AuditRecord;
 pub use command::{Command, CommandContext, InvalidIdempotencyKey};
-use statements::sql;
 
 use crate::{
     Key, Manifest, ManifestId, ResolveError, ResolveParams, Resolver, local_manifests::MAX_PINS,
@@ -28,6 +26,30 @@ use crate::{
 
 /// Commands that wait for the current one; further ones are refused.
 const MAX_WAITING: usize = 16;
+
+grip_db::statements! {
+    pub(crate) mod sql {
+        MANIFESTS = "SELECT id, manifest FROM resolve_pins ORDER BY pinned_at, id";
+        MANIFESTS_OF_ID = "SELECT id, manifest FROM resolve_pins WHERE id = $1";
+        MANIFESTS_OF_NAME = "SELECT id, manifest FROM resolve_pins WHERE name = $1 \
+                             ORDER BY pinned_at, id";
+        PINS = "SELECT id, name, pinned_by, pinned_at FROM resolve_pins ORDER BY name, id";
+        PIN = "INSERT INTO resolve_pins (id, name, manifest, pinned_by, pinned_at) \
+               VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING";
+        UNPIN_ID = "DELETE FROM resolve_pins WHERE id = $1";
+        UNPIN_NAME = "DELETE FROM resolve_pins WHERE name = $1";
+        FIND_ORDER = "SELECT action, subject, outcome FROM resolve_orders \
+                      WHERE actor = $1 AND idempotency_key = $2";
+        TAKE_ORDER = "INSERT INTO resolve_orders \
+                          (actor, idempotency_key, action, subject, outcome, at) \
+                      VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING";
+        FORGET_ORDERS = "DELETE FROM resolve_orders WHERE at < $1";
+        AUDIT = "INSERT INTO resolve_audit (at, actor, action, subject, outcome, correlation) \
+                 VALUES ($1, $2, $3, $4, $5, $6)";
+        AUDITED = "SELECT id, at, actor, action, subject, outcome, correlation \
+                   FROM resolve_audit ORDER BY id DESC LIMIT $1";
+    }
+}
 
 /// Executes commands. Cheap to clone.
 #[derive(Clone)]
@@ -91,9 +113,7 @@ pub struct AuditEntry {
 impl Admin {
     /// Loads the pins of earlier runs.
     pub async fn open(db: Db, resolver: Resolver) -> Result<Self, DbError> {
-        let rows: Vec<(String, String)> = db
-            .read(|mut db| Box::pin(async move { db.fetch_all(&sql::MANIFESTS, &[]).await }))
-            .await?;
+        let rows: Vec<(String, String)> = db.fetch_all(&sql::MANIFESTS, &[]).await?;
         for (id, manifest) in rows {
             match Manifest::decode(manifest.as_bytes()) {
                 Ok(manifest) if resolver.core().local_manifests.pin(&manifest) => {}
@@ -111,19 +131,13 @@ impl Admin {
 
     /// All pins, by name.
     pub async fn pins(&self) -> Result<Vec<Pin>, DbError> {
-        self.db
-            .read(|mut db| Box::pin(async move { db.fetch_all(&sql::PINS, &[]).await }))
-            .await
+        self.db.fetch_all(&sql::PINS, &[]).await
     }
 
     /// The last commands, the latest first.
     pub async fn audit(&self, limit: u32) -> Result<Vec<AuditEntry>, DbError> {
         let limit = i64::from(limit.min(1_000));
-        self.db
-            .read(move |mut db| {
-                Box::pin(async move { db.fetch_all(&sql::AUDITED, &[limit.into()]).await })
-            })
-            .await
+        self.db.fetch_all(&sql::AUDITED, &[limit.into()]).await
     }
 
     /// Executes a command, after those that came before it.
@@ -254,13 +268,8 @@ impl Admin {
         let Some(key) = record.idempotency_key() else {
             return Ok(None);
         };
-        let found: Option<(String, String, String)> = self
-            .db
-            .read(move |mut db| {
-                Box::pin(async move { db.fetch_optional(&sql::FIND_ORDER, &key).await })
-            })
-            .await?;
-        let Some((action, subject, outcome)) = found else {
+        let found = self.db.fetch_optional(&sql::FIND_ORDER, &key).await?;
+        let Some::<(String, String, String)>((action, subject, outcome)) = found else {
             return Ok(None);
         };
         if action != record.action || subject != record.subject {

@@ -13,7 +13,8 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use grip_dht::{
-    Counters, Dht, DhtError, Peer, PeerName, Published, RecordKey, RequestError, Response, Status,
+    Counters, Dht, Peer, PeerName, PublishFuture, Published, RecordKey, RequestError,
+    RequestFuture, Response, Status,
 };
 use grip_nostr::{
     Event, EventsFuture, RepoAddr, RepositoryEvents, ServedEvents, ServedRepositories, Timestamp,
@@ -182,11 +183,7 @@ impl Dht for Script {
         })
     }
 
-    fn request<'a>(
-        &'a self,
-        peer: &'a Peer,
-        key: &'a RecordKey,
-    ) -> BoxFuture<'a, Result<Response, RequestError>> {
+    fn request<'a>(&'a self, peer: &'a Peer, key: &'a RecordKey) -> RequestFuture<'a> {
         self.asked.fetch_add(1, Relaxed);
         Box::pin(async move {
             tokio::time::sleep(self.latency).await;
@@ -194,11 +191,7 @@ impl Dht for Script {
         })
     }
 
-    fn publish(
-        &self,
-        key: RecordKey,
-        value: Option<Bytes>,
-    ) -> BoxFuture<'_, Result<Published, DhtError>> {
+    fn publish(&self, key: RecordKey, value: Option<Bytes>) -> PublishFuture<'_> {
         Box::pin(async move {
             self.publications.lock().push(key.clone());
             if !self.publish_latency.is_zero() {

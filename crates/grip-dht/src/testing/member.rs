@@ -5,8 +5,8 @@ use futures_util::future::BoxFuture;
 
 use super::{Fault, Network, network};
 use crate::{
-    Counters, Dht, DhtError, Peer, PeerName, Published, RecordKey, RequestError, Response, Status,
-    limits,
+    Counters, Dht, DhtError, Peer, PeerName, PublishFuture, Published, RecordKey, RequestError,
+    RequestFuture, Response, Status, limits,
 };
 
 /// A member of a [`Network`].
@@ -76,19 +76,11 @@ impl Dht for Member {
         Box::pin(async move { self.network.local_response(&self.own, key) })
     }
 
-    fn request<'a>(
-        &'a self,
-        peer: &'a Peer,
-        key: &'a RecordKey,
-    ) -> BoxFuture<'a, Result<Response, RequestError>> {
+    fn request<'a>(&'a self, peer: &'a Peer, key: &'a RecordKey) -> RequestFuture<'a> {
         Box::pin(self.send_request(&peer.id, key))
     }
 
-    fn publish(
-        &self,
-        key: RecordKey,
-        value: Option<Bytes>,
-    ) -> BoxFuture<'_, Result<Published, DhtError>> {
+    fn publish(&self, key: RecordKey, value: Option<Bytes>) -> PublishFuture<'_> {
         Box::pin(async move {
             let bytes = value.as_ref().map_or(0, Bytes::len);
             if bytes > limits::RECORD_BYTES {

@@ -2,7 +2,7 @@
 
 use grip_db::{Connection, DbError, Value};
 
-use super::{CommandResult, statements::sql};
+use super::{CommandResult, sql};
 use crate::Key;
 
 /// Longest text of a request that is kept.

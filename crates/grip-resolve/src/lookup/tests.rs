@@ -52,8 +52,18 @@ impl Scene {
     }
 
     fn put(&self, peer: &PeerName, key: &Key) {
-        let bytes = self.manifest.bytes().clone();
+        self.leave(peer, key, &self.manifest);
+    }
+
+    fn leave(&self, peer: &PeerName, key: &Key, manifest: &Manifest) {
+        let bytes = manifest.bytes().clone();
         self.memory.put(peer, &key.record(), bytes);
+    }
+
+    fn stall(&self, peers: &[PeerName]) {
+        for peer in peers {
+            self.memory.fault(peer, Fault::Stall);
+        }
     }
 
     async fn lookup(&self, key: &Key) -> Result<Found, ResolveError> {
@@ -61,6 +71,13 @@ impl Scene {
         self.network
             .lookup(key, None, &self.options, deadline)
             .await
+    }
+
+    /// Looks `key` up, and finds what it is about.
+    async fn finds(&self, key: &Key) -> Found {
+        let found = self.lookup(key).await.unwrap();
+        assert_eq!(found.manifest, self.manifest);
+        found
     }
 
     fn counters(&self) -> crate::Counters {
@@ -88,8 +105,7 @@ async fn when_the_first_wave_answers_no_further_peer_is_asked() {
         let peers = scene.peers(&key).await;
         peers[..3].iter().for_each(|peer| scene.put(peer, &key));
         let began = Instant::now();
-        let found = scene.lookup(&key).await.unwrap();
-        assert_eq!(found.manifest, scene.manifest);
+        let found = scene.finds(&key).await;
         assert_eq!((found.hops, found.asked), (1, 3));
         assert_eq!(began.elapsed(), ms(20));
         assert_eq!(scene.memory.asked_total() - before, 3);
@@ -103,12 +119,9 @@ async fn a_stalled_alpha_peer_is_overtaken_by_beta_and_its_request_is_closed() {
     let key = scene.by_id();
     let peers = scene.peers(&key).await;
     peers[..5].iter().for_each(|peer| scene.put(peer, &key));
-    for stalled in &peers[..3] {
-        scene.memory.fault(stalled, Fault::Stall);
-    }
+    scene.stall(&peers[..3]);
     let began = Instant::now();
-    let found = scene.lookup(&key).await.unwrap();
-    assert_eq!(found.manifest, scene.manifest);
+    let found = scene.finds(&key).await;
     let took = began.elapsed();
     assert!((ms(140)..=ms(200)).contains(&took), "{took:?}");
     assert_eq!(found.asked, 5);
@@ -127,8 +140,7 @@ async fn one_stalled_peer_delays_nothing_while_others_answer() {
     peers[1..4].iter().for_each(|peer| scene.put(peer, &key));
     scene.memory.fault(&peers[0], Fault::Stall);
     let began = Instant::now();
-    let found = scene.lookup(&key).await.unwrap();
-    assert_eq!(found.manifest, scene.manifest);
+    scene.finds(&key).await;
     assert_eq!(began.elapsed(), ms(20));
     assert_eq!(scene.memory.cancelled(&peers[0]), 1);
 }
@@ -137,9 +149,7 @@ async fn one_stalled_peer_delays_nothing_while_others_answer() {
 async fn resolve_ends_at_the_deadline_when_everybody_stalls() {
     let scene = Scene::new(40);
     let key = scene.by_name();
-    for name in scene.memory.names() {
-        scene.memory.fault(name, Fault::Stall);
-    }
+    scene.stall(scene.memory.names());
     let began = Instant::now();
     assert_eq!(scene.lookup(&key).await, Err(ResolveError::Timeout));
     assert_eq!(began.elapsed(), ms(1_200));
@@ -163,8 +173,7 @@ async fn what_few_hold_is_found_over_several_hops() {
     let known = scene.peers(&key).await;
     let unknown = holders[..20].iter().filter(|peer| !known.contains(peer));
     unknown.for_each(|peer| scene.put(peer, &key));
-    let found = scene.lookup(&key).await.unwrap();
-    assert_eq!(found.manifest, scene.manifest);
+    let found = scene.finds(&key).await;
     assert!(found.hops >= 2, "{found:?}");
 }
 
@@ -175,8 +184,7 @@ async fn one_response_is_enough_when_no_other_peer_has_it() {
     let peers = scene.peers(&key).await;
     scene.put(&peers[2], &key);
     let began = Instant::now();
-    let found = scene.lookup(&key).await.unwrap();
-    assert_eq!(found.manifest, scene.manifest);
+    scene.finds(&key).await;
     assert!(began.elapsed() <= ms(20 + 150 + 20));
 }
 
@@ -198,16 +206,11 @@ async fn providers_are_asked_before_nearer_peers() {
 
 #[tokio::test(start_paused = true)]
 async fn a_key_that_no_peer_has_is_unknown_and_without_peers_too() {
-    let scene = Scene::new(40);
-    assert_eq!(
-        scene.lookup(&scene.by_id()).await,
-        Err(ResolveError::Unknown)
-    );
-    let alone = Scene::new(1);
-    assert_eq!(
-        alone.lookup(&alone.by_id()).await,
-        Err(ResolveError::Unknown)
-    );
+    for members in [40, 1] {
+        let scene = Scene::new(members);
+        let found = scene.lookup(&scene.by_id()).await;
+        assert_eq!(found, Err(ResolveError::Unknown));
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -234,9 +237,7 @@ async fn under_overload_hedges_stay_within_their_share() {
 #[tokio::test(start_paused = true)]
 async fn the_stop_of_the_node_ends_a_lookup_at_once() {
     let scene = Scene::new(40);
-    for name in scene.memory.names() {
-        scene.memory.fault(name, Fault::Stall);
-    }
+    scene.stall(scene.memory.names());
     let key = scene.by_name();
     let began = Instant::now();
     let stop = async {
@@ -289,8 +290,7 @@ async fn a_stored_manifest_of_a_name_is_no_second_response() {
         scene.memory.latency_of(peer, ms(100));
     }
     let began = Instant::now();
-    let found = scene.lookup(&key).await.unwrap();
-    assert_eq!(found.manifest, scene.manifest);
+    scene.finds(&key).await;
     assert_eq!(began.elapsed(), ms(100));
 }
 
@@ -318,15 +318,9 @@ async fn a_provider_is_awaited_before_peers_that_hold_an_older_manifest() {
         scene.memory.latency_of(&owner, ms(latency));
         scene.memory.provide(&own, &key.record(), &owner);
         let outgrown = manifest_of(&scene.author, "x", 1);
-        for peer in scene
-            .peers(&key)
-            .await
-            .iter()
-            .filter(|peer| **peer != owner)
-        {
-            let bytes = outgrown.bytes().clone();
-            scene.memory.put(peer, &key.record(), bytes);
-        }
+        let peers = scene.peers(&key).await;
+        let others = peers.iter().filter(|peer| **peer != owner);
+        others.for_each(|peer| scene.leave(peer, &key, &outgrown));
         let began = Instant::now();
         let found = scene.lookup(&key).await.unwrap().manifest;
         assert_eq!(found == scene.manifest, is_heard);

@@ -75,17 +75,6 @@ fn the_urls_are_those_of_the_announcement_in_one_order() {
 }
 
 #[test]
-fn a_state_of_a_stranger_is_refused() {
-    let (owner, stranger) = (Author::new(), Author::new());
-    let made = Manifest::make(
-        announcement(&owner, vec![], 1),
-        vec![],
-        Some(state(&stranger, 2)),
-    );
-    assert_eq!(made, Err(InvalidManifest::NotAMaintainer));
-}
-
-#[test]
 fn a_maintainer_of_a_maintainer_is_shown_by_the_announcement_between() {
     let [owner, b, c, d] = [(); 4].map(|()| Author::new());
     let between = listing(&b, &[&c], 2);
@@ -121,49 +110,42 @@ fn a_maintainer_of_a_maintainer_is_shown_by_the_announcement_between() {
 }
 
 #[test]
-fn a_newer_announcement_of_the_one_between_takes_the_right_away() {
+fn events_that_do_not_belong_together_make_no_manifest() {
     let [owner, b, c] = [(); 3].map(|()| Author::new());
-    let made = Manifest::make(
-        listing(&owner, &[&b], 1),
-        vec![listing(&b, &[&c], 2), listing(&b, &[], 3)],
-        Some(state(&c, 4)),
-    );
-    assert_eq!(made, Err(InvalidManifest::NotAMaintainer));
-}
-
-#[test]
-fn a_private_repository_has_no_manifest() {
-    let owner = Author::new();
+    let plain = || announcement(&owner, vec![], 1);
     let private = announcement(&owner, vec![tag(["private", "true"])], 1);
-    assert_eq!(
-        Manifest::make(private, vec![], None),
-        Err(InvalidManifest::Private)
-    );
-}
-
-#[test]
-fn a_state_of_another_repository_is_refused() {
-    let owner = Author::new();
     let other = owner.state_at("y", &[("refs/heads/main", OID)], None, at(2));
-    let made = Manifest::make(announcement(&owner, vec![], 1), vec![], Some(other));
-    assert_eq!(made, Err(InvalidManifest::OtherRepository));
-}
-
-#[test]
-fn an_event_with_a_false_signature_is_refused() {
-    let owner = Author::new();
-    let mut event = announcement(&owner, vec![], 1);
-    event.sig = announcement(&owner, vec![], 2).sig;
-    assert_eq!(
-        Manifest::make(event, vec![], None),
-        Err(InvalidManifest::Signature)
-    );
-    let mut event = announcement(&owner, vec![], 1);
-    event.content = "changed".into();
-    assert_eq!(
-        Manifest::make(event, vec![], None),
-        Err(InvalidManifest::Signature)
-    );
+    let mut signed_otherwise = plain();
+    signed_otherwise.sig = announcement(&owner, vec![], 2).sig;
+    let mut changed = plain();
+    changed.content = "changed".into();
+    // A newer announcement of the one between takes the right away.
+    let between = vec![listing(&b, &[&c], 2), listing(&b, &[], 3)];
+    for (announcement, others, state, expected) in [
+        (
+            plain(),
+            vec![],
+            Some(state(&b, 2)),
+            InvalidManifest::NotAMaintainer,
+        ),
+        (
+            listing(&owner, &[&b], 1),
+            between,
+            Some(state(&c, 4)),
+            InvalidManifest::NotAMaintainer,
+        ),
+        (private, vec![], None, InvalidManifest::Private),
+        (
+            plain(),
+            vec![],
+            Some(other),
+            InvalidManifest::OtherRepository,
+        ),
+        (signed_otherwise, vec![], None, InvalidManifest::Signature),
+        (changed, vec![], None, InvalidManifest::Signature),
+    ] {
+        assert_eq!(Manifest::make(announcement, others, state), Err(expected));
+    }
 }
 
 #[test]

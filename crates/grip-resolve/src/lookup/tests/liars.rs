@@ -24,8 +24,7 @@ async fn wrong_bytes_change_nothing() {
         }
         peers[4..6].iter().for_each(|peer| scene.put(peer, &key));
         let before = scene.counters().lies_total;
-        let found = scene.lookup(&key).await.unwrap();
-        assert_eq!(found.manifest, scene.manifest);
+        scene.finds(&key).await;
         assert_eq!(scene.counters().lies_total - before, 4);
         peers.iter().for_each(|peer| scene.memory.fault(peer, None));
     }
@@ -37,13 +36,10 @@ async fn a_stale_manifest_is_replaced_by_the_second_response() {
     let key = scene.by_name();
     let peers = scene.peers(&key).await;
     let stale = manifest_of(&scene.author, "x", 1);
-    scene
-        .memory
-        .put(&peers[0], &key.record(), stale.bytes().clone());
+    scene.leave(&peers[0], &key, &stale);
     scene.put(&peers[1], &key);
     scene.memory.latency_of(&peers[1], ms(120));
-    let found = scene.lookup(&key).await.unwrap();
-    assert_eq!(found.manifest, scene.manifest);
+    scene.finds(&key).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -52,9 +48,7 @@ async fn what_is_known_here_is_never_replaced_by_something_older() {
     let key = scene.by_name();
     let stale = manifest_of(&scene.author, "x", 1);
     for peer in scene.peers(&key).await {
-        scene
-            .memory
-            .put(&peer, &key.record(), stale.bytes().clone());
+        scene.leave(&peer, &key, &stale);
     }
     let known = Some(scene.manifest.clone());
     let deadline = Instant::now() + scene.options.deadline;
@@ -74,21 +68,16 @@ async fn a_liar_and_the_providers_it_made_up_count_as_one() {
     let all = scene.memory.by_distance(&key.record());
     let sybils = all.iter().rev().filter(|name| !peers.contains(name));
     for sybil in sybils.take(20) {
-        scene
-            .memory
-            .put(sybil, &key.record(), stale.bytes().clone());
+        scene.leave(sybil, &key, &stale);
         scene.memory.latency_of(sybil, ms(1));
         scene.memory.provide(&peers[0], &key.record(), sybil);
     }
-    scene
-        .memory
-        .put(&peers[0], &key.record(), stale.bytes().clone());
+    scene.leave(&peers[0], &key, &stale);
     scene.memory.latency_of(&peers[0], ms(1));
     scene.put(&peers[1], &key);
     scene.memory.latency_of(&peers[1], ms(100));
     let began = Instant::now();
-    let found = scene.lookup(&key).await.unwrap();
-    assert_eq!(found.manifest, scene.manifest);
+    scene.finds(&key).await;
     assert_eq!(began.elapsed(), ms(100));
 }
 
@@ -106,8 +95,7 @@ async fn stalling_providers_of_one_liar_do_not_take_all_places() {
     let honest = all.iter().filter(|name| !peers[..4].contains(name));
     honest.take(5).for_each(|name| scene.put(name, &key));
     let began = Instant::now();
-    let found = scene.lookup(&key).await.unwrap();
-    assert_eq!(found.manifest, scene.manifest);
+    scene.finds(&key).await;
     assert!(began.elapsed() < ms(120), "{:?}", began.elapsed());
 }
 
