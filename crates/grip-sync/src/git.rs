@@ -195,9 +195,7 @@ impl GitFetch {
 
     fn learn(&self, job: Job<'_>, step: &Step, response: &Response) -> Lesson {
         let now = Instant::now();
-        self.knowledge
-            .lock()
-            .learn(job.url, job.wants, job.first, step, response, now)
+        self.knowledge.lock().learn(job, step, response, now)
     }
 }
 
@@ -211,10 +209,7 @@ impl Fetch for GitFetch {
             permit.unused();
             return Err(error);
         }
-        let step = self
-            .knowledge
-            .lock()
-            .step(job.url, job.wants, job.first, Instant::now());
+        let step = self.knowledge.lock().step(job, Instant::now());
         tracing::debug!(url = %grip_egress::Shown(job.url), step = step.name(), "sending a request");
         let result = self.do_step(job, &step, permit).await;
         let (response, error) = match result {

@@ -24,6 +24,7 @@ use super::{
     protocol_v0::{PreparedRequests, V0Request},
     url_facts::UrlFacts,
 };
+use crate::fetch::Job;
 
 /// How long a fact is believed.
 const BELIEVED_FOR: Duration = Duration::from_secs(600);
@@ -63,37 +64,29 @@ impl Default for Negotiations {
 }
 
 impl Negotiations {
-    /// How to ask `url` for `wants` now.
-    pub(super) fn step(
-        &mut self,
-        url: &Url,
-        wants: &BTreeSet<Oid>,
-        first: &BTreeSet<Oid>,
-        now: Instant,
-    ) -> Step {
-        let facts = self.facts_of(url, now);
+    /// How to ask for what is wanted now.
+    pub(super) fn step(&mut self, job: Job<'_>, now: Instant) -> Step {
+        let facts = self.facts_of(job.url, now);
         if !facts.is_v0 {
-            return facts.step_v2(wants, first);
+            return facts.step_v2(job.wants, job.first);
         }
-        let prepared = self.prepared.take(url);
-        let is_of_use = |request: &Arc<V0Request>| request.is_of_use(wants);
+        let prepared = self.prepared.take(job.url);
+        let is_of_use = |request: &Arc<V0Request>| request.is_of_use(job.wants);
         prepared
             .filter(is_of_use)
             .map_or(Step::Advertise, Step::FetchV0)
     }
 
-    /// Takes in what was `response` of `url` after `step`.
+    /// Takes in the response after `step`.
     pub(super) fn learn(
         &mut self,
-        url: &Url,
-        wants: &BTreeSet<Oid>,
-        first: &BTreeSet<Oid>,
+        job: Job<'_>,
         step: &Step,
         response: &Response,
         now: Instant,
     ) -> Lesson {
-        let lesson = self.lesson(url, wants, first, step, response, now);
-        let facts = self.facts_of(url, now);
+        let lesson = self.lesson(job, step, response, now);
+        let facts = self.facts_of(job.url, now);
         if lesson.resume {
             facts.until = now + PENDING_FOR;
         } else {
@@ -102,16 +95,8 @@ impl Negotiations {
         lesson
     }
 
-    fn lesson(
-        &mut self,
-        url: &Url,
-        wants: &BTreeSet<Oid>,
-        first: &BTreeSet<Oid>,
-        step: &Step,
-        response: &Response,
-        now: Instant,
-    ) -> Lesson {
-        let facts = self.facts_of(url, now);
+    fn lesson(&mut self, job: Job<'_>, step: &Step, response: &Response, now: Instant) -> Lesson {
+        let (facts, wants) = (self.facts_of(job.url, now), job.wants);
         match (step, response) {
             (Step::FetchV2(asked), Response::Pack(arrived)) => {
                 facts.is_sure = true;
@@ -120,7 +105,7 @@ impl Negotiations {
                 Lesson::answer(is_cut && !arrived.is_empty(), "")
             }
             (Step::FetchV0(request), Response::Pack(arrived)) => {
-                self.v0_pack(url, wants, request, arrived, now)
+                self.v0_pack(job, request, arrived, now)
             }
             (Step::FetchV2(asked), Response::Lacks(oid)) => facts.lacks(*oid, asked, wants),
             (Step::FetchV0(request), Response::Lacks(oid)) => {
@@ -129,7 +114,7 @@ impl Negotiations {
             (Step::FetchV2(asked), Response::Refused) if asked.len() > 1 => facts.doubt(),
             (Step::ListRefs, Response::Refs(refs)) => facts.refs(refs, wants),
             (Step::Advertise, Response::Advertised(advertised)) => {
-                self.advertised(url, wants, first, advertised, now)
+                self.advertised(job, advertised, now)
             }
             (Step::FetchV2(_) | Step::ListRefs, Response::NotUnderstood) => {
                 facts.not_understood(true)
@@ -154,21 +139,15 @@ impl Negotiations {
     }
 
     /// Prepares the fetch from a version 0 host that has listed its refs.
-    fn advertised(
-        &mut self,
-        url: &Url,
-        wants: &BTreeSet<Oid>,
-        first: &BTreeSet<Oid>,
-        advertised: &Advertisement,
-        now: Instant,
-    ) -> Lesson {
+    fn advertised(&mut self, job: Job<'_>, advertised: &Advertisement, now: Instant) -> Lesson {
+        let Job { url, wants, .. } = job;
         let facts = self.facts_of(url, now);
         facts.is_sure = true;
         if advertised.version == Version::V2 {
             facts.is_v0 = false;
             return Lesson::answer(true, "the host speaks the new git protocol after all");
         }
-        let request = V0Request::prepare(advertised, wants, &facts.in_hope(wants, first));
+        let request = V0Request::prepare(advertised, wants, &facts.in_hope(wants, job.first));
         self.v0_hosts.put(host_of(url), now + BELIEVED_FOR);
         if request.oids.is_empty() {
             return Lesson::answer(false, "the host has nothing of what is missing");
@@ -196,20 +175,19 @@ impl Negotiations {
 
     fn v0_pack(
         &mut self,
-        url: &Url,
-        wants: &BTreeSet<Oid>,
+        job: Job<'_>,
         request: &V0Request,
         arrived: &BTreeSet<Oid>,
         now: Instant,
     ) -> Lesson {
-        let missing: BTreeSet<Oid> = wants.difference(arrived).copied().collect();
+        let missing: BTreeSet<Oid> = job.wants.difference(arrived).copied().collect();
         if request.is_everything && !missing.is_empty() {
             let vain = Fruitless {
                 tips: request.tips,
                 missing,
                 until: now + FRUITLESS_FOR,
             };
-            self.fruitless.put(url.clone(), vain);
+            self.fruitless.put(job.url.clone(), vain);
         }
         Lesson::answer(false, "")
     }

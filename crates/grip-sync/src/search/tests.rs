@@ -21,6 +21,25 @@ async fn saturate(engine: &TestEngine, host: &str) -> Vec<Permit> {
     permits
 }
 
+/// A world in which an event of `x` lacks these objects and names these URLs, and an engine for it.
+fn wanting(numbers: &[u64], urls: &[&str]) -> (Arc<World>, TestEngine) {
+    let world = World::new();
+    world.now_for("x", need(numbers, urls));
+    let engine = engine(&world);
+    (world, engine)
+}
+
+fn stand_in_line(engine: &TestEngine, host: &Domain, name: &str) {
+    let queues = &engine.queues;
+    queues.enqueue(host, identifier(name), [].into()).unwrap();
+}
+
+/// Does what is next in line.
+async fn turn(engine: &TestEngine) {
+    let (turn, task) = (engine.queues.next().await, engine.tasks.turn().await);
+    process_queued_identifier(engine, turn, task).await;
+}
+
 async fn next(engine: &TestEngine, tried: &[&str]) -> Next {
     let progress = Progress::having_tried(tried.iter().copied().map(url).collect());
     sync_identifier_next_url(engine, &identifier("x"), None, &progress).await
@@ -66,9 +85,7 @@ fn target(at: &str, numbers: &[u64]) -> Target {
 
 #[tokio::test(start_paused = true)]
 async fn next_url_skips_throttled_domains() {
-    let world = World::new();
-    world.now_for("x", need(&[1], &[A, B]));
-    let engine = engine(&world);
+    let (_, engine) = wanting(&[1], &[A, B]);
     assert_eq!(next(&engine, &[]).await, Next::Ask(target(A, &[1])));
     let held = saturate(&engine, "a.example").await;
     assert_eq!(next(&engine, &[]).await, Next::Ask(target(B, &[1])));
@@ -78,9 +95,7 @@ async fn next_url_skips_throttled_domains() {
 
 #[tokio::test(start_paused = true)]
 async fn next_url_skips_tried_urls() {
-    let world = World::new();
-    world.now_for("x", need(&[1], &[A, A2, B]));
-    let engine = engine(&world);
+    let (_, engine) = wanting(&[1], &[A, A2, B]);
     assert_eq!(next(&engine, &[A]).await, Next::Ask(target(A2, &[1])));
     assert_eq!(next(&engine, &[A, A2]).await, Next::Ask(target(B, &[1])));
     assert_eq!(next(&engine, &[A, A2, B]).await, nobody([]));
@@ -88,9 +103,7 @@ async fn next_url_skips_tried_urls() {
 
 #[tokio::test(start_paused = true)]
 async fn next_url_of_a_domain_is_of_that_domain() {
-    let world = World::new();
-    world.now_for("x", need(&[1], &[A, B]));
-    let engine = engine(&world);
+    let (_, engine) = wanting(&[1], &[A, B]);
     let (x, b, none) = (identifier("x"), domain("b.example"), Progress::default());
     let next = sync_identifier_next_url(&engine, &x, Some(&b), &none).await;
     assert_eq!(next, Next::Ask(target(B, &[1])));
@@ -111,19 +124,15 @@ async fn next_url_is_complete_when_nothing_waits_or_nothing_is_missing() {
 
 #[tokio::test(start_paused = true)]
 async fn hosts_that_failed_are_asked_last() {
-    let world = World::new();
-    world.now_for("x", need(&[1], &[A, B]));
+    let (world, engine) = wanting(&[1], &[A, B]);
     world.act(A, &[Act::Fail]);
-    let engine = engine(&world);
     ask(&engine, A, &[1]).await;
     assert_eq!(next(&engine, &[]).await, Next::Ask(target(B, &[1])));
 }
 
 #[tokio::test(start_paused = true)]
 async fn nobody_is_overtaken_who_stands_in_line() {
-    let world = World::new();
-    world.now_for("x", need(&[1], &[A]));
-    let engine = engine(&world);
+    let (_, engine) = wanting(&[1], &[A]);
     let queues = &engine.queues;
     queues
         .enqueue(&domain("a.example"), identifier("y"), [].into())
@@ -137,10 +146,8 @@ async fn nobody_is_overtaken_who_stands_in_line() {
 
 #[tokio::test(start_paused = true)]
 async fn from_url_fetches_and_processes_on_success() {
-    let world = World::new();
-    world.now_for("x", need(&[1], &[A]));
+    let (world, engine) = wanting(&[1], &[A]);
     world.provide(A, &[1]);
-    let engine = engine(&world);
     let brought = ask(&engine, A, &[1]).await;
     assert_eq!((brought.oids, brought.resume), (1, false));
     assert_eq!(world.state.lock().released.len(), 1);
@@ -155,10 +162,8 @@ async fn from_url_fetches_and_processes_on_success() {
 
 #[tokio::test(start_paused = true)]
 async fn from_url_that_fails_releases_nothing_and_is_noted() {
-    let world = World::new();
-    world.now_for("x", need(&[1], &[A]));
+    let (world, engine) = wanting(&[1], &[A]);
     world.act(A, &[Act::Fail]);
-    let engine = engine(&world);
     assert_eq!(ask(&engine, A, &[1]).await, UrlOutcome::default());
     assert!(world.state.lock().released.is_empty() && !world.is_done());
     let tries = engine.memory.attempts_of(&identifier("x"));
@@ -168,12 +173,10 @@ async fn from_url_that_fails_releases_nothing_and_is_noted() {
 
 #[tokio::test(start_paused = true)]
 async fn tries_multiple_urls_until_complete() {
-    let world = World::new();
-    world.now_for("x", need(&[1, 2, 3], &[A, B, C]));
+    let (world, engine) = wanting(&[1, 2, 3], &[A, B, C]);
     for (at, has) in [(A, 1), (B, 2), (C, 3)] {
         world.provide(at, &[has]);
     }
-    let engine = engine(&world);
     assert_eq!(attempt(&engine).await, AttemptOutcome::Complete);
     assert_eq!(world.asked_urls(), [A, B, C]);
     let state = world.state.lock();
@@ -187,10 +190,8 @@ async fn tries_multiple_urls_until_complete() {
 
 #[tokio::test(start_paused = true)]
 async fn stops_as_soon_as_nothing_is_missing() {
-    let world = World::new();
-    world.now_for("x", need(&[1], &[A, B, C]));
+    let (world, engine) = wanting(&[1], &[A, B, C]);
     world.provide(A, &[1]);
-    let engine = engine(&world);
     assert_eq!(attempt(&engine).await, AttemptOutcome::Complete);
     assert_eq!(world.asked_urls(), [A]);
 }
@@ -218,13 +219,11 @@ async fn each_event_is_released_as_soon_as_its_own_data_is_here() {
 
 #[tokio::test(start_paused = true)]
 async fn a_url_is_never_asked_for_what_another_family_lacks() {
-    let world = World::new();
-    world.now_for("x", need(&[1], &[A]));
+    let (world, engine) = wanting(&[1], &[A]);
     world.now_for("x", need(&[2], &[B]));
     for at in [A, B] {
         world.provide(at, &[1, 2]);
     }
-    let engine = engine(&world);
     assert_eq!(attempt(&engine).await, AttemptOutcome::Complete);
     let state = world.state.lock();
     for asked in &state.asked {
@@ -235,10 +234,8 @@ async fn a_url_is_never_asked_for_what_another_family_lacks() {
 
 #[tokio::test(start_paused = true)]
 async fn enqueues_throttled_domains_when_incomplete() {
-    let world = World::new();
-    world.now_for("x", need(&[1, 2], &[A, B, A2]));
+    let (world, engine) = wanting(&[1, 2], &[A, B, A2]);
     world.provide(B, &[2]);
-    let engine = engine(&world);
     let _held = saturate(&engine, "a.example").await;
     assert_eq!(attempt(&engine).await, AttemptOutcome::Incomplete);
     assert_eq!(world.asked_urls(), [B]);
@@ -248,9 +245,7 @@ async fn enqueues_throttled_domains_when_incomplete() {
 
 #[tokio::test(start_paused = true)]
 async fn throttled_domains_come_with_the_urls_tried_there() {
-    let world = World::new();
-    world.now_for("x", need(&[1], &[A, A2, B]));
-    let engine = engine(&world);
+    let (_, engine) = wanting(&[1], &[A, A2, B]);
     let mut progress = Progress::having_tried([url(A), url(B)].into());
     let look = async |progress: &Progress| {
         sync_identifier_next_url(&engine, &identifier("x"), None, progress).await
@@ -269,18 +264,12 @@ async fn throttled_domains_come_with_the_urls_tried_there() {
 
 #[tokio::test(start_paused = true)]
 async fn a_turn_asks_one_url_and_leaves_when_none_is_left() {
-    let world = World::new();
-    world.now_for("x", need(&[1, 2], &[A, A2]));
+    let (world, engine) = wanting(&[1, 2], &[A, A2]);
     world.provide(A, &[1]);
-    let engine = engine(&world);
     let host = domain("a.example");
-    engine
-        .queues
-        .enqueue(&host, identifier("x"), [].into())
-        .unwrap();
+    stand_in_line(&engine, &host, "x");
     for (asked, left) in [(vec![A], 1), (vec![A, A2], 0)] {
-        let (turn, task) = (engine.queues.next().await, engine.tasks.turn().await);
-        process_queued_identifier(&engine, turn, task).await;
+        turn(&engine).await;
         assert_eq!(
             (world.asked_urls(), engine.queues.waiting(&host)),
             (asked.iter().map(|a| (*a).to_owned()).collect(), left)
@@ -293,17 +282,10 @@ async fn a_turn_with_nothing_to_ask_costs_the_host_nothing() {
     let world = World::new();
     let engine = engine(&world);
     let host = domain("a.example");
-    engine
-        .queues
-        .enqueue(&host, identifier("x"), [].into())
-        .unwrap();
-    engine
-        .queues
-        .enqueue(&domain("b.example"), identifier("x"), [].into())
-        .unwrap();
+    stand_in_line(&engine, &host, "x");
+    stand_in_line(&engine, &domain("b.example"), "x");
     for left in [1, 0] {
-        let (turn, task) = (engine.queues.next().await, engine.tasks.turn().await);
-        process_queued_identifier(&engine, turn, task).await;
+        turn(&engine).await;
         assert_eq!(engine.queues.len(), left);
     }
     let hosts = engine.throttle.hosts();
@@ -316,16 +298,11 @@ async fn a_turn_with_nothing_to_ask_costs_the_host_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_turn_that_may_go_on_stays_in_line_with_nothing_tried() {
-    let world = World::new();
-    world.now_for("x", need(&[1], &[A]));
+    let (world, engine) = wanting(&[1], &[A]);
     world.provide(A, &[1]);
     world.act(A, &[Act::Resume, Act::Slow(Duration::ZERO)]);
-    let engine = engine(&world);
     let host = domain("a.example");
-    engine
-        .queues
-        .enqueue(&host, identifier("x"), [].into())
-        .unwrap();
+    stand_in_line(&engine, &host, "x");
     for left in [1, 0] {
         let (turn, task) = (engine.queues.next().await, engine.tasks.turn().await);
         assert!(turn.tried().is_empty());
@@ -337,12 +314,10 @@ async fn a_turn_that_may_go_on_stays_in_line_with_nothing_tried() {
 
 #[tokio::test(start_paused = true)]
 async fn an_attempt_that_gave_way_asks_only_what_is_worth_more_now() {
-    let world = World::new();
-    world.now_for("x", need(&[1, 2], &[A, B]));
+    let (world, engine) = wanting(&[1, 2], &[A, B]);
     for at in [A, B] {
         world.act(at, &[Act::Fail]);
     }
-    let engine = engine(&world);
     let gave_way = || {
         let asked = [A, B].map(|at| (url(at), oids(&[1, 2])));
         engine.memory.pause_attempt(&identifier("x"), asked.into());
@@ -366,11 +341,9 @@ async fn an_attempt_that_gave_way_asks_only_what_is_worth_more_now() {
 
 #[tokio::test(start_paused = true)]
 async fn a_url_that_says_how_to_ask_it_better_is_asked_again_at_once() {
-    let world = World::new();
-    world.now_for("x", need(&[1], &[A, B]));
+    let (world, engine) = wanting(&[1], &[A, B]);
     world.provide(A, &[1]);
     world.act(A, &[Act::Resume, Act::Resume, Act::Slow(Duration::ZERO)]);
-    let engine = engine(&world);
     assert_eq!(attempt(&engine).await, AttemptOutcome::Complete);
     assert_eq!(world.asked_urls(), [A, A, A]);
     assert_eq!(engine.throttle.hosts()[0].started, 3, "each with a permit");
@@ -378,10 +351,8 @@ async fn a_url_that_says_how_to_ask_it_better_is_asked_again_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_host_that_wants_to_be_asked_for_ever_is_not() {
-    let world = World::new();
-    world.now_for("x", need(&[1], &[A]));
+    let (world, engine) = wanting(&[1], &[A]);
     world.act(A, &[Act::Resume]);
-    let engine = engine(&world);
     for attempts in 1..=3 {
         assert_eq!(attempt(&engine).await, AttemptOutcome::Incomplete);
         assert_eq!(world.asked_urls().len(), 4 * attempts);
@@ -392,10 +363,8 @@ async fn a_host_that_wants_to_be_asked_for_ever_is_not() {
 #[tokio::test(start_paused = true)]
 async fn forbidden_urls_are_noted_once_and_left_alone_for_an_hour() {
     const OWN: &str = "https://own.example/x.git";
-    let world = World::new();
-    world.now_for("x", need(&[1], &[OWN, A]));
+    let (world, engine) = wanting(&[1], &[OWN, A]);
     world.act(A, &[Act::Forbidden]);
-    let engine = engine(&world);
     for _ in 0..3 {
         assert_eq!(attempt(&engine).await, AttemptOutcome::Incomplete);
     }
@@ -417,21 +386,17 @@ async fn forbidden_urls_are_noted_once_and_left_alone_for_an_hour() {
 
 #[tokio::test(start_paused = true)]
 async fn data_that_is_here_already_releases_its_event() {
-    let world = World::new();
-    world.now_for("x", need(&[1], &[A]));
+    let (world, engine) = wanting(&[1], &[A]);
     // As after a crash between the end of a fetch and the release.
     world.put_here("x", &[1]);
-    let engine = engine(&world);
     assert_eq!(attempt(&engine).await, AttemptOutcome::Complete);
     assert!(world.is_done() && world.asked_urls().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_attempt_that_cannot_look_is_tried_again() {
-    let world = World::new();
-    world.now_for("x", need(&[1], &[A]));
+    let (world, engine) = wanting(&[1], &[A]);
     world.state.lock().is_broken = true;
-    let engine = engine(&world);
     assert_eq!(attempt(&engine).await, AttemptOutcome::Incomplete);
     assert!(world.asked_urls().is_empty() && !world.is_done());
 }
@@ -457,10 +422,8 @@ async fn a_stop_gives_a_fetch_up_and_its_slot_back() {
 
 #[tokio::test(start_paused = true)]
 async fn objects_that_were_not_asked_for_do_not_count() {
-    let world = World::new();
-    world.now_for("x", need(&[1], &[A]));
+    let (world, engine) = wanting(&[1], &[A]);
     world.provide(A, &[2, 3]);
-    let engine = engine(&world);
     let brought = ask(&engine, A, &[1]).await;
     assert_eq!(brought.oids, 0);
     assert!(world.state.lock().released.is_empty());

@@ -1,7 +1,7 @@
 use grip_git::remote::RemoteRef;
 
 use super::*;
-use crate::testing::{oid, oids, url};
+use crate::testing::{identifier, oid, oids, url};
 
 const A: &str = "https://a.example/x.git";
 
@@ -21,15 +21,30 @@ impl Host {
         }
     }
 
+    /// Has the negotiations look at a fetch from `at`.
+    fn with<T>(
+        &mut self,
+        at: &str,
+        wants: &[u64],
+        look: impl FnOnce(&mut Negotiations, Job<'_>, Instant) -> T,
+    ) -> T {
+        let job = Job {
+            identifier: &identifier("x"),
+            url: &url(at),
+            wants: &oids(wants),
+            first: &self.first,
+        };
+        look(&mut self.knowledge, job, self.now)
+    }
+
     fn step(&mut self, wants: &[u64]) -> Step {
-        self.knowledge
-            .step(&url(A), &oids(wants), &self.first, self.now)
+        self.with(A, wants, Negotiations::step)
     }
 
     fn learn(&mut self, wants: &[u64], step: &Step, response: Response) -> Lesson {
-        let wants = oids(wants);
-        self.knowledge
-            .learn(&url(A), &wants, &self.first, step, &response, self.now)
+        self.with(A, wants, |knowledge, job, now| {
+            knowledge.learn(job, step, &response, now)
+        })
     }
 
     /// Steps and answers; gives whether to go on at once.
@@ -210,11 +225,7 @@ fn an_old_host_is_old_at_all_its_urls() {
     let mut host = Host::new();
     assert!(host.go(&[1], fetch(&[1]), Response::NotUnderstood));
     assert!(host.advertise(&[1], old(&[1], &[])));
-    let at = |text: &str, host: &mut Host| {
-        let (url, wants) = (url(text), oids(&[2]));
-        host.knowledge
-            .step(&url, &wants, &BTreeSet::new(), host.now)
-    };
+    let at = |text: &str, host: &mut Host| host.with(text, &[2], Negotiations::step);
     assert_eq!(at("https://a.example/y.git", &mut host), Step::Advertise);
     assert_eq!(at("https://a.example:444/y.git", &mut host), fetch(&[2]));
     assert_eq!(at("https://b.example/y.git", &mut host), fetch(&[2]));

@@ -45,10 +45,8 @@ async fn a_url_that_said_no_is_left_alone_by_all_identifiers_and_noted_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_new_event_may_ask_a_paused_url_once() {
-    let world = World::new();
-    world.now_for("x", need(&[1], &[A]));
+    let (world, engine) = wanting(&[1], &[A]);
     world.act(A, &[Act::Refuse]);
-    let engine = engine(&world);
     attempt(&engine).await;
     world.now_for("x", need(&[2], &[A]));
     for _ in 0..3 {
@@ -79,20 +77,17 @@ async fn a_new_event_that_stood_in_line_may_ask_a_paused_url_too() {
     assert_eq!(attempt(&engine).await, AttemptOutcome::Incomplete);
     assert_eq!(engine.queues.waiting(&domain("a.example")), 1);
     drop(held);
-    let (turn, task) = (engine.queues.next().await, engine.tasks.turn().await);
-    process_queued_identifier(&engine, turn, task).await;
+    turn(&engine).await;
     assert_eq!(world.asked_urls(), [A, A]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pause_does_not_cut_a_negotiation_short() {
-    let world = World::new();
-    world.now_for("x", need(&[1], &[A]));
+    let (world, engine) = wanting(&[1], &[A]);
     world.now_for("y", need(&[2], &[A]));
     world.provide(A, &[1]);
     world.act(A, &[Act::Resume, Act::Refuse, Act::Slow(Duration::ZERO)]);
     was_tried(&world, "x");
-    let engine = engine(&world);
     let host = domain("a.example");
     for name in ["x", "y"] {
         let joined = engine.queues.enqueue(&host, identifier(name), [].into());
@@ -108,10 +103,8 @@ async fn a_pause_does_not_cut_a_negotiation_short() {
 
 #[tokio::test(start_paused = true)]
 async fn an_attempt_that_an_operator_brings_forward_leaves_nobody_alone() {
-    let world = World::new();
-    world.now_for("x", need(&[1], &[A]));
+    let (world, engine) = wanting(&[1], &[A]);
     world.act(A, &[Act::Refuse]);
-    let engine = engine(&world);
     attempt(&engine).await;
     was_tried(&world, "x");
     let due = tokio::time::Instant::now() + SECOND * 20;
@@ -124,10 +117,8 @@ async fn an_attempt_that_an_operator_brings_forward_leaves_nobody_alone() {
 
 #[tokio::test(start_paused = true)]
 async fn a_host_in_trouble_is_not_paused_here() {
-    let world = World::new();
-    world.now_for("x", need(&[1], &[A]));
+    let (world, engine) = wanting(&[1], &[A]);
     world.act(A, &[Act::Fail]);
-    let engine = engine(&world);
     attempt(&engine).await;
     attempt(&engine).await;
     assert_eq!(world.asked_urls(), [A, A]);

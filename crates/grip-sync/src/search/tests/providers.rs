@@ -13,12 +13,10 @@ fn find(world: &World, urls: &[&str]) {
 
 #[tokio::test(start_paused = true)]
 async fn others_are_looked_for_when_all_that_are_named_failed() {
-    let world = World::new();
-    world.now_for("x", need(&[1], &[A, B]));
+    let (world, engine) = wanting(&[1], &[A, B]);
     world.act(A, &[Act::Fail]);
     world.provide(FOUND, &[1]);
     find(&world, &[FOUND]);
-    let engine = engine(&world);
     assert_eq!(attempt(&engine).await, AttemptOutcome::Complete);
     assert_eq!(world.asked_urls(), [A, B, FOUND]);
     assert!(world.is_done());
@@ -26,11 +24,9 @@ async fn others_are_looked_for_when_all_that_are_named_failed() {
 
 #[tokio::test(start_paused = true)]
 async fn others_are_looked_for_when_all_that_are_named_are_at_their_limits() {
-    let world = World::new();
-    world.now_for("x", need(&[1], &[A]));
+    let (world, engine) = wanting(&[1], &[A]);
     world.provide(FOUND, &[1]);
     find(&world, &[FOUND]);
-    let engine = engine(&world);
     let _held = saturate(&engine, "a.example").await;
     assert_eq!(attempt(&engine).await, AttemptOutcome::Complete);
     assert_eq!(world.asked_urls(), [FOUND]);
@@ -39,21 +35,17 @@ async fn others_are_looked_for_when_all_that_are_named_are_at_their_limits() {
 
 #[tokio::test(start_paused = true)]
 async fn nobody_is_looked_for_while_those_that_are_named_have_it() {
-    let world = World::new();
-    world.now_for("x", need(&[1], &[A]));
+    let (world, engine) = wanting(&[1], &[A]);
     world.provide(A, &[1]);
     find(&world, &[FOUND]);
-    let engine = engine(&world);
     assert_eq!(attempt(&engine).await, AttemptOutcome::Complete);
     assert_eq!(world.state.lock().looked_further, 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn others_are_looked_for_once_an_attempt_and_asked_like_anybody() {
-    let world = World::new();
-    world.now_for("x", need(&[1], &[A]));
+    let (world, engine) = wanting(&[1], &[A]);
     find(&world, &[FOUND, "https://own.example/x.git", A]);
-    let engine = engine(&world);
     assert_eq!(attempt(&engine).await, AttemptOutcome::Incomplete);
     assert_eq!(world.state.lock().looked_further, 1);
     assert_eq!(
@@ -71,16 +63,13 @@ async fn others_are_looked_for_once_an_attempt_and_asked_like_anybody() {
 
 #[tokio::test(start_paused = true)]
 async fn a_find_at_its_limits_is_stood_in_line_for() {
-    let world = World::new();
-    world.now_for("x", need(&[1], &[A]));
+    let (world, engine) = wanting(&[1], &[A]);
     world.provide(FOUND, &[1]);
     find(&world, &[FOUND]);
-    let engine = engine(&world);
     let held = saturate(&engine, "found.example").await;
     assert_eq!(attempt(&engine).await, AttemptOutcome::Incomplete);
     assert_eq!(engine.queues.waiting(&domain("found.example")), 1);
     drop(held);
-    let (turn, task) = (engine.queues.next().await, engine.tasks.turn().await);
-    process_queued_identifier(&engine, turn, task).await;
+    turn(&engine).await;
     assert!(world.is_done());
 }
