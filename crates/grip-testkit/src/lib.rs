@@ -1,9 +1,11 @@
 #![doc = include_str!("../README.md")]
 
+mod assert_matches;
 pub mod browser;
 pub mod events;
 pub mod git;
 pub mod github;
+mod log;
 pub mod node;
 pub mod postgres;
 mod project;
@@ -16,6 +18,7 @@ pub mod wire;
 pub use events::Author;
 pub use git::{GitOutput, WorkTree};
 pub use github::FakeGitHub;
+pub use log::CapturedLog;
 pub use node::Node;
 pub use postgres::PostgresServer;
 pub use project::{LocalProject, Project};
