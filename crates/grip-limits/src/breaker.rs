@@ -38,17 +38,21 @@ pub struct BreakerOptions {
     pub max_outcomes: usize,
 }
 
+impl BreakerOptions {
+    const DEFAULT: Self = Self {
+        window: Duration::from_secs(30),
+        trip_percent: 50,
+        tolerates_threshold: false,
+        min_requests: 4,
+        cooldown: Duration::from_secs(10),
+        probes: 3,
+        max_outcomes: 256,
+    };
+}
+
 impl Default for BreakerOptions {
     fn default() -> Self {
-        Self {
-            window: Duration::from_secs(30),
-            trip_percent: 50,
-            tolerates_threshold: false,
-            min_requests: 4,
-            cooldown: Duration::from_secs(10),
-            probes: 3,
-            max_outcomes: 256,
-        }
+        Self::DEFAULT
     }
 }
 

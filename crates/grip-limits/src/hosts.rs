@@ -19,7 +19,7 @@ pub(crate) use host::RECHECK;
 use host::{Hold, Host};
 
 /// Least time between two sweeps of idle hosts while the map is full.
-const SWEEP_SPACING: Duration = Duration::from_secs(1);
+const SWEEP_SPACING: Duration = Duration::from_secs(5);
 
 /// What every host was asked, as far as this process knows.
 pub struct Hosts {
@@ -36,15 +36,7 @@ pub struct Hosts {
 pub struct HostRequest {
     pub(crate) domain: Domain,
     pub(crate) lane: Lane,
-    pub(crate) under: Option<Under>,
-}
-
-/// The slot under which a further request goes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Under {
-    start: StartName,
-    probe: Option<u64>,
-    is_shared: bool,
+    pub(crate) under: Option<Held>,
 }
 
 /// One start under one slot.
@@ -56,17 +48,22 @@ pub(crate) struct StartName {
     number: u32,
 }
 
-/// One slot of one host.
-#[derive(Debug)]
-pub struct HostSlot {
-    pub(crate) domain: Domain,
-    pub(crate) lane: Lane,
-    /// The latest start.
+/// A slot that is held, after its latest start.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Held {
     start: StartName,
     /// The round of the breaker that this request probes for.
     probe: Option<u64>,
     /// Whether Redis gave the probe.
     is_shared: bool,
+}
+
+/// One slot of one host.
+#[derive(Debug)]
+pub struct HostSlot {
+    pub(crate) domain: Domain,
+    pub(crate) lane: Lane,
+    held: Held,
 }
 
 /// How the use of a slot ended.
@@ -101,9 +98,11 @@ impl Accounts for Hosts {
         Ok(HostSlot {
             domain: domain.clone(),
             lane,
-            start,
-            probe,
-            is_shared: false,
+            held: Held {
+                start,
+                probe,
+                is_shared: false,
+            },
         })
     }
 
@@ -171,7 +170,7 @@ impl Hosts {
     /// The name of the start that `request` asks for.
     fn next_start(&mut self, request: &HostRequest) -> StartName {
         match request.under {
-            Some(Under { start, .. }) => StartName {
+            Some(Held { start, .. }) => StartName {
                 number: start.number + 1,
                 ..start
             },
@@ -232,30 +231,18 @@ impl HostSlot {
         HostRequest {
             domain: self.domain.clone(),
             lane: self.lane,
-            under: Some(Under {
-                start: self.start,
-                probe: self.probe,
-                is_shared: self.is_shared,
-            }),
+            under: Some(self.held),
         }
     }
+}
 
+impl Held {
     /// The probe, where the breaker of this process gave it.
     fn local_probe(&self) -> Option<u64> {
         self.probe.filter(|_| !self.is_shared)
     }
 
     /// The probe, where Redis gave it.
-    fn shared_probe(&self) -> Option<u64> {
-        self.probe.filter(|_| self.is_shared)
-    }
-}
-
-impl Under {
-    fn local_probe(&self) -> Option<u64> {
-        self.probe.filter(|_| !self.is_shared)
-    }
-
     fn shared_probe(&self) -> Option<u64> {
         self.probe.filter(|_| self.is_shared)
     }

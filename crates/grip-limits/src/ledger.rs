@@ -1,26 +1,24 @@
 //! The ledger of a limit: what was taken of it, in this process or by all instances together.
 //!
 //! The rules of a limit are its [`Accounts`]; who keeps them is a [`Ledger`]: [`LocalLedger`] in
-//! this process's memory, or `FallbackLedger`, which asks a `RedisLedger` and goes on with a part
-//! of every limit while Redis is disconnected.
+//! this process's memory, or `RedisLedger`, which goes on with a part of every limit while Redis is
+//! disconnected.
 //!
 //! Invariants of every ledger:
 //! - Asking and taking is one step: two callers never get the same permit.
 //! - What was taken is settled exactly once, through [`Ledger::settle`], which waits for nothing,
 //!   so that it can run while a permit is dropped, also during a panic and outside a runtime.
 
-use std::{fmt, pin::Pin, sync::Arc};
+use std::{pin::Pin, sync::Arc};
 
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use crate::SharedRedis;
 
-mod fallback;
-mod pending;
 mod redis;
 
-use fallback::FallbackLedger;
+use redis::RedisLedger;
 
 /// A boxed future, so that traits stay object safe.
 pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -126,160 +124,71 @@ pub struct ScriptCall {
 
 /// Keeps accounts.
 pub trait Ledger<A: Accounts>: Send + Sync {
-    /// Takes, or says why not; never waits for capacity.
-    ///
-    /// Cancel safe: a future that is dropped leaves nothing taken for good.
-    fn take<'a>(&'a self, key: &'a A::Key) -> BoxFuture<'a, Result<A::Grant, A::Refusal>>;
-
-    /// Ends the use of a grant. Never blocks, never waits, never panics.
-    fn settle(&self, grant: A::Grant, outcome: A::Outcome);
-
-    /// Tells the other instances what was settled here; ends early where Redis is disconnected.
-    ///
-    /// Cancel safe: it is done without a caller too, a little later.
-    fn flush(&self) -> BoxFuture<'_, ()>;
-
     /// The accounts as this process knows them.
     fn lock(&self) -> MutexGuard<'_, A>;
 
-    /// The Redis that instances share; none where this process is alone.
-    fn redis(&self) -> Option<&SharedRedis>;
-}
-
-/// Opens a ledger: shared through `redis` where there is one, else of this process alone.
-pub fn open<A: SharedAccounts>(accounts: A, redis: Option<&SharedRedis>) -> Arc<dyn Ledger<A>> {
-    match redis {
-        None => Arc::new(LocalLedger::new(accounts)),
-        Some(redis) => FallbackLedger::attach(accounts, redis),
-    }
-}
-
-/// Accounts in the memory of this process.
-pub struct LocalLedger<A> {
-    accounts: Mutex<A>,
-}
-
-impl<A: Accounts> LocalLedger<A> {
-    pub(crate) fn new(accounts: A) -> Self {
-        Self {
-            accounts: Mutex::new(accounts),
-        }
-    }
-}
-
-impl<A: Accounts> Ledger<A> for LocalLedger<A> {
+    /// Takes, or says why not; never waits for capacity.
+    ///
+    /// Cancel safe: a future that is dropped leaves nothing taken for good.
     fn take<'a>(&'a self, key: &'a A::Key) -> BoxFuture<'a, Result<A::Grant, A::Refusal>> {
         Box::pin(async move { self.lock().take(key, Instant::now()) })
     }
 
+    /// Ends the use of a grant. Never blocks, never waits, never panics.
     fn settle(&self, grant: A::Grant, outcome: A::Outcome) {
         // Read under the lock, so that times in the accounts never go back.
         let mut accounts = self.lock();
         accounts.settle(&grant, outcome, Instant::now());
     }
 
+    /// Tells the other instances what was settled here; ends early where Redis is disconnected.
+    ///
+    /// Cancel safe: it is done without a caller too, a little later.
     fn flush(&self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
     }
 
-    fn lock(&self) -> MutexGuard<'_, A> {
-        self.accounts.lock()
-    }
-
+    /// The Redis that instances share; none where this process is alone.
     fn redis(&self) -> Option<&SharedRedis> {
         None
     }
 }
 
-/// A right that frees itself on drop: after success, `?`, timeout, panic and cancellation alike.
-#[must_use = "what was taken is free again as soon as the permit is dropped"]
-pub struct Permit<A: Accounts = crate::Hosts> {
-    /// None only once it has been settled.
-    grant: Option<A::Grant>,
-    ledger: Arc<dyn Ledger<A>>,
-}
-
-const HELD: &str = "because only what consumes the permit takes its grant";
-
-impl<A: Accounts> Permit<A> {
-    /// Takes a permit, or says why not; never waits for capacity. Cancel safe.
-    pub async fn take(ledger: &Arc<dyn Ledger<A>>, key: &A::Key) -> Result<Self, A::Refusal> {
-        let grant = Some(ledger.take(key).await?);
-        let ledger = Arc::clone(ledger);
-        Ok(Self { grant, ledger })
-    }
-
-    pub(crate) fn take_local(
-        ledger: &Arc<LocalLedger<A>>,
-        key: &A::Key,
-    ) -> Result<Self, A::Refusal> {
-        let grant = Some(ledger.lock().take(key, Instant::now())?);
-        let ledger = Arc::clone(ledger) as Arc<dyn Ledger<A>>;
-        Ok(Self { grant, ledger })
-    }
-
-    /// Takes more under the same permit. A refusal leaves it as it was.
-    pub(crate) async fn take_more(&mut self, key: &A::Key) -> Result<(), A::Refusal> {
-        let grant = self.ledger.take(key).await?;
-        self.grant = Some(grant);
-        Ok(())
-    }
-
-    pub fn grant(&self) -> &A::Grant {
-        self.grant.as_ref().expect(HELD)
-    }
-
-    pub fn grant_mut(&mut self) -> &mut A::Grant {
-        self.grant.as_mut().expect(HELD)
-    }
-
-    /// Frees it with what its use taught.
-    pub fn settle(mut self, outcome: A::Outcome) {
-        if let Some(grant) = self.grant.take() {
-            self.ledger.settle(grant, outcome);
-        }
+/// Opens a ledger: shared through `redis` where there is one, else of this process alone.
+pub fn open<A: SharedAccounts>(accounts: A, redis: Option<&SharedRedis>) -> Arc<dyn Ledger<A>> {
+    match redis {
+        None => Arc::new(LocalLedger::new(accounts)),
+        Some(redis) => RedisLedger::attach(accounts, redis),
     }
 }
 
-impl<A: Accounts> Drop for Permit<A> {
-    fn drop(&mut self) {
-        if let Some(grant) = self.grant.take() {
-            let outcome = A::dropped(&grant, Instant::now());
-            self.ledger.settle(grant, outcome);
-        }
+/// Accounts in the memory of this process.
+pub struct LocalLedger<A>(Mutex<A>);
+
+impl<A: Accounts> LocalLedger<A> {
+    pub(crate) fn new(accounts: A) -> Self {
+        Self(Mutex::new(accounts))
     }
 }
 
-impl<A: Accounts<Grant: fmt::Debug>> fmt::Debug for Permit<A> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Permit")
-            .field("grant", &self.grant)
-            .finish()
+impl<A: Accounts> Ledger<A> for LocalLedger<A> {
+    fn lock(&self) -> MutexGuard<'_, A> {
+        self.0.lock()
     }
 }
 
-/// A ledger as the task sees it that serves Redis for all ledgers.
+/// A ledger as the task sees it that serves Redis for all ledgers. Only that task calls it.
 pub(crate) trait Member: Send + Sync {
-    /// Tells Redis what was settled here.
-    fn flush_member(&self) -> BoxFuture<'_, ()>;
+    /// Tells Redis what was settled here, as long as it responds.
+    fn tell_pending(&self) -> BoxFuture<'_, ()>;
 
     /// Renews leases over a connection; `everything` where Redis may have lost all.
     fn renew<'a>(
         &'a self,
-        connection: &'a crate::redis::Connected,
+        connected: &'a crate::redis::Connected,
         everything: bool,
     ) -> BoxFuture<'a, Result<(), String>>;
 
     /// Notes that Redis is in use again.
     fn reconnected(&self);
-}
-
-/// A member, for as long as somebody else uses it.
-pub(crate) type Members = Mutex<Vec<Arc<dyn Member>>>;
-
-/// Drops the members that nobody uses any more; whether any is left.
-pub(crate) fn retain_used(members: &Members) -> bool {
-    let mut members = members.lock();
-    members.retain(|member| Arc::strong_count(member) > 1);
-    !members.is_empty()
 }

@@ -1,10 +1,10 @@
-//! Fair queues of those who wait for a host.
+//! Fair queues of keys that wait for a host.
 //!
-//! One line per host; in a line everyone is served once before anyone is served twice, and the
-//! lines take turns too. A key is in progress at most once per host.
+//! One queue per host; in a queue every key is served once before any is served twice, and the
+//! queues take turns too. A key is in progress at most once per host.
 //!
-//! Invariant: a line that cannot go costs nothing. It is asked about again only when its host
-//! rings, when its time has come, or when a key joins a line that nothing holds back.
+//! Invariant: a queue that cannot go costs nothing. It asks for a permit again only after a notice
+//! of its host, at the moment that a refusal named, or when a key joins a queue that is idle.
 
 use std::{collections::HashSet, fmt, hash::Hash, pin::pin, sync::Arc, time::Duration};
 
@@ -18,26 +18,26 @@ use url::Url;
 
 use crate::{Lane, Permit, Reason, Refused, Throttle};
 
-mod lines;
+mod table;
 mod turn;
 
-use lines::Lines;
+use table::QueueTable;
 pub use turn::Turn;
 
 /// A refusal whose time is already here must not become a tight loop.
 const SHORTEST_WAIT: Duration = Duration::from_millis(1);
 
-/// Keys that wait for hosts. Cheap to clone; clones share the lines.
+/// Keys that wait for hosts. Cheap to clone; clones share the queues.
 pub struct Queues<K> {
     shared: Arc<Shared<K>>,
 }
 
-/// How many may wait. At a bound a newcomer is refused with [`Full`]; those who wait stay.
+/// How many keys may wait. At a bound a new one is refused with [`Full`]; those that wait stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueBounds {
-    /// Keys in the line of one host: 10,000.
+    /// Keys in the queue of one host: 10,000.
     pub per_domain: usize,
-    /// Keys in all lines, counted once per line: 200,000.
+    /// Keys in all queues, counted once per queue: 200,000.
     pub total: usize,
 }
 
@@ -46,38 +46,36 @@ pub struct QueueBounds {
 #[error("{waiting} already wait for {domain} or other hosts")]
 pub struct Full {
     pub domain: Domain,
-    /// How many wait, in the line or in all, whichever is at its bound.
+    /// How many wait, in the queue or in all, whichever is at its bound.
     pub waiting: usize,
 }
 
 struct Shared<K> {
     throttle: Throttle,
     lane: Lane,
-    lines: Mutex<Lines<K>>,
-    /// Told when a line became ready or the first timer changed.
+    table: Mutex<QueueTable<K>>,
+    /// Told when a queue became ready or the first timer changed.
     changed: Notify,
 }
 
 impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queues<K> {
     pub fn new(throttle: Throttle, lane: Lane, bounds: QueueBounds) -> Self {
-        let lines = Mutex::new(Lines::new(bounds));
-        let changed = Notify::new();
         let shared = Arc::new(Shared {
             throttle,
             lane,
-            lines,
-            changed,
+            table: Mutex::new(QueueTable::new(bounds)),
+            changed: Notify::new(),
         });
         Self { shared }
     }
 
-    /// Puts `key` into the line of `domain`, with the URLs of that host it need not try.
+    /// Puts `key` into the queue of `domain`, with the URLs of that host it need not try.
     ///
     /// If it is there already, its tried URLs are merged and its place stays. If it is in progress
     /// there, it gets one more turn afterwards, even if this one ends with [`Turn::done`].
     pub fn enqueue(&self, domain: &Domain, key: K, tried: HashSet<Url>) -> Result<(), Full> {
-        let became_ready = self.shared.lines.lock().enqueue(domain, key, tried)?;
-        self.shared.tell(became_ready);
+        let became_ready = self.shared.table.lock().enqueue(domain, key, tried)?;
+        self.shared.notify(became_ready);
         Ok(())
     }
 
@@ -93,13 +91,13 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queues<K> {
             let mut changed = pin!(shared.changed.notified());
             changed.as_mut().enable();
             freed.borrow_and_update();
-            let first_timer = match shared.begin_ask(Instant::now()) {
-                Step::Ask(domain) => match shared.ask(domain).await {
+            let (domain, first_timer) = shared.begin_request(Instant::now());
+            if let Some(domain) = domain {
+                match shared.request(domain).await {
                     Some(turn) => return turn,
                     None => continue,
-                },
-                Step::Wait(first_timer) => first_timer,
-            };
+                }
+            }
             tokio::select! {
                 () = changed => {}
                 _ = freed.changed() => {}
@@ -108,54 +106,45 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queues<K> {
         }
     }
 
-    /// Takes `key` out of all lines. Where it is in progress it leaves when that turn ends.
+    /// Takes `key` out of all queues. Where it is in progress it leaves when that turn ends.
     pub fn remove(&self, key: &K) {
-        self.shared.lines.lock().remove(key);
+        self.shared.table.lock().remove(key);
     }
 
-    /// Keys in all lines, those in progress included.
+    /// Keys in all queues, those in progress included.
     pub fn len(&self) -> usize {
-        self.shared.lines.lock().len()
+        self.shared.table.lock().len()
     }
 
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Keys in the line of `domain`, those in progress included.
+    /// Keys in the queue of `domain`, those in progress included.
     pub fn waiting(&self, domain: &Domain) -> usize {
-        self.shared.lines.lock().waiting(domain)
+        self.shared.table.lock().waiting(domain)
     }
-}
-
-/// What the lines want next.
-enum Step {
-    Ask(Domain),
-    /// Until something changes, or until this moment.
-    Wait(Option<Instant>),
 }
 
 impl<K: Clone + Eq + Hash> Shared<K> {
-    fn begin_ask(&self, now: Instant) -> Step {
-        let mut lines = self.lines.lock();
-        let (since, latest) = self.throttle.notifier().since(lines.heard);
-        lines.heard = latest;
-        lines.hear(&since);
-        match lines.begin_ask(now) {
-            Some(domain) => Step::Ask(domain),
-            None => Step::Wait(lines.first_timer()),
-        }
+    /// The queue that asks for a permit now; without one, the moment to look again.
+    fn begin_request(&self, now: Instant) -> (Option<Domain>, Option<Instant>) {
+        let mut table = self.table.lock();
+        let (since, latest) = self.throttle.notifier().since(table.latest_notice);
+        table.latest_notice = latest;
+        table.apply_notices(&since);
+        (table.begin_request(now), table.first_timer())
     }
 
-    /// Asks for a permit on behalf of the first in line.
-    async fn ask(self: &Arc<Self>, domain: Domain) -> Option<Turn<K>> {
-        let asking = Asking {
+    /// Asks for a permit on behalf of the first key in the queue.
+    async fn request(self: &Arc<Self>, domain: Domain) -> Option<Turn<K>> {
+        let requesting = Requesting {
             shared: self,
             domain: &domain,
         };
-        let answer = self.throttle.acquire(&domain, self.lane).await;
-        std::mem::forget(asking);
-        match answer {
+        let response = self.throttle.acquire(&domain, self.lane).await;
+        std::mem::forget(requesting);
+        match response {
             Ok(permit) => self.granted(domain, permit),
             Err(refused) => {
                 self.refused(&domain, &refused);
@@ -165,45 +154,52 @@ impl<K: Clone + Eq + Hash> Shared<K> {
     }
 
     fn granted(self: &Arc<Self>, domain: Domain, permit: Permit) -> Option<Turn<K>> {
-        let taken = self.lines.lock().granted(&domain);
+        let taken = self.table.lock().granted(&domain);
         let Some((key, tried)) = taken else {
-            // Everyone left the line while it was asked for.
+            // All keys left the queue while it asked.
             permit.unused();
             return None;
         };
-        // The line may be ready for the next one, and others may wait for turns too.
-        self.tell(true);
-        Some(Turn::new(Arc::clone(self), domain, key, tried, permit))
+        // The queue may be ready for the next one, and others may wait for turns too.
+        self.notify(true);
+        Some(Turn {
+            shared: Arc::clone(self),
+            domain,
+            key,
+            tried,
+            permit: Some(permit),
+            leaves: false,
+        })
     }
 
     fn refused(&self, domain: &Domain, refused: &Refused) {
         let now = Instant::now();
         let retry_at = match refused.reason {
-            // Only an answer frees a slot: the bell tells, or nobody does and we look.
+            // Only a response frees a slot: there is a notice, or where there is none, we look.
             Reason::InFlight => self.throttle.recheck().map(|after| now + after),
             _ => Some(refused.retry_at.max(now + SHORTEST_WAIT)),
         };
-        let became_first = self.lines.lock().refused(domain, retry_at);
-        self.tell(became_first);
+        let became_first = self.table.lock().refused(domain, retry_at);
+        self.notify(became_first);
     }
 
-    fn tell(&self, changed: bool) {
+    fn notify(&self, changed: bool) {
         if changed {
             self.changed.notify_waiters();
         }
     }
 }
 
-/// Puts a line back that was being asked for when its caller gave up.
-struct Asking<'a, K: Clone + Eq + Hash> {
+/// Makes a queue ready again whose caller gave up while it asked for a permit.
+struct Requesting<'a, K: Clone + Eq + Hash> {
     shared: &'a Shared<K>,
     domain: &'a Domain,
 }
 
-impl<K: Clone + Eq + Hash> Drop for Asking<'_, K> {
+impl<K: Clone + Eq + Hash> Drop for Requesting<'_, K> {
     fn drop(&mut self) {
-        let became_ready = self.shared.lines.lock().asked_in_vain(self.domain);
-        self.shared.tell(became_ready);
+        self.shared.table.lock().cancel_request(self.domain);
+        self.shared.notify(true);
     }
 }
 

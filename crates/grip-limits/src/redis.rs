@@ -5,22 +5,26 @@
 //!
 //! The URL is a secret: it is in no log and in no error.
 
-use std::{fmt, sync::Arc, time::Duration};
-
-use grip_tasks::TaskGroup;
-use parking_lot::Mutex;
-use tokio::sync::Notify;
-
-use crate::{
-    BackendStatus,
-    ledger::{Member, Members, ScriptCall},
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
 };
+
+use grip_tasks::CancellationToken;
+use parking_lot::Mutex;
+use tokio::sync::{Notify, watch};
+
+use crate::{BackendStatus, ledger::Member};
 
 mod connection;
 mod task;
 
-pub(crate) use self::connection::Connected;
-use self::{connection::Connection, task::RedisTask};
+use self::connection::Connection;
+pub(crate) use self::{connection::Connected, task::RedisTask};
 
 /// Where the shared ledgers are.
 #[derive(Clone, PartialEq, Eq)]
@@ -62,37 +66,36 @@ struct Shared {
     /// This process among all that share the Redis.
     instance: String,
     /// Bounded by the ledgers of the process.
-    members: Members,
+    members: Mutex<Vec<Arc<dyn Member>>>,
     /// Tells the task that something is pending.
     pending: Notify,
+    /// How many callers asked the task to tell what is pending, and up to which of them it did.
+    flushes: AtomicU64,
+    flushed: watch::Receiver<u64>,
 }
 
-/// A script that only touches the keys it is given, and responds with whole numbers.
-pub(crate) struct Script(redis::Script);
-
 impl SharedRedis {
-    /// Does not connect yet.
-    pub(crate) fn new(options: RedisOptions) -> Result<Self, RedisError> {
+    /// Does not connect yet: that is done by the task, which renews leases and tells updates.
+    pub(crate) fn new(
+        options: RedisOptions,
+        stop: CancellationToken,
+    ) -> Result<(Self, RedisTask), RedisError> {
         if options.lease < MIN_LEASE {
             return Err(RedisError::Lease);
         }
+        let (told, flushed) = watch::channel(0);
         let shared = Arc::new(Shared {
             connection: Connection::new(&options.url, options.timeout)?,
             options,
             instance: format!("{:016x}", rand::random::<u64>()),
             members: Mutex::default(),
             pending: Notify::new(),
+            flushes: AtomicU64::new(0),
+            flushed,
         });
-        Ok(Self { shared })
-    }
-
-    /// Tries to connect once, then starts the task.
-    ///
-    /// It works until the group stops or no ledger is in use.
-    pub(crate) async fn start(&self, group: &TaskGroup) {
-        let mut task = RedisTask::new(self.clone(), group.token());
-        task.try_connect().await;
-        group.spawn("redis-ledger", task.run());
+        let redis = Self { shared };
+        let task = RedisTask::new(redis.clone(), told, stop);
+        Ok((redis, task))
     }
 
     /// The connection; none while Redis is disconnected.
@@ -144,26 +147,29 @@ impl SharedRedis {
         self.shared.members.lock().push(member);
     }
 
+    /// Drops the ledgers that nobody else uses any more; whether any is left.
+    fn retain_used(&self) -> bool {
+        let mut members = self.shared.members.lock();
+        members.retain(|member| Arc::strong_count(member) > 1);
+        !members.is_empty()
+    }
+
     /// Has the task tell Redis what is pending.
     pub(crate) fn wake(&self) {
         self.shared.pending.notify_one();
     }
-}
 
-impl Script {
-    pub fn new(text: &str) -> Self {
-        Self(redis::Script::new(text))
-    }
-
-    fn invocation(&self, call: &ScriptCall) -> redis::ScriptInvocation<'_> {
-        let mut invocation = self.0.prepare_invoke();
-        for key in &call.keys {
-            invocation.key(key);
+    /// Waits until the task told what is pending now; ends early where Redis is disconnected or
+    /// the task has ended. Cancel safe.
+    pub(crate) async fn flushed(&self) {
+        let number = self.shared.flushes.fetch_add(1, Ordering::SeqCst) + 1;
+        // After the count: a task that loses the connection now sees it and reports it as done.
+        if self.outage().is_some() {
+            return;
         }
-        for argument in &call.arguments {
-            invocation.arg(argument);
-        }
-        invocation
+        self.wake();
+        let mut flushed = self.shared.flushed.clone();
+        let _ = flushed.wait_for(|upto| *upto >= number).await;
     }
 }
 

@@ -86,9 +86,9 @@ impl Throttle {
         redis: RedisOptions,
         group: &TaskGroup,
     ) -> Result<Self, RedisError> {
-        let redis = SharedRedis::new(redis)?;
+        let (redis, task) = SharedRedis::new(redis, group.token())?;
         let throttle = Self::new(options, Some(&redis));
-        redis.start(group).await;
+        task.start(group).await;
         Ok(throttle)
     }
 
@@ -191,13 +191,6 @@ impl Permit {
     /// that request only.
     pub fn unused(self) {
         self.settle(Outcome::Unused);
-    }
-}
-
-impl Refused {
-    /// How long from `now` until asking again may help.
-    pub fn retry_in(&self, now: Instant) -> Duration {
-        self.retry_at.saturating_duration_since(now)
     }
 }
 

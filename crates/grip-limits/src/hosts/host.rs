@@ -180,14 +180,14 @@ impl Host {
     /// Takes a slot back. `is_shared`: the breaker of all instances decides, not that of this
     /// process.
     pub fn settle(&mut self, slot: &HostSlot, outcome: Outcome, is_shared: bool, now: Instant) {
-        if self.held.remove(&slot.start.token).is_some() {
+        if self.held.remove(&slot.held.start.token).is_some() {
             self.in_flight[slot.lane.index()] -= 1;
         }
         self.used_at = now;
         let mut verdict = None;
         match outcome {
             Outcome::Cancelled => {}
-            Outcome::Unused => self.uncount_start(slot.start),
+            Outcome::Unused => self.uncount_start(slot.held.start),
             Outcome::Done { verdict: v, advice } => {
                 verdict = Some(v).filter(|_| !is_shared);
                 self.failures_total += u64::from(v == Verdict::Failure);
@@ -195,7 +195,7 @@ impl Host {
             }
         }
         self.breaker
-            .end(slot.local_probe(), verdict, &self.breaker_options, now);
+            .end(slot.held.local_probe(), verdict, &self.breaker_options, now);
     }
 
     /// Keeps the later end where two responses advise differently.

@@ -9,7 +9,7 @@ use grip_types::Domain;
 use tokio::time::Instant;
 
 use super::{
-    HostRequest, HostSlot, Hosts, Outcome, StartName, Under,
+    Held, HostRequest, HostSlot, Hosts, Outcome, StartName,
     host::{Hold, Observed, RECHECK},
 };
 use crate::{
@@ -17,39 +17,49 @@ use crate::{
     Verdict, Why,
 };
 
-/// A start that is asked for by its name.
+/// A request with the name of its start.
 pub struct NamedRequest {
-    domain: Domain,
-    lane: Lane,
+    request: HostRequest,
     start: StartName,
-    under: Option<Under>,
 }
 
 /// A change at a host that other instances must learn.
 #[derive(Clone, Debug)]
 pub struct HostUpdate {
+    kind: UpdateKind,
     lane: Lane,
-    what: What,
     /// When it happened: advice ages while it waits.
     at: Instant,
+    slot: Option<u64>,
+    /// A start that Redis may not know of; of a slot that is free, one that goes back as well.
+    start: Option<StartName>,
+    verdict: Option<Verdict>,
+    probe: Option<u64>,
+    advice: Option<Advice>,
 }
 
-#[derive(Clone, Copy, Debug)]
-enum What {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum UpdateKind {
     /// The slot is held still.
-    Held(u64),
-    /// A start that Redis may not know of.
-    Started(StartName),
-    /// The slot is free; `unused`: its start goes back as well.
-    Freed {
-        token: u64,
-        unused: Option<StartName>,
-        verdict: Option<Verdict>,
-        probe: Option<u64>,
-        advice: Option<Advice>,
-    },
-    /// The host asked to be left alone.
-    Advised(Advice),
+    Held,
+    Started,
+    /// The slot, if any, is free; the host may have given advice.
+    Freed,
+}
+
+impl HostUpdate {
+    fn new(kind: UpdateKind, lane: Lane, at: Instant) -> Self {
+        Self {
+            kind,
+            lane,
+            at,
+            slot: None,
+            start: None,
+            verdict: None,
+            probe: None,
+            advice: None,
+        }
+    }
 }
 
 /// The numbers that the script responds with.
@@ -74,10 +84,8 @@ impl SharedAccounts for Hosts {
     fn request(&mut self, request: &HostRequest, now: Instant) -> Result<NamedRequest, Refused> {
         self.open(&request.domain, now)?;
         Ok(NamedRequest {
-            domain: request.domain.clone(),
-            lane: request.lane,
+            request: request.clone(),
             start: self.next_start(request),
-            under: request.under,
         })
     }
 
@@ -129,39 +137,35 @@ impl SharedAccounts for Hosts {
         now: Instant,
     ) -> Option<Result<HostSlot, Refused>> {
         let response = Response::read(numbers, now)?;
-        if !response.granted {
-            let hold = response.refusal.unwrap_or_else(|| Hold::in_flight(now));
-            return Some(Err(hold.refused(&request.domain)));
-        }
-        let NamedRequest {
+        let NamedRequest { request, start } = request;
+        let HostRequest {
             domain,
             lane,
-            start,
             under,
         } = request;
+        if !response.granted {
+            let hold = response.refusal.unwrap_or_else(|| Hold::in_flight(now));
+            return Some(Err(hold.refused(&domain)));
+        }
         let probe = under.and_then(|under| under.local_probe());
         self.insert(&domain, now).granted(lane, start, probe, now);
         Some(Ok(HostSlot {
             domain,
             lane,
-            start,
-            probe: response.probe,
-            is_shared: true,
+            held: Held {
+                start,
+                probe: response.probe,
+                is_shared: true,
+            },
         }))
     }
 
-    fn withdraw(request: &NamedRequest, at: Instant) -> Option<HostUpdate> {
+    fn withdraw(NamedRequest { request, start }: &NamedRequest, at: Instant) -> Option<HostUpdate> {
         // A further start under a slot stays counted: it may have been made.
         request.under.is_none().then_some(HostUpdate {
-            lane: request.lane,
-            what: What::Freed {
-                token: request.start.token,
-                unused: Some(request.start),
-                verdict: None,
-                probe: None,
-                advice: None,
-            },
-            at,
+            slot: Some(start.token),
+            start: Some(*start),
+            ..HostUpdate::new(UpdateKind::Freed, request.lane, at)
         })
     }
 
@@ -170,15 +174,16 @@ impl SharedAccounts for Hosts {
             Outcome::Done { verdict, advice } => (Some(verdict), advice),
             Outcome::Cancelled | Outcome::Unused => (None, None),
         };
-        let what = What::Freed {
-            token: slot.start.token,
-            unused: (outcome == Outcome::Unused).then_some(slot.start),
+        let start = slot.held.start;
+        let update = HostUpdate {
+            slot: Some(start.token),
+            start: (outcome == Outcome::Unused).then_some(start),
             verdict,
-            probe: slot.shared_probe(),
+            probe: slot.held.shared_probe(),
             advice,
+            ..HostUpdate::new(UpdateKind::Freed, slot.lane, at)
         };
-        let lane = slot.lane;
-        vec![(slot.domain.clone(), HostUpdate { lane, what, at })]
+        vec![(slot.domain.clone(), update)]
     }
 
     fn renewals(&mut self, everything: bool, now: Instant) -> Vec<(Domain, Vec<HostUpdate>)> {
@@ -186,12 +191,19 @@ impl SharedAccounts for Hosts {
         for (domain, host) in &mut self.hosts {
             let advice = host.advice(now).filter(|_| everything);
             let (held, starts) = host.own(now);
-            let update = |lane, what, at| HostUpdate { lane, what, at };
-            let held = held.iter();
-            let held = held.map(|(token, lane)| update(*lane, What::Held(*token), now));
-            let starts = starts.iter().filter(|s| everything || !s.is_shared);
-            let starts = starts.map(|s| update(s.lane, What::Started(s.name), s.at));
-            let advice = advice.map(|advice| update(Lane::Git, What::Advised(advice), now));
+            let held = held.iter().map(|(token, lane)| HostUpdate {
+                slot: Some(*token),
+                ..HostUpdate::new(UpdateKind::Held, *lane, now)
+            });
+            let starts = starts.iter().filter(|start| everything || !start.is_shared);
+            let starts = starts.map(|start| HostUpdate {
+                start: Some(start.name),
+                ..HostUpdate::new(UpdateKind::Started, start.lane, start.at)
+            });
+            let advice = advice.map(|advice| HostUpdate {
+                advice: Some(advice),
+                ..HostUpdate::new(UpdateKind::Freed, Lane::Git, now)
+            });
             let updates: Vec<_> = held.chain(starts).chain(advice).collect();
             if !updates.is_empty() {
                 renewals.push((domain.clone(), updates));
@@ -204,10 +216,10 @@ impl SharedAccounts for Hosts {
         let mut is_freed = false;
         if let Some(host) = self.hosts.get_mut(domain) {
             for update in updates {
-                match update.what {
-                    What::Started(name) => host.confirm_start(name),
-                    What::Freed { .. } => is_freed = true,
-                    What::Held(_) | What::Advised(_) => {}
+                match (update.kind, update.start) {
+                    (UpdateKind::Started, Some(start)) => host.confirm_start(start),
+                    (UpdateKind::Freed, _) => is_freed |= update.slot.is_some(),
+                    _ => {}
                 }
             }
         }
@@ -265,14 +277,14 @@ impl Names<'_> {
 
     /// Lane (0 = nothing is asked for), slot, start, whether the slot is held, its probe.
     fn request(&self, request: Option<&NamedRequest>) -> [String; 5] {
-        let Some(request) = request else {
+        let Some(NamedRequest { request, start }) = request else {
             return ["0", "", "", "0", "0"].map(str::to_owned);
         };
         let probe = request.under.and_then(|under| under.shared_probe());
         [
             lane_number(request.lane).to_string(),
-            self.slot(request.start.token),
-            self.start(request.start),
+            self.slot(start.token),
+            self.start(*start),
             u8::from(request.under.is_some()).to_string(),
             probe.unwrap_or(0).to_string(),
         ]
@@ -281,54 +293,34 @@ impl Names<'_> {
     /// What, lane, slot, start, verdict, probe, milliseconds, why.
     fn update(&self, update: &HostUpdate, window: Duration, now: Instant) -> [String; 8] {
         let age = now.saturating_duration_since(update.at);
-        let lane = lane_number(update.lane).to_string();
-        let none = String::new;
-        let zero = || "0".to_owned();
-        let advised = |advice: Option<Advice>| {
-            let wait = advice.map_or(0, |advice| millis(advice.wait.saturating_sub(age)));
-            let why = advice.map_or(0, |advice| number_of(advice.why));
-            [wait.to_string(), why.to_string()]
-        };
-        let ([slot, start, verdict, probe], [ms, why], what) = match update.what {
-            What::Held(token) => (
-                [self.slot(token), none(), none(), zero()],
-                [zero(), zero()],
-                "held",
-            ),
-            What::Started(name) => (
-                [none(), self.start(name), none(), zero()],
-                [millis(age).to_string(), zero()],
-                "started",
-            ),
-            What::Advised(advice) => (
-                [none(), none(), none(), zero()],
-                advised(Some(advice)),
-                "freed",
-            ),
-            What::Freed {
-                token,
-                unused,
-                verdict,
-                probe,
-                advice,
-            } => {
-                let unused = unused.map_or_else(none, |start| self.start(start));
-                let verdict = match verdict.filter(|_| age < window) {
-                    None => "",
-                    Some(Verdict::Success) => "success",
-                    Some(Verdict::Failure) => "failure",
-                    Some(Verdict::Neutral) => "neutral",
-                };
-                let probe = probe.unwrap_or(0).to_string();
-                let slot = self.slot(token);
-                (
-                    [slot, unused, verdict.to_owned(), probe],
-                    advised(advice),
-                    "freed",
-                )
+        let advice = update.advice;
+        let (what, ms) = match update.kind {
+            UpdateKind::Held => ("held", Duration::ZERO),
+            UpdateKind::Started => ("started", age),
+            UpdateKind::Freed => {
+                let wait = advice.map(|advice| advice.wait.saturating_sub(age));
+                ("freed", wait.unwrap_or_default())
             }
         };
-        [what.to_owned(), lane, slot, start, verdict, probe, ms, why]
+        let verdict = match update.verdict.filter(|_| age < window) {
+            None => "",
+            Some(Verdict::Success) => "success",
+            Some(Verdict::Failure) => "failure",
+            Some(Verdict::Neutral) => "neutral",
+        };
+        let why = advice.map_or(0, |advice| number_of(advice.why));
+        [
+            what.to_owned(),
+            lane_number(update.lane).to_string(),
+            update.slot.map_or_else(String::new, |slot| self.slot(slot)),
+            update
+                .start
+                .map_or_else(String::new, |start| self.start(start)),
+            verdict.to_owned(),
+            update.probe.unwrap_or(0).to_string(),
+            millis(ms).to_string(),
+            why.to_string(),
+        ]
     }
 }
 
@@ -373,14 +365,10 @@ impl Response {
 }
 
 fn hold(reason: i64, wait: i64, now: Instant) -> Option<Hold> {
-    let reason = match reason {
-        1 => Reason::InFlight,
-        2 => Reason::Window,
-        3 => Reason::BreakerOpen,
-        4 => Reason::Advised,
-        _ => return None,
-    };
-    Some(Hold::new(reason, later(now, wait)))
+    use Reason::{Advised, BreakerOpen, InFlight, Window};
+    let reasons = [InFlight, Window, BreakerOpen, Advised];
+    let reason = reasons.get(usize::try_from(reason).ok()?.checked_sub(1)?)?;
+    Some(Hold::new(*reason, later(now, wait)))
 }
 
 fn later(now: Instant, wait_ms: i64) -> Instant {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Limits, Permit, Throttle, Why};
+use crate::{Permit, SharedAccounts as _, Throttle, Why};
 
 const LANE: Lane = Lane::Git;
 
@@ -78,8 +78,7 @@ async fn a_new_host_is_refused_while_all_known_ones_are_in_use() {
     .into();
     let refused = take(&throttle, 3).await.unwrap_err();
     assert_eq!(refused.reason, Reason::TooManyHosts);
-    assert!(refused.retry_at > Instant::now());
-    assert!(refused.retry_in(Instant::now()) <= SWEEP_SPACING);
+    assert_eq!(refused.retry_at - Instant::now(), Duration::from_secs(5));
     // Known ones are served as before.
     take(&throttle, 0).await.unwrap().unused();
     assert_eq!(throttle.hosts().len(), 3);
@@ -118,34 +117,15 @@ async fn a_flood_of_hosts_never_outgrows_the_map() {
         ..Options::default()
     });
     for number in 0..2_000 {
-        if let Ok(slot) = hosts.take(&request_to(number), Instant::now()) {
+        // Redis is not asked for more hosts than are remembered either.
+        if number % 2 == 0 {
+            let _ = hosts.request(&request_to(number), Instant::now());
+        } else if let Ok(slot) = hosts.take(&request_to(number), Instant::now()) {
             hosts.settle(&slot, Outcome::Cancelled, Instant::now());
         }
         assert!(hosts.hosts.len() <= 50);
         tokio::time::advance(Duration::from_millis(200)).await;
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_override_is_for_its_host_alone() {
-    let mut options = Options::default();
-    let tight = Limits {
-        in_flight: 1,
-        per_window: 2,
-        window: Duration::from_secs(10),
-    };
-    options.overrides.insert(domain(7), tight);
-    let throttle = Throttle::memory(options);
-    let first = take(&throttle, 7).await.unwrap();
-    let refused = take(&throttle, 7).await.unwrap_err();
-    assert_eq!(refused.reason, Reason::InFlight);
-    drop(first);
-    request(&throttle, 7).await;
-    let refused = take(&throttle, 7).await.unwrap_err();
-    assert_eq!(refused.reason, Reason::Window);
-    assert!(refused.retry_in(Instant::now()) <= tight.counted_for());
-    let others: Vec<_> = [take(&throttle, 8).await, take(&throttle, 8).await].into();
-    assert!(others.iter().all(Result::is_ok));
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,7 +7,7 @@ use tokio::time::{advance, sleep, timeout};
 
 use super::*;
 use crate::{
-    Advice, Hosts, Limits, LocalLedger, Options, SharedRedis, Verdict, Why,
+    Advice, Hosts, Limits, LocalLedger, Options, Verdict, Why,
     hosts::{HostRequest, HostSlot, Outcome},
     ledger::{BoxFuture, Ledger},
     notifier::Notifier,
@@ -53,6 +53,10 @@ impl Watched {
 }
 
 impl Ledger<Hosts> for Watched {
+    fn lock(&self) -> MutexGuard<'_, Hosts> {
+        self.local.lock()
+    }
+
     fn take<'a>(&'a self, request: &'a HostRequest) -> BoxFuture<'a, Result<HostSlot, Refused>> {
         Box::pin(async move {
             self.asked.fetch_add(1, Ordering::Relaxed);
@@ -62,22 +66,6 @@ impl Ledger<Hosts> for Watched {
             }
             response
         })
-    }
-
-    fn settle(&self, slot: HostSlot, outcome: Outcome) {
-        self.local.settle(slot, outcome);
-    }
-
-    fn flush(&self) -> BoxFuture<'_, ()> {
-        self.local.flush()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Hosts> {
-        self.local.lock()
-    }
-
-    fn redis(&self) -> Option<&SharedRedis> {
-        None
     }
 }
 
@@ -162,7 +150,7 @@ async fn skips_in_progress_identifiers() {
     let first = now(&queues).await.unwrap();
     let second = now(&queues).await.unwrap();
     assert_eq!((*first.key(), *second.key()), ("a", "b"));
-    // Three slots are free, but nobody is there to use them.
+    // Three slots are free, but no key is there to use them.
     assert!(now(&queues).await.is_none());
     drop(second);
     assert_eq!(*now(&queues).await.unwrap().key(), "b");
@@ -300,7 +288,7 @@ async fn an_identifier_enqueued_during_its_turn_gets_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_removed_identifier_leaves_all_lines_and_leaves_after_its_turn() {
+async fn a_removed_identifier_leaves_all_queues_and_leaves_after_its_turn() {
     let queues = queues(Options::default());
     let other = domain("other.example");
     enqueue(&queues, "a");
@@ -316,7 +304,7 @@ async fn a_removed_identifier_leaves_all_lines_and_leaves_after_its_turn() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dropped_turn_is_back_in_line_and_gives_its_start_back() {
+async fn a_dropped_turn_is_back_in_the_queue_and_gives_its_start_back() {
     let options = limits(1, 1);
     let throttle = Throttle::memory(options);
     let queues = Queues::new(throttle.clone(), Lane::Git, QueueBounds::default());
@@ -335,7 +323,7 @@ async fn a_dropped_turn_is_back_in_line_and_gives_its_start_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_line_has_a_bound_and_all_lines_together_too() {
+async fn a_queue_has_a_bound_and_all_queues_together_too() {
     let throttle = Throttle::memory(Options::default());
     let bounds = QueueBounds {
         per_domain: 2,
@@ -349,7 +337,7 @@ async fn a_line_has_a_bound_and_all_lines_together_too() {
     assert_eq!((full.domain, full.waiting), (domain("a.example"), 2));
     put("b.example", 1).unwrap();
     assert_eq!(put("c.example", 1).unwrap_err().waiting, 3);
-    // Whoever is there already may merge.
+    // A key that is there already may merge.
     put("a.example", 2).unwrap();
     queues.remove(&1);
     assert_eq!(queues.len(), 1);
@@ -413,7 +401,7 @@ async fn a_hundred_thousand_that_cannot_go_cost_nothing() {
     }
     let before = ledger.asked();
     assert!(timeout(HOUR / 2, queues.next()).await.is_err());
-    assert_eq!(ledger.asked() - before, HOSTS, "once for each line");
+    assert_eq!(ledger.asked() - before, HOSTS, "once for each queue");
 
     // Neither newcomers nor other hosts' completions make it look again.
     for key in 100_000..101_000 {
@@ -440,7 +428,7 @@ async fn a_hundred_thousand_that_cannot_go_cost_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_listener_that_missed_notices_asks_all_lines_once() {
+async fn a_listener_that_missed_notices_asks_for_all_queues_once() {
     let (ledger, queues) = watched(Watched::new(limits(1, 30)), None);
     for number in 0..10 {
         let host = domain(&format!("host-{number}.example"));
@@ -492,7 +480,7 @@ async fn a_slot_that_frees_while_its_refusal_is_on_the_way_is_not_missed() {
     let releasing = async {
         sleep(Duration::from_millis(500)).await;
         ledger.settle(slot, Outcome::Cancelled);
-        // Somebody else who waits hears the ring first.
+        // Another caller that waits sees the notice first.
         assert!(now(&queues).await.is_none());
     };
     let (turn, ()) = tokio::join!(timeout(HOUR, queues.next()), releasing);
@@ -500,7 +488,7 @@ async fn a_slot_that_frees_while_its_refusal_is_on_the_way_is_not_missed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_permit_for_a_line_that_everyone_left_is_given_back() {
+async fn a_permit_for_a_queue_that_all_keys_left_is_given_back() {
     let mut ledger = Watched::new(Options::default());
     ledger.delay = Duration::from_secs(1);
     let (ledger, queues) = watched(ledger, None);
@@ -543,20 +531,4 @@ async fn several_callers_share_the_turns() {
     };
     let (one, other, ()) = tokio::join!(soon(&queues), soon(&queues), completing);
     assert_ne!(one.key(), other.key());
-}
-
-#[tokio::test(start_paused = true)]
-async fn nothing_is_left_behind_once_all_are_done() {
-    let queues = queues(Options::default());
-    for key in 0..500 {
-        let host = domain(&format!("host-{}.example", key % 40));
-        queues.enqueue(&host, key, HashSet::new()).unwrap();
-    }
-    while !queues.is_empty() {
-        let mut turn = soon(&queues).await;
-        succeed(&mut turn);
-        turn.done();
-        advance(Duration::from_millis(10)).await;
-    }
-    assert!(queues.shared.lines.lock().is_blank());
 }

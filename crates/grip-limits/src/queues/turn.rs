@@ -1,4 +1,4 @@
-//! Someone's turn at a host.
+//! The turn of one key at one host.
 
 use std::{collections::HashSet, fmt, hash::Hash, sync::Arc};
 
@@ -10,36 +10,19 @@ use crate::Permit;
 
 /// The turn of one key at one host, with the permit for one request.
 ///
-/// Dropping it puts the key back at the end of its line; a permit that was not taken out is given
+/// Dropping it puts the key back at the end of its queue; a permit that was not taken out is given
 /// back unused.
-#[must_use = "a turn that is dropped puts its key back in line"]
+#[must_use = "a turn that is dropped puts its key back into the queue"]
 pub struct Turn<K: Clone + Eq + Hash> {
-    shared: Arc<Shared<K>>,
-    domain: Domain,
-    key: K,
-    tried: HashSet<Url>,
-    permit: Option<Permit>,
-    leaves: bool,
+    pub(super) shared: Arc<Shared<K>>,
+    pub(super) domain: Domain,
+    pub(super) key: K,
+    pub(super) tried: HashSet<Url>,
+    pub(super) permit: Option<Permit>,
+    pub(super) leaves: bool,
 }
 
 impl<K: Clone + Eq + Hash> Turn<K> {
-    pub(super) fn new(
-        shared: Arc<Shared<K>>,
-        domain: Domain,
-        key: K,
-        tried: HashSet<Url>,
-        permit: Permit,
-    ) -> Self {
-        Self {
-            shared,
-            domain,
-            key,
-            tried,
-            permit: Some(permit),
-            leaves: false,
-        }
-    }
-
     pub fn domain(&self) -> &Domain {
         &self.domain
     }
@@ -58,12 +41,12 @@ impl<K: Clone + Eq + Hash> Turn<K> {
         self.permit.take()
     }
 
-    /// Remembers that `url` was tried; the key goes to the end of the line for the next round.
+    /// Remembers that `url` was tried; the key goes to the end of the queue for the next round.
     pub fn tried_url(mut self, url: Url) {
         self.tried.insert(url);
     }
 
-    /// The key leaves the line of this host.
+    /// The key leaves the queue of this host.
     pub fn done(mut self) {
         self.leaves = true;
     }
@@ -75,10 +58,10 @@ impl<K: Clone + Eq + Hash> Drop for Turn<K> {
             permit.unused();
         }
         let tried = std::mem::take(&mut self.tried);
-        let mut lines = self.shared.lines.lock();
-        let became_ready = lines.turn_ends(&self.domain, &self.key, tried, self.leaves);
-        drop(lines);
-        self.shared.tell(became_ready);
+        let mut table = self.shared.table.lock();
+        let became_ready = table.turn_ends(&self.domain, &self.key, tried, self.leaves);
+        drop(table);
+        self.shared.notify(became_ready);
     }
 }
 

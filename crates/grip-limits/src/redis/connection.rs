@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use redis::{AsyncConnectionConfig, Client, aio::MultiplexedConnection};
 use tokio::{sync::Notify, time::timeout};
 
-use super::{RedisError, Script, SharedRedis};
+use super::{RedisError, SharedRedis};
 use crate::ledger::ScriptCall;
 
 /// One connection that all calls of this process share.
@@ -50,10 +50,14 @@ impl Connected {
     /// again.
     ///
     /// Dropped before its end, it may have run.
-    pub async fn run(&self, script: &Script, call: &ScriptCall) -> Result<Vec<i64>, String> {
+    pub async fn run(&self, script: &redis::Script, call: &ScriptCall) -> Result<Vec<i64>, String> {
         let shared = &self.redis.shared.connection;
         let mut connection = self.connection.clone();
-        let invocation = script.invocation(call);
+        let mut invocation = script.prepare_invoke();
+        for key in &call.keys {
+            invocation.key(key);
+        }
+        invocation.arg(&call.arguments);
         let run = timeout(shared.timeout, invocation.invoke_async(&mut connection)).await;
         let run = match run {
             Ok(run) => run.map_err(|error| plain(&error)),

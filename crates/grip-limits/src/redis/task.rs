@@ -1,12 +1,18 @@
 //! The task that serves the connection: connects, tells updates, renews leases.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
-use grip_tasks::CancellationToken;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+use grip_tasks::{CancellationToken, TaskGroup};
+use tokio::{
+    sync::watch,
+    time::{Instant, MissedTickBehavior, interval, sleep},
+};
 
-use super::{Connected, Script, SharedRedis};
-use crate::ledger::{Member, ScriptCall, retain_used};
+use super::{Connected, SharedRedis};
+use crate::ledger::{Member, ScriptCall};
 
 /// First pause between two attempts to connect; each further one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -18,30 +24,41 @@ const STEADY: Duration = Duration::from_secs(10);
 /// Shows that this instance lives, and that Redis runs scripts and takes writes.
 const HELLO: &str = "redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[1]) return {1}";
 
-pub(super) struct RedisTask {
+/// The one task that tells updates and renewals.
+pub(crate) struct RedisTask {
     redis: SharedRedis,
-    hello: Script,
+    hello: redis::Script,
+    /// Up to which of the callers that asked for it the pending updates were told.
+    told: watch::Sender<u64>,
     stop: CancellationToken,
     pause: Duration,
     connected_at: Option<Instant>,
 }
 
 impl RedisTask {
-    pub fn new(redis: SharedRedis, stop: CancellationToken) -> Self {
+    pub(super) fn new(
+        redis: SharedRedis,
+        told: watch::Sender<u64>,
+        stop: CancellationToken,
+    ) -> Self {
         Self {
             redis,
-            hello: Script::new(HELLO),
+            hello: redis::Script::new(HELLO),
+            told,
             stop,
             pause: FIRST_PAUSE,
             connected_at: None,
         }
     }
 
-    /// Works until the group stops or no ledger is in use.
-    pub async fn run(mut self) {
-        self.serve().await;
-        // They hold this Redis, and this Redis holds them.
-        self.redis.shared.members.lock().clear();
+    /// Tries to connect once, then works until the group stops or no ledger is in use.
+    pub async fn start(mut self, group: &TaskGroup) {
+        self.try_connect().await;
+        group.spawn("redis-ledger", async move {
+            self.serve().await;
+            // They hold this Redis, and this Redis holds them.
+            self.redis.shared.members.lock().clear();
+        });
     }
 
     async fn serve(&mut self) {
@@ -67,7 +84,7 @@ impl RedisTask {
                         let _ = self.renew(&connected, false).await;
                     }
                     self.flush().await;
-                    if !retain_used(&shared.members) {
+                    if !self.redis.retain_used() {
                         return;
                     }
                 }
@@ -80,6 +97,9 @@ impl RedisTask {
     /// Tries until Redis is connected. False if there is no use in it any more.
     async fn reconnect(&mut self) -> bool {
         let shared = Arc::clone(&self.redis.shared);
+        // Nobody waits for a Redis that is disconnected.
+        self.told
+            .send_replace(shared.flushes.load(Ordering::SeqCst));
         if let Some(outage) = shared.connection.outage() {
             tracing::warn!(
                 reason = outage.reason,
@@ -95,7 +115,7 @@ impl RedisTask {
             let pause = self.pause.mul_f64(0.5 + rand::random::<f64>() / 2.0);
             self.pause = (self.pause * 2).min(LONGEST_PAUSE);
             let stopped = self.stop.run_until_cancelled(sleep(pause)).await.is_none();
-            if stopped || !retain_used(&shared.members) {
+            if stopped || !self.redis.retain_used() {
                 return false;
             }
             if self.try_connect().await {
@@ -108,7 +128,7 @@ impl RedisTask {
     }
 
     /// Connects, tells Redis what it may have missed or lost, and puts the connection to use.
-    pub async fn try_connect(&mut self) -> bool {
+    async fn try_connect(&mut self) -> bool {
         match self.connect().await {
             Ok(()) => {
                 self.connected_at = Some(Instant::now());
@@ -157,9 +177,11 @@ impl RedisTask {
     }
 
     async fn flush(&self) {
+        let flushes = self.redis.shared.flushes.load(Ordering::SeqCst);
         for member in self.members() {
-            member.flush_member().await;
+            member.tell_pending().await;
         }
+        self.told.send_replace(flushes);
     }
 
     fn members(&self) -> Vec<Arc<dyn Member>> {

@@ -23,7 +23,7 @@ const MAX_LIMITS: usize = 16;
 /// A reset of "now" must not become a tight loop.
 const SHORTEST: Duration = Duration::from_secs(1);
 
-const PAIRS: [(&str, &str); 3] = [
+pub(super) const PAIRS: [(&str, &str); 3] = [
     ("x-ratelimit-remaining", "x-ratelimit-reset"),
     ("x-rate-limit-remaining", "x-rate-limit-reset"),
     ("ratelimit-remaining", "ratelimit-reset"),

@@ -1,63 +1,17 @@
 //! The password of Redis is told to Redis only.
 
-use std::{
-    io,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::time::Duration;
 
 use grip_limits::{BackendStatus, RedisOptions};
-use grip_testkit::{RedisServer, until};
-use tracing_subscriber::fmt::MakeWriter;
+use grip_testkit::{CapturedLog, RedisServer, until, until_true};
 
 use crate::support::{connected, in_fallback, instance, limits, options, redis_options};
 
 const PASSWORD: &str = "open-sesame";
 
-/// Everything that was logged.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Log {
-    fn text(&self) -> String {
-        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
-    }
-
-    /// Lines at `level` that speak of Redis.
-    fn count(&self, level: &str) -> usize {
-        let text = self.text();
-        let lines = text.lines().filter(|line| line.contains(level));
-        lines.filter(|line| line.contains("redis is")).count()
-    }
-}
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl<'a> MakeWriter<'a> for Log {
-    type Writer = Self;
-
-    fn make_writer(&'a self) -> Self {
-        self.clone()
-    }
-}
-
 #[tokio::test]
 async fn an_outage_is_logged_once_and_without_the_password() {
-    let log = Log::default();
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::TRACE)
-        .with_ansi(false)
-        .with_writer(log.clone())
-        .finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
+    let (log, _guard) = CapturedLog::start();
     let mut server = RedisServer::start_with_password(PASSWORD).await.unwrap();
     let redis = redis_options(server.url());
     assert!(!format!("{redis:?}").contains(PASSWORD));
@@ -75,12 +29,12 @@ async fn an_outage_is_logged_once_and_without_the_password() {
     .unwrap();
     server.launch().await.unwrap();
     connected(&throttle).await;
-    until("the return was logged", || async {
-        (log.count("INFO") == 1).then_some(())
+    until_true("the return was logged", || {
+        log.count("INFO", "redis is") == 1
     })
     .await
     .unwrap();
-    assert_eq!(log.count("WARN"), 1, "{}", log.text());
+    assert_eq!(log.count("WARN", "redis is"), 1, "{}", log.text());
     assert!(!log.text().contains(PASSWORD), "{}", log.text());
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use grip_limits::{
     Advice, BreakerState, ClosedReason, Lane, Limits, Options, Reason, Throttle, Verdict, Why,
 };
-use grip_testkit::{RedisServer, until};
+use grip_testkit::{RedisServer, until_true};
 
 use crate::support::{
     closes, domain, eventually, host, idle, instances, limits, options, quick_breaker, reason,
@@ -205,8 +205,10 @@ async fn failures_open_the_breaker_and_probes_close_it(ledger: &Ledger) {
     let throttle = ledger.with_breaker().await;
     ask(&throttle, 4, Verdict::Failure).await;
     closes(&throttle, Reason::BreakerOpen).await;
-    assert_eq!(status(&throttle).breaker, BreakerState::Open);
-    assert_eq!(status(&throttle).failures_total, 4);
+    let open = status(&throttle);
+    assert_eq!(open.breaker, BreakerState::Open);
+    assert_eq!(open.closed.unwrap().why, ClosedReason::Breaker);
+    assert_eq!(open.failures_total, 4);
     assert_eq!(throttle.failures(&host()), 4);
 
     let first = eventually(&throttle, Lane::Git).await;
@@ -218,8 +220,8 @@ async fn failures_open_the_breaker_and_probes_close_it(ledger: &Ledger) {
         // The host answers: that is enough.
         probe.finish(Verdict::Neutral, None);
     }
-    until("the host passes", || async {
-        (status(&throttle).breaker == BreakerState::Closed).then_some(())
+    until_true("the host passes", || {
+        status(&throttle).breaker == BreakerState::Closed
     })
     .await
     .unwrap();

@@ -10,7 +10,7 @@ use grip_limits::{
     Throttle,
 };
 use grip_tasks::TaskGroup;
-use grip_testkit::{RedisServer, until};
+use grip_testkit::{RedisServer, until, until_true};
 use grip_types::Domain;
 
 /// Longer than any test waits: what comes back earlier did not come back by lease.
@@ -121,11 +121,9 @@ pub fn status(throttle: &Throttle) -> HostStatus {
 
 /// Waits until an instance saw that nothing is under way.
 pub async fn idle(throttle: &Throttle) {
-    until("nothing is under way", || async {
-        (status(throttle).in_flight == 0).then_some(())
-    })
-    .await
-    .unwrap();
+    until_true("nothing is under way", || status(throttle).in_flight == 0)
+        .await
+        .unwrap();
 }
 
 pub async fn connected(throttle: &Throttle) {

@@ -1,4 +1,4 @@
-use super::*;
+use super::{super::Held, *};
 
 /// A host with a clock that only the test moves.
 struct Bench {
@@ -30,24 +30,27 @@ impl Bench {
             number: 1,
         };
         let probe = self.host.take(lane, start, self.now)?;
+        let is_shared = false;
         Ok(HostSlot {
             domain: domain(),
             lane,
-            start,
-            probe,
-            is_shared: false,
+            held: Held {
+                start,
+                probe,
+                is_shared,
+            },
         })
     }
 
     /// Takes one more start under a slot.
     fn again(&mut self, slot: &mut HostSlot) -> Result<(), Hold> {
         let start = StartName {
-            number: slot.start.number + 1,
-            ..slot.start
+            number: slot.held.start.number + 1,
+            ..slot.held.start
         };
-        let probe = slot.probe;
-        slot.probe = self.host.take_more(slot.lane, start, probe, self.now)?;
-        slot.start = start;
+        let probe = slot.held.probe;
+        slot.held.probe = self.host.take_more(slot.lane, start, probe, self.now)?;
+        slot.held.start = start;
         Ok(())
     }
 
@@ -154,35 +157,6 @@ fn the_log_of_starts_never_outgrows_the_limit() {
 }
 
 #[test]
-fn a_cancelled_request_frees_the_slot_and_keeps_the_start() {
-    let mut bench = Bench::new();
-    let slot = bench.git().unwrap();
-    bench.release(&slot, Outcome::Cancelled);
-    let status = bench.status();
-    assert_eq!((status.in_flight, status.started), (0, 1));
-    assert_eq!((status.requests_total, status.failures_total), (1, 0));
-}
-
-#[test]
-fn an_unused_permit_gives_the_start_back() {
-    let mut bench = Bench::new();
-    let first = bench.git().unwrap();
-    bench.pass(Duration::from_secs(5));
-    let second = bench.git().unwrap();
-    let api = bench.ask(Lane::Api).unwrap();
-    bench.release(&first, Outcome::Unused);
-    assert_eq!(bench.status().started, 2);
-    assert_eq!(bench.host.started, [1, 1]);
-    assert_eq!(bench.host.starts[0].name, second.start);
-    bench.release(&api, Outcome::Unused);
-    assert_eq!(bench.host.started, [1, 0]);
-    bench.release(&second, Outcome::Unused);
-    let status = bench.status();
-    assert_eq!((status.in_flight, status.started), (0, 0));
-    assert_eq!(status.requests_total, 0);
-}
-
-#[test]
 fn an_unused_permit_older_than_the_window_takes_no_other_start_away() {
     let mut bench = Bench::new();
     let old = bench.git().unwrap();
@@ -190,28 +164,6 @@ fn an_unused_permit_older_than_the_window_takes_no_other_start_away() {
     bench.request(Lane::Git).unwrap();
     bench.release(&old, Outcome::Unused);
     assert_eq!(bench.status().started, 1);
-}
-
-#[test]
-fn each_further_request_under_a_slot_is_a_start_of_its_own() {
-    let limits = Limits {
-        in_flight: 1,
-        per_window: 3,
-        ..Limits::default()
-    };
-    let mut bench = Bench::with(limits);
-    let mut slot = bench.git().unwrap();
-    bench.pass(Duration::from_secs(1));
-    bench.again(&mut slot).unwrap();
-    bench.again(&mut slot).unwrap();
-    let hold = bench.again(&mut slot).unwrap_err();
-    assert_eq!(hold.reason, Reason::Window);
-    let status = bench.status();
-    assert_eq!((status.in_flight, status.started), (1, 3));
-    // Unused is about the latest one only.
-    bench.release(&slot, Outcome::Unused);
-    let status = bench.status();
-    assert_eq!((status.in_flight, status.started), (0, 2));
 }
 
 #[test]
@@ -234,17 +186,6 @@ fn advice_closes_the_host_until_its_time_and_not_longer() {
     bench.now = until;
     bench.git().unwrap();
     assert_eq!(bench.status().closed, None);
-}
-
-#[test]
-fn of_two_advices_the_later_end_holds() {
-    let mut bench = Bench::new();
-    let slots: Vec<_> = (0..3).map(|_| bench.git().unwrap()).collect();
-    let until = bench.now + Duration::from_secs(100);
-    bench.finish(&slots[0], Verdict::Neutral, wait(100, Why::RateLimit));
-    bench.finish(&slots[1], Verdict::Neutral, wait(10, Why::RetryAfter));
-    bench.finish(&slots[2], Verdict::Success, None);
-    assert_eq!(bench.git().unwrap_err().retry_at, until);
 }
 
 #[test]
@@ -284,52 +225,6 @@ fn a_refusal_names_the_reason_that_lasts_longest() {
     bench.finish(&last.unwrap(), Verdict::Neutral, wait(5, Why::RetryAfter));
     let hold = bench.git().unwrap_err();
     assert_eq!(hold, Hold::new(Reason::Window, began + window()));
-}
-
-#[test]
-fn a_dead_host_is_left_alone_and_comes_back_through_probes() {
-    let mut bench = Bench::new();
-    for _ in 0..4 {
-        let slot = bench.git().unwrap();
-        bench.finish(&slot, Verdict::Failure, None);
-    }
-    assert_eq!(bench.git().unwrap_err().reason, Reason::BreakerOpen);
-    let status = bench.status();
-    assert_eq!(status.breaker, BreakerState::Open);
-    assert_eq!(status.closed.unwrap().why, ClosedReason::Breaker);
-    assert_eq!(status.failures_total, 4);
-    assert_eq!(bench.host.failures(bench.now), 4);
-
-    bench.pass(Duration::from_secs(10));
-    assert_eq!(bench.status().breaker, BreakerState::HalfOpen);
-    assert_eq!(bench.slots_until_refused(Lane::Git), 3);
-}
-
-#[test]
-fn one_lane_alone_may_use_everything() {
-    for lane in [Lane::Git, Lane::Api] {
-        assert_eq!(Bench::new().slots_until_refused(lane), 5);
-        assert_eq!(Bench::new().requests_until_refused(lane), 30);
-    }
-}
-
-#[test]
-fn each_lane_leaves_a_slot_to_the_other_while_both_use_the_host() {
-    let mut bench = Bench::new();
-    bench.request(Lane::Api).unwrap();
-    assert_eq!(bench.slots_until_refused(Lane::Git), 4);
-    assert_eq!(bench.slots_until_refused(Lane::Api), 1);
-    assert_eq!(bench.status().in_flight, 5);
-}
-
-#[test]
-fn each_lane_leaves_a_fifth_of_the_window_to_the_other() {
-    let mut bench = Bench::new();
-    bench.request(Lane::Api).unwrap();
-    assert_eq!(bench.requests_until_refused(Lane::Git), 24);
-    // The other has its six, of which one is used, and no more than what is left.
-    assert_eq!(bench.requests_until_refused(Lane::Api), 5);
-    assert_eq!(bench.status().started, 30);
 }
 
 #[test]

@@ -235,7 +235,7 @@ impl World {
         }
         let missed: Vec<_> = self.waiting.difference(&served).collect();
         assert!(missed.is_empty(), "never tried: {missed:?}");
-        assert!(self.queues.shared.lines.lock().is_blank());
+        assert!(self.queues.shared.table.lock().is_blank());
     }
 }
 
