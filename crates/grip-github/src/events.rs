@@ -7,11 +7,12 @@ use serde_json::value::RawValue;
 use crate::{
     Etag, GitHub,
     error::GitHubError,
-    gateway::{ApiRequest, Received, Success},
+    gateway::{ApiRequest, Success},
     json, link,
     name::{InvalidName, Login, RepoName},
     page::Cursor,
     repositories::set_place,
+    response::Response,
 };
 
 /// Pages of a list that are read at most: GitHub itself keeps less.
@@ -42,13 +43,6 @@ pub enum InvalidEventSource {
     Name(#[from] InvalidName),
 }
 
-/// A page of events, unless it is the same as before.
-#[derive(Debug)]
-pub enum Events {
-    Fresh(EventsPage),
-    NotModified,
-}
-
 /// A page of events, the latest first.
 #[derive(Debug)]
 pub struct EventsPage {
@@ -62,14 +56,14 @@ pub struct EventsPage {
 }
 
 impl GitHub {
-    /// A page of what happened lately. With the mark of the same page, for changes only. New
+    /// A page of recent events. With the entity tag of the same page, for changes only. New
     /// events move the others to later pages, also between two calls.
     pub async fn events(
         &self,
         source: &EventSource,
         page: Option<Cursor>,
         etag: Option<&Etag>,
-    ) -> Result<Events, GitHubError> {
+    ) -> Result<Response<EventsPage>, GitHubError> {
         let inner = &self.inner;
         let at = page.unwrap_or(Cursor::FIRST_PAGE);
         let mut url = inner.url(&source.path());
@@ -79,14 +73,13 @@ impl GitHub {
             max_bytes: MAX_BYTES,
             ..ApiRequest::json(url)
         };
-        let whole = match self.ask(&ask).await? {
-            Received::NotModified => return Ok(Events::NotModified),
-            Received::Success(whole) => whole,
+        let Response::Fresh(whole) = self.ask(&ask).await? else {
+            return Ok(Response::NotModified);
         };
         let events = json::read(&whole.body)?;
         let next = link::next(&whole.headers, &inner.base, &whole.url)?;
         let next = next.map(|next| at.advance(&next, None, MAX_PAGES));
-        Ok(Events::Fresh(EventsPage {
+        Ok(Response::Fresh(EventsPage {
             events,
             etag: whole.etag(),
             poll_interval: poll_interval(&whole),

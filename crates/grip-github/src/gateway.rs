@@ -18,7 +18,7 @@ use url::Url;
 use self::response::{Outcome, RawResponse, Step};
 pub(crate) use self::{
     request::{ApiRequest, RAW},
-    response::{Received, Success},
+    response::Success,
 };
 use crate::{
     budget::{Budget, Budgets, CallPermit, Denied, Outcome as CallOutcome},
@@ -27,7 +27,7 @@ use crate::{
     options::{self, Options, SetupError},
     quota::{self, Resource},
     recent_repositories::RecentRepositories,
-    response::{Etag, Fresh, Response},
+    response::{Etag, Response},
 };
 
 /// Redirects that are followed in a row; a renamed repository needs one.
@@ -88,41 +88,32 @@ impl GitHub {
         self.inner.budgets.list()
     }
 
-    /// Asks for `path`, below the API's base (`repos/a/b?x=y`) or a whole URL of the API such as
-    /// [`Fresh::next`]. With a mark, for changes since then only.
-    ///
-    /// Cancel safe: giving up leaves nothing taken, but may have cost a call.
-    pub async fn get(&self, path: &str, etag: Option<&Etag>) -> Result<Response, GitHubError> {
-        let bad = || GitHubError::Path {
-            path: path.chars().take(300).collect(),
-        };
-        let base = &self.inner.base;
-        let path = path.trim_start_matches('/');
-        let url = base.join(path).map_err(|_| bad())?;
-        if !link::is_below(&url, base) {
-            return Err(bad());
-        }
-        let ask = ApiRequest {
-            etag,
-            ..ApiRequest::json(url)
-        };
-        match self.ask(&ask).await? {
-            Received::NotModified => Ok(Response::NotModified),
-            Received::Success(success) => Ok(Response::Fresh(Fresh {
-                etag: success.etag(),
-                next: link::next(&success.headers, base, &success.url)?,
-                body: success.body,
-            })),
-        }
+    /// Asks for JSON; with a tag, for changes since then only.
+    pub(crate) async fn ask_json(
+        &self,
+        url: Url,
+        etag: Option<&Etag>,
+    ) -> Result<Response<Box<Success>>, GitHubError> {
+        let json = ApiRequest::json(url);
+        self.ask(&ApiRequest { etag, ..json }).await
+    }
+
+    /// Asks without a tag, so that the response is a whole one.
+    pub(crate) async fn whole(&self, ask: ApiRequest<'_>) -> Result<Box<Success>, GitHubError> {
+        let whole = self.ask(&ask).await?.fresh();
+        whole.ok_or_else(|| GitHubError::malformed("no change, which was not asked for"))
     }
 
     /// Asks, and follows a moved repository within the API. Every hop is paid for.
-    pub(crate) async fn ask(&self, ask: &ApiRequest<'_>) -> Result<Received, GitHubError> {
+    pub(crate) async fn ask(
+        &self,
+        ask: &ApiRequest<'_>,
+    ) -> Result<Response<Box<Success>>, GitHubError> {
         let mut url = ask.url.clone();
         for moves in 0..=MAX_MOVES {
             match self.ask_there(ask, &url).await? {
                 Step::Received(mut received) => {
-                    if let Received::Success(success) = &mut received {
+                    if let Response::Fresh(success) = &mut received {
                         success.was_moved = moves > 0;
                     }
                     return Ok(received);

@@ -22,12 +22,12 @@ mod tests;
 
 pub use budget::Budget;
 pub use error::{GitHubError, NextStep};
-pub use events::{EventSource, Events, EventsPage, InvalidEventSource};
+pub use events::{EventSource, EventsPage, InvalidEventSource};
 pub use gateway::GitHub;
 pub use name::{InvalidName, Login, Owner, RepoName};
 pub use options::{Options, SetupError, Token};
-pub use page::{Cursor, InvalidCursor, Listing, Page};
+pub use page::{Cursor, InvalidCursor, Page};
 pub use repositories::Repository;
-pub use response::{Etag, Fresh, Response};
+pub use response::{Etag, Response};
 pub use tags::Tag;
 pub use users::{Record, RepoKey};

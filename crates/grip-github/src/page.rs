@@ -16,22 +16,6 @@ pub struct Page<T> {
     pub etag: Option<Etag>,
 }
 
-/// A page, unless it is the same as before.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Listing<T> {
-    Fresh(Page<T>),
-    NotModified,
-}
-
-impl<T> Listing<T> {
-    pub fn fresh(self) -> Option<Page<T>> {
-        match self {
-            Self::Fresh(page) => Some(page),
-            Self::NotModified => None,
-        }
-    }
-}
-
 /// A place in a list, for the same list only. As text it can be kept over a restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cursor {

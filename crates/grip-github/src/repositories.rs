@@ -7,7 +7,7 @@ use url::Url;
 use crate::{
     GitHub,
     error::GitHubError,
-    gateway::{ApiRequest, Received, Success},
+    gateway::{ApiRequest, Success},
     json, link,
     name::{Owner, RepoName},
     page::{Cursor, Page, Place},
@@ -110,16 +110,6 @@ impl GitHub {
         let next = next.map(|next| at.advance(&next, last, most)).transpose()?;
         let etag = whole.etag();
         Ok(Page { items, next, etag })
-    }
-
-    /// Asks without a mark, so that the answer is a whole one.
-    pub(crate) async fn whole(&self, ask: ApiRequest<'_>) -> Result<Success, GitHubError> {
-        match self.ask(&ask).await? {
-            Received::Success(whole) => Ok(*whole),
-            Received::NotModified => {
-                Err(GitHubError::malformed("no change, which was not asked for"))
-            }
-        }
     }
 }
 

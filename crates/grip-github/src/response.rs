@@ -2,29 +2,26 @@
 
 use std::fmt;
 
-use bytes::Bytes;
 use http::HeaderValue;
-use url::Url;
 
 /// Longest tag that is kept.
 const MAX_ETAG_BYTES: usize = 256;
 
-/// A response of the API.
+/// A response to a request that may be for changes only.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Response {
-    Fresh(Fresh),
+pub enum Response<T> {
+    Fresh(T),
     /// The same as when the tag was given; costs nothing of the budget.
     NotModified,
 }
 
-/// A whole response.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fresh {
-    pub body: Bytes,
-    /// Its tag, to ask later for changes only.
-    pub etag: Option<Etag>,
-    /// The next page of a list; of the same origin and other than the one that was asked for.
-    pub next: Option<Url>,
+impl<T> Response<T> {
+    pub fn fresh(self) -> Option<T> {
+        match self {
+            Self::Fresh(fresh) => Some(fresh),
+            Self::NotModified => None,
+        }
+    }
 }
 
 /// The entity tag of a response.

@@ -6,11 +6,11 @@ use serde::Deserialize;
 use crate::{
     Etag, GitHub,
     error::GitHubError,
-    gateway::{ApiRequest, Received},
     json, link,
     name::RepoName,
-    page::{Cursor, Listing, Page},
+    page::{Cursor, Page},
     repositories::set_place,
+    response::Response,
 };
 
 /// A tag. Nothing is checked about its name but that it is text.
@@ -34,27 +34,22 @@ struct Commit {
 }
 
 impl GitHub {
-    /// A page of the tags of `repo`. With the mark of the same page, for changes only.
+    /// A page of the tags of `repo`. With the entity tag of the same page, for changes only.
     pub async fn tags(
         &self,
         repo: &RepoName,
         page: Option<Cursor>,
         etag: Option<&Etag>,
-    ) -> Result<Listing<Tag>, GitHubError> {
+    ) -> Result<Response<Page<Tag>>, GitHubError> {
         let inner = &self.inner;
         let at = page.unwrap_or(Cursor::FIRST_PAGE);
         let mut url = inner.repo_url(repo, &["tags"]);
         set_place(&mut url, at);
-        let ask = ApiRequest {
-            etag,
-            ..ApiRequest::json(url)
-        };
-        let heard = self.ask(&ask).await;
-        let heard = heard.inspect_err(|error| inner.note_error(repo, error))?;
+        let response = self.ask_json(url, etag).await;
+        let response = response.inspect_err(|error| inner.note_error(repo, error))?;
         inner.recent.note(repo);
-        let whole = match heard {
-            Received::NotModified => return Ok(Listing::NotModified),
-            Received::Success(whole) => whole,
+        let Response::Fresh(whole) = response else {
+            return Ok(Response::NotModified);
         };
         let written: Vec<Written> = json::read(&whole.body)?;
         if !whole.was_moved && written.iter().any(|tag| tag.is_elsewhere(repo)) {
@@ -68,7 +63,7 @@ impl GitHub {
             name: tag.name,
             commit: tag.commit.sha,
         });
-        Ok(Listing::Fresh(Page {
+        Ok(Response::Fresh(Page {
             items: items.collect(),
             next: next.transpose()?,
             etag: whole.etag(),

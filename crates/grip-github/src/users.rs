@@ -6,9 +6,10 @@ use serde_json::value::RawValue;
 use crate::{
     Etag, GitHub,
     error::GitHubError,
-    gateway::{ApiRequest, Received, Success},
+    gateway::Success,
     json,
     name::{Login, RepoName},
+    response::Response,
 };
 
 /// Which repository is meant.
@@ -19,17 +20,14 @@ pub enum RepoKey {
     Name(RepoName),
 }
 
-/// What GitHub says, unless it is the same as before.
+/// What GitHub says about a person, an organisation or a repository.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Record {
-    Fresh {
-        /// The host's own number, which never changes.
-        id: u64,
-        /// A JSON object, as it was written.
-        text: String,
-        etag: Option<Etag>,
-    },
-    NotModified,
+pub struct Record {
+    /// The host's own number, which never changes.
+    pub id: u64,
+    /// A JSON object, as it was written.
+    pub text: String,
+    pub etag: Option<Etag>,
 }
 
 #[derive(Deserialize)]
@@ -45,19 +43,15 @@ struct Repo {
 }
 
 impl GitHub {
-    /// A person or an organisation. With a mark, for changes only.
+    /// A person or an organisation. With an entity tag, for changes only.
     pub async fn user_raw(
         &self,
         login: &Login,
         etag: Option<&Etag>,
-    ) -> Result<Record, GitHubError> {
+    ) -> Result<Response<Record>, GitHubError> {
         let url = self.inner.url(&["users", login.as_str()]);
-        let ask = ApiRequest {
-            etag,
-            ..ApiRequest::json(url)
-        };
-        let Received::Success(whole) = self.ask(&ask).await? else {
-            return Ok(Record::NotModified);
+        let Response::Fresh(whole) = self.ask_json(url, etag).await? else {
+            return Ok(Response::NotModified);
         };
         let found: User = json::read(&whole.body)?;
         if !whole.was_moved && !found.login.eq_ignore_ascii_case(login.as_str()) {
@@ -68,22 +62,18 @@ impl GitHub {
         record(found.id, &whole)
     }
 
-    /// A repository, found under its old name too. With a mark, for changes only.
+    /// A repository, found under its old name too. With an entity tag, for changes only.
     pub async fn repository_raw(
         &self,
         repo: &RepoKey,
         etag: Option<&Etag>,
-    ) -> Result<Record, GitHubError> {
+    ) -> Result<Response<Record>, GitHubError> {
         let url = match repo {
             RepoKey::Id(id) => self.inner.url(&["repositories", &id.to_string()]),
             RepoKey::Name(name) => self.inner.repo_url(name, &[]),
         };
-        let ask = ApiRequest {
-            etag,
-            ..ApiRequest::json(url)
-        };
-        let Received::Success(whole) = self.ask(&ask).await? else {
-            return Ok(Record::NotModified);
+        let Response::Fresh(whole) = self.ask_json(url, etag).await? else {
+            return Ok(Response::NotModified);
         };
         let found: Repo = json::read(&whole.body)?;
         let is_other = match repo {
@@ -101,11 +91,11 @@ impl GitHub {
     }
 }
 
-fn record(id: u64, whole: &Success) -> Result<Record, GitHubError> {
+fn record(id: u64, whole: &Success) -> Result<Response<Record>, GitHubError> {
     let text: Box<RawValue> = json::read(&whole.body)?;
-    Ok(Record::Fresh {
+    Ok(Response::Fresh(Record {
         id,
         text: text.get().to_owned(),
         etag: whole.etag(),
-    })
+    }))
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use grip_db::DbError;
-use grip_github::{Etag, EventSource, Events};
+use grip_github::{Etag, EventSource, Response};
 use grip_queue::{Failure, Lease, NewJob, Outcome};
 
 use self::pages::PollPages;
@@ -102,8 +102,8 @@ impl Context {
         loop {
             let mark = mark.as_ref().filter(|_| at.is_none());
             let page = match self.github.events(source, at, mark).await? {
-                Events::NotModified => return Ok(None),
-                Events::Fresh(page) => page,
+                Response::NotModified => return Ok(None),
+                Response::Fresh(page) => page,
             };
             let events = page.events.iter();
             let events: Vec<_> = events

@@ -1,5 +1,6 @@
 use std::{collections::VecDeque, time::Duration};
 
+use grip_testkit::assert_matches;
 use proptest::prelude::*;
 
 use super::{
@@ -197,10 +198,7 @@ async fn kinds_of_calls_have_budgets_of_their_own() {
     let budgets = budgets(1);
     let call = budgets.take(Resource::Search).await.unwrap();
     call.settle(quota(10, 0, 1_000, 60));
-    assert!(matches!(
-        budgets.take(Resource::Search).await,
-        Err(Denied::Spent(_))
-    ));
+    assert_matches!(budgets.take(Resource::Search).await, Err(Denied::Spent(_)));
     assert!(budgets.take(Resource::Core).await.is_ok());
     // An answer that was paid from another budget than was thought.
     let call = budgets.take(Resource::Core).await.unwrap();
@@ -236,10 +234,7 @@ async fn a_token_on_trial_is_tried_by_one_call_and_only_after_the_others() {
     let held = take(&budgets, 51).await;
     let accounts: Vec<_> = held.iter().map(|call| call.grant().account).collect();
     assert_eq!(accounts.iter().filter(|account| **account == 0).count(), 1);
-    assert!(matches!(
-        budgets.take(Resource::Core).await,
-        Err(Denied::Busy(_))
-    ));
+    assert_matches!(budgets.take(Resource::Core).await, Err(Denied::Busy(_)));
     drop(held);
     tokio::time::advance(Duration::from_secs(1)).await;
 }
@@ -250,10 +245,7 @@ async fn waiting_for_a_call_under_way_comes_before_waiting_for_a_window() {
     let mut calls = take(&budgets, 3).await.into_iter();
     calls.next().unwrap().settle(quota(100, 0, 1_000, 500));
     calls.next().unwrap().settle(quota(100, 0, 1_000, 300));
-    assert!(matches!(
-        budgets.take(Resource::Core).await,
-        Err(Denied::Busy(_))
-    ));
+    assert_matches!(budgets.take(Resource::Core).await, Err(Denied::Busy(_)));
     budgets.refuse(calls.next().unwrap()).await;
     let Err(Denied::Spent(until)) = budgets.take(Resource::Core).await else {
         panic!("two are spent");

@@ -10,17 +10,14 @@ use http::{
 };
 use url::Url;
 
-use crate::{error::GitHubError, json, response::Etag};
+use crate::{
+    error::GitHubError,
+    json,
+    response::{Etag, Response},
+};
 
 /// How long to wait where the host names no time.
 const DEFAULT_WAIT: Duration = Duration::from_secs(60);
-
-/// A response that was asked for.
-#[derive(Debug)]
-pub(crate) enum Received {
-    Success(Box<Success>),
-    NotModified,
-}
 
 /// A success with its body.
 #[derive(Debug)]
@@ -58,7 +55,7 @@ pub(super) enum Outcome {
 
 /// A response, or the way to it.
 pub(super) enum Step {
-    Received(Received),
+    Received(Response<Box<Success>>),
     /// With the place as the host wrote it.
     Moved(String),
 }
@@ -78,15 +75,16 @@ pub(super) struct RawResponse {
 pub(super) fn classify(raw: RawResponse) -> Result<Outcome, GitHubError> {
     let status = raw.status.as_u16();
     match status {
-        200..=299 => Ok(Outcome::Step(Step::Received(Received::Success(Box::new(
-            Success {
+        200..=299 => {
+            let success = Box::new(Success {
                 headers: raw.headers,
                 body: raw.body,
                 url: raw.url,
                 was_moved: false,
-            },
-        ))))),
-        304 => Ok(Outcome::Step(Step::Received(Received::NotModified))),
+            });
+            Ok(Outcome::Step(Step::Received(Response::Fresh(success))))
+        }
+        304 => Ok(Outcome::Step(Step::Received(Response::NotModified))),
         301 | 302 | 307 | 308 => {
             let place = raw.headers.get(LOCATION);
             let place = place.and_then(|place| place.to_str().ok());

@@ -9,13 +9,14 @@ use std::{
 };
 
 use grip_testkit::{
+    assert_matches,
     github::{Behaviour, Counts, Limits},
-    until,
+    until, until_true,
 };
 use tokio::task::JoinSet;
 
 use super::support::{Backend, Pair, With, on_both_backends, repo, seconds_until};
-use crate::{GitHub, GitHubError, Options};
+use crate::{GitHub, GitHubError};
 
 fn limited(on: Backend, per_token: u32) -> With {
     With {
@@ -71,8 +72,7 @@ async fn spend(pair: &Pair) -> usize {
 
 on_both_backends! {
     async fn calls_at_once_never_exceed_the_budget_and_leave_the_reserve(on: Backend) {
-        let pair = limited(on, 100).start().await;
-        pair.host.add("acme/one");
+        let pair = limited(on, 100).start_with_repository().await;
         assert_eq!(spend(&pair).await, 90);
         assert_eq!(pair.host.counts(), Counts::default());
         assert_eq!((pair.host.count(), pair.host.remaining(Some(0))), (90, 10));
@@ -88,8 +88,7 @@ on_both_backends! {
     async fn without_a_reserve_the_last_call_is_used_and_none_more(on: Backend) {
         let mut with = limited(on, 40);
         with.options.reserve = 0;
-        let pair = with.start().await;
-        pair.host.add("acme/one");
+        let pair = with.start_with_repository().await;
         assert_eq!(spend(&pair).await, 40);
         assert_eq!(pair.host.counts(), Counts::default());
     }
@@ -98,8 +97,7 @@ on_both_backends! {
         let mut with = limited(on, 60);
         with.options.reserve = 0;
         with.limits.fail_every = Some(3);
-        let pair = with.start().await;
-        pair.host.add("acme/one");
+        let pair = with.start_with_repository().await;
         let mut calls = 0;
         while calls < 500 && !matches!(pair.ask().await, Err(GitHubError::Exhausted { .. })) {
             calls += 1;
@@ -111,8 +109,7 @@ on_both_backends! {
     async fn every_token_is_used_up_to_its_own_budget(on: Backend) {
         let mut with = With::tokens_on(on, &["s3cret-a", "s3cret-b", "s3cret-c"]);
         with.limits = limited(on, 50).limits;
-        let pair = with.start().await;
-        pair.host.add("acme/one");
+        let pair = with.start_with_repository().await;
         assert_eq!(spend(&pair).await, 3 * 45);
         assert_eq!(pair.host.counts(), Counts::default());
         for token in 0..3 {
@@ -121,8 +118,7 @@ on_both_backends! {
     }
 
     async fn the_token_with_most_left_is_taken(on: Backend) {
-        let pair = With::tokens_on(on, &["s3cret-a", "s3cret-b"]).start().await;
-        pair.host.add("acme/one");
+        let pair = With::tokens_on(on, &["s3cret-a", "s3cret-b"]).start_with_repository().await;
         pair.host.use_up(Some(0), 1_000);
         for _ in 0..6 {
             pair.ask().await.unwrap();
@@ -140,8 +136,7 @@ on_both_backends! {
     }
 
     async fn a_spent_token_stops_neither_the_others_nor_the_host(on: Backend) {
-        let pair = With::tokens_on(on, &["s3cret-a", "s3cret-b"]).start().await;
-        pair.host.add("acme/one");
+        let pair = With::tokens_on(on, &["s3cret-a", "s3cret-b"]).start_with_repository().await;
         pair.host.set_limits(|limits| limits.per_token = 20);
         pair.host.use_up(Some(0), 20);
         pair.ask().await.unwrap();
@@ -159,10 +154,7 @@ on_both_backends! {
         for _ in 0..17 {
             pair.ask().await.unwrap();
         }
-        assert!(matches!(
-            pair.ask().await,
-            Err(GitHubError::Exhausted { .. })
-        ));
+        assert_matches!(pair.ask().await, Err(GitHubError::Exhausted { .. }));
         assert_eq!(
             pair.host.counts().over_budget,
             1,
@@ -173,20 +165,15 @@ on_both_backends! {
     async fn a_last_call_with_nothing_left_after_it_closes_nothing_else(on: Backend) {
         let mut with = With::tokens_on(on, &["s3cret-a", "s3cret-b"]);
         with.limits.per_token = 1;
-        let pair = with.start().await;
-        pair.host.add("acme/one");
+        let pair = with.start_with_repository().await;
         pair.ask().await.unwrap();
         pair.ask().await.unwrap();
-        assert!(matches!(
-            pair.ask().await,
-            Err(GitHubError::Exhausted { .. })
-        ));
+        assert_matches!(pair.ask().await, Err(GitHubError::Exhausted { .. }));
         assert_eq!(pair.host.counts(), Counts::default());
     }
 
     async fn a_spent_budget_is_known_before_the_call_and_until_when(on: Backend) {
-        let pair = limited(on, 10).start().await;
-        pair.host.add("acme/one");
+        let pair = limited(on, 10).start_with_repository().await;
         assert_eq!(spend(&pair).await, 9);
         let calls = pair.host.count();
         let Err(GitHubError::Exhausted { until }) = pair.ask().await else {
@@ -198,22 +185,7 @@ on_both_backends! {
     }
 
     async fn calls_go_on_in_the_next_window(on: Backend) {
-        let with = With {
-            options: Options {
-                margin: Duration::ZERO,
-                reserve: 0,
-                ..Options::default()
-            },
-            limits: Limits {
-                per_token: 3,
-                window: Duration::from_secs(1),
-                ..Limits::default()
-            },
-            on,
-            ..With::default()
-        };
-        let pair = with.start().await;
-        pair.host.add("acme/one");
+        let pair = With::short_windows(on, 3).start_with_repository().await;
         let fine = AtomicUsize::new(0);
         until("three windows are used up", async || {
             if pair.ask().await.is_ok() {
@@ -229,16 +201,14 @@ on_both_backends! {
     async fn a_host_without_limits_is_asked_without_counting(on: Backend) {
         let mut with = limited(on, 1);
         with.limits.unmetered = true;
-        let pair = with.start().await;
-        pair.host.add("acme/one");
+        let pair = with.start_with_repository().await;
         pair.ask().await.unwrap();
         assert_eq!(storm(&pair.github, 40).await.fine, 40);
         assert_eq!(pair.github.budget()[0].limit, None);
     }
 
     async fn calls_without_a_token_have_a_budget_too(on: Backend) {
-        let pair = With::tokens_on(on, &[]).start().await;
-        pair.host.add("acme/one");
+        let pair = With::tokens_on(on, &[]).start_with_repository().await;
         assert_eq!(spend(&pair).await, 54);
         assert_eq!(pair.host.counts(), Counts::default());
         assert!(pair.host.requests().iter().all(|seen| seen.token.is_none()));
@@ -268,15 +238,12 @@ on_both_backends! {
     }
 
     async fn a_call_that_is_given_up_gives_its_place_back_and_counts(on: Backend) {
-        let pair = limited(on, 1_000).start().await;
-        pair.host.add("acme/one");
+        let pair = limited(on, 1_000).start_with_repository().await;
         pair.ask().await.unwrap();
         pair.host.behave("/repos/acme/one", Behaviour::Hang);
         let known = pair.github.budget()[0].remaining.unwrap();
         {
-            let held = until("it is under way", async || {
-                (pair.host.in_flight() == 1).then_some(())
-            });
+            let held = until_true("it is under way", || pair.host.in_flight() == 1);
             tokio::select! {
                 answer = pair.ask() => panic!("{answer:?}"),
                 held = held => held.unwrap(),
@@ -290,25 +257,20 @@ on_both_backends! {
     }
 
     async fn a_call_that_the_throttle_refuses_costs_nothing(on: Backend) {
-        let pair = limited(on, 1_000).start().await;
-        pair.host.add("acme/one");
+        let pair = limited(on, 1_000).start_with_repository().await;
         pair.ask().await.unwrap();
         let before = pair.github.budget();
         pair.host
             .behave("/repos/acme/two", Behaviour::retry_after(503, 60));
         assert!(pair.github.repository(&repo("acme/two")).await.is_err());
-        assert!(matches!(
-            pair.ask().await,
-            Err(GitHubError::Throttled { .. })
-        ));
+        assert_matches!(pair.ask().await, Err(GitHubError::Throttled { .. }));
         let after = pair.github.budget();
         assert_eq!(after[0].remaining, before[0].remaining.map(|left| left - 1));
         assert_eq!(after[0].in_flight, 0);
     }
 
     async fn a_restart_begins_within_the_reserve(on: Backend) {
-        let pair = limited(on, 100).start().await;
-        pair.host.add("acme/one");
+        let pair = limited(on, 100).start_with_repository().await;
         spend(&pair).await;
         for _ in 0..5 {
             let github = pair.another().await;
@@ -321,30 +283,14 @@ on_both_backends! {
 
 #[tokio::test]
 async fn bursts_stay_below_the_secondary_limit_by_the_throttles_bounds() {
-    let pair = limited(Backend::Memory, 5_000).start().await;
-    pair.host.add("acme/one");
+    let with = With {
+        in_flight: 4,
+        ..limited(Backend::Memory, 5_000)
+    };
+    let pair = with.start_with_repository().await;
     pair.host.set_limits(|limits| limits.concurrent = Some(4));
-    let throttle = grip_limits::Throttle::memory(grip_limits::Options {
-        limits: grip_limits::Limits {
-            in_flight: 4,
-            per_window: 10_000,
-            window: Duration::from_secs(1),
-        },
-        ..grip_limits::Options::default()
-    });
-    let options = grip_egress::Options {
-        allow_non_global: true,
-        ..grip_egress::Options::default()
-    };
-    let egress = grip_egress::Egress::new(options, throttle).unwrap();
-    let options = Options {
-        api: pair.host.api().parse().unwrap(),
-        tokens: vec![crate::Token::new("s3cret-a").unwrap()],
-        ..Options::default()
-    };
-    let github = GitHub::new(options, egress).unwrap();
     for _ in 0..5 {
-        let tally = storm(&github, 20).await;
+        let tally = storm(&pair.github, 20).await;
         assert!(tally.fine > 0 && tally.other == 0, "{tally:?}");
     }
     assert_eq!(pair.host.counts(), Counts::default());

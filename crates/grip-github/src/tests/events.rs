@@ -2,18 +2,17 @@
 
 use std::time::Duration;
 
+use grip_testkit::assert_matches;
 use grip_testkit::github::Behaviour;
 use serde_json::{Value, json};
 
 use super::support::{Pair, pair, repo};
-use crate::{Cursor, EventSource, Events, EventsPage, GitHubError, Login, Record, RepoKey};
+use crate::{Cursor, EventSource, EventsPage, GitHubError, Login, RepoKey, Response};
 
 async fn page(pair: &Pair, source: &str, at: Option<Cursor>) -> EventsPage {
     let source = source.parse().unwrap();
-    match pair.github.events(&source, at, None).await.unwrap() {
-        Events::Fresh(page) => page,
-        Events::NotModified => panic!("nothing was asked about changes"),
-    }
+    let page = pair.github.events(&source, at, None).await.unwrap();
+    page.fresh().expect("all was asked for")
 }
 
 fn ids(page: &EventsPage) -> Vec<String> {
@@ -78,10 +77,10 @@ async fn an_unchanged_list_is_free_and_one_event_that_is_nonsense_harms_no_other
     assert_eq!(found.events.len(), 2);
     let source = EventSource::Public;
     let same = pair.github.events(&source, None, found.etag.as_ref()).await;
-    assert!(matches!(same, Ok(Events::NotModified)));
+    assert_matches!(same, Ok(Response::NotModified));
     pair.host.behave("/events", Behaviour::Html);
     let error = pair.github.events(&source, None, None).await.unwrap_err();
-    assert!(matches!(error, GitHubError::Malformed { .. }));
+    assert_matches!(error, GitHubError::Malformed { .. });
 }
 
 #[tokio::test]
@@ -90,25 +89,19 @@ async fn people_are_read_word_for_word_and_never_another() {
     let id = pair.host.add_user("Jo");
     pair.host.add_user("al");
     let jo = Login::parse("jo").unwrap();
-    let Record::Fresh {
-        id: found,
-        text,
-        etag,
-    } = pair.github.user_raw(&jo, None).await.unwrap()
-    else {
-        panic!("nothing was asked about changes");
-    };
-    assert_eq!(found, id);
-    assert!(text.starts_with('{') && text.contains("\"U_1000\""));
-    let same = pair.github.user_raw(&jo, etag.as_ref()).await;
-    assert_eq!(same.unwrap(), Record::NotModified);
+    let found = pair.github.user_raw(&jo, None).await.unwrap();
+    let found = found.fresh().unwrap();
+    assert_eq!(found.id, id);
+    assert!(found.text.starts_with('{') && found.text.contains("\"U_1000\""));
+    let same = pair.github.user_raw(&jo, found.etag.as_ref()).await;
+    assert_eq!(same.unwrap(), Response::NotModified);
     pair.host
         .behave("/users/jo", Behaviour::Instead("/users/al".into()));
     let error = pair.github.user_raw(&jo, None).await.unwrap_err();
-    assert!(matches!(error, GitHubError::Malformed { .. }));
+    assert_matches!(error, GitHubError::Malformed { .. });
     let nobody = Login::parse("nobody").unwrap();
     let error = pair.github.user_raw(&nobody, None).await.unwrap_err();
-    assert!(matches!(error, GitHubError::NotFound { .. }));
+    assert_matches!(error, GitHubError::NotFound { .. });
 }
 
 #[tokio::test]
@@ -118,13 +111,9 @@ async fn repositories_are_read_word_for_word_by_name_and_by_id() {
     pair.host.rename("acme/two", "acme/new");
     for key in [RepoKey::Name(repo("acme/two")), RepoKey::Id(id)] {
         let found = pair.github.repository_raw(&key, None).await.unwrap();
-        let Record::Fresh {
-            id: found, text, ..
-        } = found
-        else {
-            panic!("nothing was asked about changes");
-        };
-        assert!(found == id && text.contains("\"acme/new\""), "{text}");
+        let found = found.fresh().unwrap();
+        assert_eq!(found.id, id);
+        assert!(found.text.contains("\"acme/new\""), "{}", found.text);
     }
     for (key, path) in [
         (RepoKey::Name(repo("acme/new")), "/repos/acme/new"),
@@ -133,6 +122,6 @@ async fn repositories_are_read_word_for_word_by_name_and_by_id() {
         pair.host
             .behave(path, Behaviour::Instead("/repos/acme/one".into()));
         let error = pair.github.repository_raw(&key, None).await.unwrap_err();
-        assert!(matches!(error, GitHubError::Malformed { .. }), "{key:?}");
+        assert_matches!(error, GitHubError::Malformed { .. }, "{key:?}");
     }
 }

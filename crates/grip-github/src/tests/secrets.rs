@@ -1,79 +1,16 @@
 //! No token is printed: not in logs, errors or debug output; and the log says what it must.
 
-use std::{error::Error, io, sync::Arc, time::Duration};
+use std::time::Duration;
 
-use grip_testkit::{
-    github::{Behaviour, Limits},
-    until,
-};
-use parking_lot::Mutex;
-use tracing::subscriber::DefaultGuard;
-use tracing_subscriber::fmt::MakeWriter;
+use grip_testkit::{CapturedLog, github::Behaviour, until};
+use grip_types::ErrorChain;
 
-use super::support::{With, repo};
+use super::support::{Backend, With, repo};
 use crate::Options;
-
-/// All that is logged by this thread while it lives.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Log {
-    fn start() -> (Self, DefaultGuard) {
-        let log = Self::default();
-        let subscriber = tracing_subscriber::fmt()
-            .with_max_level(tracing::Level::TRACE)
-            .with_ansi(false)
-            .with_writer(log.clone())
-            .finish();
-        (log, tracing::subscriber::set_default(subscriber))
-    }
-
-    fn text(&self) -> String {
-        String::from_utf8_lossy(&self.0.lock()).into_owned()
-    }
-
-    fn count(&self, level: &str, words: &str) -> usize {
-        let text = self.text();
-        let lines = text.lines();
-        lines
-            .filter(|line| line.contains(level) && line.contains(words))
-            .count()
-    }
-}
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().extend(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl<'a> MakeWriter<'a> for Log {
-    type Writer = Self;
-
-    fn make_writer(&'a self) -> Self {
-        self.clone()
-    }
-}
-
-/// An error with all that is below it.
-fn in_full(error: &(dyn Error + 'static)) -> String {
-    let mut text = format!("{error:?} {error:#?}");
-    let mut next = Some(error);
-    while let Some(error) = next {
-        text.push_str(&format!("\n{error}"));
-        next = error.source();
-    }
-    text
-}
 
 #[tokio::test]
 async fn no_token_is_printed_whatever_goes_wrong() {
-    let (log, _guard) = Log::start();
+    let (log, _guard) = CapturedLog::start();
     let pair = With {
         idle: Duration::from_millis(50),
         ..With::tokens(&["s3cret-a", "s3cret-b"])
@@ -93,7 +30,7 @@ async fn no_token_is_printed_whatever_goes_wrong() {
     ] {
         pair.host.behave("/", behaviour);
         let error = pair.github.repository(&one).await.unwrap_err();
-        printed.push_str(&in_full(&error));
+        printed.push_str(&format!("{error:?} {error:#?} {}", ErrorChain(&error)));
     }
     printed.push_str(&log.text());
     assert!(printed.contains("setting it aside") && printed.contains("127.0.0.1"));
@@ -106,7 +43,7 @@ async fn no_token_is_printed_whatever_goes_wrong() {
 
 #[tokio::test]
 async fn a_token_that_is_not_accepted_is_logged_once() {
-    let (log, _guard) = Log::start();
+    let (log, _guard) = CapturedLog::start();
     let with = With {
         options: Options {
             set_aside: Duration::from_millis(20),
@@ -114,8 +51,7 @@ async fn a_token_that_is_not_accepted_is_logged_once() {
         },
         ..With::default()
     };
-    let pair = with.start().await;
-    pair.host.add("acme/one");
+    let pair = with.start_with_repository().await;
     pair.host.expire_after(0, 0);
     let refused = async || {
         let _ = pair.ask().await;
@@ -132,22 +68,9 @@ async fn a_token_that_is_not_accepted_is_logged_once() {
 
 #[tokio::test]
 async fn the_log_tells_of_checks_of_little_left_of_nothing_left_and_of_going_on() {
-    let (log, _guard) = Log::start();
-    let with = With {
-        options: Options {
-            margin: Duration::ZERO,
-            reserve: 0,
-            ..Options::default()
-        },
-        limits: Limits {
-            per_token: 20,
-            window: Duration::from_secs(1),
-            ..Limits::default()
-        },
-        ..With::default()
-    };
-    let pair = with.start().await;
-    pair.host.add("acme/one");
+    let (log, _guard) = CapturedLog::start();
+    let with = With::short_windows(Backend::Memory, 20);
+    let pair = with.start_with_repository().await;
     for _ in 0..20 {
         pair.ask().await.unwrap();
     }

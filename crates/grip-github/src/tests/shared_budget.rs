@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use grip_testkit::{
+    assert_matches,
     github::{Behaviour, Counts, Limits},
     until, within,
 };
@@ -85,8 +86,7 @@ async fn end_leases(pair: &Pair) {
 async fn instances_that_run_flat_out_spend_one_budget() {
     let mut with = limited(300);
     with.options.reserve = 0;
-    let pair = with.start().await;
-    pair.host.add("acme/one");
+    let pair = with.start_with_repository().await;
     let other = pair.another().await;
     let (one, two) = tokio::join!(flat_out(pair.github.clone()), flat_out(other));
     assert_eq!(pair.host.counts(), Counts::default());
@@ -97,13 +97,12 @@ async fn instances_that_run_flat_out_spend_one_budget() {
 
 #[tokio::test]
 async fn what_one_instance_learns_the_others_know() {
-    let pair = limited(20).start().await;
-    pair.host.add("acme/one");
+    let pair = limited(20).start_with_repository().await;
     let spent = flat_out(pair.github.clone()).await;
     assert_eq!(spent, 18);
     let other = pair.another().await;
     let asked = other.repository(&repo("acme/one")).await;
-    assert!(matches!(asked, Err(GitHubError::Exhausted { .. })));
+    assert_matches!(asked, Err(GitHubError::Exhausted { .. }));
     assert_eq!(pair.host.count(), 18, "no call was needed to know");
     let budget = &other.budget()[0];
     assert_eq!((budget.limit, budget.remaining), (Some(20), Some(2)));
@@ -111,8 +110,7 @@ async fn what_one_instance_learns_the_others_know() {
 
 #[tokio::test]
 async fn redis_holds_no_token_and_forgets_soon_after_the_window() {
-    let pair = limited(20).start().await;
-    pair.host.add("acme/one");
+    let pair = limited(20).start_with_repository().await;
     pair.ask().await.unwrap();
     let text = dump(&pair).await;
     assert!(text.contains("core.remaining"), "{text}");
@@ -144,8 +142,7 @@ async fn redis_holds_no_token_and_forgets_soon_after_the_window() {
 async fn calls_that_an_instance_never_gave_back_stay_counted() {
     let mut with = limited(40);
     with.options.reserve = 0;
-    let pair = with.start().await;
-    pair.host.add("acme/one");
+    let pair = with.start_with_repository().await;
     pair.host.add("acme/held");
     pair.ask().await.unwrap();
     // Ten calls of an instance that is gone: they hang, and nobody settles them.
@@ -184,8 +181,7 @@ async fn calls_that_an_instance_never_gave_back_stay_counted() {
 async fn a_call_whose_lease_has_ended_counts_until_a_later_answer_counts_it() {
     let mut with = limited(10);
     with.options.reserve = 0;
-    let pair = with.start().await;
-    pair.host.add("acme/one");
+    let pair = with.start_with_repository().await;
     pair.ask().await.unwrap();
     let other = pair.another().await;
     let gate = pair.host.hold("/repos/acme/one");
@@ -206,10 +202,7 @@ async fn a_call_whose_lease_has_ended_counts_until_a_later_answer_counts_it() {
             (budget.remaining, budget.in_flight)
         }
     );
-    assert!(
-        matches!(asked, Err(GitHubError::NotFound { .. })),
-        "{asked:?}"
-    );
+    assert_matches!(asked, Err(GitHubError::NotFound { .. }));
     assert_eq!(lost, (Some(9 - 1), 1), "one is lost, one under way");
     let budget = pair.github.budget().remove(0);
     assert_eq!(
@@ -226,8 +219,7 @@ async fn a_call_whose_lease_has_ended_counts_until_a_later_answer_counts_it() {
 
 #[tokio::test]
 async fn a_redis_that_is_killed_in_the_middle_lets_no_budget_be_exceeded() {
-    let mut pair = limited(400).start().await;
-    pair.host.add("acme/one");
+    let mut pair = limited(400).start_with_repository().await;
     let other = pair.another().await;
     let mut both = JoinSet::new();
     both.spawn(flat_out(pair.github.clone()));
@@ -255,8 +247,7 @@ async fn a_redis_that_is_back_and_empty_is_told_what_is_known() {
         reserve: 0,
         ..Options::default()
     };
-    let mut pair = with.start().await;
-    pair.host.add("acme/one");
+    let mut pair = with.start_with_repository().await;
     let other = pair.another().await;
     for _ in 0..10 {
         pair.ask().await.unwrap();
@@ -272,6 +263,16 @@ async fn a_redis_that_is_back_and_empty_is_told_what_is_known() {
     let (one, two) = tokio::join!(flat_out(pair.github.clone()), flat_out(other));
     assert_eq!(pair.host.counts(), Counts::default());
     assert_eq!(one + two, usize::try_from(left).unwrap(), "{calls}");
+}
+
+#[tokio::test]
+async fn calls_do_not_wait_for_a_task_that_has_ended() {
+    let pair = limited(100).start_with_repository().await;
+    pair.ask().await.unwrap();
+    let _ = pair.group.shutdown(grip_testkit::DEADLINE).await;
+    for _ in 0..3 {
+        within("a call", pair.ask()).await.unwrap().unwrap();
+    }
 }
 
 /// Starts Redis again and waits until the gateway uses it.

@@ -51,7 +51,8 @@ pub(super) struct Pair {
     pub redis: Option<RedisServer>,
     options: Options,
     idle: Duration,
-    group: TaskGroup,
+    /// Owns the task that serves Redis.
+    pub group: TaskGroup,
 }
 
 /// What a test wants different from the usual.
@@ -62,6 +63,8 @@ pub(super) struct With {
     pub limits: Limits,
     pub base: &'static str,
     pub idle: Duration,
+    /// What the throttle lets go at once: more than any test by default.
+    pub in_flight: u32,
 }
 
 impl Default for With {
@@ -73,6 +76,7 @@ impl Default for With {
             limits: Limits::default(),
             base: "",
             idle: Duration::from_secs(60),
+            in_flight: 1_000,
         }
     }
 }
@@ -90,6 +94,31 @@ impl With {
         }
     }
 
+    /// With budgets of so many calls, which are whole again every second.
+    pub fn short_windows(on: Backend, per_token: u32) -> Self {
+        Self {
+            on,
+            options: Options {
+                margin: Duration::ZERO,
+                reserve: 0,
+                ..Options::default()
+            },
+            limits: Limits {
+                per_token,
+                window: Duration::from_secs(1),
+                ..Limits::default()
+            },
+            ..Self::default()
+        }
+    }
+
+    /// Starts a host with one repository, `acme/one`.
+    pub async fn start_with_repository(self) -> Pair {
+        let pair = self.start().await;
+        pair.host.add("acme/one");
+        pair
+    }
+
     pub async fn start(self) -> Pair {
         let setup = Setup {
             tokens: self.tokens.iter().map(|text| (*text).to_owned()).collect(),
@@ -102,7 +131,7 @@ impl With {
             Backend::Redis => Some(RedisServer::start().await.unwrap()),
         };
         let group = TaskGroup::new("gateways");
-        let throttle = throttle(redis.as_ref(), &group).await;
+        let throttle = throttle(redis.as_ref(), self.in_flight, &group).await;
         let egress = egress(&host, self.idle, throttle);
         let options = Options {
             api: host.api().parse().unwrap(),
@@ -127,10 +156,10 @@ impl With {
 }
 
 /// A throttle that hardly narrows anything.
-async fn throttle(redis: Option<&RedisServer>, group: &TaskGroup) -> Throttle {
+async fn throttle(redis: Option<&RedisServer>, in_flight: u32, group: &TaskGroup) -> Throttle {
     let options = grip_limits::Options {
         limits: grip_limits::Limits {
-            in_flight: 1_000,
+            in_flight,
             per_window: 1_000_000,
             window: Duration::from_secs(1),
         },
@@ -158,9 +187,7 @@ fn egress(host: &FakeGitHub, idle: Duration, throttle: Throttle) -> Egress {
 
 /// A gateway with one token and a host with one repository, `acme/one`.
 pub(super) async fn pair() -> Pair {
-    let pair = With::default().start().await;
-    pair.host.add("acme/one");
-    pair
+    With::default().start_with_repository().await
 }
 
 impl Pair {
@@ -171,7 +198,7 @@ impl Pair {
 
     /// A gateway of another instance, with the same settings.
     pub async fn another(&self) -> GitHub {
-        let throttle = throttle(self.redis.as_ref(), &self.group).await;
+        let throttle = throttle(self.redis.as_ref(), 1_000, &self.group).await;
         let egress = egress(&self.host, self.idle, throttle);
         GitHub::new(self.options.clone(), egress).unwrap()
     }

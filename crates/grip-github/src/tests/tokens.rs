@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use grip_testkit::until;
+use grip_testkit::{assert_matches, until};
 
 use super::support::{Backend, With, on_both_backends, seconds_until};
 use crate::{GitHubError, NextStep, Options};
@@ -14,8 +14,7 @@ fn statuses(host: &grip_testkit::FakeGitHub) -> Vec<(Option<usize>, u16)> {
 
 on_both_backends! {
     async fn a_token_that_expires_is_set_aside_and_the_others_go_on(on: Backend) {
-        let pair = With::tokens_on(on, &["s3cret-a", "s3cret-b"]).start().await;
-        pair.host.add("acme/one");
+        let pair = With::tokens_on(on, &["s3cret-a", "s3cret-b"]).start_with_repository().await;
         pair.host.expire_after(0, 1);
         for _ in 0..12 {
             pair.ask().await.unwrap();
@@ -52,10 +51,7 @@ on_both_backends! {
         pair.host.behave("/", wants);
         for _ in 0..2 {
             let error = pair.ask().await.unwrap_err();
-            assert!(
-                matches!(error, GitHubError::Unauthorised { .. }),
-                "{error:?}"
-            );
+            assert_matches!(error, GitHubError::Unauthorised { .. });
         }
         assert_eq!(pair.host.count(), 1);
     }
@@ -69,8 +65,7 @@ on_both_backends! {
             on,
             ..With::default()
         };
-        let pair = with.start().await;
-        pair.host.add("acme/one");
+        let pair = with.start_with_repository().await;
         pair.host.expire_after(0, 0);
         assert!(pair.ask().await.is_err());
         let refused = async || {
@@ -87,8 +82,7 @@ on_both_backends! {
     }
 
     async fn a_token_that_is_named_twice_has_one_budget(on: Backend) {
-        let pair = With::tokens_on(on, &["s3cret-a"]).start().await;
-        pair.host.add("acme/one");
+        let pair = With::tokens_on(on, &["s3cret-a"]).start_with_repository().await;
         let token = crate::Token::new("s3cret-a").unwrap();
         let options = Options {
             api: pair.host.api().parse().unwrap(),

@@ -1,6 +1,6 @@
 //! Tags of one repository, page by page.
 
-use grip_github::{Etag, GitHubError, Listing};
+use grip_github::{Etag, GitHubError, Response};
 
 use super::{GitHubSource, errors::step, partial_tag_lists::PartialTagList};
 use crate::{Occasion, SourceError, Tags};
@@ -17,16 +17,16 @@ impl GitHubSource {
         let mut list = self.partial_lists.take(repo, occasion);
         if let Some((cursor, mark)) = list.witness() {
             match self.github.tags(&name, cursor, mark).await {
-                Ok(Listing::NotModified) => {}
-                Ok(Listing::Fresh(page)) => list.compare(page),
+                Ok(Response::NotModified) => {}
+                Ok(Response::Fresh(page)) => list.compare(page),
                 Err(error) => return self.interrupted(repo, list, &error),
             }
         }
         while !list.is_whole() {
             let etag = etag.as_ref().filter(|_| list.is_new());
             let page = match self.github.tags(&name, list.next(), etag).await {
-                Ok(Listing::NotModified) => return Ok(Tags::Unchanged),
-                Ok(Listing::Fresh(page)) => page,
+                Ok(Response::NotModified) => return Ok(Tags::Unchanged),
+                Ok(Response::Fresh(page)) => page,
                 Err(error) => return self.interrupted(repo, list, &error),
             };
             list.add(page);

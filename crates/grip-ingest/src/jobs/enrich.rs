@@ -1,6 +1,6 @@
 //! Fetch of users and repositories from GitHub.
 
-use grip_github::{Etag, Login, Record, RepoKey, RepoName};
+use grip_github::{Etag, Login, Record, RepoKey, RepoName, Response};
 use grip_queue::{Lease, Outcome};
 
 use super::{Context, JobError, new_kind, process_push::read_refresh_key, refresh_budget};
@@ -119,8 +119,8 @@ impl Context {
             }
         };
         match answer {
-            Record::NotModified => Ok(Fetched::Same),
-            Record::Fresh { text, etag, .. } => {
+            Response::NotModified => Ok(Fetched::Same),
+            Response::Fresh(Record { text, etag, .. }) => {
                 let read = record_kind.read(text.as_bytes());
                 let record = read.map_err(|why| {
                     JobError::Useless(format!("what GitHub says cannot be read: {why}"))
