@@ -31,6 +31,7 @@ pub struct Body {
     chunk: Bytes,
     domain: Domain,
     limits: Limits,
+    /// The length that the host has announced, if it did.
     announced: Option<u64>,
     received: u64,
     /// Runs while the host is waited for.
@@ -82,11 +83,6 @@ impl Body {
             state: State::Open,
             bill,
         }
-    }
-
-    /// The length that the host has announced, if it did.
-    pub fn announced_bytes(&self) -> Option<u64> {
-        self.announced
     }
 
     /// Waits for the next bytes; none at the end.

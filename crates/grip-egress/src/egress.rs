@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout_at};
 use url::Url;
 
 pub use self::response::Reply;
-use self::{refusal::Refusal, response::ResponseHead};
+use self::response::ResponseHead;
 use crate::{
     address::Rules,
     bearer::Bearer,
@@ -110,12 +110,7 @@ impl Egress {
                 return head.reply(&request, url, idle, deadline);
             }
             if !policy.follow || !redirect::is_redirect(status) {
-                let refusal = Refusal::read(head, idle, deadline).await;
-                return if policy.any_status {
-                    refusal.reply(url)
-                } else {
-                    Err(refusal.error())
-                };
+                return refusal::read(head, url, idle, deadline, policy.any_status).await;
             }
             let to;
             (to, permit) = self.follow(&request, &url, head, followed).await?;

@@ -2,6 +2,7 @@ use std::convert::Infallible;
 
 use futures_util::{Stream, StreamExt as _, stream};
 use grip_limits::{HostStatus, Lane, Throttle, Why};
+use grip_testkit::assert_matches;
 use tokio::{io::AsyncReadExt as _, time::sleep};
 
 use super::*;
@@ -68,10 +69,7 @@ async fn a_trickle_just_faster_than_the_limit_of_silence_ends_at_the_deadline() 
     let mut body = body(&throttle, trickle(IDLE - Duration::from_secs(1))).await;
     let began = Instant::now();
     let error = read_all(&mut body).await.unwrap_err();
-    assert!(
-        matches!(error, EgressError::TimedOut(Phase::Total)),
-        "{error:?}"
-    );
+    assert_matches!(error, EgressError::TimedOut(Phase::Total));
     assert_eq!(began.elapsed().as_secs(), TOTAL.as_secs());
     assert_eq!(
         (
@@ -89,10 +87,7 @@ async fn silence_ends_the_body_at_its_limit() {
     let mut body = body(&throttle, chunks).await;
     let began = Instant::now();
     let error = read_all(&mut body).await.unwrap_err();
-    assert!(
-        matches!(error, EgressError::TimedOut(Phase::Body)),
-        "{error:?}"
-    );
+    assert_matches!(error, EgressError::TimedOut(Phase::Body));
     assert_eq!(began.elapsed().as_secs(), IDLE.as_secs());
 }
 
@@ -102,10 +97,7 @@ async fn empty_pieces_do_not_keep_a_body_alive() {
     let chunks = trickle(Duration::from_secs(1)).map(|_| "");
     let mut body = body(&throttle, chunks).await;
     let error = read_all(&mut body).await.unwrap_err();
-    assert!(
-        matches!(error, EgressError::TimedOut(Phase::Body)),
-        "{error:?}"
-    );
+    assert_matches!(error, EgressError::TimedOut(Phase::Body));
 }
 
 #[tokio::test(start_paused = true)]
@@ -134,10 +126,7 @@ async fn a_reader_that_comes_back_after_the_deadline_gets_nothing() {
     let mut body = body(&throttle, stream::iter(["ab"])).await;
     sleep(TOTAL).await;
     let error = read_all(&mut body).await.unwrap_err();
-    assert!(
-        matches!(error, EgressError::TimedOut(Phase::Total)),
-        "{error:?}"
-    );
+    assert_matches!(error, EgressError::TimedOut(Phase::Total));
 }
 
 #[tokio::test]

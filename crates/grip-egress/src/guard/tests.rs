@@ -1,3 +1,5 @@
+use grip_testkit::assert_matches;
+
 use super::*;
 
 fn guard(allow_non_global: bool, own: &[&str]) -> Guard {
@@ -14,65 +16,27 @@ fn check(guard: &Guard, url: &str) -> Result<String, Forbidden> {
 }
 
 /// Ways to write an address that is not public.
-const NOT_PUBLIC: &[&str] = &[
-    "http://127.0.0.1/",
-    "http://127.0.0.1./",
-    "http://127.0.0.1:8080/",
-    "https://127.0.0.1:22/",
-    "http://127.1/",
-    "http://127.0.1/",
-    "http://2130706433/",
-    "http://0x7f000001/",
-    "http://0x7f.1/",
-    "http://0X7F.0.0.0x1/",
-    "http://0177.0.0.1/",
-    "http://017700000001/",
-    "http://%31%32%37.0.0.1/",
-    "http://１２７.０.０.１/",
-    "http://127。0。0。1/",
-    "http://0/",
-    "http://0.0.0.0/",
-    "http://10.0.0.1/",
-    "http://172.16.0.1/",
-    "http://192.168.1.1/",
-    "http://100.64.0.1/",
-    "http://169.254.169.254/latest/meta-data/",
-    "http://2852039166/",
-    "http://0xa9fea9fe/",
-    "http://168.63.129.16/",
-    "http://100.100.100.200/",
-    "http://224.0.0.1/",
-    "http://255.255.255.255/",
-    "http://[::]/",
-    "http://[::1]/",
-    "http://[0:0:0:0:0:0:0:1]/",
-    "http://[::ffff:127.0.0.1]/",
-    "http://[::ffff:7f00:1]/",
-    "http://[::127.0.0.1]/",
-    "http://[64:ff9b::7f00:1]/",
-    "http://[64:ff9b:1::7f00:1]/",
-    "http://[2002:7f00:1::]/",
-    "http://[2001:0:7f00:1::]/",
-    "http://[fd00:ec2::254]/",
-    "http://[fe80::1]/",
-    "http://[fec0::1]/",
-    "http://[ff02::1]/",
-    "http://localhost/",
-    "http://LOCALHOST/",
-    "http://localhost./",
-    "http://ⓛocalhost/",
-    "http://git.localhost/",
-];
+const NOT_PUBLIC: &str = "
+    http://127.0.0.1/ http://127.0.0.1./ http://127.0.0.1:8080/ https://127.0.0.1:22/
+    http://127.1/ http://127.0.1/ http://2130706433/ http://0x7f000001/ http://0x7f.1/
+    http://0X7F.0.0.0x1/ http://0177.0.0.1/ http://017700000001/ http://%31%32%37.0.0.1/
+    http://１２７.０.０.１/ http://127。0。0。1/ http://0/ http://0.0.0.0/ http://10.0.0.1/
+    http://172.16.0.1/ http://192.168.1.1/ http://100.64.0.1/
+    http://169.254.169.254/latest/meta-data/ http://2852039166/ http://0xa9fea9fe/
+    http://168.63.129.16/ http://100.100.100.200/ http://224.0.0.1/ http://255.255.255.255/
+    http://[::]/ http://[::1]/ http://[0:0:0:0:0:0:0:1]/ http://[::ffff:127.0.0.1]/
+    http://[::ffff:7f00:1]/ http://[::127.0.0.1]/ http://[64:ff9b::7f00:1]/
+    http://[64:ff9b:1::7f00:1]/ http://[2002:7f00:1::]/ http://[2001:0:7f00:1::]/
+    http://[fd00:ec2::254]/ http://[fe80::1]/ http://[fec0::1]/ http://[ff02::1]/
+    http://localhost/ http://LOCALHOST/ http://localhost./ http://ⓛocalhost/
+    http://git.localhost/";
 
 #[test]
 fn addresses_that_are_not_public_are_refused_however_they_are_written() {
     let guard = guard(false, &[]);
-    for url in NOT_PUBLIC {
+    for url in NOT_PUBLIC.split_whitespace() {
         let refused = check(&guard, url);
-        assert!(
-            matches!(refused, Err(Forbidden::Address { .. })),
-            "{url}: {refused:?}"
-        );
+        assert_matches!(refused, Err(Forbidden::Address { .. }), "{url}");
     }
 }
 
@@ -100,23 +64,13 @@ fn hosts_that_cannot_be_read_make_no_url() {
 #[test]
 fn other_schemes_are_refused() {
     let guard = guard(true, &[]);
-    for url in [
-        "file:///etc/passwd",
-        "ftp://good.example/x",
-        "git://good.example/x.git",
-        "ssh://git@good.example/x.git",
-        "data:text/plain,x",
-        "javascript:alert(1)",
-        "gopher://good.example/",
-        "ws://good.example/",
-        "git+https://good.example/",
-        "blob:https://good.example/x",
-    ] {
+    let urls = "
+        file:///etc/passwd ftp://good.example/x git://good.example/x.git
+        ssh://git@good.example/x.git data:text/plain,x javascript:alert(1) gopher://good.example/
+        ws://good.example/ git+https://good.example/ blob:https://good.example/x";
+    for url in urls.split_whitespace() {
         let refused = check(&guard, url);
-        assert!(
-            matches!(refused, Err(Forbidden::Scheme(_))),
-            "{url}: {refused:?}"
-        );
+        assert_matches!(refused, Err(Forbidden::Scheme(_)), "{url}");
     }
     assert!(check(&guard, "HTTPS://good.example/").is_ok());
 }
@@ -127,24 +81,18 @@ fn a_scheme_that_the_operator_left_out_is_refused() {
     guard.schemes = vec!["https".to_owned(), "ftp".to_owned()];
     assert!(check(&guard, "https://good.example/").is_ok());
     for url in ["http://good.example/", "ftp://good.example/"] {
-        assert!(
-            matches!(check(&guard, url), Err(Forbidden::Scheme(_))),
-            "{url}"
-        );
+        assert_matches!(check(&guard, url), Err(Forbidden::Scheme(_)), "{url}");
     }
 }
 
 #[test]
 fn urls_with_a_user_are_refused() {
     let guard = guard(false, &[]);
-    for url in [
-        "http://good.example@evil.example/",
-        "http://good.example:80@evil.example/",
-        "http://user:secret@good.example/",
-        "http://:secret@good.example/",
-        "http://good.example%2f@127.0.0.1/",
-        "http://a@b@127.0.0.1/",
-    ] {
+    let urls = "
+        http://good.example@evil.example/ http://good.example:80@evil.example/
+        http://user:secret@good.example/ http://:secret@good.example/
+        http://good.example%2f@127.0.0.1/ http://a@b@127.0.0.1/";
+    for url in urls.split_whitespace() {
         let refused = check(&guard, url).unwrap_err();
         assert_eq!(refused, Forbidden::UserInfo, "{url}");
         assert!(!format!("{refused} {refused:?}").contains("secret"));
@@ -168,7 +116,7 @@ fn the_host_that_is_judged_is_the_host_that_is_asked() {
         assert_eq!(check(&guard, url).as_deref(), Ok("evil.example"), "{url}");
     }
     let inside = check(&guard, r"http://127.0.0.1\@good.example/");
-    assert!(matches!(inside, Err(Forbidden::Address { .. })));
+    assert_matches!(inside, Err(Forbidden::Address { .. }));
 }
 
 #[test]
@@ -182,21 +130,14 @@ fn our_own_service_is_never_asked() {
                 "https://third.example/base",
             ],
         );
-        for url in [
-            "https://grasp.example.com/npub/x.git",
-            "http://grasp.example.com/",
-            "https://GRASP.example.com:443/",
-            "http://grasp.example.com:80/",
-            "https://grasp.example.com./",
-            "https://alias.example:8443/",
-            "http://alias.example.:8443/",
-            "https://third.example/elsewhere",
-        ] {
+        let urls = "
+            https://grasp.example.com/npub/x.git http://grasp.example.com/
+            https://GRASP.example.com:443/ http://grasp.example.com:80/
+            https://grasp.example.com./ https://alias.example:8443/ http://alias.example.:8443/
+            https://third.example/elsewhere";
+        for url in urls.split_whitespace() {
             let refused = check(&guard, url);
-            assert!(
-                matches!(refused, Err(Forbidden::Own(_))),
-                "{url}: {refused:?}"
-            );
+            assert_matches!(refused, Err(Forbidden::Own(_)), "{url}");
         }
         for url in [
             "https://grasp.example.com:8443/",
@@ -212,44 +153,13 @@ fn our_own_service_is_never_asked() {
 #[test]
 fn our_own_service_is_known_by_every_name_of_this_machine() {
     let guard = guard(true, &["localhost:7334"]);
-    for host in [
-        "localhost",
-        "localhost.",
-        "x.localhost",
-        "127.0.0.1",
-        "127.8.8.8",
-        "2130706433",
-        "[::1]",
-        "[::ffff:127.0.0.1]",
-    ] {
+    let hosts = "
+        localhost localhost. x.localhost 127.0.0.1 127.8.8.8 2130706433 [::1] [::ffff:127.0.0.1]";
+    for host in hosts.split_whitespace() {
         let refused = check(&guard, &format!("http://{host}:7334/"));
-        assert!(
-            matches!(refused, Err(Forbidden::Own(_))),
-            "{host}: {refused:?}"
-        );
+        assert_matches!(refused, Err(Forbidden::Own(_)), "{host}");
         let other = check(&guard, &format!("http://{host}:7335/"));
         assert!(other.is_ok(), "{host}: {other:?}");
-    }
-}
-
-#[test]
-fn an_operator_may_allow_hosts_that_are_not_public() {
-    let guard = guard(true, &[]);
-    for url in [
-        "http://127.0.0.1:3000/",
-        "http://localhost/",
-        "http://10.0.0.1/",
-        "http://[::1]/",
-    ] {
-        assert!(check(&guard, url).is_ok(), "{url}");
-    }
-    for url in [
-        "http://0/",
-        "http://[::]/",
-        "http://224.0.0.1/",
-        "http://255.255.255.255/",
-    ] {
-        assert!(check(&guard, url).is_err(), "{url}");
     }
 }
 

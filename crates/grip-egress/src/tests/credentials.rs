@@ -1,5 +1,6 @@
 //! Credentials reach the origin they were given for and no other.
 
+use grip_testkit::assert_matches;
 use http::{HeaderValue, header};
 
 use super::{
@@ -95,10 +96,7 @@ async fn a_public_host_gets_no_credential_in_plain_text() {
     for client in [client(), allowing()] {
         for url in [host.url("/"), host.named("public.example", "/")] {
             let error = client.send_with(&secret(), url).await.unwrap_err();
-            assert!(
-                matches!(error, EgressError::Forbidden(Forbidden::PlainCredential(_))),
-                "{error:?}"
-            );
+            assert_matches!(error, EgressError::Forbidden(Forbidden::PlainCredential(_)));
             assert!(!in_full(&error).contains(SECRET));
         }
         let host = client.counts("127.0.0.2");
@@ -117,7 +115,7 @@ async fn a_name_that_leads_inside_and_outside_gets_no_credential_in_plain_text()
     client.names.answer("both.example", &[PRIVATE, PUBLIC]);
     let url = inside.named("both.example", "/");
     let error = client.send_with(&secret(), url.clone()).await.unwrap_err();
-    assert!(matches!(error, EgressError::Forbidden(_)), "{error:?}");
+    assert_matches!(error, EgressError::Forbidden(_));
     // A connection that was made without the credential is not used for it either.
     let reply = client
         .send_with(&RequestPolicy::default(), url.clone())

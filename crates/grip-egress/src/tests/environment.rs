@@ -23,14 +23,9 @@ fn no_proxy_of_the_environment_is_used() {
     let name = "tests::environment::no_proxy_of_the_environment_is_used";
     let mut asking = std::process::Command::new(std::env::current_exe().unwrap());
     asking.args(["--exact", name]).env(INSIDE, "1");
-    for variable in [
-        "http_proxy",
-        "HTTP_PROXY",
-        "https_proxy",
-        "HTTPS_PROXY",
-        "all_proxy",
-        "ALL_PROXY",
-    ] {
+    let variables = "
+        http_proxy HTTP_PROXY https_proxy HTTPS_PROXY all_proxy ALL_PROXY";
+    for variable in variables.split_whitespace() {
         asking.env(variable, &url);
     }
     let output = asking

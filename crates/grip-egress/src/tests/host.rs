@@ -69,6 +69,18 @@ impl Host {
         Self::over(bind(ip, 0).await.unwrap(), rule)
     }
 
+    /// A host that sends everybody to `place`.
+    pub async fn moving(ip: IpAddr, place: impl ToString) -> Self {
+        let moved = moved(&place.to_string());
+        Self::on(ip, move |_| moved.clone()).await
+    }
+
+    /// A public host that answers every request so.
+    pub async fn answering(status: u16, headers: &[(&str, &str)], body: &str) -> Self {
+        let answer = answer(status, headers, body);
+        Self::on(PUBLIC, move |_| answer.clone()).await
+    }
+
     /// A host inside and one outside that share a port.
     pub async fn pair(
         inside: impl Fn(&Seen) -> Answer + Send + Sync + 'static,

@@ -1,5 +1,7 @@
 //! Hosts inside that the operator named himself.
 
+use grip_testkit::assert_matches;
+
 use super::{
     host::{Host, PRIVATE, PUBLIC, fine, moved},
     support::Setup,
@@ -15,18 +17,11 @@ async fn a_named_host_is_reached_inside_and_no_other_is() {
     }
     let named = inside.named("ghe.corp", "/");
     assert_eq!(client.fetch(named).await.unwrap(), "api");
-    for host in [
-        "other.corp",
-        "x.ghe.corp",
-        "127.0.0.1",
-        "localhost",
-        "[::1]",
-    ] {
+    let hosts = "
+        other.corp x.ghe.corp 127.0.0.1 localhost [::1]";
+    for host in hosts.split_whitespace() {
         let error = client.fail(inside.named(host, "/")).await;
-        assert!(
-            matches!(error, EgressError::Forbidden(_)),
-            "{host}: {error:?}"
-        );
+        assert_matches!(error, EgressError::Forbidden(_), "{host}");
     }
     assert_eq!(inside.connections(), 1);
 }
@@ -45,15 +40,11 @@ async fn a_host_can_be_named_by_its_address_or_as_this_machine() {
 #[tokio::test]
 async fn no_other_host_leads_to_a_named_one() {
     let inside = Host::on(PRIVATE, |_| fine("api")).await;
-    let place = inside.named("ghe.corp", "/").to_string();
-    let outside = Host::on(PUBLIC, move |_| moved(&place)).await;
+    let outside = Host::moving(PUBLIC, inside.named("ghe.corp", "/")).await;
     let client = Setup::default().private("ghe.corp").build();
     client.names.answer("ghe.corp", &[PRIVATE]);
     let error = client.fail(outside.url("/")).await;
-    assert!(
-        matches!(error, EgressError::Forbidden(Forbidden::Private(_))),
-        "{error:?}"
-    );
+    assert_matches!(error, EgressError::Forbidden(Forbidden::Private(_)));
     assert_eq!(inside.connections(), 0);
 }
 
@@ -72,7 +63,7 @@ async fn a_named_host_may_send_on_within_itself_but_not_to_its_neighbours() {
     let old = inside.named("ghe.corp", "/old");
     assert_eq!(client.fetch(old).await.unwrap(), "api");
     let error = client.fail(inside.named("ghe.corp", "/away")).await;
-    assert!(matches!(error, EgressError::Forbidden(_)), "{error:?}");
+    assert_matches!(error, EgressError::Forbidden(_));
     assert_eq!(neighbour.connections(), 0);
 }
 
@@ -84,8 +75,5 @@ async fn our_own_service_is_not_asked_even_if_it_is_named() {
         .own(&own.address.to_string())
         .build();
     let error = client.fail(own.url("/")).await;
-    assert!(
-        matches!(error, EgressError::Forbidden(Forbidden::Own(_))),
-        "{error:?}"
-    );
+    assert_matches!(error, EgressError::Forbidden(Forbidden::Own(_)));
 }

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use grip_testkit::assert_matches;
 use http::{Method, StatusCode};
 
 use super::{
@@ -17,12 +18,6 @@ fn is_forbidden(error: &EgressError) -> bool {
 /// A host inside, which nobody may reach.
 async fn inside() -> Host {
     Host::on(PRIVATE, |_| fine("secret")).await
-}
-
-/// A public host that sends everybody to `place`.
-async fn sending_to(place: impl Into<String>) -> Host {
-    let place = place.into();
-    Host::on(PUBLIC, move |_| moved(&place)).await
 }
 
 #[tokio::test]
@@ -45,26 +40,11 @@ async fn a_public_host_is_reached_by_address_and_by_name() {
 async fn no_spelling_of_a_private_address_is_connected_to() {
     let inside = inside().await;
     let client = client();
-    for host in [
-        "127.0.0.1",
-        "127.1",
-        "2130706433",
-        "0x7f.1",
-        "0177.0.0.1",
-        "127.0.0.1.",
-        "localhost",
-        "LOCALHOST.",
-        "0",
-        "0.0.0.0",
-        "[::]",
-        "[::1]",
-        "[::ffff:127.0.0.1]",
-        "[::ffff:7f00:1]",
-        "[64:ff9b::7f00:1]",
-        "[2002:7f00:1::]",
-        "private.example",
-        "PRIVATE.example.",
-    ] {
+    let hosts = "
+        127.0.0.1 127.1 2130706433 0x7f.1 0177.0.0.1 127.0.0.1. localhost LOCALHOST. 0 0.0.0.0
+        [::] [::1] [::ffff:127.0.0.1] [::ffff:7f00:1] [64:ff9b::7f00:1] [2002:7f00:1::]
+        private.example PRIVATE.example.";
+    for host in hosts.split_whitespace() {
         let error = client.fail(inside.named(host, "/")).await;
         assert!(is_forbidden(&error), "{host}: {error:?}");
     }
@@ -114,8 +94,7 @@ async fn a_name_that_changes_its_mind_is_judged_again() {
 #[tokio::test]
 async fn a_name_that_changes_its_mind_between_two_hops_is_judged_again() {
     let inside = inside().await;
-    let place = inside.named("rebind.example", "/").to_string();
-    let outside = sending_to(place).await;
+    let outside = Host::moving(PUBLIC, inside.named("rebind.example", "/")).await;
     let client = client();
     client.names.answer("rebind.example", &[PUBLIC]);
     client.names.answer("rebind.example", &[PRIVATE]);
@@ -146,10 +125,7 @@ async fn a_dead_public_address_is_no_reason_to_try_a_private_one() {
     client.names.answer("mixed.example", &[DEAD, PRIVATE]);
 
     let error = client.fail(inside.named("mixed.example", "/")).await;
-    assert!(
-        matches!(error, EgressError::Unreachable { .. }),
-        "{error:?}"
-    );
+    assert_matches!(error, EgressError::Unreachable { .. });
     assert_eq!(inside.connections(), 0);
     assert_eq!(client.counts("mixed.example"), (0, 1, 1));
 }
@@ -191,7 +167,7 @@ async fn redirects_inside_are_not_followed() {
         let error = client.fail(outside.url("/")).await;
         assert!(is_forbidden(&error), "{host}: {error:?}");
     }
-    let relative = sending_to(format!("//127.0.0.1:{port}/")).await;
+    let relative = Host::moving(PUBLIC, format!("//127.0.0.1:{port}/")).await;
     assert!(is_forbidden(&client.fail(relative.url("/")).await));
     assert_eq!(inside.connections(), 0);
     assert_eq!(client.counts("127.0.0.2"), (0, 10, 0));
@@ -200,18 +176,17 @@ async fn redirects_inside_are_not_followed() {
 #[tokio::test]
 async fn redirects_to_other_schemes_are_not_followed() {
     let client = client();
-    for place in [
-        "file:///etc/passwd",
-        "ftp://public.example/",
-        "git://public.example/x.git",
-        "ssh://public.example/",
-        "data:text/plain,x",
-        "javascript:alert(1)",
-    ] {
-        let host = sending_to(place).await;
+    let places = "
+        file:///etc/passwd ftp://public.example/ git://public.example/x.git ssh://public.example/
+        data:text/plain,x javascript:alert(1)";
+    for place in places.split_whitespace() {
+        let host = Host::moving(PUBLIC, place).await;
         let error = client.fail(host.url("/")).await;
-        let is_scheme = matches!(error, EgressError::Forbidden(Forbidden::Scheme(_)));
-        assert!(is_scheme, "{place}: {error:?}");
+        assert_matches!(
+            error,
+            EgressError::Forbidden(Forbidden::Scheme(_)),
+            "{place}"
+        );
     }
 }
 
@@ -238,21 +213,18 @@ async fn our_own_service_is_not_asked_even_where_everything_is_allowed() {
     let mut setup = Setup::default().own(&format!("127.0.0.1:{port}"));
     setup.rules.allow_non_global = true;
     let client = setup.build();
-    for host in [
-        "127.0.0.1",
-        "localhost",
-        "[::1]",
-        "[::ffff:127.0.0.1]",
-        "0x7f.1",
-        "localhost.",
-    ] {
+    let hosts = "
+        127.0.0.1 localhost [::1] [::ffff:127.0.0.1] 0x7f.1 localhost.";
+    for host in hosts.split_whitespace() {
         let error = client.fail(own.named(host, "/")).await;
-        let is_own = matches!(error, EgressError::Forbidden(Forbidden::Own(_)));
-        assert!(is_own, "{host}: {error:?}");
-        let outside = sending_to(own.named(host, "/")).await;
+        assert_matches!(error, EgressError::Forbidden(Forbidden::Own(_)), "{host}");
+        let outside = Host::moving(PUBLIC, own.named(host, "/")).await;
         let error = client.fail(outside.named("public.example", "/")).await;
-        let is_own = matches!(error, EgressError::Forbidden(Forbidden::Own(_)));
-        assert!(is_own, "redirected to {host}: {error:?}");
+        assert_matches!(
+            error,
+            EgressError::Forbidden(Forbidden::Own(_)),
+            "redirected to {host}"
+        );
     }
     assert_eq!(own.connections(), 0);
     let neighbour = inside().await;
@@ -285,11 +257,10 @@ async fn addresses_of_no_host_are_refused_even_where_everything_is_allowed() {
 
 #[tokio::test]
 async fn endless_redirects_end() {
-    let host = sending_to("/again").await;
+    let host = Host::moving(PUBLIC, "/again").await;
     let client = client();
     let error = client.fail(host.url("/")).await;
-    let is_too_many = matches!(error, EgressError::Redirect(RedirectError::TooMany(5)));
-    assert!(is_too_many, "{error:?}");
+    assert_matches!(error, EgressError::Redirect(RedirectError::TooMany(5)));
     assert_eq!(host.seen().len(), 6);
     assert_eq!(client.counts("127.0.0.2"), (0, 6, 0));
 }
@@ -300,8 +271,7 @@ async fn a_post_is_made_again_where_it_was_sent_to() {
         fine(&format!("{} {:?}", seen.method, seen.body))
     })
     .await;
-    let place = end.url("/moved.git/git-upload-pack").to_string();
-    let start = Host::on(PUBLIC, move |_| moved(&place)).await;
+    let start = Host::moving(PUBLIC, end.url("/moved.git/git-upload-pack")).await;
     let mut request = get(start.url("/old.git/git-upload-pack"));
     request.method = Method::POST;
     request.body = "wants".into();
@@ -313,8 +283,7 @@ async fn a_post_is_made_again_where_it_was_sent_to() {
     );
     request.url = start.url("/old.git/git-receive-pack");
     let error = client.read(request).await.unwrap_err();
-    let is_other = matches!(error, EgressError::Redirect(RedirectError::OtherService));
-    assert!(is_other, "{error:?}");
+    assert_matches!(error, EgressError::Redirect(RedirectError::OtherService));
     assert_eq!((start.seen().len(), end.seen().len()), (2, 1));
 }
 

@@ -1,10 +1,11 @@
-//! Callers that want every answer, and keep the books of their rate limit themselves.
+//! Callers that want every answer, and keep the budget of their rate limit themselves.
 
 use grip_limits::{ClosedReason, response::ResponseKind};
+use grip_testkit::assert_matches;
 use tokio::io::AsyncReadExt as _;
 
 use super::{
-    host::{Host, PUBLIC, answer, moved},
+    host::{Host, PUBLIC, moved},
     support::{Client, client},
 };
 use crate::{Reply, RequestPolicy};
@@ -22,17 +23,7 @@ fn every_answer() -> RequestPolicy {
 
 /// Asks a host once that answers so; gives the reply and the start of its body.
 async fn heard(status: u16, headers: &[(&str, &str)], body: &str) -> (Client, Reply, String) {
-    let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
-    let headers: Vec<_> = headers.iter().map(own).collect();
-    let body = body.to_owned();
-    let host = Host::on(PUBLIC, move |_| {
-        let pairs: Vec<_> = headers
-            .iter()
-            .map(|(n, v)| (n.as_str(), v.as_str()))
-            .collect();
-        answer(status, &pairs, &body)
-    })
-    .await;
+    let host = Host::answering(status, headers, body).await;
     let client = client();
     let sent = client.send_with(&every_answer(), host.url("/")).await;
     let mut reply = sent.unwrap();
@@ -90,8 +81,7 @@ async fn redirects_are_handed_back_and_not_followed() {
         ..RequestPolicy::default()
     };
     let sent = client.send_with(&policy, host.url("/")).await;
-    let is_status = matches!(sent, Err(crate::EgressError::Status { .. }));
-    assert!(is_status, "{sent:?}");
+    assert_matches!(sent, Err(crate::EgressError::Status { .. }));
 }
 
 #[tokio::test]

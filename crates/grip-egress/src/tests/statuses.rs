@@ -6,7 +6,7 @@ use grip_limits::{ClosedReason, response::ResponseKind};
 use jiff::{SignedDuration, Timestamp, fmt::rfc2822::DateTimePrinter};
 
 use super::{
-    host::{Host, PUBLIC, answer},
+    host::Host,
     support::{Client, client},
 };
 use crate::EgressError;
@@ -21,19 +21,8 @@ struct Refusal {
 }
 
 /// Asks a host once that refuses so.
-async fn refused(status: u16, headers: &[(&str, &str)], body: &'static str) -> Refusal {
-    let headers: Vec<_> = headers
-        .iter()
-        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-        .collect();
-    let host = Host::on(PUBLIC, move |_| {
-        let headers: Vec<_> = headers
-            .iter()
-            .map(|(n, v)| (n.as_str(), v.as_str()))
-            .collect();
-        answer(status, &headers, body)
-    })
-    .await;
+async fn refused(status: u16, headers: &[(&str, &str)], body: &str) -> Refusal {
+    let host = Host::answering(status, headers, body).await;
     let client = client();
     let error = client.fail(host.url("/")).await;
     let EgressError::Status {
@@ -69,71 +58,36 @@ impl Refusal {
 }
 
 #[tokio::test]
-async fn refusals_that_only_mean_this_request_close_nothing() {
-    for (status, expected) in [
-        (400, ResponseKind::ClientError),
-        (401, ResponseKind::ClientError),
-        (403, ResponseKind::AccessDenied),
-        (404, ResponseKind::ClientError),
-        (410, ResponseKind::ClientError),
+async fn a_refusal_counts_as_a_failure_or_closes_the_host_by_what_it_says() {
+    use ResponseKind::{AccessDenied, ClientError, NotModified, RateLimited, ServerError};
+    let limited = RateLimited { secondary: false };
+    let secondary = RateLimited { secondary: true };
+    let named = Some((ClosedReason::RetryAfter, 120));
+    let unspecified = Some((ClosedReason::Unspecified, 60));
+    let after = [("retry-after", "120")];
+    for (status, headers, kind, failures, closed) in [
+        (304, &[][..], NotModified, 0, None),
+        (400, &[], ClientError, 0, None),
+        (401, &[], ClientError, 0, None),
+        (403, &[], AccessDenied, 0, None),
+        (404, &[], ClientError, 0, None),
+        (410, &[], ClientError, 0, None),
+        (429, &[], limited, 0, unspecified),
+        (500, &[], ServerError, 1, None),
+        (502, &[], ServerError, 1, None),
+        (503, &[], ServerError, 1, None),
+        (504, &[], ServerError, 1, None),
+        (403, &after, secondary, 0, named),
+        (429, &after, secondary, 0, named),
+        (500, &after, ServerError, 1, named),
+        (503, &after, ServerError, 1, named),
     ] {
-        let refusal = refused(status, &[], "").await;
-        assert_eq!(refusal.kind, expected, "{status}");
-        assert_eq!(
-            (refusal.failures(), refusal.closed()),
-            (0, None),
-            "{status}"
-        );
-        assert_eq!(refusal.retry_after, None);
-    }
-}
-
-#[tokio::test]
-async fn what_is_not_modified_is_no_reply_and_no_failure() {
-    let refusal = refused(304, &[], "").await;
-    assert_eq!(
-        (refusal.kind, refusal.failures()),
-        (ResponseKind::NotModified, 0)
-    );
-}
-
-#[tokio::test]
-async fn a_failing_host_is_counted_as_one() {
-    for status in [500, 502, 503, 504] {
-        let refusal = refused(status, &[], "").await;
-        assert_eq!(refusal.kind, ResponseKind::ServerError, "{status}");
-        assert_eq!(
-            (refusal.failures(), refusal.closed()),
-            (1, None),
-            "{status}"
-        );
-    }
-}
-
-#[tokio::test]
-async fn retry_after_in_seconds_closes_the_host() {
-    for (status, expected, failures) in [
-        (429, ResponseKind::RateLimited { secondary: true }, 0),
-        (403, ResponseKind::RateLimited { secondary: true }, 0),
-        (503, ResponseKind::ServerError, 1),
-        (500, ResponseKind::ServerError, 1),
-    ] {
-        let refusal = refused(status, &[("retry-after", "120")], "").await;
-        assert_eq!(
-            (refusal.kind, refusal.failures()),
-            (expected, failures),
-            "{status}"
-        );
-        assert_eq!(
-            refusal.retry_after,
-            Some(Duration::from_secs(120)),
-            "{status}"
-        );
-        assert_eq!(
-            refusal.closed(),
-            Some((ClosedReason::RetryAfter, 120)),
-            "{status}"
-        );
+        let refusal = refused(status, headers, "").await;
+        assert_eq!(refusal.kind, kind, "{status}");
+        assert_eq!(refusal.failures(), failures, "{status}");
+        assert_eq!(refusal.closed(), closed, "{status} {headers:?}");
+        let retry_after = refusal.retry_after.map(|wait| wait.as_secs());
+        assert_eq!(retry_after, closed.map(|(_, secs)| secs), "{status}");
     }
 }
 
@@ -148,14 +102,6 @@ async fn retry_after_as_a_date_closes_the_host() {
     assert!((590..=610).contains(&wait), "{wait}");
     let (why, _) = refusal.closed().unwrap();
     assert_eq!((why, refusal.failures()), (ClosedReason::RetryAfter, 0));
-}
-
-#[tokio::test]
-async fn too_many_requests_without_a_time_closes_the_host_for_a_while() {
-    let refusal = refused(429, &[], "").await;
-    assert_eq!(refusal.kind, ResponseKind::RateLimited { secondary: false });
-    let (why, _) = refusal.closed().unwrap();
-    assert_eq!((why, refusal.failures()), (ClosedReason::Unspecified, 0));
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use std::{
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use grip_limits::{HostStatus, Lane, Permit, Throttle};
-use grip_types::{Domain, Service};
+use grip_types::{Domain, ErrorChain, Service};
 use http::{HeaderMap, Method};
 use parking_lot::Mutex;
 use rustls::pki_types::CertificateDer;
@@ -169,14 +169,8 @@ pub(super) fn reason(error: io::Error) -> EgressError {
 }
 
 /// An error with all that is below it, as a log would print it.
-pub(super) fn in_full(error: &(dyn Error + 'static)) -> String {
-    let mut text = format!("{error:?}");
-    let mut next = Some(error);
-    while let Some(error) = next {
-        text.push_str(&format!("\n{error}"));
-        next = error.source();
-    }
-    text
+pub(super) fn in_full(error: &dyn Error) -> String {
+    format!("{error:?}\n{}", ErrorChain(error))
 }
 
 /// Name servers that answer as they are told, each answer once and the last for ever.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use grip_limits::{ClosedReason, Limits, Reason};
-use grip_testkit::{until, within};
+use grip_testkit::{assert_matches, until_true, within};
 use tokio::io::AsyncReadExt as _;
 
 use super::{
@@ -30,7 +30,6 @@ async fn a_request_counts_once_and_is_over_with_its_last_byte() {
     let host = Host::on(PUBLIC, |_| fine("hello")).await;
     let client = client();
     let mut reply = client.send(get(host.url("/"))).await.unwrap();
-    assert_eq!(reply.body.announced_bytes(), Some(5));
     assert_eq!(client.counts(HOST), (1, 1, 0));
     let mut bytes = [0; 5];
     reply.body.read_exact(&mut bytes).await.unwrap();
@@ -57,8 +56,7 @@ async fn a_redirect_on_the_same_host_costs_one_more_start() {
 #[tokio::test]
 async fn a_redirect_to_another_port_of_a_host_is_on_the_same_host() {
     let end = Host::on(PUBLIC, |_| fine("ok")).await;
-    let place = end.url("/").to_string();
-    let start = Host::on(PUBLIC, move |_| moved(&place)).await;
+    let start = Host::moving(PUBLIC, end.url("/")).await;
     let client = at_most(10, 1).build();
     assert_eq!(client.fetch(start.url("/")).await.unwrap(), "ok");
     assert_eq!(client.counts(HOST), (0, 2, 0));
@@ -67,8 +65,7 @@ async fn a_redirect_to_another_port_of_a_host_is_on_the_same_host() {
 #[tokio::test]
 async fn a_redirect_to_another_host_costs_a_permit_there() {
     let end = Host::on(OTHER_PUBLIC, |_| fine("ok")).await;
-    let place = end.url("/").to_string();
-    let start = Host::on(PUBLIC, move |_| moved(&place)).await;
+    let start = Host::moving(PUBLIC, end.url("/")).await;
     let client = client();
     let reply = client.send(get(start.url("/"))).await.unwrap();
     assert_eq!(
@@ -93,8 +90,7 @@ async fn a_redirect_that_cannot_be_paid_for_is_not_followed() {
 #[tokio::test]
 async fn a_redirect_to_a_busy_host_is_not_followed() {
     let end = Host::on(OTHER_PUBLIC, |_| fine("ok")).await;
-    let place = end.url("/").to_string();
-    let start = Host::on(PUBLIC, move |_| moved(&place)).await;
+    let start = Host::moving(PUBLIC, end.url("/")).await;
     let client = at_most(10, 1).build();
     let busy = client.permit(&end.url("/")).await;
     match client.fail(start.url("/")).await {
@@ -131,9 +127,7 @@ async fn a_request_that_is_given_up_frees_its_permit() {
     let host = Host::hanging_after("").await;
     let client = client();
     let mut sending = Box::pin(client.send(get(host.url("/"))));
-    let arrived = until("the request arrives", async || {
-        (host.connections() == 1).then_some(())
-    });
+    let arrived = until_true("the request arrives", || host.connections() == 1);
     tokio::select! {
         reply = &mut sending => panic!("{reply:?}"),
         arrived = arrived => arrived.unwrap(),
@@ -204,10 +198,7 @@ async fn a_permit_of_another_host_pays_for_nothing() {
         .send(get(host.url("/")), permit)
         .await
         .unwrap_err();
-    assert!(
-        matches!(error, EgressError::WrongPermit { .. }),
-        "{error:?}"
-    );
+    assert_matches!(error, EgressError::WrongPermit { .. });
     assert_eq!(
         (host.connections(), client.counts("other.example")),
         (0, (0, 0, 0))
@@ -220,10 +211,7 @@ async fn a_host_that_refuses_connections_is_left_alone_in_the_end() {
     let url: url::Url = format!("http://{DEAD}/").parse().unwrap();
     for _ in 0..4 {
         let error = client.fail(url.clone()).await;
-        assert!(
-            matches!(error, EgressError::Unreachable { .. }),
-            "{error:?}"
-        );
+        assert_matches!(error, EgressError::Unreachable { .. });
     }
     let status = client.status(&DEAD.to_string()).unwrap();
     assert_eq!(status.closed.unwrap().why, ClosedReason::Breaker);

@@ -7,6 +7,7 @@ use std::{
     sync::Arc,
 };
 
+use grip_testkit::assert_matches;
 use parking_lot::Mutex;
 use rustls::{
     ServerConfig, ServerConnection, StreamOwned,
@@ -16,7 +17,7 @@ use rustls::{
 use url::Url;
 
 use super::{
-    host::{Host, PUBLIC, fine, moved},
+    host::{Host, PUBLIC, fine},
     support::{Client, Setup, client},
 };
 use crate::{Bearer, EgressError, RedirectError, RequestPolicy};
@@ -116,10 +117,7 @@ async fn a_certificate_of_an_unknown_authority_is_refused() {
     let address = secure_host(hello());
     let client = client();
     let error = client.fail(url("public.example", address)).await;
-    assert!(
-        matches!(error, EgressError::Unreachable { .. }),
-        "{error:?}"
-    );
+    assert_matches!(error, EgressError::Unreachable { .. });
     assert_eq!(client.counts("public.example"), (0, 1, 1));
 }
 
@@ -129,27 +127,20 @@ async fn a_certificate_of_another_name_is_refused() {
     let client = trusting();
     client.names.answer("imposter.example", &[PUBLIC]);
     let error = client.fail(url("imposter.example", address)).await;
-    assert!(
-        matches!(error, EgressError::Unreachable { .. }),
-        "{error:?}"
-    );
+    assert_matches!(error, EgressError::Unreachable { .. });
 }
 
 #[tokio::test]
 async fn a_host_that_does_not_speak_tls_is_no_https_host() {
     let host = Host::on(PUBLIC, |_| fine("plain")).await;
     let error = trusting().fail(url("public.example", host.address)).await;
-    assert!(
-        matches!(error, EgressError::Unreachable { .. }),
-        "{error:?}"
-    );
+    assert_matches!(error, EgressError::Unreachable { .. });
 }
 
 #[tokio::test]
 async fn a_redirect_may_lead_to_https_but_not_back() {
     let secure = secure_host(hello());
-    let place = url("public.example", secure).to_string();
-    let plain = Host::on(PUBLIC, move |_| moved(&place)).await;
+    let plain = Host::moving(PUBLIC, url("public.example", secure)).await;
     let client = trusting();
     assert_eq!(client.fetch(plain.url("/")).await.unwrap(), "hello");
 
@@ -158,8 +149,7 @@ async fn a_redirect_may_lead_to_https_but_not_back() {
         "{head}Content-Length: 0\r\nConnection: close\r\n\r\n"
     ));
     let error = client.fail(url("public.example", back)).await;
-    let is_downgrade = matches!(error, EgressError::Redirect(RedirectError::Downgrade));
-    assert!(is_downgrade, "{error:?}");
+    assert_matches!(error, EgressError::Redirect(RedirectError::Downgrade));
     assert_eq!(plain.connections(), 1);
 }
 
@@ -190,8 +180,7 @@ async fn a_credential_never_goes_from_https_to_http() {
     let client = trusting();
     let place = url("public.example", address);
     let error = client.send_with(&secret(), place).await.unwrap_err();
-    let is_downgrade = matches!(error, EgressError::Redirect(RedirectError::Downgrade));
-    assert!(is_downgrade, "{error:?}");
+    assert_matches!(error, EgressError::Redirect(RedirectError::Downgrade));
     assert!(heads.lock()[0].contains("s3cret"));
     assert_eq!(plain.connections(), 0);
 }
