@@ -146,7 +146,7 @@ grip_db::statements! {
                     again_at = CASE WHEN again_at > $3 THEN again_at END, \
                     holder = NULL, lease_token = lease_token + 1, lost = 0 \
                     WHERE id = $1 AND lease_token = $2";
-        // By hand: begins anew, or runs once more after the work under way, whose end counts on
+        // By hand: starts over, or runs once more after the work under way, whose end counts on
         // from what it was claimed with.
         RETRY = "UPDATE queue SET \
                      visible_at = CASE WHEN holder IS NULL THEN $3 ELSE visible_at END, \
@@ -166,7 +166,7 @@ grip_db::statements! {
                        AND period_ms IS NULL";
         MISSING = "SELECT rows.key FROM {rows $2: key text} WHERE NOT EXISTS \
                    (SELECT 1 FROM queue WHERE queue.kind = $1 AND queue.key = rows.key)";
-        REMOVE = "DELETE FROM queue WHERE kind = $1 AND key {in $2}";
+        REMOVE = "DELETE FROM queue WHERE kind = $1 AND key = $2";
         SIZE = {
             sqlite: "SELECT 0",
             postgres: "SELECT pg_relation_size('queue')",

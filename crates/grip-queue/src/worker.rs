@@ -16,10 +16,11 @@ use std::{ops::Deref, sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
 use grip_tasks::{CancellationToken, TaskGroup};
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 pub use self::status::WorkerStatus;
-use self::{leases::HeldLeases, outage::Outage, status::Counters};
+use self::{leases::HeldLeases, outage::Outage};
 use crate::{Failure, Lease, Queue, clock::lease_length};
 
 /// Does the work of one kind.
@@ -101,7 +102,8 @@ struct Shared {
     /// Told when a job that stays may be due soon.
     due: Notify,
     outage: Outage,
-    counters: Counters,
+    /// Only what is counted of the status.
+    counts: Mutex<WorkerStatus>,
     /// The jobs under way end now.
     give_up: CancellationToken,
     /// The tasks beside the loop end.
@@ -132,7 +134,7 @@ impl Worker {
             group: group.clone(),
             held: HeldLeases::default(),
             due: Notify::new(),
-            counters: Counters::default(),
+            counts: Mutex::default(),
             give_up: CancellationToken::new(),
             over: CancellationToken::new(),
         });

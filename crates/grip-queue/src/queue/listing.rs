@@ -35,7 +35,7 @@ pub enum State {
 
 /// A job; its payload, which is nobody's business, is not serialised. Times are milliseconds since
 /// 1970.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, sqlx::FromRow)]
 #[serde(default)]
 pub struct JobFacts {
     pub id: i64,
@@ -43,9 +43,11 @@ pub struct JobFacts {
     pub key: String,
     #[serde(skip)]
     pub payload: String,
+    #[sqlx(skip)]
     pub state: State,
     /// When it is due, or when its lease ends; None for one that is dead.
     #[serde(rename = "due")]
+    #[sqlx(rename = "visible_at")]
     pub due_ms: Option<i64>,
     pub period_ms: Option<i64>,
     pub attempts: i64,
@@ -57,27 +59,11 @@ pub struct JobFacts {
     pub holder: Option<String>,
     pub last_error: Option<String>,
     #[serde(rename = "enqueued")]
+    #[sqlx(rename = "enqueued_at")]
     pub enqueued_ms: i64,
     #[serde(rename = "dead")]
+    #[sqlx(rename = "dead_at")]
     pub dead_ms: Option<i64>,
-}
-
-#[derive(sqlx::FromRow)]
-struct Row {
-    id: i64,
-    kind: String,
-    key: String,
-    payload: String,
-    visible_at: i64,
-    holder: Option<String>,
-    period_ms: Option<i64>,
-    attempts: i64,
-    limited: i64,
-    lost: i64,
-    asked: i64,
-    last_error: Option<String>,
-    dead_at: Option<i64>,
-    enqueued_at: i64,
 }
 
 impl Queue {
@@ -102,8 +88,8 @@ impl Queue {
             Some(State::Dead) => &sql::LIST_DEAD,
         };
         let reading = self.inner.db.fetch_all(statement, &values);
-        let rows: Vec<Row> = reading.await?;
-        Ok(rows.into_iter().map(|row| row.facts(now)).collect())
+        let rows: Vec<JobFacts> = reading.await?;
+        Ok(rows.into_iter().map(|row| row.with_state(now)).collect())
     }
 
     /// One job.
@@ -113,12 +99,12 @@ impl Queue {
         }
         let values = [kind.into(), key.into()];
         let reading = self.inner.db.fetch_optional(&sql::FIND, &values);
-        let row: Option<Row> = reading.await?;
+        let row: Option<JobFacts> = reading.await?;
         let now = self.inner.db.now_ms();
-        Ok(row.map(|row| row.facts(now)))
+        Ok(row.map(|row| row.with_state(now)))
     }
 
-    /// Makes a job due now, also one that failed for good: it begins anew. One that is worked on
+    /// Makes a job due now, also one that failed for good: it starts over. One that is worked on
     /// runs once more. False if there is none.
     pub async fn retry(&self, kind: &str, key: &str) -> Result<bool, DbError> {
         if is_invalid_name(kind) || is_invalid_name(key) {
@@ -142,20 +128,9 @@ impl Queue {
         if is_invalid_name(kind) || is_invalid_name(key) {
             return Ok(false);
         }
-        let values = [kind.into(), Value::Texts(vec![key.to_owned()])];
+        let values = [kind.into(), key.into()];
         let removing = self.inner.db.execute(&sql::REMOVE, &values);
         Ok(removing.await? == 1)
-    }
-
-    /// Forgets jobs as a part of the caller's transaction; says how many there were.
-    pub async fn remove_in(
-        &self,
-        db: &mut grip_db::Connection<'_>,
-        kind: &str,
-        keys: Vec<String>,
-    ) -> Result<u64, DbError> {
-        let values = [kind.into(), Value::Texts(keys)];
-        db.execute(&sql::REMOVE, &values).await
     }
 }
 
@@ -164,30 +139,20 @@ fn is_invalid_name(text: &str) -> bool {
     text.contains('\0')
 }
 
-impl Row {
-    fn facts(self, now_ms: i64) -> JobFacts {
-        let state = match (self.dead_at, &self.holder) {
+impl JobFacts {
+    /// The row as it was read, with what follows from it.
+    fn with_state(self, now_ms: i64) -> Self {
+        let state = match (self.dead_ms, &self.holder) {
             (Some(_), _) => State::Dead,
-            (None, _) if self.visible_at <= now_ms => State::Due,
+            (None, _) if self.due_ms <= Some(now_ms) => State::Due,
             (None, Some(_)) => State::Leased,
             (None, None) => State::Waiting,
         };
-        JobFacts {
-            id: self.id,
-            kind: self.kind,
-            key: self.key,
-            payload: self.payload,
+        let due_ms = self.due_ms.filter(|_| state != State::Dead);
+        Self {
             state,
-            due_ms: self.dead_at.is_none().then_some(self.visible_at),
-            period_ms: self.period_ms,
-            attempts: self.attempts,
-            limited: self.limited,
-            lost: self.lost,
-            asked: self.asked,
-            holder: self.holder,
-            last_error: self.last_error,
-            enqueued_ms: self.enqueued_at,
-            dead_ms: self.dead_at,
+            due_ms,
+            ..self
         }
     }
 }

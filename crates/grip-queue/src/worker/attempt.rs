@@ -86,13 +86,13 @@ impl Shared {
         let said = said.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
         let reason = format!("the work panicked: {}", said.unwrap_or("no message"));
         tracing::error!(kind = %lease.kind, key = %lease.key, %reason, "a job panicked");
-        self.counters.panicked();
+        self.count(|counts| counts.panicked_total += 1);
         Outcome::Failed(Failure::transient(reason))
     }
 
     fn lost(&self, lease: &Lease, why: &str) {
         tracing::warn!(kind = %lease.kind, key = %lease.key, why, "the lease of a job was lost");
-        self.counters.lost();
+        self.count(|counts| counts.lost_total += 1);
     }
 
     /// Ends the lease. Where the database is down this is tried for as long as one lease lasts:
@@ -148,10 +148,10 @@ impl Shared {
             self.due.notify_one();
         }
         match written {
-            Ended::Gone | Ended::Stays => self.counters.done(),
-            Ended::Postponed => self.counters.postponed(),
-            Ended::Later => self.counters.failed(),
-            Ended::Dead => self.counters.died(),
+            Ended::Gone | Ended::Stays => self.count(|counts| counts.done_total += 1),
+            Ended::Postponed => self.count(|counts| counts.postponed_total += 1),
+            Ended::Later => self.count(|counts| counts.failed_total += 1),
+            Ended::Dead => self.count(|counts| counts.died_total += 1),
             Ended::Lost => self.lost(lease, "somebody else has it"),
         }
     }

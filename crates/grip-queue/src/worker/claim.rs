@@ -78,7 +78,7 @@ impl Shared {
         let (queue, asked) = (&self.queue, free.min(self.options.take));
         let leases = queue.claim(&self.kind, asked, self.options.lease).await?;
         let got = leases.len();
-        self.counters.claimed(got as u64);
+        self.count(|counts| counts.claimed_total += got as u64);
         for lease in leases {
             let held_lease = HeldLease::take(self, &lease);
             self.group

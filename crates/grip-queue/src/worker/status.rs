@@ -1,12 +1,10 @@
 //! Counters of a worker, for pages and metrics.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use serde::Serialize;
 
 use super::Shared;
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct WorkerStatus {
     pub kind: String,
     pub running: usize,
@@ -25,49 +23,19 @@ pub struct WorkerStatus {
     pub away_ms: Option<u64>,
 }
 
-#[derive(Default)]
-pub(super) struct Counters {
-    claimed: AtomicU64,
-    done: AtomicU64,
-    postponed: AtomicU64,
-    failed: AtomicU64,
-    died: AtomicU64,
-    lost: AtomicU64,
-    panicked: AtomicU64,
-}
-
-macro_rules! count {
-    ($($name:ident)+) => {$(
-        pub(super) fn $name(&self) {
-            self.$name.fetch_add(1, Ordering::Relaxed);
-        }
-    )+};
-}
-
-impl Counters {
-    count! { done postponed failed died lost panicked }
-
-    pub(super) fn claimed(&self, count: u64) {
-        self.claimed.fetch_add(count, Ordering::Relaxed);
-    }
-}
-
 impl Shared {
+    /// Counts something.
+    pub(super) fn count(&self, count: impl FnOnce(&mut WorkerStatus)) {
+        count(&mut self.counts.lock());
+    }
+
     pub(super) fn status(&self) -> WorkerStatus {
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let counters = &self.counters;
         WorkerStatus {
             kind: self.kind.clone(),
             running: self.held.len(),
             at_once: self.options.at_once,
-            claimed_total: read(&counters.claimed),
-            done_total: read(&counters.done),
-            postponed_total: read(&counters.postponed),
-            failed_total: read(&counters.failed),
-            died_total: read(&counters.died),
-            lost_total: read(&counters.lost),
-            panicked_total: read(&counters.panicked),
             away_ms: self.outage.lasts().map(|lasts| lasts.as_millis() as u64),
+            ..self.counts.lock().clone()
         }
     }
 }

@@ -4,8 +4,7 @@ mod wakes;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use grip_db::on_both_engines;
-use grip_testkit::{until, within};
-use parking_lot::Mutex;
+use grip_testkit::{until, until_true, within};
 
 use super::*;
 use crate::{Backoff, JobFacts, NewJob, State};
@@ -77,7 +76,7 @@ on_both_engines! {
         let worker = Worker::start(queue.clone(), "k", handler, options, &group);
         let asked = (0..50).map(|n| NewJob::new("k", n.to_string())).collect();
         assert_eq!(queue.enqueue(asked).await.unwrap(), 50);
-        until("all is done", async || (worker.status().done_total == 50).then_some(())).await.unwrap();
+        until_true("all is done", || worker.status().done_total == 50).await.unwrap();
         assert!(queue.stats().await.unwrap().is_empty());
         let most = running.1.load(Ordering::SeqCst);
         assert!((2..=3).contains(&most), "{most}");

@@ -12,7 +12,7 @@ use futures_util::future::BoxFuture;
 use grip_db::TestDatabase;
 use grip_queue::{Handler, Job, NewJob, Outcome, Queue, Worker, WorkerOptions};
 use grip_tasks::TaskGroup;
-use grip_testkit::{PostgresServer, until};
+use grip_testkit::{PostgresServer, until, until_true};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -121,20 +121,16 @@ async fn work_done_while_the_server_is_away_is_written_when_it_is_back() {
         inner: handler,
     });
     let worker = Worker::start(queue.clone(), "k", gated, options, &group);
-    until("it is claimed", async || {
-        (worker.status().running == 1).then_some(())
-    })
-    .await
-    .unwrap();
+    until_true("it is claimed", || worker.status().running == 1)
+        .await
+        .unwrap();
     server.kill();
     gate.add_permits(1);
     begun(&notes, 1).await;
     server.launch().await.unwrap();
-    until("it is written", async || {
-        (worker.status().done_total == 1).then_some(())
-    })
-    .await
-    .unwrap();
+    until_true("it is written", || worker.status().done_total == 1)
+        .await
+        .unwrap();
     assert!(queue.find("k", "a").await.unwrap().is_none());
     assert_eq!(
         notes.begun.load(Ordering::SeqCst),

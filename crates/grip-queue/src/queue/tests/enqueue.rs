@@ -1,5 +1,7 @@
 //! Effects of a request on a job that is there already.
 
+use grip_testkit::assert_matches;
+
 use super::*;
 use crate::BadJob;
 
@@ -102,7 +104,7 @@ on_both_engines! {
             asker.enqueue_in(&mut db, vec![NewJob::new("k", "a")]).await?;
             Err::<(), _>(DbError::Aborted)
         }));
-        assert!(matches!(asked.await, Err(DbError::Aborted)));
+        assert_matches!(asked.await, Err(DbError::Aborted));
         assert!(queue.find("k", "a").await.unwrap().is_none());
     }
 

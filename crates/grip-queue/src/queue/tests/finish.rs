@@ -1,5 +1,7 @@
 //! Effects of the end of a lease on its job.
 
+use grip_testkit::assert_matches;
+
 use super::*;
 
 /// Claims, fails, and waits until the job is due again.
@@ -97,7 +99,7 @@ on_both_engines! {
         let lease = claim_one(&queue).await;
         queue.enqueue(vec![NewJob::new("k", "a").payload("mended")]).await.unwrap();
         let failed = queue.fail(&lease, Failure::permanent("broken")).await.unwrap();
-        assert!(matches!(failed, Failed::Later { .. }), "{failed:?}");
+        assert_matches!(failed, Failed::Later { .. });
         let lease = claim_one(&queue).await;
         assert_eq!((lease.attempts, lease.payload.as_str()), (0, "mended"));
     }
@@ -177,7 +179,7 @@ on_both_engines! {
                 }
             }))
         };
-        assert!(matches!(finish(lease).await, Err(DbError::Aborted)));
+        assert_matches!(finish(lease).await, Err(DbError::Aborted));
         assert!(queue.find("k", "result").await.unwrap().is_none());
         assert_eq!(finish(other).await.unwrap(), Finished::Done);
         assert!(queue.find("k", "result").await.unwrap().is_some());

@@ -30,53 +30,40 @@ enum Step {
         most: usize,
         lease: i64,
     },
-    Renew {
-        of: usize,
-        lease: i64,
-    },
-    Finish {
-        of: usize,
-    },
-    Fail {
-        of: usize,
-        class: u8,
-    },
-    Postpone {
-        of: usize,
-        by: i64,
-    },
-    Release {
-        of: usize,
-    },
-    RemoveLeased {
-        of: usize,
-    },
-    Retry {
-        key: u8,
-    },
-    Remove {
-        key: u8,
-    },
-    Pass {
-        steps: i64,
-    },
+    /// Uses one of the leases there ever were, so that old ones are tried too.
+    Lease(usize, LeaseStep),
+    Retry(u8),
+    Remove(u8),
+    Pass(i64),
+}
+
+#[derive(Clone, Debug)]
+enum LeaseStep {
+    Renew(i64),
+    Finish,
+    Fail(u8),
+    Postpone(i64),
+    Release,
+    RemoveLeased,
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let of = 0..1_000_usize;
+    let of_lease = prop_oneof![
+        2 => (1..4_i64).prop_map(LeaseStep::Renew),
+        3 => Just(LeaseStep::Finish),
+        4 => (0..3_u8).prop_map(LeaseStep::Fail),
+        1 => (0..3_i64).prop_map(LeaseStep::Postpone),
+        1 => Just(LeaseStep::Release),
+        1 => Just(LeaseStep::RemoveLeased),
+    ];
     let step = prop_oneof![
         4 => (0..KEYS, 0..4_i64, any::<bool>(), prop::bool::weighted(0.3))
             .prop_map(|(key, delay, revive, periodic)| Step::Ask { key, delay, revive, periodic }),
         5 => (1..4_usize, 1..4_i64).prop_map(|(most, lease)| Step::Claim { most, lease }),
-        2 => (of.clone(), 1..4_i64).prop_map(|(of, lease)| Step::Renew { of, lease }),
-        3 => of.clone().prop_map(|of| Step::Finish { of }),
-        4 => (of.clone(), 0..3_u8).prop_map(|(of, class)| Step::Fail { of, class }),
-        1 => (of.clone(), 0..3_i64).prop_map(|(of, by)| Step::Postpone { of, by }),
-        1 => of.clone().prop_map(|of| Step::Release { of }),
-        1 => of.prop_map(|of| Step::RemoveLeased { of }),
-        1 => (0..KEYS).prop_map(|key| Step::Retry { key }),
-        1 => (0..KEYS).prop_map(|key| Step::Remove { key }),
-        4 => (1..3_i64).prop_map(|steps| Step::Pass { steps }),
+        12 => (0..1_000_usize, of_lease).prop_map(|(of, step)| Step::Lease(of, step)),
+        1 => (0..KEYS).prop_map(Step::Retry),
+        1 => (0..KEYS).prop_map(Step::Remove),
+        4 => (1..3_i64).prop_map(Step::Pass),
     ];
     prop::collection::vec(step, 1..60)
 }
@@ -308,12 +295,8 @@ async fn play(queue: &Queue, kind: &str, steps: Vec<Step>) {
     let db = queue.db();
     let mut model = Model::default();
     for step in steps {
-        let at = |steps: i64| db.now_ms() + steps * STEP_MS;
-        let length = |steps: i64| Duration::from_millis((steps * STEP_MS) as u64);
-        // One of the leases there ever were, so that old ones are tried too.
-        let pick = |of: usize, model: &Model| of.checked_rem(model.leases.len());
         match step {
-            Step::Pass { steps } => {
+            Step::Pass(steps) => {
                 db.shift_clock_ms(steps * STEP_MS);
                 model.now += 2 * steps;
             }
@@ -323,7 +306,8 @@ async fn play(queue: &Queue, kind: &str, steps: Vec<Step>) {
                 revive,
                 periodic,
             } => {
-                let mut job = NewJob::new(kind, key.to_string()).due_ms(at(delay));
+                let due = db.now_ms() + delay * STEP_MS;
+                let mut job = NewJob::new(kind, key.to_string()).due_ms(due);
                 job.revive = revive;
                 job.period = periodic.then(|| length(PERIOD / 2));
                 let is_new = !model.rows.contains_key(&key);
@@ -334,84 +318,76 @@ async fn play(queue: &Queue, kind: &str, steps: Vec<Step>) {
                 let leases = queue.claim(kind, most, length(lease)).await.unwrap();
                 model.claimed(leases, most, 2 * lease);
             }
-            Step::Renew { of, lease } => {
-                let Some(claim) = pick(of, &model) else {
-                    continue;
-                };
-                let held = model.leases[claim].1.clone();
-                let ours = queue.renew(&[&held], length(lease)).await.unwrap();
-                let now = model.now;
-                let row = model.holds(claim);
-                assert_eq!(ours.len(), usize::from(row.is_some()));
-                if let Some(row) = row {
-                    row.due = now + 2 * lease;
+            Step::Lease(of, step) => {
+                if let Some(claim) = of.checked_rem(model.leases.len()) {
+                    play_lease(queue, &mut model, claim, step).await;
                 }
             }
-            Step::Finish { of } => {
-                let Some(claim) = pick(of, &model) else {
-                    continue;
-                };
-                let finished = queue.finish(&model.leases[claim].1).await.unwrap();
-                assert_eq!(finished, model.finish(claim));
-            }
-            Step::RemoveLeased { of } => {
-                let Some(claim) = pick(of, &model) else {
-                    continue;
-                };
-                let finished = queue.remove_leased(&model.leases[claim].1).await.unwrap();
-                assert_eq!(finished, model.remove_leased(claim));
-            }
-            Step::Fail { of, class } => {
-                let Some(claim) = pick(of, &model) else {
-                    continue;
-                };
-                // Between two steps: the queue adds a moment by chance.
-                let until_ms = at(2) + STEP_MS / 2;
-                let class_of = [
-                    Class::Transient,
-                    Class::RateLimited { until_ms },
-                    Class::Permanent,
-                ];
-                let failure = Failure {
-                    class: class_of[usize::from(class)],
-                    reason: "x".into(),
-                };
-                let failed = queue.fail(&model.leases[claim].1, failure).await.unwrap();
-                let told = match failed {
-                    Failed::Later { .. } => "later",
-                    Failed::Dead => "dead",
-                    Failed::Lost => "lost",
-                };
-                assert_eq!(told, model.fail(claim, class));
-            }
-            Step::Postpone { of, by } => {
-                let Some(claim) = pick(of, &model) else {
-                    continue;
-                };
-                let done = queue
-                    .postpone(&model.leases[claim].1, at(by), "x")
-                    .await
-                    .unwrap();
-                assert_eq!(done, model.postpone(claim, 2 * by));
-            }
-            Step::Release { of } => {
-                let Some(claim) = pick(of, &model) else {
-                    continue;
-                };
-                let lease = std::slice::from_ref(&model.leases[claim].1);
-                let released = queue.release(lease).await.unwrap();
-                assert_eq!(released == 1, model.release(claim));
-            }
-            Step::Retry { key } => {
+            Step::Retry(key) => {
                 let found = queue.retry(kind, &key.to_string()).await.unwrap();
                 assert_eq!(found, model.retry(key));
             }
-            Step::Remove { key } => {
+            Step::Remove(key) => {
                 let found = queue.remove(kind, &key.to_string()).await.unwrap();
                 assert_eq!(found, model.rows.remove(&key).is_some());
             }
         }
         agree(queue, kind, &model).await;
+    }
+}
+
+fn length(steps: i64) -> Duration {
+    Duration::from_millis((steps * STEP_MS) as u64)
+}
+
+async fn play_lease(queue: &Queue, model: &mut Model, claim: usize, step: LeaseStep) {
+    let at = |steps: i64| queue.db().now_ms() + steps * STEP_MS;
+    let lease = model.leases[claim].1.clone();
+    match step {
+        LeaseStep::Renew(steps) => {
+            let ours = queue.renew(&[&lease], length(steps)).await.unwrap();
+            let now = model.now;
+            let row = model.holds(claim);
+            assert_eq!(ours.len(), usize::from(row.is_some()));
+            if let Some(row) = row {
+                row.due = now + 2 * steps;
+            }
+        }
+        LeaseStep::Finish => {
+            let finished = queue.finish(&lease).await.unwrap();
+            assert_eq!(finished, model.finish(claim));
+        }
+        LeaseStep::RemoveLeased => {
+            let finished = queue.remove_leased(&lease).await.unwrap();
+            assert_eq!(finished, model.remove_leased(claim));
+        }
+        LeaseStep::Fail(class) => {
+            // Between two steps: the queue adds a moment by chance.
+            let until_ms = at(2) + STEP_MS / 2;
+            let class_of = [
+                Class::Transient,
+                Class::RateLimited { until_ms },
+                Class::Permanent,
+            ];
+            let failure = Failure {
+                class: class_of[usize::from(class)],
+                reason: "x".into(),
+            };
+            let told = match queue.fail(&lease, failure).await.unwrap() {
+                Failed::Later { .. } => "later",
+                Failed::Dead => "dead",
+                Failed::Lost => "lost",
+            };
+            assert_eq!(told, model.fail(claim, class));
+        }
+        LeaseStep::Postpone(by) => {
+            let done = queue.postpone(&lease, at(by), "x").await.unwrap();
+            assert_eq!(done, model.postpone(claim, 2 * by));
+        }
+        LeaseStep::Release => {
+            let released = queue.release(&[lease]).await.unwrap();
+            assert_eq!(released == 1, model.release(claim));
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! Wake-ups of a worker. None of these tests waits for the poll, which is an hour away.
 
+use grip_testkit::until_true;
+
 use super::*;
 
 /// Notes which keys were done.
@@ -22,7 +24,7 @@ on_both_engines! {
         let asked = [("third", 450), ("first", 150), ("second", 300)];
         let asked = asked.map(|(key, after)| NewJob::new("k", key).due_ms(now + after));
         queue.enqueue(asked.into()).await.unwrap();
-        until("all is done", async || (done.lock().len() == 3).then_some(())).await.unwrap();
+        until_true("all is done", || done.lock().len() == 3).await.unwrap();
         assert_eq!(*done.lock(), ["first", "second", "third"]);
         assert!(test.db().now_ms() >= now + 450);
     }
@@ -42,7 +44,7 @@ on_both_engines! {
         let worker = Worker::start(queue.clone(), "k", handler, options(), &group);
         gone(&queue, "stubborn").await;
         assert_eq!(worker.status().failed_total, 3);
-        until("many periods", async || (worker.status().done_total >= 8).then_some(())).await.unwrap();
+        until_true("many periods", || worker.status().done_total >= 8).await.unwrap();
     }
 
     async fn a_worker_runs_a_job_again_that_was_asked_for_meanwhile(test: TestDatabase) {
@@ -76,11 +78,9 @@ async fn a_worker_wakes_for_what_another_instance_asks_for() {
     let other = Queue::new(test.another("other").await);
     for n in 1..=3 {
         other.enqueue(jobs(&[&n.to_string()])).await.unwrap();
-        until("it is done", async || {
-            (done.lock().len() == n).then_some(())
-        })
-        .await
-        .unwrap();
+        until_true("it is done", || done.lock().len() == n)
+            .await
+            .unwrap();
     }
     worker.shutdown().await;
 }
