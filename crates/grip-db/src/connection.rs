@@ -55,19 +55,19 @@ impl WorkState {
 
 /// The same body for both engines.
 macro_rules! run {
-    ($self:ident, $statement:ident, $columns:expr, $values:expr, $make:path, $finish:ident) => {{
+    ($self:ident, $statement:ident, $columns:expr, $values:expr, $make:path, $finish:ident $(, $map:expr)?) => {{
         let done = match &mut $self.link {
             EngineConnection::Sqlite(connection) => {
                 let arguments = for_sqlite($columns, $values).map_err(unbound)?;
                 let query = $make($statement.text(Engine::Sqlite), arguments);
                 let done = query.$finish(&mut **connection).await;
-                done.map_err(DbError::of_file)
+                done$(.map($map))?.map_err(DbError::of_file)
             }
             EngineConnection::Postgres(connection) => {
                 let arguments = for_postgres($columns, $values).map_err(unbound)?;
                 let query = $make($statement.text(Engine::Postgres), arguments);
                 let done = query.$finish(&mut **connection).await;
-                done.map_err(DbError::of_server)
+                done$(.map($map))?.map_err(DbError::of_server)
             }
         };
         $self.recorded(done)
@@ -135,23 +135,15 @@ impl<'c> Connection<'c> {
         columns: &[Column],
         values: &[Value],
     ) -> Result<u64, DbError> {
-        let done = match &mut self.link {
-            EngineConnection::Sqlite(connection) => {
-                let arguments = for_sqlite(columns, values).map_err(unbound)?;
-                let query = sqlx::query_with(statement.text(Engine::Sqlite), arguments);
-                let done = query.execute(&mut **connection).await;
-                done.map(|done| done.rows_affected())
-                    .map_err(DbError::of_file)
-            }
-            EngineConnection::Postgres(connection) => {
-                let arguments = for_postgres(columns, values).map_err(unbound)?;
-                let query = sqlx::query_with(statement.text(Engine::Postgres), arguments);
-                let done = query.execute(&mut **connection).await;
-                done.map(|done| done.rows_affected())
-                    .map_err(DbError::of_server)
-            }
-        };
-        self.recorded(done)
+        run!(
+            self,
+            statement,
+            columns,
+            values,
+            sqlx::query_with,
+            execute,
+            |done| done.rows_affected()
+        )
     }
 
     /// Like [`Connection::execute_rows`], for statements with `RETURNING`.

@@ -12,6 +12,7 @@ use std::{
 
 use futures_util::future::BoxFuture;
 use grip_tasks::{CancellationToken, Ended, TaskGroup};
+use parking_lot::Mutex;
 use sqlx::SqlitePool;
 use tokio::sync::watch;
 
@@ -23,7 +24,7 @@ use crate::{
     clock::Clock,
     connection::{EngineConnection, WorkState},
     topics::Topics,
-    writer::{self, Counters, Reserved, Writer},
+    writer::{self, Reserved, Writer},
 };
 
 /// How long `close` waits for the commits under way: each can wait once for a foreign lock.
@@ -44,7 +45,7 @@ struct Inner {
     pool: Pool,
     node: String,
     writer: writer::Handle,
-    counters: Arc<Counters>,
+    writer_stats: Arc<Mutex<WriterStats>>,
     topics: Arc<Topics>,
     status: Arc<Status>,
     group: TaskGroup,
@@ -90,7 +91,7 @@ pub enum Location {
 }
 
 /// What the writer has done since the start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriterStats {
     /// Calls that were answered with success.
     pub applied_total: u64,
@@ -152,7 +153,7 @@ impl Db {
     }
 
     pub fn writer_stats(&self) -> WriterStats {
-        self.inner.counters.read()
+        *self.inner.writer_stats.lock()
     }
 
     /// Why the database cannot be used at this moment; none if it can. A file is not watched.
@@ -320,7 +321,7 @@ fn assemble(pool: Pool, writer: Writer, node: String, status: Arc<Status>) -> Db
     let inner = Inner {
         pool,
         node,
-        counters: writer.counters(),
+        writer_stats: writer.stats(),
         writer: writer.start(Arc::clone(&topics), &group),
         topics,
         status,

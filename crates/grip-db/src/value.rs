@@ -26,52 +26,25 @@ pub enum Column {
     MaybeTexts(Vec<Option<String>>),
 }
 
-impl From<i64> for Value {
-    fn from(value: i64) -> Self {
-        Self::Int(value)
-    }
+macro_rules! values_from {
+    ($($kind:ty => $variant:ident),+ $(,)?) => {$(
+        impl From<$kind> for Value {
+            fn from(value: $kind) -> Self {
+                Self::$variant(value.into())
+            }
+        }
+    )+};
 }
 
-impl From<Option<i64>> for Value {
-    fn from(value: Option<i64>) -> Self {
-        Self::MaybeInt(value)
-    }
-}
-
-impl From<&str> for Value {
-    fn from(value: &str) -> Self {
-        Self::Text(value.to_owned())
-    }
-}
-
-impl From<&String> for Value {
-    fn from(value: &String) -> Self {
-        Self::Text(value.clone())
-    }
-}
-
-impl From<String> for Value {
-    fn from(value: String) -> Self {
-        Self::Text(value)
-    }
-}
-
-impl From<Option<String>> for Value {
-    fn from(value: Option<String>) -> Self {
-        Self::MaybeText(value)
-    }
-}
-
-impl From<Vec<i64>> for Value {
-    fn from(value: Vec<i64>) -> Self {
-        Self::Ints(value)
-    }
-}
-
-impl From<Vec<String>> for Value {
-    fn from(value: Vec<String>) -> Self {
-        Self::Texts(value)
-    }
+values_from! {
+    i64 => Int,
+    Option<i64> => MaybeInt,
+    &str => Text,
+    &String => Text,
+    String => Text,
+    Option<String> => MaybeText,
+    Vec<i64> => Ints,
+    Vec<String> => Texts,
 }
 
 impl Column {

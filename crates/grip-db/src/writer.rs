@@ -4,16 +4,11 @@
 //! transaction and answers each of them after the commit. So one disk flush serves many requests,
 //! and a lone request never waits for others. Work that fails is rolled back by itself.
 
-use std::{
-    panic::AssertUnwindSafe,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+use std::{panic::AssertUnwindSafe, sync::Arc};
 
 use futures_util::FutureExt as _;
 use grip_tasks::{CancellationToken, TaskGroup};
+use parking_lot::Mutex;
 use sqlx::sqlite::SqliteConnectOptions;
 use tokio::{sync::mpsc, time::timeout};
 
@@ -37,31 +32,14 @@ const GROUP: usize = 256;
 
 pub(crate) struct Writer {
     connection: WriterConnection,
-    counters: Arc<Counters>,
-}
-
-#[derive(Default)]
-pub(crate) struct Counters {
-    applied: AtomicU64,
-    commits: AtomicU64,
-    failed: AtomicU64,
-}
-
-impl Counters {
-    pub(crate) fn read(&self) -> WriterStats {
-        WriterStats {
-            applied_total: self.applied.load(Ordering::Relaxed),
-            commits_total: self.commits.load(Ordering::Relaxed),
-            failed_total: self.failed.load(Ordering::Relaxed),
-        }
-    }
+    stats: Arc<Mutex<WriterStats>>,
 }
 
 impl Writer {
     pub(crate) async fn connect(options: SqliteConnectOptions) -> Result<Self, sqlx::Error> {
         Ok(Self {
             connection: WriterConnection::to_file(options).await?,
-            counters: Arc::default(),
+            stats: Arc::default(),
         })
     }
 
@@ -69,12 +47,12 @@ impl Writer {
     pub(crate) fn lazy(host: Host) -> Self {
         Self {
             connection: WriterConnection::to_server(host),
-            counters: Arc::default(),
+            stats: Arc::default(),
         }
     }
 
-    pub(crate) fn counters(&self) -> Arc<Counters> {
-        Arc::clone(&self.counters)
+    pub(crate) fn stats(&self) -> Arc<Mutex<WriterStats>> {
+        Arc::clone(&self.stats)
     }
 
     pub(crate) fn start(self, topics: Arc<Topics>, group: &TaskGroup) -> Handle {
@@ -111,7 +89,7 @@ impl Writer {
         let mut state = WorkState::default();
         let outcomes = match self.commit_within(&mut requests, &mut state).await {
             Ok(outcomes) => {
-                self.counters.commits.fetch_add(1, Ordering::Relaxed);
+                self.stats.lock().commits_total += 1;
                 outcomes
             }
             Err(error) => {
@@ -150,16 +128,13 @@ impl Writer {
     }
 
     fn answer(&self, request: Request, outcome: Result<(), DbError>) {
-        self.count(&outcome);
+        let mut stats = self.stats.lock();
+        match outcome {
+            Ok(()) => stats.applied_total += 1,
+            Err(_) => stats.failed_total += 1,
+        }
+        drop(stats);
         request.answer(outcome);
-    }
-
-    fn count(&self, outcome: &Result<(), DbError>) {
-        let counter = match outcome {
-            Ok(()) => &self.counters.applied,
-            Err(_) => &self.counters.failed,
-        };
-        counter.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Does all work in one transaction, each piece all or nothing.

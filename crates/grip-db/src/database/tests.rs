@@ -2,6 +2,7 @@ mod engines;
 
 use std::error::Error as _;
 
+use grip_testkit::assert_matches;
 use sqlx::{ConnectOptions as _, Connection as _};
 use tempfile::TempDir;
 
@@ -27,7 +28,7 @@ async fn a_file_that_is_no_database_is_named_and_left_alone() {
     let text = "these are notes, not a database ".repeat(200);
     std::fs::write(&path, &text).unwrap();
     let error = Db::open(&path).await.err().expect("it must not open");
-    assert!(matches!(error, OpenError::Damaged { .. }), "{error:?}");
+    assert_matches!(error, OpenError::Damaged { .. });
     let told = error.to_string();
     assert!(
         told.contains("gripfast.db") && told.contains("backup"),
@@ -69,21 +70,18 @@ async fn a_database_of_a_newer_version_is_refused() {
     .unwrap();
     connection.close().await.unwrap();
     let error = Db::open(&database.path()).await.err().unwrap();
-    assert!(
-        matches!(error, OpenError::Newer { version: 9999, .. }),
-        "{error:?}"
-    );
+    assert_matches!(error, OpenError::Newer { version: 9999, .. });
 }
 
 #[tokio::test]
 async fn a_path_that_cannot_be_a_file_is_refused_with_its_reason() {
     let directory = TempDir::new().unwrap();
     let error = Db::open(directory.path()).await.err().unwrap();
-    assert!(matches!(error, OpenError::Unreachable { .. }), "{error:?}");
+    assert_matches!(error, OpenError::Unreachable { .. });
     let blocked = directory.path().join("file");
     std::fs::write(&blocked, "").unwrap();
     let error = Db::open(&blocked.join("gripfast.db")).await.err().unwrap();
-    assert!(matches!(error, OpenError::Directory { .. }), "{error:?}");
+    assert_matches!(error, OpenError::Directory { .. });
     assert!(error.source().is_some());
 }
 
@@ -126,7 +124,7 @@ async fn a_locked_database_gives_an_error_and_the_next_call_succeeds() {
         .unwrap();
     let foreign = lock(&database).await;
     let error = impatient.put(&["a"]).await.unwrap_err();
-    assert!(matches!(error, DbError::Locked(_)), "{error:?}");
+    assert_matches!(error, DbError::Locked(_));
     assert!(error.is_transient());
     assert!(impatient.keys().await.unwrap().is_empty());
     foreign.close().await.unwrap();

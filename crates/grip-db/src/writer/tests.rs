@@ -1,4 +1,5 @@
 use futures_util::future::BoxFuture;
+use grip_testkit::assert_matches;
 use tokio::{sync::oneshot, time::Instant};
 
 use super::{request::Pending, *};
@@ -88,7 +89,7 @@ async fn a_full_disk_loses_nothing_and_room_heals_it() {
     };
     for outcome in serve(&mut full, requests()).await {
         let error = outcome.unwrap_err();
-        assert!(matches!(error, DbError::Full(_)), "{error:?}");
+        assert_matches!(error, DbError::Full(_));
         assert!(error.to_string().contains("full"));
     }
     assert_eq!(keys(&database).await, ["before"]);
@@ -123,7 +124,7 @@ async fn work_that_panics_undoes_its_group_and_the_writer_goes_on() {
     let mut writer = writer_of(&database, None).await;
     let requests = vec![request(&[("one", 1)]), request(&[("panic", 1)])];
     for outcome in serve(&mut writer, requests).await {
-        assert!(matches!(outcome, Err(DbError::Panicked)), "{outcome:?}");
+        assert_matches!(outcome, Err(DbError::Panicked));
     }
     assert_eq!(keys(&database).await, [""; 0]);
     assert!(serve(&mut writer, vec![request(&[("two", 1)])]).await[0].is_ok());

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use grip_tasks::TaskGroup;
-use grip_testkit::until;
+use grip_testkit::{assert_matches, until};
 
 use crate::{Column, Connection, DbError, TestDatabase, Value};
 
@@ -42,14 +42,14 @@ crate::on_both_engines! {
         let db = database.db();
         db.write(|db| Box::pin(put(db, vec!["a", "b"]))).await.unwrap();
         let twice = db.write(|db| Box::pin(put(db, vec!["c", "a"]))).await;
-        assert!(matches!(twice, Err(DbError::Other(_))), "{twice:?}");
+        assert_matches!(twice, Err(DbError::Other(_)));
         let given_up: Result<(), _> = db
             .write(|mut db| Box::pin(async move {
                 db.execute(&sql::PUT, &["d".into(), 1.into()]).await?;
                 Err(DbError::Aborted)
             }))
             .await;
-        assert!(matches!(given_up, Err(DbError::Aborted)));
+        assert_matches!(given_up, Err(DbError::Aborted));
         assert_eq!(keys(&database).await, ["a", "b"]);
         // The connection that was used is as good as before.
         db.write(|db| Box::pin(put(db, vec!["e"]))).await.unwrap();
@@ -65,7 +65,7 @@ crate::on_both_engines! {
                 Ok(())
             }))
             .await;
-        assert!(matches!(hidden, Err(DbError::Other(_))), "{hidden:?}");
+        assert_matches!(hidden, Err(DbError::Other(_)));
         assert_eq!(keys(&database).await, [""; 0]);
     }
 

@@ -1,4 +1,4 @@
-use grip_testkit::until;
+use grip_testkit::{assert_matches, until};
 
 use super::*;
 
@@ -17,7 +17,7 @@ async fn a_name_has_one_process_at_a_time() {
         let text = error.to_string();
         (error, text)
     };
-    assert!(matches!(error, ServerError::NameTaken { .. }), "{text}");
+    assert_matches!(error, ServerError::NameTaken { .. }, "{text}");
     assert!(
         text.contains("alpha") && text.contains("node_name"),
         "{text}"
@@ -67,7 +67,7 @@ async fn who_lost_its_name_to_another_writes_no_more() {
         .await
         .unwrap();
     let refused = first.put(&["a"]).await;
-    assert!(matches!(refused, Err(DbError::NameTaken)), "{refused:?}");
-    assert!(matches!(first.keys().await, Err(DbError::NameTaken)));
+    assert_matches!(refused, Err(DbError::NameTaken));
+    assert_matches!(first.keys().await, Err(DbError::NameTaken));
     assert!(first.outage().borrow().is_some());
 }

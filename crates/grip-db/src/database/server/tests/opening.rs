@@ -1,4 +1,4 @@
-use grip_testkit::within;
+use grip_testkit::{assert_matches, within};
 
 use super::*;
 use crate::Location;
@@ -9,7 +9,7 @@ async fn a_server_that_is_not_there_is_named_without_the_password() {
     let url = url(&server, "gripfast:s3cret", "postgres");
     server.kill();
     let (error, text) = refused(&url).await;
-    assert!(matches!(error, ServerError::Unreachable { .. }), "{text}");
+    assert_matches!(error, ServerError::Unreachable { .. }, "{text}");
     let address = format!("127.0.0.1:{}/postgres", server.port());
     assert!(
         text.contains(&address) && text.contains("is it running"),
@@ -26,7 +26,7 @@ async fn a_url_that_is_none_is_told_without_being_shown() {
         "postgres://h/d?sslmode=s3cr",
     ] {
         let (error, text) = refused(url).await;
-        assert!(matches!(error, ServerError::Url(_)), "{text}");
+        assert_matches!(error, ServerError::Url(_), "{text}");
         assert!(!text.contains("s3cret"), "{text}");
     }
 }
@@ -48,11 +48,11 @@ async fn a_wrong_password_and_a_missing_database_are_told_apart() {
     });
     denied.await.unwrap();
     let (error, text) = refused(&url(&server, "guest:wr0ng", "postgres")).await;
-    assert!(matches!(error, ServerError::Denied { .. }), "{text}");
+    assert_matches!(error, ServerError::Denied { .. }, "{text}");
     assert!(text.contains("guest") && !text.contains("wr0ng"), "{text}");
 
     let (error, text) = refused(&url(&server, "gripfast", "elsewhere")).await;
-    assert!(matches!(error, ServerError::NoDatabase { .. }), "{text}");
+    assert_matches!(error, ServerError::NoDatabase { .. }, "{text}");
     assert!(text.contains("createdb"), "{text}");
 }
 
@@ -63,16 +63,16 @@ async fn a_guest_is_told_what_it_lacks() {
     admin(&server.url(), "CREATE DATABASE narrow").await;
     admin(&server.url(), "ALTER DATABASE narrow CONNECTION LIMIT 0").await;
     let (error, text) = refused(&url(&server, "guest", "narrow")).await;
-    assert!(matches!(error, ServerError::Crowded { .. }), "{text}");
+    assert_matches!(error, ServerError::Crowded { .. }, "{text}");
     let (error, text) = refused(&url(&server, "guest", "postgres")).await;
-    assert!(matches!(error, ServerError::Forbidden { .. }), "{text}");
+    assert_matches!(error, ServerError::Forbidden { .. }, "{text}");
     admin(
         &server.url(),
         "ALTER DATABASE postgres SET default_transaction_read_only = on",
     )
     .await;
     let (error, text) = refused(&server.url()).await;
-    assert!(matches!(error, ServerError::ReadOnly { .. }), "{text}");
+    assert_matches!(error, ServerError::ReadOnly { .. }, "{text}");
 }
 
 #[tokio::test]
@@ -90,10 +90,7 @@ async fn a_schema_of_a_newer_version_is_refused() {
     )
     .await;
     let (error, text) = refused(&at.url).await;
-    assert!(
-        matches!(error, ServerError::Newer { version: 9999, .. }),
-        "{text}"
-    );
+    assert_matches!(error, ServerError::Newer { version: 9999, .. }, "{text}");
 }
 
 #[tokio::test]
@@ -117,6 +114,6 @@ async fn a_server_that_does_not_speak_is_given_up_in_time() {
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = silent.local_addr().unwrap().port();
     let (error, text) = refused(&format!("postgres://u:s3cret@127.0.0.1:{port}/d")).await;
-    assert!(matches!(error, ServerError::TimedOut { .. }), "{text}");
+    assert_matches!(error, ServerError::TimedOut { .. }, "{text}");
     assert!(!text.contains("s3cret"), "{text}");
 }

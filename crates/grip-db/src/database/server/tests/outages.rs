@@ -1,4 +1,4 @@
-use grip_testkit::{until, within};
+use grip_testkit::{assert_matches, until, within};
 use tokio::sync::watch;
 
 use super::*;
@@ -43,7 +43,7 @@ async fn calls_after_a_restart_of_the_server_succeed_by_themselves() {
     db.put(&["before"]).await.unwrap();
     server.kill();
     let error = db.put(&["lost"]).await.unwrap_err();
-    assert!(matches!(error, DbError::Unreachable(_)), "{error:?}");
+    assert_matches!(error, DbError::Unreachable(_));
     assert!(error.is_transient());
     assert!(db.keys().await.is_err());
     becomes(&mut outage, true).await;
@@ -96,7 +96,7 @@ async fn a_frozen_server_holds_nobody_longer_than_the_patience() {
         read.unwrap_err(),
         write.unwrap_err(),
     ] {
-        assert!(matches!(error, DbError::TimedOut), "{error:?}");
+        assert_matches!(error, DbError::TimedOut);
     }
     let took = began.elapsed();
     assert!(took < SHORT * 2, "{took:?}");
@@ -113,7 +113,7 @@ async fn a_full_disk_and_a_read_only_server_are_told_as_such() {
     let db = impatient(&server, "a").await;
     let full = db.write(|mut db| Box::pin(async move { db.execute(&sql::RAISE, &[]).await }));
     let full = full.await.unwrap_err();
-    assert!(matches!(full, DbError::Full(_)), "{full:?}");
+    assert_matches!(full, DbError::Full(_));
     admin(
         &server.url(),
         "ALTER DATABASE postgres SET default_transaction_read_only = on; \
@@ -171,7 +171,7 @@ async fn more_work_than_connections_waits_for_its_turn() {
     };
     let (held, waited) = tokio::join!(hold, waiting);
     held.unwrap();
-    assert!(matches!(waited, Err(DbError::Busy)), "{waited:?}");
+    assert_matches!(waited, Err(DbError::Busy));
     db.keys().await.unwrap();
 }
 
@@ -217,7 +217,7 @@ async fn a_connection_that_may_only_read_is_not_used_again() {
             .await
     };
     let refused = put("one").await;
-    assert!(matches!(refused, Err(DbError::ReadOnly(_))), "{refused:?}");
+    assert_matches!(refused, Err(DbError::ReadOnly(_)));
     assert_eq!(put("two").await.unwrap(), 1);
 }
 
@@ -228,7 +228,7 @@ async fn work_that_met_a_deadlock_is_undone_alone() {
     let clash =
         db.write_in_order(|mut db| Box::pin(async move { db.execute(&sql::CLASH, &[]).await }));
     let (clash, kept) = tokio::join!(clash, db.put(&["kept"]));
-    assert!(matches!(clash, Err(DbError::Conflict(_))), "{clash:?}");
+    assert_matches!(clash, Err(DbError::Conflict(_)));
     kept.unwrap();
     assert_eq!(keys(&db).await, ["kept"]);
     // Both were queued before the writer looked, so they were one group.

@@ -1,5 +1,6 @@
 //! The certificate is for localhost, valid for a hundred years, and of nobody who signs others.
 
+use grip_testkit::assert_matches;
 use tempfile::TempDir;
 
 use super::*;
@@ -20,7 +21,7 @@ async fn a_server_is_spoken_to_by_tls_and_its_certificate_is_checked() {
     let server = postgres().await;
     let plain = server.url();
     let (error, text) = refused(&format!("{plain}?sslmode=require")).await;
-    assert!(matches!(error, ServerError::Tls { .. }), "{text}");
+    assert_matches!(error, ServerError::Tls { .. }, "{text}");
 
     write_file(&plain, "server.crt", CERTIFICATE).await;
     write_file(&plain, "server.key", KEY).await;
@@ -37,6 +38,6 @@ async fn a_server_is_spoken_to_by_tls_and_its_certificate_is_checked() {
     db.put(&["a"]).await.unwrap();
 
     let (error, text) = refused(&format!("{plain}?sslmode=verify-full")).await;
-    assert!(matches!(error, ServerError::Tls { .. }), "{text}");
+    assert_matches!(error, ServerError::Tls { .. }, "{text}");
     assert!(text.contains("sslrootcert"), "{text}");
 }
