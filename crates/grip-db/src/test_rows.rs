@@ -29,10 +29,8 @@ impl Db {
 
     /// The keys of the rows of this node.
     pub(crate) async fn keys(&self) -> Result<Vec<String>, DbError> {
-        let node = self.node().to_owned();
-        let read = self
-            .read(|mut db| Box::pin(async move { db.fetch_all(&sql::KEYS, &[node.into()]).await }));
-        let rows: Vec<(String,)> = read.await?;
+        let node = self.node().into();
+        let rows: Vec<(String,)> = self.fetch_all(&sql::KEYS, &[node]).await?;
         Ok(rows.into_iter().map(|(key,)| key).collect())
     }
 }

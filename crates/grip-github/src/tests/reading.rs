@@ -4,7 +4,7 @@ use grip_testkit::assert_matches;
 use grip_testkit::github::Repo;
 
 use super::support::{Pair, With, oid, pair, repo};
-use crate::{Cursor, GitHubError, Login, Owner, Page, Repository, Response};
+use crate::{Cursor, GitHubError, Login, Owner, Page, Repository, Response, Tag};
 
 async fn all(pair: &Pair, owner: Owner) -> Vec<Page<Repository>> {
     let mut pages = Vec::new();
@@ -19,6 +19,12 @@ async fn all(pair: &Pair, owner: Owner) -> Vec<Page<Repository>> {
             return pages;
         }
     }
+}
+
+/// A page of the tags of `acme/one`.
+async fn tags(pair: &Pair, at: Option<Cursor>) -> Page<Tag> {
+    let tags = pair.github.tags(&repo("acme/one"), at, None).await;
+    tags.unwrap().fresh().unwrap()
 }
 
 fn login(name: &str) -> Login {
@@ -125,10 +131,8 @@ async fn tags_are_listed_and_asked_for_changes_only() {
         made.push(pair.host.add_tag("acme/one", &format!("v0.{n}.0")));
     }
     let one = repo("acme/one");
-    let first = pair.github.tags(&one, None, None).await.unwrap();
-    let first = first.fresh().unwrap();
-    let second = pair.github.tags(&one, first.next, None).await.unwrap();
-    let second = second.fresh().unwrap();
+    let first = tags(&pair, None).await;
+    let second = tags(&pair, first.next).await;
     assert_eq!((first.items.len(), second.items.len()), (100, 30));
     assert_eq!(second.next, None);
     let mut commits: Vec<_> = first.items.iter().chain(&second.items).collect();
@@ -150,12 +154,7 @@ async fn tags_are_listed_and_asked_for_changes_only() {
 #[tokio::test]
 async fn a_repository_without_tags_has_an_empty_page() {
     let pair = pair().await;
-    let tags = pair
-        .github
-        .tags(&repo("acme/one"), None, None)
-        .await
-        .unwrap();
-    let page = tags.fresh().unwrap();
+    let page = tags(&pair, None).await;
     assert_eq!((page.items.len(), page.next), (0, None));
 }
 
@@ -172,18 +171,8 @@ async fn hostile_tag_names_are_handed_on_as_they_are() {
     for name in names {
         pair.host.add_tag("acme/one", name);
     }
-    let tags = pair
-        .github
-        .tags(&repo("acme/one"), None, None)
-        .await
-        .unwrap();
-    let mut read: Vec<_> = tags
-        .fresh()
-        .unwrap()
-        .items
-        .into_iter()
-        .map(|t| t.name)
-        .collect();
+    let read = tags(&pair, None).await.items;
+    let mut read: Vec<_> = read.into_iter().map(|tag| tag.name).collect();
     let mut names = names.to_vec();
     read.sort();
     names.sort();
@@ -263,13 +252,7 @@ async fn a_renamed_repository_is_found_and_every_hop_is_paid_for() {
     let github = &pair.github;
     let found = github.repository(&one).await.unwrap();
     assert_eq!(found.full_name, repo("corp/two"));
-    let tags = github
-        .tags(&one, None, None)
-        .await
-        .unwrap()
-        .fresh()
-        .unwrap();
-    assert_eq!(tags.items[0].name, "v1.0.0");
+    assert_eq!(tags(&pair, None).await.items[0].name, "v1.0.0");
     github.commit_time(&one, commit).await.unwrap();
     let file = github.file(&one, commit, "go.mod", 100).await.unwrap();
     assert_eq!(file.unwrap(), "module x\n");

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use grip_tasks::TaskGroup;
-use grip_testkit::{assert_matches, until};
+use grip_testkit::{assert_matches, until_true};
 
 use crate::{Column, Connection, DbError, TestDatabase, Value};
 
@@ -31,9 +31,7 @@ async fn put(mut db: Connection<'_>, keys: Vec<&'static str>) -> Result<(), DbEr
 }
 
 async fn keys(database: &TestDatabase) -> Vec<String> {
-    let read = database
-        .db()
-        .read(|mut db| Box::pin(async move { db.fetch_all::<(String,)>(&sql::KEYS, &[]).await }));
+    let read = database.db().fetch_all::<(String,)>(&sql::KEYS, &[]);
     read.await.unwrap().into_iter().map(|(key,)| key).collect()
 }
 
@@ -92,9 +90,7 @@ crate::on_both_engines! {
     }
 
     async fn one_statement_needs_no_transaction(database: TestDatabase) {
-        let write = database.db().write_one(|mut db| {
-            Box::pin(async move { db.execute(&sql::PUT, &["a".into(), 1.into()]).await })
-        });
+        let write = database.db().execute(&sql::PUT, &["a".into(), 1.into()]);
         assert_eq!(write.await.unwrap(), 1);
         assert_eq!(keys(&database).await, ["a"]);
     }
@@ -113,9 +109,7 @@ crate::on_both_engines! {
             (none, (0, None, "", None)),
         ] {
             type Echo = (i64, Option<i64>, String, Option<String>);
-            let read = database.db().read(|mut db| {
-                Box::pin(async move { db.fetch_one::<Echo>(&sql::ECHO, &given).await })
-            });
+            let read = database.db().fetch_one::<Echo>(&sql::ECHO, &given);
             let (a, b, c, d) = expected;
             assert_eq!(read.await.unwrap(), (a, b, c.to_owned(), d));
         }
@@ -151,15 +145,10 @@ crate::on_both_engines! {
         }));
         assert_eq!(write.await.unwrap(), MANY as u64);
         let wanted = vec!["000007".to_owned(), "000009".to_owned(), "none".to_owned()];
-        let found = |wanted: Vec<String>, times: Vec<i64>| {
-            let db = database.db().clone();
-            async move {
-                let values = [wanted.into(), times.into()];
-                let read = db.read(|mut db| Box::pin(async move {
-                    db.fetch_all::<(String,)>(&sql::AMONG, &values).await
-                }));
-                read.await.unwrap().into_iter().map(|(key,)| key).collect::<Vec<_>>()
-            }
+        let found = async |wanted: Vec<String>, times: Vec<i64>| {
+            let values = [wanted.into(), times.into()];
+            let read = database.db().fetch_all::<(String,)>(&sql::AMONG, &values);
+            read.await.unwrap().into_iter().map(|(key,)| key).collect::<Vec<_>>()
         };
         assert_eq!(found(wanted.clone(), vec![7, 8]).await, ["000007"]);
         assert_eq!(found(wanted, vec![]).await, [""; 0]);
@@ -171,11 +160,7 @@ crate::on_both_engines! {
         database.db().write(|mut db| Box::pin(async move { db.notify("a").await }))
             .await
             .unwrap();
-        until("the topic moves", || {
-            std::future::ready(topic.has_changed().unwrap().then_some(()))
-        })
-        .await
-        .unwrap();
+        until_true("the topic moves", || topic.has_changed().unwrap()).await.unwrap();
         settle(&mut topic).await;
         other.mark_unchanged();
         let undone: Result<(), _> = database.db()
@@ -188,11 +173,7 @@ crate::on_both_engines! {
         database.db().write(|mut db| Box::pin(async move { db.notify("b").await }))
             .await
             .unwrap();
-        until("the other topic moves", || {
-            std::future::ready(other.has_changed().unwrap().then_some(()))
-        })
-        .await
-        .unwrap();
+        until_true("the other topic moves", || other.has_changed().unwrap()).await.unwrap();
         assert!(!topic.has_changed().unwrap());
     }
 
@@ -247,8 +228,6 @@ crate::statements! {
 }
 
 async fn columns_of(database: &TestDatabase) -> Vec<(String, String)> {
-    let read = database
-        .db()
-        .read(|mut db| Box::pin(async move { db.fetch_all(&schema::COLUMNS, &[]).await }));
+    let read = database.db().fetch_all(&schema::COLUMNS, &[]);
     read.await.unwrap()
 }

@@ -80,11 +80,6 @@ impl Bench {
             .count()
     }
 
-    /// How many slots of `lane` can be held at once, beyond those held.
-    fn slots_until_refused(&mut self, lane: Lane) -> usize {
-        (0..1_000).take_while(|_| self.ask(lane).is_ok()).count()
-    }
-
     fn status(&mut self) -> crate::HostStatus {
         self.host.status(&domain(), false, self.now)
     }
