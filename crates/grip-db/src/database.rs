@@ -279,7 +279,7 @@ impl Db {
             .await
     }
 
-    /// Sets the clock forward or back, as whoever keeps the server's clock might.
+    /// Sets the clock forward or back, as the keeper of the server's clock might.
     #[cfg(any(test, feature = "testing"))]
     pub fn shift_clock_ms(&self, ms: i64) {
         self.inner.status.clock.shift(ms);

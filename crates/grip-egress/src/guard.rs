@@ -12,8 +12,8 @@ const MAX_URL_BYTES: usize = 8192;
 
 /// Why a request must not be made at all.
 ///
-/// A name that leads to a refused address is not told together with that address: whoever named
-/// the host would learn how our network looks from inside.
+/// A name that leads to a refused address is not told together with that address: a client that
+/// named the host would learn how our network looks from inside.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Forbidden {

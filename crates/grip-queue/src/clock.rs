@@ -36,7 +36,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// A clock that is read anew differs by less.
+    /// A clock that is read again differs by less.
     const SHAKE_MS: i64 = 5_000;
 
     pub(crate) fn new(now_ms: i64) -> Self {

@@ -26,7 +26,7 @@ pub struct NewJob {
     pub due_ms: Option<i64>,
     /// Done again and again, so long after each success. None leaves that of a job that is there.
     pub period: Option<Duration>,
-    /// Begins anew where the job failed before, even for good.
+    /// Starts over where the job failed before, even for good.
     pub revive: bool,
 }
 

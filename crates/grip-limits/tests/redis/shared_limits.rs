@@ -179,7 +179,7 @@ async fn failures_of_several_instances_open_the_breaker_for_all() {
     closes(&c, Reason::BreakerOpen).await;
     assert!(c.failures(&host()) >= 4);
 
-    // After the cooldown three probes go, whoever makes them, and no fourth.
+    // After the cooldown three probes go, of whichever instance, and no fourth.
     let first = eventually(&c, Lane::Git).await;
     let second = a.acquire(&host(), Lane::Git).await.unwrap();
     let third = b.acquire(&host(), Lane::Git).await.unwrap();

@@ -1,7 +1,7 @@
 //! The jobs of the test's workers, and an append-only log of when each was done.
 //!
 //! A line says who began or ended the work on which lease, by the clock that all processes of
-//! this host share. A process that is killed ends nothing; whoever killed it writes that down
+//! this host share. A process that is killed ends nothing; the one that killed it writes that down
 //! once it is dead for certain.
 
 use std::{

@@ -29,7 +29,7 @@ on_both_engines! {
         let longest = LONGEST_LEASE.as_millis() as i64;
         assert!((longest..longest + 2 * MINUTE).contains(&due(lease).await));
         assert_eq!(queue.adjust_to_clock("k").await.unwrap(), 0);
-        // Whoever lives has its lease all the same.
+        // A live holder has its lease all the same.
         assert_eq!(queue.renew(&[&leases[0]], LEASE).await.unwrap(), [leases[0].id]);
         assert!(due(lease).await < 2 * MINUTE);
         assert_eq!(queue.finish(&leases[0]).await.unwrap(), Finished::Done);

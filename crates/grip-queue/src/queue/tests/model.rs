@@ -98,7 +98,7 @@ impl Row {
         self.lost = 0;
     }
 
-    fn anew(&mut self) {
+    fn start_over(&mut self) {
         (self.attempts, self.limited, self.dead) = (0, 0, false);
     }
 }
@@ -130,7 +130,7 @@ impl Model {
         if revive {
             // What is dead lies at the end of time.
             row.due = if row.dead { due } else { row.due.min(due) };
-            row.anew();
+            row.start_over();
         } else if !row.dead && row.attempts + row.limited == 0 {
             row.due = row.due.min(due);
         }
@@ -186,7 +186,7 @@ impl Model {
             return Finished::Done;
         }
         row.ended();
-        row.anew();
+        row.start_over();
         let period = row.periodic.then_some(now + PERIOD);
         let again = row.again.take();
         row.due = again.into_iter().chain(period).min().unwrap();
@@ -206,7 +206,7 @@ impl Model {
             return Finished::Done;
         };
         row.ended();
-        row.anew();
+        row.start_over();
         row.due = again;
         Finished::Again
     }
@@ -239,12 +239,12 @@ impl Model {
             return "later";
         }
         if let Some(again) = row.again.take() {
-            row.anew();
+            row.start_over();
             row.due = again;
             return "later";
         }
         if class != 2 && periodic {
-            row.anew();
+            row.start_over();
             row.due = now + PERIOD;
             return "later";
         }
@@ -282,7 +282,7 @@ impl Model {
             Some(_) => row.again = Some(now),
             None => {
                 (row.due, row.again) = (now, None);
-                row.anew();
+                row.start_over();
             }
         }
         row.lost = 0;
