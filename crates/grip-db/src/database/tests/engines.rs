@@ -90,7 +90,8 @@ crate::on_both_engines! {
     }
 
     async fn one_statement_needs_no_transaction(database: TestDatabase) {
-        let write = database.db().execute(&sql::PUT, &["a".into(), 1.into()]);
+        let values = ["a".into(), 1.into()];
+        let write = database.db().execute(&sql::PUT, &values);
         assert_eq!(write.await.unwrap(), 1);
         assert_eq!(keys(&database).await, ["a"]);
     }
