@@ -10,7 +10,10 @@ const CONNECTIONS: usize = 16;
 
 pub async fn measure(binary: &Path, table: &mut Table) -> Result<()> {
     let fixture = Fixture::new(binary).await?;
-    let info = format!("{}/info/refs?service=git-upload-pack", fixture.path());
+    let info = format!(
+        "{}/info/refs?service=git-upload-pack",
+        fixture.project.path()
+    );
     let v2 = rate(&fixture, 20_000, |c| {
         get(c, &info, "Git-Protocol: version=2\r\n")
     })
@@ -26,7 +29,7 @@ pub async fn measure(binary: &Path, table: &mut Table) -> Result<()> {
     );
     let peers = [(10, "579/s"), (1_000, "109/s"), (20_000, "6.5/s")];
     for (version, (count, peer)) in (1..).zip(peers) {
-        let tip = fixture.tree.tip("HEAD")?;
+        let tip = fixture.project.tree.tip("HEAD")?;
         let names: Vec<String> = (1..count).map(|n| format!("refs/tags/v{n:05}")).collect();
         let mut refs = vec![("refs/heads/main", tip.as_str())];
         refs.extend(names.iter().map(|name| (name.as_str(), tip.as_str())));
@@ -43,7 +46,7 @@ pub async fn measure(binary: &Path, table: &mut Table) -> Result<()> {
             peer,
         );
         let body = b"0014command=ls-refs\n0001000csymrefs\n0009peel\n0000".to_vec();
-        let path = format!("{}/git-upload-pack", fixture.path());
+        let path = format!("{}/git-upload-pack", fixture.project.path());
         let listed = rate(&fixture, rounds, |c| post(c, &path, &body)).await?;
         table.row(
             &format!("ls-refs, {count} refs, 16 connections"),

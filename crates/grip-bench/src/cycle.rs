@@ -3,8 +3,8 @@
 use std::{path::Path, process::Stdio, time::Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use grip_testkit::{Author, WorkTree, git, wire};
-use nostr::prelude::{Event, Timestamp};
+use grip_testkit::{Project, WorkTree, git, wire};
+use nostr::prelude::Event;
 use serde_json::json;
 use tokio::io::AsyncWriteExt as _;
 
@@ -35,13 +35,13 @@ async fn cycles(binary: &Path, table: &mut Table) -> Result<()> {
     let (mut wire, mut client, mut floor) = (Vec::new(), Vec::new(), Vec::new());
     let mut version = 0;
     for n in 0..60 {
-        let old = fixture.tree.tip("HEAD")?;
-        let tip = fixture.tree.commit("file", &n.to_string())?;
+        let old = fixture.project.tree.tip("HEAD")?;
+        let tip = fixture.project.tree.commit("file", &n.to_string())?;
         version += 1;
         let state = fixture.state(&[("refs/heads/main", &tip)], version);
         let over_wire = n % 2 == 0;
         let request = push_request(
-            &fixture.tree,
+            &fixture.project.tree,
             &[(&old, &tip, "refs/heads/main")],
             &tip,
             Some(&old),
@@ -50,9 +50,9 @@ async fn cycles(binary: &Path, table: &mut Table) -> Result<()> {
         let began = Instant::now();
         ensure!(relay.publish_ok(&state).await?.is_held());
         if over_wire {
-            push(&mut http, &fixture.path(), &request).await?;
+            push(&mut http, &fixture.project.path(), &request).await?;
         } else {
-            let pushed = fixture.tree.push(&fixture.url(), &["main"]).await?;
+            let pushed = fixture.project.tree.push(&fixture.url(), &["main"]).await?;
             ensure!(pushed.ok, "{}", pushed.stderr);
         }
         ensure!(
@@ -62,8 +62,7 @@ async fn cycles(binary: &Path, table: &mut Table) -> Result<()> {
         let millis = began.elapsed().as_secs_f64() * 1e3;
         if over_wire { &mut wire } else { &mut client }.push(millis);
         let began = Instant::now();
-        let pushed = fixture.tree.push(&bare_url, &["main"]).await?;
-        ensure!(pushed.ok, "{}", pushed.stderr);
+        fixture.project.tree.push_ok(&bare_url, &["main"]).await?;
         floor.push(began.elapsed().as_secs_f64() * 1e3);
     }
     let floor = median(&mut floor);
@@ -96,12 +95,10 @@ struct Prepared {
 
 impl Prepared {
     async fn new(fixture: &Fixture, number: usize) -> Result<Self> {
-        let (owner, tree) = (Author::new(), WorkTree::init()?);
-        let identifier = format!("side-{number}");
+        let (project, tree) = (Project::new(&format!("side-{number}")), WorkTree::init()?);
         let mut relay = fixture.node.connect().await?;
-        relay
-            .publish_ok(&owner.announcement(&fixture.node.authority(), &identifier, vec![]))
-            .await?;
+        let announcement = project.announcement(&[&fixture.node], &[]);
+        relay.publish_ok(&announcement).await?;
         let mut rounds = Vec::new();
         let mut old = wire::ZERO.to_owned();
         for n in 0..PUSHES {
@@ -109,15 +106,12 @@ impl Prepared {
             let base = (n > 0).then_some(old.as_str());
             let commands = [(old.as_str(), tip.as_str(), "refs/heads/main")];
             let request = push_request(&tree, &commands, &tip, base).await?;
-            let at = Timestamp::from_secs(Timestamp::now().as_secs() - 1_000 + n);
-            rounds.push((
-                owner.state_at(&identifier, &[("refs/heads/main", &tip)], None, at),
-                request,
-            ));
+            let state = project.state_at(&[("refs/heads/main", &tip)], 1_000 - n);
+            rounds.push((state, request));
             old = tip;
         }
         Ok(Self {
-            path: format!("/{}/{identifier}.git", owner.npub()),
+            path: project.path(),
             rounds,
         })
     }
@@ -150,7 +144,7 @@ async fn side_by_side(binary: &Path, table: &mut Table) -> Result<()> {
 /// A wire push of `count` new refs, and what a stranger waits for meanwhile.
 async fn many_refs(binary: &Path, count: usize, table: &mut Table) -> Result<()> {
     let fixture = Fixture::new(binary).await?;
-    let tip = fixture.tree.commit("file", "x")?;
+    let tip = fixture.project.tree.commit("file", "x")?;
     let names: Vec<String> = (0..count - 1)
         .map(|n| format!("refs/tags/v{n:05}"))
         .collect();
@@ -158,18 +152,18 @@ async fn many_refs(binary: &Path, count: usize, table: &mut Table) -> Result<()>
     refs.extend(names.iter().map(|name| (name.as_str(), tip.as_str())));
     let mut relay = fixture.node.connect().await?;
     relay.publish_ok(&fixture.state(&refs, 1)).await?;
-    let old = fixture.tree.tip("HEAD~1")?;
+    let old = fixture.project.tree.tip("HEAD~1")?;
     let mut commands = vec![(old.as_str(), tip.as_str(), "refs/heads/main")];
     commands.extend(
         names
             .iter()
             .map(|name| (wire::ZERO, tip.as_str(), name.as_str())),
     );
-    let request = push_request(&fixture.tree, &commands, &tip, Some(&old)).await?;
+    let request = push_request(&fixture.project.tree, &commands, &tip, Some(&old)).await?;
     let mut http = Connection::open(fixture.node.port()).await?;
     let done = std::sync::atomic::AtomicBool::new(false);
     let began = Instant::now();
-    let path = fixture.path();
+    let path = fixture.project.path();
     let pushing = async {
         push(&mut http, &path, &request).await?;
         done.store(true, std::sync::atomic::Ordering::Relaxed);
@@ -187,7 +181,7 @@ async fn many_refs(binary: &Path, count: usize, table: &mut Table) -> Result<()>
     };
     let (seconds, longest) = tokio::join!(pushing, asking);
     let (seconds, longest) = (seconds?, longest?);
-    let floor = path_push(&fixture.tree, count).await?;
+    let floor = path_push(&fixture.project.tree, count).await?;
     let peer = if count == 1_000 {
         "3.9 s; 2.7 s"
     } else {
@@ -222,8 +216,7 @@ async fn path_push(tree: &WorkTree, count: usize) -> Result<f64> {
     child.wait().await?;
     let url = bare.path().to_str().context("UTF-8")?;
     let began = Instant::now();
-    let pushed = tree.push(url, &["refs/tags/*:refs/tags/*"]).await?;
-    ensure!(pushed.ok, "{}", pushed.stderr);
+    tree.push_ok(url, &["refs/tags/*:refs/tags/*"]).await?;
     Ok(began.elapsed().as_secs_f64())
 }
 

@@ -2,8 +2,8 @@
 
 use std::{fs::File, io::Write as _, path::Path, time::Instant};
 
-use anyhow::{Context as _, Result, ensure};
-use grip_testkit::{Author, Node, WorkTree};
+use anyhow::{Context as _, Result};
+use grip_testkit::{Author, LocalProject, Node};
 use nostr::prelude::{Event, Timestamp};
 
 /// Limits off: the engine is measured, not its politeness.
@@ -17,9 +17,7 @@ const SETTINGS: &[(&str, &str)] = &[
 
 pub struct Fixture {
     pub node: Node,
-    pub owner: Author,
-    pub identifier: String,
-    pub tree: WorkTree,
+    pub project: LocalProject,
 }
 
 impl Fixture {
@@ -31,52 +29,29 @@ impl Fixture {
     /// Like [`Fixture::new`], with further settings.
     pub async fn with(binary: &Path, settings: &[(&str, &str)]) -> Result<Self> {
         let node = Node::start_with(binary, &[SETTINGS, settings].concat()).await?;
-        let fixture = Self {
-            node,
-            owner: Author::new(),
-            identifier: "bench".into(),
-            tree: WorkTree::with_commit()?,
-        };
-        let mut relay = fixture.node.connect().await?;
-        let announcement =
-            fixture
-                .owner
-                .announcement(&fixture.node.authority(), &fixture.identifier, vec![]);
-        relay.publish_ok(&announcement).await?;
-        let tip = fixture.tree.tip("HEAD")?;
-        relay
-            .publish_ok(&fixture.state(&[("refs/heads/main", &tip)], 0))
-            .await?;
-        let pushed = fixture.tree.push(&fixture.url(), &["main"]).await?;
-        ensure!(pushed.ok, "{}", pushed.stderr);
-        Ok(fixture)
+        let project = LocalProject::new("bench")?;
+        project.publish(&node, 3_000).await?;
+        Ok(Self { node, project })
     }
 
     pub fn url(&self) -> String {
-        self.owner
-            .clone_url(&self.node.authority(), &self.identifier)
-    }
-
-    pub fn path(&self) -> String {
-        format!("/{}/{}.git", self.owner.npub(), self.identifier)
+        self.project.url(&self.node)
     }
 
     /// A state of the owner; later `version`s are later.
     pub fn state(&self, refs: &[(&str, &str)], version: u64) -> Event {
-        let at = Timestamp::from_secs(Timestamp::now().as_secs() - 3_000 + version);
-        self.owner
-            .state_at(&self.identifier, refs, Some("refs/heads/main"), at)
+        self.project.state_at(refs, 3_000 - version)
     }
 
     /// Events that look like issues, about 830 bytes each.
     pub fn issues(&self, authors: &[Author], count: usize) -> Vec<Event> {
-        let coordinate = self.owner.coordinate(&self.identifier);
+        let coordinate = self.project.coordinate();
         let body = "The tide table is off by an hour after the clocks change. ".repeat(5);
         (0..count)
             .map(|n| {
                 let tags = vec![
                     grip_testkit::events::tag(["a", &coordinate]),
-                    grip_testkit::events::tag(["p", &self.owner.hex()]),
+                    grip_testkit::events::tag(["p", &self.project.owner.hex()]),
                     grip_testkit::events::tag(["subject", &format!("issue {n}")]),
                 ];
                 let at = Timestamp::from_secs(Timestamp::now().as_secs() - 100_000 + n as u64);

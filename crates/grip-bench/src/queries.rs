@@ -28,7 +28,10 @@ pub async fn measure(binary: &Path, table: &mut Table) -> Result<()> {
             relay.answer(&event.id).await?;
         }
     }
-    let coordinate = fixture.owner.coordinate(&fixture.identifier);
+    let coordinate = fixture
+        .project
+        .owner
+        .coordinate(&fixture.project.identifier);
     let sizes = [
         ("by id", 4_000, 1, "22,977/s"),
         ("author + kind, 50", 800, 50, "1,797/s"),

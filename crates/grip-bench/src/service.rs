@@ -130,11 +130,7 @@ async fn beside_nothing(binary: &Path, table: &mut Table) -> Result<()> {
 
 /// A name that is served here; the first answer fills the cache for the rest.
 fn resolve_path(fixture: &Fixture) -> String {
-    format!(
-        "/resolve/name:{}/{}",
-        fixture.owner.npub(),
-        fixture.identifier
-    )
+    format!("/resolve/name:{}/bench", fixture.project.owner.npub())
 }
 
 fn shown(path: &str) -> &str {

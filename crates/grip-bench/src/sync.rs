@@ -4,9 +4,8 @@ pub mod waiting;
 
 use std::{future::Future, path::Path, time::Duration};
 
-use anyhow::{Context as _, Result, ensure};
-use grip_testkit::{Author, Node, RemoteHost, WorkTree, events::tag, remote::Behaviour};
-use nostr::prelude::{Event, Timestamp};
+use anyhow::{Context as _, Result};
+use grip_testkit::{Author, Node, Project, RemoteHost, WorkTree, remote::Behaviour};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -43,42 +42,6 @@ struct Row {
     peer: &'static str,
 }
 
-/// A repository whose data is elsewhere.
-struct Project {
-    owner: Author,
-    identifier: String,
-}
-
-impl Project {
-    fn new(identifier: String) -> Self {
-        Self {
-            owner: Author::new(),
-            identifier,
-        }
-    }
-
-    fn announcement(&self, node: &Node, url: &str) -> Event {
-        let own = self.owner.clone_url(&node.authority(), &self.identifier);
-        let tags = vec![
-            tag(["d", &self.identifier]),
-            tag(["clone", &own, url]),
-            tag(["relays", &node.relay_url()]),
-        ];
-        self.owner.sign(30617, "", tags)
-    }
-
-    fn state(&self, refs: &[(&str, &str)]) -> Event {
-        self.state_at(refs, 0)
-    }
-
-    /// A state that counts as made so many seconds ago.
-    fn state_at(&self, refs: &[(&str, &str)], seconds_ago: u64) -> Event {
-        let at = Timestamp::from_secs(Timestamp::now().as_secs() - seconds_ago);
-        let head = Some("refs/heads/main");
-        self.owner.state_at(&self.identifier, refs, head, at)
-    }
-}
-
 /// How many events of these kinds are served.
 async fn served(node: &Node, kinds: &[u16]) -> Result<usize> {
     let mut relay = node.connect().await?;
@@ -112,15 +75,20 @@ async fn burst(binary: &Path) -> Result<Row> {
     let mut projects = Vec::new();
     for n in 0..IDENTIFIERS {
         // Pull requests are taken for repositories that are served.
-        let project = Project::new(format!("burst-{n}"));
+        let project = Project::new(&format!("burst-{n}"));
         let url = host.clone_url(&format!("{n}.git"));
         let first = project.state_at(&[("refs/heads/main", &tree.tip("HEAD")?)], 100);
-        send_all(node, &[project.announcement(node, &url), first], 1, 1).await?;
-        let own = project
-            .owner
-            .clone_url(&node.authority(), &project.identifier);
-        let pushed = tree.push(&own, &["main"]).await?;
-        ensure!(pushed.ok, "{}", pushed.stderr);
+        send_all(
+            node,
+            &[
+                project.announcement(&[node], std::slice::from_ref(&url)),
+                first,
+            ],
+            1,
+            1,
+        )
+        .await?;
+        tree.push_ok(&project.url(node), &["main"]).await?;
         projects.push((project, url));
     }
     let fix = tree.commit("fix", "better")?;
@@ -172,8 +140,8 @@ async fn silence(binary: &Path) -> Result<Row> {
         let url = host.host(&tree, "x.git")?;
         let steps = [Behaviour::retry_after(status, ASKED), Behaviour::Serve];
         host.script("x.git", steps);
-        let project = Project::new(format!("silence-{status}"));
-        events.push(project.announcement(node, &url));
+        let project = Project::new(&format!("silence-{status}"));
+        events.push(project.announcement(&[node], std::slice::from_ref(&url)));
         events.push(project.state(&[("refs/heads/main", &tip)]));
         hosts.push(host);
     }
@@ -208,13 +176,13 @@ async fn half_missing(binary: &Path) -> Result<Row> {
     let url = host.host(&tree, "x.git")?;
     tree.git(["checkout", "-q", "-b", "later"])?;
     let later = tree.commit("later", "not there")?;
-    let project = Project::new("half".to_owned());
+    let project = Project::new("half");
     let refs = [
         ("refs/heads/main", tip.as_str()),
         ("refs/heads/later", &later),
     ];
     let events = [
-        project.announcement(&fixture.node, &url),
+        project.announcement(&[&fixture.node], std::slice::from_ref(&url)),
         project.state(&refs),
     ];
     send_all(&fixture.node, &events, 1, 1).await?;
@@ -255,8 +223,8 @@ async fn hanging(binary: &Path) -> Result<Row> {
         if n < HANGING {
             host.behave_at(&name, Behaviour::HangAfter { bytes: 0 });
         }
-        let project = Project::new(format!("hanging-{n}"));
-        events.push(project.announcement(node, &url));
+        let project = Project::new(&format!("hanging-{n}"));
+        events.push(project.announcement(&[node], std::slice::from_ref(&url)));
         events.push(project.state(&[("refs/heads/main", &tip)]));
     }
     send_all(node, &events, 1, 1).await?;

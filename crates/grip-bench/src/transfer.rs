@@ -12,16 +12,15 @@ use crate::{
 
 pub async fn measure(binary: &Path, size_mib: u64, table: &mut Table) -> Result<()> {
     let mut fixture = Fixture::new(binary).await?;
-    let tip = fixture.tree.commit_noise(size_mib, 1)?;
+    let tip = fixture.project.tree.commit_noise(size_mib, 1)?;
     let mut relay = fixture.node.connect().await?;
     relay
         .publish_ok(&fixture.state(&[("refs/heads/main", &tip)], 1))
         .await?;
     let began = Instant::now();
-    let pushed = fixture.tree.push(&fixture.url(), &["main"]).await?;
-    ensure!(pushed.ok, "{}", pushed.stderr);
+    fixture.project.push(&fixture.node).await?;
     let push = began.elapsed().as_secs_f64();
-    let floor = path_push(&fixture.tree).await?;
+    let floor = path_push(&fixture.project.tree).await?;
     let rss = mib(fixture.node.peak_rss_bytes()?);
     let name = format!("git push over a path {floor:.2} s");
     table.row(
@@ -32,11 +31,7 @@ pub async fn measure(binary: &Path, size_mib: u64, table: &mut Table) -> Result<
         "RSS 438 MB",
     );
     fixture.node.crash_and_restart().await?;
-    let repository = fixture
-        .node
-        .data_dir()
-        .join("git")
-        .join(fixture.path().trim_start_matches('/'));
+    let repository = fixture.project.directory(&fixture.node);
     let local = format!("file://{}", repository.to_str().context("UTF-8")?);
     let (mut over_path, mut over_http) = (f64::MAX, f64::MAX);
     for _ in 0..3 {

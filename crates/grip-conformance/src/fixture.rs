@@ -3,9 +3,12 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Result, ensure};
-use grip_testkit::{Answer, Author, GitOutput, RelayClient, WorkTree, events::Tags, git, until};
+use grip_testkit::{
+    Answer, Author, GitOutput, RelayClient, WorkTree,
+    events::{Tags, percent_encode, tag},
+    git, until,
+};
 use nostr::prelude::{Event, EventId, Timestamp};
-use serde_json::json;
 
 use crate::Target;
 
@@ -82,6 +85,44 @@ impl<'a> Fixture<'a> {
             .announcement_at(&self.target.authority, &self.identifier, more, at)
     }
 
+    /// Served, with somebody whom the owner lists as a maintainer.
+    pub async fn with_maintainer(target: &'a Target) -> Result<(Fixture<'a>, Author)> {
+        let helper = Author::new();
+        let tags = vec![tag(["maintainers", &helper.hex()])];
+        Ok((Self::served_with(target, tags).await?, helper))
+    }
+
+    /// An announcement of `helper` that lists the owner as a maintainer in turn.
+    pub fn answers_back(&self, helper: &Author) -> Event {
+        let tags = vec![tag(["maintainers", &self.owner.hex()])];
+        helper.announcement(&self.target.authority, &self.identifier, tags)
+    }
+
+    /// A state of the owner's.
+    pub fn state(&mut self, refs: &[(&str, &str)], head: Option<&str>) -> Event {
+        let owner = self.owner.clone();
+        self.state_naming(&owner, refs, head)
+    }
+
+    /// A state of the owner's with `main` at the work tree's HEAD.
+    pub fn own_state(&mut self) -> Result<Event> {
+        let owner = self.owner.clone();
+        self.state_of(&owner)
+    }
+
+    /// A pull request to the repository, whose commit is in it or will be.
+    pub fn pull_request(&self, author: &Author, tip: &str) -> Event {
+        author.pull_request(&self.owner, &self.identifier, tip, &self.clone_url())
+    }
+
+    pub fn issue(&self, author: &Author, subject: &str) -> Event {
+        author.issue(&self.owner, &self.identifier, subject)
+    }
+
+    pub fn coordinate(&self) -> String {
+        self.owner.coordinate(&self.identifier)
+    }
+
     /// A state of `author` with `main` at the work tree's HEAD.
     pub fn state_of(&mut self, author: &Author) -> Result<Event> {
         let tip = self.tree.tip("HEAD")?;
@@ -104,8 +145,7 @@ impl<'a> Fixture<'a> {
 
     /// The owner's state for the work tree's `main`, published and pushed.
     pub async fn publish_and_push(&mut self) -> Result<Event> {
-        let owner = self.owner.clone();
-        let state = self.state_of(&owner)?;
+        let state = self.own_state()?;
         self.relay.publish_ok(&state).await?;
         self.push_ok(&["+main:refs/heads/main"]).await?;
         self.must_serve(&state.id).await?;
@@ -117,14 +157,16 @@ impl<'a> Fixture<'a> {
     }
 
     pub fn clone_url_of(&self, owner: &Author) -> String {
-        let path = grip_testkit::events::percent_encode(&self.identifier);
-        format!("{}/{}/{path}.git", self.target.http, owner.npub())
+        format!("{}{}", self.target.http, self.path_of(owner))
     }
 
     /// The path of the repository below the server's root.
     pub fn path(&self) -> String {
-        let path = grip_testkit::events::percent_encode(&self.identifier);
-        format!("/{}/{path}.git", self.owner.npub())
+        self.path_of(&self.owner)
+    }
+
+    fn path_of(&self, owner: &Author) -> String {
+        format!("/{}/{}.git", owner.npub(), percent_encode(&self.identifier))
     }
 
     pub async fn push(&self, refspecs: &[&str]) -> Result<GitOutput> {
@@ -139,21 +181,15 @@ impl<'a> Fixture<'a> {
 
     /// Pushes and demands a refusal whose reason a person can read.
     pub async fn push_refused(&self, refspecs: &[&str]) -> Result<String> {
-        let output = self.push(refspecs).await?;
+        let GitOutput { ok, stderr, .. } = self.push(refspecs).await?;
+        ensure!(!ok, "the push should have been refused:\n{stderr}");
+        let readable = stderr.contains("remote rejected") || stderr.contains("remote: ");
+        ensure!(readable, "the refusal is unreadable:\n{stderr}");
         ensure!(
-            !output.ok,
-            "the push should have been refused:\n{}",
-            output.stderr
+            !stderr.contains("bad band"),
+            "the refusal is garbled:\n{stderr}"
         );
-        let readable =
-            output.stderr.contains("remote rejected") || output.stderr.contains("remote: ");
-        ensure!(readable, "the refusal is unreadable:\n{}", output.stderr);
-        ensure!(
-            !output.stderr.contains("bad band"),
-            "the refusal is garbled:\n{}",
-            output.stderr
-        );
-        Ok(output.stderr)
+        Ok(stderr)
     }
 
     /// The oid of `name` on the server.
@@ -165,29 +201,57 @@ impl<'a> Fixture<'a> {
             .map(|(_, oid)| oid))
     }
 
+    /// Demands that `name` is at `oid` on the server.
+    pub async fn ref_is(&self, name: &str, oid: &str) -> Result<()> {
+        let found = self.remote_ref(name).await?;
+        ensure!(
+            found.as_deref() == Some(oid),
+            "{name} is at {found:?}, not {oid}"
+        );
+        Ok(())
+    }
+
+    /// Demands that there is no such ref on the server.
+    pub async fn lacks_ref(&self, name: &str) -> Result<()> {
+        let found = self.remote_ref(name).await?;
+        ensure!(found.is_none(), "{name} is at {found:?}");
+        Ok(())
+    }
+
+    /// Demands that HEAD on the server names `branch`.
+    pub async fn head_is(&self, branch: &str) -> Result<()> {
+        let head = git::remote_head(&self.clone_url()).await?;
+        ensure!(head.as_deref() == Some(branch), "HEAD is {head:?}");
+        Ok(())
+    }
+
     /// Waits until the server serves the event.
     pub async fn must_serve(&mut self, id: &EventId) -> Result<()> {
         let target = self.target;
-        let id = *id;
         until("the event is served", || async move {
-            target
-                .connect()
-                .await
-                .ok()?
-                .serves(&id)
-                .await
-                .ok()?
-                .then_some(())
+            let mut relay = target.connect().await.ok()?;
+            relay.serves(id).await.ok()?.then_some(())
         })
         .await
     }
 
     /// Demands that the event is not served now.
     pub async fn must_not_serve(&mut self, id: &EventId) -> Result<()> {
-        ensure!(
-            !self.relay.serves(id).await?,
-            "event {id} is served and must not be"
-        );
+        let is_served = self.relay.serves(id).await?;
+        ensure!(!is_served, "event {id} is served and must not be");
+        Ok(())
+    }
+
+    /// Publishes and demands that the event be taken, served or held.
+    pub async fn publish(&mut self, event: &Event) -> Result<()> {
+        self.relay.publish_ok(event).await.map(drop)
+    }
+
+    /// Publishes and demands that the event be known already.
+    pub async fn duplicate(&mut self, event: &Event) -> Result<()> {
+        let answer = self.relay.publish(event).await?;
+        let is_known = answer.accepted && answer.message.starts_with("duplicate:");
+        ensure!(is_known, "{answer:?}");
         Ok(())
     }
 
@@ -204,55 +268,46 @@ impl<'a> Fixture<'a> {
             "kind {}: {answer:?}",
             event.kind.as_u16()
         );
-        let found = self
-            .relay
-            .query(&[json!({"ids": [event.id.to_hex()]})])
-            .await?;
-        ensure!(found.len() == 1, "OK true, yet the event is not served");
+        let is_served = self.relay.serves(&event.id).await?;
+        ensure!(is_served, "OK true, yet the event is not served");
         Ok(())
     }
 
     /// Publishes and demands that the event be held.
     pub async fn held(&mut self, event: &Event) -> Result<()> {
         let answer = self.relay.publish(event).await?;
-        ensure!(
-            answer
-                == Answer {
-                    accepted: true,
-                    message: HELD.into()
-                },
-            "kind {} should be held: {answer:?}",
-            event.kind.as_u16()
-        );
+        let (is_held, kind) = (answer.accepted && answer.message == HELD, event.kind);
+        ensure!(is_held, "kind {kind} should be held: {answer:?}");
         self.must_not_serve(&event.id).await
     }
 }
+
+/// Asks a repository for its refs.
+pub const INFO: &str = "info/refs?service=git-upload-pack";
 
 /// The spec's exact text for an event that waits.
 pub const HELD: &str = "purgatory: won't be served until git data arrives";
 
 /// Demands a refusal with a NIP-01 prefix; returns its text.
 pub fn refused(answer: Answer, event: &Event) -> Result<String> {
+    let Answer { accepted, message } = answer;
     ensure!(
-        !answer.accepted,
-        "kind {} should be refused: {answer:?}",
-        event.kind.as_u16()
+        !accepted,
+        "kind {} should be refused: {message}",
+        event.kind
     );
-    let prefixes = [
-        "invalid:",
-        "blocked:",
-        "restricted:",
-        "rate-limited:",
-        "duplicate:",
-        "error:",
+    let prefix = message.split_once(':').map_or("", |(prefix, _)| prefix);
+    let known = [
+        "invalid",
+        "blocked",
+        "restricted",
+        "rate-limited",
+        "duplicate",
+        "error",
     ];
-    let known = prefixes
-        .iter()
-        .any(|prefix| answer.message.starts_with(prefix));
     ensure!(
-        known,
-        "refusal without a NIP-01 prefix: {:?}",
-        answer.message
+        known.contains(&prefix),
+        "refusal without a NIP-01 prefix: {message:?}"
     );
-    Ok(answer.message)
+    Ok(message)
 }

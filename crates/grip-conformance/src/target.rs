@@ -26,6 +26,15 @@ pub trait Control: Send + Sync {
     ) -> Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>>;
 }
 
+/// The value of a header in lower case; empty without one.
+pub fn header(response: &reqwest::Response, name: &str) -> String {
+    let value = response
+        .headers()
+        .get(name)
+        .and_then(|value| value.to_str().ok());
+    value.unwrap_or_default().to_lowercase()
+}
+
 impl Target {
     /// Reads `http(s)://host[:port]`.
     pub fn new(url: &str, client: reqwest::Client) -> Result<Self> {
@@ -70,6 +79,11 @@ impl Target {
     pub async fn get(&self, path: &str, headers: &[(&str, &str)]) -> Result<reqwest::Response> {
         self.request(reqwest::Method::GET, path, headers, Vec::new())
             .await
+    }
+
+    /// The status of a GET.
+    pub async fn status(&self, path: &str) -> Result<u16> {
+        Ok(self.get(path, &[]).await?.status().as_u16())
     }
 
     pub async fn request(

@@ -7,7 +7,7 @@
 use std::{env, fs, path::Path, process::Command};
 
 use anyhow::{Context as _, Result, ensure};
-use grip_testkit::{Author, Node, WorkTree, events::tag, git, until};
+use grip_testkit::{Author, LocalProject, Node, events::tag, git, until_ok};
 use serde_json::json;
 
 const IDENTIFIER: &str = "tides";
@@ -27,47 +27,39 @@ async fn main() -> Result<()> {
 
 /// One of each kind of claim: served, held for its data, pushed ahead of its event, indexed.
 async fn record(node: &Node) -> Result<serde_json::Value> {
-    let (owner, contributor, tree) = (Author::new(), Author::new(), WorkTree::init()?);
-    let authority = node.authority();
-    let module = format!("127.0.0.1/{}/{IDENTIFIER}", owner.npub());
-    let tip = tree.commit("go.mod", &format!("module {module}\n\ngo 1.19\n"))?;
+    let (local, contributor) = (LocalProject::module(IDENTIFIER)?, Author::new());
+    let (owner, tree, tip) = (&local.owner, &local.tree, &local.tip);
+    let (authority, module, url) = (node.authority(), local.module_path(), local.url(node));
     let mut relay = node.connect().await?;
-    let url = owner.clone_url(&authority, IDENTIFIER);
 
     let announcement = owner.announcement(&authority, IDENTIFIER, vec![tag(["t", "sea"])]);
     relay.publish_ok(&announcement).await?;
-    let refs = [("refs/heads/main", &*tip), ("refs/tags/v1.0.0", &*tip)];
+    let refs = [("refs/heads/main", &**tip), ("refs/tags/v1.0.0", tip)];
     let state = owner.state(IDENTIFIER, &refs, Some("refs/heads/main"));
     relay.publish_ok(&state).await?;
     tree.git(["tag", "v1.0.0"])?;
-    let pushed = tree.push(&url, &["main", "v1.0.0"]).await?;
-    ensure!(pushed.ok, "{}", pushed.stderr);
-    let issue = contributor.issue(&owner, IDENTIFIER, "low water");
+    tree.push_ok(&url, &["main", "v1.0.0"]).await?;
+    let issue = contributor.issue(owner, IDENTIFIER, "low water");
     relay.publish_ok(&issue).await?;
-    until("the tag is in the feed", || async {
-        node.get("/index")
-            .await
-            .ok()?
-            .contains("v1.0.0")
-            .then_some(())
+    until_ok("the tag is in the feed", async || {
+        Ok(node.get("/index").await?.contains("v1.0.0").then_some(()))
     })
     .await?;
 
     // A pull request whose data is here, one whose data is not, and data without its event.
     let merged = tree.commit("high.go", "package tides\n")?;
-    let early = contributor.pull_request(&owner, IDENTIFIER, &merged, &url);
+    let early = contributor.pull_request(owner, IDENTIFIER, &merged, &url);
     let refspec = format!("{merged}:refs/nostr/{}", early.id.to_hex());
-    let pushed = tree.push(&url, &[&refspec]).await?;
-    ensure!(pushed.ok, "{}", pushed.stderr);
-    let served = contributor.pull_request(&owner, IDENTIFIER, &tip, &url);
+    tree.push_ok(&url, &[&refspec]).await?;
+    let served = contributor.pull_request(owner, IDENTIFIER, tip, &url);
     relay.publish_ok(&served).await?;
     let missing = tree.commit("low.go", "package tides\n")?;
-    let held = contributor.pull_request(&owner, IDENTIFIER, &missing, &url);
+    let held = contributor.pull_request(owner, IDENTIFIER, &missing, &url);
     ensure!(relay.publish(&held).await?.is_held());
 
     // The next state, whose commits are not pushed yet.
     let later = state.created_at + 1_u64;
-    let next_refs = [("refs/heads/main", &*missing), ("refs/tags/v1.0.0", &*tip)];
+    let next_refs = [("refs/heads/main", &*missing), ("refs/tags/v1.0.0", tip)];
     let next = owner.state_at(IDENTIFIER, &next_refs, Some("refs/heads/main"), later);
     ensure!(relay.publish(&next).await?.is_held());
 
@@ -85,7 +77,7 @@ async fn record(node: &Node) -> Result<serde_json::Value> {
         "served": [announcement, state, issue, served],
         "held": [next, held],
         "pushed_ahead": { "event": early, "tip": merged },
-        "resolved": node.get(&format!("/resolve/name:{}/{IDENTIFIER}", owner.npub())).await?,
+        "resolved": node.get(&format!("/resolve/name:{}/{IDENTIFIER}", owner.npub())).await?.text(),
     }))
 }
 

@@ -8,6 +8,8 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 use tempfile::TempDir;
 
+use crate::wait::until;
+
 /// A git work tree in a temporary directory.
 #[derive(Debug)]
 pub struct WorkTree {
@@ -129,6 +131,11 @@ impl WorkTree {
         args.extend(refspecs);
         self.run(args).await
     }
+
+    /// The same for a push that must be taken.
+    pub async fn push_ok(&self, url: &str, refspecs: &[&str]) -> Result<()> {
+        self.push(url, refspecs).await?.text().map(drop)
+    }
 }
 
 /// Lists the refs of `url` as `(name, oid)`, peeled lines included.
@@ -140,6 +147,16 @@ pub async fn ls_remote(url: &str) -> Result<Vec<(String, String)>> {
             .map(|(oid, name)| (name.into(), oid.into()))
     };
     Ok(text.lines().filter_map(pair).collect())
+}
+
+/// Waits until `name` is at `oid`.
+pub async fn until_ref(url: &str, name: &str, oid: &str) -> Result<()> {
+    let wanted = (name.to_owned(), oid.to_owned());
+    until("the ref is there", || async {
+        let refs = ls_remote(url).await.ok()?;
+        refs.contains(&wanted).then_some(())
+    })
+    .await
 }
 
 /// The branches and tags of `url`, sorted.

@@ -22,9 +22,9 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use bytes::Bytes;
-use tokio::{net::TcpListener, task::JoinSet};
+use tokio::task::JoinSet;
 
 pub use self::{
     behaviour::Behaviour,
@@ -33,7 +33,7 @@ pub use self::{
     repositories::Repo,
 };
 use self::{behaviour::Scripts, limits::LimitState, record::Record, repositories::Repositories};
-use crate::remote::{self, Gate};
+use crate::{listener, remote::Gate};
 
 /// A running GitHub; it ends when dropped.
 #[derive(Debug)]
@@ -86,17 +86,23 @@ impl FakeGitHub {
         Self::with(address, Setup::default()).await
     }
 
-    pub async fn with(address: &str, setup: Setup) -> Result<Self> {
-        let ip = address.parse().context("an IP address")?;
-        let (listener, port) = remote::bind(ip).await?;
-        Self::serve(listener, port, setup)
+    /// A GitHub Enterprise, which lists are read from every second; a budget of calls or none.
+    pub async fn enterprise(address: &str, unmetered: bool) -> Result<Self> {
+        let setup = Setup {
+            base: "/api/v3".into(),
+            limits: Limits {
+                unmetered,
+                ..Limits::default()
+            },
+            ..Setup::default()
+        };
+        let github = Self::with(address, setup).await?;
+        github.set_poll_interval(1);
+        Ok(github)
     }
 
-    fn serve(
-        listener: TcpListener,
-        port: Option<std::net::TcpListener>,
-        setup: Setup,
-    ) -> Result<Self> {
+    pub async fn with(address: &str, setup: Setup) -> Result<Self> {
+        let (listener, port) = listener::bind(address).await?;
         let shared = Arc::new(Shared {
             address: listener.local_addr()?,
             base: setup.base,
@@ -105,11 +111,9 @@ impl FakeGitHub {
             record: Record::default(),
             scripts: Scripts::default(),
         });
-        let mut serving = JoinSet::new();
-        serving.spawn(service::accept(listener, Arc::clone(&shared)));
         Ok(Self {
+            _serving: listener::serve(listener, Arc::clone(&shared), service::respond),
             shared,
-            _serving: serving,
             _port: port,
         })
     }
@@ -117,6 +121,16 @@ impl FakeGitHub {
     /// The URL of the API, with a slash at the end.
     pub fn api(&self) -> String {
         format!("{}/", self.shared.root())
+    }
+
+    /// A list (`/orgs/acme`) as settings name it, where the API is below `/api/v3`.
+    pub fn place(&self, list: &str) -> String {
+        self.api().replace("/api/v3/", list)
+    }
+
+    /// Limits of a host that nobody reaches, as settings name them.
+    pub fn wide_limits(&self) -> String {
+        format!("{}=20/100000", self.domain())
     }
 
     /// The address without the port, as limits are counted by.

@@ -1,22 +1,22 @@
 //! The real binary, in a directory of its own, on a free loopback port.
 
 use std::{
-    fs::File,
     net::TcpListener,
     path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{Command, ExitStatus, Stdio},
 };
 
-use anyhow::{Context as _, Result, bail};
-use rustix::process::{Pid, Signal, kill_process};
+use anyhow::{Context as _, Result, bail, ensure};
+use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::TcpStream,
-};
 
-use crate::{relay::RelayClient, wait::until};
+use crate::{
+    http::{Connection, Response},
+    process::Process,
+    relay::RelayClient,
+    wait::{until, until_true},
+};
 
 /// A running node that is killed when dropped.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub struct Node {
     dir: TempDir,
     port: u16,
     env: Vec<(String, String)>,
-    child: Option<Child>,
+    process: Process,
 }
 
 impl Node {
@@ -43,15 +43,16 @@ impl Node {
 
     /// A node that is not running yet; its directory may be filled first.
     pub fn prepare(binary: impl AsRef<Path>, env: &[(&str, &str)]) -> Result<Self> {
+        let dir = TempDir::new()?;
         Ok(Self {
             binary: binary.as_ref().to_owned(),
-            dir: TempDir::new()?,
+            process: Process::new(dir.path().join("node.log")),
+            dir,
             port: free_port()?,
             env: env
                 .iter()
                 .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
                 .collect(),
-            child: None,
         })
     }
 
@@ -70,45 +71,31 @@ impl Node {
     pub async fn launch(&mut self) -> Result<()> {
         self.spawn()?;
         until("the node is ready", || async {
-            let ready = http_get(self.port, "/readyz").await;
-            if ready.is_ok_and(|r| r.starts_with("HTTP/1.1 200")) {
-                return Some(Ok(()));
-            }
-            None
+            let ready = self.get("/readyz").await.ok()?;
+            (ready.status == 200).then_some(())
         })
         .await
-        .and_then(|ready| ready)
         .with_context(|| format!("log:\n{}", self.log()))
     }
 
     /// Starts the process and does not wait.
     #[expect(clippy::disallowed_methods, reason = "tests run the real binary")]
     pub fn spawn(&mut self) -> Result<()> {
-        let log = File::options()
-            .create(true)
-            .append(true)
-            .open(self.log_path())?;
         let mut command = Command::new(&self.binary);
         command
             .current_dir(self.dir.path())
             .env("NGIT_BIND_ADDRESS", format!("127.0.0.1:{}", self.port))
             .env("NGIT_DOMAIN", self.authority())
             .env("GRIPFAST_DATA_DIR", self.data_dir())
-            .envs(self.env.iter().map(|(k, v)| (k, v)))
-            .stdin(Stdio::null())
-            .stdout(log.try_clone()?)
-            .stderr(log);
-        self.child = Some(command.spawn().context("starting the node")?);
+            .envs(self.env.iter().map(|(k, v)| (k, v)));
+        self.process.redirect(&mut command)?;
+        self.process.child = Some(command.spawn().context("starting the node")?);
         Ok(())
     }
 
     /// Ends the process as a power cut would.
     pub fn kill(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            // A process that has ended by itself is as dead as we want it.
-            let _ = child.kill();
-            let _ = child.wait();
-        }
+        self.process.kill();
     }
 
     /// Kills and starts again on the same port and data.
@@ -118,16 +105,12 @@ impl Node {
     }
 
     pub fn signal(&self, signal: Signal) -> Result<()> {
-        kill_process(self.pid()?, signal).context("signalling the node")
+        self.process.signal(signal)
     }
 
     /// Waits for the process to end by itself.
     pub async fn wait(&mut self) -> Result<ExitStatus> {
-        let mut child = self.child.take().context("the node is not running")?;
-        until("the node has ended", || {
-            std::future::ready(child.try_wait().ok().flatten())
-        })
-        .await
+        self.process.wait().await
     }
 
     /// Asks for an orderly end and waits for it.
@@ -137,19 +120,18 @@ impl Node {
     }
 
     pub fn is_running(&mut self) -> bool {
-        self.child
-            .as_mut()
-            .is_some_and(|child| matches!(child.try_wait(), Ok(None)))
+        self.process.is_running()
     }
 
-    fn pid(&self) -> Result<Pid> {
-        let child = self.child.as_ref().context("the node is not running")?;
-        Ok(Pid::from_child(child))
+    /// Waits for the end that a fault point causes.
+    pub async fn died(&mut self) -> Result<()> {
+        let died = until_true("the node dies at the fault point", || !self.is_running()).await;
+        died.with_context(|| format!("the step was never reached; log:\n{}", self.log()))
     }
 
     /// The process id of the running node.
     pub fn id(&self) -> Result<u32> {
-        Ok(self.child.as_ref().context("the node is not running")?.id())
+        Ok(self.process.running()?.id())
     }
 
     /// The most memory the server process itself ever had resident, in bytes.
@@ -163,7 +145,7 @@ impl Node {
     }
 
     fn status_field(&self, name: &str) -> Result<u64> {
-        let pid = self.pid()?.as_raw_nonzero();
+        let pid = self.id()?;
         let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
         let line = status.lines().find_map(|line| line.strip_prefix(name));
         let kib = line
@@ -213,40 +195,67 @@ impl Node {
         self.dir.path().join("data")
     }
 
-    fn log_path(&self) -> PathBuf {
-        self.dir.path().join("node.log")
-    }
-
     /// All that the node has printed, over all its lives.
     pub fn log(&self) -> String {
-        std::fs::read_to_string(self.log_path()).unwrap_or_default()
+        self.process.log()
     }
 
     pub async fn connect(&self) -> Result<RelayClient> {
         RelayClient::connect(&self.relay_url()).await
     }
 
-    /// A plain GET: status line, headers and body as they came.
-    pub async fn get(&self, path: &str) -> Result<String> {
-        http_get(self.port, path).await
+    pub async fn get(&self, path: &str) -> Result<Response> {
+        self.ask("GET", path, &[], b"").await
     }
 
-    /// The JSON object that a GET of `path` answers with.
+    /// Sends one request on a connection of its own.
+    pub async fn ask(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> Result<Response> {
+        let headers = [headers, &[("connection", "close")]].concat();
+        let mut connection = Connection::open(self.port).await?;
+        connection.ask(method, path, &headers, body).await
+    }
+
+    /// Sends bytes as they are on a connection of their own.
+    pub async fn send(&self, request: &[u8]) -> Result<Response> {
+        let mut connection = Connection::open(self.port).await?;
+        connection.send(request).await?;
+        connection.response().await
+    }
+
+    /// The JSON that a GET of `path` answers with.
     pub async fn json(&self, path: &str) -> Result<Value> {
-        json_object(&self.get(path).await?).with_context(|| path.to_owned())
+        self.json_as(path, &[]).await
     }
 
     /// The same for the operator, whose token the node wrote.
     pub async fn admin_json(&self, path: &str) -> Result<Value> {
+        let bearer = format!("Bearer {}", self.admin_token()?);
+        self.json_as(path, &[("authorization", &bearer)]).await
+    }
+
+    async fn json_as(&self, path: &str, headers: &[(&str, &str)]) -> Result<Value> {
+        let response = self.ask("GET", path, headers, b"").await?;
+        ensure!(response.status == 200, "{path}: {}", response.text());
+        response.json()
+    }
+
+    pub fn admin_token(&self) -> Result<String> {
         let token = std::fs::read_to_string(self.data_dir().join("admin.token"))?;
-        let request = format!(
-            "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\
-             Authorization: Bearer {}\r\n\r\n",
-            self.authority(),
-            token.trim()
-        );
-        let response = http_raw(self.port, request.as_bytes()).await?;
-        json_object(&String::from_utf8_lossy(&response)).with_context(|| path.to_owned())
+        Ok(token.trim().to_owned())
+    }
+
+    /// What the node says about an event, or about `npub/identifier`.
+    pub async fn explain(&self, subject: &str) -> Result<Value> {
+        // What the node does not know is explained too, with status 404.
+        self.get(&format!("/api/v1/explain/{subject}"))
+            .await?
+            .json()
     }
 
     /// The binary as the operator of this node runs it.
@@ -305,43 +314,7 @@ fn descendants_rss_bytes(ancestor: u32) -> u64 {
     kib * 1024
 }
 
-/// The JSON object in a response of status 200, whose body may have come in chunks.
-fn json_object(response: &str) -> Result<Value> {
-    let (head, body) = response.split_once("\r\n\r\n").context("no body")?;
-    if !head.starts_with("HTTP/1.1 200") {
-        bail!("{response}");
-    }
-    let (first, last) = body.find('{').zip(body.rfind('}')).context("no object")?;
-    Ok(serde_json::from_str(&body[first..=last])?)
-}
-
 /// A port nobody listens on at the moment.
 pub fn free_port() -> Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
-}
-
-/// Sends one HTTP/1.1 GET and returns the whole answer as text.
-pub async fn http_get(port: u16, path: &str) -> Result<String> {
-    let request =
-        format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n");
-    let answer = http_raw(port, request.as_bytes()).await?;
-    Ok(String::from_utf8_lossy(&answer).into_owned())
-}
-
-/// Sends `request` as it is and reads until the server closes.
-pub async fn http_raw(port: u16, request: &[u8]) -> Result<Vec<u8>> {
-    let exchange = async {
-        let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
-        stream.write_all(request).await?;
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).await?;
-        anyhow::Ok(answer)
-    };
-    let answer = tokio::time::timeout(crate::DEADLINE, exchange)
-        .await
-        .context("no HTTP answer")??;
-    if answer.is_empty() {
-        bail!("the server closed without an answer");
-    }
-    Ok(answer)
 }

@@ -4,14 +4,9 @@
 //! - Nothing of a server outlives this process, however it ends: not a process, not shared memory.
 //! - No server shares a file with another, nor with one that the system runs.
 
-use std::{
-    fs::File,
-    os::unix::process::CommandExt as _,
-    path::PathBuf,
-    process::{Child, ExitStatus, Stdio},
-};
+use std::{os::unix::process::CommandExt as _, path::PathBuf, process::ExitStatus};
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, bail};
 use rustix::process::Signal;
 use tempfile::TempDir;
 use tokio::{
@@ -19,7 +14,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use crate::{node::free_port, wait::until};
+use crate::{node::free_port, process::Process};
 
 mod account;
 mod family;
@@ -46,7 +41,7 @@ pub struct PostgresServer {
     programs: Programs,
     durable: bool,
     port: u16,
-    child: Option<Child>,
+    process: Process,
 }
 
 impl PostgresServer {
@@ -82,12 +77,12 @@ impl PostgresServer {
         let dir = account.temp_dir()?;
         let template = template::find_or_make(&template::cache_dir(), &programs, &account)?;
         let server = Self {
+            process: Process::new(dir.path().join("postgres.log")),
             dir,
             account,
             programs,
             durable,
             port: 0,
-            child: None,
         };
         template::unpack(&template, &server.data(), &server.account)?;
         Ok(server)
@@ -95,28 +90,15 @@ impl PostgresServer {
 
     /// Starts the process on the data and the port it had before and waits until it answers.
     pub async fn launch(&mut self) -> Result<()> {
-        if self.child.is_some() {
+        if self.process.child.is_some() {
             bail!("the server is running already");
         }
         self.spawn()?;
         let port = self.port;
-        until("postgres answers", || {
-            let running = self.is_running();
-            async move {
-                if !running {
-                    return Some(Err(anyhow!("postgres ended at once")));
-                }
-                answers(port).await.then_some(Ok(()))
-            }
-        })
-        .await?
+        self.process.until(async || answers(port).await).await
     }
 
     fn spawn(&mut self) -> Result<()> {
-        let log = File::options()
-            .create(true)
-            .append(true)
-            .open(self.log_path())?;
         let mut command = self.account.mortal(&self.programs.postgres());
         command.arg("-D").arg(self.data());
         for setting in self.settings() {
@@ -126,11 +108,9 @@ impl PostgresServer {
             .current_dir(self.dir.path())
             .env("LC_ALL", "C")
             // Not the terminal's: an interrupt is for the tests.
-            .process_group(0)
-            .stdin(Stdio::null())
-            .stdout(log.try_clone()?)
-            .stderr(log);
-        self.child = Some(launcher::spawn(command).context("starting postgres")?);
+            .process_group(0);
+        self.process.redirect(&mut command)?;
+        self.process.child = Some(launcher::spawn(command).context("starting postgres")?);
         Ok(())
     }
 
@@ -157,7 +137,7 @@ impl PostgresServer {
 
     /// Ends all its processes as a power cut would.
     pub fn kill(&mut self) {
-        if let Some(mut child) = self.child.take() {
+        if let Some(mut child) = self.process.child.take() {
             Family::of(&child).kill(&mut child);
             family::remove_shared_memory(&self.data(), child.id());
         }
@@ -173,13 +153,7 @@ impl PostgresServer {
     pub async fn stop(&mut self) -> Result<ExitStatus> {
         self.family()?.signal(Signal::CONT)?;
         self.family()?.signal_first(Signal::INT)?;
-        let child = self.child.as_mut().context("the server is not running")?;
-        let ended = until("the server has ended", || {
-            std::future::ready(child.try_wait().ok().flatten())
-        })
-        .await?;
-        self.child = None;
-        Ok(ended)
+        self.process.wait().await
     }
 
     /// Lets all its processes stand still: connections stay open and nothing is answered.
@@ -193,14 +167,7 @@ impl PostgresServer {
     }
 
     fn family(&self) -> Result<Family> {
-        let child = self.child.as_ref().context("the server is not running")?;
-        Ok(Family::of(child))
-    }
-
-    fn is_running(&mut self) -> bool {
-        self.child
-            .as_mut()
-            .is_some_and(|child| matches!(child.try_wait(), Ok(None)))
+        Ok(Family::of(self.process.running()?))
     }
 
     pub fn port(&self) -> u16 {
@@ -216,13 +183,9 @@ impl PostgresServer {
         self.dir.path().join("data")
     }
 
-    fn log_path(&self) -> PathBuf {
-        self.dir.path().join("postgres.log")
-    }
-
     /// All that the server has printed, over all its lives.
     pub fn log(&self) -> String {
-        std::fs::read_to_string(self.log_path()).unwrap_or_default()
+        self.process.log()
     }
 }
 

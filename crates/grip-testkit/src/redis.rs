@@ -1,20 +1,16 @@
 //! A real `redis-server`, in a directory of its own, on a free loopback port.
 
-use std::{
-    fs::File,
-    path::PathBuf,
-    process::{Child, Command, ExitStatus, Stdio},
-};
+use std::process::{Command, ExitStatus};
 
-use anyhow::{Context as _, Result, anyhow, bail};
-use rustix::process::{Pid, Signal, kill_process};
+use anyhow::{Context as _, Result, bail};
+use rustix::process::Signal;
 use tempfile::TempDir;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
 };
 
-use crate::{node::free_port, wait::until};
+use crate::{node::free_port, process::Process};
 
 /// How often another port is tried when somebody took ours between finding and using it.
 const PORTS_TRIED: usize = 5;
@@ -25,7 +21,7 @@ pub struct RedisServer {
     dir: TempDir,
     port: u16,
     password: Option<String>,
-    child: Option<Child>,
+    process: Process,
 }
 
 impl RedisServer {
@@ -40,11 +36,12 @@ impl RedisServer {
     }
 
     async fn start_as(password: Option<String>) -> Result<Self> {
+        let dir = TempDir::new()?;
         let mut server = Self {
-            dir: TempDir::new()?,
+            process: Process::new(dir.path().join("redis.log")),
+            dir,
             port: 0,
             password,
-            child: None,
         };
         for _ in 0..PORTS_TRIED {
             server.port = free_port()?;
@@ -62,47 +59,28 @@ impl RedisServer {
     pub async fn launch(&mut self) -> Result<()> {
         self.spawn()?;
         let port = self.port;
-        until("redis answers", || {
-            let running = self.is_running();
-            async move {
-                if !running {
-                    return Some(Err(anyhow!("redis-server ended at once")));
-                }
-                answers(port).await.then_some(Ok(()))
-            }
-        })
-        .await?
+        self.process.until(async || answers(port).await).await
     }
 
     #[expect(clippy::disallowed_methods, reason = "tests run the real server")]
     fn spawn(&mut self) -> Result<()> {
-        let log = File::options()
-            .create(true)
-            .append(true)
-            .open(self.log_path())?;
         let mut command = Command::new("redis-server");
         command
             .current_dir(self.dir.path())
             .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
-            .args(["--port", &self.port.to_string()])
-            .stdin(Stdio::null())
-            .stdout(log.try_clone()?)
-            .stderr(log);
+            .args(["--port", &self.port.to_string()]);
+        self.process.redirect(&mut command)?;
         if let Some(password) = &self.password {
             command.args(["--requirepass", password]);
         }
         let child = command.spawn();
-        self.child = Some(child.context("starting redis-server: is it installed?")?);
+        self.process.child = Some(child.context("starting redis-server: is it installed?")?);
         Ok(())
     }
 
     /// Ends the process as a power cut would.
     pub fn kill(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            // A process that has ended by itself is as dead as we want it.
-            let _ = child.kill();
-            let _ = child.wait();
-        }
+        self.process.kill();
     }
 
     /// Kills and starts again, empty, on the same port.
@@ -113,33 +91,18 @@ impl RedisServer {
 
     /// Asks for an orderly end and waits for it.
     pub async fn stop(&mut self) -> Result<ExitStatus> {
-        self.signal(Signal::TERM)?;
-        let mut child = self.child.take().context("the server is not running")?;
-        until("the server has ended", || {
-            std::future::ready(child.try_wait().ok().flatten())
-        })
-        .await
+        self.process.signal(Signal::TERM)?;
+        self.process.wait().await
     }
 
     /// Lets the process stand still: its connections stay open and nothing is answered.
     pub fn freeze(&self) -> Result<()> {
-        self.signal(Signal::STOP)
+        self.process.signal(Signal::STOP)
     }
 
     /// Lets a frozen process go on.
     pub fn thaw(&self) -> Result<()> {
-        self.signal(Signal::CONT)
-    }
-
-    fn signal(&self, signal: Signal) -> Result<()> {
-        let child = self.child.as_ref().context("the server is not running")?;
-        kill_process(Pid::from_child(child), signal).context("signalling the server")
-    }
-
-    fn is_running(&mut self) -> bool {
-        self.child
-            .as_mut()
-            .is_some_and(|child| matches!(child.try_wait(), Ok(None)))
+        self.process.signal(Signal::CONT)
     }
 
     pub fn port(&self) -> u16 {
@@ -154,13 +117,9 @@ impl RedisServer {
         }
     }
 
-    fn log_path(&self) -> PathBuf {
-        self.dir.path().join("redis.log")
-    }
-
     /// All that the server has printed, over all its lives.
     pub fn log(&self) -> String {
-        std::fs::read_to_string(self.log_path()).unwrap_or_default()
+        self.process.log()
     }
 }
 

@@ -14,16 +14,11 @@ mod service;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    net::{IpAddr, Ipv4Addr, SocketAddr},
-    path::PathBuf,
-    sync::Arc,
-    time::Duration,
-};
+use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use tempfile::TempDir;
-use tokio::{net::TcpListener, task::JoinSet};
+use tokio::task::JoinSet;
 
 pub use self::{
     backend::Speaks,
@@ -31,7 +26,7 @@ pub use self::{
     record::Seen,
 };
 use self::{behaviour::Scripts, record::Record};
-use crate::{WorkTree, git};
+use crate::{WorkTree, git, listener};
 
 /// A running host; it ends when dropped.
 #[derive(Debug)]
@@ -58,7 +53,7 @@ impl RemoteHost {
 
     /// A host on a loopback address that understands what `speaks` says.
     pub async fn speaking(address: &str, speaks: Speaks) -> Result<Self> {
-        let (listener, port) = bind(address.parse().context("an IP address")?).await?;
+        let (listener, port) = listener::bind(address).await?;
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared {
             root: TempDir::new()?,
@@ -66,12 +61,10 @@ impl RemoteHost {
             record: Arc::default(),
             scripts: Scripts::default(),
         });
-        let mut serving = JoinSet::new();
-        serving.spawn(service::accept(listener, Arc::clone(&shared)));
         Ok(Self {
             address,
+            _serving: listener::serve(listener, Arc::clone(&shared), service::respond),
             shared,
-            _serving: serving,
             _port: port,
         })
     }
@@ -197,20 +190,5 @@ impl RemoteHost {
     /// Forgets what was asked so far.
     pub fn forget(&self) {
         self.shared.record.clear();
-    }
-}
-
-/// Listens on a port of `address` that no node on 127.0.0.1 has or gets: this machine's addresses
-/// with one port are one server to a node, and it never asks itself.
-pub(crate) async fn bind(address: IpAddr) -> Result<(TcpListener, Option<std::net::TcpListener>)> {
-    loop {
-        let listener = TcpListener::bind((address, 0)).await?;
-        if address == IpAddr::V4(Ipv4Addr::LOCALHOST) {
-            return Ok((listener, None));
-        }
-        let same = (Ipv4Addr::LOCALHOST, listener.local_addr()?.port());
-        if let Ok(reserved) = std::net::TcpListener::bind(same) {
-            return Ok((listener, Some(reserved)));
-        }
     }
 }

@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result};
 pub const DEADLINE: Duration = Duration::from_secs(20);
 
 /// How often a state is looked at.
-const STEP: Duration = Duration::from_millis(10);
+pub(crate) const STEP: Duration = Duration::from_millis(10);
 
 /// Looks until `probe` gives a value, at most [`DEADLINE`] long.
 pub async fn until<T, F, P>(what: &str, mut probe: P) -> Result<T>

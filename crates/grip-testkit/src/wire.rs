@@ -60,19 +60,5 @@ pub async fn pack_with(
     Ok(child.wait_with_output().await?.stdout)
 }
 
-/// A POST as bytes, with the body's true length.
-pub fn post(path: &str, content_type: &str, headers: &str, body: &[u8]) -> Vec<u8> {
-    let length = body.len();
-    let mut request = format!(
-        "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {content_type}\r\n\
-         Content-Length: {length}\r\nConnection: close\r\n{headers}\r\n"
-    )
-    .into_bytes();
-    request.extend(body);
-    request
-}
-
 /// The content type of a push.
 pub const PUSH_TYPE: &str = "application/x-git-receive-pack-request";
-/// The content type of a fetch.
-pub const FETCH_TYPE: &str = "application/x-git-upload-pack-request";

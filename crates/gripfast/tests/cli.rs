@@ -47,6 +47,19 @@ fn reason(output: &Output) -> String {
     line.strip_prefix("gripfast: ").unwrap_or(line).to_owned()
 }
 
+/// An address on which nobody listens at the moment.
+fn free_address() -> String {
+    let free = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
+    free.local_addr().expect("it is bound").to_string()
+}
+
+/// Fails unless the command ended with 1 and a reason that begins so.
+#[track_caller]
+fn must_fail(output: &Output, because: &str) {
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(output));
+    assert!(reason(output).starts_with(because), "{}", stderr(output));
+}
+
 #[test]
 fn short_help_shows_what_most_people_need() {
     let output = gripfast(dir().path(), &["-h"], &[]);
@@ -170,12 +183,7 @@ fn a_data_directory_that_cannot_be_written_is_named() {
     fs::write(dir.path().join("file"), "").unwrap();
     let arguments = ["--data-dir", "file/data", "--bind-address", "127.0.0.1:0"];
     let output = gripfast(dir.path(), &arguments, &[]);
-    assert_eq!(output.status.code(), Some(1));
-    assert!(
-        reason(&output).starts_with("cannot write to the directory file/data: "),
-        "{}",
-        stderr(&output)
-    );
+    must_fail(&output, "cannot write to the directory file/data: ");
 }
 
 #[test]
@@ -197,41 +205,17 @@ fn git_that_is_missing_or_too_old_is_named() {
 }
 
 #[test]
-fn without_a_node_the_client_commands_say_so() {
-    let free = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .to_string();
+fn commands_of_a_client_say_when_the_node_does_not_run() {
+    let free = free_address();
     let env = [("NGIT_BIND_ADDRESS", free.as_str())];
-    let explain = gripfast(dir().path(), &["explain", "npub1x/sails"], &env);
-    assert_eq!(explain.status.code(), Some(1));
-    assert!(
-        reason(&explain).starts_with(&format!(
-            "no response from http://{free}; is the node running?"
-        )),
-        "{}",
-        stderr(&explain)
+    let because = format!("no response from http://{free}; is the node running?");
+    must_fail(
+        &gripfast(dir().path(), &["healthcheck"], &env),
+        "no response from",
     );
-    let health = gripfast(dir().path(), &["healthcheck"], &env);
-    assert_eq!(health.status.code(), Some(1));
-    assert!(
-        reason(&health).starts_with("no response from"),
-        "{}",
-        stderr(&health)
-    );
-}
-
-#[test]
-fn commands_that_steer_the_node_say_when_it_does_not_run() {
-    let free = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .to_string();
-    let env = [("NGIT_BIND_ADDRESS", free.as_str())];
     for arguments in [
-        &["sync", "status"][..],
+        &["explain", "npub1x/sails"][..],
+        &["sync", "status"],
         &["sync", "now", "tides"],
         &["purgatory", "ls"],
         &["purgatory", "retry", "ab12"],
@@ -243,15 +227,7 @@ fn commands_that_steer_the_node_say_when_it_does_not_run() {
         &["index", "now", "github.com/orgs/acme"],
         &["index", "repo", "github.com/acme/tides"],
     ] {
-        let output = gripfast(dir().path(), arguments, &env);
-        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
-        assert!(
-            reason(&output).starts_with(&format!(
-                "no response from http://{free}; is the node running?"
-            )),
-            "{}",
-            stderr(&output)
-        );
+        must_fail(&gripfast(dir().path(), arguments, &env), &because);
     }
 }
 
@@ -272,25 +248,15 @@ fn commands_that_change_something_say_where_the_token_should_be() {
     let dir = dir();
     let env = [("NGIT_BIND_ADDRESS", address.as_str())];
     let none = gripfast(dir.path(), &["sync", "now", "tides"], &env);
-    assert_eq!(none.status.code(), Some(1));
-    assert!(
-        reason(&none).starts_with(
-            "there is no admin token to read in ./data/admin.token (the running node makes it; \
-             name its data directory with --data-dir): "
-        ),
-        "{}",
-        stderr(&none)
-    );
+    let because = "there is no admin token to read in ./data/admin.token (the running node makes \
+                   it; name its data directory with --data-dir): ";
+    must_fail(&none, because);
     fs::write(dir.path().join("admin.token"), "not a token\n").unwrap();
     let arguments = ["sync", "now", "tides", "--data-dir", "."];
     let broken = gripfast(dir.path(), &arguments, &env);
-    assert!(
-        reason(&broken).starts_with(
-            "there is no admin token to read in ./admin.token (run this as the user of the node)"
-        ),
-        "{}",
-        stderr(&broken)
-    );
+    let because = "there is no admin token to read in ./admin.token (run this as the user of the \
+                   node)";
+    must_fail(&broken, because);
     answering.join().unwrap();
 }
 

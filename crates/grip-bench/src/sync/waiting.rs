@@ -2,13 +2,12 @@
 
 use std::{path::Path, time::Duration};
 
-use anyhow::{Context as _, Result, ensure};
-use grip_testkit::{Author, RemoteHost, remote::Behaviour};
+use anyhow::{Result, ensure};
+use grip_testkit::{Author, Project, RemoteHost, remote::Behaviour};
 use nostr::prelude::Event;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::Project;
 use crate::{
     events::send_all,
     fixture::Fixture,
@@ -37,7 +36,7 @@ fn events(fixture: &Fixture, count: usize, urls: &[String]) -> (Vec<Event>, Vec<
             owner: owner.clone(),
             identifier: format!("waiting-{n}"),
         };
-        let announcement = project.announcement(&fixture.node, &urls[n % urls.len()]);
+        let announcement = project.announcement(&[&fixture.node], &[urls[n % urls.len()].clone()]);
         (
             announcement,
             project.state(&[("refs/heads/main", &missing)]),
@@ -79,11 +78,7 @@ pub async fn none_due(binary: &Path, count: usize, table: &mut Table) -> Result<
 }
 
 async fn status(fixture: &Fixture) -> Result<Value> {
-    let answer = fixture.node.get("/api/v1/sync?limit=1").await?;
-    let start = answer.find("\r\n\r\n").context("no body")?;
-    let object = answer[start..].find('{').zip(answer[start..].rfind('}'));
-    let (first, last) = object.with_context(|| answer.clone())?;
-    Ok(serde_json::from_str(&answer[start + first..=start + last])?)
+    fixture.node.json("/api/v1/sync?limit=1").await
 }
 
 /// Very many identifiers whose time has come, all at once.

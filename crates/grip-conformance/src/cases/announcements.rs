@@ -1,14 +1,18 @@
 //! G01-1 … G01-6, G01-15a, G01-18: repository announcements.
 
 use anyhow::{Result, ensure};
-use grip_testkit::{Author, events::tag};
-use nostr::prelude::Timestamp;
-use serde_json::json;
+use grip_testkit::{
+    Author,
+    events::{percent_encode, tag},
+    git,
+};
+use nostr::prelude::Event;
+use serde_json::{Value, json};
 
 use super::cases;
 use crate::{
     Target,
-    fixture::{Fixture, fresh_identifier, refused},
+    fixture::{Fixture, INFO, fresh_identifier, refused},
 };
 
 cases! {
@@ -22,11 +26,22 @@ cases! {
     "G01-18" "a newer version without the service evicts the held one" Url => eviction;
 }
 
+/// A clone URL and a relay of another service.
+const ELSEWHERE: (&str, &str) = ("https://elsewhere.example/x.git", "wss://elsewhere.example");
+
+fn announcement_at(author: &Author, id: &str, clone: &str, relays: &str) -> Event {
+    let tags = vec![
+        tag(["d", id]),
+        tag(["clone", clone]),
+        tag(["relays", relays]),
+    ];
+    author.sign(30617, "", tags)
+}
+
 async fn relay_at_root(target: &Target) -> Result<()> {
     let mut fixture = Fixture::announced(target).await?;
-    let owner = fixture.owner.clone();
-    let state = fixture.state_of(&owner)?;
-    fixture.relay.publish_ok(&state).await?;
+    let state = fixture.own_state()?;
+    fixture.publish(&state).await?;
     fixture.push_ok(&["main"]).await?;
     fixture.must_serve(&state.id).await
 }
@@ -57,57 +72,39 @@ async fn parsed_urls(target: &Target) -> Result<()> {
     let at = &target.authority;
     let (owner, other) = (Author::new(), Author::new());
     let npub = owner.npub();
-    let announce = |id: &str, clone: String, relays: String| {
-        owner.sign(
-            30617,
-            "",
-            vec![
-                tag(["d", id]),
-                tag(["clone", &clone]),
-                tag(["relays", &relays]),
-            ],
-        )
+    let announce = |clone: String, relays: String| {
+        let id = fresh_identifier();
+        announcement_at(&owner, &id, &clone.replace("ID", &id), &relays)
     };
+    let (ours, relays) = (format!("http://{at}/{npub}/ID.git"), format!("ws://{at}"));
     let refusals = [
         (
             format!("http://{at}.evil.example/{npub}/ID.git"),
             format!("ws://{at}.evil.example"),
         ),
-        (
-            format!("http://evil{at}/{npub}/ID.git"),
-            format!("ws://{at}"),
-        ),
+        (format!("http://evil{at}/{npub}/ID.git"), relays.clone()),
         (
             format!("http://{at}/{}/ID.git", other.npub()),
-            format!("ws://{at}"),
+            relays.clone(),
         ),
-        (
-            format!("http://{at}/{npub}/another.git"),
-            format!("ws://{at}"),
-        ),
-        (
-            format!("http://evil.example/?x=http://{at}/{npub}/ID.git"),
-            format!("ws://{at}"),
-        ),
-        (format!("ftp://{at}/{npub}/ID.git"), format!("ws://{at}")),
-        (
-            format!("http://{at}/{npub}/ID.git"),
-            format!("ws://evil.example/{at}"),
-        ),
+        (format!("http://{at}/{npub}/another.git"), relays.clone()),
+        (format!("http://evil.example/?x={ours}"), relays.clone()),
+        (format!("ftp://{at}/{npub}/ID.git"), relays.clone()),
+        (ours, format!("ws://evil.example/{at}")),
     ];
     for (clone, relays) in refusals {
-        let id = fresh_identifier();
-        let event = announce(&id, clone.replace("ID", &id), relays);
+        let event = announce(clone, relays);
         refused(relay.publish(&event).await?, &event)?;
     }
+    let upper = at.to_uppercase();
     let listed = [
         (
             format!("https://{at}/{npub}/ID.git"),
             format!("wss://{at}/"),
         ),
-        (format!("http://{at}//{npub}/ID.git/"), format!("ws://{at}")),
+        (format!("http://{at}//{npub}/ID.git/"), relays),
         (
-            format!("HTTP://{}/{npub}/ID.git", at.to_uppercase()),
+            format!("HTTP://{upper}/{npub}/ID.git"),
             format!("ws://{at}/"),
         ),
     ];
@@ -116,10 +113,7 @@ async fn parsed_urls(target: &Target) -> Result<()> {
         if !at.contains(':') && clone.starts_with("https") != target.http.starts_with("https") {
             continue;
         }
-        let id = fresh_identifier();
-        relay
-            .publish_ok(&announce(&id, clone.replace("ID", &id), relays))
-            .await?;
+        relay.publish_ok(&announce(clone, relays)).await?;
     }
     Ok(())
 }
@@ -128,16 +122,7 @@ async fn identifiers(target: &Target) -> Result<()> {
     let mut relay = target.connect().await?;
     let owner = Author::new();
     let long = "x".repeat(400);
-    for bad in [
-        "",
-        ".",
-        "..",
-        "a/b",
-        "a\\b",
-        "nul\0",
-        "new\nline",
-        long.as_str(),
-    ] {
+    for bad in ["", ".", "..", "a/b", "a\\b", "nul\0", "new\nline", &long] {
         let event = owner.announcement(&target.authority, bad, vec![]);
         refused(relay.publish(&event).await?, &event)?;
     }
@@ -151,87 +136,62 @@ async fn identifiers(target: &Target) -> Result<()> {
         "colon:name",
     ] {
         let id = format!("{good} {}", fresh_identifier());
-        relay
-            .publish_ok(&owner.announcement(&target.authority, &id, vec![]))
-            .await?;
-        let encoded = grip_testkit::events::percent_encode(&id);
-        let url = format!("{}/{}/{encoded}.git", target.http, owner.npub());
-        let refs = grip_testkit::git::ls_remote(&url).await?;
+        let event = owner.announcement(&target.authority, &id, vec![]);
+        relay.publish_ok(&event).await?;
+        let url = format!(
+            "{}/{}/{}.git",
+            target.http,
+            owner.npub(),
+            percent_encode(&id)
+        );
+        let refs = git::ls_remote(&url).await?;
         ensure!(refs.is_empty(), "{id}: the empty repository is reachable");
     }
     let id = fresh_identifier();
     let clone = owner.clone_url(&target.authority, &id);
-    let split = owner.sign(
-        30617,
-        "",
-        vec![
-            tag(["d", &id]),
-            tag(["clone", "https://elsewhere.example/x.git"]),
-            tag(["clone", &clone]),
-            tag(["relays", "wss://elsewhere.example"]),
-            tag(["relays", &target.relay]),
-        ],
-    );
-    relay.publish_ok(&split).await?;
+    let tags = vec![
+        tag(["d", &id]),
+        tag(["clone", ELSEWHERE.0]),
+        tag(["clone", &clone]),
+        tag(["relays", ELSEWHERE.1]),
+        tag(["relays", &target.relay]),
+    ];
+    relay.publish_ok(&owner.sign(30617, "", tags)).await?;
     Ok(())
 }
 
 async fn criteria(target: &Target) -> Result<()> {
     let friend = Author::new();
-    target
-        .restart_with(&[("NGIT_REPOSITORY_WHITELIST", &friend.npub())])
-        .await?;
+    let settings = [("NGIT_REPOSITORY_WHITELIST", &*friend.npub())];
+    target.restart_with(&settings).await?;
     let mut relay = target.connect().await?;
     let stranger = Author::new();
     let event = stranger.announcement(&target.authority, &fresh_identifier(), vec![]);
     refused(relay.publish(&event).await?, &event)?;
-    relay
-        .publish_ok(&friend.announcement(&target.authority, &fresh_identifier(), vec![]))
-        .await?;
-    let document: serde_json::Value = target
-        .get("/", &[("Accept", "application/nostr+json")])
-        .await?
-        .json()
-        .await?;
-    let stated = document["repo_acceptance_criteria"]
-        .as_str()
-        .unwrap_or_default();
-    ensure!(
-        !stated.is_empty() && stated != "None",
-        "the criteria are not stated: {stated:?}"
-    );
+    let event = friend.announcement(&target.authority, &fresh_identifier(), vec![]);
+    relay.publish_ok(&event).await?;
+    let accept = [("Accept", "application/nostr+json")];
+    let document: Value = target.get("/", &accept).await?.json().await?;
+    let stated = document["repo_acceptance_criteria"].as_str();
+    let is_stated = !matches!(stated, None | Some("" | "None"));
+    ensure!(is_stated, "the criteria are not stated: {stated:?}");
     Ok(())
 }
 
 async fn maintainer_exception(target: &Target) -> Result<()> {
-    let helper = Author::new();
-    let lists = vec![tag(["maintainers", &helper.hex()])];
-    let mut fixture = Fixture::served_with(target, lists).await?;
-    let elsewhere = |author: &Author, id: &str| {
-        author.sign(
-            30617,
-            "",
-            vec![
-                tag(["d", id]),
-                tag(["clone", "https://elsewhere.example/x.git"]),
-                tag(["relays", "wss://elsewhere.example"]),
-            ],
-        )
-    };
+    let (mut fixture, helper) = Fixture::with_maintainer(target).await?;
+    let elsewhere =
+        |author: &Author, id: &str| announcement_at(author, id, ELSEWHERE.0, ELSEWHERE.1);
     let id = fixture.identifier.clone();
     fixture.accepted(&elsewhere(&helper, &id)).await?;
-    let info = format!(
-        "/{}/{id}.git/info/refs?service=git-upload-pack",
-        helper.npub()
-    );
+    let info = format!("/{}/{id}.git/{INFO}", helper.npub());
     ensure!(
-        target.get(&info, &[]).await?.status() == 404,
+        target.status(&info).await? == 404,
         "no repository may be created"
     );
     // The same key under another identifier, and a stranger, have no such right.
-    fixture
-        .refused(&elsewhere(&helper, &fresh_identifier()))
-        .await?;
+    let other = elsewhere(&helper, &fresh_identifier());
+    fixture.refused(&other).await?;
     fixture.refused(&elsewhere(&Author::new(), &id)).await?;
     Ok(())
 }
@@ -241,11 +201,7 @@ async fn arrival_order(target: &Target) -> Result<()> {
     let old = fixture.announcement(vec![]);
     let new = fixture.announcement(vec![tag(["description", "newer"])]);
     fixture.held(&new).await?;
-    let again = fixture.relay.publish(&new).await?;
-    ensure!(
-        again.accepted && again.message.starts_with("duplicate:"),
-        "{again:?}"
-    );
+    fixture.duplicate(&new).await?;
     fixture.refused(&old).await?;
     fixture.publish_and_push().await?;
     fixture.must_serve(&new.id).await?;
@@ -254,39 +210,22 @@ async fn arrival_order(target: &Target) -> Result<()> {
     fixture.accepted(&newest).await?;
     fixture.must_not_serve(&new.id).await?;
     fixture.refused(&old).await?;
-    let found = fixture
-        .relay
-        .query(&[json!({"kinds": [30617], "#d": [fixture.identifier]})])
-        .await?;
-    ensure!(
-        found.len() == 1 && found[0].id == newest.id,
-        "only the newest version is served"
-    );
+    let filter = json!({"kinds": [30617], "#d": [fixture.identifier]});
+    let found = fixture.relay.query(&[filter]).await?;
+    let is_newest = found.len() == 1 && found[0].id == newest.id;
+    ensure!(is_newest, "only the newest version is served");
     Ok(())
 }
 
 async fn eviction(target: &Target) -> Result<()> {
     let mut fixture = Fixture::announced(target).await?;
-    ensure!(
-        grip_testkit::git::ls_remote(&fixture.clone_url())
-            .await
-            .is_ok()
-    );
-    let at = Timestamp::now();
-    let gone = fixture.owner.sign_at(
-        30617,
-        "",
-        vec![
-            tag(["d", &fixture.identifier]),
-            tag(["clone", "https://elsewhere.example/x.git"]),
-            tag(["relays", "wss://elsewhere.example"]),
-        ],
-        at,
-    );
+    git::ls_remote(&fixture.clone_url()).await?;
+    let (owner, id) = (&fixture.owner, &fixture.identifier);
+    let gone = announcement_at(owner, id, ELSEWHERE.0, ELSEWHERE.1);
     fixture.refused(&gone).await?;
-    let info = format!("{}/info/refs?service=git-upload-pack", fixture.path());
+    let info = format!("{}/{INFO}", fixture.path());
     ensure!(
-        target.get(&info, &[]).await?.status() == 404,
+        target.status(&info).await? == 404,
         "the empty repository must go"
     );
     Ok(())

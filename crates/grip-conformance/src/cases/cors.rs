@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, ensure};
 use reqwest::{Method, Response, StatusCode};
 
 use super::cases;
-use crate::{Target, fixture::Fixture};
+use crate::{Target, fixture::Fixture, target::header};
 
 cases! {
     "G01-59" "every response carries the CORS headers" Url => every_response;
@@ -13,27 +13,14 @@ cases! {
 }
 
 fn check(response: &Response) -> Result<()> {
-    let header = |name: &str| -> Result<String> {
-        let value = response
-            .headers()
-            .get(name)
-            .with_context(|| format!("{name} is missing"))?;
-        Ok(value.to_str()?.to_lowercase())
-    };
-    ensure!(header("access-control-allow-origin")? == "*");
-    let methods = header("access-control-allow-methods")?;
-    ensure!(
-        methods.contains("get") && methods.contains("post"),
-        "{methods}"
-    );
-    let headers = header("access-control-allow-headers")?;
+    ensure!(header(response, "access-control-allow-origin") == "*");
+    let methods = header(response, "access-control-allow-methods");
+    let are_allowed = methods.contains("get") && methods.contains("post");
+    ensure!(are_allowed, "{methods}");
+    let headers = header(response, "access-control-allow-headers");
     ensure!(headers.contains("content-type"), "{headers}");
-    ensure!(
-        response
-            .headers()
-            .get("access-control-allow-credentials")
-            .is_none()
-    );
+    let credentials = response.headers().get("access-control-allow-credentials");
+    ensure!(credentials.is_none(), "{credentials:?}");
     Ok(())
 }
 
@@ -53,31 +40,28 @@ async fn every_response(target: &Target) -> Result<()> {
     ] {
         check(&target.get(&path, &[]).await?).with_context(|| path.clone())?;
     }
-    check(
-        &target
-            .get("/", &[("Accept", "application/nostr+json")])
-            .await?,
-    )?;
+    let document = [("Accept", "application/nostr+json")];
+    check(&target.get("/", &document).await?)?;
     let (fetch, plain) = (
         format!("{repo}/git-upload-pack"),
         [("Content-Type", "text/plain")],
     );
-    let wrong = target
-        .request(Method::POST, &fetch, &plain, b"0000".to_vec())
-        .await?;
-    ensure!(
-        wrong.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE,
-        "{}",
-        wrong.status()
-    );
-    check(&wrong)?;
-    let put = target.request(Method::PUT, &repo, &[], vec![]).await?;
-    ensure!(
-        put.status() == StatusCode::METHOD_NOT_ALLOWED,
-        "{}",
-        put.status()
-    );
-    check(&put)
+    for (method, path, headers, status) in [
+        (
+            Method::POST,
+            &fetch,
+            &plain[..],
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        ),
+        (Method::PUT, &repo, &[], StatusCode::METHOD_NOT_ALLOWED),
+    ] {
+        let response = target
+            .request(method, path, headers, b"0000".to_vec())
+            .await?;
+        ensure!(response.status() == status, "{}", response.status());
+        check(&response)?;
+    }
+    Ok(())
 }
 
 async fn options(target: &Target) -> Result<()> {
@@ -89,11 +73,8 @@ async fn options(target: &Target) -> Result<()> {
         "/no/such/page",
     ] {
         let response = target.request(Method::OPTIONS, path, &[], vec![]).await?;
-        ensure!(
-            response.status() == StatusCode::NO_CONTENT,
-            "{path}: {}",
-            response.status()
-        );
+        let status = response.status();
+        ensure!(status == StatusCode::NO_CONTENT, "{path}: {status}");
         check(&response).with_context(|| path.to_owned())?;
     }
     Ok(())
@@ -103,11 +84,7 @@ async fn supersets(target: &Target) -> Result<()> {
     let fixture = Fixture::served(target).await?;
     let path = format!("{}/info/refs?service=git-upload-pack", fixture.path());
     let response = target.request(Method::OPTIONS, &path, &[], vec![]).await?;
-    let allowed = response
-        .headers()
-        .get("access-control-allow-headers")
-        .context("headers")?;
-    let allowed = allowed.to_str()?.to_lowercase();
+    let allowed = header(&response, "access-control-allow-headers");
     for name in ["git-protocol", "authorization", "content-type"] {
         ensure!(allowed.contains(name), "{name} is not allowed: {allowed}");
     }

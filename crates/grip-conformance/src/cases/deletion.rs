@@ -20,12 +20,9 @@ cases! {
 async fn held_state_by_id(target: &Target) -> Result<()> {
     let mut fixture = Fixture::announced(target).await?;
     let owner = fixture.owner.clone();
-    let state = fixture.state_of(&owner)?;
+    let state = fixture.own_state()?;
     fixture.held(&state).await?;
-    fixture
-        .relay
-        .publish_ok(&owner.delete_events(&[state.id]))
-        .await?;
+    fixture.publish(&owner.delete_events(&[state.id])).await?;
     fixture.push_refused(&["main"]).await?;
     fixture.refused(&state).await?;
     Ok(())
@@ -34,22 +31,17 @@ async fn held_state_by_id(target: &Target) -> Result<()> {
 async fn held_state_by_address(target: &Target) -> Result<()> {
     let mut fixture = Fixture::announced(target).await?;
     let owner = fixture.owner.clone();
-    let state = fixture.state_of(&owner)?;
+    let state = fixture.own_state()?;
     fixture.held(&state).await?;
     fixture
-        .relay
-        .publish_ok(&owner.delete_address(30618, &fixture.identifier))
+        .publish(&owner.delete_address(30618, &fixture.identifier))
         .await?;
     fixture.push_refused(&["main"]).await?;
     // A later version may be published and lives.
     let tip = fixture.tree.tip("HEAD")?;
-    let later = Timestamp::from_secs(Timestamp::now().as_secs() + 2);
-    let state = owner.state_at(
-        &fixture.identifier,
-        &[("refs/heads/main", &tip)],
-        None,
-        later,
-    );
+    let later = Timestamp::now() + 2_u64;
+    let refs = [("refs/heads/main", &*tip)];
+    let state = owner.state_at(&fixture.identifier, &refs, None, later);
     fixture.held(&state).await?;
     fixture.push_ok(&["main"]).await?;
     Ok(())
@@ -58,11 +50,10 @@ async fn held_state_by_address(target: &Target) -> Result<()> {
 async fn own_only(target: &Target) -> Result<()> {
     let mut fixture = Fixture::served(target).await?;
     let (reporter, stranger) = (Author::new(), Author::new());
-    let issue = reporter.issue(&fixture.owner, &fixture.identifier, "x");
+    let issue = fixture.issue(&reporter, "x");
     fixture.accepted(&issue).await?;
     fixture
-        .relay
-        .publish_ok(&stranger.delete_events(&[issue.id]))
+        .publish(&stranger.delete_events(&[issue.id]))
         .await?;
     ensure!(
         fixture.relay.serves(&issue.id).await?,
@@ -73,15 +64,13 @@ async fn own_only(target: &Target) -> Result<()> {
     fixture.must_not_serve(&issue.id).await?;
     fixture.refused(&issue).await?;
     // A deletion that comes before its target works too, and a deletion cannot be deleted.
-    let early = reporter.issue(&fixture.owner, &fixture.identifier, "early");
+    let early = fixture.issue(&reporter, "early");
     fixture
-        .relay
-        .publish_ok(&reporter.delete_events(&[early.id]))
+        .publish(&reporter.delete_events(&[early.id]))
         .await?;
     fixture.refused(&early).await?;
     fixture
-        .relay
-        .publish_ok(&reporter.delete_events(&[deletion.id]))
+        .publish(&reporter.delete_events(&[deletion.id]))
         .await?;
     ensure!(fixture.relay.serves(&deletion.id).await?);
     Ok(())
@@ -92,11 +81,10 @@ async fn held_others(target: &Target) -> Result<()> {
     let owner = fixture.owner.clone();
     let announcement = fixture.announcement(vec![]);
     fixture.held(&announcement).await?;
-    let state = fixture.state_of(&owner)?;
+    let state = fixture.own_state()?;
     fixture.held(&state).await?;
     fixture
-        .relay
-        .publish_ok(&owner.delete_address(30617, &fixture.identifier))
+        .publish(&owner.delete_address(30617, &fixture.identifier))
         .await?;
     ensure!(
         git::ls_remote(&fixture.clone_url()).await.is_err(),
@@ -106,16 +94,10 @@ async fn held_others(target: &Target) -> Result<()> {
     let contributor = Author::new();
     fixture.tree.git(["checkout", "-q", "-b", "feature"])?;
     let tip = fixture.tree.commit("feature", "x")?;
-    let pr = contributor.pull_request(
-        &fixture.owner,
-        &fixture.identifier,
-        &tip,
-        &fixture.clone_url(),
-    );
+    let pr = fixture.pull_request(&contributor, &tip);
     fixture.held(&pr).await?;
     fixture
-        .relay
-        .publish_ok(&contributor.delete_events(&[pr.id]))
+        .publish(&contributor.delete_events(&[pr.id]))
         .await?;
     fixture.refused(&pr).await?;
     Ok(())
@@ -128,8 +110,7 @@ async fn served_announcement(target: &Target) -> Result<()> {
     let issue = reporter.issue(&owner, &fixture.identifier, "stays");
     fixture.accepted(&issue).await?;
     fixture
-        .relay
-        .publish_ok(&owner.delete_address(30617, &fixture.identifier))
+        .publish(&owner.delete_address(30617, &fixture.identifier))
         .await?;
     ensure!(
         git::ls_remote(&fixture.clone_url()).await.is_err(),
@@ -141,12 +122,9 @@ async fn served_announcement(target: &Target) -> Result<()> {
     );
     let later = Timestamp::from_secs(Timestamp::now().as_secs() + 2);
     let back = owner.announcement_at(&target.authority, &fixture.identifier, vec![], later);
-    fixture.relay.publish_ok(&back).await?;
+    fixture.publish(&back).await?;
     let tip = fixture.tree.tip("HEAD")?;
-    ensure!(
-        fixture.remote_ref("refs/heads/main").await? == Some(tip),
-        "the data is back"
-    );
+    fixture.ref_is("refs/heads/main", &tip).await?;
     Ok(())
 }
 
@@ -155,38 +133,27 @@ async fn served_state_and_pr(target: &Target) -> Result<()> {
     let owner = fixture.owner.clone();
     let tip = fixture.tree.tip("HEAD")?;
     let contributor = Author::new();
-    let pr = contributor.pull_request(&owner, &fixture.identifier, &tip, &fixture.clone_url());
+    let pr = fixture.pull_request(&contributor, &tip);
     fixture.accepted(&pr).await?;
     fixture
-        .relay
-        .publish_ok(&contributor.delete_events(&[pr.id]))
+        .publish(&contributor.delete_events(&[pr.id]))
         .await?;
-    ensure!(
-        fixture
-            .remote_ref(&format!("refs/nostr/{}", pr.id.to_hex()))
-            .await?
-            .is_none()
-    );
     fixture
-        .relay
-        .publish_ok(&owner.delete_address(30618, &fixture.identifier))
+        .lacks_ref(&format!("refs/nostr/{}", pr.id.to_hex()))
         .await?;
-    ensure!(
-        fixture.remote_ref("refs/heads/main").await? == Some(tip),
-        "refs stay as they are"
-    );
+    fixture
+        .publish(&owner.delete_address(30618, &fixture.identifier))
+        .await?;
+    fixture.ref_is("refs/heads/main", &tip).await?;
     Ok(())
 }
 
 async fn bans(target: &Target) -> Result<()> {
     let banned = Author::new();
-    target
-        .restart_with(&[("NGIT_EVENT_BLACKLIST", &banned.npub())])
-        .await?;
+    let settings = [("NGIT_EVENT_BLACKLIST", &*banned.npub())];
+    target.restart_with(&settings).await?;
     let mut fixture = Fixture::served(target).await?;
-    let message = fixture
-        .refused(&banned.issue(&fixture.owner, &fixture.identifier, "spam"))
-        .await?;
+    let message = fixture.refused(&fixture.issue(&banned, "spam")).await?;
     ensure!(message.starts_with("blocked:"), "{message}");
     let announcement = banned.announcement(&target.authority, "banned", vec![]);
     fixture.refused(&announcement).await?;

@@ -1,12 +1,13 @@
 //! G01-32 … G01-34, G01-36 … G01-39: repositories over smart HTTP.
 
 use anyhow::{Context as _, Result, ensure};
-use grip_testkit::{Author, WorkTree, events::tag, git, until};
+use grip_testkit::{Author, WorkTree, events::tag, git};
 
 use super::cases;
 use crate::{
     Target,
-    fixture::{Fixture, fresh_identifier},
+    fixture::{Fixture, INFO, fresh_identifier},
+    target::header,
 };
 
 cases! {
@@ -25,14 +26,12 @@ async fn paths(target: &Target) -> Result<()> {
     let mut fixture = Fixture::new(target).await?;
     fixture.identifier = format!("naïve repo {}", fixture.identifier);
     let announcement = fixture.announcement(vec![]);
-    fixture.relay.publish_ok(&announcement).await?;
+    fixture.publish(&announcement).await?;
     fixture.publish_and_push().await?;
-    let info = "info/refs?service=git-upload-pack";
     let lower = fixture.path().replace("%C3%AF", "%c3%af");
-    let found = [fixture.path(), lower];
-    for path in found {
-        let response = target.get(&format!("{path}/{info}"), &[]).await?;
-        ensure!(response.status() == 200, "{path}: {}", response.status());
+    for path in [fixture.path(), lower] {
+        let status = target.status(&format!("{path}/{INFO}")).await?;
+        ensure!(status == 200, "{path}: {status}");
     }
     let encoded = fixture.path();
     let identifier = encoded.rsplit('/').next().context("path")?.to_owned();
@@ -49,8 +48,8 @@ async fn paths(target: &Target) -> Result<()> {
         format!("/{npub}/unknown.git"),
     ];
     for path in missing {
-        let response = target.get(&format!("{path}/{info}"), &[]).await?;
-        ensure!(response.status() == 404, "{path}: {}", response.status());
+        let status = target.status(&format!("{path}/{INFO}")).await?;
+        ensure!(status == 404, "{path}: {status}");
     }
     Ok(())
 }
@@ -59,61 +58,36 @@ async fn page(target: &Target) -> Result<()> {
     let fixture = Fixture::served(target).await?;
     for path in [fixture.path(), format!("{}/", fixture.path())] {
         let response = target.get(&path, &[("Accept", "text/html")]).await?;
-        ensure!(
-            response.status().is_success(),
-            "{path}: {}",
-            response.status()
-        );
+        let status = response.status();
+        ensure!(status.is_success(), "{path}: {status}");
         let text = response.text().await?;
         ensure!(text.contains("gitworkshop.dev"), "a link to a web client");
         ensure!(text.contains("nostr://"), "the nostr clone URL");
     }
     let unknown = format!("/{}/{}.git", Author::new().npub(), fresh_identifier());
-    ensure!(
-        target
-            .get(&unknown, &[("Accept", "text/html")])
-            .await?
-            .status()
-            == 404
+    let page = target.get(&unknown, &[("Accept", "text/html")]).await?;
+    ensure!(page.status() == 404);
+    let (known, unknown) = (
+        format!("{}/{INFO}", fixture.path()),
+        format!("{unknown}/{INFO}"),
     );
-    let info = "info/refs?service=git-upload-pack";
-    ensure!(
-        target
-            .get(&format!("{}/{info}", fixture.path()), &[])
-            .await?
-            .status()
-            == 200
-    );
-    ensure!(
-        target
-            .get(&format!("{unknown}/{info}"), &[])
-            .await?
-            .status()
-            == 404
-    );
-    ensure!(
-        WorkTree::clone(&format!("{}/invalid/path", target.http), &[])
-            .await
-            .is_err()
-    );
+    ensure!(target.status(&known).await? == 200);
+    ensure!(target.status(&unknown).await? == 404);
+    let invalid = format!("{}/invalid/path", target.http);
+    ensure!(WorkTree::clone(&invalid, &[]).await.is_err());
     Ok(())
 }
 
 async fn capabilities(target: &Target) -> Result<()> {
     let mut fixture = Fixture::served(target).await?;
-    let advertisement = target
-        .get(
-            &format!("{}/info/refs?service=git-upload-pack", fixture.path()),
-            &[],
-        )
-        .await?;
-    let kind = advertisement
-        .headers()
-        .get("content-type")
-        .context("content type")?;
+    let path = format!("{}/{INFO}", fixture.path());
+    let advertisement = target.get(&path, &[]).await?;
+    let kind = header(&advertisement, "content-type");
     ensure!(kind == "application/x-git-upload-pack-advertisement");
     let text = advertisement.text().await?;
     ensure!(text.starts_with("001e# service=git-upload-pack\n0000"));
+    let last = format!("{} refs/heads/main\n0000", fixture.tree.tip("HEAD")?);
+    ensure!(text.ends_with(&last), "{text}");
     for capability in [
         "allow-tip-sha1-in-want",
         "allow-reachable-sha1-in-want",
@@ -135,11 +109,8 @@ async fn capabilities(target: &Target) -> Result<()> {
         let fresh = WorkTree::init()?;
         let protocol = format!("protocol.version={version}");
         let args = ["-c", &protocol, "fetch", "-q", &fixture.clone_url(), oid];
-        fresh
-            .run(args)
-            .await?
-            .text()
-            .with_context(|| format!("v{version} {oid}"))?;
+        let fetched = fresh.run(args).await?.text();
+        fetched.with_context(|| format!("v{version} {oid}"))?;
     }
     Ok(())
 }
@@ -149,15 +120,14 @@ async fn protocols(target: &Target) -> Result<()> {
     for n in 0..5 {
         fixture.tree.commit("file", &n.to_string())?;
     }
-    let owner = fixture.owner.clone();
     fixture.tree.git(["tag", "-a", "v1", "-m", "one"])?;
     let (tip, tag) = (fixture.tree.tip("HEAD")?, fixture.tree.tip("v1")?);
     let refs = [
         ("refs/heads/main", tip.as_str()),
         ("refs/tags/v1", tag.as_str()),
     ];
-    let state = fixture.state_naming(&owner, &refs, Some("refs/heads/main"));
-    fixture.relay.publish_ok(&state).await?;
+    let state = fixture.state(&refs, Some("refs/heads/main"));
+    fixture.publish(&state).await?;
     fixture.push_ok(&["main", "v1"]).await?;
     for version in ["0", "1", "2"] {
         let protocol = format!("protocol.version={version}");
@@ -170,10 +140,16 @@ async fn protocols(target: &Target) -> Result<()> {
         ] {
             let mut args = vec!["-c", protocol.as_str()];
             args.extend(more);
-            let clone = WorkTree::clone(&fixture.clone_url(), &args)
-                .await
-                .with_context(|| format!("v{version} {more:?}"))?;
+            let clone = WorkTree::clone(&fixture.clone_url(), &args).await;
+            let clone = clone.with_context(|| format!("v{version} {more:?}"))?;
             ensure!(clone.tip("origin/HEAD")? == tip, "v{version} {more:?}");
+            let objects = clone.git(["rev-list", "--objects", "--missing=print", "origin/HEAD"])?;
+            let is_partial = objects.lines().any(|line| line.starts_with('?'));
+            let is_filtered = more.iter().any(|option| option.starts_with("--filter"));
+            ensure!(is_partial == is_filtered, "v{version} {more:?}: {objects}");
+            let commits = clone.git(["rev-list", "--count", "origin/HEAD"])?;
+            let wanted = if more == &["--depth=1"] { "1" } else { "6" };
+            ensure!(commits == wanted, "v{version} {more:?}: {commits}");
         }
         let clone = WorkTree::clone(&fixture.clone_url(), &["-c", &protocol, "--depth=2"]).await?;
         clone.run(["fetch", "-q", "--unshallow"]).await?.text()?;
@@ -184,26 +160,14 @@ async fn protocols(target: &Target) -> Result<()> {
 }
 
 async fn siblings(target: &Target) -> Result<()> {
-    let helper = Author::new();
-    let mut fixture =
-        Fixture::served_with(target, vec![tag(["maintainers", &helper.hex()])]).await?;
-    let own = helper.announcement(
-        &target.authority,
-        &fixture.identifier,
-        vec![tag(["maintainers", &fixture.owner.hex()])],
-    );
-    fixture.relay.publish_ok(&own).await?;
+    let (mut fixture, helper) = Fixture::with_maintainer(target).await?;
+    let own = fixture.answers_back(&helper);
+    fixture.publish(&own).await?;
     let tip = fixture.tree.commit("shared", "x")?;
     let state = fixture.publish_and_push().await?;
-    ensure!(git::remote_head(&fixture.clone_url()).await?.as_deref() == Some("refs/heads/main"));
+    fixture.head_is("refs/heads/main").await?;
     let url = fixture.clone_url_of(&helper);
-    until("the sibling has the push", || async {
-        let refs = git::ls_remote(&url).await.ok()?;
-        refs.iter()
-            .any(|(name, oid)| name == "refs/heads/main" && *oid == tip)
-            .then_some(())
-    })
-    .await?;
+    git::until_ref(&url, "refs/heads/main", &tip).await?;
     WorkTree::clone(&url, &[]).await?.git(["fsck"])?;
     fixture.must_serve(&state.id).await?;
     fixture.must_serve(&own.id).await
@@ -217,35 +181,33 @@ async fn head(target: &Target) -> Result<()> {
         ("refs/heads/main", tip.as_str()),
         ("refs/heads/develop", tip.as_str()),
     ];
-    let state = fixture.state_naming(&owner, &refs, Some("refs/heads/develop"));
+    let state = fixture.state(&refs, Some("refs/heads/develop"));
     fixture.accepted(&state).await?;
-    ensure!(git::remote_head(&fixture.clone_url()).await?.as_deref() == Some("refs/heads/develop"));
+    fixture.head_is("refs/heads/develop").await?;
     // With new commits it changes on the push, before the push returns.
     let next = fixture.tree.commit("more", "x")?;
     let refs = [
         ("refs/heads/main", next.as_str()),
         ("refs/heads/develop", tip.as_str()),
     ];
-    let state = fixture.state_naming(&owner, &refs, Some("refs/heads/main"));
+    let state = fixture.state(&refs, Some("refs/heads/main"));
     fixture.held(&state).await?;
     fixture.push_ok(&["main"]).await?;
-    ensure!(git::remote_head(&fixture.clone_url()).await?.as_deref() == Some("refs/heads/main"));
+    fixture.head_is("refs/heads/main").await?;
     // A bare ref name is understood; a branch that the state does not name is ignored.
     let at = fixture.tick();
     let mut tags = vec![tag(["d", &fixture.identifier])];
     tags.extend(refs.iter().map(|(name, oid)| tag([*name, *oid])));
     let mut bare = tags.clone();
     bare.push(tag(["HEAD", "refs/heads/develop"]));
-    fixture
-        .accepted(&owner.sign_at(30618, "", bare, at))
-        .await?;
-    ensure!(git::remote_head(&fixture.clone_url()).await?.as_deref() == Some("refs/heads/develop"));
+    let bare = owner.sign_at(30618, "", bare, at);
+    fixture.accepted(&bare).await?;
+    fixture.head_is("refs/heads/develop").await?;
     let at = fixture.tick();
     tags.push(tag(["HEAD", "ref: refs/heads/nowhere"]));
-    fixture
-        .accepted(&owner.sign_at(30618, "", tags, at))
-        .await?;
-    ensure!(git::remote_head(&fixture.clone_url()).await?.as_deref() == Some("refs/heads/develop"));
+    let unnamed = owner.sign_at(30618, "", tags, at);
+    fixture.accepted(&unnamed).await?;
+    fixture.head_is("refs/heads/develop").await?;
     Ok(())
 }
 
@@ -253,20 +215,16 @@ async fn skipped_names(target: &Target) -> Result<()> {
     let mut fixture = Fixture::served(target).await?;
     let tip = fixture.tree.tip("HEAD")?;
     let at = fixture.tick();
-    let state = fixture.owner.sign_at(
-        30618,
-        "",
-        vec![
-            tag(["d", &fixture.identifier]),
-            tag(["refs/heads/main", &tip]),
-            tag(["refs/heads/main", &"ab".repeat(20)]),
-            tag(["refs/heads/alias", "ref: refs/heads/main"]),
-            tag(["refs/tags/v1^{}", &"cd".repeat(20)]),
-            tag(["refs/notes/commits", &"ef".repeat(20)]),
-            tag(["something", "else"]),
-        ],
-        at,
-    );
+    let tags = vec![
+        tag(["d", &fixture.identifier]),
+        tag(["refs/heads/main", &tip]),
+        tag(["refs/heads/main", &"ab".repeat(20)]),
+        tag(["refs/heads/alias", "ref: refs/heads/main"]),
+        tag(["refs/tags/v1^{}", &"cd".repeat(20)]),
+        tag(["refs/notes/commits", &"ef".repeat(20)]),
+        tag(["something", "else"]),
+    ];
+    let state = fixture.owner.sign_at(30618, "", tags, at);
     fixture.accepted(&state).await?;
     let refs = git::ls_remote(&fixture.clone_url()).await?;
     let names: Vec<&str> = refs.iter().map(|(name, _)| name.as_str()).collect();
@@ -276,42 +234,35 @@ async fn skipped_names(target: &Target) -> Result<()> {
 
 async fn empty_state(target: &Target) -> Result<()> {
     let mut fixture = Fixture::served(target).await?;
-    let owner = fixture.owner.clone();
-    let state = fixture.state_naming(&owner, &[], None);
+    let state = fixture.state(&[], None);
     fixture.accepted(&state).await?;
     ensure!(git::ls_remote(&fixture.clone_url()).await?.is_empty());
     // The branch comes back by a state alone: the objects were kept.
     let tip = fixture.tree.tip("HEAD")?;
-    let back = fixture.state_naming(&owner, &[("refs/heads/main", &tip)], None);
+    let back = fixture.state(&[("refs/heads/main", &tip)], None);
     fixture.accepted(&back).await?;
-    ensure!(fixture.remote_ref("refs/heads/main").await? == Some(tip));
+    fixture.ref_is("refs/heads/main", &tip).await?;
     Ok(())
 }
 
 async fn alignment(target: &Target) -> Result<()> {
     let mut fixture = Fixture::served(target).await?;
-    let owner = fixture.owner.clone();
     let first = fixture.tree.tip("HEAD")?;
-    let pr = Author::new().pull_request(
-        &owner,
-        &fixture.identifier,
-        &first,
-        "https://x.example/x.git",
-    );
+    let pr = fixture.pull_request(&Author::new(), &first);
     fixture.accepted(&pr).await?;
     let refs = [
         ("refs/heads/main", first.as_str()),
         ("refs/heads/old", first.as_str()),
         ("refs/tags/v1", first.as_str()),
     ];
-    let state = fixture.state_naming(&owner, &refs, None);
+    let state = fixture.state(&refs, None);
     fixture.accepted(&state).await?;
     let second = fixture.tree.commit("second", "x")?;
     let refs = [
         ("refs/heads/main", second.as_str()),
         ("refs/heads/new", first.as_str()),
     ];
-    let state = fixture.state_naming(&owner, &refs, None);
+    let state = fixture.state(&refs, None);
     fixture.held(&state).await?;
     ensure!(
         fixture.remote_ref("refs/heads/old").await?.is_some(),

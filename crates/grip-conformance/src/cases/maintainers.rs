@@ -20,7 +20,7 @@ async fn chain(target: &Target) -> Result<()> {
         Fixture::served_with(target, vec![tag(["maintainers", &middle.hex()])]).await?;
     fixture.tree.commit("by-middle", "x")?;
     let state = fixture.state_of(&middle)?;
-    fixture.relay.publish_ok(&state).await?;
+    fixture.publish(&state).await?;
     fixture.push_ok(&["main"]).await?;
     fixture.must_serve(&state.id).await?;
     // The next link is named only by the middle one, in a still held announcement; its commit is
@@ -30,7 +30,7 @@ async fn chain(target: &Target) -> Result<()> {
         &fixture.identifier,
         vec![tag(["maintainers", &last.hex()])],
     );
-    fixture.relay.publish_ok(&announcement).await?;
+    fixture.publish(&announcement).await?;
     fixture.tree.git(["checkout", "-q", "--orphan", "fresh"])?;
     let root = fixture.tree.commit("new-root", "y")?;
     let state = fixture.state_naming(
@@ -38,10 +38,10 @@ async fn chain(target: &Target) -> Result<()> {
         &[("refs/heads/main", &root)],
         Some("refs/heads/main"),
     );
-    fixture.relay.publish_ok(&state).await?;
+    fixture.publish(&state).await?;
     fixture.push_ok(&["+fresh:refs/heads/main"]).await?;
     fixture.must_serve(&state.id).await?;
-    ensure!(fixture.remote_ref("refs/heads/main").await? == Some(root));
+    fixture.ref_is("refs/heads/main", &root).await?;
     Ok(())
 }
 
@@ -49,27 +49,13 @@ async fn reciprocal(target: &Target) -> Result<()> {
     target
         .restart_with(&[("GRIPFAST_MAINTAINER_RULE", "reciprocal")])
         .await?;
-    let helper = Author::new();
-    let mut fixture =
-        Fixture::served_with(target, vec![tag(["maintainers", &helper.hex()])]).await?;
+    let (mut fixture, helper) = Fixture::with_maintainer(target).await?;
     fixture.tree.commit("by-helper", "x")?;
     let state = fixture.state_of(&helper)?;
     fixture.refused(&state).await?;
-    let back = helper.sign(
-        30617,
-        "",
-        vec![
-            tag(["d", &fixture.identifier]),
-            tag([
-                "clone",
-                &helper.clone_url(&target.authority, &fixture.identifier),
-            ]),
-            tag(["relays", &target.relay]),
-            tag(["maintainers", &fixture.owner.hex()]),
-        ],
-    );
-    fixture.relay.publish_ok(&back).await?;
-    fixture.relay.publish_ok(&state).await?;
+    let back = fixture.answers_back(&helper);
+    fixture.publish(&back).await?;
+    fixture.publish(&state).await?;
     fixture.push_ok(&["main"]).await?;
     fixture.must_serve(&state.id).await
 }
@@ -89,29 +75,26 @@ async fn per_owner(target: &Target) -> Result<()> {
     let mut fixture =
         Fixture::served_with(target, vec![tag(["maintainers", &listed.hex()])]).await?;
     let own = listed.announcement(&target.authority, &fixture.identifier, vec![]);
-    fixture.relay.publish_ok(&own).await?;
+    fixture.publish(&own).await?;
     let theirs = fixture.state_of(&listed)?;
-    fixture.relay.publish_ok(&theirs).await?;
+    fixture.publish(&theirs).await?;
     fixture.must_serve(&theirs.id).await?;
     // The owner's next state moves the owner's repository alone.
     let before = fixture.tree.tip("HEAD")?;
     let after = fixture.tree.commit("owner-only", "x")?;
-    let owner = fixture.owner.clone();
-    let state = fixture.state_of(&owner)?;
-    fixture.relay.publish_ok(&state).await?;
+    let state = fixture.own_state()?;
+    fixture.publish(&state).await?;
     fixture.push_ok(&["main"]).await?;
     fixture.must_serve(&state.id).await?;
     let refs = grip_testkit::git::ls_remote(&fixture.clone_url_of(&listed)).await?;
     let main = refs.iter().find(|(name, _)| name == "refs/heads/main");
     ensure!(main.is_some_and(|(_, oid)| *oid == before), "{refs:?}");
-    ensure!(fixture.remote_ref("refs/heads/main").await? == Some(after));
+    fixture.ref_is("refs/heads/main", &after).await?;
     Ok(())
 }
 
 async fn shrinking(target: &Target) -> Result<()> {
-    let helper = Author::new();
-    let mut fixture =
-        Fixture::served_with(target, vec![tag(["maintainers", &helper.hex()])]).await?;
+    let (mut fixture, helper) = Fixture::with_maintainer(target).await?;
     let alone = fixture.announcement(vec![]);
     fixture.accepted(&alone).await?;
     fixture.tree.commit("by-helper", "x")?;

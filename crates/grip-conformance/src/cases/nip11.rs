@@ -1,10 +1,10 @@
 //! G01-23 … G01-25: the relay information document.
 
 use anyhow::{Context as _, Result, ensure};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::cases;
-use crate::Target;
+use crate::{Target, target::header};
 
 cases! {
     "G01-23" "NIP-11 names the supported grasps and the acceptance criteria" Url => grasps;
@@ -13,41 +13,26 @@ cases! {
 }
 
 async fn document(target: &Target) -> Result<Value> {
-    let response = target
-        .get(
-            "/",
-            &[("Accept", "text/html;q=0.1, application/nostr+json")],
-        )
-        .await?;
-    let kind = response
-        .headers()
-        .get("content-type")
-        .context("no content type")?
-        .to_str()?;
+    let accept = [("Accept", "text/html;q=0.1, application/nostr+json")];
+    let response = target.get("/", &accept).await?;
+    let kind = header(&response, "content-type");
     ensure!(kind.starts_with("application/nostr+json"), "{kind}");
     Ok(response.json().await?)
 }
 
 async fn grasps(target: &Target) -> Result<()> {
     let document = document(target).await?;
-    let grasps = document["supported_grasps"]
-        .as_array()
-        .context("supported_grasps")?;
+    let grasps = document["supported_grasps"].as_array();
+    let grasps = grasps.context("supported_grasps")?;
     for grasp in grasps {
-        let number = grasp
-            .as_str()
-            .and_then(|g| g.strip_prefix("GRASP-"))
-            .context("form")?;
-        ensure!(
-            number.len() == 2 && number.bytes().all(|b| b.is_ascii_digit()),
-            "{grasp}"
-        );
+        let number = grasp.as_str().and_then(|g| g.strip_prefix("GRASP-"));
+        let number = number.context("form")?.as_bytes();
+        let is_number = number.len() == 2 && number.iter().all(u8::is_ascii_digit);
+        ensure!(is_number, "{grasp}");
     }
     ensure!(grasps.iter().any(|grasp| grasp == "GRASP-01"));
-    let criteria = document["repo_acceptance_criteria"]
-        .as_str()
-        .context("criteria")?;
-    ensure!(!criteria.is_empty());
+    let criteria = document["repo_acceptance_criteria"].as_str();
+    ensure!(!criteria.context("criteria")?.is_empty());
     ensure!(
         document
             .get("curation")
@@ -58,33 +43,24 @@ async fn grasps(target: &Target) -> Result<()> {
 
 async fn truth(target: &Target) -> Result<()> {
     let document = document(target).await?;
-    let nips = document["supported_nips"]
-        .as_array()
-        .context("supported_nips")?;
+    let nips = document["supported_nips"].as_array();
+    let nips = nips.context("supported_nips")?;
     for nip in [1, 9, 11, 34, 77] {
         ensure!(nips.iter().any(|n| n == nip), "NIP-{nip} is missing");
     }
     let limits = &document["limitation"];
     ensure!(limits["restricted_writes"] == true);
     // A limit that is stated is a limit that holds.
-    let longest = limits["max_subid_length"]
-        .as_u64()
-        .context("max_subid_length")?;
+    let longest = limits["max_subid_length"].as_u64();
     let mut relay = target.connect().await?;
-    let fits = "s".repeat(usize::try_from(longest)?);
-    relay
-        .send(serde_json::json!(["REQ", fits, {"limit": 0}]))
-        .await?;
-    relay
-        .expect("EOSE", |m| m[0] == "EOSE" && m[1] == fits.as_str())
-        .await?;
+    let fits = "s".repeat(usize::try_from(longest.context("max_subid_length")?)?);
+    relay.send(json!(["REQ", fits, {"limit": 0}])).await?;
+    let is_end = |m: &Value| m[0] == "EOSE" && m[1] == fits.as_str();
+    relay.expect("EOSE", is_end).await?;
     let long = format!("{fits}s");
-    relay
-        .send(serde_json::json!(["REQ", long, {"limit": 0}]))
-        .await?;
-    relay
-        .expect("CLOSED or NOTICE", |m| m[0] == "CLOSED" || m[0] == "NOTICE")
-        .await?;
+    relay.send(json!(["REQ", long, {"limit": 0}])).await?;
+    let is_refusal = |m: &Value| m[0] == "CLOSED" || m[0] == "NOTICE";
+    relay.expect("CLOSED or NOTICE", is_refusal).await?;
     let default = limits["default_limit"].as_u64();
     let most = limits["max_limit"].as_u64();
     ensure!(
@@ -95,23 +71,12 @@ async fn truth(target: &Target) -> Result<()> {
 }
 
 async fn cors_and_page(target: &Target) -> Result<()> {
-    let response = target
-        .get("/", &[("Accept", "application/nostr+json")])
-        .await?;
-    ensure!(
-        response
-            .headers()
-            .get("access-control-allow-origin")
-            .is_some_and(|v| v == "*")
-    );
+    let accept = [("Accept", "application/nostr+json")];
+    let response = target.get("/", &accept).await?;
+    ensure!(header(&response, "access-control-allow-origin") == "*");
     let page = target.get("/", &[("Accept", "text/html")]).await?;
     ensure!(page.status().is_success());
-    let kind = page
-        .headers()
-        .get("content-type")
-        .context("no content type")?
-        .to_str()?
-        .to_owned();
+    let kind = header(&page, "content-type");
     ensure!(kind.starts_with("text/html"), "{kind}");
     ensure!(page.text().await?.to_lowercase().contains("<html"));
     Ok(())

@@ -44,19 +44,18 @@ impl<'a> Contribution<'a> {
     }
 
     fn pull_request(&self) -> Event {
-        let url = self.fixture.clone_url();
-        self.contributor.pull_request(
-            &self.fixture.owner,
-            &self.fixture.identifier,
-            &self.tip,
-            &url,
-        )
+        self.fixture.pull_request(&self.contributor, &self.tip)
     }
 
-    async fn push_for(&self, event: &Event) -> Result<grip_testkit::GitOutput> {
-        self.fixture
-            .push(&[&format!("feature:{}", ref_of(event))])
-            .await
+    async fn push_for(&self, event: &Event) -> Result<()> {
+        let refspec = format!("feature:{}", ref_of(event));
+        self.fixture.push_ok(&[&refspec]).await.map(drop)
+    }
+
+    /// Pushes `source` to the ref of `event`, which must be refused.
+    async fn refused(&self, source: &str, event: &Event) -> Result<String> {
+        let refspec = format!("{source}:{}", ref_of(event));
+        self.fixture.push_refused(&[&refspec]).await
     }
 }
 
@@ -67,10 +66,9 @@ fn ref_of(event: &Event) -> String {
 async fn git_first(target: &Target) -> Result<()> {
     let mut it = Contribution::new(target).await?;
     let pr = it.pull_request();
-    let output = it.push_for(&pr).await?;
-    ensure!(output.ok, "{}", output.stderr);
+    it.push_for(&pr).await?;
     it.fixture.accepted(&pr).await?;
-    ensure!(it.fixture.remote_ref(&ref_of(&pr)).await? == Some(it.tip));
+    it.fixture.ref_is(&ref_of(&pr), &it.tip).await?;
     Ok(())
 }
 
@@ -78,8 +76,7 @@ async fn event_first(target: &Target) -> Result<()> {
     let mut it = Contribution::new(target).await?;
     let pr = it.pull_request();
     it.fixture.held(&pr).await?;
-    let output = it.push_for(&pr).await?;
-    ensure!(output.ok, "{}", output.stderr);
+    it.push_for(&pr).await?;
     it.fixture.must_serve(&pr.id).await
 }
 
@@ -105,23 +102,17 @@ async fn wrong_tip(target: &Target) -> Result<()> {
     let mut it = Contribution::new(target).await?;
     let pr = it.pull_request();
     it.fixture.held(&pr).await?;
-    it.fixture
-        .push_refused(&[&format!("main:{}", ref_of(&pr))])
-        .await?;
+    it.refused("main", &pr).await?;
     it.fixture.must_not_serve(&pr.id).await?;
-    ensure!(it.push_for(&pr).await?.ok);
+    it.push_for(&pr).await?;
     it.fixture.must_serve(&pr.id).await
 }
 
 async fn wrong_event(target: &Target) -> Result<()> {
     let mut it = Contribution::new(target).await?;
-    let issue = it
-        .contributor
-        .issue(&it.fixture.owner, &it.fixture.identifier, "no tip");
+    let issue = it.fixture.issue(&it.contributor, "no tip");
     it.fixture.accepted(&issue).await?;
-    it.fixture
-        .push_refused(&[&format!("feature:{}", ref_of(&issue))])
-        .await?;
+    it.refused("feature", &issue).await?;
     let pr = it.pull_request();
     it.fixture.held(&pr).await?;
     let other = Fixture::served(target).await?;
@@ -136,44 +127,29 @@ async fn wrong_event(target: &Target) -> Result<()> {
 }
 
 async fn size_limit(target: &Target) -> Result<()> {
-    target
-        .restart_with(&[("GRIPFAST_MAX_PACK_BYTES", "100000")])
-        .await?;
+    let settings = [("GRIPFAST_MAX_PACK_BYTES", "100000")];
+    target.restart_with(&settings).await?;
     let it = Contribution::new(target).await?;
-    // Letters of a generator, which hardly compress.
-    let mut state = 1_u64;
-    let noise: String = std::iter::repeat_with(|| {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        char::from(b'!' + (state >> 58) as u8)
-    })
-    .take(400_000)
-    .collect();
-    it.fixture.tree.commit("large", &noise)?;
+    it.fixture.tree.commit_noise(1, 1)?;
     let pr = it.pull_request();
-    let printed = it
-        .fixture
-        .push_refused(&[&format!("feature:{}", ref_of(&pr))])
-        .await?;
+    let printed = it.refused("feature", &pr).await?;
     ensure!(
         printed.contains("100000") || printed.contains("limit"),
         "{printed}"
     );
-    ensure!(it.fixture.remote_ref(&ref_of(&pr)).await?.is_none());
+    it.fixture.lacks_ref(&ref_of(&pr)).await?;
     Ok(())
 }
 
 async fn orphan(target: &Target) -> Result<()> {
-    target
-        .restart_with(&[
-            ("GRIPFAST_ORPHAN_REF_LIFETIME", "2s"),
-            ("GRIPFAST_PURGATORY_SWEEP_INTERVAL", "100ms"),
-        ])
-        .await?;
+    let settings = [
+        ("GRIPFAST_ORPHAN_REF_LIFETIME", "2s"),
+        ("GRIPFAST_PURGATORY_SWEEP_INTERVAL", "100ms"),
+    ];
+    target.restart_with(&settings).await?;
     let it = Contribution::new(target).await?;
     let pr = it.pull_request();
-    ensure!(it.push_for(&pr).await?.ok);
+    it.push_for(&pr).await?;
     ensure!(
         it.fixture.remote_ref(&ref_of(&pr)).await?.is_some(),
         "it is there at first"
@@ -193,11 +169,8 @@ async fn mismatch(target: &Target) -> Result<()> {
         .push_ok(&[&format!("main:{}", ref_of(&pr))])
         .await?;
     it.fixture.held(&pr).await?;
-    ensure!(
-        it.fixture.remote_ref(&ref_of(&pr)).await?.is_none(),
-        "the unequal ref goes"
-    );
-    ensure!(it.push_for(&pr).await?.ok);
+    it.fixture.lacks_ref(&ref_of(&pr)).await?;
+    it.push_for(&pr).await?;
     it.fixture.must_serve(&pr.id).await
 }
 
@@ -205,42 +178,27 @@ async fn arrival_order(target: &Target) -> Result<()> {
     let mut it = Contribution::new(target).await?;
     let pr = it.pull_request();
     it.fixture.held(&pr).await?;
-    let again = it.fixture.relay.publish(&pr).await?;
-    ensure!(
-        again.accepted && again.message.starts_with("duplicate:"),
-        "{again:?}"
-    );
+    it.fixture.duplicate(&pr).await?;
     let stranger = Author::new();
     let unrelated =
         it.contributor
             .pull_request(&stranger, "nowhere", &it.tip, "https://x.example/x.git");
     it.fixture.refused(&unrelated).await?;
     let deletion = it.contributor.delete_events(&[pr.id]);
-    it.fixture.relay.publish_ok(&deletion).await?;
+    it.fixture.publish(&deletion).await?;
     it.fixture.refused(&pr).await?;
     Ok(())
 }
 
 async fn everywhere(target: &Target) -> Result<()> {
-    let helper = Author::new();
-    let mut fixture =
-        Fixture::served_with(target, vec![tag(["maintainers", &helper.hex()])]).await?;
-    let own = helper.announcement(
-        &target.authority,
-        &fixture.identifier,
-        vec![tag(["maintainers", &fixture.owner.hex()])],
-    );
-    fixture.relay.publish_ok(&own).await?;
+    let (mut fixture, helper) = Fixture::with_maintainer(target).await?;
+    let own = fixture.answers_back(&helper);
+    fixture.publish(&own).await?;
     fixture.tree.commit("more", "x")?;
     fixture.publish_and_push().await?;
     fixture.tree.git(["checkout", "-q", "-b", "feature"])?;
     let tip = fixture.tree.commit("feature", "x")?;
-    let pr = Author::new().pull_request(
-        &fixture.owner,
-        &fixture.identifier,
-        &tip,
-        &fixture.clone_url(),
-    );
+    let pr = fixture.pull_request(&Author::new(), &tip);
     fixture.held(&pr).await?;
     fixture
         .push_ok(&[&format!("feature:{}", ref_of(&pr))])
@@ -248,74 +206,51 @@ async fn everywhere(target: &Target) -> Result<()> {
     fixture.must_serve(&pr.id).await?;
     for owner in [&fixture.owner, &helper] {
         let url = fixture.clone_url_of(owner);
-        until("the ref is in every relevant repository", || async {
-            let refs = git::ls_remote(&url).await.ok()?;
-            refs.iter()
-                .any(|(name, oid)| *name == ref_of(&pr) && *oid == tip)
-                .then_some(())
-        })
-        .await?;
+        git::until_ref(&url, &ref_of(&pr), &tip).await?;
     }
     Ok(())
 }
 
 async fn tips(target: &Target) -> Result<()> {
     let mut it = Contribution::new(target).await?;
-    let coordinate = it.fixture.owner.coordinate(&it.fixture.identifier);
+    let coordinate = it.fixture.coordinate();
     let without = it.contributor.sign(1618, "", vec![tag(["a", &coordinate])]);
     let message = it.fixture.refused(&without).await?;
     ensure!(message.starts_with("invalid:"), "{message}");
-    let short = it
-        .contributor
-        .sign(1618, "", vec![tag(["a", &coordinate]), tag(["c", "abc"])]);
+    let tags = vec![tag(["a", &coordinate]), tag(["c", "abc"])];
+    let short = it.contributor.sign(1618, "", tags);
     it.fixture.refused(&short).await?;
     let pr = it.pull_request();
-    ensure!(it.push_for(&pr).await?.ok);
+    it.push_for(&pr).await?;
     it.fixture.accepted(&pr).await?;
-    let update = it.contributor.sign(
-        1619,
-        "",
-        vec![tag(["E", &pr.id.to_hex()]), tag(["c", &it.tip, "ignored"])],
-    );
+    let tags = vec![tag(["E", &pr.id.to_hex()]), tag(["c", &it.tip, "ignored"])];
+    let update = it.contributor.sign(1619, "", tags);
     it.fixture.accepted(&update).await
 }
 
 async fn fixed(target: &Target) -> Result<()> {
     let mut it = Contribution::new(target).await?;
     let pr = it.pull_request();
-    ensure!(it.push_for(&pr).await?.ok);
+    it.push_for(&pr).await?;
     it.fixture.accepted(&pr).await?;
-    it.fixture
-        .push_refused(&[&format!("+main:{}", ref_of(&pr))])
-        .await?;
-    it.fixture
-        .push_refused(&[&format!(":{}", ref_of(&pr))])
-        .await?;
-    ensure!(
-        it.push_for(&pr).await?.ok,
-        "the same tip again is no change"
-    );
-    ensure!(it.fixture.remote_ref(&ref_of(&pr)).await? == Some(it.tip));
+    it.refused("+main", &pr).await?;
+    it.refused("", &pr).await?;
+    it.push_for(&pr).await?;
+    it.fixture.ref_is(&ref_of(&pr), &it.tip).await?;
     Ok(())
 }
 
 async fn never_held(target: &Target) -> Result<()> {
     let mut it = Contribution::new(target).await?;
-    let coordinate = it.fixture.owner.coordinate(&it.fixture.identifier);
-    let patch = it.contributor.sign(
-        1617,
-        "From abc",
-        vec![tag(["a", &coordinate]), tag(["commit", &"ab".repeat(20)])],
-    );
+    let coordinate = it.fixture.coordinate();
+    let tags = vec![tag(["a", &coordinate]), tag(["commit", &"ab".repeat(20)])];
+    let patch = it.contributor.sign(1617, "From abc", tags);
     it.fixture.accepted(&patch).await?;
-    let issue = it
-        .contributor
-        .issue(&it.fixture.owner, &it.fixture.identifier, "x");
+    let issue = it.fixture.issue(&it.contributor, "x");
     it.fixture.accepted(&issue).await?;
     for kind in [1630, 1631, 1632, 1633, 1111, 1985, 1624] {
-        let event = it
-            .contributor
-            .sign(kind, "", vec![tag(["e", &issue.id.to_hex()])]);
+        let tags = vec![tag(["e", &issue.id.to_hex()])];
+        let event = it.contributor.sign(kind, "", tags);
         it.fixture.accepted(&event).await?;
     }
     Ok(())
@@ -324,7 +259,7 @@ async fn never_held(target: &Target) -> Result<()> {
 async fn advertised(target: &Target) -> Result<()> {
     let it = Contribution::new(target).await?;
     let pr = it.pull_request();
-    ensure!(it.push_for(&pr).await?.ok);
+    it.push_for(&pr).await?;
     for service in ["git-upload-pack", "git-receive-pack"] {
         let path = format!("{}/info/refs?service={service}", it.fixture.path());
         let text = target.get(&path, &[]).await?.text().await?;

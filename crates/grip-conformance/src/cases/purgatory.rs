@@ -1,7 +1,7 @@
 //! G01-12 … G01-15, G01-19 … G01-22: what is held, and for how long.
 
 use anyhow::{Result, ensure};
-use grip_testkit::{Author, events::tag, git, until};
+use grip_testkit::{Author, git, until};
 use serde_json::json;
 
 use super::cases;
@@ -29,27 +29,16 @@ async fn held_text(target: &Target) -> Result<()> {
     let mut fixture = Fixture::new(target).await?;
     let announcement = fixture.announcement(vec![]);
     fixture.held(&announcement).await?;
-    let owner = fixture.owner.clone();
-    let state = fixture.state_of(&owner)?;
+    let state = fixture.own_state()?;
     fixture.held(&state).await?;
     let mut fixture = Fixture::served(target).await?;
     let contributor = Author::new();
-    let pr = contributor.pull_request(
-        &fixture.owner,
-        &fixture.identifier,
-        &"ab".repeat(20),
-        "https://x.example/x.git",
-    );
+    let pr = fixture.pull_request(&contributor, &"ab".repeat(20));
     fixture.held(&pr).await?;
     let update =
         contributor.pull_request_update(&fixture.owner, &fixture.identifier, &pr, &"cd".repeat(20));
     fixture.held(&update).await?;
-    let sha256 = contributor.pull_request(
-        &fixture.owner,
-        &fixture.identifier,
-        &"ab".repeat(32),
-        "https://x.example/x.git",
-    );
+    let sha256 = fixture.pull_request(&contributor, &"ab".repeat(32));
     fixture.held(&sha256).await
 }
 
@@ -61,8 +50,7 @@ async fn invisible(target: &Target) -> Result<()> {
     ensure!(watcher.stored(&sub).await?.is_empty());
     let announcement = fixture.announcement(vec![]);
     fixture.held(&announcement).await?;
-    let owner = fixture.owner.clone();
-    let state = fixture.state_of(&owner)?;
+    let state = fixture.own_state()?;
     fixture.held(&state).await?;
     ensure!(
         fixture
@@ -99,18 +87,16 @@ async fn releases(target: &Target) -> Result<()> {
     let mut fixture = Fixture::announced(target).await?;
     fixture.publish_and_push().await?;
     // A state of objects that are here needs no push.
-    let owner = fixture.owner.clone();
     let tip = fixture.tree.tip("HEAD")?;
     let more = [
         ("refs/heads/main", tip.as_str()),
         ("refs/heads/next", tip.as_str()),
     ];
-    let state = fixture.state_naming(&owner, &more, Some("refs/heads/main"));
+    let state = fixture.state(&more, Some("refs/heads/main"));
     fixture.accepted(&state).await?;
-    ensure!(fixture.remote_ref("refs/heads/next").await? == Some(tip.clone()));
+    fixture.ref_is("refs/heads/next", &tip).await?;
     // A pull request whose commit is here needs no push either.
-    let pr =
-        Author::new().pull_request(&owner, &fixture.identifier, &tip, "https://x.example/x.git");
+    let pr = fixture.pull_request(&Author::new(), &tip);
     fixture.accepted(&pr).await?;
     ensure!(
         fixture
@@ -135,12 +121,11 @@ async fn empty_repository(target: &Target) -> Result<()> {
 async fn timer_restarts(target: &Target) -> Result<()> {
     target.restart_with(SHORT).await?;
     let mut fixture = Fixture::announced(target).await?;
-    let owner = fixture.owner.clone();
     // Keep sending states for longer than one lifetime; the repository must stay reachable. Many
     // looks to a state, since only so many may wait at once.
     let began = std::time::Instant::now();
     while began.elapsed() < std::time::Duration::from_secs(5) {
-        let state = fixture.state_naming(&owner, &[("refs/heads/main", &"ab".repeat(20))], None);
+        let state = fixture.state(&[("refs/heads/main", &"ab".repeat(20))], None);
         fixture.held(&state).await?;
         for _ in 0..10 {
             let reached = git::ls_remote(&fixture.clone_url()).await;
@@ -158,8 +143,7 @@ async fn two_phases(target: &Target) -> Result<()> {
         git::ls_remote(&url).await.is_err().then_some(())
     })
     .await?;
-    let owner = fixture.owner.clone();
-    let state = fixture.state_of(&owner)?;
+    let state = fixture.own_state()?;
     fixture.held(&state).await?;
     fixture.push_ok(&["main"]).await?;
     fixture.must_serve(&state.id).await
@@ -169,17 +153,12 @@ async fn survives(target: &Target) -> Result<()> {
     let mut fixture = Fixture::new(target).await?;
     let announcement = fixture.announcement(vec![]);
     fixture.held(&announcement).await?;
-    let owner = fixture.owner.clone();
-    let state = fixture.state_of(&owner)?;
+    let state = fixture.own_state()?;
     fixture.held(&state).await?;
     target.restart_with(&[]).await?;
     fixture.relay = target.connect().await?;
     fixture.must_not_serve(&state.id).await?;
-    let again = fixture.relay.publish(&state).await?;
-    ensure!(
-        again.accepted && again.message.starts_with("duplicate:"),
-        "{again:?}"
-    );
+    fixture.duplicate(&state).await?;
     fixture.push_ok(&["main"]).await?;
     fixture.must_serve(&announcement.id).await?;
     fixture.must_serve(&state.id).await
@@ -190,20 +169,13 @@ async fn bounded(target: &Target) -> Result<()> {
     let author = Author::new();
     for n in 0..2_000u32 {
         let tip = format!("{n:040x}");
-        let pr = author.sign(
-            1618,
-            "",
-            vec![
-                tag(["a", &fixture.owner.coordinate(&fixture.identifier)]),
-                tag(["c", &tip]),
-            ],
-        );
+        let pr = fixture.pull_request(&author, &tip);
         let answer = fixture.relay.publish(&pr).await?;
         if !answer.accepted {
             ensure!(answer.message.starts_with("rate-limited:"), "{answer:?}");
             // Others are not locked out.
             let other = Author::new();
-            let issue = other.issue(&fixture.owner, &fixture.identifier, "still open");
+            let issue = fixture.issue(&other, "still open");
             return fixture.accepted(&issue).await;
         }
     }

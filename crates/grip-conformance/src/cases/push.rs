@@ -36,7 +36,6 @@ async fn no_candidate(target: &Target) -> Result<()> {
 
 async fn partial(target: &Target) -> Result<()> {
     let mut fixture = Fixture::announced(target).await?;
-    let owner = fixture.owner.clone();
     let first = fixture.tree.tip("HEAD")?;
     fixture.tree.git(["branch", "base"])?;
     let second = fixture.tree.commit("second", "x")?;
@@ -44,33 +43,32 @@ async fn partial(target: &Target) -> Result<()> {
         ("refs/heads/base", first.as_str()),
         ("refs/heads/main", second.as_str()),
     ];
-    let state = fixture.state_naming(&owner, &refs, Some("refs/heads/main"));
+    let state = fixture.state(&refs, Some("refs/heads/main"));
     fixture.held(&state).await?;
     fixture.push_ok(&["base"]).await?;
     fixture.must_not_serve(&state.id).await?;
-    ensure!(fixture.remote_ref("refs/heads/base").await? == Some(first));
+    fixture.ref_is("refs/heads/base", &first).await?;
     fixture.push_ok(&["main"]).await?;
     fixture.must_serve(&state.id).await?;
-    ensure!(fixture.remote_ref("refs/heads/main").await? == Some(second));
+    fixture.ref_is("refs/heads/main", &second).await?;
     Ok(())
 }
 
 async fn older_held(target: &Target) -> Result<()> {
     let mut fixture = Fixture::announced(target).await?;
-    let owner = fixture.owner.clone();
     let first = fixture.tree.tip("HEAD")?;
     fixture.tree.git(["branch", "base"])?;
-    let older = fixture.state_naming(&owner, &[("refs/heads/main", &first)], None);
+    let older = fixture.state(&[("refs/heads/main", &first)], None);
     let second = fixture.tree.commit("second", "x")?;
-    let newer = fixture.state_naming(&owner, &[("refs/heads/main", &second)], None);
+    let newer = fixture.state(&[("refs/heads/main", &second)], None);
     fixture.held(&older).await?;
     fixture.held(&newer).await?;
     fixture.push_ok(&["base:refs/heads/main"]).await?;
-    ensure!(fixture.remote_ref("refs/heads/main").await? == Some(first));
+    fixture.ref_is("refs/heads/main", &first).await?;
     fixture.push_ok(&["main"]).await?;
     fixture.must_serve(&newer.id).await?;
     fixture.must_not_serve(&older.id).await?;
-    ensure!(fixture.remote_ref("refs/heads/main").await? == Some(second));
+    fixture.ref_is("refs/heads/main", &second).await?;
     // What an overtaken state said is no longer a right to push.
     fixture.push_refused(&["+base:refs/heads/main"]).await?;
     Ok(())
@@ -79,13 +77,12 @@ async fn older_held(target: &Target) -> Result<()> {
 async fn again(target: &Target) -> Result<()> {
     let mut fixture = Fixture::served(target).await?;
     fixture.push_ok(&["main"]).await?;
-    let owner = fixture.owner.clone();
     let tip = fixture.tree.tip("HEAD")?;
     let refs = [
         ("refs/heads/main", tip.as_str()),
         ("refs/tags/v1", tip.as_str()),
     ];
-    let state = fixture.state_naming(&owner, &refs, None);
+    let state = fixture.state(&refs, None);
     fixture.accepted(&state).await?;
     fixture.push_ok(&["main", "main:refs/tags/v1"]).await?;
     let mirror = WorkTree::clone(&fixture.clone_url(), &[]).await?;
@@ -97,21 +94,20 @@ async fn again(target: &Target) -> Result<()> {
 async fn deletes(target: &Target) -> Result<()> {
     let mut fixture = Fixture::served(target).await?;
     fixture.push_refused(&[":refs/heads/main"]).await?;
-    let owner = fixture.owner.clone();
     let tip = fixture.tree.tip("HEAD")?;
     let two = [
         ("refs/heads/main", tip.as_str()),
         ("refs/heads/old", tip.as_str()),
     ];
-    let state = fixture.state_naming(&owner, &two, None);
+    let state = fixture.state(&two, None);
     fixture.accepted(&state).await?;
     fixture.push_refused(&[":refs/heads/old"]).await?;
     // The new state both drops `old` and waits for new data, so the push itself deletes.
     let next = fixture.tree.commit("next", "x")?;
-    let state = fixture.state_naming(&owner, &[("refs/heads/main", &next)], None);
+    let state = fixture.state(&[("refs/heads/main", &next)], None);
     fixture.held(&state).await?;
     fixture.push_ok(&["main", ":refs/heads/old"]).await?;
-    ensure!(fixture.remote_ref("refs/heads/old").await?.is_none());
+    fixture.lacks_ref("refs/heads/old").await?;
     Ok(())
 }
 
@@ -124,7 +120,7 @@ async fn other_namespaces(target: &Target) -> Result<()> {
         "refs/custom/x",
     ] {
         fixture.push_refused(&[&format!("main:{name}")]).await?;
-        ensure!(fixture.remote_ref(name).await?.is_none(), "{name}");
+        fixture.lacks_ref(name).await?;
     }
     Ok(())
 }
@@ -137,15 +133,14 @@ async fn forced(target: &Target) -> Result<()> {
     let tip = fixture.tree.commit("rewritten", "y")?;
     fixture.push_refused(&["+main"]).await?;
     fixture.publish_and_push().await?;
-    ensure!(fixture.remote_ref("refs/heads/main").await? == Some(tip));
+    fixture.ref_is("refs/heads/main", &tip).await?;
     Ok(())
 }
 
 async fn whole_or_nothing(target: &Target) -> Result<()> {
     let mut fixture = Fixture::served(target).await?;
-    let owner = fixture.owner.clone();
     let tip = fixture.tree.commit("second", "x")?;
-    let state = fixture.state_naming(&owner, &[("refs/heads/main", &tip)], None);
+    let state = fixture.state(&[("refs/heads/main", &tip)], None);
     fixture.held(&state).await?;
     let printed = fixture
         .push_refused(&["main", "main:refs/heads/rogue"])
@@ -187,17 +182,12 @@ async fn no_leftovers(target: &Target) -> Result<()> {
 
 async fn visible_at_once(target: &Target) -> Result<()> {
     let mut fixture = Fixture::announced(target).await?;
-    let owner = fixture.owner.clone();
     fixture.tree.git(["branch", "-q", "-m", "trunk"])?;
     let tip = fixture.tree.tip("HEAD")?;
-    let state = fixture.state_naming(
-        &owner,
-        &[("refs/heads/trunk", &tip)],
-        Some("refs/heads/trunk"),
-    );
+    let state = fixture.state(&[("refs/heads/trunk", &tip)], Some("refs/heads/trunk"));
     fixture.held(&state).await?;
     fixture.push_ok(&["trunk"]).await?;
-    ensure!(git::remote_head(&fixture.clone_url()).await?.as_deref() == Some("refs/heads/trunk"));
+    fixture.head_is("refs/heads/trunk").await?;
     ensure!(
         fixture.relay.serves(&state.id).await?,
         "the state is served when the push returns"

@@ -21,14 +21,14 @@ cases! {
 async fn forward(target: &Target) -> Result<()> {
     let mut fixture = Fixture::served(target).await?;
     let (reporter, replier) = (Author::new(), Author::new());
-    let issue = reporter.issue(&fixture.owner, &fixture.identifier, "broken");
+    let issue = fixture.issue(&reporter, "broken");
     fixture.accepted(&issue).await?;
     let comment = replier.comment(&issue, "me too");
     fixture.accepted(&comment).await?;
     fixture
         .accepted(&reporter.comment(&comment, "thanks"))
         .await?;
-    let coordinate = fixture.owner.coordinate(&fixture.identifier);
+    let coordinate = fixture.coordinate();
     let by = |kind: u16, name: &str, value: &str| replier.sign(kind, "x", vec![tag([name, value])]);
     fixture.accepted(&by(1111, "A", &coordinate)).await?;
     fixture.accepted(&by(1, "q", &coordinate)).await?;
@@ -43,7 +43,7 @@ async fn forward(target: &Target) -> Result<()> {
 async fn backward(target: &Target) -> Result<()> {
     let mut fixture = Fixture::served(target).await?;
     let author = Author::new();
-    let coordinate = fixture.owner.coordinate(&fixture.identifier);
+    let coordinate = fixture.coordinate();
     for letter in ["q", "e", "E"] {
         let later = author.sign(1, &format!("quoted by {letter}"), vec![]);
         fixture.refused(&later).await?;
@@ -86,11 +86,11 @@ async fn addresses(target: &Target) -> Result<()> {
     let mut fixture = Fixture::new(target).await?;
     fixture.identifier = format!("a:b:{}", fixture.identifier);
     let announcement = fixture.announcement(vec![]);
-    fixture.relay.publish_ok(&announcement).await?;
+    fixture.publish(&announcement).await?;
     fixture.publish_and_push().await?;
     let reporter = Author::new();
     fixture
-        .accepted(&reporter.issue(&fixture.owner, &fixture.identifier, "colons"))
+        .accepted(&fixture.issue(&reporter, "colons"))
         .await?;
     let state = format!("30618:{}:{}", fixture.owner.hex(), fixture.identifier);
     fixture
@@ -146,14 +146,13 @@ async fn always_taken(target: &Target) -> Result<()> {
 
 async fn large_state(target: &Target) -> Result<()> {
     let mut fixture = Fixture::announced(target).await?;
-    let owner = fixture.owner.clone();
     let tip = fixture.tree.tip("HEAD")?;
     let names: Vec<String> = (0..20_000).map(|n| format!("refs/tags/v{n:05}")).collect();
     let refs: Vec<(&str, &str)> = names
         .iter()
         .map(|name| (name.as_str(), tip.as_str()))
         .collect();
-    let state = fixture.state_naming(&owner, &refs, None);
+    let state = fixture.state(&refs, None);
     ensure!(serde_json::to_string(&json!(state))?.len() > 1_200_000);
     fixture.held(&state).await
 }

@@ -1,7 +1,8 @@
 //! G01-16, G01-17, G01-30: states.
 
-use anyhow::{Result, ensure};
-use grip_testkit::{Author, events::tag};
+use anyhow::{Context as _, Result, ensure};
+use grip_testkit::Author;
+use nostr::prelude::Event;
 use serde_json::json;
 
 use super::cases;
@@ -22,14 +23,10 @@ async fn arrival_order(target: &Target) -> Result<()> {
     let mut fixture = Fixture::announced(target).await?;
     let owner = fixture.owner.clone();
     let stranger = Author::new();
-    let early = fixture.state_of(&owner)?;
-    let state = fixture.state_of(&owner)?;
+    let early = fixture.own_state()?;
+    let state = fixture.own_state()?;
     fixture.held(&state).await?;
-    let again = fixture.relay.publish(&state).await?;
-    ensure!(
-        again.accepted && again.message.starts_with("duplicate:"),
-        "{again:?}"
-    );
+    fixture.duplicate(&state).await?;
     let foreign = fixture.state_of(&stranger)?;
     let message = fixture.refused(&foreign).await?;
     ensure!(
@@ -41,34 +38,24 @@ async fn arrival_order(target: &Target) -> Result<()> {
     fixture.push_ok(&["main"]).await?;
     fixture.must_serve(&state.id).await?;
     fixture.refused(&early).await?;
-    let again = fixture.relay.publish(&state).await?;
-    ensure!(
-        again.accepted && again.message.starts_with("duplicate:"),
-        "{again:?}"
-    );
+    fixture.duplicate(&state).await?;
     for bad in ["refs/heads/a..b", "refs/heads/x.lock", "refs/heads/sp ace"] {
-        let state = fixture.state_naming(&owner, &[(bad, &"ab".repeat(20))], None);
+        let state = fixture.state(&[(bad, &"ab".repeat(20))], None);
         fixture.refused(&state).await?;
     }
-    let upper = fixture.state_naming(&owner, &[("refs/heads/main", &"AB".repeat(20))], None);
+    let upper = fixture.state(&[("refs/heads/main", &"AB".repeat(20))], None);
     fixture.refused(&upper).await?;
-    let conflict = [
-        ("refs/heads/a", "ab"),
-        ("refs/heads/a-b", "ab"),
-        ("refs/heads/a/b", "ab"),
-    ]
-    .map(|(name, byte)| (name, byte.repeat(20)));
-    let conflict: Vec<(&str, &str)> = conflict.iter().map(|(n, o)| (*n, o.as_str())).collect();
-    let state = fixture.state_naming(&owner, &conflict, None);
+    let oid = "ab".repeat(20);
+    let conflict = ["refs/heads/a", "refs/heads/a-b", "refs/heads/a/b"].map(|name| (name, &*oid));
+    let state = fixture.state(&conflict, None);
     fixture.refused(&state).await?;
     Ok(())
 }
 
 async fn state_first(target: &Target) -> Result<()> {
     let mut fixture = Fixture::new(target).await?;
-    let owner = fixture.owner.clone();
     let announcement = fixture.announcement(vec![]);
-    let state = fixture.state_of(&owner)?;
+    let state = fixture.own_state()?;
     let mut other = target.connect().await?;
     fixture.relay.send(json!(["EVENT", state])).await?;
     let announced = other.publish(&announcement).await?;
@@ -82,66 +69,48 @@ async fn state_first(target: &Target) -> Result<()> {
 }
 
 async fn older_of_another(target: &Target) -> Result<()> {
-    let helper = Author::new();
-    let mut fixture =
-        Fixture::served_with(target, vec![tag(["maintainers", &helper.hex()])]).await?;
-    let owner = fixture.owner.clone();
+    let (mut fixture, helper) = Fixture::with_maintainer(target).await?;
     let first = fixture.tree.tip("HEAD")?;
     let older = fixture.state_naming(&helper, &[("refs/heads/main", &first)], None);
     let second = fixture.tree.commit("second", "x")?;
-    let newer = fixture.state_naming(&owner, &[("refs/heads/main", &second)], None);
-    fixture.relay.publish_ok(&newer).await?;
+    let newer = fixture.state(&[("refs/heads/main", &second)], None);
+    fixture.publish(&newer).await?;
     fixture.push_ok(&["main"]).await?;
     fixture.must_serve(&newer.id).await?;
     fixture.accepted(&older).await?;
-    ensure!(
-        fixture.remote_ref("refs/heads/main").await? == Some(second),
-        "the newer state stands"
-    );
+    fixture.ref_is("refs/heads/main", &second).await?;
     Ok(())
 }
 
 async fn ties(target: &Target) -> Result<()> {
     let mut fixture = Fixture::announced(target).await?;
-    let owner = fixture.owner.clone();
-    let tip = fixture.tree.tip("HEAD")?;
-    let at = fixture.tick();
-    let id = fixture.identifier.clone();
-    let one = owner.state_at(&id, &[("refs/heads/main", &tip)], None, at);
-    let two = owner.state_at(&id, &[("refs/heads/other", &tip)], None, at);
-    let (winner, loser) = if one.id < two.id {
-        (one, two)
-    } else {
-        (two, one)
-    };
+    let (winner, loser) = tie(&mut fixture)?;
     fixture.held(&winner).await?;
     let message = fixture.refused(&loser).await?;
-    ensure!(
-        message.contains("created_at"),
-        "the answer says how to go on: {message}"
-    );
+    let says_how = message.contains("created_at");
+    ensure!(says_how, "the answer says how to go on: {message}");
     // The other way round the later arrival wins, by the same rule.
     let mut fixture = Fixture::announced(target).await?;
-    let owner = fixture.owner.clone();
-    let id = fixture.identifier.clone();
-    let (at, tip) = (fixture.tick(), fixture.tree.tip("HEAD")?);
-    let one = owner.state_at(&id, &[("refs/heads/main", &tip)], None, at);
-    let two = owner.state_at(&id, &[("refs/heads/other", &tip)], None, at);
-    let (winner, loser) = if one.id < two.id {
-        (one, two)
-    } else {
-        (two, one)
-    };
+    let (winner, loser) = tie(&mut fixture)?;
     fixture.held(&loser).await?;
     fixture.held(&winner).await?;
-    let branch = winner
-        .tags
-        .iter()
-        .find_map(|tag| tag.kind().strip_prefix("refs/heads/"));
-    let refspec = format!("main:refs/heads/{}", branch.unwrap_or("main"));
+    let mut names = winner.tags.iter().map(|tag| tag.kind());
+    let name = names.find(|name| name.starts_with("refs/heads/"));
+    let refspec = format!("main:{}", name.context("a branch")?);
     fixture.push_ok(&[&refspec]).await?;
     fixture.must_serve(&winner.id).await?;
     fixture.must_not_serve(&loser.id).await
+}
+
+/// Two states of one second; the one with the lowest id first.
+fn tie(fixture: &mut Fixture<'_>) -> Result<(Event, Event)> {
+    let (at, tip) = (fixture.tick(), fixture.tree.tip("HEAD")?);
+    let mut states = ["refs/heads/main", "refs/heads/other"].map(|name| {
+        let refs = [(name, tip.as_str())];
+        fixture.owner.state_at(&fixture.identifier, &refs, None, at)
+    });
+    states.sort_by_key(|state| state.id);
+    Ok(states.into())
 }
 
 async fn tie_keeps_tag(target: &Target) -> Result<()> {
@@ -158,13 +127,10 @@ async fn tie_keeps_tag(target: &Target) -> Result<()> {
             break (with_tag, without);
         }
     };
-    fixture.relay.publish_ok(&with_tag).await?;
+    fixture.publish(&with_tag).await?;
     fixture.push_ok(&["main:refs/tags/v1"]).await?;
     fixture.must_serve(&with_tag.id).await?;
     fixture.refused(&without).await?;
-    ensure!(
-        fixture.remote_ref("refs/tags/v1").await? == Some(tip),
-        "the pushed tag stays"
-    );
+    fixture.ref_is("refs/tags/v1", &tip).await?;
     Ok(())
 }

@@ -14,16 +14,9 @@ use hyper::{
     HeaderMap, Request, Response,
     body::{Frame, Incoming},
     header,
-    server::conn::http1,
-    service::service_fn,
 };
-use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
-use tokio::{
-    net::{TcpListener, TcpStream},
-    task::JoinSet,
-    time::Instant,
-};
+use tokio::time::Instant;
 
 use super::{
     Behaviour, Seen, Shared,
@@ -47,28 +40,7 @@ struct Reply {
     breaks_off: bool,
 }
 
-/// Serves connections until it is dropped, and they with it.
-pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>) {
-    let mut connections = JoinSet::new();
-    loop {
-        if let Ok((stream, _)) = listener.accept().await {
-            connections.spawn(connection(stream, Arc::clone(&shared)));
-        }
-        while connections.try_join_next().is_some() {}
-    }
-}
-
-async fn connection(stream: TcpStream, shared: Arc<Shared>) {
-    let service = service_fn(|request| {
-        let shared = Arc::clone(&shared);
-        async move { Ok::<_, Infallible>(respond(&request, &shared).await) }
-    });
-    let io = TokioIo::new(stream);
-    // A client that goes away is no concern of the host's.
-    let _ = http1::Builder::new().serve_connection(io, service).await;
-}
-
-async fn respond(request: &Request<Incoming>, shared: &Shared) -> Response<Body> {
+pub(super) async fn respond(request: Request<Incoming>, shared: Arc<Shared>) -> Response<Body> {
     let headers = request.headers();
     let path = request.uri().path();
     let path = path.strip_prefix(shared.base.as_str()).unwrap_or(path);
@@ -99,9 +71,9 @@ async fn respond(request: &Request<Incoming>, shared: &Shared) -> Response<Body>
         root: &shared.root(),
     };
     let unchanged = text(headers, header::IF_NONE_MATCH);
-    let reply = match refused(&entry, shared, token.flatten()) {
+    let reply = match refused(&entry, &shared, token.flatten()) {
         Some(reply) => reply,
-        None => passed(shared, &call, token.flatten(), unchanged).await,
+        None => passed(&shared, &call, token.flatten(), unchanged).await,
     };
     under_way.answered(reply.status);
     sent(reply)

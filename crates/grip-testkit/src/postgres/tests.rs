@@ -10,6 +10,7 @@ use std::{
 use tempfile::TempDir;
 
 use super::*;
+use crate::wait::until;
 
 /// Tells a copy of this test binary to hold a server and to write its URL into this file.
 const HOLD: &str = "GRIP_TESTKIT_HOLD_POSTGRES";
@@ -127,7 +128,7 @@ async fn a_server_lives_longer_than_the_thread_that_asked_for_it() {
     });
     let mut server = asked.join().unwrap();
     assert_eq!(ask(&server, "SELECT 1"), "1");
-    assert!(server.is_running());
+    assert!(server.process.is_running());
 }
 
 #[tokio::test]
@@ -184,7 +185,7 @@ fn copy_of_this_test(note: &Path) -> Child {
 /// Has a server until the process is killed.
 async fn hold(note: &Path) {
     let server = PostgresServer::start().await.unwrap();
-    let child = server.child.as_ref().unwrap();
+    let child = server.process.child.as_ref().unwrap();
     let said = format!("{} {}", server.port(), child.id());
     if note.ends_with("freeze") {
         server.freeze().unwrap();

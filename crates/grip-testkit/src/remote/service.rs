@@ -1,17 +1,12 @@
 //! Takes requests, notes them, and answers as the script says.
 
-use std::{convert::Infallible, sync::Arc};
+use std::sync::Arc;
 
 use anyhow::Result;
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
-use hyper::{Request, Response, body::Incoming, server::conn::http1, service::service_fn};
-use hyper_util::rt::TokioIo;
-use tokio::{
-    net::{TcpListener, TcpStream},
-    task::JoinSet,
-    time::Instant,
-};
+use hyper::{Request, Response, body::Incoming};
+use tokio::time::Instant;
 
 use super::{
     Behaviour, Seen, Shared, Status,
@@ -23,28 +18,7 @@ use super::{
 
 const RESULT: &str = "application/x-git-upload-pack-result";
 
-/// Serves connections until it is dropped, and they with it.
-pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>) {
-    let mut connections = JoinSet::new();
-    loop {
-        if let Ok((stream, _)) = listener.accept().await {
-            connections.spawn(connection(stream, Arc::clone(&shared)));
-        }
-        while connections.try_join_next().is_some() {}
-    }
-}
-
-async fn connection(stream: TcpStream, shared: Arc<Shared>) {
-    let service = service_fn(|request| {
-        let shared = Arc::clone(&shared);
-        async move { Ok::<_, Infallible>(respond(request, shared).await) }
-    });
-    let io = TokioIo::new(stream);
-    // A client that goes away is no concern of the host's.
-    let _ = http1::Builder::new().serve_connection(io, service).await;
-}
-
-async fn respond(request: Request<Incoming>, shared: Arc<Shared>) -> Response<Body> {
+pub(super) async fn respond(request: Request<Incoming>, shared: Arc<Shared>) -> Response<Body> {
     let (repository, action) = split(request.uri().path());
     let under_way = shared.record.arrived(Seen {
         at: Instant::now(),

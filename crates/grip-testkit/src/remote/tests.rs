@@ -8,7 +8,7 @@ use tokio::{
 };
 
 use super::{Behaviour, RemoteHost, Speaks, packs, record::most_within};
-use crate::{WorkTree, git, until, wire, within};
+use crate::{WorkTree, git, http::request, until_true, wire, within};
 
 async fn fetch(url: &str, oid: &str) -> Result<bool> {
     let tree = WorkTree::init()?;
@@ -81,10 +81,7 @@ async fn a_gate_holds_answers_back_until_it_is_opened() -> Result<()> {
     let gate = host.hold("x.git");
     let asking = git::ls_remote(&url);
     let opening = async {
-        until("the request is held", || {
-            std::future::ready((host.in_flight() == 1).then_some(()))
-        })
-        .await?;
+        until_true("the request is held", || host.in_flight() == 1).await?;
         gate.open();
         anyhow::Ok(())
     };
@@ -137,16 +134,13 @@ async fn an_endless_pack_goes_on_until_the_client_leaves() -> Result<()> {
     let host = RemoteHost::start("127.0.0.2").await?;
     host.behave(Behaviour::Endless);
     let mut client = TcpStream::connect(host.authority()).await?;
-    let request = wire::post("/x.git/git-upload-pack", wire::FETCH_TYPE, "", b"0000");
+    let request = request("POST", "/x.git/git-upload-pack", &[], b"0000");
     client.write_all(&request).await?;
     let mut much = vec![0; 4 << 20];
     within("four MiB", client.read_exact(&mut much)).await??;
     ensure!(host.in_flight() == 1 && much.windows(4).any(|four| four == b"PACK"));
     drop(client);
-    until("the host notices", || {
-        std::future::ready((host.in_flight() == 0).then_some(()))
-    })
-    .await
+    until_true("the host notices", || host.in_flight() == 0).await
 }
 
 #[tokio::test]

@@ -6,14 +6,14 @@ use std::{
 };
 
 use anyhow::Result;
-use grip_testkit::Author;
+use grip_testkit::{Author, http::must_contain};
 use grip_web::SyncHandle;
 use parking_lot::Mutex;
 use tracing::{Event, Subscriber, field::Field, subscriber::DefaultGuard};
 use tracing_subscriber::{Layer, layer::Context, prelude::*};
 
 use crate::{
-    support::{Node, Reply, TOKEN},
+    support::{Node, TOKEN},
     sync::Figures,
 };
 
@@ -53,13 +53,6 @@ async fn node() -> Result<Node> {
     Node::start_whole(|_| {}, SyncHandle::new(Figures::default())).await
 }
 
-pub async fn ask(node: &Node, method: &str, path: &str, headers: &[(&str, &str)]) -> Result<Reply> {
-    let bearer = format!("Bearer {TOKEN}");
-    let mut all = vec![("authorization", bearer.as_str())];
-    all.extend(headers);
-    node.ask(method, path, &all, b"").await
-}
-
 #[tokio::test]
 async fn without_the_token_nothing_changes_and_the_answer_says_where_it_is() -> Result<()> {
     let (records, _guard) = Records::keep();
@@ -77,8 +70,7 @@ async fn without_the_token_nothing_changes_and_the_answer_says_where_it_is() -> 
         assert!(none.header("www-authenticate").starts_with("Bearer"));
         let wrong = [("authorization", "Bearer 0123456789abcdef0123456789abcdee")];
         let wrong = node.ask(method, path, &wrong, b"").await?;
-        assert_eq!(wrong.status, 401);
-        assert!(wrong.text().contains("is wrong"), "{}", wrong.text());
+        wrong.must_be(401, &["is wrong"]);
         assert!(!wrong.text().contains(TOKEN));
     }
     assert_eq!(node.get("/api/v1/purgatory").await?.json()?["total"], 2);
@@ -91,19 +83,11 @@ async fn through_a_proxy_even_the_right_token_opens_nothing() -> Result<()> {
     let node = node().await?;
     let id = node.wait_for_data(&Author::new(), "tides").await?;
     for header in ["x-forwarded-for", "forwarded", "via", "x-real-ip"] {
-        let reply = ask(
-            &node,
-            "DELETE",
-            &format!("/api/v1/purgatory/{id}"),
-            &[(header, "127.0.0.1")],
-        )
-        .await?;
-        assert_eq!(reply.status, 403, "{header}");
-        assert!(
-            reply.text().contains("not through a proxy"),
-            "{}",
-            reply.text()
-        );
+        let path = format!("/api/v1/purgatory/{id}");
+        let reply = node
+            .order("DELETE", &path, &[(header, "127.0.0.1")])
+            .await?;
+        reply.must_be(403, &["not through a proxy"]);
     }
     assert_eq!(node.get("/api/v1/purgatory").await?.json()?["total"], 2);
     Ok(())
@@ -117,23 +101,28 @@ async fn with_the_token_an_attempt_is_brought_forward_and_recorded_once() -> Res
     let due = |node: &Node| node.grasp.sync_queue(1)[0].1.next_attempt.get();
     let before = due(&node);
 
-    let now = ask(&node, "POST", "/api/v1/sync/tide%20table/now", &[]).await?;
+    let now = node
+        .order("POST", "/api/v1/sync/tide%20table/now", &[])
+        .await?;
     assert_eq!(now.status, 202, "{}", now.text());
     assert_eq!(now.json()?["identifier"], "tide table");
     assert!(due(&node) < before, "submitted events wait for minutes");
-    let retry = ask(&node, "POST", &format!("/api/v1/purgatory/{id}/retry"), &[]).await?;
+    let retry = node
+        .order("POST", &format!("/api/v1/purgatory/{id}/retry"), &[])
+        .await?;
     assert_eq!(retry.status, 202, "{}", retry.text());
 
     let changes = records.changes();
     assert_eq!(changes.len(), 2, "{changes:?}");
     for (change, what) in changes.iter().zip(["sync now", "purgatory retry"]) {
-        for part in [
-            "who=\"admin token from 127.0.0.1:",
-            &format!("what=\"{what}\""),
-            "outcome=\"brought forward\"",
-        ] {
-            assert!(change.contains(part), "{part} is not in {change}");
-        }
+        must_contain(
+            &change,
+            &[
+                "who=\"admin token from 127.0.0.1:",
+                &format!("what=\"{what}\""),
+                "outcome=\"brought forward\"",
+            ],
+        );
         assert!(!change.contains(TOKEN));
     }
     Ok(())
@@ -145,10 +134,10 @@ async fn with_the_token_a_waiting_event_is_dropped_and_recorded_once() -> Result
     let node = node().await?;
     let id = node.wait_for_data(&Author::new(), "tides").await?;
     let path = format!("/api/v1/purgatory/{id}");
-    let dropped = ask(&node, "DELETE", &path, &[]).await?;
+    let dropped = node.order("DELETE", &path, &[]).await?;
     assert_eq!(dropped.status, 200, "{}", dropped.text());
     assert_eq!(node.get("/api/v1/purgatory").await?.json()?["total"], 1);
-    let again = ask(&node, "DELETE", &path, &[]).await?;
+    let again = node.order("DELETE", &path, &[]).await?;
     assert_eq!(again.status, 404);
     let changes = records.changes();
     assert_eq!(changes.len(), 2, "{changes:?}");
@@ -169,9 +158,8 @@ async fn what_cannot_be_done_says_why() -> Result<()> {
         ("POST", "/api/v1/purgatory", 405, "GET"),
         ("GET", "/api/v1/sync?limit=many", 400, "limit"),
     ] {
-        let reply = ask(&node, method, path, &[]).await?;
-        assert_eq!(reply.status, status, "{method} {path}: {}", reply.text());
-        assert!(reply.text().contains(said), "{}", reply.text());
+        let reply = node.order(method, path, &[]).await?;
+        reply.must_be(status, &[said]);
     }
     let off = Node::start().await?;
     let id = off.wait_for_data(&Author::new(), "tides").await?;
@@ -179,9 +167,8 @@ async fn what_cannot_be_done_says_why() -> Result<()> {
         "/api/v1/sync/tides/now".to_owned(),
         format!("/api/v1/purgatory/{id}/retry"),
     ] {
-        let reply = ask(&off, "POST", &path, &[]).await?;
-        assert_eq!(reply.status, 409);
-        assert!(reply.text().contains("sync_enabled"), "{}", reply.text());
+        let reply = off.order("POST", &path, &[]).await?;
+        reply.must_be(409, &["sync_enabled"]);
     }
     Ok(())
 }

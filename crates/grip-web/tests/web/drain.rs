@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use anyhow::Result;
 use grip_tasks::Ended;
-use grip_testkit::{Author, until};
-use tokio::{io::AsyncWriteExt, net::TcpStream};
+use grip_testkit::{Author, http, until, wire};
+use tokio::net::TcpStream;
 
-use crate::support::{Node, Reply, request};
+use crate::support::Node;
 
 #[tokio::test]
 async fn while_draining_probes_answer_and_everything_else_is_told() -> Result<()> {
@@ -15,21 +15,12 @@ async fn while_draining_probes_answer_and_everything_else_is_told() -> Result<()
     let url = node.announce(&Author::new(), "x").await?;
     let path = url.replace(&format!("http://{}", node.addr), "");
     // A request whose body is still to come keeps the node from ending.
-    let mut slow = TcpStream::connect(node.addr).await?;
-    let headers = [("content-type", "application/x-git-receive-pack-request")];
-    let push = request(
-        "POST",
-        &format!("{path}/git-receive-pack"),
-        &headers,
-        b"0000",
-    );
-    slow.write_all(&push[..push.len() - 2]).await?;
-    until("the push is under way", || async {
-        let metrics = node.get("/metrics").await.ok()?.text();
-        let line = "requests_in_flight{route=\"push\"} 1";
-        metrics.contains(line).then_some(())
-    })
-    .await?;
+    let mut slow = node.open().await?;
+    let path = format!("{path}/git-receive-pack");
+    let push = http::request("POST", &path, &[("content-type", wire::PUSH_TYPE)], b"0000");
+    slow.send(&push[..push.len() - 2]).await?;
+    node.metrics_with(&["requests_in_flight{route=\"push\"} 1"])
+        .await?;
     node.group.token().cancel();
     until("the node says that it drains", || async {
         let reply = node.get("/readyz").await.ok()?;
@@ -42,8 +33,8 @@ async fn while_draining_probes_answer_and_everything_else_is_told() -> Result<()
     let page = node.get("/").await?;
     assert_eq!(page.must_allow_any_origin().status, 503);
     assert!(page.text().contains("shutting down"));
-    slow.write_all(&push[push.len() - 2..]).await?;
-    assert_eq!(Reply::read_to_end(&mut slow).await?.status, 200);
+    slow.send(&push[push.len() - 2..]).await?;
+    slow.response().await?.must_be(200, &[]);
     assert_eq!(node.stop(Duration::from_secs(10)).await, Ended::Drained);
     assert!(node.get("/healthz").await.is_err(), "the port is closed");
     Ok(())

@@ -4,13 +4,10 @@ use std::{io::Read as _, sync::Arc};
 
 use anyhow::Result;
 use flate2::read::GzDecoder;
-use grip_testkit::until;
+use grip_testkit::{Response, until};
 use serde_json::Value;
 
-use crate::{
-    forge::Forge,
-    support::{Node, Reply},
-};
+use crate::{forge::Forge, support::Node};
 
 /// A node whose forge has `tides` with these tags, all of them in the feed.
 async fn node(tags: &[&str]) -> Result<(Node, Arc<Forge>)> {
@@ -46,7 +43,7 @@ async fn look_again(node: &Node) -> Result<()> {
     .await
 }
 
-fn lines(reply: &Reply) -> Vec<Value> {
+fn lines(reply: &Response) -> Vec<Value> {
     let text = reply.text();
     assert!(text.is_empty() || text.ends_with('\n'), "{text:?}");
     text.lines()
@@ -54,7 +51,7 @@ fn lines(reply: &Reply) -> Vec<Value> {
         .collect()
 }
 
-fn versions(reply: &Reply) -> Vec<String> {
+fn versions(reply: &Response) -> Vec<String> {
     let lines = lines(reply).into_iter();
     lines
         .map(|line| line["Version"].as_str().unwrap_or_default().to_owned())
@@ -233,8 +230,7 @@ async fn a_node_without_an_index_says_so() -> Result<()> {
         "/go/a.example/x/@v/list",
     ] {
         let reply = node.get(path).await?;
-        assert_eq!(reply.status, 404, "{path}");
-        assert!(reply.text().contains("index_enabled"), "{}", reply.text());
+        reply.must_be(404, &["index_enabled"]);
     }
     let page = node.get("/modules").await?;
     assert!(page.text().contains("switched off"), "{}", page.text());

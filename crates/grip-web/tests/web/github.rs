@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use anyhow::Result;
-use grip_testkit::{FakeGitHub, until};
+use grip_testkit::{FakeGitHub, http::must_contain, until};
 use serde_json::{Value, json};
 
 use crate::{
-    admin::{Records, ask},
+    admin::Records,
     support::Node,
     watching::{Setup, Watching, event, push},
 };
@@ -159,8 +159,7 @@ async fn people_and_repositories_are_found_by_name_and_by_number() -> Result<()>
         assert!(reply.text().contains("here"), "{}", reply.text());
     }
     let off = Node::start().await?.get("/api/v1/github/events").await?;
-    assert_eq!(off.status, 404);
-    assert!(off.text().contains("GitHub watching is off"));
+    off.must_be(404, &["GitHub watching is off"]);
     Ok(())
 }
 
@@ -176,10 +175,10 @@ async fn what_is_not_public_is_shown_to_the_operator_alone() -> Result<()> {
     assert_eq!(public["events"], json!([]), "{public:#}");
     let page = watching.node.get("/github").await?.text();
     assert!(!page.contains("acme/"), "{page}");
-    let all = ask(&watching.node, "GET", path, &[]).await?.json()?;
+    let all = watching.node.order("GET", path, &[]).await?.json()?;
     assert_eq!(all["events"].as_array().map(Vec::len), Some(2), "{all:#}");
     let proxied = [("x-forwarded-for", "203.0.113.7")];
-    let proxied = ask(&watching.node, "GET", path, &proxied).await?.json()?;
+    let proxied = watching.node.order("GET", path, &proxied).await?.json()?;
     assert_eq!(proxied["events"], json!([]));
     Ok(())
 }
@@ -243,26 +242,32 @@ async fn only_the_operator_orders_and_leaves_a_record() -> Result<()> {
             401,
             "{order}"
         );
-        let proxied = ask(node, "POST", &path, &[("x-forwarded-for", "::1")]).await?;
+        let proxied = node
+            .order("POST", &path, &[("x-forwarded-for", "::1")])
+            .await?;
         assert_eq!(proxied.status, 403);
         assert_eq!(node.get(&path).await?.status, 405);
     }
     assert_eq!(records.changes(), Vec::<String>::new());
 
     let path = "/api/v1/github/retention";
-    let counted = ask(node, "POST", path, &[]).await?.json()?;
+    let counted = node.order("POST", path, &[]).await?.json()?;
     assert_eq!(counted["dry_run"], true, "{counted:#}");
-    let done = ask(node, "POST", &format!("{path}?dry_run=false"), &[]).await?;
+    let done = node
+        .order("POST", &format!("{path}?dry_run=false"), &[])
+        .await?;
     assert_eq!(done.json()?["dry_run"], false);
-    let wrong = ask(node, "POST", &format!("{path}?dry_run=nope"), &[]).await?;
+    let wrong = node
+        .order("POST", &format!("{path}?dry_run=nope"), &[])
+        .await?;
     assert_eq!(wrong.status, 400);
-    let again = ask(node, "POST", "/api/v1/github/reextract", &[]).await?;
+    let again = node.order("POST", "/api/v1/github/reextract", &[]).await?;
     assert_eq!(again.status, 202, "{}", again.text());
     let close = "/api/v1/github/gaps/close?from=2026-01-01T00:00:00Z&to=2026-01-02T00:00:00Z";
-    assert_eq!(ask(node, "POST", close, &[]).await?.json()?["closed"], 0);
+    assert_eq!(node.order("POST", close, &[]).await?.json()?["closed"], 0);
     for wrong in ["", "?from=1", "?from=2&to=1", "?from=0&to=1&by=%0a"] {
         let path = format!("/api/v1/github/gaps/close{wrong}");
-        assert_eq!(ask(node, "POST", &path, &[]).await?.status, 400, "{wrong}");
+        assert_eq!(node.order("POST", &path, &[]).await?.status, 400, "{wrong}");
     }
     assert_eq!(records.changes().len(), 4, "{:?}", records.changes());
     let status = watching.json("/api/v1/github/status").await?;
@@ -316,17 +321,18 @@ async fn people_see_pushes_sources_and_budgets() -> Result<()> {
     let policy = page.header("content-security-policy");
     assert!(policy.contains("default-src 'none'"));
     let html = page.text();
-    for text in [
-        "acme/one",
-        " by jo",
-        "repos/acme/one",
-        "1 push, 0 other events",
-        "without a token, core",
-        "of 60 calls used",
-        "Unreadable events",
-    ] {
-        assert!(html.contains(text), "{text} is not in {html}");
-    }
+    must_contain(
+        &html,
+        &[
+            "acme/one",
+            " by jo",
+            "repos/acme/one",
+            "1 push, 0 other events",
+            "without a token, core",
+            "of 60 calls used",
+            "Unreadable events",
+        ],
+    );
     assert!(!html.contains("<script"));
     let home = watching.node.get("/").await?.text();
     assert!(home.contains("href=\"/github\""), "{home}");
@@ -348,13 +354,14 @@ async fn what_strangers_wrote_is_shown_as_text() -> Result<()> {
     for markup in ["<script", "<img", "<b>mona"] {
         assert!(!html.contains(markup), "{html}");
     }
-    for text in [
-        "&#60;script&#62;alert",
-        "&#60;img/src=x&#62;",
-        "&#60;b&#62;mona",
-    ] {
-        assert!(html.contains(text), "{text} is not in {html}");
-    }
+    must_contain(
+        &html,
+        &[
+            "&#60;script&#62;alert",
+            "&#60;img/src=x&#62;",
+            "&#60;b&#62;mona",
+        ],
+    );
     let reply = watching.node.get("/api/v1/github/events").await?;
     assert_eq!(reply.header("content-type"), "application/json");
     assert_eq!(reply.header("x-content-type-options"), "nosniff");

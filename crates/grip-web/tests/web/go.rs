@@ -110,9 +110,7 @@ async fn what_is_not_here_is_404_in_words_so_that_go_asks_elsewhere() -> Result<
 #[tokio::test]
 async fn beyond_the_bound_a_zip_is_refused_at_once() -> Result<()> {
     let (node, module) = node().await?;
-    let mut settings = (**node.settings.load()).clone();
-    settings.limits.zip = 0;
-    node.settings.store(settings.into());
+    node.change(|settings| settings.limits.zip = 0);
     let busy = node.get(&format!("/go/{module}/@v/v1.0.0.zip")).await?;
     assert_eq!(busy.status, 429);
     assert!(!busy.header("retry-after").is_empty());

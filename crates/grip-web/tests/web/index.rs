@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use anyhow::Result;
-use grip_testkit::until;
+use grip_testkit::{http::must_contain, until};
 
 use crate::{
-    admin::{Records, ask},
+    admin::Records,
     forge::{Forge, SOURCE},
     support::Node,
 };
@@ -92,8 +92,7 @@ async fn each_tag_says_why_it_is_in_the_feed_or_not() -> Result<()> {
     let why = copy["tags"][0]["why"].as_str().unwrap();
     assert!(why.contains("forge.example/acme/tides"), "{why}");
     let none = node.get("/api/v1/index/repos/forge.example/none").await?;
-    assert_eq!(none.status, 404);
-    assert!(none.text().contains("gripfast index status"));
+    none.must_be(404, &["gripfast index status"]);
     for (nul, status) in [
         ("repos/%00", 404),
         ("repos/a?after=%00", 404),
@@ -116,11 +115,13 @@ async fn only_the_operator_has_something_indexed_at_once() -> Result<()> {
     forge.tag("tides", "v1.1.0", Some(9));
     let path = "/api/v1/index/now?name=forge.example%2Facme%2Ftides";
     assert_eq!(node.ask("POST", path, &[], b"").await?.status, 401);
-    let proxied = ask(&node, "POST", path, &[("x-forwarded-for", "::1")]).await?;
+    let proxied = node
+        .order("POST", path, &[("x-forwarded-for", "::1")])
+        .await?;
     assert_eq!(proxied.status, 403);
     assert_eq!(records.changes(), Vec::<String>::new());
 
-    let done = ask(&node, "POST", path, &[]).await?;
+    let done = node.order("POST", path, &[]).await?;
     assert_eq!(done.status, 202, "{}", done.text());
     assert_eq!(done.json()?["what"], "repository");
     let index = node.index.clone().expect("the node has an index");
@@ -129,19 +130,15 @@ async fn only_the_operator_has_something_indexed_at_once() -> Result<()> {
         found.ok().flatten().map(drop)
     })
     .await?;
-    let listed = ask(
-        &node,
-        "POST",
-        &format!("/api/v1/index/now?name={SOURCE}"),
-        &[],
-    )
-    .await?;
+    let path = format!("/api/v1/index/now?name={SOURCE}");
+    let listed = node.order("POST", &path, &[]).await?;
     assert_eq!(listed.json()?["what"], "source");
-    let none = ask(&node, "POST", "/api/v1/index/now?name=none", &[]).await?;
+    let none = node
+        .order("POST", "/api/v1/index/now?name=none", &[])
+        .await?;
     assert_eq!(none.status, 404);
-    let unnamed = ask(&node, "POST", "/api/v1/index/now", &[]).await?;
-    assert_eq!(unnamed.status, 400);
-    assert!(unnamed.text().contains("name is missing"));
+    let unnamed = node.order("POST", "/api/v1/index/now", &[]).await?;
+    unnamed.must_be(400, &["name is missing"]);
     assert_eq!(node.get("/api/v1/index/now").await?.status, 405);
     assert_eq!(records.changes().len(), 3, "{:?}", records.changes());
     Ok(())
@@ -179,19 +176,20 @@ async fn people_see_the_newest_versions_and_how_to_use_them() -> Result<()> {
             .contains("default-src 'none'")
     );
     let html = page.text();
-    for text in [
-        "forge.example/acme/tides",
-        "v1.0.0",
-        "2023-11-14 22:13 UTC",
-        SOURCE,
-        "3 repositories",
-        "again in 23 h",
-        &format!("GOPROXY=http://{}/go", node.addr),
-        "GONOSUMDB=127.0.0.1",
-        "href=\"/index?limit=100\"",
-    ] {
-        assert!(html.contains(text), "{text} is not in {html}");
-    }
+    must_contain(
+        &html,
+        &[
+            "forge.example/acme/tides",
+            "v1.0.0",
+            "2023-11-14 22:13 UTC",
+            SOURCE,
+            "3 repositories",
+            "again in 23 h",
+            &format!("GOPROXY=http://{}/go", node.addr),
+            "GONOSUMDB=127.0.0.1",
+            "href=\"/index?limit=100\"",
+        ],
+    );
     assert!(!html.contains("<script"));
     let home = node.get("/").await?.text();
     assert!(home.contains("href=\"/modules\""), "{home}");

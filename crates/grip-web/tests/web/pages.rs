@@ -1,7 +1,7 @@
 //! Pages over the wire.
 
 use anyhow::Result;
-use grip_testkit::{Author, WorkTree};
+use grip_testkit::{Author, WorkTree, http::must_contain};
 
 use crate::support::Node;
 
@@ -12,8 +12,7 @@ async fn g01_33_a_repository_has_a_page_while_held_and_when_served() -> Result<(
     node.announce(&owner, "tide table").await?;
     let path = format!("/{}/tide%20table.git", owner.npub());
     let held = node.get(&path).await?;
-    assert_eq!(held.status, 200);
-    assert!(held.text().contains("Not served yet"), "{}", held.text());
+    held.must_be(200, &["Not served yet"]);
 
     let url = node.host(&owner, "tide table", &tree).await?;
     for path in [path.clone(), format!("{path}/")] {
@@ -22,15 +21,16 @@ async fn g01_33_a_repository_has_a_page_while_held_and_when_served() -> Result<(
         let html = page.text();
         assert!(!html.contains("Not served yet"), "{html}");
         let tip = tree.tip("main")?;
-        for text in [
-            url.as_str(),
-            &format!("https://gitworkshop.dev/{}/tide%20table", owner.npub()),
-            &format!("nostr://{}/", owner.npub()),
-            &tip[..10],
-            "HEAD",
-        ] {
-            assert!(html.contains(text), "{text} is not in {html}");
-        }
+        must_contain(
+            &html,
+            &[
+                url.as_str(),
+                &format!("https://gitworkshop.dev/{}/tide%20table", owner.npub()),
+                &format!("nostr://{}/", owner.npub()),
+                &tip[..10],
+                "HEAD",
+            ],
+        );
         assert!(
             page.header("content-security-policy")
                 .contains("default-src 'none'")

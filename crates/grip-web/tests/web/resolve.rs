@@ -12,12 +12,12 @@ use grip_dht::{
 };
 use grip_nostr::{EventsFuture, RepoAddr, RepositoryEvents, ServedEvents, ServedRepositories};
 use grip_resolve::{Admin, HostHealth, LocalManifests, Manifest, Options, Parts, Resolver};
-use grip_testkit::{Author, until};
+use grip_testkit::{Author, Response, http::must_contain};
 use grip_web::{Resolve, WebSettings};
 use nostr::prelude::Timestamp;
 use sha2::{Digest as _, Sha256};
 
-use crate::support::{Node, Reply, TOKEN};
+use crate::support::{Features, Node, TOKEN};
 
 const OID: &str = "1111111111111111111111111111111111111111";
 
@@ -78,7 +78,7 @@ async fn start(
     dht: Option<Arc<dyn Dht>>,
     change: impl FnOnce(&mut WebSettings),
 ) -> Result<Node> {
-    Node::start_resolving(change, |db, group| {
+    Node::start_beside(change, |queue, group| {
         let options = Options {
             deadline: Duration::from_secs(2),
             retries: 0,
@@ -92,9 +92,12 @@ async fn start(
             identity: None,
             group,
         });
-        async {
-            let admin = Admin::open(db, resolver.clone()).await?;
-            Ok(Resolve { resolver, admin })
+        async move {
+            let admin = Admin::open(queue.db().clone(), resolver.clone()).await?;
+            Ok(Features {
+                resolve: Some(Resolve { resolver, admin }),
+                ..Features::default()
+            })
         }
         .boxed()
     })
@@ -119,9 +122,9 @@ fn path_of(owner: &Author) -> String {
     format!("/resolve/name:{}/tides%20sheet", owner.npub())
 }
 
-/// Fails unless the failure has the one shape, and gives its code.
+/// Fails unless the failure has the one shape, this status and this code.
 #[track_caller]
-fn code(reply: &Reply) -> String {
+fn must_fail(reply: &Response, status: u16, code: &str) {
     let shape = reply.json().unwrap_or_else(|_| panic!("{reply:?}"));
     let error = &shape["error"];
     assert_eq!(error["request_id"], reply.header("x-request-id"));
@@ -130,7 +133,11 @@ fn code(reply: &Reply) -> String {
     let after = error["retry_after_seconds"].as_u64();
     let header = reply.headers.get("retry-after").cloned();
     assert_eq!(after.map(|after| after.to_string()), header, "{reply:?}");
-    text("code")
+    assert_eq!(
+        (reply.status, text("code").as_str()),
+        (status, code),
+        "{reply:?}"
+    );
 }
 
 #[tokio::test]
@@ -224,11 +231,7 @@ async fn providers_are_ranked_and_no_more_than_asked_for() -> Result<()> {
     }
     for query in ["limit=0", "limit=101", "region=EU", "raw=true", "fresh=yes"] {
         let reply = node.get(&format!("{path}?{query}")).await?;
-        assert_eq!(
-            (reply.status, code(&reply).as_str()),
-            (400, "malformed"),
-            "{query}"
-        );
+        must_fail(&reply, 400, "malformed");
     }
     Ok(())
 }
@@ -265,11 +268,7 @@ async fn hostile_keys_and_wishes_are_refused_in_one_shape() -> Result<()> {
         format!("{good}?fresh=true&fresh=true"),
     ] {
         let reply = node.get(&path).await?;
-        assert_eq!(
-            (reply.status, code(&reply).as_str()),
-            (400, "malformed"),
-            "{path}"
-        );
+        must_fail(&reply, 400, "malformed");
         assert!(!reply.text().contains("<script"), "{path}");
         assert_eq!(
             reply.header("content-type"),
@@ -278,10 +277,7 @@ async fn hostile_keys_and_wishes_are_refused_in_one_shape() -> Result<()> {
     }
     for method in ["POST", "PUT", "DELETE", "PATCH"] {
         let reply = node.ask(method, &good, &[], b"").await?;
-        assert_eq!(
-            (reply.status, code(&reply).as_str()),
-            (405, "method_not_allowed")
-        );
+        must_fail(&reply, 405, "method_not_allowed");
         assert_eq!(reply.header("allow"), "GET, HEAD, OPTIONS");
     }
     Ok(())
@@ -297,17 +293,13 @@ async fn what_nobody_knows_is_not_found() -> Result<()> {
     ] {
         for route in ["resolve", "providers"] {
             let reply = node.get(&format!("/{route}/{key}")).await?;
-            assert_eq!(
-                (reply.status, code(&reply).as_str()),
-                (404, "unknown"),
-                "{key}"
-            );
+            must_fail(&reply, 404, "unknown");
         }
     }
     let off = Node::start().await?;
     for path in [path_of(&owner).as_str(), "/api/v1/resolve"] {
         let reply = off.get(path).await?;
-        assert_eq!((reply.status, code(&reply).as_str()), (404, "not_found"));
+        must_fail(&reply, 404, "not_found");
     }
     Ok(())
 }
@@ -324,26 +316,23 @@ async fn a_question_beyond_the_bound_is_refused_at_once_and_a_stuck_one_at_its_d
     let path = path_of(&owner);
     let first = node.get(&path);
     let second = async {
-        until("the first is under way", || async {
-            let metrics = node.get("/metrics").await.ok()?.text();
-            let line = "requests_in_flight{route=\"resolve\"} 1";
-            metrics.contains(line).then_some(())
-        })
-        .await?;
+        node.metrics_with(&["requests_in_flight{route=\"resolve\"} 1"])
+            .await?;
         node.get(&path).await
     };
     let (first, second) = tokio::join!(first, second);
     let (first, second) = (first?, second?);
-    assert_eq!((second.status, code(&second).as_str()), (429, "busy"));
-    assert_eq!((first.status, code(&first).as_str()), (504, "timeout"));
+    must_fail(&second, 429, "busy");
+    must_fail(&first, 504, "timeout");
     let metrics = node.get("/metrics").await?.text();
-    for line in [
-        "io_timeouts_total{op=\"resolve\"} 1",
-        "resolve_deadline_hit_total 1",
-        "busy_rejections_total{route=\"resolve\"} 1",
-    ] {
-        assert!(metrics.contains(line), "{line} is not in\n{metrics}");
-    }
+    must_contain(
+        &metrics,
+        &[
+            "io_timeouts_total{op=\"resolve\"} 1",
+            "resolve_deadline_hit_total 1",
+            "busy_rejections_total{route=\"resolve\"} 1",
+        ],
+    );
     Ok(())
 }
 
@@ -352,17 +341,18 @@ async fn peers_that_cannot_be_reached_are_said_to_be_so() -> Result<()> {
     let owner = Author::new();
     let node = start(Served::default(), Some(unreachable()), |_| {}).await?;
     let reply = node.get(&path_of(&owner)).await?;
-    assert_eq!((reply.status, code(&reply).as_str()), (503, "breaker_open"));
+    must_fail(&reply, 503, "breaker_open");
     let status = node.get("/api/v1/resolve").await?.json()?;
     assert_eq!(status["network"]["known_peers"], 1);
     let metrics = node.get("/metrics").await?.text();
-    for line in [
-        "dht_records 3",
-        "dht_peers_known 1",
-        "breaker_state{target=\"dht_peers\"",
-    ] {
-        assert!(metrics.contains(line), "{line} is not in\n{metrics}");
-    }
+    must_contain(
+        &metrics,
+        &[
+            "dht_records 3",
+            "dht_peers_known 1",
+            "breaker_state{target=\"dht_peers\"",
+        ],
+    );
     Ok(())
 }
 
@@ -374,33 +364,28 @@ async fn what_is_counted_has_series_of_its_own() -> Result<()> {
         node.get(&path_of(&owner)).await?;
     }
     let metrics = node.get("/metrics").await?.text();
-    for line in [
-        "resolve_latency_seconds_bucket{le=\"+Inf\"} 2",
-        "resolve_latency_seconds_count 2",
-        "index_dht_lookup_ms_count 0",
-        "backoff_retries_total{op=\"resolve\"} 0",
-        "queue_depth{queue=\"resolve\"} 0",
-        "queue_dropped_total{queue=\"resolve\"} 0",
-        "io_timeouts_total{op=\"resolve\"} 0",
-        "resolve_deadline_hit_total 0",
-        "resolve_cache_total{outcome=\"hit\"} 1",
-    ] {
-        assert!(metrics.contains(line), "{line} is not in\n{metrics}");
-    }
+    must_contain(
+        &metrics,
+        &[
+            "resolve_latency_seconds_bucket{le=\"+Inf\"} 2",
+            "resolve_latency_seconds_count 2",
+            "index_dht_lookup_ms_count 0",
+            "backoff_retries_total{op=\"resolve\"} 0",
+            "queue_depth{queue=\"resolve\"} 0",
+            "queue_dropped_total{queue=\"resolve\"} 0",
+            "io_timeouts_total{op=\"resolve\"} 0",
+            "resolve_deadline_hit_total 0",
+            "resolve_cache_total{outcome=\"hit\"} 1",
+        ],
+    );
     Ok(())
 }
 
-async fn order(node: &Node, action: &str, more: &[(&str, &str)], body: &str) -> Result<Reply> {
+async fn order(node: &Node, action: &str, more: &[(&str, &str)], body: &str) -> Result<Response> {
     let bearer = format!("Bearer {TOKEN}");
-    let mut headers = vec![("authorization", bearer.as_str())];
-    headers.extend_from_slice(more);
-    node.ask(
-        "POST",
-        &format!("/admin/{action}"),
-        &headers,
-        body.as_bytes(),
-    )
-    .await
+    let headers = [&[("authorization", &*bearer)], more].concat();
+    let path = format!("/admin/{action}");
+    node.ask("POST", &path, &headers, body.as_bytes()).await
 }
 
 #[tokio::test]
@@ -411,7 +396,7 @@ async fn only_the_operator_pins_and_the_same_order_counts_once() -> Result<()> {
     for action in ["pin", "unpin", "reindex"] {
         let path = format!("/admin/{action}");
         let reply = node.ask("POST", &path, &[], b"{not json").await?;
-        assert_eq!((reply.status, code(&reply).as_str()), (401, "unauthorized"));
+        must_fail(&reply, 401, "unauthorized");
         let proxied = order(&node, action, &[("via", "1.1 x")], &body).await?;
         assert_eq!(proxied.status, 403, "{action}");
         assert_eq!(node.get(&path).await?.status, 405);
@@ -430,17 +415,12 @@ async fn only_the_operator_pins_and_the_same_order_counts_once() -> Result<()> {
         (&done["outcome"], &true.into())
     );
     let reused = order(&node, "unpin", &key, &body).await?;
-    assert_eq!((reused.status, code(&reused).as_str()), (409, "conflict"));
+    must_fail(&reused, 409, "conflict");
 
     let public = node.get("/api/v1/resolve").await?.json()?;
     assert_eq!(public["pins"][0]["id"], manifest.id().to_string());
     assert!(public["network"].is_null() && public["audit"].is_null());
-    let bearer = format!("Bearer {TOKEN}");
-    let shown = [("authorization", bearer.as_str())];
-    let whole = node
-        .ask("GET", "/api/v1/resolve", &shown, b"")
-        .await?
-        .json()?;
+    let whole = node.order("GET", "/api/v1/resolve", &[]).await?.json()?;
     let audit = whole["audit"].as_array().unwrap();
     assert_eq!(audit.len(), 1, "{audit:?}");
     assert_eq!(audit[0]["actor"], "admin token");
@@ -473,11 +453,7 @@ async fn an_order_that_cannot_be_read_changes_nothing() -> Result<()> {
         ("reindex", "{\"key\":\"x\"}"),
     ] {
         let reply = order(&node, action, &[], body).await?;
-        assert_eq!(
-            (reply.status, code(&reply).as_str()),
-            (400, "malformed"),
-            "{body}"
-        );
+        must_fail(&reply, 400, "malformed");
     }
     let good = format!("{{\"key\":\"{name}\"}}");
     for key in ["", long_key.as_str()] {
@@ -486,10 +462,10 @@ async fn an_order_that_cannot_be_read_changes_nothing() -> Result<()> {
     }
     let huge = " ".repeat((1 << 20) + 1);
     let reply = order(&node, "pin", &[], &huge).await?;
-    assert_eq!((reply.status, code(&reply).as_str()), (413, "too_large"));
+    must_fail(&reply, 413, "too_large");
     let other = format!("{{\"key\":\"name:{}/other\"}}", owner.npub());
     let reply = order(&node, "pin", &[], &other).await?;
-    assert_eq!((reply.status, code(&reply).as_str()), (404, "unknown"));
+    must_fail(&reply, 404, "unknown");
     let status = node.get("/api/v1/resolve").await?.json()?;
     assert_eq!(status["pins"], serde_json::json!([]));
     Ok(())
@@ -533,11 +509,7 @@ async fn the_owner_signs_an_order_from_elsewhere_and_nobody_else_does() -> Resul
         (right.clone(), "{}"),
     ] {
         let reply = send(&shown, body).await?;
-        assert_eq!(
-            (reply.status, code(&reply).as_str()),
-            (401, "unauthorized"),
-            "{shown}"
-        );
+        must_fail(&reply, 401, "unauthorized");
         assert_eq!(reply.header("www-authenticate"), "Nostr");
     }
     let done = send(&right, &body).await?;
@@ -557,8 +529,7 @@ async fn the_page_answers_its_form_and_shows_nothing_of_a_stranger_as_markup() -
     let owner = Author::new();
     let (node, manifest) = serving(&owner, |_| {}).await?;
     let empty = node.get("/resolver").await?;
-    assert_eq!(empty.status, 200);
-    assert!(empty.text().contains("GRIPFAST_DHT_ENABLED=true"));
+    empty.must_be(200, &["GRIPFAST_DHT_ENABLED=true"]);
     assert!(
         empty
             .header("content-security-policy")

@@ -1,8 +1,8 @@
 //! A node in this process, and a client that shows answers byte for byte.
 
-use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use arc_swap::ArcSwap;
 use futures_util::{FutureExt as _, future::BoxFuture};
 use grip_db::Db;
@@ -18,15 +18,11 @@ use grip_queue::{NewJob, Queue};
 use grip_relay::Relay;
 use grip_store::EventStore;
 use grip_tasks::{Ended, TaskGroup};
-use grip_testkit::{Author, RelayClient, WorkTree, until, within};
+use grip_testkit::{Author, RelayClient, Response, WorkTree, http::Connection, until};
 use grip_types::{Identifier, Service};
 use grip_web::{AdminToken, Build, Readiness, Resolve, SyncHandle, Watch, Web, WebSettings, serve};
-use nostr::prelude::Timestamp;
 use tempfile::TempDir;
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
-};
+use tokio::net::TcpListener;
 
 use crate::forge::Forge;
 
@@ -66,40 +62,13 @@ impl Node {
         .await
     }
 
-    /// Starts a node that watches GitHub.
-    pub async fn start_watching(
+    /// Starts a node with what `make` makes: something that watches GitHub, or that resolves.
+    pub async fn start_beside(
         change: impl FnOnce(&mut WebSettings),
-        watch: impl FnOnce(Queue, TaskGroup) -> BoxFuture<'static, Result<Watch>>,
+        make: impl FnOnce(Queue, TaskGroup) -> BoxFuture<'static, Result<Features>>,
     ) -> Result<Self> {
-        Self::start_as(change, SyncHandle::off(), |base| {
-            let watch = watch(base.queue, base.group);
-            async {
-                Ok(Indexed {
-                    watch: Some(watch.await?),
-                    ..Indexed::default()
-                })
-            }
-            .boxed()
-        })
-        .await
-    }
-
-    /// Starts a node that resolves with what `make` makes.
-    pub async fn start_resolving(
-        change: impl FnOnce(&mut WebSettings),
-        make: impl FnOnce(Db, TaskGroup) -> BoxFuture<'static, Result<Resolve>>,
-    ) -> Result<Self> {
-        Self::start_as(change, SyncHandle::off(), |base| {
-            let resolve = make(base.queue.db().clone(), base.group);
-            async {
-                Ok(Indexed {
-                    resolve: Some(resolve.await?),
-                    ..Indexed::default()
-                })
-            }
-            .boxed()
-        })
-        .await
+        let make = |base: Base| make(base.queue, base.group);
+        Self::start_as(change, SyncHandle::off(), make).await
     }
 
     /// Starts a node that tells of `sync` what that says.
@@ -107,13 +76,13 @@ impl Node {
         change: impl FnOnce(&mut WebSettings),
         sync: SyncHandle,
     ) -> Result<Self> {
-        Self::start_as(change, sync, |_| async { Ok(Indexed::default()) }.boxed()).await
+        Self::start_as(change, sync, |_| async { Ok(Features::default()) }.boxed()).await
     }
 
     async fn start_as(
         change: impl FnOnce(&mut WebSettings),
         sync: SyncHandle,
-        index: impl FnOnce(Base) -> BoxFuture<'static, Result<Indexed>>,
+        features: impl FnOnce(Base) -> BoxFuture<'static, Result<Features>>,
     ) -> Result<Self> {
         let dir = TempDir::new()?;
         let listener = TcpListener::bind("127.0.0.1:0").await?;
@@ -136,13 +105,13 @@ impl Node {
         })
         .await?;
         let queue = Queue::new(db);
-        let Indexed {
+        let Features {
             index,
             proxy,
             hosted,
             watch,
             resolve,
-        } = index(Base {
+        } = features(Base {
             grasp: grasp.clone(),
             repositories: repositories.clone(),
             queue: queue.clone(),
@@ -198,17 +167,26 @@ impl Node {
 
     /// Announces `identifier` and a state that names a commit nobody pushed; returns the state's id.
     pub async fn wait_for_data(&self, owner: &Author, identifier: &str) -> Result<String> {
+        let missing = "5e0d1f2a3b4c5d6e7f8091a2b3c4d5e6f7081920".to_owned();
+        let refs = [("refs/heads/main".to_owned(), missing)];
+        self.announce_state(owner, identifier, &refs).await
+    }
+
+    /// Announces `identifier` and a state; returns the state's id.
+    async fn announce_state(
+        &self,
+        owner: &Author,
+        identifier: &str,
+        refs: &[(String, String)],
+    ) -> Result<String> {
         self.announce(owner, identifier).await?;
-        let refs = [(
-            "refs/heads/main",
-            "5e0d1f2a3b4c5d6e7f8091a2b3c4d5e6f7081920",
-        )];
-        let state = owner.state_at(identifier, &refs, Some("refs/heads/main"), Timestamp::now());
+        let refs: Vec<_> = refs.iter().map(|(n, o)| (n.as_str(), o.as_str())).collect();
+        let state = owner.state(identifier, &refs, Some("refs/heads/main"));
         self.relay().await?.publish_ok(&state).await?;
         Ok(state.id.to_hex())
     }
 
-    pub async fn get(&self, path: &str) -> Result<Reply> {
+    pub async fn get(&self, path: &str) -> Result<Response> {
         self.ask("GET", path, &[], b"").await
     }
 
@@ -238,22 +216,55 @@ impl Node {
         path: &str,
         headers: &[(&str, &str)],
         body: &[u8],
-    ) -> Result<Reply> {
-        let mut stream = TcpStream::connect(self.addr).await?;
-        let mut all = headers.to_vec();
-        all.push(("connection", "close"));
-        stream.write_all(&request(method, path, &all, body)).await?;
-        Reply::read_to_end(&mut stream).await
+    ) -> Result<Response> {
+        let headers = [headers, &[("connection", "close")]].concat();
+        self.open().await?.ask(method, path, &headers, body).await
+    }
+
+    pub async fn open(&self) -> Result<Connection> {
+        Ok(Connection::open(self.addr.port()).await?)
+    }
+
+    /// Asks as the operator.
+    pub async fn order(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+    ) -> Result<Response> {
+        let bearer = format!("Bearer {TOKEN}");
+        let headers = [&[("authorization", &*bearer)], headers].concat();
+        self.ask(method, path, &headers, b"").await
+    }
+
+    /// Changes the settings of the running node.
+    pub fn change(&self, change: impl FnOnce(&mut WebSettings)) {
+        let mut settings = (**self.settings.load()).clone();
+        change(&mut settings);
+        self.settings.store(settings.into());
     }
 
     /// Announces `identifier` and its state, and pushes `tree`'s main to it.
     pub async fn host(&self, owner: &Author, identifier: &str, tree: &WorkTree) -> Result<String> {
-        let url = self.announce(owner, identifier).await?;
-        let tip = tree.tip("main")?;
-        let refs = [("refs/heads/main", tip.as_str())];
-        let state = owner.state_at(identifier, &refs, Some("refs/heads/main"), Timestamp::now());
-        self.relay().await?.publish_ok(&state).await?;
-        tree.push(&url, &["main"]).await?.text()?;
+        self.push(owner, identifier, tree, &["refs/heads/main"])
+            .await
+    }
+
+    /// Announces `identifier` with a state of these refs and pushes them; returns its clone URL.
+    async fn push(
+        &self,
+        owner: &Author,
+        identifier: &str,
+        tree: &WorkTree,
+        names: &[&str],
+    ) -> Result<String> {
+        let refs = names
+            .iter()
+            .map(|name| Ok(((*name).to_owned(), tree.tip(name)?)));
+        let refs = refs.collect::<Result<Vec<_>>>()?;
+        self.announce_state(owner, identifier, &refs).await?;
+        let url = owner.clone_url(&self.authority(), identifier);
+        tree.push_ok(&url, names).await?;
         Ok(url)
     }
 
@@ -266,21 +277,10 @@ impl Node {
         tree: &WorkTree,
         tags: &[&str],
     ) -> Result<String> {
-        let url = self.announce(owner, identifier).await?;
-        let mut refs = vec![("refs/heads/main".to_owned(), tree.tip("main")?)];
-        for tag in tags {
-            refs.push((format!("refs/tags/{tag}"), tree.tip(tag)?));
-        }
-        let named: Vec<_> = refs.iter().map(|(n, o)| (n.as_str(), o.as_str())).collect();
-        let state = owner.state_at(
-            identifier,
-            &named,
-            Some("refs/heads/main"),
-            Timestamp::now(),
-        );
-        self.relay().await?.publish_ok(&state).await?;
-        let names: Vec<_> = refs.iter().map(|(name, _)| name.as_str()).collect();
-        tree.push(&url, &names).await?.text()?;
+        let names: Vec<_> = tags.iter().map(|tag| format!("refs/tags/{tag}")).collect();
+        let names = names.iter().map(String::as_str);
+        let names: Vec<_> = std::iter::once("refs/heads/main").chain(names).collect();
+        self.push(owner, identifier, tree, &names).await?;
         let (Some(index), Some(hosted)) = (&self.index, &self.hosted) else {
             anyhow::bail!("the node has no index");
         };
@@ -318,16 +318,17 @@ struct Base {
     group: TaskGroup,
 }
 
+/// Features that only some nodes have.
 #[derive(Default)]
-struct Indexed {
-    index: Option<Arc<Index>>,
-    proxy: Option<Proxy>,
-    hosted: Option<Hosted>,
-    watch: Option<Watch>,
-    resolve: Option<Resolve>,
+pub struct Features {
+    pub index: Option<Arc<Index>>,
+    pub proxy: Option<Proxy>,
+    pub hosted: Option<Hosted>,
+    pub watch: Option<Watch>,
+    pub resolve: Option<Resolve>,
 }
 
-async fn indexed(base: Base, forge: Option<Arc<Forge>>) -> Result<Indexed> {
+async fn indexed(base: Base, forge: Option<Arc<Forge>>) -> Result<Features> {
     let hosted = Hosted::new(grip_index::hosted::Parts {
         repositories: base.repositories,
         served: Arc::new(base.grasp),
@@ -346,116 +347,10 @@ async fn indexed(base: Base, forge: Option<Arc<Forge>>) -> Result<Indexed> {
         options: Default::default(),
         group: base.group,
     });
-    Ok(Indexed {
+    Ok(Features {
         index: Some(Arc::new(index.await?)),
         proxy: Some(Proxy::new(db, hosted.clone(), Default::default())),
         hosted: Some(hosted),
-        watch: None,
-        resolve: None,
+        ..Features::default()
     })
-}
-
-pub fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
-    let mut out = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\n");
-    for (name, value) in headers {
-        out.push_str(&format!("{name}: {value}\r\n"));
-    }
-    if !body.is_empty() || method == "POST" {
-        out.push_str(&format!("content-length: {}\r\n", body.len()));
-    }
-    out.push_str("\r\n");
-    let mut out = out.into_bytes();
-    out.extend_from_slice(body);
-    out
-}
-
-/// An answer as it came.
-#[derive(Debug)]
-pub struct Reply {
-    pub status: u16,
-    pub headers: BTreeMap<String, String>,
-    pub body: Vec<u8>,
-}
-
-impl Reply {
-    pub async fn read_to_end(stream: &mut TcpStream) -> Result<Self> {
-        let mut raw = Vec::new();
-        within("an answer", stream.read_to_end(&mut raw)).await??;
-        Self::parse(&raw)
-    }
-
-    fn parse(raw: &[u8]) -> Result<Self> {
-        let end = raw
-            .windows(4)
-            .position(|w| w == b"\r\n\r\n")
-            .with_context(|| format!("no head in {:?}", String::from_utf8_lossy(raw)))?;
-        let head = String::from_utf8_lossy(&raw[..end]).into_owned();
-        let mut lines = head.lines();
-        let status = lines
-            .next()
-            .and_then(|line| line.split(' ').nth(1))
-            .context("no status")?
-            .parse()?;
-        let headers: BTreeMap<String, String> = lines
-            .filter_map(|line| line.split_once(": "))
-            .map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))
-            .collect();
-        let rest = &raw[end + 4..];
-        let chunked = headers
-            .get("transfer-encoding")
-            .is_some_and(|v| v == "chunked");
-        let body = if chunked {
-            dechunk(rest)?
-        } else {
-            rest.to_vec()
-        };
-        Ok(Self {
-            status,
-            headers,
-            body,
-        })
-    }
-
-    pub fn header(&self, name: &str) -> &str {
-        self.headers.get(name).map_or("", String::as_str)
-    }
-
-    pub fn text(&self) -> String {
-        String::from_utf8_lossy(&self.body).into_owned()
-    }
-
-    pub fn json(&self) -> Result<serde_json::Value> {
-        Ok(serde_json::from_slice(&self.body)?)
-    }
-
-    /// Fails unless the answer lets pages of any origin read it (G01-59).
-    #[track_caller]
-    pub fn must_allow_any_origin(&self) -> &Self {
-        assert_eq!(self.header("access-control-allow-origin"), "*", "{self:?}");
-        for method in ["GET", "POST"] {
-            assert!(self.header("access-control-allow-methods").contains(method));
-        }
-        let allowed = self
-            .header("access-control-allow-headers")
-            .to_ascii_lowercase();
-        assert!(allowed.contains("content-type") && allowed.contains("git-protocol"));
-        self
-    }
-}
-
-fn dechunk(mut raw: &[u8]) -> Result<Vec<u8>> {
-    let mut out = Vec::new();
-    loop {
-        let line = raw
-            .windows(2)
-            .position(|w| w == b"\r\n")
-            .context("a chunk has no length")?;
-        let length = usize::from_str_radix(std::str::from_utf8(&raw[..line])?, 16)?;
-        if length == 0 {
-            return Ok(out);
-        }
-        raw = &raw[line + 2..];
-        out.extend_from_slice(raw.get(..length).context("a chunk is cut short")?);
-        raw = &raw[length + 2..];
-    }
 }

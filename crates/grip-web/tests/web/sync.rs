@@ -1,7 +1,7 @@
 //! The search for missing data: API, metrics, probes, pages.
 
 use anyhow::Result;
-use grip_testkit::Author;
+use grip_testkit::{Author, http::must_contain};
 use grip_types::{Domain, Identifier};
 use grip_web::{Backend, Breaker, HostBudget, SyncHandle, SyncReport, SyncTotals, UrlAttempt};
 
@@ -185,18 +185,19 @@ async fn a_thousand_hosts_make_twenty_one_series() -> Result<()> {
         };
         assert_eq!(series("purgatory_domain_in_flight{"), 21, "{metrics}");
         assert_eq!(series("purgatory_domain_requests_total{"), 21);
-        for line in [
-            "purgatory_domain_requests_total{domain=\"h999.example\"} 999",
-            "purgatory_domain_in_flight{domain=\"other\"} 1960",
-            "purgatory_sync_attempts_total 12",
-            "purgatory_sync_requests_total 56",
-            "purgatory_sync_oids_fetched_total 34",
-            "purgatory_sync_queue_size 0",
-            "throttle_backend{backend=\"memory\"} 1",
-            "throttle_backend{backend=\"fallback\"} 0",
-        ] {
-            assert!(metrics.contains(line), "{line} is not in\n{metrics}");
-        }
+        must_contain(
+            &metrics,
+            &[
+                "purgatory_domain_requests_total{domain=\"h999.example\"} 999",
+                "purgatory_domain_in_flight{domain=\"other\"} 1960",
+                "purgatory_sync_attempts_total 12",
+                "purgatory_sync_requests_total 56",
+                "purgatory_sync_oids_fetched_total 34",
+                "purgatory_sync_queue_size 0",
+                "throttle_backend{backend=\"memory\"} 1",
+                "throttle_backend{backend=\"fallback\"} 0",
+            ],
+        );
     }
     Ok(())
 }
@@ -247,18 +248,19 @@ async fn people_see_hosts_with_their_budgets_and_what_was_tried() -> Result<()> 
             .contains("default-src 'none'")
     );
     let html = page.text();
-    for text in [
-        "a.example",
-        "2 of 5 at once",
-        "12 of 30 in a minute",
-        "asks us to wait: 75 s",
-        "no answer",
-        "tides",
-        "no attempt yet",
-        "dead.example/&#60;script&#62;.git",
-    ] {
-        assert!(html.contains(text), "{text} is not in {html}");
-    }
+    must_contain(
+        &html,
+        &[
+            "a.example",
+            "2 of 5 at once",
+            "12 of 30 in a minute",
+            "asks us to wait: 75 s",
+            "no answer",
+            "tides",
+            "no attempt yet",
+            "dead.example/&#60;script&#62;.git",
+        ],
+    );
     assert!(!html.contains("<script"));
     let home = node.get("/").await?.text();
     assert!(home.contains("href=\"/sync\"") && home.contains("href=\"/purgatory\""));
@@ -271,15 +273,16 @@ async fn people_see_what_waits_why_and_until_when() -> Result<()> {
     let owner = Author::new();
     let id = node.wait_for_data(&owner, "<i>tides").await?;
     let html = node.get("/purgatory").await?.text();
-    for text in [
-        "&#60;i&#62;tides",
-        "missing commit 5e0d1f2a3b for main",
-        "expires in 29 min",
-        "next attempt in",
-        "waiting for the first push",
-        &id[..8],
-    ] {
-        assert!(html.contains(text), "{text} is not in {html}");
-    }
+    must_contain(
+        &html,
+        &[
+            "&#60;i&#62;tides",
+            "missing commit 5e0d1f2a3b for main",
+            "expires in 29 min",
+            "next attempt in",
+            "waiting for the first push",
+            &id[..8],
+        ],
+    );
     Ok(())
 }

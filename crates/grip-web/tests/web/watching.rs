@@ -14,14 +14,14 @@ use grip_ingest::{
 use grip_limits::Throttle;
 use grip_queue::{Queue, State};
 use grip_tasks::TaskGroup;
-use grip_testkit::{FakeGitHub, until};
+use grip_testkit::{FakeGitHub, Response, until};
 use grip_types::Domain;
 use grip_web::{Watch, WebSettings};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde_json::{Value, json};
 use sha2::Sha256;
 
-use crate::support::{Node, Reply};
+use crate::support::{Features, Node};
 
 pub const SECRET: &str = "It's a Secret to Everybody";
 /// Pushes of any age are of today.
@@ -71,11 +71,14 @@ impl Watching {
         let (sent, told) = tokio::sync::oneshot::channel();
         let (egress, github) = ways(&hub)?;
         let store = pictures.clone();
-        let node = Node::start_watching(change, |queue, group| {
+        let node = Node::start_beside(change, |queue, group| {
             async move {
                 let watch = watch(queue, group, github, egress, store, setup).await?;
                 let _ = sent.send(Arc::clone(&watch.ingest));
-                Ok(watch)
+                Ok(Features {
+                    watch: Some(watch),
+                    ..Features::default()
+                })
             }
             .boxed()
         })
@@ -98,7 +101,7 @@ impl Watching {
     }
 
     /// Delivers a body, signed, as GitHub does.
-    pub async fn deliver(&self, event: &str, id: &str, body: &Value) -> Result<Reply> {
+    pub async fn deliver(&self, event: &str, id: &str, body: &Value) -> Result<Response> {
         let body = body.to_string();
         let signature = signature(body.as_bytes());
         let headers = [

@@ -2,14 +2,11 @@
 
 use anyhow::Result;
 use grip_ingest::EventQuery;
+use grip_testkit::{Response, http};
 use serde_json::{Value, json};
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::TcpStream,
-};
 
 use crate::{
-    support::{Node, request},
+    support::Node,
     watching::{Setup, Watching, push, signature},
 };
 
@@ -25,7 +22,7 @@ async fn kept(watching: &Watching) -> Result<Vec<String>> {
     Ok(events.into_iter().map(|event| event.id).collect())
 }
 
-fn outcome(reply: &crate::support::Reply) -> Value {
+fn outcome(reply: &Response) -> Value {
     reply
         .json()
         .map_or(Value::Null, |json| json["outcome"].clone())
@@ -112,8 +109,7 @@ async fn what_is_signed_and_cannot_be_read_is_refused_with_the_reason() -> Resul
     let mut broken = push(false);
     broken["ref"] = json!("../../etc/passwd");
     let reply = watching.deliver("push", "d-1", &broken).await?;
-    assert_eq!(reply.status, 400);
-    assert!(reply.text().contains("kept aside"), "{}", reply.text());
+    reply.must_be(400, &["kept aside"]);
     assert_eq!(watching.ingest.stats().await?.rejected, 1);
     let long = "x".repeat(65);
     for (event, id, header) in [
@@ -125,8 +121,7 @@ async fn what_is_signed_and_cannot_be_read_is_refused_with_the_reason() -> Resul
         ("push", long.as_str(), "X-GitHub-Delivery"),
     ] {
         let reply = watching.deliver(event, id, &push(false)).await?;
-        assert_eq!(reply.status, 400, "{event:?} {id:?}");
-        assert!(reply.text().contains(header), "{}", reply.text());
+        reply.must_be(400, &[header]);
     }
     assert_eq!(kept(&watching).await?, Vec::<String>::new());
     Ok(())
@@ -140,13 +135,11 @@ async fn without_a_secret_or_without_watching_the_answer_says_what_to_do() -> Re
     };
     let watching = Watching::start_with(|_| {}, setup).await?;
     let reply = watching.deliver("push", "d-1", &push(false)).await?;
-    assert_eq!(reply.status, 404);
-    assert!(reply.text().contains("GRIPFAST_GITHUB_WEBHOOK_SECRET"));
+    reply.must_be(404, &["GRIPFAST_GITHUB_WEBHOOK_SECRET"]);
     assert_eq!(kept(&watching).await?, Vec::<String>::new());
     let node = Node::start().await?;
     let reply = node.ask("POST", PATH, &[], b"{}").await?;
-    assert_eq!(reply.status, 404);
-    assert!(reply.text().contains("GitHub watching is off"));
+    reply.must_be(404, &["GitHub watching is off"]);
     Ok(())
 }
 
@@ -179,17 +172,16 @@ async fn a_body_that_is_too_long_is_refused_whether_it_says_so_or_not() -> Resul
         head.push_str(&format!("{name}: {value}\r\n"));
     }
     head.push_str("transfer-encoding: chunked\r\n\r\n");
-    let mut stream = TcpStream::connect(watching.node.addr).await?;
-    stream.write_all(head.as_bytes()).await?;
+    let mut connection = watching.node.open().await?;
+    connection.send(head.as_bytes()).await?;
     for chunk in long.chunks(1 << 20) {
         let size = format!("{:x}\r\n", chunk.len());
-        stream.write_all(size.as_bytes()).await?;
-        stream.write_all(chunk).await?;
-        stream.write_all(b"\r\n").await?;
+        connection
+            .send(&[size.as_bytes(), chunk, b"\r\n"].concat())
+            .await?;
     }
-    stream.write_all(b"0\r\n\r\n").await?;
-    let reply = crate::support::Reply::read_to_end(&mut stream).await?;
-    assert_eq!(reply.status, 413, "{}", reply.text());
+    connection.send(b"0\r\n\r\n").await?;
+    connection.response().await?.must_be(413, &[]);
     assert_eq!(watching.ingest.stats().await?.rejected, 0);
     Ok(())
 }
@@ -215,18 +207,14 @@ async fn a_delivery_that_does_not_come_is_given_up_and_its_slot_is_free_again() 
         Setup::default(),
     )
     .await?;
-    let mut stream = TcpStream::connect(watching.node.addr).await?;
+    let mut connection = watching.node.open().await?;
     let headers = [
         ("x-hub-signature-256", "sha256=00"),
         ("connection", "close"),
     ];
-    let whole = request("POST", PATH, &headers, &[b' '; 5000]);
-    stream.write_all(&whole[..whole.len() - 1]).await?;
-    let mut answer = Vec::new();
-    let reading = stream.read_to_end(&mut answer);
-    let _ = grip_testkit::within("it is given up", reading).await?;
-    let answer = String::from_utf8_lossy(&answer);
-    assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
+    let whole = http::request("POST", PATH, &headers, &[b' '; 5000]);
+    connection.send(&whole[..whole.len() - 1]).await?;
+    connection.response().await?.must_be(408, &[]);
     let next = watching.deliver("push", "d-1", &push(false)).await?;
     assert_eq!(next.status, 202, "{}", next.text());
     Ok(())

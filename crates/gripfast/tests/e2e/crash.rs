@@ -5,7 +5,7 @@ mod ledger;
 mod workload;
 
 use anyhow::{Context as _, Result, ensure};
-use grip_testkit::{Node, PostgresServer, until};
+use grip_testkit::{Node, PostgresServer};
 use ledger::Ledger;
 use workload::Maintainer;
 
@@ -133,11 +133,7 @@ async fn crash_at(point: &str, hit: u32) -> Result<()> {
             break;
         }
     }
-    until("the node dies at the fault point", || {
-        std::future::ready((!node.is_running()).then_some(()))
-    })
-    .await
-    .with_context(|| format!("the step was never reached; log:\n{}", node.log()))?;
+    node.died().await?;
     node.remove_env("GRIPFAST_FAULT");
     node.crash_and_restart().await?;
     ledger.check(&node).await?;

@@ -2,5 +2,5 @@
 
 mod follower;
 mod go;
-mod scene;
+pub mod scene;
 mod stories;

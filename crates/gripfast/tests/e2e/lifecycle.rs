@@ -1,7 +1,7 @@
 //! Starting, stopping, reloading.
 
 use anyhow::{Result, ensure};
-use grip_testkit::{Author, Node, WorkTree, git, until};
+use grip_testkit::{Author, LocalProject, Node, http::must_contain, until, until_true};
 use rustix::process::Signal;
 use serde_json::json;
 
@@ -22,32 +22,6 @@ async fn a_term_signal_drains_and_says_so() -> Result<()> {
     );
     // The open connection was ended properly, not left hanging.
     while relay.next().await?.is_some() {}
-    Ok(())
-}
-
-#[tokio::test]
-async fn a_push_under_way_is_finished_before_the_end() -> Result<()> {
-    let mut node = Node::start(BINARY).await?;
-    let (owner, tree) = (Author::new(), WorkTree::with_commit()?);
-    let mut relay = node.connect().await?;
-    relay
-        .publish_ok(&owner.announcement(&node.authority(), "x", vec![]))
-        .await?;
-    let tip = tree.tip("HEAD")?;
-    relay
-        .publish_ok(&owner.state("x", &[("refs/heads/main", &tip)], None))
-        .await?;
-    let url = owner.clone_url(&node.authority(), "x");
-    let pushed = tree.push(&url, &["main"]).await?;
-    ensure!(pushed.ok, "{}", pushed.stderr);
-    ensure!(node.stop().await?.success());
-    node.launch().await?;
-    ensure!(
-        git::ls_remote(&url)
-            .await?
-            .iter()
-            .any(|(_, oid)| *oid == tip)
-    );
     Ok(())
 }
 
@@ -101,8 +75,8 @@ async fn a_hangup_reloads_the_settings_without_dropping_anyone() -> Result<()> {
         "repository_whitelist = 7\n",
     )?;
     node.signal(Signal::HUP)?;
-    until("the bad file is named", || {
-        std::future::ready(node.log().contains("gripfast.toml").then_some(()))
+    until_true("the bad file is named", || {
+        node.log().contains("gripfast.toml")
     })
     .await?;
     relay
@@ -116,70 +90,19 @@ fn rand_name() -> String {
 }
 
 #[tokio::test]
-async fn probes_tell_the_truth() -> Result<()> {
-    let node = Node::start(BINARY).await?;
-    for (path, part) in [
-        ("/healthz", "200"),
-        ("/readyz", "200"),
-        ("/version", "version"),
-    ] {
-        let answer = node.get(path).await?;
-        ensure!(
-            answer.starts_with("HTTP/1.1 200") && answer.contains(part),
-            "{path}: {answer}"
-        );
-    }
-    // A series with labels exists from its first use on.
-    let mut relay = node.connect().await?;
-    let owner = Author::new();
-    relay
-        .publish_ok(&owner.announcement(&node.authority(), "x", vec![]))
-        .await?;
-    git::ls_remote(&owner.clone_url(&node.authority(), "x")).await?;
-    let metrics = node.get("/metrics").await?;
-    for name in [
-        "purgatory_",
-        "ngit_websocket_",
-        "ngit_git_",
-        "ngit_events_",
-        "ngit_build_info",
-    ] {
-        ensure!(metrics.contains(name), "{name} is not exported");
-    }
-    Ok(())
-}
-
-#[tokio::test]
 async fn what_is_held_can_be_explained() -> Result<()> {
     let node = Node::start(BINARY).await?;
-    let (owner, tree) = (Author::new(), WorkTree::with_commit()?);
-    let mut relay = node.connect().await?;
-    relay
-        .publish_ok(&owner.announcement(&node.authority(), "x", vec![]))
-        .await?;
-    let tip = tree.tip("HEAD")?;
-    let state = owner.state("x", &[("refs/heads/main", &tip)], None);
-    relay.publish_ok(&state).await?;
-    let held = node
-        .get(&format!("/api/v1/explain/{}", state.id.to_hex()))
-        .await?;
-    ensure!(held.contains("held") && held.contains(&tip), "{held}");
-    let stray = owner.sign(1, "unrelated", vec![]);
-    relay.publish(&stray).await?;
-    let refused = node
-        .get(&format!("/api/v1/explain/{}", stray.id.to_hex()))
-        .await?;
-    ensure!(
-        refused.contains("refused") && refused.contains("blocked:"),
-        "{refused}"
-    );
-    let repository = node
-        .get(&format!("/api/v1/explain/{}/x", owner.npub()))
-        .await?;
-    ensure!(repository.contains("held"), "{repository}");
-    let unknown = node
-        .get(&format!("/api/v1/explain/{}", "ab".repeat(32)))
-        .await?;
-    ensure!(unknown.contains("unknown"), "{unknown}");
+    let local = LocalProject::new("x")?;
+    let state = local.announce(&node, 0).await?;
+    let stray = local.owner.sign(1, "unrelated", vec![]);
+    node.connect().await?.publish(&stray).await?;
+    for (subject, parts) in [
+        (state.id.to_hex(), ["held", &local.tip]),
+        (stray.id.to_hex(), ["refused", "blocked:"]),
+        (format!("{}/x", local.owner.npub()), ["held", "x"]),
+        ("ab".repeat(32), ["unknown", ""]),
+    ] {
+        must_contain(&node.explain(&subject).await?.to_string(), &parts);
+    }
     Ok(())
 }

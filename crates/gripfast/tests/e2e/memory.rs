@@ -1,7 +1,7 @@
 //! Packs flow through the server without staying in it.
 
 use anyhow::{Result, ensure};
-use grip_testkit::{Author, Node, WorkTree};
+use grip_testkit::{LocalProject, Node, WorkTree};
 
 use crate::BINARY;
 
@@ -21,25 +21,17 @@ const LIMIT: u64 = 48 * 1024 * 1024;
 async fn pushing_and_cloning_a_large_repository_takes_constant_memory() -> Result<()> {
     let node = Node::start(BINARY).await?;
     let idle = node.peak_rss_bytes()?;
-    let (owner, tree) = (Author::new(), WorkTree::init()?);
-    let tip = tree.commit_noise(size_mib(), 4)?;
-    let mut relay = node.connect().await?;
-    relay
-        .publish_ok(&owner.announcement(&node.authority(), "large", vec![]))
-        .await?;
-    relay
-        .publish_ok(&owner.state("large", &[("refs/heads/main", &tip)], None))
-        .await?;
-    let url = owner.clone_url(&node.authority(), "large");
-    let (pushed, receiving) = node.watching_children(tree.push(&url, &["main"])).await?;
-    let pushed = pushed?;
-    ensure!(pushed.ok, "{}", pushed.stderr);
+    let tree = WorkTree::init()?;
+    tree.commit_noise(size_mib(), 4)?;
+    let local = LocalProject::with_tree("large", tree)?;
+    local.announce(&node, 0).await?;
+    let (pushed, receiving) = node.watching_children(local.push(&node)).await?;
+    pushed?;
     let after_push = node.peak_rss_bytes()?;
-    let (clone, sending) = node
-        .watching_children(WorkTree::clone(&url, &["--bare"]))
-        .await?;
-    let clone = clone?;
-    ensure!(clone.tip("main")? == tip);
+    let url = local.url(&node);
+    let cloning = WorkTree::clone(&url, &["--bare"]);
+    let (clone, sending) = node.watching_children(cloning).await?;
+    ensure!(clone?.tip("main")? == local.tip);
     let after_clone = node.peak_rss_bytes()?;
     println!(
         "{} MiB: server peak RSS {} MiB idle, {} MiB after the push, {} MiB after the clone; \

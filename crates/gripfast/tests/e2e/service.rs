@@ -2,7 +2,6 @@
 //! must leave nothing behind.
 
 mod amnesia;
-mod client;
 mod limits;
 mod reload;
 mod stop;

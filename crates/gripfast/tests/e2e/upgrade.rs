@@ -61,10 +61,7 @@ async fn data_of_an_earlier_binary_is_served_and_what_it_held_is_released() -> R
     }
     ensure!(git::ls_remote(&url).await? == facts.refs);
     let feed = node.get("/index").await?;
-    ensure!(
-        feed.contains(&facts.module) && feed.contains("v1.0.0"),
-        "{feed}"
-    );
+    feed.must_be(200, &[&facts.module, "v1.0.0"]);
     ensure!(WorkTree::clone(&url, &[]).await?.tip("HEAD")? == facts.tip);
     ensure!(fs::read(node.data_dir().join("admin.token"))? == token);
 
@@ -73,8 +70,7 @@ async fn data_of_an_earlier_binary_is_served_and_what_it_held_is_released() -> R
     let bundle = node.work_dir().join("all.bundle");
     let bundle = bundle.to_str().context("temporary paths are UTF-8")?;
     tree.git(["fetch", "-q", bundle, "main:pushed"])?;
-    let pushed = tree.push(&url, &["pushed:main"]).await?;
-    ensure!(pushed.ok, "{}", pushed.stderr);
+    tree.push_ok(&url, &["pushed:main"]).await?;
     until("what was held is served", || async {
         let mut relay = node.connect().await.ok()?;
         for event in &facts.held {

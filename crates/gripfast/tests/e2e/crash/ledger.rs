@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use anyhow::{Context as _, Result, ensure};
 use grip_testkit::{Node, RelayClient, git};
 use nostr::prelude::{Event, EventId};
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// Everything the node has acknowledged, over all its lives.
 #[derive(Default)]
 pub struct Ledger {
     events: BTreeMap<EventId, Event>,
-    /// `(url, ref)` → tip and the order of the push; later pushes of one ref replace earlier.
-    pushes: BTreeMap<(String, String), (String, u32)>,
+    /// `(url, ref)` → tip; later pushes of one ref replace earlier.
+    pushes: BTreeMap<(String, String), String>,
     checks: u32,
 }
 
@@ -21,9 +21,9 @@ impl Ledger {
         self.events.insert(event.id, event);
     }
 
-    pub fn pushed(&mut self, url: &str, name: &str, tip: &str, order: u32) {
-        self.pushes
-            .insert((url.to_owned(), name.to_owned()), (tip.to_owned(), order));
+    pub fn pushed(&mut self, url: &str, name: &str, tip: &str) {
+        let key = (url.to_owned(), name.to_owned());
+        self.pushes.insert(key, tip.to_owned());
     }
 
     pub fn acknowledged(&self) -> usize {
@@ -51,8 +51,8 @@ impl Ledger {
         for event in served.values().filter(|event| event.kind.as_u16() == 30618) {
             self.state_is_proven(node, event).await?;
         }
-        for ((url, name), (tip, order)) in &self.pushes {
-            self.push_stands(url, name, tip, *order).await?;
+        for ((url, name), tip) in &self.pushes {
+            push_stands(url, name, tip).await?;
         }
         Ok(())
     }
@@ -100,7 +100,7 @@ impl Ledger {
             .join(npub)
             .join(format!("{identifier}.git"));
         let checked = git::run(&path, ["fsck", "--full", "--strict"]).await?;
-        ensure!(checked.ok, "fsck: {}{}", checked.stdout, checked.stderr);
+        checked.text().context("fsck")?;
         for tag in state
             .tags
             .iter()
@@ -112,33 +112,27 @@ impl Ledger {
         }
         Ok(())
     }
+}
 
-    /// The ref is where it was pushed, or further on.
-    async fn push_stands(&self, url: &str, name: &str, tip: &str, _order: u32) -> Result<()> {
-        let refs = git::ls_remote(url).await?;
-        let now = refs
-            .iter()
-            .find(|(ref_name, _)| ref_name == name)
-            .map(|(_, oid)| oid);
-        let now = now.with_context(|| format!("{name} was acknowledged and is gone from {url}"))?;
-        if now == tip || name.starts_with("refs/nostr/") {
-            ensure!(now == tip, "{name} moved to {now}");
-            return Ok(());
-        }
-        // A later push went through although its answer was lost: history goes on from ours.
-        let clone = grip_testkit::WorkTree::clone(url, &["--bare"]).await?;
-        let reached = clone.run(["merge-base", "--is-ancestor", tip, now]).await?;
-        ensure!(reached.ok, "{name} at {now} lost the acknowledged {tip}");
-        Ok(())
+/// The ref is where it was pushed, or further on.
+async fn push_stands(url: &str, name: &str, tip: &str) -> Result<()> {
+    let refs = git::ls_remote(url).await?;
+    let now = refs.iter().find(|(ref_name, _)| ref_name == name);
+    let (_, now) =
+        now.with_context(|| format!("{name} was acknowledged and is gone from {url}"))?;
+    if now == tip || name.starts_with("refs/nostr/") {
+        ensure!(now == tip, "{name} moved to {now}");
+        return Ok(());
     }
+    // A later push went through although its answer was lost: history goes on from ours.
+    let clone = grip_testkit::WorkTree::clone(url, &["--bare"]).await?;
+    let reached = clone.run(["merge-base", "--is-ancestor", tip, now]).await?;
+    ensure!(reached.ok, "{name} at {now} lost the acknowledged {tip}");
+    Ok(())
 }
 
 async fn must_be_held(node: &Node, event: &Event) -> Result<()> {
-    let answer = node
-        .get(&format!("/api/v1/explain/{}", event.id.to_hex()))
-        .await?;
-    let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
-    let explained: Value = serde_json::from_str(body).with_context(|| answer.clone())?;
+    let explained = node.explain(&event.id.to_hex()).await?;
     let kind = event.kind.as_u16();
     ensure!(
         explained["status"] == "held",

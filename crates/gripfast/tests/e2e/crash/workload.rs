@@ -1,44 +1,33 @@
 //! Workload of maintainers and contributors.
 
-use anyhow::{Result, ensure};
-use grip_testkit::{Author, Node, RelayClient, WorkTree, events::tag};
-use nostr::prelude::{Event, Timestamp};
+use anyhow::Result;
+use grip_testkit::{Author, LocalProject, Node, Project, RelayClient};
+use nostr::prelude::Event;
 
 use crate::crash::ledger::Ledger;
 
 /// Somebody with one repository on the node.
 pub struct Maintainer {
-    pub author: Author,
-    pub contributor: Author,
-    pub identifier: String,
-    pub url: String,
-    tree: WorkTree,
-    authority: String,
+    local: LocalProject,
+    contributor: Author,
+    url: String,
     announced: bool,
-    clock: u64,
+    /// The age of the latest event; each is a second younger than the one before.
+    age: u64,
     commits: u32,
 }
 
 impl Maintainer {
     pub fn new(node: &Node) -> Result<Self> {
-        let author = Author::new();
-        let identifier = format!("repo-{}", &author.hex()[..8]);
+        let local = LocalProject::new(&format!("repo-{}", &Author::new().hex()[..8]))?;
         Ok(Self {
-            url: author.clone_url(&node.authority(), &identifier),
-            author,
+            url: local.url(node),
+            local,
             contributor: Author::new(),
-            identifier,
-            tree: WorkTree::with_commit()?,
-            authority: node.authority(),
             announced: false,
-            clock: Timestamp::now().as_secs() - 5_000,
+            age: 5_000,
             commits: 0,
         })
-    }
-
-    fn tick(&mut self) -> Timestamp {
-        self.clock += 1;
-        Timestamp::from_secs(self.clock)
     }
 }
 
@@ -55,35 +44,24 @@ pub async fn work(node: &Node, maintainers: &mut [Maintainer], ledger: &mut Ledg
 pub async fn cycle(node: &Node, who: &mut Maintainer, ledger: &mut Ledger) -> Result<()> {
     let mut relay = node.connect().await?;
     if !who.announced {
-        let at = who.tick();
-        let event = who
-            .author
-            .announcement_at(&who.authority, &who.identifier, vec![], at);
+        who.age -= 1;
+        let event = who.local.announcement_at(&[node], &[], who.age);
         publish(&mut relay, &event, ledger).await?;
         who.announced = true;
     }
     who.commits += 1;
-    let tip = who.tree.commit("log", &who.commits.to_string())?;
-    let at = who.tick();
-    let refs = [
-        ("refs/heads/main", tip.as_str()),
-        ("refs/tags/latest", tip.as_str()),
-    ];
-    let state = who
-        .author
-        .state_at(&who.identifier, &refs, Some("refs/heads/main"), at);
+    who.age -= 1;
+    let tip = who.local.tree.commit("log", &who.commits.to_string())?;
+    let refs = [("refs/heads/main", &*tip), ("refs/tags/latest", &*tip)];
+    let state = who.local.state_at(&refs, who.age);
     publish(&mut relay, &state, ledger).await?;
-    let pushed = who
-        .tree
-        .push(&who.url, &["+main", "+main:refs/tags/latest"])
-        .await?;
-    if pushed.ok {
-        ledger.pushed(&who.url, "refs/heads/main", &tip, who.commits);
-    }
-    ensure!(pushed.ok, "{}", pushed.stderr);
+    let refspecs = ["+main", "+main:refs/tags/latest"];
+    who.local.tree.push_ok(&who.url, &refspecs).await?;
+    ledger.pushed(&who.url, "refs/heads/main", &tip);
+    let Project { owner, identifier } = &who.local.project;
     let issue = who
         .contributor
-        .issue(&who.author, &who.identifier, &format!("issue {tip}"));
+        .issue(owner, identifier, &format!("issue {tip}"));
     publish(&mut relay, &issue, ledger).await?;
     pull_request(&mut relay, who, ledger).await
 }
@@ -94,26 +72,22 @@ async fn pull_request(
     who: &mut Maintainer,
     ledger: &mut Ledger,
 ) -> Result<()> {
-    who.tree.git(["checkout", "-q", "-B", "feature"])?;
-    let tip = who.tree.commit("feature", &who.commits.to_string())?;
-    who.tree.git(["checkout", "-q", "main"])?;
-    let tags = vec![
-        tag(["a", &who.author.coordinate(&who.identifier)]),
-        tag(["c", &tip]),
-        tag(["clone", &who.url]),
-    ];
-    let pr = who.contributor.sign(1618, "", tags);
+    let tree = &who.local.tree;
+    tree.git(["checkout", "-q", "-B", "feature"])?;
+    let tip = tree.commit("feature", &who.commits.to_string())?;
+    tree.git(["checkout", "-q", "main"])?;
+    let Project { owner, identifier } = &who.local.project;
+    let pr = who
+        .contributor
+        .pull_request(owner, identifier, &tip, &who.url);
     let name = format!("refs/nostr/{}", pr.id.to_hex());
     let event_first = who.commits.is_multiple_of(3);
     if event_first {
         publish(relay, &pr, ledger).await?;
     }
-    let pushed = who
-        .tree
-        .push(&who.url, &[&format!("feature:{name}")])
+    tree.push_ok(&who.url, &[&format!("feature:{name}")])
         .await?;
-    ensure!(pushed.ok, "{}", pushed.stderr);
-    ledger.pushed(&who.url, &name, &tip, 0);
+    ledger.pushed(&who.url, &name, &tip);
     if !event_first {
         publish(relay, &pr, ledger).await?;
     }
@@ -121,8 +95,7 @@ async fn pull_request(
 }
 
 async fn publish(relay: &mut RelayClient, event: &Event, ledger: &mut Ledger) -> Result<()> {
-    let answer = relay.publish(event).await?;
-    ensure!(answer.accepted, "refused: {}", answer.message);
+    relay.publish_ok(event).await?;
     ledger.said_ok(event.clone());
     Ok(())
 }

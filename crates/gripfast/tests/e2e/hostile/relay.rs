@@ -40,10 +40,8 @@ async fn bad_frames_get_a_notice_and_the_connection_lives() -> Result<()> {
             "{bad:?}: {answer}"
         );
     }
-    scene
-        .relay
-        .send_message(Message::binary(vec![1, 2, 3]))
-        .await?;
+    let binary = Message::binary(vec![1, 2, 3]);
+    scene.relay.send_message(binary).await?;
     let filters = [
         json!({"search": "x"}),
         json!({"#clone": ["x"]}),
@@ -60,15 +58,14 @@ async fn bad_frames_get_a_notice_and_the_connection_lives() -> Result<()> {
             "{closed}"
         );
     }
-    let tip = scene.tree.tip("HEAD")?;
-    scene.goes_on(&tip).await
+    scene.goes_on().await
 }
 
 #[tokio::test]
 async fn forged_and_malformed_events_are_invalid() -> Result<()> {
     let mut scene = Scene::new().await?;
     let author = Author::new();
-    let issue = author.issue(&scene.owner, &scene.identifier, "real");
+    let issue = author.issue(&scene.project.owner, &scene.project.identifier, "real");
     let forge = |change: fn(&mut Value)| {
         let mut event = json!(issue);
         change(&mut event);
@@ -93,49 +90,40 @@ async fn forged_and_malformed_events_are_invalid() -> Result<()> {
             "{answer:?}"
         );
     }
-    let now = Timestamp::now().as_secs();
-    let coordinate = scene.owner.coordinate(&scene.identifier);
-    let ours = vec![tag(["a", &coordinate])];
-    let future = author.sign_at(1621, "", ours.clone(), Timestamp::from_secs(now + 7_200));
-    let mut expired = ours.clone();
-    expired.push(tag(["expiration", &(now - 60).to_string()]));
-    let expired = author.sign(1621, "", expired);
-    let mut protected = ours;
-    protected.push(tag(["-"]));
-    let protected = author.sign(1621, "", protected);
-    for event in [&future, &expired, &protected] {
-        let answer = scene.relay.publish(event).await?;
+    let now = Timestamp::now();
+    let coordinate = scene.project.coordinate();
+    let expired = (now - 60_u64).as_secs().to_string();
+    for (more, at) in [
+        (tag(["subject", "future"]), now + 7_200_u64),
+        (tag(["expiration", &expired]), now),
+        (tag(["-"]), now),
+    ] {
+        let tags = vec![tag(["a", &coordinate]), more];
+        let event = author.sign_at(1621, "", tags, at);
+        let answer = scene.relay.publish(&event).await?;
         ensure!(!answer.accepted, "{answer:?}");
     }
     ensure!(
         scene.relay.publish(&issue).await?.is_served(),
         "the real one is taken"
     );
-    let tip = scene.tree.tip("HEAD")?;
-    scene.goes_on(&tip).await
+    scene.goes_on().await
 }
 
 #[tokio::test]
 async fn events_beyond_the_limits_are_refused_with_their_id() -> Result<()> {
     let mut scene = Scene::new().await?;
     let author = Author::new();
-    let coordinate = scene.owner.coordinate(&scene.identifier);
-    let large = author.sign(1621, &"x".repeat(600_000), vec![tag(["a", &coordinate])]);
-    let answer = scene.relay.publish(&large).await?;
-    ensure!(
-        !answer.accepted && answer.message.starts_with("invalid:"),
-        "{answer:?}"
-    );
-    let mut tags = vec![tag(["a", &coordinate])];
-    tags.extend((0..30_000).map(|n| tag(["t", &n.to_string()])));
-    let many = author.sign(1621, "", tags);
-    let answer = scene.relay.publish(&many).await?;
-    ensure!(
-        !answer.accepted && answer.message.starts_with("invalid:"),
-        "{answer:?}"
-    );
-    let tip = scene.tree.tip("HEAD")?;
-    scene.goes_on(&tip).await
+    let coordinate = scene.project.coordinate();
+    for (length, tags) in [(600_000, 0), (0, 30_000)] {
+        let more = (0..tags).map(|n| tag(["t", &n.to_string()]));
+        let tags = std::iter::once(tag(["a", &coordinate])).chain(more);
+        let event = author.sign(1621, &"x".repeat(length), tags.collect());
+        let answer = scene.relay.publish(&event).await?;
+        let is_invalid = !answer.accepted && answer.message.starts_with("invalid:");
+        ensure!(is_invalid, "{answer:?}");
+    }
+    scene.goes_on().await
 }
 
 #[tokio::test]
@@ -150,7 +138,7 @@ async fn a_reader_that_never_reads_is_cut_and_others_hear_everything() -> Result
         .await?;
     keen.stored(&sub).await?;
     let author = Author::new();
-    let coordinate = scene.owner.coordinate(&scene.identifier);
+    let coordinate = scene.project.coordinate();
     let text = "x".repeat(100_000);
     let before = scene.node.peak_rss_bytes()?;
     for n in 0..400 {
@@ -160,45 +148,29 @@ async fn a_reader_that_never_reads_is_cut_and_others_hear_everything() -> Result
         ensure!(keen.live(&sub).await?.id == event.id);
     }
     let after = scene.node.peak_rss_bytes()?;
-    ensure!(
-        after < before + 160 * 1024 * 1024,
-        "memory grew for a lazy reader: {before} {after}"
-    );
-    let tip = scene.tree.tip("HEAD")?;
-    scene.goes_on(&tip).await
+    let is_bounded = after < before + (160 << 20);
+    ensure!(is_bounded, "memory grew: {before} {after}");
+    scene.goes_on().await
 }
 
 #[tokio::test]
 async fn negentropy_garbage_is_an_error_not_an_end() -> Result<()> {
     let mut scene = Scene::new().await?;
     for bad in ["", "zz", "61", "61ff", "6100000105", &"61".repeat(40)] {
-        scene
-            .relay
-            .send(json!(["NEG-OPEN", "n", {"kinds": [30617]}, bad]))
-            .await?;
-        let answer = scene
-            .relay
-            .expect("an answer", |m| m[1] == "n" || m[0] == "NOTICE")
-            .await?;
+        let open = json!(["NEG-OPEN", "n", {"kinds": [30617]}, bad]);
+        scene.relay.send(open).await?;
+        let is_answer = |m: &Value| m[1] == "n" || m[0] == "NOTICE";
+        let answer = scene.relay.expect("an answer", is_answer).await?;
         ensure!(
             ["NEG-ERR", "NEG-MSG", "NOTICE"].contains(&answer[0].as_str().unwrap_or("")),
             "{answer}"
         );
     }
-    scene
-        .relay
-        .send(json!(["NEG-MSG", "never-opened", "61"]))
-        .await?;
-    let answer = scene
-        .relay
-        .expect("NEG-ERR", |m| m[0] == "NEG-ERR" && m[1] == "never-opened")
-        .await?;
-    ensure!(
-        answer[2]
-            .as_str()
-            .is_some_and(|reason| reason.starts_with("closed:")),
-        "{answer}"
-    );
-    let tip = scene.tree.tip("HEAD")?;
-    scene.goes_on(&tip).await
+    let message = json!(["NEG-MSG", "never-opened", "61"]);
+    scene.relay.send(message).await?;
+    let is_error = |m: &Value| m[0] == "NEG-ERR" && m[1] == "never-opened";
+    let answer = scene.relay.expect("NEG-ERR", is_error).await?;
+    let reason = answer[2].as_str().unwrap_or_default();
+    ensure!(reason.starts_with("closed:"), "{answer}");
+    scene.goes_on().await
 }

@@ -1,18 +1,18 @@
 //! A node with one served repository, and the questions every attack ends with.
 
 use anyhow::{Context as _, Result, ensure};
-use grip_testkit::{Author, Node, RelayClient, WorkTree, git, node, wire};
-use nostr::prelude::Timestamp;
+use grip_testkit::{LocalProject, Node, RelayClient, Response, WorkTree, git, http, wire};
 
 use crate::BINARY;
 
+pub const MAIN: &str = "refs/heads/main";
+
 pub struct Scene {
     pub node: Node,
-    pub owner: Author,
-    pub identifier: String,
-    pub tree: WorkTree,
+    pub project: LocalProject,
     pub relay: RelayClient,
-    clock: u64,
+    /// The age of the latest state; each is a second younger than the one before.
+    age: u64,
 }
 
 impl Scene {
@@ -22,94 +22,85 @@ impl Scene {
 
     pub async fn with(env: &[(&str, &str)]) -> Result<Self> {
         let node = Node::start_with(BINARY, env).await?;
+        let (project, age) = (LocalProject::new("target")?, 1_000);
+        project.publish(&node, age).await?;
         let relay = node.connect().await?;
-        let mut scene = Self {
+        Ok(Self {
             node,
-            owner: Author::new(),
-            identifier: "target".into(),
-            tree: WorkTree::with_commit()?,
+            project,
             relay,
-            clock: Timestamp::now().as_secs() - 1_000,
-        };
-        let authority = scene.node.authority();
-        let announcement = scene
-            .owner
-            .announcement(&authority, &scene.identifier, vec![]);
-        scene.relay.publish_ok(&announcement).await?;
-        let tip = scene.tree.tip("HEAD")?;
-        scene.publish_state(&[("refs/heads/main", &tip)]).await?;
-        let pushed = scene.tree.push(&scene.url(), &["main"]).await?;
-        ensure!(pushed.ok, "{}", pushed.stderr);
-        Ok(scene)
+            age,
+        })
     }
 
     pub fn url(&self) -> String {
-        self.owner
-            .clone_url(&self.node.authority(), &self.identifier)
+        self.project.url(&self.node)
     }
 
-    pub fn path(&self) -> String {
-        format!("/{}/{}.git", self.owner.npub(), self.identifier)
-    }
-
-    pub async fn publish_state(&mut self, refs: &[(&str, &str)]) -> Result<()> {
-        self.clock += 1;
-        let at = Timestamp::from_secs(self.clock);
-        let state = self
-            .owner
-            .state_at(&self.identifier, refs, Some("refs/heads/main"), at);
+    pub async fn publish_state(&mut self, tip: &str) -> Result<()> {
+        self.age -= 1;
+        let state = self.project.state_at(&[(MAIN, tip)], self.age);
         self.relay.publish_ok(&state).await?;
         Ok(())
     }
 
     /// A commit that the published state names and the server lacks: `(old, new)`.
     pub async fn pending_commit(&mut self) -> Result<(String, String)> {
-        let old = self.tree.tip("HEAD")?;
-        let new = self.tree.commit("pending", &old)?;
-        self.publish_state(&[("refs/heads/main", &new)]).await?;
+        let old = self.project.tip.clone();
+        let new = self.project.tree.commit("pending", &old)?;
+        self.publish_state(&new).await?;
         Ok((old, new))
     }
 
-    /// Sends a push as bytes and returns the answer as text.
-    pub async fn push_bytes(&self, body: &[u8]) -> Result<String> {
-        let path = format!("{}/git-receive-pack", self.path());
-        self.send(&wire::post(&path, wire::PUSH_TYPE, "", body))
-            .await
+    /// A push of `main`, as a request.
+    pub fn push_request(&self, old: &str, new: &str, pack: &[u8]) -> Vec<u8> {
+        let commands = wire::commands(&[(old, new, MAIN)], wire::CAPABILITIES);
+        let path = format!("{}/git-receive-pack", self.project.path());
+        let headers = [("content-type", wire::PUSH_TYPE), ("connection", "close")];
+        http::request("POST", &path, &headers, &[&commands, pack].concat())
     }
 
-    /// Sends a request as it is and returns the answer as text.
-    pub async fn send(&self, request: &[u8]) -> Result<String> {
-        let answer = node::http_raw(self.node.port(), request).await?;
-        Ok(String::from_utf8_lossy(&answer).into_owned())
+    /// Sends the body of a push or a fetch.
+    pub async fn post(
+        &self,
+        service: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> Result<Response> {
+        let path = format!("{}/{service}", self.project.path());
+        let kind = format!("application/x-{service}-request");
+        let headers = [&[("content-type", kind.as_str())], headers].concat();
+        self.node.ask("POST", &path, &headers, body).await
+    }
+
+    pub async fn push_bytes(&self, body: &[u8]) -> Result<Response> {
+        self.post("git-receive-pack", &[], body).await
     }
 
     /// Demands an in-band refusal that names every ref and contains `reason`.
-    pub fn refused(&self, answer: &str, refs: &[&str], reason: &str) -> Result<()> {
-        ensure!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-        ensure!(
-            answer.contains("unpack ") && !answer.contains("unpack ok"),
-            "{answer}"
-        );
+    pub fn refused(&self, response: &Response, refs: &[&str], reason: &str) -> Result<()> {
+        let text = response.must_be(200, &["unpack "]).text();
+        ensure!(!text.contains("unpack ok"), "{text}");
         for name in refs {
-            ensure!(
-                answer.contains(&format!("ng {name} ")),
-                "{name} is not reported: {answer}"
-            );
+            let is_reported = text.contains(&format!("ng {name} "));
+            ensure!(is_reported, "{name} is not reported: {text}");
         }
-        ensure!(
-            answer.to_lowercase().contains(reason),
-            "{reason:?} is not in: {answer}"
-        );
+        let has_reason = text.to_lowercase().contains(reason);
+        ensure!(has_reason, "{reason:?} is not in: {text}");
         Ok(())
+    }
+
+    /// Sends a push of `main` that must be refused and leave nothing.
+    pub async fn refuses(&mut self, old: &str, new: &str, pack: &[u8], reason: &str) -> Result<()> {
+        let response = self.node.send(&self.push_request(old, new, pack)).await?;
+        self.refused(&response, &[MAIN], reason)?;
+        self.must_lack(new).await?;
+        self.goes_on().await
     }
 
     /// The object is neither fetchable nor anywhere in the served object stores.
     pub async fn must_lack(&self, oid: &str) -> Result<()> {
-        let repository = self
-            .node
-            .data_dir()
-            .join("git")
-            .join(self.path().trim_start_matches('/'));
+        let repository = self.project.directory(&self.node);
         let found = git::run(&repository, ["cat-file", "-e", oid]).await?;
         ensure!(!found.ok, "{oid} stayed behind");
         let fresh = WorkTree::init()?;
@@ -152,27 +143,25 @@ impl Scene {
             .collect()
     }
 
-    /// The repository is sound, `main` is at `tip`, and an honest maintainer can go on.
-    pub async fn goes_on(&mut self, tip: &str) -> Result<()> {
+    /// The repository is sound, `main` has not moved, and an honest maintainer can go on.
+    pub async fn goes_on(&mut self) -> Result<()> {
+        let (tree, tip) = (&self.project.tree, &self.project.tip);
+        tree.git(["reset", "-q", "--hard", tip])?;
         let refs = git::ls_remote(&self.url()).await?;
-        let main = refs.iter().find(|(name, _)| name == "refs/heads/main");
+        let main = refs.iter().find(|(name, _)| name == MAIN);
         ensure!(
             main.is_some_and(|(_, oid)| oid == tip),
             "main moved: {refs:?}"
         );
-        let repository = self
-            .node
-            .data_dir()
-            .join("git")
-            .join(self.path().trim_start_matches('/'));
+        let repository = self.project.directory(&self.node);
         git::run(&repository, ["fsck", "--full"]).await?.text()?;
+        let next = tree.commit("honest", tip)?;
         self.relay = self.node.connect().await?;
-        let next = self.tree.commit("honest", tip)?;
-        self.publish_state(&[("refs/heads/main", &next)]).await?;
-        let pushed = self.tree.push(&self.url(), &["+main"]).await?;
-        ensure!(pushed.ok, "an honest push fails: {}", pushed.stderr);
+        self.publish_state(&next).await?;
+        let pushed = self.project.push(&self.node).await;
+        pushed.context("an honest push fails")?;
         let health = self.node.get("/healthz").await.context("healthz")?;
-        ensure!(health.starts_with("HTTP/1.1 200"), "{health}");
+        health.must_be(200, &[]);
         Ok(())
     }
 }

@@ -28,7 +28,11 @@ impl Follower {
         loop {
             let path = format!("/index/changes?cursor={}&limit=3", self.cursor);
             let (page, next) = lines(node, &path).await?;
-            self.cursor = next.context("every page says where the next one begins")?;
+            ensure!(
+                !next.is_empty(),
+                "every page says where the next one begins"
+            );
+            self.cursor = next;
             for line in &page {
                 self.learn(line)?;
             }

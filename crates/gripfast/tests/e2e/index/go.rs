@@ -4,10 +4,7 @@ use anyhow::{Context as _, Result, ensure};
 use grip_testkit::Node;
 use tempfile::TempDir;
 
-use crate::{
-    BINARY,
-    index::scene::{Module, in_feed},
-};
+use crate::{BINARY, index::scene::Module};
 
 /// A main module, with caches of its own.
 struct Go {
@@ -65,9 +62,7 @@ async fn go_fetches_and_runs_a_module_that_was_pushed_a_moment_before() -> Resul
     let node = Node::start(BINARY).await?;
     let mut module = Module::announce(&node, "hello").await?;
     let tagged = module.change("Ahoy from v1.0.0")?;
-    module.tags.insert("v1.0.0".into(), tagged);
-    module.publish(&node).await?;
-    in_feed(&node, &module.path(), "v1.0.0").await?;
+    module.release(&node, "v1.0.0", tagged).await?;
 
     let go = Go::new(&node)?;
     let path = module.path();
@@ -84,9 +79,7 @@ async fn go_fetches_and_runs_a_module_that_was_pushed_a_moment_before() -> Resul
 
     // The next version, asked for as soon as its push has returned.
     let tagged = module.change("Ahoy from v1.1.0")?;
-    module.tags.insert("v1.1.0".into(), tagged);
-    module.publish(&node).await?;
-    in_feed(&node, &path, "v1.1.0").await?;
+    module.release(&node, "v1.1.0", tagged).await?;
     go.run(&["get", &format!("{path}@v1.1.0")]).await?;
     let modules = go.run(&["list", "-m", "all"]).await?;
     ensure!(modules.contains(&format!("{path} v1.1.0")), "{modules}");
@@ -98,25 +91,21 @@ async fn a_strangers_claim_to_a_famous_path_is_neither_listed_nor_served() -> Re
     let node = Node::start(BINARY).await?;
     let mut stranger = Module::announce(&node, "mine").await?;
     let famous = "github.com/famous/library";
-    let tagged = stranger
-        .tree
-        .commit("go.mod", &format!("module {famous}\n\ngo 1.19\n"))?;
+    let go_mod = format!("module {famous}\n\ngo 1.19\n");
+    let tagged = stranger.local.tree.commit("go.mod", &go_mod)?;
     stranger.tags.insert("v9.9.9".into(), tagged);
     stranger.publish(&node).await?;
     // One that is listed says that the index has come so far.
     let mut honest = Module::announce(&node, "theirs").await?;
-    honest
-        .tags
-        .insert("v1.0.0".into(), honest.tree.tip("main")?);
-    honest.publish(&node).await?;
-    in_feed(&node, &honest.path(), "v1.0.0").await?;
+    let tip = honest.local.tree.tip("main")?;
+    honest.release(&node, "v1.0.0", tip).await?;
 
-    let feed = node.get("/index").await?;
+    let feed = node.get("/index").await?.text();
     ensure!(!feed.contains("famous"), "{feed}");
     let go = Go::new(&node)?;
     let refused = go.run(&["get", &format!("{famous}@v9.9.9")]).await;
     ensure!(refused.is_err(), "{refused:?}");
     let listed = node.get(&format!("/go/{famous}/@v/list")).await?;
-    ensure!(listed.starts_with("HTTP/1.1 404"), "{listed}");
+    listed.must_be(404, &[]);
     Ok(())
 }

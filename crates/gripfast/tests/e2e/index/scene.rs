@@ -2,105 +2,79 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context as _, Result, ensure};
-use grip_testkit::{Author, Node, WorkTree, until};
-use nostr::prelude::Timestamp;
+use anyhow::{Result, ensure};
+use grip_testkit::{LocalProject, Node, until_ok};
 use serde_json::Value;
 
 /// One module of one owner: a work tree and the tags that its state names.
 pub struct Module {
-    pub owner: Author,
-    pub identifier: String,
-    pub tree: WorkTree,
+    pub local: LocalProject,
     /// Tag → commit.
     pub tags: BTreeMap<String, String>,
-    /// States must be later than those before; as many may come in a second as tests make.
-    states: u64,
+    /// The age of the latest state; each is a second younger than the one before.
+    age: u64,
 }
 
 impl Module {
     /// Announces a module with one commit and no tag.
     pub async fn announce(node: &Node, identifier: &str) -> Result<Self> {
         let module = Self {
-            owner: Author::new(),
-            identifier: identifier.to_owned(),
-            tree: WorkTree::init()?,
+            local: LocalProject::module(identifier)?,
             tags: BTreeMap::new(),
-            states: 0,
+            age: 10_000,
         };
-        let go_mod = format!("module {}\n\ngo 1.19\n", module.path());
-        module.tree.commit("go.mod", &go_mod)?;
         module.change("Hello")?;
-        let announcement = module
-            .owner
-            .announcement(&node.authority(), identifier, vec![]);
+        let announcement = module.local.announcement(&[node], &[]);
         node.connect().await?.publish_ok(&announcement).await?;
         Ok(module)
     }
 
-    /// The module path that its place proves: the host of a test node is its loopback address.
     pub fn path(&self) -> String {
-        format!("127.0.0.1/{}/{}", self.owner.npub(), self.identifier)
+        self.local.module_path()
     }
 
     /// A new commit, in which the package says `greeting`.
     pub fn change(&self, greeting: &str) -> Result<String> {
         let code = format!("package hello\n\nconst Greeting = {greeting:?}\n");
-        self.tree.commit("hello.go", &code)
+        self.local.tree.commit("hello.go", &code)
+    }
+
+    /// Tags `commit` and waits until the feed has it.
+    pub async fn release(&mut self, node: &Node, tag: &str, commit: String) -> Result<()> {
+        self.tags.insert(tag.to_owned(), commit);
+        self.publish(node).await?;
+        until_ok("the version is in the feed", async || {
+            let (lines, _) = lines(node, "/index").await?;
+            let is_it = |line: &Value| line["Path"] == self.path() && line["Version"] == tag;
+            Ok(lines.iter().any(is_it).then_some(()))
+        })
+        .await
     }
 
     /// Signs a state with the tags as they are here and pushes what it names.
     pub async fn publish(&mut self, node: &Node) -> Result<()> {
-        let main = self.tree.tip("main")?;
-        self.states += 1;
-        let at = Timestamp::from_secs(Timestamp::now().as_secs() - 10_000 + self.states);
-        let names = self.tags.keys().map(|tag| format!("refs/tags/{tag}"));
-        let names: Vec<String> = names.collect();
-        let mut refs = vec![("refs/heads/main", main.as_str())];
-        refs.extend(
-            names
-                .iter()
-                .map(String::as_str)
-                .zip(self.tags.values().map(String::as_str)),
-        );
-        let state = self
-            .owner
-            .state_at(&self.identifier, &refs, Some("refs/heads/main"), at);
+        let tree = &self.local.tree;
+        let mut refs = vec![("refs/heads/main".to_owned(), tree.tip("main")?)];
+        let tags = self.tags.iter();
+        refs.extend(tags.map(|(tag, oid)| (format!("refs/tags/{tag}"), oid.clone())));
+        let named: Vec<_> = refs.iter().map(|(n, o)| (n.as_str(), o.as_str())).collect();
+        self.age -= 1;
+        let state = self.local.state_at(&named, self.age);
         node.connect().await?.publish_ok(&state).await?;
-        let pushed: Vec<String> = refs
-            .iter()
-            .map(|(name, oid)| format!("+{oid}:{name}"))
-            .collect();
-        let pushed: Vec<&str> = pushed.iter().map(String::as_str).collect();
-        let url = self.owner.clone_url(&node.authority(), &self.identifier);
-        let done = self.tree.push(&url, &pushed).await?;
-        ensure!(done.ok, "{}", done.stderr);
-        Ok(())
+        let pushed: Vec<_> = refs.iter().map(|(n, o)| format!("+{o}:{n}")).collect();
+        let pushed: Vec<_> = pushed.iter().map(String::as_str).collect();
+        tree.push_ok(&self.local.url(node), &pushed).await
     }
 }
 
-/// The lines of an answer, and the value of the header that says where the next page begins.
-pub async fn lines(node: &Node, path: &str) -> Result<(Vec<Value>, Option<String>)> {
-    let answer = node.get(path).await?;
-    ensure!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-    let (head, body) = answer.split_once("\r\n\r\n").context("a head")?;
-    let cursor = head.lines().find_map(|line| {
-        let (name, value) = line.split_once(':')?;
-        name.eq_ignore_ascii_case("gripfast-cursor")
-            .then(|| value.trim().to_owned())
-    });
-    let lines = body.lines().filter(|line| line.starts_with('{'));
-    let lines = lines.map(serde_json::from_str).collect::<Result<_, _>>()?;
-    Ok((lines, cursor))
-}
-
-/// Waits until the feed has this version, and gives its line.
-pub async fn in_feed(node: &Node, path: &str, version: &str) -> Result<Value> {
-    until("the version is in the feed", || async {
-        let (lines, _) = lines(node, "/index").await.ok()?;
-        let is_it = |line: &Value| line["Path"] == path && line["Version"] == version;
-        lines.into_iter().find(is_it)
-    })
-    .await
-    .with_context(|| format!("{path}@{version}; log:\n{}", node.log()))
+/// The lines of a response, and where the next page begins.
+pub async fn lines(node: &Node, path: &str) -> Result<(Vec<Value>, String)> {
+    let response = node.get(path).await?;
+    ensure!(response.status == 200, "{response:?}");
+    let text = response.text();
+    let lines = text
+        .lines()
+        .map(serde_json::from_str)
+        .collect::<Result<_, _>>()?;
+    Ok((lines, response.header("gripfast-cursor").to_owned()))
 }

@@ -1,91 +1,63 @@
 //! The index as operators and archivists see it.
 
+use std::collections::BTreeSet;
+
 use anyhow::{Result, ensure};
-use grip_testkit::{
-    FakeGitHub, Node, PostgresServer,
-    github::{Limits, Setup},
-    until,
-};
+use grip_testkit::{FakeGitHub, Node, PostgresServer, until_ok};
 use serde_json::Value;
 
 use crate::{
     BINARY,
-    index::scene::{Module, in_feed, lines},
+    index::scene::{Module, lines},
 };
 
 #[tokio::test]
 async fn a_repository_that_is_withdrawn_leaves_the_feed() -> Result<()> {
     let node = Node::start(BINARY).await?;
     let mut module = Module::announce(&node, "brief").await?;
-    module
-        .tags
-        .insert("v1.0.0".into(), module.tree.tip("main")?);
-    module.publish(&node).await?;
-    in_feed(&node, &module.path(), "v1.0.0").await?;
-    let gone = module.owner.delete_address(30617, "brief");
+    let tip = module.local.tree.tip("main")?;
+    module.release(&node, "v1.0.0", tip).await?;
+    let gone = module.local.owner.delete_address(30617, "brief");
     node.connect().await?.publish_ok(&gone).await?;
-    until("the feed is empty again", || async {
-        let (lines, _) = lines(&node, "/index").await.ok()?;
-        lines.is_empty().then_some(())
+    until_ok("the feed is empty again", async || {
+        let (lines, _) = lines(&node, "/index").await?;
+        Ok(lines.is_empty().then_some(()))
     })
     .await?;
     let (changes, _) = lines(&node, "/index/changes").await?;
     let ops: Vec<&Value> = changes.iter().map(|line| &line["Op"]).collect();
     ensure!(ops == ["added", "removed"], "{changes:?}");
     let listed = node.get(&format!("/go/{}/@v/list", module.path())).await?;
-    ensure!(listed.starts_with("HTTP/1.1 404"), "{listed}");
+    listed.must_be(404, &[]);
     Ok(())
 }
 
 #[tokio::test]
 async fn two_nodes_on_one_postgres_index_an_organisation_once() -> Result<()> {
-    let enterprise = Setup {
-        base: "/api/v3".into(),
-        limits: Limits {
-            unmetered: true,
-            ..Limits::default()
-        },
-        ..Setup::default()
-    };
-    let github = FakeGitHub::with("127.0.0.77", enterprise).await?;
+    let github = FakeGitHub::enterprise("127.0.0.77", true).await?;
     github.fill("acme", 40, 2);
-    let place = github.api().replace("api/v3/", "orgs/acme");
-    let limits = format!("{}=20/100000", github.domain());
     let server = PostgresServer::durable().await?;
     let settings = [
         ("DATABASE_URL", server.url()),
-        ("GRIPFAST_INDEX_GITHUB", place),
-        ("GRIPFAST_SYNC_HOST_LIMITS", limits),
+        ("GRIPFAST_INDEX_GITHUB", github.place("/orgs/acme")),
+        ("GRIPFAST_SYNC_HOST_LIMITS", github.wide_limits()),
     ];
     let settings: Vec<(&str, &str)> = settings.iter().map(|(k, v)| (*k, v.as_str())).collect();
     let (one, two) = tokio::try_join!(
         Node::start_with(BINARY, &settings),
         Node::start_with(BINARY, &settings)
     )?;
-    let feeds = [&one, &two];
-    for node in feeds {
-        until(
-            "all versions of the organisation are in the feed",
-            || async {
-                let (lines, _) = lines(node, "/index").await.ok()?;
-                (lines.len() == 80).then_some(())
-            },
-        )
+    for node in [&one, &two] {
+        until_ok("all versions of the organisation", async || {
+            let (lines, _) = lines(node, "/index").await?;
+            Ok((lines.len() == 80).then_some(()))
+        })
         .await?;
     }
     let requests = github.requests();
-    let mut listings = requests
-        .iter()
-        .filter(|request| request.path.ends_with("/tags"))
-        .map(|request| request.path.clone())
-        .collect::<Vec<_>>();
-    let asked = listings.len();
-    listings.sort();
-    listings.dedup();
-    ensure!(
-        (listings.len(), asked) == (40, 40),
-        "{asked} for {}",
-        listings.len()
-    );
+    let listings = requests.iter().map(|request| &request.path);
+    let listings: Vec<_> = listings.filter(|path| path.ends_with("/tags")).collect();
+    let each: BTreeSet<_> = listings.iter().collect();
+    ensure!((listings.len(), each.len()) == (40, 40), "{listings:?}");
     Ok(())
 }

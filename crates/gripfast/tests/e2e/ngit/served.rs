@@ -110,7 +110,7 @@ impl Served {
 
 /// Nothing waits for its other half.
 pub async fn nothing_is_held(node: &Node) -> Result<()> {
-    let metrics = node.get("/metrics").await?;
+    let metrics = node.get("/metrics").await?.text();
     let entries: Vec<&str> = metrics
         .lines()
         .filter(|line| line.starts_with("ngit_purgatory_entries{"))

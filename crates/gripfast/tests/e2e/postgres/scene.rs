@@ -3,7 +3,6 @@
 use anyhow::{Context as _, Result};
 use grip_testkit::{Node, PostgresServer};
 use nostr::prelude::Event;
-use serde_json::Value;
 
 use crate::BINARY;
 
@@ -22,11 +21,7 @@ pub async fn start(server: &PostgresServer) -> Result<Node> {
 
 /// The status of an event: `served`, `held`, `unknown` …
 pub async fn status(node: &Node, event: &Event) -> Result<String> {
-    let path = format!("/api/v1/explain/{}", event.id.to_hex());
-    // An event that the node does not know is explained too, with status 404.
-    let response = node.get(&path).await?;
-    let (_, body) = response.split_once("\r\n\r\n").context("no body")?;
-    let told: Value = serde_json::from_str(body).with_context(|| response.clone())?;
+    let told = node.explain(&event.id.to_hex()).await?;
     let status = told["status"].as_str().context("no status")?;
     Ok(status.to_owned())
 }

@@ -1,5 +1,5 @@
 use anyhow::{Result, ensure};
-use grip_testkit::{LocalProject, PostgresServer};
+use grip_testkit::{LocalProject, PostgresServer, http::must_contain};
 
 use crate::postgres::scene::{prepare, start, status};
 
@@ -38,12 +38,9 @@ async fn a_second_process_with_the_same_name_is_turned_away() -> Result<()> {
     second.spawn()?;
     ensure!(!second.wait().await?.success());
     let told = second.log();
-    ensure!(
-        told.contains("calls itself \"harbour-1\"") && told.contains("node_name"),
-        "{told}"
-    );
+    must_contain(&told, &["calls itself \"harbour-1\"", "node_name"]);
     // The first does not mind, and its name is free as soon as it has gone.
-    ensure!(first.get("/readyz").await?.starts_with("HTTP/1.1 200"));
+    first.get("/readyz").await?.must_be(200, &[]);
     first.kill();
     second.launch().await
 }

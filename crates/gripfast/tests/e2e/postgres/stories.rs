@@ -1,5 +1,5 @@
 use anyhow::{Result, ensure};
-use grip_testkit::{LocalProject, PostgresServer, until};
+use grip_testkit::{LocalProject, PostgresServer, until_ok};
 
 use crate::postgres::scene::{prepare, start, status};
 
@@ -39,37 +39,24 @@ async fn a_state_waits_through_a_crash_until_its_push_comes() -> Result<()> {
 async fn a_released_tag_is_in_the_feed_and_leaves_it_with_the_tag() -> Result<()> {
     let server = PostgresServer::start().await?;
     let node = start(&server).await?;
-    let local = LocalProject::new("x")?;
-    let (npub, tree) = (local.project.owner.npub(), &local.tree);
-    let tip = tree.commit("go.mod", &format!("module 127.0.0.1/{npub}/x\n"))?;
+    let local = LocalProject::module("x")?;
+    let (tip, tree) = (&local.tip, &local.tree);
     let mut relay = node.connect().await?;
-    ensure!(
-        relay
-            .publish(&local.project.announcement(&[&node], &[]))
-            .await?
-            .is_held()
-    );
-    let refs = [
-        ("refs/heads/main", tip.as_str()),
-        ("refs/tags/v1.2.3", &tip),
-    ];
-    let state = |refs, age| {
-        let at = nostr::prelude::Timestamp::now() - age;
-        local.project.owner.state_at("x", refs, None, at)
-    };
+    let announcement = local.announcement(&[&node], &[]);
+    ensure!(relay.publish(&announcement).await?.is_held());
+    let refs = [("refs/heads/main", &**tip), ("refs/tags/v1.2.3", tip)];
+    let state = |refs, age| local.state_at(refs, age);
     ensure!(relay.publish(&state(&refs, 20)).await?.is_held());
     tree.git(["tag", "v1.2.3"])?;
-    let pushed = tree.push(&local.url(&node), &["main", "v1.2.3"]).await?;
-    ensure!(pushed.ok, "{}", pushed.stderr);
-    let listed = |wanted: bool| {
-        let node = &node;
-        until("the feed has it, or has it no more", move || async move {
-            let feed = node.get("/index").await.ok()?;
-            (feed.contains("\"v1.2.3\"") == wanted).then_some(feed)
+    tree.push_ok(&local.url(&node), &["main", "v1.2.3"]).await?;
+    let listed = async |wanted: bool| {
+        until_ok("the feed has it, or has it no more", async || {
+            let feed = node.get("/index").await?;
+            Ok((feed.contains("\"v1.2.3\"") == wanted).then_some(feed))
         })
+        .await
     };
-    let feed = listed(true).await?;
-    ensure!(feed.contains(&format!("127.0.0.1/{npub}/x")), "{feed}");
+    listed(true).await?.must_be(200, &[&local.module_path()]);
     ensure!(relay.publish(&state(&refs[..1], 10)).await?.accepted);
     listed(false).await?;
     Ok(())

@@ -1,7 +1,7 @@
 //! Data that no URL of an announcement has, found through the network.
 
 use anyhow::{Context as _, Result, ensure};
-use grip_testkit::{WorkTree, events::tag, until_ok};
+use grip_testkit::{WorkTree, until_ok};
 use serde_json::Value;
 
 use crate::resolve::net::{self, Repo};
@@ -17,14 +17,10 @@ async fn data_whose_urls_are_all_dead_comes_from_a_node_that_nobody_named() -> R
 
     // A later word of the owner, which names this node, and a host where nobody is.
     let dead = format!("http://127.0.0.9:1/{}/x.git", repo.0.project.owner.npub());
-    let tags = vec![
-        tag(["d", "x"]),
-        tag(["clone", &repo.0.url(here), &dead]),
-        tag(["relays", &here.relay_url()]),
-    ];
-    let announced = repo.0.project.owner.sign(30617, "", tags);
     let mut relay = here.connect().await?;
-    relay.publish_ok(&announced).await?;
+    relay
+        .publish_ok(&repo.0.announcement(&[here], &[dead]))
+        .await?;
     let state = repo.0.state(5);
     let answer = relay.publish(&state).await?;
     ensure!(answer.is_held(), "not held: {answer:?}");

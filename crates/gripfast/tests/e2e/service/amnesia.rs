@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
-use grip_testkit::{Author, Node, WorkTree, git, until};
+use grip_testkit::{LocalProject, Node, WorkTree, git, until};
 use rustix::process::Signal;
 use serde_json::json;
 use tempfile::TempDir;
@@ -50,33 +50,22 @@ impl Scene {
     /// Publishes, pushes, clones and asks: all that a node writes something for.
     async fn use_it(&self) -> Result<()> {
         let node = &self.node;
-        let (owner, tree) = (Author::new(), WorkTree::with_commit()?);
-        let mut relay = node.connect().await?;
-        relay
-            .publish_ok(&owner.announcement(&node.authority(), "x", vec![]))
-            .await?;
-        let tip = tree.tip("HEAD")?;
-        relay
-            .publish_ok(&owner.state("x", &[("refs/heads/main", &tip)], None))
-            .await?;
-        let url = owner.clone_url(&node.authority(), "x");
-        let pushed = tree.push(&url, &["main"]).await?;
-        ensure!(pushed.ok, "{}", pushed.stderr);
-        ensure!(
-            git::ls_remote(&url)
-                .await?
-                .iter()
-                .any(|(_, oid)| *oid == tip)
-        );
+        let local = LocalProject::new("x")?;
+        local.publish(node, 1).await?;
+        let url = local.url(node);
+        let listed = git::ls_remote(&url).await?;
+        ensure!(listed.iter().any(|(_, oid)| *oid == local.tip));
         let copy = WorkTree::init()?;
         ensure!(copy.run(["fetch", "-q", &url, "main"]).await?.ok);
-        let held = owner.state("x", &[("refs/heads/later", &"ab".repeat(20))], None);
+        let held = local
+            .project
+            .state(&[("refs/heads/later", &"ab".repeat(20))]);
+        let mut relay = node.connect().await?;
         relay.publish(&held).await?;
         let sub = relay.subscribe(&[json!({"kinds": [30617]})]).await?;
         ensure!(!relay.stored(&sub).await?.is_empty());
         for path in ["/", "/metrics", "/index", "/api/v1/queue", "/api/v1/tasks"] {
-            let answer = node.get(path).await?;
-            ensure!(answer.starts_with("HTTP/1.1 200"), "{path}: {answer}");
+            node.get(path).await?.must_be(200, &[]);
         }
         Ok(())
     }

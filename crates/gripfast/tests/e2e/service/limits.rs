@@ -1,20 +1,27 @@
 //! More than is taken on: refused at once, and fair to others.
 
-use std::time::{Duration, Instant};
-
-use anyhow::{Context as _, Result, ensure};
-use grip_testkit::{Author, Node, WorkTree, until, wire};
-
-use crate::{
-    BINARY,
-    service::client::{Answer, Client, ELSEWHERE, HERE, NO_PROXY},
+use std::{
+    net::Ipv4Addr,
+    time::{Duration, Instant},
 };
 
+use anyhow::{Context as _, Result, ensure};
+use grip_testkit::{LocalProject, Node, Response, http::Connection, until, until_ok};
+
+use crate::BINARY;
+
+/// The address most tests speak from, and another one of this machine.
+const HERE: Ipv4Addr = Ipv4Addr::LOCALHOST;
+const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+
+/// Settings under which loopback counts as strangers: by default it is where proxies are.
+const NO_PROXY: (&str, &str) = ("GRIPFAST_TRUSTED_PROXY_CIDRS", "192.0.2.0/24");
+
 /// A refusal has a status, a time to come back, and the one shape of all errors.
-fn is_refusal(answer: &Answer, code: &str) -> Result<()> {
+fn is_refusal(answer: &Response, code: &str) -> Result<()> {
     ensure!(answer.status == 429, "{answer:?}");
-    let after = answer.header("retry-after").context("Retry-After")?;
-    let shape: serde_json::Value = serde_json::from_str(&answer.body)?;
+    let after = answer.header("retry-after");
+    let shape = answer.json()?;
     let error = &shape["error"];
     ensure!(error["code"] == code, "{shape}");
     ensure!(
@@ -28,16 +35,16 @@ fn is_refusal(answer: &Answer, code: &str) -> Result<()> {
     Ok(())
 }
 
-const JSON: &str = "Accept: application/json\r\n";
+const JSON: &[(&str, &str)] = &[("accept", "application/json")];
 
 #[tokio::test]
 async fn a_flood_of_connections_from_one_address_is_bounded_and_fair_to_another() -> Result<()> {
     let node = Node::start_with(BINARY, &[NO_PROXY]).await?;
     let (mut kept, mut served, mut refused, mut slowest) = (Vec::new(), 0, 0, Duration::ZERO);
     for _ in 0..400 {
-        let mut client = Client::open_from(HERE, node.port()).await?;
+        let mut client = Connection::open_from(HERE, node.port()).await?;
         let began = Instant::now();
-        let answer = client.ask("/api/v1/sync", JSON).await?;
+        let answer = client.ask("GET", "/api/v1/sync", JSON, b"").await?;
         if answer.status == 200 {
             served += 1;
             kept.push(client);
@@ -53,10 +60,10 @@ async fn a_flood_of_connections_from_one_address_is_bounded_and_fair_to_another(
         (254..=256).contains(&served),
         "{served} served, {refused} refused"
     );
-    let mut other = Client::open_from(ELSEWHERE, node.port()).await?;
+    let mut other = Connection::open_from(ELSEWHERE, node.port()).await?;
     ensure!(other.get("/api/v1/sync").await?.status == 200);
     for probe in ["/healthz", "/readyz", "/version", "/metrics"] {
-        let mut client = Client::open_from(HERE, node.port()).await?;
+        let mut client = Connection::open_from(HERE, node.port()).await?;
         let answer = client.get(probe).await?;
         ensure!(answer.status == 200, "{probe}: {answer:?}");
     }
@@ -64,7 +71,7 @@ async fn a_flood_of_connections_from_one_address_is_bounded_and_fair_to_another(
     ensure!(kept[0].get("/api/v1/sync").await?.status == 200);
     kept.truncate(100);
     until("places are free again", || async {
-        let mut client = Client::open_from(HERE, node.port()).await.ok()?;
+        let mut client = Connection::open_from(HERE, node.port()).await.ok()?;
         let answer = client.get("/api/v1/sync").await.ok()?;
         (answer.status == 200).then_some(())
     })
@@ -80,10 +87,10 @@ async fn an_address_that_asks_too_often_is_told_so_and_no_other() -> Result<()> 
         &[NO_PROXY, ("GRIPFAST_HTTP_REQUESTS_PER_SECOND", "5")],
     )
     .await?;
-    let mut client = Client::open_from(HERE, node.port()).await?;
+    let mut client = Connection::open_from(HERE, node.port()).await?;
     let (mut served, mut refused) = (0, 0);
     for _ in 0..90 {
-        let answer = client.ask("/api/v1/tasks", JSON).await?;
+        let answer = client.ask("GET", "/api/v1/tasks", JSON, b"").await?;
         match answer.status {
             200 => served += 1,
             _ => {
@@ -99,9 +106,9 @@ async fn an_address_that_asks_too_often_is_told_so_and_no_other() -> Result<()> 
     for probe in ["/healthz", "/readyz", "/version", "/metrics"] {
         ensure!(client.get(probe).await?.status == 200, "{probe}");
     }
-    let mut other = Client::open_from(ELSEWHERE, node.port()).await?;
+    let mut other = Connection::open_from(ELSEWHERE, node.port()).await?;
     ensure!(other.get("/api/v1/tasks").await?.status == 200);
-    let metrics = other.get("/metrics").await?.body;
+    let metrics = other.get("/metrics").await?.text();
     let counted = format!("rejected_total{{reason=\"requests_per_ip\"}} {refused}");
     ensure!(metrics.contains(&counted), "{counted}");
     Ok(())
@@ -110,42 +117,31 @@ async fn an_address_that_asks_too_often_is_told_so_and_no_other() -> Result<()> 
 #[tokio::test]
 async fn when_all_pushes_are_taken_the_next_is_told_so_and_other_routes_answer() -> Result<()> {
     let node = Node::start_with(BINARY, &[("GRIPFAST_MAX_PUSHES", "2")]).await?;
-    let (owner, tree) = (Author::new(), WorkTree::with_commit()?);
-    let mut relay = node.connect().await?;
-    relay
-        .publish_ok(&owner.announcement(&node.authority(), "x", vec![]))
-        .await?;
-    let tip = tree.tip("HEAD")?;
-    let state = owner.state("x", &[("refs/heads/main", &tip)], None);
-    relay.publish_ok(&state).await?;
-    let mut body = wire::commands(&[(wire::ZERO, &tip, "refs/heads/main")], wire::CAPABILITIES);
-    body.extend(wire::pack(&tree, &tip, None).await?);
-    let path = format!("/{}/x.git/git-receive-pack", owner.npub());
-    let push = wire::post(&path, wire::PUSH_TYPE, "", &body);
+    let local = LocalProject::new("x")?;
+    local.announce(&node, 0).await?;
+    let push = local.push_request().await?;
     let mut stalled = Vec::new();
     for _ in 0..2 {
-        let mut client = Client::open(node.port()).await?;
+        let mut client = Connection::open(node.port()).await?;
         client.send(&push[..push.len() - 20]).await?;
         stalled.push(client);
     }
-    until("both slots are taken", || async {
-        let metrics = node.get("/metrics").await.ok()?;
-        metrics
-            .contains("requests_in_flight{route=\"push\"} 2")
-            .then_some(())
+    let taken = "requests_in_flight{route=\"push\"} 2";
+    until_ok("both slots are taken", async || {
+        Ok(node.get("/metrics").await?.contains(taken).then_some(()))
     })
     .await?;
-    let mut third = Client::open(node.port()).await?;
+    let mut third = Connection::open(node.port()).await?;
     third.send(&push).await?;
     // Git shows a refusal only where it comes as part of its own protocol.
-    let busy = third.answer().await?;
-    ensure!(busy.status == 200 && busy.body.contains("busy"), "{busy:?}");
-    ensure!(busy.header("retry-after").is_some(), "{busy:?}");
-    let mut other = Client::open(node.port()).await?;
+    let busy = third.response().await?;
+    busy.must_be(200, &["busy"]);
+    ensure!(!busy.header("retry-after").is_empty(), "{busy:?}");
+    let mut other = Connection::open(node.port()).await?;
     for path in ["/", "/api/v1/tasks", "/healthz"] {
         ensure!(other.get(path).await?.status == 200, "{path}");
     }
-    let metrics = other.get("/metrics").await?.body;
+    let metrics = other.get("/metrics").await?.text();
     ensure!(metrics.contains("busy_rejections_total{route=\"push\"} 1"));
     Ok(())
 }

@@ -3,10 +3,10 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use anyhow::{Context as _, Result, ensure};
-use grip_testkit::{Node, until};
+use grip_testkit::{Node, http::Connection, until};
 use rustix::process::Signal;
 
-use crate::{BINARY, service::client::Client};
+use crate::BINARY;
 
 const RELOADS: usize = 25;
 const CLIENTS: usize = 8;
@@ -24,17 +24,15 @@ fn write_config(node: &Node, number: usize) -> Result<()> {
 
 /// Asks on one connection until told to stop; every answer must be 200 and whole.
 async fn load(node: &Node, done: &AtomicBool, asked: &AtomicU64) -> Result<()> {
-    let mut client = Client::open(node.port()).await?;
+    let mut client = Connection::open(node.port()).await?;
     while !done.load(Ordering::Acquire) {
         for path in ["/", "/version", "/api/v1/sync", "/healthz", "/readyz"] {
             let answer = client.get(path).await.with_context(|| path.to_owned())?;
             ensure!(answer.status == 200, "{path}: {answer:?}");
             ensure!(!answer.is_last(), "{path}: the connection was given up");
         }
-        let document = client
-            .ask("/", "Accept: application/nostr+json\r\n")
-            .await?;
-        let document: serde_json::Value = serde_json::from_str(&document.body)?;
+        let accept = [("accept", "application/nostr+json")];
+        let document = client.ask("GET", "/", &accept, b"").await?.json()?;
         let number = |key: &str| {
             document[key]
                 .as_str()

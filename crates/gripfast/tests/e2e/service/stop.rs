@@ -6,10 +6,14 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail, ensure};
-use grip_testkit::{Author, Node, WorkTree, until, wire};
+use grip_testkit::{
+    LocalProject, Node,
+    http::{Connection, must_contain},
+    until_ok, until_true,
+};
 use rustix::process::Signal;
 
-use crate::{BINARY, service::client::Client};
+use crate::BINARY;
 
 const CLIENTS: usize = 16;
 
@@ -23,7 +27,7 @@ struct Tally {
 /// Asks until nobody listens any more. A request on a connection that was answered before must be
 /// answered too; a new connection may be refused in any way.
 async fn ask_to_the_end(port: u16, tally: &Tally) -> Result<()> {
-    'connections: while let Ok(mut client) = Client::open(port).await {
+    'connections: while let Ok(mut client) = Connection::open(port).await {
         for turn in 0.. {
             let path = ["/", "/api/v1/sync", "/index?limit=1"][turn % 3];
             let answer = match client.get(path).await {
@@ -34,7 +38,7 @@ async fn ask_to_the_end(port: u16, tally: &Tally) -> Result<()> {
             match answer.status {
                 200 => tally.served.fetch_add(1, Ordering::Relaxed),
                 429 | 503 => {
-                    ensure!(answer.header("retry-after").is_some(), "{answer:?}");
+                    ensure!(!answer.header("retry-after").is_empty(), "{answer:?}");
                     tally.refused.fetch_add(1, Ordering::Relaxed)
                 }
                 _ => bail!("{path}: {answer:?}"),
@@ -50,29 +54,17 @@ async fn ask_to_the_end(port: u16, tally: &Tally) -> Result<()> {
 /// A node with an announced repository, and a push to it: the head and the rest.
 async fn with_push(env: &[(&str, &str)]) -> Result<(Node, Vec<u8>, Vec<u8>)> {
     let node = Node::start_with(BINARY, env).await?;
-    let (owner, tree) = (Author::new(), WorkTree::with_commit()?);
-    let mut relay = node.connect().await?;
-    relay
-        .publish_ok(&owner.announcement(&node.authority(), "x", vec![]))
-        .await?;
-    let tip = tree.tip("HEAD")?;
-    relay
-        .publish_ok(&owner.state("x", &[("refs/heads/main", &tip)], None))
-        .await?;
-    let mut body = wire::commands(&[(wire::ZERO, &tip, "refs/heads/main")], wire::CAPABILITIES);
-    body.extend(wire::pack(&tree, &tip, None).await?);
-    let path = format!("/{}/x.git/git-receive-pack", owner.npub());
-    let mut head = wire::post(&path, wire::PUSH_TYPE, "", &body);
+    let local = LocalProject::new("x")?;
+    local.announce(&node, 0).await?;
+    let mut head = local.push_request().await?;
     let rest = head.split_off(head.len() - 20);
     Ok((node, head, rest))
 }
 
 async fn pushes_under_way(node: &Node) -> Result<()> {
-    until("the push is under way", || async {
-        let metrics = node.get("/metrics").await.ok()?;
-        metrics
-            .contains("requests_in_flight{route=\"push\"} 1")
-            .then_some(())
+    let line = "requests_in_flight{route=\"push\"} 1";
+    until_ok("the push is under way", async || {
+        Ok(node.get("/metrics").await?.contains(line).then_some(()))
     })
     .await
 }
@@ -80,17 +72,14 @@ async fn pushes_under_way(node: &Node) -> Result<()> {
 /// Asks the probes on new connections until nobody listens; returns how often both answered.
 async fn probe_to_the_end(port: u16, answered: &AtomicU64) -> Result<()> {
     loop {
-        let Ok(mut client) = Client::open(port).await else {
+        let Ok(mut client) = Connection::open(port).await else {
             return Ok(());
         };
         let Ok(ready) = client.get("/readyz").await else {
             continue;
         };
-        ensure!(
-            ready.status == 503 && ready.body.contains("draining"),
-            "{ready:?}"
-        );
-        let Ok(mut client) = Client::open(port).await else {
+        ready.must_be(503, &["draining"]);
+        let Ok(mut client) = Connection::open(port).await else {
             return Ok(());
         };
         if let Ok(health) = client.get("/healthz").await {
@@ -109,35 +98,35 @@ async fn a_stop_under_load_answers_or_refuses_every_request_and_leaves_no_task()
     let env = [("GRIPFAST_DRAIN_DEADLINE", "5s")];
     let (mut node, head, rest) = with_push(&env).await?;
     let port = node.port();
-    let mut pusher = Client::open(port).await?;
+    let mut pusher = Connection::open(port).await?;
     pusher.send(&head).await?;
     pushes_under_way(&node).await?;
     let (tally, probed) = (Tally::default(), AtomicU64::new(0));
     let load = (0..CLIENTS).map(|_| ask_to_the_end(port, &tally));
     let stopping = async {
-        until("there is load", || {
-            let served = tally.served.load(Ordering::Relaxed);
-            std::future::ready((served > 500).then_some(()))
+        until_true("there is load", || {
+            tally.served.load(Ordering::Relaxed) > 500
         })
         .await?;
         node.signal(Signal::TERM)?;
         let began = Instant::now();
-        until("the signal has reached the node", || async {
-            let ready = node.get("/readyz").await.ok()?;
-            ready.starts_with("HTTP/1.1 503").then_some(())
+        until_ok("the signal has reached the node", async || {
+            let ready = node.get("/readyz").await?;
+            Ok((ready.status == 503).then_some(()))
         })
         .await?;
         let probing = probe_to_the_end(port, &probed);
         let finishing = async {
-            until("refusals and probes are answered", || {
-                let refused = tally.refused.load(Ordering::Relaxed);
-                let probed = probed.load(Ordering::Relaxed);
-                std::future::ready((refused > 20 && probed > 20).then_some(()))
+            until_true("refusals and probes are answered", || {
+                let counts = [&tally.refused, &probed];
+                counts
+                    .iter()
+                    .all(|count| count.load(Ordering::Relaxed) > 20)
             })
             .await?;
             // The push was begun before the stop, so it is taken to its end.
             pusher.send(&rest).await?;
-            pusher.answer().await
+            pusher.response().await
         };
         let (probed, pushed) = tokio::join!(probing, finishing);
         probed.context("probes")?;
@@ -148,19 +137,13 @@ async fn a_stop_under_load_answers_or_refuses_every_request_and_leaves_no_task()
     for outcome in loaded {
         outcome.with_context(|| node.log())?;
     }
-    ensure!(
-        pushed.status == 200 && pushed.body.contains("unpack ok"),
-        "{pushed:?}"
-    );
+    pushed.must_be(200, &["unpack ok"]);
     let status = node.wait().await?;
     let took = began.elapsed();
     ensure!(status.success(), "{status}\n{}", node.log());
     ensure!(took < Duration::from_secs(7), "{took:?}");
     let last = last_line(&node);
-    ensure!(
-        last.contains("stopped: drained") && last.contains("no task is left"),
-        "{last}"
-    );
+    must_contain(&last, &["stopped: drained", "no task is left"]);
     println!(
         "{} served, {} refused, {} probes while draining, {took:?}",
         tally.served.into_inner(),
@@ -174,7 +157,7 @@ async fn a_stop_under_load_answers_or_refuses_every_request_and_leaves_no_task()
 async fn what_outlasts_the_drain_deadline_is_cut_and_counted() -> Result<()> {
     let env = [("GRIPFAST_DRAIN_DEADLINE", "1s")];
     let (mut node, head, _) = with_push(&env).await?;
-    let mut pusher = Client::open(node.port()).await?;
+    let mut pusher = Connection::open(node.port()).await?;
     pusher.send(&head).await?;
     pushes_under_way(&node).await?;
     let began = Instant::now();
@@ -186,14 +169,9 @@ async fn what_outlasts_the_drain_deadline_is_cut_and_counted() -> Result<()> {
         "{took:?}"
     );
     let last = last_line(&node);
-    ensure!(last.contains("stopped: aborted, "), "{last}");
-    ensure!(last.contains("running=0"), "{last}");
+    must_contain(&last, &["stopped: aborted, ", "running=0"]);
     // Who was cut was not told that the push went through.
-    ensure!(
-        !pusher
-            .answer()
-            .await
-            .is_ok_and(|a| a.body.contains("unpack ok"))
-    );
+    let told = pusher.response().await;
+    ensure!(!told.is_ok_and(|it| it.contains("unpack ok")));
     Ok(())
 }

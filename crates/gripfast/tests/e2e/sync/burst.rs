@@ -44,7 +44,7 @@ async fn publish_all(mut relay: RelayClient, events: Vec<Event>) -> Result<()> {
     }
     for event in &events {
         let answer = relay.answer(&event.id).await?;
-        ensure!(answer.accepted, "refused: {}", answer.message);
+        ensure!(answer.accepted, "{answer:?}");
     }
     Ok(())
 }

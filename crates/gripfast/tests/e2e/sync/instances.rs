@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use grip_testkit::{
-    Project, RedisServer, RemoteHost, WorkTree,
+    RedisServer, RemoteHost, WorkTree,
     remote::{Behaviour, Gate},
     until_ok, until_true,
 };
@@ -12,17 +12,6 @@ use grip_testkit::{
 use crate::sync::scene::Scene;
 
 const MINUTE: Duration = Duration::from_secs(60);
-
-/// So many repositories at `host`, each announced and waiting on `scene`.
-async fn wait_for_data(scene: &mut Scene, host: &RemoteHost, tip: &str, name: &str) -> Result<()> {
-    for n in 0..8 {
-        let project = Project::new(&format!("{name}-{n}"));
-        let url = host.alias("all.git", &format!("{name}-{n}.git"))?;
-        scene.announce(&project, &[url]).await?;
-        scene.hold_state(&project, tip).await?;
-    }
-    Ok(())
-}
 
 #[tokio::test]
 async fn three_nodes_with_one_redis_keep_the_limits_of_one() -> Result<()> {
@@ -41,7 +30,8 @@ async fn three_nodes_with_one_redis_keep_the_limits_of_one() -> Result<()> {
     let mut scenes = Vec::new();
     for name in ["a", "b", "c"] {
         let mut scene = Scene::with(&env).await?;
-        wait_for_data(&mut scene, &host, &tip, name).await?;
+        let names = (0..8).map(|n| format!("{name}-{n}"));
+        scene.hold_many(&host, &tip, names).await?;
         scenes.push(scene);
     }
     until_true("four are under way", || host.in_flight() == 4).await?;
@@ -67,7 +57,7 @@ async fn three_nodes_with_one_redis_keep_the_limits_of_one() -> Result<()> {
         Ok(ready.contains("redis").then_some(ready))
     })
     .await?;
-    ensure!(ready.starts_with("HTTP/1.1 200"), "{ready}");
-    ensure!(ready.contains("25"), "the share in force is named: {ready}");
+    // The share in force is named.
+    ready.must_be(200, &["25"]);
     Ok(())
 }

@@ -23,12 +23,8 @@ async fn a_host_sees_five_at_once_and_thirty_in_a_minute() -> Result<()> {
     host.host(&tree, "all.git")?;
     let gate = Gate::default();
     host.behave(Behaviour::Hold(gate.clone()));
-    for n in 0..36 {
-        let project = Project::new(&format!("x-{n}"));
-        let url = host.alias("all.git", &format!("{n}.git"))?;
-        scene.announce(&project, &[url]).await?;
-        scene.hold_state(&project, &tip).await?;
-    }
+    let names = (0..36).map(|n| format!("x-{n}"));
+    scene.hold_many(&host, &tip, names).await?;
     until_true("five are under way", || host.in_flight() == 5).await?;
     // All others have had their chance and wait for one of the five.
     until_ok("the rest waits", async || {
@@ -69,12 +65,8 @@ async fn one_host_may_be_given_limits_of_its_own() -> Result<()> {
     let other = RemoteHost::start("127.0.0.3").await?;
     for host in [&small, &other] {
         host.host(&tree, "all.git")?;
-        for n in 0..4 {
-            let project = Project::new(&format!("{}-{n}", host.domain()));
-            let url = host.alias("all.git", &format!("{n}.git"))?;
-            scene.announce(&project, &[url]).await?;
-            scene.hold_state(&project, &tip).await?;
-        }
+        let names = (0..4).map(|n| format!("{}-{n}", host.domain()));
+        scene.hold_many(host, &tip, names).await?;
     }
     scene.has_served(&[30618], 6).await?;
     ensure!(other.count() == 4 && small.count() == 2);
@@ -119,20 +111,15 @@ async fn silent_until_retry_after(status: u16) -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_429_with_retry_after_is_followed_by_silence_until_then() -> Result<()> {
-    silent_until_retry_after(429).await
-}
-
-#[tokio::test]
-async fn a_503_with_retry_after_is_followed_by_silence_until_then() -> Result<()> {
-    silent_until_retry_after(503).await
+async fn a_429_or_503_with_retry_after_is_followed_by_silence_until_then() -> Result<()> {
+    let statuses = [429, 503].map(silent_until_retry_after);
+    futures_util::future::try_join_all(statuses).await.map(drop)
 }
 
 #[tokio::test]
 async fn every_refusal_is_told_and_costs_one_request() -> Result<()> {
     let mut scene = Scene::new().await?;
-    let tree = WorkTree::with_commit()?;
-    let tip = tree.tip("HEAD")?;
+    let tip = "ab".repeat(20);
     let mut waiting = Vec::new();
     for (n, status) in [401, 403, 404, 410, 429, 500, 502, 503]
         .into_iter()
@@ -164,16 +151,18 @@ async fn every_refusal_is_told_and_costs_one_request() -> Result<()> {
 
 #[tokio::test]
 async fn half_the_tips_missing_costs_one_request_an_attempt() -> Result<()> {
-    let mut scene = Scene::new().await?;
-    let host = RemoteHost::start("127.0.0.2").await?;
-    let tree = WorkTree::with_commit()?;
-    let tip = tree.tip("HEAD")?;
-    let url = host.host(&tree, "x.git")?;
+    let (mut scene, project) = Scene::with_remote(&[]).await?;
+    let (host, tree) = (&project.host, &project.tree);
     tree.git(["checkout", "-q", "-b", "later"])?;
     let later = tree.commit("later", "not there yet")?;
-    let project = Project::new("x");
-    scene.announce(&project, &[url]).await?;
-    let state = project.state(&[("refs/heads/main", &tip), ("refs/heads/later", &later)]);
+    let refs = [
+        ("refs/heads/main", &*project.tip),
+        ("refs/heads/later", &later),
+    ];
+    let state = project.project.state(&refs);
+    scene
+        .announce(&project, std::slice::from_ref(&project.url))
+        .await?;
     scene.hold(&state).await?;
     let attempts = async |scene: &Scene, wanted: u64| {
         until_ok("the attempt has ended", async || {
@@ -193,7 +182,7 @@ async fn half_the_tips_missing_costs_one_request_an_attempt() -> Result<()> {
         attempts(&scene, attempt).await?;
         ensure!(host.count() as u64 <= 2 + attempt, "{:?}", host.requests());
     }
-    host.take(&tree, "x.git", &["later"])?;
+    host.take(tree, "x.git", &["later"])?;
     scene.sync_now(&project).await?;
     scene.released(&state).await?;
     scene.is_clean(&project).await

@@ -1,7 +1,7 @@
 //! Log lines of a search, and their levels.
 
 use anyhow::{Context as _, Result, ensure};
-use grip_testkit::{Project, RemoteHost, WorkTree, remote::Behaviour, until_ok};
+use grip_testkit::{http::must_contain, remote::Behaviour, until_ok};
 use serde_json::Value;
 
 use crate::sync::scene::Scene;
@@ -22,15 +22,10 @@ fn of_level(lines: &[Value], level: &str) -> usize {
 #[tokio::test]
 async fn a_host_that_fails_is_warned_of_once_and_what_it_brings_in_the_end_is_told() -> Result<()> {
     let loud = [("NGIT_LOG_LEVEL", "debug"), ("GRIPFAST_LOG_FORMAT", "json")];
-    let mut scene = Scene::with(&loud).await?;
-    let host = RemoteHost::start("127.0.0.2").await?;
-    let tree = WorkTree::with_commit()?;
-    let tip = tree.tip("HEAD")?;
-    let url = host.host(&tree, "x.git")?;
+    let (mut scene, project) = Scene::with_remote(&loud).await?;
+    let host = &project.host;
     host.behave(Behaviour::status(404));
-    let project = Project::new("x");
-    scene.announce(&project, &[url]).await?;
-    let state = scene.hold_state(&project, &tip).await?;
+    let state = scene.hold_remote(&project).await?;
     scene.has_tried(&state, 1).await?;
     scene.sync_now(&project).await?;
     scene.has_tried(&state, 2).await?;
@@ -47,10 +42,7 @@ async fn a_host_that_fails_is_warned_of_once_and_what_it_brings_in_the_end_is_to
     .with_context(|| scene.node.log())?;
     ensure!(of_level(&fetched, "INFO") == 1, "{fetched:?}");
     let told = fetched[0].to_string();
-    ensure!(
-        told.contains("\"oids\":1") && told.contains("127.0.0.2"),
-        "{told}"
-    );
+    must_contain(&told, &["\"oids\":1", "127.0.0.2"]);
     let failed = lines(&scene, "failed to fetch");
     let (warned, told) = (of_level(&failed, "WARN"), of_level(&failed, "DEBUG"));
     ensure!((warned, told) == (1, 1), "{failed:?}");

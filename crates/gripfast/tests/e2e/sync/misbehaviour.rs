@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use grip_testkit::{Project, RemoteHost, WorkTree, git, remote::Behaviour, until_true, wire};
+use grip_testkit::{
+    LocalProject, Project, RemoteHost, RemoteProject, WorkTree, remote::Behaviour, until_true, wire,
+};
 
 use crate::sync::scene::Scene;
 
@@ -67,11 +69,8 @@ impl Trouble {
         self.scene.released(&self.state).await?;
         let asked = self.host.requests_for("sick.git");
         ensure!(asked.len() == 2, "{asked:?}");
-        let refs = git::branches_and_tags(&self.sick.url(&self.scene.node)).await?;
-        ensure!(
-            refs == [("refs/heads/main".to_owned(), self.tip)],
-            "{refs:?}"
-        );
+        let refs = [("refs/heads/main", &*self.tip)];
+        self.scene.has_refs(&self.sick, &refs).await?;
         self.scene.is_clean(&self.sick).await?;
         Ok(self.scene)
     }
@@ -86,27 +85,20 @@ const IMPATIENT: &[(&str, &str)] = &[
 
 #[tokio::test]
 async fn a_host_that_never_answers_is_given_up() -> Result<()> {
-    let met = meets(
-        Behaviour::HangBeforeHeaders,
-        IMPATIENT,
-        "no response in time",
-    )
-    .await?;
+    let silent = Behaviour::HangBeforeHeaders;
+    let met = meets(silent, IMPATIENT, "no response in time").await?;
     met.passes().await.map(drop)
 }
 
 #[tokio::test]
-async fn a_host_that_hangs_after_its_headers_is_given_up() -> Result<()> {
-    let silent = Behaviour::HangAfter { bytes: 0 };
-    let met = meets(silent, IMPATIENT, "stopped in the middle of its response").await?;
-    met.passes().await.map(drop)
-}
-
-#[tokio::test]
-async fn a_host_that_hangs_in_the_middle_of_a_pack_is_given_up() -> Result<()> {
-    let silent = Behaviour::HangAfter { bytes: 100_000 };
-    let met = meets(silent, IMPATIENT, "stopped in the middle of its response").await?;
-    met.passes().await.map(drop)
+async fn a_host_that_hangs_after_its_headers_or_in_the_middle_of_a_pack_is_given_up() -> Result<()>
+{
+    for bytes in [0, 100_000] {
+        let silent = Behaviour::HangAfter { bytes };
+        let met = meets(silent, IMPATIENT, "stopped in the middle of its response").await?;
+        met.passes().await?;
+    }
+    Ok(())
 }
 
 #[tokio::test]
@@ -169,27 +161,24 @@ async fn a_pack_of_something_else_is_thrown_away() -> Result<()> {
 
 #[tokio::test]
 async fn what_comes_beside_the_wanted_is_not_kept() -> Result<()> {
-    let mut scene = Scene::new().await?;
-    let host = RemoteHost::start("127.0.0.2").await?;
-    let tree = WorkTree::with_commit()?;
-    let tip = tree.tip("HEAD")?;
+    let (mut scene, project) = Scene::with_remote(&[]).await?;
+    let (tree, tip) = (&project.tree, &project.tip);
     tree.git(["checkout", "-q", "--orphan", "smuggled"])?;
     let smuggled = tree.commit("cargo", "that nobody asked for")?;
-    let both = tree.git([
+    let both = [
         "commit-tree",
-        "-p",
-        &tip,
-        "-p",
-        &smuggled,
+        "HEAD^{tree}",
         "-m",
         "x",
-        "HEAD^{tree}",
-    ])?;
-    let pack = wire::pack(&tree, &both, None).await?;
-    host.behave(Behaviour::Pack(pack.into()));
-    let project = Project::new("x");
-    scene.announce(&project, &[host.clone_url("x.git")]).await?;
-    let state = scene.hold_state(&project, &tip).await?;
+        "-p",
+        tip,
+        "-p",
+        &smuggled,
+    ];
+    let both = tree.git(both)?;
+    let pack = wire::pack(tree, &both, None).await?;
+    project.host.behave(Behaviour::Pack(pack.into()));
+    let state = scene.hold_remote(&project).await?;
     scene.released(&state).await?;
     scene.lacks(&project, &smuggled).await?;
     scene.lacks(&project, &both).await?;
@@ -198,23 +187,20 @@ async fn what_comes_beside_the_wanted_is_not_kept() -> Result<()> {
 
 #[tokio::test]
 async fn a_pack_that_lacks_what_its_commit_needs_is_thrown_away() -> Result<()> {
-    let mut scene = Scene::new().await?;
-    let host = RemoteHost::start("127.0.0.2").await?;
     let tree = WorkTree::with_commit()?;
     let first = tree.tip("HEAD")?;
     let tip = tree.commit("more", "1")?;
-    let url = host.host(&tree, "x.git")?;
     // The commit without its parent.
     let pack = wire::pack(&tree, &tip, Some(&first)).await?;
+    let local = LocalProject::with_tree("x", tree)?;
+    let project = RemoteProject::start("127.0.0.2", "x.git", local).await?;
+    let host = &project.host;
     host.behave(Behaviour::Pack(pack.into()));
-    let project = Project::new("x");
-    scene.announce(&project, &[url]).await?;
-    let state = scene.hold_state(&project, &tip).await?;
+    let mut scene = Scene::new().await?;
+    let state = scene.hold_remote(&project).await?;
     let tried = scene.has_tried(&state, 1).await?;
-    ensure!(
-        tried[0].oids_fetched == 0 && !tried[0].is_success,
-        "{tried:?}"
-    );
+    let is_nothing = tried[0].oids_fetched == 0 && !tried[0].is_success;
+    ensure!(is_nothing, "{tried:?}");
     scene.lacks(&project, &tip).await?;
     host.behave(Behaviour::Serve);
     scene.sync_now(&project).await?;

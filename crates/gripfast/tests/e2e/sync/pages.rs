@@ -1,7 +1,7 @@
 //! Pages that show waiting events and the hosts asked for them.
 
 use anyhow::{Result, ensure};
-use grip_testkit::{Project, RemoteHost, WorkTree, browser, remote::Behaviour};
+use grip_testkit::{Project, RemoteHost, WorkTree, browser, http::must_contain, remote::Behaviour};
 
 use crate::sync::scene::Scene;
 
@@ -29,17 +29,11 @@ async fn the_pages_show_what_waits_and_what_each_host_said() -> Result<()> {
     scene.has_tried(&state, 1).await?;
 
     let sync = browser::open(&format!("{}/sync", scene.node.http_url())).await?;
-    for text in ["127.0.0.2", "127.0.0.3", "harbour-lights", "429", "fetched"] {
-        ensure!(sync.dom.contains(text), "{text} is not on {}", sync.dom);
-    }
+    let shown = ["127.0.0.2", "127.0.0.3", "harbour-lights", "429", "fetched"];
+    must_contain(&sync.dom, &shown);
     let purgatory = browser::open(&format!("{}/purgatory", scene.node.http_url())).await?;
-    for text in ["harbour-lights", &state.id.to_hex()[..8], &tip[..7]] {
-        ensure!(
-            purgatory.dom.contains(text),
-            "{text} is not on {}",
-            purgatory.dom
-        );
-    }
+    let id = &state.id.to_hex()[..8];
+    must_contain(&purgatory.dom, &["harbour-lights", id, &tip[..7]]);
     ensure!(
         !purgatory.dom.contains("tide-table"),
         "what is served does not wait"

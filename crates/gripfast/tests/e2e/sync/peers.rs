@@ -19,8 +19,7 @@ async fn two_nodes_end_with_the_refs_of_the_remote_that_was_pushed_to() -> Resul
     a.relay.publish_ok(&announcement).await?;
     b.relay.publish_ok(&announcement).await?;
     let all = ["main", "next", "v1"];
-    let pushed = tree.push(&url, &all).await?;
-    ensure!(pushed.ok, "{}", pushed.stderr);
+    tree.push_ok(&url, &all).await?;
     let (main, next, tag) = (tree.tip("main")?, tree.tip("next")?, tree.tip("v1")?);
     let refs = [
         ("refs/heads/main", main.as_str()),
@@ -55,16 +54,14 @@ async fn a_node_gets_from_another_what_was_pushed_there() -> Result<()> {
     }
     let first = project.state_at(&[("refs/heads/main", &tip)], 20);
     a.hold(&first).await?;
-    let pushed = tree.push(&project.url(&a.node), &["main"]).await?;
-    ensure!(pushed.ok, "{}", pushed.stderr);
+    tree.push_ok(&project.url(&a.node), &["main"]).await?;
     b.hold(&first).await?;
     b.released(&first).await?;
     // And what comes later, of which b has a part already.
     let more = tree.commit("more", "1")?;
     let second = project.state_at(&[("refs/heads/main", &more)], 10);
     a.hold(&second).await?;
-    let pushed = tree.push(&project.url(&a.node), &["main"]).await?;
-    ensure!(pushed.ok, "{}", pushed.stderr);
+    tree.push_ok(&project.url(&a.node), &["main"]).await?;
     b.hold(&second).await?;
     b.released(&second).await?;
     ensure!(

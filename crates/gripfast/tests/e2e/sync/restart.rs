@@ -3,10 +3,15 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use grip_testkit::{Project, RemoteHost, WorkTree, git, remote::Behaviour, until_ok, until_true};
+use grip_testkit::{
+    LocalProject, Project, RemoteHost, RemoteProject, WorkTree, remote::Behaviour, until_ok,
+    until_true,
+};
 use tokio::time::Instant;
 
 use crate::sync::scene::Scene;
+
+const MAIN: &str = "refs/heads/main";
 
 #[tokio::test]
 async fn a_fetch_cut_by_a_crash_is_made_again_after_the_start() -> Result<()> {
@@ -15,14 +20,13 @@ async fn a_fetch_cut_by_a_crash_is_made_again_after_the_start() -> Result<()> {
         Behaviour::HangAfter { bytes: 100_000 },
     ] {
         let mut scene = Scene::new().await?;
-        let host = RemoteHost::start("127.0.0.2").await?;
         let tree = WorkTree::init()?;
-        let tip = tree.commit_noise(1, 1)?;
-        let url = host.host(&tree, "x.git")?;
+        tree.commit_noise(1, 1)?;
+        let local = LocalProject::with_tree("x", tree)?;
+        let project = RemoteProject::start("127.0.0.2", "x.git", local).await?;
+        let host = &project.host;
         host.behave(behaviour);
-        let project = Project::new("x");
-        scene.announce(&project, &[url]).await?;
-        let state = scene.hold_state(&project, &tip).await?;
+        let state = scene.hold_remote(&project).await?;
         until_true("the fetch is under way", || host.in_flight() == 1).await?;
         scene.node.kill();
         until_true("the host sees the end", || host.in_flight() == 0).await?;
@@ -30,10 +34,7 @@ async fn a_fetch_cut_by_a_crash_is_made_again_after_the_start() -> Result<()> {
         scene.node.launch().await?;
         scene.released(&state).await?;
         ensure!(host.count() == 2, "{:?}", host.requests());
-        ensure!(
-            git::branches_and_tags(&project.url(&scene.node)).await?
-                == [("refs/heads/main".to_owned(), tip)]
-        );
+        scene.has_refs(&project, &[(MAIN, &project.tip)]).await?;
         scene.is_clean(&project).await?;
     }
     Ok(())
@@ -41,15 +42,11 @@ async fn a_fetch_cut_by_a_crash_is_made_again_after_the_start() -> Result<()> {
 
 #[tokio::test]
 async fn a_fetch_under_way_does_not_hold_up_the_end() -> Result<()> {
-    let mut scene = Scene::with(&[("GRIPFAST_DRAIN_DEADLINE", "4s")]).await?;
-    let host = RemoteHost::start("127.0.0.2").await?;
-    let tree = WorkTree::with_commit()?;
-    let tip = tree.tip("HEAD")?;
-    let url = host.host(&tree, "x.git")?;
+    let deadline = [("GRIPFAST_DRAIN_DEADLINE", "4s")];
+    let (mut scene, project) = Scene::with_remote(&deadline).await?;
+    let host = &project.host;
     host.behave(Behaviour::HangBeforeHeaders);
-    let project = Project::new("x");
-    scene.announce(&project, &[url]).await?;
-    let state = scene.hold_state(&project, &tip).await?;
+    let state = scene.hold_remote(&project).await?;
     until_true("the fetch is under way", || host.in_flight() == 1).await?;
     let asked = Instant::now();
     let status = scene.node.stop().await?;
@@ -66,14 +63,8 @@ async fn a_fetch_under_way_does_not_hold_up_the_end() -> Result<()> {
 #[tokio::test]
 async fn what_waits_for_its_turn_waits_on_after_a_restart() -> Result<()> {
     let late = [("NGIT_SYNC_DEFAULT_DELAY_SECS", "600")];
-    let mut scene = Scene::with(&late).await?;
-    let host = RemoteHost::start("127.0.0.2").await?;
-    let tree = WorkTree::with_commit()?;
-    let tip = tree.tip("HEAD")?;
-    let url = host.host(&tree, "x.git")?;
-    let project = Project::new("x");
-    scene.announce(&project, &[url]).await?;
-    let state = scene.hold_state(&project, &tip).await?;
+    let (mut scene, project) = Scene::with_remote(&late).await?;
+    let state = scene.hold_remote(&project).await?;
     let due = async |scene: &Scene| -> Result<serde_json::Value> {
         let status = scene.node.json("/api/v1/sync").await?;
         Ok(status["queue"][0]["next_attempt"].clone())
@@ -82,7 +73,7 @@ async fn what_waits_for_its_turn_waits_on_after_a_restart() -> Result<()> {
     ensure!(before.is_i64(), "{before}");
     scene.node.crash_and_restart().await?;
     ensure!(due(&scene).await? == before);
-    ensure!(host.count() == 0, "it was not due");
+    ensure!(project.host.count() == 0, "it was not due");
     scene.sync_now(&project).await?;
     scene.released(&state).await
 }
@@ -101,7 +92,7 @@ async fn what_expired_without_its_data_is_looked_for_and_survives_a_crash() -> R
     let url = host.create("x.git")?;
     let project = Project::new("x");
     scene.announce(&project, &[url]).await?;
-    let first = project.state_at(&[("refs/heads/main", &tip)], 20);
+    let first = project.state_at(&[(MAIN, &tip)], 20);
     scene.hold(&first).await?;
     scene.has_tried(&first, 1).await?;
     host.take(&tree, "x.git", &["main"])?;
@@ -135,9 +126,6 @@ async fn what_expired_without_its_data_is_looked_for_and_survives_a_crash() -> R
     // means that the search was quicker and nothing waits any more, which the next line checks.
     let _quicker = scene.sync_now(&project).await;
     scene.released(&state).await?;
-    ensure!(
-        git::branches_and_tags(&project.url(&scene.node)).await?
-            == [("refs/heads/main".to_owned(), more)]
-    );
+    scene.has_refs(&project, &[(MAIN, &more)]).await?;
     scene.is_clean(&project).await
 }

@@ -1,7 +1,9 @@
 //! A node that fetches at once, projects that live elsewhere, and what is asked of both.
 
 use anyhow::{Context as _, Result, ensure};
-use grip_testkit::{Node, Project, RelayClient, git, until_ok, until_true};
+use grip_testkit::{
+    LocalProject, Node, Project, RelayClient, RemoteHost, RemoteProject, git, until_ok, until_true,
+};
 use nostr::prelude::Event;
 use serde::Deserialize;
 
@@ -41,6 +43,36 @@ impl Scene {
         Ok(Self { node, relay })
     }
 
+    /// A node with these settings, and a project `x` whose data is at 127.0.0.2.
+    pub async fn with_remote(env: &[(&str, &str)]) -> Result<(Self, RemoteProject)> {
+        let local = LocalProject::new("x")?;
+        let remote = RemoteProject::start("127.0.0.2", "x.git", local).await?;
+        Ok((Self::with(env).await?, remote))
+    }
+
+    /// Announces a project whose data is elsewhere and returns its state, which waits for it.
+    pub async fn hold_remote(&mut self, remote: &RemoteProject) -> Result<Event> {
+        self.announce(remote, std::slice::from_ref(&remote.url))
+            .await?;
+        self.hold_state(remote, &remote.tip).await
+    }
+
+    /// Announces projects at `host`, which serves their data as `all.git`; their states wait.
+    pub async fn hold_many(
+        &mut self,
+        host: &RemoteHost,
+        tip: &str,
+        names: impl IntoIterator<Item = String>,
+    ) -> Result<()> {
+        for name in names {
+            let url = host.alias("all.git", &format!("{name}.git"))?;
+            let project = Project::new(&name);
+            self.announce(&project, &[url]).await?;
+            self.hold_state(&project, tip).await?;
+        }
+        Ok(())
+    }
+
     /// Announces `project` here, with its data at `urls`.
     pub async fn announce(&mut self, project: &Project, urls: &[String]) -> Result<Event> {
         let event = project.announcement(&[&self.node], urls);
@@ -68,8 +100,7 @@ impl Scene {
 
     /// Waits until `event` is served.
     pub async fn released(&mut self, event: &Event) -> Result<()> {
-        let connecting = self.node.connect();
-        let mut relay = connecting.await?;
+        let mut relay = self.node.connect().await?;
         until_ok("the event is served", async || {
             Ok(relay.serves(&event.id).await?.then_some(()))
         })
@@ -79,8 +110,7 @@ impl Scene {
 
     /// What was tried for `event`, newest first.
     pub async fn tried(&self, event: &Event) -> Result<Vec<UrlAttempt>> {
-        let path = format!("/api/v1/explain/{}", event.id.to_hex());
-        let explanation = self.node.json(&path).await?;
+        let explanation = self.node.explain(&event.id.to_hex()).await?;
         let searches = explanation["sync"].as_array().context("no sync")?;
         let tried = searches
             .iter()
@@ -125,10 +155,19 @@ impl Scene {
 
     /// Lets the node try again now, whatever its backoff.
     pub async fn sync_now(&self, project: &Project) -> Result<()> {
-        self.node
-            .run(&["sync", "now", &project.identifier])
-            .await
-            .map(drop)
+        let now = ["sync", "now", &project.identifier];
+        self.node.run(&now).await.map(drop)
+    }
+
+    /// The branches and tags that `project` has here are these.
+    pub async fn has_refs(&self, project: &Project, refs: &[(&str, &str)]) -> Result<()> {
+        let served = git::branches_and_tags(&project.url(&self.node)).await?;
+        let named: Vec<_> = served
+            .iter()
+            .map(|(n, o)| (n.as_str(), o.as_str()))
+            .collect();
+        ensure!(named == refs, "{named:?} is not {refs:?}");
+        Ok(())
     }
 
     /// The object is in no store that is served from.

@@ -1,9 +1,12 @@
 //! The data of waiting events is brought from where it is.
 
 use anyhow::{Result, ensure};
-use grip_testkit::{Author, Project, RemoteHost, WorkTree, git};
+use grip_testkit::{Author, Project, RemoteHost, RemoteProject, WorkTree, git};
+use nostr::prelude::Event;
 
 use crate::sync::scene::Scene;
+
+const MAIN: &str = "refs/heads/main";
 
 /// `state_event_syncs_from_remote` of the source document.
 #[tokio::test]
@@ -34,21 +37,14 @@ async fn a_state_is_served_once_its_data_came_from_a_remote_host() -> Result<()>
 /// `pr_event_syncs_from_remote` of the source document.
 #[tokio::test]
 async fn a_pull_request_is_served_once_its_commit_came_from_a_remote_host() -> Result<()> {
-    let mut scene = Scene::new().await?;
-    let (project, contributor) = (Project::new("x"), Author::new());
-    let tree = WorkTree::with_commit()?;
-    let main = tree.tip("HEAD")?;
-    let owners = RemoteHost::start("127.0.0.2").await?;
-    let url = owners.host(&tree, "x.git")?;
-    scene.announce(&project, &[url]).await?;
-    let state = scene.hold_state(&project, &main).await?;
+    let (mut scene, project) = Scene::with_remote(&[]).await?;
+    let state = scene.hold_remote(&project).await?;
     scene.released(&state).await?;
 
     let forks = RemoteHost::start("127.0.0.3").await?;
-    let tip = tree.commit("fix", "better")?;
-    let fork = forks.host(&tree, "fork.git")?;
-    let owner = &project.owner;
-    let request = contributor.pull_request(owner, &project.identifier, &tip, &fork);
+    let tip = project.tree.commit("fix", "better")?;
+    let fork = forks.host(&project.tree, "fork.git")?;
+    let request = Author::new().pull_request(&project.owner, "x", &tip, &fork);
     scene.hold(&request).await?;
     scene.released(&request).await?;
     let fresh = WorkTree::init()?;
@@ -61,17 +57,23 @@ async fn a_pull_request_is_served_once_its_commit_came_from_a_remote_host() -> R
     scene.is_clean(&project).await
 }
 
+/// Announces the project and a state that a later one will follow.
+async fn hold_first(scene: &mut Scene, project: &RemoteProject) -> Result<Event> {
+    scene
+        .announce(project, std::slice::from_ref(&project.url))
+        .await?;
+    let first = project.state(10);
+    scene.hold(&first).await?;
+    Ok(first)
+}
+
 /// `concurrent_state_and_pr_sync` of the source document.
 #[tokio::test]
 async fn a_state_and_a_pull_request_that_come_together_share_one_request() -> Result<()> {
-    let mut scene = Scene::with(&[("NGIT_SYNC_DEFAULT_DELAY_SECS", "2")]).await?;
-    let (project, contributor) = (Project::new("x"), Author::new());
-    let host = RemoteHost::start("127.0.0.2").await?;
-    let tree = WorkTree::with_commit()?;
-    let url = host.host(&tree, "x.git")?;
-    scene.announce(&project, std::slice::from_ref(&url)).await?;
-    let first = project.state_at(&[("refs/heads/main", &tree.tip("HEAD")?)], 10);
-    scene.hold(&first).await?;
+    let delay = [("NGIT_SYNC_DEFAULT_DELAY_SECS", "2")];
+    let (mut scene, project) = Scene::with_remote(&delay).await?;
+    let (host, tree) = (&project.host, &project.tree);
+    let first = hold_first(&mut scene, &project).await?;
     scene.sync_now(&project).await?;
     scene.released(&first).await?;
     host.forget();
@@ -80,20 +82,16 @@ async fn a_state_and_a_pull_request_that_come_together_share_one_request() -> Re
     let tip = tree.commit("fix", "better")?;
     tree.git(["checkout", "-q", "main"])?;
     let main = tree.commit("more", "1")?;
-    host.take(&tree, "x.git", &["main", "fix"])?;
+    host.take(tree, "x.git", &["main", "fix"])?;
     let state = scene.hold_state(&project, &main).await?;
-    let request = contributor.pull_request(&project.owner, &project.identifier, &tip, &url);
+    let request = Author::new().pull_request(&project.owner, "x", &tip, &project.url);
     scene.hold(&request).await?;
     scene.released(&state).await?;
     scene.released(&request).await?;
     ensure!(host.count() == 1, "{:?}", host.requests());
     ensure!(host.requests()[0].wants.len() == 2);
     // The branch of the request is not the state's.
-    let served = git::branches_and_tags(&project.url(&scene.node)).await?;
-    ensure!(
-        served == [("refs/heads/main".to_owned(), main)],
-        "{served:?}"
-    );
+    scene.has_refs(&project, &[(MAIN, &main)]).await?;
     scene.is_clean(&project).await
 }
 
@@ -133,33 +131,23 @@ async fn what_no_host_has_alone_adds_up_over_several() -> Result<()> {
 #[tokio::test]
 async fn a_push_releases_the_same_events_in_the_same_way() -> Result<()> {
     // The author's own push comes before the node would look elsewhere.
-    let mut scene = Scene::with(&[("NGIT_SYNC_DEFAULT_DELAY_SECS", "600")]).await?;
-    let (project, contributor) = (Project::new("x"), Author::new());
-    let host = RemoteHost::start("127.0.0.2").await?;
-    let tree = WorkTree::with_commit()?;
-    let url = host.host(&tree, "x.git")?;
-    scene.announce(&project, std::slice::from_ref(&url)).await?;
-    let first = project.state_at(&[("refs/heads/main", &tree.tip("HEAD")?)], 10);
-    scene.hold(&first).await?;
-    let pushed = tree.push(&project.url(&scene.node), &["main"]).await?;
-    ensure!(pushed.ok, "{}", pushed.stderr);
+    let delay = [("NGIT_SYNC_DEFAULT_DELAY_SECS", "600")];
+    let (mut scene, project) = Scene::with_remote(&delay).await?;
+    let (host, tree) = (&project.host, &project.tree);
+    let first = hold_first(&mut scene, &project).await?;
+    project.push(&scene.node).await?;
     scene.released(&first).await?;
 
     // The commit of the request is among those that the push of the state brings.
     let fix = tree.commit("fix", "better")?;
     let main = tree.commit("more", "1")?;
-    let request = contributor.pull_request(&project.owner, &project.identifier, &fix, &url);
+    let request = Author::new().pull_request(&project.owner, "x", &fix, &project.url);
     scene.hold(&request).await?;
     let state = scene.hold_state(&project, &main).await?;
-    let pushed = tree.push(&project.url(&scene.node), &["main"]).await?;
-    ensure!(pushed.ok, "{}", pushed.stderr);
+    project.push(&scene.node).await?;
     scene.released(&state).await?;
     scene.released(&request).await?;
-    let served = git::branches_and_tags(&project.url(&scene.node)).await?;
-    ensure!(
-        served == [("refs/heads/main".to_owned(), main)],
-        "{served:?}"
-    );
+    scene.has_refs(&project, &[(MAIN, &main)]).await?;
     ensure!(host.count() == 0, "nothing was missing any more");
     scene.is_clean(&project).await
 }

@@ -3,17 +3,10 @@
 use std::{cell::RefCell, collections::BTreeSet};
 
 use anyhow::{Context as _, Result, ensure};
-use grip_testkit::{
-    Author, FakeGitHub, Node, WorkTree,
-    github::{Limits, Setup},
-    until,
-};
+use grip_testkit::{FakeGitHub, LocalProject, WorkTree, until};
 use serde_json::Value;
 
-use crate::{
-    BINARY,
-    watch::scene::{SECRET, deliver, place, push},
-};
+use crate::watch::scene::{deliver, push, watching};
 
 const BOARD: &str = include_str!("../../../../../packaging/grafana/gripfast.json");
 const RULES: &str = include_str!("../../../../../packaging/prometheus/gripfast.rules.yml");
@@ -130,45 +123,25 @@ fn lacking(query: &Query, metrics: &str) -> Option<String> {
 #[tokio::test]
 async fn every_series_of_the_board_and_of_the_rules_exists() -> Result<()> {
     let queries = queries()?;
-    let setup = Setup {
-        base: "/api/v3".into(),
-        limits: Limits::default(),
-        ..Setup::default()
-    };
-    let github = FakeGitHub::with("127.0.0.95", setup).await?;
-    github.set_poll_interval(1);
+    let github = FakeGitHub::enterprise("127.0.0.95", false).await?;
     github.add_user("mona");
     push(&github, "mona", "acme/tides")?;
-    let node = Node::start_with(
-        BINARY,
-        &[
-            ("GRIPFAST_WATCH_GITHUB", &place(&github, "/orgs/acme")),
-            ("GRIPFAST_WATCH_POLL_INTERVAL", "1s"),
-            ("GRIPFAST_WATCH_AVATARS", "false"),
-            ("GRIPFAST_GITHUB_WEBHOOK_SECRET", SECRET),
-            ("GRIPFAST_DHT_ENABLED", "true"),
-            ("GRIPFAST_DHT_LAN_ONLY", "true"),
-            ("GRIPFAST_DHT_LISTEN", "/ip4/127.0.0.1/tcp/0"),
-        ],
-    )
-    .await?;
+    let dht = [
+        ("GRIPFAST_DHT_ENABLED", "true"),
+        ("GRIPFAST_DHT_LAN_ONLY", "true"),
+        ("GRIPFAST_DHT_LISTEN", "/ip4/127.0.0.1/tcp/0"),
+    ];
+    let mut node = watching(&github, &dht)?;
+    node.launch().await?;
     // A push, a clone and a webhook that is refused: what is counted by outcome has one now.
-    let (owner, tree) = (Author::new(), WorkTree::with_commit()?);
-    let mut relay = node.connect().await?;
-    let announcement = owner.announcement(&node.authority(), "x", vec![]);
-    relay.publish_ok(&announcement).await?;
-    let tip = tree.tip("HEAD")?;
-    let state = owner.state("x", &[("refs/heads/main", &tip)], None);
-    relay.publish_ok(&state).await?;
-    let url = owner.clone_url(&node.authority(), "x");
-    let pushed = tree.push(&url, &["main"]).await?;
-    ensure!(pushed.ok, "{}", pushed.stderr);
-    WorkTree::clone(&url, &[]).await?;
+    let local = LocalProject::new("x")?;
+    local.publish(&node, 0).await?;
+    WorkTree::clone(&local.url(&node), &[]).await?;
     deliver(&node, "d-1", "push", "{}", None).await?;
 
     let left = RefCell::new(None);
     let complete = || async {
-        let metrics = node.get("/metrics").await.ok()?;
+        let metrics = node.get("/metrics").await.ok()?.text();
         let lacking = queries.iter().find_map(|query| lacking(query, &metrics));
         let is_complete = lacking.is_none();
         left.replace(lacking);

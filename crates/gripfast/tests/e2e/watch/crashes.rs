@@ -1,17 +1,10 @@
 //! The node is killed between the steps of taking an event in.
 
 use anyhow::{Context as _, Result, ensure};
-use grip_testkit::{
-    FakeGitHub, Node,
-    github::{Limits, Setup},
-    until, within,
-};
+use grip_testkit::{FakeGitHub, Node, until, within};
 use serde_json::Value;
 
-use crate::{
-    BINARY,
-    watch::scene::{SECRET, deliver, place, push, push_body, pushes, signed},
-};
+use crate::watch::scene::{deliver, push, pushes, signed_push, watching};
 
 /// Between the event and its job, between both and their commit, and between what follows from it
 /// and the end of its job.
@@ -22,42 +15,11 @@ const POINTS: &[&str] = &[
 ];
 
 async fn github(address: &str) -> Result<FakeGitHub> {
-    let setup = Setup {
-        base: "/api/v3".into(),
-        limits: Limits {
-            unmetered: true,
-            ..Limits::default()
-        },
-        ..Setup::default()
-    };
-    let github = FakeGitHub::with(address, setup).await?;
-    github.set_poll_interval(1);
+    let github = FakeGitHub::enterprise(address, true).await?;
     for person in ["jo", "al"] {
         github.add_user(person);
     }
     Ok(github)
-}
-
-fn node(github: &FakeGitHub, point: &str) -> Result<Node> {
-    let limits = format!("{}=20/100000", github.domain());
-    let list = place(github, "/orgs/acme");
-    let settings = [
-        ("GRIPFAST_FAULT", point),
-        ("GRIPFAST_WATCH_GITHUB", list.as_str()),
-        ("GRIPFAST_GITHUB_WEBHOOK_SECRET", SECRET),
-        ("GRIPFAST_WATCH_POLL_INTERVAL", "1s"),
-        ("GRIPFAST_WATCH_AVATARS", "false"),
-        ("GRIPFAST_SYNC_HOST_LIMITS", limits.as_str()),
-    ];
-    Node::prepare(BINARY, &settings)
-}
-
-async fn died(node: &mut Node) -> Result<()> {
-    until("the node dies at the fault point", || {
-        std::future::ready((!node.is_running()).then_some(()))
-    })
-    .await
-    .with_context(|| format!("the step was never reached; log:\n{}", node.log()))
 }
 
 /// Each push is a row, all work is done, and each was asked for: by one call, where the kill did
@@ -97,7 +59,8 @@ async fn a_list_that_is_read_while_the_node_dies_is_kept_whole_and_once() -> Res
             {
                 expected.push(push(&github, person, repository)?);
             }
-            let mut node = node(&github, &format!("{point}:{hit}"))?;
+            let fault = format!("{point}:{hit}");
+            let mut node = watching(&github, &[("GRIPFAST_FAULT", &fault)])?;
             node.spawn()?;
             if hit == 2 {
                 // A second look at the list has something to keep, too.
@@ -109,14 +72,10 @@ async fn a_list_that_is_read_while_the_node_dies_is_kept_whole_and_once() -> Res
                 .await?;
                 expected.push(push(&github, "al", "acme/one")?);
             }
-            died(&mut node)
-                .await
-                .with_context(|| format!("{point}:{hit}"))?;
+            node.died().await.context(fault.clone())?;
             node.remove_env("GRIPFAST_FAULT");
             node.crash_and_restart().await?;
-            is_whole(&node, &expected)
-                .await
-                .with_context(|| format!("{point}:{hit}"))?;
+            is_whole(&node, &expected).await.context(fault)?;
         }
     }
     Ok(())
@@ -126,13 +85,12 @@ async fn a_list_that_is_read_while_the_node_dies_is_kept_whole_and_once() -> Res
 async fn a_webhook_that_the_node_dies_of_is_delivered_again_and_kept_once() -> Result<()> {
     for (number, point) in POINTS.iter().enumerate() {
         let github = github(&format!("127.0.0.{}", 97 + number)).await?;
-        let mut node = node(&github, &format!("{point}:1"))?;
+        let fault = format!("{point}:1");
+        let mut node = watching(&github, &[("GRIPFAST_FAULT", &fault)])?;
         node.launch().await?;
-        let (zero, one) = ("0".repeat(40), "1".repeat(40));
-        let body = push_body("acme/one", "https://github.com/acme/one.git", &zero, &one);
-        let right = signed(SECRET, &body);
+        let (body, right) = signed_push();
         let answered = deliver(&node, "d-1", "push", &body, Some(&right)).await;
-        died(&mut node).await.with_context(|| (*point).to_owned())?;
+        node.died().await.context(fault)?;
         node.remove_env("GRIPFAST_FAULT");
         node.crash_and_restart().await?;
         if answered.is_ok() {

@@ -4,15 +4,11 @@ use std::{fmt::Write as _, path::PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
 use flate2::{Compression, write::GzEncoder};
-use grip_testkit::{
-    FakeGitHub, Node,
-    github::{Limits, Setup},
-    until,
-};
+use grip_testkit::{FakeGitHub, Node, until};
 use serde_json::{Value, json};
 use std::io::Write as _;
 
-use crate::{BINARY, watch::scene::place};
+use crate::{BINARY, watch::scene::watching};
 
 /// Events of one hour in a file as gharchive.org has them.
 fn write_file(node: &Node, name: &str, events: &[Value]) -> Result<PathBuf> {
@@ -29,30 +25,10 @@ fn write_file(node: &Node, name: &str, events: &[Value]) -> Result<PathBuf> {
 
 #[tokio::test]
 async fn a_hole_in_a_list_is_filled_from_a_file() -> Result<()> {
-    let setup = Setup {
-        base: "/api/v3".into(),
-        limits: Limits {
-            unmetered: true,
-            ..Limits::default()
-        },
-        ..Setup::default()
-    };
-    let github = FakeGitHub::with("127.0.0.100", setup).await?;
-    github.set_poll_interval(1);
+    let github = FakeGitHub::enterprise("127.0.0.100", true).await?;
     let first = github.push("jo", "acme/one");
-    let node = Node::start_with(
-        BINARY,
-        &[
-            ("GRIPFAST_WATCH_GITHUB", &place(&github, "/orgs/acme")),
-            ("GRIPFAST_WATCH_POLL_INTERVAL", "1s"),
-            ("GRIPFAST_WATCH_ENRICH", "false"),
-            (
-                "GRIPFAST_SYNC_HOST_LIMITS",
-                &format!("{}=20/100000", github.domain()),
-            ),
-        ],
-    )
-    .await?;
+    let mut node = watching(&github, &[("GRIPFAST_WATCH_ENRICH", "false")])?;
+    node.launch().await?;
     let total = async |wanted: u64| {
         until("so many pushes are kept", || async {
             let stats = node.json("/api/v1/github/stats").await.ok()?;

@@ -3,26 +3,13 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use grip_testkit::{
-    FakeGitHub, Node,
-    github::{Limits, Setup},
-    until,
-};
+use grip_testkit::{FakeGitHub, http::must_contain, until};
 
-use crate::{
-    BINARY,
-    watch::scene::{place, push, pushes},
-};
+use crate::watch::scene::{push, pushes, watching};
 
 #[tokio::test]
 async fn an_organisation_is_watched_within_its_budget_until_told_to_stop() -> Result<()> {
-    let setup = Setup {
-        base: "/api/v3".into(),
-        limits: Limits::default(),
-        ..Setup::default()
-    };
-    let github = FakeGitHub::with("127.0.0.93", setup).await?;
-    github.set_poll_interval(1);
+    let github = FakeGitHub::enterprise("127.0.0.93", false).await?;
     github.add_user("mona");
     let people: Vec<String> = (0..40).map(|n| format!("person-{n}")).collect();
     for person in &people {
@@ -33,19 +20,8 @@ async fn an_organisation_is_watched_within_its_budget_until_told_to_stop() -> Re
         expected.push(push(&github, person, &format!("acme/repo-{number}"))?);
     }
     push(&github, "mona", "elsewhere/other")?;
-    let mut node = Node::start_with(
-        BINARY,
-        &[
-            ("GRIPFAST_WATCH_GITHUB", &place(&github, "/orgs/acme")),
-            ("GRIPFAST_WATCH_POLL_INTERVAL", "1s"),
-            ("GRIPFAST_WATCH_AVATARS", "false"),
-            (
-                "GRIPFAST_SYNC_HOST_LIMITS",
-                &format!("{}=20/100000", github.domain()),
-            ),
-        ],
-    )
-    .await?;
+    let mut node = watching(&github, &[])?;
+    node.launch().await?;
     until("the pushes of the organisation are kept", || async {
         (pushes(&node).await.ok()? == expected).then_some(())
     })
@@ -63,11 +39,7 @@ async fn an_organisation_is_watched_within_its_budget_until_told_to_stop() -> Re
     let refused = github.counts();
     ensure!(refused.over_budget == 0, "{refused:?}");
     let shown = node.run(&["ingest", "status"]).await?;
-    ensure!(
-        shown.contains("orgs/acme") && shown.contains("no token"),
-        "{shown}"
-    );
-    ensure!(shown.contains("resets in"), "no forecast: {shown}");
+    must_contain(&shown, &["orgs/acme", "no token", "resets in"]);
     let as_json = node.run(&["ingest", "status", "--json"]).await?;
     let status: serde_json::Value = serde_json::from_str(&as_json)?;
     ensure!(status["sources"][0]["source"] == "orgs/acme", "{as_json}");

@@ -1,16 +1,25 @@
 //! A node that watches, webhooks signed as GitHub signs them, and what is asked of both.
 
 use anyhow::{Context as _, Result};
-use grip_testkit::{FakeGitHub, Node, node::http_raw};
+use grip_testkit::{FakeGitHub, Node};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde_json::{Value, json};
 use sha2::Sha256;
 
+use crate::BINARY;
+
 pub const SECRET: &str = "a secret of the test";
 
-/// The place of a fake GitHub, as settings name it.
-pub fn place(github: &FakeGitHub, list: &str) -> String {
-    github.api().replace("/api/v3/", list)
+/// A node that reads the list of the organisation `acme` every second.
+pub fn watching(github: &FakeGitHub, more: &[(&str, &str)]) -> Result<Node> {
+    let settings = [
+        ("GRIPFAST_WATCH_GITHUB", &*github.place("/orgs/acme")),
+        ("GRIPFAST_GITHUB_WEBHOOK_SECRET", SECRET),
+        ("GRIPFAST_WATCH_POLL_INTERVAL", "1s"),
+        ("GRIPFAST_WATCH_AVATARS", "false"),
+        ("GRIPFAST_SYNC_HOST_LIMITS", &github.wide_limits()),
+    ];
+    Node::prepare(BINARY, &[&settings, more].concat())
 }
 
 /// Somebody pushes now; says the id of the event.
@@ -31,20 +40,23 @@ pub async fn deliver(
     body: &str,
     signature: Option<&str>,
 ) -> Result<u16> {
-    let signature = signature.map(|text| format!("X-Hub-Signature-256: {text}\r\n"));
-    let head = format!(
-        "POST /webhooks/github HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\
-         Content-Type: application/json\r\nX-GitHub-Event: {event}\r\nX-GitHub-Delivery: {id}\r\n\
-         {}Content-Length: {}\r\n\r\n",
-        node.authority(),
-        signature.unwrap_or_default(),
-        body.len()
-    );
-    let request = [head.as_bytes(), body.as_bytes()].concat();
-    let answer = http_raw(node.port(), &request).await?;
-    let answer = String::from_utf8_lossy(&answer).into_owned();
-    let status = answer.split_whitespace().nth(1).context("a status")?;
-    Ok(status.parse()?)
+    let mut headers = vec![
+        ("content-type", "application/json"),
+        ("x-github-event", event),
+        ("x-github-delivery", id),
+    ];
+    headers.extend(signature.map(|text| ("x-hub-signature-256", text)));
+    let path = "/webhooks/github";
+    let response = node.ask("POST", path, &headers, body.as_bytes()).await?;
+    Ok(response.status)
+}
+
+/// A push of `acme/one` that GitHub signed.
+pub fn signed_push() -> (String, String) {
+    let (zero, one) = ("0".repeat(40), "1".repeat(40));
+    let body = push_body("acme/one", "https://github.com/acme/one.git", &zero, &one);
+    let signature = signed(SECRET, &body);
+    (body, signature)
 }
 
 pub fn signed(secret: &str, body: &str) -> String {

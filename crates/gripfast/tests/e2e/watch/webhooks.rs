@@ -1,13 +1,15 @@
 //! GitHub tells by itself.
 
 use anyhow::{Context as _, Result, ensure};
-use grip_testkit::{Author, Node, RemoteHost, WorkTree, events::tag, git, until};
-use nostr::prelude::Event;
+use grip_testkit::{
+    LocalProject, Node, RelayClient, RemoteProject, WorkTree, git, until, until_ok,
+};
 use serde_json::Value;
 
 use crate::{
     BINARY,
-    watch::scene::{SECRET, deliver, push_body, pushes, signed},
+    index::scene::lines,
+    watch::scene::{SECRET, deliver, push_body, pushes, signed, signed_push},
 };
 
 /// Settings under which hosts on this machine may be asked, with the usual delays.
@@ -17,46 +19,34 @@ const SETTINGS: &[(&str, &str)] = &[
     ("GRIPFAST_WATCH_ENRICH", "false"),
 ];
 
-/// A module whose data is on another host, as its owner announces it.
-struct Mirrored {
-    owner: Author,
-    tree: WorkTree,
+const REPOSITORY: &str = "acme/tides.git";
+
+/// A node, and a module that its owner announces there with its data on another host.
+async fn mirrored(address: &str) -> Result<(Node, RelayClient, RemoteProject)> {
+    let module = RemoteProject::start(address, REPOSITORY, LocalProject::module("tides")?).await?;
+    let node = Node::start_with(BINARY, SETTINGS).await?;
+    let mut relay = node.connect().await?;
+    let announcement = module.announcement(&[&node], std::slice::from_ref(&module.url));
+    relay.publish_ok(&announcement).await?;
+    Ok((node, relay, module))
 }
 
-impl Mirrored {
-    fn new() -> Result<Self> {
-        let (owner, tree) = (Author::new(), WorkTree::init()?);
-        let module = Self { owner, tree };
-        let go_mod = format!("module {}\n\ngo 1.19\n", module.path());
-        module.tree.commit("go.mod", &go_mod)?;
-        Ok(module)
-    }
-
-    fn path(&self) -> String {
-        format!("127.0.0.1/{}/tides", self.owner.npub())
-    }
-
-    fn announcement(&self, node: &Node, elsewhere: &str) -> Event {
-        let own = self.owner.clone_url(&node.authority(), "tides");
-        let tags = vec![
-            tag(["d", "tides"]),
-            tag(["clone", &own, elsewhere]),
-            tag(["relays".to_owned(), node.relay_url()]),
-        ];
-        self.owner.sign(30617, "", tags)
-    }
-
-    fn state(&self, tip: &str, tags: &[(&str, &str)]) -> Event {
-        let mut refs = vec![("refs/heads/main", tip)];
-        refs.extend(tags);
-        self.owner.state("tides", &refs, Some("refs/heads/main"))
-    }
+/// Waits until `node` serves these refs to git.
+async fn serves(node: &Node, module: &RemoteProject, refs: &[(&str, &str)]) -> Result<()> {
+    let url = module.url(node);
+    let wanted: Vec<_> = refs
+        .iter()
+        .map(|(n, o)| ((*n).to_owned(), (*o).to_owned()))
+        .collect();
+    until_ok("the commit is served to git", async || {
+        Ok((git::branches_and_tags(&url).await? == wanted).then_some(()))
+    })
+    .await
+    .with_context(|| format!("log:\n{}", node.log()))
 }
 
 async fn feed(node: &Node, path: &str) -> Result<Vec<String>> {
-    let answer = node.get("/index").await?;
-    let lines = answer.lines().filter(|line| line.starts_with('{'));
-    let lines: Vec<Value> = lines.map(serde_json::from_str).collect::<Result<_, _>>()?;
+    let (lines, _) = lines(node, "/index").await?;
     let versions = lines.iter().filter(|line| line["Path"] == path);
     let version = |line: &Value| line["Version"].as_str().map(str::to_owned);
     Ok(versions.filter_map(version).collect())
@@ -64,30 +54,25 @@ async fn feed(node: &Node, path: &str) -> Result<Vec<String>> {
 
 #[tokio::test]
 async fn a_signed_webhook_brings_the_new_commit_to_git_and_its_tag_to_the_feed() -> Result<()> {
-    let github = RemoteHost::start("127.0.0.91").await?;
-    let module = Mirrored::new()?;
-    let node = Node::start_with(BINARY, SETTINGS).await?;
-    let mut relay = node.connect().await?;
-    let clone_url = github.host(&module.tree, "acme/tides.git")?;
-    relay
-        .publish_ok(&module.announcement(&node, &clone_url))
-        .await?;
+    let (node, mut relay, module) = mirrored("127.0.0.91").await?;
+    let github = &module.host;
 
     // The owner commits, tags, signs, and pushes to GitHub alone.
-    let before = module.tree.tip("main")?;
+    let before = &module.tip;
     let code = "package tides\n\nconst High = true\n";
     let tip = module.tree.commit("tides.go", code)?;
-    let state = module.state(&tip, &[("refs/tags/v1.0.0", &tip)]);
+    let refs = [("refs/heads/main", &*tip), ("refs/tags/v1.0.0", &*tip)];
+    let state = module.project.state(&refs);
     let answer = relay.publish(&state).await?;
     ensure!(answer.is_held(), "{answer:?}");
-    github.take(&module.tree, "acme/tides.git", &["main"])?;
+    github.take(&module.tree, REPOSITORY, &["main"])?;
     github.forget();
 
     // Unless somebody tells, data is looked for after three minutes.
     let before_it = async {
         let asked = github.count();
         let served = relay.serves(&state.id).await?;
-        let versions = feed(&node, &module.path()).await?;
+        let versions = feed(&node, &module.module_path()).await?;
         anyhow::Ok((asked, served, versions.len()))
     };
     ensure!(before_it.await? == (0, false, 0), "something else has told");
@@ -95,27 +80,17 @@ async fn a_signed_webhook_brings_the_new_commit_to_git_and_its_tag_to_the_feed()
     ensure!(waiting.contains(&state.id.to_hex()), "{waiting}");
 
     // Named as GitHub does, and not as the announcement does.
-    let named = clone_url.replace("acme/tides", "Acme/Tides");
-    let body = push_body("Acme/Tides", &named, &before, &tip);
+    let named = module.url.replace("acme/tides", "Acme/Tides");
+    let body = push_body("Acme/Tides", &named, before, &tip);
     let status = deliver(&node, "d-1", "push", &body, Some(&signed(SECRET, &body))).await?;
     ensure!((200..300).contains(&status), "{status}");
 
-    let url = module.owner.clone_url(&node.authority(), "tides");
-    let wanted = vec![
-        ("refs/heads/main".to_owned(), tip.clone()),
-        ("refs/tags/v1.0.0".to_owned(), tip.clone()),
-    ];
-    until("the commit is served to git", || async {
-        let served = git::branches_and_tags(&url).await.ok()?;
-        (served == wanted).then_some(())
-    })
-    .await
-    .with_context(|| format!("log:\n{}", node.log()))?;
-    let clone = WorkTree::clone(&url, &[]).await?;
+    serves(&node, &module, &refs).await?;
+    let clone = WorkTree::clone(&module.url(&node), &[]).await?;
     ensure!(clone.tip("HEAD")? == tip);
     ensure!(std::fs::read_to_string(clone.path().join("tides.go"))? == code);
     until("the tag is in the feed", || async {
-        let versions = feed(&node, &module.path()).await.ok()?;
+        let versions = feed(&node, &module.module_path()).await.ok()?;
         (versions == ["v1.0.0"]).then_some(())
     })
     .await
@@ -126,16 +101,8 @@ async fn a_signed_webhook_brings_the_new_commit_to_git_and_its_tag_to_the_feed()
 
 #[tokio::test]
 async fn a_state_that_is_signed_a_little_after_the_push_finds_its_data_at_once() -> Result<()> {
-    let github = RemoteHost::start("127.0.0.92").await?;
-    let module = Mirrored::new()?;
-    let node = Node::start_with(BINARY, SETTINGS).await?;
-    let mut relay = node.connect().await?;
-    let clone_url = github.host(&module.tree, "acme/tides.git")?;
-    relay
-        .publish_ok(&module.announcement(&node, &clone_url))
-        .await?;
-    let tip = module.tree.tip("main")?;
-    let body = push_body("acme/tides", &clone_url, &"0".repeat(40), &tip);
+    let (node, mut relay, module) = mirrored("127.0.0.92").await?;
+    let body = push_body("acme/tides", &module.url, &"0".repeat(40), &module.tip);
     let status = deliver(&node, "d-1", "push", &body, Some(&signed(SECRET, &body))).await?;
     ensure!((200..300).contains(&status), "{status}");
     until("the push is done with", || async {
@@ -145,23 +112,15 @@ async fn a_state_that_is_signed_a_little_after_the_push_finds_its_data_at_once()
         (!jobs.ok()?.contains("d-1")).then_some(())
     })
     .await?;
-    let answer = relay.publish(&module.state(&tip, &[])).await?;
+    let answer = relay.publish(&module.state(0)).await?;
     ensure!(answer.is_held(), "{answer:?}");
-    let url = module.owner.clone_url(&node.authority(), "tides");
-    until("the commit is served to git", || async {
-        let served = git::ls_remote(&url).await.ok()?;
-        let is_it = |(name, oid): &(String, String)| name == "refs/heads/main" && *oid == tip;
-        served.iter().any(is_it).then_some(())
-    })
-    .await
-    .with_context(|| format!("log:\n{}", node.log()))
+    serves(&node, &module, &[("refs/heads/main", &module.tip)]).await
 }
 
 #[tokio::test]
 async fn only_what_is_signed_is_kept_and_the_same_delivery_once() -> Result<()> {
     let node = Node::start_with(BINARY, SETTINGS).await?;
-    let (zero, one) = ("0".repeat(40), "1".repeat(40));
-    let body = push_body("acme/one", "https://github.com/acme/one.git", &zero, &one);
+    let (body, right) = signed_push();
     let other = signed("another secret", &body);
     let old = signed(SECRET, "{}");
     let wrong = [
@@ -180,7 +139,6 @@ async fn only_what_is_signed_is_kept_and_the_same_delivery_once() -> Result<()> 
         pushes(&node).await?.is_empty(),
         "something unsigned was kept"
     );
-    let right = signed(SECRET, &body);
     for turn in 0..3 {
         let status = deliver(&node, "d-1", "push", &body, Some(&right)).await?;
         ensure!((200..300).contains(&status), "{turn}: {status}");
@@ -191,14 +149,5 @@ async fn only_what_is_signed_is_kept_and_the_same_delivery_once() -> Result<()> 
     ensure!((200..300).contains(&status), "{status}");
     let log = node.log();
     ensure!(!log.contains(SECRET), "the secret is in the log");
-    Ok(())
-}
-
-#[tokio::test]
-async fn a_node_without_a_secret_takes_no_webhook() -> Result<()> {
-    let node = Node::start(BINARY).await?;
-    let body = "{}";
-    let status = deliver(&node, "d-1", "push", body, Some(&signed(SECRET, body))).await?;
-    ensure!((400..600).contains(&status), "{status}");
     Ok(())
 }
