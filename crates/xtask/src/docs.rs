@@ -11,26 +11,12 @@ const DOCUMENTS: &[(&str, &str)] = &[
     ("example", "gripfast.example.toml"),
 ];
 
-fn made(name: &str) -> anyhow::Result<String> {
-    let mut command = run::cargo();
-    command.args([
-        "run",
-        "--quiet",
-        "--package",
-        "gripfast",
-        "--",
-        "config",
-        "--docs",
-        name,
-    ]);
-    run::output(&mut command)
-}
-
 /// Writes them.
 pub(crate) fn write() -> anyhow::Result<()> {
     check::service::write(&check::metadata()?)?;
     for (name, path) in DOCUMENTS {
-        fs::write(run::root().join(path), made(name)?)?;
+        let mut make = run::cargo_with("run --quiet --package gripfast -- config --docs");
+        fs::write(run::root().join(path), run::output(make.arg(name))?)?;
         println!("wrote {path}");
     }
     Ok(())

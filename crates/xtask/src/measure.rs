@@ -21,17 +21,8 @@ pub(crate) enum Campaign {
 
 /// Builds the `dist` profile and prints each figure beside its floor.
 pub(crate) fn bench(rest: &[String]) -> anyhow::Result<()> {
-    let build = [
-        "build",
-        "--profile",
-        "dist",
-        "--quiet",
-        "-p",
-        "gripfast",
-        "-p",
-        "grip-bench",
-    ];
-    run::succeed(run::cargo().args(build))?;
+    let build = "build --profile dist --quiet -p gripfast -p grip-bench";
+    run::succeed(&mut run::cargo_with(build))?;
     let dist = run::target_dir().join("dist");
     let mut bench = run::command(dist.join("grip-bench"));
     run::succeed(bench.arg("--binary").arg(dist.join("gripfast")).args(rest))
@@ -39,68 +30,34 @@ pub(crate) fn bench(rest: &[String]) -> anyhow::Result<()> {
 
 /// Runs the GRASP-01 cases against the server at `url`.
 pub(crate) fn conformance(url: &str) -> anyhow::Result<()> {
-    let cases = [
-        "run",
-        "--quiet",
-        "-p",
-        "grip-conformance",
-        "--",
-        "--url",
-        url,
-    ];
-    run::succeed(run::cargo().args(cases))
+    let mut cases = run::cargo_with("run --quiet -p grip-conformance -- --url");
+    run::succeed(cases.arg(url))
 }
 
 pub(crate) fn campaign(campaign: Campaign) -> anyhow::Result<()> {
-    const NODE: &[&str] = &["-p", "gripfast", "--features", "fault-points"];
-    const QUEUE: &[&str] = &["-p", "grip-queue"];
-    const PLAIN: &[&str] = &["-p", "gripfast"];
-    let (package, test, filter, settings) = match campaign {
+    const NODE: &str = "-p gripfast --features fault-points --test e2e";
+    const PLAIN: &str = "-p gripfast --test e2e";
+    const QUEUE: &str = "-p grip-queue --test leases";
+    // Processes that are killed by the dozen are not to be slowed down by each other: most run in
+    // one thread. Settings are the environment, `NAME=value`.
+    let (target, filter, threads, settings) = match campaign {
         Campaign::Burst => (
             PLAIN,
-            "e2e",
             "sync::burst::a_burst_costs",
-            &[("GRIPFAST_BURST_RUNS", "200")][..],
+            1,
+            "GRIPFAST_BURST_RUNS=200",
         ),
-        Campaign::Crash => (
-            NODE,
-            "e2e",
-            "random_kills",
-            &[("GRIPFAST_CRASH_KILLS", "250")][..],
-        ),
-        Campaign::Memory => (
-            NODE,
-            "e2e",
-            "memory::",
-            &[("GRIPFAST_MEMORY_MIB", "1024")][..],
-        ),
-        Campaign::Queue => (
-            QUEUE,
-            "leases",
-            "eight_",
-            &[
-                ("GRIPFAST_QUEUE_ITEMS", "10000"),
-                ("GRIPFAST_QUEUE_KILLS", "300"),
-            ][..],
-        ),
-        Campaign::Resolve => (
-            PLAIN,
-            "e2e",
-            "resolve::many::",
-            &[("GRIPFAST_RESOLVE_NODES", "32")][..],
-        ),
+        Campaign::Crash => (NODE, "random_kills", 2, "GRIPFAST_CRASH_KILLS=250"),
+        Campaign::Memory => (NODE, "memory::", 2, "GRIPFAST_MEMORY_MIB=1024"),
+        Campaign::Queue => {
+            let settings = "GRIPFAST_QUEUE_ITEMS=10000 GRIPFAST_QUEUE_KILLS=300";
+            (QUEUE, "eight_", 1, settings)
+        }
+        Campaign::Resolve => (PLAIN, "resolve::many::", 1, "GRIPFAST_RESOLVE_NODES=32"),
     };
-    // Processes that are killed by the dozen are not to be slowed down by each other.
-    let threads = match campaign {
-        Campaign::Burst | Campaign::Queue | Campaign::Resolve => "1",
-        Campaign::Crash | Campaign::Memory => "2",
-    };
-    let mut command = run::cargo();
-    command
-        .arg("test")
-        .args(package)
-        .args(["--test", test, "--", filter, "--nocapture"])
-        .args(["--test-threads", threads])
-        .envs(settings.iter().copied());
-    run::succeed(&mut command)
+    let words = format!("test {target} -- {filter} --nocapture --test-threads {threads}");
+    let settings = settings
+        .split(' ')
+        .filter_map(|setting| setting.split_once('='));
+    run::succeed(run::cargo_with(&words).envs(settings))
 }

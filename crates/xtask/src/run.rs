@@ -24,6 +24,13 @@ pub(crate) fn cargo() -> Command {
     command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
+/// The cargo that runs us, with these words as arguments.
+pub(crate) fn cargo_with(words: &str) -> Command {
+    let mut command = cargo();
+    command.args(words.split(' '));
+    command
+}
+
 /// Runs to the end; failure is an error that names the command.
 pub(crate) fn succeed(command: &mut Command) -> anyhow::Result<()> {
     let status = command
@@ -53,10 +60,8 @@ fn shown(command: &Command) -> String {
         .file_name()
         .unwrap_or_default();
     let words = std::iter::once(program).chain(command.get_args());
-    words
-        .map(OsStr::to_string_lossy)
-        .collect::<Vec<_>>()
-        .join(" ")
+    let words: Vec<_> = words.map(OsStr::to_string_lossy).collect();
+    words.join(" ")
 }
 
 /// Says whether the program can be started at all.
@@ -71,12 +76,11 @@ pub(crate) fn exists(program: &str, argument: &str) -> bool {
 
 /// The directory of the workspace.
 pub(crate) fn root() -> PathBuf {
-    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
-    manifest
-        .ancestors()
+    let mut above = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
+    let root = above
         .nth(2)
-        .expect("the crate lies two levels below the root")
-        .to_owned()
+        .expect("the crate lies two levels below the root");
+    root.to_owned()
 }
 
 /// Where cargo builds.

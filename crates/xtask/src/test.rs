@@ -9,36 +9,20 @@ use crate::{run, tools};
 /// Runs the models of grip-tasks. They are a build of their own: locks and channels are made of
 /// what the checker watches.
 pub(crate) fn loom() -> anyhow::Result<()> {
-    let models = [
-        "test",
-        "--package",
-        "grip-tasks",
-        "--features",
-        "loom",
-        "--lib",
-        "models::",
-    ];
-    run::succeed(run::cargo().args(models))
+    let models = "test --package grip-tasks --features loom --lib models::";
+    run::succeed(&mut run::cargo_with(models))
 }
 
 /// Runs cargo-deny. The database of advisories is on the network: without it the other rules are
 /// checked all the same, and what was not checked is said.
 pub(crate) fn deny() -> anyhow::Result<()> {
     let program = tools::cargo_deny()?;
-    let deny = |words: &[&str]| run::succeed(run::command(&program).args(words));
-    let rules = [
-        "--locked",
-        "--log-level=error",
-        "check",
-        "--hide-inclusion-graph",
-        "bans",
-        "licenses",
-        "sources",
-    ];
-    if deny(&["fetch", "db"]).is_ok() {
-        return deny(&[&rules[..], &["advisories"]].concat());
+    let deny = |words: &str| run::succeed(run::command(&program).args(words.split(' ')));
+    let rules = "--locked --log-level=error check --hide-inclusion-graph bans licenses sources";
+    if deny("fetch db").is_ok() {
+        return deny(&format!("{rules} advisories"));
     }
-    deny(&rules)?;
+    deny(rules)?;
     eprintln!("warning: advisories were not checked, because their database cannot be fetched");
     Ok(())
 }
@@ -46,27 +30,21 @@ pub(crate) fn deny() -> anyhow::Result<()> {
 /// Runs all tests, or those that `rest` selects.
 pub(crate) fn run(rest: &[String]) -> anyhow::Result<()> {
     let tools = tools::prepare()?;
-    let cargo = || {
-        let mut command = run::cargo();
+    let cargo = |words| {
+        let mut command = run::cargo_with(words);
         command
             .env("PATH", &tools.path)
             .env("GRIPFAST_NGIT_DIR", &tools.ngit_dir)
             .env("GRIPFAST_FIXTURES_DIR", &tools.fixtures_dir);
         command
     };
-    let nextest = [
-        "nextest",
-        "run",
-        "--workspace",
-        "--features",
-        "gripfast/fault-points",
-    ];
     // The examples in the documentation first, so that the summary of all tests ends the output.
     if rest.is_empty() {
-        run::succeed(cargo().args(["test", "--workspace", "--doc", "--quiet"]))?;
+        run::succeed(&mut cargo("test --workspace --doc --quiet"))?;
         loom()?;
     }
-    let tested = run::succeed(cargo().args(nextest).args(rest));
+    let nextest = "nextest run --workspace --features gripfast/fault-points";
+    let tested = run::succeed(cargo(nextest).args(rest));
     let printed = print_slowest();
     // A build that failed leaves no report: its error is the one to show.
     tested.and(printed)
@@ -81,11 +59,8 @@ fn print_slowest() -> anyhow::Result<()> {
     let report = fs::read_to_string(&report).with_context(|| report.display().to_string())?;
     let mut tests = test_times(&report);
     tests.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
-    println!(
-        "\nthe {} slowest of {} tests:",
-        SLOWEST.min(tests.len()),
-        tests.len()
-    );
+    let (shown, all) = (SLOWEST.min(tests.len()), tests.len());
+    println!("\nthe {shown} slowest of {all} tests:");
     for test in tests.iter().take(SLOWEST) {
         println!("{:>9.1} s  {} {}", test.seconds, test.binary, test.name);
     }

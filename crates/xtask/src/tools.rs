@@ -89,21 +89,11 @@ fn install(krate: &str, version: &str, program: &str, root: &Path) -> anyhow::Re
     if root.join("bin").join(program).is_file() {
         return Ok(());
     }
-    eprintln!(
-        "installing {krate} {version} into {} (once)",
-        root.display()
-    );
-    let mut command = run::cargo();
+    let place = root.display();
+    eprintln!("installing {krate} {version} into {place} (once)");
+    let words = format!("install {krate} --version {version} --locked --debug --root");
+    let mut command = run::cargo_with(&words);
     command
-        .args([
-            "install",
-            krate,
-            "--version",
-            version,
-            "--locked",
-            "--debug",
-            "--root",
-        ])
         .arg(root)
         .env("CARGO_PROFILE_DEV_DEBUG", "0")
         // Elsewhere, so that our toolchain file and target directory do not concern it.

@@ -6,7 +6,8 @@ use cargo_metadata::{DependencyKind, Metadata};
 /// One floor of the house.
 struct Layer {
     name: &'static str,
-    crates: &'static [&'static str],
+    /// Separated by spaces.
+    crates: &'static str,
     /// Whether a crate may use those named before it on the same floor.
     ordered: bool,
 }
@@ -14,55 +15,27 @@ struct Layer {
 const LAYERS: &[Layer] = &[
     Layer {
         name: "foundation",
-        crates: &[
-            "grip-types",
-            "grip-go",
-            "grip-nostr",
-            "grip-tasks",
-            "grip-limits",
-            "grip-egress",
-            "grip-db",
-            "grip-store",
-        ],
+        crates: "grip-types grip-go grip-nostr grip-tasks grip-limits grip-egress grip-db grip-store",
         ordered: true,
     },
     Layer {
         name: "mechanisms",
-        crates: &[
-            "grip-dht",
-            "grip-git",
-            "grip-github",
-            "grip-purgatory",
-            "grip-queue",
-            "grip-relay",
-        ],
+        crates: "grip-dht grip-git grip-github grip-purgatory grip-queue grip-relay",
         ordered: false,
     },
     Layer {
         name: "features",
-        crates: &[
-            "grip-grasp",
-            "grip-index",
-            "grip-ingest",
-            "grip-resolve",
-            "grip-sync",
-        ],
+        crates: "grip-grasp grip-index grip-ingest grip-resolve grip-sync",
         ordered: false,
     },
     Layer {
         name: "edge",
-        crates: &["grip-web", "gripfast"],
+        crates: "grip-web gripfast",
         ordered: true,
     },
     Layer {
         name: NEVER_SHIPPED,
-        crates: &[
-            "grip-testkit",
-            "grip-conformance",
-            "grip-bench",
-            "xtask",
-            "gripfast-fuzz",
-        ],
+        crates: "grip-testkit grip-conformance grip-bench xtask gripfast-fuzz",
         ordered: true,
     },
 ];
@@ -72,11 +45,8 @@ const NEVER_SHIPPED: &str = "never shipped";
 /// Floor and place on it.
 fn place(name: &str) -> Option<(usize, usize)> {
     LAYERS.iter().enumerate().find_map(|(floor, layer)| {
-        layer
-            .crates
-            .iter()
-            .position(|c| *c == name)
-            .map(|place| (floor, place))
+        let place = layer.crates.split(' ').position(|c| c == name)?;
+        Some((floor, place))
     })
 }
 
@@ -118,11 +88,8 @@ pub(super) fn check(metadata: &Metadata) -> anyhow::Result<String> {
         .collect();
     let mut arrows = 0;
     for package in &packages {
-        for dependency in package
-            .dependencies
-            .iter()
-            .filter(|d| names.contains(&d.name.as_str()))
-        {
+        let ours = package.dependencies.iter();
+        for dependency in ours.filter(|d| names.contains(&d.name.as_str())) {
             arrows += 1;
             wrong.extend(complaint(&package.name, &dependency.name, dependency.kind));
         }

@@ -49,7 +49,7 @@ pub(super) fn check(metadata: &Metadata) -> anyhow::Result<String> {
     Ok(format!("{tasks} kinds of tasks, {bounds} bounds"))
 }
 
-/// Writes the two tables into the document anew.
+/// Writes the two tables into the document again.
 pub(crate) fn write(metadata: &Metadata) -> anyhow::Result<()> {
     let sources = shipped(metadata)?;
     let (tasks, bounds) = (Tsv::<3>::read(TASKS)?, Tsv::<4>::read(BOUNDS)?);

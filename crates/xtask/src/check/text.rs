@@ -9,69 +9,90 @@ use cargo_metadata::Metadata;
 use crate::run;
 
 /// What must not be in any text of ours, and why. Written in halves, for this file is one of them.
-const FORBIDDEN: &[(&str, &str)] = &[
-    (concat!("TO", "DO"), "open work is an issue, not a comment"),
-    (concat!("FIX", "ME"), "open work is an issue, not a comment"),
-    (concat!("XX", "X "), "open work is an issue, not a comment"),
-    (concat!("/ro", "ot/"), "a path of one machine"),
-    (concat!("/ho", "me/"), "a path of one machine"),
-    (concat!("<<<<", "<<< "), "a merge that was not finished"),
+const FORBIDDEN: &[Rule] = &[
+    Rule {
+        words: &[
+            concat!("TO", "DO"),
+            concat!("FIX", "ME"),
+            concat!("XX", "X "),
+        ],
+        why: "open work is an issue, not a comment",
+    },
+    Rule {
+        words: &[concat!("/ro", "ot/"), concat!("/ho", "me/")],
+        why: "a path of one machine",
+    },
+    Rule {
+        words: &[concat!("<<<<", "<<< ")],
+        why: "a merge that was not finished",
+    },
 ];
+
+/// Words that must not be in a line, and the reason.
+struct Rule {
+    words: &'static [&'static str],
+    why: &'static str,
+}
 
 /// Words that the field has better ones for (docs/glossary.md), in code and templates. Most were
 /// used for several things at once, which is why readers looked in the wrong file.
-const DIALECT: &[(&str, &str)] = &[
-    ("enum Trouble", "a failure is an `Error` of its operation"),
-    ("enum Standing", "how something is at present is a `Status`"),
-    (
-        "struct Standing",
-        "how something is at present is a `Status`",
-    ),
-    (
-        "struct Asked",
-        "a request with its sender is a `RequestContext`",
-    ),
-    (
-        "enum Heard",
-        "what a client or peer sends back is a `Response`",
-    ),
-    ("struct Shelf", "records for others are in a `RecordStore`"),
-    (
-        "struct Seat",
-        "a right that frees itself on drop is a `Permit`",
-    ),
-    (
-        "struct Spare",
-        "a right that frees itself on drop is a `Permit`",
-    ),
-    (
-        "struct Ticket",
-        "a right that frees itself on drop is a `Permit`",
-    ),
-    (
-        "struct Slot",
-        "a right that frees itself on drop is a `Permit`",
-    ),
-    (
-        "struct Books",
-        "shared bookkeeping of a limit is a `Ledger`",
-    ),
-    (
-        "fn patiently",
-        "trying again on conflict is `retry_on_conflict`",
-    ),
-    ("true => ", "a boolean is read with `if`, not with `match`"),
-    (" of late", "say `recent`"),
-    (" in vain", "say `failed`"),
+const DIALECT: &[Rule] = &[
+    Rule {
+        words: &["enum Trouble"],
+        why: "a failure is an `Error` of its operation",
+    },
+    Rule {
+        words: &["enum Standing", "struct Standing"],
+        why: "how something is at present is a `Status`",
+    },
+    Rule {
+        words: &["struct Asked"],
+        why: "a request with its sender is a `RequestContext`",
+    },
+    Rule {
+        words: &["enum Heard"],
+        why: "what a client or peer sends back is a `Response`",
+    },
+    Rule {
+        words: &["struct Shelf"],
+        why: "records for others are in a `RecordStore`",
+    },
+    Rule {
+        words: &[
+            "struct Seat",
+            "struct Spare",
+            "struct Ticket",
+            "struct Slot",
+        ],
+        why: "a right that frees itself on drop is a `Permit`",
+    },
+    Rule {
+        words: &["struct Books"],
+        why: "shared bookkeeping of a limit is a `Ledger`",
+    },
+    Rule {
+        words: &["fn patiently"],
+        why: "trying again on conflict is `retry_on_conflict`",
+    },
+    Rule {
+        words: &["true => "],
+        why: "a boolean is read with `if`, not with `match`",
+    },
+    Rule {
+        words: &[" of late"],
+        why: "say `recent`",
+    },
+    Rule {
+        words: &[" in vain"],
+        why: "say `failed`",
+    },
 ];
 
 /// First words of a module doc that tell nothing of what is in the file.
-const VAGUE_OPENINGS: &[(&str, &str)] = &[
-    ("//! What ", "a module doc opens with a noun phrase"),
-    ("//! Who ", "a module doc opens with a noun phrase"),
-    ("//! How ", "a module doc opens with a noun phrase"),
-    ("//! Whatever ", "a module doc opens with a noun phrase"),
-];
+const VAGUE_OPENINGS: &[Rule] = &[Rule {
+    words: &["//! What ", "//! Who ", "//! How ", "//! Whatever "],
+    why: "a module doc opens with a noun phrase",
+}];
 
 /// Looks through every tracked text.
 pub(super) fn check(_: &Metadata) -> anyhow::Result<String> {
@@ -122,10 +143,11 @@ fn is_text(name: &str) -> bool {
     kind.is_some_and(|kind| kinds.contains(&kind)) || matches!(name, "justfile" | ".ci/run")
 }
 
-fn complaints(line: &str, words: &'static [(&str, &str)]) -> impl Iterator<Item = String> {
+fn complaints(line: &str, rules: &'static [Rule]) -> impl Iterator<Item = String> {
+    let words = |rule: &'static Rule| rule.words.iter().map(move |word| (word, rule.why));
+    let words = rules.iter().flat_map(words);
     words
-        .iter()
-        .filter(move |(word, _)| line.contains(word))
+        .filter(move |(word, _)| line.contains(*word))
         .map(|(word, why)| format!("`{}`: {why}", word.trim()))
 }
 
@@ -172,12 +194,10 @@ mod tests {
 
     #[test]
     fn open_work_and_machine_paths_are_found() {
-        assert_eq!(
-            complaints(concat!("// TO", "DO: later"), FORBIDDEN).count(),
-            1
-        );
-        assert_eq!(complaints(concat!("see /ro", "ot/x"), FORBIDDEN).count(), 1);
-        assert_eq!(complaints("a line like any other", FORBIDDEN).count(), 0);
+        let count = |line| complaints(line, FORBIDDEN).count();
+        assert_eq!(count(concat!("// TO", "DO: later")), 1);
+        assert_eq!(count(concat!("see /ro", "ot/x")), 1);
+        assert_eq!(count("a line like any other"), 0);
     }
 
     #[test]
