@@ -9,6 +9,7 @@
 mod catch_up;
 mod claims;
 mod digest;
+mod follow;
 mod git_read;
 mod module_paths;
 mod names;
@@ -23,6 +24,7 @@ use grip_types::{Oid, RepoAddr};
 
 pub use catch_up::CaughtUp;
 pub use claims::{Claim, InvalidClaim};
+pub use follow::Follower;
 pub use module_paths::ModulePaths;
 
 pub(crate) use git_read::go_mod_at;

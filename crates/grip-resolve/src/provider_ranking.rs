@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use grip_dht::PeerName;
 use grip_types::Domain;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use url::Url;
 
 /// Looks up the health of a host that serves git, as far as this node knows it.
@@ -46,13 +46,13 @@ impl Default for Options {
 }
 
 /// The source of a clone URL.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NamedBy {
     /// The repository's owner, in the announcement.
     Owner,
     /// A provider, in its node record.
-    Node(#[serde(serialize_with = "as_text")] PeerName),
+    Node(#[serde(serialize_with = "as_text", deserialize_with = "from_text")] PeerName),
 }
 
 /// One clone URL, before it is scored.
@@ -67,7 +67,7 @@ pub struct Candidate {
 }
 
 /// One clone URL with its score.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct Provider {
     pub url: Url,
     pub named_by: NamedBy,
@@ -159,6 +159,11 @@ fn is_denied(url: &Url, deny: &[Domain]) -> bool {
 
 fn as_text<S: serde::Serializer>(peer: &PeerName, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(peer)
+}
+
+fn from_text<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<PeerName, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    PeerName::parse(&text).map_err(serde::de::Error::custom)
 }
 
 #[cfg(test)]

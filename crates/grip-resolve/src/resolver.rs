@@ -21,7 +21,7 @@ use grip_limits::Breakers;
 use grip_nostr::RepoAddr;
 use grip_tasks::TaskGroup;
 use moka::future::Cache as Store;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::{sync::Semaphore, time::Instant};
 use url::Url;
 
@@ -75,7 +75,7 @@ pub struct ResolveParams {
 }
 
 /// The origin of an answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
     Cache,

@@ -65,7 +65,7 @@ pub(crate) struct Admin {
     actor: String,
 }
 
-/// Lets in whoever connects from this machine itself and shows the token.
+/// Lets in a client that connects from this machine itself and shows the token.
 ///
 /// The place is judged first, so that nobody from elsewhere learns whether a token is right.
 pub(crate) fn admit(
@@ -163,30 +163,21 @@ pub(crate) fn now() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
-
     use super::*;
+    use crate::testing::headers;
 
     const TOKEN: &str = "0123456789abcdef";
 
     fn ask(peer: &str, pairs: &[(&'static str, &str)]) -> Result<Admin, WebError> {
-        let mut headers = HeaderMap::new();
-        for (name, value) in pairs {
-            headers.insert(*name, HeaderValue::from_str(value).unwrap());
-        }
-        admit(&AdminToken::new(TOKEN), peer.parse().unwrap(), &headers)
+        let token = AdminToken::new(TOKEN);
+        admit(&token, peer.parse().unwrap(), &headers(pairs))
     }
 
     const RIGHT: (&str, &str) = ("authorization", "Bearer 0123456789abcdef");
 
     #[test]
     fn the_right_token_from_this_machine_is_let_in() {
-        for peer in [
-            "127.0.0.1:1",
-            "127.8.8.8:1",
-            "[::1]:1",
-            "[::ffff:127.0.0.1]:1",
-        ] {
+        for peer in "127.0.0.1:1 127.8.8.8:1 [::1]:1 [::ffff:127.0.0.1]:1".split(' ') {
             assert!(ask(peer, &[RIGHT]).is_ok(), "{peer}");
         }
         let spelled = ("authorization", "bearer  0123456789abcdef");
@@ -200,18 +191,15 @@ mod tests {
             let refused = ask("127.0.0.1:1", &[("authorization", value)]);
             assert!(matches!(refused, Err(WebError::NoToken)), "{value}");
         }
-        for value in [
-            "Bearer ",
-            "Bearer 0123456789abcdeF",
-            "Bearer 0123456789abcdef0",
-        ] {
-            let refused = ask("127.0.0.1:1", &[("authorization", value)]);
+        for token in ["", "0123456789abcdeF", "0123456789abcdef0"] {
+            let value = format!("Bearer {token}");
+            let refused = ask("127.0.0.1:1", &[("authorization", &value)]);
             assert!(matches!(refused, Err(WebError::WrongToken)), "{value}");
         }
         let empty = admit(
             &AdminToken::new(""),
             "127.0.0.1:1".parse().unwrap(),
-            &HeaderMap::from_iter([(header::AUTHORIZATION, HeaderValue::from_static("Bearer "))]),
+            &headers(&[("authorization", "Bearer ")]),
         );
         assert!(matches!(empty, Err(WebError::WrongToken)));
     }

@@ -10,14 +10,14 @@ pub(crate) mod sync;
 pub(crate) mod tasks;
 pub mod types;
 
-use http::{HeaderValue, StatusCode, header};
+use http::{StatusCode, header};
 use serde::Serialize;
 
 use crate::{
     error::WebError,
     query::{query_value, wrong},
     request_context::HttpResult,
-    respond,
+    respond::{self, WithHeader as _},
 };
 
 /// Entries of a list where nobody asks for more, and the most.
@@ -35,12 +35,8 @@ fn limit(query: Option<&str>) -> Result<usize, WebError> {
 
 /// The state of this moment: no cache keeps it.
 fn json(status: StatusCode, value: &impl Serialize) -> HttpResult {
-    let mut response = respond::json(status, value)?;
-    let no_cache = HeaderValue::from_static("no-cache");
-    response
-        .headers_mut()
-        .insert(header::CACHE_CONTROL, no_cache);
-    Ok(response)
+    let response = respond::json(status, value)?;
+    Ok(response.with(header::CACHE_CONTROL, "no-cache"))
 }
 
 /// Where the next page begins: behind the last entry of a page that is full.

@@ -26,6 +26,7 @@ use crate::{
     pages::recent_repositories::RecentRepositories,
     request_context::RequestContext,
     request_id::{self, RequestIds},
+    respond::WithHeader as _,
     routes,
     server::{Connection, Handed},
     settings::WebSettings,
@@ -171,8 +172,7 @@ impl App {
         connection.responds();
         let is_last = connection.refusal().is_some() || self.is_draining();
         if is_last && head.version < Version::HTTP_2 {
-            let close = HeaderValue::from_static("close");
-            response.headers_mut().insert(header::CONNECTION, close);
+            response = response.with(header::CONNECTION, "close");
         }
         if head.method == Method::HEAD {
             leave_body_out(&mut response);

@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 
-use crate::body::Body;
+use crate::{body::Body, respond};
 
 const HEADERS: [(&str, &str); 5] = [
     ("access-control-allow-origin", "*"),
@@ -28,7 +28,5 @@ pub(crate) fn allow(headers: &mut HeaderMap) {
 
 /// The answer to `OPTIONS` on any path, known or not.
 pub(crate) fn preflight() -> Response<Body> {
-    let mut response = Response::new(Body::empty());
-    *response.status_mut() = StatusCode::NO_CONTENT;
-    response
+    respond::bare(StatusCode::NO_CONTENT, Body::empty())
 }

@@ -1,6 +1,16 @@
 //! Errors of requests: the status, the sentence for the caller, the line for the log. No other file
 //! chooses a status for a failure.
 
+/// The answers to failures, a row each: the status, and the sentence for the caller.
+macro_rules! answers {
+    ($error:expr, $(@ $other:pat => $answer:expr;)* $($pattern:pat => $status:ident, $text:expr;)*) => {
+        match $error {
+            $($other => $answer,)*
+            $($pattern => (StatusCode::$status, String::from($text)),)*
+        }
+    };
+}
+
 mod resolving;
 mod watch;
 
@@ -101,113 +111,82 @@ impl WebError {
     }
 
     pub(crate) fn status(&self) -> StatusCode {
-        match self {
-            Self::NoSuchPage
-            | Self::NoSuchRepository
-            | Self::BadRepositoryPath
-            | Self::NothingWaits { .. }
-            | Self::NoSuchJob
-            | Self::IndexOff
-            | Self::ProxyOff
-            | Self::NotIndexed
-            | Self::NoSuchModule(_) => StatusCode::NOT_FOUND,
-            Self::NoToken | Self::WrongToken => StatusCode::UNAUTHORIZED,
-            Self::NotLocal | Self::DumbHttp | Self::UnknownService => StatusCode::FORBIDDEN,
-            Self::Watch(error) => error.status(),
-            Self::Resolving(error) => error.status(),
-            Self::SyncOff => StatusCode::CONFLICT,
-            Self::Method { .. } => StatusCode::METHOD_NOT_ALLOWED,
-            Self::ContentType { .. } | Self::ContentEncoding => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            Self::Malformed(_) => StatusCode::BAD_REQUEST,
-            Self::Forgotten { .. } => StatusCode::GONE,
-            Self::Busy(_)
-            | Self::ModulesBusy { .. }
-            | Self::TooManyRequests
-            | Self::TooManyConnections => StatusCode::TOO_MANY_REQUESTS,
-            Self::Draining | Self::Away { .. } => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Deadline => StatusCode::GATEWAY_TIMEOUT,
-            Self::Internal { .. } | Self::Panic => StatusCode::INTERNAL_SERVER_ERROR,
-        }
+        self.answer().0
     }
 
     /// One sentence for the person at the other end; git prints it after `remote:`.
     pub(crate) fn caller(&self) -> String {
-        match self {
-            Self::NoSuchPage => "There is nothing here. Repositories are at \
-                                 /<npub>/<identifier>.git, the relay is at /."
-                .into(),
-            Self::NoSuchRepository => "No such repository is hosted here. Publish an announcement \
-                                       (kind 30617) that lists this server in clone and relays, \
-                                       then push."
-                .into(),
-            Self::BadRepositoryPath => "This is no repository path: it must be \
-                                        /<npub>/<identifier>.git with a valid npub and a \
-                                        percent-encoded identifier."
-                .into(),
-            Self::DumbHttp => {
-                "Only the smart HTTP protocol is served: use git 1.6.6 or later.".into()
-            }
-            Self::UnknownService => {
-                "Only git-upload-pack and git-receive-pack are served here.".into()
-            }
-            Self::Method { allow } => format!("This path answers only to {allow}."),
-            Self::ContentType { expected } => format!("The content type must be {expected}."),
-            Self::ContentEncoding => "The body may be plain or gzip, nothing else.".into(),
-            Self::Malformed(why) => format!("The request is malformed: {why}."),
-            Self::NoToken => "This is for the operator: send `Authorization: Bearer <token>` with \
-                              the token that the node keeps in admin.token in its data \
-                              directory, or use the gripfast command on its machine."
-                .into(),
-            Self::WrongToken => "The admin token is wrong: the right one is in admin.token in \
-                                 the data directory of this node."
-                .into(),
-            Self::NotLocal => "This is for the operator on the machine itself: connect to the \
-                               node's own address from there, not through a proxy."
-                .into(),
-            Self::NothingWaits { what } => format!("No {what} of this name waits for git data."),
-            Self::NoSuchJob => "There is no such job; `gripfast queue ls` lists them.".into(),
-            Self::IndexOff => "This node keeps no index of modules: its operator has set \
-                               index_enabled to false."
-                .into(),
-            Self::ProxyOff => "not found: this node serves no modules to the go command: its \
-                               operator has set go_proxy or index_enabled to false."
-                .into(),
-            Self::NotIndexed => "The index knows no source and no repository of this name; \
-                                 `gripfast index status` names them."
-                .into(),
-            Self::Forgotten { up_to_ns } => format!(
-                "The changes after this cursor are no longer kept. Read /index from its \
-                 beginning, and then go on with cursor={up_to_ns}."
-            ),
-            Self::NoSuchModule(why) => why.clone(),
-            Self::Watch(error) => error.caller(),
-            Self::Resolving(error) => error.caller(),
-            Self::ModulesBusy { .. } => {
-                "Too many modules are asked for at once. Try again in a few seconds.".into()
-            }
-            Self::SyncOff => "Sync is switched off on this node: set sync_enabled to true and \
-                              start it again."
-                .into(),
-            Self::Busy(class) => format!(
-                "The server is busy: all {} slots are taken. Try again in a few seconds.",
-                class.label()
-            ),
-            Self::TooManyRequests => {
-                "Too many requests from your address. Try again in a few seconds.".into()
-            }
-            Self::TooManyConnections => {
-                "Too many open connections from your address. Close some and try again.".into()
-            }
-            Self::Draining => "The server is shutting down. Try again in a minute.".into(),
-            Self::Away { .. } => {
-                "The database of this node does not answer. Try again in a moment.".into()
-            }
-            Self::Deadline => "The request timed out. Try again.".into(),
-            Self::Internal { .. } | Self::Panic => {
+        self.answer().1
+    }
+
+    /// Status and sentence of each failure.
+    fn answer(&self) -> (StatusCode, String) {
+        answers! { self,
+            @ Self::Watch(error) => error.answer();
+            @ Self::Resolving(error) => (error.status(), error.caller());
+            Self::NoSuchPage => NOT_FOUND,
+                "There is nothing here. Repositories are at /<npub>/<identifier>.git, the relay is \
+                 at /.";
+            Self::NoSuchRepository => NOT_FOUND,
+                "No such repository is hosted here. Publish an announcement (kind 30617) that \
+                 lists this server in clone and relays, then push.";
+            Self::BadRepositoryPath => NOT_FOUND,
+                "This is no repository path: it must be /<npub>/<identifier>.git with a valid npub \
+                 and a percent-encoded identifier.";
+            Self::DumbHttp => FORBIDDEN,
+                "Only the smart HTTP protocol is served: use git 1.6.6 or later.";
+            Self::UnknownService => FORBIDDEN,
+                "Only git-upload-pack and git-receive-pack are served here.";
+            Self::Method { allow } => METHOD_NOT_ALLOWED,
+                format!("This path answers only to {allow}.");
+            Self::ContentType { expected } => UNSUPPORTED_MEDIA_TYPE,
+                format!("The content type must be {expected}.");
+            Self::ContentEncoding => UNSUPPORTED_MEDIA_TYPE,
+                "The body may be plain or gzip, nothing else.";
+            Self::Malformed(why) => BAD_REQUEST, format!("The request is malformed: {why}.");
+            Self::NoToken => UNAUTHORIZED,
+                "This is for the operator: send `Authorization: Bearer <token>` with the token \
+                 that the node keeps in admin.token in its data directory, or use the gripfast \
+                 command on its machine.";
+            Self::WrongToken => UNAUTHORIZED,
+                "The admin token is wrong: the right one is in admin.token in the data directory \
+                 of this node.";
+            Self::NotLocal => FORBIDDEN,
+                "This is for the operator on the machine itself: connect to the node's own address \
+                 from there, not through a proxy.";
+            Self::NothingWaits { what } => NOT_FOUND,
+                format!("No {what} of this name waits for git data.");
+            Self::NoSuchJob => NOT_FOUND, "There is no such job; `gripfast queue ls` lists them.";
+            Self::IndexOff => NOT_FOUND,
+                "This node keeps no index of modules: its operator has set index_enabled to false.";
+            Self::ProxyOff => NOT_FOUND,
+                "not found: this node serves no modules to the go command: its operator has set \
+                 go_proxy or index_enabled to false.";
+            Self::NotIndexed => NOT_FOUND,
+                "The index knows no source and no repository of this name; `gripfast index status` \
+                 names them.";
+            Self::Forgotten { up_to_ns } => GONE,
+                format!("The changes after this cursor are no longer kept. Read /index from its \
+                         beginning, and then go on with cursor={up_to_ns}.");
+            Self::NoSuchModule(why) => NOT_FOUND, why.clone();
+            Self::ModulesBusy { .. } => TOO_MANY_REQUESTS,
+                "Too many modules are asked for at once. Try again in a few seconds.";
+            Self::SyncOff => CONFLICT,
+                "Sync is switched off on this node: set sync_enabled to true and start it again.";
+            Self::Busy(class) => TOO_MANY_REQUESTS,
+                format!("The server is busy: all {} slots are taken. Try again in a few seconds.", class.label());
+            Self::TooManyRequests => TOO_MANY_REQUESTS,
+                "Too many requests from your address. Try again in a few seconds.";
+            Self::TooManyConnections => TOO_MANY_REQUESTS,
+                "Too many open connections from your address. Close some and try again.";
+            Self::Draining => SERVICE_UNAVAILABLE,
+                "The server is shutting down. Try again in a minute.";
+            Self::Away { .. } => SERVICE_UNAVAILABLE,
+                "The database of this node does not answer. Try again in a moment.";
+            Self::Deadline => GATEWAY_TIMEOUT, "The request timed out. Try again.";
+            Self::Internal { .. } | Self::Panic => INTERNAL_SERVER_ERROR,
                 "Something went wrong on the server. Try again; the operator finds the cause by \
-                 the request id."
-                    .into()
-            }
+                 the request id.";
         }
     }
 

@@ -3,7 +3,10 @@
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use sha2::{Digest as _, Sha256};
 
-use crate::body::Body;
+use crate::{
+    body::Body,
+    respond::{self, WithHeader as _},
+};
 
 /// A tag of one form of an answer, with its quotes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,11 +21,9 @@ impl ETag {
             digest.update((part.len() as u64).to_be_bytes());
             digest.update(part);
         }
-        let hex: String = digest.finalize()[..16]
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
-        Self::named(&hex)
+        let digest = digest.finalize();
+        let hex = digest[..16].iter().map(|b| format!("{b:02x}"));
+        Self::named(&hex.collect::<String>())
     }
 
     /// A tag that somebody else has made of letters and digits.
@@ -45,30 +46,23 @@ impl ETag {
 
     /// Puts the tag on an answer that must be asked for again each time.
     pub(crate) fn put_on(&self, mut response: Response<Body>) -> Response<Body> {
-        let headers = response.headers_mut();
-        headers.insert(header::ETAG, self.0.clone());
-        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-        response
+        response.headers_mut().insert(header::ETAG, self.0.clone());
+        response.with(header::CACHE_CONTROL, "no-cache")
     }
 
     /// "You have it."
     pub(crate) fn unchanged(&self) -> Response<Body> {
-        let mut response = Response::new(Body::empty());
-        *response.status_mut() = StatusCode::NOT_MODIFIED;
-        self.put_on(response)
+        self.put_on(respond::bare(StatusCode::NOT_MODIFIED, Body::empty()))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing;
 
     fn knows(values: &[&str]) -> bool {
-        let mut headers = HeaderMap::new();
-        for value in values {
-            headers.append(header::IF_NONE_MATCH, HeaderValue::from_str(value).unwrap());
-        }
-        ETag::named("abc").is_known(&headers)
+        ETag::named("abc").is_known(&testing::header("if-none-match", values))
     }
 
     #[test]

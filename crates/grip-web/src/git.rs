@@ -10,7 +10,7 @@ mod request_body;
 
 use grip_git::upload_request::{GitService, Protocol};
 use grip_types::RepoAddr;
-use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
+use http::{HeaderMap, HeaderName, Response, StatusCode, header};
 use tokio::time::Instant;
 
 use self::meter::Meter;
@@ -22,7 +22,7 @@ use crate::{
     metrics::GitOp,
     query::query_value,
     request_context::{HttpResult, RequestContext},
-    respond,
+    respond::{self, WithHeader as _},
 };
 
 const GIT_PROTOCOL: HeaderName = HeaderName::from_static("git-protocol");
@@ -80,18 +80,13 @@ fn check_content_type(headers: &HeaderMap, expected: &'static str) -> Result<(),
 
 /// A response for git: of an exact type, and never from a cache.
 fn reply(content_type: &'static str, body: impl Into<Body>) -> Response<Body> {
-    let mut response = respond::typed(StatusCode::OK, content_type, body);
-    let headers = response.headers_mut();
-    headers.insert(
-        header::CACHE_CONTROL,
-        HeaderValue::from_static("no-cache, max-age=0, must-revalidate"),
-    );
-    headers.insert(header::PRAGMA, HeaderValue::from_static("no-cache"));
-    headers.insert(
-        header::EXPIRES,
-        HeaderValue::from_static("Fri, 01 Jan 1980 00:00:00 GMT"),
-    );
-    response
+    respond::typed(StatusCode::OK, content_type, body)
+        .with(
+            header::CACHE_CONTROL,
+            "no-cache, max-age=0, must-revalidate",
+        )
+        .with(header::PRAGMA, "no-cache")
+        .with(header::EXPIRES, "Fri, 01 Jan 1980 00:00:00 GMT")
 }
 
 /// A refusal that stock git prints as `fatal: remote error: …`.

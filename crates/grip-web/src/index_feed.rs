@@ -6,22 +6,23 @@
 mod gzip;
 mod parameters;
 
-use grip_db::DbError;
 use grip_index::{Change, Changes};
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::{
+    api::index::unreadable,
     app::App,
     body::Body,
     error::WebError,
     etag::ETag,
+    negotiation,
     request_context::{HttpResult, RequestContext},
-    respond,
+    respond::{self, WithHeader as _},
 };
 
-/// Lines of JSON. Go tools read it whatever it is called; a browser should not take it for a page.
+/// Lines of JSON. Go tools do not look at the type; a browser should not take it for a page.
 const LINES: &str = "application/x-ndjson";
 /// Where the next page of changes begins.
 const CURSOR: HeaderName = HeaderName::from_static("gripfast-cursor");
@@ -30,7 +31,7 @@ const CURSOR: HeaderName = HeaderName::from_static("gripfast-cursor");
 pub(crate) async fn versions(cx: &RequestContext<'_>) -> HttpResult {
     let query = parameters::feed(cx.query())?;
     let index = cx.app.index()?;
-    let is_gzip = gzip::is_wanted(cx.headers());
+    let is_gzip = negotiation::wants_gzip(cx.headers());
     let asked = format!("feed {query:?}");
     if cx.headers().contains_key(header::IF_NONE_MATCH) {
         let now = etag(index.stamp().await.map_err(unreadable)?, &asked, is_gzip);
@@ -49,7 +50,7 @@ pub(crate) async fn versions(cx: &RequestContext<'_>) -> HttpResult {
 pub(crate) async fn changes(cx: &RequestContext<'_>) -> HttpResult {
     let (cursor, limit) = parameters::changes(cx.query())?;
     let index = cx.app.index()?;
-    let is_gzip = gzip::is_wanted(cx.headers());
+    let is_gzip = negotiation::wants_gzip(cx.headers());
     let asked = format!("changes {cursor} {limit}");
     let etag = etag(index.stamp().await.map_err(unreadable)?, &asked, is_gzip);
     if etag.is_known(cx.headers()) {
@@ -129,20 +130,11 @@ async fn send(app: &App, lines: Vec<u8>, is_gzip: bool, etag: &ETag) -> HttpResu
     };
     let mut response = etag.put_on(respond::typed(StatusCode::OK, LINES, body));
     if is_gzip {
-        let gzip = HeaderValue::from_static("gzip");
-        response
-            .headers_mut()
-            .insert(header::CONTENT_ENCODING, gzip);
+        response = response.with(header::CONTENT_ENCODING, "gzip");
     }
     Ok(varying(response))
 }
 
-fn varying(mut response: Response<Body>) -> Response<Body> {
-    let by = HeaderValue::from_static("accept-encoding");
-    response.headers_mut().insert(header::VARY, by);
-    response
-}
-
-fn unreadable(error: DbError) -> WebError {
-    WebError::database("the index cannot be read", error)
+fn varying(response: Response<Body>) -> Response<Body> {
+    response.with(header::VARY, "accept-encoding")
 }

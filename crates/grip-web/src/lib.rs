@@ -27,6 +27,8 @@ mod routes;
 mod server;
 mod settings;
 mod sync;
+#[cfg(test)]
+mod testing;
 mod watch;
 mod webhook;
 mod websocket;

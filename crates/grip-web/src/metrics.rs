@@ -91,21 +91,51 @@ const ANSWER_SECONDS: Buckets = Buckets(&[0.0005, 0.002, 0.01, 0.05, 0.2, 1.0, 5
 
 const SOCKET_SECONDS: [f64; 8] = [1.0, 5.0, 15.0, 30.0, 60.0, 300.0, 900.0, 3600.0];
 
-/// The counters that requests write, and the registry that prints them all.
-pub(crate) struct Metrics {
-    registry: Registry,
-    requests: Family<Request, Counter>,
-    latency: Family<Route, Histogram, Buckets>,
-    busy: Family<Route, Counter>,
-    rejected: Family<Reason, Counter>,
-    cut: Family<Reason, Counter>,
-    timeouts: Family<Op, Counter>,
-    git_operations: Family<GitOperation, Counter>,
-    git_seconds: Family<Operation, Histogram, Buckets>,
-    git_bytes: Family<Direction, Counter>,
-    pushes: Family<Outcome, Counter>,
-    socket_seconds: Histogram,
-    deliveries: Family<Delivered, Counter>,
+/// Defines the metrics that requests write, with their names and help in the registry.
+macro_rules! metrics {
+    ($($field:ident: $type:ty = $value:expr, $name:literal, $help:literal;)*) => {
+        /// The metrics that requests write, and the registry that prints them all.
+        pub(crate) struct Metrics {
+            registry: Registry,
+            $($field: $type,)*
+        }
+
+        impl Metrics {
+            fn registered() -> Self {
+                let mut registry = Registry::default();
+                $(let $field: $type = $value;
+                registry.register($name, $help, $field.clone());)*
+                Self { registry, $($field,)* }
+            }
+        }
+    };
+}
+
+metrics! {
+    requests: Family<Request, Counter> = Family::default(),
+        "http_requests", "Answered requests";
+    latency: Family<Route, Histogram, Buckets> = Family::new_with_constructor(ANSWER_SECONDS),
+        "request_latency_seconds", "From the head of a request to the head of its answer";
+    busy: Family<Route, Counter> = Family::default(),
+        "busy_rejections", "Requests refused because all slots of their route were taken";
+    rejected: Family<Reason, Counter> = Family::default(),
+        "rejected", "Connections and requests refused by a bound per address or in total";
+    cut: Family<Reason, Counter> = Family::default(),
+        "connections_cut", "Connections closed because the client kept us waiting";
+    timeouts: Family<Op, Counter> = Family::default(),
+        "io_timeouts", "What was given up because it took too long, by route or by what was waited for";
+    git_operations: Family<GitOperation, Counter> = Family::default(),
+        "ngit_git_operations", "Git operations by type and status";
+    git_seconds: Family<Operation, Histogram, Buckets> = Family::new_with_constructor(ANSWER_SECONDS),
+        "ngit_git_operation_duration_seconds", "Duration of git operations to the last byte";
+    git_bytes: Family<Direction, Counter> = Family::default(),
+        "ngit_git_bytes", "Bytes of git requests and answers";
+    pushes: Family<Outcome, Counter> = Family::default(),
+        "ngit_git_push_authorization", "Pushes carried out, and those that were not";
+    socket_seconds: Histogram = Histogram::new(SOCKET_SECONDS),
+        "ngit_websocket_connection_duration_seconds", "Duration of WebSocket connections";
+    deliveries: Family<Delivered, Counter> = Family::default(),
+        "webhook_deliveries", "Deliveries of GitHub's webhooks, by what became of them";
 }
 
 /// A git operation, as operators of the peer know them.
@@ -128,22 +158,18 @@ impl GitOp {
 
 impl Metrics {
     pub(crate) fn new(build: &Build, collected: Collected) -> Self {
-        let metrics = Self {
-            registry: Registry::default(),
-            requests: Family::default(),
-            latency: Family::new_with_constructor(ANSWER_SECONDS),
-            busy: Family::default(),
-            rejected: Family::default(),
-            cut: Family::default(),
-            timeouts: Family::default(),
-            git_operations: Family::default(),
-            git_seconds: Family::new_with_constructor(ANSWER_SECONDS),
-            git_bytes: Family::default(),
-            pushes: Family::default(),
-            socket_seconds: Histogram::new(SOCKET_SECONDS),
-            deliveries: Family::default(),
-        };
-        metrics.at_zero().registered(build, collected)
+        let mut metrics = Self::registered();
+        let build_info: Family<BuildLabels, Gauge> = Family::default();
+        let (version, commit) = (build.version, build.commit.unwrap_or("unknown"));
+        build_info
+            .get_or_create(&BuildLabels { version, commit })
+            .set(1);
+        let (registry, started) = (&mut metrics.registry, ConstGauge::new(unix_now()));
+        registry.register("ngit_build_info", "Build information", build_info);
+        let help = "When the node started, in unix time";
+        registry.register("ngit_start_time_seconds", help, started);
+        registry.register_collector(Box::new(collected));
+        metrics.at_zero()
     }
 
     /// Series that are watched for a first time exist from the start, at zero.
@@ -155,31 +181,6 @@ impl Metrics {
         for op in ["slow_head", "idle", "stuck", "resolve"] {
             drop(self.timeouts.get_or_create(&Op { op }));
         }
-        self
-    }
-
-    // A table: one metric a line.
-    #[rustfmt::skip]
-    fn registered(mut self, build: &Build, collected: Collected) -> Self {
-        let build_info: Family<BuildLabels, Gauge> = Family::default();
-        let commit = build.commit.unwrap_or("unknown");
-        build_info.get_or_create(&BuildLabels { version: build.version, commit }).set(1);
-        let r = &mut self.registry;
-        r.register("http_requests", "Answered requests", self.requests.clone());
-        r.register("request_latency_seconds", "From the head of a request to the head of its answer", self.latency.clone());
-        r.register("busy_rejections", "Requests refused because all slots of their route were taken", self.busy.clone());
-        r.register("rejected", "Connections and requests refused by a bound per address or in total", self.rejected.clone());
-        r.register("connections_cut", "Connections closed because the client kept us waiting", self.cut.clone());
-        r.register("io_timeouts", "What was given up because it took too long, by route or by what was waited for", self.timeouts.clone());
-        r.register("ngit_git_operations", "Git operations by type and status", self.git_operations.clone());
-        r.register("ngit_git_operation_duration_seconds", "Duration of git operations to the last byte", self.git_seconds.clone());
-        r.register("ngit_git_bytes", "Bytes of git requests and answers", self.git_bytes.clone());
-        r.register("ngit_git_push_authorization", "Pushes carried out, and those that were not", self.pushes.clone());
-        r.register("ngit_websocket_connection_duration_seconds", "Duration of WebSocket connections", self.socket_seconds.clone());
-        r.register("webhook_deliveries", "Deliveries of GitHub's webhooks, by what became of them", self.deliveries.clone());
-        r.register("ngit_build_info", "Build information", build_info);
-        r.register("ngit_start_time_seconds", "When the node started, in unix time", ConstGauge::new(unix_now()));
-        r.register_collector(Box::new(collected));
         self
     }
 

@@ -1,19 +1,24 @@
-//! Content negotiation by `Accept`.
+//! Content negotiation by `Accept` and `Accept-Encoding`.
 
-use http::{HeaderMap, header};
+use http::{HeaderMap, HeaderName, header};
 
 /// How much a client wants a media type, in thousandths; `None` if it does not name it.
+fn quality(headers: &HeaderMap, media_type: &str) -> Option<u16> {
+    quality_in(headers, header::ACCEPT, media_type)
+}
+
+/// The same for a name in any header.
 ///
 /// Only an exact name counts: a browser's `*/*` does not ask for a NIP-11 document.
-fn quality(headers: &HeaderMap, media_type: &str) -> Option<u16> {
+fn quality_in(headers: &HeaderMap, header: HeaderName, name: &str) -> Option<u16> {
     headers
-        .get_all(header::ACCEPT)
+        .get_all(header)
         .iter()
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(','))
         .filter_map(|range| {
             let mut parts = range.split(';').map(str::trim);
-            let named = parts.next()?.eq_ignore_ascii_case(media_type);
+            let named = parts.next()?.eq_ignore_ascii_case(name);
             named.then(|| parts.find_map(read_q).unwrap_or(1000))
         })
         .max()
@@ -47,6 +52,11 @@ pub(crate) fn wants(headers: &HeaderMap, media_type: &str) -> bool {
     wanted > 0 && wanted >= quality(headers, "application/json").unwrap_or(0)
 }
 
+/// Whether the client names gzip and does not refuse it in the same breath.
+pub(crate) fn wants_gzip(headers: &HeaderMap) -> bool {
+    quality_in(headers, header::ACCEPT_ENCODING, "gzip").is_some_and(|q| q > 0)
+}
+
 /// Whether a person with a browser reads the answer.
 pub(crate) fn wants_page(headers: &HeaderMap) -> bool {
     quality(headers, "text/html").is_some_and(|q| q > 0)
@@ -55,17 +65,13 @@ pub(crate) fn wants_page(headers: &HeaderMap) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
     use proptest::prelude::*;
 
     use super::*;
+    use crate::testing;
 
     fn accept(values: &[&str]) -> HeaderMap {
-        let mut headers = HeaderMap::new();
-        for value in values {
-            headers.append(header::ACCEPT, HeaderValue::from_str(value).unwrap());
-        }
-        headers
+        testing::header("accept", values)
     }
 
     #[test]
@@ -100,11 +106,34 @@ mod tests {
 
     #[test]
     fn browsers_are_known_by_html() {
-        assert!(wants_page(&accept(&[
-            "text/html,application/xhtml+xml;q=0.9"
-        ])));
+        let browser = ["text/html,application/xhtml+xml;q=0.9"];
+        assert!(wants_page(&accept(&browser)));
         assert!(!wants_page(&accept(&["*/*"])));
         assert!(!wants_page(&accept(&["text/html;q=0"])));
+    }
+
+    #[test]
+    fn gzip_is_sent_only_to_those_who_name_it() {
+        let wanted = |value: &str| wants_gzip(&testing::header("accept-encoding", &[value]));
+        for value in [
+            "gzip",
+            "deflate, GZIP;q=0.5",
+            "br;q=1.0, gzip;q=0.8, *;q=0.1",
+        ] {
+            assert!(wanted(value), "{value}");
+        }
+        for value in [
+            "",
+            "identity",
+            "br",
+            "gzip;q=0",
+            "gzip; q=0.000",
+            "x-gzip",
+            "*",
+        ] {
+            assert!(!wanted(value), "{value}");
+        }
+        assert!(!wants_gzip(&HeaderMap::new()));
     }
 
     proptest! {

@@ -1,9 +1,15 @@
 //! The relay's document about itself (NIP-11, G01-23 to G01-25).
 
-use http::StatusCode;
+use http::{StatusCode, header};
 use serde::Serialize;
 
-use crate::{Build, error::WebError, request_context::HttpResult, respond, settings::WebSettings};
+use crate::{
+    Build,
+    error::WebError,
+    request_context::HttpResult,
+    respond::{self, WithHeader as _},
+    settings::WebSettings,
+};
 
 /// The NIPs the relay keeps to.
 const NIPS: [u16; 7] = [1, 9, 11, 34, 40, 45, 77];
@@ -94,12 +100,9 @@ pub(crate) fn document(
     };
     let json = serde_json::to_string_pretty(&document)
         .map_err(|e| WebError::internal("the NIP-11 document cannot be written", e))?;
-    let mut response = respond::typed(StatusCode::OK, "application/nostr+json", json);
+    let response = respond::typed(StatusCode::OK, "application/nostr+json", json);
     // The same path is a page for others.
-    response
-        .headers_mut()
-        .insert(http::header::VARY, http::HeaderValue::from_static("accept"));
-    Ok(response)
+    Ok(response.with(header::VARY, "accept"))
 }
 
 fn icon(settings: &WebSettings) -> String {

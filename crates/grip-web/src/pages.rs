@@ -13,7 +13,10 @@ use askama::Template;
 use grip_types::Service;
 use http::StatusCode;
 
-use crate::{Build, error::WebError, request_context::HttpResult, respond, settings::WebSettings};
+use crate::{
+    Build, error::WebError, metrics::unix_now_ms, request_context::HttpResult, respond,
+    settings::WebSettings,
+};
 
 /// The frame of every page.
 #[derive(Clone, Debug)]
@@ -185,6 +188,11 @@ pub(crate) fn short_npub(npub: &str) -> String {
     }
 }
 
+/// The first digits of an event id.
+pub(crate) fn short_id(id: &str) -> &str {
+    id.get(..8).unwrap_or(id)
+}
+
 /// A time for people, in UTC.
 pub(crate) fn when(unix_seconds: u64) -> String {
     i64::try_from(unix_seconds)
@@ -199,6 +207,25 @@ pub(crate) fn when(unix_seconds: u64) -> String {
 /// The same for milliseconds, as deadlines are kept.
 pub(crate) fn when_ms(unix_ms: i64) -> String {
     when(u64::try_from(unix_ms / 1000).unwrap_or(0))
+}
+
+/// The moment that a page is made.
+#[derive(Clone, Copy)]
+pub(crate) struct Now(i64);
+
+impl Now {
+    pub(crate) fn new() -> Self {
+        Self(unix_now_ms())
+    }
+
+    /// How far `unix_ms` is from this moment.
+    pub(crate) fn distance(self, unix_ms: &i64) -> String {
+        distance(*unix_ms, self.0)
+    }
+
+    fn is_before(self, unix_ms: i64) -> bool {
+        unix_ms > self.0
+    }
 }
 
 /// How far a moment is from now, in the largest unit that says enough: `in 29 min`, `3 s ago`.
@@ -223,11 +250,11 @@ fn span(ms: u64) -> Option<String> {
 }
 
 /// `840 ms`, or a span.
-pub(crate) fn took(ms: u64) -> String {
-    match ms {
-        0..1000 => format!("{ms} ms"),
-        1000..10_000 => format!("{}.{} s", ms / 1000, ms % 1000 / 100),
-        _ => span(ms).unwrap_or_default(),
+pub(crate) fn took(ms: &u64) -> String {
+    match *ms {
+        ms @ 0..1000 => format!("{ms} ms"),
+        ms @ 1000..10_000 => format!("{}.{} s", ms / 1000, ms % 1000 / 100),
+        ms => span(ms).unwrap_or_default(),
     }
 }
 

@@ -2,27 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use http::{HeaderValue, Response, StatusCode, header};
-use serde::Serialize;
+use http::{Response, StatusCode, header};
+use serde_json::json;
 
 use crate::{
     body::Body,
     error::WebError,
     request_context::{HttpResult, RequestContext},
-    respond,
+    respond::{self, WithHeader as _},
 };
 
 /// The process lives.
 pub(crate) fn health(_: &RequestContext<'_>) -> HttpResult {
     Ok(uncached(respond::text(StatusCode::OK, "ok\n")))
-}
-
-#[derive(Serialize)]
-struct Ready {
-    ready: bool,
-    missing: BTreeMap<&'static str, String>,
-    /// Parts that work, but not as they were meant to.
-    degraded: BTreeMap<&'static str, String>,
 }
 
 /// Whether requests are served, and if not, what is missing.
@@ -34,34 +26,21 @@ pub(crate) fn ready(cx: &RequestContext<'_>) -> HttpResult {
     }
     let warning = web.sync.backend().and_then(|backend| backend.warning());
     let missing = web.readiness.missing();
-    let answer = Ready {
-        ready: missing.is_empty(),
-        missing,
-        degraded: warning.map(|why| ("redis", why)).into_iter().collect(),
+    let (ready, status) = match missing.len() {
+        0 => (true, StatusCode::OK),
+        _ => (false, StatusCode::SERVICE_UNAVAILABLE),
     };
-    let status = if answer.ready {
-        StatusCode::OK
-    } else {
-        StatusCode::SERVICE_UNAVAILABLE
-    };
+    // Parts that work, but not as they were meant to.
+    let degraded: BTreeMap<_, _> = warning.map(|why| ("redis", why)).into_iter().collect();
+    let answer = json!({ "ready": ready, "missing": missing, "degraded": degraded });
     respond::json(status, &answer).map(uncached)
-}
-
-#[derive(Serialize)]
-struct Version<'a> {
-    name: &'static str,
-    version: &'a str,
-    commit: Option<&'a str>,
 }
 
 pub(crate) fn version(cx: &RequestContext<'_>) -> HttpResult {
     let build = &cx.app.web.build;
-    let version = Version {
-        name: "gripfast",
-        version: build.version,
-        commit: build.commit,
-    };
-    respond::json(StatusCode::OK, &version).map(uncached)
+    let (version, commit) = (build.version, build.commit);
+    let answer = json!({ "name": "gripfast", "version": version, "commit": commit });
+    respond::json(StatusCode::OK, &answer).map(uncached)
 }
 
 /// The metrics as they are; what must be read from the database is read for the next scrape.
@@ -78,10 +57,8 @@ pub(crate) fn metrics(cx: &RequestContext<'_>) -> HttpResult {
 
 pub(crate) fn icon(_: &RequestContext<'_>) -> HttpResult {
     let svg = include_str!("../templates/icon.svg");
-    let mut response = respond::typed(StatusCode::OK, "image/svg+xml", svg);
-    let day = HeaderValue::from_static("public, max-age=86400");
-    response.headers_mut().insert(header::CACHE_CONTROL, day);
-    Ok(response)
+    let response = respond::typed(StatusCode::OK, "image/svg+xml", svg);
+    Ok(response.with(header::CACHE_CONTROL, "public, max-age=86400"))
 }
 
 /// Crawlers may read pages; git and API paths are of no use to them.
@@ -90,10 +67,6 @@ pub(crate) fn robots(_: &RequestContext<'_>) -> HttpResult {
     Ok(respond::text(StatusCode::OK, text))
 }
 
-fn uncached(mut response: Response<Body>) -> Response<Body> {
-    let no_store = HeaderValue::from_static("no-store");
-    response
-        .headers_mut()
-        .insert(header::CACHE_CONTROL, no_store);
-    response
+fn uncached(response: Response<Body>) -> Response<Body> {
+    response.with(header::CACHE_CONTROL, "no-store")
 }

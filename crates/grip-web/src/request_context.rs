@@ -40,7 +40,7 @@ pub(crate) struct RequestContext<'a> {
 }
 
 impl<'a> RequestContext<'a> {
-    /// Answers the request, whatever happens: a failure and a bug have responses too.
+    /// Answers every request: a failure and a bug have responses too.
     pub(crate) async fn respond(&self, body: Incoming) -> Response<Body> {
         if self.head.method == Method::OPTIONS {
             return cors::preflight();

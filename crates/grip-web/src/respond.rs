@@ -1,10 +1,23 @@
 //! Constructors of responses.
 
 use bytes::Bytes;
-use http::{HeaderValue, Response, StatusCode, header};
+use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use serde::Serialize;
 
 use crate::{body::Body, error::WebError, request_context::HttpResult};
+
+/// Sets a header of a response.
+pub(crate) trait WithHeader {
+    fn with(self, name: HeaderName, value: &'static str) -> Self;
+}
+
+impl WithHeader for Response<Body> {
+    fn with(mut self, name: HeaderName, value: &'static str) -> Self {
+        let value = HeaderValue::from_static(value);
+        self.headers_mut().insert(name, value);
+        self
+    }
+}
 
 /// A page may do nothing but show itself with the style it carries.
 const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data:; \
@@ -14,21 +27,13 @@ pub(crate) fn text(status: StatusCode, text: impl Into<Body>) -> Response<Body> 
     typed(status, "text/plain; charset=utf-8", text)
 }
 
-/// A page: never framed, never running a script, whatever an event put into it.
+/// A page: never framed, never running a script, even if an event carries one.
 pub(crate) fn page(status: StatusCode, html: String) -> Response<Body> {
-    let mut response = typed(status, "text/html; charset=utf-8", html);
-    let headers = response.headers_mut();
-    headers.insert(
-        header::CONTENT_SECURITY_POLICY,
-        HeaderValue::from_static(PAGE_POLICY),
-    );
-    headers.insert(
-        header::REFERRER_POLICY,
-        HeaderValue::from_static("no-referrer"),
-    );
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    headers.insert(header::VARY, HeaderValue::from_static("accept"));
-    response
+    typed(status, "text/html; charset=utf-8", html)
+        .with(header::CONTENT_SECURITY_POLICY, PAGE_POLICY)
+        .with(header::REFERRER_POLICY, "no-referrer")
+        .with(header::CACHE_CONTROL, "no-cache")
+        .with(header::VARY, "accept")
 }
 
 pub(crate) fn json(status: StatusCode, value: &impl Serialize) -> HttpResult {
@@ -47,13 +52,14 @@ pub(crate) fn typed(
     content_type: &'static str,
     body: impl Into<Body>,
 ) -> Response<Body> {
+    bare(status, body)
+        .with(header::CONTENT_TYPE, content_type)
+        .with(header::X_CONTENT_TYPE_OPTIONS, "nosniff")
+}
+
+/// A response without headers.
+pub(crate) fn bare(status: StatusCode, body: impl Into<Body>) -> Response<Body> {
     let mut response = Response::new(body.into());
     *response.status_mut() = status;
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
-    headers.insert(
-        header::X_CONTENT_TYPE_OPTIONS,
-        HeaderValue::from_static("nosniff"),
-    );
     response
 }

@@ -3,6 +3,7 @@
 use std::{fmt, sync::Arc};
 
 pub use grip_grasp::UrlAttempt;
+use grip_limits::{BackendStatus, BreakerState, ClosedReason, HostStatus};
 use grip_types::{Domain, Identifier};
 use serde::{Deserialize, Serialize};
 
@@ -54,6 +55,34 @@ pub struct HostBudget {
     pub failures_total: u64,
 }
 
+impl From<HostStatus> for HostBudget {
+    fn from(host: HostStatus) -> Self {
+        Self {
+            in_flight: host.in_flight,
+            in_flight_limit: host.in_flight_limit,
+            started: host.started,
+            window_limit: host.window_limit,
+            breaker: host.breaker.into(),
+            closed_ms: host.closed.map(|closed| closed.for_ms),
+            closed_why: host.closed.map(|closed| in_words(closed.why).to_owned()),
+            requests_total: host.requests_total,
+            failures_total: host.failures_total,
+            domain: host.domain,
+        }
+    }
+}
+
+fn in_words(why: ClosedReason) -> &'static str {
+    match why {
+        ClosedReason::Window => "asked enough for now",
+        ClosedReason::Breaker => "failing",
+        ClosedReason::RetryAfter => "asks us to wait",
+        ClosedReason::RateLimit => "its rate limit is used up",
+        ClosedReason::Unspecified => "refuses by rate limit",
+        _ => "left alone",
+    }
+}
+
 /// What the breaker of a host lets through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -61,6 +90,16 @@ pub enum Breaker {
     Passing,
     Shut,
     Probing,
+}
+
+impl From<BreakerState> for Breaker {
+    fn from(state: BreakerState) -> Self {
+        match state {
+            BreakerState::Closed => Self::Passing,
+            BreakerState::Open => Self::Shut,
+            BreakerState::HalfOpen => Self::Probing,
+        }
+    }
 }
 
 /// Where limits are counted.
@@ -71,13 +110,31 @@ pub enum Backend {
     Memory,
     /// Together with other instances.
     Redis,
-    /// Redis is away: a share of the limits, counted here.
+    /// Redis cannot be reached: a share of the limits, counted here.
     Fallback {
-        /// Since when it has been away, in unix milliseconds.
+        /// Since when it cannot be reached, in unix milliseconds.
         since: i64,
         percent: u32,
         reason: String,
     },
+}
+
+impl From<BackendStatus> for Backend {
+    fn from(status: BackendStatus) -> Self {
+        match status {
+            BackendStatus::Redis { .. } => Self::Redis,
+            BackendStatus::Fallback {
+                since,
+                percent,
+                reason,
+            } => Self::Fallback {
+                since: since.as_millisecond(),
+                percent,
+                reason,
+            },
+            _ => Self::Memory,
+        }
+    }
 }
 
 impl Backend {
@@ -98,7 +155,7 @@ impl Backend {
             Self::Fallback {
                 percent, reason, ..
             } => Some(format!(
-                "Redis is away ({reason}): until it is back this instance uses {percent} % of \
+                "Redis cannot be reached ({reason}): until it can, this instance uses {percent} % of \
                  each host's limits"
             )),
         }

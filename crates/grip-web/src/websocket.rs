@@ -9,7 +9,7 @@ use std::{
 
 use futures_util::{Sink, Stream};
 use grip_relay::{Frame, Peer};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
 use tokio::time::Instant;
@@ -29,6 +29,7 @@ use crate::{
     limits::{Class, ConnectionPermit, RequestPermit},
     negotiation, nip11, pages,
     request_context::{HttpResult, RequestContext},
+    respond::{self, WithHeader as _},
     routes,
     server::Connection,
 };
@@ -39,7 +40,7 @@ const READ_BUFFER: usize = 4 << 10;
 /// Frames gather up to this before they are written: small, since idle sockets are many.
 const WRITE_BUFFER: usize = 16 << 10;
 
-/// Whether a client asks for a WebSocket, in whatever case it writes so.
+/// Whether a client asks for a WebSocket; the case of the words does not count.
 fn is_upgrade(headers: &HeaderMap) -> bool {
     has_token(headers, &header::CONNECTION, "upgrade")
         && has_token(headers, &header::UPGRADE, "websocket")
@@ -100,11 +101,10 @@ fn accept(cx: &RequestContext<'_>) -> HttpResult {
     // Boxed: wrapping moves a future, and its size would count three times in an idle socket.
     let serving = Box::pin(serve(upgrade, session));
     cx.app.group.spawn("websocket", serving);
-    let mut response = Response::new(Body::empty());
-    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    let mut response = respond::bare(StatusCode::SWITCHING_PROTOCOLS, Body::empty())
+        .with(header::CONNECTION, "upgrade")
+        .with(header::UPGRADE, "websocket");
     let headers = response.headers_mut();
-    headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
-    headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
     headers.insert(header::SEC_WEBSOCKET_ACCEPT, key);
     Ok(response)
 }
@@ -245,17 +245,7 @@ fn to_message(frame: Frame) -> Result<Message, tungstenite::Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
-        let mut headers = HeaderMap::new();
-        for (name, value) in pairs {
-            headers.append(
-                HeaderName::from_static(name),
-                HeaderValue::from_static(value),
-            );
-        }
-        headers
-    }
+    use crate::testing::headers;
 
     #[test]
     fn an_upgrade_is_known_in_any_case_and_among_other_tokens() {

@@ -7,7 +7,7 @@ use grip_dht::{Peer, PeerName};
 use grip_limits::Verdict;
 use grip_types::Domain;
 use moka::future::Cache as Store;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, timeout_at};
 use url::Url;
 
@@ -35,7 +35,7 @@ pub(super) fn node_records() -> Store<PeerName, Option<NodeRecord>> {
 }
 
 /// The providers of a manifest, the best first.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct Ranked {
     pub id: ManifestId,
     /// `<npub>/<identifier>`

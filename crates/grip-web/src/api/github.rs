@@ -7,7 +7,7 @@ mod pushes;
 
 use grip_db::DbError;
 use grip_ingest::{Ingest, Key, Stored, StoredEvent};
-use http::{HeaderMap, HeaderValue, StatusCode, header};
+use http::{HeaderMap, StatusCode, header};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -22,10 +22,10 @@ use crate::{
     etag::ETag,
     query::{decoded, flag, query_text},
     request_context::{HttpResult, RequestContext},
-    respond,
+    respond::{self, WithHeader as _},
 };
 
-/// Avatars may load and run nothing, whatever is in them.
+/// Avatars may load and run nothing: their bytes come from strangers.
 const AVATAR_POLICY: &str = "default-src 'none'; sandbox";
 
 /// Pushes, page by page.
@@ -83,11 +83,8 @@ pub(crate) async fn avatar(cx: &RequestContext<'_>) -> HttpResult {
         return Ok(etag.unchanged());
     }
     let media_type = picture.kind.media_type();
-    let mut response = etag.put_on(respond::typed(StatusCode::OK, media_type, picture.bytes));
-    let policy = HeaderValue::from_static(AVATAR_POLICY);
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_SECURITY_POLICY, policy);
-    Ok(response)
+    let response = etag.put_on(respond::typed(StatusCode::OK, media_type, picture.bytes));
+    Ok(response.with(header::CONTENT_SECURITY_POLICY, AVATAR_POLICY))
 }
 
 pub(crate) async fn stats(cx: &RequestContext<'_>) -> HttpResult {

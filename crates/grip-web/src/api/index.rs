@@ -181,6 +181,6 @@ fn kinds(app: &App, shared: &[&str], own: &str) -> Vec<String> {
     shared.chain(own).collect()
 }
 
-fn unreadable(error: DbError) -> WebError {
+pub(crate) fn unreadable(error: DbError) -> WebError {
     WebError::database("the index cannot be read", error)
 }

@@ -1,11 +1,12 @@
 //! The state of the resolver, its pins and the operator's orders to it.
 
-use grip_resolve::{BreakerState, Status};
+use grip_resolve::Status;
 use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::json;
 use crate::{
+    Breaker,
     error::WebError,
     query::query_value,
     request_context::{HttpResult, RequestContext},
@@ -49,14 +50,10 @@ fn status_json(status: &Status) -> Value {
             "provided_keys": network.provided_keys,
         })
     });
-    let shut = status.breakers.iter().take(MOST).map(|(peer, state)| {
-        let state = match state {
-            BreakerState::Closed => "passing",
-            BreakerState::Open => "shut",
-            BreakerState::HalfOpen => "probing",
-        };
-        json!({ "peer": peer.to_string(), "state": state })
-    });
+    let shut =
+        status.breakers.iter().take(MOST).map(
+            |(peer, state)| json!({ "peer": peer.to_string(), "state": Breaker::from(*state) }),
+        );
     json!({
         "network": network,
         "pipeline": {

@@ -6,8 +6,10 @@ use grip_grasp::{Explanation, WaitingFacts};
 use grip_index::{RepoFacts, SourceStatus, Status, TagFacts};
 use grip_ingest::{Gap, Retained};
 use grip_queue::{JobFacts, KindStats, State};
+use grip_resolve::Source;
 use grip_types::Identifier;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::{Backend, HostBudget, SyncTotals, UrlAttempt};
 
@@ -124,6 +126,29 @@ pub struct IndexedTag {
     #[serde(flatten)]
     pub tag: TagFacts,
     pub in_feed: bool,
+}
+
+/// `GET /resolve/<key>`, whose manifest is sent as it is behind these.
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+pub struct ResolvedFacts {
+    pub id: String,
+    /// `<npub>/<identifier>`
+    pub name: String,
+    pub source: Option<Source>,
+    pub hops: u32,
+    pub asked: u32,
+    pub took_ms: f64,
+}
+
+/// The same with the manifest.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct ResolvedManifest {
+    #[serde(flatten)]
+    pub facts: ResolvedFacts,
+    /// Format, version, announcement, announcements on the way, state, URLs.
+    pub manifest: Vec<Value>,
 }
 
 /// `GET /api/v1/github/gaps`

@@ -28,46 +28,32 @@ pub(crate) enum WatchError {
 }
 
 impl WatchError {
-    pub(super) fn status(&self) -> StatusCode {
-        match self {
-            Self::Off | Self::NoSecret | Self::Nothing | Self::Unknown { .. } | Self::NoPicture => {
-                StatusCode::NOT_FOUND
-            }
-            Self::NotSigned(_) => StatusCode::UNAUTHORIZED,
-            Self::TooLong => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
-            Self::KeptAside(_) => StatusCode::BAD_REQUEST,
-        }
-    }
-
-    pub(super) fn caller(&self) -> String {
-        match self {
-            Self::Off => "GitHub watching is off on this node: its operator can set \
-                          watch_github."
-                .into(),
-            Self::NoSecret => "This node takes no webhooks yet: its operator has to set \
-                               GRIPFAST_GITHUB_WEBHOOK_SECRET to the secret of the webhook and \
-                               start it again."
-                .into(),
-            Self::NotSigned(why) => format!("Nothing was taken in: {why}."),
-            Self::TooLong => {
-                format!("Nothing was taken in: the body is longer than {MAX_BODY} bytes.")
-            }
-            Self::TooSlow => "Nothing was taken in: the body took too long to arrive.".into(),
-            Self::KeptAside(why) => {
-                format!("The push cannot be read and is kept aside for the operator: {why}.")
-            }
-            Self::Nothing => "There is nothing here. Below /api/v1/github/ there are events, \
-                              users/<login or id>, repos/<owner>/<name>, repos/<id>, avatars/<id \
-                              of a user>, stats, gaps and status."
-                .into(),
-            Self::Unknown { what } => format!(
-                "No {what} of this name is known here: only those are whose pushes were seen and \
-                 who were then asked for at GitHub. /api/v1/github/events lists pushes."
-            ),
-            Self::NoPicture => "No picture of this person is kept here. It is named by GitHub's \
-                                number of the person, such as avatars/583231."
-                .into(),
+    /// Status and sentence of each failure.
+    pub(super) fn answer(&self) -> (StatusCode, String) {
+        answers! { self,
+            Self::Off => NOT_FOUND,
+                "GitHub watching is off on this node: its operator can set watch_github.";
+            Self::NoSecret => NOT_FOUND,
+                "This node takes no webhooks yet: its operator has to set \
+                 GRIPFAST_GITHUB_WEBHOOK_SECRET to the secret of the webhook and start it again.";
+            Self::NotSigned(why) => UNAUTHORIZED, format!("Nothing was taken in: {why}.");
+            Self::TooLong => PAYLOAD_TOO_LARGE,
+                format!("Nothing was taken in: the body is longer than {MAX_BODY} bytes.");
+            Self::TooSlow => REQUEST_TIMEOUT,
+                "Nothing was taken in: the body took too long to arrive.";
+            Self::KeptAside(why) => BAD_REQUEST,
+                format!("The push cannot be read and is kept aside for the operator: {why}.");
+            Self::Nothing => NOT_FOUND,
+                "There is nothing here. Below /api/v1/github/ there are events, users/<login or \
+                 id>, repos/<owner>/<name>, repos/<id>, avatars/<id of a user>, stats, gaps and \
+                 status.";
+            Self::Unknown { what } => NOT_FOUND,
+                format!("No {what} of this name is known here: only those are whose pushes were \
+                         seen and who were then asked for at GitHub. /api/v1/github/events lists \
+                         pushes.");
+            Self::NoPicture => NOT_FOUND,
+                "No picture of this person is kept here. It is named by GitHub's number of the \
+                 person, such as avatars/583231.";
         }
     }
 }

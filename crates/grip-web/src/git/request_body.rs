@@ -161,25 +161,24 @@ pub(super) async fn discard(reader: &mut (impl AsyncRead + Unpin), limit: u64, t
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
-
     use super::*;
+    use crate::testing;
 
     #[test]
     fn plain_and_gzip_are_known_and_nothing_else() {
         let of = |values: &[&'static str]| {
-            let mut headers = HeaderMap::new();
-            for value in values {
-                headers.append(header::CONTENT_ENCODING, HeaderValue::from_static(value));
-            }
-            Encoding::of(&headers).ok()
+            Encoding::of(&testing::header("content-encoding", values)).ok()
         };
-        assert_eq!(of(&[]), Some(Encoding::Plain));
-        assert_eq!(of(&["identity"]), Some(Encoding::Plain));
-        assert_eq!(of(&["gzip"]), Some(Encoding::Gzip));
-        assert_eq!(of(&["X-Gzip"]), Some(Encoding::Gzip));
-        assert_eq!(of(&["br"]), None);
-        assert_eq!(of(&["gzip, gzip"]), None);
-        assert_eq!(of(&["gzip", "gzip"]), None);
+        for (values, encoding) in [
+            (&[][..], Some(Encoding::Plain)),
+            (&["identity"], Some(Encoding::Plain)),
+            (&["gzip"], Some(Encoding::Gzip)),
+            (&["X-Gzip"], Some(Encoding::Gzip)),
+            (&["br"], None),
+            (&["gzip, gzip"], None),
+            (&["gzip", "gzip"], None),
+        ] {
+            assert_eq!(of(values), encoding, "{values:?}");
+        }
     }
 }

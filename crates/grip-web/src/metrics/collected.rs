@@ -123,48 +123,53 @@ impl Collected {
     }
 }
 
-pub(super) fn gauge(
-    out: &mut DescriptorEncoder<'_>,
-    name: &str,
-    help: &str,
-    value: u64,
-) -> fmt::Result {
+type Out<'a, 'b> = &'a mut DescriptorEncoder<'b>;
+
+pub(super) fn gauge(out: Out<'_, '_>, name: &str, help: &str, value: u64) -> fmt::Result {
     ConstGauge::new(value).encode(out.encode_descriptor(name, help, None, MetricType::Gauge)?)
 }
 
-pub(super) fn counter(
-    out: &mut DescriptorEncoder<'_>,
-    name: &str,
-    help: &str,
-    value: u64,
-) -> fmt::Result {
+pub(super) fn counter(out: Out<'_, '_>, name: &str, help: &str, value: u64) -> fmt::Result {
     ConstCounter::new(value).encode(out.encode_descriptor(name, help, None, MetricType::Counter)?)
 }
 
 pub(super) fn gauges<'a>(
-    out: &mut DescriptorEncoder<'_>,
+    out: Out<'_, '_>,
     name: &str,
     help: &str,
-    label: &str,
+    label: &'a str,
     values: impl IntoIterator<Item = (&'a str, u64)>,
 ) -> fmt::Result {
-    let mut family = out.encode_descriptor(name, help, None, MetricType::Gauge)?;
-    for (value, count) in values {
-        ConstGauge::new(count).encode(family.encode_family(&[(label, value)])?)?;
-    }
-    Ok(())
+    let rows = values.into_iter().map(|(value, n)| ([(label, value)], n));
+    labelled(out, MetricType::Gauge, name, help, rows)
 }
 
 pub(super) fn counters<'a>(
-    out: &mut DescriptorEncoder<'_>,
+    out: Out<'_, '_>,
     name: &str,
     help: &str,
-    label: &str,
+    label: &'a str,
     values: impl IntoIterator<Item = (&'a str, u64)>,
 ) -> fmt::Result {
-    let mut family = out.encode_descriptor(name, help, None, MetricType::Counter)?;
-    for (value, count) in values {
-        ConstCounter::new(count).encode(family.encode_family(&[(label, value)])?)?;
+    let rows = values.into_iter().map(|(value, n)| ([(label, value)], n));
+    labelled(out, MetricType::Counter, name, help, rows)
+}
+
+/// Series of one name, each with its labels.
+pub(super) fn labelled<'a, const N: usize>(
+    out: Out<'_, '_>,
+    kind: MetricType,
+    name: &str,
+    help: &str,
+    rows: impl IntoIterator<Item = ([(&'a str, &'a str); N], u64)>,
+) -> fmt::Result {
+    let mut family = out.encode_descriptor(name, help, None, kind)?;
+    for (labels, value) in rows {
+        let encoder = family.encode_family(&labels)?;
+        match kind {
+            MetricType::Counter => ConstCounter::new(value).encode(encoder)?,
+            _ => ConstGauge::new(value).encode(encoder)?,
+        }
     }
     Ok(())
 }

@@ -10,10 +10,7 @@ use grip_ingest::{Ingest, Stats};
 use grip_queue::{KindStats, Queue};
 use grip_tasks::TaskGroup;
 use parking_lot::Mutex;
-use prometheus_client::{
-    encoding::{DescriptorEncoder, EncodeMetric as _},
-    metrics::{MetricType, gauge::ConstGauge},
-};
+use prometheus_client::{encoding::DescriptorEncoder, metrics::MetricType};
 use tokio::{
     sync::Notify,
     time::{Instant, timeout_at},
@@ -21,10 +18,10 @@ use tokio::{
 
 use super::{
     cached_count::CachedCount,
-    collected::{gauge, gauges},
+    collected::{gauge, gauges, labelled},
     ingest::IngestSample,
 };
-use crate::Web;
+use crate::{Web, pages::unsigned};
 
 /// How often is counted, and for how long after the last scrape: nothing is where nobody reads it.
 const EVERY: Duration = Duration::from_secs(10);
@@ -150,8 +147,7 @@ impl DatabaseSamples {
         self.ingest.as_deref()
     }
 
-    /// What was found last; whether the database is away is known without a look where it is a
-    /// server.
+    /// What was found last; whether a database server can be reached is known without a look.
     pub(crate) fn look(&self) -> Sample {
         let mut last = self.last.lock().clone();
         last.is_away |= self.queue.db().outage().borrow().is_some();
@@ -211,12 +207,8 @@ impl Sample {
     }
 
     pub(super) fn encode(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        gauge(
-            out,
-            "database_up",
-            "Whether the database can be used, as far as is known",
-            u64::from(!self.is_away),
-        )?;
+        let help = "Whether the database can be used, as far as is known";
+        gauge(out, "database_up", help, u64::from(!self.is_away))?;
         self.encode_queues(out)?;
         if let Some(status) = &self.index {
             encode_index(status, out)?;
@@ -228,34 +220,24 @@ impl Sample {
     }
 
     fn encode_queues(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        gauges(
-            out,
-            "queue_oldest_age_seconds",
-            "For how long the job has been due that has been due longest, by queue",
-            "queue",
-            self.column(|kind| kind.oldest_due_age_ms / 1000),
-        )?;
-        gauges(
-            out,
-            "queue_dead_total",
-            "Jobs that failed for good and wait for the operator, by queue",
-            "queue",
-            self.column(|kind| kind.dead),
-        )?;
-        let help = "Jobs in the database, by queue and state";
-        let mut family = out.encode_descriptor("queue_jobs", help, None, MetricType::Gauge)?;
-        for kind in &self.kinds {
-            for (state, count) in [
+        let help = "For how long the job has been due that has been due longest, by queue";
+        let oldest = self.column(|kind| kind.oldest_due_age_ms / 1000);
+        gauges(out, "queue_oldest_age_seconds", help, "queue", oldest)?;
+        let help = "Jobs that failed for good and wait for the operator, by queue";
+        let dead = self.column(|kind| kind.dead);
+        gauges(out, "queue_dead_total", help, "queue", dead)?;
+        let rows = self.kinds.iter().flat_map(|kind| {
+            let states = [
                 ("due", kind.due),
                 ("waiting", kind.waiting),
                 ("leased", kind.leased),
                 ("dead", kind.dead),
-            ] {
-                let labels = [("queue", kind.kind.as_str()), ("state", state)];
-                ConstGauge::new(count).encode(family.encode_family(&labels)?)?;
-            }
-        }
-        Ok(())
+            ];
+            let queue = kind.kind.as_str();
+            states.map(|(state, n)| ([("queue", queue), ("state", state)], unsigned(n)))
+        });
+        let help = "Jobs in the database, by queue and state";
+        labelled(out, MetricType::Gauge, "queue_jobs", help, rows)
     }
 }
 
@@ -269,10 +251,6 @@ fn encode_index(status: &Status, out: &mut DescriptorEncoder<'_>) -> fmt::Result
     gauge(out, "index_tags", "Tags that are known", unsigned(status.tags))?;
     gauge(out, "index_last_change_timestamp_seconds", "When the feed last changed, in unix time", unsigned(status.stamp_ns / 1_000_000_000))?;
     gauges(out, "index_last_listing_timestamp_seconds", "When the list of a source's repositories was last complete, in unix time; 0 for never", "source", sources)
-}
-
-pub(super) fn unsigned(value: i64) -> u64 {
-    u64::try_from(value).unwrap_or(0)
 }
 
 #[cfg(test)]

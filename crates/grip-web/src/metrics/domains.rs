@@ -41,10 +41,7 @@ pub(crate) struct Series {
 impl Domains {
     /// Takes in what the throttle knows now; returns every label with its figures.
     pub(crate) fn look(&self, mut hosts: Vec<HostBudget>) -> Vec<(String, Series)> {
-        hosts.sort_by(|a, b| {
-            let busier = b.requests_total.cmp(&a.requests_total);
-            busier.then_with(|| a.domain.cmp(&b.domain))
-        });
+        sort_by_requests(&mut hosts);
         let state = &mut *self.state.lock();
         state.other.in_flight = 0;
         for series in state.named.values_mut() {
@@ -54,10 +51,8 @@ impl Domains {
         for host in hosts {
             let before = state.last.get(&host.domain).copied().unwrap_or(0);
             // A total below the last one belongs to a host that was forgotten and came back.
-            let news = match host.requests_total.checked_sub(before) {
-                Some(news) => news,
-                None => host.requests_total,
-            };
+            let total = host.requests_total;
+            let news = total.checked_sub(before).unwrap_or(total);
             now.insert(host.domain.clone(), host.requests_total);
             let series = state.series(host.domain);
             series.requests += news;
@@ -69,6 +64,14 @@ impl Domains {
         shown.push((OTHER.to_owned(), state.other));
         shown
     }
+}
+
+/// The hosts that were asked most first.
+pub(super) fn sort_by_requests(hosts: &mut [HostBudget]) {
+    hosts.sort_by(|a, b| {
+        let busier = b.requests_total.cmp(&a.requests_total);
+        busier.then_with(|| a.domain.cmp(&b.domain))
+    });
 }
 
 impl State {
@@ -123,37 +126,20 @@ mod tests {
     #[test]
     fn a_host_that_is_named_keeps_its_name_and_its_count() {
         let domains = Domains::default();
-        domains.look(
-            (0..20)
-                .map(|n| host(&format!("h{n}.example"), 5, 0))
-                .collect(),
-        );
+        let hosts = (0..20).map(|n| host(&format!("h{n}.example"), 5, 0));
+        domains.look(hosts.collect());
         // The throttle forgot all of them and knows a busier one.
         let shown = domains.look(vec![host("new.example", 500, 3)]);
         assert_eq!(shown.len(), NAMED + 1);
+        let series = |in_flight, requests| Series {
+            in_flight,
+            requests,
+        };
         assert_eq!(of(&shown, "h0.example").requests, 5);
-        assert_eq!(
-            of(&shown, "other"),
-            Series {
-                in_flight: 3,
-                requests: 500
-            }
-        );
+        assert_eq!(of(&shown, "other"), series(3, 500));
         let shown = domains.look(vec![host("h0.example", 2, 1)]);
-        assert_eq!(
-            of(&shown, "h0.example"),
-            Series {
-                in_flight: 1,
-                requests: 7
-            }
-        );
-        assert_eq!(
-            of(&shown, "other"),
-            Series {
-                in_flight: 0,
-                requests: 500
-            }
-        );
+        assert_eq!(of(&shown, "h0.example"), series(1, 7));
+        assert_eq!(of(&shown, "other"), series(0, 500));
     }
 
     proptest! {

@@ -4,15 +4,10 @@ use std::fmt;
 
 use grip_ingest::{Forecast, Stats, Status};
 use grip_queue::WorkerStatus;
-use prometheus_client::{
-    encoding::{DescriptorEncoder, EncodeMetric as _},
-    metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
-};
+use prometheus_client::{encoding::DescriptorEncoder, metrics::MetricType};
 
-use super::{
-    collected::{Collected, counters, gauge, gauges},
-    database_samples::unsigned,
-};
+use super::collected::{Collected, counters, gauge, gauges, labelled};
+use crate::pages::unsigned;
 
 /// Sources, types of events and budgets that have series of their own.
 const MOST: usize = 100;
@@ -57,52 +52,47 @@ impl IngestSample {
 
 /// Budgets by the place of their token among those configured; never by the token.
 fn encode_budgets(budgets: &[Forecast], out: &mut DescriptorEncoder<'_>) -> fmt::Result {
-    type Of = fn(&Forecast) -> Option<i64>;
-    let columns: [(&str, &str, Of); 3] = [
-        (
-            "github_budget_remaining",
-            "Calls that are left in the window",
-            |budget| budget.remaining.map(i64::from),
-        ),
-        ("github_budget_limit", "Calls that a window has", |budget| {
-            budget.limit.map(i64::from)
-        }),
-        (
-            "github_budget_reset_timestamp_seconds",
-            "When the window ends, in unix time",
-            |budget| budget.reset_at.map(|at| at / 1000),
-        ),
-    ];
-    for (name, help, of) in columns {
-        let mut family = out.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        for budget in budgets.iter().take(MOST) {
-            let Some(value) = of(budget) else {
-                continue;
-            };
-            let token = budget.token.map_or("none".to_owned(), |n| n.to_string());
+    let shown = budgets.iter().take(MOST).map(|budget| {
+        let token = budget.token.map_or("none".to_owned(), |n| n.to_string());
+        (token, budget)
+    });
+    let shown: Vec<_> = shown.collect();
+    type Of = fn(&Forecast) -> Option<u64>;
+    let mut column = |name, help, of: Of| {
+        let rows = shown.iter().filter_map(|(token, budget)| {
             let labels = [("token", token.as_str()), ("resource", &*budget.resource)];
-            ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
-        }
-    }
-    Ok(())
+            Some((labels, of(budget)?))
+        });
+        labelled(out, MetricType::Gauge, name, help, rows)
+    };
+    column(
+        "github_budget_remaining",
+        "Calls that are left in the window",
+        |b| b.remaining.map(u64::from),
+    )?;
+    column("github_budget_limit", "Calls that a window has", |b| {
+        b.limit.map(u64::from)
+    })?;
+    let help = "When the window ends, in unix time";
+    column("github_budget_reset_timestamp_seconds", help, |b| {
+        b.reset_at.map(|at| unsigned(at / 1000))
+    })
 }
 
 /// What became of polls, pushes and of who was asked for, by kind.
 fn encode_work(workers: &[WorkerStatus], out: &mut DescriptorEncoder<'_>) -> fmt::Result {
     let help = "Work on events and on the people and repositories behind them, by how it ended";
-    let mut family = out.encode_descriptor("ingest_work", help, None, MetricType::Counter)?;
-    for worker in workers {
-        for (outcome, count) in [
+    let rows = workers.iter().flat_map(|worker| {
+        let outcomes = [
             ("done", worker.done_total),
             ("postponed", worker.postponed_total),
             ("failed", worker.failed_total),
             ("discarded", worker.died_total),
             ("lost", worker.lost_total),
             ("panicked", worker.panicked_total),
-        ] {
-            let labels = [("kind", worker.kind.as_str()), ("outcome", outcome)];
-            ConstCounter::new(count).encode(family.encode_family(&labels)?)?;
-        }
-    }
-    Ok(())
+        ];
+        let kind = worker.kind.as_str();
+        outcomes.map(|(outcome, count)| ([("kind", kind), ("outcome", outcome)], count))
+    });
+    labelled(out, MetricType::Counter, "ingest_work", help, rows)
 }

@@ -3,14 +3,11 @@
 use std::{collections::BTreeMap, fmt};
 
 use grip_resolve::{BreakerState, Resolver};
-use prometheus_client::{
-    encoding::{DescriptorEncoder, EncodeMetric as _},
-    metrics::{MetricType, gauge::ConstGauge},
-};
+use prometheus_client::{encoding::DescriptorEncoder, metrics::MetricType};
 
 use super::{
-    collected::{Collected, counter, counters, gauges},
-    domains::NAMED,
+    collected::{Collected, counter, counters, gauges, labelled},
+    domains::{NAMED, sort_by_requests},
 };
 use crate::{Breaker, HostBudget};
 
@@ -26,13 +23,8 @@ impl Collected {
 
     fn encode_tasks(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let mut by_kind = BTreeMap::<_, [u64; 5]>::new();
-        for task in self
-            .group
-            .root()
-            .status()
-            .into_iter()
-            .chain(self.db.tasks())
-        {
+        let tasks = self.group.root().status().into_iter();
+        for task in tasks.chain(self.db.tasks()) {
             let sum = by_kind.entry(task.kind).or_default();
             sum[0] += task.running as u64;
             sum[1] += task.started_total;
@@ -40,16 +32,13 @@ impl Collected {
             sum[3] += task.canceled_total;
             sum[4] += task.panicked_total;
         }
+        const CANCELED: &str = "Tasks that ended because they were told to stop";
         let column = |n: usize| by_kind.iter().map(move |(kind, sum)| (*kind, sum[n]));
         gauges(out, "tasks_running", "Tasks by kind", "kind", column(0))?;
         for (n, name, help) in [
             (1, "tasks_spawned", "Tasks started"),
             (2, "tasks_aborted", "Tasks aborted"),
-            (
-                3,
-                "tasks_canceled",
-                "Tasks that ended because they were told to stop",
-            ),
+            (3, "tasks_canceled", CANCELED),
             (4, "tasks_panicked", "Tasks that hit a bug"),
         ] {
             counters(out, name, help, "kind", column(n))?;
@@ -62,25 +51,17 @@ impl Collected {
         let lagged = self.relay.stats().slow_readers_cut.get();
         let status = self.resolver.as_ref().map(Resolver::status);
         let busy = status.map_or(0, |status| status.counters.busy_total);
-        counters(
-            out,
-            "queue_dropped",
-            "What was given up because a queue was full, by queue",
-            "queue",
-            [
-                ("accept", self.limits.closed_unread()),
-                ("relay_outbound", lagged),
-                ("resolve", busy),
-                // No queue any more; the series stays for boards that draw it.
-                ("resolve_breakers", 0),
-            ],
-        )?;
-        counter(
-            out,
-            "bus_lagged",
-            "Subscribers of live events that did not keep up",
-            lagged,
-        )
+        let dropped = [
+            ("accept", self.limits.closed_unread()),
+            ("relay_outbound", lagged),
+            ("resolve", busy),
+            // No queue any more; the series stays for boards that draw it.
+            ("resolve_breakers", 0),
+        ];
+        let help = "What was given up because a queue was full, by queue";
+        counters(out, "queue_dropped", help, "queue", dropped)?;
+        let help = "Subscribers of live events that did not keep up";
+        counter(out, "bus_lagged", help, lagged)
     }
 }
 
@@ -91,32 +72,33 @@ fn encode_breakers(
     peers: &[BreakerState],
     out: &mut DescriptorEncoder<'_>,
 ) -> fmt::Result {
-    hosts.sort_by(|a, b| {
-        let busier = b.requests_total.cmp(&a.requests_total);
-        busier.then_with(|| a.domain.cmp(&b.domain))
-    });
-    let help = "What the breaker of a remote host lets through: 1 for the state it is in; for \
-                dht_peers, how many are in it";
-    let mut family = out.encode_descriptor("breaker_state", help, None, MetricType::Gauge)?;
-    for (state, label) in [
-        (BreakerState::Open, "shut"),
-        (BreakerState::HalfOpen, "probing"),
-    ] {
-        let labels = [("target", "dht_peers"), ("state", label)];
-        let count = peers.iter().filter(|peer| **peer == state).count();
-        ConstGauge::new(count as i64).encode(family.encode_family(&labels)?)?;
-    }
-    for host in hosts.iter().take(NAMED) {
-        let target = host.domain.to_string();
-        for (state, label) in [
+    sort_by_requests(&mut hosts);
+    hosts.truncate(NAMED);
+    let named: Vec<_> = hosts.iter().map(|host| host.domain.to_string()).collect();
+    let count = |state| peers.iter().filter(|peer| **peer == state).count() as u64;
+    let peers = [
+        (
+            [("target", "dht_peers"), ("state", "shut")],
+            count(BreakerState::Open),
+        ),
+        (
+            [("target", "dht_peers"), ("state", "probing")],
+            count(BreakerState::HalfOpen),
+        ),
+    ];
+    let hosts = hosts.iter().zip(&named).flat_map(|(host, target)| {
+        let states = [
             (Breaker::Passing, "passing"),
             (Breaker::Shut, "shut"),
             (Breaker::Probing, "probing"),
-        ] {
+        ];
+        states.map(|(state, label)| {
             let labels = [("target", target.as_str()), ("state", label)];
-            let is = i64::from(host.breaker == state);
-            ConstGauge::new(is).encode(family.encode_family(&labels)?)?;
-        }
-    }
-    Ok(())
+            (labels, u64::from(host.breaker == state))
+        })
+    });
+    let help = "What the breaker of a remote host lets through: 1 for the state it is in; for \
+                dht_peers, how many are in it";
+    let rows = peers.into_iter().chain(hosts);
+    labelled(out, MetricType::Gauge, "breaker_state", help, rows)
 }

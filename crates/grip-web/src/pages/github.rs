@@ -6,11 +6,10 @@ use grip_ingest::{EventQuery, Forecast, Gap, Ingest, RejectedEvent, SourceStatus
 use grip_queue::KindStats;
 use http::StatusCode;
 
-use super::{CounterView, Frame, Notice, count, counters, distance, grouped, sync::Bar, unsigned};
+use super::{CounterView, Frame, Notice, Now, count, counters, grouped, sync::Bar, unsigned};
 use crate::{
     api::github::{PushQuery, pushes, unreadable},
     app::App,
-    metrics::unix_now_ms,
     request_context::{HttpResult, RequestContext},
 };
 
@@ -31,14 +30,15 @@ struct GitHubPage {
 }
 
 struct Activity {
+    now: Now,
     counters: Vec<CounterView>,
     pushes: Vec<PushLine>,
-    sources: Vec<SourceView>,
-    budgets: Vec<BudgetLine>,
+    sources: Vec<SourceStatus>,
+    budgets: Vec<Forecast>,
     work: Vec<WorkLine>,
-    gaps: Vec<GapLine>,
+    gaps: Vec<Gap>,
     more_gaps: u64,
-    rejected: Vec<RejectedLine>,
+    rejected: Vec<RejectedEvent>,
 }
 
 struct PushLine {
@@ -52,24 +52,7 @@ struct PushLine {
     /// The beginning of it; none where the branch is gone.
     short: Option<String>,
     who: String,
-    when: String,
-}
-
-struct SourceView {
-    name: String,
-    badge: Option<&'static str>,
-    counts: String,
-    when: String,
-    /// Why it was not read the last time.
-    error: Option<String>,
-}
-
-struct BudgetLine {
-    name: String,
-    warning: Option<String>,
-    /// None before the first call.
-    bar: Option<Bar>,
-    reset: String,
+    at: i64,
 }
 
 /// Work that waits or has failed.
@@ -77,19 +60,6 @@ struct WorkLine {
     name: &'static str,
     waits: String,
     failed: Option<String>,
-}
-
-struct GapLine {
-    source: String,
-    span: String,
-    found: String,
-}
-
-struct RejectedLine {
-    source: String,
-    reason: String,
-    times: String,
-    when: String,
 }
 
 pub(crate) async fn page(cx: &RequestContext<'_>) -> HttpResult {
@@ -121,7 +91,6 @@ async fn activity(
     ingest: &Ingest,
     frame: &Frame,
 ) -> Result<(Option<Notice>, Activity), DbError> {
-    let now = unix_now_ms();
     let recent = PushQuery {
         events: EventQuery {
             limit: PUSHES,
@@ -140,9 +109,8 @@ async fn activity(
              Files of archived events fill it: gripfast ingest backfill.",
         )
     });
-    let (budgets, sources) = (status.budgets.iter(), status.sources.into_iter());
-    let rejected = status.rejected.into_iter().take(REJECTED);
-    let activity = Activity {
+    let mut activity = Activity {
+        now: Now::new(),
         counters: counters([
             ("pushes seen", unsigned(stats.pushes_total)),
             ("in the last hour", unsigned(stats.pushes_last_hour)),
@@ -151,18 +119,21 @@ async fn activity(
             ("open gaps", unsigned(stats.open_gaps)),
             ("unreadable events", unsigned(stats.rejected)),
         ]),
-        pushes: recent.map(|p| push_line(p, frame, now)).collect(),
-        budgets: budgets.take(BUDGETS).map(|b| budget_line(b, now)).collect(),
+        pushes: recent.map(|p| push_line(p, frame)).collect(),
+        budgets: status.budgets,
         work: status.work.iter().filter_map(work_line).collect(),
         more_gaps: unsigned(status.open_gaps).saturating_sub(gaps.len() as u64),
-        gaps: gaps.into_iter().map(|gap| gap_line(gap, now)).collect(),
-        rejected: rejected.map(|r| rejected_line(r, now)).collect(),
-        sources: sources.take(SOURCES).map(|s| source_view(s, now)).collect(),
+        gaps,
+        rejected: status.rejected,
+        sources: status.sources,
     };
+    activity.budgets.truncate(BUDGETS);
+    activity.rejected.truncate(REJECTED);
+    activity.sources.truncate(SOURCES);
     Ok((notice, activity))
 }
 
-fn push_line(push: StoredEvent, frame: &Frame, now: i64) -> PushLine {
+fn push_line(push: StoredEvent, frame: &Frame) -> PushLine {
     let id = push.repository_id;
     let branch = match push.git_ref.strip_prefix("refs/tags/") {
         Some(tag) => format!("tag {tag}"),
@@ -187,59 +158,87 @@ fn push_line(push: StoredEvent, frame: &Frame, now: i64) -> PushLine {
         short: (!is_removed).then(|| push.head.chars().take(10).collect()),
         head: push.head,
         who: push.actor_login.unwrap_or_else(|| "somebody".to_owned()),
-        when: distance(push.github_created_at.unwrap_or(push.created_at), now),
+        at: push.github_created_at.unwrap_or(push.created_at),
     }
 }
 
-fn source_view(source: SourceStatus, now: i64) -> SourceView {
-    let pushes = source.counts.get("PushEvent").copied().unwrap_or(0);
-    let others = source.counts.values().sum::<i64>() - pushes;
-    let is_list = source.polls > 0 || source.is_configured || source.due_at.is_some();
-    let read = source.polled_at.map_or("never read".to_owned(), |at| {
-        format!("read {}", distance(at, now))
-    });
-    let when = match source.due_at.filter(|due| *due > now) {
-        _ if !is_list => String::new(),
-        Some(due) if source.is_configured => format!("{read}, again {}", distance(due, now)),
-        _ => read,
-    };
-    SourceView {
-        name: source.source,
-        badge: (is_list && !source.is_configured).then_some("not read by this node"),
-        counts: format!(
-            "{}, {}",
-            count(unsigned(pushes), "push", "pushes"),
-            count(unsigned(others), "other event", "other events")
-        ),
-        when,
-        error: source.last_error.filter(|_| source.is_configured),
+impl Activity {
+    fn counts(&self, source: &SourceStatus) -> String {
+        let pushes = source.counts.get("PushEvent").copied().unwrap_or(0);
+        let others = source.counts.values().sum::<i64>() - pushes;
+        let pushes = count(unsigned(pushes), "push", "pushes");
+        let others = count(unsigned(others), "other event", "other events");
+        format!("{pushes}, {others}")
     }
-}
 
-fn budget_line(budget: &Forecast, now: i64) -> BudgetLine {
-    let name = match budget.token {
-        Some(place) => format!("token {}, {}", place + 1, budget.resource),
-        None => format!("without a token, {}", budget.resource),
-    };
-    let warning = match (budget.set_aside_until, budget.ends_at) {
-        (Some(until), _) if until > now => {
-            Some(format!("refused, retried {}", distance(until, now)))
+    /// Whether a source is a list that is read, and not events as they come.
+    fn is_list(&self, source: &SourceStatus) -> bool {
+        source.polls > 0 || source.is_configured || source.due_at.is_some()
+    }
+
+    /// When a list was read, and when it is again.
+    fn read(&self, source: &SourceStatus) -> String {
+        let read = source.polled_at.map_or("never read".to_owned(), |at| {
+            format!("read {}", self.now.distance(&at))
+        });
+        match source.due_at.filter(|due| self.now.is_before(*due)) {
+            Some(due) if source.is_configured => {
+                format!("{read}, again {}", self.now.distance(&due))
+            }
+            _ => read,
         }
-        (_, Some(end)) if end > now => Some(format!("at this rate used up {}", distance(end, now))),
-        (_, Some(_)) => Some("used up".to_owned()),
-        _ => None,
-    };
-    let bar = budget.limit.zip(budget.remaining);
-    let is_open = budget.reset_at.filter(|at| *at > now);
-    BudgetLine {
-        name,
+    }
+
+    fn token(&self, budget: &Forecast) -> String {
+        match budget.token {
+            Some(place) => format!("token {}, {}", place + 1, budget.resource),
+            None => format!("without a token, {}", budget.resource),
+        }
+    }
+
+    /// The end of the window, unless it is over.
+    fn reset(&self, budget: &Forecast) -> Option<String> {
+        let reset = budget.reset_at.filter(|at| self.now.is_before(*at))?;
+        Some(format!("resets {}", self.now.distance(&reset)))
+    }
+
+    fn warning(&self, budget: &Forecast) -> Option<String> {
         // A warning about a window that is over says nothing of this one.
-        warning: warning.filter(|_| is_open.is_some() || budget.set_aside_until.is_some()),
-        bar: bar.map(|(limit, remaining)| Bar {
-            used: limit.saturating_sub(remaining),
-            limit,
-        }),
-        reset: is_open.map_or_else(String::new, |at| format!("resets {}", distance(at, now))),
+        if self.reset(budget).is_none() && budget.set_aside_until.is_none() {
+            return None;
+        }
+        let set_aside = budget.set_aside_until.filter(|at| self.now.is_before(*at));
+        match (set_aside, budget.ends_at) {
+            (Some(until), _) => Some(format!("refused, retried {}", self.now.distance(&until))),
+            (None, Some(end)) if self.now.is_before(end) => {
+                Some(format!("at this rate used up {}", self.now.distance(&end)))
+            }
+            (None, Some(_)) => Some("used up".to_owned()),
+            (None, None) => None,
+        }
+    }
+
+    /// How much of a budget is used; not known before the first call.
+    fn used(&self, budget: &Forecast) -> Option<Bar> {
+        let (limit, remaining) = budget.limit.zip(budget.remaining)?;
+        Some(Bar::new(&limit.saturating_sub(remaining), &limit))
+    }
+
+    fn span(&self, gap: &Gap) -> String {
+        let at = |moment: Option<i64>| moment.map(super::when_ms);
+        match (at(gap.after_at), at(gap.before_at)) {
+            (Some(from), Some(to)) => format!("{from} to {to}"),
+            (Some(from), None) => format!("from {from}"),
+            (None, Some(to)) => format!("until {to}"),
+            (None, None) => "at an unknown time".to_owned(),
+        }
+    }
+
+    fn times(&self, rejected: &RejectedEvent) -> String {
+        match rejected.times {
+            1 => "once".to_owned(),
+            times => format!("{} times", grouped(unsigned(times))),
+        }
     }
 }
 
@@ -266,31 +265,4 @@ fn work_line(kind: &KindStats) -> Option<WorkLine> {
         waits: grouped(unsigned(waits)),
         failed: (kind.dead > 0).then(|| format!("{} failed", grouped(unsigned(kind.dead)))),
     })
-}
-
-fn gap_line(gap: Gap, now: i64) -> GapLine {
-    let at = |moment: Option<i64>| moment.map(super::when_ms);
-    let span = match (at(gap.after_at), at(gap.before_at)) {
-        (Some(from), Some(to)) => format!("{from} to {to}"),
-        (Some(from), None) => format!("from {from}"),
-        (None, Some(to)) => format!("until {to}"),
-        (None, None) => "at an unknown time".to_owned(),
-    };
-    GapLine {
-        source: gap.source,
-        span,
-        found: format!("found {}", distance(gap.found_at, now)),
-    }
-}
-
-fn rejected_line(rejected: RejectedEvent, now: i64) -> RejectedLine {
-    RejectedLine {
-        source: rejected.source,
-        reason: rejected.reason,
-        times: match rejected.times {
-            1 => "once".to_owned(),
-            times => format!("{} times", grouped(unsigned(times))),
-        },
-        when: distance(rejected.last_at, now),
-    }
 }

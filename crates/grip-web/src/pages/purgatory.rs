@@ -4,12 +4,11 @@ use askama::Template;
 use grip_grasp::{WaitingFacts, WaitingStatus};
 use http::StatusCode;
 
-use super::{CounterView, Frame, counters, distance};
+use super::{CounterView, Frame, Now, counters};
 use crate::{
     api,
     app::App,
     error::WebError,
-    metrics::unix_now_ms,
     request_context::{HttpResult, RequestContext},
 };
 
@@ -20,38 +19,21 @@ const LISTED: usize = 50;
 #[template(path = "purgatory.html")]
 struct PurgatoryPage {
     frame: Frame,
+    now: Now,
     counters: Vec<CounterView>,
-    waiting: Vec<WaitingLine>,
+    waiting: Vec<WaitingFacts>,
     more: usize,
-}
-
-/// An event that waits for git data.
-struct WaitingLine {
-    /// `state`, `pull request`, `announcement`.
-    kind: String,
-    identifiers: String,
-    author: String,
-    short: String,
-    /// The URL of its explanation.
-    explain: String,
-    /// It expired: only its data is still looked for.
-    is_wanted: bool,
-    details: String,
-    until: String,
 }
 
 pub(crate) async fn page(cx: &RequestContext<'_>) -> HttpResult {
     let waiting = cx.app.web.grasp.waiting(LISTED).await;
     let waiting = waiting.map_err(|e| WebError::internal("waiting events cannot be listed", e))?;
-    let (frame, now) = (cx.frame(), unix_now_ms());
     let page = PurgatoryPage {
+        frame: cx.frame(),
+        now: Now::new(),
         counters: figures(cx.app),
         more: api::purgatory::total(cx.app).saturating_sub(waiting.len()),
-        waiting: waiting
-            .into_iter()
-            .map(|facts| line(facts, &frame, now))
-            .collect(),
-        frame,
+        waiting,
     };
     super::render(StatusCode::OK, &page)
 }
@@ -66,25 +48,21 @@ fn figures(app: &App) -> Vec<CounterView> {
     ])
 }
 
-fn line(facts: WaitingFacts, frame: &Frame, now: i64) -> WaitingLine {
-    let received = match distance(facts.since, now).as_str() {
-        "now" => "received just now".to_owned(),
-        since => format!("received {since}"),
-    };
-    let details = [Some(missing(&facts)), next(&facts, now), Some(received)];
-    WaitingLine {
-        kind: facts.class.replace('_', " "),
-        identifiers: facts.identifiers.join(", "),
-        author: super::short_npub(&facts.author),
-        short: facts.id.get(..8).unwrap_or(&facts.id).to_owned(),
-        explain: format!("{}api/v1/explain/{}", frame.root(), facts.id),
-        is_wanted: facts.status != WaitingStatus::Held,
-        details: details
-            .into_iter()
-            .flatten()
-            .collect::<Vec<_>>()
-            .join(" · "),
-        until: format!("expires {}", distance(facts.deadline, now)),
+impl PurgatoryPage {
+    /// It expired: only its data is still looked for.
+    fn is_wanted(&self, facts: &WaitingFacts) -> bool {
+        facts.status != WaitingStatus::Held
+    }
+
+    fn details(&self, facts: &WaitingFacts) -> String {
+        let received = match self.now.distance(&facts.since).as_str() {
+            "now" => "received just now".to_owned(),
+            since => format!("received {since}"),
+        };
+        let next = next(facts, self.now);
+        let details = [Some(missing(facts)), next, Some(received)];
+        let details: Vec<_> = details.into_iter().flatten().collect();
+        details.join(" · ")
     }
 }
 
@@ -107,7 +85,7 @@ fn missing(facts: &WaitingFacts) -> String {
 }
 
 /// When its data is fetched next; an announcement waits for a push and nothing else.
-fn next(facts: &WaitingFacts, now: i64) -> Option<String> {
+fn next(facts: &WaitingFacts, now: Now) -> Option<String> {
     let attempts = match facts.attempts {
         0 => String::new(),
         1 => ", 1 failed attempt".to_owned(),
@@ -115,7 +93,7 @@ fn next(facts: &WaitingFacts, now: i64) -> Option<String> {
     };
     match facts.next_attempt {
         _ if facts.in_progress => Some("fetching now".to_owned()),
-        Some(at) => Some(format!("next attempt {}{attempts}", distance(at, now))),
+        Some(at) => Some(format!("next attempt {}{attempts}", now.distance(&at))),
         None => None,
     }
 }

@@ -3,6 +3,7 @@
 use askama::Template;
 use grip_grasp::{Explanation, LookError, Missing, RepositoryStatus, RepositorySummary};
 use grip_nostr::kinds;
+use grip_types::RefName;
 use http::{HeaderValue, StatusCode, header};
 
 use super::{Frame, Notice};
@@ -24,34 +25,26 @@ const LISTED_MISSING: usize = 12;
 #[template(path = "repository.html")]
 pub(super) struct RepositoryPage {
     pub(super) frame: Frame,
-    pub(super) name: String,
-    pub(super) description: String,
-    pub(super) identifier: String,
-    pub(super) is_held: bool,
+    pub(super) summary: RepositorySummary,
     pub(super) notice: Option<Notice>,
-    pub(super) clone: String,
-    pub(super) nostr: String,
-    pub(super) workshop: String,
-    pub(super) refs: Vec<RefLine>,
-    pub(super) more_refs: usize,
-    pub(super) maintainers: Vec<String>,
-    pub(super) state: Option<StateLine>,
-    pub(super) pull_requests: usize,
-    pub(super) web: Vec<String>,
-    pub(super) explain: String,
+    /// `<npub>/<identifier>` as paths have it.
+    pub(super) path: String,
 }
 
-pub(super) struct RefLine {
-    pub(super) name: String,
-    pub(super) oid: String,
-    pub(super) short: String,
-    pub(super) is_head: bool,
-    pub(super) is_tag: bool,
-}
+impl RepositoryPage {
+    fn is_held(&self) -> bool {
+        self.summary.status == RepositoryStatus::Held
+    }
 
-pub(super) struct StateLine {
-    pub(super) when: String,
-    pub(super) id: String,
+    fn is_head(&self, name: &RefName) -> bool {
+        self.summary.head.as_ref() == Some(name)
+    }
+
+    /// Branches and tags beyond those listed.
+    fn more_refs(&self) -> usize {
+        let summary = &self.summary;
+        (summary.branches + summary.tags).saturating_sub(summary.refs.len())
+    }
 }
 
 /// Sends a browser from a path without `.git` on to the page; programs are told that nothing is
@@ -73,43 +66,14 @@ pub(crate) async fn page(cx: &RequestContext<'_>) -> HttpResult {
     let cannot = |e| WebError::internal("a repository cannot be described", e);
     let summary = app.web.grasp.summary(addr).await.map_err(cannot)?;
     let summary = summary.ok_or(WebError::NoSuchRepository)?;
-    let encoded = addr.identifier.encoded();
-    let name = format!("{}/{encoded}", summary.npub);
-    let notice = notice(app, &name, &summary).await.map_err(cannot)?;
-    let frame = cx.frame();
+    let path = format!("{}/{}", summary.npub, addr.identifier.encoded());
     let page = RepositoryPage {
-        explain: format!("{}api/v1/explain/{name}", frame.root()),
-        workshop: format!("https://gitworkshop.dev/{name}"),
-        is_held: summary.status == RepositoryStatus::Held,
-        notice,
-        refs: refs(&summary),
-        more_refs: (summary.branches + summary.tags).saturating_sub(summary.refs.len()),
-        state: summary.state.as_ref().map(|state| StateLine {
-            when: super::when(state.created_at),
-            id: state.id.clone(),
-        }),
-        name: summary.name,
-        description: summary.description,
-        identifier: summary.identifier,
-        clone: summary.clone_url,
-        nostr: summary.nostr_url,
-        maintainers: summary.maintainers,
-        pull_requests: summary.pull_requests,
-        web: summary.web,
-        frame,
+        notice: notice(app, &path, &summary).await.map_err(cannot)?,
+        frame: cx.frame(),
+        summary,
+        path,
     };
     super::render(StatusCode::OK, &page)
-}
-
-fn refs(summary: &RepositorySummary) -> Vec<RefLine> {
-    let line = |listed: &grip_grasp::ListedRef| RefLine {
-        name: listed.name.short().to_owned(),
-        oid: listed.oid.to_hex(),
-        short: listed.oid.short(),
-        is_head: summary.head.as_ref() == Some(&listed.name),
-        is_tag: listed.name.is_tag(),
-    };
-    summary.refs.iter().map(line).collect()
 }
 
 /// What a visitor should know before anything else.

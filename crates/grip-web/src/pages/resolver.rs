@@ -1,14 +1,15 @@
 //! The page on which a name or a digest is resolved.
 
 use askama::Template;
-use grip_resolve::{Key, NamedBy, Provider, Ranked, Resolved, Source};
-use http::{HeaderValue, StatusCode, header};
+use grip_resolve::{Key, Manifest, NamedBy, Provider, Resolved, Source, Status};
+use http::{StatusCode, header};
 
 use super::{CounterView, Frame, Notice, counters};
 use crate::{
     error::{ResolvingError, WebError},
     request_context::{HttpResult, RequestContext},
     resolve,
+    respond::WithHeader as _,
 };
 
 /// Providers listed.
@@ -27,36 +28,73 @@ struct ResolverPage {
     /// Why nothing was found.
     notice: Option<Notice>,
     found: Option<Found>,
-    /// None where peer discovery is disabled.
-    network: Option<Network>,
+    status: Status,
     counters: Vec<CounterView>,
 }
 
 struct Found {
-    title: String,
-    description: String,
-    name: String,
-    id: String,
     /// The same in the API.
     href: String,
-    signed: String,
-    state: String,
-    how: String,
-    providers: Vec<ProviderLine>,
+    resolved: Resolved,
+    providers: Vec<Provider>,
 }
 
-struct ProviderLine {
-    url: String,
-    named_by: String,
-    badge: Option<&'static str>,
-    score: String,
-}
+impl Found {
+    fn manifest(&self) -> &Manifest {
+        &self.resolved.manifest
+    }
 
-/// The DHT as it looks from here.
-struct Network {
-    peer: String,
-    listening: Vec<String>,
-    is_alone: bool,
+    fn signed(&self) -> String {
+        super::when(self.manifest().signed_at())
+    }
+
+    fn title(&self) -> String {
+        let announcement = self.manifest().announcement();
+        match announcement.name() {
+            "" => announcement.identifier.to_string(),
+            name => name.to_owned(),
+        }
+    }
+
+    fn state(&self) -> String {
+        let Some(state) = self.manifest().state() else {
+            return "none is known yet".to_owned();
+        };
+        let refs = match state.refs.len() {
+            1 => "one branch or tag".to_owned(),
+            n => format!("{n} branches and tags"),
+        };
+        match &state.head {
+            Some(head) => format!("{refs}, HEAD at {}", head.short()),
+            None => refs,
+        }
+    }
+
+    fn how(&self) -> String {
+        let Resolved { hops, asked, .. } = self.resolved;
+        let took = format!("{:.1} ms", self.resolved.took.as_secs_f64() * 1000.0);
+        match self.resolved.source {
+            Source::Local => format!("from this node itself, in {took}"),
+            Source::Cache => format!("from the cache, in {took}"),
+            Source::Stale => format!("from the cache, in {took}; being refreshed"),
+            Source::Dht => format!("from the network in {took} (hops: {hops}, requests: {asked})"),
+        }
+    }
+
+    fn named_by(&self, provider: &Provider) -> String {
+        let by = match &provider.named_by {
+            NamedBy::Owner => "named by the owner".to_owned(),
+            NamedBy::Node(peer) => format!("provided by the node {peer}"),
+        };
+        match &provider.region {
+            Some(region) => format!("{by} · {region}"),
+            None => by,
+        }
+    }
+
+    fn score(&self, provider: &Provider) -> String {
+        format!("{:.2}", provider.score)
+    }
 }
 
 pub(crate) async fn page(cx: &RequestContext<'_>) -> HttpResult {
@@ -83,20 +121,14 @@ pub(crate) async fn page(cx: &RequestContext<'_>) -> HttpResult {
             ("answers from the cache", status.counters.hits_total),
             ("network lookups", status.counters.walks_total),
         ]),
-        network: status.network.map(|network| Network {
-            is_alone: network.connected_peers == 0,
-            peer: network.peer.to_string(),
-            listening: network.listening,
-        }),
+        status,
     };
     let code = error.as_ref().map_or(StatusCode::OK, WebError::status);
-    let mut response = super::render(code, &page)?;
+    let response = super::render(code, &page)?;
+    let mut response = response.with(header::CONTENT_SECURITY_POLICY, POLICY);
     if let Some(error) = &error {
         error.add_headers(&mut response);
     }
-    let policy = HeaderValue::from_static(POLICY);
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_SECURITY_POLICY, policy);
     Ok(response)
 }
 
@@ -115,74 +147,15 @@ async fn find(
         .providers(&key, LISTED, None, Default::default())
         .await
         .map_err(ResolvingError::Failed)?;
-    Ok(found(&key, &resolved, &ranked, frame))
-}
-
-fn found(key: &Key, resolved: &Resolved, ranked: &Ranked, frame: &Frame) -> Found {
-    let manifest = &resolved.manifest;
-    let announcement = manifest.announcement();
-    let title = match announcement.name() {
-        "" => announcement.identifier.to_string(),
-        name => name.to_owned(),
-    };
     let in_path = match key {
         Key::Manifest(id) => id.to_string(),
         Key::Name(name) => format!("name:{}/{}", name.npub(), name.identifier.encoded()),
     };
-    Found {
-        title,
-        description: announcement.description().to_owned(),
-        name: format!("name:{}", manifest.name()),
-        id: resolved.id.to_string(),
+    Ok(Found {
         href: format!("{}resolve/{in_path}", frame.root()),
-        signed: super::when(manifest.signed_at()),
-        state: state(resolved),
-        how: how(resolved),
-        providers: ranked.providers.iter().map(provider_line).collect(),
-    }
-}
-
-fn state(resolved: &Resolved) -> String {
-    let Some(state) = resolved.manifest.state() else {
-        return "none is known yet".to_owned();
-    };
-    let refs = match state.refs.len() {
-        1 => "one branch or tag".to_owned(),
-        n => format!("{n} branches and tags"),
-    };
-    match &state.head {
-        Some(head) => format!("{refs}, HEAD at {}", head.short()),
-        None => refs,
-    }
-}
-
-fn how(resolved: &Resolved) -> String {
-    let took = format!("{:.1} ms", resolved.took.as_secs_f64() * 1000.0);
-    match resolved.source {
-        Source::Local => format!("from this node itself, in {took}"),
-        Source::Cache => format!("from the cache, in {took}"),
-        Source::Stale => format!("from the cache, in {took}; being refreshed"),
-        Source::Dht => format!(
-            "from the network in {took} (hops: {}, requests: {})",
-            resolved.hops, resolved.asked
-        ),
-    }
-}
-
-fn provider_line(provider: &Provider) -> ProviderLine {
-    let by = match &provider.named_by {
-        NamedBy::Owner => "named by the owner".to_owned(),
-        NamedBy::Node(peer) => format!("provided by the node {peer}"),
-    };
-    ProviderLine {
-        url: provider.url.to_string(),
-        named_by: match &provider.region {
-            Some(region) => format!("{by} · {region}"),
-            None => by,
-        },
-        badge: provider.is_shut.then_some("recently failed"),
-        score: format!("{:.2}", provider.score),
-    }
+        resolved,
+        providers: ranked.providers,
+    })
 }
 
 fn notice(error: &WebError) -> Notice {

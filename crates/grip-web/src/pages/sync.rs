@@ -3,11 +3,10 @@
 use askama::Template;
 use http::StatusCode;
 
-use super::{CounterView, Frame, Notice, counters, distance};
+use super::{CounterView, Frame, Notice, Now, counters};
 use crate::{
     Backend, Breaker, HostBudget, UrlAttempt, api,
     api_types::Queued,
-    metrics::unix_now_ms,
     request_context::{HttpResult, RequestContext},
 };
 
@@ -18,23 +17,14 @@ const LISTED: usize = 20;
 #[template(path = "sync.html")]
 struct SyncPage {
     frame: Frame,
+    now: Now,
     notice: Option<Notice>,
     counters: Vec<CounterView>,
-    hosts: Vec<HostLine>,
+    hosts: Vec<HostBudget>,
     more_hosts: usize,
-    queue: Vec<QueueLine>,
+    queue: Vec<Queued>,
     more_queue: usize,
-    attempts: Vec<AttemptLine>,
-}
-
-/// A host with its budgets.
-struct HostLine {
-    name: String,
-    /// None while nothing keeps us from asking it.
-    closed: Option<String>,
-    in_flight: Bar,
-    window: Bar,
-    totals: String,
+    attempts: Vec<UrlAttempt>,
 }
 
 /// A budget as a picture: how much of it is used.
@@ -44,6 +34,11 @@ pub(super) struct Bar {
 }
 
 impl Bar {
+    pub(super) fn new(used: &u32, limit: &u32) -> Self {
+        let (used, limit) = (*used, *limit);
+        Self { used, limit }
+    }
+
     /// The width of the filled part, out of 100.
     pub(super) fn percent(&self) -> u64 {
         match self.limit {
@@ -57,32 +52,17 @@ impl Bar {
     }
 }
 
-struct QueueLine {
-    identifier: String,
-    next: String,
-    attempts: u32,
-    in_progress: bool,
-}
-
-struct AttemptLine {
-    identifier: String,
-    url: String,
-    when: String,
-    took: String,
-    outcome: String,
-    is_success: bool,
-}
-
 pub(crate) fn page(cx: &RequestContext<'_>) -> HttpResult {
-    let (app, sync, now) = (cx.app, &cx.app.web.sync, unix_now_ms());
+    let (app, sync) = (cx.app, &cx.app.web.sync);
     let totals = sync.get().map(|r| r.totals()).unwrap_or_default();
     let waiting = app.web.grasp.sync_queue_len();
-    let queue = api::sync::queue(app, LISTED).into_iter();
-    let queue: Vec<_> = queue.map(|queued| queue_line(queued, now)).collect();
-    let hosts = sync.hosts();
-    let attempts = sync.get().map(|r| r.recent(LISTED)).unwrap_or_default();
+    let queue = api::sync::queue(app, LISTED);
+    let mut hosts = sync.hosts();
+    let more_hosts = hosts.len().saturating_sub(LISTED);
+    hosts.truncate(LISTED);
     let page = SyncPage {
         frame: cx.frame(),
+        now: Now::new(),
         notice: notice(sync.backend()),
         counters: counters([
             ("repositories waiting", waiting as u64),
@@ -90,11 +70,11 @@ pub(crate) fn page(cx: &RequestContext<'_>) -> HttpResult {
             ("requests since the start", totals.requests_total),
             ("objects fetched", totals.oids_fetched_total),
         ]),
-        more_hosts: hosts.len().saturating_sub(LISTED),
-        hosts: hosts.iter().take(LISTED).map(host_line).collect(),
+        hosts,
+        more_hosts,
         more_queue: waiting.saturating_sub(queue.len()),
         queue,
-        attempts: attempts.into_iter().map(|t| attempt_line(t, now)).collect(),
+        attempts: sync.get().map(|r| r.recent(LISTED)).unwrap_or_default(),
     };
     super::render(StatusCode::OK, &page)
 }
@@ -109,57 +89,23 @@ fn notice(backend: Option<Backend>) -> Option<Notice> {
     })
 }
 
-fn queue_line(queued: Queued, now: i64) -> QueueLine {
-    QueueLine {
-        next: if queued.in_progress {
-            String::new()
-        } else {
-            distance(queued.next_attempt, now)
-        },
-        identifier: queued.identifier.to_string(),
-        attempts: queued.attempts,
-        in_progress: queued.in_progress,
-    }
-}
-
-fn host_line(host: &HostBudget) -> HostLine {
-    let requests = super::count(host.requests_total, "request", "requests");
-    HostLine {
-        name: host.domain.to_string(),
-        closed: closed(host),
-        in_flight: Bar {
-            used: host.in_flight,
-            limit: host.in_flight_limit,
-        },
-        window: Bar {
-            used: host.started,
-            limit: host.window_limit,
-        },
-        totals: match host.failures_total {
+impl SyncPage {
+    fn totals(&self, host: &HostBudget) -> String {
+        let requests = super::count(host.requests_total, "request", "requests");
+        match host.failures_total {
             0 => requests,
             failures => format!("{requests}, {} failed", super::grouped(failures)),
-        },
+        }
     }
-}
 
-/// Why a host is not asked, if so.
-fn closed(host: &HostBudget) -> Option<String> {
-    match (&host.closed_why, host.closed_ms, host.breaker) {
-        (Some(why), Some(ms), _) => Some(format!("{why}: {}", super::took(ms))),
-        (_, _, Breaker::Shut) => Some("failing, not asked".to_owned()),
-        (_, _, Breaker::Probing) => Some("was failing, one request at a time".to_owned()),
-        _ => None,
-    }
-}
-
-fn attempt_line(tried: UrlAttempt, now: i64) -> AttemptLine {
-    AttemptLine {
-        identifier: tried.identifier.to_string(),
-        url: tried.url,
-        when: distance(tried.at, now),
-        took: super::took(tried.duration_ms),
-        outcome: tried.outcome,
-        is_success: tried.is_success,
+    /// Why a host is not asked, if so.
+    fn closed(&self, host: &HostBudget) -> Option<String> {
+        match (&host.closed_why, host.closed_ms, host.breaker) {
+            (Some(why), Some(ms), _) => Some(format!("{why}: {}", super::took(&ms))),
+            (_, _, Breaker::Shut) => Some("failing, not asked".to_owned()),
+            (_, _, Breaker::Probing) => Some("was failing, one request at a time".to_owned()),
+            _ => None,
+        }
     }
 }
 
@@ -169,7 +115,7 @@ mod tests {
 
     #[test]
     fn a_bar_is_never_longer_than_its_frame() {
-        let percent = |used, limit| Bar { used, limit }.percent();
+        let percent = |used: u32, limit: u32| Bar::new(&used, &limit).percent();
         assert_eq!(percent(2, 5), 40);
         assert_eq!(percent(7, 5), 100);
         assert_eq!(percent(0, 0), 100);

@@ -1,13 +1,10 @@
 //! Pages rendered from values alone.
 
+use grip_grasp::RepositoryStatus;
 use grip_types::Service;
+use serde_json::json;
 
-use super::{
-    home::Home,
-    recent_repositories::RepositoryLine,
-    repository::{RefLine, RepositoryPage, StateLine},
-    *,
-};
+use super::{home::Home, recent_repositories::RepositoryLine, repository::RepositoryPage, *};
 
 const NPUB: &str = "npub15qydau2hjma6ngxkl2cyar74wzyjshvl65za5k5rl69264ar2exs5cyejr";
 
@@ -49,39 +46,30 @@ fn line(name: &str, description: &str) -> RepositoryLine {
 }
 
 fn repository(notice: Option<Notice>) -> RepositoryPage {
-    let reference = |name: &str, is_head, is_tag| RefLine {
-        name: name.into(),
-        oid: "5e0d1f2a3b4c5d6e7f8091a2b3c4d5e6f7081920".into(),
-        short: "5e0d1f2a3b".into(),
-        is_head,
-        is_tag,
-    };
-    let clone = format!("https://grasp.example.com/{NPUB}/tide-table.git");
+    let listed =
+        |name: &str| json!({ "name": name, "oid": "5e0d1f2a3b4c5d6e7f8091a2b3c4d5e6f7081920" });
+    let refs = [
+        "refs/heads/main",
+        "refs/heads/feature/spring-tide",
+        "refs/tags/v1.0.0",
+    ];
+    let summary = json!({
+        "npub": NPUB, "identifier": "tide-table", "name": "tide table",
+        "description": "High and low water for small harbours.\nMade of <script>tides</script>.",
+        "status": if notice.is_some() { RepositoryStatus::Held } else { RepositoryStatus::Served },
+        "clone_url": format!("https://grasp.example.com/{NPUB}/tide-table.git"),
+        "nostr_url": format!("nostr://{NPUB}/grasp.example.com/tide-table"),
+        "web": ["https://tides.example"], "maintainers": [NPUB, NPUB],
+        "head": "refs/heads/main", "branches": 2, "tags": 1, "pull_requests": 2,
+        "refs": refs.map(listed),
+        "state": { "id": "a".repeat(64), "author": NPUB, "created_at": 1_763_000_000 },
+        "held_states": 0,
+    });
     RepositoryPage {
         frame: frame(),
-        name: "tide table".into(),
-        description: "High and low water for small harbours.\nMade of <script>tides</script>."
-            .into(),
-        identifier: "tide-table".into(),
-        is_held: notice.is_some(),
+        summary: serde_json::from_value(summary).unwrap(),
         notice,
-        clone,
-        nostr: format!("nostr://{NPUB}/grasp.example.com/tide-table"),
-        workshop: format!("https://gitworkshop.dev/{NPUB}/tide-table"),
-        refs: vec![
-            reference("main", true, false),
-            reference("feature/spring-tide", false, false),
-            reference("v1.0.0", false, true),
-        ],
-        more_refs: 0,
-        maintainers: vec![NPUB.into(), NPUB.into()],
-        state: Some(StateLine {
-            when: when(1_763_000_000),
-            id: "a".repeat(64),
-        }),
-        pull_requests: 2,
-        web: vec!["https://tides.example".into()],
-        explain: format!("/api/v1/explain/{NPUB}/tide-table"),
+        path: format!("{NPUB}/tide-table"),
     }
 }
 
@@ -184,7 +172,7 @@ fn moments_are_told_by_their_distance() {
     }
     assert_eq!(distance(i64::MIN, i64::MAX).split(' ').nth(1), Some("days"));
     assert_eq!(
-        (took(840), took(1_250), took(75_000)),
+        (took(&840), took(&1_250), took(&75_000)),
         ("840 ms".into(), "1.2 s".into(), "75 s".into())
     );
 }

@@ -4,12 +4,12 @@
 //! sent as they are, alone or with the facts of this answer around them.
 
 use bytes::Bytes;
-use grip_resolve::{Key, ManifestId, Resolved, Source};
+use grip_resolve::{Key, Resolved, Source};
 use http::{HeaderValue, StatusCode, header};
-use serde::Serialize;
 
 use super::parameters;
 use crate::{
+    api_types::ResolvedFacts,
     app::App,
     body::Body,
     error::{ResolvingError, WebError},
@@ -59,26 +59,15 @@ fn caching(app: &App, source: Source) -> Result<HeaderValue, WebError> {
     HeaderValue::from_str(&text).map_err(|e| WebError::internal("a number is no header", e))
 }
 
-/// The facts around a manifest.
-#[derive(Serialize)]
-struct Facts<'a> {
-    id: ManifestId,
-    name: &'a str,
-    source: Source,
-    hops: u32,
-    asked: u32,
-    took_ms: f64,
-}
-
 fn whole(found: &Resolved, is_raw: bool) -> HttpResult {
     let manifest = found.manifest.bytes().clone();
     if is_raw {
         return Ok(respond::typed(StatusCode::OK, MANIFEST, manifest));
     }
-    let facts = Facts {
-        id: found.id,
-        name: &found.manifest.name().to_string(),
-        source: found.source,
+    let facts = ResolvedFacts {
+        id: found.id.to_string(),
+        name: found.manifest.name().to_string(),
+        source: Some(found.source),
         hops: found.hops,
         asked: found.asked,
         took_ms: found.took.as_micros() as f64 / 1000.0,

@@ -32,11 +32,10 @@ fn g01_32_the_four_git_routes_and_the_page_are_told_apart() {
         let path = format!("/{NPUB}/my%20repo.git{rest}");
         let found = find(&path, "");
         let is_found = found.repository.is_some();
-        assert!(
-            found
-                .repository
-                .is_none_or(|found| found == addr("my repo"))
-        );
+        let is_it = found
+            .repository
+            .is_none_or(|found| found == addr("my repo"));
+        assert!(is_it, "{rest}");
         assert_eq!(is_found, !std::ptr::eq(found.route, &NOWHERE), "{rest}");
         (found.route.label, found.route.failures)
     };
@@ -45,20 +44,10 @@ fn g01_32_the_four_git_routes_and_the_page_are_told_apart() {
     assert_eq!(of("/info/refs"), ("info-refs", Failures::Git));
     assert_eq!(of("/git-upload-pack"), ("upload-pack", Failures::Git));
     assert_eq!(of("/git-receive-pack"), ("receive-pack", Failures::Git));
-    for dumb in [
-        "/HEAD",
-        "/objects",
-        "/objects/info/packs",
-        "/info/alternates",
-    ] {
+    for dumb in "/HEAD /objects /objects/info/packs /info/alternates".split(' ') {
         assert_eq!(of(dumb), ("dumb", Failures::Git), "{dumb}");
     }
-    for other in [
-        "/Info/refs",
-        "/info/refs/x",
-        "/git-upload-archive",
-        "/config",
-    ] {
+    for other in "/Info/refs /info/refs/x /git-upload-archive /config".split(' ') {
         assert_eq!(of(other).0, "nowhere", "{other}");
     }
 }
@@ -137,97 +126,35 @@ fn a_repository_name_without_its_suffix_is_known_for_browsers() {
 
 #[test]
 fn parameters_stand_as_they_are_written() {
-    for (path, row, params) in [
+    // A table: one path a line.
+    #[rustfmt::skip]
+    let cases = [
         ("/sync", "/sync", ["", ""]),
         ("/purgatory/", "/purgatory", ["", ""]),
         ("/b/index/", "/index", ["", ""]),
         ("/index/changes", "/index/changes", ["", ""]),
         ("/go", "/go/{path...}", ["", ""]),
-        (
-            "/go/a.example/x/@v/list",
-            "/go/{path...}",
-            ["a.example/x/@v/list", ""],
-        ),
-        (
-            "/go/%2e%2e/@v//x.zip",
-            "/go/{path...}",
-            ["%2e%2e/@v//x.zip", ""],
-        ),
+        ("/go/a.example/x/@v/list", "/go/{path...}", ["a.example/x/@v/list", ""]),
+        ("/go/%2e%2e/@v//x.zip", "/go/{path...}", ["%2e%2e/@v//x.zip", ""]),
         ("/go/../index", "/go/{path...}", ["../index", ""]),
-        (
-            "/resolve/a.git/b.git",
-            "/resolve/{key...}",
-            ["a.git/b.git", ""],
-        ),
-        (
-            "/b/api/v1/sync/a%2Fb/now",
-            "/api/v1/sync/{identifier}/now",
-            ["a%2Fb", ""],
-        ),
-        (
-            "/api/v1/purgatory/ab",
-            "/api/v1/purgatory/{event}",
-            ["ab", ""],
-        ),
-        (
-            "/api/v1/purgatory/ab/retry",
-            "/api/v1/purgatory/{event}/retry",
-            ["ab", ""],
-        ),
+        ("/resolve/a.git/b.git", "/resolve/{key...}", ["a.git/b.git", ""]),
+        ("/b/api/v1/sync/a%2Fb/now", "/api/v1/sync/{identifier}/now", ["a%2Fb", ""]),
+        ("/api/v1/purgatory/ab", "/api/v1/purgatory/{event}", ["ab", ""]),
+        ("/api/v1/purgatory/ab/retry", "/api/v1/purgatory/{event}/retry", ["ab", ""]),
         ("/api/v1/index/now", "/api/v1/index/now", ["", ""]),
         ("/api/v1/index/repos/", "/api/v1/index/repos", ["", ""]),
-        (
-            "/api/v1/index/repos/h/a/b%2F",
-            "/api/v1/index/repos/{name...}",
-            ["h/a/b%2F", ""],
-        ),
-        (
-            "/api/v1/queue/x/a%2Fb",
-            "/api/v1/queue/{kind}/{key}",
-            ["x", "a%2Fb"],
-        ),
-        (
-            "/api/v1/queue/x/a%2Fb/retry",
-            "/api/v1/queue/{kind}/{key}/retry",
-            ["x", "a%2Fb"],
-        ),
+        ("/api/v1/index/repos/h/a/b%2F", "/api/v1/index/repos/{name...}", ["h/a/b%2F", ""]),
+        ("/api/v1/queue/x/a%2Fb", "/api/v1/queue/{kind}/{key}", ["x", "a%2Fb"]),
+        ("/api/v1/queue/x/a%2Fb/retry", "/api/v1/queue/{kind}/{key}/retry", ["x", "a%2Fb"]),
         ("/api/v1/github/events/", "/api/v1/github/events", ["", ""]),
-        (
-            "/api/v1/github/users/a%2Fb",
-            "/api/v1/github/users/{user}",
-            ["a%2Fb", ""],
-        ),
-        (
-            "/api/v1/github/repos/a/b",
-            "/api/v1/github/repos/{name...}",
-            ["a/b", ""],
-        ),
-        (
-            "/api/v1/github/gaps/close",
-            "/api/v1/github/gaps/close",
-            ["", ""],
-        ),
+        ("/api/v1/github/users/a%2Fb", "/api/v1/github/users/{user}", ["a%2Fb", ""]),
+        ("/api/v1/github/repos/a/b", "/api/v1/github/repos/{name...}", ["a/b", ""]),
+        ("/api/v1/github/gaps/close", "/api/v1/github/gaps/close", ["", ""]),
         ("/api/v1/github", "/api/v1/github/{path...}", ["", ""]),
-        (
-            "/api/v1/github/users/",
-            "/api/v1/github/{path...}",
-            ["users/", ""],
-        ),
-        (
-            "/api/v1/github/users/a/b",
-            "/api/v1/github/{path...}",
-            ["users/a/b", ""],
-        ),
-        (
-            "/api/v1/github/Events",
-            "/api/v1/github/{path...}",
-            ["Events", ""],
-        ),
-        (
-            "/api/v1/github/events/../stats",
-            "/api/v1/github/{path...}",
-            ["events/../stats", ""],
-        ),
+        ("/api/v1/github/users/", "/api/v1/github/{path...}", ["users/", ""]),
+        ("/api/v1/github/users/a/b", "/api/v1/github/{path...}", ["users/a/b", ""]),
+        ("/api/v1/github/Events", "/api/v1/github/{path...}", ["Events", ""]),
+        ("/api/v1/github/events/../stats", "/api/v1/github/{path...}", ["events/../stats", ""]),
         ("/admin/pin", "/admin/pin", ["", ""]),
         ("/admin/other", "nowhere", ["", ""]),
         ("/api/v1/sync/x", "nowhere", ["", ""]),
@@ -236,7 +163,8 @@ fn parameters_stand_as_they_are_written() {
         ("/api/v1/queue/index-repo/a/b/c", "nowhere", ["", ""]),
         ("/index/later", "nowhere", ["", ""]),
         ("/gone/x", "nowhere", ["", ""]),
-    ] {
+    ];
+    for (path, row, params) in cases {
         assert_eq!(
             (row_of(path, "b"), find(path, "b").params),
             (row, params),

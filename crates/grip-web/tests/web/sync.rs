@@ -223,7 +223,7 @@ async fn without_redis_the_node_is_ready_and_says_what_it_lacks() -> Result<()> 
         "{redis}"
     );
     let page = node.get("/sync").await?.text();
-    assert!(page.contains("Redis is away"), "{page}");
+    assert!(page.contains("Redis cannot be reached"), "{page}");
     let metrics = node.get("/metrics").await?.text();
     assert!(metrics.contains("throttle_backend{backend=\"fallback\"} 1"));
     Ok(())
