@@ -44,39 +44,19 @@ pub(crate) enum Command {
         subject: String,
     },
     /// See and steer how missing git data is fetched
-    #[command(
-        subcommand,
-        arg_required_else_help = true,
-        disable_help_subcommand = true
-    )]
+    #[command(subcommand)]
     Sync(SyncAction),
     /// See and steer what waits for its git data
-    #[command(
-        subcommand,
-        arg_required_else_help = true,
-        disable_help_subcommand = true
-    )]
+    #[command(subcommand)]
     Purgatory(PurgatoryAction),
     /// See and steer work that is due later
-    #[command(
-        subcommand,
-        arg_required_else_help = true,
-        disable_help_subcommand = true
-    )]
+    #[command(subcommand)]
     Queue(QueueAction),
     /// See and steer the index of Go modules
-    #[command(
-        subcommand,
-        arg_required_else_help = true,
-        disable_help_subcommand = true
-    )]
+    #[command(subcommand)]
     Index(IndexAction),
     /// See and steer what is taken in from GitHub
-    #[command(
-        subcommand,
-        arg_required_else_help = true,
-        disable_help_subcommand = true
-    )]
+    #[command(subcommand)]
     Ingest(IngestAction),
     /// Find a repository by its name or digest, here or in the network
     Resolve(ResolveQuery),
@@ -105,20 +85,22 @@ pub(crate) enum PurgatoryAction {
     /// List what waits, why, and until when
     Ls,
     /// Look for the data of an event at once (on the node's machine)
-    Retry {
-        /// The id of a waiting event, or how it begins
-        #[arg(value_name = "EVENT")]
-        id: String,
-    },
+    Retry(WaitingEvent),
     /// Forget an event that waits (on the node's machine)
     Drop {
-        /// The id of a waiting event, or how it begins
-        #[arg(value_name = "EVENT")]
-        id: String,
+        #[command(flatten)]
+        event: WaitingEvent,
         /// Do it; without this only what would be dropped is shown
         #[arg(long)]
         yes: bool,
     },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct WaitingEvent {
+    /// The id of a waiting event, or how it begins
+    #[arg(value_name = "EVENT")]
+    pub(crate) id: String,
 }
 
 #[derive(Debug, Subcommand)]
@@ -222,10 +204,9 @@ pub(crate) fn parse(
         url: url.cloned(),
         json: json.copied().unwrap_or_default(),
     };
-    let command = if matches.subcommand().is_some() {
-        Command::from_arg_matches(&matches)?
-    } else {
-        Command::Serve
+    let command = match matches.subcommand() {
+        Some(_) => Command::from_arg_matches(&matches)?,
+        None => Command::Serve,
     };
     Ok(Invocation { command, node })
 }
@@ -274,7 +255,7 @@ pub(crate) fn command() -> clap::Command {
             "completions" => c,
             "healthcheck" => c.arg(url()).arg(config_file()),
             "explain" | "resolve" => asking(c),
-            _ => c.mut_subcommands(|leaf| match leaf.get_name() {
+            _ => group(c).mut_subcommands(|leaf| match leaf.get_name() {
                 // It needs no running node: it writes into the node's database.
                 "backfill" => asking(leaf)
                     .mut_arg("url", |url| url.hide(true))
@@ -298,10 +279,17 @@ environment or a .env file, or as <name> in gripfast.toml. `gripfast config` sho
 
 fn with_options(command: clap::Command) -> clap::Command {
     let headed = GROUPS.iter().flat_map(|group| {
-        let arguments = group.options().map(argument);
+        let arguments = group.options.iter().map(argument);
         arguments.map(|argument| argument.help_heading(group.title))
     });
     command.args(headed).arg(config_file())
+}
+
+/// A command that has others below it and does nothing alone.
+fn group(command: clap::Command) -> clap::Command {
+    command
+        .arg_required_else_help(true)
+        .disable_help_subcommand(true)
 }
 
 /// The arguments of a command that asks a running node.
@@ -348,19 +336,18 @@ fn argument(option: &'static Opt) -> Arg {
         Some(text) => format!("{idle} [default: {}]", text.replace('`', "")),
         None => idle.to_owned(),
     };
+    let is_bool = option.shape == Shape::Bool;
     let argument = Arg::new(option.key)
         .long(option.flag())
         .value_name(option.placeholder)
         .help(format!("{}{note}", first.trim_end_matches('.')))
         .long_help(format!("{help}{note}"))
         .hide_short_help(!option.common)
-        .allow_hyphen_values(true);
-    if option.shape == Shape::Bool {
+        .allow_hyphen_values(true)
+        .require_equals(is_bool);
+    if is_bool {
         // `--archive-all` alone means yes, as it does for ngit-grasp.
-        argument
-            .num_args(0..=1)
-            .default_missing_value("true")
-            .require_equals(true)
+        argument.num_args(0..=1).default_missing_value("true")
     } else {
         argument
     }

@@ -1,7 +1,6 @@
 //! One file per command; each only wires. The rest is what they share.
 
 pub(crate) mod client;
-pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod explain;
 pub(crate) mod healthcheck;
@@ -10,7 +9,6 @@ pub(crate) mod ingest;
 pub(crate) mod purgatory;
 pub(crate) mod queue;
 pub(crate) mod resolve;
-pub(crate) mod serve;
 pub(crate) mod sync;
 pub(crate) mod table;
 pub(crate) mod version;

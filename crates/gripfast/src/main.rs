@@ -11,7 +11,9 @@ mod private_file;
 
 use std::process::ExitCode;
 
+use clap_complete::Shell;
 use cli::{Command, Invocation};
+use config::{Flags, ProcessEnvironment};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -25,7 +27,7 @@ fn main() -> ExitCode {
         Err(shown) => return cli::show(&shown),
     };
     let outcome = match command {
-        Command::Serve => commands::serve::run(node.flags),
+        Command::Serve => serve(node.flags),
         Command::Config { docs } => commands::config::run(&node, docs.as_deref()),
         Command::Explain { subject } => commands::explain::run(&node, &subject),
         Command::Sync(action) => commands::sync::run(node, action),
@@ -35,8 +37,20 @@ fn main() -> ExitCode {
         Command::Ingest(action) => commands::ingest::run(node, action),
         Command::Resolve(query) => commands::resolve::run(&node, &query),
         Command::Healthcheck => commands::healthcheck::run(&node),
-        Command::Completions { shell } => commands::completions::run(shell),
+        Command::Completions { shell } => print_completions(shell),
         Command::Version => commands::version::run(node.json),
     };
     outcome.map_or_else(failure::report, |()| ExitCode::SUCCESS)
+}
+
+/// Runs the node until it is told to stop.
+fn serve(flags: Flags) -> anyhow::Result<()> {
+    let loaded = config::load(&flags, &ProcessEnvironment)?;
+    node::run(flags, loaded)
+}
+
+fn print_completions(shell: Shell) -> anyhow::Result<()> {
+    let out = &mut std::io::stdout();
+    clap_complete::generate(shell, &mut cli::command(), "gripfast", out);
+    Ok(())
 }

@@ -1,6 +1,7 @@
 //! The running node: components started in order, supervised, reloaded, and stopped in order.
 
 mod amnesia;
+mod base;
 mod component_settings;
 mod components;
 mod database;

@@ -5,24 +5,24 @@ use serde_json::{Value as Json, json};
 
 use crate::{
     cli::NodeRequest,
+    commands::table::{BOLD, DIM, YELLOW},
     config::{
-        self, Loaded, Opt, ProcessEnvironment, Source, Value, docs,
+        self, Loaded, Opt, ProcessEnvironment, Source, docs,
         options::{self, GROUPS},
     },
 };
 
 /// Prints the effective configuration.
 pub(crate) fn run(request: &NodeRequest, docs: Option<&str>) -> anyhow::Result<()> {
-    match docs {
-        Some("reference") => {
-            anstream::print!("{}", docs::markdown());
-            return Ok(());
-        }
-        Some(_) => {
-            anstream::print!("{}", docs::example());
-            return Ok(());
-        }
-        None => {}
+    if let Some(name) = docs {
+        let is_reference = name == "reference";
+        let make = if is_reference {
+            docs::markdown
+        } else {
+            docs::example
+        };
+        anstream::print!("{}", make());
+        return Ok(());
     }
     let loaded = config::load(&request.flags, &ProcessEnvironment)?;
     if request.json {
@@ -36,10 +36,6 @@ pub(crate) fn run(request: &NodeRequest, docs: Option<&str>) -> anyhow::Result<(
     Ok(())
 }
 
-const BOLD: Style = Style::new().bold();
-const DIM: Style = Style::new().dimmed();
-const YELLOW: Style = Style::new().fg_color(Some(anstyle::Color::Ansi(anstyle::AnsiColor::Yellow)));
-
 fn shown(option: &Opt, loaded: &Loaded) -> Option<String> {
     let text = loaded.values[option.key].text.as_deref()?;
     Some(option.shown(text))
@@ -48,7 +44,7 @@ fn shown(option: &Opt, loaded: &Loaded) -> Option<String> {
 fn as_table(loaded: &Loaded) -> String {
     let mut out = String::new();
     for group in GROUPS {
-        let options = group.options().filter(|o| o.has_effect).collect();
+        let options = group.options.iter().filter(|o| o.has_effect).collect();
         section(&mut out, group.title, loaded, options);
     }
     let idle = options::all().filter(|o| !o.has_effect).collect();
@@ -65,26 +61,17 @@ fn section(out: &mut String, title: &str, loaded: &Loaded, options: Vec<&Opt>) {
     }
     out.push_str(&format!("{BOLD}{title}{BOLD:#}\n"));
     let key_width = options.iter().map(|o| o.key.len()).max().unwrap_or(0);
-    let texts: Vec<_> = options
-        .iter()
-        .map(|o| shown(o, loaded).unwrap_or_else(|| "–".into()))
-        .collect();
+    let text = |o: &&Opt| shown(o, loaded).unwrap_or_else(|| "–".into());
+    let texts: Vec<_> = options.iter().map(text).collect();
     let text_width = texts.iter().map(|t| t.chars().count()).max().unwrap_or(0);
     for (option, text) in options.iter().zip(texts) {
-        let Value {
-            text: value,
-            source,
-        } = &loaded.values[option.key];
-        let style = if source.is_default() {
-            DIM
-        } else {
-            Style::new()
-        };
-        let source = match (value, source) {
+        let (key, value) = (option.key, &loaded.values[option.key]);
+        let is_default = value.source.is_default();
+        let style = if is_default { DIM } else { Style::new() };
+        let source = match (&value.text, &value.source) {
             (None, Source::Default) => "not set".to_owned(),
-            _ => source.to_string(),
+            (_, source) => source.to_string(),
         };
-        let key = option.key;
         out.push_str(&format!(
             "  {key:key_width$}  {text:text_width$}  {style}{source}{style:#}\n"
         ));
@@ -92,16 +79,14 @@ fn section(out: &mut String, title: &str, loaded: &Loaded, options: Vec<&Opt>) {
 }
 
 fn as_json(loaded: &Loaded) -> Json {
-    let options: Vec<_> = options::all()
-        .map(|option| {
-            json!({
-                "key": option.key,
-                "value": shown(option, loaded),
-                "source": loaded.values[option.key].source,
-                "has_effect": option.has_effect,
-                "live": option.live,
-            })
+    let options = options::all().map(|option| {
+        json!({
+            "key": option.key,
+            "value": shown(option, loaded),
+            "source": loaded.values[option.key].source,
+            "has_effect": option.has_effect,
+            "live": option.live,
         })
-        .collect();
-    json!({ "options": options, "warnings": loaded.warnings })
+    });
+    json!({ "options": options.collect::<Vec<_>>(), "warnings": loaded.warnings })
 }

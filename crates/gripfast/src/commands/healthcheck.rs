@@ -14,10 +14,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Succeeds when the node says that it is ready.
 pub(crate) fn run(request: &NodeRequest) -> anyhow::Result<()> {
-    let url = format!(
-        "{}/readyz",
-        base_url(request.url.as_deref(), &request.flags)?
-    );
+    let base = base_url(request.url.as_deref(), &request.flags)?;
+    let url = format!("{base}/readyz");
     let answer = fetch(&url, PATIENCE).with_context(|| format!("no response from {url}"))?;
     match answer.status {
         200 => {

@@ -8,7 +8,7 @@ use grip_web::api_types::WaitingEvents;
 use reqwest::Method;
 
 use crate::{
-    cli::{NodeRequest, PurgatoryAction},
+    cli::{NodeRequest, PurgatoryAction, WaitingEvent},
     commands::{client::Node, when::Now},
 };
 
@@ -21,7 +21,7 @@ pub(crate) fn run(request: NodeRequest, action: PurgatoryAction) -> anyhow::Resu
     let node = Node::new(&request)?;
     match action {
         PurgatoryAction::Ls => node.show(&PATH, &[LISTED], render::list),
-        PurgatoryAction::Retry { id } => {
+        PurgatoryAction::Retry(WaitingEvent { id }) => {
             let event = find(&node, &id)?;
             let path = [&PATH[..], &[&event.id, "retry"]].concat();
             let done = format!(
@@ -31,7 +31,7 @@ pub(crate) fn run(request: NodeRequest, action: PurgatoryAction) -> anyhow::Resu
             );
             node.order(Method::POST, &path, &[], &done)
         }
-        PurgatoryAction::Drop { id, yes } => forget(&node, request.json, &id, yes),
+        PurgatoryAction::Drop { event, yes } => forget(&node, request.json, &event.id, yes),
     }
 }
 

@@ -2,7 +2,9 @@
 
 mod render;
 
-use self::render::{Found, Ranked};
+use grip_resolve::Ranked;
+use grip_web::api_types::ResolvedManifest;
+
 use crate::{
     cli::{NodeRequest, ResolveQuery},
     commands::{client::Node, when::Now},
@@ -12,22 +14,23 @@ use crate::{
 pub(crate) fn run(request: &NodeRequest, query: &ResolveQuery) -> anyhow::Result<()> {
     let node = Node::new(request)?;
     let key = query.key.as_str();
-    let fresh: &[(&str, &str)] = if query.fresh {
-        &[("fresh", "true")]
-    } else {
-        &[]
-    };
+    let fresh: Vec<_> = query
+        .fresh
+        .then_some(("fresh", "true"))
+        .into_iter()
+        .collect();
     if request.json {
-        let route = if query.providers {
+        let with_providers = query.providers;
+        let route = if with_providers {
             "providers"
         } else {
             "resolve"
         };
-        let answer: serde_json::Value = node.data(&[route, key], fresh)?;
+        let answer: serde_json::Value = node.data(&[route, key], &fresh)?;
         anstream::println!("{answer:#}");
         return Ok(());
     }
-    let found: Found = node.data(&["resolve", key], fresh)?;
+    let found: ResolvedManifest = node.data(&["resolve", key], &fresh)?;
     anstream::print!("{}", render::found(&found, Now::new()));
     if query.providers {
         // What was just found is in the node's cache.

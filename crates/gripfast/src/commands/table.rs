@@ -1,6 +1,6 @@
 //! Tables for people: columns as wide as they need to be, and never wider than a terminal.
 
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 
 use anstyle::{AnsiColor, Color, Style};
 
@@ -29,8 +29,9 @@ impl<const N: usize> Table<N> {
         }
     }
 
-    pub(crate) fn row(&mut self, cells: [String; N]) {
-        self.rows.push((cells.map(|cell| plain(&cell)), None));
+    pub(crate) fn row(&mut self, cells: [&dyn Display; N]) {
+        let cells = cells.map(|cell| plain(&cell.to_string()));
+        self.rows.push((cells, None));
     }
 
     /// Says something about the last row on a line of its own, whole.
@@ -65,13 +66,10 @@ impl<const N: usize> Table<N> {
 }
 
 fn line<const N: usize>(cells: &[String; N], widths: &[usize; N]) -> String {
-    let cells = cells.iter().zip(widths);
-    let padded: Vec<String> = cells
-        .map(|(cell, width)| format!("{:width$}", cut(cell, *width)))
-        .collect();
-    format!("{INDENT}{}", padded.join(GAP))
-        .trim_end()
-        .to_owned()
+    let padded = cells.iter().zip(widths);
+    let padded = padded.map(|(cell, width)| format!("{:width$}", cut(cell, *width)));
+    let line = padded.collect::<Vec<_>>().join(GAP);
+    format!("{INDENT}{line}").trim_end().to_owned()
 }
 
 /// A text of somebody else without what a terminal would obey.
@@ -94,6 +92,11 @@ pub(crate) fn section(out: &mut String, title: &str, table: Option<String>) {
     if let Some(table) = table {
         let _ = write!(out, "\n{BOLD}{title}{BOLD:#}\n{table}");
     }
+}
+
+/// The first digits of an event id.
+pub(crate) fn short(id: &str) -> &str {
+    id.get(..8).unwrap_or(id)
 }
 
 /// A line about entries that a list leaves out.
@@ -128,8 +131,8 @@ mod tests {
     #[test]
     fn a_table_fits_a_terminal_and_says_where_it_was_cut() {
         let mut table = Table::new(["host", "what it said", "when"], 1);
-        table.row(["a.example".into(), "no answer ".repeat(20), "now".into()]);
-        table.row(["b.example".into(), "fine".into(), "in 3m".into()]);
+        table.row([&"a.example", &"no answer ".repeat(20), &"now"]);
+        table.row([&"b.example", &"fine", &"in 3m"]);
         let text = unstyled(&table.render());
         for line in text.lines() {
             assert!(line.chars().count() <= WIDTH, "{line}");
@@ -141,7 +144,7 @@ mod tests {
     #[test]
     fn nothing_of_a_stranger_steers_the_terminal() {
         let mut table = Table::new(["key", "when"], 0);
-        table.row(["\u{1b}[2Jgone\n".into(), "now".into()]);
+        table.row([&"\u{1b}[2Jgone\n", &"now"]);
         table.note(Some("a\u{7}\u{9b}31m\r\nb".into()));
         let text = table.render();
         assert!(!text.contains(['\u{7}', '\u{9b}', '\r']), "{text:?}");

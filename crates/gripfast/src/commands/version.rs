@@ -10,14 +10,10 @@ pub(crate) const COMMIT: Option<&str> = option_env!("GRIPFAST_COMMIT");
 /// Prints what this binary is.
 pub(crate) fn run(as_json: bool) -> anyhow::Result<()> {
     if as_json {
-        anstream::println!(
-            "{}",
-            json!({ "name": "gripfast", "version": VERSION, "commit": COMMIT })
-        );
+        let version = json!({ "name": "gripfast", "version": VERSION, "commit": COMMIT });
+        anstream::println!("{version}");
     } else {
-        let commit = COMMIT
-            .map(|commit| format!(" ({commit})"))
-            .unwrap_or_default();
+        let commit = COMMIT.map_or_else(String::new, |commit| format!(" ({commit})"));
         anstream::println!("gripfast {VERSION}{commit}");
     }
     Ok(())

@@ -12,9 +12,7 @@ pub(crate) fn markdown() -> String {
     let mut out = String::from(MARKDOWN_HEAD);
     for group in GROUPS {
         let _ = write!(out, "\n## {}\n", group.title);
-        group
-            .options()
-            .for_each(|option| out.push_str(&markdown_entry(option)));
+        out.extend(group.options.iter().map(markdown_entry));
     }
     out.push_str(
         "\n## All environment variables\n\n| variable | option | default |\n|---|---|---|\n",
@@ -27,7 +25,7 @@ pub(crate) fn markdown() -> String {
 }
 
 const MARKDOWN_HEAD: &str = "\
-<!-- Made from crates/gripfast/src/config/options/ by `cargo xtask docs`; edit those files. -->
+<!-- Made from crates/gripfast/src/config/options.rs by `cargo xtask docs`; edit that file. -->
 
 # Configuration
 
@@ -88,11 +86,9 @@ pub(crate) fn example() -> String {
     for group in GROUPS {
         // A secret is better not written into a file that others may read.
         let is_secret = |o: &Opt| matches!(o.shape, Shape::Secret | Shape::SecretList);
-        let mut shown = group
-            .options()
-            .filter(|o| o.has_effect && !is_secret(o))
-            .peekable();
-        if shown.peek().is_some() {
+        let shown = group.options.iter();
+        let shown = shown.filter(|o| o.has_effect && !is_secret(o));
+        if shown.clone().next().is_some() {
             let _ = write!(out, "\n# --- {} ---\n", group.title);
         }
         for option in shown {
@@ -108,7 +104,7 @@ pub(crate) fn example() -> String {
 
 fn example_value(option: &Opt) -> String {
     let quoted = |text: &str| format!("\"{text}\"");
-    let text = option.default.unwrap_or(option.example);
+    let text = option.default.or(option.example).unwrap_or_default();
     match option.shape {
         Shape::Bool | Shape::Number => text.to_owned(),
         Shape::List => {

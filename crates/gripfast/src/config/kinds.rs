@@ -32,12 +32,8 @@ pub(crate) trait Kind {
     /// How the reference names it.
     fn describe() -> String;
 
+    /// Reads a value. An empty text stands for none: lists and optional values take it.
     fn parse(text: &str) -> Result<Self::Value, ParseError>;
-
-    /// The value where nobody gives one and there is no default.
-    fn unset() -> Option<Self::Value> {
-        None
-    }
 }
 
 /// What TOML, help and displays have to know of a kind.
@@ -65,9 +61,13 @@ impl Shape {
             "string" => true,
             "boolean" => self == Self::Bool,
             "integer" => matches!(self, Self::Number | Self::Size),
-            "array" => matches!(self, Self::List | Self::SecretList),
+            "array" => self.is_list(),
             _ => false,
         }
+    }
+
+    fn is_list(self) -> bool {
+        matches!(self, Self::List | Self::SecretList)
     }
 
     pub(crate) fn is_secret(self) -> bool {
@@ -103,14 +103,14 @@ impl<K: Kind> Kind for Option<K> {
     }
 
     fn parse(text: &str) -> Result<Self::Value, ParseError> {
-        K::parse(text).map(Some)
-    }
-
-    fn unset() -> Option<Self::Value> {
-        Some(None)
+        Some(text)
+            .filter(|text| !text.is_empty())
+            .map(K::parse)
+            .transpose()
     }
 }
 
+/// Declares kinds: the type of their values, shape, placeholder, description and parser.
 macro_rules! kinds {
     ($($kind:ty => $value:ty: $shape:ident, $placeholder:literal, $describe:literal, $parse:expr;)*) => {$(
         impl Kind for $kind {
@@ -119,7 +119,8 @@ macro_rules! kinds {
             const PLACEHOLDER: &'static str = $placeholder;
 
             fn describe() -> String {
-                $describe.to_owned()
+                let note = if Self::SHAPE.is_list() { " (an array in the file)" } else { "" };
+                format!("{}{note}", $describe)
             }
 
             fn parse(text: &str) -> Result<$value, ParseError> {
@@ -129,51 +130,7 @@ macro_rules! kinds {
     )*};
 }
 
-/// Lists are separated by commas, and empty where nothing is set.
-macro_rules! lists {
-    ($($kind:ty => $value:ty: $shape:ident, $placeholder:literal, $describe:literal, $parse:expr;)*) => {$(
-        impl Kind for $kind {
-            type Value = $value;
-            const SHAPE: Shape = Shape::$shape;
-            const PLACEHOLDER: &'static str = $placeholder;
-
-            fn describe() -> String {
-                concat!($describe, " (an array in the file)").to_owned()
-            }
-
-            fn parse(text: &str) -> Result<$value, ParseError> {
-                $parse(text)
-            }
-
-            fn unset() -> Option<$value> {
-                Some(<$value>::default())
-            }
-        }
-    )*};
-}
-use lists;
-
-/// One of a few words, which the placeholder lists.
-macro_rules! choices {
-    ($($kind:ty, $placeholder:literal: $($word:literal => $value:expr),*;)*) => {$(
-        impl Kind for $kind {
-            type Value = $kind;
-            const SHAPE: Shape = Shape::Text;
-            const PLACEHOLDER: &'static str = $placeholder;
-
-            fn describe() -> String {
-                format!("`{}`", $placeholder.replace('|', "` or `"))
-            }
-
-            fn parse(text: &str) -> Result<$kind, ParseError> {
-                match text {
-                    $($word => Ok($value),)*
-                    _ => Err(format!("is none of {}", $placeholder.replace('|', ", ")).into()),
-                }
-            }
-        }
-    )*};
-}
+use kinds;
 
 /// A number of bytes.
 pub(crate) struct Bytes;
@@ -224,9 +181,18 @@ kinds! {
     DatabasePlace => DatabasePlace: SecretUrl, "URL", "`postgres://…` or `sqlite:PATH`",
         database_place;
     NodeName => String: Text, "NAME", "letters, digits, `-`, `_` and `.`", node_name;
-}
-
-lists! {
+    MaintainerRule => MaintainerRule: Text, "legacy|reciprocal", "`legacy` or `reciprocal`", |text| {
+        let (legacy, reciprocal) = (MaintainerRule::Legacy, MaintainerRule::Reciprocal);
+        choice(text, &[("legacy", legacy), ("reciprocal", reciprocal)])
+    };
+    LogFormat => LogFormat: Text, "text|json", "`text` or `json`", |text| {
+        choice(text, &[("text", LogFormat::Text), ("json", LogFormat::Json)])
+    };
+    EventBackend => EventBackend: Text, "lmdb|memory|nostrdb", "`lmdb` or `memory` or `nostrdb`",
+        |text| {
+            let other = EventBackend::Other;
+            choice(text, &[("lmdb", EventBackend::Lmdb), ("memory", other), ("nostrdb", other)])
+        };
     List => Vec<String>: List, "LIST", "comma-separated list", |text| Ok(items(text).collect());
     // A mistyped key in a list would let in, or keep out, the wrong people.
     Selection => Selection: List, "LIST",
@@ -249,14 +215,6 @@ lists! {
          `/dns4/a.example/tcp/7335/p2p/12D3KooW…`", multiaddrs;
 }
 
-choices! {
-    MaintainerRule, "legacy|reciprocal":
-        "legacy" => Self::Value::Legacy, "reciprocal" => Self::Value::Reciprocal;
-    LogFormat, "text|json": "text" => Self::Text, "json" => Self::Json;
-    EventBackend, "lmdb|memory|nostrdb":
-        "lmdb" => Self::Lmdb, "memory" => Self::Other, "nostrdb" => Self::Other;
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LogFormat {
     Text,
@@ -272,10 +230,6 @@ pub(crate) enum EventBackend {
 
 /// A number within bounds.
 pub(crate) struct Count<T, const MIN: u64, const MAX: u64 = { u64::MAX }>(PhantomData<T>);
-/// A number of milliseconds.
-pub(crate) struct Millis<const MIN: u64, const MAX: u64>;
-/// A number of seconds.
-pub(crate) struct Seconds<const MIN: u64, const MAX: u64>;
 
 pub(crate) type Any = Count<usize, 0>;
 pub(crate) type Positive = Count<usize, 1>;
@@ -305,29 +259,6 @@ impl<T: TryFrom<u64>, const MIN: u64, const MAX: u64> Kind for Count<T, MIN, MAX
             n => T::try_from(n).map_err(|_| "is too large".into()),
         }
     }
-}
-
-macro_rules! units {
-    ($($kind:ident, $from:path;)*) => {$(
-        impl<const MIN: u64, const MAX: u64> Kind for $kind<MIN, MAX> {
-            type Value = Duration;
-            const SHAPE: Shape = Shape::Number;
-            const PLACEHOLDER: &'static str = "NUMBER";
-
-            fn describe() -> String {
-                Count::<u64, MIN, MAX>::describe()
-            }
-
-            fn parse(text: &str) -> Result<Duration, ParseError> {
-                Count::<u64, MIN, MAX>::parse(text).map($from)
-            }
-        }
-    )*};
-}
-
-units! {
-    Millis, Duration::from_millis;
-    Seconds, Duration::from_secs;
 }
 
 /// A text that no log line and no debug output shows.
@@ -372,15 +303,23 @@ fn items(text: &str) -> impl Iterator<Item = String> {
     trimmed.filter(|item| !item.is_empty()).map(str::to_owned)
 }
 
-/// Parses each item; the error names the item that is no `what`.
-fn each<T>(
+/// Parses each item; the error names the item before the reason, such as `which is no host`.
+fn each<T, E: fmt::Display>(
     text: &str,
-    what: &str,
-    parse: impl Fn(&str) -> Option<T>,
+    parse: impl Fn(&str) -> Result<T, E>,
 ) -> Result<Vec<T>, ParseError> {
-    let wrong = |item: &str| format!("has `{item}`, which is no {what}").into();
-    let parsed = items(text).map(|item| parse(&item).ok_or_else(|| wrong(&item)));
+    let wrong = |item: &str, why: E| format!("has `{item}`, {why}").into();
+    let parsed = items(text).map(|item| parse(&item).map_err(|why| wrong(&item, why)));
     parsed.collect()
+}
+
+/// Reads one of a few words.
+fn choice<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, ParseError> {
+    let found = words.iter().find(|(word, _)| *word == text);
+    found.map(|(_, value)| *value).ok_or_else(|| {
+        let words: Vec<_> = words.iter().map(|(word, _)| *word).collect();
+        format!("is none of {}", words.join(", ")).into()
+    })
 }
 
 /// Refuses two items of one name.
@@ -449,15 +388,16 @@ fn log_filter(text: &str) -> Result<String, ParseError> {
 
 /// Reads networks; a single address stands for itself.
 fn networks(text: &str) -> Result<Vec<IpNet>, ParseError> {
-    each(text, "network such as 10.0.0.0/8", |item| {
+    each(text, |item| {
         let address = || item.parse::<IpAddr>().map(IpNet::from);
-        item.parse().or_else(|_| address()).ok()
+        let network = item.parse().or_else(|_| address());
+        network.map_err(|_| "which is no network such as 10.0.0.0/8")
     })
 }
 
 fn services(text: &str) -> Result<Vec<Service>, ParseError> {
-    let what = "host name such as `grasp.example.com`";
-    each(text, what, |item| Service::parse(item).ok())
+    let wrong = "which is no host name such as `grasp.example.com`";
+    each(text, |item| Service::parse(item).map_err(|_| wrong))
 }
 
 fn domains(text: &str) -> Result<Vec<Domain>, ParseError> {
@@ -470,8 +410,7 @@ fn domains(text: &str) -> Result<Vec<Domain>, ParseError> {
 /// Reads `host=concurrent/per-minute` items; none may name a host twice.
 fn host_limits(text: &str) -> Result<Vec<HostLimit>, ParseError> {
     let number = |text: &str| text.trim().parse::<u32>().ok().filter(|n| *n > 0);
-    let what = "host=concurrent/per-minute such as github.com=10/60";
-    let found = each(text, what, |item| {
+    let limit = |item: &str| {
         let (host, limits) = item.split_once('=')?;
         let (concurrent, per_minute) = limits.split_once('/')?;
         Some(HostLimit {
@@ -479,8 +418,10 @@ fn host_limits(text: &str) -> Result<Vec<HostLimit>, ParseError> {
             concurrent: number(concurrent)?,
             per_minute: number(per_minute)?,
         })
-    });
-    unique(found?, |limit| limit.host.to_string())
+    };
+    let wrong = "which is no host=concurrent/per-minute such as github.com=10/60";
+    let found = each(text, |item| limit(item).ok_or(wrong))?;
+    unique(found, |limit| limit.host.to_string())
 }
 
 /// Reads URL schemes. Git data is fetched by HTTP alone, so another scheme would do nothing.
@@ -498,9 +439,10 @@ fn schemes(text: &str) -> Result<Vec<String>, ParseError> {
 
 /// Reads addresses of the network of nodes as far as their form goes; the network reads the rest.
 fn multiaddrs(text: &str) -> Result<Vec<String>, ParseError> {
-    each(text, "address such as `/ip4/0.0.0.0/tcp/7335`", |item| {
+    each(text, |item| {
         let has_port = item.contains("/tcp/") || item.contains("/udp/");
-        (item.starts_with('/') && has_port).then(|| item.to_owned())
+        let address = (item.starts_with('/') && has_port).then(|| item.to_owned());
+        address.ok_or("which is no address such as `/ip4/0.0.0.0/tcp/7335`")
     })
 }
 
@@ -544,23 +486,19 @@ pub(crate) fn node_name(text: &str) -> Result<String, ParseError> {
 
 /// Reads `prefix=npub` items; none may name a prefix twice.
 fn claims(text: &str) -> Result<Vec<Claim>, ParseError> {
-    let claim = |item: &str| {
+    let found = each(text, |item| {
         let (prefix, owner) = item
             .split_once('=')
             .ok_or("which is no prefix=npub such as go.example.com/tools=npub1…")?;
-        let owner = PublicKey::parse(owner.trim())
-            .ok()
-            .and_then(|key| key.to_bech32().ok());
+        let owner = PublicKey::parse(owner.trim()).ok();
+        let owner = owner.and_then(|key| key.to_bech32().ok());
         let owner = owner.ok_or("where the owner is no npub")?;
         let prefix = prefix.trim().trim_end_matches('/');
         let claim = Claim::new(prefix, &owner)
-            .map_err(|_| "where the prefix is no module path such as go.example.com/tools");
-        Ok((prefix.to_owned(), claim?))
-    };
-    let found: Result<Vec<_>, ParseError> = items(text)
-        .map(|item| claim(&item).map_err(|why: &str| format!("has `{item}`, {why}").into()))
-        .collect();
-    let found = unique(found?, |(prefix, _)| prefix.clone())?;
+            .map_err(|_| "where the prefix is no module path such as go.example.com/tools")?;
+        Ok::<_, &str>((prefix.to_owned(), claim))
+    })?;
+    let found = unique(found, |(prefix, _)| prefix.clone())?;
     Ok(found.into_iter().map(|(_, claim)| claim).collect())
 }
 

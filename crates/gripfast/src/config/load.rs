@@ -7,7 +7,8 @@ use std::{
 };
 
 use super::{
-    ConfigError, Environment, Opt, Settings, Source, Value, Values, dotenv,
+    ConfigError, Environment, Opt, Settings, Source, Value, Values,
+    dotenv::{self, Variable},
     options::{self, find},
     toml_file,
 };
@@ -67,14 +68,21 @@ pub(crate) fn load(flags: &Flags, env: &dyn Environment) -> Result<Loaded, Confi
     let settings = Settings::read(&values);
     settings.review(&mut values, &mut notes);
     let Notes { warnings, mistakes } = notes;
-    if mistakes.is_empty() {
-        Ok(Loaded {
-            settings,
-            values,
-            warnings,
-        })
-    } else {
-        Err(ConfigError(mistakes))
+    if !mistakes.is_empty() {
+        return Err(ConfigError(mistakes));
+    }
+    Ok(Loaded {
+        settings,
+        values,
+        warnings,
+    })
+}
+
+/// Reads a file; one that nobody named need not be there.
+fn read_file(env: &dyn Environment, path: &Path, is_named: bool) -> io::Result<Option<String>> {
+    match env.read(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !is_named => Ok(None),
+        read => read.map(Some),
     }
 }
 
@@ -95,8 +103,8 @@ impl Notes {
             None => "the value".to_owned(),
         };
         let source = &value.source;
-        self.mistakes
-            .push(format!("{source}: {key} — {shown} {why}"));
+        let mistake = format!("{source}: {key} — {shown} {why}");
+        self.mistakes.push(mistake);
     }
 
     /// The file that a setting names, which must be there, or else the systemd credential of the
@@ -107,39 +115,36 @@ impl Notes {
         named: Option<PathBuf>,
         env: &dyn Environment,
     ) -> Option<(PathBuf, String)> {
-        let must_exist = named.is_some();
+        let is_named = named.is_some();
+        let credential = || {
+            let directory = env.variable("CREDENTIALS_DIRECTORY");
+            directory.map(|directory| Path::new(&directory).join(key))
+        };
+        let ours = || (key == "relay_owner_nsec").then(|| NGIT_KEY_FILE.into());
         let candidates = match named {
             Some(path) => vec![path],
-            None => {
-                let credentials = env.variable("CREDENTIALS_DIRECTORY");
-                let credential = credentials.map(|dir| Path::new(&dir).join(key));
-                let ours = (key == "relay_owner_nsec").then(|| NGIT_KEY_FILE.into());
-                credential.into_iter().chain(ours).collect()
-            }
+            None => credential().into_iter().chain(ours()).collect(),
         };
         for path in candidates {
-            match env.read(&path) {
-                Ok(text) => {
-                    // Ends like a line, so that a comma is part of a secret.
-                    let text = format!("{}\n", text.trim());
-                    let option = find(key).expect("secrets are options");
-                    let Err(why) = (option.check)(&text) else {
-                        return Some((path, text));
-                    };
-                    let source = Source::Credential { path };
-                    let text = Some(text);
-                    self.mistake(key, &Value { text, source }, why);
-                    return None;
-                }
-                Err(error) if error.kind() == io::ErrorKind::NotFound && !must_exist => {}
+            let text = match read_file(env, &path, is_named) {
+                Ok(Some(text)) => text,
+                Ok(None) => continue,
                 Err(error) => {
-                    let suffix = if must_exist { "_file" } else { "" };
-                    let path = path.display();
-                    self.mistakes
-                        .push(format!("{path}: {key}{suffix} cannot be read: {error}"));
+                    let (path, suffix) = (path.display(), if is_named { "_file" } else { "" });
+                    let mistake = format!("{path}: {key}{suffix} cannot be read: {error}");
+                    self.mistakes.push(mistake);
                     return None;
                 }
-            }
+            };
+            // Ends like a line, so that a comma is part of a secret.
+            let text = format!("{}\n", text.trim());
+            let option = find(key).expect("secrets are options");
+            let Err(why) = (option.check)(&text) else {
+                return Some((path, text));
+            };
+            let (source, text) = (Source::Credential { path }, Some(text));
+            self.mistake(key, &Value { text, source }, why);
+            return None;
         }
         None
     }
@@ -168,29 +173,17 @@ impl Loader {
     fn read_toml(&mut self, flags: &Flags, env: &dyn Environment) {
         let variable = || env.variable("GRIPFAST_CONFIG").map(PathBuf::from);
         let named = flags.config_file.clone().or_else(variable);
-        let must_exist = named.is_some();
+        let is_named = named.is_some();
         let path = named.unwrap_or_else(|| CONFIG_FILE.into());
-        let shown = path.display();
-        let text = match env.read(&path) {
-            Ok(text) => text,
-            // A file that was asked for must be there; the usual one need not.
-            Err(error) if error.kind() == io::ErrorKind::NotFound && !must_exist => return,
-            Err(error) => {
-                self.notes
-                    .mistakes
-                    .push(format!("{shown}: cannot be read: {error}"));
-                return;
-            }
+        let entries = match read_file(env, &path, is_named) {
+            Ok(None) => return,
+            Ok(Some(text)) => toml_file::parse(&text)
+                .map_err(|(line, message)| format!(":{line}: is no TOML: {message}")),
+            Err(error) => Err(format!(": cannot be read: {error}")),
         };
-        match toml_file::parse(&text) {
-            Ok(entries) => entries
-                .into_iter()
-                .for_each(|entry| self.take_entry(&path, entry)),
-            Err((line, message)) => {
-                self.notes
-                    .mistakes
-                    .push(format!("{shown}:{line}: is no TOML: {message}"));
-            }
+        match entries {
+            Ok(entries) => entries.into_iter().for_each(|e| self.take_entry(&path, e)),
+            Err(why) => self.notes.mistakes.push(format!("{}{why}", path.display())),
         }
     }
 
@@ -203,10 +196,8 @@ impl Loader {
                 self.put(option, &text, source);
             }
             (Some(_), _) => {
-                let toml_type = entry.toml_type;
-                self.notes
-                    .mistakes
-                    .push(format!("{source}: {key} cannot be of type {toml_type}"));
+                let mistake = format!("{source}: {key} cannot be of type {}", entry.toml_type);
+                self.notes.mistakes.push(mistake);
             }
             (None, _) => {
                 let hint = hint(&key, options::all().map(|o| o.key.to_owned()));
@@ -217,49 +208,52 @@ impl Loader {
     }
 
     fn read_dotenv(&mut self, env: &dyn Environment) {
-        let text = match env.read(Path::new(DOTENV)) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return,
-            Err(error) => return self.warn(format!("{DOTENV}: cannot be read: {error}")),
-        };
-        let (assignments, unreadable) = dotenv::parse(&text);
-        for line in unreadable {
-            self.warn(format!("{DOTENV}:{line}: is no KEY=value line"));
+        let path = Path::new(DOTENV);
+        match read_file(env, path, false) {
+            Ok(text) => {
+                let (variables, unreadable) = dotenv::parse(path, &text.unwrap_or_default());
+                for line in unreadable {
+                    self.warn(format!("{DOTENV}:{line}: is no KEY=value line"));
+                }
+                self.read_variables(&variables);
+            }
+            Err(error) => self.warn(format!("{DOTENV}: cannot be read: {error}")),
         }
-        let path = PathBuf::from(DOTENV);
-        let found = assignments.into_iter().map(|a| {
-            let (path, line) = (path.clone(), a.line);
-            (a.name, a.value, Source::File { path, line })
-        });
-        self.read_variables(&found.collect::<Vec<_>>());
     }
 
     fn read_environment(&mut self, env: &dyn Environment) {
-        let found = env.variables().into_iter().map(|(name, value)| {
+        let variable = |(name, value): (String, String)| {
             let source = Source::Environment { name: name.clone() };
-            (name, value, source)
-        });
-        self.read_variables(&found.collect::<Vec<_>>());
+            Variable {
+                name,
+                value,
+                source,
+            }
+        };
+        let variables: Vec<_> = env.variables().into_iter().map(variable).collect();
+        self.read_variables(&variables);
     }
 
     /// Takes the strongest name of each option and warns of unknown names.
-    fn read_variables(&mut self, variables: &[(String, String, Source)]) {
+    fn read_variables(&mut self, variables: &[Variable]) {
         let mut known: Vec<String> = Vec::new();
         for option in options::all() {
             let names = option.env_names();
             let mut set = names.iter().filter_map(|name| {
                 let mut latest = variables.iter().rev();
-                latest.find(|(n, value, _)| n == name && !value.trim().is_empty())
+                latest.find(|v| v.name == *name && !v.value.trim().is_empty())
             });
-            if let Some((name, text, source)) = set.next() {
-                for (weaker, ..) in set.filter(|(_, other, _)| other.trim() != text.trim()) {
+            if let Some(found) = set.next() {
+                let text = found.value.trim();
+                for weaker in set.filter(|other| other.value.trim() != text) {
+                    let (weaker, name) = (&weaker.name, &found.name);
                     self.warn(format!("{weaker} is set too, but {name} counts"));
                 }
-                self.put(option, text, source.clone());
+                self.put(option, text, found.source.clone());
             }
             known.extend(names);
         }
-        for (name, _, source) in variables {
+        for Variable { name, source, .. } in variables {
             let is_ours = name.starts_with("NGIT_") || name.starts_with("GRIPFAST_");
             if is_ours && !known.contains(name) && !OTHER_NAMES.contains(&name.as_str()) {
                 let hint = hint(name, known.iter().cloned());
@@ -285,8 +279,7 @@ impl Loader {
             let option = find(key).expect("only keys of options are collected");
             let is_changed = option.default.is_none() || value.text.as_deref() != option.default;
             if !option.has_effect && is_changed {
-                let source = &value.source;
-                let warning = format!("{source}: {key} is accepted but has no effect yet");
+                let warning = format!("{}: {key} is accepted but has no effect yet", value.source);
                 self.notes.warnings.push(warning);
             }
         }
@@ -310,16 +303,12 @@ fn hint(word: &str, names: impl Iterator<Item = String>) -> String {
     const NEAR_ENOUGH: f64 = 0.7;
     // A prefix that all names share does not tell which one was meant.
     fn bare(name: &str) -> &str {
-        let rest = name
-            .strip_prefix("GRIPFAST_")
-            .or_else(|| name.strip_prefix("NGIT_"));
-        rest.unwrap_or(name)
+        let ours = name.strip_prefix("GRIPFAST_");
+        ours.or_else(|| name.strip_prefix("NGIT_")).unwrap_or(name)
     }
     let likeness = |name: &str| strsim::normalized_damerau_levenshtein(bare(word), bare(name));
     let rated = names.map(|name| (likeness(&name), name));
     let near = rated.filter(|(likeness, _)| *likeness >= NEAR_ENOUGH);
     let nearest = near.max_by(|(a, _), (b, _)| a.total_cmp(b));
-    nearest
-        .map(|(_, name)| format!("; did you mean {name}?"))
-        .unwrap_or_default()
+    nearest.map_or_else(String::new, |(_, name)| format!("; did you mean {name}?"))
 }

@@ -9,7 +9,7 @@ use super::kinds::{Kind, ParseError, Shape};
 pub(crate) struct Opt {
     /// Its name in `gripfast.toml`; flag and environment names follow from it.
     pub(crate) key: &'static str,
-    help: &'static str,
+    pub(super) help: &'static str,
     pub(crate) shape: Shape,
     /// What stands for the value in help texts.
     pub(crate) placeholder: &'static str,
@@ -20,22 +20,22 @@ pub(crate) struct Opt {
     /// How the default follows from other settings.
     pub(crate) derived: Option<&'static str>,
     /// What the example file shows where there is no default.
-    pub(crate) example: &'static str,
+    pub(crate) example: Option<&'static str>,
     /// Whether SIGHUP is enough for a change.
     pub(crate) live: bool,
     /// Whether it does something in this version; else it is known and checked only.
     pub(crate) has_effect: bool,
     /// Whether ngit-grasp has it, so that `NGIT_…` is read too.
-    ngit: bool,
+    pub(super) ngit: bool,
     /// A name in the environment that other programs use for the same thing.
-    env_alias: Option<&'static str>,
+    pub(super) env_alias: Option<&'static str>,
     /// Whether the short help shows it.
     pub(crate) common: bool,
 }
 
 impl Opt {
-    /// An option with effect that needs a restart; the methods below say otherwise.
-    pub(crate) const fn new<K: Kind>(key: &'static str, help: &'static str) -> Self {
+    /// An option without a default that needs a restart; what the table notes is set over this.
+    pub(super) const fn new<K: Kind>(key: &'static str, help: &'static str, effect: bool) -> Self {
         Self {
             key,
             help,
@@ -45,53 +45,13 @@ impl Opt {
             check: |text| K::parse(text).map(drop),
             default: None,
             derived: None,
-            example: "",
+            example: None,
             live: false,
-            has_effect: true,
+            has_effect: effect,
             ngit: false,
             env_alias: None,
             common: false,
         }
-    }
-
-    pub(crate) const fn default(mut self, text: &'static str) -> Self {
-        self.default = Some(text);
-        self
-    }
-
-    pub(crate) const fn derived(mut self, how: &'static str) -> Self {
-        self.derived = Some(how);
-        self
-    }
-
-    pub(crate) const fn example(mut self, text: &'static str) -> Self {
-        self.example = text;
-        self
-    }
-
-    pub(crate) const fn live(mut self) -> Self {
-        self.live = true;
-        self
-    }
-
-    pub(crate) const fn no_effect(mut self) -> Self {
-        self.has_effect = false;
-        self
-    }
-
-    pub(crate) const fn ngit(mut self) -> Self {
-        self.ngit = true;
-        self
-    }
-
-    pub(crate) const fn env_alias(mut self, name: &'static str) -> Self {
-        self.env_alias = Some(name);
-        self
-    }
-
-    pub(crate) const fn common(mut self) -> Self {
-        self.common = true;
-        self
     }
 
     /// Sentences that explain it; the first is what `-h` shows.
@@ -146,53 +106,63 @@ fn without_password(text: &str) -> String {
     format!("{}://{user}{host}{port}{}{query}", url.scheme(), url.path())
 }
 
-/// Declares a group of options and the struct of their values: the doc comment of a field is its
-/// help, its type a [`Kind`], and what follows the default are methods of [`Opt`]. Options without
-/// effect have no field: they are checked and shown only.
+/// Declares the options by group, the struct of each group's values, and [`Settings`] over all of
+/// them: the doc comment of a field is its help, its type a [`Kind`], and what follows the default
+/// are fields of [`Opt`]. Options without effect have no field: they are checked and shown only.
+///
+/// [`Settings`]: super::Settings
 macro_rules! options {
-    (
-        $(#[$doc:meta])*
-        $group:ident: $title:literal {
+    ($($title:literal
+        $(in $field:ident: $group:ident {
             $($(#[doc = $help:literal])+ $key:ident: $kind:ty $(= $default:literal)?
                 $(, $note:ident $(($arg:expr))?)*;)+
-        }
-        $(no effect yet { $($idle:tt)* })?
-    ) => {
-        $(#[$doc])*
+        })?
+        $(no effect yet {
+            $($(#[doc = $idle_help:literal])+ $idle_key:ident: $idle_kind:ty
+                $(= $idle_default:literal)? $(, $idle_note:ident $(($idle_arg:expr))?)*;)+
+        })?
+    )+) => {
+        $($(
+            #[doc = $title]
+            #[derive(Clone, Debug)]
+            pub(crate) struct $group {
+                $($(#[doc = $help])+ pub(crate) $key: <$kind as Kind>::Value,)+
+            }
+        )?)+
+
+        pub(crate) static GROUPS: &[Group] = &[$(Group {
+            title: $title,
+            options: &[
+                $($(options!(@option $kind, $key, [$($help)+], true $(, default($default))?
+                    $(, $note $(($arg))?)*),)+)?
+                $($(options!(@option $idle_kind, $idle_key, [$($idle_help)+], false
+                    $(, default($idle_default))? $(, $idle_note $(($idle_arg))?)*),)+)?
+            ],
+        }),+];
+
+        /// The typed value of every option; what follows from several of them are methods.
         #[derive(Clone, Debug)]
-        pub(crate) struct $group {
-            $($(#[doc = $help])+ pub(crate) $key: <$kind as $crate::config::kinds::Kind>::Value,)+
+        pub(crate) struct Settings {
+            $($(pub(crate) $field: $group,)?)+
         }
 
-        impl $group {
-            pub(super) const TITLE: &str = $title;
-            pub(super) const OPTIONS: &[$crate::config::Opt] = &[
-                $($crate::config::Opt::new::<$kind>(stringify!($key), concat!($($help),+))
-                    $(.default($default))? $(.$note($($arg)?))*,)+
-            ];
-            pub(super) const WITHOUT_EFFECT: &[$crate::config::Opt] =
-                options!(@without_effect $($($idle)*)?);
-
-            pub(super) fn read(values: &$crate::config::Values) -> Self {
-                Self { $($key: values.read::<$kind>(stringify!($key)),)+ }
+        impl Settings {
+            /// Takes values that were checked.
+            pub(crate) fn read(values: &Values) -> Self {
+                Self {
+                    $($($field: $group { $($key: values.read::<$kind>(stringify!($key)),)+ },)?)+
+                }
             }
         }
     };
-    ($(#[$doc:meta])* $group:ident: $title:literal no effect yet { $($idle:tt)* }) => {
-        $(#[$doc])*
-        pub(crate) enum $group {}
-
-        impl $group {
-            pub(super) const TITLE: &str = $title;
-            pub(super) const OPTIONS: &[$crate::config::Opt] = &[];
-            pub(super) const WITHOUT_EFFECT: &[$crate::config::Opt] =
-                options!(@without_effect $($idle)*);
+    (@option $kind:ty, $key:ident, [$($help:literal)+], $effect:literal
+        $(, $note:ident $(($arg:expr))?)*) => {
+        Opt {
+            $($note: options!(@value $($arg)?),)*
+            ..Opt::new::<$kind>(stringify!($key), concat!($($help),+), $effect)
         }
     };
-    (@without_effect $($(#[doc = $help:literal])+ $key:ident: $kind:ty $(= $default:literal)?
-        $(, $note:ident $(($arg:expr))?)*;)*) => {
-        &[$($crate::config::Opt::new::<$kind>(stringify!($key), concat!($($help),+))
-            $(.default($default))? $(.$note($($arg)?))*.no_effect(),)*]
-    };
+    (@value) => { true };
+    (@value $arg:expr) => { Some($arg) };
 }
 pub(super) use options;

@@ -1,57 +1,26 @@
-//! Every option, a file for each group, in the order in which people meet them.
+//! Every option, by group, in the order in which people meet them.
 
-mod about;
-mod acceptance;
-mod archive;
-mod discovery;
-mod index;
-mod limits;
-mod logs;
-mod reach;
-mod storage;
-mod sync;
-mod timeouts;
-mod watch;
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use self::archive::Archive;
-pub(crate) use self::{
-    about::About, acceptance::Acceptance, discovery::Discovery, index::Index, limits::Limits,
-    logs::Logs, reach::Reach, storage::Storage, sync::Sync, timeouts::Timeouts, watch::Watch,
-};
-use super::{Opt, Values};
+use grip_grasp::Selection;
+use grip_index::hosted::Claim;
+use grip_nostr::MaintainerRule;
+use grip_types::{Domain, Service};
+use ipnet::IpNet;
+use nostr::prelude::PublicKey;
+
+use super::{Opt, Values, kinds::*, option::options};
 
 /// A section of help, reference and example.
 #[derive(Debug)]
 pub(crate) struct Group {
     pub(crate) title: &'static str,
-    options: &'static [Opt],
-    without_effect: &'static [Opt],
+    pub(crate) options: &'static [Opt],
 }
-
-impl Group {
-    pub(crate) fn options(&self) -> impl Iterator<Item = &'static Opt> {
-        self.options.iter().chain(self.without_effect)
-    }
-}
-
-macro_rules! groups {
-    ($($group:ident),*) => {
-        &[$(Group {
-            title: $group::TITLE,
-            options: $group::OPTIONS,
-            without_effect: $group::WITHOUT_EFFECT,
-        }),*]
-    };
-}
-
-pub(crate) static GROUPS: &[Group] = groups!(
-    Reach, Storage, About, Acceptance, Limits, Timeouts, Logs, Archive, Sync, Index, Watch,
-    Discovery
-);
 
 /// Every option.
 pub(crate) fn all() -> impl Iterator<Item = &'static Opt> {
-    GROUPS.iter().flat_map(Group::options)
+    GROUPS.iter().flat_map(|group| group.options)
 }
 
 /// The option with this key.
@@ -59,37 +28,369 @@ pub(crate) fn find(key: &str) -> Option<&'static Opt> {
     all().find(|option| option.key == key)
 }
 
-/// The typed value of every option; what follows from several of them are methods.
-#[derive(Clone, Debug)]
-pub(crate) struct Settings {
-    pub(crate) reach: Reach,
-    pub(crate) storage: Storage,
-    pub(crate) about: About,
-    pub(crate) acceptance: Acceptance,
-    pub(crate) limits: Limits,
-    pub(crate) timeouts: Timeouts,
-    pub(crate) logs: Logs,
-    pub(crate) sync: Sync,
-    pub(crate) index: Index,
-    pub(crate) watch: Watch,
-    pub(crate) discovery: Discovery,
-}
+options! {
+    "Where it is reached" in reach: Reach {
+        /// Host name under which clients reach this node, as announcements list it. A scheme may be
+        /// given (`http://…`); without one, names are https and IP addresses and localhost are
+        /// http.
+        domain: Option<Service>, derived("the bind address, for use on one machine"), ngit, common,
+            example("grasp.example.com");
+        /// Address to listen on.
+        bind_address: SocketAddr = "127.0.0.1:7334", ngit, common;
+        /// Path below which everything is served, when the host is shared with something else.
+        base_path: Option<String>, ngit, example("/git");
+        /// Other names under which clients reach this node. Data is never fetched from them: it
+        /// would be asking ourselves.
+        domain_aliases: Vec<Service>, example("www.grasp.example.com");
+        /// Networks of reverse proxies, whose `X-Forwarded-For` is believed.
+        trusted_proxy_cidrs: Vec<IpNet> = "127.0.0.0/8,::1/128", ngit, live;
+    }
 
-impl Settings {
-    /// Takes values that were checked.
-    pub(crate) fn read(values: &Values) -> Self {
-        Self {
-            reach: Reach::read(values),
-            storage: Storage::read(values),
-            about: About::read(values),
-            acceptance: Acceptance::read(values),
-            limits: Limits::read(values),
-            timeouts: Timeouts::read(values),
-            logs: Logs::read(values),
-            sync: Sync::read(values),
-            index: Index::read(values),
-            watch: Watch::read(values),
-            discovery: Discovery::read(values),
-        }
+    "Where it keeps things" in storage: Storage {
+        /// Directory that holds all state.
+        data_dir: PathBuf = "./data", common;
+        /// Leave nothing behind: what must be on disk is kept in a private directory below the
+        /// system's directory for temporary files (`TMPDIR`), and removed when the node ends. All
+        /// other places in this group are not used then.
+        amnesia: bool = "false";
+        /// Directory of the repositories. One laid out by ngit-grasp is taken over as it is.
+        git_data_path: Option<PathBuf>, derived("`git` in the data directory"), ngit,
+            example("./data/git");
+        /// Directory of the event store.
+        relay_data_path: Option<PathBuf>, derived("`relay` in the data directory"), ngit,
+            example("./data/relay");
+        /// Accepted for the sake of ngit-grasp's units: events are always kept in LMDB.
+        database_backend: EventBackend = "lmdb", ngit;
+        /// Database for everything but events and git data. `postgres://user:password@host/name` is
+        /// a server that several instances may share, `sqlite:PATH` a file.
+        database_url: Option<DatabasePlace>, derived("`gripfast.sqlite` in the data directory"),
+            env_alias("DATABASE_URL"), common,
+            example("postgres://gripfast@db.example.com/gripfast");
+        /// Most connections to a Postgres server; work beyond waits for one.
+        database_connections: Count<u32, 3, 1000> = "10";
+        /// Name of this instance, different from those of all others that share its database. It
+        /// belongs to the data directory: under another name the node would not know its own.
+        node_name: Option<NodeName>,
+            derived("made once and kept in `node.name` in the data directory"),
+            example("harbour-1");
+        /// Most that the event store may ever hold. Address space, not disk: the file grows as it
+        /// is filled.
+        event_map_bytes: Bytes = "64 GiB";
+        /// The git to run; 2.37 or newer.
+        git_program: PathBuf = "git";
+    }
+
+    "What it says of itself" in about: About {
+        /// Name shown in the relay information document (NIP-11) and on the pages.
+        relay_name: Option<String>, derived("`<domain> grasp relay`"), ngit, live, common,
+            example("My grasp relay");
+        /// Description shown beside the name.
+        relay_description: String = "A git node that never shows a claim it cannot prove", ngit,
+            live;
+        /// How to reach the operator, such as `mailto:…`.
+        relay_contact: Option<String>, live, example("mailto:operator@example.com");
+        /// URL of an image for the node.
+        relay_icon: Option<String>, derived("our own"), live,
+            example("https://example.com/icon.png");
+        /// Public key of the operator, shown in the relay information document.
+        owner_npub: Option<PublicKey>, derived("the key of `relay_owner_nsec`"), ngit, live,
+            example("npub10xlxvlhemja6c4dqv22uapctqupfhlxm9h8z3k2e72q4k9hcz7vqpkge6d");
+        /// Private key of the relay. Prefer `relay_owner_nsec_file` or a systemd credential.
+        relay_owner_nsec: Option<PrivateKey>,
+            derived("the systemd credential `relay_owner_nsec`, else the file `.relay-owner.nsec`, where there is one"),
+            ngit;
+        /// File that holds the private key of the relay.
+        relay_owner_nsec_file: Option<PathBuf>, ngit, example("/etc/gripfast/relay.nsec");
+    }
+
+    "What it accepts" in acceptance: Acceptance {
+        /// Who counts as maintainer: everybody the owner's announcement leads to (`legacy`), or of
+        /// those only who names a maintainer back (`reciprocal`).
+        maintainer_rule: MaintainerRule = "legacy", live;
+        /// Only these repositories are accepted: `npub`, `npub/identifier` or `identifier`.
+        repository_whitelist: Selection, ngit, live;
+        /// These repositories are refused, even if a whitelist names them: `npub`,
+        /// `npub/identifier` or `identifier`.
+        repository_blacklist: Selection, ngit, live;
+        /// Events of these authors (npubs) are refused, before any other check.
+        event_blacklist: Authors, ngit, live,
+            example("npub10xlxvlhemja6c4dqv22uapctqupfhlxm9h8z3k2e72q4k9hcz7vqpkge6d");
+        /// Private repositories (GRASP-08) are not part of this version: the node refuses to start
+        /// with it rather than serve to everybody.
+        private_mode: bool = "false", ngit;
+    }
+
+    "Limits" in limits: Limits {
+        /// Largest pack that a push may carry.
+        max_pack_bytes: Bytes = "2 GiB", common;
+        /// Bytes of pull requests from one address whose events have not come yet.
+        staged_max_bytes_per_address: Bytes = "256 MiB";
+        /// Bytes of pull requests to all repositories of one name whose events have not come yet.
+        staged_max_bytes_per_identifier: Bytes = "512 MiB";
+        /// Most connections at once.
+        max_connections: Positive = "4096", ngit, live;
+        /// Most connections at once from one address; IPv6 by /64.
+        max_connections_per_ip: Positive = "256", live;
+        /// Most pushes under way; a git process each.
+        max_pushes: Positive = "64";
+        /// Most fetches under way; a git process each.
+        max_fetches: Positive = "64";
+        /// Requests a second that one address may make for long; ten times as many in one go. 0
+        /// lifts the limit.
+        http_requests_per_second: Rate = "100";
+        /// Events a second that one connection may send for long, and twice as many one address;
+        /// ten times as many in one go. 0 lifts the limit.
+        relay_events_per_second: Rate = "1000";
+        /// Queries a second that one connection may make for long, and five times as many one
+        /// address; ten times as many in one go. 0 lifts the limit.
+        relay_requests_per_second: Rate = "200";
+        /// Longest message and longest state event; one with 20,000 refs takes about 1.6 MB.
+        relay_max_message_bytes: MemoryBytes = "2 MiB";
+        /// Most open subscriptions of one connection.
+        relay_max_subscriptions: Positive = "300", ngit;
+        /// Most stored events that one filter brings.
+        relay_filter_limit: Positive = "5000", ngit;
+        /// Most events that wait for git data.
+        purgatory_max_entries: Positive = "50000";
+        /// Most bytes of such events.
+        purgatory_max_bytes: MemoryBytes = "256 MiB";
+        /// Most such events of one author.
+        purgatory_max_per_author: Positive = "100";
+        /// Most such events for one repository identifier.
+        purgatory_max_per_identifier: Positive = "200";
+    }
+
+    "Timeouts" in timeouts: Timeouts {
+        /// How long work under way may go on after SIGTERM before it is cut.
+        drain_deadline: Duration = "5s", live;
+        /// How long a client may send or take nothing in the middle of a push, fetch or answer.
+        stall_timeout: Duration = "60s";
+        /// How long a connection may rest between requests.
+        idle_timeout: Duration = "60s", live;
+        /// How long a client may take to send its headers.
+        header_timeout: Duration = "10s", live;
+        /// How long an event waits for its git data; GRASP-01 says 30 minutes.
+        purgatory_lifetime: Duration = "30m";
+        /// How long a pushed `refs/nostr/…` waits for its event; GRASP-01 says 20 minutes.
+        orphan_ref_lifetime: Duration = "20m";
+        /// How often what has waited too long is looked for.
+        purgatory_sweep_interval: Duration = "60s";
+    }
+
+    "Logs and metrics" in logs: Logs {
+        /// How much is logged: `error`, `warn`, `info`, `debug`, `trace`, or directives such as
+        /// `info,grip_git=debug`.
+        log_level: LogFilter = "info", ngit, live, common;
+        /// Log lines for people (`text`) or for programs (`json`).
+        log_format: LogFormat = "text";
+        /// Serve `/metrics`.
+        metrics_enabled: bool = "true", ngit, live;
+    } no effect yet {
+        /// How many repositories have bandwidth series of their own.
+        metrics_top_n_repos: Any = "10", ngit;
+        /// Connections from one address from which the metrics count it as suspicious.
+        metrics_connection_per_ip_abuse_threshold: Any = "10", ngit;
+    }
+
+    "Archive and pull request hosting" no effect yet {
+        /// Accept every announcement, whether it lists this node or not (GRASP-05).
+        archive_all: bool = "false", ngit;
+        /// Repositories to mirror though they do not list this node: `npub`, `npub/identifier` or
+        /// `identifier`.
+        archive_whitelist: Selection, ngit;
+        /// Mirror all repositories of these servers.
+        archive_grasp_services: List, ngit;
+        /// Take nothing but what the archive settings name.
+        archive_read_only: Option<bool>, derived("true where an archive setting is on"), ngit;
+        /// Host pull requests of contributors below `/prs/` (GRASP-06).
+        grasp06_enable: bool = "false", ngit;
+    }
+
+    "Sync with other servers" in sync: Sync {
+        /// Fetch git data that events wait for from the other servers that announcements and pull
+        /// requests name.
+        sync_enabled: bool = "true", common;
+        /// Requests in flight to one host.
+        sync_domain_concurrent: Small = "5", ngit;
+        /// Requests to one host in any minute, redirects included.
+        sync_domain_rate_limit: Small = "30", ngit;
+        /// Limits for single hosts in place of the two above: `host=concurrent/per-minute`, such as
+        /// `github.com=10/60`.
+        sync_host_limits: Vec<HostLimit>, example("github.com=10/60");
+        /// How long the data of a submitted event is awaited before it is looked for elsewhere: its
+        /// author is about to push.
+        sync_default_delay_secs: Count<u64, 0, 86_400_000> = "180", ngit;
+        /// The same for an event that came from another relay.
+        sync_immediate_delay_ms: Count<u64, 0, 86_400_000> = "500", ngit;
+        /// Longest sleep near a due attempt, should the clock be set; no attempt waits for it.
+        sync_loop_interval_ms: Count<u64, 1, 60_000> = "1000", ngit;
+        /// Most repositories whose data is fetched at once, over all hosts.
+        sync_max_tasks: Positive = "64";
+        /// Largest pack that is fetched.
+        sync_max_pack_bytes: Bytes = "2 GiB";
+        /// Nothing is fetched while less than this is free on the disk of the git directory.
+        sync_min_free_bytes: Bytes = "256 MiB";
+        /// How long a host may take to accept a connection.
+        sync_connect_timeout: Duration = "10s";
+        /// How long a host may send nothing, before its answer and in the middle of it.
+        sync_idle_timeout: Duration = "30s";
+        /// How long one fetch may take in all.
+        sync_total_timeout: Duration = "15m";
+        /// Kinds of clone URLs that are fetched from: `https` alone, or `http` as well.
+        sync_schemes: Schemes = "https,http";
+        /// Let sync reach private, loopback and other addresses that are not public. Anybody can
+        /// announce a clone URL, so this lets strangers make the node ask hosts of your network.
+        sync_allow_non_global_targets: bool = "false", ngit;
+        /// Most states and pull requests whose data is still looked for after they expired; the
+        /// oldest leaves for a new one.
+        wanted_max: Any = "10000";
+        /// How long their data is looked for.
+        wanted_lifetime: Duration = "30days";
+        /// Longest pause between two tries; GRASP-02 says an hour.
+        wanted_interval: Duration = "1h";
+        /// Redis through which several instances keep the limits of each host together, such as
+        /// `redis://127.0.0.1/` or `rediss://user:password@host/`. Without one each instance counts
+        /// for itself.
+        redis_url: Option<RedisUrl>, example("redis://127.0.0.1/");
+        /// Share of each host's limits that this instance uses while Redis cannot be reached. With n
+        /// instances, 100/n keeps their sum within the limits.
+        redis_fallback_percent: Percent = "25";
+    } no effect yet {
+        /// First relay to learn announcements from.
+        sync_bootstrap_relay_url: Option<String>, ngit;
+        /// First pause after a relay failed.
+        sync_base_backoff_secs: Positive = "5", ngit;
+        /// Longest pause after a relay failed.
+        sync_max_backoff_secs: Positive = "3600", ngit;
+        /// How often lost relays are looked at.
+        sync_disconnect_check_interval_secs: Positive = "60", ngit;
+        /// Learn history by REQ, not by NIP-77.
+        sync_disable_negentropy: bool = "false", ngit;
+        /// Keep events of users' own relays (GRASP-03).
+        sync_plus_enabled: bool = "false", ngit;
+        /// Relays to ask where a user has none.
+        sync_plus_fallback_relays: List, ngit;
+        /// Relays that know the relay lists of users.
+        user_index_relays: List, ngit;
+        /// How long a refused announcement is kept whole, to be judged again.
+        rejected_hot_cache_duration_secs: Any = "120", ngit;
+        /// How long a refused announcement is remembered, so as not to fetch it again.
+        rejected_cold_index_expiry_secs: Any = "604800", ngit;
+        /// How long a broken relay is left alone.
+        naughty_list_expiration_hours: Any = "12", ngit;
+    }
+
+    "Index of Go modules" in index: Index {
+        /// Keep an index of the Go modules whose versions are tagged here and on GitHub hosts, and
+        /// serve it at `/index`.
+        index_enabled: bool = "true", common;
+        /// Whose repositories on GitHub hosts are indexed: `github.com/orgs/acme`,
+        /// `github.com/users/bob`, or `ghe.example.com` for all of a GitHub Enterprise.
+        index_github: Vec<IndexedOwner>, example("github.com/orgs/acme,ghe.example.com");
+        /// Tokens for the API of GitHub hosts; without one github.com answers 60 calls an hour. A
+        /// token is for github.com, or for the host in front of it: `ghe.example.com=token`. Prefer
+        /// `github_token_file` or a systemd credential.
+        github_token: Vec<HostToken>,
+            derived("the systemd credential `github_token`, where there is one");
+        /// File that holds such tokens, separated by commas or line ends.
+        github_token_file: Option<PathBuf>, example("/etc/gripfast/github.token");
+        /// Whose repositories here may claim a module path that is not their place, and all paths
+        /// below it: `go.example.com/tools=npub1…`.
+        index_modules: Vec<Claim>,
+            example("go.example.com/tools=npub10xlxvlhemja6c4dqv22uapctqupfhlxm9h8z3k2e72q4k9hcz7vqpkge6d");
+        /// How often the list of repositories and the tags of each are read again from other hosts.
+        re_indexing_period: Duration = "1d";
+        /// How long one piece of indexing is reserved for the instance that took it; another takes
+        /// it over when that one is gone for so long.
+        indexing_ttl: Duration = "5m";
+        /// Pieces of indexing that are taken from the queue at a time, never more than there are
+        /// workers free for them. 1 shares them most evenly among instances.
+        number_of_items_to_take: Count<usize, 1, 1000> = "4";
+        /// Repositories that are indexed at once.
+        index_workers: Count<usize, 1, 256> = "4";
+        /// Serve the indexed modules of this node to the go command at `/go`, as GOPROXY.
+        go_proxy: bool = "true";
+        /// Most bytes of files in a module that is served; the go command takes no more than 500
+        /// MiB.
+        go_proxy_max_zip_bytes: Bytes = "500 MiB";
+        /// Most module zips that are made at once; sixteen times as many wait for their turn.
+        go_proxy_max_zips: Positive = "4";
+    }
+
+    "Watching GitHub" in watch: Watch {
+        /// Lists of events that are read again and again for pushes: `github.com/orgs/acme`,
+        /// `github.com/users/bob`, `github.com/repos/acme/tides`, or `github.com/events` for all
+        /// that is public. All of one host. A host alone reads no list: its webhooks tell of
+        /// pushes.
+        watch_github: WatchedLists, common,
+            example("github.com/orgs/acme,github.com/repos/bob/tides");
+        /// Secret of the webhooks that GitHub delivers to `/webhooks/github`; without one they are
+        /// not taken. Several while one takes the place of another. Prefer
+        /// `github_webhook_secret_file` or a systemd credential.
+        github_webhook_secret: Secrets,
+            derived("the systemd credential `github_webhook_secret`, where there is one");
+        /// File that holds such secrets, one a line.
+        github_webhook_secret_file: Option<PathBuf>, example("/etc/gripfast/webhook.secret");
+        /// How often each list is read; less often where the host asks for that.
+        watch_poll_interval: Duration = "60s";
+        /// Ask for the person and the repository behind each push.
+        watch_enrich: bool = "true";
+        /// How long what is known of them counts as fresh; afterwards the next push asks again.
+        watch_fresh_for: Duration = "1d";
+        /// Share of the calls that the host allows which is left to new events: nothing is
+        /// refreshed from it.
+        watch_refresh_reserve_percent: Percent = "25";
+        /// How long pushes are kept, counted from when they came; for ever where this is not set.
+        watch_keep_events: Option<Duration>, example("90days");
+        /// How long people and repositories are kept that no kept push names; for ever where this
+        /// is not set.
+        watch_keep_enriched: Option<Duration>, example("90days");
+        /// How long events are kept that could not be read.
+        watch_keep_rejected: Duration = "30days";
+        /// How long holes in the events are remembered after they were filled.
+        watch_keep_closed_gaps: Duration = "365days";
+        /// How long holes are remembered that nobody has filled.
+        watch_keep_open_gaps: Duration = "1825days";
+        /// Keep the pictures of people who push.
+        watch_avatars: bool = "true";
+        /// Where they are kept: a directory, or `s3://bucket/prefix`, whose keys, region and
+        /// endpoint come from the environment (`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`,
+        /// `AWS_REGION`, `AWS_ENDPOINT_URL`).
+        watch_avatars_store: Option<String>, derived("`avatars` in the data directory"),
+            example("./data/avatars");
+    }
+
+    "Finding and being found" in discovery: Discovery {
+        /// Take part in the network by which nodes find each other's repositories: what is served
+        /// here is found by others, and what they serve is found here.
+        dht_enabled: bool = "false", common;
+        /// Where other nodes reach this one.
+        dht_listen: Multiaddrs = "/ip4/0.0.0.0/tcp/7335";
+        /// Addresses to tell other nodes beside those that are listened on; needed behind a NAT.
+        dht_external: Multiaddrs, example("/dns4/grasp.example.com/tcp/7335");
+        /// Nodes to begin with, each with its name at the end (`…/p2p/12D3KooW…`). Without any,
+        /// this node waits to be found.
+        dht_bootstrap: Multiaddrs,
+            example("/dns4/node.example/tcp/7335/p2p/12D3KooWDpJ7As7BWAwRMfu1VU2WCqNjvq387JEYKDBj4kx6nXTN");
+        /// Stay within private, link-local and loopback addresses.
+        dht_lan_only: bool = "false";
+        /// Nodes asked at once when something is looked for.
+        resolve_alpha: Count<usize, 1, 16> = "3", live;
+        /// Nodes asked in addition once `resolve_hedge` has passed without an answer.
+        resolve_beta: Count<usize, 0, 16> = "2", live;
+        /// How long the first nodes have before further ones are asked.
+        resolve_hedge: Duration = "150ms", live;
+        /// How long an answer may take in all.
+        resolve_deadline: Duration = "1200ms", live;
+        /// Answers looked for at once; up to 512 more wait, and what comes then is told to come
+        /// again.
+        resolve_workers: Count<usize, 1, 1024> = "64";
+        /// Memory for answers.
+        resolve_cache_bytes: Bytes = "64 MiB";
+        /// A word for where this node is, such as `eu`: providers with the same word are named
+        /// first.
+        resolve_region: Option<String>, live, example("eu");
+        /// Hosts that are never named as providers, with all below them.
+        resolve_deny: Vec<Domain>, live, example("mirror.example.net");
     }
 }

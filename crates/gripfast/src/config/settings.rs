@@ -1,6 +1,9 @@
 //! Settings derived from several options, and combinations that are refused.
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
 
 use grip_github::Owner;
 use grip_ingest::Keep;
@@ -74,32 +77,26 @@ impl Settings {
         }
     }
 
+    fn in_data_dir(&self, given: Option<&PathBuf>, name: &str) -> PathBuf {
+        given.map_or_else(|| self.storage.data_dir.join(name), PathBuf::clone)
+    }
+
     pub(crate) fn git_data_path(&self) -> PathBuf {
-        let storage = &self.storage;
-        let usual = || storage.data_dir.join("git");
-        storage.git_data_path.clone().unwrap_or_else(usual)
+        self.in_data_dir(self.storage.git_data_path.as_ref(), "git")
     }
 
     pub(crate) fn relay_data_path(&self) -> PathBuf {
-        let storage = &self.storage;
-        let usual = || storage.data_dir.join("relay");
-        storage.relay_data_path.clone().unwrap_or_else(usual)
+        self.in_data_dir(self.storage.relay_data_path.as_ref(), "relay")
     }
 
     pub(crate) fn database(&self) -> DatabasePlace {
-        let usual = || DatabasePlace::File(self.storage.data_dir.join("gripfast.sqlite"));
+        let usual = || DatabasePlace::File(self.in_data_dir(None, "gripfast.sqlite"));
         self.storage.database_url.clone().unwrap_or_else(usual)
     }
 
     /// The directory or bucket of avatars.
     pub(crate) fn avatars_store(&self) -> String {
-        let usual = || {
-            self.storage
-                .data_dir
-                .join("avatars")
-                .to_string_lossy()
-                .into_owned()
-        };
+        let usual = || text(&self.in_data_dir(None, "avatars"));
         self.watch.watch_avatars_store.clone().unwrap_or_else(usual)
     }
 
@@ -149,14 +146,13 @@ impl Settings {
 
     /// The secrets that may be in a file, and the file that was named for each.
     pub(super) fn secret_files(&self) -> [(&'static str, Option<PathBuf>); 3] {
+        let (about, index, watch) = (&self.about, &self.index, &self.watch);
         [
-            ("relay_owner_nsec", self.about.relay_owner_nsec_file.clone()),
-            ("github_token", self.index.github_token_file.clone()),
-            (
-                "github_webhook_secret",
-                self.watch.github_webhook_secret_file.clone(),
-            ),
+            ("relay_owner_nsec", &about.relay_owner_nsec_file),
+            ("github_token", &index.github_token_file),
+            ("github_webhook_secret", &watch.github_webhook_secret_file),
         ]
+        .map(|(key, file)| (key, file.clone()))
     }
 
     /// Shows derived values in `values` and notes combinations that cannot be, or would mean
@@ -172,27 +168,19 @@ impl Settings {
         }
         let mut refuse = |key, why| notes.mistake(key, &values[key], why);
         if self.acceptance.private_mode {
-            refuse(
-                "private_mode",
-                "cannot be kept: this version serves every repository to everybody",
-            );
+            let why = "cannot be kept: this version serves every repository to everybody";
+            refuse("private_mode", why);
         }
         if self.index.go_proxy_max_zip_bytes > GO_MAX_ZIP_BYTES {
-            refuse(
-                "go_proxy_max_zip_bytes",
-                "is more than the go command takes, which is 500 MiB",
-            );
+            let why = "is more than the go command takes, which is 500 MiB";
+            refuse("go_proxy_max_zip_bytes", why);
         }
     }
 
     fn review_names(&self, values: &mut Values, notes: &mut Notes) {
         let Some(service) = self.try_service() else {
-            notes.mistake(
-                "base_path",
-                &values["base_path"],
-                "is no path such as `/git`",
-            );
-            return;
+            let why = "is no path such as `/git`";
+            return notes.mistake("base_path", &values["base_path"], why);
         };
         if self.reach.domain.is_none() && self.reach.bind_address.ip().is_unspecified() {
             notes.warnings.push(format!(
@@ -201,25 +189,15 @@ impl Settings {
         }
         show(values, "domain", service.authority());
         show(values, "relay_name", self.relay_name());
-        let npub = self
-            .owner()
-            .map(|key| key.to_bech32().expect("a public key has an npub"));
-        if let Some(npub) = npub {
+        if let Some(owner) = self.owner() {
+            let npub = owner.to_bech32().expect("a public key has an npub");
             show(values, "owner_npub", npub);
         }
     }
 
     fn review_places(&self, values: &mut Values, notes: &mut Notes) {
-        show(
-            values,
-            "git_data_path",
-            self.git_data_path().to_string_lossy(),
-        );
-        show(
-            values,
-            "relay_data_path",
-            self.relay_data_path().to_string_lossy(),
-        );
+        show(values, "git_data_path", text(&self.git_data_path()));
+        show(values, "relay_data_path", text(&self.relay_data_path()));
         show(values, "watch_avatars_store", self.avatars_store());
         if let DatabasePlace::File(file) = self.database() {
             show(values, "database_url", format!("sqlite:{}", file.display()));
@@ -234,26 +212,22 @@ impl Settings {
                 notes.warnings.push(warning);
             }
         }
-        let mut refuse = |key: &str| {
+        let is_server = matches!(self.storage.database_url, Some(DatabasePlace::Server(_)));
+        let kept = [
+            ("database_url", is_server),
+            ("redis_url", self.sync.redis_url.is_some()),
+        ];
+        for (key, _) in kept.into_iter().filter(|(_, is_kept)| *is_kept) {
             let why = "would keep what amnesia must not: leave one of them out";
             notes.mistake(key, &values[key], why);
-        };
-        if matches!(self.storage.database_url, Some(DatabasePlace::Server(_))) {
-            refuse("database_url");
-        }
-        if self.sync.redis_url.is_some() {
-            refuse("redis_url");
         }
     }
 
     fn review_tokens(&self, values: &Values, notes: &mut Notes) {
         let hosts = self.github_hosts();
-        let names = self
-            .index
-            .github_token
-            .iter()
-            .map(|token| authority(token.host.as_ref()));
         let is_used = |name: &String| hosts.iter().any(|host| host.service.authority() == *name);
+        let tokens = self.index.github_token.iter();
+        let names = tokens.map(|token| authority(token.host.as_ref()));
         for name in names.filter(|name| !hosts.is_empty() && !is_used(name)) {
             let source = &values["github_token"].source;
             notes.warnings.push(format!(
@@ -280,6 +254,10 @@ impl Watch {
 /// The host that a token is for.
 fn authority(host: Option<&Service>) -> String {
     host.map_or_else(|| PUBLIC.to_owned(), Service::authority)
+}
+
+fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
 }
 
 /// Shows a derived value in its place, unless one was given.

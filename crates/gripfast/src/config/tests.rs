@@ -46,6 +46,10 @@ impl Fake {
     fn mistakes(&self) -> Vec<String> {
         self.load().expect_err("the configuration is wrong").0
     }
+
+    fn warnings(&self) -> Vec<String> {
+        self.loaded().warnings
+    }
 }
 
 impl Environment for Fake {
@@ -132,14 +136,10 @@ fn an_empty_value_is_none() {
 
 #[test]
 fn two_names_of_one_option_that_disagree_are_named() {
-    let loaded = env("NGIT_DOMAIN", "a.example")
-        .env("GRIPFAST_DOMAIN", "b.example")
-        .loaded();
-    assert_eq!(loaded.settings.service().authority(), "b.example");
-    assert_eq!(
-        loaded.warnings,
-        ["NGIT_DOMAIN is set too, but GRIPFAST_DOMAIN counts"]
-    );
+    let fake = env("NGIT_DOMAIN", "a.example").env("GRIPFAST_DOMAIN", "b.example");
+    assert_eq!(fake.settings().service().authority(), "b.example");
+    let expected = "NGIT_DOMAIN is set too, but GRIPFAST_DOMAIN counts";
+    assert_eq!(fake.warnings(), [expected]);
 }
 
 #[test]
@@ -195,18 +195,6 @@ fn a_file_that_was_asked_for_must_be_there_and_right() {
         (env("GRIPFAST_CONFIG", "/none"), "/none: cannot be read"),
         (toml("a = \n"), "gripfast.toml:1: is no TOML"),
         (
-            env("NGIT_RELAY_OWNER_NSEC_FILE", "/none"),
-            "/none: relay_owner_nsec_file cannot be read",
-        ),
-        (
-            env("GRIPFAST_GITHUB_TOKEN_FILE", "/none"),
-            "/none: github_token_file cannot be read",
-        ),
-        (
-            env("GRIPFAST_GITHUB_WEBHOOK_SECRET_FILE", "/none"),
-            "/none: github_webhook_secret_file cannot be read",
-        ),
-        (
             env("NGIT_RELAY_OWNER_NSEC_FILE", "/k").file("/k", "x"),
             "/k: relay_owner_nsec — the value given is no private key",
         ),
@@ -215,45 +203,43 @@ fn a_file_that_was_asked_for_must_be_there_and_right() {
         assert_eq!(mistakes.len(), 1);
         assert!(mistakes[0].starts_with(start), "{mistakes:?}");
     }
+    for key in ["relay_owner_nsec", "github_token", "github_webhook_secret"] {
+        let name = format!("GRIPFAST_{}_FILE", key.to_uppercase());
+        let start = format!("/none: {key}_file cannot be read");
+        let mistakes = env(&name, "/none").mistakes();
+        assert!(mistakes[0].starts_with(&start), "{mistakes:?}");
+    }
 }
 
 #[test]
 fn an_option_without_effect_is_accepted_and_named() {
-    let loaded = env("NGIT_SYNC_BOOTSTRAP_RELAY_URL", "wss://relay.example")
+    let warnings = env("NGIT_SYNC_BOOTSTRAP_RELAY_URL", "wss://relay.example")
         .env("NGIT_SYNC_MAX_BACKOFF_SECS", "3600")
         .env("NGIT_SYNC_DOMAIN_CONCURRENT", "5")
-        .loaded();
-    assert_eq!(
-        loaded.warnings,
-        [
-            "environment NGIT_SYNC_BOOTSTRAP_RELAY_URL: sync_bootstrap_relay_url is accepted but has no effect yet"
-        ]
-    );
+        .warnings();
+    let expected = "environment NGIT_SYNC_BOOTSTRAP_RELAY_URL: sync_bootstrap_relay_url is \
+                    accepted but has no effect yet";
+    assert_eq!(warnings, [expected]);
 }
 
 #[test]
 fn the_five_of_the_sync_document_have_their_defaults_and_names() {
     let shown = |fake: Fake| {
         let sync = fake.settings().sync;
-        let millis = [
-            sync.sync_default_delay_secs.as_millis(),
-            sync.sync_immediate_delay_ms.as_millis(),
-            sync.sync_loop_interval_ms.as_millis(),
-        ];
+        let delays = (sync.sync_default_delay_secs, sync.sync_immediate_delay_ms);
         let limits = (sync.sync_domain_concurrent, sync.sync_domain_rate_limit);
-        (limits, millis, sync.sync_allow_non_global_targets)
+        let interval = sync.sync_loop_interval_ms;
+        (limits, delays, interval, sync.sync_allow_non_global_targets)
     };
-    assert_eq!(
-        shown(Fake::default()),
-        ((5, 30), [180_000, 500, 1000], false)
-    );
+    let usual = ((5, 30), (180, 500), 1000, false);
+    assert_eq!(shown(Fake::default()), usual);
     let all = env("NGIT_SYNC_LOOP_INTERVAL_MS", "50")
         .env("NGIT_SYNC_DOMAIN_CONCURRENT", "2")
         .env("NGIT_SYNC_DOMAIN_RATE_LIMIT", "7")
         .env("NGIT_SYNC_DEFAULT_DELAY_SECS", "0")
         .env("NGIT_SYNC_IMMEDIATE_DELAY_MS", "1")
         .env("NGIT_SYNC_ALLOW_NON_GLOBAL_TARGETS", "true");
-    assert_eq!(shown(all), ((2, 7), [0, 1, 50], true));
+    assert_eq!(shown(all), ((2, 7), (0, 1), 50, true));
 }
 
 #[test]
@@ -281,28 +267,19 @@ fn sync_is_set_in_all_its_parts() {
 
 #[test]
 fn secrets_are_never_shown() {
-    for (key, text, shown) in [
-        (
-            "redis_url",
-            "redis://me:secret@cache.example/2",
-            "redis://••••••@cache.example/2",
-        ),
+    // A table: one value a line.
+    #[rustfmt::skip]
+    let cases = [
+        ("redis_url", "redis://me:secret@cache.example/2", "redis://••••••@cache.example/2"),
         ("redis_url", "redis://127.0.0.1/", "redis://127.0.0.1/"),
         ("github_token", "ghp_secret", "••••••"),
         ("github_webhook_secret", "secret", "••••••"),
         ("relay_owner_nsec", NSEC, "••••••"),
-        (
-            "database_url",
-            "postgres://me:se@cret@db.example:5/x?sslmode=require",
-            "postgres://••••••@db.example:5/x?••••••",
-        ),
-        (
-            "database_url",
-            "postgres://db.example/x?password=a@secret",
-            "postgres://db.example/x?••••••",
-        ),
+        ("database_url", "postgres://me:se@cret@db.example:5/x?sslmode=require", "postgres://••••••@db.example:5/x?••••••"),
+        ("database_url", "postgres://db.example/x?password=a@secret", "postgres://db.example/x?••••••"),
         ("database_url", "sqlite:/var/x.db", "sqlite:/var/x.db"),
-    ] {
+    ];
+    for (key, text, shown) in cases {
         assert_eq!(find(key).unwrap().shown(text), shown);
     }
     for (name, wrong) in [
@@ -353,25 +330,19 @@ fn each_github_host_has_its_owners_and_its_own_tokens() {
 
 #[test]
 fn a_token_for_a_host_that_is_not_used_is_named() {
-    let loaded = env("GRIPFAST_GITHUB_TOKEN", "ghp_secret")
+    let warnings = env("GRIPFAST_GITHUB_TOKEN", "ghp_secret")
         .env("GRIPFAST_INDEX_GITHUB", "ghe.corp.example")
-        .loaded();
-    assert_eq!(
-        loaded.warnings,
-        [
-            "environment GRIPFAST_GITHUB_TOKEN: github_token: a token is for github.com, which is \
-             neither indexed nor watched; write host=token for another host"
-        ]
-    );
+        .warnings();
+    let expected = "environment GRIPFAST_GITHUB_TOKEN: github_token: a token is for github.com, \
+                    which is neither indexed nor watched; write host=token for another host";
+    assert_eq!(warnings, [expected]);
 }
 
 #[test]
 fn the_watched_host_shares_tokens_with_the_index() {
+    let lists = "github.com/orgs/acme,github.com/users/bob";
     let loaded = env("GRIPFAST_INDEX_GITHUB", "github.com/orgs/acme")
-        .env(
-            "GRIPFAST_WATCH_GITHUB",
-            "github.com/orgs/acme,github.com/users/bob",
-        )
+        .env("GRIPFAST_WATCH_GITHUB", lists)
         .env("GRIPFAST_GITHUB_TOKEN", "ghp_one")
         .loaded();
     assert_eq!(loaded.warnings, Vec::<String>::new());
@@ -379,21 +350,26 @@ fn the_watched_host_shares_tokens_with_the_index() {
     let hosts = settings.github_hosts();
     assert_eq!(hosts.len(), 1);
     assert_eq!((hosts[0].owners.len(), hosts[0].tokens.len()), (1, 1));
-    let watched = settings.watched().unwrap();
-    assert_eq!(
-        (watched.host.authority().as_str(), watched.sources.len()),
-        ("github.com", 2)
-    );
-    assert!(settings.watch.github_webhook_secret.is_empty());
+    assert_eq!(watched(settings), ("github.com".into(), 2));
+    let watch = &settings.watch;
+    assert!(watch.github_webhook_secret.is_empty());
     assert_eq!(settings.avatars_store(), "./data/avatars");
-    let (ours, theirs) = (&settings.watch, grip_ingest::Options::default());
-    assert_eq!(ours.watch_poll_interval, theirs.poll_every);
-    assert_eq!(ours.watch_fresh_for, theirs.fresh_for);
+    let theirs = grip_ingest::Options::default();
     assert_eq!(
-        ours.watch_refresh_reserve_percent,
+        (watch.watch_poll_interval, watch.watch_fresh_for),
+        (theirs.poll_every, theirs.fresh_for)
+    );
+    assert_eq!(
+        watch.watch_refresh_reserve_percent,
         theirs.refresh_reserve_percent
     );
-    assert_eq!(ours.keep(), theirs.keep);
+    assert_eq!(watch.keep(), theirs.keep);
+}
+
+/// The watched host, and how many of its lists are read.
+fn watched(settings: &Settings) -> (String, usize) {
+    let watched = settings.watched().expect("something is watched");
+    (watched.host.authority(), watched.sources.len())
 }
 
 #[test]
@@ -401,78 +377,52 @@ fn a_webhook_secret_alone_is_for_github() {
     let loaded = env("CREDENTIALS_DIRECTORY", "/c")
         .file("/c/github_webhook_secret", "one,two\nthree\n")
         .loaded();
-    assert_eq!(
-        source(&loaded, "github_webhook_secret"),
-        "/c/github_webhook_secret"
-    );
+    let from = source(&loaded, "github_webhook_secret");
+    assert_eq!(from, "/c/github_webhook_secret");
     let secrets = loaded.settings.watch.github_webhook_secret.iter();
-    assert_eq!(
-        secrets.map(|s| s.reveal()).collect::<Vec<_>>(),
-        ["one,two", "three"]
-    );
-    let watched = loaded.settings.watched().unwrap();
-    assert_eq!(
-        (watched.host.authority().as_str(), watched.sources.len()),
-        ("github.com", 0)
-    );
+    let secrets: Vec<_> = secrets.map(|secret| secret.reveal()).collect();
+    assert_eq!(secrets, ["one,two", "three"]);
+    assert_eq!(watched(&loaded.settings), ("github.com".into(), 0));
 }
 
 #[test]
 fn the_database_is_a_file_of_the_data_directory_or_where_the_url_says() {
+    let file = |path: &str| DatabasePlace::File(path.into());
     let usual = env("GRIPFAST_DATA_DIR", "/d").settings();
+    assert_eq!(usual.database(), file("/d/gripfast.sqlite"));
+    let storage = usual.storage;
     assert_eq!(
-        usual.database(),
-        DatabasePlace::File("/d/gripfast.sqlite".into())
-    );
-    assert_eq!(
-        (usual.storage.database_connections, usual.storage.node_name),
+        (storage.database_connections, storage.node_name),
         (10, None)
     );
     let url = "postgres://me:hunter2@db.example/x";
-    let shared = env("DATABASE_URL", url)
-        .env("GRIPFAST_NODE_NAME", "harbour-1")
-        .settings();
+    let shared = env("DATABASE_URL", url).env("GRIPFAST_NODE_NAME", "harbour-1");
+    let shared = shared.settings();
     assert_eq!(shared.storage.node_name.as_deref(), Some("harbour-1"));
-    assert_eq!(
-        shared.database(),
-        DatabasePlace::Server(SecretText::new(url))
-    );
+    let server = DatabasePlace::Server(SecretText::new(url));
+    assert_eq!(shared.database(), server);
     let both =
         env("DATABASE_URL", "sqlite:theirs.db").env("GRIPFAST_DATABASE_URL", "sqlite:ours.db");
-    let loaded = both.loaded();
-    assert_eq!(
-        loaded.settings.database(),
-        DatabasePlace::File("ours.db".into())
-    );
-    assert_eq!(
-        loaded.warnings,
-        ["DATABASE_URL is set too, but GRIPFAST_DATABASE_URL counts"]
-    );
+    assert_eq!(both.settings().database(), file("ours.db"));
+    let expected = "DATABASE_URL is set too, but GRIPFAST_DATABASE_URL counts";
+    assert_eq!(both.warnings(), [expected]);
 }
 
 #[test]
 fn combinations_that_cannot_be_kept_are_refused() {
+    let path = || env("NGIT_BASE_PATH", "a?b");
+    let everybody = "serves every repository to everybody";
     for (fake, why) in [
-        (
-            env("NGIT_PRIVATE_MODE", "true"),
-            "serves every repository to everybody",
-        ),
+        (env("NGIT_PRIVATE_MODE", "true"), everybody),
         (env("GRIPFAST_GO_PROXY_MAX_ZIP_BYTES", "1 GiB"), "500 MiB"),
-        (env("NGIT_BASE_PATH", "a?b"), "is no path such as `/git`"),
-        (
-            env("NGIT_BASE_PATH", "a?b").env("NGIT_DOMAIN", "example.com"),
-            "is no path",
-        ),
+        (path(), "is no path such as `/git`"),
+        (path().env("NGIT_DOMAIN", "example.com"), "is no path"),
     ] {
         let mistakes = fake.mistakes();
         assert!(mistakes[0].contains(why), "{mistakes:?}");
     }
-    let loaded = env("NGIT_DATABASE_BACKEND", "memory").loaded();
-    assert!(
-        loaded.warnings[0].contains("kept in LMDB"),
-        "{:?}",
-        loaded.warnings
-    );
+    let warnings = env("NGIT_DATABASE_BACKEND", "memory").warnings();
+    assert!(warnings[0].contains("kept in LMDB"), "{warnings:?}");
 }
 
 #[test]
@@ -481,20 +431,15 @@ fn amnesia_names_what_it_does_not_use_and_refuses_what_would_keep_something() {
         .env("DATABASE_URL", "postgres://db.example/x")
         .env("GRIPFAST_REDIS_URL", "redis://127.0.0.1/")
         .mistakes();
-    let keys = ["database_url", "redis_url"];
-    assert_eq!(mistakes.len(), keys.len());
-    for (key, mistake) in keys.iter().zip(&mistakes) {
-        assert!(
-            mistake.contains(key) && mistake.contains("amnesia must not"),
-            "{mistake}"
-        );
+    assert_eq!(mistakes.len(), 2);
+    for (key, mistake) in ["database_url", "redis_url"].iter().zip(&mistakes) {
+        let is_named = mistake.contains(key) && mistake.contains("amnesia must not");
+        assert!(is_named, "{mistake}");
     }
-    let loaded = env("GRIPFAST_AMNESIA", "true")
-        .env("NGIT_GIT_DATA_PATH", "/g")
-        .loaded();
+    let fake = env("GRIPFAST_AMNESIA", "true").env("NGIT_GIT_DATA_PATH", "/g");
     let warning =
         "environment NGIT_GIT_DATA_PATH: git_data_path is not used: amnesia keeps nothing";
-    assert_eq!(loaded.warnings, [warning]);
+    assert_eq!(fake.warnings(), [warning]);
 }
 
 #[test]
@@ -511,33 +456,22 @@ fn the_domain_takes_scheme_port_and_base_path() {
     }
     let loaded = env("NGIT_BIND_ADDRESS", "0.0.0.0:80").loaded();
     assert_eq!(loaded.settings.service().http_url(), "http://127.0.0.1");
-    assert!(
-        loaded.warnings[0].starts_with("domain is not set"),
-        "{:?}",
-        loaded.warnings
-    );
+    let warnings = loaded.warnings;
+    assert!(warnings[0].starts_with("domain is not set"), "{warnings:?}");
 }
 
 #[test]
 fn the_relay_key_comes_from_value_file_credential_or_the_key_of_before() {
-    for (fake, from) in [
-        (
-            env("NGIT_RELAY_OWNER_NSEC", NSEC),
-            "environment NGIT_RELAY_OWNER_NSEC",
-        ),
-        (
-            env("NGIT_RELAY_OWNER_NSEC_FILE", "/k").file("/k", &format!("{NSEC}\n")),
-            "/k",
-        ),
-        (
-            env("CREDENTIALS_DIRECTORY", "/c").file("/c/relay_owner_nsec", NSEC),
-            "/c/relay_owner_nsec",
-        ),
-        (
-            Fake::default().file(".relay-owner.nsec", NSEC),
-            ".relay-owner.nsec",
-        ),
-    ] {
+    let file = |path: &str| Fake::default().file(path, NSEC);
+    // A table: one place a line.
+    #[rustfmt::skip]
+    let cases = [
+        (env("NGIT_RELAY_OWNER_NSEC", NSEC), "environment NGIT_RELAY_OWNER_NSEC"),
+        (file("/k").env("NGIT_RELAY_OWNER_NSEC_FILE", "/k"), "/k"),
+        (file("/c/relay_owner_nsec").env("CREDENTIALS_DIRECTORY", "/c"), "/c/relay_owner_nsec"),
+        (file(".relay-owner.nsec"), ".relay-owner.nsec"),
+    ];
+    for (fake, from) in cases {
         let loaded = fake.loaded();
         assert!(loaded.settings.owner().is_some(), "{from}");
         assert_eq!(source(&loaded, "relay_owner_nsec"), from);
@@ -550,21 +484,12 @@ fn the_relay_key_comes_from_value_file_credential_or_the_key_of_before() {
 fn a_mistyped_key_in_a_list_is_an_error() {
     let good = format!("{NPUB},{NPUB}/linux,rust");
     let settings = env("NGIT_REPOSITORY_WHITELIST", &good).settings();
-    assert_eq!(
-        settings.acceptance.repository_whitelist,
-        good.parse().unwrap()
-    );
-    for bad in [
-        "npub1xyz",
-        "npub1xyz/linux",
-        "alice/linux",
-        &format!("{NPUB}/"),
-    ] {
-        assert_eq!(
-            env("NGIT_REPOSITORY_BLACKLIST", bad).mistakes().len(),
-            1,
-            "{bad}"
-        );
+    let whitelist = settings.acceptance.repository_whitelist;
+    assert_eq!(whitelist, good.parse().unwrap());
+    let no_identifier = format!("{NPUB}/");
+    for bad in ["npub1xyz", "npub1xyz/linux", "alice/linux", &no_identifier] {
+        let mistakes = env("NGIT_REPOSITORY_BLACKLIST", bad).mistakes();
+        assert_eq!(mistakes.len(), 1, "{bad}");
     }
     assert_eq!(env("NGIT_EVENT_BLACKLIST", "rust").mistakes().len(), 1);
 }
@@ -579,11 +504,8 @@ fn names_are_unique_and_defaults_have_the_right_kind() {
     // Loading checks every given value, so giving each its own default checks the defaults.
     let mut fake = Fake::default();
     for option in options::all() {
-        assert!(
-            option.help().ends_with('.'),
-            "{} is explained in a sentence",
-            option.key
-        );
+        let (key, help) = (option.key, option.help());
+        assert!(help.ends_with('.'), "{key} is explained in a sentence");
         if let Some(value) = option.default {
             fake.flags.values.insert(option.key, value.into());
         }
@@ -593,15 +515,10 @@ fn names_are_unique_and_defaults_have_the_right_kind() {
 
 #[test]
 fn the_example_loads_when_every_line_is_switched_on() {
-    let is_setting = |text: &&str| {
-        text.split_once(" = ")
-            .is_some_and(|(k, _)| find(k).is_some())
-    };
+    let key = |text: &str| text.split_once(" = ").and_then(|(key, _)| find(key));
     let example = docs::example();
-    let set = example
-        .lines()
-        .filter_map(|line| line.strip_prefix("# "))
-        .filter(is_setting);
+    let lines = example.lines().filter_map(|line| line.strip_prefix("# "));
+    let set = lines.filter(|text| key(text).is_some());
     let loaded = toml(&set.collect::<Vec<_>>().join("\n"))
         .file("/etc/gripfast/relay.nsec", NSEC)
         .file("/etc/gripfast/github.token", "ghp_x\n")

@@ -19,16 +19,13 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Entry>, (usize, String)> {
         let at = error.span().map_or(0, |span| span.start);
         (line_of(text, at), error.message().to_owned())
     })?;
-    let mut entries: Vec<_> = table
-        .get_ref()
-        .iter()
-        .map(|(key, value)| Entry {
-            key: key.get_ref().to_string(),
-            value: flatten(value.get_ref()),
-            toml_type: value.get_ref().type_str(),
-            line: line_of(text, key.span().start),
-        })
-        .collect();
+    let entries = table.get_ref().iter().map(|(key, value)| Entry {
+        key: key.get_ref().to_string(),
+        value: flatten(value.get_ref()),
+        toml_type: value.get_ref().type_str(),
+        line: line_of(text, key.span().start),
+    });
+    let mut entries: Vec<_> = entries.collect();
     entries.sort_by_key(|entry| entry.line);
     Ok(entries)
 }
@@ -47,10 +44,8 @@ fn flatten(value: &DeValue<'_>) -> Option<String> {
 }
 
 fn line_of(text: &str, offset: usize) -> usize {
-    1 + text.as_bytes()[..offset.min(text.len())]
-        .iter()
-        .filter(|b| **b == b'\n')
-        .count()
+    let before = &text.as_bytes()[..offset.min(text.len())];
+    1 + before.iter().filter(|b| **b == b'\n').count()
 }
 
 #[cfg(test)]
@@ -60,13 +55,12 @@ mod tests {
     #[test]
     fn keys_come_with_their_lines_in_order() {
         let text = "# first\nb = 4_096\n\na = [\"x\", \"y\"]\nc = true\nd = 1.5\n";
-        let found: Vec<_> = parse(text).unwrap();
-        let found: Vec<_> = found
+        let found = parse(text).unwrap();
+        let found = found
             .iter()
-            .map(|e| (e.key.as_str(), e.value.as_deref(), e.toml_type, e.line))
-            .collect();
+            .map(|e| (&*e.key, e.value.as_deref(), e.toml_type, e.line));
         assert_eq!(
-            found,
+            found.collect::<Vec<_>>(),
             [
                 ("b", Some("4096"), "integer", 2),
                 ("a", Some("x,y"), "array", 4),

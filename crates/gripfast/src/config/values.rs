@@ -96,10 +96,8 @@ impl Values {
     pub(super) fn read<K: Kind>(&self, key: &str) -> K::Value {
         let Value { text, source } = &self[key];
         let is_derived = matches!(source, Source::Derived { .. });
-        match text.as_deref().filter(|_| !is_derived) {
-            Some(text) => K::parse(text).expect("values are checked before they are read"),
-            None => K::unset().expect("an option without a default is optional or a list"),
-        }
+        let text = text.as_deref().filter(|_| !is_derived).unwrap_or_default();
+        K::parse(text).expect("a value was checked, or is optional or a list and was not given")
     }
 }
 

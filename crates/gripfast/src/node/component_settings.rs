@@ -1,5 +1,7 @@
 //! The settings as options of each component: policy, HTTP edge, purgatory, relay.
 
+use std::time::Duration;
+
 use grip_grasp::{Bounds, Policy, SyncDelays};
 use grip_relay::{Limits, Rate, Rates};
 use grip_types::Service;
@@ -91,8 +93,8 @@ pub(crate) fn bounds(settings: &Settings) -> Bounds {
         wanted_lifetime: settings.sync.wanted_lifetime,
         wanted_interval: settings.sync.wanted_interval,
         sync_delays: SyncDelays {
-            submitted: settings.sync.sync_default_delay_secs,
-            synced: settings.sync.sync_immediate_delay_ms,
+            submitted: Duration::from_secs(settings.sync.sync_default_delay_secs),
+            synced: Duration::from_millis(settings.sync.sync_immediate_delay_ms),
         },
         ..Bounds::default()
     }

@@ -15,7 +15,9 @@ use grip_types::Service;
 use grip_web::{AdminToken, Build, Readiness, Web, WebSettings};
 use tokio::{net::TcpSocket, time::Instant};
 
-use super::{component_settings, database, egress, github::Gateways, index, resolve, sync, watch};
+use super::{
+    base::Base, component_settings, database, egress, github::Gateways, index, resolve, sync, watch,
+};
 use crate::{
     admin_token,
     commands::version,
@@ -92,59 +94,23 @@ impl Components {
         .await
         .context("cannot recover the state of the last run")?;
         let throttle = egress::throttle(settings, &back).await?;
-        let resolving = resolve::start(
+        let base = Base {
             settings,
-            resolve::Base {
-                db: &db,
-                grasp: &grasp,
-                service: &service,
-                throttle: &throttle,
-                work: front.child("resolve"),
-            },
-        )
-        .await?;
-        let sync = sync::start(
-            settings,
-            sync::Base {
-                grasp: &grasp,
-                resolver: &resolving.resolver,
-                repositories: &repositories,
-                service: &service,
-                address,
-                search: front.child("sync"),
-                throttle: &throttle,
-            },
-        )?;
-        let gateways = Gateways::open(settings, &service, address, &throttle)?;
-        let indexed = index::start(
-            settings,
-            index::Base {
-                db: &db,
-                queue: &queue,
-                grasp: &grasp,
-                repositories: &repositories,
-                service: &service,
-                gateways: &gateways,
-                work: front.child("index"),
-                ear: &back,
-            },
-        )
-        .await?;
-        let watched = watch::start(
-            settings,
-            watch::Base {
-                db: &db,
-                queue: &queue,
-                grasp: &grasp,
-                index: indexed.index.as_ref(),
-                gateways: &gateways,
-                service: &service,
-                address,
-                throttle: &throttle,
-                work: front.child("watch"),
-            },
-        )
-        .await?;
+            service: &service,
+            address,
+            db: &db,
+            queue: &queue,
+            repositories: &repositories,
+            grasp: &grasp,
+            throttle: &throttle,
+            front: &front,
+            back: &back,
+        };
+        let resolving = resolve::start(&base).await?;
+        let sync = sync::start(&base, &resolving.resolver)?;
+        let gateways = Gateways::open(&base)?;
+        let indexed = index::start(&base, &gateways).await?;
+        let watched = watch::start(&base, indexed.index.as_ref(), &gateways).await?;
         let listener = socket
             .listen(BACKLOG)
             .with_context(|| format!("cannot listen on {address}"))?;

@@ -12,7 +12,7 @@ use crate::config::{Settings, options::Sync, service_at};
 /// What the limits of a host count over.
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Counts what every host is asked. `books` owns it and outlives whoever asks, to take back slots.
+/// Counts what every host is asked. `books` owns it and outlives all who ask, to take back permits.
 pub(super) async fn throttle(settings: &Settings, books: &TaskGroup) -> anyhow::Result<Throttle> {
     let sync = &settings.sync;
     let options = limits(sync);
@@ -56,7 +56,7 @@ pub(super) fn egress_options(
     let sync = &settings.sync;
     let mut own = vec![service.clone()];
     own.extend(settings.reach.domain_aliases.iter().cloned());
-    // Whatever the node is called, its own address leads to it as well.
+    // Its own address leads to the node under any name.
     own.push(service_at(address, ""));
     grip_egress::Options {
         allow_non_global: sync.sync_allow_non_global_targets,
@@ -112,7 +112,8 @@ mod tests {
         assert_eq!(settings.sync.sync_max_pack_bytes, theirs.max_pack_bytes);
         assert_eq!(settings.sync.sync_min_free_bytes, theirs.min_free_bytes);
         let theirs = grip_sync::Options::default();
-        assert_eq!(settings.sync.sync_loop_interval_ms, theirs.loop_interval);
+        let interval = Duration::from_millis(settings.sync.sync_loop_interval_ms);
+        assert_eq!(interval, theirs.loop_interval);
         assert_eq!(settings.sync.sync_max_tasks, theirs.max_tasks);
     }
 

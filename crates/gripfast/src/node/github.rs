@@ -1,31 +1,23 @@
 //! Gateways to the configured GitHub hosts: one per host, so that its budget is counted once.
 
-use std::net::SocketAddr;
-
 use anyhow::Context as _;
-use grip_egress::Egress;
 use grip_github::{GitHub, Token};
-use grip_limits::Throttle;
 use grip_types::{Domain, Service};
 
-use super::egress::egress_options;
-use crate::config::{GithubHost, Settings};
+use super::base::Base;
+use crate::config::GithubHost;
 
 /// A gateway to each host.
 pub(super) struct Gateways(Vec<(GithubHost, GitHub)>);
 
 impl Gateways {
-    pub(super) fn open(
-        settings: &Settings,
-        service: &Service,
-        address: SocketAddr,
-        throttle: &Throttle,
-    ) -> anyhow::Result<Self> {
+    pub(super) fn open(base: &Base<'_>) -> anyhow::Result<Self> {
         let open = |host: &GithubHost| {
             let name = host.service.authority();
             let api = host.api.host_str().context("an API has a host")?;
             let api = Domain::parse(api).context("an API has a host")?;
-            let egress = private_way(settings, service, address, throttle, vec![api])
+            let egress = base
+                .egress(vec![api])
                 .with_context(|| format!("cannot set up requests to {name}"))?;
             let tokens = host.tokens.iter().map(|token| Token::new(token.reveal()));
             let tokens: Result<Vec<Token>, _> = tokens.collect();
@@ -38,7 +30,8 @@ impl Gateways {
             let github = github.with_context(|| format!("cannot ask {name}"))?;
             Ok((host.clone(), github))
         };
-        let gateways: anyhow::Result<Vec<_>> = settings.github_hosts().iter().map(open).collect();
+        let hosts = base.settings.github_hosts();
+        let gateways: anyhow::Result<Vec<_>> = hosts.iter().map(open).collect();
         gateways.map(Self)
     }
 
@@ -52,18 +45,4 @@ impl Gateways {
         let found = all.find(|(known, _)| known.service.http_url() == host.http_url());
         found.map(|(_, github)| github)
     }
-}
-
-/// A way out that may also lead to these hosts, wherever they are: the operator's own choice, and
-/// nobody else names a URL here.
-pub(super) fn private_way(
-    settings: &Settings,
-    service: &Service,
-    address: SocketAddr,
-    throttle: &Throttle,
-    hosts: Vec<Domain>,
-) -> anyhow::Result<Egress> {
-    let mut options = egress_options(settings, service, address);
-    options.private_hosts = hosts;
-    Ok(Egress::new(options, throttle.clone())?)
 }

@@ -1,40 +1,18 @@
 //! The index of modules: its sources from the settings, and what the service tells it.
 
-mod follow;
-
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use grip_db::Db;
-use grip_git::Repositories;
 use grip_github::GitHub;
-use grip_grasp::Grasp;
 use grip_index::{
     GitHubOptions, GitHubSource, Index, Source,
-    hosted::{self, Hosted, ModulePaths},
+    hosted::{self, Follower, Hosted, ModulePaths},
     proxy::{self, Proxy},
 };
-use grip_queue::Queue;
 use grip_tasks::TaskGroup;
-use grip_types::Service;
 
-use self::follow::Follower;
-use super::github::Gateways;
-use crate::config::{GithubHost, Settings};
-
-/// What the index stands on.
-pub(super) struct Base<'a> {
-    pub(super) db: &'a Db,
-    pub(super) queue: &'a Queue,
-    pub(super) grasp: &'a Grasp,
-    pub(super) repositories: &'a Repositories,
-    pub(super) service: &'a Service,
-    pub(super) gateways: &'a Gateways,
-    /// Owns the work; it stops when no new work is taken on.
-    pub(super) work: TaskGroup,
-    /// Owns the one who tells of changes, who has to hear of the last ones.
-    pub(super) ear: &'a TaskGroup,
-}
+use super::{base::Base, github::Gateways};
+use crate::config::GithubHost;
 
 /// What is served of it; nothing where it is switched off.
 #[derive(Default)]
@@ -44,15 +22,15 @@ pub(super) struct Indexed {
 }
 
 /// Starts to index what the settings name, unless that is switched off.
-pub(super) async fn start(settings: &Settings, base: Base<'_>) -> anyhow::Result<Indexed> {
-    let index = &settings.index;
+pub(super) async fn start(base: &Base<'_>, gateways: &Gateways) -> anyhow::Result<Indexed> {
+    let (index, work) = (&base.settings.index, base.front.child("index"));
     if !index.index_enabled {
         tracing::info!("the index is switched off");
         return Ok(Indexed::default());
     }
-    let hosted = hosted(settings, &base);
+    let hosted = hosted(base, &work);
     let mut sources: Vec<Arc<dyn Source>> = vec![Arc::new(hosted.clone())];
-    for (host, gateway) in base.gateways.all() {
+    for (host, gateway) in gateways.all() {
         sources.extend(github(host, gateway));
     }
     // Before the index is there, so that no change falls in between.
@@ -68,7 +46,7 @@ pub(super) async fn start(settings: &Settings, base: Base<'_>) -> anyhow::Result
             workers: index.index_workers,
             ..grip_index::Options::default()
         },
-        group: base.work.clone(),
+        group: work,
     });
     let started = Arc::new(started.await.context("cannot start the index")?);
     let follower = Follower {
@@ -76,13 +54,14 @@ pub(super) async fn start(settings: &Settings, base: Base<'_>) -> anyhow::Result
         hosted: hosted.clone(),
         db: base.db.clone(),
     };
-    let token = base.ear.token();
-    base.ear.spawn("index.follow", follower.run(changes, token));
+    let token = base.back.token();
+    base.back
+        .spawn("index.follow", follower.run(changes, token));
     let proxy = index.go_proxy.then(|| {
         let mut options = proxy::Options::default();
         options.max_zip_bytes = index.go_proxy_max_zip_bytes;
         options.zips_at_once = index.go_proxy_max_zips;
-        options.stall = settings.timeouts.stall_timeout;
+        options.stall = base.settings.timeouts.stall_timeout;
         Proxy::new(base.db.clone(), hosted, options)
     });
     Ok(Indexed {
@@ -91,14 +70,14 @@ pub(super) async fn start(settings: &Settings, base: Base<'_>) -> anyhow::Result
     })
 }
 
-fn hosted(settings: &Settings, base: &Base<'_>) -> Hosted {
+fn hosted(base: &Base<'_>, work: &TaskGroup) -> Hosted {
     Hosted::new(hosted::Parts {
         repositories: base.repositories.clone(),
         served: Arc::new(base.grasp.clone()),
         module_paths: ModulePaths::of(base.service),
-        claims: settings.index.index_modules.clone(),
+        claims: base.settings.index.index_modules.clone(),
         node: base.db.node().to_owned(),
-        group: base.work.clone(),
+        group: work.clone(),
     })
 }
 

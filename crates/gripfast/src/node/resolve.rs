@@ -4,12 +4,10 @@ use std::{path::Path, sync::Arc};
 
 use anyhow::Context as _;
 use arc_swap::ArcSwap;
-use grip_db::Db;
 use grip_dht::{
     Dht,
     kademlia::{self, Kademlia},
 };
-use grip_grasp::Grasp;
 use grip_limits::{Lane, Throttle};
 use grip_resolve::{
     Admin, HealthOf, HostHealth, Identity, LocalManifests, NodeKey, Options, Parts, RankingOptions,
@@ -19,23 +17,11 @@ use grip_tasks::TaskGroup;
 use grip_types::Service;
 use url::Url;
 
-use crate::{
-    config::{Settings, options::Discovery},
-    private_file,
-};
+use super::base::Base;
+use crate::{config::options::Discovery, private_file};
 
 /// The file in the data directory with the secret key of this node in the network.
 const KEY_FILE: &str = "node.key";
-
-/// Parts of the node that the resolver needs.
-pub(super) struct Base<'a> {
-    pub(super) db: &'a Db,
-    pub(super) grasp: &'a Grasp,
-    pub(super) service: &'a Service,
-    pub(super) throttle: &'a Throttle,
-    /// Owns the resolutions, the publisher and the network.
-    pub(super) work: TaskGroup,
-}
 
 /// The running resolver.
 pub(super) struct Resolving {
@@ -46,7 +32,8 @@ pub(super) struct Resolving {
 }
 
 /// Starts the resolver, and the network if it is enabled.
-pub(super) async fn start(settings: &Settings, base: Base<'_>) -> anyhow::Result<Resolving> {
+pub(super) async fn start(base: &Base<'_>) -> anyhow::Result<Resolving> {
+    let (settings, work) = (base.settings, base.front.child("resolve"));
     let local_manifests = LocalManifests::new(
         Arc::new(base.grasp.clone()),
         base.grasp.repository_event_changes(),
@@ -54,7 +41,7 @@ pub(super) async fn start(settings: &Settings, base: Base<'_>) -> anyhow::Result
     let discovery = &settings.discovery;
     let (dht, identity) = if discovery.dht_enabled {
         let seed = seed(&settings.storage.data_dir)?;
-        let dht = start_dht(discovery, seed, &local_manifests, &base.work).await?;
+        let dht = start_dht(discovery, seed, &local_manifests, &work).await?;
         (Some(dht), Some(identity(&seed, base.service)?))
     } else {
         tracing::info!(
@@ -69,7 +56,7 @@ pub(super) async fn start(settings: &Settings, base: Base<'_>) -> anyhow::Result
         health: health(base.throttle.clone()),
         options: Arc::clone(&options),
         identity,
-        group: base.work,
+        group: work,
     });
     let admin = Admin::open(base.db.clone(), resolver.clone()).await;
     Ok(Resolving {

@@ -1,51 +1,26 @@
 //! The search for missing git data, wired over the service.
 
-mod report;
-
-use std::{net::SocketAddr, sync::Arc};
+use std::{sync::Arc, time::Duration};
 
 use anyhow::Context as _;
-use grip_egress::Egress;
-use grip_git::Repositories;
-use grip_grasp::Grasp;
 use grip_limits::Throttle;
 use grip_resolve::Resolver;
 use grip_sync::{GitFetch, GitOptions, Sync};
-use grip_tasks::TaskGroup;
-use grip_types::Service;
-use grip_web::SyncHandle;
+use grip_types::Identifier;
+use grip_web::{Backend, HostBudget, SyncHandle, SyncReport, SyncTotals, UrlAttempt};
 
-use self::report::Report;
-use super::egress::egress_options;
-use crate::config::Settings;
+use super::base::Base;
 
-/// What sync stands on.
-pub(super) struct Base<'a> {
-    pub(super) grasp: &'a Grasp,
-    /// Finds further hosts that may have what is missing.
-    pub(super) resolver: &'a Resolver,
-    pub(super) repositories: &'a Repositories,
-    pub(super) service: &'a Service,
-    /// Where we listen.
-    pub(super) address: SocketAddr,
-    /// Owns the search; it stops when no new work is taken on, and fetches under way are given up.
-    pub(super) search: TaskGroup,
-    pub(super) throttle: &'a Throttle,
-}
-
-/// Starts to look for what waits, unless that is switched off.
-pub(super) fn start(settings: &Settings, base: Base<'_>) -> anyhow::Result<SyncHandle> {
-    let sync = &settings.sync;
+/// Starts to look for what waits, unless that is switched off. The resolver finds further hosts that
+/// may have what is missing.
+pub(super) fn start(base: &Base<'_>, resolver: &Resolver) -> anyhow::Result<SyncHandle> {
+    let (sync, throttle) = (&base.settings.sync, base.throttle);
     if !sync.sync_enabled {
         tracing::info!("sync is switched off: nothing is fetched from elsewhere");
         return Ok(SyncHandle::off());
     }
-    let throttle = base.throttle;
-    let egress = Egress::new(
-        egress_options(settings, base.service, base.address),
-        throttle.clone(),
-    )
-    .context("cannot set up requests to other hosts")?;
+    let egress = base.egress(Vec::new());
+    let egress = egress.context("cannot set up requests to other hosts")?;
     let fetch = GitFetch::new(
         egress,
         base.repositories.clone(),
@@ -59,15 +34,53 @@ pub(super) fn start(settings: &Settings, base: Base<'_>) -> anyhow::Result<SyncH
     );
     let running = Sync::start(grip_sync::Parts {
         context: base.grasp.clone(),
-        providers: Arc::new(base.resolver.clone()),
+        providers: Arc::new(resolver.clone()),
         fetch,
         throttle: throttle.clone(),
         options: grip_sync::Options {
-            loop_interval: sync.sync_loop_interval_ms,
+            loop_interval: Duration::from_millis(sync.sync_loop_interval_ms),
             max_tasks: sync.sync_max_tasks,
             ..grip_sync::Options::default()
         },
-        group: base.search.clone(),
+        group: base.front.child("sync"),
     });
-    Ok(SyncHandle::new(Report::new(running, throttle.clone())))
+    Ok(SyncHandle::new(Report {
+        sync: running,
+        throttle: throttle.clone(),
+    }))
+}
+
+/// The running sync, as the edge sees it.
+struct Report {
+    sync: Sync,
+    throttle: Throttle,
+}
+
+impl SyncReport for Report {
+    fn totals(&self) -> SyncTotals {
+        let status = self.sync.status();
+        SyncTotals {
+            running: status.running,
+            attempts_total: status.attempts_total,
+            requests_total: status.requests_total,
+            oids_fetched_total: status.oids_fetched_total,
+        }
+    }
+
+    fn tried(&self, identifier: &Identifier) -> Vec<UrlAttempt> {
+        self.sync.attempts_of(identifier)
+    }
+
+    fn recent(&self, limit: usize) -> Vec<UrlAttempt> {
+        self.sync.recent_attempts(limit)
+    }
+
+    fn hosts(&self) -> Vec<HostBudget> {
+        let hosts = self.throttle.hosts().into_iter();
+        hosts.map(HostBudget::from).collect()
+    }
+
+    fn backend(&self) -> Backend {
+        self.throttle.backend().into()
+    }
 }

@@ -2,12 +2,9 @@
 
 mod wake;
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{sync::Arc, time::Duration};
 
 use anyhow::Context as _;
-use grip_db::Db;
-use grip_egress::Egress;
-use grip_grasp::Grasp;
 use grip_index::Index;
 use grip_ingest::{
     Ingest,
@@ -15,53 +12,35 @@ use grip_ingest::{
     wake::Wake,
     webhook::{Secrets, Webhook},
 };
-use grip_limits::Throttle;
-use grip_queue::Queue;
 use grip_tasks::TaskGroup;
 use grip_types::{Domain, Service};
 use grip_web::Watch;
 
 use self::wake::{Indexed, Waiting};
-use super::{
-    egress::egress_options,
-    github::{Gateways, private_way},
-};
-use crate::config::Settings;
+use super::{base::Base, github::Gateways};
 
 /// The public GitHub, whose pictures come from hosts of their own.
 const PUBLIC: &str = "github.com";
 
-/// What it stands on.
-pub(super) struct Base<'a> {
-    pub(super) db: &'a Db,
-    pub(super) queue: &'a Queue,
-    pub(super) grasp: &'a Grasp,
-    pub(super) index: Option<&'a Arc<Index>>,
-    pub(super) gateways: &'a Gateways,
-    pub(super) service: &'a Service,
-    /// Where we listen.
-    pub(super) address: SocketAddr,
-    pub(super) throttle: &'a Throttle,
-    /// Owns the work; it stops when no new work is taken on.
-    pub(super) work: TaskGroup,
-}
-
 /// Starts to watch what the settings name; none where they name nothing.
-pub(super) async fn start(settings: &Settings, base: Base<'_>) -> anyhow::Result<Option<Watch>> {
+pub(super) async fn start(
+    base: &Base<'_>,
+    index: Option<&Arc<Index>>,
+    gateways: &Gateways,
+) -> anyhow::Result<Option<Watch>> {
+    let (settings, work) = (base.settings, base.front.child("watch"));
     let Some(watched) = settings.watched() else {
         return Ok(None);
     };
     let watch = &settings.watch;
-    let github = base.gateways.to(&watched.host);
+    let github = gateways.to(&watched.host);
     let github = github.context("the host that is watched is one that is asked")?;
-    let index = base.index.cloned();
-    let mut wake = Wake::new(
-        &watched.host,
-        index.map(|index| Arc::new(Indexed(index)) as _),
-    );
+    let index = index.map(|index| Arc::new(Indexed(Arc::clone(index))) as _);
+    let mut wake = Wake::new(&watched.host, index);
     if settings.sync.sync_enabled {
         let queue = Waiting(base.grasp.clone());
-        wake = wake.with_sync(queue, settings.sync.sync_immediate_delay_ms, &base.work);
+        let delay = Duration::from_millis(settings.sync.sync_immediate_delay_ms);
+        wake = wake.with_sync(queue, delay, &work);
     }
     let options = grip_ingest::Options {
         sources: watched.sources.clone(),
@@ -79,7 +58,7 @@ pub(super) async fn start(settings: &Settings, base: Base<'_>) -> anyhow::Result
         github: github.clone(),
         pushes: Arc::new(wake),
         options,
-        group: base.work.clone(),
+        group: work.clone(),
     });
     let ingest = ingest.await.context("cannot begin to watch GitHub")?;
     let webhook = match watch.github_webhook_secret.as_slice() {
@@ -88,12 +67,12 @@ pub(super) async fn start(settings: &Settings, base: Base<'_>) -> anyhow::Result
             let secrets = Secrets::new(secrets.iter().map(|secret| secret.reveal()));
             let secrets = secrets.context("no secret of a webhook (github_webhook_secret)")?;
             let (db, queue) = (base.db.clone(), base.queue.clone());
-            let group = base.work.clone();
+            let group = work.clone();
             Some(Webhook::new(secrets, db, queue, live_for, group))
         }
     };
     let avatars = if watch.watch_avatars && watch.watch_enrich {
-        Some(avatars(settings, &watched.host, &base).await?)
+        Some(avatars(base, &watched.host, &work).await?)
     } else {
         None
     };
@@ -110,26 +89,21 @@ pub(super) async fn start(settings: &Settings, base: Base<'_>) -> anyhow::Result
     }))
 }
 
-async fn avatars(settings: &Settings, host: &Service, base: &Base<'_>) -> anyhow::Result<Avatars> {
+async fn avatars(base: &Base<'_>, host: &Service, work: &TaskGroup) -> anyhow::Result<Avatars> {
     let pictures = {
-        let place = settings.avatars_store();
-        let opening = base
-            .work
-            .spawn_blocking("open", move || PictureStore::open(&place));
+        let place = base.settings.avatars_store();
+        let opening = work.spawn_blocking("open", move || PictureStore::open(&place));
         let opened = opening.await.context("opening was interrupted")?;
         opened.context("cannot keep pictures (watch_avatars_store)")?
     };
-    let (service, address, throttle) = (base.service, base.address, base.throttle);
-    let egress = Egress::new(egress_options(settings, service, address), throttle.clone())
-        .context("cannot set up requests for pictures")?;
+    let cannot = "cannot set up requests for pictures";
+    let egress = base.egress(Vec::new()).context(cannot)?;
     let mut options = AvatarOptions::default();
     let mut named = egress.clone();
     if host.authority() != PUBLIC {
         let url = url::Url::parse(&host.http_url()).context("a host has a URL")?;
         options.hosts = Domain::of(&url).into_iter().collect();
-        let hosts = options.hosts.clone();
-        named = private_way(settings, service, address, throttle, hosts)
-            .context("cannot set up requests for pictures")?;
+        named = base.egress(options.hosts.clone()).context(cannot)?;
     }
     let avatars = Avatars::start(AvatarParts {
         db: base.db.clone(),
@@ -138,7 +112,7 @@ async fn avatars(settings: &Settings, host: &Service, base: &Base<'_>) -> anyhow
         egress,
         named,
         options,
-        group: base.work.clone(),
+        group: work.clone(),
     });
     avatars.await.context("cannot begin to keep pictures")
 }

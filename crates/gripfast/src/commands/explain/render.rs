@@ -8,7 +8,7 @@ use grip_web::api_types::{Explained, Search};
 
 use crate::commands::{
     sync::attempts,
-    table::{BOLD, DIM},
+    table::{BOLD, DIM, short},
     when::Now,
 };
 
@@ -62,7 +62,7 @@ impl Page {
             line!(self, "{}", self.event(event));
         }
         if let Some(deadline) = e.deadline {
-            line!(self, "expires {}", self.when_ms(deadline));
+            line!(self, "expires {}", self.now.millis(deadline));
         }
     }
 
@@ -80,12 +80,8 @@ impl Page {
             return;
         }
         line!(self, "\n{BOLD}missing{BOLD:#}");
-        let width = e
-            .missing
-            .iter()
-            .map(|m| m.name.chars().count())
-            .max()
-            .unwrap_or(0);
+        let widths = e.missing.iter().map(|m| m.name.chars().count());
+        let width = widths.max().unwrap_or(0);
         for Missing { name, oid } in &e.missing {
             line!(self, "  {name:width$}  {}", oid.to_hex());
         }
@@ -96,28 +92,19 @@ impl Page {
     }
 
     fn search(&mut self, search: &Search) {
-        let name = &search.identifier;
-        line!(
-            self,
-            "\n{BOLD}search on other hosts{BOLD:#}  {DIM}{name}{DIM:#}"
-        );
+        let (title, name) = ("search on other hosts", &search.identifier);
+        line!(self, "\n{BOLD}{title}{BOLD:#}  {DIM}{name}{DIM:#}");
         let failed = match search.attempts {
             0 => String::new(),
             1 => ", 1 failed attempt".to_owned(),
             n => format!(", {n} failed attempts"),
         };
-        match search.next_attempt {
-            _ if search.in_progress => {
-                line!(self, "  fetching now{failed}");
-            }
-            Some(at) => {
-                line!(self, "  next attempt {}{failed}", self.when_ms(at));
-            }
-            None => {}
+        if search.in_progress {
+            line!(self, "  fetching now{failed}");
+        } else if let Some(at) = search.next_attempt {
+            line!(self, "  next attempt {}{failed}", self.now.millis(at));
         }
-        if let Some(table) = attempts(&search.tried, self.now) {
-            self.out.push_str(&table);
-        }
+        self.out.extend(attempts(&search.tried, self.now));
     }
 
     /// The URLs that may have it and were not asked, as far as the node remembers.
@@ -139,32 +126,18 @@ impl Page {
     fn repository(&mut self, r: &RepositorySummary) {
         line!(self, "\n{BOLD}repository{BOLD:#}");
         let head = r.head.as_ref().map_or("none", |head| head.as_str());
-        let (branches, tags) = (r.branches, r.tags);
-        let requests = r.pull_requests;
-        line!(
-            self,
-            "  HEAD {head}, branches {branches}, tags {tags}, pull request refs {requests}"
-        );
-        match &r.state {
-            Some(state) => {
-                let when = self.when(state.created_at);
-                line!(
-                    self,
-                    "  state {} of {when} by {}",
-                    short(&state.id),
-                    state.author
-                );
-            }
-            None => {
-                line!(self, "  no state is served");
-            }
+        let (branches, tags, requests) = (r.branches, r.tags, r.pull_requests);
+        let refs = format!("branches {branches}, tags {tags}, pull request refs {requests}");
+        line!(self, "  HEAD {head}, {refs}");
+        if let Some(state) = &r.state {
+            let (id, when) = (short(&state.id), self.now.seconds(state.created_at));
+            line!(self, "  state {id} of {when} by {}", state.author);
+        } else {
+            line!(self, "  no state is served");
         }
         if let Some(until) = r.withdrawn_until {
-            line!(
-                self,
-                "  withdrawn: read-only, archived {}",
-                self.when_ms(until)
-            );
+            let until = self.now.millis(until);
+            line!(self, "  withdrawn: read-only, archived {until}");
         }
         for url in [&r.clone_url, &r.nostr_url] {
             line!(self, "  {url}");
@@ -173,58 +146,33 @@ impl Page {
     }
 
     fn held(&mut self, title: &str, events: &[EventFacts]) {
-        let lines: Vec<_> = events
-            .iter()
-            .map(|event| match event.deadline {
-                Some(deadline) => {
-                    format!("{}, expires {}", self.event(event), self.when_ms(deadline))
-                }
-                None => self.event(event),
-            })
-            .collect();
+        let line = |event: &EventFacts| match event.deadline {
+            Some(at) => format!("{}, expires {}", self.event(event), self.now.millis(at)),
+            None => self.event(event),
+        };
+        let lines: Vec<_> = events.iter().map(line).collect();
         self.list(title, lines.iter().map(String::as_str));
     }
 
     fn refusals(&mut self, refusals: &[Refusal]) {
-        let lines: Vec<_> = refusals
-            .iter()
-            .map(|refusal| {
-                let what = match (&refusal.event, refusal.kind) {
-                    (Some(id), Some(kind)) => format!("kind {kind} {}", short(&id.to_hex())),
-                    (Some(id), None) => format!("event {}", short(&id.to_hex())),
-                    (None, _) => "push".to_owned(),
-                };
-                format!(
-                    "{what}, {}: {}",
-                    self.when(refusal.at.as_secs()),
-                    refusal.reason
-                )
-            })
-            .collect();
+        let line = |refusal: &Refusal| {
+            let what = match (&refusal.event, refusal.kind) {
+                (Some(id), Some(kind)) => format!("kind {kind} {}", short(&id.to_hex())),
+                (Some(id), None) => format!("event {}", short(&id.to_hex())),
+                (None, _) => "push".to_owned(),
+            };
+            let when = self.now.seconds(refusal.at.as_secs());
+            format!("{what}, {when}: {}", refusal.reason)
+        };
+        let lines: Vec<_> = refusals.iter().map(line).collect();
         self.list("recent refusals", lines.iter().map(String::as_str));
     }
 
     fn event(&self, event: &EventFacts) -> String {
-        let when = self.when(event.created_at);
-        format!(
-            "kind {} {} of {when} by {}",
-            event.kind,
-            short(&event.id),
-            event.author
-        )
+        let (kind, id, author) = (event.kind, short(&event.id), &event.author);
+        let when = self.now.seconds(event.created_at);
+        format!("kind {kind} {id} of {when} by {author}")
     }
-
-    fn when(&self, seconds: u64) -> String {
-        self.now.seconds(seconds)
-    }
-
-    fn when_ms(&self, millis: i64) -> String {
-        self.now.millis(millis)
-    }
-}
-
-fn short(id: &str) -> &str {
-    id.get(..8).unwrap_or(id)
 }
 
 #[cfg(test)]

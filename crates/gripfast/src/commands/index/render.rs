@@ -44,11 +44,8 @@ pub(super) fn status(answer: &IndexStatus, now: Now) -> String {
         return out;
     }
     let mut table = Table::new(["source", "repositories", "listed", "next"], 0);
-    for IndexSource {
-        status: source,
-        work,
-    } in sources
-    {
+    for IndexSource { status, work } in sources {
+        let source = status;
         let repos = match source.found_so_far {
             Some(found) => format!("{}, {found} so far", source.repos),
             None => source.repos.to_string(),
@@ -59,12 +56,12 @@ pub(super) fn status(answer: &IndexStatus, now: Now) -> String {
             "not configured".to_owned()
         };
         table.row([
-            source.name.clone(),
-            repos,
-            source
+            &source.name,
+            &repos,
+            &source
                 .finished_ms
                 .map_or("never".into(), |at| now.millis(at)),
-            next,
+            &next,
         ]);
         table.note(work.last_error.clone());
     }

@@ -36,20 +36,12 @@ pub(super) fn status(status: &Status, now: Now) -> String {
     match status.open_gaps {
         0 => {}
         1 => out.push_str("1 gap may hide more; `gripfast ingest gaps` shows it\n"),
-        n => {
-            let _ = writeln!(
-                out,
-                "{n} gaps may hide more; `gripfast ingest gaps` lists them"
-            );
-        }
+        n => out += &format!("{n} gaps may hide more; `gripfast ingest gaps` lists them\n"),
     }
     out.push('\n');
     out.push_str(&sources(status, now));
-    section(
-        &mut out,
-        "calls to GitHub",
-        budget::table(&status.budgets, now),
-    );
+    let budgets = budget::table(&status.budgets, now);
+    section(&mut out, "calls to GitHub", budgets);
     section(&mut out, "work", work(status));
     section(&mut out, "extracted again", progress(status, now));
     section(&mut out, "unreadable events", rejected(status, now));
@@ -66,11 +58,11 @@ fn sources(status: &Status, now: Now) -> String {
         let all: i64 = source.counts.values().sum();
         let read = source.polled_at.map(|at| now.millis(at));
         table.row([
-            source.source.clone(),
-            pushes.to_string(),
-            (all - pushes).to_string(),
-            read.unwrap_or_else(|| "–".to_owned()),
-            next(source, now),
+            &source.source,
+            &pushes,
+            &(all - pushes),
+            &read.unwrap_or_else(|| "–".to_owned()),
+            &next(source, now),
         ]);
         table.note(source.last_error.clone());
     }
@@ -84,11 +76,11 @@ fn work(status: &Status) -> Option<String> {
     all.peek()?;
     for work in all {
         table.row([
-            work.kind.clone(),
-            work.due.to_string(),
-            work.waiting.to_string(),
-            work.leased.to_string(),
-            work.dead.to_string(),
+            &work.kind,
+            &work.due,
+            &work.waiting,
+            &work.leased,
+            &work.dead,
         ]);
     }
     Some(table.render())
@@ -102,12 +94,7 @@ fn progress(status: &Status, now: Now) -> Option<String> {
             Some(at) => format!("done {}", now.millis(at)),
             None => format!("running, last {}", now.millis(part.updated_at)),
         };
-        table.row([
-            part.work.clone(),
-            part.done.to_string(),
-            part.failed.to_string(),
-            state,
-        ]);
+        table.row([&part.work, &part.done, &part.failed, &state]);
     }
     Some(table.render())
 }
@@ -117,10 +104,10 @@ fn rejected(status: &Status, now: Now) -> Option<String> {
     status.rejected.first()?;
     for one in status.rejected.iter().take(REJECTED) {
         table.row([
-            one.source.clone(),
-            one.reason.clone(),
-            one.times.to_string(),
-            now.millis(one.last_at),
+            &one.source,
+            &one.reason,
+            &one.times,
+            &now.millis(one.last_at),
         ]);
     }
     Some(table.render())
@@ -139,11 +126,11 @@ pub(super) fn gaps(gaps: &Gaps, all: bool, now: Now) -> String {
             None => "no".to_owned(),
         };
         table.row([
-            gap.source.clone(),
-            moment(gap.after_at),
-            moment(gap.before_at),
-            now.millis(gap.found_at),
-            filled,
+            &gap.source,
+            &moment(gap.after_at),
+            &moment(gap.before_at),
+            &now.millis(gap.found_at),
+            &filled,
         ]);
         table.note(gap.closed_by.as_ref().map(|by| format!("by {by}")));
     }
@@ -160,20 +147,18 @@ pub(super) fn gaps(gaps: &Gaps, all: bool, now: Now) -> String {
 pub(super) fn retention(retention: &Retention) -> String {
     let gone = &retention.gone;
     let mut table = Table::new(["rows of", "count"], 0);
-    let (mut total, counts) = (
-        0,
-        [
-            ("closed gaps", gone.closed_gaps),
-            ("events", gone.events),
-            ("open gaps", gone.open_gaps),
-            ("rejected", gone.rejected),
-            ("repositories", gone.repositories),
-            ("users", gone.users),
-        ],
-    );
+    let mut total = 0;
+    let counts = [
+        ("closed gaps", gone.closed_gaps),
+        ("events", gone.events),
+        ("open gaps", gone.open_gaps),
+        ("rejected", gone.rejected),
+        ("repositories", gone.repositories),
+        ("users", gone.users),
+    ];
     for (what, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
         total += count;
-        table.row([what.to_owned(), count.to_string()]);
+        table.row([&what, &count]);
     }
     if total == 0 {
         return "no row is older than it is kept\n".to_owned();

@@ -7,7 +7,7 @@ use grip_web::api_types::WaitingEvents;
 
 use super::NamedEvent;
 use crate::commands::{
-    table::{BOLD, DIM, Table, more},
+    table::{BOLD, DIM, Table, more, short},
     when::Now,
 };
 
@@ -19,19 +19,14 @@ impl NamedEvent {
     /// "state 99edac5d of tide-table"
     pub(super) fn name(&self) -> String {
         match &self.facts {
-            Some(facts) => format!(
-                "{} {} of {}",
-                facts.class.replace('_', " "),
-                self.short(),
-                facts.identifiers.join(", ")
-            ),
+            Some(facts) => {
+                let class = facts.class.replace('_', " ");
+                let repositories = facts.identifiers.join(", ");
+                format!("{class} {} of {repositories}", self.short())
+            }
             None => format!("event {}", self.short()),
         }
     }
-}
-
-fn short(id: &str) -> &str {
-    id.get(..8).unwrap_or(id)
 }
 
 fn kind(facts: &WaitingFacts) -> String {
@@ -52,15 +47,8 @@ pub(super) fn list(list: &WaitingEvents, now: Now) -> String {
         return "no event waits for git data\n".to_owned();
     }
     let mut out = format!("{BOLD}{}{BOLD:#} waiting for git data\n\n", list.total);
-    let head = [
-        "event",
-        "kind",
-        "repository",
-        "missing",
-        "next attempt",
-        "expires",
-    ];
-    let mut table = Table::new(head, 2);
+    let (next, until) = ("next attempt", "expires");
+    let mut table = Table::new(["event", "kind", "repository", "missing", next, until], 2);
     for facts in &list.waiting {
         let next = match facts.next_attempt {
             _ if facts.in_progress => "fetching".to_owned(),
@@ -68,12 +56,12 @@ pub(super) fn list(list: &WaitingEvents, now: Now) -> String {
             None => "–".to_owned(),
         };
         table.row([
-            short(&facts.id).to_owned(),
-            kind(facts),
-            facts.identifiers.join(", "),
-            facts.missing.to_string(),
-            next,
-            now.millis(facts.deadline),
+            &short(&facts.id),
+            &kind(facts),
+            &facts.identifiers.join(", "),
+            &facts.missing,
+            &next,
+            &now.millis(facts.deadline),
         ]);
     }
     out.push_str(&table.render());

@@ -25,29 +25,19 @@ pub(super) fn list(list: &Jobs, is_narrowed: bool, now: Now) -> String {
         out.push('\n');
     }
     if list.jobs.is_empty() {
-        out.push_str(if is_narrowed {
-            "no such jobs\n"
-        } else {
-            "no jobs\n"
-        });
-        return out;
+        let such = if is_narrowed { "such " } else { "" };
+        return format!("{out}no {such}jobs\n");
     }
     let mut table = Table::new(["kind", "key", "when", "attempts"], 1);
     for job in &list.jobs {
-        table.row([
-            job.kind.clone(),
-            job.key.clone(),
-            when(job, now),
-            job.attempts.to_string(),
-        ]);
+        table.row([&job.kind, &job.key, &when(job, now), &job.attempts]);
         table.note(job.last_error.clone());
     }
     out.push_str(&table.render());
     if list.next.is_some() {
-        let _ = writeln!(
-            out,
-            "  {DIM}and more: narrow it with --kind and --state{DIM:#}"
-        );
+        out.push_str(&format!(
+            "  {DIM}and more: narrow it with --kind and --state{DIM:#}\n"
+        ));
     }
     out
 }
@@ -61,12 +51,12 @@ fn kinds(kinds: &[KindStats]) -> String {
             ms => span(Duration::from_millis(ms.unsigned_abs())),
         };
         table.row([
-            kind.kind.clone(),
-            kind.due.to_string(),
-            oldest,
-            kind.leased.to_string(),
-            kind.waiting.to_string(),
-            kind.dead.to_string(),
+            &kind.kind,
+            &kind.due,
+            &oldest,
+            &kind.leased,
+            &kind.waiting,
+            &kind.dead,
         ]);
     }
     table.render()

@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use serde::Deserialize;
+use grip_resolve::{NamedBy, Ranked, Source};
+use grip_web::api_types::{ResolvedFacts, ResolvedManifest};
 use serde_json::Value;
 
 use crate::commands::{
@@ -10,46 +11,14 @@ use crate::commands::{
     when::Now,
 };
 
-/// What we read of the node's answer. Lenient, so that nodes of other versions can be asked.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Found {
-    id: String,
-    name: String,
-    source: String,
-    hops: u32,
-    asked: u32,
-    took_ms: f64,
-    /// Format, version, announcement, announcements on the way, state, URLs.
-    manifest: Vec<Value>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Ranked {
-    providers: Vec<Provider>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Provider {
-    url: String,
-    named_by: Value,
-    region: Option<String>,
-    score: f64,
-    is_shut: bool,
-}
-
-pub(super) fn found(found: &Found, now: Now) -> String {
+pub(super) fn found(found: &ResolvedManifest, now: Now) -> String {
+    let facts = &found.facts;
     let part = |at: usize| found.manifest.get(at).unwrap_or(&Value::Null);
     let (announcement, state) = (part(2), part(4));
     let title = tag(announcement, "name").or_else(|| tag(announcement, "d"));
     let mut out = String::new();
-    let _ = writeln!(
-        out,
-        "{BOLD}{}{BOLD:#}",
-        plain(title.unwrap_or(found.name.as_str()))
-    );
+    let title = plain(title.unwrap_or(&facts.name));
+    let _ = writeln!(out, "{BOLD}{title}{BOLD:#}");
     if let Some(description) = tag(announcement, "description") {
         let _ = writeln!(out, "{}", plain(description));
     }
@@ -57,11 +26,11 @@ pub(super) fn found(found: &Found, now: Now) -> String {
     let signed = signed.into_iter().flatten().max();
     let signed = signed.map_or("never".to_owned(), |at| now.seconds(at));
     for (label, value) in [
-        ("name", format!("name:{}", found.name)),
-        ("manifest", found.id.clone()),
+        ("name", format!("name:{}", facts.name)),
+        ("manifest", facts.id.clone()),
         ("signed", signed),
         ("state", state_line(state)),
-        ("answer", how(found)),
+        ("answer", how(facts)),
     ] {
         let _ = writeln!(out, "  {DIM}{label:<9}{DIM:#} {}", plain(&value));
     }
@@ -89,17 +58,17 @@ fn state_line(state: &Value) -> String {
     }
 }
 
-fn how(found: &Found) -> String {
+fn how(found: &ResolvedFacts) -> String {
     let took = format!("{:.1} ms", found.took_ms);
-    match found.source.as_str() {
-        "local" => format!("from the node itself, in {took}"),
-        "cache" => format!("from the node's cache, in {took}"),
-        "stale" => format!("from the node's cache, in {took}; being refreshed"),
-        "dht" => format!(
+    match found.source {
+        Some(Source::Local) => format!("from the node itself, in {took}"),
+        Some(Source::Cache) => format!("from the node's cache, in {took}"),
+        Some(Source::Stale) => format!("from the node's cache, in {took}; being refreshed"),
+        Some(Source::Dht) => format!(
             "from the network in {took} (hops: {}, requests: {})",
             found.hops, found.asked
         ),
-        other => format!("{other}, in {took}"),
+        None => format!("in {took}"),
     }
 }
 
@@ -109,11 +78,16 @@ pub(super) fn providers(ranked: &Ranked) -> String {
     }
     let mut out = format!("{BOLD}providers, best first{BOLD:#}\n");
     for provider in &ranked.providers {
-        // Whole, whatever its length: it is there to be copied.
-        let _ = writeln!(out, "  {:.2}  {}", provider.score, plain(&provider.url));
+        // Never cut: it is there to be copied.
+        let _ = writeln!(
+            out,
+            "  {:.2}  {}",
+            provider.score,
+            plain(provider.url.as_str())
+        );
         let by = match &provider.named_by {
-            Value::String(by) => format!("named by the {by}"),
-            by => format!("provided by {}", by["node"].as_str().unwrap_or("a node")),
+            NamedBy::Owner => "named by the owner".to_owned(),
+            NamedBy::Node(peer) => format!("provided by {peer}"),
         };
         let region = provider.region.iter().map(|region| format!(" · {region}"));
         let shut = provider.is_shut.then(|| " · recently failed".to_owned());
@@ -141,10 +115,12 @@ mod tests {
     use super::*;
     use crate::commands::table::unstyled as shown;
 
+    const ID: &str = "b3:00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff";
+
     #[test]
     fn an_answer_is_shown_with_what_it_says_and_where_it_came_from() {
         let event = |tags: Value| json!({ "created_at": 1_763_000_000, "tags": tags });
-        let answer: Found = serde_json::from_value(json!({
+        let answer: ResolvedManifest = serde_json::from_value(json!({
             "id": "b3:00ff", "name": "npub1abc/tides", "source": "dht",
             "hops": 2, "asked": 5, "took_ms": 41.27,
             "manifest": ["gripfast-manifest", 1,
@@ -154,11 +130,14 @@ mod tests {
                 ["https://a.example/npub1abc/tides.git", "https://b.example/npub1abc/tides.git"]],
         }))
         .unwrap();
-        let ranked: Ranked = serde_json::from_value(json!({ "providers": [
-            { "url": "https://a.example/npub1abc/tides.git", "named_by": "owner", "score": 0.5 },
-            { "url": "https://c.example/npub1abc/tides.git", "named_by": { "node": "12D3Koo" },
-              "region": "eu-west", "score": 0.25, "is_shut": true },
-        ]}))
+        let ranked: Ranked = serde_json::from_value(
+            json!({ "id": ID, "name": "npub1abc/tides", "source": "dht", "providers": [
+                { "url": "https://a.example/npub1abc/tides.git", "named_by": "owner", "score": 0.5,
+                  "is_shut": false },
+                { "url": "https://c.example/npub1abc/tides.git", "named_by": { "node": "12D3Koo" },
+                  "region": "eu-west", "score": 0.25, "is_shut": true },
+            ]}),
+        )
         .unwrap();
         let now = Now::at(1_763_000_120);
         let text = shown(&format!("{}\n{}", found(&answer, now), providers(&ranked)));
@@ -168,8 +147,10 @@ mod tests {
 
     #[test]
     fn an_answer_of_another_version_is_shown_as_far_as_it_can_be_read() {
-        let text = shown(&found(&Found::default(), Now::at(0)));
+        let text = shown(&found(&ResolvedManifest::default(), Now::at(0)));
         assert!(text.contains("none is known yet"), "{text}");
-        assert!(providers(&Ranked::default()).contains("no provider"));
+        let none = json!({ "id": ID, "name": "", "source": "local", "providers": [] });
+        let none: Ranked = serde_json::from_value(none).unwrap();
+        assert!(providers(&none).contains("no provider"));
     }
 }

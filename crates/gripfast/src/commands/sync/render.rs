@@ -35,7 +35,7 @@ fn head(status: &SyncStatus) -> String {
             reason, percent, ..
         }) => writeln!(
             out,
-            "{YELLOW}Redis is away{YELLOW:#} ({reason}): {percent} % of each host's limits are used"
+            "{YELLOW}Redis cannot be reached{YELLOW:#} ({reason}): using {percent} % of each host's limits"
         ),
         Some(Backend::Redis) => writeln!(out, "{DIM}limits are shared by Redis{DIM:#}"),
         Some(Backend::Memory) | None => Ok(()),
@@ -51,11 +51,7 @@ fn queue(status: &SyncStatus, now: Now) -> Option<String> {
         } else {
             now.millis(queued.next_attempt)
         };
-        table.row([
-            queued.identifier.to_string(),
-            next,
-            queued.attempts.to_string(),
-        ]);
+        table.row([&queued.identifier, &next, &queued.attempts]);
     }
     (!status.queue.is_empty()).then(|| table.render())
 }
@@ -64,10 +60,10 @@ fn hosts(status: &SyncStatus) -> Option<String> {
     let mut table = Table::new(["host", "at once", "in a minute", "state"], 0);
     for host in &status.hosts {
         table.row([
-            host.domain.to_string(),
-            gauge(host.in_flight, host.in_flight_limit, 5),
-            gauge(host.started, host.window_limit, 6),
-            state(host),
+            &host.domain,
+            &gauge(host.in_flight, host.in_flight_limit, 5),
+            &gauge(host.started, host.window_limit, 6),
+            &state(host),
         ]);
     }
     (!status.hosts.is_empty()).then(|| table.render())

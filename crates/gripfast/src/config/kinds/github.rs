@@ -3,7 +3,7 @@
 use grip_github::{EventSource, Login, Owner};
 use grip_types::Service;
 
-use super::{Kind, ParseError, SecretText, Shape, items, lists, unique};
+use super::{Kind, ParseError, SecretText, Shape, each, items, kinds, unique};
 
 /// The host that a token belongs to where it names none.
 pub(crate) const PUBLIC: &str = "github.com";
@@ -36,7 +36,7 @@ pub(crate) struct WatchedLists;
 /// Passwords.
 pub(crate) struct Secrets;
 
-lists! {
+kinds! {
     Vec<IndexedOwner> => Vec<IndexedOwner>: List, "PLACES",
         "comma-separated `host/orgs/name`, `host/users/name` or `host`", indexed_owners;
     WatchedLists => Option<Watched>: List, "PLACES",
@@ -49,11 +49,12 @@ lists! {
 
 /// Reads `host`, `host/orgs/name` and `host/users/name` items.
 fn indexed_owners(text: &str) -> Result<Vec<IndexedOwner>, ParseError> {
-    let found = each_place(text, |host, path| {
-        let owner = owner(&host, path)?;
-        Ok(IndexedOwner { host, owner })
-    });
-    unique(found?, |IndexedOwner { host, owner }| match owner {
+    let found = each(text, |item| {
+        let (host, path) = host_and_path(item)?;
+        let owner = owner(&host, &path)?;
+        Ok::<_, String>(IndexedOwner { host, owner })
+    })?;
+    unique(found, |IndexedOwner { host, owner }| match owner {
         Owner::Org(name) => format!("{host}/orgs/{name}"),
         Owner::User(name) => format!("{host}/users/{name}"),
         Owner::Everything => host.to_string(),
@@ -63,43 +64,28 @@ fn indexed_owners(text: &str) -> Result<Vec<IndexedOwner>, ParseError> {
 /// Reads `host/events`, `host/orgs/name`, `host/users/name`, `host/repos/owner/name` and `host`
 /// items, all of one host: GitHub's numbers mean something within one host only.
 fn watched(text: &str) -> Result<Option<Watched>, ParseError> {
-    let found = each_place(text, |host, path| {
+    let found = each(text, |item| {
+        let (host, path) = host_and_path(item)?;
         let source = (!path.is_empty()).then(|| path.parse::<EventSource>());
         let source = source.transpose().map_err(|_| {
             format!(
                 "which is none of {host}/events, {host}/orgs/NAME, {host}/users/NAME and \
                  {host}/repos/OWNER/NAME"
             )
-        });
-        Ok((host, source?))
-    });
-    let (hosts, sources): (Vec<_>, Vec<_>) = found?.into_iter().unzip();
+        })?;
+        Ok::<_, String>((host, source))
+    })?;
+    let (hosts, sources): (Vec<_>, Vec<_>) = found.into_iter().unzip();
     let Some(host) = hosts.first().cloned() else {
         return Ok(None);
     };
-    if let Some(other) = hosts
-        .iter()
-        .find(|other| other.http_url() != host.http_url())
-    {
+    let is_other = |other: &&Service| other.http_url() != host.http_url();
+    if let Some(other) = hosts.iter().find(is_other) {
         return Err(format!("names {host} and {other}; a node watches one host").into());
     }
     let sources = sources.into_iter().flatten().collect();
     let sources = unique(sources, |source| format!("{host}/{source}"))?;
     Ok(Some(Watched { host, sources }))
-}
-
-/// Reads the host and the path behind it of each item; the error names the item.
-fn each_place<T>(
-    text: &str,
-    read: impl Fn(Service, &str) -> Result<T, String>,
-) -> Result<Vec<T>, ParseError> {
-    let place = |item: &str| {
-        let (host, path) = host_and_path(item)?;
-        read(host, &path)
-    };
-    let wrong = |item: &str, why: String| format!("has `{item}`, {why}").into();
-    let found = items(text).map(|item| place(&item).map_err(|why| wrong(&item, why)));
-    found.collect()
 }
 
 /// The host at the start of an item, and what is behind it.
@@ -141,17 +127,15 @@ fn tokens(text: &str) -> Result<Vec<HostToken>, ParseError> {
         // The error does not show the token.
         let wrong = |what: &str| {
             let place = index + 1;
-            ParseError::from(format!(
+            ParseError(format!(
                 "has {what} at place {place}; write token or host=token"
             ))
         };
         let (host, token) = match item.split_once('=') {
-            Some((host, token)) => {
-                let host = Service::parse(host.trim()).map_err(|_| wrong("a wrong host"))?;
-                (Some(host), token.trim())
-            }
+            Some((host, token)) => (Some(Service::parse(host.trim())), token.trim()),
             None => (None, item.as_str()),
         };
+        let host = host.transpose().map_err(|_| wrong("a wrong host"))?;
         if token.is_empty() || !token.bytes().all(|b| b.is_ascii_graphic()) {
             return Err(wrong("no token"));
         }
@@ -163,14 +147,13 @@ fn tokens(text: &str) -> Result<Vec<HostToken>, ParseError> {
 
 /// Reads secrets: one a line where there are lines, and else separated by commas.
 fn secrets(text: &str) -> Result<Vec<SecretText>, ParseError> {
-    let all: Vec<String> = if text.contains('\n') {
-        text.lines().map(|line| line.trim().to_owned()).collect()
-    } else {
-        items(text).collect()
-    };
-    let given = all.into_iter().filter(|item| !item.is_empty());
+    let separator = if text.contains('\n') { '\n' } else { ',' };
+    let given = text
+        .split(separator)
+        .map(str::trim)
+        .filter(|item| !item.is_empty());
     let secrets: Vec<_> = given.map(SecretText::new).collect();
-    if secrets.is_empty() {
+    if secrets.is_empty() && !text.is_empty() {
         return Err("holds no secret".into());
     }
     Ok(secrets)

@@ -2,53 +2,83 @@
 
 use super::*;
 
+const NPUB: &str = "npub10xlxvlhemja6c4dqv22uapctqupfhlxm9h8z3k2e72q4k9hcz7vqpkge6d";
+
 fn parse<K: Kind>(text: &str) -> Result<K::Value, String> {
     K::parse(text).map_err(|error| error.to_string())
+}
+
+/// Takes every word of the first text and refuses every one of the second.
+fn takes<K: Kind>(right: &str, wrong: &str) {
+    for text in right.split_whitespace() {
+        assert!(parse::<K>(text).is_ok(), "{text}");
+    }
+    for text in wrong.split_whitespace() {
+        assert!(parse::<K>(text).is_err(), "{text}");
+    }
+}
+
+/// Each text is refused by an error that says what stands beside it.
+fn refuses<K: Kind>(cases: &[(&str, &str)]) {
+    for (text, hint) in cases {
+        let Err(error) = parse::<K>(text) else {
+            panic!("{text} was taken");
+        };
+        assert!(error.contains(hint), "{text}: {error}");
+    }
+}
+
+/// The same; the error also names the entry.
+fn refuses_entry<K: Kind>(cases: &[(&str, &str)]) {
+    refuses::<K>(cases);
+    for (text, _) in cases {
+        refuses::<K>(&[(text, &format!("`{text}`"))]);
+    }
+}
+
+#[test]
+fn simple_kinds_take_what_they_describe_and_nothing_else() {
+    takes::<RedisUrl>(
+        "redis://127.0.0.1/ rediss://:secret@cache.example:6380/2",
+        "127.0.0.1:6379 http://127.0.0.1/ redis:",
+    );
+    let too_long = format!("a@b a/b {}", "x".repeat(64));
+    takes::<NodeName>("harbour-1.eu_west", &too_long);
+    refuses::<NodeName>(&[("two words", "is no name")]);
+    takes::<LogFilter>(
+        "info WARN info,grip_git=debug grip_web[request]=trace",
+        "loud info,grip_git grip_git=loud",
+    );
+    takes::<Schemes>("HTTPS", ",");
+    refuses::<Schemes>(&[("https,ssh", "`ssh`")]);
+    for (yes, no) in [("true", "false"), ("1", "0"), ("YES", "No"), ("on", "off")] {
+        assert_eq!(
+            (parse::<bool>(yes), parse::<bool>(no)),
+            (Ok(true), Ok(false))
+        );
+    }
+    refuses::<bool>(&[("maybe", "neither true nor false")]);
+}
+
+#[test]
+fn no_text_is_an_empty_list_or_no_value() {
+    assert_eq!(parse::<Option<RedisUrl>>(""), Ok(None));
+    assert_eq!(parse::<Secrets>(""), Ok(vec![]));
+    assert_eq!(parse::<Vec<IpNet>>(""), Ok(vec![]));
+    refuses::<Bytes>(&[("", "is no size")]);
 }
 
 #[test]
 fn limits_of_single_hosts_name_each_host_once() {
     let found = parse::<Vec<HostLimit>>("GitHub.com=10/60, codeberg.org = 2 / 10").unwrap();
-    let shown: Vec<_> = found
-        .iter()
-        .map(|l| format!("{} {} {}", l.host, l.concurrent, l.per_minute))
-        .collect();
+    let shown = |l: &HostLimit| format!("{} {} {}", l.host, l.concurrent, l.per_minute);
+    let shown: Vec<_> = found.iter().map(shown).collect();
     assert_eq!(shown, ["github.com 10 60", "codeberg.org 2 10"]);
-    for text in [
-        "github.com",
-        "github.com=10",
-        "github.com=0/60",
-        "github.com:443=1/2",
-        "=1/2",
-        "a=1/-2",
-    ] {
-        assert!(
-            parse::<Vec<HostLimit>>(text).unwrap_err().contains(text),
-            "{text}"
-        );
+    let wrong = "github.com github.com=10 github.com=0/60 github.com:443=1/2 =1/2 a=1/-2";
+    for text in wrong.split(' ') {
+        refuses_entry::<Vec<HostLimit>>(&[(text, "such as github.com=10/60")]);
     }
-    let twice = parse::<Vec<HostLimit>>("a.example=1/2,A.example.=3/4").unwrap_err();
-    assert_eq!(twice, "names a.example twice");
-}
-
-#[test]
-fn only_what_can_be_fetched_is_a_scheme() {
-    assert_eq!(parse::<Schemes>("HTTPS").unwrap(), ["https"]);
-    assert!(parse::<Schemes>("https,ssh").unwrap_err().contains("`ssh`"));
-    assert!(parse::<Schemes>(",").is_err());
-}
-
-#[test]
-fn redis_is_named_by_a_url() {
-    for text in [
-        "redis://127.0.0.1/",
-        "rediss://:secret@cache.example:6380/2",
-    ] {
-        assert!(parse::<RedisUrl>(text).is_ok(), "{text}");
-    }
-    for text in ["127.0.0.1:6379", "http://127.0.0.1/", "redis:"] {
-        assert!(parse::<RedisUrl>(text).is_err(), "{text}");
-    }
+    refuses::<Vec<HostLimit>>(&[("a.example=1/2,A.example.=3/4", "names a.example twice")]);
 }
 
 #[test]
@@ -58,57 +88,28 @@ fn a_database_is_a_server_or_a_file() {
         ("sqlite:///var/lib/x.db", "/var/lib/x.db"),
         ("sqlite:/var/lib/x.db", "/var/lib/x.db"),
     ] {
-        assert_eq!(
-            parse::<DatabasePlace>(text),
-            Ok(DatabasePlace::File(file.into())),
-            "{text}"
-        );
+        let place = DatabasePlace::File(file.into());
+        assert_eq!(parse::<DatabasePlace>(text), Ok(place), "{text}");
     }
     for text in ["postgres://db.example/x", "postgresql://u:p@127.0.0.1:1/x"] {
-        assert!(
-            matches!(parse::<DatabasePlace>(text), Ok(DatabasePlace::Server(_))),
-            "{text}"
-        );
+        let place = DatabasePlace::Server(SecretText::new(text));
+        assert_eq!(parse::<DatabasePlace>(text), Ok(place), "{text}");
     }
-    for text in [
-        "mysql://x/y",
-        "postgres:x",
-        "sqlite:",
-        "sqlite::memory:",
-        "x",
-    ] {
-        assert!(parse::<DatabasePlace>(text).is_err(), "{text}");
-    }
+    takes::<DatabasePlace>("", "mysql://x/y postgres:x sqlite: sqlite::memory: x");
 }
 
 #[test]
 fn module_paths_have_an_owner_each() {
-    const NPUB: &str = "npub10xlxvlhemja6c4dqv22uapctqupfhlxm9h8z3k2e72q4k9hcz7vqpkge6d";
     let found = parse::<Vec<Claim>>(&format!("go.example.com/tools/ = {NPUB}")).unwrap();
     assert_eq!(found[0].to_string(), format!("go.example.com/tools={NPUB}"));
-    for (text, hint) in [
-        ("go.example.com".to_owned(), "prefix=npub"),
-        (format!("tools={NPUB}"), "no module path"),
-        (format!("a.example/../b={NPUB}"), "no module path"),
-        ("a.example=npub1x".to_owned(), "no npub"),
-    ] {
-        let error = parse::<Vec<Claim>>(&text).unwrap_err();
-        assert!(error.contains(&format!("`{text}`")), "{error}");
-        assert!(error.contains(hint), "{error}");
-    }
+    refuses_entry::<Vec<Claim>>(&[
+        ("go.example.com", "prefix=npub"),
+        (&format!("tools={NPUB}"), "no module path"),
+        (&format!("a.example/../b={NPUB}"), "no module path"),
+        ("a.example=npub1x", "no npub"),
+    ]);
     let twice = format!("a.example={NPUB},a.example/={NPUB}");
-    assert_eq!(
-        parse::<Vec<Claim>>(&twice).unwrap_err(),
-        "names a.example twice"
-    );
-}
-
-#[test]
-fn a_name_of_an_instance_is_one_word() {
-    assert!(node_name("harbour-1.eu_west").is_ok());
-    for text in ["two words", "a@b", "a/b", &"x".repeat(64)] {
-        assert!(node_name(text).is_err(), "{text}");
-    }
+    refuses::<Vec<Claim>>(&[(&twice, "names a.example twice")]);
 }
 
 #[test]
@@ -122,8 +123,8 @@ fn sizes_have_units_or_none() {
     ] {
         assert_eq!(parse::<Bytes>(text), Ok(expected), "{text}");
     }
-    for text in ["", "0", "-1", "2 gigs", "1.5 GiB", "99999999999 TiB"] {
-        assert!(parse::<Bytes>(text).is_err(), "{text}");
+    for text in ["0", "-1", "2 gigs", "1.5 GiB", "99999999999 TiB"] {
+        refuses::<Bytes>(&[(text, "is no size")]);
     }
 }
 
@@ -131,52 +132,19 @@ fn sizes_have_units_or_none() {
 fn a_duration_without_unit_is_told_which_to_add() {
     assert_eq!(parse::<Duration>("5s"), Ok(Duration::from_secs(5)));
     assert_eq!(parse::<Duration>("1m 30s"), Ok(Duration::from_secs(90)));
-    assert_eq!(
-        parse::<Duration>("5").unwrap_err(),
-        "has no unit; write `5s` or `5ms`"
-    );
-    assert!(parse::<Duration>("soon").is_err());
-    assert!(parse::<Duration>("0s").is_err());
-}
-
-#[test]
-fn truth_is_written_in_many_ways() {
-    for text in ["true", "1", "YES", "on"] {
-        assert_eq!(parse::<bool>(text), Ok(true));
-    }
-    for text in ["false", "0", "No", "off"] {
-        assert_eq!(parse::<bool>(text), Ok(false));
-    }
-    assert!(parse::<bool>("maybe").is_err());
-}
-
-#[test]
-fn a_log_level_is_a_level_or_names_its_part() {
-    for text in [
-        "info",
-        "WARN",
-        "info,grip_git=debug",
-        "grip_web[request]=trace",
-    ] {
-        assert!(parse::<LogFilter>(text).is_ok(), "{text}");
-    }
-    for text in ["loud", "info,grip_git", "grip_git=loud"] {
-        assert!(parse::<LogFilter>(text).is_err(), "{text}");
-    }
+    refuses::<Duration>(&[
+        ("5", "has no unit; write `5s` or `5ms`"),
+        ("soon", "is no duration"),
+        ("0s", "is no time at all"),
+    ]);
 }
 
 #[test]
 fn a_single_address_is_a_network() {
     let found = parse::<Vec<IpNet>>("10.0.0.0/8, 127.0.0.1,").unwrap();
-    assert_eq!(
-        found.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        ["10.0.0.0/8", "127.0.0.1/32"]
-    );
-    assert!(
-        parse::<Vec<IpNet>>("10.0.0.0/99")
-            .unwrap_err()
-            .contains("10.0.0.0/99")
-    );
+    let shown: Vec<_> = found.iter().map(ToString::to_string).collect();
+    assert_eq!(shown, ["10.0.0.0/8", "127.0.0.1/32"]);
+    refuses_entry::<Vec<IpNet>>(&[("10.0.0.0/99", "no network")]);
 }
 
 #[test]
@@ -184,12 +152,9 @@ fn owners_and_hosts_are_told_apart() {
     let text = "github.com/orgs/acme, GitHub.com/users/bob/,ghe.corp.example,\
                 http://127.0.0.1:4000/orgs/x";
     let found = parse::<Vec<IndexedOwner>>(text).unwrap();
-    let shown: Vec<_> = found
-        .iter()
-        .map(|p| format!("{} {:?}", p.host.http_url(), p.owner))
-        .collect();
+    let shown = |p: &IndexedOwner| format!("{} {:?}", p.host.http_url(), p.owner);
     assert_eq!(
-        shown,
+        found.iter().map(shown).collect::<Vec<_>>(),
         [
             "https://github.com Org(Login(\"acme\"))",
             "https://github.com User(Login(\"bob\"))",
@@ -197,11 +162,7 @@ fn owners_and_hosts_are_told_apart() {
             "http://127.0.0.1:4000 Org(Login(\"x\"))",
         ]
     );
-}
-
-#[test]
-fn a_wrong_entry_names_itself_and_what_would_be_right() {
-    for (text, hint) in [
+    refuses_entry::<Vec<IndexedOwner>>(&[
         ("github.com", "github.com/orgs/acme"),
         ("github.com/acme", "github.com/users/acme"),
         ("github.com/acme/repo", "none of host"),
@@ -209,16 +170,11 @@ fn a_wrong_entry_names_itself_and_what_would_be_right() {
         ("github.com/orgs/..", "`..` is no name"),
         ("github.com/orgs/", "which leaves open"),
         ("/orgs/acme", "does not begin with a host"),
-    ] {
-        let error = parse::<Vec<IndexedOwner>>(&format!("github.com/users/z,{text}")).unwrap_err();
-        assert!(error.contains(&format!("`{text}`")), "{error}");
-        assert!(error.contains(hint), "{text}: {error}");
-    }
-    assert!(
-        parse::<Vec<IndexedOwner>>("a.example,a.example")
-            .unwrap_err()
-            .contains("twice")
-    );
+    ]);
+    refuses::<Vec<IndexedOwner>>(&[
+        ("github.com/users/z,github.com", "has `github.com`"),
+        ("a.example,a.example", "twice"),
+    ]);
 }
 
 #[test]
@@ -239,46 +195,32 @@ fn lists_of_one_host_are_read_in_their_order() {
                 github.com/users/bob";
     let found = parse::<WatchedLists>(text).unwrap().unwrap();
     let shown: Vec<_> = found.sources.iter().map(ToString::to_string).collect();
-    assert_eq!(
-        shown,
-        ["events", "orgs/acme", "repos/acme/tides", "users/bob"]
-    );
+    let expected = ["events", "orgs/acme", "repos/acme/tides", "users/bob"];
+    assert_eq!(shown, expected);
     assert_eq!(found.host.http_url(), "https://github.com");
-    let alone = parse::<WatchedLists>("http://127.0.0.1:4000")
-        .unwrap()
-        .unwrap();
-    assert_eq!(alone.sources, []);
+    let alone = parse::<WatchedLists>("http://127.0.0.1:4000").unwrap();
+    assert_eq!(alone.unwrap().sources, []);
     assert_eq!(parse::<WatchedLists>(" , "), Ok(None));
-}
-
-#[test]
-fn a_wrong_list_of_events_names_itself_and_what_would_be_right() {
-    for (text, hint) in [
+    refuses_entry::<WatchedLists>(&[
         ("github.com/acme", "github.com/orgs/NAME"),
         ("github.com/repos/acme", "github.com/repos/OWNER/NAME"),
         ("github.com/orgs/..", "github.com/orgs/NAME"),
         ("/orgs/acme", "does not begin with a host"),
-    ] {
-        let error = parse::<WatchedLists>(text).unwrap_err();
-        assert!(error.contains(&format!("`{text}`")), "{error}");
-        assert!(error.contains(hint), "{text}: {error}");
-    }
-    let two = parse::<WatchedLists>("github.com/orgs/a,ghe.example/orgs/a").unwrap_err();
-    assert!(two.contains("one host"), "{two}");
-    let twice = parse::<WatchedLists>("github.com/orgs/a,github.com/orgs/a").unwrap_err();
-    assert!(twice.contains("twice"), "{twice}");
+    ]);
+    refuses::<WatchedLists>(&[
+        ("github.com/orgs/a,ghe.example/orgs/a", "one host"),
+        ("github.com/orgs/a,github.com/orgs/a", "twice"),
+    ]);
 }
 
 #[test]
 fn a_secret_may_have_a_comma_where_it_has_a_line_of_its_own() {
     let revealed = |text| {
         let found = parse::<Secrets>(text).unwrap();
-        found
-            .iter()
-            .map(|s| s.reveal().to_owned())
-            .collect::<Vec<_>>()
+        let texts = found.iter().map(|secret| secret.reveal().to_owned());
+        texts.collect::<Vec<_>>()
     };
     assert_eq!(revealed("a, b=="), ["a", "b=="]);
     assert_eq!(revealed("a,b\n\nc \n"), ["a,b", "c"]);
-    assert!(parse::<Secrets>(" ,").is_err() && parse::<Secrets>("\n").is_err());
+    refuses::<Secrets>(&[(" ,", "holds no secret"), ("\n", "holds no secret")]);
 }

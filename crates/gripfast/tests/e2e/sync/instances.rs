@@ -52,7 +52,7 @@ async fn three_nodes_with_one_redis_keep_the_limits_of_one() -> Result<()> {
     ensure!(host.max_in_flight() == 4, "{}", host.max_in_flight());
 
     redis.kill();
-    let ready = until_ok("the node says that Redis is away", async || {
+    let ready = until_ok("the node says that Redis cannot be reached", async || {
         let ready = scenes[0].node.get("/readyz").await?;
         Ok(ready.contains("redis").then_some(ready))
     })

@@ -42,11 +42,11 @@ pub(super) fn table(budgets: &[Forecast], now: Now) -> Option<String> {
     for budget in budgets {
         let rate = budget.per_hour.map(|rate| format!("{rate:.0}"));
         table.row([
-            name(budget),
-            budget.resource.to_string(),
-            used(budget),
-            rate.unwrap_or_else(|| "–".to_owned()),
-            forecast(budget, now),
+            &name(budget),
+            &budget.resource,
+            &used(budget),
+            &rate.unwrap_or_else(|| "–".to_owned()),
+            &forecast(budget, now),
         ]);
     }
     Some(table.render())
