@@ -53,6 +53,14 @@ pub(crate) fn limit_up_to(text: &str, most: usize) -> Result<usize, WebError> {
     limit.ok_or_else(|| wrong("limit", format!("it is a number from 1 to {most}")))
 }
 
+/// The same for an optional `limit`.
+pub(crate) fn limit_or(query: Option<&str>, usual: usize, most: usize) -> Result<usize, WebError> {
+    match query_value(query, "limit") {
+        None | Some("") => Ok(usual),
+        Some(text) => limit_up_to(text, most),
+    }
+}
+
 /// The error about a parameter, with what would be right.
 pub(crate) fn wrong(name: &str, why: impl Display) -> WebError {
     WebError::Malformed(format!("{name} is wrong: {why}"))

@@ -2,11 +2,9 @@
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
-use grip_tasks::TaskStatus;
 use http::StatusCode;
-use serde::Serialize;
+use serde_json::json;
 
-use super::json;
 use crate::request_context::{HttpResult, RequestContext};
 
 /// One line a kind of task: its name, how much hangs on it, what it does. `cargo xtask check`
@@ -32,48 +30,30 @@ static KINDS: LazyLock<BTreeMap<&'static str, Kind>> = LazyLock::new(|| {
     INVENTORY.lines().filter_map(columns).collect()
 });
 
-#[derive(Serialize)]
-struct Tasks {
-    running: usize,
-    tasks: Vec<Listed>,
-}
-
-#[derive(Serialize)]
-struct Listed {
-    /// Its owner, named from the outermost group inwards.
-    group: String,
-    kind: &'static str,
-    criticality: Option<&'static str>,
-    what: Option<&'static str>,
-    running: usize,
-    started_total: u64,
-    canceled_total: u64,
-    aborted_total: u64,
-    panicked_total: u64,
-}
-
-impl From<TaskStatus> for Listed {
-    fn from(status: TaskStatus) -> Self {
-        let known = KINDS.get(status.kind);
-        Self {
-            group: status.group,
-            kind: status.kind,
-            criticality: known.map(|kind| kind.weight),
-            what: known.map(|kind| kind.what),
-            running: status.running,
-            started_total: status.started_total,
-            canceled_total: status.canceled_total,
-            aborted_total: status.aborted_total,
-            panicked_total: status.panicked_total,
-        }
-    }
-}
-
 /// Lists all tasks of the process.
 pub(crate) fn list(cx: &RequestContext<'_>) -> HttpResult {
-    let tasks: Vec<Listed> = cx.app.tasks().into_iter().map(Listed::from).collect();
-    let running = tasks.iter().map(|listed| listed.running).sum();
-    json(StatusCode::OK, &Tasks { running, tasks })
+    let tasks = cx.app.tasks();
+    let running: usize = tasks.iter().map(|task| task.running).sum();
+    let listed = tasks.iter().map(|task| {
+        let known = KINDS.get(task.kind);
+        json!({
+            // Its owner, named from the outermost group inwards.
+            "group": task.group,
+            "kind": task.kind,
+            "criticality": known.map(|kind| kind.weight),
+            "what": known.map(|kind| kind.what),
+            "running": task.running,
+            "started_total": task.started_total,
+            "canceled_total": task.canceled_total,
+            "aborted_total": task.aborted_total,
+            "panicked_total": task.panicked_total,
+        })
+    });
+    let listed: Vec<_> = listed.collect();
+    super::json(
+        StatusCode::OK,
+        &json!({ "running": running, "tasks": listed }),
+    )
 }
 
 #[cfg(test)]

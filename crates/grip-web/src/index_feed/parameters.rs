@@ -4,7 +4,7 @@ use grip_index::FeedQuery;
 
 use crate::{
     error::WebError,
-    query::{limit_up_to, query_text, query_value, wrong},
+    query::{limit_or, query_text, wrong},
 };
 
 /// Longest module path that is looked for.
@@ -45,10 +45,7 @@ pub(super) fn changes(query: Option<&str>) -> Result<(i64, usize), WebError> {
 }
 
 fn limit(query: Option<&str>) -> Result<usize, WebError> {
-    match query_value(query, "limit") {
-        None | Some("") => Ok(FeedQuery::MOST),
-        Some(text) => limit_up_to(text, FeedQuery::MOST),
-    }
+    limit_or(query, FeedQuery::MOST, FeedQuery::MOST)
 }
 
 fn path(query: Option<&str>) -> Result<Option<String>, WebError> {

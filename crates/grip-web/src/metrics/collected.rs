@@ -133,27 +133,24 @@ pub(super) fn counter(out: Out<'_, '_>, name: &str, help: &str, value: u64) -> f
     ConstCounter::new(value).encode(out.encode_descriptor(name, help, None, MetricType::Counter)?)
 }
 
-pub(super) fn gauges<'a>(
-    out: Out<'_, '_>,
-    name: &str,
-    help: &str,
-    label: &'a str,
-    values: impl IntoIterator<Item = (&'a str, u64)>,
-) -> fmt::Result {
-    let rows = values.into_iter().map(|(value, n)| ([(label, value)], n));
-    labelled(out, MetricType::Gauge, name, help, rows)
+/// Defines what writes series of one type that differ in one label.
+macro_rules! by_label {
+    ($name:ident, $kind:ident) => {
+        pub(super) fn $name<'a>(
+            out: Out<'_, '_>,
+            name: &str,
+            help: &str,
+            label: &'a str,
+            values: impl IntoIterator<Item = (&'a str, u64)>,
+        ) -> fmt::Result {
+            let rows = values.into_iter().map(|(value, n)| ([(label, value)], n));
+            labelled(out, MetricType::$kind, name, help, rows)
+        }
+    };
 }
 
-pub(super) fn counters<'a>(
-    out: Out<'_, '_>,
-    name: &str,
-    help: &str,
-    label: &'a str,
-    values: impl IntoIterator<Item = (&'a str, u64)>,
-) -> fmt::Result {
-    let rows = values.into_iter().map(|(value, n)| ([(label, value)], n));
-    labelled(out, MetricType::Counter, name, help, rows)
-}
+by_label!(gauges, Gauge);
+by_label!(counters, Counter);
 
 /// Series of one name, each with its labels.
 pub(super) fn labelled<'a, const N: usize>(

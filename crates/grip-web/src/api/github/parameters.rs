@@ -5,7 +5,7 @@ use grip_ingest::{EventCursor, EventQuery};
 use super::PushQuery;
 use crate::{
     error::WebError,
-    query::{flag, limit_up_to, query_text, query_value, wrong},
+    query::{flag, limit_or, query_text, query_value, wrong},
 };
 
 /// Pushes and gaps of one answer where nobody asks for more, and the most.
@@ -39,7 +39,7 @@ pub(super) fn events(query: Option<&str>) -> Result<EventParameters, WebError> {
     let push_query = PushQuery {
         events: EventQuery {
             after: after.transpose()?,
-            limit: limit(query)?,
+            limit: limit_or(query, LISTED, MOST)?,
             ..EventQuery::default()
         },
         since_ms: moment(query, "since")?,
@@ -66,7 +66,7 @@ pub(super) fn gaps(query: Option<&str>) -> Result<(bool, i64, usize), WebError> 
             .ok_or_else(|| wrong("after", "it is what `next` of the page before said"))?,
     };
     let only_open = flag(query, "open")?.unwrap_or(false);
-    Ok((only_open, after, limit(query)?))
+    Ok((only_open, after, limit_or(query, LISTED, MOST)?))
 }
 
 /// Reads a moment, in milliseconds since 1970.
@@ -81,13 +81,6 @@ pub(super) fn moment(query: Option<&str>, name: &str) -> Result<Option<i64>, Web
     let why = "it is a moment such as 2026-01-31T12:00:00Z, or its milliseconds since 1970";
     let moment = moment.map_err(|_| wrong(name, why))?;
     Ok(Some(moment.as_millisecond()))
-}
-
-fn limit(query: Option<&str>) -> Result<usize, WebError> {
-    match query_value(query, "limit") {
-        None | Some("") => Ok(LISTED),
-        Some(text) => limit_up_to(text, MOST),
-    }
 }
 
 /// A position in the list as one word.
