@@ -7,6 +7,8 @@ use crate::run;
 /// Tests whose short form runs with the others, at full length.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Campaign {
+    /// 20 runs of grasp-audit
+    Audit,
     /// 200 bursts of 1,000 events, without a pause while their host has a free permit
     Burst,
     /// 1,000 kills at random moments
@@ -41,6 +43,7 @@ pub(crate) fn campaign(campaign: Campaign) -> anyhow::Result<()> {
     // Processes that are killed by the dozen are not to be slowed down by each other: most run in
     // one thread. Settings are the environment, `NAME=value`.
     let (target, filter, threads, settings) = match campaign {
+        Campaign::Audit => (PLAIN, "audit::", 1, "GRIPFAST_AUDIT_RUNS=20"),
         Campaign::Burst => (
             PLAIN,
             "sync::burst::a_burst_costs",

@@ -34,7 +34,7 @@ pub(crate) fn run(rest: &[String]) -> anyhow::Result<()> {
         let mut command = run::cargo_with(words);
         command
             .env("PATH", &tools.path)
-            .env("GRIPFAST_NGIT_DIR", &tools.ngit_dir)
+            .env("GRIPFAST_TOOLS_DIR", &tools.installed_dir)
             .env("GRIPFAST_FIXTURES_DIR", &tools.fixtures_dir);
         command
     };

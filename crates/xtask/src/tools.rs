@@ -15,13 +15,15 @@ use crate::run;
 
 /// The client lines that tests speak with. 3.0.4 does not resolve: a dependency was yanked.
 pub(crate) const NGIT_VERSIONS: &[&str] = &["3.0.3", "2.6.2"];
+/// The field's own suite for GRASP servers.
+const AUDIT_VERSION: &str = "0.2.0";
 const NEXTEST_VERSION: &str = "0.9.143";
 const DENY_VERSION: &str = "0.20.2";
 
 /// Everything that tests need, in place.
 pub(crate) struct Tools {
-    /// Holds `ngit-<version>/bin/ngit` for each version.
-    pub(crate) ngit_dir: PathBuf,
+    /// Holds `<crate>-<version>/bin` of each counterpart: `ngit` and `grasp-audit`.
+    pub(crate) installed_dir: PathBuf,
     /// Holds the packages `webhooks-examples` and `fixtures` of GitHub's payloads.
     pub(crate) fixtures_dir: PathBuf,
     /// `PATH` with the tools we installed in front.
@@ -48,20 +50,21 @@ pub(crate) fn prepare() -> anyhow::Result<Tools> {
         let dirs = std::iter::once(root.join("bin")).chain(env::split_paths(&path));
         path = env::join_paths(dirs.collect::<Vec<_>>())?;
     }
-    for version in NGIT_VERSIONS {
-        let root = cache.join(format!("ngit-{version}"));
-        if !root.join("bin/ngit").is_file() {
+    let ngit = NGIT_VERSIONS.iter().map(|version| ("ngit", *version));
+    for (krate, version) in ngit.chain([("grasp-audit", AUDIT_VERSION)]) {
+        let root = cache.join(format!("{krate}-{version}"));
+        if !root.join("bin").join(krate).is_file() {
             // Its TLS is that of the system.
             system_program("pkg-config", "pkg-config")?;
             if !run::exists("pkg-config", "openssl") {
                 apt_install("libssl-dev")?;
             }
         }
-        install("ngit", version, "ngit", &root)?;
+        install(krate, version, krate, &root)?;
     }
     let fixtures_dir = fixtures::fetch(&cache)?;
     Ok(Tools {
-        ngit_dir: cache,
+        installed_dir: cache,
         fixtures_dir,
         path,
     })

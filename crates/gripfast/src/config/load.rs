@@ -20,12 +20,13 @@ const NGIT_KEY_FILE: &str = ".relay-owner.nsec";
 /// Names with our prefixes that are no options: where the file is, and what tests and the clients
 /// of the same family use.
 const OTHER_NAMES: &[&str] = &[
+    "GRIPFAST_AUDIT_RUNS",
     "GRIPFAST_CONFIG",
     "GRIPFAST_CRASH_KILLS",
     "GRIPFAST_FAULT",
     "GRIPFAST_FIXTURES_DIR",
     "GRIPFAST_MEMORY_MIB",
-    "GRIPFAST_NGIT_DIR",
+    "GRIPFAST_TOOLS_DIR",
     "NGIT_GRASP_DEFAULT_SET",
     "NGIT_RELAY_DEFAULT_SET",
 ];

@@ -1,5 +1,6 @@
 //! Stories of people, operators and attackers, told against the real binary.
 
+mod audit;
 mod crash;
 mod hostile;
 mod index;

@@ -49,32 +49,8 @@ impl Line {
 
     /// The directory with `ngit` and `git-remote-nostr`.
     fn programs(self) -> Result<PathBuf> {
-        let version = self.version();
-        let programs = cache_dir()?.join(format!("ngit-{version}/bin"));
-        if !["ngit", "git-remote-nostr"]
-            .iter()
-            .all(|name| programs.join(name).is_file())
-        {
-            bail!(
-                "ngit {version} is not in {}: run `cargo xtask test`, which installs it once",
-                programs.display()
-            );
-        }
-        Ok(programs)
+        grip_testkit::installed("ngit", self.version(), &["ngit", "git-remote-nostr"])
     }
-}
-
-/// Where `cargo xtask test` installs: it says so, and otherwise it is the user's cache.
-fn cache_dir() -> Result<PathBuf> {
-    let set = |name| env::var_os(name).filter(|value| !value.is_empty());
-    if let Some(dir) = set("GRIPFAST_NGIT_DIR") {
-        return Ok(dir.into());
-    }
-    let cache = match set("XDG_CACHE_HOME") {
-        Some(dir) => PathBuf::from(dir),
-        None => PathBuf::from(set("HOME").context("HOME is not set")?).join(".cache"),
-    };
-    Ok(cache.join("gripfast"))
 }
 
 /// Somebody at a keyboard.

@@ -1,0 +1,58 @@
+//! The field's own suite, `grasp-audit`, against the real binary: requirements.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use grip_testkit::{Node, installed};
+use tempfile::TempDir;
+use tokio::process::Command;
+
+use crate::BINARY;
+
+const VERSION: &str = "0.2.0";
+/// One run takes half a minute on a busy machine of two cores.
+const DEADLINE: Duration = Duration::from_secs(150);
+/// How it closes the report of GRASP-01.
+const WHOLE: &str = "62/62 tests passed";
+
+/// How often it is run: once, or as often as `cargo xtask campaign audit` says.
+fn runs() -> usize {
+    let chosen = std::env::var("GRIPFAST_AUDIT_RUNS").ok();
+    chosen.and_then(|runs| runs.parse().ok()).unwrap_or(1)
+}
+
+/// Runs the suite against a fresh node under the rule that it was written for, and returns
+/// its report. Git's configuration is empty but for the protocol: the fixtures cannot live with
+/// the unborn HEAD of version 2.
+#[expect(clippy::disallowed_methods, reason = "tests drive the real suite")]
+async fn audit() -> Result<String> {
+    let node = Node::start_with(BINARY, &[("GRIPFAST_MAINTAINER_RULE", "legacy")]).await?;
+    let home = TempDir::new()?;
+    std::fs::write(
+        home.path().join(".gitconfig"),
+        "[protocol]\n\tversion = 0\n",
+    )?;
+    let program = installed("grasp-audit", VERSION, &["grasp-audit"])?.join("grasp-audit");
+    let mut command = Command::new(program);
+    command
+        .args(["audit", "--relay", &node.relay_url()])
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").context("PATH is set")?)
+        .env("HOME", home.path())
+        .env("GIT_CONFIG_NOSYSTEM", "1")
+        .current_dir(home.path())
+        .kill_on_drop(true);
+    let ended = tokio::time::timeout(DEADLINE, command.output()).await;
+    let output = ended.context("the suite has an end")??;
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[tokio::test]
+async fn every_test_of_grasp_audit_passes() -> Result<()> {
+    for run in 1..=runs() {
+        let report = audit().await?;
+        ensure!(report.contains(WHOLE), "run {run}:\n{report}");
+        println!("run {run}: {WHOLE}");
+    }
+    Ok(())
+}
