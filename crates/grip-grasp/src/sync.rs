@@ -5,7 +5,7 @@
 mod needs;
 mod waiting;
 
-use grip_purgatory::{AttemptEnd, Millis, Need, NeedsError, SyncContext, SyncEntry};
+use grip_purgatory::{AttemptEnd, Millis, Need, NeedsError, NextSync, SyncContext, SyncEntry};
 use grip_types::Identifier;
 use serde::Serialize;
 use tokio::sync::watch;
@@ -46,7 +46,7 @@ impl SyncContext for Grasp {
         purgatory.next_sync().map(|(at, _)| at)
     }
 
-    fn begin_sync(&self) -> Option<Identifier> {
+    fn begin_sync(&self) -> NextSync {
         self.core.purgatory.lock().begin_sync(now())
     }
 

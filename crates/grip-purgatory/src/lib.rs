@@ -21,7 +21,7 @@ pub use entry::{
 pub use journal::{Change, ReadRowError, Row, UnreadableRow};
 pub use millis::Millis;
 pub use missing_data::{
-    AttemptEnd, FindProviders, Need, NeedsError, Providers, SyncContext, UrlAttempt,
+    AttemptEnd, FindProviders, Need, NeedsError, NextSync, Providers, SyncContext, UrlAttempt,
 };
 pub use purgatory::{Before, Counts, Expired, Purgatory, Restored, Waiting};
 pub use sync_queue::SyncEntry;

@@ -41,6 +41,27 @@ pub struct Providers {
     pub is_whole: bool,
 }
 
+/// The identifier to search for next.
+#[must_use = "an identifier that was taken is searched for by nobody else"]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NextSync {
+    /// Its time has come: its attempt is under way from now on.
+    Due(Identifier),
+    /// The first is due after this.
+    In(Duration),
+    /// Nothing waits, or all that waits is under way.
+    Nothing,
+}
+
+impl NextSync {
+    pub fn due(self) -> Option<Identifier> {
+        match self {
+            Self::Due(identifier) => Some(identifier),
+            Self::In(_) | Self::Nothing => None,
+        }
+    }
+}
+
 /// The end of an attempt for an identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttemptEnd {
@@ -82,7 +103,7 @@ pub trait SyncContext: Send + Sync + 'static {
 
     /// Takes the identifier that is due first, if its time has come; nobody else gets it until
     /// [`SyncContext::finish_sync`]. A restart before that makes the attempt again.
-    fn begin_sync(&self) -> Option<Identifier>;
+    fn begin_sync(&self) -> NextSync;
 
     /// Attempts that did not bring everything, since the last new event: the waits grow with it.
     fn attempt_count(&self, identifier: &Identifier) -> u32;

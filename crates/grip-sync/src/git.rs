@@ -151,7 +151,7 @@ impl GitFetch {
         }
     }
 
-    /// V0Request for a pack and keeps of it what is wanted.
+    /// Asks for a pack and keeps of it what is wanted.
     async fn pack(
         &self,
         job: Job<'_>,

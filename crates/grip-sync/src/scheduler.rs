@@ -6,7 +6,7 @@
 use std::{future::pending, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
-use grip_purgatory::{AttemptEnd, SyncContext};
+use grip_purgatory::{AttemptEnd, NextSync, SyncContext};
 use grip_tasks::TaskGroup;
 use grip_types::Identifier;
 use tokio::{
@@ -38,14 +38,19 @@ pub(crate) async fn start_attempts<C: SyncContext, F: Fetch>(
     let starting = async {
         let mut changes = engine.context.sync_changes();
         loop {
-            until_due(&engine, &mut changes).await;
             let task = engine.tasks.attempt().await;
-            let Some(identifier) = engine.context.begin_sync() else {
-                // Somebody was quicker, or the clock was set back.
-                nap(&mut changes, Some(engine.options.loop_interval)).await;
-                continue;
+            // Before looking, so that no change falls in between.
+            changes.borrow_and_update();
+            let rest = match engine.context.begin_sync() {
+                NextSync::Due(identifier) => {
+                    group.spawn("attempt", attempt(Arc::clone(&engine), identifier, task));
+                    continue;
+                }
+                NextSync::In(left) => Some(sleep_for(left, engine.options.loop_interval)),
+                NextSync::Nothing => None,
             };
-            group.spawn("attempt", attempt(Arc::clone(&engine), identifier, task));
+            drop(task);
+            nap(&mut changes, rest).await;
         }
     };
     stop.run_until_cancelled(starting).await;
@@ -100,24 +105,6 @@ async fn attempt<C: SyncContext, F: Fetch>(
     // Still in its task: the journal is not to be flooded by attempts that end in a moment.
     engine.context.finish_sync(&identifier, after).await;
     drop(task);
-}
-
-async fn until_due<C: SyncContext, F: Fetch>(
-    engine: &Engine<C, F>,
-    changes: &mut watch::Receiver<u64>,
-) {
-    loop {
-        // Before looking, so that no change falls in between.
-        changes.borrow_and_update();
-        let now = engine.context.now();
-        let left = match engine.context.next_sync() {
-            Some(due) if due <= now => return,
-            Some(due) => Some(due.since(now)),
-            None => None,
-        };
-        let rest = left.map(|left| sleep_for(left, engine.options.loop_interval));
-        nap(changes, rest).await;
-    }
 }
 
 /// Sleeps that long, or for ever, or until something changes.

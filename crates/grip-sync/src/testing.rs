@@ -11,7 +11,9 @@ use grip_egress::Forbidden;
 use grip_git::remote::RemoteError;
 use grip_limits::{Permit, Throttle, Verdict};
 use grip_nostr::EventId;
-use grip_purgatory::{AttemptEnd, FindProviders, Millis, Need, NeedsError, Providers, SyncContext};
+use grip_purgatory::{
+    AttemptEnd, FindProviders, Millis, Need, NeedsError, NextSync, Providers, SyncContext,
+};
 use grip_tasks::{CancellationToken, TaskGroup};
 use grip_types::{Domain, Identifier, Oid};
 use parking_lot::Mutex;
@@ -308,15 +310,21 @@ impl SyncContext for Service {
         state.due.first().map(|(due, _)| *due)
     }
 
-    fn begin_sync(&self) -> Option<Identifier> {
+    fn begin_sync(&self) -> NextSync {
         let now = self.now();
         let mut state = self.state.lock();
-        let (_, identifier) = state.due.first().filter(|(due, _)| *due <= now)?.clone();
+        state.looks += 1;
+        let Some((due, identifier)) = state.due.first().cloned() else {
+            return NextSync::Nothing;
+        };
+        if due > now {
+            return NextSync::In(due.since(now));
+        }
         let mut entry = state.queue[&identifier];
         entry.in_progress = true;
         state.set(&identifier, Some(entry));
         state.begun.push(identifier.clone());
-        Some(identifier)
+        NextSync::Due(identifier)
     }
 
     fn attempt_count(&self, identifier: &Identifier) -> u32 {

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, num::NonZero};
 
 use grip_nostr::{Event, PullRequest, State};
-use grip_purgatory::{Need, can_be_here};
+use grip_purgatory::{CompactEvent, Need, can_be_here};
 use grip_types::{Identifier, Oid};
 use url::Url;
 
@@ -46,9 +46,13 @@ impl Grasp {
         &self,
         identifier: &Identifier,
     ) -> Result<Vec<Need>, LookError> {
+        let waiting = self.core.waiting_for_data(identifier);
+        if waiting.is_empty() {
+            return Ok(Vec::new());
+        }
         let look = {
             let identifier = identifier.clone();
-            move |core: &Core| core.look_for_needs(&identifier)
+            move |core: &Core| core.look_for_needs(&identifier, waiting)
         };
         let place = self.core.looks.acquire().await;
         let place = place.expect("because the places are never closed");
@@ -64,7 +68,11 @@ impl Grasp {
 
 impl Core {
     /// Blocks.
-    fn look_for_needs(&self, identifier: &Identifier) -> Result<Looked, GraspError> {
+    fn look_for_needs(
+        &self,
+        identifier: &Identifier,
+        waiting: Vec<CompactEvent>,
+    ) -> Result<Looked, GraspError> {
         let policy = self.policy.load();
         let events = self.store.read().map_err(ViewError::new)?;
         let announcements =
@@ -73,7 +81,7 @@ impl Core {
             needs: Vec::new(),
             unsettled: false,
         };
-        for event in self.waiting_for_data(identifier) {
+        for event in waiting {
             let event = event.unpack();
             let view = NodeView::leaving_out(self, &events, event.id);
             match admit(&event, &view, &policy, again())?.outcome {

@@ -74,10 +74,10 @@ async fn a_held_state_is_due_names_what_it_lacks_and_is_released_by_a_fetch() {
     let grasp = node.grasp();
     assert!(grasp.has_pending_events(&x()));
     assert_eq!(grasp.sync_queue_len(), 1);
-    assert_eq!(grasp.begin_sync(), None, "its author may still push");
+    assert_eq!(grasp.begin_sync().due(), None, "its author may still push");
     assert!(grasp.sync_now(&x()).await);
-    assert_eq!(grasp.begin_sync(), Some(x()));
-    assert_eq!(grasp.begin_sync(), None);
+    assert_eq!(grasp.begin_sync().due(), Some(x()));
+    assert_eq!(grasp.begin_sync().due(), None);
 
     let needs = grasp.needs(&x()).await.unwrap();
     assert_eq!(needs.len(), 1);
@@ -117,7 +117,7 @@ async fn every_attempt_that_comes_forward_is_notified() {
     assert!(grasp.sync_now(&x()).await);
     assert!(changes.has_changed().unwrap());
     changes.mark_unchanged();
-    assert_eq!(grasp.begin_sync(), Some(x()));
+    assert_eq!(grasp.begin_sync().due(), Some(x()));
     let retry = AttemptEnd::Retry(Duration::from_secs(20));
     grasp.finish_sync(&x(), retry).await;
     assert!(changes.has_changed().unwrap(), "something is due again");
@@ -139,14 +139,14 @@ async fn a_restart_in_the_middle_of_an_attempt_makes_it_again() {
     let owner = Author::new();
     let (mut node, _tree, _state, _next) = waiting(&owner).await;
     assert!(node.grasp().sync_now(&x()).await);
-    assert_eq!(node.grasp().begin_sync(), Some(x()));
+    assert_eq!(node.grasp().begin_sync().due(), Some(x()));
     let retry = AttemptEnd::Retry(Duration::from_secs(0));
     node.grasp().finish_sync(&x(), retry).await;
-    assert_eq!(node.grasp().begin_sync(), Some(x()));
+    assert_eq!(node.grasp().begin_sync().due(), Some(x()));
     node.restart().await;
     let facts = node.grasp().sync_entry(&x()).unwrap();
     assert_eq!((facts.attempt_count, facts.in_progress), (1, false));
-    assert_eq!(node.grasp().begin_sync(), Some(x()));
+    assert_eq!(node.grasp().begin_sync().due(), Some(x()));
 }
 
 #[tokio::test]
@@ -182,7 +182,7 @@ async fn g02_2_a_state_is_looked_for_every_hour_after_its_half_hour() {
     assert!(!node.holds(&state).await && node.waiting() == 0);
     assert!(node.grasp().sync_now(&x()).await);
     let began = Millis::from(Timestamp::now());
-    assert_eq!(node.grasp().begin_sync(), Some(x()));
+    assert_eq!(node.grasp().begin_sync().due(), Some(x()));
     assert_eq!(node.grasp().needs(&x()).await.unwrap().len(), 1);
     let retry = AttemptEnd::Retry(Duration::from_secs(20));
     node.grasp().finish_sync(&x(), retry).await;
@@ -416,7 +416,7 @@ async fn what_waits_can_be_looked_for_at_once() {
     let owner = Author::new();
     for (node, _tree, state, _next) in [waiting(&owner).await, wanting(&Author::new()).await] {
         assert!(node.grasp().retry_waiting(&state.id).await.unwrap());
-        assert_eq!(node.grasp().begin_sync(), Some(x()));
+        assert_eq!(node.grasp().begin_sync().due(), Some(x()));
         let unknown = announce(&owner, "y", &[]);
         assert!(!node.grasp().retry_waiting(&unknown.id).await.unwrap());
     }
@@ -436,7 +436,7 @@ async fn the_search_is_explained_for_a_held_and_for_a_wanted_event() {
     assert_eq!(told.identifiers, [x()]);
 
     assert!(node.grasp().sync_now(&x()).await);
-    let _ = node.grasp().begin_sync().unwrap();
+    let _ = node.grasp().begin_sync().due().unwrap();
     assert!(explain().await.in_progress);
     let retry = AttemptEnd::Retry(Duration::from_secs(20));
     node.grasp().finish_sync(&x(), retry).await;

@@ -21,7 +21,7 @@ fn next_attempt(node: &Node) -> i64 {
 /// Makes an attempt now that brings nothing.
 async fn try_in_vain(node: &Node) {
     assert!(node.grasp().sync_now(&x()).await);
-    assert_eq!(node.grasp().begin_sync(), Some(x()));
+    assert_eq!(node.grasp().begin_sync().due(), Some(x()));
     let retry = AttemptEnd::Retry(Duration::from_secs(20));
     node.grasp().finish_sync(&x(), retry).await;
 }
@@ -51,7 +51,7 @@ async fn g02_2_an_attempt_is_made_every_hour_until_the_data_is_here() {
         assert_eq!(next_attempt(&node), due, "a restart changes nothing");
     }
     assert!(node.grasp().sync_now(&x()).await);
-    assert_eq!(node.grasp().begin_sync(), Some(x()));
+    assert_eq!(node.grasp().begin_sync().due(), Some(x()));
     fetch(&node, &tree, &next).await;
     assert_eq!(fetched(&node).await.events, [state.id]);
     node.grasp().finish_sync(&x(), AttemptEnd::Complete).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use grip_types::{Identifier, Origin};
 
 use super::Purgatory;
-use crate::{Change, Millis, SyncEntry};
+use crate::{Change, Millis, NextSync, SyncEntry};
 
 /// When an identifier is looked at again for which nothing was missing although something waits:
 /// the longest pause between two attempts for a held event.
@@ -58,8 +58,12 @@ impl Purgatory {
 
     /// Takes the identifier that is due first, if its time has come, and marks its attempt as
     /// under way. A restart forgets the mark, so that the attempt is made again.
-    pub fn begin_sync(&mut self, now: Millis) -> Option<Identifier> {
-        self.sync.begin(now)
+    pub fn begin_sync(&mut self, now: Millis) -> NextSync {
+        match (self.sync.begin(now), self.sync.next()) {
+            (Some(identifier), _) => NextSync::Due(identifier),
+            (None, Some((due, _))) => NextSync::In(due.since(now)),
+            (None, None) => NextSync::Nothing,
+        }
     }
 
     /// The identifiers whose data is looked for: those under way, then the others as they are due.

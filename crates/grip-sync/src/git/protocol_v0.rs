@@ -12,7 +12,7 @@ use grip_types::Oid;
 use lru::LruCache;
 use url::Url;
 
-/// PreparedRequests requests, and the objects in all of them; one that is forgotten is prepared again.
+/// Prepared requests, and the objects in all of them; one that is forgotten is prepared again.
 const MAX_PREPARED: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
 const MAX_PREPARED_OIDS: usize = 400_000;
 

@@ -16,7 +16,7 @@ use crate::{
     task_permits::TaskPermit,
 };
 
-/// V0Request one URL for what the events that list it lack, and releases what has its data then.
+/// Asks one URL for what the events that list it lack, and releases what has its data then.
 ///
 /// Gives up when the node stops, but never in the middle of a release.
 pub(crate) async fn sync_identifier_from_url<C: SyncContext, F: Fetch>(

@@ -23,9 +23,6 @@ enum Look {
 }
 
 async fn look<C: SyncContext, F: Fetch>(engine: &Engine<C, F>, identifier: &Identifier) -> Look {
-    if !engine.context.has_pending_events(identifier) {
-        return Look::Complete;
-    }
     match engine.context.needs(identifier).await {
         Ok(needs) if needs.is_empty() => Look::Complete,
         Ok(mut needs) => {
@@ -41,7 +38,7 @@ async fn look<C: SyncContext, F: Fetch>(engine: &Engine<C, F>, identifier: &Iden
     }
 }
 
-/// FoundProviders the next URL to ask: any whose host has capacity, or one of `domain`.
+/// Finds the next URL to ask: any whose host has capacity, or one of `domain`.
 pub(crate) async fn sync_identifier_next_url<C: SyncContext, F: Fetch>(
     engine: &Engine<C, F>,
     identifier: &Identifier,

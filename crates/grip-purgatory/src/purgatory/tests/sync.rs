@@ -24,9 +24,9 @@ fn a_new_event_resets_the_count_and_only_brings_the_attempt_forward() {
     let repo = identifier("repo");
     let mut purgatory = holding(Origin::Synced);
     let due = next(&purgatory);
-    assert_eq!(purgatory.begin_sync(due - SECOND), None);
-    assert_eq!(purgatory.begin_sync(due), Some(repo.clone()));
-    assert_eq!(purgatory.begin_sync(due), None);
+    assert_eq!(purgatory.begin_sync(due - SECOND).due(), None);
+    assert_eq!(purgatory.begin_sync(due).due(), Some(repo.clone()));
+    assert_eq!(purgatory.begin_sync(due).due(), None);
     let _ = purgatory.retry_sync(&repo, MINUTE, due);
     let entry = *purgatory.sync_entry(&repo).unwrap();
     assert_eq!((entry.attempt_count, entry.in_progress), (1, false));
@@ -81,7 +81,7 @@ fn a_burst_of_events_is_one_entry_with_one_attempt() {
     assert_eq!(purgatory.count().sync_queue, 1);
     assert_eq!(next(&purgatory), NOW + SYNC_DELAY_IMMEDIATE);
     assert_eq!(
-        purgatory.begin_sync(next(&purgatory)),
+        purgatory.begin_sync(next(&purgatory)).due(),
         Some(repo),
         "all of them wait for one attempt"
     );
@@ -164,11 +164,11 @@ fn an_identifier_that_comes_back_waits_for_the_end_of_its_attempt() {
     let added = purgatory.add_state(event, repo.clone(), Origin::Synced, due);
     let _ = added.unwrap();
     let later = due + MINUTE;
-    assert_eq!(purgatory.begin_sync(later), None, "never two at once");
+    assert_eq!(purgatory.begin_sync(later).due(), None, "never two at once");
     assert_eq!(purgatory.sync_queue().count(), 1);
     let _ = purgatory.complete_sync(&repo, later);
     assert_eq!(next(&purgatory), due + SYNC_DELAY_IMMEDIATE);
-    assert_eq!(purgatory.begin_sync(later), Some(repo));
+    assert_eq!(purgatory.begin_sync(later).due(), Some(repo));
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn identifiers_are_taken_in_the_order_in_which_they_are_due() {
         let added = purgatory.add_state(event, identifier(name), Origin::Synced, at);
         let _ = added.unwrap();
     }
-    let taken: Vec<_> = std::iter::from_fn(|| purgatory.begin_sync(NOW + MINUTE)).collect();
+    let taken: Vec<_> = std::iter::from_fn(|| purgatory.begin_sync(NOW + MINUTE).due()).collect();
     assert_eq!(taken, ["a", "b", "c"].map(identifier));
 }
 
@@ -217,7 +217,7 @@ fn a_clock_that_was_set_back_does_not_put_attempts_off() {
             .values()
             .any(|row| row.expires_at == set_back.get())
     );
-    assert_eq!(purgatory.begin_sync(set_back), Some(repo.clone()));
+    assert_eq!(purgatory.begin_sync(set_back).due(), Some(repo.clone()));
     // What is as far away as waits are stays where it is.
     let _ = purgatory.retry_sync(&repo, WANTED_INTERVAL, set_back);
     assert!(purgatory.cleanup(set_back).1.is_empty());

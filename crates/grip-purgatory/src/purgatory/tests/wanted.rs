@@ -81,8 +81,8 @@ fn attempts_for_wanted_events_are_due_every_hour_and_are_counted() {
     assert!(first <= EXPIRED + HOUR);
     let mut due = first;
     for count in 1..=3 {
-        assert_eq!(purgatory.begin_sync(due - SECOND), None);
-        assert_eq!(purgatory.begin_sync(due + SECOND), Some(repo.clone()));
+        assert_eq!(purgatory.begin_sync(due - SECOND).due(), None);
+        assert_eq!(purgatory.begin_sync(due + SECOND).due(), Some(repo.clone()));
         // However long an attempt takes, the next is due an hour after this one was.
         let ended = due + SECOND * 90;
         let _ = match count {
@@ -96,10 +96,10 @@ fn attempts_for_wanted_events_are_due_every_hour_and_are_counted() {
     }
     // After a night without the node the attempt is made at once, and then again every hour.
     let morning = due + HOUR * 9;
-    assert_eq!(purgatory.begin_sync(morning), Some(repo.clone()));
+    assert_eq!(purgatory.begin_sync(morning).due(), Some(repo.clone()));
     let _ = purgatory.retry_sync(&repo, SECOND * 20, morning);
     let soon = morning + SECOND * 20;
-    assert_eq!(purgatory.begin_sync(soon), Some(repo.clone()));
+    assert_eq!(purgatory.begin_sync(soon).due(), Some(repo.clone()));
     let _ = purgatory.retry_sync(&repo, SECOND * 20, soon);
     assert_eq!(purgatory.next_sync(), Some((soon + HOUR, &repo)));
     // One that has not come to its end goes on by itself.
@@ -138,7 +138,7 @@ fn while_something_is_held_beside_it_a_wanted_event_is_looked_for_more_often() {
     let other = naming(&Keys::generate(), 2);
     let _ = hold(&mut purgatory, &other, Origin::Synced, EXPIRED);
     assert_eq!(
-        purgatory.begin_sync(EXPIRED + SECOND).as_ref(),
+        purgatory.begin_sync(EXPIRED + SECOND).due().as_ref(),
         Some(&repo),
         "the new event brought the attempt forward"
     );
@@ -331,7 +331,7 @@ fn a_restart_keeps_what_is_wanted_and_how_often_it_was_looked_for() {
     let later = EXPIRED + HOUR;
     journal.apply(purgatory.sync_now(&repo, later));
     let before = *purgatory.sync_entry(&repo).unwrap();
-    let _ = purgatory.begin_sync(later).unwrap();
+    let _ = purgatory.begin_sync(later).due().unwrap();
 
     let later = later + MINUTE;
     let restored = journal.restore(later);
@@ -339,7 +339,7 @@ fn a_restart_keeps_what_is_wanted_and_how_often_it_was_looked_for() {
     let mut purgatory = restored.purgatory;
     assert_eq!(*purgatory.sync_entry(&repo).unwrap(), before);
     assert_eq!(wanted_ids(&purgatory), [event.id]);
-    assert_eq!(purgatory.begin_sync(later), Some(repo), "made again");
+    assert_eq!(purgatory.begin_sync(later).due(), Some(repo), "made again");
 }
 
 #[test]
