@@ -307,6 +307,13 @@ impl Records {
         disk::replace(&self.dir.join(&upload.pack), render(upload).as_bytes())
     }
 
+    /// Removes records that a crash left half-written; only for the start.
+    pub(crate) fn clean(&self) -> io::Result<()> {
+        disk::remove_files(&self.dir, |name| {
+            name.starts_with('.') && name.ends_with(".new")
+        })
+    }
+
     /// The names of the packs that have a record.
     pub(crate) fn packs(&self) -> io::Result<Vec<String>> {
         let entries = disk::entries(&self.dir)?.into_iter();

@@ -267,12 +267,15 @@ impl Inner {
     pub(super) fn restore_staged(&self) -> io::Result<()> {
         for repo in staged_uploads::recorded(&self.layout.root)? {
             let records = self.records(&repo);
+            records.clean()?;
             for pack in records.packs()? {
-                match records.read(&pack)? {
-                    Some(upload) => self.restore_upload(&repo, upload)?,
-                    None => {
-                        tracing::warn!(%repo, pack, "failed to read the record of a staged upload; its data is kept")
-                    }
+                let restored = records.read(&pack).and_then(|upload| {
+                    let upload = upload.ok_or(io::ErrorKind::InvalidData)?;
+                    self.restore_upload(&repo, upload)
+                });
+                // One repository that cannot be read must not keep the others from being served.
+                if let Err(error) = restored {
+                    tracing::warn!(%repo, pack, %error, "failed to restore a staged upload; its data is kept");
                 }
             }
         }
