@@ -45,19 +45,19 @@ async fn a_thin_pack_whose_base_is_missing_is_refused() -> Result<()> {
 #[tokio::test]
 async fn a_push_that_changes_nothing_keeps_nothing_of_its_pack() -> Result<()> {
     let mut scene = Scene::new().await?;
-    let tip = scene.tree.tip("HEAD")?;
+    let tip = scene.project.tip.clone();
     let foreign = WorkTree::with_commit()?;
     let planted = foreign.commit_noise(1, 1)?;
     let pack = wire::pack(&foreign, &planted, None).await?;
     let before = scene.pack_bytes()?;
-    let answer = push_of(&scene, &tip, &tip, &pack).await?;
-    ensure!(
-        answer.contains("unpack ok") && answer.contains(&format!("ok {MAIN}")),
-        "{answer}"
-    );
+    let response = scene
+        .node
+        .send(&scene.push_request(&tip, &tip, &pack))
+        .await?;
+    response.must_be(200, &["unpack ok", &format!("ok {MAIN}")]);
     scene.must_lack(&planted).await?;
     ensure!(scene.pack_bytes()? == before, "bytes were kept");
-    scene.goes_on(&tip).await
+    scene.goes_on().await
 }
 
 #[tokio::test]
@@ -65,13 +65,18 @@ async fn a_pack_with_more_than_its_tips_need_is_cut() -> Result<()> {
     let mut scene = Scene::new().await?;
     let (old, new) = scene.pending_commit().await?;
     let tree = format!("{old}^{{tree}}");
-    let planted = scene.tree.git(["commit-tree", &tree, "-m", "planted"])?;
+    let local = &scene.project.tree;
+    let planted = local.git(["commit-tree", &tree, "-m", "planted"])?;
     let both = format!("{new}\n{planted}");
-    let pack = wire::pack(&scene.tree, &both, Some(&old)).await?;
-    let answer = push_of(&scene, &old, &new, &pack).await?;
-    ensure!(answer.contains("unpack ok"), "{answer}");
+    let pack = wire::pack(local, &both, Some(&old)).await?;
+    let response = scene
+        .node
+        .send(&scene.push_request(&old, &new, &pack))
+        .await?;
+    response.must_be(200, &["unpack ok"]);
     scene.must_lack(&planted).await?;
-    scene.goes_on(&new).await
+    scene.project.tip = new;
+    scene.goes_on().await
 }
 
 #[tokio::test]

@@ -21,7 +21,8 @@ impl Upload {
     fn new(scene: &Scene, mebibytes: u64) -> Result<Self> {
         let tree = WorkTree::with_commit()?;
         let tip = tree.commit_noise(mebibytes, 1)?;
-        let event = Author::new().pull_request(&scene.owner, &scene.identifier, &tip, &scene.url());
+        let (project, url) = (&scene.project, scene.url());
+        let event = Author::new().pull_request(&project.owner, &project.identifier, &tip, &url);
         Ok(Self { tree, tip, event })
     }
 
@@ -48,12 +49,11 @@ async fn lists(url: &str, name: &str) -> Result<bool> {
 #[tokio::test]
 async fn an_upload_without_an_event_stays_in_its_repository_and_its_budget() -> Result<()> {
     let mut scene = Scene::with(&[NO_PROXY, PER_ADDRESS]).await?;
-    let main = scene.tree.tip("HEAD")?;
     let second = Author::new();
     let authority = scene.node.authority();
-    let announcement = second.announcement(&authority, &scene.identifier, vec![]);
+    let announcement = second.announcement(&authority, &scene.project.identifier, vec![]);
     scene.relay.publish_ok(&announcement).await?;
-    let sibling = second.clone_url(&authority, &scene.identifier);
+    let sibling = second.clone_url(&authority, &scene.project.identifier);
 
     let before = scene.pack_bytes()?;
     let upload = Upload::new(&scene, 2)?;
@@ -95,16 +95,15 @@ async fn an_upload_without_an_event_stays_in_its_repository_and_its_budget() -> 
     let with_both = scene.pack_bytes()?;
     ensure!(with_both > before + (4 << 20), "{with_both}");
     let last = Upload::new(&scene, 1)?;
-    let wrong = scene.tree.commit("wrong", "tip")?;
+    let wrong = scene.project.tree.commit("wrong", "tip")?;
     let refspec = format!("{wrong}:{}", last.name());
-    let pushed = scene.tree.push(&scene.url(), &[&refspec]).await?;
+    let pushed = scene.project.tree.push(&scene.url(), &[&refspec]).await?;
     ensure!(pushed.ok, "{}", pushed.stderr);
     scene.relay.publish_ok(&last.event).await?;
     ensure!(!lists(&scene.url(), &last.name()).await?);
     scene.must_lack(&wrong).await?;
     ensure!(scene.pack_bytes()? == with_both, "bytes were left");
-    scene.tree.git(["reset", "-q", "--hard", &main])?;
-    scene.goes_on(&main).await
+    scene.goes_on().await
 }
 
 #[tokio::test]
@@ -115,7 +114,6 @@ async fn a_crash_leaves_a_staged_upload_or_nothing() -> Result<()> {
         ("git.refs.written:2", true),
     ] {
         let mut scene = Scene::with(&[NO_PROXY, ("GRIPFAST_FAULT", point)]).await?;
-        let main = scene.tree.tip("HEAD")?;
         let before = scene.pack_bytes()?;
         let upload = Upload::new(&scene, 1)?;
         let pushed = upload.push(&scene).await?;
@@ -136,7 +134,7 @@ async fn a_crash_leaves_a_staged_upload_or_nothing() -> Result<()> {
         let pushed = upload.push(&scene).await?;
         ensure!(pushed.ok, "{point}: {}", pushed.stderr);
         scene.relay.publish_ok(&upload.event).await?;
-        scene.goes_on(&main).await?;
+        scene.goes_on().await?;
     }
     Ok(())
 }

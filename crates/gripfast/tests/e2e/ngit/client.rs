@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use grip_testkit::Node;
 use tempfile::TempDir;
 use tokio::process::Command;
