@@ -87,8 +87,8 @@ struct Landing {
 }
 
 impl Core {
-    /// Cuts the pack, judges the push again, makes its objects and refs part of the repository and releases what
-    /// waited for them. Returns what to tell the person.
+    /// Cuts the pack, judges the push again, makes its objects and refs part of the repository and
+    /// releases what waited for them. Returns what to tell the person.
     pub(super) async fn land(
         self: &Arc<Self>,
         push: &Arc<Push>,
@@ -152,9 +152,11 @@ impl Core {
         let tips = authorised.placeholders.iter().copied().filter(is_staged);
         let tips = tips.chain(named.iter().copied()).collect();
         check_tips(push, &current, [&signed, &staged])?;
-        let bytes = staged.bytes().map_err(ViewError::new)?;
-        let sender = push.sender.as_deref();
-        self.repositories.check_staging(&push.addr, sender, bytes)?;
+        if !staged.is_empty() {
+            let bytes = staged.bytes().map_err(ViewError::new)?;
+            let sender = push.sender.as_deref();
+            self.repositories.check_staging(&push.addr, sender, bytes)?;
+        }
         let (mut edits, mut head) = (authorised.edits, authorised.head);
         if let Some(state) = &state
             && is_complete(state, &signed)?
