@@ -23,7 +23,7 @@ use grip_types::Origin;
 
 pub(crate) use announcements::{Announcements, EventStatus, Grant};
 pub(crate) use decision::{Cause, Decision, Effect, HELD, Outcome, Reason, Step};
-pub(crate) use pull_request::{belongs_to, targets};
+pub(crate) use pull_request::{belongs_to, roots, targets};
 pub(crate) use state::effective_state;
 pub(crate) use view::{Found, HeldAnnouncement, HeldState, View, ViewError};
 

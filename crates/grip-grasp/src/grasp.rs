@@ -12,7 +12,7 @@ use grip_nostr::{RepoAddr, Timestamp};
 use grip_purgatory::{Bounds, Millis, Purgatory};
 use grip_relay::Writer;
 use grip_store::EventStore;
-use grip_tasks::{Lanes, Periodic, Permits, TaskGroup, Turn};
+use grip_tasks::{Lanes, Periodic, TaskGroup, Turn};
 use grip_types::Identifier;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
@@ -24,6 +24,7 @@ use crate::{
     error::GraspError,
     hosted_repositories::{HostedRepositories, RepositoryStatus},
     node_view::NodeView,
+    push::PushPermits,
     recent_refusals::RecentRefusals,
     repack::PendingRepacks,
     unused_stores::RetainedStores,
@@ -73,8 +74,8 @@ pub(crate) struct Core {
     pub(crate) hosted: HostedRepositories,
     pub(crate) withdrawals: Withdrawals,
     pub(crate) refusals: RecentRefusals,
-    /// The pushes under way. Bounded by the connections that carry them.
-    pub(crate) pushes: Permits<RepoAddr>,
+    /// The pushes under way.
+    pub(crate) pushes: Arc<PushPermits>,
     pub(crate) pending_repacks: PendingRepacks,
     pub(crate) kept: RetainedStores,
     /// Changes whenever the next attempt to find data may have come forward.

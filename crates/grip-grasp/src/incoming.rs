@@ -15,7 +15,7 @@ use futures_util::{FutureExt, future::BoxFuture};
 use grip_nostr::{Event, PullRequest, Timestamp, kinds};
 use grip_relay::{Answer, Verdict, WritePolicy};
 use grip_store::{EventView, StoreError};
-use grip_types::Origin;
+use grip_types::{EventSource, Origin};
 
 use crate::{
     Grasp,
@@ -54,8 +54,8 @@ impl WritePolicy for Grasp {
         })
     }
 
-    fn process_deferred<'a>(&'a self, event: Event, origin: Origin) -> BoxFuture<'a, Answer> {
-        self.core.process(event, origin).boxed()
+    fn process_deferred<'a>(&'a self, event: Event, source: EventSource) -> BoxFuture<'a, Answer> {
+        self.core.process(event, source).boxed()
     }
 
     fn defers(&self, event: &Event) -> bool {
@@ -73,15 +73,15 @@ impl WritePolicy for Grasp {
 }
 
 impl Core {
-    async fn process(self: &Arc<Self>, event: Event, origin: Origin) -> Answer {
+    async fn process(self: &Arc<Self>, event: Event, source: EventSource) -> Answer {
         let processed = if event.kind == kinds::ANNOUNCEMENT {
-            self.process_announcement(&event, origin).await
+            self.process_announcement(&event, source).await
         } else if event.kind == kinds::STATE {
-            self.process_state(&event, origin).await
+            self.process_state(&event, source).await
         } else if event.kind == kinds::DELETION {
-            self.process_deletion(&event, origin).await
+            self.process_deletion(&event, source).await
         } else {
-            self.process_pull_request(&event, origin).await
+            self.process_pull_request(&event, source).await
         };
         processed.unwrap_or_else(|error| {
             let answer = error.answer();
@@ -92,19 +92,19 @@ impl Core {
     }
 
     /// Asks admission about an event that just came. Blocks.
-    fn judge(&self, event: &Event, origin: Origin) -> Result<Decision, GraspError> {
+    fn judge(&self, event: &Event, source: EventSource) -> Result<Decision, GraspError> {
         let policy = self.policy.load();
-        let decision = self.look(|view| admit(event, view, &policy, arrival(origin)))?;
+        let decision = self.look(|view| admit(event, view, &policy, arrival(source)))?;
         Ok(decision)
     }
 
     async fn decide(
         self: &Arc<Self>,
         event: &Event,
-        origin: Origin,
+        source: EventSource,
     ) -> Result<Decision, GraspError> {
         let event = event.clone();
-        let judge = move |core: &Self| core.judge(&event, origin);
+        let judge = move |core: &Self| core.judge(&event, source);
         self.blocking("grasp.judge", judge).await?
     }
 
@@ -130,9 +130,9 @@ pub(crate) fn in_words(steps: &[Step]) -> Vec<String> {
     steps.iter().map(ToString::to_string).collect()
 }
 
-fn arrival(origin: Origin) -> Arrival {
+fn arrival(source: EventSource) -> Arrival {
     Arrival {
         now: timestamp(),
-        origin,
+        origin: source.origin,
     }
 }

@@ -79,7 +79,7 @@ impl<'a> NodeView<'a> {
 
 impl View for NodeView<'_> {
     fn served_kind(&self, id: &EventId) -> Result<Option<Kind>, ViewError> {
-        Ok(self.served_event(id)?.map(|event| event.kind))
+        self.events.kind(id).map_err(ViewError::new)
     }
 
     fn served_event(&self, id: &EventId) -> Result<Option<Event>, ViewError> {
@@ -88,6 +88,12 @@ impl View for NodeView<'_> {
 
     fn latest(&self, address: &Address) -> Result<Option<Event>, ViewError> {
         self.events.latest(address).map_err(ViewError::new)
+    }
+
+    fn is_address_served(&self, address: &Address) -> Result<bool, ViewError> {
+        self.events
+            .contains_address(address)
+            .map_err(ViewError::new)
     }
 
     fn is_referenced(&self, id: &EventId) -> Result<bool, ViewError> {
@@ -151,6 +157,18 @@ impl View for NodeView<'_> {
         self.purgatory(|purgatory| {
             let waiting = purgatory.find_event(id);
             waiting.map(|waiting| waiting.held().event.unpack())
+        })
+    }
+
+    fn is_kept(&self, id: &EventId) -> Result<bool, ViewError> {
+        let is_kept = self.purgatory(|purgatory| purgatory.contains(id))?;
+        Ok(is_kept && self.shows(id))
+    }
+
+    fn is_announcement_held(&self, addr: &RepoAddr) -> Result<bool, ViewError> {
+        self.purgatory(|purgatory| {
+            let entry = purgatory.find_announcement(addr);
+            entry.is_some_and(|entry| self.shows(&entry.held.id()))
         })
     }
 

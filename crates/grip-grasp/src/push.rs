@@ -15,10 +15,11 @@
 
 mod judge;
 mod land;
+mod permits;
 mod reply;
 mod upload;
 
-use std::{net::IpAddr, sync::Arc};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use grip_git::{
@@ -28,28 +29,31 @@ use grip_git::{
 };
 use grip_nostr::RepoAddr;
 use grip_tasks::{CancellationToken, fault};
-use grip_types::RefEdit;
+use grip_types::{ClientNetwork, RefEdit};
 use tokio::{io::AsyncRead, sync::oneshot};
 
 use crate::{Grasp, grasp::Core};
 
+pub(crate) use permits::PushPermits;
 pub use reply::PushReply;
 
 use judge::WantedTips;
 use land::Denied;
+use permits::PushPermit;
 use upload::{Upload, drain};
 
-/// Pushes to one repository at once, from the first command to the last report. Beyond it a push
-/// is refused: each may hold a pack in quarantine and a process of git.
-const MAX_PER_REPOSITORY: usize = 8;
-
 impl Grasp {
-    /// Takes a push to `addr` from `client`: an address that stands for its network, or none where
-    /// no bound per address applies. Returns once the upload is read; the body of the answer goes on
-    /// with keep-alives until all is done.
+    /// Takes a push to `addr` from a client of `network`, or none where no bound per network
+    /// applies. Returns once the upload is read; the body of the answer goes on with keep-alives
+    /// until all is done.
     ///
     /// Dropping the future before it returns gives the push up.
-    pub async fn push<B>(&self, addr: RepoAddr, client: Option<IpAddr>, mut body: B) -> PushReply
+    pub async fn push<B>(
+        &self,
+        addr: RepoAddr,
+        network: Option<ClientNetwork>,
+        mut body: B,
+    ) -> PushReply
     where
         B: AsyncRead + Send + Unpin + 'static,
     {
@@ -58,7 +62,7 @@ impl Grasp {
             // The probe that git sends ahead of a large push.
             Ok((request, _)) if request.commands.is_empty() => PushReply::whole(Bytes::new()),
             Ok((request, taken)) => {
-                let push = Push::new(addr, client, request);
+                let push = Push::new(addr, network, request);
                 self.core.push(push, Upload::new(taken, body)).await
             }
             Err(ReadError::Refused(error)) => {
@@ -81,17 +85,20 @@ struct Push {
     addr: RepoAddr,
     /// Whose share of the staged bytes it may use up.
     sender: Option<String>,
+    /// None where no bound per network applies.
+    network: Option<ClientNetwork>,
     commands: Vec<RefEdit>,
     has_pack: bool,
     capabilities: Capabilities,
 }
 
 impl Push {
-    fn new(addr: RepoAddr, client: Option<IpAddr>, request: PushRequest) -> Self {
+    fn new(addr: RepoAddr, network: Option<ClientNetwork>, request: PushRequest) -> Self {
         let has_pack = request.has_pack();
         Self {
             addr,
-            sender: client.map(|client| client.to_string()),
+            network,
+            sender: network.map(|network| network.to_string()),
             commands: request.commands,
             has_pack,
             capabilities: request.capabilities,
@@ -123,10 +130,12 @@ impl Core {
         B: AsyncRead + Send + Unpin + 'static,
     {
         let push = Arc::new(push);
-        let Some(permit) = self.pushes.try_take(&push.addr, MAX_PER_REPOSITORY) else {
+        let permit = self.pushes.acquire(&push.addr, push.network).await;
+        let Some(permit) = permit else {
             drain(&mut upload).await;
             return PushReply::whole(self.deny(&push, Denied::Busy));
         };
+        upload.count_for(permit.transfer());
         let wanted = match self.allow(&push).await {
             Ok(wanted) => wanted,
             Err(denied) => {
@@ -141,8 +150,8 @@ impl Core {
         let (answer, answered) = oneshot::channel();
         let core = Arc::clone(self);
         self.group.spawn("grasp.push", async move {
-            let _permit = permit;
-            let Some(bytes) = core.receive_and_land(&push, wanted, upload, gone).await else {
+            let receiving = core.receive_and_land(&push, wanted, upload, &permit, gone);
+            let Some(bytes) = receiving.await else {
                 return;
             };
             // Nobody listens if the client has gone; the push is carried out all the same.
@@ -160,6 +169,7 @@ impl Core {
         push: &Arc<Push>,
         wanted: WantedTips,
         mut upload: Upload<B>,
+        permit: &PushPermit,
         gone: CancellationToken,
     ) -> Option<Bytes>
     where
@@ -167,10 +177,19 @@ impl Core {
     {
         let received = if push.has_pack {
             let receiving = self.receive(push, &wanted, &mut upload);
-            gone.run_until_cancelled(receiving).await?
+            tokio::select! {
+                received = receiving => received,
+                () = permit.transfer().displaced() => {
+                    return Some(self.deny(push, Denied::Displaced));
+                }
+                () = gone.cancelled() => return None,
+            }
         } else {
             Ok(self.repositories.no_pack(&push.addr.identifier))
         };
+        if !permit.transfer().complete() {
+            return Some(self.deny(push, Denied::Displaced));
+        }
         fault::point("push.received");
         drain(&mut upload).await;
         drop(upload);

@@ -14,21 +14,22 @@ mod announcements;
 mod pull_requests;
 mod states;
 
-use std::{cmp::Reverse, sync::Arc};
+use std::{cmp::Reverse, collections::BTreeSet, sync::Arc};
 
-use grip_nostr::{Event, EventId, RepoAddr, kinds};
+use grip_nostr::{Event, EventId, RepoAddr, State, kinds};
 use grip_purgatory::{CompactEvent, Waiting};
 use grip_types::{ErrorChain, Identifier, Origin};
 use serde::Serialize;
 
 use crate::{
     Grasp,
-    admission::Arrival,
+    admission::{Announcements, Arrival, EventStatus},
     error::GraspError,
     grasp::{Core, timestamp},
     repositories::Moved,
 };
 
+use states::has_all;
 pub(crate) use states::{Plan, served_states};
 
 /// What made data available.
@@ -137,9 +138,14 @@ impl Core {
         let mut released = Released::default();
         let outcome = self.release_announcements(identifier, &mut released).await;
         released.note(outcome);
-        for id in self.waiting_states(identifier) {
-            let outcome = self.release_state(identifier, id, &mut released).await;
-            released.note(outcome);
+        match self.ready_states(identifier).await {
+            Ok(ready) => {
+                for id in ready {
+                    let outcome = self.release_state(identifier, id, &mut released).await;
+                    released.note(outcome);
+                }
+            }
+            Err(error) => released.note(Err(error)),
         }
         for id in self.waiting_pull_requests(identifier) {
             let outcome = self.release_pull_request(id, &mut released).await;
@@ -169,12 +175,64 @@ impl Core {
         waiting.map(|held| held.event.clone()).collect()
     }
 
+    /// The waiting states that can be served or have to be dropped; those that lack data are found
+    /// out all at once, since strangers may hold many under the same name.
+    ///
     /// Oldest first: a later state overtakes an earlier one, never the other way (G01-17).
-    fn waiting_states(&self, identifier: &Identifier) -> Vec<EventId> {
+    async fn ready_states(
+        self: &Arc<Self>,
+        identifier: &Identifier,
+    ) -> Result<Vec<EventId>, GraspError> {
         let mut states = self.waiting_for_data(identifier);
         states.retain(|event| event.kind() == kinds::STATE);
         states.sort_by_key(|event| (event.created_at(), Reverse(event.id())));
-        states.iter().map(CompactEvent::id).collect()
+        if states.is_empty() {
+            return Ok(Vec::new());
+        }
+        let identifier = identifier.clone();
+        let look = move |core: &Self| core.look_for_ready(&identifier, &states);
+        self.blocking("grasp.judge", look).await?
+    }
+
+    /// Blocks.
+    fn look_for_ready(
+        &self,
+        identifier: &Identifier,
+        states: &[CompactEvent],
+    ) -> Result<Vec<EventId>, GraspError> {
+        let policy = self.policy.load();
+        let announcements = self.look(|view| Announcements::load(identifier, view, &policy))?;
+        let anybody = announcements.maintainers(|_| true);
+        let mut reached = announcements.maintainers(|status| status == EventStatus::Served);
+        let (mut ready, mut empty) = (BTreeSet::new(), Vec::new());
+        for event in states {
+            let author = event.author();
+            match State::parse(event.unpack()) {
+                // It does not count any more, and is dropped.
+                _ if !anybody.contains(&author) => {
+                    ready.insert(event.id());
+                }
+                Ok(state) if state.refs.is_empty() => empty.push(event),
+                Ok(state) if !self.look(|view| has_all(&state, view))? => {}
+                Ok(_) => {
+                    ready.insert(event.id());
+                    for grant in announcements.grants(&author) {
+                        let set = announcements.set_of(&grant.repository.owner);
+                        reached.extend(set.iter().copied());
+                    }
+                }
+                Err(_) => {
+                    ready.insert(event.id());
+                }
+            }
+        }
+        // One without refs counts once something of its repository is served.
+        let served = empty
+            .into_iter()
+            .filter(|event| reached.contains(&event.author()));
+        ready.extend(served.map(CompactEvent::id));
+        let ids = states.iter().map(CompactEvent::id);
+        Ok(ids.filter(|id| ready.contains(id)).collect())
     }
 
     fn waiting_pull_requests(&self, identifier: &Identifier) -> Vec<EventId> {

@@ -130,6 +130,21 @@ impl Core {
     /// the turn was ours.
     async fn end_repository(self: &Arc<Self>, addr: RepoAddr) -> Result<bool, GraspError> {
         let _turns = self.turns(vec![addr.identifier.clone()]).await?;
+        self.remove_hidden(addr).await
+    }
+
+    /// Acts on an announcement that made room for another, in the turn of their identifier.
+    pub(crate) async fn end_in_turn(self: &Arc<Self>, expired: Expired) -> Result<(), GraspError> {
+        match expired {
+            Expired::AnnouncementRepository(addr) => {
+                tracing::info!(repository = %addr, "announcement hidden to make room for another");
+                self.remove_hidden(addr).await.map(drop)
+            }
+            other => self.end(other, &mut Swept::default()).await,
+        }
+    }
+
+    async fn remove_hidden(self: &Arc<Self>, addr: RepoAddr) -> Result<bool, GraspError> {
         let remove = move |core: &Self| {
             let shown = {
                 let purgatory = core.purgatory.lock();

@@ -1,6 +1,6 @@
 //! Relations of events: the events and addresses one speaks of (G01-7, G01-8).
 
-use std::{fmt, str::FromStr};
+use std::{collections::HashSet, fmt, hash::Hash, str::FromStr};
 
 use grip_types::{Identifier, RepoAddr};
 use nostr::prelude::{Event, EventId, Kind, PublicKey};
@@ -84,7 +84,7 @@ pub fn address_of(event: &Event) -> Option<Address> {
     })
 }
 
-/// What an event refers to.
+/// What an event refers to: each once, in the order of the tags.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct References {
     /// From `e`, `E` and `q`.
@@ -96,6 +96,7 @@ pub struct References {
 /// Collects the references that make two events related; `p` is no relation.
 pub fn references(event: &Event) -> References {
     let mut found = References::default();
+    let (mut ids, mut addresses) = (HashSet::new(), HashSet::new());
     for tag in event.tags.iter() {
         let Some(value) = tag.content() else { continue };
         let (may_be_id, may_be_address) = match tag.kind() {
@@ -105,17 +106,54 @@ pub fn references(event: &Event) -> References {
             _ => continue,
         };
         if let Some(id) = tags::hex32(value).filter(|_| may_be_id) {
-            found.ids.push(EventId::from_slice(&id).expect("32 bytes"));
+            let id = EventId::from_slice(&id).expect("32 bytes");
+            push_new(&mut found.ids, &mut ids, id);
         } else if may_be_address && let Ok(address) = value.parse() {
-            found.addresses.push(address);
+            push_new(&mut found.addresses, &mut addresses, address);
         }
     }
     found
 }
 
+impl References {
+    /// How many events and addresses are named.
+    pub fn count(&self) -> usize {
+        self.ids.len() + self.addresses.len()
+    }
+}
+
+fn push_new<T: Clone + Eq + Hash>(list: &mut Vec<T>, seen: &mut HashSet<T>, value: T) {
+    if seen.insert(value.clone()) {
+        list.push(value);
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use nostr::prelude::{EventBuilder, FinalizeEvent, Keys, Tag};
+
     use super::*;
+
+    #[test]
+    fn what_is_named_twice_is_referred_to_once() {
+        let (id, other) = ("a".repeat(64), "b".repeat(64));
+        let address = format!("30617:{id}:x");
+        let named = [
+            ["e", &id],
+            ["q", &other],
+            ["E", &id],
+            ["a", &address],
+            ["e", &other],
+            ["q", &address],
+            ["A", &address],
+        ];
+        let tags = named.map(|tag| Tag::parse(tag).unwrap());
+        let event = EventBuilder::new(Kind::Custom(1111), "").tags(tags);
+        let found = references(&event.finalize(&Keys::generate()).unwrap());
+        let ids: Vec<String> = found.ids.iter().map(|id| id.to_hex()).collect();
+        assert_eq!(ids, [id, other]);
+        assert_eq!((found.addresses.len(), found.count()), (1, 3));
+    }
 
     #[test]
     fn an_address_keeps_colons_of_its_identifier() {

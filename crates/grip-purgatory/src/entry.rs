@@ -1,14 +1,14 @@
 //! Entries of the purgatory.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use grip_nostr::{Event, EventId, PublicKey, RepoAddr, kinds};
-use grip_types::{Identifier, ObjectFormat, Oid, Origin};
+use grip_types::{ClientNetwork, EventSource, Identifier, ObjectFormat, Oid, Origin};
 use serde::{Deserialize, Serialize};
 
 use crate::{
     CompactEvent, Millis,
-    bounds::Weight,
+    bounds::{FamilyCount, Weight},
     journal::Class,
     schedule::{Key, Times},
 };
@@ -23,6 +23,40 @@ pub enum Phase {
     Hidden,
 }
 
+/// The maintainers of one repository, among whom its author finds room for an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Family {
+    pub repository: RepoAddr,
+    /// The repository is served, and the author may move its refs.
+    pub granted: bool,
+}
+
+/// Where an event came from, and whose room it may take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Provenance {
+    pub source: EventSource,
+    /// The first with room is taken; without any, the author stands alone.
+    pub families: Vec<Family>,
+}
+
+impl From<Origin> for Provenance {
+    fn from(origin: Origin) -> Self {
+        Self {
+            source: origin.into(),
+            families: Vec::new(),
+        }
+    }
+}
+
+/// Whose share a held event uses up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Charge {
+    /// None for the author alone.
+    pub(crate) family: Option<Family>,
+    /// Not journalled: after a restart it counts for nobody's network.
+    pub(crate) network: Option<ClientNetwork>,
+}
+
 /// An event that waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
@@ -31,6 +65,8 @@ pub struct Held {
     pub added_at: Millis,
     /// When it is given up, unless the event itself ends sooner (NIP-40).
     pub expires_at: Millis,
+    /// None for a stranger from nowhere.
+    pub(crate) charge: Option<Arc<Charge>>,
 }
 
 impl Held {
@@ -40,6 +76,59 @@ impl Held {
             origin,
             added_at,
             expires_at,
+            charge: None,
+        }
+    }
+
+    /// The same, held in the room of `family`.
+    pub(crate) fn charged_to(self, family: Option<Family>, network: Option<ClientNetwork>) -> Self {
+        let charge = (family.is_some() || network.is_some()).then(|| {
+            let charge = Charge { family, network };
+            Arc::new(charge)
+        });
+        Self { charge, ..self }
+    }
+
+    pub(crate) fn family(&self) -> Option<&Family> {
+        self.charge.as_ref()?.family.as_ref()
+    }
+
+    pub(crate) fn network(&self) -> Option<ClientNetwork> {
+        self.charge.as_ref()?.network
+    }
+
+    /// Says whether its author maintained something served when it came.
+    pub(crate) fn is_granted(&self) -> bool {
+        self.family().is_some_and(|family| family.granted)
+    }
+
+    /// The repository whose maintainers' room it takes; the author's own under `identifier` if no
+    /// other is known.
+    fn family_of(&self, identifier: Option<&Identifier>) -> Option<RepoAddr> {
+        match self.family() {
+            Some(family) => Some(family.repository.clone()),
+            None => identifier.map(|it| RepoAddr::new(self.author(), it.clone())),
+        }
+    }
+
+    /// Says whether both take room in the same family and pool.
+    pub(crate) fn shares_room_with(&self, other: &Self) -> bool {
+        match (self.family(), other.family()) {
+            // Pull requests without one are from before families were counted.
+            (None, None) if self.event.kind() != kinds::STATE => true,
+            (None, None) => self.author() == other.author(),
+            (one, other) => one == other,
+        }
+    }
+
+    /// Says whether it takes room in the family and the pool of `weight`.
+    fn shares_room(&self, weight: &Weight) -> bool {
+        let Some(repository) = &weight.family else {
+            return false;
+        };
+        match self.family() {
+            Some(family) => family.granted == weight.granted && family.repository == *repository,
+            None => !weight.granted && self.author() == repository.owner,
         }
     }
 
@@ -69,7 +158,7 @@ impl Held {
         size_of::<Self>() + self.event.size_bytes()
     }
 
-    fn indexed(&self, class: Class, identifiers: Vec<Identifier>) -> Indexed {
+    fn indexed(&self, class: Class, identifier: Option<&Identifier>) -> Indexed {
         Indexed {
             key: Key::Event(self.id()),
             times: Times {
@@ -79,7 +168,10 @@ impl Held {
             weight: Weight {
                 class,
                 author: Some(self.author()),
-                identifiers,
+                network: self.network(),
+                family: self.family_of(identifier),
+                granted: self.is_granted(),
+                hidden: false,
                 bytes: self.size_bytes(),
             },
         }
@@ -174,23 +266,37 @@ pub(crate) trait Entry {
     fn indexed(&self) -> Indexed;
 }
 
+/// Counts those of `held` that take room beside `weight`.
+pub(crate) fn count_family<'a>(
+    held: impl Iterator<Item = &'a Held>,
+    weight: &Weight,
+) -> FamilyCount {
+    let mut count = FamilyCount::default();
+    for held in held.filter(|held| held.shares_room(weight)) {
+        count.entries += 1;
+        count.of_network += usize::from(held.network() == weight.network);
+    }
+    count
+}
+
 impl Entry for AnnouncementEntry {
     fn indexed(&self) -> Indexed {
-        let identifiers = vec![self.addr.identifier.clone()];
-        self.held.indexed(Class::Announcement, identifiers)
+        let held = &self.held;
+        let mut indexed = held.indexed(Class::Announcement, Some(&self.addr.identifier));
+        indexed.weight.hidden = self.phase == Phase::Hidden;
+        indexed
     }
 }
 
 impl Entry for StateEntry {
     fn indexed(&self) -> Indexed {
-        let identifiers = vec![self.identifier.clone()];
-        self.held.indexed(Class::State, identifiers)
+        self.held.indexed(Class::State, Some(&self.identifier))
     }
 }
 
 impl Entry for PrEntry {
     fn indexed(&self) -> Indexed {
-        self.held.indexed(Class::Pr, self.identifiers.clone())
+        self.held.indexed(Class::Pr, self.identifiers.first())
     }
 }
 
@@ -213,7 +319,10 @@ impl Entry for NamedRef<'_> {
             weight: Weight {
                 class: Class::Placeholder,
                 author: None,
-                identifiers: vec![self.repo.identifier.clone()],
+                network: None,
+                family: Some(self.repo.clone()),
+                granted: false,
+                hidden: false,
                 bytes: 0,
             },
         }

@@ -5,7 +5,7 @@ use grip_types::{Identifier, InvalidIdentifier, Oid, Origin};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    AnnouncementEntry, Held, Millis, Phase, PlaceholderRef, PrEntry, StateEntry, SyncEntry,
+    AnnouncementEntry, Family, Held, Millis, Phase, PlaceholderRef, PrEntry, StateEntry, SyncEntry,
     WantedEntry, entry::NamedRef,
 };
 
@@ -103,6 +103,35 @@ struct HeldPayload {
     commit: Option<Oid>,
     #[serde(skip_serializing_if = "Option::is_none")]
     identifiers: Option<Vec<Identifier>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    family: Option<FamilyPayload>,
+}
+
+/// Whose room it takes.
+#[derive(Serialize, Deserialize)]
+struct FamilyPayload {
+    owner: PublicKey,
+    identifier: Identifier,
+    granted: bool,
+}
+
+impl From<&Family> for FamilyPayload {
+    fn from(family: &Family) -> Self {
+        Self {
+            owner: family.repository.owner,
+            identifier: family.repository.identifier.clone(),
+            granted: family.granted,
+        }
+    }
+}
+
+impl From<FamilyPayload> for Family {
+    fn from(payload: FamilyPayload) -> Self {
+        Self {
+            repository: RepoAddr::new(payload.owner, payload.identifier),
+            granted: payload.granted,
+        }
+    }
 }
 
 impl HeldPayload {
@@ -114,6 +143,7 @@ impl HeldPayload {
             phase: None,
             commit: None,
             identifiers: None,
+            family: held.family().map(FamilyPayload::from),
         }
     }
 }
@@ -301,6 +331,7 @@ impl Stored {
         let payload: HeldPayload = serde_json::from_str(&row.payload)?;
         let at = Millis::new(row.expires_at);
         let held = Held::new(&payload.event, payload.origin, payload.added_at, at);
+        let held = held.charged_to(payload.family.map(Family::from), None);
         let identifier = || Identifier::parse(&row.identifier);
         let identifiers = || {
             let identifiers = payload.identifiers.clone();

@@ -15,8 +15,8 @@ mod wanted;
 pub use bounds::{Bounds, Full, SyncDelays, Which};
 pub use compact_event::CompactEvent;
 pub use entry::{
-    AnnouncementEntry, Held, Phase, Placeholder, PlaceholderRef, PrEntry, StateEntry, WantedEntry,
-    can_be_here,
+    AnnouncementEntry, Family, Held, Phase, Placeholder, PlaceholderRef, PrEntry, Provenance,
+    StateEntry, WantedEntry, can_be_here,
 };
 pub use journal::{Change, ReadRowError, Row, UnreadableRow};
 pub use millis::Millis;

@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use grip_nostr::{EventId, PublicKey};
+use grip_nostr::{EventId, PublicKey, RepoAddr};
 use grip_types::{Identifier, Origin};
 
 pub use expiry::Expired;
@@ -22,9 +22,10 @@ pub use restore::Restored;
 pub use undo::Before;
 
 use crate::{
-    AnnouncementEntry, Bounds, Change, Full, Held, Millis, Placeholder, PrEntry, StateEntry,
-    bounds::Usage,
-    entry::{Entry, Indexed},
+    AnnouncementEntry, Bounds, Change, Family, Full, Held, Millis, Phase, Placeholder, PrEntry,
+    Provenance, StateEntry,
+    bounds::{FamilyCount, Usage, Weight},
+    entry::{Entry, Indexed, count_family},
     expired_ids::ExpiredIds,
     journal::Class,
     schedule::Schedule,
@@ -40,7 +41,8 @@ use crate::{
 pub struct Purgatory {
     bounds: Bounds,
     announcements: HashMap<Identifier, BTreeMap<PublicKey, AnnouncementEntry>>,
-    hidden: usize,
+    /// The hidden ones by their end and arrival, the one hidden first at the front.
+    hidden: BTreeSet<(Millis, Millis, RepoAddr)>,
     /// Oldest first.
     states: HashMap<Identifier, Vec<StateEntry>>,
     prs: HashMap<EventId, PrEntry>,
@@ -116,6 +118,11 @@ impl Purgatory {
         }
     }
 
+    /// Says whether an event of this id is held, hidden announcements included.
+    pub fn contains(&self, id: &EventId) -> bool {
+        self.ids.contains_key(id)
+    }
+
     /// The held event of this id, hidden announcements included.
     pub fn find_event(&self, id: &EventId) -> Option<Waiting<'_>> {
         match self.ids.get(id)? {
@@ -183,7 +190,7 @@ impl Purgatory {
     pub fn count(&self) -> Counts {
         Counts {
             announcements: self.usage.of_class(Class::Announcement),
-            hidden_announcements: self.hidden,
+            hidden_announcements: self.usage.hidden(),
             states: self.usage.of_class(Class::State),
             prs: self.usage.of_class(Class::Pr),
             placeholders: self.usage.of_class(Class::Placeholder),
@@ -218,24 +225,72 @@ impl Purgatory {
 
     /// Checks the bounds and counts the entry in.
     fn admit(&mut self, entry: &impl Entry) -> Result<(), Full> {
-        let weight = entry.indexed().weight;
-        let of_identifier = |it: &Identifier| self.count_of(weight.class, it);
-        self.usage.check(&weight, &self.bounds, of_identifier)?;
+        self.check(entry)?;
         self.count_in(entry);
         Ok(())
     }
 
-    /// How many entries of a class there are for one identifier.
-    fn count_of(&self, class: Class, identifier: &Identifier) -> usize {
-        match class {
-            Class::Announcement => self.announcements.get(identifier).map_or(0, BTreeMap::len),
-            Class::State => self.find_state(identifier).len(),
-            Class::Pr => self
-                .prs_by_identifier
-                .get(identifier)
-                .map_or(0, BTreeSet::len),
-            Class::Placeholder => self.usage.placeholders_of(identifier),
-            Class::Sync | Class::Expired | Class::Wanted => 0,
+    fn check(&self, entry: &impl Entry) -> Result<(), Full> {
+        let weight = entry.indexed().weight;
+        let family = self.count_of(&weight);
+        self.usage.check(&weight, &self.bounds, family)
+    }
+
+    /// The entry as it fits into the room of the first of its families that has some, counted in;
+    /// else why it fits into none.
+    fn admit_from<E: Entry>(
+        &mut self,
+        from: &Provenance,
+        entry: impl Fn(Option<Family>) -> E,
+    ) -> Result<E, Full> {
+        let placed = self.place(from, entry)?;
+        self.count_in(&placed);
+        Ok(placed)
+    }
+
+    fn place<E: Entry>(
+        &self,
+        from: &Provenance,
+        entry: impl Fn(Option<Family>) -> E,
+    ) -> Result<E, Full> {
+        if from.families.is_empty() {
+            let entry = entry(None);
+            return self.check(&entry).map(|()| entry);
+        }
+        let mut refusal = None;
+        for family in &from.families {
+            let entry = entry(Some(family.clone()));
+            match self.check(&entry) {
+                Ok(()) => return Ok(entry),
+                Err(full) => refusal = refusal.or(Some(full)),
+            }
+        }
+        Err(refusal.expect("at least one family was asked"))
+    }
+
+    /// How many entries take room beside `weight`.
+    fn count_of(&self, weight: &Weight) -> FamilyCount {
+        let Some(repo) = &weight.family else {
+            return FamilyCount::default();
+        };
+        let identifier = &repo.identifier;
+        match weight.class {
+            Class::Announcement => {
+                let shown = self
+                    .announcements(identifier)
+                    .filter(|entry| entry.phase == Phase::Shown);
+                count_family(shown.map(|entry| &entry.held), weight)
+            }
+            Class::State => {
+                let states = self.find_state(identifier).iter();
+                count_family(states.map(|entry| &entry.held), weight)
+            }
+            Class::Pr => count_family(self.prs(identifier).map(|entry| &entry.held), weight),
+            Class::Placeholder => FamilyCount {
+                entries: self.usage.placeholders_of(repo),
+                of_network: 0,
+            },
+            Class::Sync | Class::Expired | Class::Wanted => FamilyCount::default(),
         }
     }
 

@@ -7,13 +7,35 @@ use grip_types::Identifier;
 
 use crate::{Millis, WantedEntry};
 
+/// What is given up first: anything of strangers before that of maintainers, and pull requests
+/// before states.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Worth {
+    is_granted: bool,
+    is_state: bool,
+}
+
+impl Worth {
+    pub(crate) fn of(entry: &WantedEntry) -> Self {
+        Self {
+            is_granted: entry.held.is_granted(),
+            is_state: entry.is_state(),
+        }
+    }
+
+    /// Says whether something of this worth may be given up for `other`.
+    pub(crate) fn gives_way_to(self, other: Self) -> bool {
+        self.is_granted <= other.is_granted && self.is_state <= other.is_state
+    }
+}
+
 /// The entries and their indexes. The purgatory keeps the bounds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wanted {
     entries: HashMap<EventId, WantedEntry>,
     by_identifier: HashMap<Identifier, BTreeSet<EventId>>,
-    /// In the order in which they make room: all pull requests before any state.
-    by_worth: BTreeSet<(bool, Millis, EventId)>,
+    /// In the order in which they make room.
+    by_worth: BTreeSet<(Worth, Millis, EventId)>,
     by_author: HashMap<PublicKey, BTreeSet<(Millis, EventId)>>,
     deadlines: BTreeSet<(Millis, EventId)>,
     bytes: usize,
@@ -55,7 +77,7 @@ impl Wanted {
         ids.filter_map(|(_, id)| self.entries.get(id))
     }
 
-    /// The one to give up first: the oldest pull request, or the oldest state if there is none.
+    /// The one to give up first: the oldest of those that are worth least.
     pub(crate) fn least(&self) -> Option<EventId> {
         self.by_worth.first().map(|(_, _, id)| *id)
     }
@@ -85,8 +107,9 @@ impl Wanted {
 
     pub(crate) fn insert(&mut self, entry: WantedEntry) {
         let id = entry.held.id();
-        let (is_state, author) = (entry.is_state(), entry.held.author());
-        self.by_worth.insert((is_state, entry.held.added_at, id));
+        let author = entry.held.author();
+        let worth = Worth::of(&entry);
+        self.by_worth.insert((worth, entry.held.added_at, id));
         let of_author = self.by_author.entry(author).or_default();
         of_author.insert((entry.held.added_at, id));
         self.deadlines.insert((entry.held.deadline(), id));
@@ -101,7 +124,7 @@ impl Wanted {
     pub(crate) fn remove(&mut self, id: &EventId) -> Option<WantedEntry> {
         let entry = self.entries.remove(id)?;
         let added_at = entry.held.added_at;
-        self.by_worth.remove(&(entry.is_state(), added_at, *id));
+        self.by_worth.remove(&(Worth::of(&entry), added_at, *id));
         let author = entry.held.author();
         if let Some(ids) = self.by_author.get_mut(&author) {
             ids.remove(&(added_at, *id));

@@ -46,6 +46,7 @@ fn state(like: &Event, n: usize) -> (Event, Identifier) {
 fn a_hundred_thousand_waiting_identifiers_fit_into_64_mib() {
     let bounds = Bounds {
         per_author: IDENTIFIERS,
+        per_author_bytes: usize::MAX,
         total: IDENTIFIERS,
         ..Bounds::default()
     };

@@ -29,6 +29,8 @@ impl Frame {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
     pub ip: IpAddr,
+    /// Bounds per network do not apply to it, as to a tool on this machine; rates do.
+    pub exempt: bool,
     /// A number for the logs, given by the acceptor of the connection.
     pub connection: u64,
 }

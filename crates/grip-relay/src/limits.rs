@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use grip_types::NetworkPrefixes;
+
 /// The bounds of a relay.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
@@ -11,6 +13,9 @@ pub struct Limits {
     pub state: EventLimits,
     /// The same for all other kinds.
     pub event: EventLimits,
+    /// Events and addresses that one event may refer to by `e`, `E`, `a`, `A` and `q`, each counted
+    /// once: all of them are looked up before it is stored.
+    pub references: usize,
     /// How far `created_at` may lie ahead of our clock.
     pub future: Duration,
     /// Longest subscription id in characters. NIP-01 says 64; clients with longer ones exist.
@@ -60,8 +65,10 @@ pub struct Limits {
     pub idle: Duration,
     /// Per connection.
     pub connection_rates: Rates,
-    /// Per IPv4 address or IPv6 /64 network.
+    /// Per network of clients.
     pub address_rates: Rates,
+    /// Which addresses are one network.
+    pub networks: NetworkPrefixes,
 }
 
 /// What one event may measure.
@@ -119,6 +126,7 @@ impl Default for Limits {
                 bytes: 128 << 10,
                 tags: 2_000,
             },
+            references: 500,
             future: Duration::from_secs(900),
             subscription_id_chars: 250,
             subscriptions: 300,
@@ -152,6 +160,7 @@ impl Default for Limits {
                 requests: Rate::new(1_000, 5_000),
                 messages: Rate::new(5_000, 50_000),
             },
+            networks: NetworkPrefixes::default(),
         }
     }
 }

@@ -3,7 +3,7 @@
 use futures_util::future::BoxFuture;
 use grip_nostr::{Event, Timestamp};
 use grip_store::{EventView, Put, StoreError};
-use grip_types::Origin;
+use grip_types::EventSource;
 
 /// The rules for events that passed the engine's own checks.
 pub trait WritePolicy: Send + Sync + 'static {
@@ -20,7 +20,7 @@ pub trait WritePolicy: Send + Sync + 'static {
     ) -> Result<Verdict, StoreError>;
 
     /// Decides about what [`WritePolicy::defers`] named, and carries the decision out. Runs to its end even if the client goes away.
-    fn process_deferred<'a>(&'a self, event: Event, origin: Origin) -> BoxFuture<'a, Answer>;
+    fn process_deferred<'a>(&'a self, event: Event, source: EventSource) -> BoxFuture<'a, Answer>;
 
     /// Says, before the writer is asked, whether an event goes to [`WritePolicy::process_deferred`].
     fn defers(&self, event: &Event) -> bool;

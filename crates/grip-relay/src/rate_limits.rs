@@ -1,11 +1,9 @@
 //! Token buckets, per connection and per address.
 
-use std::{
-    net::{IpAddr, Ipv6Addr},
-    num::NonZeroU32,
-};
+use std::num::NonZeroU32;
 
 use governor::{DefaultDirectRateLimiter, DefaultKeyedRateLimiter, Quota, RateLimiter};
+use grip_types::ClientNetwork;
 
 use crate::limits::{Rate, Rates};
 
@@ -49,7 +47,7 @@ impl<L> Buckets<L> {
 }
 
 /// The buckets of all addresses. Bounded by [`AddressRates::forget_idle`], which drops full ones.
-pub(crate) struct AddressRates(Buckets<DefaultKeyedRateLimiter<IpAddr>>);
+pub(crate) struct AddressRates(Buckets<DefaultKeyedRateLimiter<ClientNetwork>>);
 
 impl AddressRates {
     pub(crate) fn new(rates: Rates) -> Self {
@@ -69,14 +67,14 @@ impl AddressRates {
 
 /// The buckets of one connection.
 pub(crate) struct ConnectionRates {
-    address: IpAddr,
+    network: ClientNetwork,
     buckets: Buckets<DefaultDirectRateLimiter>,
 }
 
 impl ConnectionRates {
-    pub(crate) fn new(rates: Rates, ip: IpAddr) -> Self {
+    pub(crate) fn new(rates: Rates, network: ClientNetwork) -> Self {
         Self {
-            address: network(ip),
+            network,
             buckets: Buckets::new(rates, RateLimiter::direct),
         }
     }
@@ -86,37 +84,20 @@ impl ConnectionRates {
         let of_address = addresses.0.of(cost);
         let bucket = self.buckets.of(cost);
         bucket.is_none_or(|bucket| bucket.check().is_ok())
-            && of_address.is_none_or(|bucket| bucket.check_key(&self.address).is_ok())
-    }
-}
-
-/// One customer of an IPv6 provider has a whole /64 to choose addresses from.
-fn network(ip: IpAddr) -> IpAddr {
-    match ip.to_canonical() {
-        IpAddr::V6(v6) => {
-            let [a, b, c, d, ..] = v6.segments();
-            Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
-        }
-        v4 => v4,
+            && of_address.is_none_or(|bucket| bucket.check_key(&self.network).is_ok())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use grip_types::NetworkPrefixes;
+
     use super::*;
 
     #[test]
-    fn addresses_of_one_ipv6_network_share_a_bucket() {
-        let of = |text: &str| network(text.parse().unwrap());
-        assert_eq!(of("2001:db8:1:2:3::4"), of("2001:db8:1:2:ffff::"));
-        assert_ne!(of("2001:db8:1:2::"), of("2001:db8:1:3::"));
-        assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));
-        assert_ne!(of("192.0.2.1"), of("192.0.2.2"));
-    }
-
-    #[test]
     fn relay_8_a_rate_of_zero_is_no_limit_and_a_burst_runs_out() {
-        let ip: IpAddr = "192.0.2.1".parse().unwrap();
+        let ip = "192.0.2.1".parse().unwrap();
+        let ip = NetworkPrefixes::default().network(ip);
         let addresses = AddressRates::new(Rates::OFF);
         let free = ConnectionRates::new(Rates::OFF, ip);
         assert!((0..1_000).all(|_| free.allows(Cost::Event, &addresses)));

@@ -11,6 +11,7 @@ mod requests;
 use std::{sync::Arc, time::Duration};
 
 use futures_util::{Sink, Stream, StreamExt as _};
+use grip_types::{EventSource, Origin};
 use parking_lot::Mutex;
 use tokio::{
     sync::mpsc,
@@ -35,6 +36,8 @@ struct Connection {
     policy: Arc<dyn WritePolicy>,
     send_queue: Arc<SendQueue>,
     rates: ConnectionRates,
+    /// Of the events that come over it.
+    source: EventSource,
     /// Since when nothing has come in; `None` while a message is worked on, which is no silence
     /// of the client.
     silent_since: Mutex<Option<Instant>>,
@@ -85,9 +88,14 @@ pub(crate) async fn serve<S, E>(
     let _open = Raised::new(&stats.connections);
     stats.connections_total.add(1);
     let limits = &shared.limits;
+    let network = limits.networks.network(peer.ip);
     let connection = Connection {
         send_queue: Arc::new(SendQueue::new(limits.outbound_bytes, Arc::clone(&stats))),
-        rates: ConnectionRates::new(limits.connection_rates, peer.ip),
+        rates: ConnectionRates::new(limits.connection_rates, network),
+        source: EventSource {
+            origin: Origin::Submitted,
+            network: (!peer.exempt).then_some(network),
+        },
         silent_since: Mutex::new(Some(Instant::now())),
         shared: Arc::clone(&shared),
         policy,

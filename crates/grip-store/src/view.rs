@@ -16,6 +16,12 @@ pub trait EventView {
 
     fn get(&self, id: &EventId) -> Result<Option<Event>, StoreError>;
 
+    /// The kind of an event, of which no more than the head is read.
+    fn kind(&self, id: &EventId) -> Result<Option<Kind>, StoreError>;
+
+    /// Says whether there is an event of this address, without reading it.
+    fn contains_address(&self, address: &Address) -> Result<bool, StoreError>;
+
     /// The version of a replaceable or addressable event that is served.
     fn latest(&self, address: &Address) -> Result<Option<Event>, StoreError>;
 
@@ -45,6 +51,20 @@ impl<T: Transaction> EventView for T {
     fn get(&self, id: &EventId) -> Result<Option<Event>, StoreError> {
         let lookup = self.lookup();
         lookup.event(lookup.serial_of(id.as_bytes())?)
+    }
+
+    fn kind(&self, id: &EventId) -> Result<Option<Kind>, StoreError> {
+        let lookup = self.lookup();
+        let Some(serial) = lookup.serial_of(id.as_bytes())? else {
+            return Ok(None);
+        };
+        Ok(Some(Kind::from(lookup.record(&serial)?.kind())))
+    }
+
+    fn contains_address(&self, address: &Address) -> Result<bool, StoreError> {
+        let lookup = self.lookup();
+        let key = keys::address_key_of(address);
+        Ok(lookup.serial_in(lookup.tables.addresses, &key)?.is_some())
     }
 
     fn latest(&self, address: &Address) -> Result<Option<Event>, StoreError> {

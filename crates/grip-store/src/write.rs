@@ -141,7 +141,8 @@ impl<'s> WriteView<'s> {
         }
         let mut removed = Vec::new();
         if let Some(older) = self.other_version(&head)? {
-            if older.position < head.position {
+            let has_expired = older.expiration.is_some_and(|at| at <= now.as_secs());
+            if older.position < head.position && !has_expired {
                 return Ok(Put::Superseded {
                     by: EventId::from_byte_array(*older.id()),
                 });
@@ -165,14 +166,19 @@ impl<'s> WriteView<'s> {
         let Some(serial) = lookup.serial_in(self.tables.addresses, &key)? else {
             return Ok(None);
         };
-        let position = *lookup.record(&serial)?.position();
-        Ok(Some(Version { serial, position }))
+        let record = lookup.record(&serial)?;
+        Ok(Some(Version {
+            serial,
+            position: *record.position(),
+            expiration: record.expiration(),
+        }))
     }
 }
 
 struct Version {
     serial: Serial,
     position: keys::Position,
+    expiration: Option<u64>,
 }
 
 impl Version {

@@ -3,6 +3,7 @@
 #[macro_use]
 mod text_form;
 
+mod client_network;
 mod domain;
 mod error_chain;
 mod identifier;
@@ -13,11 +14,12 @@ mod ref_name;
 mod repo_addr;
 mod service;
 
+pub use client_network::{ClientNetwork, NetworkPrefixes};
 pub use domain::{Domain, InvalidDomain};
 pub use error_chain::ErrorChain;
 pub use identifier::{Identifier, InvalidIdentifier, percent_decode};
 pub use oid::{InvalidOid, ObjectFormat, Oid};
-pub use origin::Origin;
+pub use origin::{EventSource, Origin};
 pub use ref_edit::RefEdit;
 pub use ref_name::{InvalidRefName, RefName};
 pub use repo_addr::RepoAddr;

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::ClientNetwork;
+
 /// Where an event came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -10,4 +12,21 @@ pub enum Origin {
     Submitted,
     /// This node read it from another relay; its data has to be fetched.
     Synced,
+}
+
+/// The origin of an event, and the network of the client that sent it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EventSource {
+    pub origin: Origin,
+    /// None where no bound per network applies: of synced events, and of the operator's own tools.
+    pub network: Option<ClientNetwork>,
+}
+
+impl From<Origin> for EventSource {
+    fn from(origin: Origin) -> Self {
+        Self {
+            origin,
+            network: None,
+        }
+    }
 }

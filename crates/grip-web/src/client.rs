@@ -1,6 +1,6 @@
 //! The address of the client, also behind a proxy.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 
 use http::HeaderMap;
 use ipnet::IpNet;
@@ -58,18 +58,6 @@ fn read_address(bytes: &[u8]) -> Option<IpAddr> {
         .or_else(|_| text.parse::<std::net::SocketAddr>().map(|a| a.ip()))
         .or_else(|_| text.trim_matches(['[', ']']).parse::<IpAddr>());
     ip.ok().map(|ip| ip.to_canonical())
-}
-
-/// The key that one subscriber line counts under: an IPv4 address, or an IPv6 /64, since a
-/// single household holds 2^64 addresses.
-pub(crate) fn bucket(ip: IpAddr) -> IpAddr {
-    match ip.to_canonical() {
-        IpAddr::V4(ip) => IpAddr::V4(ip),
-        IpAddr::V6(ip) => {
-            let high = u128::from(ip) & !u128::from(u64::MAX);
-            IpAddr::V6(Ipv6Addr::from(high))
-        }
-    }
 }
 
 #[cfg(test)]
@@ -145,12 +133,5 @@ mod tests {
         ] {
             assert_eq!(find_in_bytes("10.0.0.1", forwarded), proxy, "{forwarded:?}");
         }
-    }
-
-    #[test]
-    fn neighbours_in_one_ipv6_network_count_together() {
-        assert_eq!(bucket(ip("2001:db8::1")), bucket(ip("2001:db8::ffff:1")));
-        assert_ne!(bucket(ip("2001:db8::1")), bucket(ip("2001:db8:0:1::1")));
-        assert_eq!(bucket(ip("::ffff:1.2.3.4")), ip("1.2.3.4"));
     }
 }

@@ -16,12 +16,10 @@ use std::{
 
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use grip_tasks::Live;
+use grip_types::{ClientNetwork, RepoAddr};
 use parking_lot::Mutex;
 
-use crate::{
-    client::{Client, bucket},
-    settings::WebLimits,
-};
+use crate::{client::Client, settings::WebLimits};
 
 /// Connections beyond all bounds, so that probes are answered and everybody else is told why not;
 /// a quarter of them at most is of one address.
@@ -74,7 +72,7 @@ classes! {
 }
 
 impl Class {
-    /// Whether one address may take only a quarter of the permits: all but those of WebSockets,
+    /// Whether one network may take only a part of the permits: all but those of WebSockets,
     /// which are bounded as connections are. A slow client can draw out any other.
     fn is_shared_out(self) -> bool {
         self != Self::Websocket
@@ -86,7 +84,9 @@ impl Class {
 pub(crate) struct Limits {
     requests: [Arc<Total>; Class::ALL.len()],
     /// Bounded by the permits given.
-    shares: Arc<PerKey<(IpAddr, Class)>>,
+    shares: Arc<PerKey<(ClientNetwork, Class)>>,
+    /// Bounded by the permits given.
+    repositories: Arc<PerKey<(RepoAddr, Class)>>,
     connections: ConnectionCounts,
     reserve: ConnectionCounts,
     closed_unread: AtomicU64,
@@ -98,14 +98,16 @@ pub(crate) struct Limits {
 pub(crate) struct RequestPermit {
     _total: TotalPermit,
     /// That of its address.
-    _share: Option<KeyPermit<(IpAddr, Class)>>,
+    _share: Option<KeyPermit<(ClientNetwork, Class)>>,
+    /// That of the repository it is about.
+    _of_repository: Option<KeyPermit<(RepoAddr, Class)>>,
 }
 
 /// The right to keep a connection open.
 #[must_use = "the permit is free again as soon as it is dropped"]
 pub(crate) struct ConnectionPermit {
     _total: Option<TotalPermit>,
-    _per_ip: Option<KeyPermit<IpAddr>>,
+    _per_ip: Option<KeyPermit<ClientNetwork>>,
 }
 
 /// The bound that a connection ran into.
@@ -120,6 +122,7 @@ impl Limits {
         Self {
             requests: Default::default(),
             shares: Arc::default(),
+            repositories: Arc::default(),
             connections: ConnectionCounts::default(),
             reserve: ConnectionCounts::default(),
             closed_unread: AtomicU64::new(0),
@@ -127,25 +130,42 @@ impl Limits {
         }
     }
 
-    /// Takes a permit of `class`; `None` if all are taken, or all that one address may have.
+    /// Takes a permit of `class`; `None` if all are taken, or all that one network or one repository
+    /// may have.
     pub(crate) fn request(
         &self,
         class: Class,
         client: Client,
+        repository: Option<&RepoAddr>,
         bounds: &WebLimits,
     ) -> Option<RequestPermit> {
         let bound = class.bound(bounds);
         let total = self.requests[class as usize].acquire(bound)?;
         let share = if class.is_shared_out() && !client.exempt {
-            let key = (bucket(client.ip), class);
-            Some(self.shares.acquire(key, bound.div_ceil(4))?)
+            let key = (bounds.networks.network(client.ip), class);
+            Some(self.shares.acquire(key, self.share(class, bound))?)
         } else {
             None
+        };
+        let of_repository = match repository {
+            Some(repository) => {
+                let key = (repository.clone(), class);
+                Some(self.repositories.acquire(key, bound.div_ceil(2))?)
+            }
+            None => None,
         };
         Some(RequestPermit {
             _total: total,
             _share: share,
+            _of_repository: of_repository,
         })
+    }
+
+    /// What one network may have: a quarter, and half of what is free, so that many networks that
+    /// each take all they get share the rest.
+    fn share(&self, class: Class, bound: usize) -> usize {
+        let free = bound.saturating_sub(self.in_flight(class));
+        bound.div_ceil(4).min((free / 2).max(1))
     }
 
     /// Counts a new connection from `peer`; `None` is a proxy, which stands for many clients.
@@ -154,8 +174,9 @@ impl Limits {
         peer: Option<IpAddr>,
         bounds: &WebLimits,
     ) -> Result<ConnectionPermit, Full> {
+        let network = peer.map(|peer| bounds.networks.network(peer));
         self.connections
-            .acquire(peer, bounds.connections, bounds.connections_per_ip)
+            .acquire(network, bounds.connections, bounds.connections_per_ip)
     }
 
     /// Counts a long-lived WebSocket that came through a proxy against its client's address.
@@ -164,7 +185,7 @@ impl Limits {
         client: IpAddr,
         bounds: &WebLimits,
     ) -> Result<ConnectionPermit, Full> {
-        let key = bucket(client);
+        let key = bounds.networks.network(client);
         let per_ip = self
             .connections
             .per_ip
@@ -177,8 +198,13 @@ impl Limits {
 
     /// Takes a connection of the reserve for `peer`. Without one the connection is closed unread,
     /// and counted as such.
-    pub(crate) fn reserve(&self, peer: Option<IpAddr>) -> Option<ConnectionPermit> {
-        let permit = self.reserve.acquire(peer, RESERVE, RESERVE / 4).ok();
+    pub(crate) fn reserve(
+        &self,
+        peer: Option<IpAddr>,
+        bounds: &WebLimits,
+    ) -> Option<ConnectionPermit> {
+        let network = peer.map(|peer| bounds.networks.network(peer));
+        let permit = self.reserve.acquire(network, RESERVE, RESERVE / 4).ok();
         if permit.is_none() {
             self.closed_unread.fetch_add(1, Ordering::Relaxed);
         }
@@ -192,7 +218,7 @@ impl Limits {
         }
         let fits = |rate: &Rate| rate.is_for(bounds);
         let rate = self.rate.renew(fits, || Rate::new(bounds));
-        rate.spend(bucket(client.ip))
+        rate.spend(bounds.networks.network(client.ip))
     }
 
     pub(crate) fn in_flight(&self, class: Class) -> usize {
@@ -218,19 +244,19 @@ impl Limits {
 struct ConnectionCounts {
     total: Arc<Total>,
     /// Bounded by the total: an address leaves with its last connection.
-    per_ip: Arc<PerKey<IpAddr>>,
+    per_ip: Arc<PerKey<ClientNetwork>>,
 }
 
 impl ConnectionCounts {
     fn acquire(
         &self,
-        peer: Option<IpAddr>,
+        network: Option<ClientNetwork>,
         bound: usize,
         bound_per_ip: usize,
     ) -> Result<ConnectionPermit, Full> {
         let total = self.total.acquire(bound).ok_or(Full::Connections)?;
-        let per_ip = peer.map(|peer| {
-            let permit = self.per_ip.acquire(bucket(peer), bound_per_ip);
+        let per_ip = network.map(|network| {
+            let permit = self.per_ip.acquire(network, bound_per_ip);
             permit.ok_or(Full::PerIp)
         });
         Ok(ConnectionPermit {
@@ -265,7 +291,7 @@ impl Drop for TotalPermit {
 /// How many permits are given by key; a key leaves the map with its last.
 struct PerKey<K>(Mutex<HashMap<K, usize>>);
 
-struct KeyPermit<K: Copy + Eq + Hash> {
+struct KeyPermit<K: Clone + Eq + Hash> {
     counts: Arc<PerKey<K>>,
     key: K,
 }
@@ -276,9 +302,9 @@ impl<K> Default for PerKey<K> {
     }
 }
 
-impl<K: Copy + Eq + Hash> PerKey<K> {
+impl<K: Clone + Eq + Hash> PerKey<K> {
     fn acquire(self: &Arc<Self>, key: K, bound: usize) -> Option<KeyPermit<K>> {
-        match self.0.lock().entry(key) {
+        match self.0.lock().entry(key.clone()) {
             Entry::Occupied(mut entry) if *entry.get() < bound => *entry.get_mut() += 1,
             Entry::Vacant(entry) if bound > 0 => drop(entry.insert(1)),
             Entry::Occupied(_) | Entry::Vacant(_) => return None,
@@ -290,9 +316,9 @@ impl<K: Copy + Eq + Hash> PerKey<K> {
     }
 }
 
-impl<K: Copy + Eq + Hash> Drop for KeyPermit<K> {
+impl<K: Clone + Eq + Hash> Drop for KeyPermit<K> {
     fn drop(&mut self) {
-        if let Entry::Occupied(mut entry) = self.counts.0.lock().entry(self.key) {
+        if let Entry::Occupied(mut entry) = self.counts.0.lock().entry(self.key.clone()) {
             *entry.get_mut() -= 1;
             if *entry.get() == 0 {
                 entry.remove();
@@ -305,7 +331,7 @@ impl<K: Copy + Eq + Hash> Drop for KeyPermit<K> {
 struct Rate {
     per_second: NonZeroU32,
     burst: NonZeroU32,
-    limiter: DefaultKeyedRateLimiter<IpAddr>,
+    limiter: DefaultKeyedRateLimiter<ClientNetwork>,
     spent: AtomicUsize,
 }
 
@@ -337,7 +363,7 @@ impl Rate {
         (self.per_second, self.burst) == Self::quota(bounds)
     }
 
-    fn spend(&self, key: IpAddr) -> bool {
+    fn spend(&self, key: ClientNetwork) -> bool {
         let spent = self.spent.fetch_add(1, Ordering::Relaxed);
         if spent % Self::SWEEP_EVERY == Self::SWEEP_EVERY - 1 {
             self.limiter.retain_recent();
@@ -366,7 +392,7 @@ mod tests {
             ..Default::default()
         };
         let limits = Limits::new(&bounds);
-        let request = |class| limits.request(class, client(1, false), &bounds);
+        let request = |class| limits.request(class, client(1, false), None, &bounds);
         let first = request(Class::Page);
         assert!(first.is_some());
         assert!(request(Class::Page).is_none());
@@ -380,7 +406,7 @@ mod tests {
         let bounds = WebLimits::default();
         for &class in Class::ALL {
             let limits = Limits::new(&bounds);
-            let all = std::iter::from_fn(|| limits.request(class, client(1, false), &bounds));
+            let all = std::iter::from_fn(|| limits.request(class, client(1, false), None, &bounds));
             let all: Vec<_> = all.collect();
             let expected = match class {
                 Class::Websocket => bounds.websocket,
@@ -397,7 +423,7 @@ mod tests {
             ..Default::default()
         };
         let limits = Limits::new(&bounds);
-        let request = |n, exempt| limits.request(Class::Push, client(n, exempt), &bounds);
+        let request = |n, exempt| limits.request(Class::Push, client(n, exempt), None, &bounds);
         let mine = [request(1, false), request(1, false)];
         assert!(mine.iter().all(Option::is_some));
         assert!(request(1, false).is_none());
@@ -407,6 +433,41 @@ mod tests {
         drop(mine);
         assert!(request(1, false).is_some());
         assert!(limits.shares.0.lock().is_empty());
+    }
+
+    #[test]
+    fn the_fuller_it_is_the_less_one_network_gets() {
+        let bounds = WebLimits::default();
+        let limits = Limits::new(&bounds);
+        let take = |last| limits.request(Class::Push, client(last, false), None, &bounds);
+        let all = |last| std::iter::from_fn(move || take(last)).collect::<Vec<_>>();
+        let held: Vec<Vec<_>> = (1..=50).map(all).collect();
+        let counts: Vec<usize> = held.iter().map(Vec::len).collect();
+        assert_eq!(counts[..3], [16, 16, 10]);
+        assert!(counts.is_sorted_by(|one, next| one >= next), "{counts:?}");
+        // With a quarter for each there would be four.
+        let served = counts.iter().filter(|count| **count > 0).count();
+        assert!(served >= 10, "{counts:?}");
+    }
+
+    #[test]
+    fn one_repository_takes_half_of_the_permits_at_most() {
+        let bounds = WebLimits {
+            fetch: 8,
+            ..Default::default()
+        };
+        let limits = Limits::new(&bounds);
+        let owner = nostr::prelude::PublicKey::from_byte_array([7; 32]);
+        let repo = |name| RepoAddr::new(owner, grip_types::Identifier::parse(name).unwrap());
+        let take = |name| {
+            let repo = repo(name);
+            limits.request(Class::Fetch, client(1, true), Some(&repo), &bounds)
+        };
+        let busy: Vec<_> = std::iter::from_fn(|| take("busy")).collect();
+        assert_eq!(busy.len(), 4);
+        assert!(take("other").is_some());
+        drop(busy);
+        assert!(limits.repositories.0.lock().is_empty());
     }
 
     #[test]
@@ -445,12 +506,15 @@ mod tests {
 
     #[test]
     fn one_address_takes_a_quarter_of_the_reserve_and_leaves_the_rest_to_others() {
-        let limits = Limits::new(&WebLimits::default());
-        let take = |last: u8| limits.reserve(Some(ip(last)));
+        let bounds = WebLimits::default();
+        let limits = Limits::new(&bounds);
+        let take = |last: u8| limits.reserve(Some(ip(last)), &bounds);
         let mine: Vec<_> = (0..RESERVE / 4).map(|_| take(1)).collect();
         assert!(mine.iter().all(Option::is_some));
         assert!(take(1).is_none());
-        let others: Vec<_> = (0..RESERVE * 3 / 4).map(|_| limits.reserve(None)).collect();
+        let others: Vec<_> = (0..RESERVE * 3 / 4)
+            .map(|_| limits.reserve(None, &bounds))
+            .collect();
         assert!(others.iter().all(Option::is_some), "a refusal takes none");
         assert!(take(2).is_none(), "all are taken");
         assert_eq!(limits.closed_unread(), 2);

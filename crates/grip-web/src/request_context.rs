@@ -4,6 +4,7 @@ use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::FutureExt as _;
 use grip_nostr::RepoAddr;
+use grip_types::ClientNetwork;
 use http::{HeaderMap, Method, Response, header, request::Parts};
 use hyper::body::Incoming;
 use tokio::time::timeout;
@@ -118,12 +119,31 @@ impl<'a> RequestContext<'a> {
     }
 
     pub(crate) fn permit(&self, class: Class) -> Result<RequestPermit, WebError> {
+        self.take(class, None)
+    }
+
+    /// The same for work on one repository, which counts against that too.
+    pub(crate) fn permit_for(
+        &self,
+        class: Class,
+        repository: &RepoAddr,
+    ) -> Result<RequestPermit, WebError> {
+        self.take(class, Some(repository))
+    }
+
+    fn take(&self, class: Class, repository: Option<&RepoAddr>) -> Result<RequestPermit, WebError> {
         let limits = &self.app.limits;
-        let permit = limits.request(class, self.client, &self.settings.limits);
+        let permit = limits.request(class, self.client, repository, &self.settings.limits);
         permit.ok_or_else(|| {
             self.app.metrics.busy(class);
             WebError::Busy(class)
         })
+    }
+
+    /// The network of the client; none where no bound per network applies.
+    pub(crate) fn network(&self) -> Option<ClientNetwork> {
+        let networks = self.settings.limits.networks;
+        (!self.client.exempt).then(|| networks.network(self.client.ip))
     }
 
     /// Accepts a local connection that presents the admin token.

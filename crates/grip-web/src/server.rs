@@ -122,7 +122,8 @@ impl Server {
         full: Option<Full>,
     ) {
         self.app.metrics.refused_connection(full);
-        let Some(permit) = self.app.limits.reserve(counted) else {
+        let bounds = &self.app.settings().limits;
+        let Some(permit) = self.app.limits.reserve(counted, bounds) else {
             return;
         };
         let connection = Connection::refused(peer, full, permit);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use grip_types::Service;
+use grip_types::{NetworkPrefixes, Service};
 use ipnet::IpNet;
 use nostr::prelude::PublicKey;
 
@@ -83,12 +83,15 @@ with_defaults! {
 
 with_defaults! {
     /// How much is taken on at once. Beyond a bound the answer is 429, at once. Of what is under
-    /// way, a quarter at most is of one client address; of WebSockets, as many as it may have
-    /// connections.
+    /// way, one network of clients has a quarter at most, and no more than half of what is free; of
+    /// WebSockets, as many as it may have connections. Of fetches and pushes, one repository has
+    /// half at most.
     WebLimits {
         /// Open connections in all.
         connections: usize = 4096,
-        /// Open connections (and WebSockets behind a proxy) per client address; IPv6 by /64.
+        /// Which client addresses count as one: an IPv4 address, an IPv6 /56.
+        networks: NetworkPrefixes = NetworkPrefixes::default(),
+        /// Open connections (and WebSockets behind a proxy) per network of clients.
         connections_per_ip: usize = 256,
         /// Requests a second that one client address may make for long.
         requests_per_second: u32 = 100,
@@ -121,6 +124,9 @@ with_defaults! {
     }
 }
 
+/// How long we may wait for a client in all before its average counts: links take a moment.
+pub(crate) const TRANSFER_GRACE: Duration = Duration::from_secs(30);
+
 with_defaults! {
     /// How long a client may keep us waiting.
     Timeouts {
@@ -133,6 +139,11 @@ with_defaults! {
         /// Without the client taking a byte of an answer; over HTTP/2, where each answer has a
         /// window of its own, for each 16 KiB of it.
         write_stall: Duration = Duration::from_secs(60),
+        /// For a push in all.
+        transfer: Duration = Duration::from_secs(2 * 60 * 60),
+        /// The least that a client sends of a push or takes of an answer in a second on average, not
+        /// counting the time it waits for us; 0 for no such limit.
+        transfer_bytes_per_second: u64 = 1 << 10,
         /// For a page or an API answer in all.
         answer: Duration = Duration::from_secs(5),
         /// For an answer to the go command, up to the first byte of a zip.

@@ -1,7 +1,6 @@
 //! The relay at `/`: the WebSocket handshake, and frames on their way to the engine.
 
 use std::{
-    net::IpAddr,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -25,6 +24,7 @@ use tokio_tungstenite::{
 use crate::{
     app::App,
     body::Body,
+    client::Client,
     error::WebError,
     limits::{Class, ConnectionPermit, RequestPermit},
     negotiation, nip11, pages,
@@ -72,7 +72,7 @@ pub(crate) async fn root(cx: &RequestContext<'_>) -> HttpResult {
 /// A WebSocket with its permits.
 struct Session {
     app: Arc<App>,
-    client: IpAddr,
+    client: Client,
     connection: Arc<Connection>,
     permit: RequestPermit,
     /// Set where the connection itself is a proxy's and only this socket counts for its client.
@@ -93,7 +93,7 @@ fn accept(cx: &RequestContext<'_>) -> HttpResult {
     let upgrade = upgrade.ok_or_else(|| malformed("this connection cannot be upgraded"))?;
     let session = Session {
         app: Arc::clone(cx.app),
-        client: cx.client.ip,
+        client: cx.client,
         connection: Arc::clone(&cx.connection),
         permit,
         connection_permit,
@@ -164,7 +164,8 @@ async fn serve(upgrade: OnUpgrade, session: Session) {
         .max_frame_size(Some(max_message));
     let socket = WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await;
     let peer = Peer {
-        ip: client,
+        ip: client.ip,
+        exempt: client.exempt,
         connection: app.next_socket(),
     };
     let policy = Arc::clone(&app.policy);

@@ -3,8 +3,8 @@
 use grip_nostr::{Announcement, Event, State};
 
 use super::{
-    Announcements, Cause, Decision, Effect, EventStatus, Outcome, Prefix, Reason, View, ViewError,
-    announcements::outdated, decision::Trail, effective_state,
+    Announcements, Cause, Decision, Effect, EventStatus, Grant, Outcome, Prefix, Reason, View,
+    ViewError, announcements::outdated, decision::Trail, effective_state,
 };
 use crate::policy::Policy;
 
@@ -122,6 +122,8 @@ impl Case<'_> {
             _ => EventStatus::Held,
         };
         let after = self.announcements.with(&self.announcement, status);
+        let grants = after.grants(&addr.owner);
+        trail.find_room(grants.iter().map(Grant::family).collect());
         trail.drop_states(&addr.identifier, after.orphaned(self.view)?);
         trail.then(Effect::Reexamine(addr.identifier));
         Ok(trail.end(outcome))

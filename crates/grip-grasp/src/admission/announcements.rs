@@ -1,11 +1,12 @@
 //! The announcements of one identifier, served and held, and whom they trust.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use grip_nostr::{
     Announcement, Event, EventId, MaintainerRule, MaintainerSet, PublicKey, RepoAddr,
     maintainer_set, supersedes,
 };
+use grip_purgatory::Family;
 use grip_types::{Identifier, Service};
 
 use super::{Cause, Prefix, Reason, View, ViewError};
@@ -18,6 +19,16 @@ pub(crate) enum EventStatus {
     Held,
     /// Held, but its time ran out: without a repository until a state brings it back.
     Hidden,
+}
+
+impl Grant {
+    /// The family in whose room an event by this grant is held.
+    pub(super) fn family(&self) -> Family {
+        Family {
+            repository: self.repository.clone(),
+            granted: self.status == EventStatus::Served,
+        }
+    }
 }
 
 /// The newest announcement of each author of one identifier (G01-28), banned ones left out.
@@ -134,15 +145,26 @@ impl Announcements {
             && !self.set_by(MaintainerRule::Reciprocal, owner).contains(key)
     }
 
-    /// The owners on this server whose refs `author` may move.
+    /// The owners on this server whose refs `author` may move, the author first.
     pub(crate) fn grants(&self, author: &PublicKey) -> Vec<Grant> {
-        self.owners()
-            .filter(|(owner, _)| self.set_of(owner).contains(author))
-            .map(|(owner, status)| Grant {
-                repository: RepoAddr::new(owner, self.identifier.clone()),
-                status,
-                legacy_only: self.is_legacy_only(&owner, author),
-            })
+        let granting = self
+            .owners()
+            .filter(|(owner, _)| self.set_of(owner).contains(author));
+        let grants = granting.map(|(owner, status)| Grant {
+            repository: RepoAddr::new(owner, self.identifier.clone()),
+            status,
+            legacy_only: self.is_legacy_only(&owner, author),
+        });
+        let mut grants: Vec<Grant> = grants.collect();
+        grants.sort_by_key(|grant| grant.repository.owner != *author);
+        grants
+    }
+
+    /// Everybody who may move the refs of an owner of such a status.
+    pub(crate) fn maintainers(&self, of: impl Fn(EventStatus) -> bool) -> BTreeSet<PublicKey> {
+        let owners = self.owners().filter(|(_, status)| of(*status));
+        let sets = owners.map(|(owner, _)| self.set_of(&owner));
+        sets.flat_map(|set| set.iter().copied().collect::<Vec<_>>())
             .collect()
     }
 

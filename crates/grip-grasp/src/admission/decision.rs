@@ -3,7 +3,8 @@
 use std::{borrow::Cow, fmt};
 
 use grip_nostr::{EventId, RepoAddr};
-use grip_types::{Identifier, Oid};
+use grip_purgatory::{Family, Provenance};
+use grip_types::{EventSource, Identifier, Oid};
 
 use super::EventStatus;
 
@@ -19,6 +20,8 @@ pub(crate) struct Decision {
     /// What has to be done besides, in this order, whatever the outcome is: refusals have
     /// effects too.
     pub(crate) effects: Vec<Effect>,
+    /// Whose room the event may take if it is held, the best first.
+    pub(crate) families: Vec<Family>,
     /// Only the legacy maintainer rule granted this (G01-28); the reciprocal one would not.
     pub(crate) legacy_only: bool,
 }
@@ -181,6 +184,14 @@ impl Cause {
 }
 
 impl Decision {
+    /// Where the event came from, and whose room it may take.
+    pub(crate) fn provenance(&self, source: EventSource) -> Provenance {
+        Provenance {
+            source,
+            families: self.families.clone(),
+        }
+    }
+
     /// The two last members of the `OK` that answers the event.
     pub(crate) fn answer(&self) -> (bool, Cow<'static, str>) {
         match &self.outcome {
@@ -198,6 +209,7 @@ impl Decision {
 pub(super) struct Trail {
     steps: Vec<Step>,
     effects: Vec<Effect>,
+    families: Vec<Family>,
     legacy_only: bool,
 }
 
@@ -209,6 +221,12 @@ impl Trail {
 
     pub(super) fn then(&mut self, effect: Effect) {
         self.effects.push(effect);
+    }
+
+    /// Notes whose room the event may take: that of what is served first.
+    pub(super) fn find_room(&mut self, mut families: Vec<Family>) {
+        families.sort_by_key(|family| !family.granted);
+        self.families = families;
     }
 
     pub(super) fn drop_states(&mut self, identifier: &Identifier, mut ids: Vec<EventId>) {
@@ -235,6 +253,7 @@ impl Trail {
             outcome,
             steps: self.steps,
             effects: self.effects,
+            families: self.families,
             legacy_only: self.legacy_only,
         }
     }

@@ -1,6 +1,9 @@
 //! A small node in memory: admits events and does what the decisions say.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    cell::Cell,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use grip_nostr::{
     Address, Announcement, Deletion, Event, EventId, Kind, PublicKey, RepoAddr, Timestamp,
@@ -29,6 +32,10 @@ pub(crate) struct FakeView {
     pub(crate) objects: BTreeMap<Oid, Found>,
     pub(crate) placeholders: Vec<(EventId, RepoAddr)>,
     pub(crate) staged: Vec<(RepoAddr, EventId, Oid)>,
+    /// Looks by key so far.
+    pub(crate) looks: Cell<usize>,
+    /// Events read so far.
+    pub(crate) reads: Cell<usize>,
 }
 
 impl FakeView {
@@ -43,6 +50,8 @@ impl FakeView {
             objects: BTreeMap::new(),
             placeholders: Vec::new(),
             staged: Vec::new(),
+            looks: Cell::new(0),
+            reads: Cell::new(0),
         }
     }
 
@@ -120,6 +129,15 @@ impl FakeView {
         self.held.push(event.clone());
     }
 
+    fn looked(&self) {
+        self.looks.set(self.looks.get() + 1);
+    }
+
+    fn read(&self, event: &Event) -> Event {
+        self.reads.set(self.reads.get() + 1);
+        event.clone()
+    }
+
     pub(crate) fn has(&mut self, oids: &[Oid]) {
         self.objects
             .extend(oids.iter().map(|oid| (*oid, Found::Commit)));
@@ -143,16 +161,35 @@ fn relates(event: &Event) -> bool {
 
 impl View for FakeView {
     fn served_kind(&self, id: &EventId) -> Result<Option<Kind>, ViewError> {
-        Ok(self.served_event(id)?.map(|event| event.kind))
+        self.looked();
+        let mut served = self.served.iter();
+        Ok(served.find(|event| event.id == *id).map(|event| event.kind))
+    }
+
+    fn is_address_served(&self, address: &Address) -> Result<bool, ViewError> {
+        self.looked();
+        let mut served = self.served.iter();
+        Ok(served.any(|event| address_of(event).as_ref() == Some(address)))
+    }
+
+    fn is_kept(&self, id: &EventId) -> Result<bool, ViewError> {
+        self.looked();
+        Ok(self.held.iter().any(|event| event.id == *id))
+    }
+
+    fn is_announcement_held(&self, addr: &RepoAddr) -> Result<bool, ViewError> {
+        self.looked();
+        Ok(self.held.iter().any(|event| announces(event, addr)))
     }
 
     fn served_event(&self, id: &EventId) -> Result<Option<Event>, ViewError> {
-        Ok(self.served.iter().find(|event| event.id == *id).cloned())
+        let found = self.served.iter().find(|event| event.id == *id);
+        Ok(found.map(|event| self.read(event)))
     }
 
     fn latest(&self, address: &Address) -> Result<Option<Event>, ViewError> {
         let found = |event: &&Event| address_of(event).as_ref() == Some(address);
-        Ok(self.served.iter().find(found).cloned())
+        Ok(self.served.iter().find(found).map(|event| self.read(event)))
     }
 
     fn is_referenced(&self, id: &EventId) -> Result<bool, ViewError> {
@@ -177,7 +214,8 @@ impl View for FakeView {
     }
 
     fn served_announcements(&self, identifier: &Identifier) -> Result<Vec<Event>, ViewError> {
-        Ok(of_kind(&self.served, kinds::ANNOUNCEMENT, identifier).collect())
+        let events = of_kind(&self.served, kinds::ANNOUNCEMENT, identifier);
+        Ok(events.map(|event| self.read(&event)).collect())
     }
 
     fn held_announcements(
@@ -188,13 +226,14 @@ impl View for FakeView {
         Ok(held
             .map(|event| HeldAnnouncement {
                 hidden: self.hidden.contains(&event.id),
-                event,
+                event: self.read(&event),
             })
             .collect())
     }
 
     fn served_states(&self, identifier: &Identifier) -> Result<Vec<Event>, ViewError> {
-        Ok(of_kind(&self.served, kinds::STATE, identifier).collect())
+        let events = of_kind(&self.served, kinds::STATE, identifier);
+        Ok(events.map(|event| self.read(&event)).collect())
     }
 
     fn held_states(&self, identifier: &Identifier) -> Result<Vec<HeldState>, ViewError> {
@@ -209,11 +248,12 @@ impl View for FakeView {
     }
 
     fn held_event(&self, id: &EventId) -> Result<Option<Event>, ViewError> {
-        Ok(self.held.iter().find(|event| event.id == *id).cloned())
+        let found = self.held.iter().find(|event| event.id == *id);
+        Ok(found.map(|event| self.read(event)))
     }
 
     fn is_held(&self, id: &EventId) -> Result<bool, ViewError> {
-        Ok(self.held_event(id)?.is_some() && !self.hidden.contains(id))
+        Ok(self.is_kept(id)? && !self.hidden.contains(id))
     }
 
     fn expired_before(&self, id: &EventId) -> Result<bool, ViewError> {

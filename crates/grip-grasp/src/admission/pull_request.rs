@@ -1,6 +1,9 @@
 //! Kinds 1618 and 1619: pull requests and their updates (G01-48 … G01-50).
 
-use grip_nostr::{Address, Event, PullRequest, RepoAddr, kinds, references};
+use std::collections::BTreeMap;
+
+use grip_nostr::{Address, Event, PublicKey, PullRequest, RepoAddr, kinds, references};
+use grip_purgatory::Family;
 use grip_types::Identifier;
 
 use super::{
@@ -9,6 +12,12 @@ use super::{
     related::{is_address_held, no_git_data},
 };
 use crate::policy::Policy;
+
+/// Repositories that one pull request may be meant for: a project with its maintainers, each of
+/// which costs a decision.
+const MAX_TARGETS: usize = 32;
+/// Events that one pull request is looked up through.
+const MAX_ROOTS: usize = 8;
 
 pub(super) fn judge(
     event: &Event,
@@ -20,6 +29,10 @@ pub(super) fn judge(
         Ok(request) => request,
         Err(problem) => return Ok(trail.refuse("G01-50", Reason::invalid(problem))),
     };
+    if request.targets.len() > MAX_TARGETS {
+        let text = format!("a pull request names at most {MAX_TARGETS} repositories here");
+        return Ok(trail.refuse("G01-49", Reason::invalid(text)));
+    }
     let targets = targets(&request, view, policy)?;
     if targets.is_empty() {
         let (rule, reason) = if waits_itself(&request, view)? {
@@ -29,10 +42,12 @@ pub(super) fn judge(
         };
         return Ok(trail.refuse(rule, reason));
     }
-    let repositories = relevant(&targets, view, policy)?;
+    let known = announcements(&targets, view, policy)?;
+    let repositories = relevant(&targets, &known);
     if repositories.is_empty() {
         return Ok(trail.refuse("G01-49", unrelated()));
     }
+    trail.find_room(families(&event.pubkey, &targets, &known));
     for repository in &repositories {
         trail.note("G01-49", format!("its tip belongs into {repository}"));
     }
@@ -65,7 +80,22 @@ pub(crate) fn belongs_to(
     policy: &Policy,
 ) -> Result<bool, ViewError> {
     let targets = targets(request, view, policy)?;
-    Ok(relevant(&targets, view, policy)?.contains(repository))
+    let known = announcements(&targets, view, policy)?;
+    Ok(relevant(&targets, &known).contains(repository))
+}
+
+/// The served events that a pull request names, the first few: a stranger chooses how many there are.
+pub(crate) fn roots(event: &Event, view: &dyn View) -> Result<Vec<Event>, ViewError> {
+    let mut roots = Vec::new();
+    for id in references(event).ids {
+        if roots.len() == MAX_ROOTS {
+            break;
+        }
+        if view.served_kind(&id)?.is_some() {
+            roots.extend(view.served_event(&id)?);
+        }
+    }
+    Ok(roots)
 }
 
 fn unrelated() -> Reason {
@@ -85,12 +115,10 @@ pub(crate) fn targets(
     if !own.is_empty() {
         return Ok(own);
     }
-    for id in references(&request.event).ids {
-        if let Some(root) = view.served_event(&id)? {
-            let inherited = served(&named_by(&root), view, policy)?;
-            if !inherited.is_empty() {
-                return Ok(inherited);
-            }
+    for root in roots(&request.event, view)? {
+        let inherited = served(&named_by(&root), view, policy)?;
+        if !inherited.is_empty() {
+            return Ok(inherited);
         }
     }
     Ok(Vec::new())
@@ -128,7 +156,7 @@ fn waits_itself(request: &PullRequest, view: &dyn View) -> Result<bool, ViewErro
         }
     }
     for id in references(&request.event).ids {
-        if view.held_event(&id)?.is_some() {
+        if view.is_kept(&id)? {
             return Ok(true);
         }
     }
@@ -139,12 +167,10 @@ fn waits_itself(request: &PullRequest, view: &dyn View) -> Result<bool, ViewErro
 /// (G01-49).
 fn relevant(
     targets: &[RepoAddr],
-    view: &dyn View,
-    policy: &Policy,
-) -> Result<Vec<RepoAddr>, ViewError> {
+    announcements: &BTreeMap<Identifier, Announcements>,
+) -> Vec<RepoAddr> {
     let mut relevant = Vec::new();
-    for identifier in identifiers(targets) {
-        let announcements = Announcements::load(identifier, view, policy)?;
+    for (identifier, announcements) in announcements {
         for repository in announcements.hosted() {
             let set = announcements.set_of(&repository.owner);
             let mut of_identifier = targets.iter().filter(|t| t.identifier == *identifier);
@@ -153,7 +179,36 @@ fn relevant(
             }
         }
     }
-    Ok(relevant)
+    relevant
+}
+
+/// The announcements of every identifier of `targets`.
+fn announcements(
+    targets: &[RepoAddr],
+    view: &dyn View,
+    policy: &Policy,
+) -> Result<BTreeMap<Identifier, Announcements>, ViewError> {
+    let load = |identifier: &Identifier| {
+        let announcements = Announcements::load(identifier, view, policy)?;
+        Ok((identifier.clone(), announcements))
+    };
+    identifiers(targets).into_iter().map(load).collect()
+}
+
+/// Whose room a pull request of `author` may take: that of a repository it is meant for. All of
+/// `targets` are served.
+fn families(
+    author: &PublicKey,
+    targets: &[RepoAddr],
+    announcements: &BTreeMap<Identifier, Announcements>,
+) -> Vec<Family> {
+    let family = |target: &RepoAddr| Family {
+        repository: target.clone(),
+        granted: announcements
+            .get(&target.identifier)
+            .is_some_and(|known| known.set_of(&target.owner).contains(author)),
+    };
+    targets.iter().map(family).collect()
 }
 
 pub(super) fn identifiers(repositories: &[RepoAddr]) -> Vec<&Identifier> {

@@ -99,7 +99,7 @@ fn relation(event: &Event, view: &dyn View, policy: &Policy) -> Result<Relation,
         }
     }
     for id in &named.ids {
-        if view.held_event(id)?.is_some() {
+        if view.is_kept(id)? {
             return Ok(Relation::HeldOnly);
         }
     }
@@ -125,8 +125,5 @@ pub(super) fn is_address_held(address: &Address, view: &dyn View) -> Result<bool
     let Some(repository) = address.repository() else {
         return Ok(false);
     };
-    let held = view.held_announcements(&repository.identifier)?;
-    Ok(held
-        .iter()
-        .any(|held| held.event.pubkey == repository.owner))
+    view.is_announcement_held(&repository)
 }

@@ -57,6 +57,7 @@ pub(super) fn judge(
         return Ok(trail.refuse("G01-16 5", reason));
     }
     note_grants(&grants, &mut trail);
+    trail.find_room(grants.iter().map(Grant::family).collect());
     let satisfied = match look_for_data(&state, &grants, view)? {
         Data::Unfit(name) => {
             let text = format!("{name} must name a commit, and the object it names is none");

@@ -8,7 +8,7 @@ use grip_types::{Identifier, Oid};
 /// What is held and served at one moment. Implemented by the holder of the identifier's turn, or
 /// the writer's transaction for the kinds that need no git data.
 pub(crate) trait View {
-    /// The kind of a served event.
+    /// The kind of a served event, without reading the rest of it.
     fn served_kind(&self, id: &EventId) -> Result<Option<Kind>, ViewError>;
 
     fn served_event(&self, id: &EventId) -> Result<Option<Event>, ViewError>;
@@ -16,9 +16,8 @@ pub(crate) trait View {
     /// The served version of an address.
     fn latest(&self, address: &Address) -> Result<Option<Event>, ViewError>;
 
-    fn is_address_served(&self, address: &Address) -> Result<bool, ViewError> {
-        Ok(self.latest(address)?.is_some())
-    }
+    /// Says whether a version of an address is served, without reading it.
+    fn is_address_served(&self, address: &Address) -> Result<bool, ViewError>;
 
     /// Says whether a served event refers to this one by `e`, `E` or `q`. Deletion requests and
     /// grasp lists do not count: anyone may store them, so they would relate anything.
@@ -45,6 +44,13 @@ pub(crate) trait View {
 
     /// A held announcement, state or pull request, announcements that went into hiding included.
     fn held_event(&self, id: &EventId) -> Result<Option<Event>, ViewError>;
+
+    /// Says whether an announcement, state or pull request of this id is held, without reading it;
+    /// announcements that went into hiding included.
+    fn is_kept(&self, id: &EventId) -> Result<bool, ViewError>;
+
+    /// Says whether the announcement of a repository is held, hidden or not, without reading it.
+    fn is_announcement_held(&self, addr: &RepoAddr) -> Result<bool, ViewError>;
 
     /// Says whether an event is held and waiting; an announcement in hiding (G01-20) is not.
     fn is_held(&self, id: &EventId) -> Result<bool, ViewError>;

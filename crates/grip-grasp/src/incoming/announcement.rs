@@ -7,7 +7,7 @@ use grip_purgatory::Phase;
 use grip_relay::{Answer, answer_to_put};
 use grip_store::Put;
 use grip_tasks::fault;
-use grip_types::Origin;
+use grip_types::EventSource;
 
 use super::identifiers::own_identifier;
 use crate::{
@@ -22,14 +22,14 @@ impl Core {
     pub(super) async fn process_announcement(
         self: &Arc<Self>,
         event: &Event,
-        origin: Origin,
+        source: EventSource,
     ) -> Result<Answer, GraspError> {
         let identifiers = own_identifier(event).into_iter().collect();
         let _turns = self.turns(identifiers).await?;
-        let decision = self.decide(event, origin).await?;
+        let decision = self.decide(event, source).await?;
         match decision.outcome {
             Outcome::Serve => self.serve_announcement(event, decision).await,
-            Outcome::Hold => self.hold_announcement(event, decision, origin).await,
+            Outcome::Hold => self.hold_announcement(event, decision, source).await,
             _ => {
                 let answer = self.answer(event, &decision);
                 self.carry_out(decision.effects).await?;
@@ -87,37 +87,40 @@ impl Core {
         self: &Arc<Self>,
         event: &Event,
         decision: Decision,
-        origin: Origin,
+        source: EventSource,
     ) -> Result<Answer, GraspError> {
         let identifier = own_identifier(event).expect("an admitted announcement has one");
         let addr = RepoAddr::new(event.pubkey, identifier.clone());
-        let copy = event.clone();
+        let (copy, from) = (event.clone(), decision.provenance(source));
         let (before, journalled) = self
             .try_held(move |purgatory| {
                 let before = purgatory.find_announcement(&addr).cloned();
-                let mut changes = purgatory.add_announcement(copy, identifier, origin, now())?;
+                let mut changes = purgatory.add_announcement(copy, identifier, from, now())?;
                 // The very one that is hidden may come again: its time starts again (G01-20).
                 let entry = purgatory.find_announcement(&addr);
                 if entry.is_some_and(|entry| entry.phase == Phase::Hidden) {
                     changes.extend(purgatory.revive(&addr, now()));
                 }
-                Ok(((addr, before), changes))
+                let (hidden, hiding) = purgatory.make_room(&addr, now());
+                changes.extend(hiding);
+                Ok(((addr, before, hidden), changes))
             })
             .await?;
-        let (addr, before) = before;
+        let (addr, before, hidden) = before;
         if let Err(error) = journalled {
             // The row of the version before is still in the journal: only memory is put back.
             let mut purgatory = self.purgatory.lock();
             drop(purgatory.remove_announcement(&addr));
             if let Some(before) = before {
-                let (event, origin) = (before.held.event.unpack(), before.held.origin);
-                let identifier = addr.identifier.clone();
-                drop(purgatory.add_announcement(event, identifier, origin, now()));
+                purgatory.put_back_announcement(before);
             }
             return Err(error.into());
         }
         fault::point("hold.journalled");
         let answer = self.answer(event, &decision);
+        for expired in hidden {
+            self.end_in_turn(expired).await?;
+        }
         self.carry_out(decision.effects).await?;
         self.announcements_accepted.send_modify(|count| *count += 1);
         Ok(answer)

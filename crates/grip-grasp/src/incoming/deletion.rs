@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use grip_nostr::{Address, Deletion, Event, EventId};
 use grip_relay::{Answer, answer_to_put};
 use grip_store::Put;
-use grip_types::{Identifier, Origin};
+use grip_types::{EventSource, Identifier};
 
 use crate::{admission::Outcome, error::GraspError, grasp::Core};
 
@@ -13,11 +13,11 @@ impl Core {
     pub(super) async fn process_deletion(
         self: &Arc<Self>,
         event: &Event,
-        origin: Origin,
+        source: EventSource,
     ) -> Result<Answer, GraspError> {
         let identifiers = self.concerned(event).await?;
         let _turns = self.turns(identifiers.clone()).await?;
-        let decision = self.decide(event, origin).await?;
+        let decision = self.decide(event, source).await?;
         let answer = self.answer(event, &decision);
         if decision.outcome != Outcome::Serve {
             return Ok(answer);

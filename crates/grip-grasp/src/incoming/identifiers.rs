@@ -8,7 +8,7 @@ use grip_nostr::{
 use grip_types::Identifier;
 
 use crate::{
-    admission::{View, ViewError},
+    admission::{View, ViewError, roots},
     grasp::Core,
 };
 
@@ -35,10 +35,8 @@ impl Core {
             found.extend(repositories.map(|repository| repository.identifier));
         } else if PullRequest::is_one(event) {
             found.extend(named(&references(event)));
-            for id in references(event).ids {
-                if let Some(root) = view.served_event(&id)? {
-                    found.extend(named(&references(&root)));
-                }
+            for root in roots(event, view)? {
+                found.extend(named(&references(&root)));
             }
             let pushed_to = view.placeholders(&event.id)?;
             found.extend(

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use grip_nostr::{Event, PullRequest};
 use grip_relay::Answer;
-use grip_types::{Identifier, Origin};
+use grip_types::{EventSource, Identifier};
 
 use crate::{
     admission::{Decision, Outcome},
@@ -17,11 +17,11 @@ impl Core {
     pub(super) async fn process_pull_request(
         self: &Arc<Self>,
         event: &Event,
-        origin: Origin,
+        source: EventSource,
     ) -> Result<Answer, GraspError> {
         let identifiers = self.concerned(event).await?;
         let _turns = self.turns(identifiers.clone()).await?;
-        let decision = self.decide(event, origin).await?;
+        let decision = self.decide(event, source).await?;
         match decision.outcome {
             Outcome::Serve => {
                 let answer = self.answer(event, &decision);
@@ -31,7 +31,7 @@ impl Core {
                 Ok(answer)
             }
             Outcome::Hold => {
-                self.hold_pull_request(event, identifiers, decision, origin)
+                self.hold_pull_request(event, identifiers, decision, source)
                     .await
             }
             _ => Ok(self.answer(event, &decision)),
@@ -53,12 +53,13 @@ impl Core {
         event: &Event,
         identifiers: Vec<Identifier>,
         decision: Decision,
-        origin: Origin,
+        source: EventSource,
     ) -> Result<Answer, GraspError> {
         let request = PullRequest::parse(event.clone()).expect("admitted as a pull request");
         let (id, tip) = (event.id, request.tip);
+        let from = decision.provenance(source);
         self.hold(id, identifiers, |purgatory, identifiers| {
-            purgatory.add_pr(request.event, tip, identifiers, origin, now())
+            purgatory.add_pr(request.event, tip, identifiers, from, now())
         })
         .await?;
         let answer = self.answer(event, &decision);

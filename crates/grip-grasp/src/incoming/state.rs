@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use grip_nostr::Event;
 use grip_relay::Answer;
-use grip_types::{Identifier, Origin};
+use grip_types::{EventSource, Identifier};
 use tokio::time::{Instant, timeout_at};
 
 use super::{arrival, identifiers::own_identifier};
@@ -24,14 +24,14 @@ impl Core {
     pub(super) async fn process_state(
         self: &Arc<Self>,
         event: &Event,
-        origin: Origin,
+        source: EventSource,
     ) -> Result<Answer, GraspError> {
         let deadline = Instant::now() + MOMENT;
         let mut permit = None;
         loop {
             // Registered before looking, so that no announcement is missed.
             let mut accepted = self.announcements_accepted.subscribe();
-            let decision = match self.try_process_state(event, origin).await? {
+            let decision = match self.try_process_state(event, source).await? {
                 Ok(answer) => return Ok(answer),
                 Err(decision) => decision,
             };
@@ -46,13 +46,13 @@ impl Core {
     async fn try_process_state(
         self: &Arc<Self>,
         event: &Event,
-        origin: Origin,
+        source: EventSource,
     ) -> Result<Result<Answer, Decision>, GraspError> {
         let identifiers = own_identifier(event).into_iter().collect();
         let _turns = self.turns(identifiers).await?;
         let judge = {
             let event = event.clone();
-            move |core: &Self| core.judge_state(&event, arrival(origin), false)
+            move |core: &Self| core.judge_state(&event, arrival(source), false)
         };
         let (decision, plan) = self.blocking("grasp.judge", judge).await??;
         match (&decision.outcome, plan) {
@@ -61,7 +61,7 @@ impl Core {
                 self.serve_new_state(event, decision, plan).await.map(Ok)
             }
             (Outcome::Serve | Outcome::Hold, _) => {
-                self.hold_state(event, decision, origin).await.map(Ok)
+                self.hold_state(event, decision, source).await.map(Ok)
             }
             _ => {
                 let answer = self.answer(event, &decision);
@@ -90,11 +90,12 @@ impl Core {
         self: &Arc<Self>,
         event: &Event,
         decision: Decision,
-        origin: Origin,
+        source: EventSource,
     ) -> Result<Answer, GraspError> {
         let (copy, name) = (event.clone(), identifier(event));
+        let from = decision.provenance(source);
         self.hold(event.id, vec![name.clone()], |purgatory, _| {
-            purgatory.add_state(copy, name, origin, now())
+            purgatory.add_state(copy, name, from, now())
         })
         .await?;
         drop(self.answer(event, &decision));

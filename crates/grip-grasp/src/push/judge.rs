@@ -115,15 +115,17 @@ impl Core {
         let identifier = &push.addr.identifier;
         let announcements = Announcements::load(identifier, view, &self.policy.load())?;
         let served = served_states(identifier, view)?;
+        let set = announcements.set_of(&push.addr.owner);
+        // What strangers hold under the same name is not even read.
         let held: Vec<_> = {
             let purgatory = self.purgatory.lock();
             let entries = purgatory.find_state(identifier).iter();
-            entries.map(|entry| entry.held.event.clone()).collect()
+            let by_members = entries.filter(|entry| set.contains(&entry.held.author()));
+            by_members.map(|entry| entry.held.event.clone()).collect()
         };
         let held = held
             .iter()
             .filter_map(|event| State::parse(event.unpack()).ok());
-        let set = announcements.set_of(&push.addr.owner);
         Ok(Candidates::new(&set, served, held.collect()))
     }
 

@@ -24,6 +24,11 @@ use crate::{
 pub(super) enum Denied {
     #[error("busy, try again: too many pushes to this repository at once")]
     Busy,
+    #[error(
+        "busy, try again: others push to this repository, and this upload was the slowest or one \
+         of many from your network"
+    )]
+    Displaced,
     #[error("this repository is not hosted here any more")]
     NotHosted,
     #[error("read-only: its owner's newest announcement no longer lists this server")]

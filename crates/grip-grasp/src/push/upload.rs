@@ -3,6 +3,7 @@
 use std::{
     io,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
@@ -12,6 +13,8 @@ use tokio::{
     io::{AsyncRead, AsyncReadExt, ReadBuf},
     sync::oneshot,
 };
+
+use super::permits::Transfer;
 
 /// How much of a refused upload is read so that the client gets to see the reason: a server that
 /// closes earlier is shown as a broken pipe.
@@ -25,6 +28,8 @@ pub(super) struct Upload<B> {
     taken: Bytes,
     body: B,
     ended: Option<oneshot::Sender<()>>,
+    /// Hears how much came.
+    transfer: Option<Arc<Transfer>>,
 }
 
 impl<B> Upload<B> {
@@ -34,8 +39,14 @@ impl<B> Upload<B> {
             taken,
             body,
             ended: Some(ended),
+            transfer: None,
         };
         (upload, at_end)
+    }
+
+    /// Counts what is read from now on for `transfer`.
+    pub(super) fn count_for(&mut self, transfer: &Arc<Transfer>) {
+        self.transfer = Some(Arc::clone(transfer));
     }
 }
 
@@ -52,7 +63,11 @@ impl<B: AsyncRead + Unpin> AsyncRead for Upload<B> {
         }
         let before = buf.filled().len();
         let read = Pin::new(&mut self.body).poll_read(cx, buf);
-        let nothing_came = buf.filled().len() == before && buf.remaining() > 0;
+        let came = buf.filled().len() - before;
+        if let Some(transfer) = &self.transfer {
+            transfer.received(came);
+        }
+        let nothing_came = came == 0 && buf.remaining() > 0;
         if matches!(read, Poll::Ready(Ok(())))
             && nothing_came
             && let Some(ended) = self.ended.take()

@@ -12,7 +12,7 @@ use grip_relay::{Answer, Limits, Relay, WritePolicy};
 use grip_store::{EventStore, EventView};
 use grip_tasks::{Ended, TaskGroup};
 use grip_testkit::{Author, WorkTree, wire};
-use grip_types::{Identifier, Origin, Service};
+use grip_types::{Identifier, NetworkPrefixes, Origin, Service};
 use nostr::prelude::Timestamp;
 use tempfile::TempDir;
 
@@ -148,13 +148,15 @@ impl Node {
         let grasp = self.grasp();
         assert!(grasp.defers(event));
         grasp
-            .process_deferred(event.clone(), Origin::Submitted)
+            .process_deferred(event.clone(), Origin::Submitted.into())
             .await
     }
 
     /// Has an event come in the way of `origin`.
     pub(crate) async fn send_as(&self, event: &Event, origin: Origin) -> Answer {
-        self.grasp().process_deferred(event.clone(), origin).await
+        self.grasp()
+            .process_deferred(event.clone(), origin.into())
+            .await
     }
 
     /// Takes a pack into quarantine, as a fetch does.
@@ -263,7 +265,8 @@ impl Node {
         addr: &RepoAddr,
         body: Vec<u8>,
     ) -> Told {
-        let client = client.map(|client| client.parse().unwrap());
+        let prefixes = NetworkPrefixes::default();
+        let client = client.map(|client| prefixes.network(client.parse().unwrap()));
         let body = std::io::Cursor::new(body);
         told(self.grasp().push(addr.clone(), client, body).await).await
     }

@@ -1,12 +1,16 @@
 //! Announcements: one per owner and identifier.
 
-use grip_nostr::{Event, RepoAddr};
-use grip_types::{Identifier, Origin};
+use std::{
+    cmp::Reverse,
+    collections::{HashMap, HashSet},
+};
+
+use grip_nostr::{Event, PublicKey, RepoAddr};
+use grip_types::Identifier;
 
 use super::{Expired, Home, Purgatory, promoted};
 use crate::{
-    AnnouncementEntry, Change, Full, HIDDEN_LIFETIME, Held, Millis, Phase, entry::Entry,
-    journal::Class,
+    AnnouncementEntry, Change, Family, Full, HIDDEN_LIFETIME, Held, Millis, Phase, Provenance,
 };
 
 impl Purgatory {
@@ -16,9 +20,11 @@ impl Purgatory {
         &mut self,
         event: Event,
         identifier: Identifier,
-        origin: Origin,
+        from: impl Into<Provenance>,
         now: Millis,
     ) -> Result<Vec<Change>, Full> {
+        let from = from.into();
+        let origin = from.source.origin;
         let held = Held::new(&event, origin, now, now + self.bounds.lifetime);
         let addr = RepoAddr::new(event.pubkey, identifier);
         let home = Home::Announcement(addr.identifier.clone());
@@ -35,12 +41,11 @@ impl Purgatory {
                 vec![self.set_announcement(AnnouncementEntry { addr, phase, held })]
             }));
         }
-        let entry = AnnouncementEntry {
-            addr,
+        let entry = self.place_instead_of(before, &from, |family| AnnouncementEntry {
+            addr: addr.clone(),
             phase: Phase::Shown,
-            held,
-        };
-        self.check_replacing(before.as_ref(), &entry)?;
+            held: held.clone().charged_to(family, from.source.network),
+        })?;
         let id = entry.held.id();
         let mut changes = vec![self.set_announcement(entry)];
         changes.extend(self.unremember(&id));
@@ -88,26 +93,66 @@ impl Purgatory {
         vec![self.set_announcement(entry)]
     }
 
-    /// Checks the bounds as if `before` had left already.
-    fn check_replacing(
+    /// Hides announcements of the identifier of `newcomer` that are beyond the bound of those that
+    /// are shown, as if their time had run out, so that the name is never closed to a new owner. An owner whose
+    /// announcement is hidden loses nothing but an empty repository, which the next state brings
+    /// back (G01-20).
+    ///
+    /// The network with the most of them gives one up: of these, those without a held state go
+    /// first, and the oldest of them. Authors who maintain something served neither count here nor
+    /// give anything up.
+    pub fn make_room(&mut self, newcomer: &RepoAddr, now: Millis) -> (Vec<Expired>, Vec<Change>) {
+        let (mut expired, mut changes) = (Vec::new(), Vec::new());
+        let count = self.shown_strangers(&newcomer.identifier).count();
+        for _ in self.bounds.per_identifier..count {
+            let Some(addr) = self.least_shown(newcomer) else {
+                break;
+            };
+            self.expire_announcement(&addr, now, &mut expired, &mut changes);
+        }
+        (expired, changes)
+    }
+
+    fn shown_strangers(&self, identifier: &Identifier) -> impl Iterator<Item = &AnnouncementEntry> {
+        let shown = |entry: &&AnnouncementEntry| entry.phase == Phase::Shown;
+        let entries = self.announcements(identifier).filter(shown);
+        entries.filter(|entry| !entry.held.is_granted())
+    }
+
+    /// The shown announcement of a stranger that gives way to `newcomer`.
+    fn least_shown(&self, newcomer: &RepoAddr) -> Option<RepoAddr> {
+        let identifier = &newcomer.identifier;
+        let mut per_network: HashMap<_, usize> = HashMap::new();
+        for entry in self.shown_strangers(identifier) {
+            *per_network.entry(entry.held.network()).or_default() += 1;
+        }
+        let states = self.find_state(identifier).iter();
+        let with_state: HashSet<PublicKey> = states.map(|state| state.held.author()).collect();
+        let others = self
+            .shown_strangers(identifier)
+            .filter(|entry| entry.addr != *newcomer);
+        let least = others.min_by_key(|entry| {
+            let beside = per_network[&entry.held.network()];
+            let has_state = with_state.contains(&entry.addr.owner);
+            (Reverse(beside), has_state, entry.held.added_at)
+        });
+        least.map(|entry| entry.addr.clone())
+    }
+
+    /// Finds room as if `before` had left already.
+    fn place_instead_of(
         &mut self,
-        before: Option<&AnnouncementEntry>,
-        entry: &AnnouncementEntry,
-    ) -> Result<(), Full> {
-        if let Some(before) = before {
-            self.usage.remove(&before.indexed().weight);
-        }
-        let others = |it: &Identifier| {
-            let all = self.count_of(Class::Announcement, it);
-            all - usize::from(before.is_some())
+        before: Option<AnnouncementEntry>,
+        from: &Provenance,
+        entry: impl Fn(Option<Family>) -> AnnouncementEntry,
+    ) -> Result<AnnouncementEntry, Full> {
+        let Some(before) = before else {
+            return self.place(from, entry);
         };
-        let room = self
-            .usage
-            .check(&entry.indexed().weight, &self.bounds, others);
-        if let Some(before) = before {
-            self.usage.add(&before.indexed().weight);
-        }
-        room
+        let _ = self.take_announcement(&before.addr);
+        let placed = self.place(from, entry);
+        let _ = self.set_announcement(before);
+        placed
     }
 
     /// First phase: hide it. Second phase, or the event's own end: forget it.
@@ -130,6 +175,7 @@ impl Purgatory {
             // From now and not from the deadline, which may lie far back after a pause.
             entry.held.expires_at = now + HIDDEN_LIFETIME;
             changes.push(self.set_announcement(entry));
+            self.forget_hidden(now, expired, changes);
             return;
         }
         changes.extend(self.remove_announcement(addr));
@@ -141,12 +187,28 @@ impl Purgatory {
         });
     }
 
+    /// Forgets the announcements that were hidden first, as long as there are too many.
+    fn forget_hidden(
+        &mut self,
+        now: Millis,
+        expired: &mut Vec<Expired>,
+        changes: &mut Vec<Change>,
+    ) {
+        while self.usage.hides_too_many(&self.bounds)
+            && let Some((.., addr)) = self.hidden.first().cloned()
+        {
+            self.expire_announcement(&addr, now, expired, changes);
+        }
+    }
+
     /// Puts the entry in the place of an older one, bounds aside.
     pub(super) fn set_announcement(&mut self, entry: AnnouncementEntry) -> Change {
         let _ = self.take_announcement(&entry.addr);
         let change = Change::put_announcement(&entry);
         self.count_in(&entry);
-        self.hidden += usize::from(entry.phase == Phase::Hidden);
+        if entry.phase == Phase::Hidden {
+            self.hidden.insert(hidden_key(&entry));
+        }
         let home = Home::Announcement(entry.addr.identifier.clone());
         self.ids.insert(entry.held.id(), home);
         let owners = self.announcements.entry(entry.addr.identifier.clone());
@@ -161,8 +223,15 @@ impl Purgatory {
             self.announcements.remove(&addr.identifier);
         }
         self.ids.remove(&entry.held.id());
-        self.hidden -= usize::from(entry.phase == Phase::Hidden);
+        if entry.phase == Phase::Hidden {
+            self.hidden.remove(&hidden_key(&entry));
+        }
         self.count_out(&entry);
         Some(entry)
     }
+}
+
+fn hidden_key(entry: &AnnouncementEntry) -> (Millis, Millis, RepoAddr) {
+    let held = &entry.held;
+    (held.expires_at, held.added_at, entry.addr.clone())
 }

@@ -5,8 +5,8 @@ use grip_types::{Identifier, Oid, Origin};
 
 use super::{Home, Purgatory, promoted};
 use crate::{
-    Change, Full, Held, Millis, Placeholder, PlaceholderRef, PrEntry, can_be_here, entry::NamedRef,
-    journal::Class,
+    Change, Full, Held, Millis, Placeholder, PlaceholderRef, PrEntry, Provenance, can_be_here,
+    entry::NamedRef, journal::Class,
 };
 
 impl Purgatory {
@@ -19,10 +19,11 @@ impl Purgatory {
         event: Event,
         commit: Oid,
         mut identifiers: Vec<Identifier>,
-        origin: Origin,
+        from: impl Into<Provenance>,
         now: Millis,
     ) -> Result<Vec<Change>, Full> {
-        let id = event.id;
+        let (id, from) = (event.id, from.into());
+        let origin = from.source.origin;
         if self.ids.contains_key(&id) {
             return Ok(self.promote_pr(&id, origin, now));
         }
@@ -31,12 +32,12 @@ impl Purgatory {
         }
         identifiers.sort();
         identifiers.dedup();
-        let entry = PrEntry {
+        let held = Held::new(&event, origin, now, now + self.bounds.lifetime);
+        let entry = self.admit_from(&from, |family| PrEntry {
             commit,
-            identifiers,
-            held: Held::new(&event, origin, now, now + self.bounds.lifetime),
-        };
-        self.admit(&entry)?;
+            identifiers: identifiers.clone(),
+            held: held.clone().charged_to(family, from.source.network),
+        })?;
         let mut changes = vec![Change::put_pr(&entry)];
         let identifiers = entry.identifiers.clone();
         self.insert_pr(entry);

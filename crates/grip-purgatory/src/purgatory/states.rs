@@ -4,7 +4,7 @@ use grip_nostr::{Event, EventId, State};
 use grip_types::{Identifier, Origin};
 
 use super::{Home, Purgatory, promoted};
-use crate::{Change, Full, Held, Millis, StateEntry, journal::Class};
+use crate::{Change, Full, Held, Millis, Provenance, StateEntry, journal::Class};
 
 impl Purgatory {
     /// Holds a state and sees to it that its data is looked for; older versions are not wanted any
@@ -15,21 +15,22 @@ impl Purgatory {
         &mut self,
         event: Event,
         identifier: Identifier,
-        origin: Origin,
+        from: impl Into<Provenance>,
         now: Millis,
     ) -> Result<Vec<Change>, Full> {
-        let id = event.id;
+        let (id, from) = (event.id, from.into());
+        let origin = from.source.origin;
         if self.ids.contains_key(&id) {
             return Ok(self.promote_state(&identifier, &id, origin, now));
         }
         if self.is_wanted_already(&id, origin) {
             return Ok(Vec::new());
         }
-        let entry = StateEntry {
-            identifier,
-            held: Held::new(&event, origin, now, now + self.bounds.lifetime),
-        };
-        self.admit(&entry)?;
+        let held = Held::new(&event, origin, now, now + self.bounds.lifetime);
+        let entry = self.admit_from(&from, |family| StateEntry {
+            identifier: identifier.clone(),
+            held: held.clone().charged_to(family, from.source.network),
+        })?;
         let identifier = entry.identifier.clone();
         let mut changes = vec![Change::put_state(&entry)];
         self.insert_state(entry);

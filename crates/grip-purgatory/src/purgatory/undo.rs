@@ -4,7 +4,7 @@ use grip_nostr::EventId;
 use grip_types::Identifier;
 
 use super::{Home, Purgatory, Waiting};
-use crate::{Held, Millis, WantedEntry};
+use crate::{AnnouncementEntry, Held, Millis, WantedEntry};
 
 /// What holding a state or pull request takes away or changes.
 #[derive(Clone, Debug)]
@@ -27,6 +27,12 @@ impl Purgatory {
             wanted: wanted.cloned().collect(),
             expired_at: self.expired.get(id),
         }
+    }
+
+    /// Puts a former version of an announcement back as it was.
+    pub fn put_back_announcement(&mut self, before: AnnouncementEntry) {
+        // Its row is in the journal still.
+        drop(self.set_announcement(before));
     }
 
     /// Takes back that a state or pull request is held, and gives back what that took away. Only

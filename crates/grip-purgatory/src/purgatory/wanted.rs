@@ -7,7 +7,7 @@ use grip_nostr::{Event, EventId};
 use grip_types::{Identifier, Origin};
 
 use super::{Expired, Purgatory};
-use crate::{Change, CompactEvent, Held, Millis, WantedEntry, journal::Class};
+use crate::{Change, CompactEvent, Held, Millis, WantedEntry, journal::Class, wanted::Worth};
 
 impl Purgatory {
     /// The wanted event of this id.
@@ -63,8 +63,7 @@ impl Purgatory {
 
     /// Goes on looking for the data of an event that has just expired, unless the event itself
     /// has ended. Others make room for it: the oldest of its author at the author's share, of its
-    /// class beside it, and at the bounds of all the oldest pull request. A state leaves for
-    /// another state only.
+    /// class and family beside it, and at the bounds of all the least ([`Worth`]).
     pub(super) fn want(
         &mut self,
         identifiers: Vec<Identifier>,
@@ -90,7 +89,7 @@ impl Purgatory {
             changes.extend(self.make_room_beside(identifier, &entry));
         }
         let room = (self.bounds.wanted - 1, self.bounds.wanted_bytes - size);
-        changes.extend(self.make_room(room.0, room.1, Some(&entry)));
+        changes.extend(self.give_up_least(room.0, room.1, Some(&entry)));
         if self.wanted.len() > room.0 || self.wanted.bytes() > room.1 {
             return changes;
         }
@@ -103,15 +102,17 @@ impl Purgatory {
         changes
     }
 
-    /// Gives up the least beyond `entries` and `bytes`, but no state for a pull request.
-    fn make_room(
+    /// Gives up the least beyond `entries` and `bytes`, but no state for a pull request and nothing of
+    /// a maintainer for a stranger.
+    fn give_up_least(
         &mut self,
         entries: usize,
         bytes: usize,
         new: Option<&WantedEntry>,
     ) -> Vec<Change> {
-        let may_leave =
-            |least: &WantedEntry| new.is_none_or(|new| new.is_state() || !least.is_state());
+        let may_leave = |least: &WantedEntry| {
+            new.is_none_or(|new| Worth::of(least).gives_way_to(Worth::of(new)))
+        };
         let mut changes = Vec::new();
         while self.wanted.len() > entries || self.wanted.bytes() > bytes {
             let least = self.wanted.least().and_then(|id| self.wanted.get(&id));
@@ -132,7 +133,7 @@ impl Purgatory {
             .flat_map(|author| self.wanted.beyond(author, share))
             .collect();
         let mut changes = self.give_up(&beyond);
-        changes.extend(self.make_room(self.bounds.wanted, self.bounds.wanted_bytes, None));
+        changes.extend(self.give_up_least(self.bounds.wanted, self.bounds.wanted_bytes, None));
         changes
     }
 
@@ -141,11 +142,14 @@ impl Purgatory {
         removals.collect::<Vec<_>>().concat()
     }
 
-    /// Gives up the oldest of an identifier and of the class of `entry` beyond what may be held of
-    /// one class: a flood of pull requests takes the place of pull requests only.
+    /// Gives up the oldest of the class and family of `entry` beyond what may be held of one class:
+    /// a flood of pull requests takes the place of pull requests only, and that of strangers under
+    /// the same name the place of strangers.
     fn make_room_beside(&mut self, identifier: &Identifier, entry: &WantedEntry) -> Vec<Change> {
         let same = self.wanted.of(identifier);
-        let same = same.filter(|other| other.is_state() == entry.is_state());
+        let same = same.filter(|other| {
+            other.is_state() == entry.is_state() && other.held.shares_room_with(&entry.held)
+        });
         let mut same: Vec<(Millis, EventId)> = same
             .map(|other| (other.held.added_at, other.held.id()))
             .collect();

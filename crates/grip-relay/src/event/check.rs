@@ -1,6 +1,6 @@
 //! Checks that every event must pass before a policy is asked (relay.md §1, §6).
 
-use grip_nostr::{Event, Timestamp, expiration, kinds};
+use grip_nostr::{Event, Timestamp, expiration, kinds, references};
 use nostr::prelude::Kind;
 
 use super::parse::parse;
@@ -107,6 +107,12 @@ fn check_rules(event: &Event, limits: &Limits, now: Timestamp) -> Result<(), Str
     }
     if expiration(event).is_some_and(|at| at <= now) {
         return Err("invalid: this event has expired".into());
+    }
+    if event.tags.len() > limits.references && references(event).count() > limits.references {
+        let most = limits.references;
+        return Err(format!(
+            "invalid: an event refers to at most {most} events and addresses here"
+        ));
     }
     if event.is_protected() {
         return Err("blocked: protected events (NIP-70) are not taken here".into());

@@ -3,7 +3,6 @@
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream::FuturesOrdered};
 use grip_nostr::{Event, Timestamp};
-use grip_types::Origin;
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
@@ -159,9 +158,10 @@ async fn settle(connection: &Connection, event: Event) {
     let turns = Arc::clone(&shared.settling);
     let turn = turns.acquire_owned().await.expect("never closed");
     let policy = Arc::clone(&connection.policy);
+    let source = connection.source;
     let settled = shared.group.spawn("relay-settle", async move {
         let _turn = turn;
-        policy.process_deferred(event, Origin::Submitted).await
+        policy.process_deferred(event, source).await
     });
     let answer = settled.await.unwrap_or_else(|_| {
         Answer::refused("error: this event could not be settled; try again later")

@@ -12,7 +12,7 @@ use grip_nostr::{Event, Kind, Timestamp};
 use grip_relay::{Answer, Frame, Limits, Peer, Rates, Relay, Verdict, WritePolicy, Writer};
 use grip_store::{EventStore, EventView, Options, StoreError};
 use grip_tasks::{JoinHandle, TaskGroup};
-use grip_types::Origin;
+use grip_types::{EventSource, Origin};
 use nostr::prelude::{EventBuilder, FinalizeEvent, Keys, Tag};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -68,8 +68,8 @@ impl WritePolicy for TestPolicy {
         }
     }
 
-    fn process_deferred<'a>(&'a self, event: Event, origin: Origin) -> BoxFuture<'a, Answer> {
-        assert_eq!(origin, Origin::Submitted);
+    fn process_deferred<'a>(&'a self, event: Event, source: EventSource) -> BoxFuture<'a, Answer> {
+        assert_eq!(source.origin, Origin::Submitted);
         let mut gate = self.gate.subscribe();
         Box::pin(async move {
             gate.wait_for(|open| *open).await.unwrap();
@@ -131,6 +131,7 @@ impl Node {
         let (relay, policy) = (self.relay.clone(), Arc::clone(&self.policy));
         let peer = Peer {
             ip: "192.0.2.1".parse().unwrap(),
+            exempt: false,
             connection: 1,
         };
         let served = self.group.spawn("connection", async move {

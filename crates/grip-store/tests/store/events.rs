@@ -197,3 +197,19 @@ fn an_event_with_thousands_of_indexed_tags_is_stored_found_and_removed() {
             .is_empty()
     );
 }
+
+#[test]
+fn kind_and_presence_are_known_without_reading_the_event() {
+    let store = Fixture::new();
+    store.put(&event(1, ALICE, 30_617, 10, &[&["d", "r"]]));
+    store.put(&event(2, ALICE, 1_621, 10, &[]));
+    let view = store.store.read().unwrap();
+    assert_eq!(view.kind(&id(1)).unwrap(), Some(Kind::Custom(30_617)));
+    assert_eq!(view.kind(&id(2)).unwrap(), Some(Kind::Custom(1_621)));
+    assert_eq!(view.kind(&id(3)).unwrap(), None);
+    let latest = view.get(&id(1)).unwrap().unwrap();
+    let mut address = grip_nostr::address_of(&latest).unwrap();
+    assert!(view.contains_address(&address).unwrap());
+    address.d = "other".into();
+    assert!(!view.contains_address(&address).unwrap());
+}

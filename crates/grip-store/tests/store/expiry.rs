@@ -95,3 +95,18 @@ fn the_sweep_frees_the_address_of_an_expired_version() {
         .unwrap();
     assert_eq!(store.put(&older), stored(&[]));
 }
+
+#[test]
+fn an_expired_version_no_longer_supersedes_even_before_it_is_swept() {
+    let store = Fixture::new();
+    let tags: &[&[&str]] = &[&["d", "r"], &["expiration", "1000010"]];
+    store.put(&event(1, ALICE, 30_618, 20, tags));
+    let older = event(2, ALICE, 30_618, 10, &[&["d", "r"]]);
+    let put_at = |now| {
+        let now = Timestamp::from_secs(now);
+        store.store.write(|view| view.put(&older, now)).unwrap()
+    };
+    assert_eq!(put_at(1_000_009), Put::Superseded { by: id(1) });
+    assert_eq!(put_at(1_000_010), stored(&[1]));
+    assert_eq!(store.all(), [2]);
+}

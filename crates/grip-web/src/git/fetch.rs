@@ -15,7 +15,7 @@ use super::{
     check_content_type, hosted,
     meter::{Meter, MeteredRead},
     protocol, remote_error, reply,
-    request_body::{Encoding, Reader},
+    request_body::{Encoding, Patience, Reader},
 };
 use crate::{
     app::App,
@@ -33,13 +33,13 @@ pub(crate) async fn upload_pack(cx: &RequestContext<'_>, body: Incoming) -> Http
     let encoding = Encoding::of(cx.headers())?;
     let protocol = protocol(cx.headers());
     let repo = hosted(cx)?;
-    let permit = match cx.permit(Class::Fetch) {
+    let permit = match cx.permit_for(Class::Fetch, &repo) {
         Ok(permit) => permit,
         Err(busy) => return Ok(in_band(&busy)),
     };
     let meter = Meter::new(cx.app, GitOp::Fetch, Instant::now());
-    let stall = cx.settings.timeouts.body_stall;
-    let reader = meter.reading(Reader::new(body, encoding, stall));
+    let patience = Patience::of(&cx.settings);
+    let reader = meter.reading(Reader::new(body, encoding, patience));
     let mut response = match protocol {
         Protocol::V2 => version_2(cx, repo, reader, meter).await?,
         Protocol::V0 | Protocol::V1 => pack(cx.app, repo, protocol, reader, meter).await?,

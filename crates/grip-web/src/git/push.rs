@@ -10,11 +10,10 @@ use super::{
     check_content_type, hosted,
     meter::Meter,
     reply,
-    request_body::{Encoding, Reader, discard},
+    request_body::{Encoding, Patience, Reader, discard},
 };
 use crate::{
     body::Body,
-    client::bucket,
     error::WebError,
     limits::Class,
     metrics::GitOp,
@@ -27,19 +26,18 @@ pub(crate) async fn receive_pack(cx: &RequestContext<'_>, body: Incoming) -> Htt
     check_content_type(cx.headers(), "application/x-git-receive-pack-request")?;
     let encoding = Encoding::of(cx.headers())?;
     hosted(cx)?;
-    let reader = Reader::new(body, encoding, cx.settings.timeouts.body_stall);
-    let permit = match cx.permit(Class::Push) {
+    let reader = Reader::new(body, encoding, Patience::of(&cx.settings));
+    let permit = match cx.permit_for(Class::Push, cx.repository()?) {
         Ok(permit) => permit,
         Err(busy) => return Ok(refuse(&busy, reader, cx).await),
     };
     let meter = Meter::new(cx.app, GitOp::Push, Instant::now());
     let addr = cx.repository()?.clone();
-    let client = (!cx.client.exempt).then(|| bucket(cx.client.ip));
     let answer = cx
         .app
         .web
         .grasp
-        .push(addr, client, meter.reading(reader))
+        .push(addr, cx.network(), meter.reading(reader))
         .await;
     let pieces = answer.body.map(move |piece| {
         meter.sent(piece.len());

@@ -10,14 +10,16 @@ use std::{
 use bytes::{Buf, Bytes};
 use grip_git::gunzip::Gunzip;
 use http::{HeaderMap, header};
-use http_body::Body as _;
 use hyper::body::Incoming;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, ReadBuf},
     time::{Instant, Sleep},
 };
 
-use crate::error::WebError;
+use crate::{
+    error::WebError,
+    settings::{TRANSFER_GRACE, WebSettings},
+};
 
 /// The content encoding of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,8 +54,8 @@ pub(super) enum Reader {
 }
 
 impl Reader {
-    pub(super) fn new(body: Incoming, encoding: Encoding, stall: Duration) -> Self {
-        let received = Received::new(body, stall);
+    pub(super) fn new(body: Incoming, encoding: Encoding, patience: Patience) -> Self {
+        let received = Received::new(body, patience);
         match encoding {
             Encoding::Plain => Self::Plain(received),
             Encoding::Gzip => Self::Gzip(Box::new(Gunzip::new(received))),
@@ -77,24 +79,72 @@ impl AsyncRead for Reader {
 /// Bytes that buy a client another while: without it one byte a minute would hold a permit for ever.
 const PIECE: usize = 1024;
 
-/// The bytes as they came, with a limit on how long a client may take for each [`PIECE`].
-pub(super) struct Received {
-    body: Incoming,
+/// How long a client may take to send a body.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
+    /// For each [`PIECE`].
+    pub(super) stall: Duration,
+    /// On average, not counting the time in which we do not read; 0 for no such limit.
+    pub(super) bytes_per_second: u64,
+    /// For the whole.
+    pub(super) total: Duration,
+}
+
+impl Patience {
+    pub(super) fn of(settings: &WebSettings) -> Self {
+        Self {
+            stall: settings.timeouts.body_stall,
+            bytes_per_second: settings.timeouts.transfer_bytes_per_second,
+            total: settings.timeouts.transfer,
+        }
+    }
+
+    /// How long we may have waited for a client that has sent `bytes`.
+    fn allowed(&self, bytes: u64) -> Duration {
+        match bytes.checked_div(self.bytes_per_second) {
+            Some(seconds) => Duration::from_secs(seconds).max(TRANSFER_GRACE),
+            None => Duration::MAX,
+        }
+    }
+}
+
+/// The bytes as they came, within the time of [`Patience`].
+pub(super) struct Received<B = Incoming> {
+    body: B,
     chunk: Bytes,
     /// What came since the deadline was set.
     fresh: usize,
-    stall: Duration,
+    patience: Patience,
+    began: Instant,
+    received_bytes: u64,
+    /// How long we have waited for the client, without the present time.
+    waited: Duration,
+    /// Since when we wait now.
+    waiting_since: Option<Instant>,
+    /// When the present [`PIECE`] is due.
+    piece_due: Instant,
     deadline: Pin<Box<Sleep>>,
 }
 
-impl Received {
-    fn new(body: Incoming, stall: Duration) -> Self {
+impl<B> Received<B>
+where
+    B: http_body::Body<Data = Bytes> + Unpin,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    fn new(body: B, patience: Patience) -> Self {
+        let began = Instant::now();
+        let piece_due = began + patience.stall;
         Self {
             body,
             chunk: Bytes::new(),
             fresh: 0,
-            stall,
-            deadline: Box::pin(tokio::time::sleep(stall)),
+            patience,
+            began,
+            received_bytes: 0,
+            waited: Duration::ZERO,
+            waiting_since: None,
+            piece_due,
+            deadline: Box::pin(tokio::time::sleep_until(piece_due)),
         }
     }
 
@@ -104,12 +154,10 @@ impl Received {
                 Poll::Ready(Some(frame)) => frame.map_err(io::Error::other),
                 Poll::Ready(None) => return Poll::Ready(None),
                 Poll::Pending => {
+                    let (due, why) = self.due();
+                    self.deadline.as_mut().reset(due);
                     ready!(self.deadline.as_mut().poll(cx));
-                    let stalled = "the client sent next to nothing for too long";
-                    return Poll::Ready(Some(Err(io::Error::new(
-                        io::ErrorKind::TimedOut,
-                        stalled,
-                    ))));
+                    return Poll::Ready(Some(Err(io::Error::new(io::ErrorKind::TimedOut, why))));
                 }
             };
             match frame.map(http_body::Frame::into_data) {
@@ -123,16 +171,44 @@ impl Received {
         }
     }
 
+    /// When we have waited long enough, and for what.
+    fn due(&mut self) -> (Instant, &'static str) {
+        let since = *self.waiting_since.get_or_insert_with(Instant::now);
+        let allowed = self.patience.allowed(self.received_bytes);
+        let slow = since.checked_add(allowed.saturating_sub(self.waited));
+        let total = self.began.checked_add(self.patience.total);
+        let stalled = "the client sent next to nothing for too long";
+        let mut due = (self.piece_due, stalled);
+        let others = [
+            (slow, "the client sent too slowly for too long"),
+            (total, "the client took too long to send it all"),
+        ];
+        for (at, why) in others {
+            if let Some(at) = at.filter(|at| *at < due.0) {
+                due = (at, why);
+            }
+        }
+        due
+    }
+
     fn came(&mut self, bytes: usize) {
+        if let Some(since) = self.waiting_since.take() {
+            self.waited += since.elapsed();
+        }
+        self.received_bytes += bytes as u64;
         self.fresh += bytes;
         if self.fresh >= PIECE {
             self.fresh = 0;
-            self.deadline.as_mut().reset(Instant::now() + self.stall);
+            self.piece_due = Instant::now() + self.patience.stall;
         }
     }
 }
 
-impl AsyncRead for Received {
+impl<B> AsyncRead for Received<B>
+where
+    B: http_body::Body<Data = Bytes> + Unpin,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -163,6 +239,52 @@ pub(super) async fn discard(reader: &mut (impl AsyncRead + Unpin), limit: u64, t
 mod tests {
     use super::*;
     use crate::testing;
+
+    const PATIENCE: Patience = Patience {
+        stall: Duration::from_secs(60),
+        bytes_per_second: 1_000,
+        total: Duration::from_secs(1_000),
+    };
+
+    /// Reads a body of which `bytes` come every second; returns what came of it and when.
+    async fn trickled(bytes: usize, pause: Duration) -> (io::Error, Duration) {
+        let chunks = futures_util::stream::unfold((), move |()| async move {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let chunk = Bytes::from(vec![0; bytes]);
+            Some((Ok::<_, io::Error>(http_body::Frame::data(chunk)), ()))
+        });
+        let body = http_body_util::StreamBody::new(Box::pin(chunks));
+        let mut received = Received::new(body, PATIENCE);
+        let began = Instant::now();
+        let mut chunk = vec![0; 1 << 20];
+        loop {
+            match received.read(&mut chunk).await {
+                Ok(_) => tokio::time::sleep(pause).await,
+                Err(error) => return (error, began.elapsed()),
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_trickles_is_given_up_after_a_while() {
+        let (error, after) = trickled(900, Duration::ZERO).await;
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert!(error.to_string().contains("too slowly"), "{error}");
+        assert!(
+            after <= TRANSFER_GRACE + Duration::from_secs(1),
+            "{after:?}"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_is_quick_enough_has_its_whole_time_and_no_more() {
+        for pause in [Duration::ZERO, Duration::from_secs(9)] {
+            // The time in which we do not read is not the client's.
+            let (error, after) = trickled(1_100, pause).await;
+            assert!(error.to_string().contains("send it all"), "{error}");
+            assert!(after >= PATIENCE.total, "{after:?}");
+        }
+    }
 
     #[test]
     fn plain_and_gzip_are_known_and_nothing_else() {

@@ -69,7 +69,7 @@ impl Collected {
         let refused = stats.refused().map(|(r, n)| (if r.is_empty() { "none" } else { r }, n));
         gauge(out, "ngit_websocket_connections_active", "Open WebSocket connections", stats.connections.get())?;
         counter(out, "ngit_websocket_connections", "WebSocket connections since the start", stats.connections_total.get())?;
-        gauge(out, "ngit_websocket_unique_ips", "Client addresses with an open connection (IPv6 by /64)", self.limits.addresses() as u64)?;
+        gauge(out, "ngit_websocket_unique_ips", "Networks of clients with an open connection", self.limits.addresses() as u64)?;
         gauge(out, "ngit_websocket_subscriptions_active", "Open subscriptions", stats.subscriptions.get())?;
         counters(out, "ngit_websocket_messages_received", "Messages of clients", "type", stats.messages())?;
         counter(out, "ngit_events_stored", "Events accepted by the relay", stats.events_accepted.get())?;

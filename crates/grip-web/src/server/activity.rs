@@ -10,7 +10,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use crate::settings::Timeouts;
+use crate::settings::{TRANSFER_GRACE, Timeouts};
 
 /// Marks of one connection, written by its stream and its requests, read by its watch.
 ///
@@ -21,6 +21,9 @@ pub(crate) struct Activity {
     idle_since: AtomicU64,
     head_since: AtomicU64,
     blocked_since: AtomicU64,
+    /// Milliseconds in which the client took nothing although there was something to take.
+    blocked_total: AtomicU64,
+    written_bytes: AtomicU64,
 }
 
 /// A request under way, until its answer is sent.
@@ -35,7 +38,7 @@ pub(crate) enum Verdict {
     SlowHead,
     /// No request came for long.
     Idle,
-    /// The client takes nothing of our answer.
+    /// The client takes nothing of our answer, or next to nothing for long.
     Stuck,
     /// It has had the time of a connection beyond all bounds.
     Spent,
@@ -50,6 +53,8 @@ impl Activity {
             idle_since: AtomicU64::new(1),
             head_since: AtomicU64::new(1),
             blocked_since: AtomicU64::new(0),
+            blocked_total: AtomicU64::new(0),
+            written_bytes: AtomicU64::new(0),
         })
     }
 
@@ -69,8 +74,30 @@ impl Activity {
     }
 
     /// Notes that the client took bytes.
-    pub(crate) fn wrote(&self) {
-        self.blocked_since.store(0, Ordering::Release);
+    pub(crate) fn wrote(&self, bytes: usize) {
+        let since = self.blocked_since.swap(0, Ordering::AcqRel);
+        if since != 0 {
+            let blocked = self.now().saturating_sub(since);
+            self.blocked_total.fetch_add(blocked, Ordering::Relaxed);
+        }
+        self.written_bytes
+            .fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Says whether the client takes what we send too slowly on average, counting only the time in
+    /// which we wait for it.
+    fn is_too_slow(&self, now: u64, timeouts: &Timeouts) -> bool {
+        let since = self.blocked_since.load(Ordering::Acquire);
+        let current = if since == 0 {
+            0
+        } else {
+            now.saturating_sub(since)
+        };
+        let blocked = Duration::from_millis(current + self.blocked_total.load(Ordering::Relaxed));
+        let due = timeouts
+            .transfer_bytes_per_second
+            .saturating_mul(blocked.as_secs());
+        blocked > TRANSFER_GRACE && self.written_bytes.load(Ordering::Relaxed) < due
     }
 
     /// Notes that the client takes nothing at the moment.
@@ -98,6 +125,9 @@ impl Activity {
             self.blocked_since.load(Ordering::Acquire),
             timeouts.write_stall,
         ) {
+            return Verdict::Stuck;
+        }
+        if self.is_too_slow(now, timeouts) {
             return Verdict::Stuck;
         }
         if self.requests.load(Ordering::Acquire) == 0 {
@@ -193,11 +223,27 @@ mod tests {
         let _busy = activity.request();
         activity.blocked();
         advance(timeouts().write_stall / 2).await;
-        activity.wrote();
+        activity.wrote(1 << 20);
         activity.blocked();
         advance(timeouts().write_stall / 2).await;
         assert!(matches!(activity.check(&timeouts()), Verdict::LookAt(_)));
         advance(timeouts().write_stall / 2).await;
         assert_eq!(activity.check(&timeouts()), Verdict::Stuck);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_takes_a_byte_now_and_then_is_stuck_too() {
+        let takes = |bytes: usize| async move {
+            let activity = Activity::begin();
+            let _busy = activity.request();
+            for _ in 0..40 {
+                activity.blocked();
+                advance(Duration::from_secs(1)).await;
+                activity.wrote(bytes);
+            }
+            activity.check(&timeouts())
+        };
+        assert_eq!(takes(1).await, Verdict::Stuck);
+        assert!(matches!(takes(2 << 10).await, Verdict::LookAt(_)));
     }
 }

@@ -235,7 +235,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_connection_of_the_reserve_is_kept_for_seconds_whatever_its_client_does() {
-        let permit = Limits::new(&WebLimits::default()).reserve(None).unwrap();
+        let bounds = WebLimits::default();
+        let permit = Limits::new(&bounds).reserve(None, &bounds).unwrap();
         let connection = Connection::refused(([203, 0, 113, 1], 1).into(), None, permit);
         let timeouts = Timeouts::default();
         let _busy = connection.activity.request();

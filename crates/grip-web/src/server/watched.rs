@@ -27,7 +27,10 @@ impl Watched {
 
     fn note(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         match &written {
-            Poll::Ready(_) => self.activity.wrote(),
+            Poll::Ready(written) => {
+                let bytes = written.as_ref().map_or(0, |bytes| *bytes);
+                self.activity.wrote(bytes);
+            }
             Poll::Pending => self.activity.blocked(),
         }
         written

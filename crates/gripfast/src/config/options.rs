@@ -129,12 +129,21 @@ options! {
         staged_max_bytes_per_identifier: Bytes = "512 MiB";
         /// Most connections at once.
         max_connections: Positive = "4096", ngit, live;
-        /// Most connections at once from one address; IPv6 by /64.
+        /// Most connections at once from one network of clients.
         max_connections_per_ip: Positive = "256", live;
-        /// Most pushes under way; a git process each.
+        /// Leading bits of an IPv4 address that name a network: what one client may use up is shared
+        /// by all addresses of its network.
+        client_ipv4_prefix: Count<u8, 1, 32> = "32";
+        /// The same of an IPv6 address; providers commonly give a /56 to one household.
+        client_ipv6_prefix: Count<u8, 1, 128> = "56";
+        /// Most pushes under way; a git process each. One network of clients has a quarter at most and
+        /// half of what is free, one repository half.
         max_pushes: Positive = "64";
-        /// Most fetches under way; a git process each.
+        /// Most fetches under way, shared out in the same way.
         max_fetches: Positive = "64";
+        /// Bytes a second that a client must send of a push, or take of an answer, on average, not
+        /// counting the time it waits for the node. 0 lifts the limit.
+        transfer_min_bytes_per_second: Count<u64, 0> = "1024";
         /// Requests a second that one address may make for long; ten times as many in one go. 0
         /// lifts the limit.
         http_requests_per_second: Rate = "100";
@@ -150,13 +159,17 @@ options! {
         relay_max_subscriptions: Positive = "300", ngit;
         /// Most stored events that one filter brings.
         relay_filter_limit: Positive = "5000", ngit;
-        /// Most events that wait for git data.
+        /// Most events that wait for git data and whose authors maintain nothing that is served here;
+        /// as many again may wait of those who do. One network of clients gets an eighth of what is
+        /// still free.
         purgatory_max_entries: Positive = "50000";
         /// Most bytes of such events.
         purgatory_max_bytes: MemoryBytes = "256 MiB";
-        /// Most such events of one author.
+        /// Most such events of one author, counted apart for what they maintain here.
         purgatory_max_per_author: Positive = "100";
-        /// Most such events for one repository identifier.
+        /// Most such events of one kind for one repository and its maintainers, and most new
+        /// announcements of one identifier; there the oldest of the network with most of them loses
+        /// its empty repository to a new one.
         purgatory_max_per_identifier: Positive = "200";
     }
 
@@ -165,6 +178,8 @@ options! {
         drain_deadline: Duration = "5s", live;
         /// How long a client may send or take nothing in the middle of a push, fetch or answer.
         stall_timeout: Duration = "60s";
+        /// How long a client may take to send a push in all.
+        transfer_deadline: Duration = "2h";
         /// How long a connection may rest between requests.
         idle_timeout: Duration = "60s", live;
         /// How long a client may take to send its headers.

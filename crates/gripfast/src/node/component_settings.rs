@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use grip_grasp::{Bounds, Policy, SyncDelays};
 use grip_relay::{Limits, Rate, Rates};
-use grip_types::Service;
+use grip_types::{NetworkPrefixes, Service};
 use grip_web::{NodeInfo, WebLimits, WebSettings};
 
 use crate::config::{Settings, options::Timeouts};
@@ -36,6 +36,7 @@ pub(crate) fn web(settings: &Settings, service: &Service) -> WebSettings {
         limits: WebLimits {
             connections: limits.max_connections,
             connections_per_ip: limits.max_connections_per_ip,
+            networks: networks(settings),
             requests_per_second: http_rate,
             request_burst: http_rate.saturating_mul(10),
             fetch: limits.max_fetches,
@@ -43,7 +44,10 @@ pub(crate) fn web(settings: &Settings, service: &Service) -> WebSettings {
             websocket: limits.max_connections,
             ..WebLimits::default()
         },
-        timeouts: timeouts(&settings.timeouts),
+        timeouts: grip_web::Timeouts {
+            transfer_bytes_per_second: limits.transfer_min_bytes_per_second,
+            ..timeouts(&settings.timeouts)
+        },
         trusted_proxies: settings.reach.trusted_proxy_cidrs.clone(),
         metrics: settings.logs.metrics_enabled,
         ..WebSettings::new(service.clone())
@@ -55,6 +59,7 @@ fn timeouts(timeouts: &Timeouts) -> grip_web::Timeouts {
         header: timeouts.header_timeout,
         idle: timeouts.idle_timeout,
         body_stall: timeouts.stall_timeout,
+        transfer: timeouts.transfer_deadline,
         write_stall: timeouts.stall_timeout,
         ..grip_web::Timeouts::default()
     }
@@ -84,6 +89,7 @@ pub(crate) fn bounds(settings: &Settings) -> Bounds {
     let (limits, timeouts) = (&settings.limits, &settings.timeouts);
     Bounds {
         per_author: limits.purgatory_max_per_author,
+        per_author_bytes: limits.relay_max_message_bytes.saturating_mul(8),
         per_identifier: limits.purgatory_max_per_identifier,
         total: limits.purgatory_max_entries,
         total_bytes: limits.purgatory_max_bytes,
@@ -120,7 +126,16 @@ pub(crate) fn relay(settings: &Settings) -> Limits {
             limits.relay_events_per_second.saturating_mul(2),
             limits.relay_requests_per_second.saturating_mul(5),
         ),
+        networks: networks(settings),
         ..defaults
+    }
+}
+
+/// Which client addresses count as one.
+fn networks(settings: &Settings) -> NetworkPrefixes {
+    NetworkPrefixes {
+        ipv4: settings.limits.client_ipv4_prefix,
+        ipv6: settings.limits.client_ipv6_prefix,
     }
 }
 

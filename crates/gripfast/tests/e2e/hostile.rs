@@ -3,6 +3,7 @@
 
 mod http;
 mod packs;
+mod places;
 mod relay;
 mod scene;
 mod staged;

@@ -1,4 +1,4 @@
-use grip_nostr::{Event, PullRequest, RepoAddr, kinds};
+use grip_nostr::{Event, Kind, PullRequest, RepoAddr, kinds};
 use grip_types::Oid;
 use nostr::prelude::Keys;
 
@@ -205,4 +205,42 @@ fn g01_48a_a_deleted_pull_request_is_refused() {
         150,
     ));
     assert_eq!(view.cause(&event), Cause::Deleted);
+}
+
+#[test]
+fn g01_49_a_pull_request_names_a_few_repositories_and_is_looked_up_through_a_few_events() {
+    let mut view = FakeView::new();
+    let owner = view.hosting(&[]);
+    let tip = oid(7).to_hex();
+    let others: Vec<String> = (0..32)
+        .map(|_| coordinate(30617, &Keys::generate().public_key()))
+        .collect();
+    let ours = coordinate(30617, &owner.public_key());
+    let mut tags: Vec<[&str; 2]> = vec![["c", &tip], ["a", &ours]];
+    tags.extend(others.iter().map(|other| ["a", other.as_str()]));
+    let sign_with = |tags: &[[&str; 2]]| {
+        let tags: Vec<&[&str]> = tags.iter().map(|tag| &tag[..]).collect();
+        sign(&Keys::generate(), kinds::PULL_REQUEST, &tags, 200)
+    };
+    let (cause, text) = refusal(&view.ask(&sign_with(&tags)));
+    assert_eq!(cause, Cause::Malformed);
+    assert!(
+        text.starts_with("invalid: ") && text.contains("32"),
+        "{text}"
+    );
+    assert_eq!(view.outcome(&sign_with(&tags[..33])), Outcome::Hold);
+
+    // Of many events it continues, the first few are read.
+    let ids: Vec<String> = (0..100)
+        .map(|_| {
+            let root = sign(&Keys::generate(), Kind::Custom(1621), &[], 100);
+            view.serve(&root);
+            root.id.to_hex()
+        })
+        .collect();
+    let mut tags: Vec<[&str; 2]> = vec![["c", &tip]];
+    tags.extend(ids.iter().map(|id| ["e", id.as_str()]));
+    view.reads.set(0);
+    assert_eq!(view.cause(&sign_with(&tags)), Cause::Unrelated);
+    assert!(view.reads.get() <= 16, "{}", view.reads.get());
 }

@@ -208,3 +208,35 @@ fn g01_52_patches_issues_and_statuses_are_never_held() {
         assert_eq!(view.outcome(&event), Outcome::Serve, "{kind}");
     }
 }
+
+#[test]
+fn g01_7_a_judgement_looks_once_by_key_for_each_thing_named_and_reads_no_event() {
+    let mut view = FakeView::new();
+    let owner = view.hosting(&[]);
+    for _ in 0..20 {
+        view.hold(&listing(&Keys::generate(), &[], 100));
+    }
+    let large = sign(&owner, Kind::Custom(1621), &[], 100);
+    view.serve(&large);
+    let ids: Vec<String> = (0..50).map(|n| format!("{n:064x}")).collect();
+    let held = coordinate(30617, &Keys::generate().public_key());
+    let (large, held) = (large.id.to_hex(), held.as_str());
+    // Forty times the same.
+    let mut tags: Vec<[&str; 2]> = Vec::new();
+    for _ in 0..40 {
+        tags.extend(ids.iter().map(|id| ["e", id.as_str()]));
+        tags.push(["a", held]);
+    }
+    let sign_with = |more: &[[&str; 2]]| {
+        let tags: Vec<&[&str]> = tags.iter().chain(more).map(|tag| &tag[..]).collect();
+        sign(&Keys::generate(), Kind::Custom(1111), &tags, 200)
+    };
+    let unrelated = sign_with(&[]);
+    assert_eq!(view.cause(&unrelated), Cause::Unrelated);
+    // Served and held, each of 51, and a few about the event itself.
+    assert!(view.looks.get() <= 2 * 51 + 10, "{}", view.looks.get());
+    assert_eq!(view.reads.get(), 0);
+    let related = sign_with(&[["e", &large]]);
+    assert_eq!(view.outcome(&related), Outcome::Serve);
+    assert_eq!(view.reads.get(), 0);
+}

@@ -1,11 +1,16 @@
+use grip_types::{ClientNetwork, EventSource, NetworkPrefixes};
+
 use super::*;
 use crate::{Full, Which};
 
 const FEW: Bounds = Bounds {
     per_author: 2,
+    per_author_bytes: 1 << 20,
     per_identifier: 3,
     total: 5,
     total_bytes: 1 << 20,
+    hidden: 2,
+    hidden_bytes: 1 << 20,
     expired_ids: 2,
     lifetime: LIFETIME,
     placeholder_lifetime: PLACEHOLDER_LIFETIME,
@@ -44,22 +49,269 @@ fn g01_22_one_author_cannot_hold_more_than_its_share() {
     add(&mut purgatory, &keys, 3, "c").unwrap();
 }
 
-#[test]
-fn g01_22_one_identifier_cannot_hold_more_than_its_share_of_a_class() {
-    let mut purgatory = Purgatory::new(FEW);
-    for _ in 0..3 {
-        add(&mut purgatory, &Keys::generate(), 1, "a").unwrap();
+/// A network of one address.
+fn network(last: u8) -> ClientNetwork {
+    NetworkPrefixes::default().network([192, 0, 2, last].into())
+}
+
+fn from(network: Option<ClientNetwork>, families: Vec<Family>) -> Provenance {
+    Provenance {
+        source: EventSource {
+            origin: Origin::Submitted,
+            network,
+        },
+        families,
     }
-    let stranger = Keys::generate();
+}
+
+fn family(owner: &Keys, granted: bool) -> Family {
+    let repository = addr(owner);
+    Family {
+        repository,
+        granted,
+    }
+}
+
+fn add_from(purgatory: &mut Purgatory, keys: &Keys, from: Provenance) -> Result<(), Full> {
+    let event = state(keys, 1, &[]);
+    let added = purgatory.add_state(event, identifier("repo"), from, NOW);
+    added.map(|_| ())
+}
+
+fn announce_from(purgatory: &mut Purgatory, keys: &Keys, from: Provenance, at: Millis) {
+    let event = announcement(keys, 1);
+    let added = purgatory.add_announcement(event, identifier("repo"), from, at);
+    drop(added.unwrap());
+}
+
+#[test]
+fn g01_22_the_maintainers_of_one_repository_cannot_hold_more_than_their_share_of_a_class() {
+    let mut purgatory = Purgatory::new(FEW);
+    let owner = Keys::generate();
+    let of_owner = |granted| from(None, vec![family(&owner, granted)]);
+    for _ in 0..3 {
+        add_from(&mut purgatory, &Keys::generate(), of_owner(false)).unwrap();
+    }
+    let fourth = Keys::generate();
     assert_eq!(
-        add(&mut purgatory, &stranger, 1, "a"),
+        add_from(&mut purgatory, &fourth, of_owner(false)),
         full(Which::Identifier, 3)
     );
     // States do not keep pull requests out, nor these them.
-    let identifiers = vec![identifier("a")];
-    let event = pr(&stranger, 1);
-    let added = purgatory.add_pr(event, oid('a'), identifiers, Origin::Submitted, NOW);
+    let identifiers = vec![identifier("repo")];
+    let event = pr(&fourth, 1);
+    let added = purgatory.add_pr(event, oid('a'), identifiers, of_owner(false), NOW);
     assert!(added.is_ok());
+}
+
+#[test]
+fn g01_22_strangers_under_the_same_name_use_up_nothing_of_its_owner() {
+    let mut purgatory = Purgatory::new(Bounds { total: 100, ..FEW });
+    for _ in 0..20 {
+        add(&mut purgatory, &Keys::generate(), 1, "repo").unwrap();
+    }
+    // Neither the owner of something served nor one who is new here.
+    for granted in [true, false] {
+        let owner = Keys::generate();
+        let own = from(None, vec![family(&owner, granted)]);
+        add_from(&mut purgatory, &owner, own).unwrap();
+    }
+}
+
+#[test]
+fn g01_22_maintainers_of_something_served_find_room_whatever_strangers_hold() {
+    let mut purgatory = Purgatory::new(FEW);
+    for n in 0..5 {
+        let name = format!("repo{n}");
+        add(&mut purgatory, &Keys::generate(), 1, &name).unwrap();
+    }
+    let (owner, stranger) = (Keys::generate(), Keys::generate());
+    let new = from(None, vec![family(&stranger, false)]);
+    assert_eq!(
+        add_from(&mut purgatory, &stranger, new),
+        full(Which::Total, 5)
+    );
+    let served = from(None, vec![family(&owner, true)]);
+    add_from(&mut purgatory, &owner, served.clone()).unwrap();
+    // His own share is bounded all the same.
+    for at in [2, 3] {
+        let event = state(&owner, at, &[]);
+        let added = purgatory.add_state(event, identifier("repo"), served.clone(), NOW);
+        assert_eq!(added.is_ok(), at == 2);
+    }
+    // Who is listed by somebody whose room is used up takes that of the next.
+    let other = Keys::generate();
+    add_from(&mut purgatory, &Keys::generate(), served.clone()).unwrap();
+    let both = from(None, vec![family(&owner, true), family(&other, true)]);
+    add_from(&mut purgatory, &Keys::generate(), both).unwrap();
+    assert_eq!(
+        add_from(&mut purgatory, &Keys::generate(), served),
+        full(Which::Identifier, 3)
+    );
+}
+
+#[test]
+fn g01_22_one_network_has_an_eighth_of_what_is_free_and_leaves_room_to_others() {
+    let mut purgatory = Purgatory::new(Bounds {
+        total: 900,
+        per_identifier: 1_000,
+        ..FEW
+    });
+    let mut fill = |last: u8| {
+        let from = from(Some(network(last)), Vec::new());
+        let all = (0..1_000).map(|_| add_from(&mut purgatory, &Keys::generate(), from.clone()));
+        all.take_while(Result::is_ok).count()
+    };
+    assert_eq!(fill(1), 100);
+    assert_eq!(fill(1), 0, "with whatever key");
+    let others: Vec<usize> = (2..=50).map(fill).collect();
+    assert!(others.iter().all(|count| *count > 0), "{others:?}");
+    let refusal = {
+        let from = from(Some(network(1)), Vec::new());
+        add_from(&mut purgatory, &Keys::generate(), from).unwrap_err()
+    };
+    assert_eq!(refusal.which, Which::Network);
+    // What a network held comes back to it.
+    let _ = purgatory.cleanup(NOW + LIFETIME);
+    assert_eq!(purgatory.usage, Usage::default());
+}
+
+#[test]
+fn g01_22_the_bytes_of_an_author_and_of_a_network_are_bounded() {
+    let mut purgatory = Purgatory::new(Bounds {
+        per_author: 100,
+        per_author_bytes: 3_000,
+        total: 1_000,
+        total_bytes: 80_000,
+        ..FEW
+    });
+    let long = "x".repeat(1_000);
+    let mut hold = |keys: &Keys, at: u64| {
+        let event = event(keys, kinds::STATE, at, &[["d", &long]]);
+        let from = from(Some(network(1)), Vec::new());
+        let added = purgatory.add_state(event, identifier("a"), from, NOW);
+        added.map(|_| ()).map_err(|full| full.which)
+    };
+    let keys = Keys::generate();
+    let mine: Vec<_> = (0..3).map(|at| hold(&keys, at)).collect();
+    assert_eq!(mine, [Ok(()), Ok(()), Err(Which::AuthorBytes)]);
+    let ours = (0..20).map(|_| hold(&Keys::generate(), 1));
+    let refused = ours.filter_map(Result::err).next();
+    assert_eq!(refused, Some(Which::NetworkBytes));
+}
+
+#[test]
+fn one_network_takes_a_quarter_of_the_pull_requests_of_a_repository() {
+    let mut purgatory = Purgatory::new(Bounds {
+        per_identifier: 40,
+        total: 10_000,
+        ..FEW
+    });
+    let owner = Keys::generate();
+    let mut propose = |last: u8, granted: bool| {
+        let event = pr(&Keys::generate(), 1);
+        let from = from(Some(network(last)), vec![family(&owner, granted)]);
+        let added = purgatory.add_pr(event, oid('a'), vec![identifier("repo")], from, NOW);
+        added.map(|_| ()).map_err(|full| full.which)
+    };
+    let flood = (0..40).map(|_| propose(1, false));
+    assert_eq!(flood.filter(Result::is_ok).count(), 8);
+    assert_eq!(propose(1, false), Err(Which::Network));
+    assert_eq!(propose(2, false), Ok(()));
+    assert_eq!(propose(1, true), Ok(()), "a maintainer's, from anywhere");
+}
+
+#[test]
+fn a_name_full_of_announcements_is_open_to_the_next_owner() {
+    let mut purgatory = Purgatory::new(Bounds {
+        total: 100,
+        hidden: 100,
+        ..FEW
+    });
+    let (honest, maintainer) = (Keys::generate(), Keys::generate());
+    announce_from(
+        &mut purgatory,
+        &honest,
+        from(Some(network(1)), Vec::new()),
+        NOW,
+    );
+    let granted = from(Some(network(2)), vec![family(&honest, true)]);
+    announce_from(&mut purgatory, &maintainer, granted, NOW);
+    let flood: Vec<Keys> = (0..4).map(|_| Keys::generate()).collect();
+    for (n, keys) in flood.iter().enumerate() {
+        let at = NOW + SECOND * u32::try_from(n + 1).unwrap();
+        let one = from(Some(network(2)), Vec::new());
+        announce_from(&mut purgatory, keys, one, at);
+        let (hidden, changes) = purgatory.make_room(&addr(keys), at);
+        let expected: &[Expired] = match n {
+            // The owner is the oldest, but the flood comes from one network.
+            2 => &[Expired::AnnouncementRepository(addr(&flood[0]))],
+            3 => &[Expired::AnnouncementRepository(addr(&flood[1]))],
+            _ => &[],
+        };
+        assert_eq!(hidden, expected);
+        assert_eq!(changes.len(), expected.len());
+    }
+    // Those who have signed a state go last.
+    let state = state(&flood[2], 1, &[]);
+    let added = purgatory.add_state(state, identifier("repo"), Origin::Submitted, NOW);
+    drop(added.unwrap());
+    let one = from(Some(network(2)), Vec::new());
+    let newest = Keys::generate();
+    announce_from(&mut purgatory, &newest, one, NOW + MINUTE);
+    let (hidden, _) = purgatory.make_room(&addr(&newest), NOW + MINUTE);
+    assert_eq!(hidden, [Expired::AnnouncementRepository(addr(&flood[3]))]);
+    let phase = |keys: &Keys| purgatory.find_announcement(&addr(keys)).unwrap().phase;
+    assert_eq!(phase(&honest), Phase::Shown);
+    assert_eq!(phase(&maintainer), Phase::Shown);
+}
+
+#[test]
+fn hidden_announcements_have_a_bound_of_their_own_and_make_room_oldest_first() {
+    let mut purgatory = Purgatory::new(FEW);
+    let owners: Vec<Keys> = (0..4).map(|_| Keys::generate()).collect();
+    for (n, keys) in owners.iter().enumerate() {
+        let at = NOW + MINUTE * u32::try_from(n).unwrap();
+        announce_from(&mut purgatory, keys, Origin::Submitted.into(), at);
+    }
+    let (expired, _) = purgatory.cleanup(NOW + LIFETIME + MINUTE * 3);
+    let forgotten: Vec<&RepoAddr> = expired
+        .iter()
+        .filter_map(|expired| match expired {
+            Expired::Announcement { addr, .. } => Some(addr),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(forgotten, [&addr(&owners[0]), &addr(&owners[1])]);
+    assert_eq!(purgatory.count().hidden_announcements, 2);
+    // They use up nothing of what others may hold.
+    assert_eq!(purgatory.usage.strangers_held(), 0);
+    for _ in 0..5 {
+        add(&mut purgatory, &Keys::generate(), 1, "a").unwrap();
+    }
+    assert!(
+        purgatory
+            .cleanup(NOW + LIFETIME * 2 + HIDDEN_LIFETIME)
+            .0
+            .len()
+            >= 2
+    );
+    assert_eq!(purgatory.count().hidden_announcements, 0);
+}
+
+#[test]
+fn whose_room_an_entry_takes_outlives_a_restart() {
+    let mut journal = Journal::default();
+    let mut purgatory = Purgatory::default();
+    let (owner, other) = (Keys::generate(), Keys::generate());
+    let served = from(None, vec![family(&owner, true)]);
+    let event = state(&other, 1, &[]);
+    let added = purgatory.add_state(event, identifier("repo"), served.clone(), NOW);
+    journal.apply(added.unwrap());
+    let event = pr(&other, 2);
+    let added = purgatory.add_pr(event, oid('a'), vec![identifier("repo")], served, NOW);
+    journal.apply(added.unwrap());
+    assert_eq!(journal.restore(NOW).purgatory, purgatory);
 }
 
 #[test]
@@ -140,7 +392,15 @@ fn the_memory_of_expired_ids_forgets_the_oldest() {
 
 #[test]
 fn every_refusal_is_a_sentence_for_the_client() {
-    for which in [Which::Author, Which::Identifier, Which::Total, Which::Bytes] {
+    for which in [
+        Which::Author,
+        Which::AuthorBytes,
+        Which::Network,
+        Which::NetworkBytes,
+        Which::Identifier,
+        Which::Total,
+        Which::Bytes,
+    ] {
         let text = format!("rate-limited: {}", Full { which, limit: 100 });
         assert!(text.contains("100") && !text.contains('\n') && !text.ends_with('.'));
     }

@@ -49,6 +49,7 @@ enum Verb {
     ResumeSync(usize),
     CompleteSync(usize),
     SyncNow(usize),
+    MakeRoom(usize, usize),
     Drop(usize),
     Cleanup,
 }
@@ -68,13 +69,14 @@ fn verb() -> impl Strategy<Value = Verb> {
         1 => (event.clone(), name.clone()).prop_map(|(e, n)| Verb::RestartTimer(e, n)),
         1 => (event.clone(), name.clone()).prop_map(|(e, n)| Verb::RemoveAnnouncement(e, n)),
         1 => (event.clone(), name.clone()).prop_map(|(e, n)| Verb::RemovePlaceholder(e, n)),
-        1 => event.prop_map(Verb::Drop),
+        1 => event.clone().prop_map(Verb::Drop),
         1 => (name.clone(), any::<u16>()).prop_map(|(n, d)| Verb::Enqueue(n, d)),
         2 => Just(Verb::BeginSync),
         1 => name.clone().prop_map(Verb::RetrySync),
         1 => name.clone().prop_map(Verb::ResumeSync),
         1 => name.clone().prop_map(Verb::CompleteSync),
-        1 => name.prop_map(Verb::SyncNow),
+        1 => name.clone().prop_map(Verb::SyncNow),
+        1 => (event.clone(), name).prop_map(|(e, n)| Verb::MakeRoom(e, n)),
         3 => Just(Verb::Cleanup),
     ]
 }
@@ -119,6 +121,7 @@ fn perform(purgatory: &mut Purgatory, verb: &Verb, now: Millis) -> Vec<Change> {
         Verb::CompleteSync(name) => purgatory.complete_sync(&named(name), now),
         Verb::SyncNow(name) => purgatory.sync_now(&named(name), now),
         Verb::Drop(event) => purgatory.drop_event(&of(event).id, now),
+        Verb::MakeRoom(event, name) => purgatory.make_room(&repo(event, name), now).1,
         Verb::Cleanup => purgatory.cleanup(now).1,
     }
 }
@@ -158,9 +161,12 @@ fn without_attempts_under_way(mut purgatory: Purgatory) -> Purgatory {
 /// Small enough that every bound is met now and then.
 const TIGHT: Bounds = Bounds {
     per_author: 4,
+    per_author_bytes: 12_000,
     per_identifier: 4,
     total: 12,
     total_bytes: 12_000,
+    hidden: 2,
+    hidden_bytes: 2_000,
     expired_ids: 3,
     lifetime: LIFETIME,
     placeholder_lifetime: PLACEHOLDER_LIFETIME,
