@@ -158,10 +158,7 @@ impl Connection {
 
     async fn read(&mut self) -> Result<Response> {
         let line = self.line().await?;
-        let status = line
-            .split(' ')
-            .nth(1)
-            .context("closed without a response")?;
+        let status = line.split(' ').nth(1).context("no status")?;
         let status: u16 = status.parse()?;
         let mut headers = BTreeMap::new();
         loop {
@@ -196,6 +193,7 @@ impl Connection {
     async fn line(&mut self) -> Result<String> {
         let mut line = Vec::new();
         self.stream.read_until(b'\n', &mut line).await?;
+        ensure!(line.ends_with(b"\n"), "the connection was closed");
         Ok(String::from_utf8_lossy(&line).trim_end().to_owned())
     }
 
