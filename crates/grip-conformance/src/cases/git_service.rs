@@ -148,7 +148,7 @@ async fn protocols(target: &Target) -> Result<()> {
             let is_filtered = more.iter().any(|option| option.starts_with("--filter"));
             ensure!(is_partial == is_filtered, "v{version} {more:?}: {objects}");
             let commits = clone.git(["rev-list", "--count", "origin/HEAD"])?;
-            let wanted = if more == &["--depth=1"] { "1" } else { "6" };
+            let wanted = if *more == ["--depth=1"] { "1" } else { "6" };
             ensure!(commits == wanted, "v{version} {more:?}: {commits}");
         }
         let clone = WorkTree::clone(&fixture.clone_url(), &["-c", &protocol, "--depth=2"]).await?;

@@ -116,7 +116,7 @@ async fn with_the_token_an_attempt_is_brought_forward_and_recorded_once() -> Res
     assert_eq!(changes.len(), 2, "{changes:?}");
     for (change, what) in changes.iter().zip(["sync now", "purgatory retry"]) {
         must_contain(
-            &change,
+            change,
             &[
                 "who=\"admin token from 127.0.0.1:",
                 &format!("what=\"{what}\""),

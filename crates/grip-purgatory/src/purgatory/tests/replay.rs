@@ -76,7 +76,7 @@ fn verb() -> impl Strategy<Value = Verb> {
         1 => name.clone().prop_map(Verb::ResumeSync),
         1 => name.clone().prop_map(Verb::CompleteSync),
         1 => name.clone().prop_map(Verb::SyncNow),
-        1 => (event.clone(), name).prop_map(|(e, n)| Verb::MakeRoom(e, n)),
+        1 => (event, name).prop_map(|(e, n)| Verb::MakeRoom(e, n)),
         3 => Just(Verb::Cleanup),
     ]
 }
