@@ -5,7 +5,7 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
 
-/// The network that a client's address counts under. Whoever has one address of it is taken to
+/// The network that a client's address counts under. A client with one address of it is taken to
 /// have them all, so that what one client may use up does not grow with its addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ClientNetwork(IpAddr);
