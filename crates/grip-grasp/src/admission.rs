@@ -22,7 +22,9 @@ use grip_nostr::{Event, PullRequest, Timestamp, expiration, kinds};
 use grip_types::Origin;
 
 pub(crate) use announcements::{Announcements, EventStatus, Grant};
-pub(crate) use decision::{Cause, Decision, Effect, HELD, Outcome, Reason, Step};
+#[cfg(test)]
+pub(crate) use decision::HELD;
+pub(crate) use decision::{Cause, Decision, Effect, Outcome, Reason, Step};
 pub(crate) use pull_request::{belongs_to, roots, targets};
 pub(crate) use state::effective_state;
 pub(crate) use view::{Found, HeldAnnouncement, HeldState, View, ViewError};

@@ -212,6 +212,7 @@ impl Core {
                 _ if !anybody.contains(&author) => {
                     ready.insert(event.id());
                 }
+                Ok(state) if !state.is_satisfiable() => {}
                 Ok(state) if state.refs.is_empty() => empty.push(event),
                 Ok(state) if !self.look(|view| has_all(&state, view))? => {}
                 Ok(_) => {

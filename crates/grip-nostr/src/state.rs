@@ -1,6 +1,6 @@
 //! Kind 30618: repository states.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use grip_types::{Identifier, InvalidIdentifier, Oid, RefName};
 use nostr::prelude::Event;
@@ -14,6 +14,9 @@ pub struct State {
     pub identifier: Identifier,
     /// Branches and tags, peeled lines and symbolic values left out; the first of a name counts.
     pub refs: BTreeMap<RefName, Oid>,
+    /// Branches and tags whose value names no object that can be here. Such a state waits, but never
+    /// matches.
+    pub unresolvable: BTreeSet<RefName>,
     /// The branch HEAD names, if it is one of `refs`.
     pub head: Option<RefName>,
 }
@@ -30,10 +33,6 @@ pub enum InvalidState {
     Identifier(#[from] InvalidIdentifier),
     #[error("{0:?} cannot be a git ref, so this state could never be satisfied")]
     RefName(String),
-    #[error(
-        "the value of {0} is not 40 lower-case hex digits (SHA-256 repositories are not served here)"
-    )]
-    Oid(RefName),
     #[error("{0} and {1} cannot exist side by side in git")]
     Conflict(RefName, RefName),
 }
@@ -45,15 +44,21 @@ impl State {
         }
         let d = tags::first_value(&event, "d").ok_or(InvalidState::NoIdentifier)?;
         let identifier = Identifier::parse(d)?;
-        let refs = read_refs(&event)?;
+        let (refs, unresolvable) = read_refs(&event)?;
         refuse_conflicts(&refs)?;
         let head = read_head(&event).filter(|head| refs.contains_key(head));
         Ok(Self {
             event,
             identifier,
             refs,
+            unresolvable,
             head,
         })
+    }
+
+    /// Says whether every value is an object id, so that the state can be satisfied at all.
+    pub fn is_satisfiable(&self) -> bool {
+        self.unresolvable.is_empty()
     }
 
     /// The objects that must be here before this state may be served, each once.
@@ -65,8 +70,9 @@ impl State {
     }
 }
 
-fn read_refs(event: &Event) -> Result<BTreeMap<RefName, Oid>, InvalidState> {
-    let mut refs = BTreeMap::new();
+/// The refs by name, and the names whose value is no object id.
+fn read_refs(event: &Event) -> Result<(BTreeMap<RefName, Oid>, BTreeSet<RefName>), InvalidState> {
+    let (mut refs, mut unresolvable) = (BTreeMap::new(), BTreeSet::new());
     for tag in event.tags.iter() {
         let name = tag.kind();
         let is_ref = name.starts_with("refs/heads/") || name.starts_with("refs/tags/");
@@ -77,13 +83,22 @@ fn read_refs(event: &Event) -> Result<BTreeMap<RefName, Oid>, InvalidState> {
             continue;
         }
         let name = RefName::parse(name).map_err(|_| InvalidState::RefName(name.to_owned()))?;
-        let oid: Oid = value.parse().map_err(|_| InvalidState::Oid(name.clone()))?;
-        if oid.format() != grip_types::ObjectFormat::Sha1 || oid.is_zero() {
-            return Err(InvalidState::Oid(name));
+        if refs.contains_key(&name) || unresolvable.contains(&name) {
+            continue;
         }
-        refs.entry(name).or_insert(oid);
+        let oid = value.parse::<Oid>().ok().filter(can_be_here);
+        if let Some(oid) = oid {
+            refs.insert(name, oid);
+        } else {
+            unresolvable.insert(name);
+        }
     }
-    Ok(refs)
+    Ok((refs, unresolvable))
+}
+
+/// Repositories are SHA-1 ones, and no object has the id of zeros.
+fn can_be_here(oid: &Oid) -> bool {
+    oid.format() == grip_types::ObjectFormat::Sha1 && !oid.is_zero()
 }
 
 /// A branch cannot be a directory of other branches. Sorted order does not put `a` right before

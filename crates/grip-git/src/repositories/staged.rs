@@ -53,6 +53,15 @@ impl Quarantine {
         let failed = |source| StageError::Repository(unreachable_repo(repo, source));
         let inner = &self.repositories.inner;
         let _turn = inner.lock(&repo.identifier);
+        // What the store has rests on nothing that may go.
+        let oids: Vec<Oid> = tips.iter().map(|(_, tip)| *tip).collect();
+        let stored = inner.packs.kinds(&repo.identifier, &oids).map_err(failed)?;
+        let tips = tips.into_iter().zip(stored);
+        let tips = tips.filter_map(|(tip, stored)| stored.is_none().then_some(tip));
+        let tips: Vec<_> = tips.collect();
+        if tips.is_empty() {
+            return Ok(());
+        }
         let bytes = pack.bytes().map_err(failed)?;
         let mut upload = StagedUpload {
             pack: pack.name().to_owned(),

@@ -11,6 +11,11 @@ use super::EventStatus;
 /// The `OK` text of a held event, exactly as GRASP-01 words it.
 pub(crate) const HELD: &str = "purgatory: won't be served until git data arrives";
 
+/// The same for a state that another one of its author and second is ahead of.
+const HELD_TIE: &str = "purgatory: you signed another state in the same second, and the one with \
+                        the lowest id counts (NIP-01); this one waits in case that one goes, but \
+                        cannot be pushed: sign it again with a later created_at";
+
 /// A decision about one event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Decision {
@@ -22,6 +27,8 @@ pub(crate) struct Decision {
     pub(crate) effects: Vec<Effect>,
     /// Whose room the event may take if it is held, the best first.
     pub(crate) families: Vec<Family>,
+    /// The `OK` text if it is held.
+    pub(crate) held_text: &'static str,
     /// Only the legacy maintainer rule granted this (G01-28); the reciprocal one would not.
     pub(crate) legacy_only: bool,
 }
@@ -196,7 +203,7 @@ impl Decision {
     pub(crate) fn answer(&self) -> (bool, Cow<'static, str>) {
         match &self.outcome {
             Outcome::Serve | Outcome::Broadcast => (true, "".into()),
-            Outcome::Hold => (true, HELD.into()),
+            Outcome::Hold => (true, self.held_text.into()),
             Outcome::Duplicate(EventStatus::Served) => (true, "duplicate: already served".into()),
             Outcome::Duplicate(_) => (true, "duplicate: in purgatory".into()),
             Outcome::Refuse(reason) => (false, reason.to_string().into()),
@@ -210,6 +217,8 @@ pub(super) struct Trail {
     steps: Vec<Step>,
     effects: Vec<Effect>,
     families: Vec<Family>,
+    /// Another version of the same second counts, as long as it is there.
+    loses_tie: bool,
     legacy_only: bool,
 }
 
@@ -238,6 +247,13 @@ impl Trail {
         }
     }
 
+    /// Notes that `winner`, of the same second, counts instead.
+    pub(super) fn lose_tie(&mut self, winner: &EventId) {
+        let text = format!("{winner} is of the same second and counts, for its id is lower");
+        self.note("G01-30", text);
+        self.loses_tie = true;
+    }
+
     pub(super) fn flag_legacy_only(&mut self) {
         self.legacy_only = true;
         self.note("G01-28", "only the legacy maintainer rule grants this");
@@ -254,6 +270,7 @@ impl Trail {
             steps: self.steps,
             effects: self.effects,
             families: self.families,
+            held_text: if self.loses_tie { HELD_TIE } else { HELD },
             legacy_only: self.legacy_only,
         }
     }

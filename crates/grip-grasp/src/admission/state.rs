@@ -40,7 +40,7 @@ pub(super) fn judge(
         Err(problem) => return Ok(trail.refuse("G01-16 1", Reason::invalid(problem))),
     };
     let held = own_held(&state, view)?;
-    if let Some(reason) = superseded(&state, &held, view)? {
+    if let Some(reason) = superseded(&state, view)? {
         return Ok(trail.refuse("G01-16 3", reason));
     }
     let announcements = Announcements::load(&state.identifier, view, policy)?;
@@ -58,7 +58,7 @@ pub(super) fn judge(
     }
     note_grants(&grants, &mut trail);
     trail.find_room(grants.iter().map(Grant::family).collect());
-    let satisfied = match look_for_data(&state, &grants, view)? {
+    let has_data = match look_for_data(&state, &grants, view)? {
         Data::Unfit(name) => {
             let text = format!("{name} must name a commit, and the object it names is none");
             return Ok(trail.refuse("G01-38", Reason::invalid(text)));
@@ -69,9 +69,11 @@ pub(super) fn judge(
         }
         Data::Here => true,
     };
-    trail.drop_states(&state.identifier, overtaken(&state, &held, satisfied));
-    if satisfied {
+    if let Some(winner) = tie_winner(&state, &held, view)? {
+        trail.lose_tie(&winner);
+    } else if has_data {
         trail.note("G01-16 6", "every object it names is here");
+        trail.drop_states(&state.identifier, overtaken(&state, &held));
         trail.then(Effect::Reexamine(state.identifier));
         return Ok(trail.end(Outcome::Serve));
     }
@@ -85,14 +87,8 @@ fn own_held(state: &State, view: &dyn View) -> Result<Vec<HeldState>, ViewError>
     Ok(held)
 }
 
-/// Why this version does not count beside the author's others. Several versions may be held, as
-/// pushes for each may be under way; but of two of the same second only one can ever count, and
-/// taking the other would silently undo what was pushed for the first.
-fn superseded(
-    state: &State,
-    held: &[HeldState],
-    view: &dyn View,
-) -> Result<Option<Reason>, ViewError> {
+/// Why this version does not count beside the one that is served.
+fn superseded(state: &State, view: &dyn View) -> Result<Option<Reason>, ViewError> {
     let event = &state.event;
     let address = Address {
         kind: kinds::STATE,
@@ -100,34 +96,41 @@ fn superseded(
         d: state.identifier.as_str().to_owned(),
     };
     let served = view.latest(&address)?;
-    if let Some(reason) = served.and_then(|served| outdated(event, &served)) {
-        return Ok(Some(reason));
-    }
-    let mut ties = held.iter().filter(|h| h.created_at == event.created_at);
-    Ok(ties.any(|held| held.id < event.id).then(|| {
-        Reason::new(
-            Prefix::Invalid,
-            Cause::Tie,
-            "you signed another state in the same second, which waits for its git data, and the \
-             one with the lowest id counts (NIP-01); sign this again with a later created_at",
-        )
-    }))
+    Ok(served.and_then(|served| outdated(event, &served)))
 }
 
-/// Which of the author's held versions this one puts an end to: losers of a tie at once, older
-/// ones once this is served (G01-17).
-fn overtaken(state: &State, held: &[HeldState], served: bool) -> Vec<grip_nostr::EventId> {
-    let at = state.event.created_at;
-    held.iter()
-        .filter(|other| {
-            if other.created_at == at {
-                other.id > state.event.id
-            } else {
-                served && other.created_at < at
-            }
-        })
-        .map(|other| other.id)
-        .collect()
+/// The author's held version of the same second that counts instead of this one. Several versions
+/// may be held, as pushes for each may be under way; but of two of one second only one can count,
+/// and if the other did too, it would silently undo what was pushed for the first (A-12).
+fn tie_winner(
+    state: &State,
+    held: &[HeldState],
+    view: &dyn View,
+) -> Result<Option<grip_nostr::EventId>, ViewError> {
+    let event = &state.event;
+    let ties = held
+        .iter()
+        .filter(|other| other.created_at == event.created_at);
+    for other in ties.filter(|other| other.id < event.id) {
+        let other = view.held_event(&other.id)?.map(State::parse);
+        // One that can never match is ahead of nobody.
+        if let Some(Ok(winner)) = other
+            && winner.is_satisfiable()
+        {
+            return Ok(Some(winner.event.id));
+        }
+    }
+    Ok(None)
+}
+
+/// Which of the author's held versions this one puts an end to when it is served (G01-17).
+fn overtaken(state: &State, held: &[HeldState]) -> Vec<grip_nostr::EventId> {
+    let this = &state.event;
+    let is_older = |other: &&HeldState| {
+        other.created_at < this.created_at
+            || (other.created_at == this.created_at && other.id > this.id)
+    };
+    held.iter().filter(is_older).map(|other| other.id).collect()
 }
 
 fn note_grants(grants: &[Grant], trail: &mut Trail) {
@@ -161,6 +164,10 @@ fn look_for_data(state: &State, grants: &[Grant], view: &dyn View) -> Result<Dat
         Data::Missing(Step { rule, text })
     };
     let (names, oids): (Vec<_>, Vec<_>) = state.refs.iter().map(|(n, o)| (n, *o)).unzip();
+    if let Some(name) = state.unresolvable.first() {
+        let text = format!("the value of {name} is no object id: waits, and can never match");
+        return Ok(missing("G01-38", text));
+    }
     if oids.is_empty() && grants.iter().all(|g| g.status != EventStatus::Served) {
         // Otherwise a key and two small events would put an announcement on show.
         let text = "it names no refs and no owner's announcement is served yet: waits for a push";

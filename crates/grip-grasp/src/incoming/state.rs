@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{arrival, identifiers::own_identifier};
 use crate::{
-    admission::{Cause, Decision, HELD, Outcome},
+    admission::{Cause, Decision, Outcome},
     error::GraspError,
     grasp::{Core, now},
     release::{Plan, Released},
@@ -93,14 +93,14 @@ impl Core {
         source: EventSource,
     ) -> Result<Answer, GraspError> {
         let (copy, name) = (event.clone(), identifier(event));
-        let from = decision.provenance(source);
+        let (from, held_text) = (decision.provenance(source), decision.held_text);
         self.hold(event.id, vec![name.clone()], |purgatory, _| {
             purgatory.add_state(copy, name, from, now())
         })
         .await?;
         drop(self.answer(event, &decision));
         self.carry_out(decision.effects).await?;
-        Ok(Answer::accepted(HELD))
+        Ok(Answer::accepted(held_text))
     }
 }
 

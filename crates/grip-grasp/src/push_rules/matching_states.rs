@@ -1,6 +1,9 @@
 //! The states that a push to one repository may rest on, matched at the time of the push.
 
-use std::{cmp::Reverse, collections::BTreeMap};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, HashSet},
+};
 
 use grip_nostr::{EventId, MaintainerSet, State, Timestamp};
 use grip_types::{RefEdit, RefName};
@@ -12,6 +15,8 @@ use crate::admission::effective_state;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Candidates {
     states: Vec<State>,
+    /// Held ones that another of their author and second is ahead of: no push may rest on them.
+    tied: Vec<State>,
 }
 
 impl Candidates {
@@ -19,14 +24,17 @@ impl Candidates {
     pub(crate) fn new(set: &MaintainerSet, served: Vec<State>, held: Vec<State>) -> Self {
         let effective = effective_state(set, &served).cloned();
         let since = effective.as_ref().map(rank);
-        let mut states: Vec<State> = held
+        let mut held: Vec<State> = held
             .into_iter()
-            .filter(|state| set.contains(&state.event.pubkey))
+            .filter(|state| set.contains(&state.event.pubkey) && state.is_satisfiable())
             .filter(|state| since.is_none_or(|since| rank(state) > since))
-            .chain(effective)
             .collect();
-        states.sort_by_key(|state| Reverse(rank(state)));
-        Self { states }
+        held.sort_by_key(|state| Reverse(rank(state)));
+        let mut seconds = HashSet::new();
+        let is_first = |state: &State| seconds.insert((state.event.pubkey, state.event.created_at));
+        let (mut states, tied): (Vec<_>, Vec<_>) = held.into_iter().partition(is_first);
+        states.extend(effective);
+        Self { states, tied }
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &State> {
@@ -41,16 +49,23 @@ impl Candidates {
         if commands.is_empty() {
             return Ok(None);
         }
-        match self.find_matching_states(commands).next() {
-            Some(state) => Ok(Some(state)),
-            None => Err(self.problems(commands)),
+        if let Some(state) = self.find_matching_states(commands).next() {
+            return Ok(Some(state));
         }
+        let mut tied = self.tied.iter();
+        Err(match tied.find(|state| allows(state, commands)) {
+            Some(tied) => {
+                let names = commands.iter().map(|command| command.name.clone());
+                names.map(|name| (name, tie(tied))).collect()
+            }
+            None => self.problems(commands),
+        })
     }
 
     /// The states that accept all of `commands`, newest first.
     fn find_matching_states(&self, commands: &[&RefEdit]) -> impl Iterator<Item = &State> {
         let states = self.states.iter();
-        states.filter(move |state| commands.iter().all(|edit| can_satisfy_state(state, edit)))
+        states.filter(move |state| allows(state, commands))
     }
 
     /// What the newest state has against each command.
@@ -75,6 +90,18 @@ fn rank(state: &State) -> (Timestamp, Reverse<EventId>) {
 /// Says whether the command leaves its ref as the state has it.
 pub(super) fn can_satisfy_state(state: &State, command: &RefEdit) -> bool {
     state.refs.get(&command.name).copied() == command.new
+}
+
+fn allows(state: &State, commands: &[&RefEdit]) -> bool {
+    commands.iter().all(|edit| can_satisfy_state(state, edit))
+}
+
+fn tie(state: &State) -> String {
+    format!(
+        "the state that allows it ({}) was signed in the same second as another of its author, \
+         whose lower id counts; publish it again with a later created_at",
+        &state.event.id.to_hex()[..8]
+    )
 }
 
 fn unallowed(command: &RefEdit) -> String {

@@ -161,6 +161,27 @@ fn g01_30_of_tied_states_the_loser_is_no_candidate() {
 }
 
 #[test]
+fn a_12_of_tied_held_states_only_the_winner_may_be_pushed_and_the_pusher_is_told() {
+    let owner = Owner::new(&[]);
+    let [winner, loser] = tied_states(&owner.keys, 100, &of(&[(MAIN, 1)]), &of(&[(MAIN, 2)]));
+    let older = owner.state(&[(MAIN, 3)], 90);
+    let candidates = owner.candidates(&[], &[&loser, &winner, &older]);
+    for (tip, by) in [(1, &winner), (3, &older)] {
+        let authorised = push(&[set_to(MAIN, None, tip)], &candidates, &refs(&[])).unwrap();
+        assert_eq!(authorised.by, Some(by.id));
+    }
+    let refusal = push(&[set_to(MAIN, None, 2)], &candidates, &refs(&[])).unwrap_err();
+    assert!(
+        refusal.summary.contains("same second"),
+        "{}",
+        refusal.summary
+    );
+    // Once the winner is gone, deleted or expired, the other counts.
+    let candidates = owner.candidates(&[], &[&loser]);
+    assert!(push(&[set_to(MAIN, None, 2)], &candidates, &refs(&[])).is_ok());
+}
+
+#[test]
 fn g01_35_a_strangers_held_state_allows_nothing() {
     let owner = Owner::new(&[]);
     let foreign = state(&Keys::generate(), &of(&[(MAIN, 1)]), 100);

@@ -274,5 +274,5 @@ pub(crate) fn served_states(
 /// Says whether every object a state names is here.
 pub(super) fn has_all(state: &State, view: &dyn View) -> Result<bool, ViewError> {
     let found = view.objects(&state.identifier, &state.oids())?;
-    Ok(found.iter().all(|found| *found != Found::Missing))
+    Ok(state.is_satisfiable() && found.iter().all(|found| *found != Found::Missing))
 }

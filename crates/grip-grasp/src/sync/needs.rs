@@ -110,6 +110,9 @@ pub(crate) fn asks(
     let mut urls = Urls::new(policy);
     let mut owners = Vec::new();
     let (is_state, oids) = if let Ok(state) = State::parse(event.clone()) {
+        if !state.is_satisfiable() {
+            return Ok(None);
+        }
         for announcement in announcements.family(&event.pubkey) {
             urls.add(&announcement.clone);
             owners.push(announcement.event.pubkey);

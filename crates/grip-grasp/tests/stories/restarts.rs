@@ -97,9 +97,11 @@ async fn data_that_came_before_a_crash_is_released_by_the_start() {
     let next = tree.commit("a", "next").unwrap();
     let state = owner.state_at("x", &[("refs/heads/main", &next)], None, later(1));
     node.accepts(&state, HELD).await;
-    // The objects come under another name: the state's own ref is not pending_repacks, nor is it released
-    // by name. What counts is that they are here.
-    let name = format!("refs/nostr/{}", "cd".repeat(32));
+    // The objects come under another name, that of a pull request. What counts is that they are here
+    // and that an event names them.
+    let request = owner.pull_request(&owner, "x", &next, "https://elsewhere.example/x.git");
+    node.accepts(&request, HELD).await;
+    let name = format!("refs/nostr/{}", request.id.to_hex());
     assert!(
         node.push(&addr(&owner, "x"), &tree, &[(ZERO, &next, &name)])
             .await

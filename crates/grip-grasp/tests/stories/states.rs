@@ -125,7 +125,7 @@ async fn a_tie_keeps_what_was_pushed_and_tells_the_loser_to_sign_again() {
 }
 
 #[tokio::test]
-async fn a_lower_id_of_the_same_second_ends_the_held_one() {
+async fn a_12_both_states_of_one_second_wait_and_the_one_that_does_not_count_is_told() {
     let (owner, node) = (Author::new(), Node::start().await);
     node.accepts(&announce(&owner, "x", &[]), HELD).await;
     let at = later(1);
@@ -136,10 +136,14 @@ async fn a_lower_id_of_the_same_second_ends_the_held_one() {
     } else {
         (two, one)
     };
-    node.accepts(&high, HELD).await;
     node.accepts(&low, HELD).await;
-    assert_eq!(node.grasp().stats().purgatory.states, 1);
-    node.refuses(&high, "later created_at").await;
+    let answer = node.send(&high).await;
+    assert!(answer.accepted, "{answer:?}");
+    assert!(
+        answer.message.starts_with("purgatory: ") && answer.message.contains("later created_at"),
+        "{answer:?}"
+    );
+    assert_eq!(node.grasp().stats().purgatory.states, 2);
 }
 
 #[tokio::test]

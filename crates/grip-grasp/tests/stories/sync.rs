@@ -231,7 +231,9 @@ async fn a_wanted_state_allows_no_push_and_a_push_that_brings_its_data_serves_it
     let told = node.push(&repo, &tree, &push).await;
     told.refused("");
     assert!(!node.has_object("x", &next));
-    let name = format!("refs/nostr/{}", "cd".repeat(32));
+    let request = owner.pull_request(&owner, "x", &next, FORK);
+    node.accepts(&request, HELD).await;
+    let name = format!("refs/nostr/{}", request.id.to_hex());
     let told = node.push(&repo, &tree, &[(ZERO, &next, &name)]).await;
     told.taken("");
     assert!(node.serves(&state));

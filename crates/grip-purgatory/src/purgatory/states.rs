@@ -61,9 +61,8 @@ impl Purgatory {
         changes
     }
 
-    /// Ends the time of a state. If it names objects that can be here (a state with other ids is
-    /// invalid) and is the latest of its
-    /// author, it is wanted from now on.
+    /// Ends the time of a state. If it names objects, all of which can be here, and is the latest of
+    /// its author, it is wanted from now on.
     pub(super) fn expire_state(
         &mut self,
         identifier: &Identifier,
@@ -78,7 +77,8 @@ impl Purgatory {
         let mut changes = vec![Change::remove(Class::State, id)];
         changes.extend(self.remember(*id, Some(held.origin), now));
         let event = held.event.unpack();
-        let names_objects = State::parse(event.clone()).is_ok_and(|state| !state.refs.is_empty());
+        let names_objects = State::parse(event.clone())
+            .is_ok_and(|state| state.is_satisfiable() && !state.refs.is_empty());
         if names_objects && !self.has_newer(identifier, &held.event) {
             changes.extend(self.remove_superseded(identifier, &event));
             changes.extend(self.want(vec![identifier.clone()], held, now));
