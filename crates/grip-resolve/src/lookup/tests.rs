@@ -51,6 +51,14 @@ impl Scene {
         nearest.into_iter().map(|peer| peer.id).collect()
     }
 
+    /// The member of the network that is farthest from `key`, ourselves left out.
+    fn farthest(&self, key: &Key) -> PeerName {
+        let own = &self.memory.names()[0];
+        let mut members = self.memory.by_distance(&key.record());
+        members.retain(|member| member != own);
+        members.pop().unwrap()
+    }
+
     fn put(&self, peer: &PeerName, key: &Key) {
         self.leave(peer, key, &self.manifest);
     }
@@ -299,7 +307,7 @@ async fn a_known_provider_is_asked_first() {
     let scene = Scene::new(200);
     let key = scene.by_id();
     let own = scene.memory.names()[0].clone();
-    let provider = scene.memory.by_distance(&key.record()).pop().unwrap();
+    let provider = scene.farthest(&key);
     scene.put(&provider, &key);
     scene.memory.provide(&own, &key.record(), &provider);
     let found = scene.lookup(&key).await.unwrap();
@@ -313,7 +321,7 @@ async fn a_provider_is_awaited_before_peers_that_hold_an_older_manifest() {
         let scene = Scene::new(200);
         let key = scene.by_name();
         let own = scene.memory.names()[0].clone();
-        let owner = scene.memory.by_distance(&key.record()).pop().unwrap();
+        let owner = scene.farthest(&key);
         scene.put(&owner, &key);
         scene.memory.latency_of(&owner, ms(latency));
         scene.memory.provide(&own, &key.record(), &owner);
