@@ -28,7 +28,9 @@ pub use packs::{Promoted, RepackError, Repacked};
 pub use process::GitMissing;
 pub use receive::{Caps, Pruned, Quarantine, ReceiveError};
 pub use refs::{Ref, RefSnapshot, RefUpdateError};
-pub use repositories::{AdoptError, Fsck, OpenError, Options, RepoError, Repositories, StageError};
+pub use repositories::{
+    AdoptError, DiskFull, Fsck, OpenError, Options, RepoError, Repositories, StageError,
+};
 pub use staged_uploads::{StagedTotals, StagingBudget, StagingBudgets, StagingFull};
 pub use upload_pack::PackStream;
 pub use upload_request::{GitService, Protocol};

@@ -13,7 +13,7 @@ use crate::{
     packs::{QuarantineDir, QuarantinedPack},
     process::{Running, read_bounded},
     remote::RemoteError,
-    repositories::{RepoError, Repositories},
+    repositories::{DiskFull, RepoError, Repositories},
 };
 
 mod git_error;
@@ -37,6 +37,9 @@ pub(crate) const CHUNK: usize = 256 << 10;
 /// Memory git may take to check a pack, beside as much as the pack may be large: it holds every
 /// delta it applies whole, and a few bytes can stand for gigabytes.
 const SPARE_MEMORY: u64 = 1 << 30;
+
+/// Bytes of a pack after which the free space on disk is looked at again.
+const BYTES_PER_LOOK: u64 = 16 << 20;
 
 /// Why a pack was not taken; nothing of it is left.
 #[derive(Debug, thiserror::Error)]
@@ -66,6 +69,8 @@ pub enum ReceiveError {
     Refused(String),
     #[error(transparent)]
     Repository(#[from] RepoError),
+    #[error(transparent)]
+    DiskFull(#[from] DiskFull),
     #[error("the pack could not be stored")]
     Io(#[from] io::Error),
 }
@@ -73,7 +78,10 @@ pub enum ReceiveError {
 impl ReceiveError {
     /// Says whether the fault is ours, and the same push may succeed later.
     pub fn is_ours(&self) -> bool {
-        matches!(self, Self::TooSlow(_) | Self::Repository(_) | Self::Io(_))
+        matches!(
+            self,
+            Self::TooSlow(_) | Self::Repository(_) | Self::DiskFull(_) | Self::Io(_)
+        )
     }
 
     /// What a remote server did, if the pack came from one and that is why.
@@ -125,10 +133,11 @@ impl Repositories {
         R: AsyncRead + Send + Unpin,
     {
         let options = &self.inner.options;
+        self.has_free_space().await?;
         let dir = self.quarantine_dir(identifier).await?;
         let mut running = Running::start(self.index_pack(&dir))?;
         running.limit_memory(caps.max_pack_bytes.saturating_add(SPARE_MEMORY));
-        let feed = feed(pack, running.stdin(), caps);
+        let feed = self.feed(pack, running.stdin(), caps);
         let (stdout, stderr) = (running.stdout(), running.stderr());
         let finish =
             async { tokio::try_join!(read_bounded(stdout), read_bounded(stderr), running.wait()) };
@@ -197,6 +206,55 @@ impl Repositories {
         Ok(self.quarantine(identifier, pack))
     }
 
+    async fn has_free_space(&self) -> Result<(), ReceiveError> {
+        let repositories = self.clone();
+        let checked = blocking(move || Ok(repositories.check_free_space())).await?;
+        Ok(checked?)
+    }
+
+    /// Passes the client's bytes on to git, within the limits.
+    async fn feed<R>(
+        &self,
+        mut pack: R,
+        stdin: Option<ChildStdin>,
+        caps: Caps,
+    ) -> Result<(), ReceiveError>
+    where
+        R: AsyncRead + Send + Unpin,
+    {
+        let Caps {
+            max_pack_bytes: limit,
+            stall,
+        } = caps;
+        let mut stdin = stdin.ok_or_else(|| io::Error::other("git has no standard input"))?;
+        enlarge_pipe(&stdin);
+        let mut chunk = vec![0; CHUNK];
+        let mut total = 0;
+        let mut next_look = BYTES_PER_LOOK;
+        loop {
+            let read = time::timeout(stall, pack.read(&mut chunk))
+                .await
+                .map_err(|_| ReceiveError::Stalled(stall))?
+                .map_err(ReceiveError::Client)?;
+            if read == 0 {
+                return Ok(());
+            }
+            total += read as u64;
+            if total > limit {
+                return Err(ReceiveError::TooBig { limit });
+            }
+            if total > next_look {
+                self.has_free_space().await?;
+                next_look = total + BYTES_PER_LOOK;
+            }
+            match stdin.write_all(&chunk[..read]).await {
+                // Git has seen enough: its exit status says whether of good or of bad.
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+                written => written?,
+            }
+        }
+    }
+
     fn index_pack(&self, dir: &QuarantineDir) -> std::process::Command {
         // We sync ourselves, both files at once; reverse indexes come with a repack.
         let mut command = self.inner.git.command([
@@ -225,39 +283,6 @@ where
 {
     let done = tokio::task::spawn_blocking(work).await;
     Ok(done.map_err(io::Error::other)??)
-}
-
-/// Passes the client's bytes on to git, within the limits.
-async fn feed<R>(mut pack: R, stdin: Option<ChildStdin>, caps: Caps) -> Result<(), ReceiveError>
-where
-    R: AsyncRead + Send + Unpin,
-{
-    let Caps {
-        max_pack_bytes: limit,
-        stall,
-    } = caps;
-    let mut stdin = stdin.ok_or_else(|| io::Error::other("git has no standard input"))?;
-    enlarge_pipe(&stdin);
-    let mut chunk = vec![0; CHUNK];
-    let mut total = 0;
-    loop {
-        let read = time::timeout(stall, pack.read(&mut chunk))
-            .await
-            .map_err(|_| ReceiveError::Stalled(stall))?
-            .map_err(ReceiveError::Client)?;
-        if read == 0 {
-            return Ok(());
-        }
-        total += read as u64;
-        if total > limit {
-            return Err(ReceiveError::TooBig { limit });
-        }
-        match stdin.write_all(&chunk[..read]).await {
-            // Git has seen enough: its exit status says whether of good or of bad.
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
-            written => written?,
-        }
-    }
 }
 
 /// Fewer switches between the processes; without it the transfer is only slower.

@@ -28,11 +28,13 @@ use crate::{
 
 mod adopt;
 mod archive;
+mod free_space;
 mod objects;
 mod staged;
 mod tips;
 
 pub use adopt::AdoptError;
+pub use free_space::DiskFull;
 pub use staged::StageError;
 
 /// Identifiers that share one lock by chance only wait for each other.
@@ -58,6 +60,10 @@ pub struct Options {
     pub ref_cache_bytes: usize,
     /// Packs of one identifier beyond which maintenance rolls them up; default 20.
     pub max_packs: usize,
+    /// Free bytes on disk below which no pack is taken; default 256 MiB.
+    pub min_free_bytes: u64,
+    /// Other directories to whose disks this applies; default none.
+    pub also_kept_free: Vec<PathBuf>,
     /// Bytes of uploads that no event names yet.
     pub staging: StagingBudgets,
 }
@@ -74,6 +80,8 @@ impl Options {
             upload_idle: Duration::from_secs(120),
             ref_cache_bytes: 64 << 20,
             max_packs: 20,
+            min_free_bytes: 256 << 20,
+            also_kept_free: Vec::new(),
             staging: StagingBudgets::default(),
         }
     }

@@ -3,7 +3,7 @@
 use std::io;
 
 use grip_db::DbError;
-use grip_git::{RefUpdateError, RepoError};
+use grip_git::{DiskFull, RefUpdateError, RepoError};
 use grip_nostr::RepoAddr;
 use grip_purgatory::Full;
 use grip_relay::{Answer, WriteError};
@@ -44,6 +44,8 @@ pub(crate) enum GraspError {
     },
     #[error("the object stores could not be read or changed")]
     Stores(#[source] Box<dyn std::error::Error + Send + Sync>),
+    #[error(transparent)]
+    DiskFull(#[from] DiskFull),
     #[error(transparent)]
     Full(#[from] Full),
     #[error("too many changes of this repository are waiting; try again")]

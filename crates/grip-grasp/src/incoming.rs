@@ -48,7 +48,10 @@ impl WritePolicy for Grasp {
             Err(error) => return Ok(Verdict::Refuse(GraspError::from(error).answer())),
         };
         Ok(match decision.outcome {
-            Outcome::Serve => Verdict::Store,
+            Outcome::Serve => match core.repositories.check_free_space() {
+                Ok(()) => Verdict::Store,
+                Err(full) => Verdict::Refuse(GraspError::from(full).answer()),
+            },
             Outcome::Broadcast => Verdict::Broadcast,
             _ => Verdict::Refuse(core.answer(event, &decision)),
         })
@@ -74,7 +77,9 @@ impl WritePolicy for Grasp {
 
 impl Core {
     async fn process(self: &Arc<Self>, event: Event, source: EventSource) -> Answer {
-        let processed = if event.kind == kinds::ANNOUNCEMENT {
+        let processed = if let Err(error) = self.has_room_for(&event).await {
+            Err(error)
+        } else if event.kind == kinds::ANNOUNCEMENT {
             self.process_announcement(&event, source).await
         } else if event.kind == kinds::STATE {
             self.process_state(&event, source).await
@@ -89,6 +94,15 @@ impl Core {
                 .note_event(&event, &answer.message, Vec::new(), timestamp());
             answer
         })
+    }
+
+    /// Says whether the disk has room; a deletion makes some, or leads to it.
+    async fn has_room_for(self: &Arc<Self>, event: &Event) -> Result<(), GraspError> {
+        if event.kind == kinds::DELETION {
+            return Ok(());
+        }
+        let look = |core: &Self| core.repositories.check_free_space();
+        Ok(self.blocking("grasp.look", look).await??)
     }
 
     /// Asks admission about an event that just came. Blocks.

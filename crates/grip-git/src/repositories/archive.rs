@@ -95,12 +95,6 @@ impl Repositories {
         }
         Ok(true)
     }
-
-    /// Free bytes of the disk that the repositories are on. Blocking.
-    pub fn free_bytes(&self) -> io::Result<u64> {
-        let disk = rustix::fs::statvfs(&self.inner.layout.root)?;
-        Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
-    }
 }
 
 impl Inner {

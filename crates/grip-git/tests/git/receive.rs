@@ -23,6 +23,22 @@ async fn refused(sandbox: &Sandbox, repo: &RepoAddr, pack: &[u8]) -> ReceiveErro
 }
 
 #[tokio::test]
+async fn no_pack_is_taken_while_the_disk_is_fuller_than_allowed() {
+    let sandbox = Sandbox::with(|options| options.min_free_bytes = u64::MAX);
+    let repo = repo(ALICE, "project");
+    let refused = sandbox
+        .receive(&repo, &Work::example().pack("", &["--all"]))
+        .await;
+    let error = refused.err().unwrap();
+    assert!(matches!(error, ReceiveError::DiskFull(_)), "{error}");
+    assert!(
+        error.is_ours() && error.to_string().contains("full"),
+        "{error}"
+    );
+    sandbox.assert_quarantine_is_empty();
+}
+
+#[tokio::test]
 async fn objects_are_seen_in_quarantine_and_by_others_after_promotion_only() {
     let (sandbox, repo) = empty();
     let work = Work::example();

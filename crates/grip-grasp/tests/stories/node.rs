@@ -24,6 +24,7 @@ pub(crate) const ZERO: &str = wire::ZERO;
 pub(crate) struct Node {
     dir: TempDir,
     staging: grip_git::StagingBudgets,
+    min_free_bytes: u64,
     running: Option<Running>,
 }
 
@@ -62,6 +63,7 @@ impl Node {
         let mut node = Self {
             dir: TempDir::new().unwrap(),
             staging: Default::default(),
+            min_free_bytes: 0,
             running: None,
         };
         node.open().await;
@@ -75,6 +77,7 @@ impl Node {
         let db = Db::open(&root.join("node.db")).await.unwrap();
         let mut options = Options::new(root.join("git"));
         options.staging = self.staging;
+        options.min_free_bytes = self.min_free_bytes;
         let repositories = Repositories::open(options).unwrap();
         let (relay, writer) = Relay::start(store.clone(), Limits::default(), &group);
         let policy = Policy::open(Service::parse(SERVICE).unwrap());
@@ -101,6 +104,12 @@ impl Node {
     /// Starts again with other budgets for uploads that no event names.
     pub(crate) async fn restart_with(&mut self, staging: grip_git::StagingBudgets) {
         self.staging = staging;
+        self.restart().await;
+    }
+
+    /// Starts again with more free space demanded than any disk has, or none.
+    pub(crate) async fn restart_full(&mut self, is_full: bool) {
+        self.min_free_bytes = if is_full { u64::MAX } else { 0 };
         self.restart().await;
     }
 

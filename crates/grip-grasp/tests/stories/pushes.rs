@@ -320,3 +320,34 @@ impl AsyncRead for Broken {
         }
     }
 }
+
+#[tokio::test]
+async fn a_full_disk_refuses_pushes_and_events_and_leaves_nothing_half_written() {
+    let mut scene = Scene::new().await;
+    let (next, state) = scene.hold_next().await;
+    let after = scene.commit("after");
+    let refs = [("refs/heads/main", after.as_str())];
+    let later_state = scene.owner.state_at("x", &refs, None, later(2));
+    scene.node.restart_full(true).await;
+    scene
+        .push_main(&scene.tip, &next)
+        .await
+        .refused("disk of this server is full");
+    let name = format!("refs/nostr/{}", "ab".repeat(32));
+    let proposal = [(ZERO, next.as_str(), name.as_str())];
+    scene
+        .push(&proposal)
+        .await
+        .refused("disk of this server is full");
+    scene
+        .node
+        .refuses(&later_state, "error: the disk of this server is full")
+        .await;
+    assert_eq!(scene.main(), scene.tip);
+    assert!(!scene.node.has_object("x", &next));
+    assert_eq!(scene.node.waiting(), 1, "the state from before");
+
+    scene.node.restart_full(false).await;
+    scene.push_main(&scene.tip, &next).await.taken("");
+    assert!(scene.node.serves(&state));
+}

@@ -73,6 +73,9 @@ options! {
         node_name: Option<NodeName>,
             derived("made once and kept in `node.name` in the data directory"),
             example("harbour-1");
+        /// Pushes and events are refused while less than this is free on the disk of the
+        /// repositories, of the events or of the data directory.
+        min_free_bytes: Bytes = "256 MiB";
         /// Most that the event store may ever hold. Address space, not disk: the file grows as it
         /// is filled.
         event_map_bytes: Bytes = "64 GiB";

@@ -268,6 +268,11 @@ async fn open(
             git: settings.storage.git_program.clone(),
             max_pack_bytes: settings.limits.max_pack_bytes,
             stall: settings.timeouts.stall_timeout,
+            min_free_bytes: settings.storage.min_free_bytes,
+            also_kept_free: vec![
+                settings.relay_data_path(),
+                settings.storage.data_dir.clone(),
+            ],
             staging: grip_git::StagingBudgets {
                 per_address: settings.limits.staged_max_bytes_per_address,
                 per_identifier: settings.limits.staged_max_bytes_per_identifier,

@@ -253,3 +253,37 @@ async fn clients_without_sideband_read_the_refusal_too() -> Result<()> {
     scene.must_lack(&new).await?;
     scene.goes_on().await
 }
+
+#[tokio::test]
+async fn a_full_disk_refuses_clearly_and_writes_nothing() -> Result<()> {
+    let mut scene = Scene::new().await?;
+    let (_, new) = scene.pending_commit().await?;
+    let before = scene.pack_bytes()?;
+    scene
+        .node
+        .set_env("GRIPFAST_MIN_FREE_BYTES", "9000000000000000");
+    scene.node.crash_and_restart().await?;
+    scene.relay = scene.node.connect().await?;
+    let pushed = scene.project.tree.push(&scene.url(), &["main"]).await?;
+    ensure!(
+        !pushed.ok && pushed.stderr.contains("disk of this server is full"),
+        "{}",
+        pushed.stderr
+    );
+    scene.must_lack(&new).await?;
+    ensure!(scene.pack_bytes()? == before);
+    let (owner, identifier) = (&scene.project.owner, &scene.project.identifier);
+    let issue = owner.issue(owner, identifier, "no room");
+    let answer = scene.relay.publish(&issue).await?;
+    ensure!(
+        !answer.accepted && answer.message.starts_with("error: the disk"),
+        "{answer:?}"
+    );
+    scene.node.remove_env("GRIPFAST_MIN_FREE_BYTES");
+    scene.node.crash_and_restart().await?;
+    scene.relay = scene.node.connect().await?;
+    let pushed = scene.project.tree.push(&scene.url(), &["main"]).await?;
+    ensure!(pushed.ok, "{}", pushed.stderr);
+    scene.project.tip = new;
+    scene.goes_on().await
+}
