@@ -9,6 +9,8 @@ use bytes::Bytes;
 /// Pings that come in need no answer from here: the socket below answers them itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame {
+    /// A message that is longer than [`Limits::message_bytes`](crate::Limits); only ever received.
+    TooLong,
     /// UTF-8 text. What comes in was checked by the socket; what goes out is JSON made here.
     Text(Bytes),
     /// Refused, so its bytes are not kept.

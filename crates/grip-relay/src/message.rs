@@ -39,13 +39,28 @@ pub(crate) enum Message {
     },
 }
 
-/// Why a message is not understood: the frame that says so.
+/// Why a message is not understood.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Refusal(pub(crate) bytes::Bytes);
+pub(crate) struct Refusal {
+    /// The frame that says so.
+    pub(crate) frame: bytes::Bytes,
+    pub(crate) ends: Option<Ended>,
+}
+
+/// What a refusal puts an end to: the message would have replaced it, and its sender hears that it
+/// is closed.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    Subscription(String),
+    Exchange(String),
+}
 
 impl Refusal {
     fn notice(text: &str) -> Self {
-        Self(reply::notice(text))
+        Self {
+            frame: reply::notice(text),
+            ends: None,
+        }
     }
 }
 
@@ -104,7 +119,10 @@ fn filters(
 ) -> Result<(String, Vec<Filter>), Refusal> {
     let mut rest = rest.into_iter();
     let sub = sub_of(label, rest.next())?;
-    let closed = |text: &str| Refusal(reply::closed(&sub, text));
+    let closed = |text: &str| Refusal {
+        frame: reply::closed(&sub, text),
+        ends: (label == "REQ").then(|| Ended::Subscription(sub.clone())),
+    };
     check_length(&sub, limits).map_err(|text| match sub.len() {
         ..=1024 => closed(&text),
         _ => Refusal::notice(&text),
@@ -152,7 +170,10 @@ fn reconcile_open(rest: Vec<Value>, limits: &Limits) -> Result<Message, Refusal>
     let mut rest = rest.into_iter();
     let sub = sub_of("NEG-OPEN", rest.next())?;
     check_length(&sub, limits).map_err(|text| Refusal::notice(&text))?;
-    let failed = |text: &str| Refusal(reply::neg_err(&sub, text));
+    let failed = |text: &str| Refusal {
+        frame: reply::neg_err(&sub, text),
+        ends: Some(Ended::Exchange(sub.clone())),
+    };
     let filter = rest.next().unwrap_or_default();
     let filter = Filter::parse(&filter).map_err(|error| failed(&error.to_string()))?;
     let first = hex_of(rest.next()).ok_or_else(|| failed(NOT_HEX))?;

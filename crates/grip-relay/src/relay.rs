@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use futures_util::{Sink, Stream};
 use grip_store::EventStore;
-use grip_tasks::TaskGroup;
+use grip_tasks::{CancellationToken, TaskGroup};
 use tokio::{
     sync::Semaphore,
     time::{MissedTickBehavior, interval},
@@ -124,6 +124,11 @@ impl Relay {
         self.shared.limits
     }
 
+    /// Resolves with the reason when nothing can be stored any more; see [`Writer::failed`].
+    pub async fn failed(&self) -> String {
+        self.shared.writer.failed().await
+    }
+
     /// Ends the writer after what is queued now. For the end of the process, after the task group
     /// was shut down.
     pub async fn stop(&self) {
@@ -136,7 +141,18 @@ async fn sweep(shared: Arc<Shared>) {
     let mut tick = interval(SWEEP_EVERY);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while stop.run_until_cancelled(tick.tick()).await.is_some() {
-        shared.writer.sweep(SWEEP_EVENTS).await;
+        sweep_expired(&shared, &stop).await;
         shared.rates.forget_idle();
+    }
+}
+
+/// Removes expired events until none is left, a bounded number at a time.
+async fn sweep_expired(shared: &Shared, stop: &CancellationToken) {
+    while !stop.is_cancelled() {
+        match shared.writer.sweep(SWEEP_EVENTS).await {
+            Ok(SWEEP_EVENTS) => {}
+            // Less than asked for: it was the last. A failure is logged where it happened.
+            Ok(_) | Err(_) => return,
+        }
     }
 }

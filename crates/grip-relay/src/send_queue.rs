@@ -62,7 +62,7 @@ impl Queued {
         OVERHEAD_BYTES
             + match &self.frame {
                 Frame::Text(bytes) | Frame::Ping(bytes) | Frame::Pong(bytes) => bytes.len(),
-                Frame::Binary | Frame::Close(..) => 0,
+                Frame::Binary | Frame::TooLong | Frame::Close(..) => 0,
             }
     }
 }

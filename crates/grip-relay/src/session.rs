@@ -52,6 +52,7 @@ enum Ending {
     Broken,
     Silent,
     SlowReader,
+    TooLong,
     Stopping,
 }
 
@@ -64,6 +65,11 @@ impl Ending {
                 "error: events came faster than you read them; reconnect and ask for what you missed",
                 1008,
                 "slow reader",
+            ),
+            Self::TooLong => (
+                "invalid: a message was longer than this relay takes (NIP-11: max_message_length)",
+                1009,
+                "message too long",
             ),
             Self::Stopping => (
                 "error: this relay is restarting; reconnect soon",
@@ -144,7 +150,7 @@ where
             send_queue.close(ending.closing_frames(), true);
             let _ = timeout(CLOSE_TIMEOUT, sending).await;
         }
-        Ending::Gone | Ending::Silent | Ending::Stopping => {
+        Ending::Gone | Ending::Silent | Ending::TooLong | Ending::Stopping => {
             let drained = async {
                 // Ends the race when nobody can be answered any more.
                 tokio::select! { _ = &mut events => {}, () = &mut sending => {} }

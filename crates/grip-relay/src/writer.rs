@@ -9,7 +9,7 @@ use std::{panic::AssertUnwindSafe, sync::Arc, thread, time::Duration};
 
 use grip_nostr::{Event, EventId, Timestamp};
 use grip_store::{EventStore, Put, StoreError};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::{Answer, Stats, WritePolicy, stats::Raised, subscriptions::Subscriptions};
 use operation::{Operation, Outcome};
@@ -28,6 +28,8 @@ const BACKLOG_STEP: Duration = Duration::from_millis(1);
 #[derive(Clone)]
 pub struct Writer {
     jobs: mpsc::Sender<Job>,
+    /// Why nothing is written any more.
+    failure: watch::Receiver<Option<String>>,
     stats: Arc<Stats>,
 }
 
@@ -61,6 +63,7 @@ enum Job {
     },
     Sweep {
         max: usize,
+        reply: oneshot::Sender<Result<usize, WriteError>>,
     },
     Stop {
         reply: oneshot::Sender<()>,
@@ -75,7 +78,9 @@ impl Writer {
         queue: usize,
     ) -> Self {
         let (jobs, queued) = mpsc::channel(queue);
+        let (failed, failure) = watch::channel(None);
         let thread = Thread {
+            failed: Failed(failed),
             store,
             subscriptions,
             stats: Arc::clone(&stats),
@@ -84,7 +89,11 @@ impl Writer {
             .name("relay-writer".into())
             .spawn(move || thread.run(queued))
             .expect("a thread can be started when the process begins");
-        Self { jobs, stats }
+        Self {
+            jobs,
+            failure,
+            stats,
+        }
     }
 
     /// Stores events without asking a policy: all in one commit, or none.
@@ -116,10 +125,10 @@ impl Writer {
         self.ask(job, answer).await
     }
 
-    /// Has expired events removed; does not wait for it.
-    pub(crate) async fn sweep(&self, max: usize) {
-        // A stopped writer has nothing to sweep.
-        let _ = self.jobs.send(Job::Sweep { max }).await;
+    /// Removes at most `max` expired events, and says how many there were.
+    pub(crate) async fn sweep(&self, max: usize) -> Result<usize, WriteError> {
+        let (reply, answer) = oneshot::channel();
+        self.ask(Job::Sweep { max, reply }, answer).await?
     }
 
     /// Ends the thread after what is queued now. Later requests get [`WriteError::Stopped`].
@@ -129,6 +138,19 @@ impl Writer {
         if self.jobs.send(Job::Stop { reply }).await.is_ok() {
             let _ = ended.await;
         }
+    }
+
+    /// Resolves with the reason when nothing can be written any more: the store is dead, or the
+    /// thread has ended without being stopped. Pending as long as all is well.
+    pub async fn failed(&self) -> String {
+        let mut failure = self.failure.clone();
+        if let Ok(reason) = failure.wait_for(Option::is_some).await
+            && let Some(reason) = &*reason
+        {
+            return reason.clone();
+        }
+        // It was stopped.
+        std::future::pending().await
     }
 
     async fn ask<T>(&self, job: Job, answer: oneshot::Receiver<T>) -> Result<T, WriteError> {
@@ -157,7 +179,7 @@ impl Job {
             }
             Self::Save { events, .. } => vec![Operation::Save(events)],
             Self::Remove { ids, .. } => vec![Operation::Remove(ids)],
-            Self::Sweep { max } => vec![Operation::Sweep(*max)],
+            Self::Sweep { max, .. } => vec![Operation::Sweep(*max)],
             Self::Stop { .. } => Vec::new(),
         }
     }
@@ -177,20 +199,24 @@ impl Job {
                 let outcome = outcomes.next().expect("one operation, one outcome");
                 let _ = reply.send(outcome.into_puts().map(drop));
             }
-            Self::Sweep { .. } => drop(outcomes.next()),
+            Self::Sweep { reply, .. } => {
+                let outcome = outcomes.next().expect("one operation, one outcome");
+                let _ = reply.send(outcome.into_swept());
+            }
             Self::Stop { reply } => drop(reply.send(())),
         }
     }
 }
 
 struct Thread {
+    failed: Failed,
     store: EventStore,
     subscriptions: Arc<Subscriptions>,
     stats: Arc<Stats>,
 }
 
 impl Thread {
-    fn run(self, mut queued: mpsc::Receiver<Job>) {
+    fn run(mut self, mut queued: mpsc::Receiver<Job>) {
         while let Some(first) = queued.blocking_recv() {
             self.let_subscribers_catch_up();
             let group = gather(first, &mut queued);
@@ -200,6 +226,7 @@ impl Thread {
             }
             self.serve(group);
             if stops {
+                self.failed.disarm();
                 return;
             }
         }
@@ -281,11 +308,39 @@ impl Thread {
                 .stats
                 .committed(operations.iter().map(Operation::len).sum()),
             Err(error) => {
+                if matches!(error, WriteError::Store(error) if error.is_fatal()) {
+                    self.failed
+                        .because("the event store is dead; it has to be opened again");
+                }
                 self.stats.commits_failed.add(1);
                 tracing::error!(error = error as &dyn std::error::Error, "commit failed");
             }
         }
         done
+    }
+}
+
+/// Tells that nothing is written any more; on drop too, unless the thread was stopped.
+struct Failed(watch::Sender<Option<String>>);
+
+impl Failed {
+    fn because(&self, reason: &str) {
+        self.0.send_if_modified(|failure| {
+            let is_first = failure.is_none();
+            failure.get_or_insert_with(|| reason.to_owned());
+            is_first
+        });
+    }
+
+    /// The thread ends because it was asked to.
+    fn disarm(&mut self) {
+        self.0 = watch::Sender::new(None);
+    }
+}
+
+impl Drop for Failed {
+    fn drop(&mut self) {
+        self.because("the thread that writes events has ended");
     }
 }
 

@@ -48,6 +48,12 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// Says whether the store is dead: nothing can be read or written before it is opened again
+    /// (`MDB_PANIC`).
+    pub fn is_fatal(&self) -> bool {
+        matches!(self, Self::Lmdb(heed::Error::Mdb(heed::MdbError::Panic)))
+    }
+
     /// Says whether the same call may succeed later without anybody's help.
     pub fn is_passing(&self) -> bool {
         matches!(self, Self::TooManyReaders)

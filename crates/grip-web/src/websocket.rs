@@ -4,6 +4,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use futures_util::{Sink, Stream};
@@ -11,7 +12,10 @@ use grip_relay::{Frame, Peer};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
-use tokio::time::Instant;
+use tokio::{
+    io::AsyncReadExt as _,
+    time::{Instant, timeout},
+};
 use tokio_tungstenite::{
     WebSocketStream,
     tungstenite::{
@@ -36,6 +40,10 @@ use crate::{
 
 /// Taken at once for every connection; larger messages grow it while they are read.
 const READ_BUFFER: usize = 4 << 10;
+
+/// How much of a message that is too long is read, and how long, so that its sender hears why.
+const MAX_DRAINED_BYTES: u64 = 64 << 20;
+const MAX_DRAIN_TIME: Duration = Duration::from_secs(5);
 
 /// Frames gather up to this before they are written: small, since idle sockets are many.
 const WRITE_BUFFER: usize = 16 << 10;
@@ -169,7 +177,12 @@ async fn serve(upgrade: OnUpgrade, session: Session) {
         connection: app.next_socket(),
     };
     let policy = Arc::clone(&app.policy);
-    relay.serve(policy, Frames { socket }, peer).await;
+    let mut frames = Frames {
+        socket,
+        is_too_long: false,
+    };
+    relay.serve(policy, &mut frames, peer).await;
+    frames.drain().await;
     app.metrics.socket_closed(began.elapsed());
     drop((connection, permit, connection_permit));
 }
@@ -177,12 +190,31 @@ async fn serve(upgrade: OnUpgrade, session: Session) {
 /// A socket that speaks the relay's frames.
 struct Frames {
     socket: WebSocketStream<TokioIo<Upgraded>>,
+    /// A message was too long, and the rest of it is not read.
+    is_too_long: bool,
+}
+
+impl Frames {
+    /// Reads on for a moment where a message was too long: a socket closed with unread bytes takes
+    /// what the client should read with it.
+    async fn drain(mut self) {
+        if self.is_too_long {
+            let mut rest = self.socket.get_mut().take(MAX_DRAINED_BYTES);
+            let mut nowhere = tokio::io::sink();
+            let reading = tokio::io::copy(&mut rest, &mut nowhere);
+            // However it ends, the client had its time.
+            let _ = timeout(MAX_DRAIN_TIME, reading).await;
+        }
+    }
 }
 
 impl Stream for Frames {
     type Item = Result<Frame, tungstenite::Error>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if self.is_too_long {
+            return Poll::Ready(None);
+        }
         loop {
             let Some(message) = ready!(Pin::new(&mut self.socket).poll_next(cx)) else {
                 return Poll::Ready(None);
@@ -190,6 +222,10 @@ impl Stream for Frames {
             match message.map(from_message) {
                 Ok(Some(frame)) => return Poll::Ready(Some(Ok(frame))),
                 Ok(None) => {}
+                Err(tungstenite::Error::Capacity(_)) => {
+                    self.is_too_long = true;
+                    return Poll::Ready(Some(Ok(Frame::TooLong)));
+                }
                 Err(error) => return Poll::Ready(Some(Err(error))),
             }
         }
@@ -233,7 +269,7 @@ fn from_message(message: Message) -> Option<Frame> {
 fn to_message(frame: Frame) -> Result<Message, tungstenite::Error> {
     Ok(match frame {
         Frame::Text(bytes) => Message::Text(Utf8Bytes::try_from(bytes)?),
-        Frame::Binary => Message::Binary(bytes::Bytes::new()),
+        Frame::Binary | Frame::TooLong => Message::Binary(bytes::Bytes::new()),
         Frame::Ping(data) => Message::Ping(data),
         Frame::Pong(data) => Message::Pong(data),
         Frame::Close(code, reason) => Message::Close(Some(CloseFrame {

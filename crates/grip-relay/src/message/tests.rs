@@ -5,7 +5,7 @@ use super::*;
 use crate::event::{Checked, check};
 
 fn parsed(text: &str) -> Result<Message, Value> {
-    let refusal = |Refusal(frame)| serde_json::from_slice(&frame).unwrap();
+    let refusal = |Refusal { frame, .. }| serde_json::from_slice(&frame).unwrap();
     parse(text.as_bytes(), &Limits::default()).map_err(refusal)
 }
 
@@ -120,7 +120,7 @@ fn any_text() -> impl Strategy<Value = String> {
 proptest! {
     #[test]
     fn relay_2_arbitrary_text_is_a_message_or_gets_an_answer(text in any_text()) {
-        if let Err(Refusal(answer)) = parse(text.as_bytes(), &Limits::default()) {
+        if let Err(Refusal { frame: answer, .. }) = parse(text.as_bytes(), &Limits::default()) {
             let answer: Vec<Value> = serde_json::from_slice(&answer).unwrap();
             let text = answer.last().and_then(Value::as_str).unwrap();
             prop_assert!(text.starts_with("invalid:") || text.starts_with("unsupported:"));

@@ -12,7 +12,7 @@ use tokio::{
 use super::{Connection, Ending, events::Raw, requests::Requests};
 use crate::{
     Frame, Limits,
-    message::{self, Message, Refusal},
+    message::{self, Ended, Message, Refusal},
     rate_limits::Cost,
     reconcile::{Exchanges, Failure, Snapshot},
     relay::Shared,
@@ -66,6 +66,7 @@ where
             Frame::Text(text) => reader.text(text).await,
             Frame::Binary => reader.notice(BINARY).await,
             Frame::Ping(_) | Frame::Pong(_) => {}
+            Frame::TooLong => return Ending::TooLong,
             Frame::Close(..) => return Ending::Gone,
         }
         *connection.silent_since.lock() = Some(Instant::now());
@@ -109,7 +110,14 @@ impl Reader<'_> {
             Ok(Message::Event) => self.event(text, allowed).await,
             Ok(message) if allowed => self.handle(message).await,
             Ok(message) => self.too_many(message).await,
-            Err(Refusal(answer)) => self.send(answer).await,
+            Err(Refusal { frame, ends }) => {
+                match ends {
+                    Some(Ended::Subscription(sub)) => self.requests.close(&sub),
+                    Some(Ended::Exchange(sub)) => self.exchanges.remove(&sub),
+                    None => {}
+                }
+                self.send(frame).await;
+            }
         }
     }
 

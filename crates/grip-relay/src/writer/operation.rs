@@ -24,6 +24,8 @@ pub(super) enum Outcome {
         fresh: bool,
     },
     Written(Vec<Put>),
+    /// So many expired events were removed.
+    Swept(usize),
     Failed(WriteError),
 }
 
@@ -48,8 +50,8 @@ impl Operation<'_> {
                 Ok(Outcome::Written(Vec::new()))
             }
             Self::Sweep(max) => {
-                view.sweep_expired(now, *max)?;
-                Ok(Outcome::Written(Vec::new()))
+                let swept = view.sweep_expired(now, *max)?;
+                Ok(Outcome::Swept(swept.len()))
             }
         }
     }
@@ -120,15 +122,23 @@ impl Outcome {
     pub(super) fn into_answer(self) -> Answer {
         match self {
             Self::Judged { answer, .. } => answer,
-            Self::Written(_) => Answer::accepted(""),
+            Self::Written(_) | Self::Swept(_) => Answer::accepted(""),
             Self::Failed(error) => Answer::refused(format!("error: {error}; try again later")),
         }
     }
 
     pub(super) fn into_puts(self) -> Result<Vec<Put>, WriteError> {
         match self {
-            Self::Judged { .. } => Ok(Vec::new()),
+            Self::Judged { .. } | Self::Swept(_) => Ok(Vec::new()),
             Self::Written(puts) => Ok(puts),
+            Self::Failed(error) => Err(error),
+        }
+    }
+
+    pub(super) fn into_swept(self) -> Result<usize, WriteError> {
+        match self {
+            Self::Swept(count) => Ok(count),
+            Self::Judged { .. } | Self::Written(_) => Ok(0),
             Self::Failed(error) => Err(error),
         }
     }

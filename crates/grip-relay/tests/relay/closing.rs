@@ -122,3 +122,13 @@ async fn relay_8_a_client_whose_message_is_worked_on_is_not_silent() {
         assert!(client.ok(event).await.0);
     }
 }
+
+#[tokio::test]
+async fn a_message_that_is_too_long_gets_a_notice_and_the_code_for_it() {
+    let (_node, mut client, _) = start();
+    client.frame(Frame::TooLong).await;
+    let notice = client.next().await;
+    assert_eq!(notice[0], "NOTICE", "{notice}");
+    let closed = client.next_frame().await;
+    assert!(matches!(closed, Some(Frame::Close(1009, _))), "{closed:?}");
+}

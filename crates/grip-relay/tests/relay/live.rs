@@ -157,3 +157,31 @@ async fn a_thousand_subscribers_hear_every_event() {
     }
     assert_eq!(node.relay.stats().deliveries.get(), 5_000);
 }
+
+#[tokio::test]
+async fn a_refused_request_closes_the_subscription_of_its_id() {
+    let (node, mut client, author) = start();
+    for (n, bad) in [json!({"search": "x"}), json!({"ids": ["short"]}), json!(7)]
+        .into_iter()
+        .enumerate()
+    {
+        let sub = n.to_string();
+        client
+            .request(&sub, json!({"kinds": [1], "limit": 0}))
+            .await;
+        client.send(json!(["REQ", sub, bad])).await;
+        let closed = client.next().await;
+        assert_eq!((&closed[0], &closed[1]), (&json!("CLOSED"), &json!(sub)));
+    }
+    // A count that is refused closes nothing: it opened nothing.
+    client
+        .request("kept", json!({"kinds": [1], "limit": 0}))
+        .await;
+    client.send(json!(["COUNT", "kept", {"search": "x"}])).await;
+    assert_eq!(client.next().await[0], "CLOSED");
+    let mut publisher = node.connect();
+    let event = author.note("x");
+    assert!(publisher.publish(&event).await.0);
+    assert_eq!(client.next().await, json!(["EVENT", "kept", event]));
+    client.expect_silence().await;
+}

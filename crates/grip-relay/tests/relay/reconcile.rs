@@ -195,3 +195,20 @@ async fn relay_7_an_exchange_that_rests_is_closed() {
     assert_eq!((&answer[0], &answer[1]), (&json!("NEG-ERR"), &json!("n")));
     assert!(answer[2].as_str().unwrap().starts_with("closed:"));
 }
+
+#[tokio::test]
+async fn a_refused_opening_closes_the_exchange_of_its_id() {
+    let (_node, mut client, _) = start();
+    client.send(json!(["NEG-OPEN", "n", {}, "61"])).await;
+    let first = client.next().await;
+    client
+        .send(json!(["NEG-OPEN", "n", {"search": "x"}, "61"]))
+        .await;
+    let refused = client.next().await;
+    assert_eq!(refused[0], "NEG-ERR", "{first} {refused}");
+    client.send(json!(["NEG-MSG", "n", "61"])).await;
+    let unknown = client.next().await;
+    assert_eq!(unknown[0], "NEG-ERR");
+    let reason = unknown[2].as_str().unwrap();
+    assert!(reason.starts_with("closed:"), "{reason}");
+}

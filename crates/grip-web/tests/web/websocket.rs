@@ -38,6 +38,8 @@ async fn a_message_beyond_the_bound_ends_the_connection_and_not_the_node() -> Re
     let node = Node::start().await?;
     let mut client = node.relay().await?;
     client.send_text("x".repeat(5 << 20)).await.ok();
+    let notice = client.next().await?.expect("told before the end");
+    assert_eq!(notice[0], "NOTICE", "{notice}");
     while let Ok(Some(_)) = client.next().await {}
     let mut other = node.relay().await?;
     assert!(other.query(&[json!({"limit": 1})]).await?.is_empty());

@@ -171,6 +171,7 @@ impl Components {
                 Ok(()) => "the HTTP server ended by itself".to_owned(),
                 Err(error) => format!("the HTTP server: {error}"),
             },
+            reason = self.relay.failed() => format!("the relay: {reason}"),
             () = self.db.name_taken() => {
                 let node = self.db.node();
                 format!("another gripfast has taken the name {node:?} in the database (node_name)")
