@@ -43,8 +43,13 @@ async fn arrival_order(target: &Target) -> Result<()> {
         let state = fixture.state(&[(bad, &"ab".repeat(20))], None);
         fixture.refused(&state).await?;
     }
-    let upper = fixture.state(&[("refs/heads/main", &"AB".repeat(20))], None);
-    fixture.refused(&upper).await?;
+    // Whether a value names an object is found out late.
+    for value in ["abc123", &"AB".repeat(20)] {
+        let state = fixture.state(&[("refs/heads/main", value)], None);
+        fixture.held(&state).await?;
+    }
+    let tip = fixture.tree.tip("HEAD")?;
+    fixture.ref_is("refs/heads/main", &tip).await?;
     let oid = "ab".repeat(20);
     let conflict = ["refs/heads/a", "refs/heads/a-b", "refs/heads/a/b"].map(|name| (name, &*oid));
     let state = fixture.state(&conflict, None);
@@ -86,20 +91,27 @@ async fn ties(target: &Target) -> Result<()> {
     let mut fixture = Fixture::announced(target).await?;
     let (winner, loser) = tie(&mut fixture)?;
     fixture.held(&winner).await?;
-    let message = fixture.refused(&loser).await?;
-    let says_how = message.contains("created_at");
-    ensure!(says_how, "the answer says how to go on: {message}");
+    // Both may wait, but the loser allows no push.
+    let answer = fixture.relay.publish(&loser).await?;
+    let says_how = answer.accepted && answer.message.contains("created_at");
+    ensure!(says_how, "the answer says how to go on: {answer:?}");
+    fixture.push_refused(&[&push_of(&loser)?]).await?;
+    fixture.must_not_serve(&loser.id).await?;
     // The other way round the later arrival wins, by the same rule.
     let mut fixture = Fixture::announced(target).await?;
     let (winner, loser) = tie(&mut fixture)?;
     fixture.held(&loser).await?;
     fixture.held(&winner).await?;
-    let mut names = winner.tags.iter().map(|tag| tag.kind());
-    let name = names.find(|name| name.starts_with("refs/heads/"));
-    let refspec = format!("main:{}", name.context("a branch")?);
-    fixture.push_ok(&[&refspec]).await?;
+    fixture.push_ok(&[&push_of(&winner)?]).await?;
     fixture.must_serve(&winner.id).await?;
     fixture.must_not_serve(&loser.id).await
+}
+
+/// The push of `main` under the branch that a state names.
+fn push_of(state: &Event) -> Result<String> {
+    let mut names = state.tags.iter().map(|tag| tag.kind());
+    let name = names.find(|name| name.starts_with("refs/heads/"));
+    Ok(format!("main:{}", name.context("a branch")?))
 }
 
 /// Two states of one second; the one with the lowest id first.

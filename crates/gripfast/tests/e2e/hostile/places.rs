@@ -6,9 +6,6 @@ use nostr::prelude::Timestamp;
 
 use crate::hostile::scene::{MAIN, Scene};
 
-/// More than may wait for one repository.
-const MANY: u64 = 230;
-
 #[tokio::test]
 async fn states_of_strangers_under_the_same_name_do_not_keep_the_owner_out() -> Result<()> {
     let mut scene = Scene::new().await?;
@@ -34,9 +31,9 @@ async fn states_of_strangers_under_the_same_name_do_not_keep_the_owner_out() -> 
 
 #[tokio::test]
 async fn a_name_that_strangers_announced_is_open_to_the_next_owner() -> Result<()> {
-    let mut scene = Scene::new().await?;
+    let mut scene = Scene::with(&[("GRIPFAST_PURGATORY_MAX_PER_IDENTIFIER", "20")]).await?;
     let authority = scene.node.authority();
-    for _ in 0..MANY {
+    for _ in 0..30 {
         let announcement = Author::new().announcement(&authority, "taken", vec![]);
         let answer = scene.relay.publish(&announcement).await?;
         ensure!(answer.is_held(), "{answer:?}");

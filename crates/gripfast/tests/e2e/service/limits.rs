@@ -116,7 +116,7 @@ async fn an_address_that_asks_too_often_is_told_so_and_no_other() -> Result<()> 
 
 #[tokio::test]
 async fn when_all_pushes_are_taken_the_next_is_told_so_and_other_routes_answer() -> Result<()> {
-    let node = Node::start_with(BINARY, &[("GRIPFAST_MAX_PUSHES", "2")]).await?;
+    let node = Node::start_with(BINARY, &[("GRIPFAST_MAX_PUSHES", "4")]).await?;
     let local = LocalProject::new("x")?;
     local.announce(&node, 0).await?;
     let push = local.push_request().await?;
