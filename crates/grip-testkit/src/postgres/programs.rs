@@ -1,4 +1,4 @@
-//! Where the programs of Postgres are.
+//! The programs of Postgres, looked for where systems install them.
 
 use std::{
     env, fs,
