@@ -161,18 +161,32 @@ impl Running {
     /// Bounds the memory that it may take for itself; where the system cannot, there is no bound.
     pub(crate) fn limit_memory(&self, bytes: u64) {
         #[cfg(target_os = "linux")]
-        if let Some(process) = self.id() {
-            use rustix::process::{Resource, Rlimit, prlimit};
-            let limit = Rlimit {
-                current: Some(bytes),
-                maximum: Some(bytes),
-            };
-            if let Err(error) = prlimit(Some(process), Resource::Data, limit) {
-                tracing::debug!(%error, "the memory of git is not bounded");
-            }
-        }
+        self.limit(rustix::process::Resource::Data, bytes);
         #[cfg(not(target_os = "linux"))]
         let _ = bytes;
+    }
+
+    /// Bounds each file that it may write, in the same way: a few bytes of a delta may stand for a
+    /// copy of its base.
+    pub(crate) fn limit_file_size(&self, bytes: u64) {
+        #[cfg(target_os = "linux")]
+        self.limit(rustix::process::Resource::Fsize, bytes);
+        #[cfg(not(target_os = "linux"))]
+        let _ = bytes;
+    }
+
+    #[cfg(target_os = "linux")]
+    fn limit(&self, resource: rustix::process::Resource, bytes: u64) {
+        use rustix::process::{Rlimit, prlimit};
+        let limit = Rlimit {
+            current: Some(bytes),
+            maximum: Some(bytes),
+        };
+        if let Some(process) = self.id()
+            && let Err(error) = prlimit(Some(process), resource, limit)
+        {
+            tracing::debug!(%error, ?resource, "git is not bounded");
+        }
     }
 
     /// There until the child is reaped, so it cannot have gone to another process.
@@ -239,10 +253,12 @@ pub(crate) async fn run_with(
     mut command: std::process::Command,
     input: impl Iterator<Item = Vec<u8>>,
     mut output: impl FnMut(&[u8]),
+    max_file_bytes: u64,
 ) -> io::Result<Finished> {
     command.stdin(Stdio::piped());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut running = Running::start(command)?;
+    running.limit_file_size(max_file_bytes);
     let (stdin, stdout, stderr) = (running.stdin(), running.stdout(), running.stderr());
     let missing = || io::Error::other("git has no pipes");
     let (mut stdin, mut stdout) = (stdin.ok_or_else(missing)?, stdout.ok_or_else(missing)?);

@@ -137,6 +137,8 @@ impl Repositories {
         let dir = self.quarantine_dir(identifier).await?;
         let mut running = Running::start(self.index_pack(&dir))?;
         running.limit_memory(caps.max_pack_bytes.saturating_add(SPARE_MEMORY));
+        // Bases that came without are added to the pack.
+        running.limit_file_size(caps.max_pack_bytes.saturating_mul(2));
         let feed = self.feed(pack, running.stdin(), caps);
         let (stdout, stderr) = (running.stdout(), running.stderr());
         let finish =

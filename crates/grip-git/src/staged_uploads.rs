@@ -303,8 +303,15 @@ impl Records {
 
     /// Writes the record of an upload; durable on return.
     pub(crate) fn write(&self, upload: &StagedUpload) -> io::Result<()> {
-        disk::make_dirs(&self.root, &self.dir)?;
-        disk::replace(&self.dir.join(&upload.pack), render(upload).as_bytes())
+        let write = || {
+            disk::make_dirs(&self.root, &self.dir)?;
+            disk::replace(&self.dir.join(&upload.pack), render(upload).as_bytes())
+        };
+        match write() {
+            // Another repository of the owner has just removed their directory with its last record.
+            Err(error) if disk::is_absent(&error) => write(),
+            written => written,
+        }
     }
 
     /// Removes records that a crash left half-written; only for the start.

@@ -139,6 +139,7 @@ impl Core {
         let wanted = match self.allow(&push).await {
             Ok(wanted) => wanted,
             Err(denied) => {
+                drop(permit);
                 drain(&mut upload).await;
                 return PushReply::whole(self.deny(&push, denied));
             }
@@ -187,11 +188,16 @@ impl Core {
         } else {
             Ok(self.repositories.no_pack(&push.addr.identifier))
         };
+        // Until the end of the body is read it makes room like any upload: a bad pack may be followed
+        // by a body that trickles.
+        tokio::select! {
+            () = drain(&mut upload) => {}
+            () = permit.transfer().displaced() => {}
+        }
         if !permit.transfer().complete() {
             return Some(self.deny(push, Denied::Displaced));
         }
         fault::point("push.received");
-        drain(&mut upload).await;
         drop(upload);
         let landed = match received {
             Ok(quarantine) => self.land(push, quarantine, wanted).await,

@@ -121,16 +121,6 @@ impl Core {
         self.move_tip(addr, event, |old| old.filter(|old| Some(*old) == unless))
     }
 
-    /// Deletes `refs/nostr/<event>` if it is at `commit`.
-    pub(crate) fn clear_tip_at(
-        &self,
-        addr: &RepoAddr,
-        event: &EventId,
-        commit: Oid,
-    ) -> Result<Moved, GraspError> {
-        self.move_tip(addr, event, |old| old.filter(|old| *old != commit))
-    }
-
     fn move_tip(
         &self,
         addr: &RepoAddr,

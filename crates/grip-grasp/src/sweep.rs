@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use grip_nostr::{Address, Announcement, Event, EventId, RepoAddr};
 use grip_purgatory::{Expired, Millis, Phase};
 use grip_tasks::PeriodicStatus;
-use grip_types::{ErrorChain, Oid};
+use grip_types::ErrorChain;
 
 use crate::{
     Grasp,
@@ -97,12 +97,8 @@ impl Core {
             Expired::AnnouncementRepository(addr) => {
                 swept.repositories += usize::from(self.end_repository(addr).await?);
             }
-            Expired::Placeholder {
-                event_id,
-                repo,
-                commit,
-            } => {
-                swept.refs += usize::from(self.end_ref(event_id, repo, commit).await?);
+            Expired::Placeholder { event_id, repo, .. } => {
+                swept.refs += usize::from(self.end_ref(event_id, repo).await?);
             }
             Expired::Announcement { addr, event_id } => {
                 tracing::info!(repository = %addr, %event_id, "announcement expired");
@@ -163,12 +159,7 @@ impl Core {
     }
 
     /// Deletes a ref whose event did not come, unless it did before the turn was ours.
-    async fn end_ref(
-        self: &Arc<Self>,
-        id: EventId,
-        addr: RepoAddr,
-        commit: Oid,
-    ) -> Result<bool, GraspError> {
+    async fn end_ref(self: &Arc<Self>, id: EventId, addr: RepoAddr) -> Result<bool, GraspError> {
         let _turns = self.turns(vec![addr.identifier.clone()]).await?;
         let delete = move |core: &Self| {
             let waits = {
@@ -181,8 +172,9 @@ impl Core {
             if waits || served || core.hosted.status(&addr).is_none() {
                 return Ok(false);
             }
-            core.clear_tip_at(&addr, &id, commit)
-                .map(|moved| moved.deleted > 0)
+            // At whatever commit: a push that failed after its note may have left an older one.
+            let moved = core.clear_tip(&addr, &id, None)?;
+            Ok(moved.deleted > 0)
         };
         self.blocking("git.refs", delete).await?
     }

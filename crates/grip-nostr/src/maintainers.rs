@@ -1,6 +1,6 @@
 //! Maintainer sets: the authors who may move a repository's refs (G01-26 … G01-29).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use nostr::prelude::PublicKey;
 
@@ -46,32 +46,33 @@ impl MaintainerSet {
     }
 }
 
-/// Computes the set of `owner` over the newest announcement per author of one identifier.
-pub fn maintainer_set(
+/// Computes the set of `owner`, where `newest` finds the newest announcement that an author made of
+/// one identifier. Only those of the set and of whom it names are looked at.
+pub fn maintainer_set<'a>(
     rule: MaintainerRule,
     owner: &PublicKey,
-    announcements: &BTreeMap<PublicKey, &Announcement>,
+    newest: impl Fn(&PublicKey) -> Option<&'a Announcement>,
 ) -> MaintainerSet {
-    if !announcements.contains_key(owner) {
+    if newest(owner).is_none() {
         return MaintainerSet::default();
     }
     let keys = match rule {
-        MaintainerRule::Legacy => legacy(owner, announcements),
-        MaintainerRule::Reciprocal => reciprocal(owner, announcements),
+        MaintainerRule::Legacy => legacy(owner, newest),
+        MaintainerRule::Reciprocal => reciprocal(owner, newest),
     };
     MaintainerSet { keys }
 }
 
-fn legacy(
+fn legacy<'a>(
     owner: &PublicKey,
-    announcements: &BTreeMap<PublicKey, &Announcement>,
+    newest: impl Fn(&PublicKey) -> Option<&'a Announcement>,
 ) -> BTreeSet<PublicKey> {
     let mut set = BTreeSet::from([*owner]);
     let mut frontier = vec![*owner];
     for _ in 0..MAX_DEPTH {
         let mut next = Vec::new();
         for key in frontier {
-            let Some(announcement) = announcements.get(&key) else {
+            let Some(announcement) = newest(&key) else {
                 continue;
             };
             for listed in &announcement.maintainers {
@@ -85,25 +86,22 @@ fn legacy(
     set
 }
 
-fn reciprocal(
+fn reciprocal<'a>(
     owner: &PublicKey,
-    announcements: &BTreeMap<PublicKey, &Announcement>,
+    newest: impl Fn(&PublicKey) -> Option<&'a Announcement>,
 ) -> BTreeSet<PublicKey> {
-    let rosters: BTreeMap<PublicKey, Roster> = announcements
-        .iter()
-        .map(|(key, a)| (*key, Roster::read(a)))
-        .collect();
+    let roster = |key: &PublicKey| newest(key).map(Roster::read);
     let mut set = BTreeSet::from([*owner]);
     for _ in 0..MAX_DEPTH {
         let invited: Vec<PublicKey> = set
             .iter()
-            .filter_map(|key| rosters.get(key))
-            .flat_map(|roster| roster.maintainers.iter().copied())
+            .filter_map(roster)
+            .flat_map(|roster| roster.maintainers)
             .filter(|key| !set.contains(key))
             .collect();
         let before = set.len();
         for key in invited {
-            let accepts = rosters.get(&key).is_some_and(|roster| {
+            let accepts = roster(&key).is_some_and(|roster| {
                 !roster.declined && roster.maintainers.iter().any(|named| set.contains(named))
             });
             if accepts && set.len() < MAX_KEYS {
@@ -198,8 +196,8 @@ mod tests {
     }
 
     fn set(rule: MaintainerRule, owner: &Keys, all: &[&Announcement]) -> MaintainerSet {
-        let map = all.iter().map(|a| (a.owner(), *a)).collect();
-        maintainer_set(rule, &owner.public_key(), &map)
+        let of = |author: &PublicKey| all.iter().copied().find(|a| a.owner() == *author);
+        maintainer_set(rule, &owner.public_key(), of)
     }
 
     #[test]

@@ -24,7 +24,13 @@ const CORRUPT: &[&str] = &[
     "SHA1 COLLISION",
 ];
 
+/// Ends a process that writes more than it may.
+const SIGXFSZ: i32 = 25;
+
 pub(super) fn from_complaint(status: ExitStatus, complaint: &str) -> ReceiveError {
+    if status.signal() == Some(SIGXFSZ) || complaint.contains("File too large") {
+        return ReceiveError::Bomb;
+    }
     if let Some(signal) = status.signal() {
         return ReceiveError::Io(std::io::Error::other(format!(
             "git was ended by signal {signal}"

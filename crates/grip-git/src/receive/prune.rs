@@ -31,6 +31,9 @@ const MAX_SMALL_OBJECTS: u32 = 4096;
 /// Bytes of commits, trees and tags read in such a walk: a few bytes of a pack may stand for many.
 const MAX_SMALL_BYTES: u64 = 32 << 20;
 
+/// What a pack that is cut may take in any case; else four times what came.
+const MIN_REPACK_BYTES: u64 = 64 << 20;
+
 /// What [`Quarantine::prune_to`] leaves.
 #[must_use = "a quarantine that is not promoted is removed"]
 pub struct Pruned {
@@ -174,7 +177,8 @@ impl Quarantine {
         pack.confine(&mut command);
         let input = std::iter::once(input.into_bytes());
         let output = |bytes: &[u8]| marked.read(bytes);
-        self.run(command, input, output).await?;
+        // It writes no file.
+        self.run(command, input, output, 0).await?;
         Ok(marked)
     }
 
@@ -204,7 +208,10 @@ impl Quarantine {
         dir.confine(&mut command, Some(pack));
         let mut said = Vec::new();
         let output = |bytes: &[u8]| said.extend_from_slice(bytes);
-        self.run(command, marked.lines(), output).await?;
+        // A delta whose base is left out is written whole, and a small pack may have many of them.
+        let most = pack.bytes()?.saturating_mul(4).max(MIN_REPACK_BYTES);
+        let most = most.min(repositories.inner.options.max_pack_bytes);
+        self.run(command, marked.lines(), output, most).await?;
         let hash = String::from_utf8_lossy(&said);
         repositories.seal(&self.identifier, dir, &hash).await
     }
@@ -214,9 +221,11 @@ impl Quarantine {
         command: std::process::Command,
         input: impl Iterator<Item = Vec<u8>>,
         output: impl FnMut(&[u8]),
+        max_file_bytes: u64,
     ) -> Result<(), ReceiveError> {
         let limit = self.repositories.inner.options.work_limit;
-        let finished = time::timeout(limit, process::run_with(command, input, output)).await;
+        let running = process::run_with(command, input, output, max_file_bytes);
+        let finished = time::timeout(limit, running).await;
         let Finished { status, stderr, .. } =
             finished.map_err(|_| ReceiveError::TooSlow(limit))??;
         if !status.success() {

@@ -11,7 +11,7 @@ use grip_types::{Oid, RefName, RepoAddr};
 use crate::{
     bare::{CONFIG, FIRST_HEAD, head_file, parse_head},
     disk, layout,
-    objects::Reader,
+    objects::{Objects, Reader},
     refs::{self, Ref},
 };
 
@@ -115,7 +115,8 @@ impl Inner {
         write_alternates(&objects, &layout::alternates(&repo.identifier))?;
         let staged = self.staged_packs(repo)?;
         self.packs.import(&repo.identifier, &objects, &staged)?;
-        fold_refs(path, &self.packs.reader(&repo.identifier)?)?;
+        // The repository's own: refs may rest on what is staged in it.
+        fold_refs(path, &Objects::open(objects)?.patient_reader())?;
         fix_head(path)?;
         disk::replace(&path.join("config"), CONFIG.as_bytes())?;
         Ok(())

@@ -53,12 +53,16 @@ impl Quarantine {
         let failed = |source| StageError::Repository(unreachable_repo(repo, source));
         let inner = &self.repositories.inner;
         let _turn = inner.lock(&repo.identifier);
-        // What the store has rests on nothing that may go.
+        // What the store has rests on nothing that may go, and one upload is enough for a ref.
         let oids: Vec<Oid> = tips.iter().map(|(_, tip)| *tip).collect();
         let stored = inner.packs.kinds(&repo.identifier, &oids).map_err(failed)?;
+        let reader = pack.objects.reader();
+        let rests_here = |(name, tip): &(RefName, Oid)| {
+            reader.kind(tip).is_some() && inner.staged.find(repo, name, tip).is_none()
+        };
         let tips = tips.into_iter().zip(stored);
         let tips = tips.filter_map(|(tip, stored)| stored.is_none().then_some(tip));
-        let tips: Vec<_> = tips.collect();
+        let tips: Vec<_> = tips.filter(rests_here).collect();
         if tips.is_empty() {
             return Ok(());
         }
@@ -135,8 +139,7 @@ impl Repositories {
     /// Makes what `name` at `tip` rests on part of the identifier's store; false if nothing of it is
     /// staged. Durable on return.
     ///
-    /// Takes as long as git walks the objects, if other refs rest on the same pack. Cancel safe: the
-    /// upload stays staged.
+    /// Takes as long as git walks the objects. Cancel safe: the upload stays staged.
     pub async fn promote_staged(
         &self,
         repo: &RepoAddr,
@@ -147,12 +150,8 @@ impl Repositories {
             return Ok(false);
         };
         let quarantine = self.reopen_staged(repo, &upload).await?;
-        let is_alone = upload.tips.iter().all(|(_, other)| other == tip);
-        let quarantine = if is_alone {
-            quarantine
-        } else {
-            quarantine.prune_to(&[*tip]).await?.quarantine
-        };
+        // Tips that are gone may have left objects in it that no event names.
+        let quarantine = quarantine.prune_to(&[*tip]).await?.quarantine;
         let (repositories, repo, tip) = (self.clone(), repo.clone(), *tip);
         blocking(move || {
             quarantine.promote()?;

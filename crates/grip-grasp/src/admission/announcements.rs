@@ -134,8 +134,7 @@ impl Announcements {
     }
 
     fn set_by(&self, rule: MaintainerRule, owner: &PublicKey) -> MaintainerSet {
-        let by_author = self.by_author.iter().map(|(k, (a, _))| (*k, a)).collect();
-        maintainer_set(rule, owner, &by_author)
+        maintainer_set(rule, owner, |author| Some(&self.by_author.get(author)?.0))
     }
 
     /// Says whether `key` is in `owner`'s set by the legacy rule alone (G01-28).
@@ -196,12 +195,8 @@ impl Announcements {
     /// Held states whose author may move nobody's refs any more (G01-31).
     pub(crate) fn orphaned(&self, view: &dyn View) -> Result<Vec<EventId>, ViewError> {
         let held = view.held_states(&self.identifier)?;
-        let sets: Vec<_> = self
-            .owners()
-            .map(|(owner, _)| self.set_of(&owner))
-            .collect();
-        let trusted = |author| sets.iter().any(|set| set.contains(author));
-        let orphaned = held.iter().filter(|state| !trusted(&state.author));
+        let trusted = self.maintainers(|_| true);
+        let orphaned = held.iter().filter(|state| !trusted.contains(&state.author));
         Ok(orphaned.map(|state| state.id).collect())
     }
 }

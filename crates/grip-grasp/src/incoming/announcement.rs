@@ -119,7 +119,10 @@ impl Core {
         fault::point("hold.journalled");
         let answer = self.answer(event, &decision);
         for expired in hidden {
-            self.end_in_turn(expired).await?;
+            // The newcomer is held all the same, and a start removes what is left.
+            if let Err(error) = self.end_in_turn(expired).await {
+                error.log("failed to remove the repository of a hidden announcement");
+            }
         }
         self.carry_out(decision.effects).await?;
         self.announcements_accepted.send_modify(|count| *count += 1);

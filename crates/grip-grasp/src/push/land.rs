@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use grip_git::{ObjectKind, Quarantine, ReceiveError, StageError, StagingFull};
 use grip_nostr::{EventId, RepoAddr, State};
+use grip_purgatory::Purgatory;
 use grip_tasks::fault;
 use grip_types::{ErrorChain, Oid, RefEdit, RefName};
 
@@ -124,7 +125,10 @@ impl Core {
         self.blocking("git.land", commit).await??;
         fault::point("push.refs_updated");
         for (id, tip) in named {
-            self.promote_tip(&push.addr, &id, tip).await?;
+            // The refs have moved: the release below tries it again.
+            if let Err(error) = self.promote_tip(&push.addr, &id, tip).await {
+                error.log("failed to promote a staged tip");
+            }
         }
         let released = self.release(identifier, DataSource::Push).await;
         released.log(identifier);
@@ -228,29 +232,33 @@ impl Core {
         push: &Push,
         placeholders: Vec<(EventId, Oid)>,
     ) -> Result<(), GraspError> {
-        let ids: Vec<EventId> = placeholders.iter().map(|(id, _)| *id).collect();
-        let forget = |purgatory: &mut grip_purgatory::Purgatory, ids: &[EventId]| {
-            for id in ids {
+        // Those that were noted before this push stay noted if it fails: their refs are there.
+        let forget = |purgatory: &mut Purgatory, fresh: &[EventId]| {
+            for id in fresh {
                 drop(purgatory.remove_pr_placeholder_in(id, &push.addr));
             }
         };
-        let ((), journalled) = self
+        let (fresh, journalled) = self
             .try_held(|purgatory| {
-                let mut changes = Vec::new();
-                for (n, (id, tip)) in placeholders.into_iter().enumerate() {
+                let (mut fresh, mut changes) = (Vec::new(), Vec::new());
+                for (id, tip) in placeholders {
+                    let known = purgatory.find_pr_placeholder(&id);
+                    if known.is_none_or(|known| !known.refs.contains_key(&push.addr)) {
+                        fresh.push(id);
+                    }
                     match purgatory.add_pr_placeholder(id, tip, push.addr.clone(), now()) {
                         Ok(more) => changes.extend(more),
                         Err(full) => {
-                            forget(purgatory, &ids[..n]);
+                            forget(purgatory, &fresh);
                             return Err(full);
                         }
                     }
                 }
-                Ok(((), changes))
+                Ok((fresh, changes))
             })
             .await?;
         if let Err(error) = journalled {
-            forget(&mut self.purgatory.lock(), &ids);
+            forget(&mut self.purgatory.lock(), &fresh);
             return Err(error.into());
         }
         Ok(())

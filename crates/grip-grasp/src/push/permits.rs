@@ -9,7 +9,7 @@ use std::{
     cmp::Reverse,
     collections::HashMap,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
@@ -46,7 +46,8 @@ pub(crate) struct PushPermits {
 /// The upload of a push that has a permit.
 pub(super) struct Transfer {
     network: Option<ClientNetwork>,
-    began: Instant,
+    /// Since when we read: what comes before is our own time.
+    reading_since: OnceLock<Instant>,
     received_bytes: AtomicU64,
     /// Its pack is whole, and it makes room for nobody.
     is_whole: AtomicBool,
@@ -54,6 +55,11 @@ pub(super) struct Transfer {
 }
 
 impl Transfer {
+    /// Notes that the upload is read from now on.
+    pub(super) fn reading(&self) {
+        self.reading_since.get_or_init(Instant::now);
+    }
+
     pub(super) fn received(&self, bytes: usize) {
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
         self.received_bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -70,13 +76,18 @@ impl Transfer {
         self.displaced.cancelled().await;
     }
 
+    fn read_for(&self) -> Duration {
+        let since = self.reading_since.get();
+        since.map_or(Duration::ZERO, Instant::elapsed)
+    }
+
     fn bytes_per_second(&self) -> u64 {
-        let seconds = self.began.elapsed().as_secs().max(1);
+        let seconds = self.read_for().as_secs().max(1);
         self.received_bytes.load(Ordering::Relaxed) / seconds
     }
 
     fn is_slow(&self) -> bool {
-        self.began.elapsed() >= GRACE && self.bytes_per_second() < SLOW_BYTES_PER_SECOND
+        self.read_for() >= GRACE && self.bytes_per_second() < SLOW_BYTES_PER_SECOND
     }
 }
 
@@ -143,7 +154,7 @@ impl PushPermits {
         }
         let transfer = Arc::new(Transfer {
             network,
-            began: Instant::now(),
+            reading_since: OnceLock::new(),
             received_bytes: AtomicU64::new(0),
             is_whole: AtomicBool::new(false),
             displaced: CancellationToken::new(),
@@ -203,7 +214,9 @@ mod tests {
         let mut taken = Vec::new();
         for last in networks {
             let network = network(*last).filter(|_| *last != 0);
-            taken.push(permits.acquire(&repository(), network).await.unwrap());
+            let permit = permits.acquire(&repository(), network).await.unwrap();
+            permit.transfer.reading();
+            taken.push(permit);
         }
         taken
     }
@@ -267,5 +280,16 @@ mod tests {
         let ending = async { drop(quick.pop()) };
         let (permit, ()) = tokio::join!(waiting, ending);
         assert!(permit.is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_time_before_we_read_makes_no_upload_slow() {
+        let permits = Arc::new(PushPermits::default());
+        let mut unread = Vec::new();
+        for last in 1..=8 {
+            unread.push(permits.acquire(&repository(), network(last)).await.unwrap());
+        }
+        assert!(permits.acquire(&repository(), network(9)).await.is_none());
+        assert!(!unread.iter().any(is_displaced));
     }
 }

@@ -56,9 +56,15 @@ impl<B: AsyncRead + Unpin> AsyncRead for Upload<B> {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if let Some(transfer) = &self.transfer {
+            transfer.reading();
+        }
         if !self.taken.is_empty() {
             let n = self.taken.len().min(buf.remaining());
             buf.put_slice(&self.taken.split_to(n));
+            if let Some(transfer) = &self.transfer {
+                transfer.received(n);
+            }
             return Poll::Ready(Ok(()));
         }
         let before = buf.filled().len();

@@ -57,8 +57,8 @@ impl Owner {
     fn new(maintainers: &[&Keys]) -> Self {
         let keys = Keys::generate();
         let announcement = Announcement::parse(listing(&keys, maintainers, 1)).unwrap();
-        let by_author = [(keys.public_key(), &announcement)].into();
-        let set = maintainer_set(MaintainerRule::Legacy, &keys.public_key(), &by_author);
+        let own = |author: &_| (*author == keys.public_key()).then_some(&announcement);
+        let set = maintainer_set(MaintainerRule::Legacy, &keys.public_key(), own);
         Self { keys, set }
     }
 

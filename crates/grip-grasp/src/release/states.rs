@@ -268,6 +268,7 @@ pub(crate) fn served_states(
     Ok(events
         .into_iter()
         .filter_map(|event| State::parse(event).ok())
+        .filter(State::is_satisfiable)
         .collect())
 }
 

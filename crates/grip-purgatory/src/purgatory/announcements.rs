@@ -132,7 +132,9 @@ impl Purgatory {
             .shown_strangers(identifier)
             .filter(|entry| entry.addr != *newcomer);
         let least = others.min_by_key(|entry| {
-            let beside = per_network[&entry.held.network()];
+            // A sender without a network stands for many.
+            let network = entry.held.network();
+            let beside = network.map_or(1, |_| per_network[&network]);
             let has_state = with_state.contains(&entry.addr.owner);
             (Reverse(beside), has_state, entry.held.added_at)
         });
@@ -175,7 +177,7 @@ impl Purgatory {
             // From now and not from the deadline, which may lie far back after a pause.
             entry.held.expires_at = now + HIDDEN_LIFETIME;
             changes.push(self.set_announcement(entry));
-            self.forget_hidden(now, expired, changes);
+            self.forget_hidden(&addr.identifier, now, expired, changes);
             return;
         }
         changes.extend(self.remove_announcement(addr));
@@ -187,13 +189,23 @@ impl Purgatory {
         });
     }
 
-    /// Forgets the announcements that were hidden first, as long as there are too many.
+    /// Forgets the announcements that were hidden first, as long as there are too many of one name
+    /// or in all: every decision about a name reads those it has.
     fn forget_hidden(
         &mut self,
+        identifier: &Identifier,
         now: Millis,
         expired: &mut Vec<Expired>,
         changes: &mut Vec<Change>,
     ) {
+        let hidden = |entry: &&AnnouncementEntry| entry.phase == Phase::Hidden;
+        let of_name = self.announcements(identifier).filter(hidden);
+        let mut of_name: Vec<_> = of_name.map(hidden_key).collect();
+        of_name.sort_unstable();
+        let beyond = of_name.len().saturating_sub(self.bounds.per_identifier);
+        for (.., addr) in of_name.into_iter().take(beyond) {
+            self.expire_announcement(&addr, now, expired, changes);
+        }
         while self.usage.hides_too_many(&self.bounds)
             && let Some((.., addr)) = self.hidden.first().cloned()
         {

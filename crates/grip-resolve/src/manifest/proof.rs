@@ -29,7 +29,9 @@ pub(super) fn chain(
         via.iter().map(|via| (via.owner(), via)).collect();
     proof.insert(owner.owner(), owner);
     // The same bounds as in the authorisation of pushes.
-    let set = maintainer_set(MaintainerRule::Legacy, &owner.owner(), &proof);
+    let set = maintainer_set(MaintainerRule::Legacy, &owner.owner(), |key| {
+        proof.get(key).copied()
+    });
     let is_shown = set.contains(author) && via.len() <= MAX_VIA;
     is_shown
         .then_some(via)

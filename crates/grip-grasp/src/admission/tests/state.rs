@@ -150,15 +150,9 @@ fn g01_30_a_tied_state_without_the_pushed_tag_is_refused_and_the_tag_stays() {
     let owner = view.hosting(&[]);
     let with_tag = [(MAIN, oid(1)), (TAG, oid(1))];
     let [first, second] = tied_states(&owner, 100, &with_tag, &[(MAIN, oid(1))]);
-    let set = maintainer_set(
-        MaintainerRule::Legacy,
-        &owner.public_key(),
-        &[(
-            owner.public_key(),
-            &grip_nostr::Announcement::parse(view.served[0].clone()).unwrap(),
-        )]
-        .into(),
-    );
+    let announcement = grip_nostr::Announcement::parse(view.served[0].clone()).unwrap();
+    let own = |author: &_| (*author == owner.public_key()).then_some(&announcement);
+    let set = maintainer_set(MaintainerRule::Legacy, &owner.public_key(), own);
 
     assert_eq!(view.taken(&first), Outcome::Hold);
     let held = vec![State::parse(first.clone()).unwrap()];

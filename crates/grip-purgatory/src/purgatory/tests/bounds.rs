@@ -300,6 +300,26 @@ fn hidden_announcements_have_a_bound_of_their_own_and_make_room_oldest_first() {
 }
 
 #[test]
+fn a_name_has_no_more_hidden_announcements_than_shown_ones() {
+    let mut purgatory = Purgatory::new(Bounds {
+        per_identifier: 3,
+        ..Bounds::default()
+    });
+    for n in 0..9 {
+        let at = NOW + MINUTE * n;
+        announce_from(
+            &mut purgatory,
+            &Keys::generate(),
+            Origin::Submitted.into(),
+            at,
+        );
+        let _ = purgatory.cleanup(at + LIFETIME);
+        assert!(purgatory.count().hidden_announcements <= 3);
+    }
+    assert_eq!(purgatory.count().hidden_announcements, 3);
+}
+
+#[test]
 fn whose_room_an_entry_takes_outlives_a_restart() {
     let mut journal = Journal::default();
     let mut purgatory = Purgatory::default();

@@ -1,7 +1,7 @@
 //! Strangers who take all the room there is: the owner of a repository finds some all the same.
 
 use anyhow::{Result, ensure};
-use grip_testkit::{Author, LocalProject, http::Connection, until_true, wire};
+use grip_testkit::{Author, LocalProject, http::Connection, until_ok, wire};
 use nostr::prelude::Timestamp;
 
 use crate::hostile::scene::{MAIN, Scene};
@@ -46,13 +46,21 @@ async fn a_name_that_strangers_announced_is_open_to_the_next_owner() -> Result<(
 
 #[tokio::test]
 async fn pushes_that_trickle_do_not_lock_the_owner_out() -> Result<()> {
+    // A pack that never ends, and one that git refuses at once while its body goes on.
+    for pack in [&b"PACK\0\0\0\x02\0\0\0\x09"[..], b"no pack at all"] {
+        trickle(pack).await?;
+    }
+    Ok(())
+}
+
+async fn trickle(pack: &[u8]) -> Result<()> {
     let mut scene = Scene::new().await?;
     let path = scene.project.path();
     let mut trickling = Vec::new();
     for n in 1..=8 {
         let (tip, name) = (format!("{n:040x}"), format!("refs/nostr/{n:064x}"));
         let mut body = wire::commands(&[(wire::ZERO, &tip, &name)], wire::CAPABILITIES);
-        body.extend_from_slice(b"PACK\0\0\0\x02\0\0\0\x09");
+        body.extend_from_slice(pack);
         // The rest never comes.
         let head = format!(
             "POST {path}/git-receive-pack HTTP/1.1\r\nHost: x\r\nContent-Type: {}\r\n\
@@ -64,9 +72,14 @@ async fn pushes_that_trickle_do_not_lock_the_owner_out() -> Result<()> {
         connection.send(&[head.as_bytes(), &body].concat()).await?;
         trickling.push(connection);
     }
-    let quarantines = scene.node.data_dir().join("git/.quarantine");
-    until_true("eight uploads are under way", || {
-        std::fs::read_dir(&quarantines).is_ok_and(|entries| entries.count() >= 8)
+    let taken = "requests_in_flight{route=\"push\"} 8";
+    until_ok("eight uploads are under way", async || {
+        Ok(scene
+            .node
+            .get("/metrics")
+            .await?
+            .contains(taken)
+            .then_some(()))
     })
     .await?;
     scene.goes_on().await
