@@ -20,9 +20,12 @@ struct Upload {
 impl Upload {
     fn new(scene: &Scene, mebibytes: u64) -> Result<Self> {
         let tree = WorkTree::with_commit()?;
-        let tip = tree.commit_noise(mebibytes, 1)?;
+        let author = Author::new();
+        tree.commit_noise(mebibytes, 1)?;
+        // Two of one second are two commits all the same.
+        let tip = tree.commit("author", &author.npub())?;
         let (project, url) = (&scene.project, scene.url());
-        let event = Author::new().pull_request(&project.owner, &project.identifier, &tip, &url);
+        let event = author.pull_request(&project.owner, &project.identifier, &tip, &url);
         Ok(Self { tree, tip, event })
     }
 
