@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 
-use crate::{DhtError, Peer, RecordKey, RequestError, Status};
+use crate::{DhtError, Peer, PeerName, RecordKey, RequestError, Status};
 
 /// The response of one peer.
 pub type RequestFuture<'a> = BoxFuture<'a, Result<Response, RequestError>>;
@@ -21,9 +21,14 @@ pub trait Dht: Send + Sync + 'static {
 
     /// Sends a request for `key` to one peer.
     ///
-    /// Dropping the future closes the stream at once, and the peer sees that. A silent peer is
-    /// given up after some seconds; a caller in a hurry sets its own deadline.
+    /// Dropping the future closes the stream at once, and the peer sees that; a dial that nobody
+    /// else waits for ends as well. A silent peer is given up after some seconds; a caller in a hurry
+    /// sets its own deadline.
     fn request<'a>(&'a self, peer: &'a Peer, key: &'a RecordKey) -> RequestFuture<'a>;
+
+    /// Whether a connection with `peer` stands. Only then is it the peer that is silent: else an
+    /// address is, which anybody may have named.
+    fn is_connected(&self, peer: &PeerName) -> bool;
 
     /// Becomes a provider of `key` and, where there is a value, stores it on the nearest nodes.
     ///

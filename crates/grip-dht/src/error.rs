@@ -31,11 +31,6 @@ impl RequestError {
     pub fn may_retry(self) -> bool {
         matches!(self, Self::Transient | Self::NoRoute)
     }
-
-    /// Whether it speaks against the peer, rather than against us or for its prudence.
-    pub fn is_fault_of_peer(self) -> bool {
-        !matches!(self, Self::Refused | Self::Overloaded | Self::Closed)
-    }
 }
 
 /// Why the network could not be entered, or a record not published.

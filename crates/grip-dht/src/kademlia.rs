@@ -25,6 +25,7 @@ mod stats;
 mod swarm_task;
 #[cfg(test)]
 mod tests;
+mod uncounted_streams;
 
 use std::sync::Arc;
 
@@ -43,13 +44,14 @@ use self::{
     publications::Caller,
     record_validation::{OwnUpdate, Publication},
     request_handler::PeerPermits,
+    request_streams::ConnectedPeers,
     stats::{Stats, count},
     swarm_task::Command,
 };
 pub use self::{options::Options, start::start};
 use crate::{
-    Dht, DhtError, Peer, PublishFuture, RecordKey, RequestError, RequestFuture, Response, Status,
-    limits,
+    Dht, DhtError, Peer, PeerName, PublishFuture, RecordKey, RequestError, RequestFuture, Response,
+    Status, limits,
 };
 
 /// This node's handle to the network.
@@ -60,6 +62,7 @@ pub struct Kademlia {
     policy: Policy,
     outbound_request_timeout: std::time::Duration,
     stats: Arc<Stats>,
+    connected: ConnectedPeers,
     commands: mpsc::Sender<Command>,
     own_updates: mpsc::Sender<OwnUpdate>,
     request_permits: PeerPermits,
@@ -84,7 +87,14 @@ impl Kademlia {
             self.outbound_request_timeout,
             self.exchange(id, addresses, key),
         );
-        let found = exchange.await.unwrap_or(Err(RequestError::Transient));
+        let found = exchange.await.unwrap_or_else(|_| {
+            let is_connected = self.connected.lock().contains(&id);
+            Err(if is_connected {
+                RequestError::Transient
+            } else {
+                RequestError::NoRoute
+            })
+        });
         request.ended = true;
         let response = self.response(found?);
         count(&self.stats.counts.answered_total);
@@ -195,6 +205,10 @@ impl Dht for Kademlia {
 
     fn request<'a>(&'a self, peer: &'a Peer, key: &'a RecordKey) -> RequestFuture<'a> {
         Box::pin(self.send_request(peer, key))
+    }
+
+    fn is_connected(&self, peer: &PeerName) -> bool {
+        address::id(peer).is_some_and(|peer| self.connected.lock().contains(&peer))
     }
 
     fn publish(&self, key: RecordKey, value: Option<Bytes>) -> PublishFuture<'_> {

@@ -8,11 +8,14 @@
 
 use std::{
     fmt,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket},
 };
 
 use grip_types::Domain;
 use ipnet::{Ipv4Net, Ipv6Net};
+
+/// A port to name where nothing is sent.
+const DISCARD_PORT: u16 = 9;
 
 /// What an address is used for, where it is not a public one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +37,8 @@ pub enum Special {
     Transition,
     /// Everything else that no public host may have.
     Reserved,
+    /// On an interface of this machine: what listens there may be meant for nobody outside.
+    ThisMachine,
 }
 
 impl Special {
@@ -63,6 +68,7 @@ impl fmt::Display for Special {
             Self::Benchmarking => "a benchmarking address",
             Self::Transition => "an address of a transition mechanism",
             Self::Reserved => "a reserved address",
+            Self::ThisMachine => "an address of this machine",
         })
     }
 }
@@ -90,7 +96,11 @@ impl Rules {
 
     /// Says why `address` may not be connected to as that of `host`; none where it may.
     pub(crate) fn refuse(&self, host: &Domain, address: IpAddr) -> Option<Special> {
-        let special = self.special(address)?;
+        let own = || {
+            let is_own = !self.allow_non_global && !self.is_private(host) && is_own(address);
+            is_own.then_some(Special::ThisMachine)
+        };
+        let special = self.special(address).or_else(own)?;
         let allowed = if self.allow_non_global {
             !special.is_never_a_host()
         } else {
@@ -116,6 +126,22 @@ impl Rules {
         }
         special(address)
     }
+}
+
+/// Whether an address is on an interface of this machine: the system would then send from that
+/// very address. Nothing is sent to find out, and interfaces may come and go.
+pub(crate) fn is_own(address: IpAddr) -> bool {
+    let address = address.to_canonical();
+    let any: IpAddr = match address {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let from = || {
+        let socket = UdpSocket::bind((any, 0))?;
+        socket.connect((address, DISCARD_PORT))?;
+        socket.local_addr()
+    };
+    from().is_ok_and(|from| from.ip() == address)
 }
 
 /// What `address` is, none where it is public.

@@ -10,7 +10,7 @@ use std::{
 };
 
 use bytes::{Buf as _, Bytes};
-use grip_limits::{Advice, Permit, Verdict};
+use grip_limits::{Advice, Networks, Permit, Verdict};
 use grip_types::Domain;
 use http_body::Body as _;
 use tokio::{
@@ -53,6 +53,8 @@ pub(crate) struct Limits {
 /// What is to be told about the host once its answer has ended well.
 pub(crate) struct Bill {
     pub(crate) permit: Permit,
+    /// Freed with it.
+    pub(crate) _networks: Option<Permit<Networks>>,
     pub(crate) verdict: Verdict,
     pub(crate) advice: Option<Advice>,
 }
@@ -128,9 +130,11 @@ impl Body {
     }
 
     fn broken(&self, error: reqwest::Error) -> EgressError {
+        let source = Fault::new(error);
+        tracing::debug!(domain = %self.domain, detail = %source.detail(), "response broke off");
         EgressError::BrokenOff {
             domain: self.domain.clone(),
-            source: Fault::new(error),
+            source,
         }
     }
 

@@ -12,9 +12,8 @@ use rustls::{ClientConfig, RootCertStore, crypto::ring, pki_types::CertificateDe
 use url::Url;
 
 use crate::{
-    address::Rules,
     bearer::Bearer,
-    error::{BuildError, Fault},
+    error::BuildError,
     lookup::Resolver,
     options::{Options, Request},
 };
@@ -26,24 +25,37 @@ const KEEP_CONNECTION: Duration = Duration::from_secs(30);
 /// Headers of one answer, all names and values together.
 pub(crate) const MAX_HEADER_BYTES: usize = 64 * 1024;
 
-/// Builds a client. One is shared by all requests but those that must stay `only_inside`, away
-/// from public addresses.
+/// What a client is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Requests,
+    /// Requests that must stay away from public addresses.
+    Inside,
+    /// Connections that become websockets, which HTTP/2 does not.
+    WebSockets,
+}
+
+/// Builds a client, shared by all requests of one purpose.
 ///
 /// A connection that waits for its next request goes to an address that was judged when it was
 /// made.
 pub(crate) fn build(
     options: &Options,
-    rules: Rules,
-    only_inside: bool,
+    resolver: Resolver,
+    purpose: Purpose,
     roots: &[CertificateDer<'static>],
 ) -> Result<reqwest::Client, BuildError> {
     let agent = HeaderValue::from_str(&options.user_agent).map_err(BuildError::UserAgent)?;
-    let resolver = Resolver {
-        lookup: Arc::clone(&options.lookup),
-        rules,
-        only_inside,
+    let max_idle = if options.counts_networks {
+        0
+    } else {
+        MAX_IDLE_CONNECTIONS
     };
-    reqwest::Client::builder()
+    let mut builder = reqwest::Client::builder();
+    if purpose == Purpose::WebSockets {
+        builder = builder.http1_only();
+    }
+    builder
         .user_agent(agent)
         .no_proxy()
         .redirect(redirect::Policy::none())
@@ -56,17 +68,17 @@ pub(crate) fn build(
         .no_deflate()
         .dns_resolver(resolver)
         .connect_timeout(options.connect)
-        .pool_max_idle_per_host(MAX_IDLE_CONNECTIONS)
+        .pool_max_idle_per_host(max_idle)
         .pool_idle_timeout(KEEP_CONNECTION)
         .http2_max_header_list_size(MAX_HEADER_BYTES as u32)
-        .tls_backend_preconfigured(tls(roots)?)
+        .tls_backend_preconfigured(tls(roots, purpose)?)
         .build()
-        .map_err(|error| BuildError::Client(Fault::new(error)))
+        .map_err(|error| BuildError::Client(error.without_url()))
 }
 
 /// TLS by `ring`, with the certificates of the web and those of `roots`; neither the process
 /// nor the machine is asked for its own.
-fn tls(roots: &[CertificateDer<'static>]) -> Result<ClientConfig, BuildError> {
+fn tls(roots: &[CertificateDer<'static>], purpose: Purpose) -> Result<ClientConfig, BuildError> {
     let mut store = RootCertStore::empty();
     store.add_parsable_certificates(webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter().cloned());
     store.add_parsable_certificates(roots.iter().cloned());
@@ -75,7 +87,10 @@ fn tls(roots: &[CertificateDer<'static>]) -> Result<ClientConfig, BuildError> {
         .map_err(BuildError::Tls)?
         .with_root_certificates(store)
         .with_no_client_auth();
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    config.alpn_protocols = match purpose {
+        Purpose::WebSockets => vec![b"http/1.1".to_vec()],
+        Purpose::Requests | Purpose::Inside => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
+    };
     Ok(config)
 }
 

@@ -2,6 +2,8 @@
 
 mod refusal;
 mod response;
+mod route;
+mod websocket;
 
 use std::sync::Arc;
 
@@ -11,14 +13,18 @@ use rustls::pki_types::CertificateDer;
 use tokio::time::{Instant, timeout_at};
 use url::Url;
 
-pub use self::response::Reply;
 use self::response::ResponseHead;
+pub use self::{
+    response::Reply,
+    websocket::{Socket, WebSocket},
+};
 use crate::{
     address::Rules,
     bearer::Bearer,
-    client,
+    client::{self, Purpose},
     error::{BuildError, EgressError, Phase},
     guard::{Forbidden, Guard},
+    lookup::{Pins, Resolver},
     options::{Options, Request, RequestPolicy},
     printable_url::Shown,
     redirect::{self, RedirectError},
@@ -33,10 +39,17 @@ pub struct Egress {
 struct Inner {
     options: Options,
     guard: Guard,
-    client: reqwest::Client,
+    client: Client,
     /// For credentials in plain text.
-    inside: reqwest::Client,
+    inside: Client,
+    websockets: Client,
     throttle: Throttle,
+}
+
+/// A client, and how it finds addresses.
+struct Client {
+    http: reqwest::Client,
+    resolver: Resolver,
 }
 
 impl Egress {
@@ -51,8 +64,18 @@ impl Egress {
         rules: Rules,
         roots: &[CertificateDer<'static>],
     ) -> Result<Self, BuildError> {
-        let client = client::build(&options, rules.clone(), false, roots)?;
-        let inside = client::build(&options, rules.clone(), true, roots)?;
+        let client = |purpose| {
+            let resolver = Resolver {
+                lookup: Arc::clone(&options.lookup),
+                rules: rules.clone(),
+                only_inside: purpose == Purpose::Inside,
+                pins: Pins::default(),
+            };
+            let http = client::build(&options, resolver.clone(), purpose, roots)?;
+            Ok::<_, BuildError>(Client { http, resolver })
+        };
+        let (inside, websockets) = (client(Purpose::Inside)?, client(Purpose::WebSockets)?);
+        let client = client(Purpose::Requests)?;
         let guard = Guard {
             rules,
             own: options.own.clone(),
@@ -63,6 +86,7 @@ impl Egress {
             guard,
             client,
             inside,
+            websockets,
             throttle,
         });
         Ok(Self { inner })
@@ -151,16 +175,20 @@ impl Egress {
         deadline: Instant,
     ) -> Result<ResponseHead, EgressError> {
         let options = &self.inner.options;
-        let patience = Instant::now() + options.connect + options.idle;
         let client = match hop.bearer {
             Some(_) if hop.url.scheme() != "https" => &self.inner.inside,
             _ => &self.inner.client,
         };
-        let asking = client.execute(client::prepare(request, &hop.url, hop.bearer));
+        let routed = self.route_or_settle(client, &hop.url, permit, deadline);
+        let (route, permit) = routed.await?;
+        let patience = Instant::now() + options.connect + options.idle;
+        let request = client::prepare(request, &hop.url, hop.bearer);
+        let asking = client.http.execute(request);
         match timeout_at(deadline.min(patience), asking).await {
             Ok(Ok(response)) => Ok(ResponseHead {
                 response,
                 permit,
+                networks: route.networks,
                 heed_quota: policy.heed_quota,
             }),
             Ok(Err(error)) => Err(response::no_response(error, permit)),

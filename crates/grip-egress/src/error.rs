@@ -3,7 +3,7 @@
 use std::{error::Error, fmt, io, time::Duration};
 
 use grip_limits::{Refused, response::ResponseKind};
-use grip_types::Domain;
+use grip_types::{Domain, ErrorChain};
 use http::StatusCode;
 
 use crate::{guard::Forbidden, redirect::RedirectError};
@@ -70,6 +70,8 @@ impl From<EgressError> for io::Error {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Phase {
+    #[error("its name was not resolved in time (DNS)")]
+    Lookup,
     #[error("the connection was not made in time")]
     Connect,
     #[error("the host sent no response in time")]
@@ -88,34 +90,126 @@ pub enum Unusable {
     Encoded,
     #[error("its headers are too large")]
     Headers,
+    #[error("it opens no websocket")]
+    NoWebSocket,
 }
 
-/// What went wrong below HTTP, or with it.
+/// What went wrong below HTTP, or with it, in words for people. The library's own text is its
+/// source, for the log of whoever looks into it.
 #[derive(Debug)]
-pub struct Fault(reqwest::Error);
+pub struct Fault {
+    kind: FaultKind,
+    source: Box<dyn Error + Send + Sync>,
+}
+
+/// The kinds of faults that a person can tell apart and do something about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FaultKind {
+    #[error("its name cannot be resolved (DNS)")]
+    Dns,
+    #[error("the connection was refused")]
+    Refused,
+    #[error("the TLS handshake failed")]
+    Tls,
+    #[error("its certificate is not valid")]
+    Certificate,
+    #[error("the network cannot be reached")]
+    NoRoute,
+    #[error("the connection was closed")]
+    Reset,
+    #[error("the connection timed out")]
+    TimedOut,
+    #[error("it does not speak HTTP")]
+    NotHttp,
+    #[error("the connection failed")]
+    Other,
+}
 
 impl Fault {
     pub(crate) fn new(error: reqwest::Error) -> Self {
-        Self(error.without_url())
+        let error = error.without_url();
+        Self {
+            kind: FaultKind::of(&error),
+            source: error.into(),
+        }
     }
 
-    /// Says whether the name of the host leads nowhere.
-    pub fn is_dns(&self) -> bool {
-        self.0.is_dns()
+    pub(crate) fn lookup(error: io::Error) -> Self {
+        Self {
+            kind: FaultKind::Dns,
+            source: error.into(),
+        }
+    }
+
+    pub fn kind(&self) -> FaultKind {
+        self.kind
+    }
+
+    /// The library's own words, for the log.
+    pub fn detail(&self) -> impl fmt::Display {
+        ErrorChain(self.source.as_ref())
+    }
+}
+
+impl FaultKind {
+    fn of(error: &reqwest::Error) -> Self {
+        if error.is_dns() {
+            return Self::Dns;
+        }
+        let mut next: Option<&(dyn Error + 'static)> = Some(error);
+        let mut found = None;
+        while let Some(error) = next {
+            found = Self::in_cause(error).or(found);
+            next = error.source();
+        }
+        let timed_out = error.is_timeout().then_some(Self::TimedOut);
+        found.or(timed_out).unwrap_or(Self::Other)
+    }
+
+    /// What one error of a chain says by itself.
+    fn in_cause(error: &(dyn Error + 'static)) -> Option<Self> {
+        if let Some(error) = error.downcast_ref::<io::Error>() {
+            // What TLS says is inside an error of its own.
+            if let Some(inner) = error.get_ref() {
+                return Self::in_cause(inner);
+            }
+            return match error.kind() {
+                io::ErrorKind::ConnectionRefused => Some(Self::Refused),
+                io::ErrorKind::ConnectionReset
+                | io::ErrorKind::ConnectionAborted
+                | io::ErrorKind::BrokenPipe
+                | io::ErrorKind::UnexpectedEof => Some(Self::Reset),
+                io::ErrorKind::HostUnreachable
+                | io::ErrorKind::NetworkUnreachable
+                | io::ErrorKind::AddrNotAvailable => Some(Self::NoRoute),
+                io::ErrorKind::TimedOut => Some(Self::TimedOut),
+                _ => None,
+            };
+        }
+        if let Some(error) = error.downcast_ref::<rustls::Error>() {
+            return Some(match error {
+                rustls::Error::InvalidCertificate(_) => Self::Certificate,
+                _ => Self::Tls,
+            });
+        }
+        // The HTTP library tells its parse errors by their text alone.
+        let text = error.to_string();
+        if text.contains("invalid HTTP") || text.contains("frame with invalid") {
+            return Some(Self::NotHttp);
+        }
+        text.contains("connection closed before")
+            .then_some(Self::Reset)
     }
 }
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        self.kind.fmt(f)
     }
 }
 
-impl Error for Fault {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.0.source()
-    }
-}
+impl Error for Fault {}
 
 fn quoted(message: &str) -> String {
     match message {
@@ -133,5 +227,5 @@ pub enum BuildError {
     #[error("the TLS settings do not fit together")]
     Tls(#[source] rustls::Error),
     #[error("the HTTP client cannot be built")]
-    Client(#[source] Fault),
+    Client(#[source] reqwest::Error),
 }

@@ -1,6 +1,6 @@
 //! Options of the egress and of single requests.
 
-use std::{sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use grip_types::{Domain, Service};
@@ -24,6 +24,12 @@ pub struct Options {
     pub private_hosts: Vec<Domain>,
     /// The names under which we are reached ourselves. Default: none.
     pub own: Vec<Service>,
+    /// Where we listen. Also where hosts need not be public, no name leads there. Default: none.
+    pub own_address: Option<SocketAddr>,
+    /// Count requests by the network of their addresses as well as by their host: for an egress
+    /// that strangers name URLs for. A connection serves one request then, since only a lookup
+    /// tells where one leads. Default: no.
+    pub counts_networks: bool,
     /// Of `https` and `http`, those that are spoken. Default: both.
     pub schemes: Vec<String>,
     /// Longest wait for a connection, name lookup and TLS included. Default: 10 s.
@@ -47,13 +53,15 @@ impl Default for Options {
             allow_non_global: false,
             private_hosts: Vec::new(),
             own: Vec::new(),
+            own_address: None,
+            counts_networks: false,
             schemes: vec!["https".to_owned(), "http".to_owned()],
             connect: Duration::from_secs(10),
             idle: Duration::from_secs(30),
             total: Duration::from_secs(15 * 60),
             max_redirects: 5,
             user_agent: concat!("gripfast/", env!("CARGO_PKG_VERSION")).to_owned(),
-            lookup: Arc::new(SystemLookup),
+            lookup: Arc::new(SystemLookup::default()),
         }
     }
 }

@@ -7,6 +7,7 @@ mod environment;
 mod headers;
 mod host;
 mod limits;
+mod networks;
 mod private_hosts;
 mod redirects;
 mod request_policy;

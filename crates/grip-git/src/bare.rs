@@ -71,10 +71,12 @@ pub(crate) fn create(quarantine: &Path, target: &Path, alternates: Option<&str>)
 
 /// Completes a bare repository without refs that has another configuration.
 pub(crate) fn repair(root: &Path, target: &Path) -> io::Result<()> {
-    if disk::read(&target.join("config"))?.as_deref() != Some(CONFIG.as_bytes()) {
-        for dir in DIRS {
+    for dir in DIRS {
+        if !disk::is_real_dir(&target.join(dir))? {
             disk::make_dirs(root, &target.join(dir))?;
         }
+    }
+    if disk::read(&target.join("config"))?.as_deref() != Some(CONFIG.as_bytes()) {
         disk::replace(&target.join("HEAD"), FIRST_HEAD.as_bytes())?;
         disk::replace(&target.join("config"), CONFIG.as_bytes())?;
     }

@@ -6,6 +6,7 @@
 //! .staged/<npub>/<…>.git/<pack>        records of uploads that no event names, see `staged_uploads`
 //! .quarantine/<n>/                     incoming packs and half-made repositories, emptied at open
 //! .archive/<npub>/<stamp>/<…>.git      withdrawn repositories
+//! .damaged/<…>.git/                    packs that were set aside because they cannot be read
 //! ```
 
 use std::path::PathBuf;
@@ -45,6 +46,11 @@ impl Layout {
         self.root.join(".quarantine")
     }
 
+    /// Packs of an identifier that were set aside.
+    pub(crate) fn damaged(&self, identifier: &Identifier) -> PathBuf {
+        self.root.join(".damaged").join(directory(identifier))
+    }
+
     pub(crate) fn archive(&self, npub: &str) -> PathBuf {
         self.root.join(".archive").join(npub)
     }
@@ -65,4 +71,9 @@ pub(crate) fn identifier_of(directory: &str) -> Option<Identifier> {
 /// What `objects/info/alternates` of a repository says: relative, so that the root can be moved.
 pub(crate) fn alternates(identifier: &Identifier) -> String {
     format!("../../../.objects/{}/objects\n", directory(identifier))
+}
+
+/// The same of an archived one, which lies two directories deeper.
+pub(crate) fn archived_alternates(identifier: &Identifier) -> String {
+    format!("../../{}", alternates(identifier))
 }

@@ -9,7 +9,9 @@ pub mod upload_request;
 
 mod bare;
 mod disk;
+mod inspect;
 mod layout;
+mod memory;
 mod objects;
 mod packs;
 mod process;
@@ -20,16 +22,21 @@ mod request_head;
 mod staged_uploads;
 mod upload_pack;
 
-pub use objects::{
-    CommitFacts, FileAt, FileKind, ObjectKind, PeelError, TagFacts, TreeBounds, TreeEntry,
-    TreeError,
+pub use inspect::{
+    ArchiveFormat, Blame, BlamedCommit, BlamedLine, GrepMatch, InspectBounds, InspectError,
 };
-pub use packs::{Promoted, RepackError, Repacked};
+pub use memory::{MemoryFull, MemoryUse, Payer};
+pub use objects::{
+    Change, Changes, CommitDetails, CommitFacts, DirectoryEntry, EntryKind, FileAt, FileKind,
+    Listing, ObjectKind, PathEntry, PeelError, Person, TagFacts, TreeBounds, TreeEntry, TreeError,
+    Version,
+};
+pub use packs::{DamagedPack, Promoted, RepackError, Repacked};
 pub use process::GitMissing;
 pub use receive::{Caps, Pruned, Quarantine, ReceiveError};
 pub use refs::{Ref, RefSnapshot, RefUpdateError};
 pub use repositories::{
-    AdoptError, DiskFull, Fsck, OpenError, Options, RepoError, Repositories, StageError,
+    AdoptError, DiskFull, Fsck, OpenError, Options, RepoError, Repositories, StageError, StagedTip,
 };
 pub use staged_uploads::{StagedTotals, StagingBudget, StagingBudgets, StagingFull};
 pub use upload_pack::PackStream;

@@ -5,11 +5,15 @@ use std::{io, path::PathBuf, sync::Arc};
 use gix_object::{Find, TagRefIter};
 use grip_types::{ObjectFormat, Oid};
 
+mod browse;
 mod commits;
 mod files;
 mod links;
 mod trees;
 
+pub use browse::{
+    Change, Changes, CommitDetails, DirectoryEntry, EntryKind, Listing, PathEntry, Person, Version,
+};
 pub use commits::{CommitFacts, TagFacts};
 pub use files::FileAt;
 pub(crate) use files::ReadError;

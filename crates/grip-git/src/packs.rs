@@ -36,18 +36,24 @@ use parking_lot::Mutex;
 use crate::{
     bare, disk,
     layout::{self, Layout},
+    memory::MemoryBudget,
     objects::{ObjectKind, Objects, Reader},
     process::Git,
 };
 
+mod damaged;
 mod import;
 mod quarantined;
 mod remove;
 mod repack;
+mod size;
 
+pub use damaged::DamagedPack;
 pub use quarantined::Promoted;
 pub(crate) use quarantined::{QuarantineDir, QuarantinedPack};
+pub(crate) use remove::remove_pack;
 pub use repack::{RepackError, Repacked};
+pub(crate) use size::MEMORY_PER_OBJECT;
 
 /// Identifiers that share a generation by chance only reopen their stores more often.
 const STRIPES: usize = 64;
@@ -58,6 +64,7 @@ const MAX_OPEN: NonZeroUsize = NonZeroUsize::new(256).unwrap();
 pub(crate) struct Packs {
     layout: Layout,
     git: Git,
+    memory: Arc<MemoryBudget>,
     open: Mutex<LruCache<Identifier, Opened>>,
     hasher: RandomState,
     generations: [AtomicU64; STRIPES],
@@ -83,10 +90,11 @@ struct Stamp {
 }
 
 impl Packs {
-    pub(crate) fn new(layout: Layout, git: Git) -> Arc<Self> {
+    pub(crate) fn new(layout: Layout, git: Git, memory: Arc<MemoryBudget>) -> Arc<Self> {
         Arc::new(Self {
             layout,
             git,
+            memory,
             open: Mutex::new(LruCache::new(MAX_OPEN)),
             hasher: RandomState::new(),
             generations: std::array::from_fn(|_| AtomicU64::new(0)),

@@ -1,4 +1,6 @@
-//! Starting git: one place, one clean environment.
+//! Starting git: one place, one clean environment, bounded threads and memory.
+//!
+//! Processes die with the node, however it ends: see [`starter`].
 
 use std::{
     ffi::OsStr,
@@ -11,13 +13,23 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
-    process::{Child, ChildStderr, ChildStdin, ChildStdout, Command},
+    process::{Child, ChildStderr, ChildStdin, ChildStdout},
 };
+
+use crate::memory::MemoryPermit;
+
+mod starter;
+
+use starter::Starter;
 
 /// Oldest git that has all we rely on.
 const OLDEST: (u32, u32) = (2, 37);
 /// From here on objects are sent from several packs as they lie.
 const REUSES_MANY_PACKS: (u32, u32) = (2, 44);
+/// Threads of one process; each has its own window of objects in memory.
+const MAX_THREADS: usize = 4;
+/// Memory that is counted but hardly touched: stacks of threads, and what the allocator rounds up.
+const OVERHEAD: u64 = 64 << 20;
 /// What is kept of what git says on its standard error; the rest is read and dropped.
 const MAX_STDERR: usize = 16 << 10;
 
@@ -39,23 +51,26 @@ pub(crate) struct Git {
     binary: PathBuf,
     home: PathBuf,
     version: (u32, u32),
+    threads: String,
+    starter: Starter,
 }
 
 impl Git {
     /// Asks the program for its version. Blocking.
     pub(crate) fn find(binary: &Path, home: &Path) -> Result<Self, GitMissing> {
+        let failed = |source| GitMissing::NotStarted {
+            git: binary.to_owned(),
+            source,
+        };
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let mut git = Self {
             binary: in_path(binary).unwrap_or_else(|| binary.to_owned()),
             home: home.to_owned(),
             version: OLDEST,
+            threads: format!("pack.threads={}", processors.min(MAX_THREADS)),
+            starter: Starter::new().map_err(failed)?,
         };
-        let output =
-            git.command(["version"])
-                .output()
-                .map_err(|source| GitMissing::NotStarted {
-                    git: binary.to_owned(),
-                    source,
-                })?;
+        let output = git.command(["version"]).output().map_err(failed)?;
         let said = String::from_utf8_lossy(&output.stdout);
         git.version = parse_version(&said).ok_or_else(|| GitMissing::Unreadable {
             git: binary.to_owned(),
@@ -102,10 +117,86 @@ impl Git {
             .args(["-c", "core.bigFileThreshold=32m"])
             .args(["-c", "pack.windowMemory=64m"])
             .args(["-c", "pack.deltaCacheSize=64m"])
+            .args(["-c", &self.threads])
             .args(arguments)
             .stdin(Stdio::null());
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         command
+    }
+
+    /// Starts a command that may take as much memory as `memory` says, which the caller keeps for
+    /// as long as it runs.
+    pub(crate) async fn start(
+        &self,
+        command: std::process::Command,
+        memory: &MemoryPermit,
+    ) -> io::Result<Running> {
+        let running = self.starter.start(command).await?;
+        running.limit_memory(memory);
+        Ok(running)
+    }
+
+    /// Runs a command to its end. Cancel safe: dropping the future kills it.
+    pub(crate) async fn run(
+        &self,
+        mut command: std::process::Command,
+        memory: &MemoryPermit,
+    ) -> io::Result<Finished> {
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut running = self.start(command, memory).await?;
+        let (stdout, stderr) = (running.stdout(), running.stderr());
+        let (stdout, stderr) = tokio::try_join!(read_bounded(stdout), read_bounded(stderr))?;
+        let status = running.wait().await?;
+        Ok(Finished {
+            status,
+            stdout,
+            stderr,
+        })
+    }
+
+    /// Runs a command that reads `input`, and hands its output on as it comes.
+    ///
+    /// What it says on its standard error is kept as [`Git::run`] keeps it. Cancel safe as well.
+    pub(crate) async fn run_with(
+        &self,
+        mut command: std::process::Command,
+        memory: &MemoryPermit,
+        input: impl Iterator<Item = Vec<u8>>,
+        mut output: impl FnMut(&[u8]),
+        max_file_bytes: u64,
+    ) -> io::Result<Finished> {
+        command.stdin(Stdio::piped());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut running = self.start(command, memory).await?;
+        running.limit_file_size(max_file_bytes);
+        let (stdin, stdout, stderr) = (running.stdin(), running.stdout(), running.stderr());
+        let missing = || io::Error::other("git has no pipes");
+        let (mut stdin, mut stdout) = (stdin.ok_or_else(missing)?, stdout.ok_or_else(missing)?);
+        let write = async move {
+            for chunk in input {
+                if stdin.write_all(&chunk).await.is_err() {
+                    // Git has ended: its exit status says more than the pipe.
+                    break;
+                }
+            }
+            Ok(())
+        };
+        let read = async move {
+            let mut chunk = vec![0; 64 << 10];
+            loop {
+                match stdout.read(&mut chunk).await? {
+                    0 => return Ok(()),
+                    read => output(&chunk[..read]),
+                }
+            }
+        };
+        let ((), (), stderr) = tokio::try_join!(write, read, read_bounded(stderr))?;
+        let status = running.wait().await?;
+        Ok(Finished {
+            status,
+            stdout: String::new(),
+            stderr,
+        })
     }
 }
 
@@ -134,14 +225,11 @@ fn parse_version(said: &str) -> Option<(u32, u32)> {
 /// A running git; dropping it kills its whole process group.
 pub(crate) struct Running {
     child: Child,
+    /// The thread that started it, which must not end before it.
+    _starter: Starter,
 }
 
 impl Running {
-    pub(crate) fn start(command: std::process::Command) -> io::Result<Self> {
-        let child = Command::from(command).kill_on_drop(true).spawn()?;
-        Ok(Self { child })
-    }
-
     pub(crate) fn stdin(&mut self) -> Option<ChildStdin> {
         self.child.stdin.take()
     }
@@ -159,11 +247,19 @@ impl Running {
     }
 
     /// Bounds the memory that it may take for itself; where the system cannot, there is no bound.
-    pub(crate) fn limit_memory(&self, bytes: u64) {
-        #[cfg(target_os = "linux")]
-        self.limit(rustix::process::Resource::Data, bytes);
-        #[cfg(not(target_os = "linux"))]
-        let _ = bytes;
+    pub(crate) fn limit_memory(&self, memory: &MemoryPermit) {
+        if let Some(process) = self.id() {
+            limit_memory_of(process, memory);
+        }
+    }
+
+    /// Has it give way to everything else on this machine that wants a processor.
+    pub(crate) fn lower_priority(&self) {
+        if let Some(process) = self.id()
+            && let Err(error) = rustix::process::setpriority_process(Some(process), 10)
+        {
+            tracing::debug!(%error, "git keeps its priority");
+        }
     }
 
     /// Bounds each file that it may write, in the same way: a few bytes of a delta may stand for a
@@ -190,7 +286,7 @@ impl Running {
     }
 
     /// There until the child is reaped, so it cannot have gone to another process.
-    fn id(&self) -> Option<Pid> {
+    pub(crate) fn id(&self) -> Option<Pid> {
         self.child.id().and_then(|id| Pid::from_raw(id as i32))
     }
 
@@ -201,6 +297,23 @@ impl Running {
         }
     }
 }
+
+/// Lets a process that runs take as much memory as `memory` has become.
+#[cfg(target_os = "linux")]
+pub(crate) fn limit_memory_of(process: Pid, memory: &MemoryPermit) {
+    use rustix::process::{Resource, Rlimit, prlimit};
+    let limit = Rlimit {
+        current: Some(memory.bytes() + OVERHEAD),
+        // The permit may grow, and what was lowered once can never be raised.
+        maximum: Some(memory.most() + OVERHEAD),
+    };
+    if let Err(error) = prlimit(Some(process), Resource::Data, limit) {
+        tracing::debug!(%error, "the memory of git is not bounded");
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn limit_memory_of(_: Pid, _: &MemoryPermit) {}
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -230,63 +343,6 @@ pub(crate) struct Finished {
     pub(crate) status: ExitStatus,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
-}
-
-/// Runs a command to its end. Cancel safe: dropping the future kills it.
-pub(crate) async fn run(mut command: std::process::Command) -> io::Result<Finished> {
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut running = Running::start(command)?;
-    let (stdout, stderr) = (running.stdout(), running.stderr());
-    let (stdout, stderr) = tokio::try_join!(read_bounded(stdout), read_bounded(stderr))?;
-    let status = running.wait().await?;
-    Ok(Finished {
-        status,
-        stdout,
-        stderr,
-    })
-}
-
-/// Runs a command that reads `input`, and hands its output on as it comes.
-///
-/// What it says on its standard error is kept as [`run`] keeps it. Cancel safe as well.
-pub(crate) async fn run_with(
-    mut command: std::process::Command,
-    input: impl Iterator<Item = Vec<u8>>,
-    mut output: impl FnMut(&[u8]),
-    max_file_bytes: u64,
-) -> io::Result<Finished> {
-    command.stdin(Stdio::piped());
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut running = Running::start(command)?;
-    running.limit_file_size(max_file_bytes);
-    let (stdin, stdout, stderr) = (running.stdin(), running.stdout(), running.stderr());
-    let missing = || io::Error::other("git has no pipes");
-    let (mut stdin, mut stdout) = (stdin.ok_or_else(missing)?, stdout.ok_or_else(missing)?);
-    let write = async move {
-        for chunk in input {
-            if stdin.write_all(&chunk).await.is_err() {
-                // Git has ended: its exit status says more than the pipe.
-                break;
-            }
-        }
-        Ok(())
-    };
-    let read = async move {
-        let mut chunk = vec![0; 64 << 10];
-        loop {
-            match stdout.read(&mut chunk).await? {
-                0 => return Ok(()),
-                read => output(&chunk[..read]),
-            }
-        }
-    };
-    let ((), (), stderr) = tokio::try_join!(write, read, read_bounded(stderr))?;
-    let status = running.wait().await?;
-    Ok(Finished {
-        status,
-        stdout: String::new(),
-        stderr,
-    })
 }
 
 #[cfg(test)]

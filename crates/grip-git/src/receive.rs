@@ -3,6 +3,7 @@
 use std::{io, process::Stdio, time::Duration};
 
 use grip_types::{Identifier, Oid};
+use rustix::process::Pid;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
     process::ChildStdin,
@@ -10,16 +11,19 @@ use tokio::{
 };
 
 use crate::{
-    packs::{QuarantineDir, QuarantinedPack},
-    process::{Running, read_bounded},
+    memory::{MemoryFull, MemoryPermit, Payer},
+    packs::{MEMORY_PER_OBJECT, QuarantineDir, QuarantinedPack},
+    process::{limit_memory_of, read_bounded},
     remote::RemoteError,
     repositories::{DiskFull, RepoError, Repositories},
 };
 
+mod fetched;
 mod git_error;
 mod prune;
 mod quarantine;
 
+pub use fetched::hang_up;
 pub use prune::Pruned;
 pub use quarantine::Quarantine;
 
@@ -34,9 +38,18 @@ const LENIENT: &str = "--strict=badDate=ignore,badDateOverflow=ignore,badEmail=i
 /// Bytes moved at a time, and asked for as the size of the pipe.
 pub(crate) const CHUNK: usize = 256 << 10;
 
-/// Memory git may take to check a pack, beside as much as the pack may be large: it holds every
-/// delta it applies whole, and a few bytes can stand for gigabytes.
-const SPARE_MEMORY: u64 = 1 << 30;
+/// Memory to take a pack in, beside that for each of its objects.
+const MEMORY_TO_TAKE_IN: u64 = 64 << 20;
+/// Memory to apply its deltas, beside some for each of its bytes: they are held whole, and a few bytes
+/// can stand for gigabytes.
+const MEMORY_FOR_DELTAS: u64 = 256 << 20;
+const MEMORY_PER_BYTE: u64 = 8;
+
+/// The end of a pack. Git applies the deltas as soon as it has seen it; until then the upload holds no
+/// memory for that, however slow it is.
+const TRAILER: usize = 20;
+/// After so long without a byte that may have been the end.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// Bytes of a pack after which the free space on disk is looked at again.
 const BYTES_PER_LOOK: u64 = 16 << 20;
@@ -67,10 +80,15 @@ pub enum ReceiveError {
     TooSlow(Duration),
     #[error("git did not take the pack: {0}")]
     Refused(String),
+    /// It comes from another server, whose answer holds no pack.
+    #[error(transparent)]
+    Remote(#[from] RemoteError),
     #[error(transparent)]
     Repository(#[from] RepoError),
     #[error(transparent)]
     DiskFull(#[from] DiskFull),
+    #[error(transparent)]
+    MemoryFull(#[from] MemoryFull),
     #[error("the pack could not be stored")]
     Io(#[from] io::Error),
 }
@@ -80,13 +98,18 @@ impl ReceiveError {
     pub fn is_ours(&self) -> bool {
         matches!(
             self,
-            Self::TooSlow(_) | Self::Repository(_) | Self::DiskFull(_) | Self::Io(_)
+            Self::TooSlow(_)
+                | Self::Repository(_)
+                | Self::DiskFull(_)
+                | Self::MemoryFull(_)
+                | Self::Io(_)
         )
     }
 
     /// What a remote server did, if the pack came from one and that is why.
     pub fn remote(&self) -> Option<&RemoteError> {
         match self {
+            Self::Remote(error) => Some(error),
             Self::Client(error) => RemoteError::inside(error),
             _ => None,
         }
@@ -99,6 +122,8 @@ pub struct Caps {
     pub max_pack_bytes: u64,
     /// How long no byte of the pack may come.
     pub stall: Duration,
+    /// Whose share of the memory it takes to check it.
+    pub payer: Payer,
 }
 
 impl Repositories {
@@ -118,6 +143,7 @@ impl Repositories {
         let caps = Caps {
             max_pack_bytes: options.max_pack_bytes,
             stall: options.stall,
+            payer: Payer::Unknown,
         };
         self.receive_within(identifier, pack, caps).await
     }
@@ -134,12 +160,18 @@ impl Repositories {
     {
         let options = &self.inner.options;
         self.has_free_space().await?;
+        let budget = &self.inner.memory;
+        let memory = budget.acquire(caps.payer, identifier, MEMORY_TO_TAKE_IN);
+        let memory = memory.await?;
         let dir = self.quarantine_dir(identifier).await?;
-        let mut running = Running::start(self.index_pack(&dir))?;
-        running.limit_memory(caps.max_pack_bytes.saturating_add(SPARE_MEMORY));
+        let mut running = self.inner.git.start(self.index_pack(&dir), &memory).await?;
         // Bases that came without are added to the pack.
         running.limit_file_size(caps.max_pack_bytes.saturating_mul(2));
-        let feed = self.feed(pack, running.stdin(), caps);
+        let mut memory = GrowingMemory {
+            permit: memory,
+            process: running.id(),
+        };
+        let feed = self.feed(pack, running.stdin(), &mut memory, caps);
         let (stdout, stderr) = (running.stdout(), running.stderr());
         let finish =
             async { tokio::try_join!(read_bounded(stdout), read_bounded(stderr), running.wait()) };
@@ -158,23 +190,25 @@ impl Repositories {
             return Err(git_error::from_complaint(status, &complaint));
         }
         let hash = said.trim().strip_prefix("pack\t").unwrap_or_default();
-        self.seal(identifier, dir, hash).await
+        self.seal(identifier, dir, hash, caps.payer).await
     }
 
     /// What a push that only deletes refs has instead of a pack.
     pub fn no_pack(&self, identifier: &Identifier) -> Quarantine {
-        self.quarantine(identifier, None)
+        self.quarantine(identifier, None, Payer::Unknown)
     }
 
     pub(crate) fn quarantine(
         &self,
         identifier: &Identifier,
         pack: Option<QuarantinedPack>,
+        payer: Payer,
     ) -> Quarantine {
         Quarantine {
             repositories: self.clone(),
             identifier: identifier.clone(),
             pack,
+            payer,
         }
     }
 
@@ -199,13 +233,14 @@ impl Repositories {
         identifier: &Identifier,
         dir: QuarantineDir,
         hash: &str,
+        payer: Payer,
     ) -> Result<Quarantine, ReceiveError> {
         let hash: Oid = hash
             .trim()
             .parse()
             .map_err(|_| ReceiveError::Refused("it did not name the pack".to_owned()))?;
         let pack = blocking(move || dir.seal(&hash)).await?;
-        Ok(self.quarantine(identifier, pack))
+        Ok(self.quarantine(identifier, pack, payer))
     }
 
     async fn has_free_space(&self) -> Result<(), ReceiveError> {
@@ -214,11 +249,13 @@ impl Repositories {
         Ok(checked?)
     }
 
-    /// Passes the client's bytes on to git, within the limits.
+    /// Passes the client's bytes on to git, within the limits. The last few are held back until the
+    /// pack seems whole and there is memory for its deltas.
     async fn feed<R>(
         &self,
         mut pack: R,
         stdin: Option<ChildStdin>,
+        memory: &mut GrowingMemory,
         caps: Caps,
     ) -> Result<(), ReceiveError>
     where
@@ -227,33 +264,49 @@ impl Repositories {
         let Caps {
             max_pack_bytes: limit,
             stall,
+            ..
         } = caps;
         let mut stdin = stdin.ok_or_else(|| io::Error::other("git has no standard input"))?;
         enlarge_pipe(&stdin);
-        let mut chunk = vec![0; CHUNK];
-        let mut total = 0;
-        let mut next_look = BYTES_PER_LOOK;
+        let mut chunk = vec![0; CHUNK + TRAILER];
+        let (mut total, mut held, mut next_look) = (0, 0, BYTES_PER_LOOK);
+        let mut header = PackHeader::default();
         loop {
-            let read = time::timeout(stall, pack.read(&mut chunk))
-                .await
+            let patience = if held > 0 { PAUSE.min(stall) } else { stall };
+            let read = time::timeout(patience, pack.read(&mut chunk[held..])).await;
+            if read.is_err() && held > 0 {
+                // It may have been the end, though the line is kept open.
+                memory.grow_for_deltas(total, limit).await?;
+                if is_end_of_input(stdin.write_all(&chunk[..held]).await)? {
+                    return Ok(());
+                }
+                held = 0;
+                continue;
+            }
+            let read = read
                 .map_err(|_| ReceiveError::Stalled(stall))?
                 .map_err(ReceiveError::Client)?;
-            if read == 0 {
-                return Ok(());
-            }
             total += read as u64;
             if total > limit {
                 return Err(ReceiveError::TooBig { limit });
+            }
+            if let Some(objects) = header.read(&chunk[held..held + read]) {
+                memory.grow_for_objects(objects).await?;
             }
             if total > next_look {
                 self.has_free_space().await?;
                 next_look = total + BYTES_PER_LOOK;
             }
-            match stdin.write_all(&chunk[..read]).await {
-                // Git has seen enough: its exit status says whether of good or of bad.
-                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
-                written => written?,
+            let there = held + read;
+            held = if read == 0 { 0 } else { there.min(TRAILER) };
+            if read == 0 {
+                memory.grow_for_deltas(total, limit).await?;
             }
+            let is_over = is_end_of_input(stdin.write_all(&chunk[..there - held]).await)?;
+            if is_over || read == 0 {
+                return Ok(());
+            }
+            chunk.copy_within(there - held..there, 0);
         }
     }
 
@@ -275,6 +328,70 @@ impl Repositories {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         command
+    }
+}
+
+/// Git has seen enough: its exit status says whether of good or of bad.
+fn is_end_of_input(written: io::Result<()>) -> io::Result<bool> {
+    match written {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(true),
+        written => written.map(|()| false),
+    }
+}
+
+/// The memory of a process that takes a pack in, which gets more as the pack turns out larger.
+struct GrowingMemory {
+    permit: MemoryPermit,
+    /// Not reaped while the pack is fed to it.
+    process: Option<Pid>,
+}
+
+impl GrowingMemory {
+    async fn grow_for_objects(&mut self, objects: u32) -> Result<(), MemoryFull> {
+        let objects = u64::from(objects).saturating_mul(MEMORY_PER_OBJECT);
+        let bytes = MEMORY_TO_TAKE_IN.saturating_add(objects);
+        self.grow(bytes, bytes).await
+    }
+
+    /// Some for each byte of the pack, as far as it may be large at most; more only if it is free, since
+    /// few packs have deltas that stand for much.
+    async fn grow_for_deltas(&mut self, bytes: u64, limit: u64) -> Result<(), MemoryFull> {
+        if bytes < TRAILER as u64 {
+            return Ok(());
+        }
+        let of_pack = bytes.saturating_mul(MEMORY_PER_BYTE).min(limit);
+        let least = MEMORY_TO_TAKE_IN.saturating_add(of_pack);
+        let wanted = MEMORY_FOR_DELTAS.saturating_add(of_pack);
+        self.grow(least, wanted).await
+    }
+
+    async fn grow(&mut self, least: u64, wanted: u64) -> Result<(), MemoryFull> {
+        self.permit.grow(least, wanted).await?;
+        if let Some(process) = self.process {
+            limit_memory_of(process, &self.permit);
+        }
+        Ok(())
+    }
+}
+
+/// The first bytes of a pack, which say how many objects it has.
+#[derive(Default)]
+struct PackHeader {
+    bytes: Vec<u8>,
+}
+
+impl PackHeader {
+    const LEN: usize = 12;
+
+    /// The number of objects, once, when the header is whole.
+    fn read(&mut self, next: &[u8]) -> Option<u32> {
+        let lacks = Self::LEN - self.bytes.len();
+        if lacks == 0 {
+            return None;
+        }
+        self.bytes.extend_from_slice(&next[..lacks.min(next.len())]);
+        let count = self.bytes.get(8..Self::LEN)?;
+        Some(u32::from_be_bytes(count.try_into().expect("four bytes")))
     }
 }
 

@@ -20,8 +20,9 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::{
     bare, disk,
     layout::{self, Layout},
+    memory::{self, MemoryBudget, MemoryUse, Payer},
     packs::Packs,
-    process::{self, Git, GitMissing},
+    process::{Git, GitMissing},
     refs::{self, RefSnapshot, RefUpdateError},
     staged_uploads::{StagedUploads, StagingBudgets},
 };
@@ -31,11 +32,13 @@ mod archive;
 mod free_space;
 mod objects;
 mod staged;
+mod suspects;
 mod tips;
 
 pub use adopt::AdoptError;
 pub use free_space::DiskFull;
-pub use staged::StageError;
+pub use staged::{StageError, StagedTip};
+pub(crate) use suspects::Suspects;
 
 /// Identifiers that share one lock by chance only wait for each other.
 const STRIPES: usize = 64;
@@ -66,6 +69,8 @@ pub struct Options {
     pub also_kept_free: Vec<PathBuf>,
     /// Bytes of uploads that no event names yet.
     pub staging: StagingBudgets,
+    /// Memory for all git processes together; default half of what the machine has.
+    pub memory_bytes: u64,
 }
 
 impl Options {
@@ -83,6 +88,7 @@ impl Options {
             min_free_bytes: 256 << 20,
             also_kept_free: Vec::new(),
             staging: StagingBudgets::default(),
+            memory_bytes: memory::default_limit(),
         }
     }
 }
@@ -138,7 +144,9 @@ pub(crate) struct Inner {
     pub(crate) git: Git,
     pub(crate) options: Options,
     pub(crate) packs: Arc<Packs>,
+    pub(crate) memory: Arc<MemoryBudget>,
     staged: StagedUploads,
+    pub(crate) suspects: Suspects,
     snapshots: Mutex<Snapshots>,
     hasher: RandomState,
     locks: [Mutex<()>; STRIPES],
@@ -208,11 +216,14 @@ impl Repositories {
         let root = fs::canonicalize(&options.root).map_err(failed)?;
         let git = Git::find(&options.git, &root)?;
         let layout = Layout { root };
+        let memory = MemoryBudget::new(options.memory_bytes);
         let inner = Inner {
-            packs: Packs::new(layout.clone(), git.clone()),
+            packs: Packs::new(layout.clone(), git.clone(), Arc::clone(&memory)),
+            memory,
             layout,
             git,
             staged: StagedUploads::default(),
+            suspects: Suspects::default(),
             snapshots: Mutex::new(Snapshots::new(options.ref_cache_bytes)),
             hasher: RandomState::new(),
             locks: std::array::from_fn(|_| Mutex::new(())),
@@ -226,6 +237,11 @@ impl Repositories {
 
     pub fn options(&self) -> &Options {
         &self.inner.options
+    }
+
+    /// How much memory git processes have at this moment.
+    pub fn memory_use(&self) -> MemoryUse {
+        self.inner.memory.usage()
     }
 
     /// Makes an empty repository; one that is there already stays as it is.
@@ -301,6 +317,22 @@ impl Repositories {
         Ok(after)
     }
 
+    /// Puts refs that cannot be read aside, and has none in their place. Blocking.
+    pub fn reset_refs(&self, repo: &RepoAddr) -> Result<(), RepoError> {
+        let _turn = self.inner.lock(&repo.identifier);
+        self.inner.forget(repo);
+        let path = self
+            .inner
+            .find(repo)?
+            .ok_or_else(|| RepoError::NotFound(repo.clone()))?;
+        let aside = self.inner.layout.damaged(&repo.identifier);
+        let name = format!("{}-{}.packed-refs", repo.npub(), disk::unique());
+        let moved = disk::make_dirs(&self.inner.layout.root, &aside)
+            .and_then(|()| fs::rename(path.join("packed-refs"), aside.join(name)))
+            .and_then(|()| disk::replace(&path.join("packed-refs"), &refs::write(&[])));
+        moved.map_err(|source| unreachable_repo(repo, source))
+    }
+
     /// Runs `git fsck` over a repository and the objects it shares.
     pub async fn fsck(&self, repo: &RepoAddr) -> Result<Fsck, RepoError> {
         self.refs(repo)?;
@@ -309,9 +341,15 @@ impl Repositories {
                 .git
                 .command(["fsck", "--full", "--no-dangling", "--no-progress"]);
         command.env("GIT_DIR", self.inner.layout.repository(repo));
-        let finished = process::run(command)
-            .await
-            .map_err(|source| unreachable_repo(repo, source))?;
+        let failed = |source| unreachable_repo(repo, source);
+        let size = self.inner.packs.size(&repo.identifier).map_err(failed)?;
+        let memory =
+            self.inner
+                .memory
+                .acquire(Payer::Maintenance, &repo.identifier, size.memory_to_read());
+        let memory = memory.await.map_err(io::Error::other).map_err(failed)?;
+        let running = self.inner.git.run(command, &memory);
+        let finished = running.await.map_err(failed)?;
         let report = format!("{}{}", finished.stdout, finished.stderr);
         Ok(Fsck {
             is_clean: finished.status.success(),
@@ -425,7 +463,7 @@ fn unreachable_repo(repo: &RepoAddr, source: io::Error) -> RepoError {
     }
 }
 
-fn unreachable_objects(identifier: &Identifier, source: io::Error) -> RepoError {
+pub(crate) fn unreachable_objects(identifier: &Identifier, source: io::Error) -> RepoError {
     RepoError::Objects {
         identifier: identifier.clone(),
         source,

@@ -25,11 +25,13 @@ use tokio::{
 };
 
 use crate::{
-    disk, pktline,
+    disk,
+    memory::{MemoryPermit, Payer},
+    pktline,
     process::{Running, read_bounded},
     receive::{CHUNK, enlarge_pipe},
     report,
-    repositories::{RepoError, Repositories},
+    repositories::{RepoError, Repositories, unreachable_objects},
     upload_request::Protocol,
 };
 
@@ -46,12 +48,14 @@ impl Repositories {
     /// which clients show; a later one is an error of the stream. Dropping the stream kills git.
     /// A stream that is not polled makes no progress: ending clients that do not read is for the
     /// caller, though git itself gives up when nothing moves for [`Options::upload_idle`].
+    /// Git is started once `payer` has a part of the memory for it.
     ///
     /// [`Options::upload_idle`]: crate::Options::upload_idle
     pub fn upload_pack<B>(
         &self,
         repo: &RepoAddr,
         protocol: Protocol,
+        payer: Payer,
         body: B,
     ) -> Result<PackStream, RepoError>
     where
@@ -59,8 +63,12 @@ impl Repositories {
     {
         let in_use = self.inner.packs.borrow(&repo.identifier);
         self.refs(repo)?;
+        let size = self.inner.packs.size(&repo.identifier);
+        let size = size.map_err(|source| unreachable_objects(&repo.identifier, source))?;
         let start = Start {
             in_use,
+            payer,
+            memory_bytes: size.memory_to_read(),
             repositories: self.clone(),
             repo: repo.clone(),
             protocol,
@@ -108,6 +116,8 @@ struct Start {
     repositories: Repositories,
     repo: RepoAddr,
     protocol: Protocol,
+    payer: Payer,
+    memory_bytes: u64,
 }
 
 impl Start {
@@ -128,7 +138,11 @@ impl Start {
                 None
             }
         };
-        let mut running = Running::start(command)?;
+        let memory = inner
+            .memory
+            .acquire(self.payer, &self.repo.identifier, self.memory_bytes);
+        let memory = memory.await.map_err(io::Error::other)?;
+        let mut running = inner.git.start(command, &memory).await?;
         let stdin = running.stdin();
         let stderr = running.stderr();
         let stdout = running.stdout();
@@ -146,7 +160,10 @@ impl Start {
             complaint: String::new(),
             idle: options.upload_idle,
             sent: false,
+            repositories: self.repositories.clone(),
+            repo: self.repo.clone(),
             _in_use: self.in_use,
+            _memory: memory,
         }))
     }
 
@@ -243,8 +260,11 @@ struct Session {
     complaint: String,
     idle: Duration,
     sent: bool,
+    repositories: Repositories,
+    repo: RepoAddr,
     /// Git may read the objects to the last moment.
     _in_use: Permit<Identifier>,
+    _memory: MemoryPermit,
 }
 
 impl Session {
@@ -290,6 +310,8 @@ impl Session {
         if status.success() {
             return Ok(None);
         }
+        let inner = &self.repositories.inner;
+        inner.suspects.hear(&self.repo, &complaint);
         let fatal = complaint
             .lines()
             .find_map(|line| line.strip_prefix("fatal: "));

@@ -92,6 +92,13 @@ impl Commit {
             .map_err(GraspError::repository(addr))
     }
 
+    /// Puts an empty repository in the place of one, which is archived. Blocks.
+    pub(crate) fn empty_repository(&self, addr: &RepoAddr, stamp: u64) -> Result<(), GraspError> {
+        self.archive_repository(addr, stamp)?;
+        let created = self.repositories.create(addr);
+        created.map_err(GraspError::repository(addr))
+    }
+
     /// Blocks.
     pub(crate) fn archive_repository(&self, addr: &RepoAddr, stamp: u64) -> Result<(), GraspError> {
         let archived = self.repositories.archive(addr, stamp);

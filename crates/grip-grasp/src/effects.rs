@@ -11,6 +11,7 @@ use crate::{
     error::GraspError,
     grasp::{Core, now},
     hosted_repositories::RepositoryStatus,
+    incoming::own_identifier,
     release::DataSource,
 };
 
@@ -42,6 +43,11 @@ impl Core {
             Effect::SetPullRequestRef { .. } | Effect::ClearPullRequestRef { .. } => {
                 self.move_tips(vec![effect]).await.map(drop)
             }
+            Effect::RememberDeparture(event) => {
+                let addr = own_identifier(&event).map(|it| RepoAddr::new(event.pubkey, it));
+                let addr = addr.expect("an announcement has one");
+                self.remember_departure(&addr, &event).await
+            }
             Effect::Withdraw(addr) => self.withdraw(&addr).await,
             Effect::Archive(addr) => {
                 self.end_withdrawal(&addr).await?;
@@ -59,6 +65,7 @@ impl Core {
     /// Has a repository for an announcement that was just accepted.
     async fn open_repository(self: &Arc<Self>, addr: RepoAddr) -> Result<(), GraspError> {
         self.end_withdrawal(&addr).await?;
+        self.forget_departure(&addr).await?;
         let status = self.hosted.status(&addr);
         self.have_repository(addr, status.unwrap_or(RepositoryStatus::Held))
             .await
@@ -82,16 +89,8 @@ impl Core {
 
     /// Restarts the time of a held announcement; one that was hidden gets its repository back.
     pub(crate) async fn keep_alive(self: &Arc<Self>, addr: &RepoAddr) -> Result<(), GraspError> {
-        let phase = {
-            let purgatory = self.purgatory.lock();
-            purgatory.find_announcement(addr).map(|entry| entry.phase)
-        };
-        let Some(phase) = phase else {
-            return Ok(());
-        };
-        self.held(|purgatory| ((), purgatory.revive(addr, now())))
-            .await?;
-        if phase == Phase::Hidden {
+        let before = self.held(|purgatory| purgatory.revive(addr, now())).await?;
+        if before == Some(Phase::Hidden) {
             self.have_repository(addr.clone(), RepositoryStatus::Held)
                 .await?;
         }

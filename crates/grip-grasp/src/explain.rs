@@ -136,7 +136,7 @@ impl Core {
         let refusal = self.refusals.of_event(id);
         let waiting = self.waiting_claim(id);
         let placeholder = self.purgatory.lock().find_pr_placeholder(id).cloned();
-        let events = self.store.read().map_err(ViewError::new)?;
+        let events = self.events()?;
         let view = NodeView::leaving_out(self, &events, *id);
         if let Some(event) = view.served_event(id)? {
             to.is(Status::Served, "it is served");
@@ -169,26 +169,18 @@ impl Core {
         to.identifiers = vec![addr.identifier.clone()];
         let announcement = {
             let purgatory = self.purgatory.lock();
-            let states = purgatory.find_state(&addr.identifier).iter();
-            let held = states.map(Waiting::State);
-            let held = held.chain(purgatory.prs(&addr.identifier).map(Waiting::Pr));
-            to.held = held
-                .take(MAX_LISTED)
-                .map(|waiting| {
-                    facts(
-                        &waiting.held().event.unpack(),
-                        Some(waiting.held().deadline()),
-                    )
-                })
-                .collect();
-            let wanted = purgatory.wanted(&addr.identifier).take(MAX_LISTED);
-            to.wanted = wanted
-                .map(|entry| facts(&entry.held.event.unpack(), Some(entry.held.deadline())))
-                .collect();
+            let listed = |is_held: bool| {
+                let waiting = purgatory.waiting_for(&addr.identifier);
+                let waiting = waiting.filter(|it| it.is_held() == is_held);
+                let held = waiting.take(MAX_LISTED).map(Waiting::held);
+                held.map(|held| facts(&held.event.unpack(), Some(held.deadline())))
+                    .collect()
+            };
+            (to.held, to.wanted) = (listed(true), listed(false));
             let entry = purgatory.find_announcement(addr);
             entry.map(|entry| (entry.held.event.unpack(), entry.held.deadline()))
         };
-        let events = self.store.read().map_err(ViewError::new)?;
+        let events = self.events()?;
         let view = NodeView::new(self, &events);
         if let Some(event) = view.latest(&Address::of_announcement(addr))? {
             to.is(Status::Served, "its announcement is served");

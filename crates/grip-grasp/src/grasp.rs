@@ -11,7 +11,7 @@ use grip_git::Repositories;
 use grip_nostr::{RepoAddr, Timestamp};
 use grip_purgatory::{Bounds, Millis, Purgatory};
 use grip_relay::Writer;
-use grip_store::EventStore;
+use grip_store::{EventStore, ReadView};
 use grip_tasks::{Lanes, Periodic, TaskGroup, Turn};
 use grip_types::Identifier;
 use parking_lot::Mutex;
@@ -20,13 +20,17 @@ use tokio::sync::{Semaphore, watch};
 use crate::{
     Policy,
     admission::{View, ViewError},
+    agreement::{Auditor, Unsettled},
     commit::Commit,
+    damage::Damage,
+    departures::Departures,
     error::GraspError,
+    holding::Holding,
     hosted_repositories::{HostedRepositories, RepositoryStatus},
+    maintenance::PendingMaintenance,
     node_view::NodeView,
     push::PushPermits,
     recent_refusals::RecentRefusals,
-    repack::PendingRepacks,
     unused_stores::RetainedStores,
     withdrawal::Withdrawals,
 };
@@ -73,10 +77,18 @@ pub(crate) struct Core {
     pub(crate) lanes: Lanes<Identifier>,
     pub(crate) hosted: HostedRepositories,
     pub(crate) withdrawals: Withdrawals,
+    pub(crate) departures: Departures,
+    pub(crate) holding: Holding,
+    /// Where relay and git do not agree yet.
+    pub(crate) unsettled: Unsettled,
+    pub(crate) damage: Damage,
+    pub(crate) auditor: Auditor,
+    /// One sweep at a time: an entry that has ended in memory ends on disk before anybody audits it.
+    pub(crate) sweeping: tokio::sync::Mutex<()>,
     pub(crate) refusals: RecentRefusals,
     /// The pushes under way.
     pub(crate) pushes: Arc<PushPermits>,
-    pub(crate) pending_repacks: PendingRepacks,
+    pub(crate) maintenance: PendingMaintenance,
     pub(crate) kept: RetainedStores,
     /// Changes whenever the next attempt to find data may have come forward.
     pub(crate) sync_changes: watch::Sender<u64>,
@@ -126,8 +138,12 @@ impl Core {
         &self,
         read: impl FnOnce(&dyn View) -> Result<T, ViewError>,
     ) -> Result<T, ViewError> {
-        let events = self.store.read().map_err(ViewError::new)?;
-        read(&NodeView::new(self, &events))
+        read(&NodeView::new(self, &self.events()?))
+    }
+
+    /// The served events of this moment. Blocks.
+    pub(crate) fn events(&self) -> Result<ReadView<'_>, ViewError> {
+        self.store.read().map_err(ViewError::new)
     }
 
     pub(crate) async fn turns(&self, identifiers: Vec<Identifier>) -> Result<Turns, GraspError> {

@@ -68,7 +68,7 @@ impl Core {
         permit: Result<WritePermit, DbError>,
         change: impl FnOnce(&mut Purgatory) -> Result<(T, Vec<Change>), E>,
     ) -> Result<(T, Written), E> {
-        let due = |purgatory: &Purgatory| purgatory.next_sync().map(|(at, _)| at);
+        let due = |purgatory: &Purgatory| purgatory.next_sync();
         let mut purgatory = self.purgatory.lock();
         let before = due(&purgatory);
         let (value, changes) = change(&mut purgatory)?;

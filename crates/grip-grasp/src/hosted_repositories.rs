@@ -7,6 +7,7 @@ use grip_tasks::ChangeSet;
 use grip_types::Identifier;
 use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
 
 use crate::Grasp;
 
@@ -30,6 +31,8 @@ pub(crate) struct HostedRepositories {
     pub(crate) tags: Arc<ChangeSet<RepoAddr>>,
     /// Those for which other events speak than before, or that are served from now on, or no more.
     pub(crate) events: Arc<ChangeSet<RepoAddr>>,
+    /// Wakes whoever follows repositories on other relays.
+    pub(crate) followed: Notify,
 }
 
 impl HostedRepositories {
@@ -49,6 +52,9 @@ impl HostedRepositories {
         let of_identifier = owners.entry(addr.identifier.clone()).or_default();
         let before = of_identifier.insert(addr.owner, status);
         drop(owners);
+        if before != Some(status) {
+            self.followed.notify_one();
+        }
         if is_served(before) != is_served(Some(status)) {
             self.came_or_went(addr);
         }
@@ -64,6 +70,7 @@ impl HostedRepositories {
             owners.remove(&addr.identifier);
         }
         drop(owners);
+        self.followed.notify_one();
         if is_served(before) {
             self.came_or_went(addr);
         }

@@ -7,6 +7,7 @@ mod identifiers;
 mod pull_request;
 mod state;
 
+pub(crate) use identifiers::own_identifier;
 pub(crate) use state::MAX_TOO_SOON;
 
 use std::sync::Arc;
@@ -49,7 +50,12 @@ impl WritePolicy for Grasp {
         };
         Ok(match decision.outcome {
             Outcome::Serve => match core.repositories.check_free_space() {
-                Ok(()) => Verdict::Store,
+                Ok(()) => {
+                    if [kinds::PATCH, kinds::ISSUE].contains(&event.kind) {
+                        core.hosted.followed.notify_one();
+                    }
+                    Verdict::Store
+                }
                 Err(full) => Verdict::Refuse(GraspError::from(full).answer()),
             },
             Outcome::Broadcast => Verdict::Broadcast,
@@ -66,6 +72,10 @@ impl WritePolicy for Grasp {
         git.contains(&event.kind) || PullRequest::is_one(event)
     }
 
+    fn is_unrelated(&self, event: &Event) -> bool {
+        [kinds::DELETION, kinds::GRASP_LIST].contains(&event.kind)
+    }
+
     fn noted(&self, event: &Event, answer: &Answer) {
         if !answer.accepted {
             self.core
@@ -76,7 +86,7 @@ impl WritePolicy for Grasp {
 }
 
 impl Core {
-    async fn process(self: &Arc<Self>, event: Event, source: EventSource) -> Answer {
+    pub(crate) async fn process(self: &Arc<Self>, event: Event, source: EventSource) -> Answer {
         let processed = if let Err(error) = self.has_room_for(&event).await {
             Err(error)
         } else if event.kind == kinds::ANNOUNCEMENT {

@@ -1,14 +1,22 @@
 #![doc = include_str!("../README.md")]
 
 mod admission;
+mod agreement;
 mod commit;
+mod damage;
+mod departures;
 mod effects;
+mod enforce;
 mod error;
 mod explain;
+mod followed;
+mod former_names;
 mod grasp;
 mod hold;
+mod holding;
 mod hosted_repositories;
 mod incoming;
+mod maintenance;
 mod node_view;
 mod orphan_refs;
 mod policy;
@@ -16,7 +24,6 @@ mod push;
 mod push_rules;
 mod recent_refusals;
 mod release;
-mod repack;
 mod repositories;
 mod repository_events;
 mod start;
@@ -26,10 +33,12 @@ mod sync;
 mod unused_stores;
 mod withdrawal;
 
+pub use agreement::{CheckOptions, Checked, Disagreement, Fault};
 pub use explain::{EventFacts, Explanation, Missing, Status};
 pub use grasp::{Grasp, Parts};
 pub use grip_purgatory::{AttemptEnd, Bounds, Millis, SyncContext, SyncDelays, UrlAttempt};
 pub use hosted_repositories::RepositoryStatus;
+pub use maintenance::Maintained;
 pub use policy::{InvalidSelection, Policy, Selection, parse_authors};
 pub use push::PushReply;
 pub use recent_refusals::Refusal;

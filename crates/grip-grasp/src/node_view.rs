@@ -3,13 +3,14 @@
 use std::{collections::BTreeMap, ops::ControlFlow};
 
 use grip_git::ObjectKind;
-use grip_nostr::{Address, Event, EventId, Filter, Kind, RepoAddr, Timestamp, kinds};
+use grip_nostr::{Address, Event, EventId, Filter, Kind, RepoAddr, Timestamp, expiration, kinds};
 use grip_purgatory::{Phase, Purgatory, Waiting};
 use grip_store::{EventView, Limits, StoreError};
 use grip_types::{Identifier, Oid, RefName};
 
 use crate::{
     admission::{Found, HeldAnnouncement, HeldState, View, ViewError},
+    departures::Departure,
     grasp::Core,
 };
 
@@ -43,6 +44,14 @@ impl<'a> NodeView<'a> {
 
     fn purgatory<T>(&self, read: impl FnOnce(&Purgatory) -> T) -> Result<T, ViewError> {
         Ok(read(&self.core.purgatory.lock()))
+    }
+
+    /// The newest served version of each author.
+    fn served(&self, kind: Kind, identifier: &Identifier) -> Result<Vec<Event>, ViewError> {
+        let found = self.events.with_d(kind, identifier.as_str());
+        let mut found = found.map_err(ViewError::new)?;
+        found.retain(is_in_time);
+        Ok(found)
     }
 
     fn shows(&self, id: &EventId) -> bool {
@@ -83,11 +92,13 @@ impl View for NodeView<'_> {
     }
 
     fn served_event(&self, id: &EventId) -> Result<Option<Event>, ViewError> {
-        self.events.get(id).map_err(ViewError::new)
+        let found = self.events.get(id).map_err(ViewError::new)?;
+        Ok(found.filter(is_in_time))
     }
 
     fn latest(&self, address: &Address) -> Result<Option<Event>, ViewError> {
-        self.events.latest(address).map_err(ViewError::new)
+        let found = self.events.latest(address).map_err(ViewError::new)?;
+        Ok(found.filter(is_in_time))
     }
 
     fn is_address_served(&self, address: &Address) -> Result<bool, ViewError> {
@@ -113,8 +124,7 @@ impl View for NodeView<'_> {
     }
 
     fn served_announcements(&self, identifier: &Identifier) -> Result<Vec<Event>, ViewError> {
-        let found = self.events.with_d(kinds::ANNOUNCEMENT, identifier.as_str());
-        found.map_err(ViewError::new)
+        self.served(kinds::ANNOUNCEMENT, identifier)
     }
 
     fn held_announcements(
@@ -133,8 +143,7 @@ impl View for NodeView<'_> {
     }
 
     fn served_states(&self, identifier: &Identifier) -> Result<Vec<Event>, ViewError> {
-        let found = self.events.with_d(kinds::STATE, identifier.as_str());
-        found.map_err(ViewError::new)
+        self.served(kinds::STATE, identifier)
     }
 
     fn held_states(&self, identifier: &Identifier) -> Result<Vec<HeldState>, ViewError> {
@@ -178,7 +187,7 @@ impl View for NodeView<'_> {
         }
         self.purgatory(|purgatory| match purgatory.find_event(id) {
             Some(Waiting::Announcement(entry)) => entry.phase == Phase::Shown,
-            Some(Waiting::State(_) | Waiting::Pr(_)) => true,
+            Some(_) => true,
             None => false,
         })
     }
@@ -198,6 +207,10 @@ impl View for NodeView<'_> {
         })
     }
 
+    fn departure(&self, addr: &RepoAddr) -> Result<Option<Departure>, ViewError> {
+        Ok(self.core.departures.get(addr))
+    }
+
     fn is_staged(&self, repository: &RepoAddr, id: &EventId, tip: &Oid) -> Result<bool, ViewError> {
         let name = RefName::for_nostr_event(id.as_bytes());
         Ok(self.core.repositories.is_staged(repository, &name, tip))
@@ -208,6 +221,11 @@ impl View for NodeView<'_> {
         let kinds = kinds.map_err(ViewError::new)?;
         Ok(kinds.into_iter().map(found).collect())
     }
+}
+
+/// Says whether the event's own time (NIP-40) is not over; the store has it until it is taken out.
+fn is_in_time(event: &Event) -> bool {
+    expiration(event).is_none_or(|end| end > Timestamp::now())
 }
 
 pub(crate) fn found(kind: Option<ObjectKind>) -> Found {

@@ -38,7 +38,7 @@ impl Core {
             let mut changes = Vec::new();
             for (id, tip, addr) in orphans {
                 // Without room they stay until the next start.
-                let noted = purgatory.add_pr_placeholder(id, tip, addr, now());
+                let noted = purgatory.add_pr_placeholder(id, tip, addr, None, now());
                 changes.extend(noted.unwrap_or_default());
             }
             ((), changes)
@@ -66,7 +66,7 @@ impl Core {
         self.look(|view| Ok(view.served_kind(id)?.is_some()))
     }
 
-    fn is_held_for(&self, id: &EventId, addr: &RepoAddr) -> bool {
+    pub(crate) fn is_held_for(&self, id: &EventId, addr: &RepoAddr) -> bool {
         let purgatory = self.purgatory.lock();
         let placeholder = purgatory.find_pr_placeholder(id);
         placeholder.is_some_and(|found| found.refs.contains_key(addr))

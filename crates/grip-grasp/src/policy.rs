@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, str::FromStr};
 
-use grip_nostr::{MaintainerRule, PublicKey, RepoAddr};
+use grip_nostr::{Announcement, MaintainerRule, PublicKey, RepoAddr};
 use grip_types::{Identifier, InvalidIdentifier, Service};
 use url::Url;
 
@@ -13,6 +13,8 @@ pub struct Policy {
     pub service: Service,
     /// Other names this server is reached by: never asked for data, as it would ask itself.
     pub aliases: Vec<Service>,
+    /// Names it had before: what was announced under one of them stays.
+    pub former: Vec<Service>,
     pub maintainer_rule: MaintainerRule,
     /// Repositories that may be announced here (`NGIT_REPOSITORY_WHITELIST`); empty = all.
     pub repository_whitelist: Selection,
@@ -28,6 +30,7 @@ impl Policy {
         Self {
             service,
             aliases: Vec::new(),
+            former: Vec::new(),
             maintainer_rule: MaintainerRule::default(),
             repository_whitelist: Selection::default(),
             repository_blacklist: Selection::default(),
@@ -39,6 +42,16 @@ impl Policy {
     pub fn is_own(&self, url: &Url) -> bool {
         let mut names = std::iter::once(&self.service).chain(&self.aliases);
         names.any(|name| name.has_authority(url))
+    }
+
+    /// Says whether an announcement that was taken lists this server, by whatever name it had.
+    pub(crate) fn is_listed_in(&self, announcement: &Announcement) -> bool {
+        self.names().any(|name| announcement.lists(name))
+    }
+
+    /// The names under which repositories are here.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &Service> {
+        std::iter::once(&self.service).chain(&self.former)
     }
 
     /// Says whether the operator takes this repository.

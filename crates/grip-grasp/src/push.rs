@@ -16,6 +16,7 @@
 mod judge;
 mod land;
 mod permits;
+mod prolong;
 mod reply;
 mod upload;
 
@@ -23,7 +24,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use grip_git::{
-    Caps, Quarantine, ReceiveError,
+    Caps, Payer, Quarantine, ReceiveError,
     push_request::{Capabilities, PushRequest, ReadError},
     report,
 };
@@ -151,8 +152,13 @@ impl Core {
         let (answer, answered) = oneshot::channel();
         let core = Arc::clone(self);
         self.group.spawn("grasp.push", async move {
+            let claims = wanted.claims.clone();
             let receiving = core.receive_and_land(&push, wanted, upload, &permit, gone);
-            let Some(bytes) = receiving.await else {
+            let received = tokio::select! {
+                received = receiving => received,
+                () = core.keep_claims(&push, &claims, permit.transfer()) => None,
+            };
+            let Some(bytes) = received else {
                 return;
             };
             // Nobody listens if the client has gone; the push is carried out all the same.
@@ -223,6 +229,7 @@ impl Core {
         let mut caps = Caps {
             max_pack_bytes: options.max_pack_bytes,
             stall: options.stall,
+            payer: push.network.map_or(Payer::Unknown, Payer::Client),
         };
         let room = || {
             self.repositories

@@ -18,7 +18,7 @@ use std::{
 use grip_nostr::{EventId, State};
 use grip_types::{Oid, RefEdit, RefName};
 
-pub(crate) use alignment::{Alignment, alignment};
+pub(crate) use alignment::{Alignment, alignment, settlement};
 pub(crate) use matching_states::Candidates;
 pub(crate) use nostr_refs::{Known, event_ids, known_event};
 
@@ -68,7 +68,8 @@ pub(crate) fn authorise(
     let mut seen = BTreeSet::new();
     for command in commands {
         let fault = if seen.insert(&command.name) {
-            namespace_fault(command, known, &mut authorised).or_else(|| stale(command, current))
+            namespace_fault(command, known, current, &mut authorised)
+                .or_else(|| stale(command, current))
         } else {
             Some(format!("{} is named twice in one push", command.name))
         };
@@ -101,12 +102,13 @@ pub(crate) fn authorise(
 fn namespace_fault(
     command: &RefEdit,
     known: &BTreeMap<EventId, Known>,
+    current: &Refs,
     authorised: &mut Authorised,
 ) -> Option<String> {
     if command.name.is_state_ref() {
         return None;
     }
-    match nostr_refs::judge(command, known) {
+    match nostr_refs::judge(command, known, current) {
         Ok(nostr_refs::Tip::Known(id, tip)) => authorised.pull_requests.push((id, tip)),
         Ok(nostr_refs::Tip::Placeholder(id, tip)) => authorised.placeholders.push((id, tip)),
         Err(fault) => return Some(fault),

@@ -41,8 +41,6 @@ pub enum DataSource {
     Fetch,
     /// It was here; an event made it count.
     Announcement,
-    /// The node starts, and finishes what it had begun.
-    Start,
 }
 
 /// What came of it.
@@ -62,6 +60,9 @@ pub struct Released {
     /// start.
     pub errors: Vec<String>,
 }
+
+/// A pull request that concerns several identifiers.
+type SharedRequest = (EventId, Vec<Identifier>);
 
 impl Released {
     pub(crate) fn count(&mut self, moved: Moved) {
@@ -98,11 +99,17 @@ impl Grasp {
         let identifier = identifier.clone();
         if source == DataSource::Fetch {
             // Every fetch leaves a pack, as every push does.
-            core.pending_repacks.add(&identifier);
+            core.maintenance.add(&identifier);
         }
         let work = async move {
-            match core.turns(core.released_with(&identifier)).await {
-                Ok(_turns) => core.release(&identifier, source).await,
+            match core.turns(vec![identifier.clone()]).await {
+                Ok(_turns) => {
+                    let released = core.release(&identifier, source).await;
+                    if core.unsettled.contains(&identifier) {
+                        core.settle(&identifier).await;
+                    }
+                    released
+                }
                 Err(error) => Released {
                     errors: vec![error.to_string()],
                     ..Released::default()
@@ -118,18 +125,9 @@ impl Grasp {
 }
 
 impl Core {
-    /// The identifiers whose turns a release of `identifier` needs: pull requests that wait for
-    /// it may concern others as well.
-    pub(crate) fn released_with(&self, identifier: &Identifier) -> Vec<Identifier> {
-        let purgatory = self.purgatory.lock();
-        let held = purgatory.prs(identifier).map(|entry| &entry.identifiers);
-        let wanted = purgatory.wanted(identifier).map(|entry| &entry.identifiers);
-        let mut all: Vec<Identifier> = held.chain(wanted).flatten().cloned().collect();
-        all.push(identifier.clone());
-        all
-    }
-
-    /// Releases what it can; the caller has the turn of `identifier`.
+    /// Releases what it can; the caller has the turn of `identifier`. Pull requests that concern others
+    /// as well are released a moment later, in the turns of all: nobody waits for a name that a
+    /// stranger put beside his.
     pub(crate) async fn release(
         self: &Arc<Self>,
         identifier: &Identifier,
@@ -147,9 +145,15 @@ impl Core {
             }
             Err(error) => released.note(Err(error)),
         }
-        for id in self.waiting_pull_requests(identifier) {
+        let (own, shared) = self.waiting_pull_requests(identifier);
+        for id in own {
             let outcome = self.release_pull_request(id, &mut released).await;
             released.note(outcome);
+        }
+        if !shared.is_empty() {
+            let core = Arc::clone(self);
+            let releasing = async move { core.release_shared(shared).await };
+            self.group.spawn("grasp.release", releasing);
         }
         if !released.events.is_empty() {
             tracing::info!(
@@ -167,11 +171,7 @@ impl Core {
     /// The states and pull requests that wait for data of an identifier, held or wanted.
     pub(crate) fn waiting_for_data(&self, identifier: &Identifier) -> Vec<CompactEvent> {
         let purgatory = self.purgatory.lock();
-        let states = purgatory.find_state(identifier).iter();
-        let states = states.map(|entry| &entry.held);
-        let requests = purgatory.prs(identifier).map(|entry| &entry.held);
-        let wanted = purgatory.wanted(identifier).map(|entry| &entry.held);
-        let waiting = states.chain(requests).chain(wanted);
+        let waiting = purgatory.waiting_for(identifier).map(Waiting::held);
         waiting.map(|held| held.event.clone()).collect()
     }
 
@@ -236,18 +236,47 @@ impl Core {
         Ok(ids.filter(|id| ready.contains(id)).collect())
     }
 
-    fn waiting_pull_requests(&self, identifier: &Identifier) -> Vec<EventId> {
-        let mut requests = self.waiting_for_data(identifier);
-        requests.retain(|event| event.kind() != kinds::STATE);
-        requests.iter().map(CompactEvent::id).collect()
+    /// The pull requests that wait for data of an identifier: those that concern it alone, and those
+    /// that concern others as well.
+    fn waiting_pull_requests(&self, identifier: &Identifier) -> (Vec<EventId>, Vec<SharedRequest>) {
+        let purgatory = self.purgatory.lock();
+        let (mut own, mut shared) = (Vec::new(), Vec::new());
+        for waiting in purgatory.waiting_for(identifier) {
+            let (id, identifiers) = (waiting.held().id(), waiting.identifiers());
+            if waiting.held().event.kind() == kinds::STATE {
+                continue;
+            }
+            if identifiers.iter().all(|other| other == identifier) {
+                own.push(id);
+            } else {
+                shared.push((id, identifiers.to_vec()));
+            }
+        }
+        (own, shared)
+    }
+
+    /// Releases pull requests, each in the turns of all it concerns.
+    async fn release_shared(self: &Arc<Self>, requests: Vec<SharedRequest>) {
+        for (id, identifiers) in requests {
+            let mut released = Released::default();
+            match self.turns(identifiers).await {
+                Ok(_turns) => {
+                    let outcome = self.release_pull_request(id, &mut released).await;
+                    released.note(outcome);
+                }
+                Err(error) => released.note(Err(error)),
+            }
+            for error in &released.errors {
+                tracing::error!(%id, %error, "failed to release a held pull request");
+            }
+        }
     }
 
     /// A waiting event, held or wanted.
     pub(crate) fn waiting_event(&self, id: &EventId) -> Option<Event> {
         let purgatory = self.purgatory.lock();
-        let held = purgatory.find_event(id).map(Waiting::held);
-        let held = held.or_else(|| purgatory.find_wanted(id).map(|entry| &entry.held));
-        held.map(|held| held.event.unpack())
+        let waiting = purgatory.find_waiting(id);
+        waiting.map(|waiting| waiting.held().event.unpack())
     }
 
     /// The held announcement of `addr` is served now, or will never be.

@@ -50,18 +50,20 @@ impl Core {
         Ok(restored)
     }
 
-    /// Takes a repository off the net and keeps it in the archive.
+    /// Takes a repository off the net and keeps it in the archive. One that cannot be archived
+    /// stays in service (G01-111).
     pub(crate) fn archive(&self, addr: &RepoAddr) -> Result<(), GraspError> {
-        self.hosted.remove(addr);
         let stamp = timestamp().as_secs();
-        self.commit.archive_repository(addr, stamp)
+        self.commit.archive_repository(addr, stamp)?;
+        self.hosted.remove(addr);
+        Ok(())
     }
 
     /// Removes the repository of an announcement that never got its data. What strangers pushed
     /// to `refs/nostr/` meanwhile is archived with it.
     pub(crate) fn remove_or_archive(&self, addr: &RepoAddr) -> Result<(), GraspError> {
-        self.hosted.remove(addr);
         if self.commit.remove_repository(addr)? {
+            self.hosted.remove(addr);
             return Ok(());
         }
         self.archive(addr)

@@ -6,6 +6,7 @@ use std::{
     io,
     ops::ControlFlow,
     sync::Arc,
+    time::Duration,
 };
 
 use grip_db::{Db, DbError};
@@ -19,16 +20,23 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 
 use crate::{
-    DataSource, Grasp, Parts,
+    Grasp, Parts, Policy,
     commit::Commit,
+    departures::Departures,
     error::GraspError,
+    former_names,
     grasp::{Core, MAX_WAITING, now, timestamp},
     hold::MAX_FORGETTING,
+    holding::Holding,
     hosted_repositories::{HostedRepositories, RepositoryStatus},
     incoming::MAX_TOO_SOON,
     sync::max_looks,
     withdrawal::Withdrawals,
 };
+
+/// How often events whose own time is over are looked for: the relay shows them no longer, and git
+/// must not either.
+const EXPIRY_EVERY: Duration = Duration::from_secs(1);
 
 /// Why the service cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -61,6 +69,13 @@ impl Grasp {
         );
         let mut rows = commit.load_held().await?;
         let withdrawals = Withdrawals::restore(&mut rows);
+        let departures = Departures::restore(&mut rows);
+        let service = parts.policy.load().service.clone();
+        let former = former_names::restore(&mut rows, &service, &commit, now().get()).await?;
+        parts.policy.rcu(|policy| Policy {
+            former: former.clone(),
+            ..Policy::clone(policy)
+        });
         let identifiers = identifiers(&rows);
         let restored = Purgatory::restore(rows, parts.bounds, now());
         let Restored {
@@ -73,14 +88,10 @@ impl Grasp {
         }
         let sweep_every = parts.sweep_every;
         let db = parts.db.clone();
-        let core = Arc::new(Core::new(parts, commit, purgatory, withdrawals));
+        let core = Arc::new(Core::new(parts, commit, purgatory, withdrawals, departures));
         core.write_held(changes).await?;
         remove_wanted_jobs(&db).await?;
-        core.reconcile(identifiers.clone()).await?;
-        for identifier in identifiers {
-            let released = core.release_at_start(&identifier).await;
-            released.log(&identifier);
-        }
+        core.reconcile(identifiers).await?;
         if let Err(error) = core.remove_unused_stores().await {
             error.log("failed to look for unused object stores");
         }
@@ -88,12 +99,31 @@ impl Grasp {
         let sweeper = Periodic::start(&core.group, "grasp.sweep", sweep_every, move || {
             Arc::clone(&sweeping).sweep_now()
         });
+        let maintaining = Arc::clone(&core);
+        // The group owns its loop.
+        drop(Periodic::start(
+            &core.group,
+            "grasp.maintain",
+            sweep_every,
+            move || Arc::clone(&maintaining).maintain_now(),
+        ));
+        let ending = Arc::clone(&core);
+        Periodic::start(&core.group, "grasp.expiry", EXPIRY_EVERY, move || {
+            Arc::clone(&ending).end_expired_now()
+        });
+        core.enforce_soon();
         Ok(Self { core, sweeper })
     }
 }
 
 impl Core {
-    fn new(parts: Parts, commit: Commit, purgatory: Purgatory, withdrawals: Withdrawals) -> Self {
+    fn new(
+        parts: Parts,
+        commit: Commit,
+        purgatory: Purgatory,
+        withdrawals: Withdrawals,
+        departures: Departures,
+    ) -> Self {
         Self {
             store: parts.store,
             commit,
@@ -105,9 +135,15 @@ impl Core {
             lanes: Lanes::new(MAX_WAITING),
             hosted: HostedRepositories::default(),
             withdrawals,
+            departures,
+            holding: Holding::new(parts.db),
+            unsettled: Default::default(),
+            damage: Default::default(),
+            auditor: Default::default(),
+            sweeping: Default::default(),
             refusals: Default::default(),
             pushes: Default::default(),
-            pending_repacks: Default::default(),
+            maintenance: Default::default(),
             kept: Default::default(),
             sync_changes: watch::Sender::new(0),
             announcements_accepted: watch::Sender::new(0),
@@ -117,21 +153,23 @@ impl Core {
         }
     }
 
-    async fn release_at_start(self: &Arc<Self>, identifier: &Identifier) -> crate::Released {
-        // Nobody else is at work yet, so the turn is not asked for.
-        self.release(identifier, DataSource::Start).await
-    }
-
-    /// Brings disk and events in step, and notes pushed refs that nothing notes.
+    /// Brings disk and events in step. One repository that cannot be used stops no other.
     async fn reconcile(self: &Arc<Self>, held: BTreeSet<Identifier>) -> Result<(), StartError> {
         let reconcile = move |core: &Self| core.reconcile_disk(&held);
-        self.blocking("grasp.start", reconcile).await??;
-        let hosted = self.hosted.all().into_iter().map(|(addr, _)| addr);
-        self.hold_orphan_refs(hosted.collect()).await?;
+        let unsettled = self.blocking("grasp.start", reconcile).await??;
+        // Nobody else is at work yet, so the turns are not asked for.
+        for identifier in &unsettled {
+            self.settle(identifier).await;
+        }
         Ok(())
     }
 
-    fn reconcile_disk(&self, held: &BTreeSet<Identifier>) -> Result<(), StartError> {
+    /// Takes up what is on disk, and returns the identifiers that have to be settled: those that
+    /// something waits for, and those about which relay and git do not agree.
+    fn reconcile_disk(
+        &self,
+        held: &BTreeSet<Identifier>,
+    ) -> Result<BTreeSet<Identifier>, StartError> {
         let view = self.store.read()?;
         let is_new_here = self.store.stats()?.events == 0;
         for addr in self.repositories.list().map_err(StartError::List)? {
@@ -143,16 +181,26 @@ impl Core {
                 }
                 None => {
                     tracing::info!(repository = %addr, "archiving a repository that is neither served nor held");
-                    self.remove_or_archive(&addr)?;
+                    if let Err(error) = self.remove_or_archive(&addr) {
+                        error.log("failed to archive a repository; it is not served");
+                    }
                 }
             }
         }
         for (addr, status) in self.announced_here(held, &view)? {
-            if self.hosted.status(&addr).is_none() {
-                self.ensure_repository(&addr, status)?;
+            if self.hosted.status(&addr).is_none()
+                && let Err(error) = self.ensure_repository(&addr, status)
+            {
+                self.hosted.set(&addr, status);
+                error.log("failed to make a repository that is announced here");
             }
         }
-        Ok(())
+        let mut unsettled = self.identifiers();
+        unsettled.retain(|identifier| {
+            let agrees = self.compare(identifier).is_ok_and(|found| found.is_empty());
+            held.contains(identifier) || !agrees
+        });
+        Ok(unsettled)
     }
 
     /// How a repository on disk stands by its announcement.
@@ -193,7 +241,7 @@ impl Core {
             let event = serde_json::from_slice(stored.json).ok();
             let announcement = event.and_then(|event| Announcement::parse(event).ok());
             if let Some(announcement) = announcement
-                && announcement.lists(&policy.service)
+                && policy.is_listed_in(&announcement)
                 && policy.selects(&announcement.addr())
             {
                 found.insert(announcement.addr(), RepositoryStatus::Served);

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use grip_git::MemoryUse;
 use grip_nostr::{Announcement, PublicKey, RepoAddr, values};
 use grip_purgatory::Counts;
 use grip_types::{Oid, RefName};
@@ -71,6 +72,7 @@ pub struct Stats {
     pub oldest_wait: Option<Duration>,
     pub repositories: usize,
     pub pushes: usize,
+    pub git_memory: MemoryUse,
     /// Identifiers at work, and those who wait for them.
     pub turns: usize,
     pub waiting: usize,
@@ -113,6 +115,7 @@ impl Grasp {
             oldest_wait,
             repositories: core.hosted.len(),
             pushes: core.pushes.total(),
+            git_memory: core.repositories.memory_use(),
             turns: core.lanes.in_use(),
             waiting: core.lanes.waiting(),
             refused: core.refusals.counts(),

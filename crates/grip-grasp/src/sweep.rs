@@ -1,17 +1,20 @@
-//! The periodic sweep: expired entries, ended withdrawals, unused stores, repacking.
+//! The periodic sweep: expired entries, ended withdrawals, unused stores.
 
-use std::{fmt, sync::Arc};
+use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use grip_nostr::{Address, Announcement, Event, EventId, RepoAddr};
 use grip_purgatory::{Expired, Millis, Phase};
 use grip_tasks::PeriodicStatus;
-use grip_types::ErrorChain;
+use grip_types::{ErrorChain, Identifier};
 
 use crate::{
     Grasp,
     error::GraspError,
     grasp::{Core, now},
 };
+
+/// How many identifiers that could not be settled are tried again in one sweep.
+const SETTLED_PER_SWEEP: usize = 64;
 
 /// What one sweep did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,10 +27,10 @@ pub struct Swept {
     pub refs: usize,
     /// Repositories archived because their owners had left.
     pub withdrawn: usize,
-    /// Object stores repacked.
-    pub repacked: usize,
     /// Object stores removed because nothing needs them any more.
     pub stores: usize,
+    /// Points in which relay and git did not agree, of the identifiers audited.
+    pub disagreements: usize,
 }
 
 impl fmt::Display for Swept {
@@ -37,14 +40,14 @@ impl fmt::Display for Swept {
             repositories,
             refs,
             withdrawn,
-            repacked,
             stores,
+            disagreements,
         } = self;
         write!(
             f,
             "{events} events expired, {repositories} empty repositories and {refs} refs removed, \
-             {withdrawn} repositories archived, {repacked} stores repacked, \
-             {stores} removed"
+             {withdrawn} repositories archived, {stores} stores removed, \
+             {disagreements} disagreements found"
         )
     }
 }
@@ -74,12 +77,23 @@ impl Core {
     }
 
     async fn sweep(self: &Arc<Self>, now: Millis) -> Result<Swept, GraspError> {
-        let expired = self.held(|purgatory| purgatory.cleanup(now)).await?;
+        let _alone = self.sweeping.lock().await;
+        // Memory has ended them, whatever becomes of the journal: a row that stays is ended again
+        // by the next start.
+        let (expired, journalled) = self
+            .try_held(|purgatory| Ok(purgatory.cleanup(now)))
+            .await?;
         let mut swept = Swept::default();
+        let mut concerned = BTreeSet::new();
         for expired in expired {
+            concerned.extend(concerns(&expired).iter().cloned());
             if let Err(error) = self.end(expired, &mut swept).await {
                 error.log("failed to clean up after an expired entry");
             }
+        }
+        concerned.extend(self.unsettled.next(SETTLED_PER_SWEEP));
+        for identifier in &concerned {
+            self.settle_in_turn(identifier).await;
         }
         for addr in self.withdrawals.due(now) {
             match self.end_of_grace(&addr).await {
@@ -88,7 +102,8 @@ impl Core {
             }
         }
         swept.stores = self.remove_unused_stores().await?;
-        swept.repacked = self.repack().await;
+        swept.disagreements = self.audit_some().await?;
+        journalled?;
         Ok(swept)
     }
 
@@ -197,13 +212,27 @@ impl Core {
         let policy = self.policy.load_full();
         let lists_us = |event: &Event| {
             let parsed = Announcement::parse(event.clone());
-            parsed.is_ok_and(|announcement| announcement.lists(&policy.service))
+            parsed.is_ok_and(|announcement| policy.is_listed_in(&announcement))
         };
         // What it says is not true any more: the repository is gone.
         if let Some(event) = announcement.filter(lists_us) {
             self.commit.remove_events(vec![event.id]).await?;
         }
         self.end_withdrawal(addr).await?;
+        self.settle(&addr.identifier).await;
         Ok(())
+    }
+}
+
+/// The identifiers whose refs may have to follow the end of an entry.
+fn concerns(expired: &Expired) -> &[Identifier] {
+    match expired {
+        Expired::AnnouncementRepository(addr) | Expired::Announcement { addr, .. } => {
+            std::slice::from_ref(&addr.identifier)
+        }
+        Expired::Placeholder { repo, .. } => std::slice::from_ref(&repo.identifier),
+        Expired::State { identifier, .. } => std::slice::from_ref(identifier),
+        Expired::Pr { identifiers, .. } => identifiers,
+        Expired::Wanted { .. } => &[],
     }
 }

@@ -43,7 +43,7 @@ impl SyncContext for Grasp {
 
     fn next_sync(&self) -> Option<Millis> {
         let purgatory = self.core.purgatory.lock();
-        purgatory.next_sync().map(|(at, _)| at)
+        purgatory.next_sync()
     }
 
     fn begin_sync(&self) -> NextSync {

@@ -12,7 +12,8 @@ use crate::Entry;
 pub struct FeedQuery {
     /// From when on, inclusive, in nanoseconds since 1970.
     pub since_ns: i64,
-    /// How many at most; never more than [`FeedQuery::MOST`].
+    /// How many at most, never more than [`FeedQuery::MOST`]; beyond it only what a follower needs to
+    /// go on (see [`FeedQuery::unit_ns`]).
     pub limit: usize,
     pub clock: Clock,
     /// Only this module and those below it.
@@ -39,6 +40,18 @@ pub struct InvalidClock;
 impl FeedQuery {
     /// The most entries that one page has.
     pub const MOST: usize = 2_000;
+
+    /// The unit of time that `since` may have been rounded down to, by its zeros: a second, a
+    /// millisecond, a microsecond or a nanosecond.
+    ///
+    /// A follower goes on with the last timestamp it has read. If it keeps fewer digits than we
+    /// print, a page that ended within the unit would be the same page again for ever, so every page
+    /// goes on to the first version after it.
+    pub(crate) fn unit_ns(&self) -> i64 {
+        let units = [1_000_000_000, 1_000_000, 1_000];
+        let unit = units.into_iter().find(|unit| self.since_ns % unit == 0);
+        unit.unwrap_or(1)
+    }
 
     /// Parses an RFC 3339 timestamp, such as `2019-04-10T19:08:52.997264Z`.
     pub fn parse_timestamp(text: &str) -> Result<i64, InvalidTimestamp> {
@@ -99,11 +112,11 @@ impl Page {
             out.extend_from_slice(b"\",\"Version\":\"");
             write_text(out, &entry.version);
             out.extend_from_slice(b"\",\"Timestamp\":\"");
-            let (seconds, nanos) = split(entry.first_seen_ns, 1_000_000_000);
-            timestamp::write(out, seconds, nanos);
+            let (seconds, micros) = split(entry.first_seen_ns / 1_000, 1_000_000);
+            timestamp::write(out, seconds, micros);
             out.extend_from_slice(b"\",\"Created\":\"");
             let (seconds, ms) = split(entry.created, 1_000);
-            timestamp::write(out, seconds, ms * 1_000_000);
+            timestamp::write(out, seconds, ms * 1_000);
             out.extend_from_slice(b"\"}\n");
         }
     }
@@ -153,12 +166,12 @@ mod tests {
         assert_eq!(
             page(
                 "example.com/a",
-                1_554_923_332_997_264_001,
+                1_554_923_332_997_264_000,
                 1_000_000_000_500
             ),
             "{\"Path\":\"example.com/a\",\"Version\":\"v1.2.3\",\
-             \"Timestamp\":\"2019-04-10T19:08:52.997264001Z\",\
-             \"Created\":\"2001-09-09T01:46:40.500000000Z\"}\n"
+             \"Timestamp\":\"2019-04-10T19:08:52.997264Z\",\
+             \"Created\":\"2001-09-09T01:46:40.500000Z\"}\n"
         );
     }
 

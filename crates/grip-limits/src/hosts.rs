@@ -1,7 +1,13 @@
 //! The accounts of all hosts: slots, windows, breakers and advice.
 //!
 //! One lock around all hosts: what happens under it takes well below a microsecond, and requests
-//! to remote hosts are rare against that. Sweeps of idle hosts are the exception and are spaced.
+//! to remote hosts are rare against that. Sweeps are the exception: of idle hosts they are spaced,
+//! and where room is needed an eighth of the table leaves at once.
+//!
+//! Whose share is used up: names are free, so a stranger can bring any number of them. He cannot
+//! keep others out: the host used longest ago leaves for a new one, those first that are to be left
+//! alone anyway, and what it was asked stays counted (`departed`). Hosts that the operator named
+//! have room of their own.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -12,21 +18,28 @@ use crate::{
     Accounts, Advice, HostStatus, Lane, Mode, Options, Reason, Refused, Verdict, notifier::Notifier,
 };
 
+mod departed;
 mod host;
 mod script;
 
-pub(crate) use host::RECHECK;
+use departed::Departed;
 use host::{Hold, Host};
+pub(crate) use host::{RECHECK, REQUEST_TAKES};
 
-/// Least time between two sweeps of idle hosts while the map is full.
+/// How long no room is looked for after none was found: every host has a request in flight.
 const SWEEP_SPACING: Duration = Duration::from_secs(5);
+/// The part of the table that leaves at once where room is needed.
+const LEAVES: usize = 8;
 
 /// What every host was asked, as far as this process knows.
 pub struct Hosts {
     options: Options,
     mode: Mode,
     hosts: HashMap<Domain, Host>,
+    departed: Departed,
     swept_at: Option<Instant>,
+    /// When room was looked for without finding any.
+    stuck_at: Option<Instant>,
     latest_token: u64,
     notifier: Arc<Notifier>,
 }
@@ -46,6 +59,14 @@ pub(crate) struct StartName {
     token: u64,
     /// Counts the starts under the slot from 1.
     number: u32,
+}
+
+impl StartName {
+    /// A start of which no slot is known any more.
+    const FORMER: Self = Self {
+        token: 0,
+        number: 0,
+    };
 }
 
 /// A slot that is held, after its latest start.
@@ -129,7 +150,9 @@ impl Hosts {
             options,
             mode: Mode::Local,
             hosts: HashMap::new(),
+            departed: Departed::default(),
             swept_at: None,
+            stuck_at: None,
             latest_token: 0,
             notifier,
         }
@@ -138,14 +161,25 @@ impl Hosts {
     /// Whether a request would be refused, by what this process knows.
     pub(crate) fn is_throttled(&mut self, domain: &Domain, lane: Lane, now: Instant) -> bool {
         let is_shared = self.mode == Mode::Shared;
-        let host = self.hosts.get_mut(domain);
-        host.is_some_and(|host| {
-            if is_shared {
-                host.observed_hold(lane, now).is_some()
-            } else {
-                host.check(lane, now).is_err()
-            }
-        })
+        match self.hosts.get_mut(domain) {
+            Some(host) if is_shared => host.observed_hold(lane, now).is_some(),
+            Some(host) => host.check(lane, now).is_err(),
+            None => self.departed.hold(domain, now).is_some(),
+        }
+    }
+
+    /// Whether a host has answered a request well since it is known.
+    pub(crate) fn has_succeeded(&self, domain: &Domain) -> bool {
+        self.hosts.get(domain).is_some_and(Host::has_succeeded)
+    }
+
+    pub(crate) fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Hosts that left the table and are still to be left alone.
+    pub(crate) fn departed(&self) -> usize {
+        self.departed.closed_len()
     }
 
     /// Failures within the breaker's window.
@@ -184,38 +218,82 @@ impl Hosts {
         }
     }
 
-    /// The account of `domain`, opened if need be and if the map is not full.
+    /// The account of `domain`, opened if need be.
     fn open(&mut self, domain: &Domain, now: Instant) -> Result<&mut Host, Refused> {
         if !self.hosts.contains_key(domain) {
-            self.sweep(now).map_err(|hold| hold.refused(domain))?;
+            let hold = self.departed.hold(domain, now);
+            let room = hold.map_or_else(|| self.make_room(domain, now), Err);
+            room.map_err(|hold| hold.refused(domain))?;
         }
         Ok(self.insert(domain, now))
     }
 
     fn insert(&mut self, domain: &Domain, now: Instant) -> &mut Host {
-        let (options, mode) = (&self.options, self.mode);
+        let (options, mode, departed) = (&self.options, self.mode, &mut self.departed);
         let host = self.hosts.entry(domain.clone());
-        host.or_insert_with(|| Host::new(options.limits_in(mode, domain), options.breaker, now))
+        host.or_insert_with(|| {
+            let limits = options.limits_in(mode, domain);
+            let mut host = Host::new(limits, options.breaker, now);
+            // Where instances share the window, Redis has counted them.
+            let counts_starts = mode != Mode::Shared;
+            departed.restore(domain, &mut host, counts_starts, now);
+            host
+        })
     }
 
-    /// Forgets idle hosts now and then; at the bound also those that are only just idle.
-    fn sweep(&mut self, now: Instant) -> Result<(), Hold> {
-        let is_full = self.hosts.len() >= self.options.max_domains;
-        let (spacing, idle) = if is_full {
-            (SWEEP_SPACING, Duration::ZERO)
-        } else {
-            (self.options.forget_after / 2, self.options.forget_after)
-        };
-        let since = self.swept_at.map(|at| now.saturating_duration_since(at));
-        if since.is_none_or(|since| since >= spacing) {
+    /// Forgets idle hosts now and then, and where the table is full has others leave it.
+    fn make_room(&mut self, domain: &Domain, now: Instant) -> Result<(), Hold> {
+        let forget_after = self.options.forget_after;
+        let age = |at: Option<Instant>| at.map(|at| now.saturating_duration_since(at));
+        if age(self.swept_at).is_none_or(|age| age >= forget_after / 2) {
             self.swept_at = Some(now);
-            self.forget(idle, now);
+            self.forget(forget_after, now);
         }
-        if self.hosts.len() < self.options.max_domains {
+        if !self.is_full() || self.options.is_configured(domain) {
             return Ok(());
         }
-        let next_sweep = self.swept_at.unwrap_or(now) + SWEEP_SPACING;
-        Err(Hold::new(Reason::TooManyHosts, next_sweep))
+        if age(self.stuck_at).is_none_or(|age| age >= SWEEP_SPACING) {
+            self.forget(Duration::ZERO, now);
+            if self.is_full() {
+                self.dismiss(now);
+            }
+            self.stuck_at = self.is_full().then_some(now);
+        }
+        match self.stuck_at {
+            Some(at) => Err(Hold::new(Reason::TooManyHosts, at + SWEEP_SPACING)),
+            None => Ok(()),
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.hosts.len() >= self.options.max_domains + self.options.configured_len()
+    }
+
+    /// Has an eighth of the hosts leave that have no request in flight: first those that are to be
+    /// left alone anyway, then those used longest ago.
+    fn dismiss(&mut self, now: Instant) {
+        let Self { options, hosts, .. } = self;
+        let idle = hosts
+            .iter_mut()
+            .filter(|(domain, host)| host.is_idle() && !options.is_configured(domain));
+        let mut idle: Vec<(bool, Duration, Domain)> = idle
+            .map(|(domain, host)| (host.is_closed(now), host.idle_for(now), domain.clone()))
+            .collect();
+        let count = (options.max_domains / LEAVES).max(1).min(idle.len());
+        if count == 0 {
+            return;
+        }
+        idle.select_nth_unstable_by(count - 1, |a, b| b.cmp(a));
+        idle.truncate(count);
+        let limits = options.limits;
+        for (_, _, domain) in idle {
+            if let Some(host) = hosts.remove(&domain) {
+                let (counted_for, most) = (limits.counted_for(), limits.starts() as usize);
+                let departure = host.depart(now);
+                self.departed
+                    .add(&domain, departure, counted_for, most, now);
+            }
+        }
     }
 
     /// Forgets hosts that were idle for `idle` and owe nothing.

@@ -3,6 +3,7 @@
 mod breaker;
 mod hosts;
 pub mod ledger;
+mod networks;
 mod notifier;
 mod options;
 mod permit;
@@ -16,6 +17,7 @@ pub use self::redis::{RedisError, RedisOptions, SharedRedis};
 pub use breaker::{BreakerOptions, BreakerState, Breakers, KeyedBreakers};
 pub use hosts::Hosts;
 pub use ledger::{Accounts, Ledger, LocalLedger, Mode, ScriptCall, SharedAccounts};
+pub use networks::{NetworkOutcome, Networks};
 pub use options::{Limits, Options};
 pub use permit::Permit;
 pub use queues::{Full, QueueBounds, Queues, Turn};

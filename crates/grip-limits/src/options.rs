@@ -1,8 +1,11 @@
 //! Limits of hosts.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
-use grip_types::Domain;
+use grip_types::{Domain, NetworkPrefixes};
 use serde::Serialize;
 
 use crate::{BreakerOptions, Mode};
@@ -19,8 +22,16 @@ pub struct Options {
     /// For single hosts, by their own name only (not for names below it).
     pub overrides: BTreeMap<Domain, Limits>,
     pub breaker: BreakerOptions,
-    /// Hosts remembered at once: 10,000. At the bound a host with nothing to remember makes room,
-    /// and where there is none, requests to unknown hosts are refused.
+    /// Hosts that the operator named, beside those with an override. They always have room, and no
+    /// window of a network: other names of the same machine do not take theirs.
+    pub configured: BTreeSet<Domain>,
+    /// For all names together that lead to one network of addresses: 20 in flight, 120 a window.
+    /// Half of it is for hosts that have answered well before. Never less than `limits`.
+    pub network: Limits,
+    /// Which addresses are one network.
+    pub prefixes: NetworkPrefixes,
+    /// Hosts remembered at once, beside those the operator named: 10,000. At the bound those make
+    /// room that are to be left alone or were used longest ago.
     pub max_domains: usize,
     /// An idle host is forgotten after this time, its counters with it: 10 minutes.
     pub forget_after: Duration,
@@ -41,6 +52,15 @@ impl Options {
     /// The limits of one host.
     pub fn limits_of(&self, domain: &Domain) -> Limits {
         *self.overrides.get(domain).unwrap_or(&self.limits)
+    }
+
+    /// Whether the operator named this host.
+    pub(crate) fn is_configured(&self, domain: &Domain) -> bool {
+        self.overrides.contains_key(domain) || self.configured.contains(domain)
+    }
+
+    pub(crate) fn configured_len(&self) -> usize {
+        self.overrides.len() + self.configured.len()
     }
 
     /// The limits of one host while the whole is kept so.
@@ -106,6 +126,13 @@ impl Default for Options {
             limits: Limits::default(),
             overrides: BTreeMap::new(),
             breaker: BreakerOptions::default(),
+            configured: BTreeSet::new(),
+            network: Limits {
+                in_flight: 20,
+                per_window: 120,
+                ..Limits::default()
+            },
+            prefixes: NetworkPrefixes::default(),
             max_domains: 10_000,
             forget_after: Duration::from_secs(600),
         }

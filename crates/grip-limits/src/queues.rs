@@ -1,14 +1,14 @@
 //! Fair queues of keys that wait for a host.
 //!
-//! One queue per host; in a queue every key is served once before any is served twice, and the
-//! queues take turns too. A key is in progress at most once per host.
+//! One queue per host; in a queue owners take turns, of one owner every key is served once before
+//! any is served twice, and the queues take turns too. A key is in progress at most once per host.
 //!
 //! Invariant: a queue that cannot go costs nothing. It asks for a permit again only after a notice
 //! of its host, at the moment that a refusal named, or when a key joins a queue that is idle.
 
 use std::{collections::HashSet, fmt, hash::Hash, pin::pin, sync::Arc, time::Duration};
 
-use grip_types::Domain;
+use grip_types::{Domain, Owner};
 use parking_lot::Mutex;
 use tokio::{
     sync::Notify,
@@ -32,12 +32,14 @@ pub struct Queues<K> {
     shared: Arc<Shared<K>>,
 }
 
-/// How many keys may wait. At a bound a new one is refused with [`Full`]; those that wait stay.
+/// How many keys may wait. At the bound of a queue the owner with most gives up a place for one who
+/// has fewer; else a new one is refused with [`Full`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueBounds {
     /// Keys in the queue of one host: 10,000.
     pub per_domain: usize,
-    /// Keys in all queues, counted once per queue: 200,000.
+    /// Keys in all queues, counted once per queue: 200,000. A sixteenth of them at most of one
+    /// owner, and a quarter for owners who are served.
     pub total: usize,
 }
 
@@ -71,10 +73,20 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queues<K> {
 
     /// Puts `key` into the queue of `domain`, with the URLs of that host it need not try.
     ///
-    /// If it is there already, its tried URLs are merged and its place stays. If it is in progress
-    /// there, it gets one more turn afterwards, even if this one ends with [`Turn::done`].
-    pub fn enqueue(&self, domain: &Domain, key: K, tried: HashSet<Url>) -> Result<(), Full> {
-        let became_ready = self.shared.table.lock().enqueue(domain, key, tried)?;
+    /// It stands in the line of one of its `owners`: one who is served, else the one with fewest
+    /// keys there. If it is there already, its tried URLs are merged and its place stays. If it is
+    /// in progress there, it gets one more turn afterwards, even if this one ends with
+    /// [`Turn::done`].
+    pub fn enqueue(
+        &self,
+        domain: &Domain,
+        key: K,
+        owners: &[Owner],
+        tried: HashSet<Url>,
+    ) -> Result<(), Full> {
+        let mut table = self.shared.table.lock();
+        let became_ready = table.enqueue(domain, key, owners, tried)?;
+        drop(table);
         self.shared.notify(became_ready);
         Ok(())
     }
@@ -118,6 +130,12 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queues<K> {
 
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Says whether a request to this host has to wait: for a permit, or behind those in its queue.
+    pub fn must_wait(&self, domain: &Domain) -> bool {
+        let Shared { throttle, lane, .. } = &*self.shared;
+        throttle.is_throttled(domain, *lane) || self.waiting(domain) > 0
     }
 
     /// Keys in the queue of `domain`, those in progress included.

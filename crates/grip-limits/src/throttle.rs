@@ -1,6 +1,6 @@
 //! The throttle: permits for requests to hosts.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, net::IpAddr, sync::Arc, time::Duration};
 
 use grip_tasks::TaskGroup;
 use grip_types::Domain;
@@ -10,7 +10,8 @@ use tokio::{sync::watch, time::Instant};
 use crate::{
     Advice, BackendStatus, HostStatus, Options, Permit, RedisError, RedisOptions, SharedRedis,
     hosts::{HostRequest, Hosts, Outcome, RECHECK},
-    ledger::{self, Ledger},
+    ledger::{self, Ledger, LocalLedger},
+    networks::{NetworkRequest, Networks, Trust},
     notifier::Notifier,
 };
 
@@ -18,6 +19,7 @@ use crate::{
 #[derive(Clone)]
 pub struct Throttle {
     ledger: Arc<dyn Ledger<Hosts>>,
+    networks: Arc<LocalLedger<Networks>>,
     notifier: Arc<Notifier>,
     /// How long a queue may trust that only the notifier can change [`Reason::InFlight`]; none
     /// where every release happens in this process.
@@ -67,8 +69,10 @@ pub enum Reason {
     BreakerOpen,
     /// It asked us to wait.
     Advised,
-    /// It is unknown, and no more hosts can be remembered.
+    /// It is unknown, and every host that is remembered has a request in flight.
     TooManyHosts,
+    /// The network of its addresses was asked enough, under this name and others.
+    Network,
 }
 
 impl Throttle {
@@ -104,8 +108,10 @@ impl Throttle {
         notifier: Arc<Notifier>,
         recheck: Option<Duration>,
     ) -> Self {
+        let networks = Networks::new(ledger.lock().options());
         Self {
             ledger,
+            networks: Arc::new(LocalLedger::new(networks)),
             notifier,
             recheck,
         }
@@ -121,6 +127,31 @@ impl Throttle {
             under: None,
         };
         Permit::take(&self.ledger, &request).await
+    }
+
+    /// Takes the right to one request to the addresses that the name of a host leads to, beside
+    /// that to the host itself.
+    pub fn acquire_networks(
+        &self,
+        domain: &Domain,
+        addresses: Vec<IpAddr>,
+    ) -> Result<Permit<Networks>, Refused> {
+        let trust = {
+            let hosts = self.ledger.lock();
+            if hosts.options().is_configured(domain) {
+                Trust::Configured
+            } else if hosts.has_succeeded(domain) {
+                Trust::Proven
+            } else {
+                Trust::Unproven
+            }
+        };
+        let request = NetworkRequest { addresses, trust };
+        Permit::take_local(&self.networks, &request).map_err(|retry_at| Refused {
+            domain: domain.clone(),
+            reason: Reason::Network,
+            retry_at,
+        })
     }
 
     /// Whether a request would be refused, by what this process knows. The answer can be old by
@@ -144,6 +175,11 @@ impl Throttle {
     /// The hosts in memory, at most as many as the settings allow, ordered by name.
     pub fn hosts(&self) -> Vec<HostStatus> {
         self.ledger.lock().statuses(Instant::now())
+    }
+
+    /// Hosts that are not in the list any more and are still to be left alone.
+    pub fn departed_hosts(&self) -> usize {
+        self.ledger.lock().departed()
     }
 
     pub fn backend(&self) -> BackendStatus {
@@ -202,6 +238,7 @@ impl fmt::Display for Reason {
             Self::BreakerOpen => "it failed too often",
             Self::Advised => "it asked us to wait",
             Self::TooManyHosts => "too many other hosts are in use",
+            Self::Network => "its network was asked enough, under this name and others",
         })
     }
 }

@@ -15,11 +15,14 @@ pub use announcement::{Announcement, InvalidAnnouncement};
 pub use deletion::Deletion;
 pub use filter::{Filter, InvalidFilter};
 pub use grip_types::RepoAddr;
-pub use maintainers::{MaintainerRule, MaintainerSet, maintainer_set};
+pub use maintainers::{Link, LinkKind, MaintainerRule, MaintainerSet, WhyEmpty, maintainer_set};
 pub use nostr::prelude::{Event, EventId, Kind, PublicKey, Timestamp};
 pub use pull_request::{InvalidPullRequest, PullRequest};
 pub use relation::{Address, References, address_of, references};
-pub use served::{EventsFuture, EventsResult, RepositoryEvents, ServedEvents, ServedRepositories};
+pub use served::{
+    EventsFuture, EventsResult, FollowedRepositories, FollowedRepository, RepositoryEvents,
+    ServedEvents, ServedRepositories,
+};
 pub use state::{InvalidState, State};
 pub use tags::{expiration, first_value, values};
 

@@ -2,7 +2,7 @@
 
 use std::{error::Error, pin::Pin};
 
-use crate::{Event, RepoAddr};
+use crate::{Event, EventId, Filter, RepoAddr};
 
 /// The repositories that a node serves.
 pub trait ServedRepositories: Send + Sync + 'static {
@@ -31,4 +31,30 @@ pub struct RepositoryEvents {
     pub others: Vec<Event>,
     /// The state that speaks for it.
     pub state: Option<Event>,
+}
+
+/// The repositories of a node that are looked for on other relays, served and held.
+pub trait FollowedRepositories: Send + Sync + 'static {
+    /// All of them. Blocks.
+    fn followed(&self) -> Result<Vec<FollowedRepository>, Box<dyn Error + Send + Sync>>;
+
+    /// Time and id of the held events that match. Blocks for a moment.
+    fn held(&self, filter: &Filter) -> Vec<(u64, [u8; 32])>;
+
+    /// Says whether an event is held, or was and is still looked for.
+    fn is_held(&self, id: &EventId) -> bool;
+
+    /// Resolves when [`FollowedRepositories::followed`] may have other answers than at the last
+    /// call. Cancel safe.
+    fn changed(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
+}
+
+/// A hosted repository, and the relays on which its events are found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FollowedRepository {
+    pub addr: RepoAddr,
+    /// Its announcement is served; of a held one, only announcements and states are of use.
+    pub is_served: bool,
+    /// As the newest announcements of its maintainers write them, the owner's first.
+    pub relays: Vec<String>,
 }

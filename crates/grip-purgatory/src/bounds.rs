@@ -6,7 +6,7 @@
 //! |---|---|
 //! | `per_author`, `per_author_bytes` | the key that signed the event |
 //! | an eighth of what is free | the network of the client that sent it |
-//! | `per_identifier` | the maintainers of one repository; of pull requests, at most a quarter of what is free in it per network |
+//! | `per_identifier` | the maintainers of one repository; of pull requests and of pushed `refs/nostr/*`, at most a quarter of what is free in it per network |
 //! | `total`, `total_bytes` | all authors who maintain nothing served here |
 //! | the same again | all who do |
 //! | `hidden`, `hidden_bytes` | announcements whose time ran out; the oldest leaves for a new one |
@@ -151,7 +151,7 @@ impl Full {
                 "events of yours take up {limit} bytes while they wait for git data; push it, or try again when they have expired"
             ),
             Which::Network => format!(
-                "{limit} events from your network wait for git data already; push it, or try again when they have expired"
+                "{limit} events or pushed tips from your network wait for their other half already; push or publish it, or try again when they have expired"
             ),
             Which::NetworkBytes => format!(
                 "the {limit} bytes for events from your network that wait for git data are used up; push it, or try again when they have expired"
@@ -274,10 +274,11 @@ impl Pool {
         if used.entries > 0 && used.bytes.saturating_add(weight.bytes) > limit {
             return full(Which::NetworkBytes, limit);
         }
-        // Only pull requests come from anyone; the other classes from maintainers alone.
+        // Pull requests and their tips come from anyone; the other classes from maintainers alone.
         let free = bounds.per_identifier.saturating_sub(family.entries);
         let limit = (free / PER_NETWORK_IN_FAMILY).max(1);
-        if weight.class == Class::Pr && family.of_network >= limit {
+        let is_of_anyone = matches!(weight.class, Class::Pr | Class::Placeholder);
+        if is_of_anyone && family.of_network >= limit {
             return full(Which::Network, limit);
         }
         Ok(())
@@ -310,8 +311,10 @@ pub(crate) struct Usage {
     strangers: Pool,
     granted: Pool,
     hidden: Amount,
-    /// Of placeholders; the other classes are filed by identifier, where they can be counted.
+    /// Of placeholders, in all and by network; the other classes are filed by identifier, where
+    /// they can be counted.
     placeholders: HashMap<RepoAddr, Amount>,
+    placeholders_by_network: HashMap<(RepoAddr, ClientNetwork), Amount>,
     classes: HashMap<Class, usize>,
 }
 
@@ -344,6 +347,10 @@ impl Usage {
         if let Some(repo) = weight.placeholder() {
             let of_repo = self.placeholders.entry(repo.clone());
             of_repo.or_default().add(weight.bytes);
+            if let Some(network) = weight.network {
+                let of_network = self.placeholders_by_network.entry((repo.clone(), network));
+                of_network.or_default().add(weight.bytes);
+            }
         }
         *self.classes.entry(weight.class).or_default() += 1;
         if weight.hidden {
@@ -356,6 +363,10 @@ impl Usage {
     pub(crate) fn remove(&mut self, weight: &Weight) {
         if let Some(repo) = weight.placeholder() {
             subtract(&mut self.placeholders, repo, weight.bytes);
+            if let Some(network) = weight.network {
+                let key = (repo.clone(), network);
+                subtract(&mut self.placeholders_by_network, &key, weight.bytes);
+            }
         }
         if let Some(count) = self.classes.get_mut(&weight.class) {
             *count -= 1;
@@ -375,8 +386,18 @@ impl Usage {
         self.strangers.total.entries
     }
 
-    pub(crate) fn placeholders_of(&self, repo: &RepoAddr) -> usize {
-        self.placeholders.get(repo).map_or(0, |held| held.entries)
+    pub(crate) fn placeholders_of(
+        &self,
+        repo: &RepoAddr,
+        network: Option<ClientNetwork>,
+    ) -> FamilyCount {
+        let entries = |held: Option<&Amount>| held.map_or(0, |held| held.entries);
+        let of_network = network.map(|network| (repo.clone(), network));
+        let of_network = of_network.and_then(|key| self.placeholders_by_network.get(&key));
+        FamilyCount {
+            entries: entries(self.placeholders.get(repo)),
+            of_network: entries(of_network),
+        }
     }
 
     pub(crate) fn of_class(&self, class: Class) -> usize {

@@ -238,6 +238,9 @@ pub struct PlaceholderRef {
     pub added_at: Millis,
     /// 20 minutes from the last push.
     pub expires_at: Millis,
+    /// Whose share it uses up: the network of the first push. Not journalled: after a restart it
+    /// counts for nobody's.
+    pub network: Option<ClientNetwork>,
 }
 
 impl Placeholder {
@@ -319,7 +322,7 @@ impl Entry for NamedRef<'_> {
             weight: Weight {
                 class: Class::Placeholder,
                 author: None,
-                network: None,
+                network: self.pushed.network,
                 family: Some(self.repo.clone()),
                 granted: false,
                 hidden: false,

@@ -307,6 +307,7 @@ impl Stored {
                         commit: payload.commit,
                         added_at: payload.added_at,
                         expires_at,
+                        network: None,
                     },
                 }
             }

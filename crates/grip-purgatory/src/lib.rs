@@ -23,7 +23,7 @@ pub use millis::Millis;
 pub use missing_data::{
     AttemptEnd, FindProviders, Need, NeedsError, NextSync, Providers, SyncContext, UrlAttempt,
 };
-pub use purgatory::{Before, Counts, Expired, Purgatory, Restored, Waiting};
+pub use purgatory::{Before, Counts, Expired, MadeRoom, Purgatory, Restored, Waiting};
 pub use sync_queue::SyncEntry;
 
 use std::time::Duration;
@@ -36,8 +36,8 @@ pub const LIFETIME: Duration = MINUTE.saturating_mul(30);
 pub const HIDDEN_LIFETIME: Duration = MINUTE.saturating_mul(24 * 60);
 /// How long `refs/nostr/<id>` waits for its event, from its last push (G01-47).
 pub const PLACEHOLDER_LIFETIME: Duration = MINUTE.saturating_mul(20);
-/// What a state or pull request is sure to have left while a push for it is judged.
-pub const EXTENSION: Duration = MINUTE.saturating_mul(15);
+/// How many of its lifetimes an event has at most, however many pushes for it are under way.
+pub const MAX_LIFETIMES: u32 = 48;
 /// What an entry gets whose deadline passed while the node was down (G01-21).
 pub const RESTART_GRACE: Duration = MINUTE.saturating_mul(5);
 /// When data for a submitted event is looked for elsewhere: its author is likely to push it.

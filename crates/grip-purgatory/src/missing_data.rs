@@ -20,6 +20,10 @@ pub struct Need {
     /// It is a state and not a pull request. Anybody may send a pull request, with a tip that
     /// nobody has: where not all is to be had, states come first.
     pub is_state: bool,
+    /// Who signed it, and so pays for what it makes us fetch.
+    pub author: PublicKey,
+    /// Its author may move the refs of a repository that is served here.
+    pub is_served: bool,
     /// The objects it names that are not here; never empty.
     pub oids: BTreeSet<Oid>,
     /// The clone URLs of the announcements that speak for it, and its own, in their order; none is

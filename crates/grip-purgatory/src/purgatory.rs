@@ -17,13 +17,14 @@ use std::{
 use grip_nostr::{EventId, PublicKey, RepoAddr};
 use grip_types::{Identifier, Origin};
 
+pub use announcements::MadeRoom;
 pub use expiry::Expired;
 pub use restore::Restored;
 pub use undo::Before;
 
 use crate::{
-    AnnouncementEntry, Bounds, Change, Family, Full, Held, Millis, Phase, Placeholder, PrEntry,
-    Provenance, StateEntry,
+    AnnouncementEntry, Bounds, Change, Family, Full, Held, MAX_LIFETIMES, Millis, Phase,
+    Placeholder, PrEntry, Provenance, StateEntry, WantedEntry,
     bounds::{FamilyCount, Usage, Weight},
     entry::{Entry, Indexed, count_family},
     expired_ids::ExpiredIds,
@@ -65,12 +66,13 @@ enum Home {
     Pr,
 }
 
-/// A held event of any class.
+/// A held event of any class, or a wanted one.
 #[derive(Clone, Copy, Debug)]
 pub enum Waiting<'a> {
     Announcement(&'a AnnouncementEntry),
     State(&'a StateEntry),
     Pr(&'a PrEntry),
+    Wanted(&'a WantedEntry),
 }
 
 impl<'a> Waiting<'a> {
@@ -79,6 +81,7 @@ impl<'a> Waiting<'a> {
             Self::Announcement(entry) => &entry.held,
             Self::State(entry) => &entry.held,
             Self::Pr(entry) => &entry.held,
+            Self::Wanted(entry) => &entry.held,
         }
     }
 
@@ -88,7 +91,12 @@ impl<'a> Waiting<'a> {
             Self::Announcement(entry) => std::slice::from_ref(&entry.addr.identifier),
             Self::State(entry) => std::slice::from_ref(&entry.identifier),
             Self::Pr(entry) => &entry.identifiers,
+            Self::Wanted(entry) => &entry.identifiers,
         }
+    }
+
+    pub fn is_held(self) -> bool {
+        !matches!(self, Self::Wanted(_))
     }
 }
 
@@ -136,23 +144,36 @@ impl Purgatory {
         }
     }
 
-    /// Every held event, the one that ends first at the front.
+    /// As [`Purgatory::find_event`], wanted events included.
+    pub fn find_waiting(&self, id: &EventId) -> Option<Waiting<'_>> {
+        let wanted = || self.find_wanted(id).map(Waiting::Wanted);
+        self.find_event(id).or_else(wanted)
+    }
+
+    /// Every held event, then every wanted one, and of each the one that ends first at the front.
     pub fn waiting(&self) -> impl Iterator<Item = Waiting<'_>> {
         let ids = self.schedule.events();
-        ids.filter_map(|id| self.find_event(id))
+        let held = ids.filter_map(|id| self.find_event(id));
+        held.chain(self.wanted.by_deadline().map(Waiting::Wanted))
+    }
+
+    /// The states and pull requests that wait for data of an identifier: those held, then those
+    /// wanted.
+    pub fn waiting_for(&self, identifier: &Identifier) -> impl Iterator<Item = Waiting<'_>> {
+        let states = self.find_state(identifier).iter().map(Waiting::State);
+        let held = states.chain(self.prs(identifier).map(Waiting::Pr));
+        held.chain(self.wanted(identifier).map(Waiting::Wanted))
     }
 
     /// Gives up a held or wanted event before its time: it is not looked for any more.
     pub fn drop_event(&mut self, id: &EventId, now: Millis) -> Vec<Change> {
-        let waiting = self.find_event(id);
-        let held = waiting.map(Waiting::held);
-        let held = held.or_else(|| self.find_wanted(id).map(|entry| &entry.held));
-        let origin = held.map(|held| held.origin);
+        let waiting = self.find_waiting(id);
+        let origin = waiting.map(|waiting| waiting.held().origin);
         let mut changes = match waiting {
             Some(Waiting::Announcement(entry)) => self.remove_announcement(&entry.addr.clone()),
             Some(Waiting::State(entry)) => self.remove_state_event(&entry.identifier.clone(), id),
             Some(Waiting::Pr(_)) => self.take_pr(id),
-            None => self.remove_wanted(id),
+            Some(Waiting::Wanted(_)) | None => self.remove_wanted(id),
         };
         changes.extend(self.remember(*id, origin, now));
         changes
@@ -161,6 +182,21 @@ impl Purgatory {
     /// Says whether the event came by sync before and expired without its data (G01-20).
     pub fn was_expired(&self, id: &EventId) -> bool {
         self.expired.contains(id)
+    }
+
+    /// Makes sure that what an authorised push to `addr` rests on does not end under it: the states
+    /// and pull requests named have at least `duration` left, and the announcement begins its time
+    /// again (G01-19).
+    pub fn extend_for_push(
+        &mut self,
+        addr: &RepoAddr,
+        event_ids: &[EventId],
+        duration: Duration,
+        now: Millis,
+    ) -> Vec<Change> {
+        let mut changes = self.extend_expiry(&addr.identifier, event_ids, duration, now);
+        changes.extend(self.restart_announcement_timer(addr, now));
+        changes
     }
 
     /// Makes sure that the states and pull requests named have at least `duration` left.
@@ -185,6 +221,11 @@ impl Purgatory {
             }
         }
         changes
+    }
+
+    /// The time beyond which no push prolongs an entry.
+    fn latest_end(&self, held: &Held) -> Millis {
+        held.added_at + self.bounds.lifetime * MAX_LIFETIMES
     }
 
     pub fn count(&self) -> Counts {
@@ -221,6 +262,13 @@ impl Purgatory {
     /// Says whether an event for this identifier is held until its git data arrives.
     pub fn has_held_events(&self, identifier: &Identifier) -> bool {
         self.states.contains_key(identifier) || self.prs_by_identifier.contains_key(identifier)
+    }
+
+    /// Every identifier that something is held or wanted for.
+    pub fn identifiers(&self) -> impl Iterator<Item = &Identifier> {
+        let held = self.announcements.keys().chain(self.states.keys());
+        let held = held.chain(self.prs_by_identifier.keys());
+        held.chain(self.wanted.identifiers())
     }
 
     /// Checks the bounds and counts the entry in.
@@ -286,10 +334,7 @@ impl Purgatory {
                 count_family(states.map(|entry| &entry.held), weight)
             }
             Class::Pr => count_family(self.prs(identifier).map(|entry| &entry.held), weight),
-            Class::Placeholder => FamilyCount {
-                entries: self.usage.placeholders_of(repo),
-                of_network: 0,
-            },
+            Class::Placeholder => self.usage.placeholders_of(repo, weight.network),
             Class::Sync | Class::Expired | Class::Wanted => FamilyCount::default(),
         }
     }

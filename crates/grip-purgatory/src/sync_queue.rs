@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use grip_types::Identifier;
+use grip_types::{FairLines, Identifier, Owner, Place};
 
 use crate::{Change, Millis};
 
@@ -23,15 +23,31 @@ pub struct SyncEntry {
 }
 
 /// Bounded by what is held: an identifier for which nothing waits leaves the queue.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+///
+/// Those whose time has come take turns by their authors, those who are served here first: names
+/// are free, and ten thousand of one author are one author.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct SyncQueue {
     entries: HashMap<Identifier, SyncEntry>,
-    /// Those not in progress, in the order in which they are due.
+    /// Those whose time is to come, in the order in which they are due.
     due: BTreeSet<(Millis, Identifier)>,
+    /// Those whose time has come, and the place of each.
+    ready: FairLines<Identifier>,
+    places: HashMap<Identifier, Place>,
+    latest_number: u64,
     /// Attempts under way. One may outlive its entry; should the identifier come back meanwhile,
     /// its next attempt waits for the end of that one.
     running: HashSet<Identifier>,
 }
+
+/// What is due follows from the entries, and whose turn it is from the moment.
+impl PartialEq for SyncQueue {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.entries, &self.running) == (&other.entries, &other.running)
+    }
+}
+
+impl Eq for SyncQueue {}
 
 impl SyncQueue {
     pub(crate) fn get(&self, identifier: &Identifier) -> Option<&SyncEntry> {
@@ -46,13 +62,46 @@ impl SyncQueue {
         self.entries.keys()
     }
 
-    pub(crate) fn next(&self) -> Option<(Millis, &Identifier)> {
-        self.due.first().map(|(at, identifier)| (*at, identifier))
+    /// When the next attempt is due.
+    pub(crate) fn next(&self) -> Option<Millis> {
+        let ready = self.ready.keys().next();
+        let ready = ready.and_then(|identifier| Some(self.get(identifier)?.next_attempt));
+        ready.or_else(|| self.due.first().map(|(at, _)| *at))
     }
 
     /// Those not in progress, in the order in which they are due.
     pub(crate) fn due(&self) -> impl Iterator<Item = &Identifier> {
-        self.due.iter().map(|(_, identifier)| identifier)
+        let mut ready: Vec<&Identifier> = self.ready.keys().collect();
+        ready.sort_by_key(|identifier| {
+            (self.get(identifier).map(|it| it.next_attempt), *identifier)
+        });
+        let due = self.due.iter().map(|(_, identifier)| identifier);
+        ready.into_iter().chain(due)
+    }
+
+    /// Those whose time has come since this was asked last.
+    pub(crate) fn newly_due(&self, now: Millis) -> Vec<Identifier> {
+        let due = self.due.iter().take_while(|(at, _)| *at <= now);
+        due.map(|(_, identifier)| identifier.clone()).collect()
+    }
+
+    /// Has an identifier whose time has come wait for the turn of the best of its authors.
+    pub(crate) fn make_ready(&mut self, identifier: Identifier, owners: &[Owner]) {
+        let Some(entry) = self.get(&identifier).copied() else {
+            return;
+        };
+        self.unfile(&identifier, &entry);
+        let place = Place {
+            owner: self.ready.choose(owners),
+            number: self.number(),
+        };
+        self.places.insert(identifier.clone(), place);
+        self.ready.push(place, identifier);
+    }
+
+    fn number(&mut self) -> u64 {
+        self.latest_number += 1;
+        self.latest_number
     }
 
     /// Those in progress.
@@ -124,13 +173,11 @@ impl SyncQueue {
         vec![Change::put_sync(identifier, &entry)]
     }
 
-    /// Takes the identifier that is due first, if its time has come.
-    pub(crate) fn begin(&mut self, now: Millis) -> Option<Identifier> {
-        let (at, identifier) = self.due.first()?;
-        if *at > now {
-            return None;
-        }
-        let identifier = identifier.clone();
+    /// Takes the identifier whose turn it is of those that are ready.
+    pub(crate) fn begin(&mut self) -> Option<Identifier> {
+        let number = self.number();
+        let identifier = self.ready.pop(number)?;
+        self.places.remove(&identifier);
         let mut entry = *self.get(&identifier)?;
         entry.in_progress = true;
         self.set(&identifier, entry);
@@ -187,6 +234,9 @@ impl SyncQueue {
     }
 
     fn unfile(&mut self, identifier: &Identifier, entry: &SyncEntry) {
+        if let Some(place) = self.places.remove(identifier) {
+            self.ready.remove(&place);
+        }
         self.due.remove(&(entry.next_attempt, identifier.clone()));
     }
 }

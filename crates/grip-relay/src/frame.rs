@@ -11,6 +11,9 @@ use bytes::Bytes;
 pub enum Frame {
     /// A message that is longer than [`Limits::message_bytes`](crate::Limits); only ever received.
     TooLong,
+    /// So many bytes of a message have come, and the rest has not; only ever received, as often as
+    /// the socket finds it worth mention.
+    Partial(usize),
     /// UTF-8 text. What comes in was checked by the socket; what goes out is JSON made here.
     Text(Bytes),
     /// Refused, so its bytes are not kept.

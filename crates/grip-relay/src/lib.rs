@@ -1,12 +1,15 @@
 #![doc = include_str!("../README.md")]
 
+mod admit;
 mod event;
 mod frame;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
+mod in_flight;
 mod limits;
 mod message;
 mod policy;
+mod quota;
 mod rate_limits;
 mod reconcile;
 mod relay;
@@ -18,8 +21,9 @@ mod subscriptions;
 mod thread_pool;
 mod writer;
 
+pub use admit::Admission;
 pub use frame::{Frame, Peer};
-pub use limits::{EventLimits, Limits, Rate, Rates};
+pub use limits::{EventLimits, HourlyBytes, Limits, Rate, Rates};
 pub use policy::{Answer, Verdict, WritePolicy, answer_to_put};
 pub use relay::Relay;
 pub use stats::{COMMIT_CLASSES, Counter, MESSAGE_TYPES, PREFIXES, Stats};

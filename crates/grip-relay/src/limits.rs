@@ -24,8 +24,19 @@ pub struct Limits {
     pub subscriptions: usize,
     /// Filters per REQ or COUNT; more are refused with `CLOSED`.
     pub filters: usize,
-    /// Memory of all filters of a connection; what exceeds it is refused with `CLOSED`.
+    /// What all filters of a connection may cost, those that wait for their turn included; what
+    /// exceeds it is refused with `CLOSED`.
     pub subscription_bytes: usize,
+    /// REQ, COUNT and NIP-77 messages of a connection that wait for their turn; reading stops at
+    /// the bound.
+    pub waiting_requests: usize,
+    /// Memory of all connections for what waits to be sent, is subscribed to or half received. One
+    /// network of clients has an eighth of what is free.
+    pub memory_bytes: usize,
+    /// Index entries that one query may look at; beyond it is ended with `CLOSED` or `NEG-ERR`.
+    pub query_steps: u64,
+    /// How long one query may be worked on, its waiting not counted, with the same end.
+    pub query_time: Duration,
     /// Stored events per filter that names no `limit`.
     pub default_limit: usize,
     /// Stored events per filter at most; a larger `limit` is clamped.
@@ -39,21 +50,18 @@ pub struct Limits {
     pub in_flight_events: usize,
     /// Bytes of those.
     pub in_flight_bytes: usize,
-    /// Bytes of those over all connections.
+    /// Bytes of those over all connections; one network of clients has an eighth of what is free.
     pub in_flight_bytes_total: usize,
-    /// Events that wait for the policy's `settle` at once, over all connections; others queue.
+    /// Events that wait for the policy's `settle` at once, over all connections, shared out in the
+    /// same way; others queue.
     pub settling: usize,
     /// Requests to the writer that may wait; at the bound the sessions wait.
     pub write_queue: usize,
-    /// Queries that may wait for a reader thread; at the bound the sessions wait.
-    pub read_queue: usize,
-    /// Batches of events that may wait to be checked; at the bound the sessions wait.
-    pub check_queue: usize,
     /// Open NIP-77 exchanges per connection.
     pub reconciliations: usize,
     /// Records one NIP-77 exchange may cover.
     pub reconciliation_records: usize,
-    /// Records of all open exchanges of all connections.
+    /// Records of all open exchanges of all connections, shared out in the same way.
     pub reconciliation_records_total: usize,
     /// How long an exchange may rest.
     pub reconciliation_idle: Duration,
@@ -67,6 +75,8 @@ pub struct Limits {
     pub connection_rates: Rates,
     /// Per network of clients.
     pub address_rates: Rates,
+    /// Bytes of events that need no relation to anything served, per network of clients.
+    pub unrelated_bytes: HourlyBytes,
     /// Which addresses are one network.
     pub networks: NetworkPrefixes,
 }
@@ -82,10 +92,17 @@ pub struct EventLimits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rates {
     pub events: Rate,
-    /// REQ, COUNT and NEG-OPEN.
+    /// REQ, COUNT, NEG-OPEN and NEG-MSG.
     pub requests: Rate,
     /// Messages of any type.
     pub messages: Rate,
+}
+
+/// A token bucket of bytes; `per_hour` 0 switches it off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HourlyBytes {
+    pub per_hour: u32,
+    pub burst: u32,
 }
 
 /// A token bucket; `per_second` 0 switches it off.
@@ -131,7 +148,11 @@ impl Default for Limits {
             subscription_id_chars: 250,
             subscriptions: 300,
             filters: 200,
-            subscription_bytes: 4 << 20,
+            subscription_bytes: 8 << 20,
+            waiting_requests: 512,
+            memory_bytes: 512 << 20,
+            query_steps: 2_000_000,
+            query_time: Duration::from_secs(10),
             default_limit: 500,
             max_limit: 5_000,
             max_results: 20_000,
@@ -141,8 +162,6 @@ impl Default for Limits {
             in_flight_bytes_total: 256 << 20,
             settling: 256,
             write_queue: 1_024,
-            read_queue: 1_024,
-            check_queue: 1_024,
             reconciliations: 10,
             reconciliation_records: 500_000,
             reconciliation_records_total: 4_000_000,
@@ -159,6 +178,10 @@ impl Default for Limits {
                 events: Rate::new(2_000, 20_000),
                 requests: Rate::new(1_000, 5_000),
                 messages: Rate::new(5_000, 50_000),
+            },
+            unrelated_bytes: HourlyBytes {
+                per_hour: 64 << 10,
+                burst: 1 << 20,
             },
             networks: NetworkPrefixes::default(),
         }

@@ -25,6 +25,12 @@ pub trait WritePolicy: Send + Sync + 'static {
     /// Says, before the writer is asked, whether an event goes to [`WritePolicy::process_deferred`].
     fn defers(&self, event: &Event) -> bool;
 
+    /// Says whether an event is taken from anybody, related to something served or not: the bytes of
+    /// those are bounded by network.
+    fn is_unrelated(&self, _event: &Event) -> bool {
+        false
+    }
+
     /// Hears of events refused by `judge` or by the engine's own checks. The id of the event is
     /// true to its content; its signature may be the very thing that was wrong.
     fn noted(&self, _event: &Event, _answer: &Answer) {}

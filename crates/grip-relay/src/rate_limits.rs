@@ -1,11 +1,11 @@
 //! Token buckets, per connection and per address.
 
-use std::num::NonZeroU32;
+use std::{num::NonZeroU32, time::Duration};
 
 use governor::{DefaultDirectRateLimiter, DefaultKeyedRateLimiter, Quota, RateLimiter};
 use grip_types::ClientNetwork;
 
-use crate::limits::{Rate, Rates};
+use crate::limits::{HourlyBytes, Rate, Rates};
 
 /// What is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +59,36 @@ impl AddressRates {
     pub(crate) fn forget_idle(&self) {
         let costs = [Cost::Message, Cost::Event, Cost::Request];
         for limiter in costs.into_iter().filter_map(|cost| self.0.of(cost)) {
+            limiter.retain_recent();
+            limiter.shrink_to_fit();
+        }
+    }
+}
+
+/// Bytes of events that are taken from anybody, by network. Bounded as [`AddressRates`].
+pub(crate) struct UnrelatedBytes(Option<DefaultKeyedRateLimiter<ClientNetwork>>);
+
+impl UnrelatedBytes {
+    pub(crate) fn new(bytes: HourlyBytes) -> Self {
+        let hour = Duration::from_secs(3_600);
+        let one = hour
+            .checked_div(bytes.per_hour)
+            .and_then(Quota::with_period);
+        let quota = one.zip(NonZeroU32::new(bytes.burst));
+        Self(quota.map(|(quota, burst)| RateLimiter::dashmap(quota.allow_burst(burst))))
+    }
+
+    /// Takes `bytes` of the network's. More than it may ever have at once are refused.
+    pub(crate) fn allows(&self, network: Option<ClientNetwork>, bytes: usize) -> bool {
+        let (Some(limiter), Some(network)) = (&self.0, network) else {
+            return true;
+        };
+        let bytes = u32::try_from(bytes).ok().and_then(NonZeroU32::new);
+        bytes.is_some_and(|bytes| matches!(limiter.check_key_n(&network, bytes), Ok(Ok(()))))
+    }
+
+    pub(crate) fn forget_idle(&self) {
+        if let Some(limiter) = &self.0 {
             limiter.retain_recent();
             limiter.shrink_to_fit();
         }

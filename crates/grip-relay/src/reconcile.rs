@@ -4,21 +4,19 @@ mod validate;
 
 use std::{collections::HashMap, sync::Arc};
 
-use grip_nostr::{Filter, Timestamp};
-use grip_store::{EventStore, StoreError};
+use grip_store::{Item, StoreError};
 use negentropy::{Id, Negentropy, NegentropyStorageVector};
-use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
-    time::Instant,
-};
+use tokio::time::Instant;
 
-use crate::{Limits, Stats};
+use crate::{Limits, Stats, quota::Held};
 
 /// Why an exchange ended; the text of its `NEG-ERR`.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     #[error("blocked: this query is too big")]
     TooBig,
+    #[error("blocked: this query is too big; narrow it by ids, authors, a tag, since or until")]
+    TooLong,
     #[error("rate-limited: too many exchanges are open here; try again later")]
     Busy,
     #[error("invalid: {0}")]
@@ -31,61 +29,62 @@ pub(crate) enum Failure {
     Failed,
 }
 
-/// Permits for records over all connections.
-pub(crate) struct Pool(Arc<Semaphore>);
+/// The events of an exchange that is being opened.
+pub(crate) struct Collected {
+    storage: NegentropyStorageVector,
+    records: Held,
+    count: usize,
+}
 
-impl Pool {
-    pub(crate) fn new(limits: &Limits) -> Self {
-        let records = limits.reconciliation_records_total;
-        Self(Arc::new(Semaphore::new(
-            records.min(Semaphore::MAX_PERMITS),
-        )))
+impl Collected {
+    pub(crate) fn new(records: Held) -> Self {
+        Self {
+            storage: NegentropyStorageVector::new(),
+            records,
+            count: 0,
+        }
+    }
+
+    pub(crate) fn push(&mut self, (created_at, id): Item) {
+        self.storage
+            .insert(created_at, Id::from_byte_array(id))
+            .expect("not sealed yet");
+        self.count += 1;
+    }
+
+    /// Takes quota for what was collected so far.
+    pub(crate) fn hold(&mut self, limits: &Limits) -> Result<(), Failure> {
+        if self.count > limits.reconciliation_records {
+            return Err(Failure::TooBig);
+        }
+        // An empty set takes quota too, so that it bounds their number.
+        if !self.records.resize(self.count.max(1)) {
+            return Err(Failure::Busy);
+        }
+        Ok(())
+    }
+
+    /// Long work: not for the runtime's threads.
+    pub(crate) fn seal(mut self) -> Snapshot {
+        self.storage.seal().expect("not sealed yet");
+        Snapshot {
+            storage: self.storage,
+            _records: self.records,
+        }
     }
 }
 
 /// The events of one exchange as they were when it was opened.
 pub(crate) struct Snapshot {
     storage: NegentropyStorageVector,
-    _records: OwnedSemaphorePermit,
+    _records: Held,
 }
 
 impl Snapshot {
-    /// Reads the events that match. Long work: not for the runtime's threads.
-    pub(crate) fn read(
-        store: &EventStore,
-        filter: &Filter,
-        limits: &Limits,
-        pool: &Pool,
-    ) -> Result<Self, Failure> {
-        let most = limits.reconciliation_records;
-        let items = if filter.matches_nothing() {
-            Vec::new()
-        } else {
-            let items = store.read()?.items(filter, most, Timestamp::now())?;
-            items.ok_or(Failure::TooBig)?
-        };
-        // An empty set takes a permit too, so that the pool bounds their number.
-        let records = u32::try_from(items.len().max(1)).map_err(|_| Failure::TooBig)?;
-        let records = Arc::clone(&pool.0)
-            .try_acquire_many_owned(records)
-            .map_err(|_| Failure::Busy)?;
-        let mut storage = NegentropyStorageVector::with_capacity(items.len());
-        for (created_at, id) in items {
-            storage
-                .insert(created_at, Id::from_byte_array(id))
-                .expect("not sealed yet");
-        }
-        storage.seal().expect("not sealed yet");
-        Ok(Self {
-            storage,
-            _records: records,
-        })
-    }
-
     /// Answers one message of the client. Long work as well.
-    pub(crate) fn answer(&self, message: &[u8], limits: &Limits) -> Result<Vec<u8>, Failure> {
+    pub(crate) fn answer(&self, message: &[u8], frame_bytes: usize) -> Result<Vec<u8>, Failure> {
         validate::check(message).map_err(Failure::Malformed)?;
-        let frame = limits.reconciliation_frame_bytes as u64;
+        let frame = frame_bytes as u64;
         let mut side = Negentropy::borrowed(&self.storage, frame).map_err(|_| Failure::Failed)?;
         side.reconcile(message)
             .map_err(|_| Failure::Malformed("the message of the exchange is malformed"))

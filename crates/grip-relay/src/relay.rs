@@ -3,25 +3,22 @@
 use std::{sync::Arc, time::Duration};
 
 use futures_util::{Sink, Stream};
-use grip_store::EventStore;
-use grip_tasks::{CancellationToken, TaskGroup};
-use tokio::{
-    sync::Semaphore,
-    time::{MissedTickBehavior, interval},
-};
+use grip_store::{CompactError, Compacted, EventStore};
+use grip_tasks::TaskGroup;
+use tokio::time::{MissedTickBehavior, interval};
 
 use crate::{
-    Frame, Limits, Peer, Stats, WritePolicy, Writer, rate_limits::AddressRates, reconcile, session,
-    stats::Raised, subscriptions::Subscriptions, thread_pool::ThreadPool,
+    Frame, Limits, Peer, Stats, WritePolicy, Writer,
+    in_flight::InFlight,
+    quota::Quota,
+    rate_limits::{AddressRates, UnrelatedBytes},
+    session,
+    subscriptions::Subscriptions,
+    thread_pool::ThreadPool,
 };
 
-/// How often expired events and idle rate buckets are cleared away.
+/// How often idle rate buckets are cleared away.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
-/// Most expired events removed at once, so that a sweep holds up no answer for long.
-const SWEEP_EVENTS: usize = 1_000;
-
-/// Long scans at once. More of them would only slow each other down.
-const SCANNERS: usize = 2;
 
 /// A relay. Clones are handles to the same one.
 #[derive(Clone)]
@@ -35,38 +32,21 @@ pub(crate) struct Shared {
     pub(crate) stats: Arc<Stats>,
     pub(crate) subscriptions: Arc<Subscriptions>,
     pub(crate) writer: Writer,
-    /// For REQs, so that a long one holds up neither the runtime nor the checks.
+    /// For slices of queries, so that they hold up neither the runtime nor the checks.
     pub(crate) readers: ThreadPool,
-    /// For COUNT and NIP-77, which go through all that matches: they hold up no REQ.
-    pub(crate) scanners: ThreadPool,
     /// For parsing and signatures.
     pub(crate) checkers: ThreadPool,
     pub(crate) rates: AddressRates,
-    pub(crate) reconciliations: reconcile::Pool,
-    /// Bytes of events that are read and not answered, over all connections.
-    pub(crate) in_flight: Arc<Semaphore>,
-    pub(crate) settling: Arc<Semaphore>,
+    pub(crate) unrelated: UnrelatedBytes,
+    /// Bytes of what waits to be sent, is subscribed to or half received, over all connections.
+    pub(crate) memory: Arc<Quota>,
+    /// Records of open NIP-77 exchanges, over all connections.
+    pub(crate) records: Arc<Quota>,
+    /// Bytes of events that are read and not decided, over all connections.
+    pub(crate) in_flight: Arc<InFlight>,
+    /// Deferred events that are being processed, over all connections.
+    pub(crate) settling: Arc<InFlight>,
     pub(crate) group: TaskGroup,
-}
-
-impl Shared {
-    /// Runs a query off the runtime. `None` if it panicked.
-    pub(crate) async fn read<T: Send + 'static>(
-        &self,
-        query: impl FnOnce() -> T + Send + 'static,
-    ) -> Option<T> {
-        let _waiting = Raised::new(&self.stats.read_queue);
-        self.readers.run(query).await
-    }
-
-    /// The same for a query that may go through very many events.
-    pub(crate) async fn scan<T: Send + 'static>(
-        &self,
-        query: impl FnOnce() -> T + Send + 'static,
-    ) -> Option<T> {
-        let _waiting = Raised::new(&self.stats.read_queue);
-        self.scanners.run(query).await
-    }
 }
 
 impl Relay {
@@ -85,14 +65,15 @@ impl Relay {
         );
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
         let shared = Arc::new(Shared {
-            // One more than cores, so that an endless scan does not take half of them.
-            readers: ThreadPool::start("relay-reader", cores + 1, limits.read_queue),
-            scanners: ThreadPool::start("relay-scanner", SCANNERS, limits.read_queue),
-            checkers: ThreadPool::start("relay-checker", cores, limits.check_queue),
+            // One more than cores, since some of them wait for the disk.
+            readers: ThreadPool::start("relay-reader", cores + 1),
+            checkers: ThreadPool::start("relay-checker", cores),
             rates: AddressRates::new(limits.address_rates),
-            reconciliations: reconcile::Pool::new(&limits),
-            in_flight: Arc::new(Semaphore::new(limits.in_flight_bytes_total)),
-            settling: Arc::new(Semaphore::new(limits.settling)),
+            unrelated: UnrelatedBytes::new(limits.unrelated_bytes),
+            memory: Quota::new(limits.memory_bytes),
+            records: Quota::new(limits.reconciliation_records_total),
+            in_flight: InFlight::new(limits.in_flight_bytes_total),
+            settling: InFlight::new(limits.settling),
             group: group.child("relay"),
             writer: writer.clone(),
             subscriptions,
@@ -115,6 +96,10 @@ impl Relay {
         session::serve(Arc::clone(&self.shared), policy, socket, peer).await;
     }
 
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
     pub fn stats(&self) -> &Stats {
         &self.shared.stats
     }
@@ -129,6 +114,28 @@ impl Relay {
         self.shared.writer.failed().await
     }
 
+    /// Writes the event store anew without its free pages, while it is used; goes on to its end
+    /// even if nobody waits for it.
+    pub async fn compact(&self) -> Result<Compacted, CompactError> {
+        let store = self.shared.store.clone();
+        let compact = move || {
+            let compacted = store.compact();
+            match &compacted {
+                Ok(Compacted {
+                    bytes_before,
+                    bytes_after,
+                }) => tracing::info!(bytes_before, bytes_after, "compacted the event store"),
+                Err(error) => {
+                    let error = error as &dyn std::error::Error;
+                    tracing::error!(error, "failed to compact the event store");
+                }
+            }
+            compacted
+        };
+        let compacting = self.shared.group.spawn_blocking("relay-compact", compact);
+        compacting.await.unwrap_or(Err(CompactError::Stopped))
+    }
+
     /// Ends the writer after what is queued now. For the end of the process, after the task group
     /// was shut down.
     pub async fn stop(&self) {
@@ -141,18 +148,7 @@ async fn sweep(shared: Arc<Shared>) {
     let mut tick = interval(SWEEP_EVERY);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while stop.run_until_cancelled(tick.tick()).await.is_some() {
-        sweep_expired(&shared, &stop).await;
         shared.rates.forget_idle();
-    }
-}
-
-/// Removes expired events until none is left, a bounded number at a time.
-async fn sweep_expired(shared: &Shared, stop: &CancellationToken) {
-    while !stop.is_cancelled() {
-        match shared.writer.sweep(SWEEP_EVENTS).await {
-            Ok(SWEEP_EVENTS) => {}
-            // Less than asked for: it was the last. A failure is logged where it happened.
-            Ok(_) | Err(_) => return,
-        }
+        shared.unrelated.forget_idle();
     }
 }

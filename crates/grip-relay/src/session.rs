@@ -1,7 +1,7 @@
 //! One connection: its loops, and its end.
 //!
-//! Four loops run side by side in one task: reading messages, checking events, having them
-//! written, and sending. Between them are bounded queues; a full one stops the loop before it, and
+//! Five loops run side by side in one task: reading messages, checking events, having them
+//! written, working on requests, and sending. Between them are bounded queues; a full one stops the loop before it, and
 //! in the end the reading, so that a client that sends too much is slowed down by TCP.
 
 mod events;
@@ -11,12 +11,14 @@ mod requests;
 use std::{sync::Arc, time::Duration};
 
 use futures_util::{Sink, Stream, StreamExt as _};
-use grip_types::{EventSource, Origin};
+use grip_types::{ClientNetwork, EventSource, Origin};
 use parking_lot::Mutex;
 use tokio::{
     sync::mpsc,
     time::{Instant, interval_at, timeout},
 };
+
+use requests::Requests;
 
 use crate::{
     Frame, Peer, WritePolicy, rate_limits::ConnectionRates, relay::Shared, reply,
@@ -35,7 +37,10 @@ struct Connection {
     shared: Arc<Shared>,
     policy: Arc<dyn WritePolicy>,
     send_queue: Arc<SendQueue>,
+    requests: Requests,
     rates: ConnectionRates,
+    /// Whose share it uses up; `None` if it is nobody's.
+    network: Option<ClientNetwork>,
     /// Of the events that come over it.
     source: EventSource,
     /// Since when nothing has come in; `None` while a message is worked on, which is no silence
@@ -53,6 +58,8 @@ enum Ending {
     Silent,
     SlowReader,
     TooLong,
+    /// Half-received messages of its network take too much memory.
+    Crowded,
     Stopping,
 }
 
@@ -70,6 +77,11 @@ impl Ending {
                 "invalid: a message was longer than this relay takes (NIP-11: max_message_length)",
                 1009,
                 "message too long",
+            ),
+            Self::Crowded => (
+                "rate-limited: half-received messages of your network take too much memory here; try again later",
+                1013,
+                "try again later",
             ),
             Self::Stopping => (
                 "error: this relay is restarting; reconnect soon",
@@ -95,12 +107,20 @@ pub(crate) async fn serve<S, E>(
     stats.connections_total.add(1);
     let limits = &shared.limits;
     let network = limits.networks.network(peer.ip);
+    let counted = (!peer.exempt).then_some(network);
+    let queued = shared.memory.holder(counted);
     let connection = Connection {
-        send_queue: Arc::new(SendQueue::new(limits.outbound_bytes, Arc::clone(&stats))),
+        send_queue: Arc::new(SendQueue::new(
+            limits.outbound_bytes,
+            queued,
+            Arc::clone(&stats),
+        )),
+        requests: Requests::new(&shared, shared.memory.holder(counted)),
+        network: counted,
         rates: ConnectionRates::new(limits.connection_rates, network),
         source: EventSource {
             origin: Origin::Submitted,
-            network: (!peer.exempt).then_some(network),
+            network: counted,
         },
         silent_since: Mutex::new(Some(Instant::now())),
         shared: Arc::clone(&shared),
@@ -128,17 +148,21 @@ where
     tokio::pin!(sending);
     let events = async { tokio::join!(checking, writing) };
     tokio::pin!(events);
+    let mut requests = Box::pin(requests::run(connection));
 
     let ending = tokio::select! {
         // In the order of a message's way, so that its answer leaves in the same round.
         biased;
         ending = &mut reading => ending,
         _ = &mut events => Ending::Gone,
+        () = &mut requests => Ending::Gone,
         ending = watch(connection) => ending,
         () = &mut sending => Ending::Broken,
     };
     // Takes the queue of raw events with it: the event loops end after what is in it.
     drop(reading);
+    // Nobody waits for what was asked any more.
+    drop(requests);
     let send_queue = &connection.send_queue;
     match ending {
         Ending::Broken => {
@@ -150,7 +174,7 @@ where
             send_queue.close(ending.closing_frames(), true);
             let _ = timeout(CLOSE_TIMEOUT, sending).await;
         }
-        Ending::Gone | Ending::Silent | Ending::TooLong | Ending::Stopping => {
+        Ending::Gone | Ending::Silent | Ending::TooLong | Ending::Crowded | Ending::Stopping => {
             let drained = async {
                 // Ends the race when nobody can be answered any more.
                 tokio::select! { _ = &mut events => {}, () = &mut sending => {} }

@@ -74,6 +74,8 @@ pub struct Stats {
     pub read_queue: Counter,
     /// Gauge: bytes waiting to be sent, over all connections.
     pub outbound_bytes: Counter,
+    /// Gauge: of those, bytes for readers that lag; they do not delay the writer.
+    pub lagging_bytes: Counter,
     pub commits: Counter,
     pub commits_failed: Counter,
     /// Events of all commits.

@@ -1,18 +1,22 @@
 //! Writer thread: group commit, then live fan-out, then the answers.
 //!
 //! All requests that wait when the thread is free become one commit, so the cost of a sync to
-//! disk is shared by all connections; while it runs, the next group gathers.
+//! disk is shared by all connections; while it runs, the next group gathers. Networks of clients have
+//! their turn one after the other, so that a flood of one waits behind itself.
 
 mod operation;
+mod waiting;
 
 use std::{panic::AssertUnwindSafe, sync::Arc, thread, time::Duration};
 
 use grip_nostr::{Event, EventId, Timestamp};
 use grip_store::{EventStore, Put, StoreError};
+use grip_types::ClientNetwork;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::{Answer, Stats, WritePolicy, stats::Raised, subscriptions::Subscriptions};
 use operation::{Operation, Outcome};
+use waiting::Waiting;
 
 /// Most events of one commit, so that no answer waits for a group without end.
 const MAX_GROUP: usize = 2_048;
@@ -51,6 +55,7 @@ enum Job {
     Judge {
         events: Vec<Event>,
         policy: Arc<dyn WritePolicy>,
+        network: Option<ClientNetwork>,
         reply: oneshot::Sender<Vec<Answer>>,
     },
     Save {
@@ -60,10 +65,6 @@ enum Job {
     Remove {
         ids: Vec<EventId>,
         reply: oneshot::Sender<Result<(), WriteError>>,
-    },
-    Sweep {
-        max: usize,
-        reply: oneshot::Sender<Result<usize, WriteError>>,
     },
     Stop {
         reply: oneshot::Sender<()>,
@@ -115,20 +116,16 @@ impl Writer {
         &self,
         events: Vec<Event>,
         policy: Arc<dyn WritePolicy>,
+        network: Option<ClientNetwork>,
     ) -> Result<Vec<Answer>, WriteError> {
         let (reply, answer) = oneshot::channel();
         let job = Job::Judge {
             events,
             policy,
+            network,
             reply,
         };
         self.ask(job, answer).await
-    }
-
-    /// Removes at most `max` expired events, and says how many there were.
-    pub(crate) async fn sweep(&self, max: usize) -> Result<usize, WriteError> {
-        let (reply, answer) = oneshot::channel();
-        self.ask(Job::Sweep { max, reply }, answer).await?
     }
 
     /// Ends the thread after what is queued now. Later requests get [`WriteError::Stopped`].
@@ -161,12 +158,20 @@ impl Writer {
 }
 
 impl Job {
+    /// Whose turn it takes; the node's own work has one, too.
+    fn network(&self) -> Option<ClientNetwork> {
+        match self {
+            Self::Judge { network, .. } => *network,
+            Self::Save { .. } | Self::Remove { .. } | Self::Stop { .. } => None,
+        }
+    }
+
     /// How much it adds to a group.
     fn len(&self) -> usize {
         match self {
             Self::Judge { events, .. } | Self::Save { events, .. } => events.len().max(1),
             Self::Remove { ids, .. } => ids.len().max(1),
-            Self::Sweep { .. } | Self::Stop { .. } => 1,
+            Self::Stop { .. } => 1,
         }
     }
 
@@ -179,7 +184,6 @@ impl Job {
             }
             Self::Save { events, .. } => vec![Operation::Save(events)],
             Self::Remove { ids, .. } => vec![Operation::Remove(ids)],
-            Self::Sweep { max, .. } => vec![Operation::Sweep(*max)],
             Self::Stop { .. } => Vec::new(),
         }
     }
@@ -199,10 +203,6 @@ impl Job {
                 let outcome = outcomes.next().expect("one operation, one outcome");
                 let _ = reply.send(outcome.into_puts().map(drop));
             }
-            Self::Sweep { reply, .. } => {
-                let outcome = outcomes.next().expect("one operation, one outcome");
-                let _ = reply.send(outcome.into_swept());
-            }
             Self::Stop { reply } => drop(reply.send(())),
         }
     }
@@ -217,15 +217,23 @@ struct Thread {
 
 impl Thread {
     fn run(mut self, mut queued: mpsc::Receiver<Job>) {
-        while let Some(first) = queued.blocking_recv() {
+        let mut waiting = Waiting::default();
+        loop {
+            if waiting.is_empty() {
+                let Some(first) = queued.blocking_recv() else {
+                    return;
+                };
+                waiting.push(first);
+            }
             self.let_subscribers_catch_up();
-            let group = gather(first, &mut queued);
-            let stops = matches!(group.last(), Some(Job::Stop { .. }));
-            if stops {
+            while let Ok(job) = queued.try_recv() {
+                waiting.push(job);
+            }
+            if waiting.stops() {
                 queued.close();
             }
-            self.serve(group);
-            if stops {
+            self.serve(waiting.take(MAX_GROUP));
+            if waiting.has_stopped() {
                 self.failed.disarm();
                 return;
             }
@@ -233,10 +241,18 @@ impl Thread {
     }
 
     /// Slows down when events come faster than they can be passed on: otherwise readers would be
-    /// cut as slow because we are. A reader that takes nothing delays nobody for long.
+    /// cut as slow because we are. Readers that lag delay nobody.
     fn let_subscribers_catch_up(&self) {
+        let backlog = || {
+            let Stats {
+                outbound_bytes,
+                lagging_bytes,
+                ..
+            } = &*self.stats;
+            outbound_bytes.get().saturating_sub(lagging_bytes.get())
+        };
         let mut waited = Duration::ZERO;
-        while self.stats.outbound_bytes.get() > BACKLOG_BYTES && waited < BACKLOG_WAIT {
+        while backlog() > BACKLOG_BYTES && waited < BACKLOG_WAIT {
             thread::park_timeout(BACKLOG_STEP);
             waited += BACKLOG_STEP;
         }
@@ -342,16 +358,4 @@ impl Drop for Failed {
     fn drop(&mut self) {
         self.because("the thread that writes events has ended");
     }
-}
-
-/// `first` and whatever waits behind it, up to a bound or to the end.
-fn gather(first: Job, queued: &mut mpsc::Receiver<Job>) -> Vec<Job> {
-    let mut events = first.len();
-    let mut group = vec![first];
-    while events < MAX_GROUP && !matches!(group.last(), Some(Job::Stop { .. })) {
-        let Ok(job) = queued.try_recv() else { break };
-        events += job.len();
-        group.push(job);
-    }
-    group
 }

@@ -14,8 +14,8 @@ pub const MAX_LEN: usize = 2_048;
 
 /// A key to resolve.
 ///
-/// Read from `name:<npub>/<identifier>`, from `naddr1…` of a repository, or from `b3:<hex>`; written
-/// as the first or the last of these.
+/// Read from `<npub>/<identifier>`, with or without `name:` before it, from `naddr1…` and `nostr://…`
+/// of a repository, or from `b3:<hex>`; written as `name:…` or `b3:…`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Key {
     /// The newest manifest of a repository.
@@ -28,13 +28,14 @@ pub enum Key {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidKey {
-    #[error("a key is `name:<npub>/<identifier>`, `naddr1…` or `b3:<64 hex digits>`")]
+    #[error(
+        "a key is `<npub>/<identifier>`, `nostr://<npub>/<identifier>`, `naddr1…` or \
+         `b3:<64 hex digits>`"
+    )]
     Form,
     #[error("a key has at most {MAX_LEN} bytes")]
     TooLong,
-    #[error(
-        "a name has an owner and an identifier with a slash between: `name:<npub>/<identifier>`"
-    )]
+    #[error("a name has an owner and an identifier with a slash between: `<npub>/<identifier>`")]
     NoSlash,
     #[error("the owner in a name is an npub in lower case; its checksum must be right")]
     Owner,
@@ -55,6 +56,10 @@ impl Key {
         }
         if let Some(name) = text.strip_prefix("name:") {
             parse_name(name).map(Self::Name)
+        } else if text.starts_with("npub1") {
+            parse_name(text).map(Self::Name)
+        } else if let Some(rest) = text.strip_prefix("nostr://") {
+            parse_url(rest).map(Self::Name)
         } else if text.starts_with("b3:") {
             Ok(Self::Manifest(ManifestId::parse(text)?))
         } else if text.starts_with("naddr1") {
@@ -86,6 +91,19 @@ fn parse_name(text: &str) -> Result<RepoAddr, InvalidKey> {
     let (npub, identifier) = text.split_once('/').ok_or(InvalidKey::NoSlash)?;
     let owner = RepoAddr::parse_npub(npub).ok_or(InvalidKey::Owner)?;
     Ok(RepoAddr::new(owner, Identifier::parse(identifier)?))
+}
+
+/// Reads what follows `nostr://`: an owner, hints of relays that do not matter here, and the
+/// identifier, percent-encoded; or an `naddr1…`.
+fn parse_url(rest: &str) -> Result<RepoAddr, InvalidKey> {
+    let rest = rest.trim_end_matches('/');
+    if rest.starts_with("naddr1") {
+        return parse_naddr(rest);
+    }
+    let (before, identifier) = rest.rsplit_once('/').ok_or(InvalidKey::NoSlash)?;
+    let owner = before.split('/').next().unwrap_or(before);
+    let owner = RepoAddr::parse_npub(owner).ok_or(InvalidKey::Owner)?;
+    Ok(RepoAddr::new(owner, Identifier::from_encoded(identifier)?))
 }
 
 fn parse_naddr(text: &str) -> Result<RepoAddr, InvalidKey> {

@@ -12,6 +12,7 @@
 //! - Requests are bounded in number, per root and in all, and nothing outlives the deadline. What
 //!   was found by then is returned a little earlier, while a caller still waits for it.
 
+mod breakers;
 mod frontier;
 mod request;
 mod responses;
@@ -23,11 +24,11 @@ use std::{
 };
 
 use futures_util::{StreamExt as _, future::OptionFuture, stream::FuturesUnordered};
-use grip_dht::{Dht, Peer, PeerName, Response};
-use grip_limits::{Breakers, KeyedBreakers, Permit};
+use grip_dht::{Dht, Peer, PeerName, RequestError, Response};
 use grip_tasks::TaskGroup;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
+pub(crate) use self::breakers::{PeerBreakers, RequestPermit};
 use self::{
     frontier::{Frontier, Next},
     request::PendingRequest,
@@ -43,20 +44,11 @@ use crate::{
 /// Timers know nothing shorter than a millisecond.
 const MARGIN: Range<Duration> = Duration::from_millis(2)..Duration::from_millis(25);
 
-/// Peers whose breakers are remembered.
-pub(crate) const MAX_PEERS: usize = 4_096;
-
-/// The right to send one request to one peer.
-///
-/// Dropped, the request was given up: that speaks against a peer that had longer than it should
-/// need, and says nothing otherwise.
-pub(crate) type PeerPermit = Permit<KeyedBreakers<PeerName>>;
-
 /// State that all lookups share.
 pub(crate) struct Network {
     pub dht: Arc<dyn Dht>,
     pub own: PeerName,
-    pub breakers: Breakers<PeerName>,
+    pub breakers: PeerBreakers,
     pub budget: HedgeBudget,
     pub counters: Arc<LiveCounters>,
     pub group: TaskGroup,
@@ -108,6 +100,15 @@ impl Network {
         let found = lookup.run(deadline).await;
         self.counters.lookup.note(began.elapsed());
         found
+    }
+
+    /// Why `peer` was silent for as long as it had: it is not there, or it is and says nothing.
+    pub(crate) fn silence(&self, peer: &Peer) -> RequestError {
+        if self.dht.is_connected(&peer.id) {
+            RequestError::Transient
+        } else {
+            RequestError::NoRoute
+        }
     }
 
     /// The manifest that others stored at this node, and the peers that this node knows.
@@ -209,12 +210,11 @@ impl Lookup<'_> {
         }
     }
 
-    /// Sends a request to one peer unless its breaker is open; false if no peer may get one now.
+    /// Sends a request to one peer unless a breaker is open; false if no peer may get one now.
     fn send(&mut self, next: Next, is_hedge: bool) -> bool {
         let network = self.network;
         let now = Instant::now();
-        let slow_after = self.options.hedge;
-        let permit = match network.breakers.acquire(&next.peer.id, slow_after) {
+        let permit = match network.breakers.acquire(&next.peer) {
             Ok(permit) => permit,
             Err(until) => {
                 let earliest = self.tally.open_until.get_or_insert(until);
@@ -227,7 +227,6 @@ impl Lookup<'_> {
             let (percent, burst) = (self.options.hedge_percent, self.options.hedge_burst);
             if !network.budget.take(percent, burst, now) {
                 count(&network.counters.hedges_denied_total);
-                permit.settle(None);
                 return false;
             }
             count(&network.counters.hedges_total);

@@ -63,6 +63,12 @@ pub enum InvalidNodeRecord {
     Signature,
 }
 
+/// How old something signed at `issued` counts at `now`. What comes from the future is as old as
+/// anything may be: else who lies about the time would always be the newest.
+pub(crate) fn age(issued: u64, now: u64) -> Duration {
+    now.checked_sub(issued).map_or(MAX_AGE, Duration::from_secs)
+}
+
 type Body<'a> = (&'a str, u64, &'a str, &'a [Url], Option<&'a str>, u64);
 
 impl NodeKey {
@@ -279,6 +285,13 @@ mod tests {
         assert!(record.is_current(now) && record.is_current(now + 48 * 3_600));
         assert!(!record.is_current(now + 48 * 3_600 + 1) && !record.is_current(now - 601));
         assert!(record.is_current(now - 600));
+    }
+
+    #[test]
+    fn what_comes_from_the_future_counts_as_old() {
+        assert_eq!(age(10, 15), Duration::from_secs(5));
+        assert_eq!(age(15, 15), Duration::ZERO);
+        assert_eq!(age(16, 15), MAX_AGE);
     }
 
     proptest! {

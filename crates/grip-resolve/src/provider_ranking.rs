@@ -1,14 +1,20 @@
 //! Ranking of providers. Pure.
 //!
-//! Invariant: the order is total and depends on what is given alone: the better score first, and
-//! of equal ones the lower URL.
+//! Invariants:
+//! - The order is total and depends on what is given alone: hosts with an open breaker come last;
+//!   before them what the owner named comes before what nodes named, a host that has answered before
+//!   one that has not, the better score first, and of equal ones the lower URL.
+//! - A node has few places, however many URLs it names.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{cmp::Ordering, collections::BTreeMap, time::Duration};
 
 use grip_dht::PeerName;
 use grip_types::Domain;
 use serde::{Deserialize, Serialize};
 use url::Url;
+
+/// Most places of one node. Anybody may run one, and names what it likes.
+const MAX_URLS_PER_NODE: usize = 2;
 
 /// Looks up the health of a host that serves git, as far as this node knows it.
 pub type HealthOf = dyn Fn(&Domain) -> HostHealth + Send + Sync;
@@ -72,7 +78,7 @@ pub struct Provider {
     pub url: Url,
     pub named_by: NamedBy,
     pub region: Option<String>,
-    /// Between 0 and 1 and a bias, the higher the better.
+    /// Between 0 and 1 and a bias, the higher the better; orders providers of one class.
     pub score: f64,
     /// The breaker of its host is open: last resort.
     pub is_shut: bool,
@@ -86,41 +92,69 @@ pub fn rank(
     limit: usize,
 ) -> Vec<Provider> {
     let wanted = region.unwrap_or(&options.region);
-    let mut best: BTreeMap<Url, Provider> = BTreeMap::new();
+    let mut best: BTreeMap<Url, Scored> = BTreeMap::new();
     for candidate in candidates {
         if is_denied(&candidate.url, &options.deny) {
             continue;
         }
-        let provider = score(candidate, options, wanted);
-        let known = best.get(&provider.url);
-        if known.is_none_or(|known| is_better(&provider, known)) {
-            best.insert(provider.url.clone(), provider);
+        let scored = score(candidate, options, wanted);
+        let known = best.get(&scored.provider.url);
+        if known.is_none_or(|known| scored.order(known).is_lt()) {
+            best.insert(scored.provider.url.clone(), scored);
         }
     }
-    let mut ranked: Vec<Provider> = best.into_values().collect();
-    // Stable over a sorted map: equal scores stay in the order of their URLs.
-    ranked.sort_by(|a, b| b.score.total_cmp(&a.score));
-    ranked.truncate(limit);
-    ranked
+    let mut ranked: Vec<Scored> = best.into_values().collect();
+    ranked.sort_by(Scored::order);
+    let mut places: BTreeMap<PeerName, usize> = BTreeMap::new();
+    ranked.retain(|scored| match &scored.provider.named_by {
+        NamedBy::Owner => true,
+        NamedBy::Node(peer) => {
+            let taken = places.entry(peer.clone()).or_default();
+            *taken += 1;
+            *taken <= MAX_URLS_PER_NODE
+        }
+    });
+    let ranked = ranked.into_iter().map(|scored| scored.provider);
+    ranked.take(limit).collect()
 }
 
-/// Of two that name the same URL; ties go to the owner, then to the lower name and region.
-fn is_better(one: &Provider, other: &Provider) -> bool {
-    let rest = |of: &Provider| (of.named_by.clone(), of.region.clone(), of.is_shut);
-    let order = one.score.total_cmp(&other.score);
-    order.then_with(|| rest(other).cmp(&rest(one))).is_gt()
+struct Scored {
+    provider: Provider,
+    /// Its host has answered a request of ours.
+    has_answered: bool,
 }
 
-fn score(candidate: Candidate, options: &Options, wanted: &str) -> Provider {
+impl Scored {
+    /// The better one is the lesser.
+    fn order(&self, other: &Self) -> Ordering {
+        let class = |it: &Self| {
+            let is_owner = it.provider.named_by == NamedBy::Owner;
+            (it.provider.is_shut, !is_owner, !it.has_answered)
+        };
+        let rest = |it: &Self| {
+            let provider = it.provider.clone();
+            (provider.url, provider.named_by, provider.region)
+        };
+        class(self)
+            .cmp(&class(other))
+            .then_with(|| other.provider.score.total_cmp(&self.provider.score))
+            .then_with(|| rest(self).cmp(&rest(other)))
+    }
+}
+
+fn score(candidate: Candidate, options: &Options, wanted: &str) -> Scored {
     let is_near = !wanted.is_empty() && candidate.region.as_deref() == Some(wanted);
     let bias = f64::from(options.region_bias_percent) / 100.0;
     let near = if is_near { 1.0 + bias } else { 1.0 };
-    Provider {
-        score: freshness(&candidate, options.half_life) * health(candidate.health) * near,
-        is_shut: candidate.health.is_open,
-        url: candidate.url,
-        named_by: candidate.named_by,
-        region: candidate.region,
+    Scored {
+        has_answered: candidate.health.successes > 0,
+        provider: Provider {
+            score: freshness(&candidate, options.half_life) * health(candidate.health) * near,
+            is_shut: candidate.health.is_open,
+            url: candidate.url,
+            named_by: candidate.named_by,
+            region: candidate.region,
+        },
     }
 }
 
@@ -135,15 +169,10 @@ fn freshness(candidate: &Candidate, half_life: Duration) -> f64 {
     (-lives).exp2()
 }
 
-/// The share of good answers, where nothing known is as good as not; shut hosts come last.
+/// The share of good answers, where nothing known is as good as not.
 fn health(health: HostHealth) -> f64 {
     let good = f64::from(health.successes) + 1.0;
-    let share = good / (good + f64::from(health.failures) + 1.0);
-    if health.is_open {
-        share / 1_000.0
-    } else {
-        share
-    }
+    good / (good + f64::from(health.failures) + 1.0)
 }
 
 fn is_denied(url: &Url, deny: &[Domain]) -> bool {

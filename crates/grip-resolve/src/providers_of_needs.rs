@@ -124,6 +124,8 @@ mod tests {
         let need = |owners: &[PublicKey]| Need {
             event: EventId::from_byte_array([1; 32]),
             is_state: true,
+            author: a,
+            is_served: false,
             oids: BTreeSet::new(),
             urls: Vec::new(),
             owners: owners.to_vec(),

@@ -17,7 +17,6 @@ use std::{
 
 use arc_swap::ArcSwap;
 use grip_dht::{Dht, PeerName};
-use grip_limits::Breakers;
 use grip_nostr::RepoAddr;
 use grip_tasks::TaskGroup;
 use moka::future::Cache as Store;
@@ -35,7 +34,7 @@ use crate::{
     cache::Cache,
     counters::LiveCounters,
     hedge_budget::HedgeBudget,
-    lookup::{MAX_PEERS, Network},
+    lookup::{Network, PeerBreakers},
     publisher::Publisher,
     single_flight::SingleFlight,
 };
@@ -123,7 +122,7 @@ impl Resolver {
         let counters = Arc::new(LiveCounters::default());
         let network = parts.dht.map(|dht| Network {
             own: dht.status().peer,
-            breakers: Breakers::new(options.breaker, MAX_PEERS),
+            breakers: PeerBreakers::new(options.breaker),
             budget: HedgeBudget::default(),
             counters: Arc::clone(&counters),
             group: parts.group.clone(),

@@ -135,6 +135,8 @@ pub(crate) struct Script {
     pub roots: Vec<Peer>,
     pub known_peers: AtomicUsize,
     pub latency: Duration,
+    /// Whether the peers are connected while they are silent.
+    pub is_connected: AtomicBool,
     pub answer: Box<Answering>,
     pub asked: AtomicU64,
     pub publish_latency: Duration,
@@ -153,6 +155,7 @@ impl Script {
             known_peers: AtomicUsize::new(roots.len()),
             roots,
             latency: ms(10),
+            is_connected: AtomicBool::new(true),
             answer: Box::new(answer),
             asked: AtomicU64::new(0),
             publish_latency: ms(0),
@@ -189,6 +192,10 @@ impl Dht for Script {
             tokio::time::sleep(self.latency).await;
             (self.answer)(peer, key)
         })
+    }
+
+    fn is_connected(&self, _: &PeerName) -> bool {
+        self.is_connected.load(Relaxed)
     }
 
     fn publish(&self, key: RecordKey, value: Option<Bytes>) -> PublishFuture<'_> {

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod compaction;
 mod error;
 mod keys;
 mod lookup;
@@ -10,8 +11,9 @@ mod tables;
 mod view;
 mod write;
 
+pub use compaction::{CompactError, Compacted};
 pub use error::{OpenError, StoreError};
-pub use query::Limits;
+pub use query::{Limits, Match, Progress, Query};
 pub use store::{EventStore, Options, Stats};
 pub use view::{EventView, Item, ReadView, Stored};
 pub use write::{Put, WriteView};

@@ -49,6 +49,15 @@ impl<'t> Lookup<'t> {
         Ok(events)
     }
 
+    pub(crate) fn expired(&self, now: u64, max: usize) -> Result<Vec<Event>, StoreError> {
+        let last = keys::expiration(now, &[0xff; 32]);
+        let range = (Bound::Unbounded, Bound::Included(&last[..]));
+        let due = self.tables.expirations.range(self.txn, &range)?;
+        due.take(max)
+            .map(|found| parse(self.record(&read_serial(found?.1)?)?))
+            .collect()
+    }
+
     pub(crate) fn deletion_of(&self, event: &Event) -> Result<Option<EventId>, StoreError> {
         if event.kind == kinds::DELETION {
             return Ok(None);
@@ -94,6 +103,25 @@ impl<'t> Lookup<'t> {
             }
         }
         Ok(false)
+    }
+
+    pub(crate) fn stored_bytes(
+        &self,
+        author: &[u8; 32],
+        kind: u16,
+        most: usize,
+    ) -> Result<usize, StoreError> {
+        let prefix = keys::author_kind(author, kind);
+        let mut bytes = 0;
+        for found in self.tables.by_author.prefix_iter(self.txn, &prefix)? {
+            let entry = keys::Entry::decode(found?.1)?;
+            let record = self.tables.events.get(self.txn, &entry.serial)?;
+            bytes += record.map_or(0, <[u8]>::len);
+            if bytes >= most {
+                return Ok(most);
+            }
+        }
+        Ok(bytes)
     }
 
     fn starts(&self, table: Table, prefix: &[u8]) -> Result<bool, StoreError> {

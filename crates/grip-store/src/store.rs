@@ -1,11 +1,16 @@
 //! The open store, and its two kinds of transaction.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError, RwLock},
+};
 
 use heed::{Env, EnvOpenOptions, WithoutTls};
 
 use crate::{
-    OpenError, ReadView, StoreError, WriteView,
+    CompactError, Compacted, OpenError, ReadView, StoreError, WriteView,
+    compaction::{self, ChangeLog},
     tables::{self, Tables},
 };
 
@@ -47,8 +52,33 @@ pub struct Stats {
 /// The served events. Clones share one environment, which closes with the last of them.
 #[derive(Clone)]
 pub struct EventStore {
-    env: Env<WithoutTls>,
-    tables: Tables,
+    shared: Arc<Shared>,
+}
+
+pub(crate) struct Shared {
+    pub(crate) path: PathBuf,
+    pub(crate) options: Options,
+    /// Replaced as a whole by a compaction.
+    pub(crate) current: RwLock<Opened>,
+    /// Held by the one write of the moment; what it changes is noted while the store is compacted.
+    pub(crate) writing: Mutex<Option<ChangeLog>>,
+    /// Held by the one compaction of the moment, which counts them.
+    pub(crate) compacting: Mutex<u64>,
+}
+
+/// An environment with its tables.
+#[derive(Clone)]
+pub(crate) struct Opened {
+    pub(crate) env: Env<WithoutTls>,
+    pub(crate) tables: Tables,
+}
+
+impl Opened {
+    pub(crate) fn open(path: &Path, options: &Options) -> Result<Self, OpenError> {
+        let env = open_env(path, options)?;
+        let tables = Tables::open(&env)?;
+        Ok(Self { env, tables })
+    }
 }
 
 impl EventStore {
@@ -57,14 +87,27 @@ impl EventStore {
     /// That no other process has it open is the caller's care.
     pub fn open(path: &Path, options: Options) -> Result<Self, OpenError> {
         fs::create_dir_all(path).map_err(OpenError::Directory)?;
-        let env = open_env(path, &options)?;
-        let tables = Tables::open(&env)?;
-        Ok(Self { env, tables })
+        compaction::remove_unfinished(path).map_err(OpenError::Directory)?;
+        let current = Opened::open(path, &options)?;
+        let shared = Arc::new(Shared {
+            path: path.to_owned(),
+            options,
+            current: RwLock::new(current),
+            writing: Mutex::new(None),
+            compacting: Mutex::new(0),
+        });
+        Ok(Self { shared })
+    }
+
+    fn current(&self) -> Opened {
+        let current = self.shared.current.read();
+        current.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Takes a snapshot. Keep it short: pages freed meanwhile cannot be used again until it ends.
     pub fn read(&self) -> Result<ReadView<'_>, StoreError> {
-        Ok(ReadView::new(self.tables, self.env.read_txn()?))
+        let Opened { env, tables } = self.current();
+        Ok(ReadView::new(tables, env.static_read_txn()?))
     }
 
     /// Runs `work` on the calling thread and commits what it did, durable on return. If it returns
@@ -73,16 +116,33 @@ impl EventStore {
         &self,
         work: impl FnOnce(&mut WriteView<'_>) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let mut view = WriteView::new(self.tables, self.env.write_txn()?)?;
+        let writing = self.shared.writing.lock();
+        // A write that panicked changed nothing, so there is nothing wrong with the lock.
+        let mut log = writing.unwrap_or_else(PoisonError::into_inner);
+        let Opened { env, tables } = self.current();
+        let mut view = WriteView::new(tables, env.write_txn()?, log.is_some())?;
         let value = work(&mut view)?;
-        view.commit()?;
+        let changes = view.commit()?;
+        if let Some(log) = &mut *log {
+            log.extend(changes);
+        }
         Ok(value)
     }
 
+    /// Writes the store anew without its free pages, while it is read and written. Blocks for as
+    /// long as that takes; writes wait for a moment at its end.
+    ///
+    /// Whatever happens on the way, the store is the old one or the new one, whole: the new file
+    /// takes the old one's place in one step, with everything that was written until then.
+    pub fn compact(&self) -> Result<Compacted, CompactError> {
+        compaction::run(&self.shared)
+    }
+
     pub fn stats(&self) -> Result<Stats, StoreError> {
-        let txn = self.env.read_txn()?;
-        let events = self.tables.events.stat(&txn)?;
-        let info = self.env.info();
+        let Opened { env, tables } = self.current();
+        let txn = env.read_txn()?;
+        let events = tables.events.stat(&txn)?;
+        let info = env.info();
         let pages = widen(info.last_page_number) + 1;
         Ok(Stats {
             events: widen(events.entries),
@@ -120,16 +180,15 @@ mod tests {
     fn a_store_of_another_format_is_refused_and_left_alone() {
         let dir = tempfile::tempdir().unwrap();
         let store = EventStore::open(dir.path(), Options::default()).unwrap();
-        let txn = store.env.write_txn().unwrap();
-        store
-            .env
-            .create_databases_and_commit(txn, |opener, txn| {
-                let meta = opener.create_database::<Bytes, Bytes>(txn, Some("meta"))?;
-                meta.put(txn, b"format", &99_u32.to_be_bytes())?;
-                Ok::<_, heed::Error>(CommitOrAbort::<_, ()>::Commit(meta))
-            })
-            .unwrap();
-        drop(store);
+        let Opened { env, .. } = store.current();
+        let txn = env.write_txn().unwrap();
+        env.create_databases_and_commit(txn, |opener, txn| {
+            let meta = opener.create_database::<Bytes, Bytes>(txn, Some("meta"))?;
+            meta.put(txn, b"format", &99_u32.to_be_bytes())?;
+            Ok::<_, heed::Error>(CommitOrAbort::<_, ()>::Commit(meta))
+        })
+        .unwrap();
+        drop((env, store));
         for _ in 0..2 {
             let refused = EventStore::open(dir.path(), Options::default());
             assert!(matches!(

@@ -4,10 +4,10 @@ use std::ops::ControlFlow;
 
 use grip_nostr::{Address, Filter};
 use heed::{RoTxn, WithoutTls};
-use nostr::prelude::{Event, EventId, Kind, Timestamp};
+use nostr::prelude::{Event, EventId, Kind, PublicKey, Timestamp};
 
 use crate::{
-    Limits, StoreError, keys, lookup::Lookup, query::Matches, record::Record, tables::Tables,
+    Limits, Match, Query, StoreError, keys, lookup::Lookup, record::Record, tables::Tables,
 };
 
 /// Look-ups by name. Expired events are found until they are swept.
@@ -34,8 +34,20 @@ pub trait EventView {
     /// Says whether some event tags the address by `a`, `A` or `q`.
     fn is_address_referenced(&self, address: &Address) -> Result<bool, StoreError>;
 
+    /// Bytes of all events of one author and kind, counted up to `most`.
+    fn stored_bytes(
+        &self,
+        author: &PublicKey,
+        kind: Kind,
+        most: usize,
+    ) -> Result<usize, StoreError>;
+
     /// The kind 5 that forbids the event, stored or not.
     fn deletion_of(&self, event: &Event) -> Result<Option<EventId>, StoreError>;
+
+    /// At most `max` events whose time is over, the longest expired first. They are here until
+    /// somebody takes them out.
+    fn expired(&self, now: Timestamp, max: usize) -> Result<Vec<Event>, StoreError>;
 }
 
 /// A transaction that [`EventView`] is answered from.
@@ -85,8 +97,22 @@ impl<T: Transaction> EventView for T {
         self.lookup().is_tagged(b"aAq", &address.to_string())
     }
 
+    fn stored_bytes(
+        &self,
+        author: &PublicKey,
+        kind: Kind,
+        most: usize,
+    ) -> Result<usize, StoreError> {
+        self.lookup()
+            .stored_bytes(author.as_bytes(), kind.as_u16(), most)
+    }
+
     fn deletion_of(&self, event: &Event) -> Result<Option<EventId>, StoreError> {
         self.lookup().deletion_of(event)
+    }
+
+    fn expired(&self, now: Timestamp, max: usize) -> Result<Vec<Event>, StoreError> {
+        self.lookup().expired(now.as_secs(), max)
     }
 }
 
@@ -132,50 +158,14 @@ impl<'s> ReadView<'s> {
         now: Timestamp,
         each: &mut dyn FnMut(&Stored<'_>) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
-        let lookup = self.lookup();
-        let limit = |filter: &Filter| limits.of(filter);
-        let mut matches = Matches::open(lookup, filters, limit, now)?;
-        while let Some(found) = matches.next()? {
-            if each(&stored(found.record(lookup)?)).is_break() {
-                break;
-            }
-        }
+        let mut query = Query::new(filters.to_vec(), limits);
+        let mut hand = |found: &Match<'_>| Ok(each(&found.read()?).is_continue());
+        query.run(self, now, u64::MAX, &mut hand)?;
         Ok(())
-    }
-
-    /// Counts the distinct events that match some filter; `limit` plays no part.
-    pub fn count(&self, filters: &[Filter], now: Timestamp) -> Result<u64, StoreError> {
-        let mut matches = Matches::open(self.lookup(), filters, |_| usize::MAX, now)?;
-        let mut count = 0;
-        while matches.next()?.is_some() {
-            count += 1;
-        }
-        Ok(count)
-    }
-
-    /// Time and id of every match, newest first, for set reconciliation (NIP-77). A `limit` keeps
-    /// the newest. `None` if there are more than `max`.
-    pub fn items(
-        &self,
-        filter: &Filter,
-        max: usize,
-        now: Timestamp,
-    ) -> Result<Option<Vec<Item>>, StoreError> {
-        let limit = |filter: &Filter| filter.limit.unwrap_or(usize::MAX);
-        let mut matches = Matches::open(self.lookup(), std::slice::from_ref(filter), limit, now)?;
-        let mut items = Vec::new();
-        while let Some(found) = matches.next()? {
-            if items.len() == max {
-                return Ok(None);
-            }
-            let position = found.position();
-            items.push((keys::created_at_of(position), *keys::id_of(position)));
-        }
-        Ok(Some(items))
     }
 }
 
-fn stored(record: Record<'_>) -> Stored<'_> {
+pub(crate) fn stored(record: Record<'_>) -> Stored<'_> {
     Stored {
         json: record.json(),
         id: *record.id(),

@@ -3,14 +3,13 @@
 mod deletion;
 mod indexes;
 
-use std::ops::Bound;
-
 use grip_nostr::kinds::{self, Class};
 use heed::{RoTxn, RwTxn};
 use nostr::prelude::{Event, EventId, Timestamp};
 
 use crate::{
     StoreError,
+    compaction::{Change, Which},
     keys::{self, Serial},
     lookup::{Lookup, read_serial},
     record::Head,
@@ -42,6 +41,8 @@ pub struct WriteView<'s> {
     buffer: Vec<u8>,
     /// A step failed half-way: the transaction must not be committed, whatever its user says.
     broken: bool,
+    /// All that was changed, if somebody wants to know.
+    changes: Option<Vec<Change>>,
 }
 
 impl Transaction for WriteView<'_> {
@@ -55,7 +56,11 @@ impl Transaction for WriteView<'_> {
 }
 
 impl<'s> WriteView<'s> {
-    pub(crate) fn new(tables: Tables, txn: RwTxn<'s>) -> Result<Self, StoreError> {
+    pub(crate) fn new(
+        tables: Tables,
+        txn: RwTxn<'s>,
+        notes_changes: bool,
+    ) -> Result<Self, StoreError> {
         let next_serial = match tables.events.last(&txn)? {
             Some((serial, _)) => u64::from_be_bytes(read_serial(serial)?) + 1,
             None => 0,
@@ -66,14 +71,33 @@ impl<'s> WriteView<'s> {
             next_serial,
             buffer: Vec::new(),
             broken: false,
+            changes: notes_changes.then(Vec::new),
         })
     }
 
-    pub(crate) fn commit(self) -> Result<(), StoreError> {
+    /// Commits, and says what was changed if that was asked for.
+    pub(crate) fn commit(self) -> Result<Vec<Change>, StoreError> {
         if self.broken {
             return Err(StoreError::Incomplete);
         }
-        Ok(self.txn.commit()?)
+        self.txn.commit()?;
+        Ok(self.changes.unwrap_or_default())
+    }
+
+    fn set(&mut self, which: Which, key: &[u8], value: &[u8]) -> heed::Result<()> {
+        self.note(which, key, Some(value));
+        which(&self.tables).put(&mut self.txn, key, value)
+    }
+
+    fn unset(&mut self, which: Which, key: &[u8]) -> heed::Result<()> {
+        self.note(which, key, None);
+        which(&self.tables).delete(&mut self.txn, key).map(drop)
+    }
+
+    fn note(&mut self, which: Which, key: &[u8], value: Option<&[u8]>) {
+        if let Some(changes) = &mut self.changes {
+            changes.push(Change::new(which, key, value));
+        }
     }
 
     /// Stores an event if the rules of its class, earlier deletions and its expiration allow it.
@@ -96,26 +120,6 @@ impl<'s> WriteView<'s> {
                 .map(|serial| view.take_out(&serial))
                 .transpose()
                 .map(|removed| removed.is_some())
-        })
-    }
-
-    /// Takes out at most `max` events whose time is over, the longest expired first.
-    pub fn sweep_expired(
-        &mut self,
-        now: Timestamp,
-        max: usize,
-    ) -> Result<Vec<EventId>, StoreError> {
-        self.guarded(|view| {
-            let last = keys::expiration(now.as_secs(), &[0xff; 32]);
-            let range = (Bound::Unbounded, Bound::Included(&last[..]));
-            let due: Vec<Serial> = view
-                .tables
-                .expirations
-                .range(&view.txn, &range)?
-                .take(max)
-                .map(|found| read_serial(found?.1))
-                .collect::<Result<_, _>>()?;
-            due.iter().map(|serial| view.take_out(serial)).collect()
         })
     }
 

@@ -5,16 +5,17 @@ use std::{sync::Arc, time::Duration};
 use grip_egress::{EgressError, Forbidden, Shown};
 use grip_git::remote::RemoteError;
 use grip_limits::{Lane, Queues, Throttle, response::ResponseKind};
-use grip_purgatory::{FindProviders, SyncContext, UrlAttempt};
+use grip_purgatory::{FindProviders, Need, SyncContext, UrlAttempt};
 use grip_tasks::CancellationToken;
-use grip_types::{Domain, Identifier};
+use grip_types::Identifier;
 use tokio::time::Instant;
 use url::Url;
 
 use crate::{
+    download_budget::DownloadBudget,
     fetch::{Fetch, FetchError, Fetched, in_words},
     options::Options,
-    plan::Target,
+    plan::{Target, owner_of},
     search_memory::SearchMemory,
     sync::Parts,
     task_permits::TaskPermits,
@@ -29,6 +30,7 @@ pub(crate) struct Engine<C, F> {
     pub(crate) options: Options,
     pub(crate) tasks: Arc<TaskPermits>,
     pub(crate) memory: Arc<SearchMemory>,
+    pub(crate) budget: Arc<DownloadBudget>,
     /// Cancelled when fetches under way shall be given up.
     pub(crate) stop: CancellationToken,
 }
@@ -44,7 +46,8 @@ impl<C: SyncContext, F: Fetch> Engine<C, F> {
             group: _,
         } = parts;
         let queues = Queues::new(throttle.clone(), Lane::Git, options.queues);
-        let tasks = TaskPermits::new(options.max_tasks, options.max_slow, options.patience);
+        let tasks = TaskPermits::new(options.max_tasks, options.patience);
+        let budget = DownloadBudget::new(options.downloads);
         Self {
             context,
             providers,
@@ -54,14 +57,9 @@ impl<C: SyncContext, F: Fetch> Engine<C, F> {
             options,
             tasks: Arc::new(tasks),
             memory: Arc::default(),
+            budget: Arc::new(budget),
             stop,
         }
-    }
-
-    /// Whether an attempt must stand in line for a host: it is at its limits, or others stand in
-    /// line already.
-    pub(crate) fn must_wait(&self, domain: &Domain) -> bool {
-        self.throttle.is_throttled(domain, Lane::Git) || self.queues.waiting(domain) > 0
     }
 
     /// Whether a URL may be asked at all. What is found out is remembered and noted once.
@@ -74,8 +72,26 @@ impl<C: SyncContext, F: Fetch> Engine<C, F> {
             return true;
         };
         self.forbid(identifier, url, &forbidden);
-        self.note(identifier, url, in_words(&forbidden), 0, Duration::ZERO);
+        if !is_own(&forbidden) {
+            self.note(identifier, url, in_words(&forbidden), 0, Duration::ZERO);
+        }
         false
+    }
+
+    /// Leaves out events whose authors made us download enough already.
+    pub(crate) fn retain_paid(&self, identifier: &Identifier, needs: &mut Vec<Need>) {
+        let now = Instant::now();
+        needs.retain(|need| {
+            let Err(spent) = self.budget.check(&owner_of(need), now) else {
+                return true;
+            };
+            let url = need.urls.first();
+            if let Some(url) = url.filter(|url| self.memory.may_note_spent(identifier, url, now)) {
+                tracing::debug!(%identifier, event = %need.event, reason = %spent, "not fetching");
+                self.note(identifier, url, in_words(&spent), 0, Duration::ZERO);
+            }
+            false
+        });
     }
 
     pub(crate) fn forbid(&self, identifier: &Identifier, url: &Url, why: &Forbidden) {
@@ -93,6 +109,7 @@ impl<C: SyncContext, F: Fetch> Engine<C, F> {
         took: Duration,
     ) {
         let (outcome, oids) = match result {
+            Err(FetchError::Forbidden(forbidden)) if is_own(forbidden) => return,
             Ok(fetched) => (describe(fetched), fetched.arrived.len()),
             Err(error) => (in_words(error), 0),
         };
@@ -146,7 +163,10 @@ impl<C: SyncContext, F: Fetch> Engine<C, F> {
     /// Logs why a URL brought nothing: as a warning once per host and minute.
     pub(crate) fn log_failure(&self, identifier: &Identifier, target: &Target, error: &FetchError) {
         let (url, reason) = (Shown(&target.url), in_words(error));
-        let is_news = !matches!(error, FetchError::Forbidden(_) | FetchError::Throttled(_));
+        let is_news = !matches!(
+            error,
+            FetchError::Forbidden(_) | FetchError::Throttled(_) | FetchError::GaveWay
+        );
         let suppressed =
             is_news.then(|| self.memory.may_warn(Some(&target.domain), Instant::now()));
         if let Some(suppressed) = suppressed.flatten() {
@@ -169,6 +189,12 @@ impl<C: SyncContext, F: Fetch> Engine<C, F> {
             tracing::debug!(%identifier, reason, "failed to look up missing objects");
         }
     }
+}
+
+/// Whether a URL is one of ours: nobody waits for what this node has itself to be fetched, and it is
+/// no fault of anybody.
+fn is_own(forbidden: &Forbidden) -> bool {
+    matches!(forbidden, Forbidden::Own(_))
 }
 
 /// Whether a sound host said no, so that asking again soon is of no use.

@@ -8,6 +8,8 @@ use grip_limits::{Permit, Refused};
 use grip_types::{ErrorChain, Identifier, Oid};
 use url::Url;
 
+use crate::meter::Meter;
+
 /// Longest text that is kept of what went wrong.
 const MAX_TEXT: usize = 300;
 
@@ -27,13 +29,15 @@ pub trait Fetch: Send + Sync + 'static {
 }
 
 /// What one URL is asked for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Job<'a> {
     pub identifier: &'a Identifier,
     pub url: &'a Url,
     pub wants: &'a BTreeSet<Oid>,
     /// Those of them that matter most: a host that has not all is asked for these apart.
     pub first: &'a BTreeSet<Oid>,
+    /// Counts what comes.
+    pub meter: &'a Meter,
 }
 
 /// What came of it.
@@ -62,14 +66,26 @@ pub enum FetchError {
     #[error(transparent)]
     Remote(#[from] RemoteError),
     #[error(transparent)]
-    Receive(#[from] ReceiveError),
+    Receive(ReceiveError),
     #[error("remote returned none of the wanted objects")]
     NothingWanted,
+    /// The host takes long, and others wait.
+    #[error("the host is slow, and others were waiting: it is tried again later")]
+    GaveWay,
     /// Nobody was asked: what they sent might fill the disk.
     #[error("less than {} free on the disk of the git directory", Size(*.0))]
     DiskFull(u64),
     #[error("the objects could not be looked up or stored here")]
     Local(#[source] Box<dyn Error + Send + Sync>),
+}
+
+impl From<ReceiveError> for FetchError {
+    fn from(error: ReceiveError) -> Self {
+        match error {
+            ReceiveError::Remote(error) => Self::Remote(error),
+            other => Self::Receive(other),
+        }
+    }
 }
 
 impl From<EgressError> for FetchError {

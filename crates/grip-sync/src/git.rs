@@ -3,26 +3,33 @@
 //! Invariant: one HTTP request per call, whatever the host says. What an answer teaches is kept
 //! as [`Negotiations`] of the URL, and the next call asks better.
 //!
+//! Invariant: every byte that a host sends goes through the meter of its fetch, and no pack takes
+//! what must stay free on the disk.
+//!
 //! Invariant: a pack is never in memory; it is checked in quarantine, and only the wanted objects
 //! with what they link to become part of the store.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use grip_egress::{Egress, Forbidden};
 use grip_git::{
-    Caps, Repositories,
-    remote::{self, Version},
+    Caps, Payer, RepoError, Repositories,
+    remote::{self, RemoteRef, Version},
 };
 use grip_limits::Permit;
-use grip_types::{Identifier, Oid};
+use grip_types::Identifier;
 use parking_lot::Mutex;
 use tokio::{
-    io::{AsyncRead, AsyncReadExt, sink},
-    time::{Instant, timeout},
+    select,
+    time::{Instant, sleep},
 };
 use url::Url;
 
-use crate::fetch::{Fetch, FetchError, Fetched, Job};
+use crate::{
+    fetch::{Fetch, FetchError, Fetched, Job},
+    meter::{Meter, Metered, MinimumRate},
+};
 
 mod exchange;
 mod free_space;
@@ -32,12 +39,8 @@ mod request;
 mod url_facts;
 
 use exchange::{Lesson, Response, Step};
-use free_space::FreeSpace;
+use free_space::{FreeSpace, LOOK_EVERY, Reservation};
 use negotiation::Negotiations;
-
-/// What may follow a pack before we hang up, and how long it may take.
-const MAX_TAIL_BYTES: u64 = 64 << 10;
-const TAIL_TIME: Duration = Duration::from_secs(1);
 
 /// How much a fetch may bring.
 #[derive(Clone, Copy, Debug)]
@@ -50,6 +53,10 @@ pub struct GitOptions {
     pub max_refs: usize,
     /// Nobody is asked while less than this is free on the disk; default 256 MiB.
     pub min_free_bytes: u64,
+    /// The least that a host may send on average, in bytes a second; default 8 KiB.
+    pub min_rate: u64,
+    /// For so long it may send less, since it may have to count its objects first; default 2 min.
+    pub rate_grace: Duration,
 }
 
 impl Default for GitOptions {
@@ -59,6 +66,8 @@ impl Default for GitOptions {
             stall: Duration::from_secs(60),
             max_refs: 100_000,
             min_free_bytes: 256 << 20,
+            min_rate: 8 << 10,
+            rate_grace: Duration::from_secs(120),
         }
     }
 }
@@ -90,34 +99,53 @@ impl GitFetch {
         job: Job<'_>,
         step: &Step,
         permit: Permit,
+        space: &Reservation,
     ) -> Result<Response, FetchError> {
         let max_refs = self.options.max_refs;
         match step {
             Step::FetchV2(oids) => {
-                let (haves, permit) = self.haves(job.identifier, permit).await?;
-                let body = remote::fetch_v2(oids, &haves);
+                let oids = oids.clone();
+                let make = move |repositories: &Repositories, identifier: &Identifier| {
+                    repositories.fetch_v2(identifier, &oids)
+                };
+                let (body, permit) = self.body(job.identifier, permit, make).await?;
                 let request = request::post(job.url, Version::V2, body, self.max_answer());
-                self.pack(job, request, permit, Version::V2).await
+                self.pack(job, request, permit, Version::V2, space).await
             }
             Step::FetchV0(request) => {
-                let (haves, permit) = self.haves(job.identifier, permit).await?;
-                let body = remote::fetch_v0(&request.advertised, &request.oids, &haves);
+                let request = Arc::clone(request);
+                let make = move |repositories: &Repositories, identifier: &Identifier| {
+                    repositories.fetch_v0(identifier, &request.advertised, &request.oids)
+                };
+                let (body, permit) = self.body(job.identifier, permit, make).await?;
                 let request = request::post(job.url, Version::V0, body, self.max_answer());
-                self.pack(job, request, permit, Version::V0).await
+                self.pack(job, request, permit, Version::V0, space).await
             }
             Step::ListRefs => {
                 let most = request::max_refs_bytes(max_refs);
                 let request = request::post(job.url, Version::V2, remote::ls_refs_v2(), most);
-                let mut body = self.egress.send(request, permit).await?.body;
-                let refs = remote::read_ls_refs(&mut body, max_refs).await;
-                hang_up(&mut body).await;
-                Ok(Response::Refs(refs?))
+                let mut body = self.send(job, request, permit).await?;
+                let wanted_of = |found: &RemoteRef| {
+                    let tips = [Some(found.oid), found.peeled].into_iter().flatten();
+                    tips.filter(|oid| job.wants.contains(oid))
+                };
+                let is_wanted = |found: &RemoteRef| wanted_of(found).next().is_some();
+                let refs = remote::read_ls_refs(&mut body, max_refs, is_wanted).await;
+                remote::hang_up(&mut body).await;
+                Ok(Response::Refs(refs?.iter().flat_map(wanted_of).collect()))
             }
             Step::Advertise => {
                 let request = request::info_refs(job.url, request::max_refs_bytes(max_refs));
-                let mut body = self.egress.send(request, permit).await?.body;
-                let advertised = remote::read_advertisement(&mut body, max_refs).await;
-                hang_up(&mut body).await;
+                let mut body = self.send(job, request, permit).await?;
+                // More are not asked for at once; branches are listed before tags.
+                let mut room = 2 * remote::MAX_WANTS;
+                let is_wanted = |found: &RemoteRef| {
+                    let has_room = found.is_head_or_tag() && room > 0;
+                    room -= usize::from(has_room);
+                    has_room || job.wants.contains(&found.oid)
+                };
+                let advertised = remote::read_advertisement(&mut body, max_refs, is_wanted).await;
+                remote::hang_up(&mut body).await;
                 Ok(Response::Advertised(advertised?))
             }
         }
@@ -127,23 +155,56 @@ impl GitFetch {
         request::max_pack_answer(self.options.max_pack_bytes)
     }
 
-    /// Says whether the disk has room for what a host may send.
-    async fn check_room(&self) -> Result<(), FetchError> {
-        let repositories = self.repositories.clone();
-        let free = blocking(move || repositories.free_bytes()).await?;
-        self.floor.check(free, Instant::now())
+    /// Makes a request whose response is metered.
+    async fn send<'a>(
+        &self,
+        job: Job<'a>,
+        request: grip_egress::Request,
+        permit: Permit,
+    ) -> Result<Metered<'a, grip_egress::Body>, FetchError> {
+        let body = self.egress.send(request, permit).await?.body;
+        let minimum = MinimumRate {
+            bytes_per_second: self.options.min_rate,
+            grace: self.options.rate_grace,
+        };
+        Ok(Metered::new(body, job.meter, minimum))
     }
 
-    /// What is here already and need not be sent.
-    async fn haves(
+    async fn free_bytes(&self) -> Result<u64, FetchError> {
+        let repositories = self.repositories.clone();
+        blocking(move || repositories.free_bytes()).await
+    }
+
+    /// Reserves room on the disk for what a host may send.
+    async fn reserve(&self) -> Result<Reservation, FetchError> {
+        let free = self.free_bytes().await?;
+        self.floor.reserve(free, Instant::now())
+    }
+
+    /// Ends when the disk has no more room for what comes.
+    async fn disk_full(&self, space: &Reservation, meter: &Meter) -> FetchError {
+        loop {
+            sleep(LOOK_EVERY).await;
+            let looked = match self.free_bytes().await {
+                Ok(free) => space.check(free, meter.received(), Instant::now()),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = looked {
+                return error;
+            }
+        }
+    }
+
+    /// The body of a fetch, which names what is here already and need not be sent.
+    async fn body(
         &self,
         identifier: &Identifier,
         permit: Permit,
-    ) -> Result<(Vec<Oid>, Permit), FetchError> {
+        make: impl FnOnce(&Repositories, &Identifier) -> Result<Bytes, RepoError> + Send + 'static,
+    ) -> Result<(Bytes, Permit), FetchError> {
         let (repositories, identifier) = (self.repositories.clone(), identifier.clone());
-        let looking = blocking(move || repositories.known_tips(&identifier, remote::MAX_HAVES));
-        match looking.await {
-            Ok(haves) => Ok((haves, permit)),
+        match blocking(move || make(&repositories, &identifier)).await {
+            Ok(body) => Ok((body, permit)),
             Err(error) => {
                 permit.unused();
                 Err(error)
@@ -158,38 +219,23 @@ impl GitFetch {
         request: grip_egress::Request,
         permit: Permit,
         version: Version,
+        space: &Reservation,
     ) -> Result<Response, FetchError> {
-        let mut body = self.egress.send(request, permit).await?.body;
+        let body = self.send(job, request, permit).await?;
         let caps = Caps {
             max_pack_bytes: self.options.max_pack_bytes,
             stall: self.options.stall,
+            payer: Payer::Fetch,
         };
-        let quarantine = match remote::open_pack(&mut body, version).await {
-            Ok(mut pack) => {
-                let receiving = self
-                    .repositories
-                    .receive_within(job.identifier, &mut pack, caps);
-                receiving.await.map_err(FetchError::from)
-            }
-            Err(error) => Err(error.into()),
+        let wanted = job.wants.iter().copied().collect();
+        let receiving =
+            self.repositories
+                .receive_fetched(job.identifier, body, version, wanted, caps);
+        let arrived = select! {
+            received = receiving => received?,
+            full = self.disk_full(space, job.meter) => return Err(full),
         };
-        // The host is done: others may ask it while we work on what it sent.
-        hang_up(&mut body).await;
-        drop(body);
-        let wanted: Vec<Oid> = job.wants.iter().copied().collect();
-        let kept = quarantine?.prune_to(&wanted).await?;
-        let (quarantine, arrived) = (kept.quarantine, kept.arrived);
-        let arrived = blocking(move || {
-            if arrived.is_empty() {
-                // Nothing came because it is here already: another fetch was quicker.
-                let kinds = quarantine.kinds(&wanted).map_err(std::io::Error::other)?;
-                let here = wanted.iter().zip(kinds).filter(|(_, kind)| kind.is_some());
-                return Ok(here.map(|(oid, _)| *oid).collect());
-            }
-            quarantine.promote()?;
-            Ok::<_, std::io::Error>(arrived)
-        });
-        let arrived: BTreeSet<Oid> = arrived.await?.into_iter().collect();
+        let arrived = arrived.into_iter().collect();
         Ok(Response::Pack(arrived))
     }
 
@@ -205,13 +251,16 @@ impl Fetch for GitFetch {
     }
 
     async fn fetch(&self, job: Job<'_>, permit: Permit) -> Result<Fetched, FetchError> {
-        if let Err(error) = self.check_room().await {
-            permit.unused();
-            return Err(error);
-        }
+        let space = match self.reserve().await {
+            Ok(space) => space,
+            Err(error) => {
+                permit.unused();
+                return Err(error);
+            }
+        };
         let step = self.knowledge.lock().step(job, Instant::now());
         tracing::debug!(url = %grip_egress::Shown(job.url), step = step.name(), "sending a request");
-        let result = self.do_step(job, &step, permit).await;
+        let result = self.do_step(job, &step, permit, &space).await;
         let (response, error) = match result {
             Ok(response) => (response, None),
             Err(error) => match Response::in_error(&error) {
@@ -234,15 +283,6 @@ impl Fetch for GitFetch {
             note: lesson.note,
         })
     }
-}
-
-/// Reads the few bytes after the end of an answer, so that it counts as complete.
-async fn hang_up(body: &mut (impl AsyncRead + Unpin)) {
-    let mut tail = body.take(MAX_TAIL_BYTES);
-    let mut nowhere = sink();
-    let reading = tokio::io::copy(&mut tail, &mut nowhere);
-    // Whatever is wrong with it, what came before is judged by itself.
-    let _ = timeout(TAIL_TIME, reading).await;
 }
 
 async fn blocking<T, E, W>(work: W) -> Result<T, FetchError>

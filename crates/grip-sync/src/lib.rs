@@ -1,9 +1,12 @@
 #![doc = include_str!("../README.md")]
 
+mod byte_lru;
+mod download_budget;
 mod engine;
 mod fetch;
 mod found_providers;
 mod git;
+mod meter;
 mod options;
 mod paused_attempts;
 mod plan;
@@ -18,7 +21,9 @@ mod url_pauses;
 #[cfg(test)]
 mod testing;
 
+pub use download_budget::DownloadLimits;
 pub use fetch::{Fetch, FetchError, Fetched, Job};
 pub use git::{GitFetch, GitOptions};
+pub use meter::Meter;
 pub use options::{Backoff, Options, Random, UrlPause};
 pub use sync::{Parts, Status, Sync};

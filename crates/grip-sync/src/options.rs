@@ -4,24 +4,26 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use grip_limits::QueueBounds;
 
+use crate::download_budget::DownloadLimits;
+
 /// The pace of the search. All have a default.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Longest sleep shortly before an attempt is due, in case the clock is set meanwhile; default
     /// 1 s. Attempts do not wait for it: the loop sleeps until one is due or something changes.
     pub loop_interval: Duration,
-    /// Most quick tasks at once, half of them for identifiers that are due and half for those
-    /// whose host has capacity again; default 64. What one host may have in flight should stay
-    /// well below it, so that no host can take all.
+    /// Most tasks at once, at least two; default 64. A quarter of them is for identifiers that are
+    /// due, a quarter for those whose host has capacity again, and the rest for those whose host is
+    /// slow.
     pub max_tasks: usize,
-    /// Most tasks at once whose host is slow; default 256. They hold no quick task back.
-    pub max_slow: usize,
     /// How long an answer may take before its task counts as slow; default 2 s.
     pub patience: Duration,
     /// Most identifiers that wait for capacity; those beyond are tried again after their backoff.
     pub queues: QueueBounds,
     pub backoff: Backoff,
     pub url_pause: UrlPause,
+    /// How much events may make us download.
+    pub downloads: DownloadLimits,
 }
 
 impl Default for Options {
@@ -29,11 +31,11 @@ impl Default for Options {
         Self {
             loop_interval: Duration::from_secs(1),
             max_tasks: 64,
-            max_slow: 256,
             patience: Duration::from_secs(2),
             queues: QueueBounds::default(),
             backoff: Backoff::default(),
             url_pause: UrlPause::default(),
+            downloads: DownloadLimits::default(),
         }
     }
 }

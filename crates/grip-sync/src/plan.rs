@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use grip_types::{Domain, Oid};
+use grip_types::{Domain, Oid, Owner};
 use url::Url;
 
 use grip_purgatory::Need;
@@ -14,6 +14,8 @@ const MAX_URLS: usize = 1024;
 /// still missing at the next attempt.
 const MAX_WANTS: usize = 20_000;
 const MAX_WANTS_IN_ALL: usize = 200_000;
+/// Authors of one target that are told apart.
+const MAX_OWNERS: usize = 16;
 
 /// A URL and what it is asked for: the objects of those events alone that list it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +25,35 @@ pub(crate) struct Target {
     pub(crate) wants: BTreeSet<Oid>,
     /// Those of them that states want.
     pub(crate) states: BTreeSet<Oid>,
+    /// Authors of the events that want them.
+    pub(crate) owners: Vec<Owner>,
+}
+
+impl Target {
+    /// Those who pay for what comes: strangers among the authors, if there are any. So nobody is
+    /// charged for what others put beside his own events.
+    pub(crate) fn payers(&self) -> Vec<Owner> {
+        let strangers = self.owners.iter().filter(|owner| !owner.is_served);
+        let strangers: Vec<Owner> = strangers.copied().collect();
+        if strangers.is_empty() {
+            return self.owners.clone();
+        }
+        strangers
+    }
+
+    fn add_owner(&mut self, owner: Owner) {
+        if self.owners.len() < MAX_OWNERS && !self.owners.contains(&owner) {
+            self.owners.push(owner);
+        }
+    }
+}
+
+/// Whose share an event uses.
+pub(crate) fn owner_of(need: &Need) -> Owner {
+    Owner {
+        key: need.author.to_bytes(),
+        is_served: need.is_served,
+    }
 }
 
 /// All targets of an identifier, each URL once, in the order in which they are tried: the first
@@ -53,6 +84,7 @@ impl Plan {
                         domain,
                         wants: BTreeSet::new(),
                         states: BTreeSet::new(),
+                        owners: Vec::new(),
                     });
                 }
             }
@@ -70,6 +102,7 @@ impl Plan {
         needs.sort_by_key(|need| need.oids.len());
         for need in needs {
             for place in need.urls.iter().filter_map(|url| places.get(url)) {
+                self.targets[*place].add_owner(owner_of(need));
                 let Target { wants, states, .. } = &mut self.targets[*place];
                 let room = share.saturating_sub(wants.len());
                 let asked = need.oids.iter().take(room);
@@ -96,7 +129,7 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{need, oid, oids, state, url};
+    use crate::testing::{author, need, oid, oids, state, url};
 
     fn urls(plan: &Plan) -> Vec<&str> {
         plan.targets
@@ -136,6 +169,19 @@ mod tests {
             (&target.wants, &target.states),
             (&oids(&[1, 2, 3]), &oids(&[2, 3]))
         );
+    }
+
+    #[test]
+    fn strangers_pay_for_what_they_want_beside_others() {
+        let one = ["https://a.example/"];
+        let (mut served, mut stranger) = (state(&[1], &one), need(&[2], &one));
+        served.is_served = true;
+        stranger.author = author(2);
+        let plan = Plan::of(&[served.clone(), stranger.clone()]);
+        assert_eq!(plan.targets()[0].owners.len(), 2);
+        assert_eq!(plan.targets()[0].payers(), [owner_of(&stranger)]);
+        let plan = Plan::of(&[served.clone(), served.clone()]);
+        assert_eq!(plan.targets()[0].payers(), [owner_of(&served)]);
     }
 
     #[test]

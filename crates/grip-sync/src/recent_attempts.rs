@@ -12,12 +12,12 @@ const MAX_IDENTIFIERS: NonZeroUsize = NonZeroUsize::new(20_000).unwrap();
 const MAX_PER_IDENTIFIER: usize = 32;
 /// Identifiers among which the newest are looked for.
 const MAX_SHOWN: usize = 200;
-/// Most tries remembered in all, some 40 MB.
-const MAX_IN_ALL: usize = 100_000;
+/// Bytes of all tries that are remembered.
+const MAX_BYTES: usize = 40 << 20;
 
 pub(crate) struct RecentAttempts {
     by_identifier: LruCache<Identifier, VecDeque<UrlAttempt>>,
-    count: usize,
+    bytes: usize,
     max: usize,
 }
 
@@ -25,8 +25,8 @@ impl Default for RecentAttempts {
     fn default() -> Self {
         Self {
             by_identifier: LruCache::new(MAX_IDENTIFIERS),
-            count: 0,
-            max: MAX_IN_ALL,
+            bytes: 0,
+            max: MAX_BYTES,
         }
     }
 }
@@ -36,19 +36,19 @@ impl RecentAttempts {
         let identifier = attempt.identifier.clone();
         let mut tries = self.by_identifier.pop(&identifier).unwrap_or_default();
         if tries.len() == MAX_PER_IDENTIFIER {
-            tries.pop_front();
-            self.count -= 1;
+            let oldest = tries.pop_front();
+            self.bytes -= weigh(&oldest);
         }
+        self.bytes += weigh(&Some(attempt.clone()));
         tries.push_back(attempt);
-        self.count += 1;
         if let Some((_, forgotten)) = self.by_identifier.push(identifier, tries) {
-            self.count -= forgotten.len();
+            self.bytes -= weigh(&forgotten);
         }
-        while self.count > self.max {
+        while self.bytes > self.max {
             let Some((_, forgotten)) = self.by_identifier.pop_lru() else {
                 break;
             };
-            self.count -= forgotten.len();
+            self.bytes -= weigh(&forgotten);
         }
     }
 
@@ -65,6 +65,15 @@ impl RecentAttempts {
         newest.sort_by_key(|attempt| std::cmp::Reverse(attempt.at));
         newest.into_iter().take(limit).cloned().collect()
     }
+}
+
+fn weigh<'a>(attempts: impl IntoIterator<Item = &'a UrlAttempt>) -> usize {
+    let text = |attempt: &UrlAttempt| {
+        let identifier = attempt.identifier.as_str().len();
+        identifier + attempt.url.len() + attempt.outcome.len()
+    };
+    let attempts = attempts.into_iter();
+    attempts.map(|it| size_of::<UrlAttempt>() + text(it)).sum()
 }
 
 #[cfg(test)]
@@ -92,7 +101,8 @@ mod tests {
         }
         let kept: Vec<_> = tries.of(&identifier("x")).iter().map(|t| t.at).collect();
         assert_eq!(kept, (68..100).rev().collect::<Vec<_>>());
-        assert_eq!(tries.count, MAX_PER_IDENTIFIER);
+        let all = tries.of(&identifier("x"));
+        assert_eq!((all.len(), tries.bytes), (MAX_PER_IDENTIFIER, weigh(&all)));
         assert!(tries.of(&identifier("y")).is_empty());
     }
 
@@ -114,17 +124,18 @@ mod tests {
     fn neither_identifiers_nor_tries_go_beyond_their_bounds() {
         let mut tries = RecentAttempts {
             by_identifier: LruCache::new(NonZeroUsize::new(10).unwrap()),
-            count: 0,
-            max: 25,
+            bytes: 0,
+            max: 25 * weigh(&[tried("x00", 0)]),
         };
         for n in 0..40 {
             tries.add(tried(&format!("x{n}"), n));
-            assert!(tries.by_identifier.len() <= 10 && tries.count == tries.by_identifier.len());
+            let all: Vec<_> = tries.newest(usize::MAX);
+            assert!(tries.by_identifier.len() <= 10 && tries.bytes == weigh(&all));
         }
         for n in 0..30 {
             tries.add(tried("busy", n));
             tries.add(tried("other", n));
-            assert!(tries.count <= 25);
+            assert!(tries.bytes <= tries.max);
         }
         assert!(!tries.of(&identifier("other")).is_empty());
     }

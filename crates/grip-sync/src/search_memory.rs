@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use url::Url;
 
 use crate::{
+    byte_lru::{ByteLru, of_pair},
     found_providers::FoundProviders,
     paused_attempts::{PausedAttempts, Requested},
     recent_attempts::RecentAttempts,
@@ -22,14 +23,18 @@ use crate::{
 
 /// How long a URL that must not be asked stays so.
 const FORBIDDEN_FOR: Duration = Duration::from_secs(3600);
-/// At the bound the longest unused is forgotten, and judged again.
-const MAX_FORBIDDEN: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
+/// Bytes; at the bound the longest unused is forgotten, and judged again.
+const MAX_FORBIDDEN: usize = 8 << 20;
+/// How often an attempt notes that the budget is used up, and bytes of what is remembered for that.
+const SPENT_EVERY: Duration = Duration::from_secs(600);
+const MAX_SPENT: usize = 4 << 20;
 /// A host is warned about once in this time.
 const WARN_EVERY: Duration = Duration::from_secs(60);
 const MAX_WARNED: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
 /// Times in a row that a URL may ask to be asked again. An honest host needs two.
 const MAX_RESUMES: u32 = 3;
-const MAX_RESUMING: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
+/// Bytes of what is remembered for that.
+const MAX_RESUMING: usize = 8 << 20;
 /// Identifiers of which is known when they are due again. With one that is forgotten nobody can
 /// tell that an operator brought it forward.
 const MAX_DUE: NonZeroUsize = NonZeroUsize::new(30_000).unwrap();
@@ -39,9 +44,11 @@ const EARLY: Duration = Duration::from_secs(1);
 pub(crate) struct SearchMemory {
     pub(crate) counters: Counters,
     tries: Mutex<RecentAttempts>,
-    forbidden: Mutex<LruCache<(Identifier, Url), Instant>>,
+    forbidden: Mutex<ByteLru<(Identifier, Url), Instant>>,
     warned: Mutex<LruCache<Option<Domain>, Warned>>,
-    resumes: Mutex<LruCache<(Identifier, Url), u32>>,
+    resumes: Mutex<ByteLru<(Identifier, Url), u32>>,
+    /// When it was noted last that nothing is downloaded for an event.
+    spent: Mutex<ByteLru<(Identifier, Url), Instant>>,
     paused: Mutex<PausedAttempts>,
     providers: Mutex<FoundProviders>,
     pauses: Mutex<UrlPauses>,
@@ -71,9 +78,10 @@ impl Default for SearchMemory {
         Self {
             counters: Counters::default(),
             tries: Mutex::default(),
-            forbidden: Mutex::new(LruCache::new(MAX_FORBIDDEN)),
+            forbidden: Mutex::new(ByteLru::new(MAX_FORBIDDEN, |pair, _| of_pair(pair))),
             warned: Mutex::new(LruCache::new(MAX_WARNED)),
-            resumes: Mutex::new(LruCache::new(MAX_RESUMING)),
+            resumes: Mutex::new(ByteLru::new(MAX_RESUMING, |pair, _| of_pair(pair))),
+            spent: Mutex::new(ByteLru::new(MAX_SPENT, |pair, _| of_pair(pair))),
             paused: Mutex::default(),
             providers: Mutex::default(),
             pauses: Mutex::default(),
@@ -104,6 +112,19 @@ impl SearchMemory {
     pub(crate) fn forbid(&self, identifier: &Identifier, url: &Url, now: Instant) {
         let key = (identifier.clone(), url.clone());
         self.forbidden.lock().put(key, now + FORBIDDEN_FOR);
+    }
+
+    /// Says whether it is news that nothing is downloaded for an event.
+    pub(crate) fn may_note_spent(&self, identifier: &Identifier, url: &Url, now: Instant) -> bool {
+        let key = (identifier.clone(), url.clone());
+        let mut spent = self.spent.lock();
+        let is_news = spent
+            .get(&key)
+            .is_none_or(|at| now.duration_since(*at) >= SPENT_EVERY);
+        if is_news {
+            spent.put(key, now);
+        }
+        is_news
     }
 
     /// Says whether a fault of a host, or with `None` of ours, is worth a warning, and how many

@@ -7,10 +7,11 @@ use grip_purgatory::{FindProviders, SyncContext, UrlAttempt};
 use grip_tasks::TaskGroup;
 use grip_types::Identifier;
 use serde::Serialize;
+use tokio::time::Instant;
 
 use crate::{
-    engine::Engine, fetch::Fetch, options::Options, scheduler, search_memory::SearchMemory,
-    task_permits::TaskPermits,
+    download_budget::DownloadBudget, engine::Engine, fetch::Fetch, options::Options, scheduler,
+    search_memory::SearchMemory, task_permits::TaskPermits,
 };
 
 /// What the sync is made of.
@@ -30,6 +31,7 @@ pub struct Parts<C, F> {
 pub struct Sync {
     memory: Arc<SearchMemory>,
     tasks: Arc<TaskPermits>,
+    budget: Arc<DownloadBudget>,
     queues: Queues<Identifier>,
 }
 
@@ -50,6 +52,11 @@ pub struct Status {
     pub oids_fetched_total: u64,
     /// Events whose wait ended by fetched data.
     pub released_total: u64,
+    /// Bytes received from other hosts.
+    pub received_bytes_total: u64,
+    /// Of the bytes that may be downloaded in a window, those in use, and all of them.
+    pub download_used_bytes: u64,
+    pub download_limit_bytes: u64,
     /// Lookups of further providers, because nobody named had it.
     pub further_total: u64,
 }
@@ -70,13 +77,18 @@ impl Sync {
         Self {
             memory: Arc::clone(&engine.memory),
             tasks: Arc::clone(&engine.tasks),
+            budget: Arc::clone(&engine.budget),
             queues: engine.queues.clone(),
         }
     }
 
     pub fn status(&self) -> Status {
         let counters = &self.memory.counters;
+        let (used, limit, received) = self.budget.usage(Instant::now());
         Status {
+            received_bytes_total: received,
+            download_used_bytes: used,
+            download_limit_bytes: limit,
             in_line: self.queues.len(),
             running: counters.running.load(Relaxed),
             slow: self.tasks.slow(),

@@ -10,7 +10,7 @@ use futures_util::future::BoxFuture;
 use grip_egress::Forbidden;
 use grip_git::remote::RemoteError;
 use grip_limits::{Permit, Throttle, Verdict};
-use grip_nostr::EventId;
+use grip_nostr::{EventId, PublicKey};
 use grip_purgatory::{
     AttemptEnd, FindProviders, Millis, Need, NeedsError, NextSync, Providers, SyncContext,
 };
@@ -52,6 +52,10 @@ pub(crate) fn oids(numbers: &[u64]) -> BTreeSet<Oid> {
     numbers.iter().copied().map(oid).collect()
 }
 
+pub(crate) fn author(n: u8) -> PublicKey {
+    PublicKey::from_byte_array([n; 32])
+}
+
 /// Its event is named by the first of its objects.
 pub(crate) fn need(numbers: &[u64], urls: &[&str]) -> Need {
     let mut id = [0; 32];
@@ -59,6 +63,8 @@ pub(crate) fn need(numbers: &[u64], urls: &[&str]) -> Need {
     Need {
         event: EventId::from_byte_array(id),
         is_state: false,
+        author: author(1),
+        is_served: false,
         oids: oids(numbers),
         urls: urls.iter().copied().map(url).collect(),
         owners: Vec::new(),
@@ -82,6 +88,8 @@ pub(crate) enum Act {
     Forbidden,
     Resume,
     Slow(Duration),
+    /// What it has comes with so many bytes.
+    Send(u64),
     Panic,
 }
 
@@ -444,6 +452,10 @@ impl Fetch for Arc<World> {
                 return Err(FetchError::Forbidden(Forbidden::NoHost));
             }
             Some(Act::Resume) => fetched.resume = true,
+            Some(Act::Send(bytes)) => {
+                job.meter.add(bytes);
+                fetched.arrived = self.deliver(job);
+            }
             Some(Act::Slow(time)) => {
                 sleep(time).await;
                 fetched.arrived = self.deliver(job);

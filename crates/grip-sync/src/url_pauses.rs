@@ -3,28 +3,29 @@
 use std::{
     collections::{BTreeSet, VecDeque, hash_map::DefaultHasher},
     hash::{Hash, Hasher},
-    num::NonZeroUsize,
     time::Duration,
 };
 
 use grip_types::{Identifier, Oid};
-use lru::LruCache;
 use tokio::time::Instant;
 use url::Url;
 
-use crate::options::UrlPause;
+use crate::{
+    byte_lru::{ByteLru, of_pair, of_url},
+    options::UrlPause,
+};
 
-/// At the bound the longest unused is forgotten, and may be asked.
-const MAX_URLS: NonZeroUsize = NonZeroUsize::new(30_000).unwrap();
-const MAX_NOTED: NonZeroUsize = NonZeroUsize::new(30_000).unwrap();
+/// Bytes; at the bound the longest unused is forgotten, and may be asked.
+const MAX_PAUSES: usize = 16 << 20;
+const MAX_NOTED: usize = 8 << 20;
 /// Requests of one URL that are remembered; an older one counts as never made.
 const MAX_ASKED: usize = 16;
 
 /// The pauses of all URLs, whatever the identifier that asked.
 pub(crate) struct UrlPauses {
-    by_url: LruCache<Url, Pause>,
+    by_url: ByteLru<Url, Pause>,
     /// Up to when it was noted for an identifier that a URL is left alone.
-    noted: LruCache<(Identifier, Url), Instant>,
+    noted: ByteLru<(Identifier, Url), Instant>,
 }
 
 struct Pause {
@@ -38,9 +39,15 @@ struct Pause {
 impl Default for UrlPauses {
     fn default() -> Self {
         Self {
-            by_url: LruCache::new(MAX_URLS),
-            noted: LruCache::new(MAX_NOTED),
+            by_url: ByteLru::new(MAX_PAUSES, |url, pause| of_url(url) + pause.weight()),
+            noted: ByteLru::new(MAX_NOTED, |pair, _| of_pair(pair)),
         }
+    }
+}
+
+impl Pause {
+    fn weight(&self) -> usize {
+        self.why.capacity() + self.asked.capacity() * size_of::<u64>()
     }
 }
 
@@ -164,13 +171,14 @@ mod tests {
     }
 
     #[test]
-    fn pauses_are_bounded_in_number() {
+    fn pauses_are_bounded_in_bytes() {
         let mut pauses = UrlPauses::default();
-        for n in 0..MAX_URLS.get() + 10 {
-            let at = url(&format!("https://a.example/{n}"));
-            let (rule, now) = (UrlPause::default(), Instant::now());
-            pauses.add(&at, &oids(&[1]), String::new(), rule, now);
+        let (rule, now) = (UrlPause::default(), Instant::now());
+        let long = "x".repeat(2_000);
+        let at = |n: usize| url(&format!("https://a.example/{long}/{n}"));
+        for n in 0..10_000 {
+            pauses.add(&at(n), &oids(&[1]), String::new(), rule, now);
         }
-        assert_eq!(pauses.by_url.len(), MAX_URLS.get());
+        assert!(!pauses.is_on(&at(0), now) && pauses.is_on(&at(9_999), now));
     }
 }

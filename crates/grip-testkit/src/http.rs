@@ -94,6 +94,16 @@ pub fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) 
     [head.as_bytes(), b"\r\n", body].concat()
 }
 
+/// Connects to a port of this machine from one of its addresses.
+pub(crate) async fn dial(from: Ipv4Addr, port: u16) -> io::Result<TcpStream> {
+    let socket = TcpSocket::new_v4()?;
+    socket.bind(SocketAddr::from((from, 0)))?;
+    let server = IpAddr::from(Ipv4Addr::LOCALHOST);
+    let stream = socket.connect(SocketAddr::new(server, port)).await?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
 /// One connection, which is kept for further requests.
 #[derive(Debug)]
 pub struct Connection {
@@ -110,13 +120,8 @@ impl Connection {
 
     /// A connection from another address of this machine.
     pub async fn open_from(from: Ipv4Addr, port: u16) -> io::Result<Self> {
-        let socket = TcpSocket::new_v4()?;
-        socket.bind(SocketAddr::from((from, 0)))?;
-        let server = IpAddr::from(Ipv4Addr::LOCALHOST);
-        let stream = socket.connect(SocketAddr::new(server, port)).await?;
-        stream.set_nodelay(true)?;
         Ok(Self {
-            stream: BufReader::new(stream),
+            stream: BufReader::new(dial(from, port).await?),
             asked: String::new(),
             is_head: false,
         })

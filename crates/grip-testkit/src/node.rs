@@ -154,6 +154,11 @@ impl Node {
         Ok(kib.trim().parse::<u64>()? * 1024)
     }
 
+    /// Resident memory of all processes that the node has started, in bytes.
+    pub fn children_rss_bytes(&self) -> Result<u64> {
+        Ok(descendants_rss_bytes(self.id()?))
+    }
+
     /// Runs `work` and returns, beside its result, the most memory that the processes the node
     /// started had resident together, in bytes, looked at every few milliseconds.
     pub async fn watching_children<T>(&self, work: impl Future<Output = T>) -> Result<(T, u64)> {

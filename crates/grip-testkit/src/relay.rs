@@ -1,6 +1,6 @@
 //! A relay client that says what it is told and shows what it hears.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, net::Ipv4Addr};
 
 use anyhow::{Context as _, Result, bail};
 use futures_util::{SinkExt as _, StreamExt as _};
@@ -12,7 +12,7 @@ use tokio_tungstenite::{
     tungstenite::{Message, protocol::WebSocketConfig},
 };
 
-use crate::wait::within;
+use crate::{http::dial, wait::within};
 
 /// One connection to a relay.
 #[derive(Debug)]
@@ -42,21 +42,42 @@ impl Answer {
     }
 }
 
+/// Reads messages of any length.
+fn unbounded() -> WebSocketConfig {
+    WebSocketConfig::default()
+        .max_message_size(None)
+        .max_frame_size(None)
+}
+
 impl RelayClient {
     /// Connects to `ws://…`.
     pub async fn connect(url: &str) -> Result<Self> {
-        let config = WebSocketConfig::default()
-            .max_message_size(None)
-            .max_frame_size(None);
-        let connecting = tokio_tungstenite::connect_async_with_config(url, Some(config), true);
+        let connecting = tokio_tungstenite::connect_async_with_config(url, Some(unbounded()), true);
         let (socket, _) = within("a websocket", connecting)
             .await?
             .context("connecting")?;
-        Ok(Self {
+        Ok(Self::new(socket))
+    }
+
+    /// Connects to a port of this machine from one of its addresses.
+    pub async fn connect_from(from: Ipv4Addr, port: u16) -> Result<Self> {
+        let connecting = async {
+            let stream = MaybeTlsStream::Plain(dial(from, port).await?);
+            let url = format!("ws://127.0.0.1:{port}");
+            tokio_tungstenite::client_async_with_config(url, stream, Some(unbounded())).await
+        };
+        let (socket, _) = within("a websocket", connecting)
+            .await?
+            .context("connecting")?;
+        Ok(Self::new(socket))
+    }
+
+    fn new(socket: WebSocketStream<MaybeTlsStream<TcpStream>>) -> Self {
+        Self {
             socket,
             heard: VecDeque::new(),
             next_sub: 0,
-        })
+        }
     }
 
     pub async fn send_text(&mut self, text: impl Into<String>) -> Result<()> {

@@ -60,16 +60,21 @@ impl Identifier {
 
     /// Percent-encodes every byte that RFC 3986 does not call unreserved.
     pub fn encoded(&self) -> String {
-        let mut out = String::with_capacity(self.0.len());
-        for byte in self.0.bytes() {
-            if is_unreserved(byte) {
-                out.push(byte as char);
-            } else {
-                out.push_str(&format!("%{byte:02X}"));
-            }
-        }
-        out
+        percent_encode(&self.0)
     }
+}
+
+/// Percent-encodes every byte that RFC 3986 does not call unreserved.
+pub fn percent_encode(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if is_unreserved(byte) {
+            out.push(byte as char);
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    out
 }
 
 fn is_unreserved(byte: u8) -> bool {

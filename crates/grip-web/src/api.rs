@@ -1,5 +1,7 @@
 //! The JSON API: what operators' tools read and order.
 
+pub(crate) mod check;
+pub(crate) mod events;
 pub(crate) mod explain;
 pub(crate) mod github;
 pub(crate) mod index;

@@ -23,7 +23,7 @@ use crate::{
     error::{ResolvingError, WatchError, WebError},
     limits::Limits,
     metrics::{Collected, DatabaseSamples, Domains, Metrics, unix_now},
-    pages::recent_repositories::RecentRepositories,
+    pages::{browse::Browsing, catalog::CatalogCache},
     request_context::RequestContext,
     request_id::{self, RequestIds},
     respond::WithHeader as _,
@@ -42,7 +42,8 @@ pub(crate) struct App {
     /// The service as the relay knows it.
     pub(crate) policy: Arc<dyn WritePolicy>,
     sockets: AtomicU64,
-    pub(crate) recent_repositories: RecentRepositories,
+    pub(crate) catalog: CatalogCache,
+    pub(crate) browsing: Browsing,
     pub(crate) samples: Arc<DatabaseSamples>,
     /// Bytes that deliveries of webhooks may hold together.
     pub(crate) webhook_bytes: Arc<Semaphore>,
@@ -72,7 +73,8 @@ impl App {
             ids: RequestIds::new(unix_now()),
             policy: Arc::new(web.grasp.clone()),
             sockets: AtomicU64::new(0),
-            recent_repositories: RecentRepositories::default(),
+            catalog: CatalogCache::default(),
+            browsing: Browsing::default(),
             samples,
             webhook_bytes: Arc::new(Semaphore::new(webhook::MAX_BYTES)),
             used_signatures: admin::UsedSignatures::since(admin::now()),

@@ -33,8 +33,16 @@ pub(crate) enum WebError {
     NoSuchPage,
     #[error("no such repository is hosted here")]
     NoSuchRepository,
+    #[error("the repository is damaged: {reason}")]
+    Damaged { reason: String },
     #[error("the path is no repository")]
     BadRepositoryPath,
+    #[error("the repository has nothing of this name: {0}")]
+    NotInRepository(&'static str),
+    #[error("what was asked for cannot be shown: {0}")]
+    NotShown(&'static str),
+    #[error("git took too long")]
+    TooSlow,
     #[error("dumb HTTP was asked for")]
     DumbHttp,
     #[error("an unknown service was asked for")]
@@ -130,9 +138,19 @@ impl WebError {
             Self::NoSuchRepository => NOT_FOUND,
                 "No such repository is hosted here. Publish an announcement (kind 30617) that \
                  lists this server in clone and relays, then push.";
+            Self::Damaged { .. } => SERVICE_UNAVAILABLE,
+                "What this server has of the repository is damaged, so it is not served. Its \
+                 operator has been told, and the data is being looked for elsewhere. Try again \
+                 later, or use another server that the announcement lists.";
             Self::BadRepositoryPath => NOT_FOUND,
                 "This is no repository path: it must be /<npub>/<identifier>.git with a valid npub \
                  and a percent-encoded identifier.";
+            Self::NotInRepository(what) => NOT_FOUND, format!("This repository has no {what}.");
+            Self::NotShown(why) => UNPROCESSABLE_ENTITY,
+                format!("This cannot be shown here: {why}. Clone the repository to see it.");
+            Self::TooSlow => SERVICE_UNAVAILABLE,
+                "This takes longer than a page may take. Try again later, or clone the repository \
+                 and ask git.";
             Self::DumbHttp => FORBIDDEN,
                 "Only the smart HTTP protocol is served: use git 1.6.6 or later.";
             Self::UnknownService => FORBIDDEN,
@@ -197,9 +215,10 @@ impl WebError {
                 Some(Duration::from_secs(5))
             }
             Self::Away { .. } => Some(Duration::from_secs(5)),
+            Self::TooSlow => Some(Duration::from_secs(60)),
             Self::ModulesBusy { retry_after } => Some(*retry_after),
             Self::Resolving(error) => error.retry_after(),
-            Self::Draining => Some(Duration::from_secs(60)),
+            Self::Draining | Self::Damaged { .. } => Some(Duration::from_secs(60)),
             _ => None,
         }
     }
@@ -258,6 +277,7 @@ impl WebError {
                 StatusCode::METHOD_NOT_ALLOWED => "method_not_allowed",
                 StatusCode::PAYLOAD_TOO_LARGE => "too_large",
                 StatusCode::UNSUPPORTED_MEDIA_TYPE => "unsupported_media_type",
+                StatusCode::UNPROCESSABLE_ENTITY => "not_shown",
                 StatusCode::CONFLICT => "conflict",
                 StatusCode::GONE => "gone",
                 StatusCode::INTERNAL_SERVER_ERROR => "internal",

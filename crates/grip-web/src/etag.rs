@@ -15,6 +15,11 @@ pub(crate) struct ETag(HeaderValue);
 impl ETag {
     /// The tag of what all of `parts` together decide.
     pub(crate) fn of<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
+        Self::named(&Self::digest(parts))
+    }
+
+    /// The text of that tag.
+    pub(crate) fn digest<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
         let mut digest = Sha256::new();
         for part in parts {
             // The length in front: no two lists of parts are one text.
@@ -23,7 +28,7 @@ impl ETag {
         }
         let digest = digest.finalize();
         let hex = digest[..16].iter().map(|b| format!("{b:02x}"));
-        Self::named(&hex.collect::<String>())
+        hex.collect()
     }
 
     /// A tag that somebody else has made of letters and digits.
@@ -48,6 +53,12 @@ impl ETag {
     pub(crate) fn put_on(&self, mut response: Response<Body>) -> Response<Body> {
         response.headers_mut().insert(header::ETAG, self.0.clone());
         response.with(header::CACHE_CONTROL, "no-cache")
+    }
+
+    /// Puts the tag on an answer that never changes.
+    pub(crate) fn put_for_good(&self, response: Response<Body>) -> Response<Body> {
+        self.put_on(response)
+            .with(header::CACHE_CONTROL, respond::LONG)
     }
 
     /// "You have it."

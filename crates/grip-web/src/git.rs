@@ -57,7 +57,10 @@ pub(crate) async fn info_refs(cx: &RequestContext<'_>) -> HttpResult {
 fn hosted(cx: &RequestContext<'_>) -> Result<RepoAddr, WebError> {
     let addr = cx.repository()?;
     match cx.app.web.grasp.repository(addr) {
-        Some(_) => Ok(addr.clone()),
+        Some(_) => match cx.app.web.grasp.damage(addr) {
+            Some(reason) => Err(WebError::Damaged { reason }),
+            None => Ok(addr.clone()),
+        },
         None => Err(WebError::NoSuchRepository),
     }
 }

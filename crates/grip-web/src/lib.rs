@@ -51,7 +51,10 @@ pub use self::{
     resolve::Resolve,
     server::{serve, serve_to_the_end},
     settings::{NodeInfo, Timeouts, WebLimits, WebSettings},
-    sync::{Backend, Breaker, HostBudget, SyncHandle, SyncReport, SyncTotals, UrlAttempt},
+    sync::{
+        Backend, Breaker, FollowTotals, HostBudget, RelayHealth, RelayStatus, SyncHandle,
+        SyncReport, SyncTotals, UrlAttempt,
+    },
     watch::Watch,
 };
 

@@ -69,6 +69,18 @@ classes! {
     Webhook webhook,
     /// Names and digests to be resolved.
     Resolve resolve,
+    /// Files of repositories as they are.
+    Raw raw,
+    /// Pages that compare files.
+    Diff diff,
+    /// Histories of single paths.
+    History history,
+    /// Origins of the lines of a file.
+    Blame blame,
+    /// Searches in the files of a commit.
+    Grep grep,
+    /// All files of a commit in one.
+    Archive archive,
 }
 
 impl Class {
@@ -87,6 +99,8 @@ pub(crate) struct Limits {
     shares: Arc<PerKey<(ClientNetwork, Class)>>,
     /// Bounded by the permits given.
     repositories: Arc<PerKey<(RepoAddr, Class)>>,
+    /// Bounded by the permits given.
+    repository_shares: Arc<PerKey<(RepoAddr, ClientNetwork, Class)>>,
     connections: ConnectionCounts,
     reserve: ConnectionCounts,
     closed_unread: AtomicU64,
@@ -101,6 +115,8 @@ pub(crate) struct RequestPermit {
     _share: Option<KeyPermit<(ClientNetwork, Class)>>,
     /// That of the repository it is about.
     _of_repository: Option<KeyPermit<(RepoAddr, Class)>>,
+    /// That of its address in it.
+    _share_of_repository: Option<KeyPermit<(RepoAddr, ClientNetwork, Class)>>,
 }
 
 /// The right to keep a connection open.
@@ -123,6 +139,7 @@ impl Limits {
             requests: Default::default(),
             shares: Arc::default(),
             repositories: Arc::default(),
+            repository_shares: Arc::default(),
             connections: ConnectionCounts::default(),
             reserve: ConnectionCounts::default(),
             closed_unread: AtomicU64::new(0),
@@ -141,31 +158,32 @@ impl Limits {
     ) -> Option<RequestPermit> {
         let bound = class.bound(bounds);
         let total = self.requests[class as usize].acquire(bound)?;
-        let share = if class.is_shared_out() && !client.exempt {
-            let key = (bounds.networks.network(client.ip), class);
-            Some(self.shares.acquire(key, self.share(class, bound))?)
-        } else {
-            None
-        };
-        let of_repository = match repository {
-            Some(repository) => {
-                let key = (repository.clone(), class);
-                Some(self.repositories.acquire(key, bound.div_ceil(2))?)
+        let is_shared_out = class.is_shared_out() && !client.exempt;
+        let network = is_shared_out.then(|| bounds.networks.network(client.ip));
+        let share = match network {
+            Some(network) => {
+                let most = share_of(bound, self.in_flight(class));
+                Some(self.shares.acquire((network, class), most)?)
             }
             None => None,
         };
+        let (mut of_repository, mut share_of_repository) = (None, None);
+        if let Some(repository) = repository {
+            let bound = bound.div_ceil(2);
+            let key = (repository.clone(), class);
+            of_repository = Some(self.repositories.acquire(key.clone(), bound)?);
+            if let Some(network) = network {
+                let most = share_of(bound, self.repositories.count(&key));
+                let key = (repository.clone(), network, class);
+                share_of_repository = Some(self.repository_shares.acquire(key, most)?);
+            }
+        }
         Some(RequestPermit {
             _total: total,
             _share: share,
             _of_repository: of_repository,
+            _share_of_repository: share_of_repository,
         })
-    }
-
-    /// What one network may have: a quarter, and half of what is free, so that many networks that
-    /// each take all they get share the rest.
-    fn share(&self, class: Class, bound: usize) -> usize {
-        let free = bound.saturating_sub(self.in_flight(class));
-        bound.div_ceil(4).min((free / 2).max(1))
     }
 
     /// Counts a new connection from `peer`; `None` is a proxy, which stands for many clients.
@@ -239,6 +257,13 @@ impl Limits {
     }
 }
 
+/// What one network may have of `bound` permits, `taken` with the one in question: a quarter, and
+/// half of what is free, so that many networks that each take all they get share the rest.
+fn share_of(bound: usize, taken: usize) -> usize {
+    let free = bound.saturating_sub(taken);
+    bound.div_ceil(4).min((free / 2).max(1))
+}
+
 /// Connections in all and by address.
 #[derive(Default)]
 struct ConnectionCounts {
@@ -303,6 +328,10 @@ impl<K> Default for PerKey<K> {
 }
 
 impl<K: Clone + Eq + Hash> PerKey<K> {
+    fn count(&self, key: &K) -> usize {
+        self.0.lock().get(key).copied().unwrap_or(0)
+    }
+
     fn acquire(self: &Arc<Self>, key: K, bound: usize) -> Option<KeyPermit<K>> {
         match self.0.lock().entry(key.clone()) {
             Entry::Occupied(mut entry) if *entry.get() < bound => *entry.get_mut() += 1,
@@ -468,6 +497,24 @@ mod tests {
         assert!(take("other").is_some());
         drop(busy);
         assert!(limits.repositories.0.lock().is_empty());
+    }
+
+    #[test]
+    fn two_networks_do_not_close_a_repository_to_a_third() {
+        let bounds = WebLimits::default();
+        let limits = Limits::new(&bounds);
+        let owner = nostr::prelude::PublicKey::from_byte_array([7; 32]);
+        let repo = RepoAddr::new(owner, grip_types::Identifier::parse("victim").unwrap());
+        let take = |last| limits.request(Class::Push, client(last, false), Some(&repo), &bounds);
+        let all = |last| std::iter::from_fn(|| take(last)).collect::<Vec<_>>();
+        let held = [all(1), all(2)];
+        assert_eq!(held.each_ref().map(Vec::len), [8, 8]);
+        assert!(take(3).is_some());
+        let elsewhere = RepoAddr::new(owner, grip_types::Identifier::parse("other").unwrap());
+        let other = limits.request(Class::Push, client(1, false), Some(&elsewhere), &bounds);
+        assert!(other.is_some(), "its own share of all is not used up");
+        drop((held, other));
+        assert!(limits.repository_shares.0.lock().is_empty());
     }
 
     #[test]

@@ -1,28 +1,35 @@
 //! Pages for people: values in, HTML out, everything escaped by the templates.
 
+pub(crate) mod assets;
+pub(crate) mod author;
+pub(crate) mod browse;
+pub(crate) mod catalog;
+pub(crate) mod conversation;
+pub(crate) mod explain;
 pub(crate) mod github;
 pub(crate) mod home;
 pub(crate) mod modules;
+mod pager;
 pub(crate) mod purgatory;
-pub(crate) mod recent_repositories;
+pub(crate) mod repositories;
 pub(crate) mod repository;
 pub(crate) mod resolver;
+pub(crate) mod status;
 pub(crate) mod sync;
+mod time;
 
 use askama::Template;
+use grip_nostr::{PublicKey, RepoAddr};
 use grip_types::Service;
 use http::StatusCode;
 
-use crate::{
-    Build, error::WebError, metrics::unix_now_ms, request_context::HttpResult, respond,
-    settings::WebSettings,
-};
+pub(crate) use self::time::{Now, moment, moment_ms, took, when, when_ms};
+use crate::{Build, error::WebError, request_context::HttpResult, respond, settings::WebSettings};
 
 /// The frame of every page.
 #[derive(Clone, Debug)]
 pub(crate) struct Frame {
     node: String,
-    domain: String,
     /// The path of the home page: `/`, or `/base/`.
     root: String,
     http: String,
@@ -30,6 +37,28 @@ pub(crate) struct Frame {
     modules: String,
     relay: String,
     version: String,
+    /// The title of the page; empty for that of the node itself.
+    page: String,
+    /// One sentence for those who see a link to the page.
+    description: String,
+    /// The Atom feed of what the page shows.
+    feed: Option<String>,
+    /// Whether search engines should leave the page and its links alone.
+    is_unlisted: bool,
+    /// Whether the page takes all the width there is.
+    is_wide: bool,
+    /// The first part of the page's path, by which its place in the navigation is known.
+    section: &'static str,
+    has_index: bool,
+    has_watch: bool,
+    has_resolver: bool,
+}
+
+/// An entry of the navigation.
+struct NavigationItem {
+    label: &'static str,
+    href: String,
+    is_current: bool,
 }
 
 impl Frame {
@@ -41,17 +70,93 @@ impl Frame {
         };
         Self {
             node: settings.node.name.clone(),
-            domain: service.authority(),
             root,
             http: service.http_url(),
             modules: module_root(service),
             relay: service.relay_url(),
             version: build.full_version(),
+            page: String::new(),
+            description: settings.node.description.clone(),
+            feed: None,
+            is_unlisted: false,
+            is_wide: false,
+            section: "",
+            has_index: true,
+            has_watch: true,
+            has_resolver: true,
         }
+    }
+
+    /// The frame of a page below the path of `route`, on a node with these features.
+    pub(crate) fn within(
+        mut self,
+        route: &'static str,
+        [has_index, has_watch, has_resolver]: [bool; 3],
+    ) -> Self {
+        self.section = match route.split('/').nth(1) {
+            Some(section) if section.starts_with('{') => "repositories",
+            section => section.unwrap_or(""),
+        };
+        (self.has_index, self.has_watch, self.has_resolver) = (has_index, has_watch, has_resolver);
+        self
+    }
+
+    /// The frame of a page with this title, and a sentence about it.
+    pub(crate) fn about(mut self, page: impl Into<String>, description: impl Into<String>) -> Self {
+        self.page = page.into();
+        let description: String = description.into();
+        self.description = description.chars().take(300).collect();
+        self
     }
 
     pub(crate) fn root(&self) -> &str {
         &self.root
+    }
+
+    /// The page of a repository. One whose name ends in `.git` needs the suffix once more.
+    pub(crate) fn repository(&self, addr: &RepoAddr) -> String {
+        let (npub, name) = (addr.npub(), addr.identifier.encoded());
+        let suffix = if name.ends_with(".git") { ".git" } else { "" };
+        format!("{}{npub}/{name}{suffix}", self.root)
+    }
+
+    /// The page of somebody.
+    pub(crate) fn author(&self, key: &PublicKey) -> String {
+        format!("{}{}", self.root, catalog::npub(key))
+    }
+
+    fn title(&self) -> String {
+        match &*self.page {
+            "" => self.node.clone(),
+            page => format!("{page} · {}", self.node),
+        }
+    }
+
+    fn style(&self) -> String {
+        assets::STYLE.href(&self.root)
+    }
+
+    fn script(&self) -> String {
+        assets::SCRIPT.href(&self.root)
+    }
+
+    fn navigation(&self) -> Vec<NavigationItem> {
+        let items = [
+            ("Repositories", "repositories", true),
+            ("Modules", "modules", self.has_index),
+            ("Purgatory", "purgatory", true),
+            ("Sync", "sync", true),
+            ("GitHub", "github", self.has_watch),
+            ("Resolver", "resolver", self.has_resolver),
+            ("Status", "status", true),
+        ];
+        let items = items.into_iter().filter(|(_, _, is_there)| *is_there);
+        let item = |(label, path, _)| NavigationItem {
+            label,
+            href: format!("{}{path}", self.root),
+            is_current: path == self.section,
+        };
+        items.map(item).collect()
     }
 
     /// Whether a module path may begin with our name: Go wants a dot in it.
@@ -142,7 +247,10 @@ pub(crate) fn failure(frame: Frame, error: &WebError, request: &str) -> HttpResu
         message: error.caller(),
         hints,
         request,
-        frame,
+        frame: Frame {
+            is_unlisted: true,
+            ..frame.about(title(error), error.caller())
+        },
     };
     let mut response = render(error.status(), &page)?;
     error.add_headers(&mut response);
@@ -154,9 +262,11 @@ fn title(error: &WebError) -> &'static str {
         StatusCode::NOT_FOUND => "Not found",
         StatusCode::TOO_MANY_REQUESTS => "Busy",
         StatusCode::SERVICE_UNAVAILABLE if matches!(error, WebError::Draining) => "Shutting down",
+        StatusCode::SERVICE_UNAVAILABLE if matches!(error, WebError::TooSlow) => "Too much work",
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::METHOD_NOT_ALLOWED => {
             "Not allowed"
         }
+        StatusCode::UNPROCESSABLE_ENTITY => "Not shown",
         _ => "That did not work",
     }
 }
@@ -191,71 +301,6 @@ pub(crate) fn short_npub(npub: &str) -> String {
 /// The first digits of an event id.
 pub(crate) fn short_id(id: &str) -> &str {
     id.get(..8).unwrap_or(id)
-}
-
-/// A time for people, in UTC.
-pub(crate) fn when(unix_seconds: u64) -> String {
-    i64::try_from(unix_seconds)
-        .ok()
-        .and_then(|s| jiff::Timestamp::from_second(s).ok())
-        .map_or_else(
-            || "at an impossible time".to_owned(),
-            |t| t.strftime("%Y-%m-%d %H:%M UTC").to_string(),
-        )
-}
-
-/// The same for milliseconds, as deadlines are kept.
-pub(crate) fn when_ms(unix_ms: i64) -> String {
-    when(u64::try_from(unix_ms / 1000).unwrap_or(0))
-}
-
-/// The moment that a page is made.
-#[derive(Clone, Copy)]
-pub(crate) struct Now(i64);
-
-impl Now {
-    pub(crate) fn new() -> Self {
-        Self(unix_now_ms())
-    }
-
-    /// How far `unix_ms` is from this moment.
-    pub(crate) fn distance(self, unix_ms: &i64) -> String {
-        distance(*unix_ms, self.0)
-    }
-
-    fn is_before(self, unix_ms: i64) -> bool {
-        unix_ms > self.0
-    }
-}
-
-/// How far a moment is from now, in the largest unit that says enough: `in 29 min`, `3 s ago`.
-pub(crate) fn distance(unix_ms: i64, now_ms: i64) -> String {
-    let ahead = unix_ms.saturating_sub(now_ms);
-    match span(ahead.unsigned_abs()) {
-        None => "now".to_owned(),
-        Some(span) if ahead > 0 => format!("in {span}"),
-        Some(span) => format!("{span} ago"),
-    }
-}
-
-fn span(ms: u64) -> Option<String> {
-    let seconds = ms / 1000;
-    Some(match seconds {
-        0 => return None,
-        1..120 => format!("{seconds} s"),
-        120..7_200 => format!("{} min", seconds / 60),
-        7_200..172_800 => format!("{} h", seconds / 3_600),
-        _ => format!("{} days", seconds / 86_400),
-    })
-}
-
-/// `840 ms`, or a span.
-pub(crate) fn took(ms: &u64) -> String {
-    match *ms {
-        ms @ 0..1000 => format!("{ms} ms"),
-        ms @ 1000..10_000 => format!("{}.{} s", ms / 1000, ms % 1000 / 100),
-        ms => span(ms).unwrap_or_default(),
-    }
 }
 
 /// `1 push`, `48,210 pushes`.

@@ -12,6 +12,9 @@ use crate::{
     respond::{self, WithHeader as _},
 };
 
+/// Damaged repositories that are named.
+const NAMED_DAMAGED: usize = 5;
+
 /// The process lives.
 pub(crate) fn health(_: &RequestContext<'_>) -> HttpResult {
     Ok(uncached(respond::text(StatusCode::OK, "ok\n")))
@@ -31,9 +34,24 @@ pub(crate) fn ready(cx: &RequestContext<'_>) -> HttpResult {
         _ => (false, StatusCode::SERVICE_UNAVAILABLE),
     };
     // Parts that work, but not as they were meant to.
-    let degraded: BTreeMap<_, _> = warning.map(|why| ("redis", why)).into_iter().collect();
+    let mut degraded: BTreeMap<_, _> = warning.map(|why| ("redis", why)).into_iter().collect();
+    degraded.extend(damaged(cx).map(|why| ("repositories", why)));
     let answer = json!({ "ready": ready, "missing": missing, "degraded": degraded });
     respond::json(status, &answer).map(uncached)
+}
+
+/// The damaged repositories, the first few by name.
+fn damaged(cx: &RequestContext<'_>) -> Option<String> {
+    let damaged = cx.app.web.grasp.damaged();
+    let named = damaged.iter().take(NAMED_DAMAGED);
+    let named: Vec<_> = named.map(|(addr, why)| format!("{addr} ({why})")).collect();
+    let more = damaged.len() - named.len();
+    let more = if more > 0 {
+        format!(" and {more} more")
+    } else {
+        String::new()
+    };
+    (!named.is_empty()).then(|| format!("damaged: {}{more}", named.join(", ")))
 }
 
 pub(crate) fn version(cx: &RequestContext<'_>) -> HttpResult {
@@ -61,9 +79,15 @@ pub(crate) fn icon(_: &RequestContext<'_>) -> HttpResult {
     Ok(response.with(header::CACHE_CONTROL, "public, max-age=86400"))
 }
 
-/// Crawlers may read pages; git and API paths are of no use to them.
+/// Crawlers may read the pages of branches and tags. Git and API paths are of no use to them, and of
+/// each commit there are many pages that cost a lot.
 pub(crate) fn robots(_: &RequestContext<'_>) -> HttpResult {
-    let text = "User-agent: *\nDisallow: /api/\nDisallow: /*/info/\nDisallow: /*/git-\n";
+    let costly = "blame grep archive compare commit history raw";
+    let costly = costly
+        .split(' ')
+        .map(|page| format!("Disallow: /*/{page}/\n"));
+    let git = "User-agent: *\nDisallow: /api/\nDisallow: /*/info/\nDisallow: /*/git-\n";
+    let text = format!("{git}{}", costly.collect::<String>());
     Ok(respond::text(StatusCode::OK, text))
 }
 

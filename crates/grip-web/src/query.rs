@@ -6,6 +6,9 @@ use grip_types::percent_decode;
 
 use crate::error::WebError;
 
+/// Last page of any list.
+const MAX_PAGE: usize = 100_000;
+
 /// Longest value that is read.
 const MAX_BYTES: usize = 4 << 10;
 
@@ -22,6 +25,26 @@ pub(crate) fn query_text(query: Option<&str>, name: &str) -> Result<Option<Strin
     match query_value(query, name) {
         None | Some("") => Ok(None),
         Some(value) => decoded(value, name).map(Some),
+    }
+}
+
+/// The same as the form of a page sends it, where a plus is a space.
+pub(crate) fn query_words(query: Option<&str>, name: &str) -> Result<Option<String>, WebError> {
+    match query_value(query, name) {
+        None | Some("") => Ok(None),
+        Some(value) => decoded(&value.replace('+', " "), name).map(Some),
+    }
+}
+
+/// Reads which page of a list is wanted, from 1.
+pub(crate) fn page_number(query: Option<&str>) -> Result<usize, WebError> {
+    match query_value(query, "page") {
+        None | Some("") => Ok(1),
+        Some(text) => {
+            let page = text.parse().ok();
+            let page = page.filter(|page| (1..=MAX_PAGE).contains(page));
+            page.ok_or_else(|| wrong("page", format!("it is a number from 1 to {MAX_PAGE}")))
+        }
     }
 }
 

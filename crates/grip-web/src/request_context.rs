@@ -176,6 +176,12 @@ impl<'a> RequestContext<'a> {
     }
 
     pub(crate) fn frame(&self) -> Frame {
-        Frame::new(&self.settings, &self.app.web.build)
+        let app = self.app;
+        let features = [
+            app.index().is_ok(),
+            app.watch().is_ok(),
+            app.resolve().is_ok(),
+        ];
+        Frame::new(&self.settings, &app.web.build).within(self.matched.route.path, features)
     }
 }

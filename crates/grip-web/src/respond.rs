@@ -19,15 +19,23 @@ impl WithHeader for Response<Body> {
     }
 }
 
-/// A page may do nothing but show itself with the style it carries.
-const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data:; \
-                           base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+/// A page may show itself with the style, the script and the pictures of this node, and send its
+/// forms here.
+const PAGE_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
+                           img-src 'self' data:; base-uri 'none'; form-action 'self'; \
+                           frame-ancestors 'none'";
+
+/// For what has another address when it changes.
+pub(crate) const FOREVER: &str = "public, max-age=31536000, immutable";
+
+/// For what is named by its content, but may one day no longer be served.
+pub(crate) const LONG: &str = "public, max-age=86400";
 
 pub(crate) fn text(status: StatusCode, text: impl Into<Body>) -> Response<Body> {
     typed(status, "text/plain; charset=utf-8", text)
 }
 
-/// A page: never framed, never running a script, even if an event carries one.
+/// A page: never framed, never running a script but ours, even if an event carries one.
 pub(crate) fn page(status: StatusCode, html: String) -> Response<Body> {
     typed(status, "text/html; charset=utf-8", html)
         .with(header::CONTENT_SECURITY_POLICY, PAGE_POLICY)

@@ -4,7 +4,7 @@
 //! that is left, both still percent-encoded. Doubled and trailing slashes do not count (G01-3).
 //! Nothing here looks anything up.
 
-use Class::{Api, Feed, Page, Resolve};
+use Class::{Api, Archive, Blame, Diff, Feed, Grep, History, Page, Raw, Resolve};
 use Limit::{Answer, Bulk, ByHandler, Probe};
 use futures_util::future::BoxFuture;
 use grip_nostr::RepoAddr;
@@ -17,7 +17,8 @@ use crate::{
     error::WebError,
     git, go, index_feed,
     limits::Class,
-    pages, probes,
+    pages::{self, browse},
+    probes,
     request_context::{HttpResult, RequestContext},
     resolve::{self, Action},
     webhook, websocket,
@@ -25,7 +26,7 @@ use crate::{
 
 /// One row of the table.
 pub(crate) struct Route {
-    path: &'static str,
+    pub(crate) path: &'static str,
     /// As the `Allow` header says them; empty where any may come.
     methods: &'static str,
     /// Its name in logs and metrics: a bounded set, never the path.
@@ -96,8 +97,8 @@ const ANY: &str = "";
 
 /// What the paths of a repository begin with.
 const REPOSITORY: &str = "/{npub}/{identifier}.git";
-/// The same without the suffix: a browser is sent on.
-const BARE_REPOSITORY: &str = "/{npub}/{identifier}";
+/// The path of an owner.
+const OWNER: &str = "/{npub}";
 
 // A table: one row a line. The first that matches counts, so the busy ones stand at the top.
 #[rustfmt::skip]
@@ -109,7 +110,26 @@ static ROUTES: &[Route] = &[
     git("/{npub}/{identifier}.git/objects/{path...}", GET, "dumb", Handler::Immediate(git::dumb_http)),
     git("/{npub}/{identifier}.git/info/{file}", GET, "dumb", Handler::Immediate(git::dumb_http)),
     get("/{npub}/{identifier}.git", "repository", Answer(Page), read!(pages::repository::page)),
-    get("/{npub}/{identifier}", "redirect", ByHandler, Handler::Immediate(pages::repository::redirect)),
+    get("/{npub}/{identifier}.git/tree/{path...}", "browse", Answer(Page), read!(browse::files::page)),
+    get("/{npub}/{identifier}.git/blob/{path...}", "browse", Answer(Page), read!(browse::files::page)),
+    get("/{npub}/{identifier}.git/raw/{path...}", "browse-raw", Answer(Raw), read!(browse::raw::file)),
+    get("/{npub}/{identifier}.git/log", "browse", Answer(Page), read!(browse::log::page)),
+    get("/{npub}/{identifier}.git/log/{path...}", "browse", Answer(Page), read!(browse::log::page)),
+    get("/{npub}/{identifier}.git/history/{path...}", "browse-history", Answer(History), read!(browse::log::of_path)),
+    get("/{npub}/{identifier}.git/commit/{oid}", "browse-diff", Answer(Diff), read!(browse::commit::page)),
+    get("/{npub}/{identifier}.git/compare", "browse", ByHandler, Handler::Immediate(browse::compare::redirect)),
+    get("/{npub}/{identifier}.git/compare/{path...}", "browse-diff", Answer(Diff), read!(browse::compare::page)),
+    get("/{npub}/{identifier}.git/refs", "browse", Answer(Page), read!(browse::refs::page)),
+    get("/{npub}/{identifier}.git/go", "browse", ByHandler, Handler::Immediate(browse::refs::go)),
+    get("/{npub}/{identifier}.git/blame/{path...}", "browse-blame", Answer(Blame), read!(browse::blame::page)),
+    get("/{npub}/{identifier}.git/grep/{path...}", "browse-grep", Answer(Grep), read!(browse::grep::page)),
+    get("/{npub}/{identifier}.git/archive/{path...}", "browse-archive", Bulk(Archive), read!(browse::archive::file)),
+    get("/{npub}/{identifier}.git/log.atom", "browse", Answer(Page), read!(browse::feed::commits)),
+    get("/{npub}/{identifier}.git/tags.atom", "browse", Answer(Page), read!(browse::feed::tags)),
+    get("/{npub}/{identifier}.git/issues", "browse", Answer(Page), read!(pages::conversation::issues)),
+    get("/{npub}/{identifier}.git/proposals", "browse", Answer(Page), read!(pages::conversation::proposals)),
+    get("/{npub}/{identifier}.git/topic/{event}", "browse", Answer(Page), read!(pages::conversation::topic)),
+    get("/{npub}", "author", Answer(Page), read!(pages::author::page)),
 
     any("/", "root", read!(websocket::root)),
     get("/healthz", "healthz", Probe, Handler::Immediate(probes::health)),
@@ -117,6 +137,8 @@ static ROUTES: &[Route] = &[
     get("/version", "version", Probe, Handler::Immediate(probes::version)),
     get("/metrics", "metrics", Probe, Handler::Immediate(probes::metrics)),
     get("/robots.txt", "robots", Probe, Handler::Immediate(probes::robots)),
+    get("/style.css", "asset", ByHandler, Handler::Immediate(pages::assets::style)),
+    get("/script.js", "asset", ByHandler, Handler::Immediate(pages::assets::script)),
     get("/icon.svg", "icon", ByHandler, Handler::Immediate(probes::icon)),
     get("/icon.png", "icon", ByHandler, Handler::Immediate(probes::icon)),
     get("/favicon.ico", "icon", ByHandler, Handler::Immediate(probes::icon)),
@@ -132,6 +154,9 @@ static ROUTES: &[Route] = &[
     get("/index/changes", "index-changes", Answer(Feed), read!(index_feed::changes)),
     get("/go/{path...}", "go", ByHandler, read!(go::proxy)),
 
+    get("/repositories", "page", Answer(Page), read!(pages::repositories::page)),
+    get("/status", "page", Answer(Page), read!(pages::status::page)),
+    get("/explain/{subject...}", "page", Answer(Page), read!(pages::explain::page)),
     get("/sync", "page", Answer(Page), Handler::Immediate(pages::sync::page)),
     get("/purgatory", "page", Answer(Page), read!(pages::purgatory::page)),
     get("/modules", "page", Answer(Page), read!(pages::modules::page)),
@@ -139,12 +164,14 @@ static ROUTES: &[Route] = &[
     get("/resolver", "page", Answer(Page), read!(pages::resolver::page)),
 
     get("/api/v1/explain/{subject...}", "explain", Answer(Api), read!(api::explain::explain)),
+    post("/api/v1/check", "check", Bulk(Api), operator!(api::check::run)),
     get("/api/v1/tasks", "tasks", Answer(Api), Handler::Immediate(api::tasks::list)),
     get("/api/v1/sync", "sync", Answer(Api), Handler::Immediate(api::sync::status)),
     post("/api/v1/sync/{identifier}/now", "sync", Answer(Api), operator!(api::sync::now)),
     get("/api/v1/purgatory", "purgatory", Answer(Api), read!(api::purgatory::list)),
     delete("/api/v1/purgatory/{event}", "purgatory", Answer(Api), operator!(api::purgatory::forget)),
     post("/api/v1/purgatory/{event}/retry", "purgatory", Answer(Api), operator!(api::purgatory::retry)),
+    post("/api/v1/events/compact", "events", Answer(Api), operator!(api::events::compact)),
     get("/api/v1/queue", "queue", Answer(Api), read!(api::queue::list)),
     row("/api/v1/queue/{kind}/{key}", GET_OR_DELETE, "queue", ByHandler, read!(api::queue::job)),
     post("/api/v1/queue/{kind}/{key}/retry", "queue", Answer(Api), operator!(api::queue::retry)),
@@ -283,23 +310,22 @@ pub(crate) fn find<'p>(path: &'p str, base: &str) -> Matched<'p> {
 }
 
 /// Finds the route of a path that begins with an npub. Nothing is decoded but the identifier, and
-/// that exactly once.
-fn find_of_repository<'p>(npub: &str, rest: &'p str) -> Matched<'p> {
+/// that exactly once. The suffix `.git` may be left out.
+fn find_of_repository<'p>(npub: &'p str, rest: &'p str) -> Matched<'p> {
     let Some((name, rest)) = next_segment(rest) else {
-        return matched(&NOWHERE, [""; 2], None);
+        let owner = ROUTES.iter().find(|route| route.path == OWNER);
+        return matched(owner.unwrap_or(&NOWHERE), [npub, ""], None);
     };
-    let (addr, prefix) = if name.ends_with(".git") {
-        (RepoAddr::from_segments(npub, name), REPOSITORY)
+    let addr = if name.ends_with(".git") {
+        RepoAddr::from_segments(npub, name)
     } else {
-        let addr = RepoAddr::from_segments(npub, &format!("{name}.git"));
-        let is_whole = next_segment(rest).is_none();
-        (addr.filter(|_| is_whole), BARE_REPOSITORY)
+        RepoAddr::from_segments(npub, &format!("{name}.git"))
     };
     let Some(addr) = addr else {
         return matched(&BAD_REPOSITORY, [""; 2], None);
     };
     let found = ROUTES.iter().find_map(|route| {
-        let below = route.path.strip_prefix(prefix)?;
+        let below = route.path.strip_prefix(REPOSITORY)?;
         let params = match_path(below, rest)?;
         Some((route, params))
     });

@@ -119,6 +119,18 @@ with_defaults! {
         webhook: usize = 32,
         /// Names and digests being resolved.
         resolve: usize = 256,
+        /// Files of repositories on their way out, each in memory: 16 MiB at most.
+        raw: usize = 16,
+        /// Pages with differences under way.
+        diff: usize = 16,
+        /// Histories of single paths under way, a git process each.
+        history: usize = 8,
+        /// Blame pages under way, a git process each.
+        blame: usize = 4,
+        /// Searches in files under way, a git process each.
+        grep: usize = 4,
+        /// Archives under way, a git process each.
+        archive: usize = 4,
         /// How much of a push that finds no permit is read, so that its client sees the reason.
         drain_bytes: u64 = 64 << 20,
     }

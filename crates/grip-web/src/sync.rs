@@ -2,6 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
+pub use grip_follow::{FollowTotals, RelayHealth, RelayStatus};
 pub use grip_grasp::UrlAttempt;
 use grip_limits::{BackendStatus, BreakerState, ClosedReason, HostStatus};
 use grip_types::{Domain, Identifier};
@@ -23,6 +24,12 @@ pub trait SyncReport: Send + Sync + 'static {
 
     /// Who counts what hosts are asked.
     fn backend(&self) -> Backend;
+
+    /// Every relay that is followed, by address; bounded by the follower.
+    fn relays(&self) -> Vec<RelayStatus>;
+
+    /// What came from them since the start.
+    fn followed(&self) -> FollowTotals;
 }
 
 /// Counts since the start.
@@ -36,6 +43,15 @@ pub struct SyncTotals {
     /// URLs asked.
     pub requests_total: u64,
     pub oids_fetched_total: u64,
+    /// Of those that run, how many wait for a slow host.
+    pub slow: usize,
+    /// Bytes received from other hosts.
+    pub received_bytes_total: u64,
+    /// Of what may be downloaded in an hour, the bytes in use, and all of them.
+    pub download_used_bytes: u64,
+    pub download_limit_bytes: u64,
+    /// Hosts that left the list for others, and are still to be left alone.
+    pub departed_hosts: usize,
 }
 
 /// What a host may be asked, and how much of that is used.
@@ -195,6 +211,20 @@ impl SyncHandle {
                 .then_with(|| a.domain.cmp(&b.domain))
         });
         hosts
+    }
+
+    /// The relays that need attention first: those that are not healthy.
+    pub(crate) fn relays(&self) -> Vec<RelayStatus> {
+        let mut relays = self.get().map(|r| r.relays()).unwrap_or_default();
+        relays.sort_by_key(|relay| {
+            let is_healthy = relay.health == RelayHealth::Healthy;
+            (
+                is_healthy,
+                std::cmp::Reverse(relay.repositories),
+                relay.relay.clone(),
+            )
+        });
+        relays
     }
 
     pub(crate) fn backend(&self) -> Option<Backend> {

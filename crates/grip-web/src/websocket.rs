@@ -1,9 +1,10 @@
 //! The relay at `/`: the WebSocket handshake, and frames on their way to the engine.
 
 use std::{
+    io,
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
     time::Duration,
 };
 
@@ -13,7 +14,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
 use tokio::{
-    io::AsyncReadExt as _,
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf},
     time::{Instant, timeout},
 };
 use tokio_tungstenite::{
@@ -44,6 +45,9 @@ const READ_BUFFER: usize = 4 << 10;
 /// How much of a message that is too long is read, and how long, so that its sender hears why.
 const MAX_DRAINED_BYTES: u64 = 64 << 20;
 const MAX_DRAIN_TIME: Duration = Duration::from_secs(5);
+
+/// How often the relay hears how much of a message has come.
+const PARTIAL_STEP: usize = 64 << 10;
 
 /// Frames gather up to this before they are written: small, since idle sockets are many.
 const WRITE_BUFFER: usize = 16 << 10;
@@ -170,6 +174,7 @@ async fn serve(upgrade: OnUpgrade, session: Session) {
         .write_buffer_size(WRITE_BUFFER)
         .max_message_size(Some(max_message))
         .max_frame_size(Some(max_message));
+    let io = Counted { io, read_bytes: 0 };
     let socket = WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await;
     let peer = Peer {
         ip: client.ip,
@@ -179,6 +184,7 @@ async fn serve(upgrade: OnUpgrade, session: Session) {
     let policy = Arc::clone(&app.policy);
     let mut frames = Frames {
         socket,
+        told: 0,
         is_too_long: false,
     };
     relay.serve(policy, &mut frames, peer).await;
@@ -189,7 +195,9 @@ async fn serve(upgrade: OnUpgrade, session: Session) {
 
 /// A socket that speaks the relay's frames.
 struct Frames {
-    socket: WebSocketStream<TokioIo<Upgraded>>,
+    socket: WebSocketStream<Counted>,
+    /// How much of the message under way the relay was told of.
+    told: usize,
     /// A message was too long, and the rest of it is not read.
     is_too_long: bool,
 }
@@ -208,6 +216,57 @@ impl Frames {
     }
 }
 
+impl Frames {
+    /// Tells of a message that grows and is not whole. The socket has been polled, so it wakes us
+    /// for what follows either way.
+    fn poll_partial(&mut self) -> Poll<Option<Result<Frame, tungstenite::Error>>> {
+        let read_bytes = self.socket.get_ref().read_bytes;
+        if read_bytes < self.told + PARTIAL_STEP {
+            return Poll::Pending;
+        }
+        self.told = read_bytes;
+        Poll::Ready(Some(Ok(Frame::Partial(read_bytes))))
+    }
+}
+
+/// A connection that counts what is read from it.
+struct Counted {
+    io: TokioIo<Upgraded>,
+    /// Since the last whole message.
+    read_bytes: usize,
+}
+
+impl AsyncRead for Counted {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.io).poll_read(cx, buffer);
+        self.read_bytes += buffer.filled().len() - before;
+        read
+    }
+}
+
+impl AsyncWrite for Counted {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+}
+
 impl Stream for Frames {
     type Item = Result<Frame, tungstenite::Error>;
 
@@ -216,9 +275,13 @@ impl Stream for Frames {
             return Poll::Ready(None);
         }
         loop {
-            let Some(message) = ready!(Pin::new(&mut self.socket).poll_next(cx)) else {
-                return Poll::Ready(None);
+            let message = match Pin::new(&mut self.socket).poll_next(cx) {
+                Poll::Ready(Some(message)) => message,
+                Poll::Ready(None) => return Poll::Ready(None),
+                Poll::Pending => return self.poll_partial(),
             };
+            self.socket.get_mut().read_bytes = 0;
+            self.told = 0;
             match message.map(from_message) {
                 Ok(Some(frame)) => return Poll::Ready(Some(Ok(frame))),
                 Ok(None) => {}
@@ -269,7 +332,7 @@ fn from_message(message: Message) -> Option<Frame> {
 fn to_message(frame: Frame) -> Result<Message, tungstenite::Error> {
     Ok(match frame {
         Frame::Text(bytes) => Message::Text(Utf8Bytes::try_from(bytes)?),
-        Frame::Binary | Frame::TooLong => Message::Binary(bytes::Bytes::new()),
+        Frame::Binary | Frame::TooLong | Frame::Partial(_) => Message::Binary(bytes::Bytes::new()),
         Frame::Ping(data) => Message::Ping(data),
         Frame::Pong(data) => Message::Pong(data),
         Frame::Close(code, reason) => Message::Close(Some(CloseFrame {

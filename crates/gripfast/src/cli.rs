@@ -58,8 +58,19 @@ pub(crate) enum Command {
     /// See and steer what is taken in from GitHub
     #[command(subcommand)]
     Ingest(IngestAction),
+    /// Give the space of removed events back to the disk (on the node's machine)
+    Compact,
     /// Find a repository by its name or digest, here or in the network
     Resolve(ResolveQuery),
+    /// Compare every repository with its events; exit 1 if they do not agree
+    Check {
+        /// Read every object too (git fsck), which takes a while
+        #[arg(long)]
+        full: bool,
+        /// Settle what is found
+        #[arg(long)]
+        repair: bool,
+    },
     /// Ask the running node whether it is ready; exit 0 if so
     Healthcheck,
     /// Print shell completions
@@ -179,7 +190,7 @@ pub(crate) enum IngestAction {
 
 #[derive(Debug, Args)]
 pub(crate) struct ResolveQuery {
-    /// name:NPUB/IDENTIFIER, naddr1… or b3:DIGEST
+    /// NPUB/IDENTIFIER, nostr://…, naddr1… or b3:DIGEST
     pub(crate) key: String,
     /// Not from the cache: ask the network again
     #[arg(long)]
@@ -255,6 +266,7 @@ pub(crate) fn command() -> clap::Command {
             "completions" => c,
             "healthcheck" => c.arg(url()).arg(config_file()),
             "explain" | "resolve" => asking(c),
+            "check" | "compact" => asking(c).arg(plain_option("data_dir")),
             _ => group(c).mut_subcommands(|leaf| match leaf.get_name() {
                 // It needs no running node: it writes into the node's database.
                 "backfill" => asking(leaf)

@@ -1,6 +1,8 @@
 //! One file per command; each only wires. The rest is what they share.
 
+pub(crate) mod check;
 pub(crate) mod client;
+pub(crate) mod compact;
 pub(crate) mod config;
 pub(crate) mod explain;
 pub(crate) mod healthcheck;

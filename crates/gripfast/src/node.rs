@@ -7,6 +7,7 @@ mod components;
 mod database;
 mod descriptors;
 mod egress;
+mod follow;
 mod github;
 mod index;
 mod lock;

@@ -7,12 +7,16 @@ use crate::run;
 /// Tests whose short form runs with the others, at full length.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Campaign {
+    /// 10,000 random stories against the model of the protocol
+    Agreement,
     /// 20 runs of grasp-audit
     Audit,
     /// 200 bursts of 1,000 events, without a pause while their host has a free permit
     Burst,
     /// 1,000 kills at random moments
     Crash,
+    /// Honest clients beside every kind of attacker, from 1 and from 50 addresses
+    Hostile,
     /// A repository of 1 GiB pushed and cloned
     Memory,
     /// 10,000 jobs, eight processes, 300 kills, four of the database
@@ -43,6 +47,12 @@ pub(crate) fn campaign(campaign: Campaign) -> anyhow::Result<()> {
     // Processes that are killed by the dozen are not to be slowed down by each other: most run in
     // one thread. Settings are the environment, `NAME=value`.
     let (target, filter, threads, settings) = match campaign {
+        Campaign::Agreement => (
+            "-p grip-grasp --test stories",
+            "model::",
+            1,
+            "GRIPFAST_MODEL_CASES=10000",
+        ),
         Campaign::Audit => (PLAIN, "audit::", 1, "GRIPFAST_AUDIT_RUNS=20"),
         Campaign::Burst => (
             PLAIN,
@@ -51,6 +61,7 @@ pub(crate) fn campaign(campaign: Campaign) -> anyhow::Result<()> {
             "GRIPFAST_BURST_RUNS=200",
         ),
         Campaign::Crash => (NODE, "random_kills", 2, "GRIPFAST_CRASH_KILLS=250"),
+        Campaign::Hostile => (NODE, "hostile::campaign::", 1, "GRIPFAST_HOSTILE_ROUNDS=25"),
         Campaign::Memory => (NODE, "memory::", 2, "GRIPFAST_MEMORY_MIB=1024"),
         Campaign::Queue => {
             let settings = "GRIPFAST_QUEUE_ITEMS=10000 GRIPFAST_QUEUE_KILLS=300";

@@ -40,6 +40,16 @@ pub(crate) fn prepare() -> anyhow::Result<Tools> {
     // The program only: tests start servers of their own, and need none of the system's.
     system_program("redis-server", "redis-server")?;
     postgres()?;
+    // The proxies whose configurations are shipped, and a certificate for them.
+    for (program, version, package) in [
+        ("nginx", "-v", "nginx-light"),
+        ("caddy", "version", "caddy"),
+        ("openssl", "version", "openssl"),
+    ] {
+        if !run::exists(program, version) {
+            apt_install(package)?;
+        }
+    }
     if !run::exists("go", "version") {
         apt_install("golang-go")?;
     }
@@ -160,7 +170,10 @@ fn apt_install(package: &str) -> anyhow::Result<()> {
     eprintln!("installing the package {package}");
     let apt = || {
         let mut command = run::command("apt-get");
-        command.env("DEBIAN_FRONTEND", "noninteractive");
+        command
+            .env("DEBIAN_FRONTEND", "noninteractive")
+            // Packages do not start their services in this runlevel: tests start their own.
+            .env("RUNLEVEL", "1");
         command
     };
     // The list of packages may be missing or old; if so, the first attempt fails.

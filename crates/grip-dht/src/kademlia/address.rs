@@ -35,6 +35,16 @@ impl Policy {
         }
     }
 
+    /// The address of `peer` as strangers may see it: only its name where they may not name it
+    /// themselves, as an address of the operator's own network.
+    pub(super) fn shown(self, peer: PeerId, address: &Multiaddr) -> Multiaddr {
+        if self.allows(address) {
+            address.clone()
+        } else {
+            Multiaddr::empty().with(Protocol::P2p(peer))
+        }
+    }
+
     /// Whether a peer may connect from `address`.
     pub(super) fn admits(self, address: &Multiaddr) -> bool {
         match ip(address) {

@@ -4,8 +4,8 @@
 //! - However many addresses of a peer are known, a dial tries few: those that strangers may name,
 //!   as many as one peer may have, and those that the operator named for it. One answer of a
 //!   stranger can bring thousands.
-//! - The library knows no address that we listen on, because it would name it to strangers; it
-//!   knows only external addresses.
+//! - The library names to strangers every address that it knows. So it knows no address that we
+//!   listen on, only external ones, and none that the operator named and strangers may not name.
 
 use std::{
     sync::Arc,
@@ -24,9 +24,11 @@ use libp2p::{
 use super::{
     address::{self, Policy},
     stats::Stats,
+    uncounted_streams::UncountedStreams,
 };
 
-/// A behaviour whose addresses are filtered, in both directions.
+/// A behaviour whose addresses are filtered, in both directions, and whose inbound streams do not
+/// keep a connection.
 pub(super) struct AddressFilter<B> {
     pub(super) inner: B,
     policy: Policy,
@@ -65,7 +67,7 @@ impl<B> AddressFilter<B> {
 }
 
 impl<B: NetworkBehaviour> NetworkBehaviour for AddressFilter<B> {
-    type ConnectionHandler = B::ConnectionHandler;
+    type ConnectionHandler = UncountedStreams<B::ConnectionHandler>;
     type ToSwarm = B::ToSwarm;
 
     fn handle_pending_inbound_connection(
@@ -85,8 +87,10 @@ impl<B: NetworkBehaviour> NetworkBehaviour for AddressFilter<B> {
         local: &Multiaddr,
         remote: &Multiaddr,
     ) -> Result<THandler<Self>, ConnectionDenied> {
-        self.inner
-            .handle_established_inbound_connection(id, peer, local, remote)
+        let handler = self
+            .inner
+            .handle_established_inbound_connection(id, peer, local, remote)?;
+        Ok(UncountedStreams(handler))
     }
 
     fn handle_pending_outbound_connection(
@@ -110,8 +114,11 @@ impl<B: NetworkBehaviour> NetworkBehaviour for AddressFilter<B> {
         role: Endpoint,
         port: PortUse,
     ) -> Result<THandler<Self>, ConnectionDenied> {
-        self.inner
-            .handle_established_outbound_connection(id, peer, address, role, port)
+        let shown = self.policy.shown(peer, address);
+        let handler = self
+            .inner
+            .handle_established_outbound_connection(id, peer, &shown, role, port)?;
+        Ok(UncountedStreams(handler))
     }
 
     fn on_swarm_event(&mut self, event: FromSwarm<'_>) {

@@ -5,9 +5,11 @@
 //!   bounded by the limits.
 //! - Names of peers cost nothing, public addresses do: one address has few connections, whatever the
 //!   names. Only peers that the operator named may have more.
+//! - When all inbound places are taken, the host with most of them makes room for one with fewer, so
+//!   that it takes as many hosts as there are places to keep another out.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
     convert::Infallible,
     net::IpAddr,
     sync::Arc,
@@ -18,8 +20,8 @@ use libp2p::{
     Multiaddr, PeerId,
     core::{Endpoint, transport::PortUse},
     swarm::{
-        ConnectionDenied, ConnectionId, DialFailure, FromSwarm, ListenFailure, NetworkBehaviour,
-        THandler, THandlerInEvent, THandlerOutEvent, ToSwarm,
+        CloseConnection, ConnectionDenied, ConnectionId, DialFailure, FromSwarm, ListenFailure,
+        NetworkBehaviour, THandler, THandlerInEvent, THandlerOutEvent, ToSwarm,
         behaviour::{ConnectionClosed, ConnectionEstablished},
         dummy,
     },
@@ -41,6 +43,8 @@ pub(super) struct ConnectionLimits {
     named_hosts: HashSet<IpAddr>,
     /// Few enough to be counted at every attempt.
     connections: HashMap<ConnectionId, Connection>,
+    /// Connections that make room for others.
+    closing: VecDeque<(PeerId, ConnectionId)>,
 }
 
 struct Limits {
@@ -104,6 +108,7 @@ impl ConnectionLimits {
             named: bootstrap.iter().map(|(peer, _)| *peer).collect(),
             named_hosts: hosts.collect(),
             connections: HashMap::new(),
+            closing: VecDeque::new(),
         }
     }
 
@@ -146,16 +151,49 @@ impl ConnectionLimits {
             self.has_room_for(address::host(address))?;
         }
         let incoming = |it: &Connection| !it.is_pending() && it.is_incoming;
-        if is_incoming && self.count(incoming) >= self.limits.incoming {
-            return Err(Refused::Full("from others"));
-        }
         if self.count(|it| it.peer == Some(peer)) >= self.limits.per_peer {
             return Err(Refused::Full("with this peer"));
         }
-        if self.count(|it| !it.is_pending()) >= self.limits.established {
-            return Err(Refused::Full("in all"));
+        let is_full = self.count(|it| !it.is_pending()) >= self.limits.established;
+        let is_full_of_incoming = is_incoming && self.count(incoming) >= self.limits.incoming;
+        if !is_full && !is_full_of_incoming {
+            return Ok(());
         }
-        Ok(())
+        let is_named = self.named.contains(&peer);
+        if self.make_room_for(address::host(address), is_named) {
+            return Ok(());
+        }
+        Err(Refused::Full(if is_full {
+            "in all"
+        } else {
+            "from others"
+        }))
+    }
+
+    /// Closes the newest inbound connection of the host that has most of them, if `host` has fewer
+    /// even with one more; one connection of each host is never closed for another, except for a
+    /// peer that the operator named.
+    fn make_room_for(&mut self, host: Option<IpAddr>, is_named: bool) -> bool {
+        let mut by_host: BTreeMap<IpAddr, Vec<(ConnectionId, PeerId)>> = BTreeMap::new();
+        for (id, connection) in &self.connections {
+            if let (true, Some(peer), Some(host)) =
+                (connection.is_incoming, connection.peer, connection.host)
+                && !self.named.contains(&peer)
+            {
+                by_host.entry(host).or_default().push((*id, peer));
+            }
+        }
+        let own = host.and_then(|host| by_host.get(&host)).map_or(0, Vec::len);
+        let most = by_host.into_values().max_by_key(Vec::len);
+        let Some(connections) = most.filter(|it| is_named || it.len() > own + 1) else {
+            return false;
+        };
+        let Some((id, peer)) = connections.into_iter().max_by_key(|(id, _)| *id) else {
+            return false;
+        };
+        self.connections.remove(&id);
+        self.closing.push_back((peer, id));
+        true
     }
 
     /// Whether one more connection with `host` is allowed.
@@ -262,7 +300,14 @@ impl NetworkBehaviour for ConnectionLimits {
     }
 
     fn poll(&mut self, _: &mut Context<'_>) -> Poll<ToSwarm<Infallible, THandlerInEvent<Self>>> {
-        Poll::Pending
+        // Added only by the task that polls.
+        let closing = self.closing.pop_front();
+        closing.map_or(Poll::Pending, |(peer_id, id)| {
+            Poll::Ready(ToSwarm::CloseConnection {
+                peer_id,
+                connection: CloseConnection::One(id),
+            })
+        })
     }
 }
 

@@ -5,6 +5,7 @@
 //!   connected nor dialled.
 //! - The addresses that a caller brings are dialled, whatever others dial meanwhile: theirs may be
 //!   wrong. Their failure is not ours while a dial of ours goes on.
+//! - A dial of ours ends when all callers have left, unless another behaviour waits for the peer.
 //! - Bounded by the waiting callers, who hold permits, and by the connections.
 
 mod handler;
@@ -19,16 +20,24 @@ use libp2p::{
     Multiaddr, PeerId, Stream,
     core::{Endpoint, transport::PortUse},
     swarm::{
-        ConnectionDenied, ConnectionId, DialError, DialFailure, FromSwarm, NetworkBehaviour,
-        NotifyHandler, THandler, THandlerInEvent, THandlerOutEvent, ToSwarm,
+        CloseConnection, ConnectionDenied, ConnectionId, DialError, DialFailure, FromSwarm,
+        NetworkBehaviour, NotifyHandler, StreamProtocol, THandler, THandlerInEvent,
+        THandlerOutEvent, ToSwarm,
         behaviour::{ConnectionClosed, ConnectionEstablished},
         dial_opts::{DialOpts, PeerCondition},
     },
 };
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use self::handler::Handler;
 use crate::RequestError;
+
+/// The request protocol.
+pub(super) const REQUEST_PROTOCOL: StreamProtocol = StreamProtocol::new("/gripfast/ask/1");
+
+/// The peers with which a connection stands; written by the behaviour alone.
+pub(super) type ConnectedPeers = Arc<Mutex<HashSet<PeerId>>>;
 
 /// A caller that waits for a stream.
 pub(super) type Waiting = oneshot::Sender<Result<Stream, RequestError>>;
@@ -40,12 +49,15 @@ pub(super) type OnStream = Arc<dyn Fn(PeerId, Stream) + Send + Sync>;
 
 /// The behaviour that opens and accepts streams.
 pub(super) struct RequestStreams {
+    protocol: StreamProtocol,
     on_stream: OnStream,
-    connected: HashSet<PeerId>,
+    connected: ConnectedPeers,
     /// Callers that wait for a connection.
     waiting: HashMap<PeerId, Vec<Waiting>>,
     /// Our own dials in flight; each was begun for a caller.
     dials: HashMap<ConnectionId, Dial>,
+    /// Peers that another behaviour dials, or wants while we do.
+    wanted_by_others: HashSet<PeerId>,
     actions: VecDeque<Action>,
 }
 
@@ -56,26 +68,30 @@ struct Dial {
 }
 
 impl RequestStreams {
-    pub(super) fn new(on_stream: OnStream) -> Self {
+    pub(super) fn new(protocol: StreamProtocol, on_stream: OnStream) -> Self {
         Self {
+            protocol,
             on_stream,
-            connected: HashSet::new(),
+            connected: ConnectedPeers::default(),
             waiting: HashMap::new(),
             dials: HashMap::new(),
+            wanted_by_others: HashSet::new(),
             actions: VecDeque::new(),
         }
+    }
+
+    pub(super) fn connected(&self) -> ConnectedPeers {
+        Arc::clone(&self.connected)
     }
 
     /// Opens a stream to `peer`, after a dial if need be.
     ///
     /// The swarm must be polled afterwards.
     pub(super) fn open(&mut self, peer: PeerId, addresses: Vec<Multiaddr>, waiting: Waiting) {
-        if self.connected.contains(&peer) {
+        if self.connected.lock().contains(&peer) {
             return self.notify(peer, waiting);
         }
-        let others = self.waiting.entry(peer).or_default();
-        others.retain(|other| !other.is_closed());
-        others.push(waiting);
+        self.waiting.entry(peer).or_default().push(waiting);
         self.dial(peer, addresses);
     }
 
@@ -113,20 +129,46 @@ impl RequestStreams {
         });
     }
 
+    fn handler(&self, peer: PeerId) -> Handler {
+        Handler::new(self.protocol.clone(), peer, Arc::clone(&self.on_stream))
+    }
+
     /// A dial to `peer` failed, ours or another's.
     fn failed(&mut self, peer: PeerId, error: &DialError) {
         if self.dials.values().any(|dial| dial.peer == peer) {
             return;
         }
+        self.wanted_by_others.remove(&peer);
         let error = match error {
-            // By our own limits, which says nothing about the peer.
-            DialError::Denied { .. } => RequestError::Overloaded,
+            // By ourselves, which says nothing about the peer.
+            DialError::Denied { .. } | DialError::Aborted => RequestError::Overloaded,
             _ => RequestError::NoRoute,
         };
         for waiting in self.waiting.remove(&peer).unwrap_or_default() {
             // The caller may have left.
             let _ = waiting.send(Err(error));
         }
+    }
+
+    /// Notices callers that have left, and ends the dials that nobody waits for any more.
+    fn cancel_unwanted_dials(&mut self, cx: &mut Context<'_>) {
+        self.waiting.retain(|peer, callers| {
+            callers.retain_mut(|caller| caller.poll_closed(cx).is_pending());
+            if !callers.is_empty() {
+                return true;
+            }
+            let is_dialled = self.dials.values().any(|dial| dial.peer == *peer);
+            if is_dialled && !self.wanted_by_others.contains(peer) {
+                // Ended from now on, so that the next caller dials again.
+                self.dials.retain(|_, dial| dial.peer != *peer);
+                self.actions.push_back(ToSwarm::CloseConnection {
+                    peer_id: *peer,
+                    // There is none but those that are being made.
+                    connection: CloseConnection::All,
+                });
+            }
+            false
+        });
     }
 }
 
@@ -141,7 +183,20 @@ impl NetworkBehaviour for RequestStreams {
         _: &Multiaddr,
         _: &Multiaddr,
     ) -> Result<THandler<Self>, ConnectionDenied> {
-        Ok(Handler::new(peer, Arc::clone(&self.on_stream)))
+        Ok(self.handler(peer))
+    }
+
+    fn handle_pending_outbound_connection(
+        &mut self,
+        id: ConnectionId,
+        peer: Option<PeerId>,
+        _: &[Multiaddr],
+        _: Endpoint,
+    ) -> Result<Vec<Multiaddr>, ConnectionDenied> {
+        if !self.dials.contains_key(&id) {
+            self.wanted_by_others.extend(peer);
+        }
+        Ok(Vec::new())
     }
 
     fn handle_established_outbound_connection(
@@ -152,7 +207,7 @@ impl NetworkBehaviour for RequestStreams {
         _: Endpoint,
         _: PortUse,
     ) -> Result<THandler<Self>, ConnectionDenied> {
-        Ok(Handler::new(peer, Arc::clone(&self.on_stream)))
+        Ok(self.handler(peer))
     }
 
     fn on_swarm_event(&mut self, event: FromSwarm<'_>) {
@@ -163,7 +218,8 @@ impl NetworkBehaviour for RequestStreams {
                 ..
             }) => {
                 self.dials.remove(&connection_id);
-                self.connected.insert(peer_id);
+                self.wanted_by_others.remove(&peer_id);
+                self.connected.lock().insert(peer_id);
                 for waiting in self.waiting.remove(&peer_id).unwrap_or_default() {
                     self.notify(peer_id, waiting);
                 }
@@ -173,17 +229,21 @@ impl NetworkBehaviour for RequestStreams {
                 remaining_established: 0,
                 ..
             }) => {
-                self.connected.remove(&peer_id);
+                self.connected.lock().remove(&peer_id);
             }
             FromSwarm::DialFailure(DialFailure {
                 peer_id,
                 error,
                 connection_id,
             }) => {
-                self.dials.remove(&connection_id);
+                let is_ours = self.dials.remove(&connection_id).is_some();
                 match (peer_id, error) {
                     // Another behaviour dials the same peer: the end of that dial is ours as well.
-                    (_, DialError::DialPeerConditionFalse(_)) | (None, _) => {}
+                    (Some(peer), DialError::DialPeerConditionFalse(_)) => {
+                        let waits = !is_ours && self.dials.values().any(|dial| dial.peer == peer);
+                        self.wanted_by_others.extend(waits.then_some(peer));
+                    }
+                    (None, _) => {}
                     (Some(peer), error) => self.failed(peer, error),
                 }
             }
@@ -200,7 +260,11 @@ impl NetworkBehaviour for RequestStreams {
         match event {}
     }
 
-    fn poll(&mut self, _: &mut Context<'_>) -> Poll<ToSwarm<Self::ToSwarm, THandlerInEvent<Self>>> {
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<ToSwarm<Self::ToSwarm, THandlerInEvent<Self>>> {
+        self.cancel_unwanted_dials(cx);
         // Actions are added only by the task that polls.
         self.actions.pop_front().map_or(Poll::Pending, Poll::Ready)
     }

@@ -14,7 +14,7 @@ use super::{
     publications::Publications,
     record_validation::ValidationTask,
     request_handler::{PeerPermits, RequestHandler},
-    request_streams::RequestStreams,
+    request_streams::{REQUEST_PROTOCOL, RequestStreams},
     stats::Stats,
     swarm_task::{Queues, StaleStatus, SwarmTask},
 };
@@ -63,7 +63,8 @@ pub async fn start(
     ));
     let policy = options.policy();
     let on_stream = Arc::new(move |peer, stream| handler.receive(peer, stream));
-    let request_streams = RequestStreams::new(on_stream);
+    let request_streams = RequestStreams::new(REQUEST_PROTOCOL, on_stream);
+    let connected = request_streams.connected();
     let behaviour = Behaviour::new(
         &options,
         &keys,
@@ -133,6 +134,7 @@ pub async fn start(
         policy,
         outbound_request_timeout: options.outbound_request_timeout,
         stats,
+        connected,
         commands: command_sender,
         own_updates: update_sender,
         request_permits: PeerPermits::new(

@@ -126,9 +126,12 @@ impl SwarmTask {
     }
 
     /// Puts the configured peers back into the routing table, and looks for others through them.
+    ///
+    /// Where they are is known to the address filter; the table is for everybody to read.
     fn bootstrap(&mut self) {
         for (peer, address) in self.bootstrap.clone() {
-            self.kad().add_address(&peer, address);
+            let shown = self.policy.shown(peer, &address);
+            self.kad().add_address(&peer, shown);
         }
         // Fails only where no peer is known.
         let _ = self.kad().bootstrap();

@@ -80,6 +80,10 @@ impl Dht for Member {
         Box::pin(self.send_request(&peer.id, key))
     }
 
+    fn is_connected(&self, peer: &PeerName) -> bool {
+        self.network.names().contains(peer)
+    }
+
     fn publish(&self, key: RecordKey, value: Option<Bytes>) -> PublishFuture<'_> {
         Box::pin(async move {
             let bytes = value.as_ref().map_or(0, Bytes::len);

@@ -31,6 +31,7 @@ pub(super) async fn read(
     let ResponseHead {
         response,
         permit,
+        networks: _networks,
         heed_quota,
     } = head;
     let (status, headers) = (response.status(), response.headers().clone());

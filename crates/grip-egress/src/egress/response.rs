@@ -6,7 +6,7 @@ use std::{
 };
 
 use grip_limits::{
-    Advice, Permit, Verdict, Why,
+    Advice, Networks, Permit, Verdict, Why,
     response::{self as limits, Reading},
 };
 use http::{
@@ -40,6 +40,7 @@ pub struct Reply {
 pub(super) struct ResponseHead {
     pub(super) response: reqwest::Response,
     pub(super) permit: Permit,
+    pub(super) networks: Option<Permit<Networks>>,
     pub(super) heed_quota: bool,
 }
 
@@ -61,7 +62,10 @@ impl ResponseHead {
     ) -> Result<Reply, EgressError> {
         let (reading, advice) = self.read(b"");
         let Self {
-            response, permit, ..
+            response,
+            permit,
+            networks,
+            ..
         } = self;
         let max_bytes = request.max_bytes;
         if let Err((error, verdict)) = usable(response.headers(), max_bytes) {
@@ -76,6 +80,7 @@ impl ResponseHead {
         let domain = permit.domain().clone();
         let bill = Bill {
             permit,
+            _networks: networks,
             verdict: reading.verdict,
             advice,
         };
@@ -154,6 +159,7 @@ pub(super) fn no_response(error: reqwest::Error, permit: Permit) -> EgressError 
         return EgressError::TimedOut(Phase::Connect);
     }
     let source = Fault::new(error);
+    tracing::debug!(%domain, detail = %source.detail(), "no response");
     EgressError::Unreachable { domain, source }
 }
 

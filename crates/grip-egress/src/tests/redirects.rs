@@ -9,7 +9,7 @@ use super::{
     host::{DEAD, Host, OTHER_PUBLIC, PRIVATE, PUBLIC, answer, fine, moved},
     support::{Client, Setup, client, get, in_full},
 };
-use crate::{EgressError, Forbidden, RedirectError, Special};
+use crate::{EgressError, FaultKind, Forbidden, RedirectError, Special};
 
 fn is_forbidden(error: &EgressError) -> bool {
     matches!(error, EgressError::Forbidden(_))
@@ -141,7 +141,7 @@ async fn a_name_without_addresses_is_unreachable() {
         let EgressError::Unreachable { source, .. } = &error else {
             panic!("{error:?}");
         };
-        assert!(source.is_dns(), "{error:?}");
+        assert_eq!(source.kind(), FaultKind::Dns, "{error:?}");
         assert_eq!(client.counts(name), (0, 1, 1));
     }
 }

@@ -124,7 +124,7 @@ fn known(within: &Oid, id: Result<gix_hash::ObjectId, impl Sized>) -> Result<Oid
 }
 
 /// The time at the end of a header line, if there is such a line.
-fn time_ms(object: &[u8], field: &[u8]) -> Option<i64> {
+pub(super) fn time_ms(object: &[u8], field: &[u8]) -> Option<i64> {
     let headers = object.split(|byte| *byte == b'\n');
     let mut headers = headers.take_while(|line| !line.is_empty());
     let line = headers.find_map(|line| line.strip_prefix(field))?;

@@ -156,7 +156,7 @@ pub(crate) struct Entry {
 /// A directory as it is stored.
 pub(crate) struct Directory {
     oid: Oid,
-    contents: Vec<u8>,
+    pub(super) contents: Vec<u8>,
 }
 
 impl Directory {

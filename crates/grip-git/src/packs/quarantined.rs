@@ -200,6 +200,16 @@ impl QuarantinedPack {
 
     /// Moves the pack into another directory of packs; durable on return.
     pub(crate) fn move_to(&self, to: &Path) -> io::Result<()> {
+        let reverse_index = format!("{}.rev", self.name);
+        let moved = fs::rename(
+            pack_dir(&self.dir.path).join(&reverse_index),
+            to.join(&reverse_index),
+        );
+        if let Err(error) = moved
+            && !disk::is_absent(&error)
+        {
+            return Err(error);
+        }
         // The index goes last, since with it the pack is there.
         for extension in ["pack", "idx"] {
             let file = format!("{}.{extension}", self.name);
@@ -209,6 +219,10 @@ impl QuarantinedPack {
             }
         }
         disk::sync_dir(to)
+    }
+
+    pub(crate) fn pack_file(&self) -> PathBuf {
+        pack_dir(&self.dir.path).join(format!("{}.pack", self.name))
     }
 
     pub(crate) fn index(&self) -> PathBuf {

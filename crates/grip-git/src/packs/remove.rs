@@ -1,9 +1,12 @@
-//! Removal of whole stores.
+//! Removal of packs, and of whole stores.
 //!
 //! A pack is checked against what its store has: a store that went meanwhile would leave it with
 //! links into nothing. So no store goes that is in use or being repacked.
 
-use std::{fs, io, path::PathBuf};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
 
 use grip_tasks::fault;
 use grip_types::Identifier;
@@ -50,5 +53,16 @@ impl Packs {
             Some(away) => fs::remove_dir_all(away),
             None => Ok(()),
         }
+    }
+}
+
+/// Removes a pack, its index first: without it nobody looks for the rest.
+pub(crate) fn remove_pack(dir: &Path, pack: &str) -> io::Result<()> {
+    for extension in ["idx", "rev", "pack"] {
+        disk::remove_file(&dir.join(format!("{pack}.{extension}")))?;
+    }
+    match disk::sync_dir(dir) {
+        Err(error) if !disk::is_absent(&error) => Err(error),
+        _ => Ok(()),
     }
 }

@@ -1,20 +1,34 @@
 //! Repacking: few packs for each identifier, and a bitmap for quick clones.
 //!
-//! Safe while pushes and fetches are under way, without any lock: a geometric repack writes one
-//! new pack from several, and removes only those. Packs that are promoted meanwhile are not among
-//! them, no object is dropped, reachable or not, and a reader whose pack goes away finds its
-//! objects in the new one.
+//! Safe while pushes and fetches are under way, without any lock: one new pack is written from several,
+//! and only those are removed. Packs that are promoted meanwhile are not among them, no object is
+//! dropped, reachable or not, and a reader whose pack goes away finds its objects in the new one.
+//!
+//! Sizes grow at least twofold from pack to pack, so that few are written again, and each seldom. `git
+//! repack` would do the same through a process of its own, which outlives the one we started and with
+//! it the node.
 
-use std::{fs, io, path::Path};
+use std::{
+    fs::{self, File, FileTimes},
+    io,
+    path::Path,
+    sync::Arc,
+    time::SystemTime,
+};
 
+use grip_tasks::fault;
 use grip_types::{Identifier, Oid};
 
 use crate::{
     disk,
-    process::{self, Finished},
+    memory::{MemoryFull, MemoryPermit, Payer},
+    process::Finished,
 };
 
-use super::{Packs, pack_dir};
+use super::{Packs, QuarantinedPack, pack_dir, remove::remove_pack};
+
+/// No file that git writes here is larger.
+const MAX_PACK_BYTES: u64 = 1 << 50;
 
 /// Bytes of packs below which a clone needs no bitmap to start quickly.
 const BITMAP_MIN_BYTES: u64 = 8 << 20;
@@ -38,6 +52,8 @@ pub enum RepackError {
     Busy(Identifier),
     #[error("git could not repack: {0}")]
     Git(String),
+    #[error(transparent)]
+    MemoryFull(#[from] MemoryFull),
     #[error("the store could not be read")]
     Io(#[from] io::Error),
 }
@@ -49,7 +65,7 @@ impl Packs {
     /// Idempotent, and cheap where there is nothing to do. Cancel safe: git is killed and its
     /// temporary files go at the next start.
     pub(crate) async fn repack(
-        &self,
+        self: &Arc<Self>,
         identifier: &Identifier,
         max_packs: usize,
         tips: impl FnOnce() -> io::Result<Vec<Oid>>,
@@ -62,36 +78,134 @@ impl Packs {
         }
         let mut found = PackList::read(&objects)?;
         let mut done = Repacked {
-            packs_before: found.count,
+            packs_before: found.packs.len(),
             ..Repacked::default()
         };
-        if found.count > max_packs || found.has_loose {
-            self.repack_geometric(identifier).await?;
+        if found.packs.len() > max_packs || found.has_loose {
+            self.roll_up(identifier, &found).await?;
             found = PackList::read(&objects)?;
         }
-        done.packs_after = found.count;
+        done.packs_after = found.packs.len();
         if found.wants_bitmap() {
             done.bitmap_written = self.write_bitmap(identifier, &tips()?).await?;
         }
         Ok(done)
     }
 
-    async fn repack_geometric(&self, identifier: &Identifier) -> Result<(), RepackError> {
+    /// Writes the smallest packs, and loose objects, as one.
+    async fn roll_up(
+        self: &Arc<Self>,
+        identifier: &Identifier,
+        found: &PackList,
+    ) -> Result<(), RepackError> {
+        let (rolled, kept) = found.packs.split_at(found.too_small());
+        if rolled.len() < 2 && !found.has_loose {
+            return Ok(());
+        }
         let mut command = self.git.command([
-            "-c",
-            "core.fsync=pack,pack-metadata",
-            "-c",
-            "repack.writeBitmaps=false",
-            "repack",
-            "--geometric=2",
-            "-d",
-            "-n",
-            "-q",
+            "pack-objects",
+            "--stdin-packs",
+            "--quiet",
+            "--non-empty",
+            "--delta-base-offset",
         ]);
-        command.env("GIT_DIR", self.layout.store(identifier));
-        let finished = process::run(command).await;
+        if found.has_loose {
+            command.arg("--unpacked");
+        }
+        let included = rolled.iter().map(|pack| format!("{}.pack\n", pack.name));
+        let excluded = kept.iter().map(|pack| format!("^{}.pack\n", pack.name));
+        let input: String = included.chain(excluded).collect();
+        let dir = self.quarantine_dir(identifier, self.borrow(identifier))?;
+        command
+            .arg(dir.pack_prefix())
+            .env("GIT_DIR", self.layout.store(identifier));
+        let input = std::iter::once(input.into_bytes());
+        let hash = self.write_pack(identifier, command, input).await?;
+        let (packs, identifier) = (Arc::clone(self), identifier.clone());
+        let has_loose = found.has_loose;
+        let rolled: Vec<PackFile> = rolled.to_vec();
+        let (loose, of) = (Arc::clone(self), identifier.clone());
+        blocking(move || {
+            let newest = rolled.iter().map(|pack| pack.modified).max();
+            if let Some(hash) = hash
+                && let Some(written) = dir.seal(&hash)?
+            {
+                packs.replace(&identifier, &written, newest, &rolled)?;
+            }
+            Ok(())
+        })
+        .await?;
+        if has_loose {
+            loose.remove_packed_loose(&of).await?;
+        }
+        Ok(())
+    }
+
+    /// Runs `git pack-objects`; the name of what it wrote, if there was anything to write.
+    pub(super) async fn write_pack(
+        &self,
+        identifier: &Identifier,
+        command: std::process::Command,
+        input: impl Iterator<Item = Vec<u8>>,
+    ) -> Result<Option<Oid>, RepackError> {
+        let memory = self.memory_to_repack(identifier).await?;
+        let mut said = Vec::new();
+        let output = |bytes: &[u8]| said.extend_from_slice(bytes);
+        let running = self
+            .git
+            .run_with(command, &memory, input, output, MAX_PACK_BYTES);
+        let finished = running.await?;
+        if !finished.status.success() {
+            return Err(RepackError::Git(complaint(&finished)));
+        }
+        Ok(String::from_utf8_lossy(&said).trim().parse().ok())
+    }
+
+    pub(super) async fn memory_to_repack(
+        &self,
+        identifier: &Identifier,
+    ) -> Result<MemoryPermit, RepackError> {
+        let bytes = self.size(identifier)?.memory_to_repack();
+        let memory = self.memory.acquire(Payer::Maintenance, identifier, bytes);
+        Ok(memory.await?)
+    }
+
+    /// Puts one pack in the place of others, which have no object that readers need beside it. The
+    /// grace time of its objects counts from `newest`. Blocking.
+    pub(super) fn replace(
+        &self,
+        identifier: &Identifier,
+        by: &QuarantinedPack,
+        newest: Option<SystemTime>,
+        packs: &[PackFile],
+    ) -> io::Result<()> {
+        let dir = pack_dir(&self.objects(identifier));
+        if let Some(newest) = newest {
+            let times = FileTimes::new().set_modified(newest);
+            File::options()
+                .append(true)
+                .open(by.pack_file())?
+                .set_times(times)?;
+        }
+        by.move_to(&dir)?;
         self.changed(identifier);
-        let finished = finished?;
+        fault::point("git.repack.written");
+        // An index over packs that are gone would lead nowhere.
+        disk::remove_files(&dir, |name| name.starts_with("multi-pack-index"))?;
+        for pack in packs.iter().filter(|pack| pack.name != by.name()) {
+            remove_pack(&dir, &pack.name)?;
+        }
+        self.changed(identifier);
+        Ok(())
+    }
+
+    /// Loose objects come from other servers alone, and leave for good.
+    async fn remove_packed_loose(&self, identifier: &Identifier) -> Result<(), RepackError> {
+        let mut command = self.git.command(["prune-packed", "-q"]);
+        command.env("GIT_DIR", self.layout.store(identifier));
+        let memory = self.memory_to_repack(identifier).await?;
+        let finished = self.git.run(command, &memory).await?;
+        self.changed(identifier);
         if finished.status.success() {
             Ok(())
         } else {
@@ -100,7 +214,12 @@ impl Packs {
     }
 
     /// Without a bitmap clones are slower but right, so that git's failure is not ours.
-    async fn write_bitmap(&self, identifier: &Identifier, tips: &[Oid]) -> io::Result<bool> {
+    async fn write_bitmap(
+        &self,
+        identifier: &Identifier,
+        tips: &[Oid],
+    ) -> Result<bool, RepackError> {
+        let memory = self.memory_to_repack(identifier).await?;
         let lines: String = tips.iter().map(|oid| format!("{oid}\n")).collect();
         let tips = self.layout.quarantines();
         let tips = tips.join(format!("{}.tips", disk::unique()));
@@ -111,7 +230,7 @@ impl Packs {
         command
             .arg(format!("--refs-snapshot={}", tips.display()))
             .env("GIT_DIR", self.layout.store(identifier));
-        let finished = process::run(command).await;
+        let finished = self.git.run(command, &memory).await;
         disk::remove_file(&tips)?;
         self.changed(identifier);
         let finished = finished?;
@@ -123,23 +242,41 @@ impl Packs {
     }
 }
 
-fn complaint(finished: &Finished) -> String {
+pub(super) fn complaint(finished: &Finished) -> String {
     let line = finished.stderr.lines().next().unwrap_or_default();
     format!("{} ({})", line, finished.status)
 }
 
-/// The packs of one store.
-#[derive(Default)]
-struct PackList {
-    count: usize,
-    bytes: u64,
+pub(super) async fn blocking<T, F>(work: F) -> io::Result<T>
+where
+    T: Send + 'static,
+    F: FnOnce() -> io::Result<T> + Send + 'static,
+{
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(io::Error::other)?
+}
+
+/// One pack of a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PackFile {
+    /// The name of its files, without an extension.
+    pub(crate) name: String,
+    pub(crate) bytes: u64,
+    /// When its last objects came.
+    pub(crate) modified: SystemTime,
+}
+
+/// The packs of one store, the smallest first.
+#[derive(Debug, Default)]
+pub(crate) struct PackList {
+    pub(crate) packs: Vec<PackFile>,
     /// Bytes of packs that came after the bitmap was written; all of them if there is none.
     bytes_outside: u64,
-    has_loose: bool,
+    pub(crate) has_loose: bool,
 }
 
 impl PackList {
-    fn read(objects: &Path) -> io::Result<Self> {
+    pub(crate) fn read(objects: &Path) -> io::Result<Self> {
         let dir = pack_dir(objects);
         let mut list = Self {
             has_loose: disk::entries(objects)?
@@ -153,22 +290,74 @@ impl PackList {
         let modified = |name: &str| fs::metadata(dir.join(name)).and_then(|m| m.modified());
         let bitmap = entries.iter().find(|(name, _)| is_bitmap(name));
         let bitmap = bitmap.map(|(name, _)| modified(name)).transpose()?;
-        for (name, _) in &entries {
-            let Some(stem) = name.strip_suffix(".idx") else {
+        for (index, _) in &entries {
+            let Some(name) = index.strip_suffix(".idx") else {
                 continue;
             };
-            let len = fs::metadata(dir.join(format!("{stem}.pack"))).map_or(0, |m| m.len());
-            list.bytes += len;
-            if bitmap.is_none_or(|bitmap| modified(name).is_ok_and(|m| m > bitmap)) {
-                list.bytes_outside += len;
+            let pack = fs::metadata(dir.join(format!("{name}.pack")));
+            let bytes = pack.as_ref().map_or(0, fs::Metadata::len);
+            if bitmap.is_none_or(|bitmap| modified(index).is_ok_and(|m| m > bitmap)) {
+                list.bytes_outside += bytes;
             }
-            list.count += 1;
+            list.packs.push(PackFile {
+                name: name.to_owned(),
+                bytes,
+                modified: pack.and_then(|found| found.modified())?,
+            });
         }
+        list.packs
+            .sort_by(|a, b| (a.bytes, &a.name).cmp(&(b.bytes, &b.name)));
         Ok(list)
+    }
+
+    /// How many of the smallest packs have to become one, so that each pack is at least twice as large
+    /// as all smaller ones together.
+    fn too_small(&self) -> usize {
+        let (mut sum, mut end) = (0_u64, 0);
+        for (n, pack) in self.packs.iter().enumerate() {
+            if pack.bytes < sum.saturating_mul(2) {
+                end = n + 1;
+            }
+            sum = sum.saturating_add(pack.bytes);
+        }
+        end
     }
 
     /// A tenth may be walked without; writing it after every push would cost more.
     fn wants_bitmap(&self) -> bool {
-        self.bytes >= BITMAP_MIN_BYTES && self.bytes_outside * 10 > self.bytes
+        let bytes: u64 = self.packs.iter().map(|pack| pack.bytes).sum();
+        bytes >= BITMAP_MIN_BYTES && self.bytes_outside * 10 > bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(sizes: &[u64]) -> PackList {
+        let pack = |bytes: &u64| PackFile {
+            name: format!("pack-{bytes}"),
+            bytes: *bytes,
+            modified: SystemTime::UNIX_EPOCH,
+        };
+        PackList {
+            packs: sizes.iter().map(pack).collect(),
+            ..PackList::default()
+        }
+    }
+
+    #[test]
+    fn only_packs_that_are_too_small_are_written_again() {
+        for (sizes, rolled) in [
+            (&[][..], 0),
+            (&[5], 0),
+            (&[1, 1], 2),
+            (&[1, 2, 6], 0),
+            (&[1, 1, 1, 100], 3),
+            (&[1, 1, 1, 5], 4),
+            (&[1, 3, 8, 24, 24], 5),
+        ] {
+            assert_eq!(list(sizes).too_small(), rolled, "{sizes:?}");
+        }
     }
 }

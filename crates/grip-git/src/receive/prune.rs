@@ -15,8 +15,8 @@ use tokio::time;
 
 use crate::{
     objects::{Reader, gix_id},
-    packs::QuarantinedPack,
-    process::{self, Finished},
+    packs::{MEMORY_PER_OBJECT, QuarantinedPack},
+    process::Finished,
     repositories::{RepoError, Repositories},
 };
 
@@ -30,6 +30,10 @@ const BATCH: usize = 1024;
 const MAX_SMALL_OBJECTS: u32 = 4096;
 /// Bytes of commits, trees and tags read in such a walk: a few bytes of a pack may stand for many.
 const MAX_SMALL_BYTES: u64 = 32 << 20;
+
+/// Memory to walk or write a pack, beside that for each of its objects: what the tips of the store
+/// reach is looked at too.
+const MEMORY_TO_WALK: u64 = 128 << 20;
 
 /// What a pack that is cut may take in any case; else four times what came.
 const MIN_REPACK_BYTES: u64 = 64 << 20;
@@ -176,9 +180,10 @@ impl Quarantine {
         let mut command = self.repositories.inner.git.command(arguments);
         pack.confine(&mut command);
         let input = std::iter::once(input.into_bytes());
+        let objects = marked.index.num_objects();
         let output = |bytes: &[u8]| marked.read(bytes);
         // It writes no file.
-        self.run(command, input, output, 0).await?;
+        self.run(command, objects, input, output, 0).await?;
         Ok(marked)
     }
 
@@ -211,20 +216,32 @@ impl Quarantine {
         // A delta whose base is left out is written whole, and a small pack may have many of them.
         let most = pack.bytes()?.saturating_mul(4).max(MIN_REPACK_BYTES);
         let most = most.min(repositories.inner.options.max_pack_bytes);
-        self.run(command, marked.lines(), output, most).await?;
+        let objects = marked.index.num_objects();
+        self.run(command, objects, marked.lines(), output, most)
+            .await?;
         let hash = String::from_utf8_lossy(&said);
-        repositories.seal(&self.identifier, dir, &hash).await
+        repositories
+            .seal(&self.identifier, dir, &hash, self.payer)
+            .await
     }
 
+    /// Runs git over a pack of so many objects.
     async fn run(
         &self,
         command: std::process::Command,
+        objects: u32,
         input: impl Iterator<Item = Vec<u8>>,
         output: impl FnMut(&[u8]),
         max_file_bytes: u64,
     ) -> Result<(), ReceiveError> {
-        let limit = self.repositories.inner.options.work_limit;
-        let running = process::run_with(command, input, output, max_file_bytes);
+        let inner = &self.repositories.inner;
+        let limit = inner.options.work_limit;
+        let bytes = MEMORY_TO_WALK + u64::from(objects) * MEMORY_PER_OBJECT;
+        let memory = inner.memory.acquire(self.payer, &self.identifier, bytes);
+        let memory = memory.await?;
+        let running = inner
+            .git
+            .run_with(command, &memory, input, output, max_file_bytes);
         let finished = time::timeout(limit, running).await;
         let Finished { status, stderr, .. } =
             finished.map_err(|_| ReceiveError::TooSlow(limit))??;

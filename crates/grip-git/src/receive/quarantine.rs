@@ -5,6 +5,7 @@ use std::io;
 use grip_types::{Identifier, Oid};
 
 use crate::{
+    memory::Payer,
     objects::ObjectKind,
     packs::{Promoted, QuarantinedPack},
     repositories::{RepoError, Repositories},
@@ -16,6 +17,8 @@ pub struct Quarantine {
     pub(crate) repositories: Repositories,
     pub(super) identifier: Identifier,
     pub(crate) pack: Option<QuarantinedPack>,
+    /// Whose share of the memory its walks take.
+    pub(super) payer: Payer,
 }
 
 impl Quarantine {

@@ -1,8 +1,10 @@
 //! Ref advertisements: the responses to `GET info/refs` and to `ls-refs` of version 2.
 //!
-//! Bounds: as many refs as the caller allows, a fixed amount of bytes for each, [`MAX_CAPABILITIES`]
-//! capabilities. Refs with names longer than [`MAX_NAME_BYTES`] and other than `HEAD` and `refs/…`
-//! are left out.
+//! Bounds: as many refs are read as the caller allows, with a fixed amount of bytes for each. Those
+//! alone are kept that the caller wants, and those capabilities that mean something here. Refs with
+//! names longer than [`MAX_NAME_BYTES`] and other than `HEAD` and `refs/…` are left out.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use grip_types::{ObjectFormat, Oid};
 use tokio::io::AsyncRead;
@@ -17,8 +19,19 @@ use super::{
 
 /// Longest name of a ref that is kept.
 const MAX_NAME_BYTES: usize = 1024;
-/// Capabilities that are kept.
-const MAX_CAPABILITIES: usize = 256;
+/// Capabilities that mean something here, and the longest value of one.
+const CAPABILITIES: &[&str] = &[
+    "agent",
+    "allow-any-sha1-in-want",
+    "allow-reachable-sha1-in-want",
+    "no-progress",
+    "object-format",
+    "ofs-delta",
+    "side-band",
+    "side-band-64k",
+    "thin-pack",
+];
+const MAX_CAPABILITY_BYTES: usize = 128;
 /// Bytes an answer may have whatever it lists, and for each ref: its name twice, if it is a tag.
 const FREE_BYTES: u64 = 1 << 20;
 const BYTES_PER_REF: u64 = 2 * (MAX_NAME_BYTES as u64 + 80);
@@ -33,14 +46,23 @@ pub struct RemoteRef {
     pub peeled: Option<Oid>,
 }
 
+impl RemoteRef {
+    /// Says whether it is a branch or a tag.
+    pub fn is_head_or_tag(&self) -> bool {
+        self.name.starts_with("refs/heads/") || self.name.starts_with("refs/tags/")
+    }
+}
+
 /// What a server can do, and before version 2 also what it has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Advertisement {
     pub version: Version,
     /// Each with its value, as in `agent=git/2.47`.
     pub capabilities: Vec<String>,
-    /// None in version 2: `ls-refs` asks for them.
+    /// Those that were wanted; none in version 2: `ls-refs` asks for them.
     pub refs: Vec<RemoteRef>,
+    /// Stands for what all its refs point at, in any order.
+    pub digest: u64,
 }
 
 impl Advertisement {
@@ -83,12 +105,17 @@ impl Advertisement {
     }
 }
 
-/// Reads the answer to `GET info/refs?service=git-upload-pack`.
-pub async fn read_advertisement<R>(reader: R, max_refs: usize) -> Result<Advertisement, RemoteError>
+/// Reads the answer to `GET info/refs?service=git-upload-pack`, and keeps the refs that are wanted.
+pub async fn read_advertisement<R, W>(
+    reader: R,
+    max_refs: usize,
+    is_wanted: W,
+) -> Result<Advertisement, RemoteError>
 where
     R: AsyncRead + Unpin,
+    W: FnMut(&RemoteRef) -> bool,
 {
-    let mut lines = Lines::new(reader, max_refs);
+    let mut lines = Lines::new(reader, max_refs, is_wanted);
     let mut advertised = Advertisement::default();
     let Some(mut line) = lines.first().await? else {
         return Ok(advertised);
@@ -112,18 +139,24 @@ where
         None => {}
     }
     advertised.read_refs(line, &mut lines).await?;
+    advertised.digest = lines.digest;
     Ok(advertised)
 }
 
-/// Reads the answer to [`ls_refs_v2`]; like [`open_pack`] it finds out who does not speak version 2.
+/// Reads the answer to [`ls_refs_v2`], and keeps the refs that are wanted; like [`open_pack`] it finds out who does not speak version 2.
 ///
 /// [`ls_refs_v2`]: super::ls_refs_v2
 /// [`open_pack`]: super::open_pack
-pub async fn read_ls_refs<R>(reader: R, max_refs: usize) -> Result<Vec<RemoteRef>, RemoteError>
+pub async fn read_ls_refs<R, W>(
+    reader: R,
+    max_refs: usize,
+    is_wanted: W,
+) -> Result<Vec<RemoteRef>, RemoteError>
 where
     R: AsyncRead + Unpin,
+    W: FnMut(&RemoteRef) -> bool,
 {
-    let mut lines = Lines::new(reader, max_refs);
+    let mut lines = Lines::new(reader, max_refs, is_wanted);
     let mut refs = Vec::new();
     while let Some(line) = lines.next_or(RemoteError::UnsupportedVersion).await? {
         if line.starts_with(b"unborn ") {
@@ -144,20 +177,25 @@ where
 
 impl Advertisement {
     fn add_capability(&mut self, text: &[u8]) {
-        if self.capabilities.len() < MAX_CAPABILITIES && !text.is_empty() {
-            let text = String::from_utf8_lossy(text).into_owned();
-            self.capabilities.push(text);
+        let Ok(text) = std::str::from_utf8(text) else {
+            return;
+        };
+        let (name, _) = text.split_once('=').unwrap_or((text, ""));
+        let is_known = CAPABILITIES.contains(&name) && text.len() <= MAX_CAPABILITY_BYTES;
+        if is_known && !self.has(name) {
+            self.capabilities.push(text.to_owned());
         }
     }
 
     /// Reads lines of version 0; the first carries the capabilities.
-    async fn read_refs<R>(
+    async fn read_refs<R, W>(
         &mut self,
         first: Vec<u8>,
-        lines: &mut Lines<R>,
+        lines: &mut Lines<R, W>,
     ) -> Result<(), RemoteError>
     where
         R: AsyncRead + Unpin,
+        W: FnMut(&RemoteRef) -> bool,
     {
         let mut line = match first.iter().position(|byte| *byte == 0) {
             Some(nul) => {
@@ -177,7 +215,10 @@ impl Advertisement {
         }
     }
 
-    fn add_ref<R>(&mut self, line: &[u8], lines: &Lines<R>) -> Result<(), RemoteError> {
+    fn add_ref<R, W>(&mut self, line: &[u8], lines: &mut Lines<R, W>) -> Result<(), RemoteError>
+    where
+        W: FnMut(&RemoteRef) -> bool,
+    {
         if line.starts_with(b"shallow ") {
             return Ok(());
         }
@@ -200,16 +241,23 @@ impl Advertisement {
 }
 
 /// The lines of an answer, up to its flush.
-struct Lines<R> {
+struct Lines<R, W> {
     packets: Packets<R>,
     max_refs: usize,
+    is_wanted: W,
+    /// Refs that were read, wanted or not.
+    refs: usize,
+    digest: u64,
 }
 
-impl<R: AsyncRead + Unpin> Lines<R> {
-    fn new(reader: R, max_refs: usize) -> Self {
+impl<R: AsyncRead + Unpin, W> Lines<R, W> {
+    fn new(reader: R, max_refs: usize, is_wanted: W) -> Self {
         Self {
             packets: Packets::new(reader),
             max_refs,
+            is_wanted,
+            refs: 0,
+            digest: 0,
         }
     }
 
@@ -252,10 +300,10 @@ impl<R: AsyncRead + Unpin> Lines<R> {
     }
 }
 
-impl<R> Lines<R> {
+impl<R, W: FnMut(&RemoteRef) -> bool> Lines<R, W> {
     /// Adds a ref, if it is one for us.
     fn keep(
-        &self,
+        &mut self,
         refs: &mut Vec<RemoteRef>,
         name: &[u8],
         oid: Oid,
@@ -267,14 +315,26 @@ impl<R> Lines<R> {
         let Some(name) = name.filter(|_| !oid.is_zero()) else {
             return Ok(());
         };
-        if refs.len() >= self.max_refs {
+        if self.refs >= self.max_refs {
             return Err(RemoteError::TooManyRefs);
         }
-        refs.push(RemoteRef {
+        self.refs += 1;
+        self.digest = self.digest.wrapping_add(digest_of(&oid));
+        let found = RemoteRef {
             name: name.to_owned(),
             oid,
             peeled,
-        });
+        };
+        if (self.is_wanted)(&found) {
+            refs.push(found);
+        }
         Ok(())
     }
+}
+
+/// The part of one object in the digest of all refs.
+pub fn digest_of(oid: &Oid) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    oid.hash(&mut hasher);
+    hasher.finish()
 }

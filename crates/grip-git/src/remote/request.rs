@@ -5,9 +5,13 @@
 //! first want; others are left out too.
 
 use bytes::{BufMut, Bytes, BytesMut};
-use grip_types::{ObjectFormat, Oid};
+use grip_types::{Identifier, ObjectFormat, Oid};
 
-use crate::{pktline, refs::AGENT};
+use crate::{
+    pktline,
+    refs::AGENT,
+    repositories::{RepoError, Repositories},
+};
 
 use super::Advertisement;
 
@@ -15,6 +19,24 @@ use super::Advertisement;
 pub const MAX_WANTS: usize = 2000;
 /// Most objects named as being here in one request.
 pub const MAX_HAVES: usize = 256;
+
+impl Repositories {
+    /// As [`fetch_v2`], with what is here for an identifier, which need not be sent. Blocking.
+    pub fn fetch_v2(&self, identifier: &Identifier, wants: &[Oid]) -> Result<Bytes, RepoError> {
+        Ok(fetch_v2(wants, &self.known_tips(identifier, MAX_HAVES)?))
+    }
+
+    /// As [`Self::fetch_v2`], in version 0 or 1.
+    pub fn fetch_v0(
+        &self,
+        identifier: &Identifier,
+        advertised: &Advertisement,
+        wants: &[Oid],
+    ) -> Result<Bytes, RepoError> {
+        let haves = self.known_tips(identifier, MAX_HAVES)?;
+        Ok(fetch_v0(advertised, wants, &haves))
+    }
+}
 
 /// The body of a version 2 `fetch`: all in one request, answered with a pack or a refusal.
 ///

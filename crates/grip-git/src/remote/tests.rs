@@ -381,7 +381,7 @@ async fn an_advertisement_is_read_with_its_capabilities() {
         &format!("shallow {}\n", oid("e")),
         ".",
     ]);
-    let advertised = read_advertisement(&bytes[..], 5).await.unwrap();
+    let advertised = read_advertisement(&bytes[..], 5, |_| true).await.unwrap();
     assert_eq!(advertised.version, Version::V0);
     assert_eq!(advertised.value("agent"), Some("x/1"));
     assert!(advertised.has("side-band-64k") && !advertised.has("side-band"));
@@ -389,7 +389,9 @@ async fn an_advertisement_is_read_with_its_capabilities() {
     assert_eq!(advertised.refs.len(), 5);
     assert_eq!(advertised.refs[2].peeled, Some(oid("c")));
     assert_eq!(advertised.heads_and_tags(), [oid("a"), oid("b")]);
-    let error = read_advertisement(&bytes[..], 4).await.unwrap_err();
+    let error = read_advertisement(&bytes[..], 4, |_| true)
+        .await
+        .unwrap_err();
     assert!(matches!(error, RemoteError::TooManyRefs), "{error}");
 }
 
@@ -421,14 +423,16 @@ async fn broken_advertisements_are_told_apart() {
     ];
     for (bytes, expected) in cases {
         let text = String::from_utf8_lossy(bytes);
-        let error = read_advertisement(&bytes[..], 10).await.expect_err(&text);
+        let error = read_advertisement(&bytes[..], 10, |_| true)
+            .await
+            .expect_err(&text);
         assert!(
             format!("{error:?}").starts_with(expected),
             "{text}: {error:?}"
         );
     }
     let empty = answer(&[service, ".", "."]);
-    let advertised = read_advertisement(&empty[..], 10).await.unwrap();
+    let advertised = read_advertisement(&empty[..], 10, |_| true).await.unwrap();
     assert!(advertised.refs.is_empty());
 }
 
@@ -446,14 +450,47 @@ async fn endless_lists_of_refs_and_capabilities_are_given_up() {
     for (head, line) in cases {
         let line = answer(&[&line]);
         let endless = io::Cursor::new(answer(&head)).chain(Cycle { bytes: line, at: 0 });
-        let error = read_advertisement(endless, 100).await.unwrap_err();
+        let error = read_advertisement(endless, 100, |_| true)
+            .await
+            .unwrap_err();
         assert!(matches!(error, RemoteError::TooManyRefs), "{error}");
     }
     let line = answer(&["unborn HEAD symref-target:refs/heads/main\n"]);
-    let error = read_ls_refs(Cycle { bytes: line, at: 0 }, 100)
+    let error = read_ls_refs(Cycle { bytes: line, at: 0 }, 100, |_| true)
         .await
         .unwrap_err();
     assert!(matches!(error, RemoteError::TooManyRefs), "{error}");
+}
+
+#[tokio::test]
+async fn only_refs_that_are_wanted_and_capabilities_that_mean_something_are_kept() {
+    let strange = format!("x-{}", "y".repeat(20_000));
+    let lines: Vec<String> = (0..1_000)
+        .map(|n| format!("{} refs/heads/{n}-{}\n", oid("b"), "z".repeat(900)))
+        .collect();
+    let head = first(
+        "HEAD",
+        &format!(" {strange} agent={strange} ofs-delta ofs-delta"),
+    );
+    let wanted = format!("{} refs/heads/wanted\n", oid("c"));
+    let mut all = vec!["# service=git-upload-pack\n", ".", &head];
+    all.extend(lines.iter().map(String::as_str));
+    all.extend([wanted.as_str(), "."]);
+    let bytes = answer(&all);
+    let is_wanted = |found: &RemoteRef| found.oid == oid("c");
+    let advertised = read_advertisement(&bytes[..], 2_000, is_wanted);
+    let advertised = advertised.await.unwrap();
+    assert_eq!(advertised.capabilities, ["ofs-delta"]);
+    let names: Vec<_> = advertised.refs.iter().map(|r| r.name.as_str()).collect();
+    assert_eq!(names, ["refs/heads/wanted"]);
+    // Those that are not kept are counted, and stand for what it has.
+    let error = read_advertisement(&bytes[..], 500, is_wanted).await;
+    assert!(matches!(error, Err(RemoteError::TooManyRefs)));
+    let digest = |of: &str| digest_of(&oid(of));
+    let expected = (0..1_000).fold(digest("a").wrapping_add(digest("c")), |sum, _| {
+        sum.wrapping_add(digest("b"))
+    });
+    assert_eq!(advertised.digest, expected);
 }
 
 #[tokio::test]
@@ -465,17 +502,22 @@ async fn a_listing_of_version_two_is_read() {
         "unborn refs/heads/x\n",
         ".",
     ]);
-    let refs = read_ls_refs(&bytes[..], 2).await.unwrap();
+    let refs = read_ls_refs(&bytes[..], 2, |_| true).await.unwrap();
     assert_eq!((refs[0].oid, refs[0].peeled), (a, None));
     assert_eq!((refs[1].oid, refs[1].peeled), (b, Some(c)));
-    let error = read_ls_refs(&bytes[..], 1).await.unwrap_err();
+    let error = read_ls_refs(&bytes[..], 1, |_| true).await.unwrap_err();
     assert!(matches!(error, RemoteError::TooManyRefs), "{error}");
-    let error = read_ls_refs(&b""[..], 1).await.unwrap_err();
+    let error = read_ls_refs(&b""[..], 1, |_| true).await.unwrap_err();
     assert!(matches!(error, RemoteError::UnsupportedVersion), "{error}");
     let cut = &bytes[..bytes.len() - 4];
-    let error = read_ls_refs(cut, 2).await.unwrap_err();
+    let error = read_ls_refs(cut, 2, |_| true).await.unwrap_err();
     assert!(matches!(error, RemoteError::Truncated), "{error}");
-    assert!(read_ls_refs(&b"0000"[..], 1).await.unwrap().is_empty());
+    assert!(
+        read_ls_refs(&b"0000"[..], 1, |_| true)
+            .await
+            .unwrap()
+            .is_empty()
+    );
 }
 
 fn lines() -> impl Strategy<Value = Vec<u8>> {
@@ -511,8 +553,11 @@ async fn all_readings(bytes: &[u8], sizes: &[usize]) -> Vec<String> {
     for version in [Version::V0, Version::V1, Version::V2] {
         readings.push(format!("{:?}", read_pack(pieces(), version).await));
     }
-    readings.push(format!("{:?}", read_advertisement(pieces(), 3).await));
-    readings.push(format!("{:?}", read_ls_refs(pieces(), 3).await));
+    readings.push(format!(
+        "{:?}",
+        read_advertisement(pieces(), 3, |_| true).await
+    ));
+    readings.push(format!("{:?}", read_ls_refs(pieces(), 3, |_| true).await));
     readings
 }
 

@@ -67,6 +67,9 @@ impl Inner {
                 all_adopted = false;
             }
         }
+        if let Err(error) = self.repair_archive() {
+            tracing::warn!(%error, "failed to look through the archive");
+        }
         self.packs.clean(all_adopted)?;
         self.restore_staged()
     }

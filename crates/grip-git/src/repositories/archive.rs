@@ -26,9 +26,10 @@ impl Repositories {
         };
         self.inner.drop_staged(repo)?;
         let target = self.inner.archived(repo, stamp);
-        self.inner
-            .relocate(&path, &target)
-            .map_err(|source| unreachable_repo(repo, source))
+        let archived = self.inner.relocate(&path, &target);
+        // Last: one that a crash leaves without is given it by the start or by its return.
+        let archived = archived.and_then(|()| borrow_in_archive(&target, &repo.identifier));
+        archived.map_err(|source| unreachable_repo(repo, source))
     }
 
     /// Brings back what was archived last under this name; `false` if nothing was, or if there is
@@ -125,11 +126,29 @@ impl Inner {
             let path = self.archived(repo, stamp);
             if disk::is_real_dir(&path)? {
                 self.packs.ensure(&repo.identifier)?;
+                // First: what is in its place must find its objects.
+                borrow(&path, &layout::alternates(&repo.identifier))?;
                 self.relocate(&path, &self.layout.repository(repo))?;
                 return Ok(true);
             }
         }
         Ok(false)
+    }
+
+    /// Has every archived repository find its objects where it lies.
+    pub(super) fn repair_archive(&self) -> io::Result<()> {
+        self.each_archive(|path| {
+            for (name, _) in disk::entries(&path)? {
+                let path = path.join(&name);
+                if let Some(identifier) = layout::identifier_of(&name)
+                    && disk::is_real_dir(&path)?
+                {
+                    borrow_in_archive(&path, &identifier)?;
+                }
+            }
+            Ok(false)
+        })?;
+        Ok(())
     }
 
     /// Removes a repository, and a store without objects that it was the last to use: announcements
@@ -165,7 +184,10 @@ impl Inner {
     /// Looks into every directory that archived repositories are in, until `look` finds it.
     fn each_archive(&self, mut look: impl FnMut(PathBuf) -> io::Result<bool>) -> io::Result<bool> {
         let archive = self.layout.root.join(".archive");
-        for (npub, _) in disk::entries(&archive)? {
+        for (npub, kind) in disk::entries(&archive)? {
+            if !kind.is_dir() || !layout::is_npub(&npub) {
+                continue;
+            }
             let of_owner = archive.join(npub);
             for (stamp, _) in disk::entries(&of_owner)? {
                 if look(of_owner.join(stamp))? {
@@ -175,6 +197,20 @@ impl Inner {
         }
         Ok(false)
     }
+}
+
+fn borrow_in_archive(path: &Path, identifier: &Identifier) -> io::Result<()> {
+    borrow(path, &layout::archived_alternates(identifier))
+}
+
+/// Has the repository at `path` find the objects of its store.
+fn borrow(path: &Path, alternates: &str) -> io::Result<()> {
+    let file = path.join("objects/info/alternates");
+    if disk::read(&file)?.as_deref() == Some(alternates.as_bytes()) {
+        return Ok(());
+    }
+    disk::make_dirs(path, &path.join("objects/info"))?;
+    disk::replace(&file, alternates.as_bytes())
 }
 
 /// Says whether anything is there, a symbolic link too.

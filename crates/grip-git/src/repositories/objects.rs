@@ -4,19 +4,20 @@
 //! is an error of its own wherever something else in the store says that it should be there, so
 //! that nobody takes a gap for a file that was never written.
 
-use std::io;
+use std::{io, time::Duration};
 
 use grip_types::{Identifier, Oid};
 
 use crate::{
     disk,
     objects::{
-        CommitFacts, Cut, FileAt, ObjectKind, ReadError, Reader, TagFacts, TreeBounds, TreeEntry,
-        TreeError,
+        Changes, CommitDetails, CommitFacts, Cut, FileAt, Listing, ObjectKind, PathEntry,
+        ReadError, Reader, TagFacts, TreeBounds, TreeEntry, TreeError,
     },
 };
 
 use super::{RepoError, Repositories, unreachable_objects};
+use crate::packs::DamagedPack;
 
 /// Looks at a store whose packs change; each change is a repack or a push.
 const MAX_LOOKS: usize = 5;
@@ -32,6 +33,31 @@ impl Repositories {
     ) -> Result<Vec<Option<ObjectKind>>, RepoError> {
         let kinds = self.inner.packs.kinds(identifier, oids);
         kinds.map_err(|source| unreachable_objects(identifier, source))
+    }
+
+    /// The damaged packs of an identifier, as far as their ends show it. Blocking.
+    pub fn damaged_packs(&self, identifier: &Identifier) -> Result<Vec<DamagedPack>, RepoError> {
+        let _turn = self.inner.lock(identifier);
+        let damaged = self.inner.packs.damaged(identifier);
+        damaged.map_err(|source| unreachable_objects(identifier, source))
+    }
+
+    /// Has a store for an identifier, whole but for its objects. Blocking.
+    pub fn ensure_store(&self, identifier: &Identifier) -> Result<(), RepoError> {
+        let _turn = self.inner.lock(identifier);
+        let made = self.inner.packs.ensure(identifier);
+        made.map_err(|source| unreachable_objects(identifier, source))
+    }
+
+    /// Moves damaged packs out of the store, so that their objects count as missing. Blocking.
+    pub fn set_aside(
+        &self,
+        identifier: &Identifier,
+        packs: &[DamagedPack],
+    ) -> Result<(), RepoError> {
+        let _turn = self.inner.lock(identifier);
+        let moved = self.inner.packs.set_aside(identifier, packs);
+        moved.map_err(|source| unreachable_objects(identifier, source))
     }
 
     /// The commit that `oid` is or, as an annotated tag, leads to.
@@ -125,6 +151,65 @@ impl Repositories {
             }
         });
         found.map_err(|failure| failure.of(commit).into_error(identifier))?
+    }
+
+    /// A commit with its message; `None` if it is not here or something else.
+    pub fn details(
+        &self,
+        identifier: &Identifier,
+        oid: &Oid,
+    ) -> Result<Option<CommitDetails>, RepoError> {
+        let found = self.read(identifier, |reader| reader.details(oid));
+        none_if_absent(identifier, oid, found)
+    }
+
+    /// The commits that `tips` lead to, newest first: `max` of them at most, and no more than are
+    /// found in `time`.
+    pub fn ancestors(
+        &self,
+        identifier: &Identifier,
+        tips: &[Oid],
+        max: usize,
+        time: Duration,
+    ) -> Result<Vec<Oid>, RepoError> {
+        let found = self.read(identifier, |reader| reader.ancestors(tips, max, time));
+        found.map_err(|failure| failure.into_error(identifier))
+    }
+
+    /// What `path` is in a commit; the empty path is its top directory. A commit that is not here
+    /// is an error.
+    pub fn path_entry(
+        &self,
+        identifier: &Identifier,
+        commit: &Oid,
+        path: &str,
+    ) -> Result<Option<PathEntry>, RepoError> {
+        let found = self.read(identifier, |reader| reader.path_entry(commit, path));
+        found.map_err(|failure| failure.of(commit).into_error(identifier))
+    }
+
+    /// The first `max` entries of a directory by its id, directories first.
+    pub fn listing(
+        &self,
+        identifier: &Identifier,
+        tree: &Oid,
+        max: usize,
+    ) -> Result<Listing, RepoError> {
+        let found = self.read(identifier, |reader| reader.listing(tree, max));
+        found.map_err(|failure| failure.of(tree).into_error(identifier))
+    }
+
+    /// The files that differ between two commits, by path. `max` bounds how many files and
+    /// directories are looked at; without a `before`, all files are new.
+    pub fn changes(
+        &self,
+        identifier: &Identifier,
+        before: Option<&Oid>,
+        after: &Oid,
+        max: usize,
+    ) -> Result<Changes, RepoError> {
+        let found = self.read(identifier, |reader| reader.changes(before, after, max));
+        found.map_err(|failure| failure.of(after).into_error(identifier))
     }
 
     fn read<T>(

@@ -12,7 +12,9 @@ use grip_types::{Oid, RefEdit, RefName, RepoAddr};
 
 use crate::{
     disk,
+    memory::Payer,
     objects::{Objects, Reader},
+    packs::remove_pack,
     receive::{Quarantine, ReceiveError, blocking},
     refs::{self, Ref, RefSnapshot},
     staged_uploads::{self, Records, StagedTotals, StagedUpload, StagingFull},
@@ -136,30 +138,28 @@ impl Repositories {
         self.inner.staged.totals()
     }
 
-    /// Makes what `name` at `tip` rests on part of the identifier's store; false if nothing of it is
-    /// staged. Durable on return.
+    /// What `name` at `tip` rests on, cut to what the tip needs and ready to be promoted; none if
+    /// nothing of it is staged.
     ///
-    /// Takes as long as git walks the objects. Cancel safe: the upload stays staged.
-    pub async fn promote_staged(
+    /// Takes as long as git walks the objects, and no lock. Cancel safe: the upload stays staged.
+    pub async fn prepare_staged(
         &self,
         repo: &RepoAddr,
         name: &RefName,
         tip: &Oid,
-    ) -> Result<bool, ReceiveError> {
+    ) -> Result<Option<StagedTip>, ReceiveError> {
         let Some(upload) = self.inner.staged.find(repo, name, tip) else {
-            return Ok(false);
+            return Ok(None);
         };
         let quarantine = self.reopen_staged(repo, &upload).await?;
         // Tips that are gone may have left objects in it that no event names.
         let quarantine = quarantine.prune_to(&[*tip]).await?.quarantine;
-        let (repositories, repo, tip) = (self.clone(), repo.clone(), *tip);
-        blocking(move || {
-            quarantine.promote()?;
-            fault::point("git.stage.promoted");
-            repositories.inner.forget_tip(&repo, &upload.pack, &tip)
-        })
-        .await?;
-        Ok(true)
+        Ok(Some(StagedTip {
+            quarantine,
+            repo: repo.clone(),
+            pack: upload.pack,
+            tip: *tip,
+        }))
     }
 
     /// The pack of an upload, in a quarantine of its own beside the staged one.
@@ -171,7 +171,32 @@ impl Repositories {
         let dir = self.quarantine_dir(&repo.identifier).await?;
         let (from, pack) = (self.inner.own_packs(repo), upload.pack.clone());
         let reopened = blocking(move || dir.link(&from, &pack)).await?;
-        Ok(self.quarantine(&repo.identifier, Some(reopened)))
+        Ok(self.quarantine(&repo.identifier, Some(reopened), Payer::Unknown))
+    }
+}
+
+/// A staged tip that an event names, on its way into the store.
+#[must_use = "what is not promoted stays staged"]
+pub struct StagedTip {
+    quarantine: Quarantine,
+    repo: RepoAddr,
+    pack: String,
+    tip: Oid,
+}
+
+impl StagedTip {
+    /// The repository it was pushed to, and the commit.
+    pub fn is_at(&self, repo: &RepoAddr, tip: &Oid) -> bool {
+        self.repo == *repo && self.tip == *tip
+    }
+
+    /// Makes it part of the identifier's store. Blocking; durable on return.
+    pub fn promote(self) -> io::Result<()> {
+        let repositories = self.quarantine.repositories.clone();
+        self.quarantine.promote()?;
+        fault::point("git.stage.promoted");
+        let inner = &repositories.inner;
+        inner.forget_tip(&self.repo, &self.pack, &self.tip)
     }
 }
 
@@ -336,17 +361,6 @@ pub(super) fn touches_nostr(edits: &[RefEdit]) -> bool {
 fn pack_bytes(dir: &Path, pack: &str) -> io::Result<u64> {
     let len = |extension| Ok::<_, io::Error>(fs::metadata(file(dir, pack, extension))?.len());
     Ok(len("pack")? + len("idx")?)
-}
-
-/// Removes a pack, its index first: without it nobody looks for the rest.
-fn remove_pack(dir: &Path, pack: &str) -> io::Result<()> {
-    for extension in ["idx", "rev", "pack"] {
-        disk::remove_file(&file(dir, pack, extension))?;
-    }
-    match disk::sync_dir(dir) {
-        Err(error) if !disk::is_absent(&error) => Err(error),
-        _ => Ok(()),
-    }
 }
 
 fn file(dir: &Path, pack: &str, extension: &str) -> PathBuf {

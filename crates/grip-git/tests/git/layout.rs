@@ -140,3 +140,20 @@ async fn what_a_crash_left_is_cleared_at_the_next_start() {
     let again = sandbox.refs(&repo).unwrap();
     assert_eq!(refs_by_us(&again), refs_by_us(&refs));
 }
+
+#[tokio::test]
+async fn an_archived_repository_can_be_read_where_it_lies() {
+    let (mut sandbox, repo) = Sandbox::published(&Work::example()).await;
+    sandbox.archive(&repo, 7).unwrap();
+    let path = sandbox.root().join(".archive").join(ALICE).join("7");
+    let path = path.join(sandbox.path(&repo).file_name().unwrap());
+    assert_fsck_is_clean(&path);
+    // One of an earlier version, whose path was made for another depth.
+    let alternates = path.join("objects/info/alternates");
+    let deep = fs::read_to_string(&alternates).unwrap();
+    fs::write(&alternates, deep.replacen("../../", "", 1)).unwrap();
+    sandbox.reopen();
+    assert_fsck_is_clean(&path);
+    assert!(sandbox.restore(&repo).unwrap());
+    assert_fsck_is_clean(&sandbox.path(&repo));
+}

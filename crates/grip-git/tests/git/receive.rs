@@ -370,3 +370,56 @@ async fn pushes_of_one_identifier_may_run_side_by_side() {
     sandbox.set(&repo, &edits).unwrap();
     assert_fsck_is_clean(&sandbox.path(&repo));
 }
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_pack_that_says_it_has_more_objects_than_fit_into_memory_costs_its_share_alone() {
+    let sandbox = Sandbox::with(|options| options.memory_bytes = 256 << 20);
+    let repo = repo(ALICE, "project");
+    let mut pack = b"PACK\0\0\0\x02\0\xff\xff\xff".to_vec();
+    pack.extend_from_slice(&[0x30, 0x78, 0x9c, 0x03, 0, 0, 0, 0, 1]);
+    let client = Client {
+        bytes: &pack,
+        breaks: false,
+    };
+    let received = sandbox.repositories.receive(&repo.identifier, client);
+    let error = received.await.err().expect("it is refused");
+    assert!(matches!(error, ReceiveError::Bomb), "{error}");
+    let used = sandbox.memory_use();
+    assert_eq!((used.used_bytes, used.processes), (0, 0));
+}
+
+#[tokio::test]
+async fn a_pack_that_finds_no_memory_is_refused_with_the_reason() {
+    let sandbox = Sandbox::with(|options| {
+        options.memory_bytes = 256 << 20;
+        options.stall = Duration::from_secs(600);
+    });
+    let pack = Work::example().pack("", &["--all"]);
+    // Uploads that do not go on hold little, each for a repository of its own.
+    let names: Vec<_> = (0..4).map(|n| repo(ALICE, &format!("r{n}"))).collect();
+    let stuck = names.iter().map(|repo| {
+        let client = Client {
+            bytes: &pack[..8],
+            breaks: false,
+        };
+        sandbox.repositories.receive(&repo.identifier, client)
+    });
+    let stuck = futures_util::future::join_all(stuck);
+    let refused = async {
+        while sandbox.memory_use().used_bytes < 256 << 20 {
+            tokio::task::yield_now().await;
+        }
+        tokio::time::pause();
+        let repo = repo(ALICE, "next");
+        sandbox.receive(&repo, &pack).await
+    };
+    let refused = tokio::select! {
+        _ = stuck => panic!("they wait for bytes"),
+        refused = refused => refused,
+    };
+    let error = refused.err().expect("there is no memory");
+    assert!(matches!(error, ReceiveError::MemoryFull(_)), "{error}");
+    assert!(error.to_string().contains("256 MiB of memory"), "{error}");
+    assert!(error.is_ours());
+}

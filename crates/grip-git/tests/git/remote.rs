@@ -1,7 +1,7 @@
 //! Fetching from git itself, as it sits behind an HTTP server.
 
 use grip_git::{
-    Caps, Pruned, Quarantine, ReceiveError, pktline,
+    Caps, Payer, Pruned, Quarantine, ReceiveError, pktline,
     remote::{
         Advertisement, RemoteError, RemoteRef, Version, fetch_v0, fetch_v2, ls_refs_v2, open_pack,
         read_advertisement, read_ls_refs,
@@ -15,6 +15,7 @@ use tokio::io::AsyncReadExt;
 use crate::support::*;
 
 pub const CAPS: Caps = Caps {
+    payer: Payer::Fetch,
     max_pack_bytes: 64 << 20,
     stall: Duration::from_secs(30),
 };
@@ -47,7 +48,9 @@ fn info_refs(server: &Path, version: Version) -> Vec<u8> {
 
 async fn advertised(server: &Path, version: Version) -> Advertisement {
     let answer = info_refs(server, version);
-    read_advertisement(&answer[..], 100).await.unwrap()
+    read_advertisement(&answer[..], 100, |_| true)
+        .await
+        .unwrap()
 }
 
 /// The body of a fetch in any version.
@@ -307,9 +310,12 @@ async fn refs_are_listed_alike_in_every_version() {
     }
     let capabilities = advertised(work.dir.path(), Version::V2).await;
     assert_eq!(capabilities.version, Version::V2);
-    assert!(capabilities.has("fetch") && capabilities.can_serve_any_oid());
+    assert!(capabilities.has("agent") && capabilities.can_serve_any_oid());
     let answer = upload_pack(work.dir.path(), Version::V2, &ls_refs_v2());
-    assert_eq!(read_ls_refs(&answer[..], 100).await.unwrap(), listed(&work));
+    assert_eq!(
+        read_ls_refs(&answer[..], 100, |_| true).await.unwrap(),
+        listed(&work)
+    );
 }
 
 #[tokio::test]
@@ -322,7 +328,12 @@ async fn an_empty_repository_has_no_refs_in_any_version() {
         assert!(advertised.heads_and_tags().is_empty());
     }
     let answer = upload_pack(work.dir.path(), Version::V2, &ls_refs_v2());
-    assert!(read_ls_refs(&answer[..], 100).await.unwrap().is_empty());
+    assert!(
+        read_ls_refs(&answer[..], 100, |_| true)
+            .await
+            .unwrap()
+            .is_empty()
+    );
     let wanted: Oid = "ab".repeat(20).parse().unwrap();
     let answer = upload_pack(work.dir.path(), Version::V2, &fetch_v2(&[wanted], &[]));
     let error = open_pack(&answer[..], Version::V2).await.err().unwrap();
@@ -369,7 +380,7 @@ async fn a_server_of_version_zero_is_told_apart_from_a_broken_one() {
         let error = open_pack(&answer[..], Version::V2).await.err().unwrap();
         assert!(matches!(error, RemoteError::UnsupportedVersion), "{error}");
         let answer = upload_pack(work.dir.path(), version, &ls_refs_v2());
-        let error = read_ls_refs(&answer[..], 100).await.unwrap_err();
+        let error = read_ls_refs(&answer[..], 100, |_| true).await.unwrap_err();
         assert!(matches!(error, RemoteError::UnsupportedVersion), "{error}");
     }
     // Its object is lost: it understands, starts, and gives up.

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fs, os::unix::fs::symlink};
 
-use grip_git::{Protocol, Quarantine};
+use grip_git::{Payer, Protocol, Quarantine};
 use grip_types::RepoAddr;
 
 use crate::support::*;
@@ -99,7 +99,7 @@ async fn a_store_stays_while_a_pack_that_was_checked_against_it_waits() {
 async fn a_store_stays_while_an_answer_is_made_from_it() {
     let (sandbox, repo) = Sandbox::published(&Work::example()).await;
     let repositories = &sandbox.repositories;
-    let answer = repositories.upload_pack(&repo, Protocol::V2, &b""[..]);
+    let answer = repositories.upload_pack(&repo, Protocol::V2, Payer::Unknown, &b""[..]);
     fs::remove_dir_all(sandbox.path(&repo)).unwrap();
     assert!(!repositories.remove_store(&repo.identifier).unwrap());
     drop(answer.unwrap());

@@ -75,6 +75,21 @@ impl Sandbox {
         self.repositories.receive(&repo.identifier, pack).await
     }
 
+    /// Promotes what `name` at `tip` rests on, if anything of it is staged.
+    pub async fn promote_staged(
+        &self,
+        repo: &RepoAddr,
+        name: &RefName,
+        tip: &Oid,
+    ) -> Result<bool, ReceiveError> {
+        let prepared = self.repositories.prepare_staged(repo, name, tip).await?;
+        let is_staged = prepared.is_some();
+        if let Some(prepared) = prepared {
+            prepared.promote().unwrap();
+        }
+        Ok(is_staged)
+    }
+
     pub async fn promote(&self, repo: &RepoAddr, pack: &[u8]) {
         self.receive(repo, pack).await.unwrap().promote().unwrap();
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::{StreamExt, TryStreamExt};
 use grip_git::{
-    GitService, Protocol,
+    GitService, Payer, Protocol,
     pktline::{self, Packet},
     upload_request::{self, Request},
 };
@@ -30,7 +30,9 @@ fn lines(arguments: &[&str]) -> Vec<String> {
 
 async fn fetch(sandbox: &Sandbox, repo: &RepoAddr, protocol: Protocol, body: Vec<u8>) -> Vec<u8> {
     let body = std::io::Cursor::new(body);
-    let stream = sandbox.upload_pack(repo, protocol, body).unwrap();
+    let stream = sandbox
+        .upload_pack(repo, protocol, Payer::Unknown, body)
+        .unwrap();
     let chunks: Vec<bytes::Bytes> = stream.try_collect().await.unwrap();
     chunks.concat()
 }
@@ -192,7 +194,9 @@ async fn a_client_that_stops_in_mid_request_is_given_up() {
     let repo = repo(ALICE, "project");
     sandbox.create(&repo).unwrap();
     let (_client, body) = tokio::io::duplex(64);
-    let mut stream = sandbox.upload_pack(&repo, Protocol::V2, body).unwrap();
+    let mut stream = sandbox
+        .upload_pack(&repo, Protocol::V2, Payer::Unknown, body)
+        .unwrap();
     let answer = stream.next().await.unwrap().unwrap();
     assert!(answer[4..].starts_with(b"ERR the request stopped arriving"));
     assert!(stream.next().await.is_none());
@@ -202,7 +206,7 @@ async fn a_client_that_stops_in_mid_request_is_given_up() {
 async fn an_unknown_repository_is_said_at_once() {
     let sandbox = Sandbox::new();
     let body = std::io::Cursor::new(Vec::new());
-    let result = sandbox.upload_pack(&repo(ALICE, "x"), Protocol::V2, body);
+    let result = sandbox.upload_pack(&repo(ALICE, "x"), Protocol::V2, Payer::Unknown, body);
     assert!(result.is_err());
 }
 
@@ -232,7 +236,9 @@ async fn dropping_the_answer_ends_git_and_its_children() {
     let repo = repo(ALICE, "project");
     sandbox.create(&repo).unwrap();
     let body = std::io::Cursor::new(b"0000".to_vec());
-    let mut stream = sandbox.upload_pack(&repo, Protocol::V2, body).unwrap();
+    let mut stream = sandbox
+        .upload_pack(&repo, Protocol::V2, Payer::Unknown, body)
+        .unwrap();
     let pids = tools.path().join("pids");
     tokio::select! {
         _ = stream.next() => panic!("a stuck git answers nothing"),
@@ -255,7 +261,9 @@ async fn a_git_that_says_nothing_is_ended() {
     let repo = repo(ALICE, "project");
     sandbox.create(&repo).unwrap();
     let body = std::io::Cursor::new(b"0000".to_vec());
-    let mut stream = sandbox.upload_pack(&repo, Protocol::V2, body).unwrap();
+    let mut stream = sandbox
+        .upload_pack(&repo, Protocol::V2, Payer::Unknown, body)
+        .unwrap();
     assert!(stream.next().await.unwrap().is_err());
 }
 
@@ -275,7 +283,9 @@ async fn the_head_of_a_request_and_its_rest_make_the_whole() {
         std::io::Cursor::new(head),
         std::io::Cursor::new(reader.to_vec()),
     );
-    let stream = sandbox.upload_pack(&repo, Protocol::V2, whole).unwrap();
+    let stream = sandbox
+        .upload_pack(&repo, Protocol::V2, Payer::Unknown, whole)
+        .unwrap();
     let chunks: Vec<bytes::Bytes> = stream.try_collect().await.unwrap();
     let (_, pack) = unpack(&chunks.concat());
     assert_eq!(count(&objects_in(&pack), "commit"), 3);

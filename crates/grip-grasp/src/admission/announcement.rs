@@ -30,6 +30,15 @@ pub(super) fn judge(
     {
         return Ok(trail.refuse("G01-15a 2", reason));
     }
+    if view
+        .departure(&addr)?
+        .is_some_and(|left| left.supersedes(event))
+    {
+        let text = "a later announcement of yours, by which this repository left this server, \
+                    counts; sign this again with a later created_at if it is meant to come back";
+        let reason = Reason::new(Prefix::Invalid, Cause::Superseded, text);
+        return Ok(trail.refuse("G01-64", reason));
+    }
     let case = Case {
         announcement,
         announcements,
@@ -181,6 +190,10 @@ impl Case<'_> {
         // The operator's choice does not undo what the owner still asks for.
         if reason.cause != Cause::NotSelected {
             let after = self.announcements.without(&self.announcement.owner());
+            if self.leaves() {
+                let event = Box::new(self.announcement.event.clone());
+                trail.then(Effect::RememberDeparture(event));
+            }
             self.give_up(&mut trail, &after)?;
         }
         let text = match reason.cause {
@@ -191,11 +204,17 @@ impl Case<'_> {
         Ok(trail.end(Outcome::Refuse(reason)))
     }
 
+    /// Says whether the owner has something here that this takes back.
+    fn leaves(&self) -> bool {
+        let known = self.announcements.of(&self.announcement.owner());
+        known.is_some_and(|(old, _)| self.policy.is_listed_in(old))
+    }
+
     /// The owner left this server: what they had here goes (G01-18).
     fn give_up(&self, trail: &mut Trail, after: &Announcements) -> Result<(), ViewError> {
         let addr = self.announcement.addr();
         match self.announcements.of(&addr.owner) {
-            Some((old, EventStatus::Served)) if old.lists(&self.policy.service) => {
+            Some((old, EventStatus::Served)) if self.policy.is_listed_in(old) => {
                 trail.note("G01-15a 6", "the served version listed us: it is withdrawn");
                 trail.then(Effect::Withdraw(addr));
             }

@@ -35,7 +35,8 @@ impl Grant {
 #[derive(Clone, Debug)]
 pub(crate) struct Announcements {
     identifier: Identifier,
-    service: Service,
+    /// The names of this server.
+    names: Vec<Service>,
     rule: MaintainerRule,
     by_author: BTreeMap<PublicKey, (Announcement, EventStatus)>,
 }
@@ -57,7 +58,7 @@ impl Announcements {
     ) -> Result<Self, ViewError> {
         let mut all = Self {
             identifier: identifier.clone(),
-            service: policy.service.clone(),
+            names: policy.names().cloned().collect(),
             rule: policy.maintainer_rule,
             by_author: BTreeMap::new(),
         };
@@ -117,7 +118,10 @@ impl Announcements {
 
     /// The owners who chose this server, with or without a repository at the moment.
     fn owners(&self) -> impl Iterator<Item = (PublicKey, EventStatus)> {
-        let lists_us = |(a, _): &&(Announcement, EventStatus)| a.lists(&self.service);
+        let lists_us = |(a, _): &&(Announcement, EventStatus)| {
+            let mut names = self.names.iter();
+            names.any(|name| a.lists(name))
+        };
         let entries = self.by_author.values().filter(lists_us);
         entries.map(|(a, status)| (a.owner(), *status))
     }
@@ -126,6 +130,12 @@ impl Announcements {
     pub(crate) fn hosted(&self) -> impl Iterator<Item = RepoAddr> {
         let reachable = self.owners().filter(|(_, s)| *s != EventStatus::Hidden);
         reachable.map(|(owner, _)| RepoAddr::new(owner, self.identifier.clone()))
+    }
+
+    /// The repositories of all who announced the identifier, here or elsewhere.
+    pub(crate) fn authors(&self) -> impl Iterator<Item = RepoAddr> {
+        let authors = self.by_author.keys();
+        authors.map(|author| RepoAddr::new(*author, self.identifier.clone()))
     }
 
     /// The keys whose states move `owner`'s refs.

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, fmt};
 
-use grip_nostr::{EventId, RepoAddr};
+use grip_nostr::{Event, EventId, RepoAddr};
 use grip_purgatory::{Family, Provenance};
 use grip_types::{EventSource, Identifier, Oid};
 
@@ -93,6 +93,8 @@ pub(crate) enum Effect {
     /// The owner's newest announcement no longer lists us: keep the repository read-only for a
     /// grace time from the first notice, then archive it (G01-15a 6).
     Withdraw(RepoAddr),
+    /// Remember by which announcement an owner left, so that no older one brings them back.
+    RememberDeparture(Box<Event>),
     /// The owner deleted the served announcement: archive the repository now (G01-57).
     Archive(RepoAddr),
     /// Look again at what is authorised and effective, and release what can be (G01-15a 7).

@@ -16,7 +16,7 @@ use super::{
     Arrival, Cause, Decision, Effect, Found, HeldAnnouncement, HeldState, Outcome, View, ViewError,
     admit,
 };
-use crate::policy::Policy;
+use crate::{departures::Departure, policy::Policy};
 
 pub(crate) const SERVICE: &str = "grasp.example.com";
 pub(crate) const D: &str = "tide-table";
@@ -32,6 +32,7 @@ pub(crate) struct FakeView {
     pub(crate) objects: BTreeMap<Oid, Found>,
     pub(crate) placeholders: Vec<(EventId, RepoAddr)>,
     pub(crate) staged: Vec<(RepoAddr, EventId, Oid)>,
+    pub(crate) departures: BTreeMap<RepoAddr, Departure>,
     /// Looks by key so far.
     pub(crate) looks: Cell<usize>,
     /// Events read so far.
@@ -50,6 +51,7 @@ impl FakeView {
             objects: BTreeMap::new(),
             placeholders: Vec::new(),
             staged: Vec::new(),
+            departures: BTreeMap::new(),
             looks: Cell::new(0),
             reads: Cell::new(0),
         }
@@ -88,6 +90,10 @@ impl FakeView {
                 Effect::DropStates { ids, .. } => self.forget(|e| ids.contains(&e.id)),
                 Effect::DropPullRequest(id) => self.forget(|e| e.id == *id),
                 Effect::EvictAnnouncement(addr) => self.forget(|e| announces(e, addr)),
+                Effect::RememberDeparture(event) => {
+                    let left = Announcement::parse((**event).clone()).unwrap();
+                    self.departures.insert(left.addr(), Departure::by(event));
+                }
                 Effect::KeepAlive(addr) => {
                     let revived = self.held.iter().filter(|e| announces(e, addr));
                     let revived: Vec<EventId> = revived.map(|e| e.id).collect();
@@ -262,6 +268,10 @@ impl View for FakeView {
 
     fn is_wanted(&self, id: &EventId) -> Result<bool, ViewError> {
         Ok(self.wanted.contains(id))
+    }
+
+    fn departure(&self, addr: &RepoAddr) -> Result<Option<Departure>, ViewError> {
+        Ok(self.departures.get(addr).copied())
     }
 
     fn is_staged(&self, repository: &RepoAddr, id: &EventId, tip: &Oid) -> Result<bool, ViewError> {

@@ -13,9 +13,11 @@ use super::{
 };
 use crate::policy::Policy;
 
-/// Repositories that one pull request may be meant for: a project with its maintainers, each of
-/// which costs a decision.
-const MAX_TARGETS: usize = 32;
+/// Repositories that one pull request may be meant for: a project, under the name of each of its
+/// maintainers.
+const MAX_TARGETS: usize = 16;
+/// Names of those, each of which costs a turn and a decision: few projects have more than one.
+const MAX_IDENTIFIERS: usize = 4;
 /// Events that one pull request is looked up through.
 const MAX_ROOTS: usize = 8;
 
@@ -31,6 +33,12 @@ pub(super) fn judge(
     };
     if request.targets.len() > MAX_TARGETS {
         let text = format!("a pull request names at most {MAX_TARGETS} repositories here");
+        return Ok(trail.refuse("G01-49", Reason::invalid(text)));
+    }
+    if identifiers(&request.targets).len() > MAX_IDENTIFIERS {
+        let text = format!(
+            "a pull request names repositories of at most {MAX_IDENTIFIERS} different names here"
+        );
         return Ok(trail.refuse("G01-49", Reason::invalid(text)));
     }
     let targets = targets(&request, view, policy)?;
@@ -170,16 +178,28 @@ fn relevant(
     announcements: &BTreeMap<Identifier, Announcements>,
 ) -> Vec<RepoAddr> {
     let mut relevant = Vec::new();
-    for (identifier, announcements) in announcements {
+    for announcements in announcements.values() {
         for repository in announcements.hosted() {
-            let set = announcements.set_of(&repository.owner);
-            let mut of_identifier = targets.iter().filter(|t| t.identifier == *identifier);
-            if of_identifier.any(|target| set.contains(&target.owner)) {
+            if is_relevant(&repository, targets, announcements) {
                 relevant.push(repository);
             }
         }
     }
     relevant
+}
+
+/// Says whether what is meant for `targets` belongs into `repository`, by the announcements of its
+/// identifier.
+pub(crate) fn is_relevant(
+    repository: &RepoAddr,
+    targets: &[RepoAddr],
+    announcements: &Announcements,
+) -> bool {
+    let set = announcements.set_of(&repository.owner);
+    let mut same = targets
+        .iter()
+        .filter(|target| target.identifier == repository.identifier);
+    same.any(|target| set.contains(&target.owner))
 }
 
 /// The announcements of every identifier of `targets`.

@@ -5,6 +5,8 @@ use std::error::Error;
 use grip_nostr::{Address, Event, EventId, Kind, PublicKey, RepoAddr, Timestamp};
 use grip_types::{Identifier, Oid};
 
+use crate::departures::Departure;
+
 /// What is held and served at one moment. Implemented by the holder of the identifier's turn, or
 /// the writer's transaction for the kinds that need no git data.
 pub(crate) trait View {
@@ -68,6 +70,9 @@ pub(crate) trait View {
     /// Says whether the objects of `refs/nostr/<id>` at `tip` are staged in a repository: there, and
     /// nowhere else until the event is served.
     fn is_staged(&self, repository: &RepoAddr, id: &EventId, tip: &Oid) -> Result<bool, ViewError>;
+
+    /// The announcement by which an owner left, which is served nowhere.
+    fn departure(&self, addr: &RepoAddr) -> Result<Option<Departure>, ViewError>;
 
     /// What is stored for an identifier under each of `oids`, in their order.
     fn objects(&self, identifier: &Identifier, oids: &[Oid]) -> Result<Vec<Found>, ViewError>;

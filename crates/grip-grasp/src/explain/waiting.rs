@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use grip_nostr::{Event, EventId, PullRequest, State};
-use grip_purgatory::{Held, Millis, Waiting, can_be_here};
+use grip_purgatory::{Millis, can_be_here};
 use grip_types::{Identifier, Oid, RefName};
 
 use super::{Explanation, MAX_LISTED, Missing, Status, facts};
@@ -30,23 +30,13 @@ pub(super) struct Claim {
 impl Core {
     pub(super) fn waiting_claim(&self, id: &EventId) -> Option<Claim> {
         let purgatory = self.purgatory.lock();
-        let (held, identifiers, is_held): (&Held, &[Identifier], bool) =
-            match (purgatory.find_event(id), purgatory.find_wanted(id)) {
-                (Some(waiting), _) => (waiting.held(), waiting.identifiers(), true),
-                (None, Some(entry)) => (&entry.held, &entry.identifiers, false),
-                (None, None) => return None,
-            };
-        let is_announcement = matches!(purgatory.find_event(id), Some(Waiting::Announcement(_)));
+        let waiting = purgatory.find_waiting(id)?;
         Some(Claim {
-            event: held.event.unpack(),
-            deadline: held.deadline(),
-            identifiers: identifiers.to_vec(),
-            is_held,
-            search: if is_announcement {
-                None
-            } else {
-                search(identifiers, &purgatory)
-            },
+            event: waiting.held().event.unpack(),
+            deadline: waiting.held().deadline(),
+            identifiers: waiting.identifiers().to_vec(),
+            is_held: waiting.is_held(),
+            search: search(waiting, &purgatory),
         })
     }
 

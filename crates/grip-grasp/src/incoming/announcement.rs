@@ -11,7 +11,7 @@ use grip_types::EventSource;
 
 use super::identifiers::own_identifier;
 use crate::{
-    admission::{Announcements, Decision, Effect, EventStatus, Outcome, ViewError},
+    admission::{Announcements, Decision, Effect, EventStatus, Outcome},
     error::GraspError,
     grasp::{Core, now},
     hosted_repositories::RepositoryStatus,
@@ -32,7 +32,11 @@ impl Core {
             Outcome::Hold => self.hold_announcement(event, decision, source).await,
             _ => {
                 let answer = self.answer(event, &decision);
+                let has_effects = !decision.effects.is_empty();
                 self.carry_out(decision.effects).await?;
+                if let Some(identifier) = own_identifier(event).filter(|_| has_effects) {
+                    self.settle(&identifier).await;
+                }
                 Ok(answer)
             }
         }
@@ -53,7 +57,11 @@ impl Core {
             .effects
             .contains(&Effect::CreateRepository(addr.clone()));
         let is_last = |effect: &Effect| matches!(effect, Effect::Reexamine(_));
-        let (last, first) = decision.effects.into_iter().partition(is_last);
+        let first = decision
+            .effects
+            .into_iter()
+            .filter(|it| !is_last(it))
+            .collect();
         self.carry_out(first).await?;
         let align = move |core: &Self| core.align_to(&announcement);
         self.blocking("git.align", align).await??;
@@ -67,8 +75,10 @@ impl Core {
         self.hosted.events_changed(&addr.identifier);
         self.forget(|purgatory| purgatory.remove_announcement(&addr))
             .await;
-        self.carry_out(last).await?;
+        // Whoever it strikes loses effect at once, and whose refs were missing gets them.
+        self.settle(&addr.identifier).await;
         self.announcements_accepted.send_modify(|count| *count += 1);
+        self.hosted.followed.notify_one();
         Ok(answer)
     }
 
@@ -76,7 +86,7 @@ impl Core {
     fn align_to(&self, announcement: &Announcement) -> Result<(), GraspError> {
         let policy = self.policy.load();
         let identifier = &announcement.identifier;
-        let events = self.store.read().map_err(ViewError::new)?;
+        let events = self.events()?;
         let view = NodeView::new(self, &events);
         let before = Announcements::load(identifier, &view, &policy)?;
         let after = before.with(announcement, EventStatus::Served);
@@ -99,33 +109,33 @@ impl Core {
                 // The very one that is hidden may come again: its time starts again (G01-20).
                 let entry = purgatory.find_announcement(&addr);
                 if entry.is_some_and(|entry| entry.phase == Phase::Hidden) {
-                    changes.extend(purgatory.revive(&addr, now()));
+                    changes.extend(purgatory.revive(&addr, now()).1);
                 }
-                let (hidden, hiding) = purgatory.make_room(&addr, now());
-                changes.extend(hiding);
-                Ok(((addr, before, hidden), changes))
+                let mut made = purgatory.make_room(&addr, now());
+                changes.append(&mut made.changes);
+                Ok(((addr, before, made), changes))
             })
             .await?;
-        let (addr, before, hidden) = before;
+        let (addr, before, made) = before;
         if let Err(error) = journalled {
-            // The row of the version before is still in the journal: only memory is put back.
+            // The rows of before are still in the journal: only memory is put back.
             let mut purgatory = self.purgatory.lock();
             drop(purgatory.remove_announcement(&addr));
-            if let Some(before) = before {
-                purgatory.put_back_announcement(before);
-            }
+            purgatory.put_back_announcements(before.into_iter().chain(made.before));
             return Err(error.into());
         }
         fault::point("hold.journalled");
         let answer = self.answer(event, &decision);
-        for expired in hidden {
+        for expired in made.expired {
             // The newcomer is held all the same, and a start removes what is left.
             if let Err(error) = self.end_in_turn(expired).await {
                 error.log("failed to remove the repository of a hidden announcement");
             }
         }
         self.carry_out(decision.effects).await?;
+        self.settle(&addr.identifier).await;
         self.announcements_accepted.send_modify(|count| *count += 1);
+        self.hosted.followed.notify_one();
         Ok(answer)
     }
 }

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// The identifier of an announcement or state; none if it has no usable one.
-pub(super) fn own_identifier(event: &Event) -> Option<Identifier> {
+pub(crate) fn own_identifier(event: &Event) -> Option<Identifier> {
     Identifier::parse(first_value(event, "d")?).ok()
 }
 

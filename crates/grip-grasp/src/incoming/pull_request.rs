@@ -20,13 +20,27 @@ impl Core {
         source: EventSource,
     ) -> Result<Answer, GraspError> {
         let identifiers = self.concerned(event).await?;
+        // Before the turns are taken: to walk what is staged takes a while.
+        let mut prepared = Vec::new();
+        if self
+            .purgatory
+            .lock()
+            .find_pr_placeholder(&event.id)
+            .is_some()
+        {
+            let first = self.decide(event, source).await?;
+            if first.outcome == Outcome::Serve {
+                prepared = self.prepare_tips_of(&first.effects).await?;
+            }
+        }
         let _turns = self.turns(identifiers.clone()).await?;
         let decision = self.decide(event, source).await?;
         match decision.outcome {
             Outcome::Serve => {
                 let answer = self.answer(event, &decision);
                 let mut released = Released::default();
-                self.serve_pull_request(event.clone(), decision.effects, &mut released)
+                let (event, effects) = (event.clone(), decision.effects);
+                self.serve_pull_request(event, effects, prepared, &mut released)
                     .await?;
                 Ok(answer)
             }
@@ -39,7 +53,7 @@ impl Core {
     }
 
     /// The identifiers whose turns a pull request or a deletion needs.
-    pub(super) async fn concerned(
+    pub(crate) async fn concerned(
         self: &Arc<Self>,
         event: &Event,
     ) -> Result<Vec<Identifier>, GraspError> {

@@ -3,14 +3,13 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use grip_nostr::{EventId, State};
-use grip_purgatory::EXTENSION;
 use grip_types::Oid;
 
-use super::{Push, land::Denied};
+use super::{Push, land::Denied, prolong::claims};
 use crate::{
     admission::{Announcements, View, ViewError},
     error::GraspError,
-    grasp::{Core, now},
+    grasp::Core,
     node_view::NodeView,
     push_rules::{Authorised, Candidates, Known, Refs, authorise, event_ids, known_event},
     release::served_states,
@@ -33,6 +32,8 @@ pub(super) struct WantedTips {
     pub(super) signed: Vec<Oid>,
     /// Named by no event yet: for the receiving repository alone.
     pub(super) staged: BTreeMap<EventId, Oid>,
+    /// The events that wait for it.
+    pub(super) claims: Vec<EventId>,
 }
 
 impl Judged {
@@ -51,6 +52,7 @@ impl Judged {
                 .chain(named)
                 .collect(),
             staged: staged.copied().collect(),
+            claims: Vec::new(),
         }
     }
 }
@@ -64,21 +66,12 @@ impl Core {
             move |core: &Self| core.judge_push(&push)
         };
         let judged = self.blocking("grasp.judge", judge).await??;
-        let pull_requests = judged.authorised.pull_requests.iter().map(|(id, _)| *id);
-        let rests_on: Vec<EventId> = judged
-            .authorised
-            .by
-            .into_iter()
-            .chain(pull_requests)
-            .collect();
-        self.held(|purgatory| {
-            let identifier = &push.addr.identifier;
-            let mut changes = purgatory.extend_expiry(identifier, &rests_on, EXTENSION, now());
-            changes.extend(purgatory.restart_announcement_timer(&push.addr, now()));
-            ((), changes)
+        let claims = claims(&judged);
+        self.begin_claims(push, &claims).await?;
+        Ok(WantedTips {
+            claims,
+            ..judged.wanted()
         })
-        .await?;
-        Ok(judged.wanted())
     }
 
     /// Judges a push against what is here now. Blocks.
@@ -89,7 +82,7 @@ impl Core {
         if self.withdrawals.until(&push.addr).is_some() {
             return Err(Denied::Withdrawn);
         }
-        let events = self.store.read().map_err(ViewError::new)?;
+        let events = self.events()?;
         let view = NodeView::new(self, &events);
         let candidates = self.candidates(push, &view)?;
         let known = self.known(push, &view)?;

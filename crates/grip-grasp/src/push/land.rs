@@ -1,8 +1,8 @@
 //! The end of a push whose pack is whole, in the turn of its identifier.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
-use grip_git::{ObjectKind, Quarantine, ReceiveError, StageError, StagingFull};
+use grip_git::{ObjectKind, Quarantine, ReceiveError, StageError, StagedTip, StagingFull};
 use grip_nostr::{EventId, RepoAddr, State};
 use grip_purgatory::Purgatory;
 use grip_tasks::fault;
@@ -62,6 +62,7 @@ impl Denied {
                 let lines = refusal.refs.iter();
                 refs.extend(lines.map(|of| format!("{}: {}", of.name, of.reason)));
             }
+            Self::Pack(ReceiveError::MemoryFull(_)) => {}
             Self::Pack(error) if error.is_ours() => {
                 tracing::error!(
                     error = error as &dyn std::error::Error,
@@ -106,7 +107,7 @@ impl Core {
         // Before the turn is taken: to walk a large pack takes a while.
         let split = quarantine.split(&wanted.signed, &staged).await;
         let (signed, staged) = split.map_err(Denied::Pack)?;
-        let _turns = self.turns(self.released_with(identifier)).await?;
+        let mut turns = self.turns(vec![identifier.clone()]).await?;
         let plan = {
             let push = Arc::clone(push);
             move |core: &Self| core.plan_landing(&push, signed, staged, &wanted)
@@ -124,15 +125,22 @@ impl Core {
         };
         self.blocking("git.land", commit).await??;
         fault::point("push.refs_updated");
-        for (id, tip) in named {
-            // The refs have moved: the release below tries it again.
-            if let Err(error) = self.promote_tip(&push.addr, &id, tip).await {
-                error.log("failed to promote a staged tip");
+        if !named.is_empty() {
+            // To walk them takes a while, in which others have their turn.
+            drop(turns);
+            let prepared = self.prepare_tips(&push.addr, &named).await;
+            turns = self.turns(vec![identifier.clone()]).await?;
+            for tip in prepared {
+                // The refs have moved: the release below tries it again.
+                if let Err(error) = self.promote_prepared(&push.addr, tip).await {
+                    error.log("failed to promote a staged tip");
+                }
             }
         }
         let released = self.release(identifier, DataSource::Push).await;
         released.log(identifier);
-        self.pending_repacks.add(identifier);
+        drop(turns);
+        self.maintenance.add(identifier);
         Ok(self.messages(push, state, waiting, &released))
     }
 
@@ -160,7 +168,8 @@ impl Core {
         let named: Vec<_> = named.collect();
         let tips = authorised.placeholders.iter().copied().filter(is_staged);
         let tips = tips.chain(named.iter().copied()).collect();
-        check_tips(push, &current, [&signed, &staged])?;
+        let objects = Objects::find(push, state.as_ref(), &current, [&signed, &staged])?;
+        objects.check_tips()?;
         if !staged.is_empty() {
             let bytes = staged.bytes().map_err(ViewError::new)?;
             let sender = push.sender.as_deref();
@@ -168,7 +177,7 @@ impl Core {
         }
         let (mut edits, mut head) = (authorised.edits, authorised.head);
         if let Some(state) = &state
-            && is_complete(state, &signed)?
+            && objects.complete(state)
         {
             // All at once: a reader never sees half of what the state says.
             let Alignment {
@@ -211,19 +220,39 @@ impl Core {
         Ok(())
     }
 
-    /// Makes a tip that was staged in `addr` part of the store, if it was.
-    pub(crate) async fn promote_tip(
+    /// Those of the tips that are staged in `addr`, ready to be promoted. Needs no turn.
+    async fn prepare_tips(&self, addr: &RepoAddr, tips: &[(EventId, Oid)]) -> Vec<StagedTip> {
+        let mut prepared = Vec::new();
+        for (event, tip) in tips {
+            match self.prepare_tip(addr, event, *tip).await {
+                Ok(tip) => prepared.extend(tip),
+                Err(error) => error.log("failed to read a staged tip"),
+            }
+        }
+        prepared
+    }
+
+    /// What is staged in `addr` for the tip of an event, if anything is.
+    pub(crate) async fn prepare_tip(
         &self,
         addr: &RepoAddr,
         event: &EventId,
         tip: Oid,
-    ) -> Result<(), GraspError> {
+    ) -> Result<Option<StagedTip>, GraspError> {
         let name = RefName::for_nostr_event(event.as_bytes());
-        let promoted = self.repositories.promote_staged(addr, &name, &tip).await;
-        let promoted = promoted.map_err(GraspError::staged(addr))?;
-        if promoted {
-            tracing::debug!(repository = %addr, %event, "promoted a staged upload");
-        }
+        let prepared = self.repositories.prepare_staged(addr, &name, &tip).await;
+        prepared.map_err(GraspError::staged(addr))
+    }
+
+    /// Makes a tip that was staged in `addr` part of the store.
+    pub(crate) async fn promote_prepared(
+        self: &Arc<Self>,
+        addr: &RepoAddr,
+        tip: StagedTip,
+    ) -> Result<(), GraspError> {
+        let promoted = self.blocking("git.land", move |_| tip.promote()).await?;
+        promoted.map_err(GraspError::staged(addr))?;
+        tracing::debug!(repository = %addr, "promoted a staged upload");
         Ok(())
     }
 
@@ -246,7 +275,8 @@ impl Core {
                     if known.is_none_or(|known| !known.refs.contains_key(&push.addr)) {
                         fresh.push(id);
                     }
-                    match purgatory.add_pr_placeholder(id, tip, push.addr.clone(), now()) {
+                    let addr = push.addr.clone();
+                    match purgatory.add_pr_placeholder(id, tip, addr, push.network, now()) {
                         Ok(more) => changes.extend(more),
                         Err(full) => {
                             forget(purgatory, &fresh);
@@ -302,45 +332,77 @@ impl Core {
     }
 }
 
-/// Every new tip must be there, and a commit where git or GRASP wants one.
-///
-/// What a ref is at already was looked at when it was set; a staged tip is in no store.
-fn check_tips(push: &Push, current: &Refs, packs: [&Quarantine; 2]) -> Result<(), Denied> {
-    let commands = push.commands.iter();
-    let tips: Vec<(&RefName, Oid)> = commands
-        .filter_map(|command| Some((&command.name, command.new?)))
-        .filter(|(name, oid)| current.refs.get(*name) != Some(oid))
-        .collect();
-    let oids: Vec<Oid> = tips.iter().map(|(_, oid)| *oid).collect();
-    let [signed, staged] = packs.map(|pack| pack.kinds(&oids).map_err(ViewError::new));
-    let kinds = signed?
-        .into_iter()
-        .zip(staged?)
-        .map(|(signed, staged)| signed.or(staged));
-    for ((name, oid), kind) in tips.into_iter().zip(kinds) {
-        let needs_commit = name.is_head() || name.is_under_nostr();
-        match kind {
-            None => {
-                let text = format!("{} for {name} is neither in the pack nor here", oid.short());
-                return Err(Denied::Tip(text));
-            }
-            Some(kind) if needs_commit && kind != ObjectKind::Commit => {
-                let text = format!("{name} needs a commit, and {} is none", oid.short());
-                return Err(Denied::Tip(text));
-            }
-            Some(_) => {}
-        }
-    }
-    Ok(())
+/// The objects that a push sets refs to and its state names, looked up at once.
+struct Objects<'a> {
+    /// What a ref is at already was looked at when it was set; a staged tip is in no store.
+    tips: Vec<(&'a RefName, Oid)>,
+    /// In the pack for the store, or in the store.
+    signed: HashMap<Oid, ObjectKind>,
+    /// In the pack for the receiving repository.
+    staged: HashMap<Oid, ObjectKind>,
 }
 
-/// Says whether with this push everything is here that `state` names.
-fn is_complete(state: &State, quarantine: &Quarantine) -> Result<bool, ViewError> {
-    let (names, oids): (Vec<&RefName>, Vec<Oid>) = state.refs.iter().map(|(n, o)| (n, *o)).unzip();
-    let kinds = quarantine.kinds(&oids).map_err(ViewError::new)?;
-    let fits = |(name, kind): (&RefName, Option<ObjectKind>)| match kind {
-        None => false,
-        Some(kind) => !name.is_head() || kind == ObjectKind::Commit,
-    };
-    Ok(names.into_iter().zip(kinds).all(fits))
+impl<'a> Objects<'a> {
+    fn find(
+        push: &'a Push,
+        state: Option<&State>,
+        current: &Refs,
+        [signed, staged]: [&Quarantine; 2],
+    ) -> Result<Self, ViewError> {
+        let commands = push.commands.iter();
+        let tips: Vec<(&RefName, Oid)> = commands
+            .filter_map(|command| Some((&command.name, command.new?)))
+            .filter(|(name, oid)| current.refs.get(*name) != Some(oid))
+            .collect();
+        let mut oids: Vec<Oid> = tips.iter().map(|(_, oid)| *oid).collect();
+        let kinds = |pack: &Quarantine, oids: &[Oid]| {
+            let kinds = pack.kinds(oids).map_err(ViewError::new)?;
+            let found = oids.iter().zip(kinds);
+            Ok::<_, ViewError>(
+                found
+                    .filter_map(|(oid, kind)| Some((*oid, kind?)))
+                    .collect(),
+            )
+        };
+        let staged = if staged.is_empty() {
+            HashMap::new()
+        } else {
+            kinds(staged, &oids)?
+        };
+        oids.extend(state.iter().flat_map(|state| state.refs.values()));
+        let signed = kinds(signed, &oids)?;
+        Ok(Self {
+            tips,
+            signed,
+            staged,
+        })
+    }
+
+    /// Every new tip must be there, and a commit where git or GRASP wants one.
+    fn check_tips(&self) -> Result<(), Denied> {
+        for (name, oid) in &self.tips {
+            let needs_commit = name.is_head() || name.is_under_nostr();
+            match self.signed.get(oid).or_else(|| self.staged.get(oid)) {
+                None => {
+                    let text =
+                        format!("{} for {name} is neither in the pack nor here", oid.short());
+                    return Err(Denied::Tip(text));
+                }
+                Some(kind) if needs_commit && *kind != ObjectKind::Commit => {
+                    let text = format!("{name} needs a commit, and {} is none", oid.short());
+                    return Err(Denied::Tip(text));
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Says whether with this push everything is in the store that `state` names.
+    fn complete(&self, state: &State) -> bool {
+        state.refs.iter().all(|(name, oid)| {
+            let kind = self.signed.get(oid);
+            kind.is_some_and(|kind| !name.is_head() || *kind == ObjectKind::Commit)
+        })
+    }
 }

@@ -30,7 +30,7 @@ const MAX_PER_REPOSITORY: usize = 8;
 /// How long an upload may go on before it is called slow.
 const GRACE: Duration = Duration::from_secs(5);
 /// Slower uploads make room for another where there is none.
-const SLOW_BYTES_PER_SECOND: u64 = 32 << 10;
+pub(super) const SLOW_BYTES_PER_SECOND: u64 = 32 << 10;
 /// How long a push waits for a permit: long enough that one who trickles is found out.
 const MAX_WAIT: Duration = Duration::from_secs(15);
 /// How often a push that waits looks for an upload that has become slow.
@@ -63,6 +63,14 @@ impl Transfer {
     pub(super) fn received(&self, bytes: usize) {
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
         self.received_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn received_bytes(&self) -> u64 {
+        self.received_bytes.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn is_whole(&self) -> bool {
+        self.is_whole.load(Ordering::Acquire)
     }
 
     /// Notes that the upload is complete. False if it had to make room before.

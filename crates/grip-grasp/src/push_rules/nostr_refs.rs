@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use grip_nostr::{Event, EventId, Kind, PullRequest, RepoAddr};
 use grip_types::{Oid, RefEdit};
 
+use super::Refs;
 use crate::{
     admission::{View, ViewError, belongs_to},
     policy::Policy,
@@ -49,7 +50,11 @@ pub(super) enum Tip {
     Placeholder(EventId, Oid),
 }
 
-pub(super) fn judge(command: &RefEdit, known: &BTreeMap<EventId, Known>) -> Result<Tip, String> {
+pub(super) fn judge(
+    command: &RefEdit,
+    known: &BTreeMap<EventId, Known>,
+    current: &Refs,
+) -> Result<Tip, String> {
     let name = &command.name;
     if !name.is_under_nostr() {
         return Err(format!(
@@ -67,7 +72,17 @@ pub(super) fn judge(command: &RefEdit, known: &BTreeMap<EventId, Known>) -> Resu
         ));
     };
     match known.get(&id) {
-        None => Ok(Tip::Placeholder(id, new)),
+        // First come: who pushes a tip must find it when his event arrives. An event that names
+        // another tip ends this one at once (G01-48).
+        None => match current.refs.get(name) {
+            Some(tip) if *tip != new => Err(format!(
+                "{name} waits for its event with the tip {} already; publish the event first, then \
+                 push {}",
+                tip.short(),
+                new.short()
+            )),
+            _ => Ok(Tip::Placeholder(id, new)),
+        },
         Some(Known::OtherKind(kind)) => Err(format!(
             "the event that {name} names is of kind {}, no pull request",
             kind.as_u16()

@@ -361,12 +361,20 @@ fn g01_43_anyone_may_push_the_tip_of_an_event_not_known_yet() {
     assert_eq!(authorised.placeholders, [(id, oid(1))]);
     assert_eq!(authorised.by, None);
     assert_eq!(authorised.edits.len(), 1);
-    let again = [set_to(&nostr_ref(&id), Some(1), 2)];
+}
+
+#[test]
+fn the_first_tip_pushed_for_an_event_not_known_yet_stays() {
+    let id = some_event();
     let current = refs(&[(&nostr_ref(&id), 1)]);
-    assert!(
-        push(&again, &Candidates::default(), &current).is_ok(),
-        "until the event is known"
-    );
+    let again = [set_to(&nostr_ref(&id), None, 1)];
+    let authorised = push(&again, &Candidates::default(), &current).unwrap();
+    assert_eq!(authorised.placeholders, [(id, oid(1))]);
+    for old in [None, Some(1)] {
+        let over = [set_to(&nostr_ref(&id), old, 2)];
+        let refusal = push(&over, &Candidates::default(), &current).unwrap_err();
+        assert!(refusal.summary.contains("publish the event first"));
+    }
 }
 
 #[test]

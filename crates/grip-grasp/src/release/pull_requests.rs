@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use grip_nostr::{Event, EventId};
+use grip_git::StagedTip;
+use grip_nostr::{Event, EventId, RepoAddr};
 use grip_tasks::fault;
+use grip_types::Oid;
 
 use super::{Released, again};
 use crate::{
-    admission::{Decision, Effect, Outcome, ViewError, admit},
+    admission::{Decision, Effect, Outcome, admit},
     error::GraspError,
     grasp::Core,
     node_view::NodeView,
@@ -26,7 +28,7 @@ impl Core {
         };
         match decision.outcome {
             Outcome::Serve => {
-                self.serve_pull_request(event, decision.effects, released)
+                self.serve_pull_request(event, decision.effects, Vec::new(), released)
                     .await
             }
             Outcome::Refuse(_) | Outcome::Duplicate(_) => {
@@ -50,21 +52,22 @@ impl Core {
         let Some(event) = self.waiting_event(id) else {
             return Ok(None);
         };
-        let events = self.store.read().map_err(ViewError::new)?;
+        let events = self.events()?;
         let view = NodeView::leaving_out(self, &events, *id);
         let decision = admit(&event, &view, &self.policy.load(), again())?;
         Ok(Some((event, decision)))
     }
 
     /// Promotes the tip of a pull request if it is staged, sets its refs, saves it, and forgets what
-    /// was held.
+    /// was held. What is not among `prepared` is walked here, in the turn.
     pub(crate) async fn serve_pull_request(
         self: &Arc<Self>,
         event: Event,
         effects: Vec<Effect>,
+        prepared: Vec<StagedTip>,
         released: &mut Released,
     ) -> Result<(), GraspError> {
-        self.promote_tips(&effects).await?;
+        self.promote_tips(&effects, prepared).await?;
         fault::point("release.objects_durable");
         for moved in self.move_tips(effects).await? {
             released.count(moved);
@@ -75,23 +78,38 @@ impl Core {
         fault::point("release.event_saved");
         if self.is_served_now(&puts[0], id, released) {
             released.prs_released += 1;
+            self.hosted.followed.notify_one();
         }
         self.forget(|purgatory| purgatory.remove_pr(&id)).await;
         Ok(())
     }
 
+    /// What is staged of the tips that `effects` set, ready to be promoted. Needs no turn.
+    pub(crate) async fn prepare_tips_of(
+        &self,
+        effects: &[Effect],
+    ) -> Result<Vec<StagedTip>, GraspError> {
+        let mut prepared = Vec::new();
+        for (addr, event, tip) in tips_of(effects) {
+            prepared.extend(self.prepare_tip(addr, event, tip).await?);
+        }
+        Ok(prepared)
+    }
+
     /// Makes the tips that are to be set part of the store, wherever they are staged.
-    async fn promote_tips(&self, effects: &[Effect]) -> Result<(), GraspError> {
-        for effect in effects {
-            if let Effect::SetPullRequestRef {
-                repositories,
-                event,
-                tip,
-            } = effect
-            {
-                for addr in repositories {
-                    self.promote_tip(addr, event, *tip).await?;
-                }
+    async fn promote_tips(
+        self: &Arc<Self>,
+        effects: &[Effect],
+        mut prepared: Vec<StagedTip>,
+    ) -> Result<(), GraspError> {
+        for (addr, event, tip) in tips_of(effects) {
+            let ready = prepared.iter().position(|ready| ready.is_at(addr, &tip));
+            let ready = match ready {
+                Some(place) => Some(prepared.swap_remove(place)),
+                None => self.prepare_tip(addr, event, tip).await?,
+            };
+            if let Some(ready) = ready {
+                self.promote_prepared(addr, ready).await?;
             }
         }
         Ok(())
@@ -140,4 +158,17 @@ impl Core {
         }
         Ok(())
     }
+}
+
+/// The tips that `effects` set, each in a repository.
+fn tips_of<'a>(effects: &'a [Effect]) -> impl Iterator<Item = (&'a RepoAddr, &'a EventId, Oid)> {
+    let of_effect = |effect: &'a Effect| match effect {
+        Effect::SetPullRequestRef {
+            repositories,
+            event,
+            tip,
+        } => Some(repositories.iter().map(move |addr| (addr, event, *tip))),
+        _ => None,
+    };
+    effects.iter().filter_map(of_effect).flatten()
 }

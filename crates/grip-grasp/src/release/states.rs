@@ -68,7 +68,7 @@ impl Core {
         arrival: Arrival,
         is_held: bool,
     ) -> Result<(Decision, Option<Plan>), GraspError> {
-        let events = self.store.read().map_err(ViewError::new)?;
+        let events = self.events()?;
         let view = if is_held {
             NodeView::leaving_out(self, &events, event.id)
         } else {
@@ -120,15 +120,8 @@ impl Core {
         }
         self.hosted.events_changed(identifier);
         self.forget(|purgatory| {
-            let mut changes = purgatory.remove_state_event(identifier, &state.event.id);
-            changes.extend(purgatory.remove_superseded(identifier, &state.event));
-            for id in &overtaken {
-                changes.extend(purgatory.remove_state_event(identifier, id));
-            }
-            for (addr, _) in &announcements {
-                changes.extend(purgatory.remove_announcement(addr));
-            }
-            changes
+            let announcements = announcements.iter().map(|(addr, _)| addr);
+            purgatory.remove_served_state(identifier, &state.event, &overtaken, announcements)
         })
         .await;
         Ok(())
@@ -142,6 +135,7 @@ impl Core {
         state: Arc<State>,
         released: &mut Released,
     ) -> Result<(), GraspError> {
+        let identifier = state.identifier.clone();
         let align = move |core: &Self| {
             let aligned = repositories.iter().map(|addr| core.align(addr, &state));
             aligned.collect::<Vec<_>>()
@@ -152,7 +146,10 @@ impl Core {
         for moved in aligned {
             match moved {
                 Ok(moved) => released.count(moved),
-                Err(error) if any => released.note(Err(error)),
+                Err(error) if any => {
+                    self.unsettled.add(&identifier);
+                    released.note(Err(error));
+                }
                 Err(error) => failure = Some(error),
             }
         }

@@ -9,7 +9,7 @@ use url::Url;
 
 use crate::{
     DataSource, Grasp, LookError, Policy,
-    admission::{Announcements, Found, Outcome, View, ViewError, admit, targets},
+    admission::{Announcements, EventStatus, Found, Outcome, View, ViewError, admit, targets},
     error::GraspError,
     grasp::Core,
     node_view::NodeView,
@@ -74,7 +74,7 @@ impl Core {
         waiting: Vec<CompactEvent>,
     ) -> Result<Looked, GraspError> {
         let policy = self.policy.load();
-        let events = self.store.read().map_err(ViewError::new)?;
+        let events = self.events()?;
         let announcements =
             Announcements::load(identifier, &NodeView::new(self, &events), &policy)?;
         let mut looked = Looked {
@@ -85,11 +85,12 @@ impl Core {
             let event = event.unpack();
             let view = NodeView::leaving_out(self, &events, event.id);
             match admit(&event, &view, &policy, again())?.outcome {
-                Outcome::Hold => {
+                // One that is served and wanted has lost its data.
+                Outcome::Hold | Outcome::Duplicate(EventStatus::Served) => {
                     let asks = asks(&event, &announcements, identifier, &view, &policy)?;
-                    looked
-                        .needs
-                        .extend(asks.filter(|need| !need.oids.is_empty()));
+                    let asks = asks.filter(|need| !need.oids.is_empty());
+                    looked.unsettled |= asks.is_none();
+                    looked.needs.extend(asks);
                 }
                 _ => looked.unsettled = true,
             }
@@ -135,6 +136,8 @@ pub(crate) fn asks(
     } else {
         return Ok(None);
     };
+    let grants = announcements.grants(&event.pubkey);
+    let is_served = grants.iter().any(|it| it.status == EventStatus::Served);
     let found = view.objects(identifier, &oids)?;
     let missing = oids.iter().zip(found).filter(|(_, f)| *f == Found::Missing);
     let oids: BTreeSet<Oid> = missing.map(|(oid, _)| *oid).collect();
@@ -144,6 +147,8 @@ pub(crate) fn asks(
     let need = Need {
         event: event.id,
         is_state,
+        author: event.pubkey,
+        is_served,
         urls: urls.listed,
         owners,
         oids,

@@ -3,7 +3,7 @@
 use std::{borrow::Cow, sync::Arc};
 
 use grip_nostr::{Event, EventId, RepoAddr};
-use grip_purgatory::{Held, Phase, Purgatory, Waiting, WantedEntry, can_be_here};
+use grip_purgatory::{Phase, Purgatory, Waiting, can_be_here};
 use grip_types::{Identifier, Origin};
 use serde::{Deserialize, Serialize};
 
@@ -94,12 +94,10 @@ impl Core {
     fn waiting(&self, limit: usize) -> Result<Vec<WaitingFacts>, GraspError> {
         let waiting: Vec<Snapshot> = {
             let purgatory = self.purgatory.lock();
-            let held = purgatory.waiting().map(|it| held_facts(it, &purgatory));
-            let wanted = purgatory.all_wanted();
-            let wanted = wanted.map(|it| wanted_facts(it, &purgatory));
-            held.chain(wanted).take(limit).collect()
+            let waiting = purgatory.waiting().take(limit);
+            waiting.map(|it| snapshot(it, &purgatory)).collect()
         };
-        let events = self.store.read().map_err(ViewError::new)?;
+        let events = self.events()?;
         let view = NodeView::new(self, &events);
         let facts = waiting.into_iter().map(|it| it.complete(&view));
         Ok(facts.collect::<Result<_, ViewError>>()?)
@@ -107,31 +105,28 @@ impl Core {
 
     fn identifiers_of(&self, id: &EventId) -> Option<Vec<Identifier>> {
         let purgatory = self.purgatory.lock();
-        let held = purgatory.find_event(id).map(Waiting::identifiers);
-        let wanted = || {
-            purgatory
-                .find_wanted(id)
-                .map(|entry| &entry.identifiers[..])
-        };
-        held.or_else(wanted).map(<[Identifier]>::to_vec)
+        let waiting = purgatory.find_waiting(id);
+        waiting.map(|waiting| waiting.identifiers().to_vec())
     }
 
     async fn drop_waiting(self: &Arc<Self>, id: &EventId) -> Result<bool, GraspError> {
         let Some(identifiers) = self.identifiers_of(id) else {
             return Ok(false);
         };
-        let _turns = self.turns(identifiers).await?;
+        let _turns = self.turns(identifiers.clone()).await?;
         let announcement = self.announcement_of(id);
         let dropped = self
             .held(|purgatory| {
-                let is_held = purgatory.find_event(id).is_some();
-                let waits = is_held || purgatory.find_wanted(id).is_some();
+                let waits = purgatory.find_waiting(id).is_some();
                 (waits, purgatory.drop_event(id, now()))
             })
             .await?;
         if let Some(addr) = announcement {
             let remove = move |core: &Self| core.remove_or_archive(&addr);
             self.blocking("git.remove", remove).await??;
+        }
+        for identifier in &identifiers {
+            self.settle(identifier).await;
         }
         if dropped {
             tracing::info!(%id, "dropped a waiting event by order of the operator");
@@ -142,12 +137,12 @@ impl Core {
     fn announcement_of(&self, id: &EventId) -> Option<RepoAddr> {
         match self.purgatory.lock().find_event(id)? {
             Waiting::Announcement(entry) => Some(entry.addr.clone()),
-            Waiting::State(_) | Waiting::Pr(_) => None,
+            _ => None,
         }
     }
 }
 
-fn held_facts(waiting: Waiting<'_>, purgatory: &Purgatory) -> Snapshot {
+fn snapshot(waiting: Waiting<'_>, purgatory: &Purgatory) -> Snapshot {
     let (class, status) = match waiting {
         Waiting::Announcement(entry) => match entry.phase {
             Phase::Shown => ("announcement", WaitingStatus::Held),
@@ -155,44 +150,12 @@ fn held_facts(waiting: Waiting<'_>, purgatory: &Purgatory) -> Snapshot {
         },
         Waiting::State(_) => ("state", WaitingStatus::Held),
         Waiting::Pr(_) => ("pull_request", WaitingStatus::Held),
+        Waiting::Wanted(entry) if entry.is_state() => ("state", WaitingStatus::Wanted),
+        Waiting::Wanted(_) => ("pull_request", WaitingStatus::Wanted),
     };
-    let mut snapshot = snapshot(waiting.held(), waiting.identifiers(), class, status);
-    if !matches!(waiting, Waiting::Announcement(_)) {
-        let search = search(waiting.identifiers(), purgatory);
-        snapshot.facts.searched(search);
-    }
-    snapshot
-}
-
-fn wanted_facts(entry: &WantedEntry, purgatory: &Purgatory) -> Snapshot {
-    let class = if entry.is_state() {
-        "state"
-    } else {
-        "pull_request"
-    };
-    let status = WaitingStatus::Wanted;
-    let mut snapshot = snapshot(&entry.held, &entry.identifiers, class, status);
-    snapshot
-        .facts
-        .searched(search(&entry.identifiers, purgatory));
-    snapshot
-}
-
-/// The state of the search for the data of some identifiers: the attempt that comes first counts.
-pub(crate) fn search(identifiers: &[Identifier], purgatory: &Purgatory) -> Option<SyncFacts> {
-    let entries = identifiers.iter().filter_map(|it| purgatory.sync_entry(it));
-    let facts = entries.map(SyncFacts::from);
-    facts.min_by_key(|facts| (!facts.in_progress, facts.next_attempt))
-}
-
-fn snapshot(
-    held: &Held,
-    identifiers: &[Identifier],
-    class: &'static str,
-    status: WaitingStatus,
-) -> Snapshot {
+    let (held, identifiers) = (waiting.held(), waiting.identifiers());
     let event = held.event.unpack();
-    let facts = WaitingFacts {
+    let mut facts = WaitingFacts {
         id: event.id.to_hex(),
         kind: event.kind.as_u16(),
         author: npub(&event.pubkey),
@@ -211,7 +174,20 @@ fn snapshot(
         next_attempt: None,
         in_progress: false,
     };
+    facts.searched(search(waiting, purgatory));
     Snapshot { event, facts }
+}
+
+/// The state of the search for the data of a waiting event: of several identifiers, the attempt
+/// that comes first counts. An announcement is not searched for.
+pub(crate) fn search(waiting: Waiting<'_>, purgatory: &Purgatory) -> Option<SyncFacts> {
+    if matches!(waiting, Waiting::Announcement(_)) {
+        return None;
+    }
+    let identifiers = waiting.identifiers().iter();
+    let entries = identifiers.filter_map(|it| purgatory.sync_entry(it));
+    let facts = entries.map(SyncFacts::from);
+    facts.min_by_key(|facts| (!facts.in_progress, facts.next_attempt))
 }
 
 impl WaitingFacts {

@@ -5,15 +5,19 @@
     reason = "a story that cannot be set up has failed"
 )]
 
+mod agreement;
 mod announcements;
 mod changes;
+mod damage;
 mod deletions;
 mod expiry;
 mod explain;
+mod model;
 mod node;
 mod pull_requests;
 mod pushes;
 mod restarts;
+mod slow_uploads;
 mod staged;
 mod states;
 mod sync;

@@ -25,6 +25,8 @@ pub(crate) struct Node {
     dir: TempDir,
     staging: grip_git::StagingBudgets,
     min_free_bytes: u64,
+    service: String,
+    bounds: Bounds,
     running: Option<Running>,
 }
 
@@ -64,6 +66,8 @@ impl Node {
             dir: TempDir::new().unwrap(),
             staging: Default::default(),
             min_free_bytes: 0,
+            service: SERVICE.to_owned(),
+            bounds: Bounds::default(),
             running: None,
         };
         node.open().await;
@@ -80,14 +84,14 @@ impl Node {
         options.min_free_bytes = self.min_free_bytes;
         let repositories = Repositories::open(options).unwrap();
         let (relay, writer) = Relay::start(store.clone(), Limits::default(), &group);
-        let policy = Policy::open(Service::parse(SERVICE).unwrap());
+        let policy = Policy::open(Service::parse(&self.service).unwrap());
         let grasp = Grasp::start(Parts {
             store: store.clone(),
             writer,
             db: db.clone(),
             repositories: repositories.clone(),
             policy: Arc::new(ArcSwap::from_pointee(policy)),
-            bounds: Bounds::default(),
+            bounds: self.bounds,
             sweep_every: Duration::from_secs(3600),
             group: group.child("grasp"),
         });
@@ -115,9 +119,16 @@ impl Node {
 
     /// Restarts the node on the same directory.
     pub(crate) async fn restart(&mut self) {
+        self.restart_after(|| {}).await;
+    }
+
+    /// Restarts the node; while it is down, `change` does something to its directory.
+    pub(crate) async fn restart_after(&mut self, change: impl FnOnce()) {
+        self.agrees().await;
         let running = self.running.take().unwrap();
         let ended = running.group.shutdown(Duration::from_secs(20)).await;
         assert_eq!(ended, Ended::Drained);
+        change();
         self.reopen(running).await;
     }
 
@@ -239,9 +250,7 @@ impl Node {
 
     /// Says whether one repository can read an object, by its own refs or another's.
     pub(crate) fn can_read(&self, addr: &RepoAddr, oid: &str) -> bool {
-        let path = format!("git/{}/{}.git", addr.npub(), addr.identifier.encoded());
-        let mut git =
-            grip_testkit::git::command(&self.dir.path().join(path), ["cat-file", "-e", oid]);
+        let mut git = grip_testkit::git::command(&self.path_of(addr), ["cat-file", "-e", oid]);
         git.output().unwrap().status.success()
     }
 
@@ -265,6 +274,14 @@ impl Node {
     /// Pushes `old new ref` commands with a pack, as bytes.
     pub(crate) async fn push_bytes(&self, addr: &RepoAddr, body: Vec<u8>) -> Told {
         self.push_bytes_from(None, addr, body).await
+    }
+
+    /// Pushes a body that is still on its way.
+    pub(crate) async fn push_stream<B>(&self, addr: &RepoAddr, body: B) -> Told
+    where
+        B: tokio::io::AsyncRead + Send + Unpin + 'static,
+    {
+        told(self.grasp().push(addr.clone(), None, body).await).await
     }
 
     /// The same from an address.
@@ -312,6 +329,48 @@ impl Node {
 
     pub(crate) fn is_on_disk(&self, addr: &RepoAddr) -> bool {
         self.running().repositories.exists(addr)
+    }
+
+    /// The invariant: relay and git tell the same story.
+    pub(crate) async fn agrees(&self) {
+        let grasp = self.grasp();
+        for identifier in grasp.identifiers() {
+            let found = grasp.audit(&identifier).await.unwrap();
+            let found: Vec<String> = found.iter().map(ToString::to_string).collect();
+            assert!(found.is_empty(), "{found:#?}");
+        }
+    }
+
+    /// Has other rules count.
+    pub(crate) fn set_policy(&self, change: impl FnOnce(&mut Policy)) {
+        let mut policy = Policy::clone(&self.grasp().policy());
+        change(&mut policy);
+        self.grasp().set_policy(policy);
+    }
+
+    /// Has other rules count, and waits until they do.
+    pub(crate) async fn enforce(&self, change: impl FnOnce(&mut Policy)) {
+        let mut policy = Policy::clone(&self.grasp().policy());
+        change(&mut policy);
+        self.grasp().enforce(policy).await;
+    }
+
+    /// Starts again with another time that events may wait.
+    pub(crate) async fn restart_with_lifetime(&mut self, lifetime: Duration) {
+        self.bounds.lifetime = lifetime;
+        self.restart().await;
+    }
+
+    /// Starts again under another name.
+    pub(crate) async fn restart_as(&mut self, service: &str) {
+        self.service = service.to_owned();
+        self.restart().await;
+    }
+
+    /// Where the files of a repository are.
+    pub(crate) fn path_of(&self, addr: &RepoAddr) -> std::path::PathBuf {
+        let path = format!("git/{}/{}.git", addr.npub(), addr.identifier.encoded());
+        self.dir.path().join(path)
     }
 
     /// How many events and refs wait.

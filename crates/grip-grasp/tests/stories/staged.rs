@@ -187,8 +187,13 @@ async fn a_staged_ref_is_pushed_again_by_clients_that_were_not_shown_it() {
     let mut body = wire::commands(&[(ZERO, &next, &proposal.name)], wire::CAPABILITIES);
     let pack = wire::pack(&proposal.scene.tree, &next, Some(&proposal.scene.tip)).await;
     body.extend(pack.unwrap());
-    node.push_bytes(repo, body).await.taken("");
-    assert_eq!(node.refs(repo)[&proposal.name], next);
+    // First come: nobody takes the place of what waits for its event.
+    let over = node.push_bytes(repo, body.clone()).await;
+    over.refused("publish the event first");
+    assert_eq!(node.refs(repo)[&proposal.name], proposal.tip);
+    assert_eq!(node.staged_bytes(), bytes);
+    node.accepts(&proposal.event, "").await;
+    node.push_bytes(repo, body).await.refused("has its tip at");
     assert!(node.fsck_is_clean(repo).await);
 }
 

@@ -101,11 +101,11 @@ async fn packs_that_fetches_bring_are_rolled_up_as_those_of_pushes_are() {
     let (node, tree, _, next) = waiting(&Author::new()).await;
     let grasp = node.grasp();
     // What the pushes before left.
-    grasp.sweep(in_minutes(0)).await;
-    assert_eq!(grasp.sweep(in_minutes(0)).await.repacked, 0);
+    grasp.maintain().await;
+    assert_eq!(grasp.maintain().await.repacked, 0);
     fetch(&node, &tree, &next).await;
     fetched(&node).await;
-    assert_eq!(grasp.sweep(in_minutes(0)).await.repacked, 1);
+    assert_eq!(grasp.maintain().await.repacked, 1);
 }
 
 #[tokio::test]

@@ -53,6 +53,25 @@ impl Store {
 
     /// A page that has lines.
     async fn filled(&self, query: &FeedQuery) -> Result<Option<Page>, DbError> {
+        let page = self.lines(query, query.limit).await?;
+        let unit_end = query.since_ns.saturating_add(query.unit_ns());
+        let is_in_unit = |entry: &Entry| entry.first_seen_ns < unit_end;
+        let ends_in_unit = |page: &Page| {
+            page.entries.len() == query.limit && page.entries.last().is_some_and(is_in_unit)
+        };
+        if query.clock == Clock::Created || !page.as_ref().is_some_and(ends_in_unit) {
+            return Ok(page);
+        }
+        let mut page = self.lines(query, FeedQuery::MOST + 1).await?;
+        if let Some(page) = &mut page {
+            let beyond = page.entries.iter().position(|entry| !is_in_unit(entry));
+            let end = beyond.map_or(page.entries.len(), |first| first + 1);
+            page.entries.truncate(end.max(query.limit));
+        }
+        Ok(page)
+    }
+
+    async fn lines(&self, query: &FeedQuery, limit: usize) -> Result<Option<Page>, DbError> {
         let since = match query.clock {
             Clock::Seen => query.since_ns,
             // The first millisecond that is not before.
@@ -61,7 +80,7 @@ impl Store {
                     + i64::from(query.since_ns.rem_euclid(1_000_000) > 0)
             }
         };
-        let limit = i64::try_from(query.limit).unwrap_or(i64::MAX);
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let rest = [Value::from(since), Value::from(limit)];
         match &query.path {
             None => {

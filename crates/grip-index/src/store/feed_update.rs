@@ -11,7 +11,14 @@ use super::{
     rows::{ints, pair_columns, texts},
     sql::sql,
 };
-use crate::claim_rules::{self, Claim, Live, Step};
+use crate::{
+    claim_rules::{self, Claim, Live, Step},
+    feed::FeedQuery,
+};
+
+/// How far timestamps of the feed lie apart, at least. A whole second has no more than a page of them
+/// ([`FeedQuery::MOST`]), so a follower that keeps seconds can be given all of one at once.
+const APART_NS: i64 = 1_000_000_000 / FeedQuery::MOST as i64;
 
 /// An update of the feed, which holds its lock until the commit.
 pub(super) struct FeedUpdate {
@@ -48,7 +55,8 @@ impl FeedUpdate {
     /// Takes the clock until the commit. What the clock shows may go back; this does not.
     pub(super) async fn lock(db: &mut Connection<'_>, now_ms: i64) -> Result<Self, DbError> {
         let now_ns = now_ms.saturating_mul(1_000_000).min(i64::MAX / 2);
-        let (claimed_ns,): (i64,) = db.fetch_one(&sql::TAKE_CLOCK, &[now_ns.into()]).await?;
+        let asked = [now_ns.into(), APART_NS.into()];
+        let (claimed_ns,): (i64,) = db.fetch_one(&sql::TAKE_CLOCK, &asked).await?;
         Ok(Self {
             claimed_ns,
             last_ns: claimed_ns,
@@ -116,7 +124,7 @@ impl FeedUpdate {
         let Some(step) = claim_rules::step(live.as_ref(), best) else {
             return;
         };
-        self.last_ns += 1;
+        self.last_ns += APART_NS;
         let at_ns = self.last_ns;
         match (step, live, best) {
             (Step::Add, _, Some(best)) => {

@@ -128,7 +128,7 @@ grip_db::statements! {
 
         // The feed.
         TAKE_CLOCK = "UPDATE index_clock SET last_ns = \
-                      CASE WHEN last_ns < $1 THEN $1 ELSE last_ns END + 1 RETURNING last_ns";
+                      CASE WHEN last_ns < $1 THEN $1 ELSE last_ns END + $2 RETURNING last_ns";
         SET_CLOCK = "UPDATE index_clock SET last_ns = $1, versions = versions + $2";
         STAMP = "SELECT last_ns FROM index_clock";
         // Those of this transaction are known without it.

@@ -104,7 +104,53 @@ async fn plan(test: &TestDatabase, statement: &Statement) -> String {
     rows.join("\n")
 }
 
+grip_db::statements! {
+    mod dense {
+        VERSION = "INSERT INTO index_versions (first_seen_ns, path, version, created, \
+                   org_repo_name, tag_name, commit_oid) VALUES ($1, $2, 'v1.0.0', 0, 'r', 't', 'c')";
+        CHANGE = "INSERT INTO index_changes (at_ns, op, path, version, created, org_repo_name, \
+                  tag_name, commit_oid) VALUES ($1, 'added', $2, 'v1.0.0', 0, 'r', 't', 'c')";
+        CLOCK = "UPDATE index_clock SET last_ns = $1";
+        UNDO = "DELETE FROM _sqlx_migrations WHERE version = 10";
+        CHANGES = "SELECT path, at_ns FROM index_changes ORDER BY at_ns";
+    }
+}
+
 grip_db::on_both_engines! {
+    async fn timestamps_of_an_earlier_version_are_spread_in_their_order(test: TestDatabase) {
+        // Nanoseconds apart, with one that lies where the others are spread to, and one far later.
+        let first = 1_577_836_800_000_000_001;
+        let stamps = [first, first + 1, first + 2, first + 700_000, first + 9_000_000_000];
+        let old: Vec<_> = stamps.iter().zip(["a", "b", "c", "d", "e"]).collect();
+        let written = old.iter().map(|(ns, path)| (**ns, path.to_string())).collect::<Vec<_>>();
+        let last = stamps[4];
+        test.db().write(move |mut db| Box::pin(async move {
+            for (ns, path) in &written {
+                db.execute(&dense::VERSION, &[(*ns).into(), path.as_str().into()]).await?;
+                db.execute(&dense::CHANGE, &[(*ns).into(), path.as_str().into()]).await?;
+            }
+            db.execute(&dense::CLOCK, &[last.into()]).await?;
+            db.execute(&dense::UNDO, &[]).await
+        })).await.unwrap();
+        let test = test.reopen().await;
+        let store = Store::new(test.db().clone());
+        let entries = store.feed(&FeedQuery::default()).await.unwrap().entries;
+        let base = first - 1;
+        let expected = [0, 500_000, 1_000_000, 1_500_000, 9_000_000_000].map(|ns| base + ns);
+        let seen: Vec<_> = entries.iter().map(|entry| (entry.path.as_str(), entry.first_seen_ns)).collect();
+        assert_eq!(seen, ["a", "b", "c", "d", "e"].into_iter().zip(expected).collect::<Vec<_>>());
+        let changes: Vec<(String, i64)> = test.db().fetch_all(&dense::CHANGES, &[]).await.unwrap();
+        let changes: Vec<_> = changes.iter().map(|(path, ns)| (path.as_str(), *ns)).collect();
+        assert_eq!(changes, seen);
+        assert_eq!(store.stamp().await.unwrap(), expected[4]);
+        // A follower misses nothing that came after what it had read.
+        for (at, stamp) in stamps.iter().enumerate() {
+            let query = FeedQuery { since_ns: *stamp, ..FeedQuery::default() };
+            let page = store.feed(&query).await.unwrap().entries;
+            assert!(page.len() >= stamps.len() - at - 1);
+        }
+    }
+
     async fn every_statement_is_understood(test: TestDatabase) {
         grip_db::prepare_all(test.db(), sql::ALL).await.unwrap();
         grip_db::prepare_all(test.db(), testing::sql::ALL).await.unwrap();

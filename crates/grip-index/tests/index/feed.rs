@@ -18,19 +18,19 @@ async fn paths(running: &Running, query: FeedQuery) -> Vec<String> {
 grip_db::on_both_engines! {
     async fn a_page_begins_with_the_timestamp_itself(test: TestDatabase) {
         let source = FakeSource::one(&[]);
-        for n in 0..5 {
+        for n in 0..7 {
             source.tag("one", &format!("v1.0.{n}"), n);
         }
         let running = Running::settled(test.db(), &[&source]).await;
         let all = running.index.feed(&FeedQuery::default()).await.unwrap().entries;
         assert!(all.is_sorted_by(|a, b| a.first_seen_ns < b.first_seen_ns));
-        let query = FeedQuery { since_ns: all[2].first_seen_ns, limit: 2, ..FeedQuery::default() };
+        let query = FeedQuery { since_ns: all[2].first_seen_ns, limit: 3, ..FeedQuery::default() };
         let page = running.index.feed(&query).await.unwrap().entries;
-        assert_eq!(page, all[2..4]);
+        assert_eq!(page, all[2..5]);
         let none = FeedQuery { since_ns: i64::MAX, ..FeedQuery::default() };
         assert!(paths(&running, none).await.is_empty());
         let past = FeedQuery { since_ns: i64::MIN, ..FeedQuery::default() };
-        assert_eq!(paths(&running, past).await.len(), 5);
+        assert_eq!(paths(&running, past).await.len(), 7);
     }
 
     async fn the_other_clock_has_the_newest_tag_first(test: TestDatabase) {

@@ -11,4 +11,5 @@ mod hostile;
 mod instances;
 mod listing;
 mod repositories;
+mod rounding;
 mod support;

@@ -1,6 +1,6 @@
 //! Breakers of many keys of one process.
 
-use std::{collections::HashMap, hash::Hash, sync::Arc, time::Duration};
+use std::{collections::HashMap, hash::Hash, sync::Arc};
 
 use tokio::time::Instant;
 
@@ -30,8 +30,6 @@ pub struct KeyedBreakers<K> {
 pub struct Admitted<K> {
     key: K,
     probe: Option<u64>,
-    began: Instant,
-    slow_after: Duration,
 }
 
 impl<K: BreakerKey> Breakers<K> {
@@ -47,13 +45,10 @@ impl<K: BreakerKey> Breakers<K> {
 
     /// The right to one request to `key`; else when to ask again.
     ///
-    /// A permit that is dropped counts as a failure after `slow_after`, and says nothing before.
-    pub fn acquire(
-        &self,
-        key: &K,
-        slow_after: Duration,
-    ) -> Result<Permit<KeyedBreakers<K>>, Instant> {
-        Permit::take_local(&self.ledger, &(key.clone(), slow_after))
+    /// A permit that is dropped says nothing about the key: who gave up does not know whether an
+    /// answer was on its way.
+    pub fn acquire(&self, key: &K) -> Result<Permit<KeyedBreakers<K>>, Instant> {
+        Permit::take_local(&self.ledger, key)
     }
 
     /// When a key's breaker lets probes through, if it is open.
@@ -79,17 +74,13 @@ impl<K: BreakerKey> Breakers<K> {
 }
 
 impl<K: BreakerKey> Accounts for KeyedBreakers<K> {
-    type Key = (K, Duration);
+    type Key = K;
     type Grant = Admitted<K>;
     /// None says nothing about the key.
     type Outcome = Option<Verdict>;
     type Refusal = Instant;
 
-    fn take(
-        &mut self,
-        (key, slow_after): &Self::Key,
-        now: Instant,
-    ) -> Result<Admitted<K>, Instant> {
+    fn take(&mut self, key: &K, now: Instant) -> Result<Admitted<K>, Instant> {
         let breaker = self.breakers.get_mut(key);
         let probe = match breaker {
             None => None,
@@ -102,8 +93,6 @@ impl<K: BreakerKey> Accounts for KeyedBreakers<K> {
         Ok(Admitted {
             key: key.clone(),
             probe,
-            began: now,
-            slow_after: *slow_after,
         })
     }
 
@@ -120,9 +109,8 @@ impl<K: BreakerKey> Accounts for KeyedBreakers<K> {
         breaker.end(grant.probe, outcome, &self.options, now);
     }
 
-    fn dropped(grant: &Admitted<K>, now: Instant) -> Option<Verdict> {
-        let took = now.saturating_duration_since(grant.began);
-        (took >= grant.slow_after).then_some(Verdict::Failure)
+    fn dropped(_: &Admitted<K>, _: Instant) -> Option<Verdict> {
+        None
     }
 }
 
@@ -146,12 +134,14 @@ impl<K: BreakerKey> KeyedBreakers<K> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
 
     fn end(breakers: &Breakers<u32>, key: u32, outcome: Option<Verdict>) {
-        let permit = breakers.acquire(&key, SECOND);
+        let permit = breakers.acquire(&key);
         permit.map_err(|_| "open").unwrap().settle(outcome);
     }
 
@@ -166,37 +156,36 @@ mod tests {
             end(&breakers, 1, Some(Verdict::Failure));
         }
         let now = Instant::now();
-        let until = breakers.acquire(&1, SECOND).err().unwrap();
+        let until = breakers.acquire(&1).err().unwrap();
         assert_eq!(until, now + options.cooldown);
         assert_eq!(breakers.open_until(&1), Some(until));
         assert_eq!(breakers.states(), [(1, BreakerState::Open)]);
-        assert!(breakers.acquire(&2, SECOND).is_ok());
+        assert!(breakers.acquire(&2).is_ok());
 
         tokio::time::advance(options.cooldown).await;
         assert_eq!(breakers.states(), [(1, BreakerState::HalfOpen)]);
         assert_eq!(breakers.open_until(&1), None);
-        let one = breakers.acquire(&1, SECOND).ok().unwrap();
-        let two = breakers.acquire(&1, SECOND).ok().unwrap();
-        assert!(breakers.acquire(&1, SECOND).is_err());
+        let one = breakers.acquire(&1).ok().unwrap();
+        let two = breakers.acquire(&1).ok().unwrap();
+        assert!(breakers.acquire(&1).is_err());
         // A probe that was given up early is free for another.
         drop(two);
-        let two = breakers.acquire(&1, SECOND).ok().unwrap();
+        let two = breakers.acquire(&1).ok().unwrap();
         one.settle(Some(Verdict::Success));
         two.settle(Some(Verdict::Success));
         assert!(breakers.states().is_empty());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_request_given_up_late_is_a_failure() {
+    async fn a_request_that_was_given_up_says_nothing() {
         let breakers = Breakers::new(BreakerOptions::default(), 10);
-        for _ in 0..4 {
-            let quick = breakers.acquire(&1, SECOND);
-            let slow = breakers.acquire(&2, SECOND);
-            drop(quick);
+        for _ in 0..9 {
+            let slow = breakers.acquire(&1);
             tokio::time::advance(SECOND).await;
             drop(slow);
         }
-        assert_eq!(breakers.states(), [(2, BreakerState::Open)]);
+        assert!(breakers.states().is_empty());
+        assert!(breakers.ledger.lock().breakers.is_empty());
     }
 
     #[tokio::test(start_paused = true)]

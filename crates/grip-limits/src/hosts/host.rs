@@ -12,7 +12,10 @@ use std::{
 use grip_types::Domain;
 use tokio::time::Instant;
 
-use super::{HostSlot, Outcome, StartName};
+use super::{
+    HostSlot, Outcome, StartName,
+    departed::{Closed, Departure},
+};
 use crate::{
     Advice, BreakerOptions, BreakerState, ClosedReason, HostClosed, HostStatus, Lane, Limits,
     Reason, Refused, Verdict, Why,
@@ -20,7 +23,7 @@ use crate::{
 };
 
 /// Guess at how long a request takes: when to ask again where only a response frees a slot.
-const REQUEST_TAKES: Duration = Duration::from_secs(1);
+pub(crate) const REQUEST_TAKES: Duration = Duration::from_secs(1);
 
 /// How soon to ask again where only the end of another instance's request helps, of which there is
 /// no notice.
@@ -48,6 +51,7 @@ pub(super) struct Host {
     used_at: Instant,
     requests_total: u64,
     failures_total: u64,
+    has_succeeded: bool,
 }
 
 /// A start of a request.
@@ -121,7 +125,58 @@ impl Host {
             used_at: now,
             requests_total: 0,
             failures_total: 0,
+            has_succeeded: false,
         }
+    }
+
+    /// What must be kept of a host that leaves the table.
+    pub fn depart(mut self, now: Instant) -> Departure {
+        self.expire(now);
+        let is_open = self.breaker.state(now) == BreakerState::Open;
+        Departure {
+            closed: Closed {
+                advised: self.advised,
+                open_until: self.breaker.open_until().filter(|_| is_open),
+            },
+            starts: self.starts,
+        }
+    }
+
+    /// Takes over what was kept of it while it was not in the table.
+    pub fn reopen(&mut self, closed: Closed, now: Instant) {
+        if let Some((until, why)) = closed.advised {
+            self.heed_until(until, why, now);
+        }
+        if closed.open_until.is_some() {
+            self.breaker.adopt(BreakerState::Open, closed.open_until);
+        }
+    }
+
+    /// Counts starts from before it came back, which may be those of others.
+    pub fn count_former(&mut self, starts: &VecDeque<Start>) {
+        for start in starts {
+            self.starts.push_back(Start {
+                name: StartName::FORMER,
+                is_shared: true,
+                ..*start
+            });
+            self.started[start.lane.index()] += 1;
+        }
+    }
+
+    pub fn has_succeeded(&self) -> bool {
+        self.has_succeeded
+    }
+
+    /// Whether no request is in flight.
+    pub fn is_idle(&self) -> bool {
+        self.in_flight == [0; 2]
+    }
+
+    /// Whether it is to be left alone for a while.
+    pub fn is_closed(&mut self, now: Instant) -> bool {
+        self.expire(now);
+        self.advised.is_some() || self.breaker.state(now) == BreakerState::Open
     }
 
     /// Takes a slot and its first start; returns its probe.
@@ -191,6 +246,7 @@ impl Host {
             Outcome::Done { verdict: v, advice } => {
                 verdict = Some(v).filter(|_| !is_shared);
                 self.failures_total += u64::from(v == Verdict::Failure);
+                self.has_succeeded |= v == Verdict::Success;
                 self.heed(advice, now);
             }
         }

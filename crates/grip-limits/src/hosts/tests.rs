@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Permit, SharedAccounts as _, Throttle, Why};
+use crate::{Limits, Permit, SharedAccounts as _, Throttle, Why};
 
 const LANE: Lane = Lane::Git;
 
@@ -86,15 +86,96 @@ async fn a_new_host_is_refused_while_all_known_ones_are_in_use() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn at_the_bound_a_host_that_owes_nothing_makes_room_early() {
-    let throttle = few_hosts(3);
-    for number in 0..3 {
+async fn names_that_are_to_be_left_alone_do_not_keep_new_hosts_out() {
+    let throttle = few_hosts(100);
+    let day = Advice::new(Duration::from_secs(86_400), Why::RetryAfter);
+    for number in 0..1_000 {
+        let permit = take(&throttle, number).await.unwrap();
+        permit.finish(Verdict::Neutral, Some(day));
+    }
+    for number in 1_000..1_500 {
+        for _ in 0..4 {
+            let permit = take(&throttle, number).await.unwrap();
+            permit.finish(Verdict::Failure, None);
+        }
+    }
+    request(&throttle, 3_000).await;
+    assert!(throttle.hosts().len() <= 100);
+    // They are left alone all the same, wherever that is remembered.
+    for number in [0, 500, 999] {
+        assert!(throttle.is_throttled(&domain(number), LANE));
+        let refused = take(&throttle, number).await.unwrap_err();
+        assert_eq!(refused.reason, Reason::Advised);
+        assert_eq!(refused.retry_at - Instant::now(), day.wait);
+    }
+    let refused = take(&throttle, 1_000).await.unwrap_err();
+    assert_eq!(refused.reason, Reason::BreakerOpen);
+    assert!(throttle.departed_hosts() > 1_300);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_breaker_that_left_the_table_comes_back_half_open() {
+    let throttle = few_hosts(8);
+    for _ in 0..4 {
+        let permit = take(&throttle, 0).await.unwrap();
+        permit.finish(Verdict::Failure, None);
+    }
+    for number in 1..100 {
         request(&throttle, number).await;
     }
-    assert!(take(&throttle, 3).await.is_err(), "their windows are open");
-    tokio::time::advance(Duration::from_secs(61)).await;
-    request(&throttle, 3).await;
-    assert!(throttle.hosts().len() <= 3);
+    assert!(throttle.hosts().iter().all(|host| host.domain != domain(0)));
+    tokio::time::advance(Duration::from_secs(10)).await;
+    let probes: Vec<_> = [
+        take(&throttle, 0).await.unwrap(),
+        take(&throttle, 0).await.unwrap(),
+        take(&throttle, 0).await.unwrap(),
+    ]
+    .into();
+    let refused = take(&throttle, 0).await.unwrap_err();
+    assert_eq!(refused.reason, Reason::InFlight);
+    drop(probes);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_made_room_is_asked_no_more_often_for_it() {
+    let throttle = few_hosts(8);
+    let mut asked = 0;
+    for round in 0..60 {
+        if let Ok(permit) = take(&throttle, 0).await {
+            permit.finish(Verdict::Success, None);
+            asked += 1;
+        }
+        // Enough other names that it leaves the table each time.
+        for number in 1..40 {
+            request(&throttle, 100 * round + number).await;
+        }
+    }
+    assert!((1..=30).contains(&asked), "{asked}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn hosts_that_the_operator_named_have_room_of_their_own() {
+    let throttle = Throttle::memory(Options {
+        max_domains: 3,
+        configured: [domain(50)].into(),
+        overrides: [(domain(51), Limits::default())].into(),
+        ..Options::default()
+    });
+    let _held = [
+        take(&throttle, 0).await.unwrap(),
+        take(&throttle, 1).await.unwrap(),
+        take(&throttle, 2).await.unwrap(),
+    ];
+    request(&throttle, 50).await;
+    request(&throttle, 51).await;
+    for number in 100..200 {
+        let _ = take(&throttle, number).await;
+    }
+    let named = |host: &HostStatus| [domain(50), domain(51)].contains(&host.domain);
+    assert_eq!(
+        throttle.hosts().iter().filter(|host| named(host)).count(),
+        2
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,7 +8,7 @@ use std::{
     hash::Hash,
 };
 
-use grip_types::Domain;
+use grip_types::{Domain, FairLines, Owner, Place};
 use tokio::time::Instant;
 use url::Url;
 
@@ -17,6 +17,10 @@ use crate::notifier::Since;
 
 /// Tried URLs remembered per key and host. A key that has tried so many leaves the queue.
 const MAX_TRIED: usize = 1_024;
+/// One owner has at most this part of all places.
+const PER_OWNER: usize = 16;
+/// This part of all places is for owners who are served.
+const RESERVED: usize = 4;
 
 pub(super) struct QueueTable<K> {
     bounds: QueueBounds,
@@ -27,8 +31,9 @@ pub(super) struct QueueTable<K> {
     ready: BTreeMap<u64, Domain>,
     /// Queues that are ready again at a moment.
     timers: BTreeMap<(Instant, u64), Domain>,
-    /// Keys in all queues.
+    /// Keys in all queues, and of each owner.
     total: usize,
+    totals: HashMap<Owner, usize>,
     next_number: u64,
     /// The number of the latest notice that was applied.
     pub latest_notice: u64,
@@ -36,8 +41,8 @@ pub(super) struct QueueTable<K> {
 
 struct HostQueue<K> {
     entries: HashMap<K, Entry>,
-    /// Keys that are not in progress, by the order in which they came or came back.
-    waiting: BTreeMap<u64, K>,
+    /// Keys that are not in progress.
+    waiting: FairLines<K>,
     state: QueueState,
 }
 
@@ -59,11 +64,13 @@ enum QueueState {
 /// One key in one queue.
 struct Entry {
     tried: HashSet<Url>,
+    owner: Owner,
     state: EntryState,
 }
 
 #[derive(Clone, Copy)]
 enum EntryState {
+    /// The number of its place.
     Waiting(u64),
     InProgress(AfterTurn),
 }
@@ -88,6 +95,7 @@ impl<K: Clone + Eq + Hash> QueueTable<K> {
             ready: BTreeMap::new(),
             timers: BTreeMap::new(),
             total: 0,
+            totals: HashMap::new(),
             next_number: 0,
             latest_notice: 0,
         }
@@ -110,42 +118,109 @@ impl<K: Clone + Eq + Hash> QueueTable<K> {
             && self.ready.is_empty()
             && self.timers.is_empty()
             && self.total == 0
+            && self.totals.is_empty()
     }
 
-    pub fn enqueue(&mut self, domain: &Domain, key: K, tried: HashSet<Url>) -> Result<bool, Full> {
+    /// Puts a key into a queue, in the line of the best of its `owners`.
+    pub fn enqueue(
+        &mut self,
+        domain: &Domain,
+        key: K,
+        owners: &[Owner],
+        tried: HashSet<Url>,
+    ) -> Result<bool, Full> {
+        let queue = self.queues.get(domain);
+        let owner = queue.map_or_else(
+            || FairLines::<K>::default().choose(owners),
+            |queue| queue.waiting.choose(owners),
+        );
         if let Some(entry) = self.entry(domain, &key) {
             entry.merge(tried);
             if let EntryState::InProgress(after) = &mut entry.state {
                 *after = AfterTurn::Requeue;
             }
+            self.transfer(domain, &key, owner);
             return Ok(false);
         }
-        self.check_bounds(domain)?;
+        self.find_room(domain, &owner)?;
         let number = self.number();
         let queue = self.queues.entry(domain.clone()).or_default();
-        queue.waiting.insert(number, key.clone());
+        queue.waiting.push(Place { owner, number }, key.clone());
         let mut entry = Entry {
             tried: HashSet::new(),
+            owner,
             state: EntryState::Waiting(number),
         };
         entry.merge(tried);
         queue.entries.insert(key.clone(), entry);
         self.hosts_of.entry(key).or_default().push(domain.clone());
         self.total += 1;
+        *self.totals.entry(owner).or_default() += 1;
         Ok(self.wake_if_idle(domain))
     }
 
-    fn check_bounds(&self, domain: &Domain) -> Result<(), Full> {
-        let in_queue = self.waiting(domain);
-        let waiting = if in_queue >= self.bounds.per_domain {
-            in_queue
-        } else if self.total >= self.bounds.total {
-            self.total
-        } else {
-            return Ok(());
+    /// Has a key stand in the line of an owner who is served, if it was another's before.
+    fn transfer(&mut self, domain: &Domain, key: &K, owner: Owner) {
+        let number = self.number();
+        let Some(queue) = self.queues.get_mut(domain) else {
+            return;
         };
-        let domain = domain.clone();
-        Err(Full { domain, waiting })
+        let Some(entry) = queue.entries.get_mut(key) else {
+            return;
+        };
+        if entry.owner.is_served || !owner.is_served {
+            return;
+        }
+        let former = std::mem::replace(&mut entry.owner, owner);
+        if let EntryState::Waiting(at) = entry.state {
+            let place = Place {
+                owner: former,
+                number: at,
+            };
+            if let Some(key) = queue.waiting.remove(&place) {
+                queue.waiting.push(Place { owner, number }, key);
+                entry.state = EntryState::Waiting(number);
+            }
+        }
+        *self.totals.entry(owner).or_default() += 1;
+        self.count_out(&former);
+    }
+
+    /// Sees that one more key of `owner` fits. At the bound of a queue the longest line in it gives
+    /// one up; of all places one owner has a part, and those who are not served leave some free.
+    fn find_room(&mut self, domain: &Domain, owner: &Owner) -> Result<(), Full> {
+        let in_queue = self.waiting(domain);
+        let full = |waiting| Full {
+            domain: domain.clone(),
+            waiting,
+        };
+        let total = self.bounds.total;
+        let of_owner = self.totals.get(owner).copied().unwrap_or(0);
+        let most = if owner.is_served {
+            total
+        } else {
+            total - total / RESERVED
+        };
+        if self.total >= most || of_owner >= (total / PER_OWNER).max(1) {
+            return Err(full(self.total));
+        }
+        if in_queue < self.bounds.per_domain {
+            return Ok(());
+        }
+        let queue = self.queues.get(domain);
+        let newest = queue.and_then(|queue| queue.waiting.longest_beside(owner));
+        let newest = newest.cloned().ok_or_else(|| full(in_queue))?;
+        self.leave(domain, &newest);
+        Ok(())
+    }
+
+    fn count_out(&mut self, owner: &Owner) {
+        if let Some(count) = self.totals.get_mut(owner) {
+            *count -= 1;
+            if *count == 0 {
+                self.totals.remove(owner);
+            }
+        }
     }
 
     /// The queue that asks for a permit next; it stays out of the way of others until its response.
@@ -163,8 +238,9 @@ impl<K: Clone + Eq + Hash> QueueTable<K> {
 
     /// Takes the first key of a queue that got a permit; none if all left meanwhile.
     pub fn granted(&mut self, domain: &Domain) -> Option<(K, HashSet<Url>)> {
+        let number = self.number();
         let queue = self.queues.get_mut(domain)?;
-        let taken = queue.waiting.pop_first().and_then(|(_, key)| {
+        let taken = queue.waiting.pop(number).and_then(|key| {
             let entry = queue.entries.get_mut(&key)?;
             entry.state = EntryState::InProgress(AfterTurn::Unchanged);
             Some((key, std::mem::take(&mut entry.tried)))
@@ -218,8 +294,9 @@ impl<K: Clone + Eq + Hash> QueueTable<K> {
             return false;
         }
         entry.state = EntryState::Waiting(number);
+        let owner = entry.owner;
         if let Some(queue) = self.queues.get_mut(domain) {
-            queue.waiting.insert(number, key.clone());
+            queue.waiting.push(Place { owner, number }, key.clone());
         }
         self.wake_if_idle(domain)
     }
@@ -243,8 +320,9 @@ impl<K: Clone + Eq + Hash> QueueTable<K> {
             return;
         };
         self.total -= 1;
+        let owner = entry.owner;
         if let EntryState::Waiting(number) = entry.state {
-            queue.waiting.remove(&number);
+            queue.waiting.remove(&Place { owner, number });
         }
         if queue.waiting.is_empty() {
             let is_last = queue.entries.is_empty();
@@ -256,6 +334,7 @@ impl<K: Clone + Eq + Hash> QueueTable<K> {
                 self.queues.remove(domain);
             }
         }
+        self.count_out(&owner);
         if let Some(domains) = self.hosts_of.get_mut(key) {
             domains.retain(|other| other != domain);
             if domains.is_empty() {
@@ -365,7 +444,7 @@ impl<K> Default for HostQueue<K> {
     fn default() -> Self {
         Self {
             entries: HashMap::new(),
-            waiting: BTreeMap::new(),
+            waiting: FairLines::default(),
             state: QueueState::Idle,
         }
     }

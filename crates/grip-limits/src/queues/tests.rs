@@ -106,7 +106,7 @@ fn limits(in_flight: u32, per_window: u32) -> Options {
 }
 
 fn enqueue<K: Clone + Eq + Hash + Send + Sync + 'static>(queues: &Queues<K>, key: K) {
-    queues.enqueue(&host(), key, HashSet::new()).unwrap();
+    queues.enqueue(&host(), key, &[], HashSet::new()).unwrap();
 }
 
 /// The next turn, if it can be had without time passing.
@@ -247,13 +247,17 @@ async fn a_thousand_identifiers_on_one_domain_are_all_served_within_one_round() 
 async fn tried_urls_are_merged_when_an_identifier_is_enqueued_again() {
     let queues = queues(Options::default());
     let tried = |paths: &[&str]| paths.iter().map(|path| url(path)).collect::<HashSet<_>>();
-    queues.enqueue(&host(), "a", tried(&["1", "2"])).unwrap();
-    queues.enqueue(&host(), "a", tried(&["2", "3"])).unwrap();
+    queues
+        .enqueue(&host(), "a", &[], tried(&["1", "2"]))
+        .unwrap();
+    queues
+        .enqueue(&host(), "a", &[], tried(&["2", "3"]))
+        .unwrap();
     assert_eq!((queues.len(), queues.waiting(&host())), (1, 1));
 
     let turn = now(&queues).await.unwrap();
     assert_eq!(turn.tried(), &tried(&["1", "2", "3"]));
-    queues.enqueue(&host(), "a", tried(&["4"])).unwrap();
+    queues.enqueue(&host(), "a", &[], tried(&["4"])).unwrap();
     turn.tried_url(url("5"));
     let turn = now(&queues).await.unwrap();
     assert_eq!(turn.tried(), &tried(&["1", "2", "3", "4", "5"]));
@@ -264,9 +268,9 @@ async fn tried_urls_are_kept_per_domain() {
     let queues = queues(Options::default());
     let other = domain("other.example");
     queues
-        .enqueue(&host(), "a", HashSet::from([url("1")]))
+        .enqueue(&host(), "a", &[], HashSet::from([url("1")]))
         .unwrap();
-    queues.enqueue(&other, "a", HashSet::new()).unwrap();
+    queues.enqueue(&other, "a", &[], HashSet::new()).unwrap();
     for _ in 0..2 {
         let turn = now(&queues).await.unwrap();
         assert_eq!(turn.tried().len(), usize::from(*turn.domain() == host()));
@@ -292,8 +296,8 @@ async fn a_removed_identifier_leaves_all_queues_and_leaves_after_its_turn() {
     let queues = queues(Options::default());
     let other = domain("other.example");
     enqueue(&queues, "a");
-    queues.enqueue(&other, "a", HashSet::new()).unwrap();
-    queues.enqueue(&other, "b", HashSet::new()).unwrap();
+    queues.enqueue(&other, "a", &[], HashSet::new()).unwrap();
+    queues.enqueue(&other, "b", &[], HashSet::new()).unwrap();
     let turn = now(&queues).await.unwrap();
     assert_eq!((turn.domain(), *turn.key()), (&host(), "a"));
     queues.remove(&"a");
@@ -330,7 +334,10 @@ async fn a_queue_has_a_bound_and_all_queues_together_too() {
         total: 3,
     };
     let queues = Queues::new(throttle, Lane::Git, bounds);
-    let put = |name: &str, key: usize| queues.enqueue(&domain(name), key, HashSet::new());
+    let put = |name: &str, key: usize| {
+        let of = owner(name.as_bytes()[0] + 10 * u8::try_from(key).unwrap(), false);
+        queues.enqueue(&domain(name), key, &[of], HashSet::new())
+    };
     put("a.example", 1).unwrap();
     put("a.example", 2).unwrap();
     let full = put("a.example", 3).unwrap_err();
@@ -344,13 +351,58 @@ async fn a_queue_has_a_bound_and_all_queues_together_too() {
     put("c.example", 1).unwrap();
 }
 
+fn owner(n: u8, is_served: bool) -> Owner {
+    let key = [n; 32];
+    Owner { key, is_served }
+}
+
+#[tokio::test(start_paused = true)]
+async fn ten_thousand_identifiers_of_one_author_do_not_keep_another_waiting() {
+    let queues = queues(Options::default());
+    let put = |key: usize, of: Owner| queues.enqueue(&host(), key, &[of], HashSet::new());
+    for key in 0..10_000 {
+        put(key, owner(1, false)).unwrap();
+    }
+    // The line is full, and the author with most places gives one up.
+    put(50_000, owner(2, false)).unwrap();
+    put(60_000, owner(3, true)).unwrap();
+    assert_eq!(queues.waiting(&host()), 10_000);
+    let mut order = Vec::new();
+    for _ in 0..4 {
+        let mut turn = now(&queues).await.unwrap();
+        order.push(*turn.key());
+        succeed(&mut turn);
+        turn.done();
+    }
+    assert_eq!(order[0], 60_000, "what is served comes first");
+    assert!(order.contains(&50_000), "{order:?}");
+    assert!(put(70_000, owner(1, false)).is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_identifier_that_a_stranger_queued_first_comes_with_its_served_author() {
+    let queues = queues(Options::default());
+    let put = |key: &'static str, of: &[Owner]| {
+        queues.enqueue(&host(), key, of, HashSet::new()).unwrap();
+    };
+    let (stranger, served) = (owner(1, false), owner(2, true));
+    put("a", &[stranger]);
+    put("b", &[stranger]);
+    put("b", &[stranger, served]);
+    put("b", &[stranger]);
+    assert_eq!(*now(&queues).await.unwrap().key(), "b");
+    queues.remove(&"a");
+    queues.remove(&"b");
+    assert!(queues.shared.table.lock().is_blank());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_dead_host_delays_nobody_else() {
     let queues = queues(Options::default());
     let (dead, healthy) = (domain("dead.example"), domain("healthy.example"));
     for key in 0..20 {
-        queues.enqueue(&dead, key, HashSet::new()).unwrap();
-        queues.enqueue(&healthy, key, HashSet::new()).unwrap();
+        queues.enqueue(&dead, key, &[], HashSet::new()).unwrap();
+        queues.enqueue(&healthy, key, &[], HashSet::new()).unwrap();
     }
     let began = Instant::now();
     let mut served = 0;
@@ -396,7 +448,12 @@ async fn a_hundred_thousand_that_cannot_go_cost_nothing() {
     }
     for key in 0..100_000 {
         queues
-            .enqueue(&name(key % HOSTS), key, HashSet::new())
+            .enqueue(
+                &name(key % HOSTS),
+                key,
+                &[owner((key / HOSTS % 100) as u8, false)],
+                HashSet::new(),
+            )
             .unwrap();
     }
     let before = ledger.asked();
@@ -406,7 +463,12 @@ async fn a_hundred_thousand_that_cannot_go_cost_nothing() {
     // Neither newcomers nor other hosts' completions make it look again.
     for key in 100_000..101_000 {
         queues
-            .enqueue(&name(key % HOSTS), key, HashSet::new())
+            .enqueue(
+                &name(key % HOSTS),
+                key,
+                &[owner((key / HOSTS % 100) as u8, false)],
+                HashSet::new(),
+            )
             .unwrap();
     }
     for _ in 0..1_000 {
@@ -433,7 +495,7 @@ async fn a_listener_that_missed_notices_asks_for_all_queues_once() {
     for number in 0..10 {
         let host = domain(&format!("host-{number}.example"));
         std::mem::forget(ledger.slot(&host).await);
-        queues.enqueue(&host, number, HashSet::new()).unwrap();
+        queues.enqueue(&host, number, &[], HashSet::new()).unwrap();
     }
     assert!(now(&queues).await.is_none());
     let before = ledger.asked();

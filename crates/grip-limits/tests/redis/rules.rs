@@ -47,6 +47,7 @@ over_both!(
     a_cancelled_probe_is_free_for_another,
     few_or_neutral_outcomes_open_nothing,
     hosts_have_accounts_of_their_own,
+    names_that_ask_for_silence_keep_no_new_host_out,
     an_override_is_for_its_host_only,
     a_release_is_told_to_those_who_wait,
 );
@@ -268,6 +269,26 @@ async fn hosts_have_accounts_of_their_own(ledger: &Ledger) {
     assert!(!throttle.is_throttled(&other, Lane::Git));
     let names: Vec<_> = throttle.hosts().into_iter().map(|h| h.domain).collect();
     assert_eq!(names, [host(), other]);
+}
+
+async fn names_that_ask_for_silence_keep_no_new_host_out(ledger: &Ledger) {
+    let options = Options {
+        max_domains: 16,
+        ..options(limits(2, 30))
+    };
+    let throttle = ledger.throttle(options).await;
+    let day = Advice::new(Duration::from_secs(86_400), Why::RetryAfter);
+    let name = |n: usize| domain(&format!("silent-{n}.example"));
+    for n in 0..64 {
+        let permit = throttle.acquire(&name(n), Lane::Git).await.unwrap();
+        permit.finish(Verdict::Neutral, Some(day));
+    }
+    ask(&throttle, 3, Verdict::Success).await;
+    for n in [0, 30, 63] {
+        assert!(throttle.is_throttled(&name(n), Lane::Git));
+        let refused = throttle.acquire(&name(n), Lane::Git).await.unwrap_err();
+        assert_eq!(refused.reason, Reason::Advised);
+    }
 }
 
 async fn an_override_is_for_its_host_only(ledger: &Ledger) {

@@ -110,7 +110,7 @@ async fn three_instances_keep_and_use_the_slots_of_one_host() {
     for throttle in three {
         let queues = Queues::new(throttle, Lane::Git, QueueBounds::default());
         for key in 0..200 {
-            queues.enqueue(&host(), key, HashSet::new()).unwrap();
+            queues.enqueue(&host(), key, &[], HashSet::new()).unwrap();
         }
         for _ in 0..4 {
             let (queues, under_way) = (queues.clone(), Arc::clone(&under_way));

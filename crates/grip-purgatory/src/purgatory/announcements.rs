@@ -13,6 +13,15 @@ use crate::{
     AnnouncementEntry, Change, Family, Full, HIDDEN_LIFETIME, Held, Millis, Phase, Provenance,
 };
 
+/// What announcements gave up for others, or at the end of their time.
+#[derive(Debug, Default)]
+pub struct MadeRoom {
+    pub expired: Vec<Expired>,
+    pub changes: Vec<Change>,
+    /// The announcements as they were, for [`Purgatory::put_back_announcements`].
+    pub before: Vec<AnnouncementEntry>,
+}
+
 impl Purgatory {
     /// Holds an announcement. A newer version replaces the held one and begins its time again
     /// (G01-18); an older version and one already held change nothing.
@@ -76,21 +85,25 @@ impl Purgatory {
     /// Begins the 30 minutes again, on a state or an authorised push for it (G01-19). A hidden
     /// announcement must be revived instead.
     pub fn restart_announcement_timer(&mut self, addr: &RepoAddr, now: Millis) -> Vec<Change> {
-        match self.find_announcement(addr) {
-            Some(entry) if entry.phase == Phase::Shown => self.revive(addr, now),
-            _ => Vec::new(),
-        }
-    }
-
-    /// Shows an announcement again and begins its 30 minutes; the caller creates its repository
-    /// again if it was hidden.
-    pub fn revive(&mut self, addr: &RepoAddr, now: Millis) -> Vec<Change> {
-        let Some(mut entry) = self.find_announcement(addr).cloned() else {
+        let entry = self.find_announcement(addr).cloned();
+        let Some(mut entry) = entry.filter(|entry| entry.phase == Phase::Shown) else {
             return Vec::new();
         };
+        let until = (now + self.bounds.lifetime).min(self.latest_end(&entry.held));
+        entry.held.expires_at = until.max(entry.held.expires_at);
+        vec![self.set_announcement(entry)]
+    }
+
+    /// Shows an announcement again and begins its 30 minutes. Returns the phase it was in; the
+    /// caller creates its repository again if it was hidden.
+    pub fn revive(&mut self, addr: &RepoAddr, now: Millis) -> (Option<Phase>, Vec<Change>) {
+        let Some(mut entry) = self.find_announcement(addr).cloned() else {
+            return (None, Vec::new());
+        };
+        let before = entry.phase;
         entry.phase = Phase::Shown;
         entry.held.expires_at = now + self.bounds.lifetime;
-        vec![self.set_announcement(entry)]
+        (Some(before), vec![self.set_announcement(entry)])
     }
 
     /// Hides announcements of the identifier of `newcomer` that are beyond the bound of those that
@@ -101,16 +114,16 @@ impl Purgatory {
     /// The network with the most of them gives one up: of these, those without a held state go
     /// first, and the oldest of them. Authors who maintain something served neither count here nor
     /// give anything up.
-    pub fn make_room(&mut self, newcomer: &RepoAddr, now: Millis) -> (Vec<Expired>, Vec<Change>) {
-        let (mut expired, mut changes) = (Vec::new(), Vec::new());
+    pub fn make_room(&mut self, newcomer: &RepoAddr, now: Millis) -> MadeRoom {
+        let mut made = MadeRoom::default();
         let count = self.shown_strangers(&newcomer.identifier).count();
         for _ in self.bounds.per_identifier..count {
             let Some(addr) = self.least_shown(newcomer) else {
                 break;
             };
-            self.expire_announcement(&addr, now, &mut expired, &mut changes);
+            self.expire_announcement(&addr, now, &mut made);
         }
-        (expired, changes)
+        made
     }
 
     fn shown_strangers(&self, identifier: &Identifier) -> impl Iterator<Item = &AnnouncementEntry> {
@@ -162,28 +175,30 @@ impl Purgatory {
         &mut self,
         addr: &RepoAddr,
         now: Millis,
-        expired: &mut Vec<Expired>,
-        changes: &mut Vec<Change>,
+        made: &mut MadeRoom,
     ) {
         let Some(mut entry) = self.find_announcement(addr).cloned() else {
             return;
         };
+        made.before.push(entry.clone());
         let has_ended = entry.held.has_ended(now);
         if entry.phase == Phase::Shown {
-            expired.push(Expired::AnnouncementRepository(addr.clone()));
+            let hidden = Expired::AnnouncementRepository(addr.clone());
+            made.expired.push(hidden);
         }
         if entry.phase == Phase::Shown && !has_ended {
             entry.phase = Phase::Hidden;
             // From now and not from the deadline, which may lie far back after a pause.
             entry.held.expires_at = now + HIDDEN_LIFETIME;
-            changes.push(self.set_announcement(entry));
-            self.forget_hidden(&addr.identifier, now, expired, changes);
+            made.changes.push(self.set_announcement(entry));
+            self.forget_hidden(&addr.identifier, now, made);
             return;
         }
-        changes.extend(self.remove_announcement(addr));
+        made.changes.extend(self.remove_announcement(addr));
         let (event_id, origin) = (entry.held.id(), entry.held.origin);
-        changes.extend(self.remember(event_id, Some(origin), now));
-        expired.push(Expired::Announcement {
+        let remembered = self.remember(event_id, Some(origin), now);
+        made.changes.extend(remembered);
+        made.expired.push(Expired::Announcement {
             addr: addr.clone(),
             event_id,
         });
@@ -191,25 +206,19 @@ impl Purgatory {
 
     /// Forgets the announcements that were hidden first, as long as there are too many of one name
     /// or in all: every decision about a name reads those it has.
-    fn forget_hidden(
-        &mut self,
-        identifier: &Identifier,
-        now: Millis,
-        expired: &mut Vec<Expired>,
-        changes: &mut Vec<Change>,
-    ) {
+    fn forget_hidden(&mut self, identifier: &Identifier, now: Millis, made: &mut MadeRoom) {
         let hidden = |entry: &&AnnouncementEntry| entry.phase == Phase::Hidden;
         let of_name = self.announcements(identifier).filter(hidden);
         let mut of_name: Vec<_> = of_name.map(hidden_key).collect();
         of_name.sort_unstable();
         let beyond = of_name.len().saturating_sub(self.bounds.per_identifier);
         for (.., addr) in of_name.into_iter().take(beyond) {
-            self.expire_announcement(&addr, now, expired, changes);
+            self.expire_announcement(&addr, now, made);
         }
         while self.usage.hides_too_many(&self.bounds)
             && let Some((.., addr)) = self.hidden.first().cloned()
         {
-            self.expire_announcement(&addr, now, expired, changes);
+            self.expire_announcement(&addr, now, made);
         }
     }
 

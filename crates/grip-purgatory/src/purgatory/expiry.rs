@@ -3,7 +3,7 @@
 use grip_nostr::{EventId, RepoAddr};
 use grip_types::{Identifier, Oid, Origin};
 
-use super::{Purgatory, Waiting};
+use super::{MadeRoom, Purgatory, Waiting};
 use crate::{Change, Millis, schedule::Key};
 
 /// What came to its end, for the user to act on.
@@ -70,7 +70,10 @@ impl Purgatory {
         match self.find_event(&event_id) {
             Some(Waiting::Announcement(entry)) => {
                 let addr = entry.addr.clone();
-                self.expire_announcement(&addr, now, expired, changes);
+                let mut made = MadeRoom::default();
+                self.expire_announcement(&addr, now, &mut made);
+                expired.append(&mut made.expired);
+                changes.append(&mut made.changes);
             }
             Some(Waiting::State(entry)) => {
                 let identifier = entry.identifier.clone();
@@ -88,7 +91,7 @@ impl Purgatory {
                     event_id,
                 });
             }
-            None => {}
+            Some(Waiting::Wanted(_)) | None => {}
         }
     }
 

@@ -1,7 +1,7 @@
 //! Pull requests, by event id: the event waits for its commit, or the pushed ref for its event.
 
 use grip_nostr::{Event, EventId, RepoAddr};
-use grip_types::{Identifier, Oid, Origin};
+use grip_types::{ClientNetwork, Identifier, Oid, Origin};
 
 use super::{Home, Purgatory, promoted};
 use crate::{
@@ -49,13 +49,14 @@ impl Purgatory {
         Ok(changes)
     }
 
-    /// Notes that `refs/nostr/<event_id>` was pushed to `repo` before its event is known. A
-    /// further push begins the 20 minutes again.
+    /// Notes that `refs/nostr/<event_id>` was pushed to `repo` from `network` before its event is
+    /// known. A further push begins the 20 minutes again, and stays the share of the first.
     pub fn add_pr_placeholder(
         &mut self,
         event_id: EventId,
         commit: Oid,
         repo: RepoAddr,
+        network: Option<ClientNetwork>,
         now: Millis,
     ) -> Result<Vec<Change>, Full> {
         let before = self.placeholder_ref(&event_id, &repo);
@@ -63,6 +64,7 @@ impl Purgatory {
             commit,
             added_at: before.map_or(now, |before| before.added_at),
             expires_at: now + self.bounds.placeholder_lifetime,
+            network: before.map_or(network, |before| before.network),
         };
         let named = NamedRef {
             event_id,
@@ -131,6 +133,7 @@ impl Purgatory {
         until: Millis,
     ) -> Option<Change> {
         let pr = self.find_pr(id)?;
+        let until = until.min(self.latest_end(&pr.held));
         let extends = pr.identifiers.contains(identifier) && pr.held.expires_at < until;
         let longer = extends.then(|| Held {
             expires_at: until,

@@ -1,6 +1,6 @@
 //! States: several per identifier, of several authors and of one.
 
-use grip_nostr::{Event, EventId, State};
+use grip_nostr::{Event, EventId, RepoAddr, State};
 use grip_types::{Identifier, Origin};
 
 use super::{Home, Purgatory, promoted};
@@ -61,6 +61,26 @@ impl Purgatory {
         changes
     }
 
+    /// Removes a state that is served from now on, held or wanted, with the versions it overtakes and
+    /// the announcements that are served with it.
+    pub fn remove_served_state<'a>(
+        &mut self,
+        identifier: &Identifier,
+        state: &Event,
+        overtaken: &[EventId],
+        announcements: impl IntoIterator<Item = &'a RepoAddr>,
+    ) -> Vec<Change> {
+        let mut changes = self.remove_state_event(identifier, &state.id);
+        changes.extend(self.remove_superseded(identifier, state));
+        for id in overtaken {
+            changes.extend(self.remove_state_event(identifier, id));
+        }
+        for addr in announcements {
+            changes.extend(self.remove_announcement(addr));
+        }
+        changes
+    }
+
     /// Ends the time of a state. If it names objects, all of which can be here, and is the latest of
     /// its author, it is wanted from now on.
     pub(super) fn expire_state(
@@ -94,6 +114,7 @@ impl Purgatory {
         until: Millis,
     ) -> Option<Change> {
         let held = &self.state(identifier, id)?.held;
+        let until = until.min(self.latest_end(held));
         let longer = (held.expires_at < until).then(|| Held {
             expires_at: until,
             ..held.clone()

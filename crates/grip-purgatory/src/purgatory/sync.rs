@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use grip_types::{Identifier, Origin};
+use grip_types::{Identifier, Origin, Owner};
 
 use super::Purgatory;
 use crate::{Change, Millis, NextSync, SyncEntry};
@@ -10,6 +10,8 @@ use crate::{Change, Millis, NextSync, SyncEntry};
 /// When an identifier is looked at again for which nothing was missing although something waits:
 /// the longest pause between two attempts for a held event.
 const COMPLETE_BUT_WAITING: Duration = Duration::from_secs(120);
+/// Authors of one identifier that are told apart.
+const MAX_OWNERS: usize = 16;
 /// No attempt is put off for longer than this, or than the settings say.
 const LONGEST_RETRY: Duration = Duration::from_secs(3600);
 
@@ -51,19 +53,45 @@ impl Purgatory {
         self.sync.get(identifier)
     }
 
-    /// The attempt that is due first, and when.
-    pub fn next_sync(&self) -> Option<(Millis, &Identifier)> {
+    /// When the next attempt is due.
+    pub fn next_sync(&self) -> Option<Millis> {
         self.sync.next()
     }
 
-    /// Takes the identifier that is due first, if its time has come, and marks its attempt as
-    /// under way. A restart forgets the mark, so that the attempt is made again.
+    /// Takes an identifier whose time has come, and marks its attempt as under way: authors take
+    /// turns, those who are served here first. A restart forgets the mark, so that the attempt is
+    /// made again.
     pub fn begin_sync(&mut self, now: Millis) -> NextSync {
-        match (self.sync.begin(now), self.sync.next()) {
+        for identifier in self.sync.newly_due(now) {
+            let owners = self.owners(&identifier);
+            self.sync.make_ready(identifier, &owners);
+        }
+        match (self.sync.begin(), self.sync.next()) {
             (Some(identifier), _) => NextSync::Due(identifier),
-            (None, Some((due, _))) => NextSync::In(due.since(now)),
+            (None, Some(due)) => NextSync::In(due.since(now)),
             (None, None) => NextSync::Nothing,
         }
+    }
+
+    /// Authors of what waits for an identifier: one who is served, or some of the others.
+    fn owners(&self, identifier: &Identifier) -> Vec<Owner> {
+        let states = self.find_state(identifier).iter().map(|entry| &entry.held);
+        let requests = self.prs(identifier).map(|entry| &entry.held);
+        let wanted = self.wanted(identifier).map(|entry| &entry.held);
+        let mut owners = Vec::new();
+        for held in states.chain(requests).chain(wanted) {
+            let owner = Owner {
+                key: held.event.author().to_bytes(),
+                is_served: held.is_granted(),
+            };
+            if owner.is_served {
+                return vec![owner];
+            }
+            if owners.len() < MAX_OWNERS && !owners.contains(&owner) {
+                owners.push(owner);
+            }
+        }
+        owners
     }
 
     /// The identifiers whose data is looked for: those under way, then the others as they are due.

@@ -16,8 +16,8 @@ use nostr::prelude::{EventBuilder, FinalizeEvent, Keys, Tag};
 
 use super::*;
 use crate::{
-    EXTENSION, HIDDEN_LIFETIME, LIFETIME, PLACEHOLDER_LIFETIME, Phase, RESTART_GRACE, Row,
-    SYNC_DELAY_DEFAULT, SYNC_DELAY_IMMEDIATE, SyncDelays, WANTED_INTERVAL, WANTED_LIFETIME,
+    HIDDEN_LIFETIME, LIFETIME, PLACEHOLDER_LIFETIME, Phase, RESTART_GRACE, Row, SYNC_DELAY_DEFAULT,
+    SYNC_DELAY_IMMEDIATE, SyncDelays, WANTED_INTERVAL, WANTED_LIFETIME,
 };
 
 const NOW: Millis = Millis::new(1_700_000_000_000);
@@ -106,7 +106,7 @@ fn an_idle_sweep_of_100_000_entries_costs_nothing() {
         let mut bytes = [0; 32];
         bytes[..4].copy_from_slice(&n.to_be_bytes());
         let id = EventId::from_byte_array(bytes);
-        let added = purgatory.add_pr_placeholder(id, oid('a'), repo.clone(), NOW);
+        let added = purgatory.add_pr_placeholder(id, oid('a'), repo.clone(), None, NOW);
         let _ = added.unwrap();
     }
     // A scan would look at ten thousand million entries here.

@@ -1,5 +1,7 @@
 //! Taking back what could not be journalled: memory is again as the journal has it.
 
+use std::collections::HashSet;
+
 use grip_nostr::EventId;
 use grip_types::Identifier;
 
@@ -29,10 +31,19 @@ impl Purgatory {
         }
     }
 
-    /// Puts a former version of an announcement back as it was.
-    pub fn put_back_announcement(&mut self, before: AnnouncementEntry) {
-        // Its row is in the journal still.
-        drop(self.set_announcement(before));
+    /// Puts announcements back as they were, unless they were replaced since. The first of several
+    /// versions of one is how it was at the beginning.
+    pub fn put_back_announcements(&mut self, before: impl IntoIterator<Item = AnnouncementEntry>) {
+        let mut seen = HashSet::new();
+        for entry in before {
+            let now = self.find_announcement(&entry.addr);
+            let is_same = now.is_none_or(|now| now.held.id() == entry.held.id());
+            if seen.insert(entry.addr.clone()) && is_same {
+                // Their rows are in the journal still, and none that says they expired.
+                drop(self.unremember(&entry.held.id()));
+                drop(self.set_announcement(entry));
+            }
+        }
     }
 
     /// Takes back that a state or pull request is held, and gives back what that took away. Only

@@ -20,11 +20,6 @@ impl Purgatory {
         self.wanted.of(identifier)
     }
 
-    /// Every wanted event, the one that is given up first at the front.
-    pub fn all_wanted(&self) -> impl Iterator<Item = &WantedEntry> {
-        self.wanted.by_deadline()
-    }
-
     /// Ends the search for one event's data.
     pub fn remove_wanted(&mut self, id: &EventId) -> Vec<Change> {
         let Some(entry) = self.wanted.remove(id) else {
@@ -59,6 +54,23 @@ impl Purgatory {
         let wanted = self.wanted.of(identifier).map(|entry| &entry.held);
         let mut others = held.chain(wanted).map(|held| &held.event);
         others.any(|other| is_version(other, state) && other.supersedes(state))
+    }
+
+    /// Looks for the data of a served event again, as it is not here any more: at once, and as long
+    /// as for one that has expired. One that is wanted already stays as it is.
+    pub fn want_again(
+        &mut self,
+        event: Event,
+        identifier: &Identifier,
+        now: Millis,
+    ) -> Vec<Change> {
+        if self.wanted.get(&event.id).is_some() {
+            return Vec::new();
+        }
+        let held = Held::new(&event, Origin::Submitted, now, now);
+        let mut changes = self.want(vec![identifier.clone()], held, now);
+        changes.extend(self.sync_now(identifier, now));
+        changes
     }
 
     /// Goes on looking for the data of an event that has just expired, unless the event itself

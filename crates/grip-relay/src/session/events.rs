@@ -3,20 +3,21 @@
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream::FuturesOrdered};
 use grip_nostr::{Event, Timestamp};
-use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use super::Connection;
 use crate::{
-    Answer, Limits,
+    Answer, Limits, admit,
     event::{self, Checked},
-    relay::Shared,
+    in_flight::InFlightPermit,
     reply,
 };
 
 /// So few small events are checked where they are: handing them over would cost as much.
 const INLINE_EVENTS: usize = 1;
 const INLINE_BYTES: usize = 16 << 10;
+/// Most events that one connection has the writer decide at once, so that others have their turn.
+const RUN_EVENTS: usize = 256;
 /// Fewer events are not worth a core of their own.
 const SHARE_EVENTS: usize = 4;
 
@@ -29,21 +30,11 @@ pub(super) struct Raw {
     pub(super) permits: Permits,
 }
 
-type Permits = [OwnedSemaphorePermit; 2];
+type Permits = (OwnedSemaphorePermit, InFlightPermit);
 
-/// Checked events with their permits, which are held until they are answered.
-#[derive(Default)]
-pub(super) struct Batch {
-    events: Vec<Checked>,
-    permits: Vec<Permits>,
-}
-
-impl Batch {
-    fn extend(&mut self, more: Self) {
-        self.events.extend(more.events);
-        self.permits.extend(more.permits);
-    }
-}
+/// Checked events with their permits, which are held until they are decided: whether their sender
+/// reads the answers plays no part.
+pub(super) type Batch = Vec<(Checked, Permits)>;
 
 /// Checks what is ready together as one batch.
 pub(super) async fn check(
@@ -54,14 +45,17 @@ pub(super) async fn check(
     let most = connection.shared.limits.in_flight_events;
     let mut ready = Vec::new();
     while raw.recv_many(&mut ready, most).await > 0 {
-        let batch = check_all(&connection.shared, std::mem::take(&mut ready)).await;
+        let batch = check_all(connection, std::mem::take(&mut ready)).await;
         if checked.send(batch).await.is_err() {
             return;
         }
     }
 }
 
-async fn check_all(shared: &Shared, mut raw: Vec<Raw>) -> Batch {
+async fn check_all(connection: &Connection, mut raw: Vec<Raw>) -> Batch {
+    let Connection {
+        shared, network, ..
+    } = connection;
     let limits = shared.limits;
     let bytes: usize = raw.iter().map(|raw| raw.text.len()).sum();
     if raw.len() <= INLINE_EVENTS && bytes <= INLINE_BYTES {
@@ -74,9 +68,10 @@ async fn check_all(shared: &Shared, mut raw: Vec<Raw>) -> Batch {
     let mut parts = FuturesOrdered::new();
     while !raw.is_empty() {
         let part: Vec<Raw> = raw.drain(..each.min(raw.len())).collect();
-        parts.push_back(shared.checkers.run(move || check_here(part, &limits)));
+        let check = move || check_here(part, &limits);
+        parts.push_back(shared.checkers.run(*network, check));
     }
-    let mut whole = Batch::default();
+    let mut whole = Batch::new();
     while let Some(part) = parts.next().await {
         whole.extend(part.expect("checking an event does not panic"));
     }
@@ -85,17 +80,16 @@ async fn check_all(shared: &Shared, mut raw: Vec<Raw>) -> Batch {
 
 fn check_here(raw: Vec<Raw>, limits: &Limits) -> Batch {
     let now = Timestamp::now();
-    let one = |raw: &Raw| {
-        if raw.limited {
+    let one = |raw: Raw| {
+        let checked = if raw.limited {
             let answer = "rate-limited: slow down and send it again";
             event::unreadable(&raw.text, answer.into())
         } else {
             event::check(&raw.text, limits, now)
-        }
+        };
+        (checked, raw.permits)
     };
-    let events = raw.iter().map(one).collect();
-    let permits = raw.into_iter().map(|raw| raw.permits).collect();
-    Batch { events, permits }
+    raw.into_iter().map(one).collect()
 }
 
 /// Has checked events decided, in their order: runs of ordinary ones by the writer in one go,
@@ -106,67 +100,81 @@ pub(super) async fn write(connection: &Connection, mut checked: mpsc::Receiver<B
         while let Ok(more) = checked.try_recv() {
             batch.extend(more);
         }
-        let _until_answered = batch.permits;
-        let mut run = Vec::new();
-        for event in batch.events {
-            match event {
+        let mut run = Run::default();
+        for (event, permits) in batch {
+            match within_share(connection, event) {
                 Checked::Event(event) if connection.policy.defers(&event) => {
                     judge(connection, std::mem::take(&mut run)).await;
                     settle(connection, event).await;
                 }
-                Checked::Event(event) => run.push(event),
+                Checked::Event(event) => {
+                    run.events.push(event);
+                    run.permits.push(permits);
+                }
                 Checked::Refused { id, answer, event } => {
                     if let Some(event) = event {
                         connection.policy.noted(&event, &answer);
                     }
                     connection.shared.stats.answered(&answer);
                     let ok = reply::ok(&id, answer.accepted, &answer.message);
-                    connection.send_queue.send([ok]).await;
+                    connection.send_queue.answer([ok]);
                 }
-                Checked::Unreadable(text) => {
-                    connection.send_queue.send([reply::notice(&text)]).await;
-                }
+                Checked::Unreadable(text) => connection.send_queue.answer([reply::notice(&text)]),
+            }
+            if run.events.len() == RUN_EVENTS {
+                judge(connection, std::mem::take(&mut run)).await;
             }
         }
         judge(connection, run).await;
     }
 }
 
-async fn judge(connection: &Connection, run: Vec<Event>) {
-    if run.is_empty() {
-        return;
-    }
-    let ids: Vec<String> = run.iter().map(|event| event.id.to_hex()).collect();
-    let policy = Arc::clone(&connection.policy);
-    let answers = match connection.shared.writer.judge(run, policy).await {
-        Ok(answers) => answers,
-        Err(error) => vec![Answer::refused(format!("error: {error}")); ids.len()],
+/// Refuses an event that is taken from anybody if its network has sent too many bytes of those.
+fn within_share(connection: &Connection, checked: Checked) -> Checked {
+    let event = match checked {
+        Checked::Event(event) if connection.policy.is_unrelated(&event) => event,
+        other => return other,
     };
-    let stats = &connection.shared.stats;
-    let oks = ids.iter().zip(&answers).map(|(id, answer)| {
-        stats.answered(answer);
-        reply::ok(id, answer.accepted, &answer.message)
-    });
-    let oks: Vec<Bytes> = oks.collect();
-    connection.send_queue.send(oks).await;
+    let bytes = serde_json::to_vec(&event).map_or(usize::MAX, |json| json.len());
+    let Connection {
+        shared, network, ..
+    } = connection;
+    if shared.unrelated.allows(*network, bytes) {
+        return Checked::Event(event);
+    }
+    let kind = event.kind.as_u16();
+    Checked::Refused {
+        id: event.id.to_hex(),
+        answer: Answer::refused(format!(
+            "rate-limited: events of kind {kind} from your network take too many bytes; try again in an hour"
+        )),
+        event: Some(Box::new(event)),
+    }
 }
 
-/// In a task of its own, because it must not be left half done when the client goes away.
+/// Events that go to the writer together.
+#[derive(Default)]
+struct Run {
+    events: Vec<Event>,
+    permits: Vec<Permits>,
+}
+
+async fn judge(connection: &Connection, run: Run) {
+    if run.events.is_empty() {
+        return;
+    }
+    let ids: Vec<String> = run.events.iter().map(|event| event.id.to_hex()).collect();
+    let (shared, policy) = (&connection.shared, &connection.policy);
+    let answers = admit::judge(shared, policy, run.events, connection.source).await;
+    let oks = ids.iter().zip(&answers);
+    let oks = oks.map(|(id, answer)| reply::ok(id, answer.accepted, &answer.message));
+    connection.send_queue.answer(oks);
+}
+
 async fn settle(connection: &Connection, event: Event) {
     let id = event.id.to_hex();
-    let shared = &connection.shared;
-    let turns = Arc::clone(&shared.settling);
-    let turn = turns.acquire_owned().await.expect("never closed");
-    let policy = Arc::clone(&connection.policy);
-    let source = connection.source;
-    let settled = shared.group.spawn("relay-settle", async move {
-        let _turn = turn;
-        policy.process_deferred(event, source).await
-    });
-    let answer = settled.await.unwrap_or_else(|_| {
-        Answer::refused("error: this event could not be settled; try again later")
-    });
-    shared.stats.answered(&answer);
+    let (shared, policy) = (&connection.shared, &connection.policy);
+    let answer = admit::settle(shared, policy, event, connection.source).await;
     let ok = reply::ok(&id, answer.accepted, &answer.message);
-    connection.send_queue.send([ok]).await;
+    connection.send_queue.answer([ok]);
 }

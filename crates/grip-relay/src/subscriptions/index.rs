@@ -5,7 +5,7 @@
 //! filter itself then turns down.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     hash::{BuildHasher, RandomState},
 };
 
@@ -18,13 +18,15 @@ pub(crate) struct Key {
     generation: u64,
 }
 
+/// What an entry stands under: the hash of a value, or `None` for a filter without a condition.
+pub(super) type Term = Option<u64>;
+
 pub(super) struct Index<T> {
     slots: Vec<Option<Entry<T>>>,
     free: Vec<u32>,
-    by_value: HashMap<u64, Vec<u32>>,
+    by_value: HashMap<u64, Bucket>,
     /// Filters with no condition to stand under.
-    any: Vec<u32>,
-    hasher: RandomState,
+    any: Bucket,
     next_generation: u64,
     /// Entries that wait for the end of a batch.
     settling: Vec<Key>,
@@ -40,14 +42,61 @@ struct Entry<T> {
     value: T,
 }
 
+/// Slots under one term: nearly always few, but a stranger may make them many.
+enum Bucket {
+    Few(Vec<u32>),
+    Many(HashSet<u32>),
+}
+
+/// Beyond this many, finding one to remove takes a set.
+const FEW: usize = 64;
+
+impl Bucket {
+    fn insert(&mut self, slot: u32) {
+        match self {
+            Self::Few(slots) if slots.len() == FEW => {
+                *self = Self::Many(slots.drain(..).chain([slot]).collect());
+            }
+            Self::Few(slots) => slots.push(slot),
+            Self::Many(slots) => drop(slots.insert(slot)),
+        }
+    }
+
+    fn remove(&mut self, slot: u32) {
+        match self {
+            Self::Few(slots) => slots.retain(|found| *found != slot),
+            Self::Many(slots) => drop(slots.remove(&slot)),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::Few(slots) => slots.is_empty(),
+            Self::Many(slots) => slots.is_empty(),
+        }
+    }
+
+    fn for_each(&self, mut each: impl FnMut(u32)) {
+        match self {
+            Self::Few(slots) => slots.iter().for_each(|slot| each(*slot)),
+            Self::Many(slots) => slots.iter().for_each(|slot| each(*slot)),
+        }
+    }
+}
+
+impl Default for Bucket {
+    fn default() -> Self {
+        Self::Few(Vec::new())
+    }
+}
+
 impl<T> Default for Index<T> {
     fn default() -> Self {
         Self {
             slots: Vec::new(),
             free: Vec::new(),
             by_value: HashMap::new(),
-            any: Vec::new(),
-            hasher: RandomState::new(),
+            any: Bucket::default(),
             next_generation: 0,
             settling: Vec::new(),
             published: 0,
@@ -57,7 +106,8 @@ impl<T> Default for Index<T> {
 }
 
 impl<T> Index<T> {
-    pub(super) fn insert(&mut self, value: T, filters: &[Filter]) -> Key {
+    /// Adds an entry that stands under nothing yet.
+    pub(super) fn insert(&mut self, value: T) -> Key {
         self.next_generation += 1;
         let generation = self.next_generation;
         let entry = Some(Entry {
@@ -73,13 +123,18 @@ impl<T> Index<T> {
             }
         };
         self.slots[slot as usize] = entry;
-        for term in terms(&self.hasher, filters) {
-            match term {
-                None => self.any.push(slot),
-                Some(hash) => self.by_value.entry(hash).or_default().push(slot),
-            }
-        }
         Key { slot, generation }
+    }
+
+    /// Has the entry stand under `terms`, each of them given once.
+    pub(super) fn add(&mut self, key: Key, terms: &[Term]) {
+        for term in terms {
+            let bucket = match term {
+                None => &mut self.any,
+                Some(hash) => self.by_value.entry(*hash).or_default(),
+            };
+            bucket.insert(key.slot);
+        }
     }
 
     pub(super) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
@@ -87,48 +142,50 @@ impl<T> Index<T> {
         (entry.generation == key.generation).then_some(&mut entry.value)
     }
 
-    /// `filters` must be those the entry was inserted with.
-    pub(super) fn remove(&mut self, key: Key, filters: &[Filter]) -> Option<T> {
+    /// Takes an entry out. What it stands under is to be removed by [`Index::forget`], and then its
+    /// slot by [`Index::free`].
+    pub(super) fn take(&mut self, key: Key) -> Option<T> {
         self.get_mut(key)?;
-        for term in terms(&self.hasher, filters) {
-            match term {
-                None => take_out(&mut self.any, key.slot),
-                Some(hash) => {
-                    if let Some(slots) = self.by_value.get_mut(&hash) {
-                        take_out(slots, key.slot);
-                        if slots.is_empty() {
-                            self.by_value.remove(&hash);
-                        }
-                    }
+        let entry = self.slots[key.slot as usize].take();
+        entry.map(|entry| entry.value)
+    }
+
+    pub(super) fn forget(&mut self, key: Key, terms: &[Term]) {
+        for term in terms {
+            let Some(hash) = term else {
+                self.any.remove(key.slot);
+                continue;
+            };
+            if let Some(slots) = self.by_value.get_mut(hash) {
+                slots.remove(key.slot);
+                if slots.is_empty() {
+                    self.by_value.remove(hash);
                 }
             }
         }
-        self.free.push(key.slot);
-        self.slots[key.slot as usize]
-            .take()
-            .map(|entry| entry.value)
     }
 
-    /// Calls `each` once with every entry that `event` may concern.
-    pub(super) fn for_candidates(&mut self, event: &Event, mut each: impl FnMut(&mut T)) {
+    pub(super) fn free(&mut self, key: Key) {
+        self.free.push(key.slot);
+    }
+
+    /// Calls `each` once with every entry that stands under a term of an event.
+    pub(super) fn for_candidates(&mut self, terms: &[u64], mut each: impl FnMut(&mut T)) {
         self.event += 1;
         let number = self.event;
         let slots = &mut self.slots;
-        let mut visit = |found: &[u32]| {
-            for slot in found {
-                let Some(entry) = slots[*slot as usize].as_mut() else {
-                    continue;
-                };
-                if entry.seen != number {
-                    entry.seen = number;
-                    each(&mut entry.value);
-                }
+        let mut visit = |slot: u32| {
+            if let Some(entry) = slots[slot as usize].as_mut()
+                && entry.seen != number
+            {
+                entry.seen = number;
+                each(&mut entry.value);
             }
         };
-        visit(&self.any);
-        for hash in values_of(&self.hasher, event) {
-            if let Some(found) = self.by_value.get(&hash) {
-                visit(found);
+        self.any.for_each(&mut visit);
+        for hash in terms {
+            if let Some(found) = self.by_value.get(hash) {
+                found.for_each(&mut visit);
             }
         }
     }
@@ -155,17 +212,20 @@ impl<T> Index<T> {
     }
 }
 
-/// The hashes that the filters are indexed under, `None` for a filter without a condition; the same
-/// for the same filters.
-fn terms(hasher: &RandomState, filters: &[Filter]) -> impl Iterator<Item = Option<u64>> {
-    filters
+/// What the filters stand under, each term once.
+pub(super) fn terms(hasher: &RandomState, filters: &[Filter]) -> Vec<Term> {
+    let mut terms: Vec<Term> = filters
         .iter()
         .filter(|filter| !filter.matches_nothing())
         .flat_map(|filter| terms_of(hasher, filter))
+        .collect();
+    terms.sort_unstable();
+    terms.dedup();
+    terms
 }
 
-fn terms_of(hasher: &RandomState, filter: &Filter) -> Vec<Option<u64>> {
-    let bytes = |label: u8, list: &[[u8; 32]]| -> Vec<Option<u64>> {
+fn terms_of(hasher: &RandomState, filter: &Filter) -> Vec<Term> {
+    let bytes = |label: u8, list: &[[u8; 32]]| -> Vec<Term> {
         let hash = |item| Some(hasher.hash_one((label, item)));
         list.iter().map(hash).collect()
     };
@@ -189,7 +249,8 @@ fn hash_tag(hasher: &RandomState, letter: char, value: &str) -> u64 {
     hasher.hash_one((b't', letter, value))
 }
 
-fn values_of<'a>(hasher: &'a RandomState, event: &'a Event) -> impl Iterator<Item = u64> + 'a {
+/// What an event is looked for under.
+pub(super) fn values_of(hasher: &RandomState, event: &Event) -> Vec<u64> {
     let head = [
         hasher.hash_one((b'i', event.id.as_bytes())),
         hasher.hash_one((b'p', event.pubkey.as_bytes())),
@@ -201,11 +262,5 @@ fn values_of<'a>(hasher: &'a RandomState, event: &'a Event) -> impl Iterator<Ite
         let value = tag.content().filter(|_| letters.next().is_none())?;
         Some(hash_tag(hasher, letter, value))
     });
-    head.into_iter().chain(tags)
-}
-
-fn take_out(slots: &mut Vec<u32>, slot: u32) {
-    if let Some(at) = slots.iter().position(|found| *found == slot) {
-        slots.swap_remove(at);
-    }
+    head.into_iter().chain(tags).collect()
 }

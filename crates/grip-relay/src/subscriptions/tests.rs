@@ -2,7 +2,7 @@ use nostr::prelude::{EventBuilder, FinalizeEvent, Keys, Kind};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::Frame;
+use crate::{Frame, quota::Quota};
 
 struct Listener {
     subscriptions: Subscriptions,
@@ -13,14 +13,19 @@ impl Listener {
     fn new(limit: usize) -> Self {
         let stats = Arc::new(Stats::default());
         Self {
-            send_queue: Arc::new(SendQueue::new(limit, Arc::clone(&stats))),
+            send_queue: Arc::new(SendQueue::new(
+                limit,
+                Quota::new(1 << 20).holder(None),
+                Arc::clone(&stats),
+            )),
             subscriptions: Subscriptions::new(stats),
         }
     }
 
     fn subscribe(&self) -> Key {
+        let prepared = self.subscriptions.prepare(vec![Filter::default()]);
         self.subscriptions
-            .subscribe(&self.send_queue, "s", Arc::new([Filter::default()]))
+            .subscribe(&self.send_queue, "s", prepared)
     }
 
     fn publish(&self, events: &[&Event]) {
@@ -32,8 +37,7 @@ impl Listener {
     async fn heard(&self) -> Vec<String> {
         // So that there is always something to take.
         self.send_queue.control(Frame::Binary);
-        let batch = self.send_queue.take(|| 0).await.expect("not closed");
-        self.send_queue.sent(batch.bytes);
+        let frames = self.send_queue.drain(0).await.expect("not closed");
         let content = |frame: Frame| match frame {
             Frame::Text(text) => {
                 let message: Value = serde_json::from_slice(&text).unwrap();
@@ -42,7 +46,7 @@ impl Listener {
             }
             _ => None,
         };
-        batch.frames.into_iter().filter_map(content).collect()
+        frames.into_iter().filter_map(content).collect()
     }
 }
 
@@ -103,4 +107,42 @@ async fn relay_8_what_waits_for_a_snapshot_is_bounded() {
     listener.subscribe();
     listener.publish(&[&note(&"x".repeat(2_000))]);
     listener.send_queue.overflowed().await;
+}
+
+#[test]
+fn filters_cost_what_they_take_in_the_index_and_what_they_delay() {
+    let Listener { subscriptions, .. } = Listener::new(1 << 20);
+    let cost = |json: Value| {
+        let filter = Filter::parse(&json).unwrap();
+        subscriptions.prepare(vec![filter]).bytes
+    };
+    let tags: Vec<String> = (0..1_000).map(|n| n.to_string()).collect();
+    assert!(cost(json!({"#t": tags})) > 1_000 * TERM_BYTES);
+    let narrow = cost(json!({"#t": ["x"]}));
+    let by_kind = cost(json!({"kinds": [1]}));
+    let any = cost(json!({"since": 1}));
+    assert!(
+        narrow < by_kind && by_kind < any,
+        "{narrow} {by_kind} {any}"
+    );
+    // The same filter twice is one, and stands under its term once.
+    let twice = vec![Filter::default(); 200];
+    let prepared = subscriptions.prepare(twice);
+    assert_eq!((prepared.filters.len(), prepared.terms.len()), (1, 1));
+}
+
+#[tokio::test]
+async fn many_subscriptions_under_one_term_are_found_and_leave_nothing() {
+    let listener = Listener::new(64 << 20);
+    let keys: Vec<Key> = (0..500).map(|_| listener.subscribe()).collect();
+    for key in &keys {
+        listener.subscriptions.go_live(*key, &[]);
+    }
+    listener.publish(&[&note("x")]);
+    assert_eq!(listener.heard().await.len(), 500);
+    for key in keys {
+        listener.subscriptions.unsubscribe(key);
+    }
+    listener.publish(&[&note("y")]);
+    assert_eq!(listener.heard().await.len(), 0);
 }

@@ -14,7 +14,6 @@ pub(super) enum Operation<'j> {
     Judge(&'j Event, &'j dyn WritePolicy),
     Save(&'j [Event]),
     Remove(&'j [EventId]),
-    Sweep(usize),
 }
 
 pub(super) enum Outcome {
@@ -24,8 +23,6 @@ pub(super) enum Outcome {
         fresh: bool,
     },
     Written(Vec<Put>),
-    /// So many expired events were removed.
-    Swept(usize),
     Failed(WriteError),
 }
 
@@ -49,10 +46,6 @@ impl Operation<'_> {
                 }
                 Ok(Outcome::Written(Vec::new()))
             }
-            Self::Sweep(max) => {
-                let swept = view.sweep_expired(now, *max)?;
-                Ok(Outcome::Swept(swept.len()))
-            }
         }
     }
 
@@ -60,7 +53,7 @@ impl Operation<'_> {
         match self {
             Self::Judge(..) => 1,
             Self::Save(events) => events.len() as u64,
-            Self::Remove(_) | Self::Sweep(_) => 0,
+            Self::Remove(_) => 0,
         }
     }
 
@@ -122,23 +115,15 @@ impl Outcome {
     pub(super) fn into_answer(self) -> Answer {
         match self {
             Self::Judged { answer, .. } => answer,
-            Self::Written(_) | Self::Swept(_) => Answer::accepted(""),
+            Self::Written(_) => Answer::accepted(""),
             Self::Failed(error) => Answer::refused(format!("error: {error}; try again later")),
         }
     }
 
     pub(super) fn into_puts(self) -> Result<Vec<Put>, WriteError> {
         match self {
-            Self::Judged { .. } | Self::Swept(_) => Ok(Vec::new()),
+            Self::Judged { .. } => Ok(Vec::new()),
             Self::Written(puts) => Ok(puts),
-            Self::Failed(error) => Err(error),
-        }
-    }
-
-    pub(super) fn into_swept(self) -> Result<usize, WriteError> {
-        match self {
-            Self::Swept(count) => Ok(count),
-            Self::Judged { .. } | Self::Written(_) => Ok(0),
             Self::Failed(error) => Err(error),
         }
     }

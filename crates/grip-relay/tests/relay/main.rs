@@ -12,5 +12,6 @@ mod messages;
 mod rate_limits;
 mod reconcile;
 mod requests;
+mod shares;
 mod support;
 mod writer;

@@ -124,7 +124,7 @@ async fn relay_7_malformed_messages_close_the_exchange_and_not_the_connection() 
 async fn relay_7_exchanges_are_bounded_in_number_and_size() {
     let node = Node::with(Limits {
         reconciliation_records: 10,
-        reconciliation_records_total: 15,
+        reconciliation_records_total: 100,
         ..unlimited()
     });
     let author = Author::new();
@@ -169,6 +169,27 @@ async fn relay_7_exchanges_are_bounded_in_number_and_size() {
     client.hang_up();
     client.ended().await;
     assert_eq!(node.relay.stats().reconciliations.get(), 0);
+}
+
+#[tokio::test]
+async fn one_network_takes_its_share_of_the_records_and_leaves_the_rest_to_others() {
+    let node = Node::with(Limits {
+        reconciliation_records_total: 90,
+        ..unlimited()
+    });
+    let author = Author::new();
+    let notes = (0..5).map(|n| author.event(1, "", &[], now() - n));
+    node.writer.save(notes.collect()).await.unwrap();
+    let (mut one, mut another) = (node.connect(), node.connect());
+    assert_eq!(open(&mut one, "0").await[0], "NEG-MSG");
+    assert_eq!(open(&mut one, "1").await[0], "NEG-MSG");
+    for client in [&mut one, &mut another] {
+        let refused = open(client, "2").await;
+        let reason = refused[2].as_str().unwrap();
+        assert!(reason.starts_with("rate-limited:"), "{refused}");
+    }
+    let mut elsewhere = node.connect_from("192.0.2.2");
+    assert_eq!(open(&mut elsewhere, "0").await[0], "NEG-MSG");
 }
 
 #[tokio::test]

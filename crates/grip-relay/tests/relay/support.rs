@@ -82,6 +82,10 @@ impl WritePolicy for TestPolicy {
         event.kind == DEFERRED
     }
 
+    fn is_unrelated(&self, event: &Event) -> bool {
+        event.kind == Kind::from(10_317)
+    }
+
     fn noted(&self, event: &Event, answer: &Answer) {
         self.noted.lock().push((event.clone(), answer.clone()));
     }
@@ -120,8 +124,16 @@ impl Node {
         self.connect_with_room(1_024)
     }
 
+    pub fn connect_from(&self, ip: &str) -> Client {
+        self.connect_as(ip, 1_024)
+    }
+
     /// `room`: frames the client's socket takes in without the client reading them.
     pub fn connect_with_room(&self, room: usize) -> Client {
+        self.connect_as("192.0.2.1", room)
+    }
+
+    pub fn connect_as(&self, ip: &str, room: usize) -> Client {
         let (to_relay, from_client) = mpsc::channel(1_024);
         let (to_client, from_relay) = mpsc::channel(room);
         let socket = Socket {
@@ -130,7 +142,7 @@ impl Node {
         };
         let (relay, policy) = (self.relay.clone(), Arc::clone(&self.policy));
         let peer = Peer {
-            ip: "192.0.2.1".parse().unwrap(),
+            ip: ip.parse().unwrap(),
             exempt: false,
             connection: 1,
         };

@@ -1,8 +1,5 @@
 //! The writer: group commits, failures, and saves from outside.
 
-use std::time::Duration;
-
-use grip_nostr::Timestamp;
 use grip_relay::{Limits, WriteError};
 use grip_store::{EventView, Put};
 use serde_json::json;
@@ -131,25 +128,6 @@ async fn after_the_stop_writes_are_refused_in_words() {
         1,
         "reading goes on"
     );
-}
-
-#[tokio::test(start_paused = true)]
-async fn expired_events_are_swept_until_none_is_left() {
-    let node = Node::start();
-    let author = Author::new();
-    let stored = node.store.write(|view| {
-        for n in 0..2_500 {
-            let event = author.event(1, &n.to_string(), &[&["expiration", "100"]], 10);
-            view.put(&event, Timestamp::from_secs(50))?;
-        }
-        Ok(())
-    });
-    stored.unwrap();
-    tokio::time::advance(Duration::from_secs(61)).await;
-    // The clock stands still: all that is removed belongs to one sweep.
-    while node.store.stats().unwrap().events > 0 {
-        tokio::task::yield_now().await;
-    }
 }
 
 #[tokio::test]

@@ -31,6 +31,30 @@ fn the_three_forms_are_read_and_the_plain_ones_are_written_as_they_were_read() {
 }
 
 #[test]
+fn a_name_is_read_in_every_usual_way() {
+    let author = Author::new();
+    let npub = author.npub();
+    let name = Key::parse(&format!("name:{npub}/a b")).unwrap();
+    for text in [
+        format!("{npub}/a b"),
+        format!("nostr://{npub}/a%20b"),
+        format!("nostr://{npub}/relay.example/a%20b/"),
+        format!("nostr://{npub}/ws%3A%2F%2F127.0.0.1%3A7334/a%20b"),
+        format!("nostr://{}", naddr(30617, &author, "a b")),
+    ] {
+        assert_eq!(Key::parse(&text).as_ref(), Ok(&name), "{text}");
+    }
+    let wrong = [
+        (format!("nostr://{npub}"), InvalidKey::NoSlash),
+        (format!("nostr://relay.example/{npub}/x"), InvalidKey::Owner),
+        (npub, InvalidKey::NoSlash),
+    ];
+    for (text, reason) in wrong {
+        assert_eq!(Key::parse(&text), Err(reason), "{text:?}");
+    }
+}
+
+#[test]
 fn what_is_no_key_is_refused_with_its_reason() {
     let author = Author::new();
     let npub = author.npub();

@@ -16,6 +16,8 @@ const MAX_KNOWN: usize = 256;
 const MAX_PER_ROOT: u32 = 8;
 /// Most roots kept for one peer: two make it independent.
 const MAX_ROOTS: usize = 4;
+/// Most addresses of one peer that one root led to, so that a stranger's do not keep others out.
+const MAX_ADDRESSES_PER_ROOT: usize = limits::ADDRESSES / MAX_ROOTS;
 
 /// The peers of one lookup with the status of each.
 pub(super) struct Frontier {
@@ -36,7 +38,10 @@ struct Led {
 }
 
 struct Known {
+    /// With the addresses of all who named it.
     peer: Peer,
+    /// For each address that others named, the root that led to it.
+    address_roots: Vec<PeerName>,
     distance: Distance,
     /// Peers of our own routing table that led to it; itself if it is one. Sorted.
     roots: Vec<PeerName>,
@@ -158,6 +163,10 @@ impl Frontier {
         known.map(|known| known.roots.clone()).unwrap_or_default()
     }
 
+    pub fn peer(&self, peer: &PeerName) -> Option<&Peer> {
+        self.known.get(peer).map(|known| &known.peer)
+    }
+
     pub fn depth(&self, peer: &PeerName) -> u32 {
         self.known.get(peer).map_or(0, |known| known.depth)
     }
@@ -238,6 +247,7 @@ impl Frontier {
         }
         if let Some(known) = self.known.get_mut(&peer.id) {
             known.is_provider |= is_provider;
+            known.merge_addresses(peer.addresses, &roots, &self.own);
             if !known.is_root {
                 known.lead(roots);
                 known.depth = known.depth.min(depth);
@@ -247,17 +257,23 @@ impl Frontier {
         if self.known.len() >= MAX_KNOWN {
             return;
         }
-        let known = Known {
+        let mut known = Known {
             distance: self.record.distance(&peer.id),
-            roots,
+            address_roots: Vec::new(),
             is_root: false,
             is_provider,
             depth,
             status: PeerStatus::New,
             tries: 0,
             charged: None,
-            peer,
+            roots: Vec::new(),
+            peer: Peer {
+                id: peer.id,
+                addresses: Vec::new(),
+            },
         };
+        known.merge_addresses(peer.addresses, &roots, &self.own);
+        known.roots = roots;
         self.known.insert(known.peer.id.clone(), known);
     }
 
@@ -273,6 +289,37 @@ impl Frontier {
 }
 
 impl Known {
+    /// Adds addresses that peers behind `roots` named; a peer without a route gets another try with
+    /// a new one. This node's own table and the peer itself may name as many as a peer may have.
+    fn merge_addresses(&mut self, addresses: Vec<String>, roots: &[PeerName], own: &PeerName) {
+        for address in addresses {
+            let known = &mut self.peer.addresses;
+            if known.len() >= limits::ADDRESSES || known.contains(&address) {
+                continue;
+            }
+            let has_room = |root: &&PeerName| {
+                let is_own = *root == own || **root == self.peer.id;
+                let named = self.address_roots.iter().filter(|it| it == root);
+                is_own || named.count() < MAX_ADDRESSES_PER_ROOT
+            };
+            let Some(root) = roots.iter().find(has_room) else {
+                return;
+            };
+            self.address_roots.push(root.clone());
+            known.push(address);
+            if self.is_without_route() {
+                self.status = PeerStatus::New;
+                self.tries = 0;
+            }
+        }
+    }
+
+    /// Whether it got no answer so far, and will not get a request soon.
+    fn is_without_route(&self) -> bool {
+        use PeerStatus::{GivenUp, RetryAt, RetryDue};
+        matches!(self.status, GivenUp | RetryAt(_) | RetryDue)
+    }
+
     fn lead(&mut self, roots: Vec<PeerName>) {
         for root in roots {
             if self.roots.len() < MAX_ROOTS && !self.roots.contains(&root) {

@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 use grip_dht::{Peer, PeerName, RequestError, Response};
 use tokio::time::timeout;
 
-use super::{Network, PeerPermit};
+use super::{Network, RequestPermit};
 use crate::{InvalidManifest, Key, Manifest, ManifestId};
 
 /// Longer values are not decoded on the runtime.
@@ -17,7 +17,7 @@ pub(super) type PendingRequest<'a> = BoxFuture<'a, RequestOutcome>;
 
 pub(super) struct RequestOutcome {
     pub peer: PeerName,
-    pub permit: PeerPermit,
+    pub permit: RequestPermit,
     pub result: Result<PeerResponse, Failure>,
 }
 
@@ -40,7 +40,7 @@ pub(super) fn send<'a>(
     network: &'a Network,
     key: &'a Key,
     peer: Peer,
-    permit: PeerPermit,
+    permit: RequestPermit,
     limit: Duration,
 ) -> PendingRequest<'a> {
     Box::pin(async move {
@@ -53,8 +53,8 @@ pub(super) fn send<'a>(
             };
             Ok(PeerResponse { manifest, peers })
         };
-        let timed_out = Err(Failure::Request(RequestError::Transient));
-        let result = timeout(limit, exchange).await.unwrap_or(timed_out);
+        let result = timeout(limit, exchange).await;
+        let result = result.unwrap_or_else(|_| Err(Failure::Request(network.silence(&peer))));
         let peer = peer.id;
         RequestOutcome {
             peer,

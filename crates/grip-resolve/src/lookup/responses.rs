@@ -41,11 +41,11 @@ impl Lookup<'_> {
             permit,
             result,
         } = outcome;
-        permit.settle(match &result {
-            Ok(_) | Err(Failure::NoManifest) => Some(Verdict::Success),
-            Err(Failure::Request(error)) if !error.is_fault_of_peer() => None,
-            Err(Failure::Request(_) | Failure::Lie) => Some(Verdict::Failure),
-        });
+        match &result {
+            Ok(_) | Err(Failure::NoManifest) => permit.answered(Verdict::Success),
+            Err(Failure::Lie) => permit.answered(Verdict::Failure),
+            Err(Failure::Request(error)) => permit.failed(*error),
+        }
         match result {
             Ok(response) => self.on_response(&peer, response),
             Err(Failure::Request(error)) => self.on_failure(&peer, error),
@@ -76,7 +76,8 @@ impl Lookup<'_> {
         let is_busy = matches!(error, RequestError::Refused | RequestError::Overloaded);
         self.tally.busy += u32::from(is_busy);
         let now = Instant::now();
-        let is_open = self.network.breakers.open_until(peer).is_some();
+        let known = self.frontier.peer(peer);
+        let is_open = known.is_none_or(|peer| self.network.breakers.is_open(peer));
         if error.may_retry() && !is_open {
             let wait = rand::random_range(50..=100);
             let at = now + Duration::from_millis(wait);

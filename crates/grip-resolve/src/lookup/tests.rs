@@ -12,6 +12,7 @@ use crate::testing::{Script, manifest_of, ms, peer};
 
 mod liars;
 mod retries;
+mod routes;
 
 /// A node in a network in memory, and what it looks for.
 struct Scene {
@@ -97,7 +98,7 @@ fn network(dht: Arc<dyn Dht>) -> Arc<Network> {
     let group = TaskGroup::new("test");
     Arc::new(Network {
         own: dht.status().peer,
-        breakers: Breakers::new(Options::default().breaker, MAX_PEERS),
+        breakers: PeerBreakers::new(Options::default().breaker),
         budget: HedgeBudget::default(),
         counters: Arc::default(),
         group,

@@ -55,16 +55,73 @@ fn a_failing_host_comes_later_and_an_open_one_last() {
     };
     let candidates = vec![
         with("https://shut/", 90, 0, true),
-        with("https://bad/", 1, 9, false),
+        with("https://bad/", 0, 3, false),
         with("https://unknown/", 0, 0, false),
+        with("https://moody/", 1, 9, false),
         with("https://good/", 9, 1, false),
     ];
+    let candidates = spread(candidates);
     let ranked = rank(candidates, &Options::default(), None, 9);
+    // One that has answered before is better than one of which nothing is known.
     let wanted = [
         "https://good/",
+        "https://moody/",
         "https://unknown/",
         "https://bad/",
         "https://shut/",
+    ];
+    assert_eq!(urls(&ranked), wanted);
+}
+
+/// Each named by a node of its own.
+fn spread(mut candidates: Vec<Candidate>) -> Vec<Candidate> {
+    for (n, candidate) in (1_u8..).zip(&mut candidates) {
+        candidate.named_by = NamedBy::Node(PeerName::from_bytes(&[n; 38]).unwrap());
+    }
+    candidates
+}
+
+#[test]
+fn what_the_owner_named_comes_before_what_nodes_say_unless_it_is_shut() {
+    let owner = |url: &str, is_open| Candidate {
+        named_by: NamedBy::Owner,
+        health: HostHealth {
+            is_open,
+            ..HostHealth::default()
+        },
+        ..node(url, 9_000 * HOUR)
+    };
+    let known = Candidate {
+        health: HostHealth {
+            successes: 90,
+            ..HostHealth::default()
+        },
+        ..node("https://node/", Duration::ZERO)
+    };
+    let candidates = vec![
+        known,
+        owner("https://shut/", true),
+        owner("https://z/", false),
+    ];
+    let ranked = rank(candidates, &Options::default(), None, 9);
+    assert_eq!(
+        urls(&ranked),
+        ["https://z/", "https://node/", "https://shut/"]
+    );
+}
+
+#[test]
+fn a_node_has_two_places_however_many_urls_it_names() {
+    let many = |n: usize| node(&format!("https://h{n}.example/"), Duration::ZERO);
+    let mut candidates: Vec<_> = (0..8).map(many).collect();
+    let mut other = node("https://other.example/", 24 * HOUR);
+    other.named_by = NamedBy::Node(PeerName::from_bytes(&[2; 38]).unwrap());
+    candidates.push(other);
+    let ranked = rank(candidates, &Options::default(), None, 9);
+    let wanted = [
+        "https://h0.example/",
+        "https://h1.example/",
+        "https://other.example/",
     ];
     assert_eq!(urls(&ranked), wanted);
 }
@@ -105,7 +162,7 @@ fn denied_hosts_and_those_below_them_are_left_out() {
     ];
     let candidates = candidates.map(|url| node(url, HOUR)).to_vec();
     assert_eq!(
-        urls(&rank(candidates, &options, None, 9)),
+        urls(&rank(spread(candidates), &options, None, 9)),
         ["https://notevil.example/"]
     );
 }
@@ -150,8 +207,9 @@ proptest! {
         let ranked = rank(candidates.clone(), &options, Some("r1"), limit);
         prop_assert!(ranked.len() <= limit);
         for pair in ranked.windows(2) {
-            let order = pair[1].score.total_cmp(&pair[0].score);
-            prop_assert!(order.is_lt() || order.is_eq() && pair[0].url < pair[1].url);
+            let class = |it: &Provider| (it.is_shut, it.named_by != NamedBy::Owner);
+            prop_assert!(class(&pair[0]) <= class(&pair[1]));
+            prop_assert!(pair[0].url != pair[1].url);
         }
         prop_assert!(ranked.iter().all(|p| p.score.is_finite() && p.score >= 0.0));
         let whole = rank(candidates.clone(), &options, Some("r1"), usize::MAX);

@@ -16,7 +16,7 @@ use crate::{
     Key, Manifest, ManifestId, NodeRecord, ResolveError, Source,
     cache::Answer,
     counters::count,
-    node_record::unix_now,
+    node_record::{age, unix_now},
     node_record_key,
     provider_ranking::{Candidate, NamedBy, Provider, rank},
 };
@@ -79,7 +79,7 @@ impl Resolver {
 impl Core {
     fn named_by_owner(&self, manifest: &Manifest) -> Vec<Candidate> {
         let signed = manifest.announcement().event.created_at.as_secs();
-        let age = Duration::from_secs(unix_now().saturating_sub(signed));
+        let age = age(signed, unix_now());
         let urls = manifest.urls().iter().cloned();
         let named = urls.map(|url| self.candidate(url, NamedBy::Owner, age, None));
         named.collect()
@@ -91,7 +91,7 @@ impl Core {
         let path = answer.manifest.name().path();
         let mut named = Vec::new();
         for record in join_all(records).await.into_iter().flatten() {
-            let age = Duration::from_secs(unix_now().saturating_sub(record.issued));
+            let age = age(record.issued, unix_now());
             for url in record.urls.iter().filter_map(|url| below(url, &path)) {
                 let by = NamedBy::Node(record.peer.clone());
                 named.push(self.candidate(url, by, age, record.region.clone()));
@@ -130,35 +130,35 @@ impl Core {
         let network = self.network.as_ref()?;
         let options = self.options.load_full();
         let began = Instant::now();
-        let permit = network.breakers.acquire(&peer.id, options.hedge).ok()?;
+        let permit = network.breakers.acquire(peer).ok()?;
         count(&self.counters.questions_total);
         network.budget.count(began);
         let key = node_record_key(&peer.id);
         let full = began + options.request_timeout;
         let value = match timeout_at(deadline.min(full), network.dht.request(peer, &key)).await {
             Ok(Ok(response)) => response.value,
-            Ok(Err(error)) if !error.is_fault_of_peer() => {
-                permit.settle(None);
+            Ok(Err(error)) => {
+                permit.failed(error);
                 return None;
             }
-            // Our own deadline was shorter: the permit knows whether that speaks against the peer.
+            // Our own deadline was shorter, which says nothing about the peer.
             Err(_) if deadline < full => return None,
-            Ok(Err(_)) | Err(_) => {
-                permit.settle(Some(Verdict::Failure));
+            Err(_) => {
+                permit.failed(network.silence(peer));
                 return None;
             }
         };
         let record = value.map(|value| NodeRecord::decode(&value)).transpose();
         match record {
             Ok(record) if record.iter().all(|record| record.peer == peer.id) => {
-                permit.settle(Some(Verdict::Success));
+                permit.answered(Verdict::Success);
                 let cached = record.clone();
                 self.node_records.insert(peer.id.clone(), cached).await;
                 record
             }
             _ => {
                 count(&self.counters.lies_total);
-                permit.settle(Some(Verdict::Failure));
+                permit.answered(Verdict::Failure);
                 None
             }
         }

@@ -11,21 +11,23 @@ use crate::{
     lookup::Lookup,
 };
 
+pub(super) type Prefixes = Vec<Vec<u8>>;
+
 /// Up to how many kinds are asked for one by one; with more, those the author has are looked up.
 const FEW_KINDS: usize = 8;
 
-/// The prefixes that hold all candidates of the filter; `None` if it names no authors, or if
-/// finding them takes more than `max` prefixes or hops.
+/// The prefixes that hold all candidates of the filter, `None` if it names no authors, or if
+/// finding them takes more than `max` prefixes or hops; and the hops it took.
 pub(super) fn prefixes(
     filter: &Filter,
     lookup: Lookup<'_>,
     max: usize,
-) -> Result<Option<Vec<Vec<u8>>>, StoreError> {
+) -> Result<(Option<Prefixes>, usize), StoreError> {
     let Some(authors) = &filter.authors else {
-        return Ok(None);
+        return Ok((None, 0));
     };
     match filter.kinds.as_deref() {
-        Some(kinds) if kinds.len() <= FEW_KINDS => Ok(asked(authors, kinds, max)),
+        Some(kinds) if kinds.len() <= FEW_KINDS => Ok((asked(authors, kinds, max), 0)),
         kinds => present(authors, kinds, lookup, max),
     }
 }
@@ -42,22 +44,26 @@ fn present(
     kinds: Option<&[u16]>,
     lookup: Lookup<'_>,
     max: usize,
-) -> Result<Option<Vec<Vec<u8>>>, StoreError> {
+) -> Result<(Option<Prefixes>, usize), StoreError> {
     let mut prefixes = Vec::new();
-    let mut hops = 0;
+    // An author without events costs a look as well.
+    let mut hops = authors.len();
+    if hops > max {
+        return Ok((None, 0));
+    }
     for author in authors {
         for kind in Kinds::of(author, lookup) {
             let kind = kind?;
             hops += 1;
             if hops > max {
-                return Ok(None);
+                return Ok((None, hops));
             }
             if kinds.is_none_or(|wanted| wanted.binary_search(&kind).is_ok()) {
                 prefixes.push(keys::author_kind(author, kind).to_vec());
             }
         }
     }
-    Ok(Some(prefixes))
+    Ok((Some(prefixes), hops))
 }
 
 /// The kinds of which an author has events, ascending.

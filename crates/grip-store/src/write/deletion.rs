@@ -39,10 +39,9 @@ impl WriteView<'_> {
             }
         }
         let key = keys::deleted_id(id.as_bytes(), author);
-        let by = request.id.as_bytes();
-        self.tables
-            .deleted_ids
-            .get_or_put(&mut self.txn, &key, by)?;
+        if self.tables.deleted_ids.get(&self.txn, &key)?.is_none() {
+            self.set(|tables| tables.deleted_ids, &key, request.id.as_bytes())?;
+        }
         serial.map(|serial| self.take_out(&serial)).transpose()
     }
 
@@ -59,9 +58,7 @@ impl WriteView<'_> {
         let known = self.lookup().deleted_until(&key)?;
         if known.is_none_or(|(known, _)| known < until) {
             let value = [&until.to_be_bytes()[..], request.id.as_bytes()].concat();
-            self.tables
-                .deleted_addresses
-                .put(&mut self.txn, &key, &value)?;
+            self.set(|tables| tables.deleted_addresses, &key, &value)?;
         }
         let lookup = self.lookup();
         let Some(serial) = lookup.serial_in(self.tables.addresses, &key)? else {

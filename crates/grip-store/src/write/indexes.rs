@@ -7,9 +7,9 @@ use nostr::prelude::{Event, EventId, Kind};
 use super::WriteView;
 use crate::{
     StoreError,
+    compaction::Which,
     keys::{self, AUTHOR_KIND_LEN, POSITION_LEN, Position, Serial},
     record::Head,
-    tables::{Table, Tables},
     view::Transaction,
 };
 
@@ -28,65 +28,59 @@ impl WriteView<'_> {
     pub(super) fn insert(&mut self, event: &Event, head: &Head) -> Result<(), StoreError> {
         let serial: Serial = self.next_serial.to_be_bytes();
         self.next_serial += 1;
-        head.encode(event, &mut self.buffer)?;
-        let Self {
-            tables,
-            txn,
-            buffer,
-            ..
-        } = self;
+        let mut record = std::mem::take(&mut self.buffer);
+        head.encode(event, &mut record)?;
         // Serials only grow, so the record goes behind the last one without a search.
-        tables
-            .events
-            .put_with_flags(txn, PutFlags::APPEND, &serial, buffer)?;
-        tables.ids.put(txn, head.id(), &serial)?;
+        self.note(|tables| tables.events, &serial, Some(&record));
+        let events = self.tables.events;
+        events.put_with_flags(&mut self.txn, PutFlags::APPEND, &serial, &record)?;
+        self.buffer = record;
+        self.set(|tables| tables.ids, head.id(), &serial)?;
         if has_address(head.kind) {
             let key = keys::address_key(head.kind, &head.d, &head.author);
-            tables.addresses.put(txn, &key, &serial)?;
+            self.set(|tables| tables.addresses, &key, &serial)?;
         }
         if let Some(at) = head.expiration {
             let key = keys::expiration(at, head.id());
-            tables.expirations.put(txn, &key, &serial)?;
+            self.set(|tables| tables.expirations, &key, &serial)?;
         }
         let mut room = [0; 18];
         let entry = head.entry(serial);
         let entry = entry.encode(&mut room);
-        each_index(tables, head, |table, key| table.put(txn, key, entry))
+        each_index(head, |which, key| self.set(which, key, entry))
     }
 
     /// Takes an event out of every table.
     pub(super) fn take_out(&mut self, serial: &Serial) -> Result<EventId, StoreError> {
         let head = self.lookup().record(serial)?.to_head();
-        let Self { tables, txn, .. } = self;
-        each_index(tables, &head, |table, key| table.delete(txn, key).map(drop))?;
+        each_index(&head, |which, key| self.unset(which, key))?;
         if let Some(at) = head.expiration {
             let key = keys::expiration(at, head.id());
-            tables.expirations.delete(txn, &key)?;
+            self.unset(|tables| tables.expirations, &key)?;
         }
         if has_address(head.kind) {
             let key = keys::address_key(head.kind, &head.d, &head.author);
-            tables.addresses.delete(txn, &key)?;
+            self.unset(|tables| tables.addresses, &key)?;
         }
-        tables.ids.delete(txn, head.id())?;
-        tables.events.delete(txn, serial)?;
+        self.unset(|tables| tables.ids, head.id())?;
+        self.unset(|tables| tables.events, serial)?;
         Ok(EventId::from_byte_array(*head.id()))
     }
 }
 
 /// Names every time-ordered index key of an event.
 fn each_index(
-    tables: &Tables,
     head: &Head,
-    mut act: impl FnMut(Table, &[u8]) -> heed::Result<()>,
+    mut act: impl FnMut(Which, &[u8]) -> heed::Result<()>,
 ) -> Result<(), StoreError> {
     let mut room = [0; MAX_INDEX_KEY];
-    let mut act = |table, prefix: &[u8]| act(table, join(&mut room, prefix, &head.position));
-    act(tables.by_time, &[])?;
-    act(tables.by_kind, &head.kind.to_be_bytes())?;
+    let mut act = |which, prefix: &[u8]| act(which, join(&mut room, prefix, &head.position));
+    act(|tables| tables.by_time, &[])?;
+    act(|tables| tables.by_kind, &head.kind.to_be_bytes())?;
     let author_kind = keys::author_kind(&head.author, head.kind);
-    act(tables.by_author, &author_kind)?;
+    act(|tables| tables.by_author, &author_kind)?;
     for tag in &head.tags {
-        act(tables.by_tag, tag)?;
+        act(|tables| tables.by_tag, tag)?;
     }
     Ok(())
 }

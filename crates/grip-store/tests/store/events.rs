@@ -213,3 +213,22 @@ fn kind_and_presence_are_known_without_reading_the_event() {
     address.d = "other".into();
     assert!(!view.contains_address(&address).unwrap());
 }
+
+#[test]
+fn bytes_of_an_author_and_kind_are_counted_up_to_a_bound() {
+    let store = Fixture::new();
+    for number in 1..=4 {
+        store.put(&event(number, ALICE, 5, 10, &[&["e", &id(99).to_hex()]]));
+    }
+    store.put(&event(5, ALICE, 1, 10, &[]));
+    store.put(&event(6, BOB, 5, 10, &[&["e", &id(99).to_hex()]]));
+    let view = store.store.read().unwrap();
+    let bytes = |author, most| {
+        let kind = nostr::prelude::Kind::from(5);
+        view.stored_bytes(&key(author), kind, most).unwrap()
+    };
+    let (alice, bob) = (bytes(ALICE, usize::MAX), bytes(BOB, usize::MAX));
+    assert_eq!(alice, 4 * bob);
+    assert!(bob > 300, "{bob}");
+    assert_eq!(bytes(ALICE, 1_000), 1_000);
+}

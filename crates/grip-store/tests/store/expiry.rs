@@ -1,6 +1,6 @@
 //! NIP-40: events with an end.
 
-use grip_store::{EventView, Put};
+use grip_store::{EventView, Put, Query};
 use nostr::prelude::Timestamp;
 
 use crate::support::*;
@@ -42,10 +42,8 @@ fn expired_events_are_left_out_of_every_answer_before_they_are_swept() {
                 expected,
                 "{json}"
             );
-            let view = store.store.read().unwrap();
-            let count = view.count(std::slice::from_ref(&query), now).unwrap();
-            assert_eq!(usize::try_from(count).unwrap(), expected);
-            let items = view.items(&query, 9, now).unwrap().unwrap();
+            assert_eq!(store.count(std::slice::from_ref(&query), now), expected);
+            let items = store.run(Query::of_set(query.clone()), now, u64::MAX);
             assert_eq!(items.len(), expected);
         }
     }
@@ -64,10 +62,7 @@ fn the_sweep_takes_the_longest_expired_first_and_no_more_than_asked() {
     }
     let sweep = |now, max| {
         let now = Timestamp::from_secs(now);
-        store
-            .store
-            .write(|view| view.sweep_expired(now, max))
-            .unwrap()
+        store.store.write(|view| sweep(view, now, max)).unwrap()
     };
     assert!(sweep(1_000_009, 9).is_empty());
     assert_eq!(sweep(1_000_030, 2), [id(2), id(3)]);
@@ -91,7 +86,7 @@ fn the_sweep_frees_the_address_of_an_expired_version() {
     assert_eq!(store.put(&older), Put::Superseded { by: id(1) });
     store
         .store
-        .write(|view| view.sweep_expired(Timestamp::from_secs(1_000_010), 10))
+        .write(|view| sweep(view, Timestamp::from_secs(1_000_010), 10))
         .unwrap();
     assert_eq!(store.put(&older), stored(&[]));
 }

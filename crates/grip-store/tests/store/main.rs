@@ -1,6 +1,7 @@
 //! The store through its public face.
 #![expect(clippy::unwrap_used, reason = "a test fails where it stands")]
 
+mod compaction;
 mod deletion;
 mod durability;
 mod events;

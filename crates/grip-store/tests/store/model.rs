@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use grip_nostr::{Deletion, Filter, address_of, expiration, supersedes};
-use grip_store::{EventView, Put, StoreError, WriteView};
+use grip_store::{EventView, Item, Put, Query, StoreError, WriteView};
 use nostr::prelude::{Event, EventId, Timestamp};
 use proptest::{collection::vec, option, prelude::*, sample::select};
 
@@ -211,7 +211,7 @@ fn play(view: &mut WriteView<'_>, model: &mut Model, step: &Step) -> Result<(), 
             assert_eq!(view.remove(&id(*number))?, !expected.is_empty());
         }
         Step::Sweep => {
-            let swept = view.sweep_expired(SWEPT, 1_000)?;
+            let swept = sweep(view, SWEPT, 1_000)?;
             assert_eq!(sorted(swept), model.take(|event| is_expired(event, SWEPT)));
         }
     }
@@ -221,15 +221,27 @@ fn play(view: &mut WriteView<'_>, model: &mut Model, step: &Step) -> Result<(), 
 fn compare(store: &Fixture, model: &Model, filters: &[Filter]) {
     for now in [NOW, SWEPT] {
         assert_eq!(store.ids_at(filters, now), model.query(filters, now, true));
-        let view = store.store.read().unwrap();
-        let count = usize::try_from(view.count(filters, now).unwrap()).unwrap();
-        assert_eq!(count, model.query(filters, now, false).len());
+        assert_eq!(
+            store.count(filters, now),
+            model.query(filters, now, false).len()
+        );
+        // In slices as small as can be the answer is the same.
+        for steps in [0, 5] {
+            let sliced = store.run(Query::new(filters.to_vec(), LIMITS), now, steps);
+            assert_eq!(ids(sliced), model.query(filters, now, true));
+        }
         for filter in filters {
-            let items = view.items(filter, 1_000, now).unwrap().unwrap();
-            let ids: Vec<[u8; 32]> = items.iter().map(|(_, id)| *id).collect();
-            assert_eq!(ids, model.query(std::slice::from_ref(filter), now, true));
+            let items = store.run(Query::of_set(filter.clone()), now, 2);
+            assert_eq!(
+                ids(items),
+                model.query(std::slice::from_ref(filter), now, true)
+            );
         }
     }
+}
+
+fn ids(items: Vec<Item>) -> Vec<[u8; 32]> {
+    items.into_iter().map(|(_, id)| id).collect()
 }
 
 /// Nothing but the served events is found by any name.

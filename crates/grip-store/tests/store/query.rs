@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 
 use grip_nostr::Filter;
+use grip_store::{Progress, Query};
 use nostr::prelude::EventId;
 
 use crate::support::*;
@@ -98,9 +99,8 @@ fn several_filters_give_each_event_once_in_one_order() {
         filter(r##"{"limit":0}"##),
     ];
     assert_eq!(store.numbers(&filters), [10, 9, 8, 6, 3, 2, 1]);
-    let view = store.store.read().unwrap();
     assert_eq!(
-        view.count(&filters[..3], NOW).unwrap(),
+        store.count(&filters[..3], NOW),
         8,
         "limits play no part in a count"
     );
@@ -273,19 +273,114 @@ fn filters_with_more_values_than_cursors_find_the_same() {
 }
 
 #[test]
-fn items_name_time_and_id_and_stop_at_the_bound() {
+fn items_name_time_and_id_and_a_limit_keeps_the_newest() {
     let store = ten();
-    let view = store.store.read().unwrap();
     let even = filter(r##"{"#t":["even"]}"##);
-    let items = view.items(&even, 5, NOW).unwrap().unwrap();
+    let items = store.run(Query::of_set(even.clone()), NOW, u64::MAX);
     let expected: Vec<(u64, [u8; 32])> = [10, 8, 6, 4, 2].map(|n| (u64::from(n), [n; 32])).to_vec();
     assert_eq!(items, expected);
-    assert_eq!(view.items(&even, 4, NOW).unwrap(), None);
     let newest = Filter {
         limit: Some(2),
         ..even
     };
-    assert_eq!(view.items(&newest, 4, NOW).unwrap().unwrap(), expected[..2]);
+    assert_eq!(store.run(Query::of_set(newest), NOW, 1), expected[..2]);
+}
+
+/// What the whole query costs.
+fn steps(store: &Fixture, json: &str) -> u64 {
+    let mut query = Query::of_all(vec![filter(json)]);
+    let view = store.store.read().unwrap();
+    query.run(&view, NOW, u64::MAX, &mut |_| Ok(true)).unwrap();
+    query.steps()
+}
+
+#[test]
+fn the_condition_with_fewest_entries_picks_the_index() {
+    let store = Fixture::new();
+    let alice = hex(ALICE);
+    store
+        .store
+        .write(|view| {
+            for number in 0..3_000_u16 {
+                let mut id = [9; 32];
+                id[..2].copy_from_slice(&number.to_be_bytes());
+                let rare = number % 1_000 == 7;
+                let author = if rare { ALICE } else { BOB };
+                let kind = if rare { 1_621 } else { 1 };
+                let tags: &[&[&str]] = if rare {
+                    &[&["a", "popular"], &["t", "rare"]]
+                } else {
+                    &[&["a", "popular"], &["t", "common"]]
+                };
+                let mut event = event(1, author, kind, u64::from(number), tags);
+                event.id = EventId::from_byte_array(id);
+                view.put(&event, NOW)?;
+            }
+            Ok(())
+        })
+        .unwrap();
+    // A few thousand entries stand behind `popular`, three behind the other condition.
+    for other in [
+        r##""#t":["rare"]"##.to_owned(),
+        format!(r##""authors":["{alice}"]"##),
+        r##""kinds":[1621]"##.to_owned(),
+        r##""#x":["absent"]"##.to_owned(),
+    ] {
+        let cost = steps(&store, &format!(r##"{{"#a":["popular"],{other}}}"##));
+        assert!(cost < 200, "{other}: {cost} steps");
+    }
+    assert!(steps(&store, r##"{"#a":["popular"]}"##) >= 3_000);
+}
+
+#[test]
+fn a_slice_looks_at_no_more_than_it_may() {
+    let store = Fixture::new();
+    store
+        .store
+        .write(|view| {
+            for number in 0..2_000_u16 {
+                let mut event = event(1, ALICE, 1, u64::from(number), &[]);
+                let mut id = [9; 32];
+                id[..2].copy_from_slice(&number.to_be_bytes());
+                event.id = EventId::from_byte_array(id);
+                view.put(&event, NOW)?;
+            }
+            Ok(())
+        })
+        .unwrap();
+    // Nothing matches, so that all of it is work without an answer.
+    let mut query = Query::new(
+        vec![filter(r##"{"since":0,"#t":["absent"],"authors":[]}"##)],
+        LIMITS,
+    );
+    assert_eq!(
+        query
+            .run(&store.store.read().unwrap(), NOW, 10, &mut |_| Ok(true))
+            .unwrap(),
+        Progress::Done,
+        "a filter that matches nothing costs nothing"
+    );
+    let mut query = Query::of_all(vec![filter("{}")]);
+    let mut slices = 0;
+    loop {
+        let before = query.steps();
+        let view = store.store.read().unwrap();
+        let progress = query.run(&view, NOW, 100, &mut |_| Ok(true)).unwrap();
+        slices += 1;
+        assert!(query.steps() - before <= 101);
+        if progress == Progress::Done {
+            break;
+        }
+    }
+    assert!((20..=22).contains(&slices), "{slices}");
+
+    // So are ids that are looked up.
+    let many = (0..2_000_u32).map(|n| format!("\"{n:064x}\""));
+    let many = many.collect::<Vec<_>>().join(",");
+    let mut query = Query::of_all(vec![filter(&format!(r##"{{"ids":[{many}]}}"##))]);
+    let view = store.store.read().unwrap();
+    let progress = query.run(&view, NOW, 100, &mut |_| Ok(true)).unwrap();
+    assert_eq!((progress, query.steps()), (Progress::More, 100));
 }
 
 #[test]
@@ -305,8 +400,7 @@ fn an_author_of_very_many_kinds_is_found_whole() {
             view.put(&event(2, BOB, 5_999, 9_999, &[]), NOW)
         })
         .unwrap();
-    let view = store.store.read().unwrap();
-    let count = |json: &str| view.count(&[filter(json)], NOW).unwrap();
+    let count = |json: &str| store.count(&[filter(json)], NOW);
     let alice = hex(ALICE);
     assert_eq!(count(&format!(r##"{{"authors":["{alice}"]}}"##)), 5_000);
     let last: Vec<u16> = (5_980..6_100).collect();

@@ -3,7 +3,9 @@
 use std::ops::ControlFlow;
 
 use grip_nostr::{Address, Filter};
-use grip_store::{EventStore, Limits, Options, Put};
+use grip_store::{
+    EventStore, EventView as _, Item, Limits, Options, Progress, Put, Query, StoreError, WriteView,
+};
 use nostr::prelude::{Event, EventId, Kind, PublicKey, Signature, Tag, Timestamp};
 use tempfile::TempDir;
 
@@ -55,6 +57,31 @@ impl Fixture {
         })
         .unwrap();
         ids
+    }
+
+    /// Runs a query to its end in slices of `steps`, each in a snapshot of its own; a slice takes
+    /// three matches at most.
+    pub(crate) fn run(&self, mut query: Query, now: Timestamp, steps: u64) -> Vec<Item> {
+        let mut items = Vec::new();
+        loop {
+            let mut room = 3;
+            let progress = query.run(&self.store.read().unwrap(), now, steps, &mut |found| {
+                if room == 0 {
+                    return Ok(false);
+                }
+                room -= 1;
+                items.push(found.item());
+                Ok(true)
+            });
+            if progress.unwrap() == Progress::Done {
+                return items;
+            }
+        }
+    }
+
+    pub(crate) fn count(&self, filters: &[Filter], now: Timestamp) -> usize {
+        self.run(Query::of_all(filters.to_vec()), now, u64::MAX)
+            .len()
     }
 
     /// The first byte of every id, which the tests number their events by.
@@ -116,4 +143,17 @@ pub(crate) fn stored(removed: &[u8]) -> Put {
 
 pub(crate) fn filter(json: &str) -> Filter {
     Filter::parse(&serde_json::from_str(json).unwrap()).unwrap()
+}
+
+/// Takes out what has expired, as the owner of the store does.
+pub(crate) fn sweep(
+    view: &mut WriteView<'_>,
+    now: Timestamp,
+    max: usize,
+) -> Result<Vec<EventId>, StoreError> {
+    let expired: Vec<EventId> = view.expired(now, max)?.iter().map(|it| it.id).collect();
+    for id in &expired {
+        view.remove(id)?;
+    }
+    Ok(expired)
 }

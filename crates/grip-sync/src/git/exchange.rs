@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use grip_egress::EgressError;
-use grip_git::remote::{Advertisement, RemoteError, RemoteRef};
+use grip_git::remote::{Advertisement, RemoteError};
 use grip_types::Oid;
 use http::StatusCode;
 
@@ -25,7 +25,8 @@ pub(super) enum Response {
     /// Those of the wanted objects that came.
     Pack(BTreeSet<Oid>),
     Lacks(Oid),
-    Refs(Vec<RemoteRef>),
+    /// The wanted objects among its refs.
+    Refs(BTreeSet<Oid>),
     Advertised(Advertisement),
     NotUnderstood,
     /// A refusal in words that say neither why nor which of the objects is meant.

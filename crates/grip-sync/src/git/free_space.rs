@@ -1,6 +1,16 @@
-//! The free space on the disk below which nothing is fetched.
+//! The free space on the disk below which nothing is fetched, and what fetches under way reserve.
+//!
+//! Whose share is used up: the disk is everybody's. Each fetch under way has some of it reserved; one
+//! that has received more than that is the first to be given up when the rest runs out, so that a few
+//! endless packs do not cost all others theirs.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -9,27 +19,51 @@ use crate::fetch::FetchError;
 
 /// A full disk is logged this often, however many fetches it stops.
 const WARN_EVERY: Duration = Duration::from_secs(60);
+/// What every fetch under way may bring in any case.
+const RESERVED: u64 = 64 << 20;
+/// How often the disk is looked at again while something comes.
+pub(super) const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 pub(super) struct FreeSpace {
-    bytes: u64,
+    floor: u64,
+    /// Fetches under way.
+    fetches: AtomicU64,
     warned: Mutex<Option<Instant>>,
 }
 
+/// Room for one fetch under way, given back on drop.
+#[must_use = "the room is free again as soon as it is dropped"]
+pub(super) struct Reservation(Arc<FreeSpace>);
+
 impl FreeSpace {
-    pub(super) fn new(bytes: u64) -> Self {
+    pub(super) fn new(floor: u64) -> Self {
         Self {
-            bytes,
+            floor,
+            fetches: AtomicU64::new(0),
             warned: Mutex::new(None),
         }
     }
 
-    pub(super) fn check(&self, free: u64, now: Instant) -> Result<(), FetchError> {
-        if free >= self.bytes {
+    /// Reserves room for a fetch, if all have theirs beside what must stay free.
+    pub(super) fn reserve(
+        self: &Arc<Self>,
+        free: u64,
+        now: Instant,
+    ) -> Result<Reservation, FetchError> {
+        let others = self.fetches.load(Relaxed);
+        self.check(free, others, now)?;
+        self.fetches.fetch_add(1, Relaxed);
+        Ok(Reservation(Arc::clone(self)))
+    }
+
+    fn check(&self, free: u64, others: u64, now: Instant) -> Result<(), FetchError> {
+        let reserved = others.saturating_mul(RESERVED);
+        if free >= self.floor.saturating_add(reserved) {
             return Ok(());
         }
-        let error = FetchError::DiskFull(self.bytes);
+        let error = FetchError::DiskFull(self.floor);
         if self.is_news(now) {
-            tracing::warn!(free, "not fetching: {error}");
+            tracing::warn!(free, reserved, "not fetching: {error}");
         }
         Err(error)
     }
@@ -44,24 +78,70 @@ impl FreeSpace {
     }
 }
 
+impl Reservation {
+    /// Says whether a fetch that has received so much may go on.
+    pub(super) fn check(&self, free: u64, received: u64, now: Instant) -> Result<(), FetchError> {
+        let others = if received > RESERVED {
+            self.0.fetches.load(Relaxed).saturating_sub(1)
+        } else {
+            0
+        };
+        self.0.check(free, others, now)
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.0.fetches.fetch_sub(1, Relaxed);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn space(floor: u64) -> Arc<FreeSpace> {
+        Arc::new(FreeSpace::new(floor))
+    }
+
     #[test]
     fn fetches_stop_below_the_floor_and_go_on_at_it() {
-        let (floor, now) = (FreeSpace::new(100), Instant::now());
-        assert!(matches!(
-            floor.check(99, now),
-            Err(FetchError::DiskFull(100))
-        ));
-        assert!(floor.check(100, now).is_ok());
-        assert!(FreeSpace::new(0).check(0, now).is_ok());
+        let (floor, now) = (space(100), Instant::now());
+        let full = floor.reserve(99, now).err();
+        assert!(matches!(full, Some(FetchError::DiskFull(100))));
+        assert!(floor.reserve(100, now).is_ok());
+        assert!(space(0).reserve(0, now).is_ok());
+    }
+
+    #[test]
+    fn fetches_under_way_have_their_room_reserved() {
+        let (disk, now) = (space(100), Instant::now());
+        let first = disk.reserve(100, now).ok().unwrap();
+        assert!(disk.reserve(100 + RESERVED - 1, now).is_err());
+        let second = disk.reserve(100 + RESERVED, now).ok().unwrap();
+        drop(first);
+        assert!(disk.reserve(100 + RESERVED, now).is_ok());
+        drop(second);
+        assert!(disk.reserve(100, now).is_ok());
+    }
+
+    #[test]
+    fn a_large_fetch_is_given_up_before_it_takes_the_room_of_others() {
+        let (disk, now) = (space(100), Instant::now());
+        let plenty = 100 + 10 * RESERVED;
+        let large = disk.reserve(plenty, now).ok().unwrap();
+        let small = disk.reserve(plenty, now).ok().unwrap();
+        let left = 100 + RESERVED - 1;
+        assert!(large.check(left, RESERVED + 1, now).is_err());
+        assert!(small.check(left, RESERVED, now).is_ok());
+        drop(large);
+        assert!(small.check(left, RESERVED + 1, now).is_ok(), "alone it may");
+        assert!(small.check(99, 0, now).is_err());
     }
 
     #[test]
     fn a_full_disk_is_warned_about_once_a_minute() {
-        let (floor, now) = (FreeSpace::new(100), Instant::now());
+        let (floor, now) = (space(100), Instant::now());
         let after = |seconds| floor.is_news(now + Duration::from_secs(seconds));
         assert!(after(0));
         assert!(!after(1) && !after(59));

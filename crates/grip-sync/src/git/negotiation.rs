@@ -22,9 +22,12 @@ use url::Url;
 use super::{
     exchange::{Lesson, Response, Step},
     protocol_v0::{PreparedRequests, V0Request},
-    url_facts::UrlFacts,
+    url_facts::{BYTES_PER_OID, UrlFacts},
 };
-use crate::fetch::Job;
+use crate::{
+    byte_lru::{ByteLru, of_url},
+    fetch::Job,
+};
 
 /// How long a fact is believed.
 const BELIEVED_FOR: Duration = Duration::from_secs(600);
@@ -33,17 +36,18 @@ const BELIEVED_FOR: Duration = Duration::from_secs(600);
 const PENDING_FOR: Duration = Duration::from_secs(24 * 3600);
 /// How long a host is believed not to hide wanted objects behind refs that did not change.
 const FRUITLESS_FOR: Duration = Duration::from_secs(24 * 3600);
-/// URLs remembered; the longest unused is forgotten, and asked like an unknown one.
-const MAX_URLS: NonZeroUsize = NonZeroUsize::new(30_000).unwrap();
-const MAX_FRUITLESS: NonZeroUsize = NonZeroUsize::new(1_000).unwrap();
+/// Bytes of what is remembered of URLs; the longest unused is forgotten, and asked like an unknown
+/// one.
+const MAX_FACTS: usize = 32 << 20;
+const MAX_FRUITLESS: usize = 16 << 20;
 const MAX_V0_HOSTS: NonZeroUsize = NonZeroUsize::new(1_000).unwrap();
 
 pub(super) struct Negotiations {
-    facts: LruCache<Url, UrlFacts>,
+    facts: ByteLru<Url, UrlFacts>,
     prepared: PreparedRequests,
     /// Hosts that were found to speak only version 0, by name and port, and until when that is believed.
     v0_hosts: LruCache<String, Instant>,
-    fruitless: LruCache<Url, Fruitless>,
+    fruitless: ByteLru<Url, Fruitless>,
 }
 
 struct Fruitless {
@@ -55,10 +59,12 @@ struct Fruitless {
 impl Default for Negotiations {
     fn default() -> Self {
         Self {
-            facts: LruCache::new(MAX_URLS),
+            facts: ByteLru::new(MAX_FACTS, |url, facts| of_url(url) + facts.weight()),
             prepared: PreparedRequests::default(),
             v0_hosts: LruCache::new(MAX_V0_HOSTS),
-            fruitless: LruCache::new(MAX_FRUITLESS),
+            fruitless: ByteLru::new(MAX_FRUITLESS, |url, vain| {
+                of_url(url) + vain.missing.len() * BYTES_PER_OID
+            }),
         }
     }
 }
@@ -92,6 +98,7 @@ impl Negotiations {
         } else {
             facts.until = facts.until.min(now + BELIEVED_FOR);
         }
+        self.facts.reweigh(job.url);
         lesson
     }
 
@@ -125,7 +132,7 @@ impl Negotiations {
     }
 
     fn facts_of(&mut self, url: &Url, now: Instant) -> &mut UrlFacts {
-        let facts = self.facts.peek(url);
+        let facts = self.facts.get(url);
         if facts.is_none_or(|facts| facts.until <= now) {
             let until_old = self.v0_hosts.get(&host_of(url)).copied();
             let is_v0 = until_old.is_some_and(|until| until > now);

@@ -1,11 +1,6 @@
 //! Requests to hosts that speak only protocol version 0.
 
-use std::{
-    collections::{BTreeSet, hash_map::DefaultHasher},
-    hash::{Hash, Hasher},
-    num::NonZeroUsize,
-    sync::Arc,
-};
+use std::{collections::BTreeSet, num::NonZeroUsize, sync::Arc};
 
 use grip_git::remote::{Advertisement, MAX_WANTS};
 use grip_types::Oid;
@@ -50,15 +45,13 @@ impl V0Request {
         let mut seen = BTreeSet::new();
         oids.retain(|oid| seen.insert(*oid));
         oids.truncate(MAX_WANTS);
-        let mut hasher = DefaultHasher::new();
-        tips.hash(&mut hasher);
         Self {
             advertised: Advertisement {
                 refs: Vec::new(),
                 ..advertised.clone()
             },
             oids,
-            tips: hasher.finish(),
+            tips: advertised.digest,
             is_everything,
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use grip_git::remote::{MAX_WANTS, RemoteRef};
+use grip_git::remote::MAX_WANTS;
 use grip_types::Oid;
 use tokio::time::Instant;
 
@@ -10,6 +10,8 @@ use super::exchange::{Lesson, Step};
 
 /// Objects remembered that a host said it lacks.
 const MAX_LACKS: usize = 256;
+/// What an object takes in a set.
+pub(super) const BYTES_PER_OID: usize = 2 * size_of::<Oid>();
 
 #[derive(Clone, Debug)]
 pub(super) struct UrlFacts {
@@ -38,6 +40,12 @@ impl UrlFacts {
             tips: None,
             is_turn_of_rest: false,
         }
+    }
+
+    /// Bytes that it takes, more or less.
+    pub(super) fn weight(&self) -> usize {
+        let oids = self.lacks.len() + self.tips.as_ref().map_or(0, BTreeSet::len);
+        size_of::<Self>() + oids * BYTES_PER_OID
     }
 
     /// Wanted objects that it never said it lacks.
@@ -100,9 +108,9 @@ impl UrlFacts {
         Lesson::default()
     }
 
-    pub(super) fn refs(&mut self, refs: &[RemoteRef], wants: &BTreeSet<Oid>) -> Lesson {
+    pub(super) fn refs(&mut self, tips: &BTreeSet<Oid>, wants: &BTreeSet<Oid>) -> Lesson {
         self.is_sure = true;
-        let tips: BTreeSet<Oid> = tips_of(refs).filter(|oid| wants.contains(oid)).collect();
+        let tips: BTreeSet<Oid> = tips.intersection(wants).copied().collect();
         let note = match tips.len() {
             0 => "none of its refs points at what is missing".to_owned(),
             some => format!("its refs point at {some} of the missing objects"),
@@ -122,8 +130,4 @@ impl UrlFacts {
         }
         Lesson::answer(true, "the host speaks only git protocol version 0")
     }
-}
-
-fn tips_of(refs: &[RemoteRef]) -> impl Iterator<Item = Oid> {
-    refs.iter().flat_map(|r| [Some(r.oid), r.peeled]).flatten()
 }

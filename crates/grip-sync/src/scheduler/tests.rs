@@ -1,5 +1,6 @@
 use std::{collections::BTreeSet, time::Duration};
 
+use grip_purgatory::Need;
 use grip_tasks::Ended as GroupEnded;
 use tokio::time::sleep;
 
@@ -122,15 +123,22 @@ async fn tasks_are_bounded_in_number() {
     }
     let options = Options {
         max_tasks: 8,
-        max_slow: 12,
         ..steady()
     };
     let (sync, _group) = start(&world, options);
     sleep(SECOND).await;
-    assert_eq!(sync.status().running, 4, "half of the quick ones");
-    sleep(SECOND * 60).await;
-    let status = sync.status();
-    assert_eq!((status.running, status.slow), (16, 12));
+    assert_eq!(sync.status().running, 2, "a quarter for those that are due");
+    for _ in 0..60 {
+        sleep(SECOND).await;
+        let status = sync.status();
+        assert!(status.running <= 8 && status.slow <= 4, "{status:?}");
+    }
+    // All of the setting's text, slow hosts included: and all have had a try by now.
+    assert_eq!(
+        (sync.status().slow, world.state.lock().most_fetches),
+        (4, 6)
+    );
+    assert!(counts(&world).len() >= 60);
 }
 
 #[tokio::test(start_paused = true)]
@@ -160,6 +168,68 @@ async fn hanging_hosts_do_not_delay_healthy_ones() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_author_who_made_us_download_enough_waits_and_nobody_else_does() {
+    let world = World::new();
+    let greedy = |n: u64, at: &str| Need {
+        author: author(9),
+        ..need(&[n], &[at])
+    };
+    for n in 0..10 {
+        let at = format!("https://host{n}.example/x.git");
+        world.provide(&at, &[n]);
+        world.act(&at, &[Act::Send(1 << 30)]);
+        world.wait_for(&format!("x{n}"), greedy(n, &at), SECOND * n as u32);
+    }
+    let (sync, _group) = start(&world, steady());
+    sleep(SECOND * 20).await;
+    // 4 GiB an hour, and what begins while anything is left goes on to its end.
+    assert_eq!(world.state.lock().released.len(), 5);
+    assert_eq!(sync.status().received_bytes_total, 5 << 30);
+    let told = sync.attempts_of(&identifier("x9"));
+    let said = "the download budget of its author is used up for now";
+    assert_eq!(
+        (told[0].outcome.as_str(), told[0].is_success),
+        (said, false)
+    );
+    world.provide(A, &[1000]);
+    world.now_for("honest", need(&[1000], &[A]));
+    sleep(SECOND).await;
+    assert_eq!(world.state.lock().released.len(), 6);
+    // What was used is forgotten over the hour.
+    sleep(SECOND * 3600).await;
+    assert!(world.state.lock().released.len() > 6);
+}
+
+#[tokio::test(start_paused = true)]
+async fn hosts_that_hang_for_one_author_give_way_to_those_of_others() {
+    let world = World::new();
+    for n in 0..100 {
+        let at = format!("https://host{n}.example/x.git");
+        world.act(&at, &[Act::Hang]);
+        world.now_for(&format!("x{n}"), need(&[n], &[&at]));
+    }
+    let options = Options {
+        max_tasks: 8,
+        ..steady()
+    };
+    let (sync, _group) = start(&world, options);
+    sleep(SECOND * 30).await;
+    // Slow, but it sends.
+    world.act(A, &[Act::Slow(SECOND * 300)]);
+    world.provide(A, &[1000]);
+    let slow = Need {
+        author: author(2),
+        ..need(&[1000], &[A])
+    };
+    world.now_for("honest", slow);
+    sleep(SECOND * 500).await;
+    let released = world.state.lock().released.len();
+    assert_eq!(released, 1, "{:?}", sync.attempts_of(&identifier("honest")));
+    let gave_way = sync.attempts_of(&identifier("x0"));
+    assert!(gave_way[0].outcome.contains("slow"), "{gave_way:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_attempt_with_very_many_slow_urls_gives_way_and_goes_on_where_it_was() {
     let world = World::new();
     let urls: Vec<String> = (0..32).map(|n| format!("https://h{n}.example/")).collect();
@@ -170,7 +240,6 @@ async fn an_attempt_with_very_many_slow_urls_gives_way_and_goes_on_where_it_was(
     world.now_for("long", need(&[1], &urls));
     let options = Options {
         max_tasks: 2,
-        max_slow: 0,
         ..steady()
     };
     let (_sync, _group) = start(&world, options);

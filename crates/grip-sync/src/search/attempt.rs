@@ -55,6 +55,9 @@ pub(crate) async fn sync_identifier<C: SyncContext, F: Fetch>(
                 // On the heap, so that the many attempts that ask nobody stay small.
                 let asking = sync_identifier_from_url(engine, identifier, &target, permit, task);
                 let brought = Box::pin(asking).await;
+                if brought.gave_way {
+                    return AttemptOutcome::Incomplete;
+                }
                 progress.add(target, brought);
             }
             Err(refused) => {
@@ -90,8 +93,16 @@ fn join_lines<C: SyncContext, F: Fetch>(
     identifier: &Identifier,
     throttled: Vec<ThrottledDomain>,
 ) {
-    for ThrottledDomain { domain, tried } in throttled {
-        match engine.queues.enqueue(&domain, identifier.clone(), tried) {
+    for ThrottledDomain {
+        domain,
+        tried,
+        owners,
+    } in throttled
+    {
+        let queued = engine
+            .queues
+            .enqueue(&domain, identifier.clone(), &owners, tried);
+        match queued {
             Ok(()) => tracing::debug!(%identifier, %domain, "queued for a host at its limits"),
             // It comes back with the next attempt.
             Err(full) => {

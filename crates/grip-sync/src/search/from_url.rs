@@ -1,6 +1,6 @@
 //! The request to one URL, and the release of what it brought.
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, atomic::Ordering::Relaxed};
 
 use grip_egress::Shown;
 use grip_limits::Permit;
@@ -12,6 +12,7 @@ use super::UrlOutcome;
 use crate::{
     engine::Engine,
     fetch::{Fetch, FetchError, Fetched, Job},
+    meter::Meter,
     plan::Target,
     task_permits::TaskPermit,
 };
@@ -26,22 +27,28 @@ pub(crate) async fn sync_identifier_from_url<C: SyncContext, F: Fetch>(
     permit: Permit,
     task: &mut TaskPermit,
 ) -> UrlOutcome {
+    let payers = target.payers();
+    let payer = payers.first().copied().unwrap_or_default();
+    let meter = Arc::new(Meter::new(payers, &engine.budget));
     let job = Job {
         identifier,
         url: &target.url,
         wants: &target.wants,
         first: &target.states,
+        meter: &meter,
     };
     tracing::debug!(%identifier, url = %Shown(&target.url), wants = target.wants.len(), "asking a URL");
     engine.memory.counters.requests.fetch_add(1, Relaxed);
     let began = Instant::now();
-    let fetch = engine.tasks.run(task, engine.fetch.fetch(job, permit));
-    let Some(mut result) = engine.stop.run_until_cancelled(fetch).await else {
+    let fetch = engine.fetch.fetch(job, permit);
+    let fetch = engine.tasks.run(task, payer, &meter, fetch);
+    let Some(result) = engine.stop.run_until_cancelled(fetch).await else {
         return UrlOutcome {
             stopped: true,
             ..UrlOutcome::default()
         };
     };
+    let mut result = result.unwrap_or(Err(FetchError::GaveWay));
     if let Ok(fetched) = &mut result {
         fetched.arrived.retain(|oid| target.wants.contains(oid));
         fetched.resume = engine
@@ -58,7 +65,10 @@ pub(crate) async fn sync_identifier_from_url<C: SyncContext, F: Fetch>(
             if let FetchError::Forbidden(forbidden) = &error {
                 engine.forbid(identifier, &target.url, forbidden);
             }
-            UrlOutcome::default()
+            UrlOutcome {
+                gave_way: matches!(error, FetchError::GaveWay),
+                ..UrlOutcome::default()
+            }
         }
     }
 }
@@ -84,7 +94,7 @@ async fn arrived<C: SyncContext, F: Fetch>(
     UrlOutcome {
         oids,
         resume: fetched.resume,
-        stopped: false,
+        ..UrlOutcome::default()
     }
 }
 

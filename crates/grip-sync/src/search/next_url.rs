@@ -29,6 +29,7 @@ async fn look<C: SyncContext, F: Fetch>(engine: &Engine<C, F>, identifier: &Iden
             let mut providers = engine.memory.providers();
             providers.add_to(identifier, &mut needs, Instant::now());
             drop(providers);
+            engine.retain_paid(identifier, &mut needs);
             Look::Plan(Plan::of(&needs))
         }
         Err(error) => {
@@ -55,7 +56,9 @@ pub(crate) async fn sync_identifier_next_url<C: SyncContext, F: Fetch>(
     };
     let has_capacity = |target: &Target| match domain {
         Some(domain) => target.domain == *domain,
-        None => !progress.refused.contains(&target.domain) && !engine.must_wait(&target.domain),
+        None => {
+            !progress.refused.contains(&target.domain) && !engine.queues.must_wait(&target.domain)
+        }
     };
     let mut targets = plan
         .healthy_first(|domain| engine.throttle.failures(domain))
@@ -82,9 +85,10 @@ pub(super) async fn look_further<C: SyncContext, F: Fetch>(
     engine: &Engine<C, F>,
     identifier: &Identifier,
 ) -> bool {
-    let Ok(needs) = engine.context.needs(identifier).await else {
+    let Ok(mut needs) = engine.context.needs(identifier).await else {
         return false;
     };
+    engine.retain_paid(identifier, &mut needs);
     if needs.is_empty() {
         return false;
     }
@@ -147,13 +151,18 @@ fn get_throttled_domains_with_untried_urls<C: SyncContext, F: Fetch>(
             throttled.push(ThrottledDomain {
                 domain: domain.clone(),
                 tried: HashSet::new(),
+                owners: Vec::new(),
             });
         }
     }
     for target in plan.targets() {
-        let place = places.get(&target.domain).copied();
-        if let Some(place) = place.filter(|_| progress.has_tried(target)) {
-            throttled[place].tried.insert(target.url.clone());
+        let Some(place) = places.get(&target.domain) else {
+            continue;
+        };
+        if progress.has_tried(target) {
+            throttled[*place].tried.insert(target.url.clone());
+        } else {
+            throttled[*place].owners.extend(&target.owners);
         }
     }
     throttled

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use grip_types::Domain;
+use grip_types::{Domain, Owner};
 use url::Url;
 
 use crate::{paused_attempts::Requested, plan::Target};
@@ -37,6 +37,8 @@ pub(crate) struct UrlOutcome {
     pub(crate) oids: usize,
     pub(crate) resume: bool,
     pub(crate) stopped: bool,
+    /// Its host was slow, and its task was given to another.
+    pub(crate) gave_way: bool,
 }
 
 /// What an attempt, or a turn, has tried so far.
@@ -103,4 +105,6 @@ impl Progress {
 pub(crate) struct ThrottledDomain {
     pub(crate) domain: Domain,
     pub(crate) tried: HashSet<Url>,
+    /// Authors of the events that want something there.
+    pub(crate) owners: Vec<Owner>,
 }

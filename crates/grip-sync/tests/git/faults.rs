@@ -233,3 +233,37 @@ async fn nobody_is_asked_while_the_disk_is_nearly_full() -> Result<()> {
     ensure!(started == 0, "no start is counted");
     Ok(())
 }
+
+#[tokio::test]
+async fn a_host_that_trickles_is_given_up() -> Result<()> {
+    let (host, url, _, tree) = host_with_commit().await?;
+    let tip = tree.commit_noise(1, 1)?;
+    host.take(&tree, "x.git", &["main"])?;
+    let every = Duration::from_millis(20);
+    host.behave(Behaviour::Trickle { bytes: 64, every });
+    let mut settings = Settings::default();
+    settings.git.rate_grace = Duration::from_secs(1);
+    let desk = Desk::with(settings);
+    let error = desk.ask(&url, &[&tip]).await.err().context("given up")?;
+    let text = grip_types::ErrorChain(&error).to_string();
+    ensure!(text.contains("less than 8192 bytes a second"), "{text}");
+    ensure!(desk.meter.received() > 0 && !desk.has(&tip));
+    Ok(())
+}
+
+#[tokio::test]
+async fn all_that_a_host_sends_is_counted_of_use_or_not() -> Result<()> {
+    let (host, url, _, tree) = host_with_commit().await?;
+    let tip = tree.commit_noise(1, 1)?;
+    host.take(&tree, "x.git", &["main"])?;
+    let desk = Desk::new();
+    desk.ask(&url, &[&tip]).await?;
+    let of_use = desk.meter.received();
+    ensure!(of_use > 1 << 20, "{of_use}");
+    host.behave(Behaviour::CloseAfter { bytes: 500_000 });
+    let desk = Desk::new();
+    ensure!(desk.ask(&url, &[&tip]).await.is_err());
+    let received = desk.meter.received();
+    ensure!((400_000..=500_000).contains(&received), "{received}");
+    Ok(())
+}

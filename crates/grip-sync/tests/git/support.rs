@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use grip_egress::Egress;
 use grip_git::Repositories;
 use grip_limits::{Lane, Throttle};
-use grip_sync::{Fetch, FetchError, Fetched, GitFetch, GitOptions, Job};
+use grip_sync::{Fetch, FetchError, Fetched, GitFetch, GitOptions, Job, Meter};
 use grip_testkit::remote::{RemoteHost, Seen};
 use grip_types::{Domain, Identifier, Oid, Service};
 use tempfile::TempDir;
@@ -16,6 +16,7 @@ pub struct Desk {
     pub repositories: Repositories,
     pub throttle: Throttle,
     pub identifier: Identifier,
+    pub meter: Meter,
     dir: TempDir,
 }
 
@@ -53,6 +54,7 @@ impl Desk {
             repositories,
             throttle,
             identifier: Identifier::parse("project").unwrap(),
+            meter: Meter::unpaid(),
             dir,
         }
     }
@@ -77,6 +79,7 @@ impl Desk {
             url: &url,
             wants: &wants,
             first: &first,
+            meter: &self.meter,
         };
         let permit = self.throttle.acquire(&domain, Lane::Git).await.unwrap();
         let result = self.fetch.fetch(job, permit).await;

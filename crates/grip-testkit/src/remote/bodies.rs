@@ -88,6 +88,8 @@ pub(super) fn endless(speaks: Speaks, under_way: UnderWay) -> Body {
     // Git makes room for as many objects as the head says, so not more than it would believe.
     let start = packs::framed(&packs::head(1 << 20), speaks, false);
     let blobs = stream::unfold((under_way, 0_u64), |(held, n)| async move {
+        // It never waits for anything else, and the test in the same process is to go on.
+        tokio::time::sleep(Duration::from_millis(1)).await;
         let blob = packs::stored_blob(&n.to_be_bytes().repeat(8 * 1024));
         Some((Bytes::from(packs::banded(&blob)), (held, n + 1)))
     });

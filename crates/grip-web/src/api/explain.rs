@@ -17,16 +17,22 @@ use crate::{
 /// Explains an event, a repository or a ref.
 pub(crate) async fn explain(cx: &RequestContext<'_>) -> HttpResult {
     let [subject, _] = cx.params();
-    let explanation = cx.app.web.grasp.explain(subject).await;
-    let explanation =
-        explanation.map_err(|e| WebError::internal("an explanation cannot be given", e))?;
-    let status = match explanation.status {
+    let explained = explained(cx.app, subject).await?;
+    let status = match explained.explanation.status {
         Status::Unknown => StatusCode::NOT_FOUND,
         _ => StatusCode::OK,
     };
+    json(status, &explained)
+}
+
+/// What is known of an event, a repository or a ref, and of the search for its data.
+pub(crate) async fn explained(app: &App, subject: &str) -> Result<Explained, WebError> {
+    let explanation = app.web.grasp.explain(subject).await;
+    let explanation =
+        explanation.map_err(|e| WebError::internal("an explanation cannot be given", e))?;
     let identifiers = identifiers(&explanation).into_iter();
-    let sync = identifiers.filter_map(|id| search(cx.app, id)).collect();
-    json(status, &Explained { explanation, sync })
+    let sync = identifiers.filter_map(|id| search(app, id)).collect();
+    Ok(Explained { explanation, sync })
 }
 
 /// The identifiers whose data the subject waits for.

@@ -35,6 +35,9 @@ pub(crate) fn status(cx: &RequestContext<'_>) -> HttpResult {
     let mut hosts = sync.hosts();
     let hosts_total = hosts.len();
     hosts.truncate(limit);
+    let mut relays = sync.relays();
+    let relays_total = relays.len();
+    relays.truncate(limit);
     let status = SyncStatus {
         enabled: sync.get().is_some(),
         queue_length: app.web.grasp.sync_queue_len(),
@@ -44,6 +47,9 @@ pub(crate) fn status(cx: &RequestContext<'_>) -> HttpResult {
         hosts_total,
         hosts,
         tried: sync.get().map(|r| r.recent(limit)).unwrap_or_default(),
+        relays_total,
+        relays,
+        followed: sync.get().map(|r| r.followed()).unwrap_or_default(),
     };
     json(StatusCode::OK, &status)
 }

@@ -11,7 +11,7 @@ use grip_types::Identifier;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{Backend, HostBudget, SyncTotals, UrlAttempt};
+use crate::{Backend, FollowTotals, HostBudget, RelayStatus, SyncTotals, UrlAttempt};
 
 /// `GET /api/v1/sync`
 #[derive(Debug, Default, Deserialize, Serialize)]
@@ -26,6 +26,9 @@ pub struct SyncStatus {
     pub hosts_total: usize,
     pub hosts: Vec<HostBudget>,
     pub tried: Vec<UrlAttempt>,
+    pub relays_total: usize,
+    pub relays: Vec<RelayStatus>,
+    pub followed: FollowTotals,
 }
 
 /// One identifier that waits for its next attempt.
@@ -165,4 +168,43 @@ pub struct Gaps {
 pub struct Retention {
     pub dry_run: bool,
     pub gone: Retained,
+}
+
+/// `POST /api/v1/check`
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+pub struct CheckPage {
+    /// How many identifiers were looked at.
+    pub identifiers: usize,
+    /// Where the next page begins; none if this was the last.
+    pub next: Option<String>,
+    pub disagreements: Vec<DisagreementFacts>,
+}
+
+/// A point in which relay and git do not agree.
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+pub struct DisagreementFacts {
+    /// `npub/identifier.git`, or the identifier alone.
+    pub repository: String,
+    pub kind: String,
+    pub text: String,
+}
+
+impl From<grip_grasp::Checked> for CheckPage {
+    fn from(checked: grip_grasp::Checked) -> Self {
+        let facts = |it: grip_grasp::Disagreement| DisagreementFacts {
+            repository: it.repository.as_ref().map_or_else(
+                || it.identifier.as_str().to_owned(),
+                grip_types::RepoAddr::path,
+            ),
+            kind: it.fault.kind().to_owned(),
+            text: it.fault.to_string(),
+        };
+        Self {
+            identifiers: checked.identifiers,
+            next: checked.next.map(|next| next.as_str().to_owned()),
+            disagreements: checked.found.into_iter().map(facts).collect(),
+        }
+    }
 }

@@ -1,8 +1,11 @@
 //! POST git-upload-pack: ref listings of version 2 in process, packs from git.
 
-use std::{io, sync::Arc};
+use std::io;
 
-use grip_git::upload_request::{Protocol, ReadError, Request as V2};
+use grip_git::{
+    Payer,
+    upload_request::{Protocol, ReadError, Request as V2},
+};
 use grip_types::RepoAddr;
 use http::Response;
 use hyper::body::Incoming;
@@ -18,7 +21,6 @@ use super::{
     request_body::{Encoding, Patience, Reader},
 };
 use crate::{
-    app::App,
     body::Body,
     error::WebError,
     limits::Class,
@@ -42,7 +44,7 @@ pub(crate) async fn upload_pack(cx: &RequestContext<'_>, body: Incoming) -> Http
     let reader = meter.reading(Reader::new(body, encoding, patience));
     let mut response = match protocol {
         Protocol::V2 => version_2(cx, repo, reader, meter).await?,
-        Protocol::V0 | Protocol::V1 => pack(cx.app, repo, protocol, reader, meter).await?,
+        Protocol::V0 | Protocol::V1 => pack(cx, repo, protocol, reader, meter).await?,
     };
     response.body_mut().hold(permit);
     Ok(response)
@@ -65,7 +67,7 @@ async fn version_2(
         }
         Ok(V2::Fetch(head)) => {
             let body = io::Cursor::new(head).chain(reader);
-            pack(cx.app, repo, Protocol::V2, body, meter).await
+            pack(cx, repo, Protocol::V2, body, meter).await
         }
         Err(ReadError::Refused(refused)) => Ok(reply(RESULT, refused.reply())),
         Err(broken) => Ok(remote_error(RESULT, &broken.to_string())),
@@ -74,16 +76,18 @@ async fn version_2(
 
 /// Streams a pack out of git, which bounds the request and the time of both sides.
 async fn pack(
-    app: &Arc<App>,
+    cx: &RequestContext<'_>,
     repo: RepoAddr,
     protocol: Protocol,
     body: impl AsyncRead + Send + Unpin + 'static,
     meter: Meter,
 ) -> HttpResult {
-    let repositories = app.web.repositories.clone();
-    let chunks = app
+    let repositories = cx.app.web.repositories.clone();
+    let payer = cx.network().map_or(Payer::Unknown, Payer::Client);
+    let chunks = cx
+        .app
         .blocking("upload-pack", move || {
-            repositories.upload_pack(&repo, protocol, body)
+            repositories.upload_pack(&repo, protocol, payer, body)
         })
         .await?
         .map_err(|e| WebError::internal("a repository cannot be read", e))?;

@@ -89,6 +89,7 @@ impl Collected {
         ];
         gauges(out, "queue_depth", "What could be worked on and is not yet, by queue", "queue", here.into_iter().chain(jobs.due()))?;
         jobs.encode(out)?;
+        gauge(out, "relay_lagging_bytes", "Of those, bytes for clients that have been behind for a second or longer", stats.lagging_bytes.get())?;
         gauge(out, "relay_outbound_bytes", "Bytes waiting to be sent to relay clients", stats.outbound_bytes.get())?;
         counter(out, "relay_live_deliveries", "Live events handed to subscribers", stats.deliveries.get())?;
         counter(out, "relay_slow_readers_cut", "Relay connections closed because they did not keep up", stats.slow_readers_cut.get())?;
@@ -119,6 +120,12 @@ impl Collected {
         gauge(out, "purgatory_bytes", "Bytes of held events", held.bytes as u64)?;
         gauge(out, "purgatory_sync_queue_size", "Identifiers pending sync", held.sync_queue as u64)?;
         gauge(out, "pushes_active", "Pushes under way", stats.pushes as u64)?;
+        let git = stats.git_memory;
+        gauge(out, "git_processes", "Git processes under way", git.processes as u64)?;
+        gauge(out, "git_processes_waiting", "Git processes that wait for memory", git.waiting as u64)?;
+        counter(out, "git_processes_refused", "Git processes not started for lack of memory", git.refused)?;
+        gauge(out, "git_memory_used_bytes", "Memory that git processes may take at this moment", git.used_bytes)?;
+        gauge(out, "git_memory_limit_bytes", "Memory that git processes may take at most", git.limit_bytes)?;
         counters(out, "ngit_refusals", "Events and pushes refused, by cause", "cause", refused)
     }
 }

@@ -63,7 +63,10 @@ struct WorkLine {
 }
 
 pub(crate) async fn page(cx: &RequestContext<'_>) -> HttpResult {
-    let frame = cx.frame();
+    let frame = cx.frame().about(
+        "GitHub activity",
+        "Pushes on GitHub as this node learns of them",
+    );
     let page = match cx.app.watch() {
         Ok(watch) => {
             let activity = activity(cx.app, &watch.ingest, &frame).await;

@@ -85,7 +85,10 @@ impl ModulesPage {
 
 pub(crate) async fn page(cx: &RequestContext<'_>) -> HttpResult {
     let mut page = ModulesPage {
-        frame: cx.frame(),
+        frame: cx.frame().about(
+            "Modules",
+            "Versions of Go modules that tags of repositories prove",
+        ),
         notice: None,
         counters: Vec::new(),
         example: None,

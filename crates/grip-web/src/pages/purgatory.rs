@@ -29,7 +29,10 @@ pub(crate) async fn page(cx: &RequestContext<'_>) -> HttpResult {
     let waiting = cx.app.web.grasp.waiting(LISTED).await;
     let waiting = waiting.map_err(|e| WebError::internal("waiting events cannot be listed", e))?;
     let page = PurgatoryPage {
-        frame: cx.frame(),
+        frame: cx.frame().about(
+            "Waiting",
+            "Events that wait for the git data that proves them",
+        ),
         now: Now::new(),
         counters: figures(cx.app),
         more: api::purgatory::total(cx.app).saturating_sub(waiting.len()),

@@ -2,17 +2,24 @@
 
 use askama::Template;
 use grip_grasp::{Explanation, LookError, Missing, RepositoryStatus, RepositorySummary};
-use grip_nostr::kinds;
+use grip_nostr::{RepoAddr, kinds};
 use grip_types::RefName;
-use http::{HeaderValue, StatusCode, header};
+use http::StatusCode;
 
-use super::{Frame, Notice};
+use super::{
+    Frame, Notice,
+    browse::{
+        CommitLine, Header, Visit,
+        files::{self, DirectoryView},
+        log,
+        visit::Target,
+    },
+    catalog, explain,
+};
 use crate::{
     app::App,
     error::WebError,
-    negotiation,
     request_context::{HttpResult, RequestContext},
-    respond,
 };
 
 /// Held states whose missing objects are listed.
@@ -25,10 +32,31 @@ const LISTED_MISSING: usize = 12;
 #[template(path = "repository.html")]
 pub(super) struct RepositoryPage {
     pub(super) frame: Frame,
+    pub(super) header: Header,
     pub(super) summary: RepositorySummary,
     pub(super) notice: Option<Notice>,
     /// `<npub>/<identifier>` as paths have it.
     pub(super) path: String,
+    /// What git-remote-nostr clones, with this relay as a hint.
+    pub(super) nostr_url: String,
+    pub(super) maintainers: Vec<PersonLink>,
+    /// None while there is nothing to show.
+    pub(super) code: Option<Code>,
+}
+
+/// Somebody with a page.
+pub(super) struct PersonLink {
+    pub(super) name: String,
+    pub(super) npub: String,
+    pub(super) href: String,
+    pub(super) is_owner: bool,
+}
+
+/// The top directory of the default branch.
+pub(super) struct Code {
+    pub(super) target: Target,
+    pub(super) latest: Option<CommitLine>,
+    pub(super) directory: DirectoryView,
 }
 
 impl RepositoryPage {
@@ -40,40 +68,97 @@ impl RepositoryPage {
         self.summary.head.as_ref() == Some(name)
     }
 
-    /// Branches and tags beyond those listed.
-    fn more_refs(&self) -> usize {
-        let summary = &self.summary;
-        (summary.branches + summary.tags).saturating_sub(summary.refs.len())
+    /// The name of who signed the state.
+    fn signer(&self, npub: &str) -> String {
+        let mut known = self.maintainers.iter();
+        let known = known.find(|person| person.npub == npub);
+        known.map_or_else(|| super::short_npub(npub), |person| person.name.clone())
     }
-}
-
-/// Sends a browser from a path without `.git` on to the page; programs are told that nothing is
-/// here, since git must not learn to leave out the suffix.
-pub(crate) fn redirect(cx: &RequestContext<'_>) -> HttpResult {
-    if !negotiation::wants_page(cx.headers()) {
-        return Err(WebError::NoSuchRepository);
-    }
-    let target = format!("{}{}", cx.frame().root(), cx.repository()?.path());
-    let location = HeaderValue::from_str(&target)
-        .map_err(|e| WebError::internal("a path is no header value", e))?;
-    let mut response = respond::text(StatusCode::FOUND, format!("{target}\n"));
-    response.headers_mut().insert(header::LOCATION, location);
-    Ok(response)
 }
 
 pub(crate) async fn page(cx: &RequestContext<'_>) -> HttpResult {
     let (app, addr) = (cx.app, cx.repository()?);
     let cannot = |e| WebError::internal("a repository cannot be described", e);
+    if let Some(reason) = app.web.grasp.damage(addr) {
+        return Err(WebError::Damaged { reason });
+    }
     let summary = app.web.grasp.summary(addr).await.map_err(cannot)?;
-    let summary = summary.ok_or(WebError::NoSuchRepository)?;
+    let Some(summary) = summary else {
+        return explain::absent(cx, addr).await;
+    };
     let path = format!("{}/{}", summary.npub, addr.identifier.encoded());
+    let known = app.catalog.get(app).await?;
+    let frame = cx.frame();
+    let link = |npub: &String| {
+        let key = RepoAddr::parse_npub(npub);
+        PersonLink {
+            name: key.map_or_else(|| npub.clone(), |key| catalog::person(&key, &known)),
+            href: format!("{}{npub}", frame.root()),
+            is_owner: *npub == summary.npub,
+            npub: npub.clone(),
+        }
+    };
+    let maintainers = summary.maintainers.iter().map(link).collect();
+    let (header, code) = if summary.status == RepositoryStatus::Served {
+        let visit = Visit::open(cx, "code").await?;
+        (visit.header.clone(), code(&visit).await?)
+    } else {
+        let header = Header {
+            name: summary.name.clone(),
+            owner: catalog::person(&addr.owner, &known),
+            owner_href: frame.author(&addr.owner),
+            base: frame.repository(addr),
+            at: String::new(),
+            tab: "code",
+        };
+        (header, None)
+    };
+    let description = match summary.description.lines().next() {
+        Some(line) if !line.is_empty() => line.to_owned(),
+        _ => format!("A git repository on {}", cx.settings.node.name),
+    };
+    let mut frame = frame.about(&*summary.name, description);
+    frame.is_wide = true;
+    frame.feed = Some(format!("{}/log.atom", header.base));
+    let relay = cx.settings.service.relay_url();
+    let hint = relay.strip_prefix("wss://").unwrap_or(&relay);
     let page = RepositoryPage {
         notice: notice(app, &path, &summary).await.map_err(cannot)?,
-        frame: cx.frame(),
+        nostr_url: format!(
+            "nostr://{}/{}/{}",
+            summary.npub,
+            grip_types::percent_encode(hint),
+            addr.identifier.encoded()
+        ),
+        frame,
+        header,
         summary,
         path,
+        maintainers,
+        code,
     };
     super::render(StatusCode::OK, &page)
+}
+
+/// The code of the default branch; what cannot be read is left out, for the rest of the page can.
+async fn code(visit: &Visit<'_>) -> Result<Option<Code>, WebError> {
+    let Some(target) = visit.head() else {
+        return Ok(None);
+    };
+    let commit = target.commit;
+    let top = visit
+        .read(move |repositories, repo| repositories.path_entry(&repo.identifier, &commit, ""))
+        .await;
+    let top = match top {
+        Ok(Some(top)) => top,
+        Ok(None) | Err(WebError::NotInRepository(_) | WebError::NotShown(_)) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    Ok(Some(Code {
+        latest: log::lines(visit, &[commit]).await?.pop(),
+        directory: files::directory(visit, &target, top.oid).await?,
+        target,
+    }))
 }
 
 /// What a visitor should know before anything else.

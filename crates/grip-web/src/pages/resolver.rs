@@ -2,21 +2,17 @@
 
 use askama::Template;
 use grip_resolve::{Key, Manifest, NamedBy, Provider, Resolved, Source, Status};
-use http::{StatusCode, header};
+use http::StatusCode;
 
 use super::{CounterView, Frame, Notice, counters};
 use crate::{
     error::{ResolvingError, WebError},
     request_context::{HttpResult, RequestContext},
     resolve,
-    respond::WithHeader as _,
 };
 
 /// Providers listed.
 const LISTED: usize = 20;
-/// As for other pages, but its form may be sent to this node.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data:; \
-                      base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
 #[derive(Template)]
 #[template(path = "resolver.html")]
@@ -99,7 +95,11 @@ impl Found {
 
 pub(crate) async fn page(cx: &RequestContext<'_>) -> HttpResult {
     let resolver = &cx.app.resolve()?.resolver;
-    let (frame, form) = (cx.frame(), resolve::form(cx.query())?);
+    let form = resolve::form(cx.query())?;
+    let frame = cx.frame().about(
+        "Resolver",
+        "From a name or a digest to the signed manifest of a repository",
+    );
     let (found, error) = match &form.key {
         None => (None, None),
         Some(text) => match find(cx, text, form.ask, &frame).await {
@@ -124,8 +124,7 @@ pub(crate) async fn page(cx: &RequestContext<'_>) -> HttpResult {
         status,
     };
     let code = error.as_ref().map_or(StatusCode::OK, WebError::status);
-    let response = super::render(code, &page)?;
-    let mut response = response.with(header::CONTENT_SECURITY_POLICY, POLICY);
+    let mut response = super::render(code, &page)?;
     if let Some(error) = &error {
         error.add_headers(&mut response);
     }

@@ -5,7 +5,7 @@ use http::StatusCode;
 
 use super::{CounterView, Frame, Notice, Now, counters};
 use crate::{
-    Backend, Breaker, HostBudget, UrlAttempt, api,
+    Backend, Breaker, HostBudget, RelayHealth, RelayStatus, UrlAttempt, api,
     api_types::Queued,
     request_context::{HttpResult, RequestContext},
 };
@@ -25,6 +25,8 @@ struct SyncPage {
     queue: Vec<Queued>,
     more_queue: usize,
     attempts: Vec<UrlAttempt>,
+    relays: Vec<RelayStatus>,
+    more_relays: usize,
 }
 
 /// A budget as a picture: how much of it is used.
@@ -60,8 +62,14 @@ pub(crate) fn page(cx: &RequestContext<'_>) -> HttpResult {
     let mut hosts = sync.hosts();
     let more_hosts = hosts.len().saturating_sub(LISTED);
     hosts.truncate(LISTED);
+    let mut relays = sync.relays();
+    let more_relays = relays.len().saturating_sub(LISTED);
+    relays.truncate(LISTED);
     let page = SyncPage {
-        frame: cx.frame(),
+        frame: cx.frame().about(
+            "Sync",
+            "Git data that events wait for, and the hosts it is fetched from",
+        ),
         now: Now::new(),
         notice: notice(sync.backend()),
         counters: counters([
@@ -75,6 +83,8 @@ pub(crate) fn page(cx: &RequestContext<'_>) -> HttpResult {
         more_queue: waiting.saturating_sub(queue.len()),
         queue,
         attempts: sync.get().map(|r| r.recent(LISTED)).unwrap_or_default(),
+        relays,
+        more_relays,
     };
     super::render(StatusCode::OK, &page)
 }
@@ -96,6 +106,32 @@ impl SyncPage {
             0 => requests,
             failures => format!("{requests}, {} failed", super::grouped(failures)),
         }
+    }
+
+    fn repositories(&self, relay: &RelayStatus) -> String {
+        super::count(relay.repositories as u64, "repository", "repositories")
+    }
+
+    fn received(&self, relay: &RelayStatus) -> String {
+        let received = super::count(relay.events_received, "event", "events");
+        format!(
+            "{received} received, {} new",
+            super::grouped(relay.events_taken)
+        )
+    }
+
+    /// What an operator should know of a relay, if anything.
+    fn trouble(&self, relay: &RelayStatus) -> Option<String> {
+        let words = match relay.health {
+            RelayHealth::Healthy if relay.is_reading_history => "reading history",
+            RelayHealth::Healthy => return None,
+            RelayHealth::Disconnected => "not connected",
+            RelayHealth::Degraded => "history incomplete",
+            RelayHealth::Dead => "dead for a day",
+            RelayHealth::RateLimited => "refuses by rate limit",
+            RelayHealth::PolicyLimited => "refuses some requests",
+        };
+        Some(words.to_owned())
     }
 
     /// Why a host is not asked, if so.

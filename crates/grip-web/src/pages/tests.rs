@@ -4,7 +4,10 @@ use grip_grasp::RepositoryStatus;
 use grip_types::Service;
 use serde_json::json;
 
-use super::{home::Home, recent_repositories::RepositoryLine, repository::RepositoryPage, *};
+use super::{
+    browse::Header, catalog::RepositoryLine, home::Home, repository::RepositoryPage,
+    time::distance, *,
+};
 
 const NPUB: &str = "npub15qydau2hjma6ngxkl2cyar74wzyjshvl65za5k5rl69264ar2exs5cyejr";
 
@@ -18,30 +21,29 @@ fn frame() -> Frame {
     Frame::new(&settings, &build)
 }
 
-fn home(repositories: Vec<RepositoryLine>) -> Home {
+fn home(lines: Vec<RepositoryLine>) -> Home {
     Home {
         frame: frame(),
         description: "A git server with a nostr relay in it".into(),
         counters: counters([("repositories", 12), ("events served", 48_210)]),
-        repositories,
+        lines,
+        total: 12,
         more: 2,
         grasps: "GRASP-01".into(),
         criteria: "None".into(),
         curation: None,
-        metrics: true,
-        index: true,
-        resolve: true,
-        watch: true,
     }
 }
 
 fn line(name: &str, description: &str) -> RepositoryLine {
     RepositoryLine {
         name: name.into(),
-        href: format!("/{NPUB}/{name}.git"),
+        href: format!("/{NPUB}/{name}"),
         owner: short_npub(NPUB),
+        owner_href: format!("/{NPUB}"),
         description: description.into(),
-        when: when(1_763_000_000),
+        topics: vec!["<u>".into()],
+        updated: Some(moment(&1_763_000_000)),
     }
 }
 
@@ -67,9 +69,20 @@ fn repository(notice: Option<Notice>) -> RepositoryPage {
     });
     RepositoryPage {
         frame: frame(),
+        header: Header {
+            name: "tide table".into(),
+            owner: "Ada <b>".into(),
+            owner_href: format!("/{NPUB}"),
+            base: format!("/{NPUB}/tide-table"),
+            at: "main".into(),
+            tab: "code",
+        },
         summary: serde_json::from_value(summary).unwrap(),
         notice,
         path: format!("{NPUB}/tide-table"),
+        nostr_url: format!("nostr://{NPUB}/grasp.example.com/tide-table"),
+        maintainers: Vec::new(),
+        code: None,
     }
 }
 
@@ -80,7 +93,7 @@ fn rendered(page: &impl Template) -> String {
 #[test]
 fn everything_that_people_wrote_is_escaped() {
     let html = rendered(&repository(None));
-    assert!(!html.contains("<script"), "{html}");
+    assert!(!html.contains("<script>"), "{html}");
     assert!(html.contains("&#60;script&#62;tides"));
     let html = rendered(&home(vec![line("\"><img src=x>", "<i>")]));
     assert!(!html.contains("<img") && !html.contains("<b>Harbour"));
@@ -88,13 +101,34 @@ fn everything_that_people_wrote_is_escaped() {
 }
 
 #[test]
-fn pages_carry_their_style_and_load_nothing_from_elsewhere() {
+fn pages_load_nothing_from_elsewhere() {
     for html in [rendered(&home(vec![])), rendered(&repository(None))] {
-        assert!(html.contains("prefers-color-scheme: dark"));
-        assert!(!html.contains("<script") && !html.contains("src=\"http"));
-        assert!(!html.contains("@import") && !html.contains("url("));
+        assert!(html.contains("<link rel=\"stylesheet\" href=\"/style.css?v="));
+        assert_eq!(html.matches("<script").count(), 1);
+        assert!(html.contains("<script src=\"/script.js?v="));
+        assert!(!html.contains("src=\"http") && !html.contains("style=\""));
         assert!(html.len() < 100_000);
     }
+}
+
+#[test]
+fn the_frame_names_the_page_its_place_and_the_way_past_it() {
+    let mut home = home(vec![line("a", "b")]);
+    home.frame = home.frame.within("/sync", [true, false, true]);
+    home.frame = home.frame.about("A \"title\"", "What it is");
+    let html = rendered(&home);
+    for part in [
+        "<title>A &#34;title&#34; · Harbour &#60;b&#62;</title>",
+        "<meta name=\"description\" content=\"What it is\">",
+        "<meta property=\"og:title\"",
+        "<a class=\"skip\" href=\"#main\">",
+        "<a href=\"/sync\" aria-current=\"page\">Sync</a>",
+        "<a href=\"/repositories\">Repositories</a>",
+        "<time datetime=\"2025-11-13T02:13:20Z\"",
+    ] {
+        assert!(html.contains(part), "{part} is missing: {html}");
+    }
+    assert!(!html.contains(">GitHub</a>"), "it is not watched here");
 }
 
 #[test]
@@ -104,7 +138,6 @@ fn g01_33_the_repository_page_links_to_web_clients_and_both_clone_forms() {
         format!("https://gitworkshop.dev/{NPUB}/tide-table"),
         format!("git clone nostr://{NPUB}/grasp.example.com/tide-table"),
         format!("git clone https://grasp.example.com/{NPUB}/tide-table.git"),
-        "5e0d1f2a3b".into(),
         "2025-11-13 02:13 UTC".into(),
     ] {
         assert!(html.contains(&text), "{text} is missing");

@@ -114,13 +114,23 @@ fn a_base_path_may_be_there_or_cut_off_by_the_proxy() {
 }
 
 #[test]
-fn a_repository_name_without_its_suffix_is_known_for_browsers() {
-    let path = format!("/{NPUB}/x");
-    let found = find(&path, "");
-    assert_eq!(found.route.label, "redirect");
-    assert_eq!(found.repository, Some(addr("x")));
-    assert_eq!(row_of(&format!("/{NPUB}/x/info/refs"), ""), "bad");
-    assert_eq!(row_of(&format!("/{NPUB}"), ""), "nowhere");
+fn the_suffix_of_a_repository_may_be_left_out() {
+    for rest in [
+        "",
+        "/info/refs",
+        "/git-upload-pack",
+        "/tree/main/a.git",
+        "/issues",
+    ] {
+        let (bare, whole) = (format!("/{NPUB}/x{rest}"), format!("/{NPUB}/x.git{rest}"));
+        let (bare, whole) = (find(&bare, ""), find(&whole, ""));
+        assert_eq!(bare.route.path, whole.route.path, "{rest}");
+        assert_ne!(bare.route.label, "nowhere", "{rest}");
+        assert_eq!(bare.repository, Some(addr("x")), "{rest}");
+        assert_eq!(bare.params, whole.params, "{rest}");
+    }
+    let found = format!("/{NPUB}");
+    assert_eq!(find(&found, "").route.label, "author");
     assert_eq!(row_of("/foo/bar", ""), "nowhere");
 }
 

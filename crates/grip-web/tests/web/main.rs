@@ -2,6 +2,8 @@
 
 mod admin;
 mod api_types;
+mod browse;
+mod conversation;
 mod drain;
 mod feed;
 mod forge;

@@ -246,12 +246,12 @@ impl Node {
 
     /// Announces `identifier` and its state, and pushes `tree`'s main to it.
     pub async fn host(&self, owner: &Author, identifier: &str, tree: &WorkTree) -> Result<String> {
-        self.push(owner, identifier, tree, &["refs/heads/main"])
+        self.push_refs(owner, identifier, tree, &["refs/heads/main"])
             .await
     }
 
     /// Announces `identifier` with a state of these refs and pushes them; returns its clone URL.
-    async fn push(
+    pub async fn push_refs(
         &self,
         owner: &Author,
         identifier: &str,
@@ -280,7 +280,7 @@ impl Node {
         let names: Vec<_> = tags.iter().map(|tag| format!("refs/tags/{tag}")).collect();
         let names = names.iter().map(String::as_str);
         let names: Vec<_> = std::iter::once("refs/heads/main").chain(names).collect();
-        self.push(owner, identifier, tree, &names).await?;
+        self.push_refs(owner, identifier, tree, &names).await?;
         let (Some(index), Some(hosted)) = (&self.index, &self.hosted) else {
             anyhow::bail!("the node has no index");
         };

@@ -94,6 +94,14 @@ pub(crate) fn section(out: &mut String, title: &str, table: Option<String>) {
     }
 }
 
+/// A number of things.
+pub(crate) fn counted(number: u64, thing: &str) -> String {
+    match number {
+        1 => format!("1 {thing}"),
+        number => format!("{number} {thing}s"),
+    }
+}
+
 /// The first digits of an event id.
 pub(crate) fn short(id: &str) -> &str {
     id.get(..8).unwrap_or(id)

@@ -37,7 +37,8 @@ Values come from, strongest first:
 1. flags (`--bind-address 127.0.0.1:7334`),
 2. the environment (`GRIPFAST_BIND_ADDRESS`, and `NGIT_BIND_ADDRESS` where ngit-grasp has the option; the first wins; the database is also found by `DATABASE_URL`),
 3. a `.env` file in the working directory,
-4. `gripfast.toml` in the working directory, or the file named by `--config` or `GRIPFAST_CONFIG`,
+4. the file named by `--config` or `GRIPFAST_CONFIG`, or else `gripfast.toml` in the configuration
+   directory of a systemd unit (`CONFIGURATION_DIRECTORY`), or else in the working directory,
 5. defaults.
 
 An empty value is the same as none. A name that starts like ours but is none is named in a

@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use grip_follow::RelayUrl;
 use grip_grasp::{Selection, parse_authors};
 use grip_index::hosted::Claim;
 use grip_nostr::MaintainerRule;
@@ -210,6 +211,10 @@ kinds! {
         "comma-separated `host=concurrent/per-minute`", host_limits;
     Schemes => Vec<String>: List, "LIST", "`https`, `http` or both", schemes;
     Vec<Claim> => Vec<Claim>: List, "PREFIX=NPUB", "comma-separated `prefix=npub`", claims;
+    Vec<RelayUrl> => Vec<RelayUrl>: List, "URLS", "comma-separated relays, `wss://` assumed",
+        |text| each(text, |item| {
+            RelayUrl::parse_setting(item).map_err(|why| format!("which {why}"))
+        });
     Multiaddrs => Vec<String>: List, "ADDRESSES",
         "comma-separated addresses, such as `/ip4/0.0.0.0/tcp/7335` or \
          `/dns4/a.example/tcp/7335/p2p/12D3KooW…`", multiaddrs;

@@ -175,10 +175,24 @@ impl Loader {
         let variable = || env.variable("GRIPFAST_CONFIG").map(PathBuf::from);
         let named = flags.config_file.clone().or_else(variable);
         let is_named = named.is_some();
-        let path = named.unwrap_or_else(|| CONFIG_FILE.into());
-        let entries = match read_file(env, &path, is_named) {
-            Ok(None) => return,
-            Ok(Some(text)) => toml_file::parse(&text)
+        // The directory that systemd made for a unit with `ConfigurationDirectory=`.
+        let of_unit = || {
+            let directory = env.variable("CONFIGURATION_DIRECTORY");
+            directory.map(|directory| Path::new(&directory).join(CONFIG_FILE))
+        };
+        let candidates = match named {
+            Some(path) => vec![path],
+            None => of_unit().into_iter().chain([CONFIG_FILE.into()]).collect(),
+        };
+        let found = candidates.into_iter().find_map(|path| {
+            let read = read_file(env, &path, is_named).transpose()?;
+            Some((path, read))
+        });
+        let Some((path, read)) = found else {
+            return;
+        };
+        let entries = match read {
+            Ok(text) => toml_file::parse(&text)
                 .map_err(|(line, message)| format!(":{line}: is no TOML: {message}")),
             Err(error) => Err(format!(": cannot be read: {error}")),
         };

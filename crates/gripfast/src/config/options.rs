@@ -2,6 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
+use grip_follow::RelayUrl;
 use grip_grasp::Selection;
 use grip_index::hosted::Claim;
 use grip_nostr::MaintainerRule;
@@ -130,6 +131,11 @@ options! {
         staged_max_bytes_per_address: Bytes = "256 MiB";
         /// Bytes of pull requests to all repositories of one name whose events have not come yet.
         staged_max_bytes_per_identifier: Bytes = "512 MiB";
+        /// Memory for all git processes together. One that finds none free waits, then is refused; one
+        /// network of clients has a quarter at most and half of what is free, repositories of one name
+        /// half, and so has what is fetched from other servers.
+        git_memory_bytes: Option<Bytes>, derived("half of the machine's, or of its control group's"),
+            example("4 GiB");
         /// Most connections at once.
         max_connections: Positive = "4096", ngit, live;
         /// Most connections at once from one network of clients.
@@ -225,8 +231,8 @@ options! {
     }
 
     "Sync with other servers" in sync: Sync {
-        /// Fetch git data that events wait for from the other servers that announcements and pull
-        /// requests name.
+        /// Follow repositories on the other relays that their announcements name, and fetch git
+        /// data that events wait for from the servers that announcements and pull requests name.
         sync_enabled: bool = "true", common;
         /// Requests in flight to one host.
         sync_domain_concurrent: Small = "5", ngit;
@@ -235,6 +241,11 @@ options! {
         /// Limits for single hosts in place of the two above: `host=concurrent/per-minute`, such as
         /// `github.com=10/60`.
         sync_host_limits: Vec<HostLimit>, example("github.com=10/60");
+        /// Requests in flight to one network of addresses, under all names that lead there. Half of it
+        /// is for hosts that have answered well before.
+        sync_network_concurrent: Small = "20";
+        /// The same for requests in any minute.
+        sync_network_rate_limit: Small = "120";
         /// How long the data of a submitted event is awaited before it is looked for elsewhere: its
         /// author is about to push.
         sync_default_delay_secs: Count<u64, 0, 86_400_000> = "180", ngit;
@@ -242,12 +253,21 @@ options! {
         sync_immediate_delay_ms: Count<u64, 0, 86_400_000> = "500", ngit;
         /// Longest sleep near a due attempt, should the clock be set; no attempt waits for it.
         sync_loop_interval_ms: Count<u64, 1, 60_000> = "1000", ngit;
-        /// Most repositories whose data is fetched at once, over all hosts.
+        /// Most repositories whose data is fetched at once, over all hosts, slow ones included; at
+        /// least 2. Where slow hosts take more than half, one of the author with most of them is given
+        /// up.
         sync_max_tasks: Positive = "64";
         /// Largest pack that is fetched.
         sync_max_pack_bytes: Bytes = "2 GiB";
         /// Nothing is fetched while less than this is free on the disk of the git directory.
         sync_min_free_bytes: Bytes = "256 MiB";
+        /// Bytes that the events of one author may make the node download in an hour. What begins while
+        /// any are left is fetched to its end.
+        sync_author_bytes_per_hour: Bytes = "4 GiB";
+        /// The same for all; a quarter of it is for authors who maintain something served here.
+        sync_bytes_per_hour: Bytes = "64 GiB";
+        /// The least that a host may send on average, once it was waited for two minutes.
+        sync_min_bytes_per_second: Bytes = "8 KiB";
         /// How long a host may take to accept a connection.
         sync_connect_timeout: Duration = "10s";
         /// How long a host may send nothing, before its answer and in the middle of it.
@@ -273,17 +293,25 @@ options! {
         /// Share of each host's limits that this instance uses while Redis cannot be reached. With n
         /// instances, 100/n keeps their sum within the limits.
         redis_fallback_percent: Percent = "25";
-    } no effect yet {
-        /// First relay to learn announcements from.
-        sync_bootstrap_relay_url: Option<String>, ngit;
-        /// First pause after a relay failed.
-        sync_base_backoff_secs: Positive = "5", ngit;
+        /// Relays to learn announcements from, beside those that announcements name.
+        sync_bootstrap_relay_url: Vec<RelayUrl>, ngit, example("wss://relay.example.com");
+        /// First pause after a relay failed; it doubles.
+        sync_base_backoff_secs: Count<u64, 1, 86_400> = "5", ngit;
         /// Longest pause after a relay failed.
-        sync_max_backoff_secs: Positive = "3600", ngit;
-        /// How often lost relays are looked at.
-        sync_disconnect_check_interval_secs: Positive = "60", ngit;
-        /// Learn history by REQ, not by NIP-77.
+        sync_max_backoff_secs: Count<u64, 1, 86_400> = "3600", ngit;
+        /// How often the relays to follow are looked over though nothing is known to have changed.
+        sync_disconnect_check_interval_secs: Count<u64, 1, 86_400> = "60", ngit;
+        /// Read history by REQ, not by NIP-77.
         sync_disable_negentropy: bool = "false", ngit;
+        /// Answers to issues, patches and pull requests, per issue, whose own answers are followed.
+        sync_recursive_descendant_limit: Any = "500", ngit;
+        /// Relays that are followed at once: those of the most owners.
+        sync_max_relays: Positive = "256";
+        /// How long a refused event is remembered, so as not to fetch it again.
+        rejected_cold_index_expiry_secs: Count<u64, 0> = "604800", ngit;
+        /// How long an address that is no relay is left alone.
+        naughty_list_expiration_hours: Count<u64, 0, 8_760> = "12", ngit;
+    } no effect yet {
         /// Keep events of users' own relays (GRASP-03).
         sync_plus_enabled: bool = "false", ngit;
         /// Relays to ask where a user has none.
@@ -292,10 +320,6 @@ options! {
         user_index_relays: List, ngit;
         /// How long a refused announcement is kept whole, to be judged again.
         rejected_hot_cache_duration_secs: Any = "120", ngit;
-        /// How long a refused announcement is remembered, so as not to fetch it again.
-        rejected_cold_index_expiry_secs: Any = "604800", ngit;
-        /// How long a broken relay is left alone.
-        naughty_list_expiration_hours: Any = "12", ngit;
     }
 
     "Index of Go modules" in index: Index {

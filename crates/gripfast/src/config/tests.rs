@@ -213,12 +213,11 @@ fn a_file_that_was_asked_for_must_be_there_and_right() {
 
 #[test]
 fn an_option_without_effect_is_accepted_and_named() {
-    let warnings = env("NGIT_SYNC_BOOTSTRAP_RELAY_URL", "wss://relay.example")
+    let warnings = env("NGIT_ARCHIVE_ALL", "true")
         .env("NGIT_SYNC_MAX_BACKOFF_SECS", "3600")
         .env("NGIT_SYNC_DOMAIN_CONCURRENT", "5")
         .warnings();
-    let expected = "environment NGIT_SYNC_BOOTSTRAP_RELAY_URL: sync_bootstrap_relay_url is \
-                    accepted but has no effect yet";
+    let expected = "environment NGIT_ARCHIVE_ALL: archive_all is accepted but has no effect yet";
     assert_eq!(warnings, [expected]);
 }
 
@@ -478,6 +477,16 @@ fn the_relay_key_comes_from_value_file_credential_or_the_key_of_before() {
         let npub = loaded.values["owner_npub"].text.clone().unwrap();
         assert!(npub.starts_with("npub1"), "{npub}");
     }
+}
+
+#[test]
+fn a_unit_needs_no_file_and_finds_the_one_in_its_configuration_directory() {
+    let unit = || env("CONFIGURATION_DIRECTORY", "/etc/gripfast");
+    let loaded = unit().loaded();
+    assert!(source(&loaded, "domain").starts_with("default"));
+    let text = "domain = \"grasp.example.com\"\n";
+    let loaded = unit().file("/etc/gripfast/gripfast.toml", text).loaded();
+    assert_eq!(source(&loaded, "domain"), "/etc/gripfast/gripfast.toml:1");
 }
 
 #[test]

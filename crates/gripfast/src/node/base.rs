@@ -38,4 +38,11 @@ impl Base<'_> {
         options.private_hosts = private_hosts;
         Ok(Egress::new(options, self.throttle.clone())?)
     }
+
+    /// Requests to URLs that strangers name.
+    pub(super) fn egress_for_strangers(&self) -> anyhow::Result<Egress> {
+        let mut options = egress_options(self.settings, self.service, self.address);
+        options.counts_networks = true;
+        Ok(Egress::new(options, self.throttle.clone())?)
+    }
 }

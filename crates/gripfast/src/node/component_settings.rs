@@ -13,6 +13,7 @@ use crate::config::{Settings, options::Timeouts};
 pub(crate) fn policy(settings: &Settings, service: &Service) -> Policy {
     Policy {
         aliases: settings.reach.domain_aliases.clone(),
+        former: Vec::new(),
         maintainer_rule: settings.acceptance.maintainer_rule,
         repository_whitelist: settings.acceptance.repository_whitelist.clone(),
         repository_blacklist: settings.acceptance.repository_blacklist.clone(),
@@ -80,8 +81,15 @@ fn node(settings: &Settings) -> NodeInfo {
             open.repo_acceptance_criteria.clone()
         },
         curation: curated.then(|| "Repositories are chosen by the operator".to_owned()),
+        grasps: grasps(settings),
         ..open
     }
+}
+
+/// The numbers of the GRASP documents that are on.
+fn grasps(settings: &Settings) -> Vec<u8> {
+    let follows = settings.sync.sync_enabled.then_some(2);
+    [1].into_iter().chain(follows).collect()
 }
 
 /// How much waits for git data, and how long.

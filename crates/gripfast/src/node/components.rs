@@ -6,7 +6,7 @@ use anyhow::{Context as _, bail};
 use arc_swap::ArcSwap;
 use grip_db::Db;
 use grip_git::Repositories;
-use grip_grasp::{Grasp, Policy};
+use grip_grasp::Grasp;
 use grip_queue::Queue;
 use grip_relay::Relay;
 use grip_store::EventStore;
@@ -34,7 +34,7 @@ const FINAL_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 /// Everything that runs.
 pub(crate) struct Components {
     service: Service,
-    policy: Arc<ArcSwap<Policy>>,
+    grasp: Grasp,
     web: Arc<ArcSwap<WebSettings>>,
     resolve: Arc<ArcSwap<grip_resolve::Options>>,
     /// Connections and what they asked for: told to stop first.
@@ -86,7 +86,7 @@ impl Components {
             writer,
             db: db.clone(),
             repositories: repositories.clone(),
-            policy: Arc::clone(&policy),
+            policy,
             bounds: component_settings::bounds(settings),
             sweep_every: settings.timeouts.purgatory_sweep_interval,
             group: back.clone(),
@@ -107,7 +107,7 @@ impl Components {
             back: &back,
         };
         let resolving = resolve::start(&base).await?;
-        let sync = sync::start(&base, &resolving.resolver)?;
+        let sync = sync::start(&base, &resolving.resolver, &relay, &store)?;
         let gateways = Gateways::open(&base)?;
         let indexed = index::start(&base, &gateways).await?;
         let watched = watch::start(&base, indexed.index.as_ref(), &gateways).await?;
@@ -115,7 +115,7 @@ impl Components {
             .listen(BACKLOG)
             .with_context(|| format!("cannot listen on {address}"))?;
         let edge = Web {
-            grasp,
+            grasp: grasp.clone(),
             relay: relay.clone(),
             store: store.clone(),
             repositories,
@@ -140,7 +140,7 @@ impl Components {
         tracing::info!(%address, url = service.http_url(), "ready");
         Ok(Self {
             service,
-            policy,
+            grasp,
             web,
             resolve: resolving.options,
             front,
@@ -184,7 +184,7 @@ impl Components {
         let policy = component_settings::policy(settings, &self.service);
         self.web
             .store(Arc::new(component_settings::web(settings, &self.service)));
-        self.policy.store(Arc::new(policy));
+        self.grasp.set_policy(policy);
         let resolve = resolve::options(&settings.discovery);
         self.resolve.store(Arc::new(resolve));
         Ok(())
@@ -265,7 +265,10 @@ async fn open(
 ) -> anyhow::Result<(EventStore, Repositories)> {
     let settings = settings.clone();
     let opened = group.spawn_blocking("open", move || {
+        let defaults = grip_git::Options::new(settings.git_data_path());
+        let memory_bytes = settings.limits.git_memory_bytes;
         let git = grip_git::Options {
+            memory_bytes: memory_bytes.unwrap_or(defaults.memory_bytes),
             git: settings.storage.git_program.clone(),
             max_pack_bytes: settings.limits.max_pack_bytes,
             stall: settings.timeouts.stall_timeout,
@@ -278,7 +281,7 @@ async fn open(
                 per_address: settings.limits.staged_max_bytes_per_address,
                 per_identifier: settings.limits.staged_max_bytes_per_identifier,
             },
-            ..grip_git::Options::new(settings.git_data_path())
+            ..defaults
         };
         let repositories = Repositories::open(git).context("cannot open the repositories")?;
         // In a directory of its own: ngit-grasp keeps another LMDB in the one above.

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 use anyhow::Context as _;
 use grip_limits::{Limits, RedisOptions, Throttle};
 use grip_tasks::TaskGroup;
-use grip_types::Service;
+use grip_types::{Domain, Service};
 
 use crate::config::{Settings, options::Sync, service_at};
 
@@ -15,9 +15,11 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// Counts what every host is asked. `books` owns it and outlives all who ask, to take back permits.
 pub(super) async fn throttle(settings: &Settings, books: &TaskGroup) -> anyhow::Result<Throttle> {
     let sync = &settings.sync;
-    let options = limits(sync);
+    let hosts = settings.github_hosts();
+    let mut options = limits(sync);
+    options.configured = hosts.iter().filter_map(|it| Domain::of(&it.api)).collect();
     // Where nobody is asked, nobody has to be reached to count.
-    let asks = sync.sync_enabled || !settings.github_hosts().is_empty();
+    let asks = sync.sync_enabled || !hosts.is_empty();
     let Some(url) = sync.redis_url.as_ref().filter(|_| asks) else {
         return Ok(Throttle::memory(options));
     };
@@ -44,6 +46,7 @@ pub(super) fn limits(sync: &Sync) -> grip_limits::Options {
     grip_limits::Options {
         limits: limits(sync.sync_domain_concurrent, sync.sync_domain_rate_limit),
         overrides,
+        network: limits(sync.sync_network_concurrent, sync.sync_network_rate_limit),
         ..grip_limits::Options::default()
     }
 }
@@ -61,6 +64,7 @@ pub(super) fn egress_options(
     grip_egress::Options {
         allow_non_global: sync.sync_allow_non_global_targets,
         own,
+        own_address: Some(address),
         schemes: sync.sync_schemes.clone(),
         connect: sync.sync_connect_timeout,
         idle: sync.sync_idle_timeout,
@@ -111,10 +115,14 @@ mod tests {
         let theirs = GitOptions::default();
         assert_eq!(settings.sync.sync_max_pack_bytes, theirs.max_pack_bytes);
         assert_eq!(settings.sync.sync_min_free_bytes, theirs.min_free_bytes);
+        assert_eq!(settings.sync.sync_min_bytes_per_second, theirs.min_rate);
         let theirs = grip_sync::Options::default();
         let interval = Duration::from_millis(settings.sync.sync_loop_interval_ms);
         assert_eq!(interval, theirs.loop_interval);
         assert_eq!(settings.sync.sync_max_tasks, theirs.max_tasks);
+        let (per_author, total) = (theirs.downloads.per_author, theirs.downloads.total);
+        assert_eq!(settings.sync.sync_author_bytes_per_hour, per_author);
+        assert_eq!(settings.sync.sync_bytes_per_hour, total);
     }
 
     #[test]

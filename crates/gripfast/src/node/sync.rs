@@ -1,25 +1,35 @@
-//! The search for missing git data, wired over the service.
+//! The search for missing git data and the relays that are followed, wired over the service.
 
 use std::{sync::Arc, time::Duration};
 
 use anyhow::Context as _;
+use grip_follow::Follow;
 use grip_limits::Throttle;
+use grip_relay::Relay;
 use grip_resolve::Resolver;
-use grip_sync::{GitFetch, GitOptions, Sync};
+use grip_store::EventStore;
+use grip_sync::{DownloadLimits, GitFetch, GitOptions, Sync};
 use grip_types::Identifier;
-use grip_web::{Backend, HostBudget, SyncHandle, SyncReport, SyncTotals, UrlAttempt};
+use grip_web::{
+    Backend, FollowTotals, HostBudget, RelayStatus, SyncHandle, SyncReport, SyncTotals, UrlAttempt,
+};
 
-use super::base::Base;
+use super::{base::Base, follow};
 
 /// Starts to look for what waits, unless that is switched off. The resolver finds further hosts that
 /// may have what is missing.
-pub(super) fn start(base: &Base<'_>, resolver: &Resolver) -> anyhow::Result<SyncHandle> {
+pub(super) fn start(
+    base: &Base<'_>,
+    resolver: &Resolver,
+    relay: &Relay,
+    store: &EventStore,
+) -> anyhow::Result<SyncHandle> {
     let (sync, throttle) = (&base.settings.sync, base.throttle);
     if !sync.sync_enabled {
         tracing::info!("sync is switched off: nothing is fetched from elsewhere");
         return Ok(SyncHandle::off());
     }
-    let egress = base.egress(Vec::new());
+    let egress = base.egress_for_strangers();
     let egress = egress.context("cannot set up requests to other hosts")?;
     let fetch = GitFetch::new(
         egress,
@@ -27,6 +37,7 @@ pub(super) fn start(base: &Base<'_>, resolver: &Resolver) -> anyhow::Result<Sync
         GitOptions {
             max_pack_bytes: sync.sync_max_pack_bytes,
             min_free_bytes: sync.sync_min_free_bytes,
+            min_rate: sync.sync_min_bytes_per_second,
             // The silence of a host is noticed below first, which knows whose it is.
             stall: sync.sync_idle_timeout.saturating_mul(2),
             ..GitOptions::default()
@@ -40,11 +51,17 @@ pub(super) fn start(base: &Base<'_>, resolver: &Resolver) -> anyhow::Result<Sync
         options: grip_sync::Options {
             loop_interval: Duration::from_millis(sync.sync_loop_interval_ms),
             max_tasks: sync.sync_max_tasks,
+            downloads: DownloadLimits {
+                per_author: sync.sync_author_bytes_per_hour,
+                total: sync.sync_bytes_per_hour,
+                ..DownloadLimits::default()
+            },
             ..grip_sync::Options::default()
         },
         group: base.front.child("sync"),
     });
     Ok(SyncHandle::new(Report {
+        follow: follow::start(base, relay, store)?,
         sync: running,
         throttle: throttle.clone(),
     }))
@@ -53,6 +70,7 @@ pub(super) fn start(base: &Base<'_>, resolver: &Resolver) -> anyhow::Result<Sync
 /// The running sync, as the edge sees it.
 struct Report {
     sync: Sync,
+    follow: Follow,
     throttle: Throttle,
 }
 
@@ -64,6 +82,11 @@ impl SyncReport for Report {
             attempts_total: status.attempts_total,
             requests_total: status.requests_total,
             oids_fetched_total: status.oids_fetched_total,
+            slow: status.slow,
+            received_bytes_total: status.received_bytes_total,
+            download_used_bytes: status.download_used_bytes,
+            download_limit_bytes: status.download_limit_bytes,
+            departed_hosts: self.throttle.departed_hosts(),
         }
     }
 
@@ -82,5 +105,13 @@ impl SyncReport for Report {
 
     fn backend(&self) -> Backend {
         self.throttle.backend().into()
+    }
+
+    fn relays(&self) -> Vec<RelayStatus> {
+        self.follow.relays()
+    }
+
+    fn followed(&self) -> FollowTotals {
+        self.follow.totals()
     }
 }

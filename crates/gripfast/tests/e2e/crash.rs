@@ -72,6 +72,7 @@ async fn random_kills_of(mut node: Node, seed: u64, kills: u32) -> Result<()> {
             .await
             .with_context(|| format!("seed {seed}, round {round}, killed after {pause} ms"))?;
     }
+    node.run(&["check"]).await?;
     ensure!(ledger.acknowledged() > 0, "the workload got nothing done");
     println!("seed {seed}: {kills} kills, {}", ledger.summary());
     Ok(())
@@ -137,6 +138,7 @@ async fn crash_at(point: &str, hit: u32) -> Result<()> {
     node.remove_env("GRIPFAST_FAULT");
     node.crash_and_restart().await?;
     ledger.check(&node).await?;
+    node.run(&["check"]).await?;
     // And it goes on working.
     workload::cycle(&node, &mut maintainer, &mut ledger).await?;
     ledger.check(&node).await

@@ -1,7 +1,9 @@
 //! Stories of people, operators and attackers, told against the real binary.
 
+mod agreement;
 mod audit;
 mod crash;
+mod follow;
 mod hostile;
 mod index;
 mod lifecycle;
@@ -9,6 +11,7 @@ mod memory;
 mod ngit;
 mod pages;
 mod postgres;
+mod proxies;
 mod resolve;
 mod service;
 mod sync;

@@ -25,7 +25,7 @@ const LAYERS: &[Layer] = &[
     },
     Layer {
         name: "features",
-        crates: "grip-grasp grip-index grip-ingest grip-resolve grip-sync",
+        crates: "grip-browse grip-follow grip-grasp grip-index grip-ingest grip-resolve grip-sync",
         ordered: false,
     },
     Layer {

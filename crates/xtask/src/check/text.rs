@@ -1,5 +1,5 @@
-//! Rules for texts: nothing left open, no path of one machine, no dead link, no test named that is
-//! gone, the field's words.
+//! Rules for texts: nothing left open, no path of one machine, no dead link, no file or test named
+//! that is gone, the field's words.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -122,6 +122,8 @@ pub(super) fn check(_: &Metadata) -> anyhow::Result<String> {
         }
         if name.ends_with(".md") {
             wrong.extend(dead_links(name, &text));
+            let gone = named_sources(&text).filter(|path| !is_source(path, &listed));
+            wrong.extend(gone.map(|path| format!("{name}: there is no file {path}")));
             named.extend(named_tests(&text).map(|test| (name, test.to_owned())));
         } else if name.ends_with(".rs") {
             functions.extend(text.split("fn ").skip(1).filter_map(identifier));
@@ -162,6 +164,29 @@ fn named_tests(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2).filter(|name| {
         let is_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
         name.bytes().all(is_name) && name.matches('_').count() >= 6
+    })
+}
+
+/// Source files and their folders in a document: in backticks, such as `grip-git/src/packs.rs`,
+/// `grip-web/src/pages/` and, beside one of these, `load.rs`.
+fn named_sources(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2).filter(|name| {
+        let is_path = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte);
+        let is_folder = name.ends_with('/') && name.contains("/src/");
+        name.bytes().all(is_path) && (name.ends_with(".rs") || is_folder)
+    })
+}
+
+/// Says whether a tracked file is at this path or below it; the path may leave out its beginning.
+fn is_source(path: &str, listed: &str) -> bool {
+    let path = path.trim_end_matches('/');
+    let mut places = listed.split('\0').flat_map(|file| {
+        let starts = file.match_indices(path).map(move |(start, _)| start);
+        starts.map(move |start| (&file[..start], &file[start + path.len()..]))
+    });
+    places.any(|(before, after)| {
+        let begins = before.is_empty() || before.ends_with('/');
+        begins && (after.is_empty() || after.starts_with('/'))
     })
 }
 
@@ -207,6 +232,16 @@ mod tests {
         assert_eq!(found, ["a_push_of_two_refs_is_atomic"]);
         let function = identifier("a_push_of_two_refs_is_atomic() {");
         assert_eq!(function.as_deref(), Some(found[0]));
+    }
+
+    #[test]
+    fn files_that_a_document_names_have_to_be_there() {
+        let text = "`a/src/b.rs`, `c.rs` or `a/src/d/`; not `a/<name>.rs`, `data/` or `a.b`";
+        let named: Vec<_> = named_sources(text).collect();
+        assert_eq!(named, ["a/src/b.rs", "c.rs", "a/src/d/"]);
+        let listed = "crates/a/src/b.rs\0crates/a/src/xc.rs\0crates/a/src/d/e.rs\0";
+        let found = named.iter().map(|path| is_source(path, listed));
+        assert_eq!(found.collect::<Vec<_>>(), [true, false, true]);
     }
 
     #[test]

@@ -182,6 +182,34 @@ fn incoming_connections_leave_room_for_our_own() {
 }
 
 #[test]
+fn hosts_with_many_connections_make_room_for_others_when_all_places_are_taken() {
+    let mut swarm = FakeSwarm::new(|_| {});
+    let crowded = (0..24).flat_map(|i| (0..8).map(move |_| own(i)));
+    let came = crowded.filter(|from| swarm.accept(PeerId::random(), from).is_some());
+    assert_eq!(came.count(), 192);
+    // Every further host finds room, until each has one.
+    let others = (24..400).filter(|i| swarm.accept(PeerId::random(), &own(*i)).is_some());
+    assert_eq!(others.count(), 192 - 24);
+    assert_eq!(swarm.limits.connections.len(), 192);
+    let mut closed = 0;
+    let mut cx = Context::from_waker(std::task::Waker::noop());
+    while let Poll::Ready(ToSwarm::CloseConnection { .. }) = swarm.limits.poll(&mut cx) {
+        closed += 1;
+    }
+    assert_eq!(closed, 192 - 24);
+    assert!(swarm.accept(PeerId::random(), &own(0)).is_none());
+}
+
+#[test]
+fn a_configured_peer_finds_room_when_all_places_are_taken() {
+    let (named, from) = (PeerId::random(), "/ip4/9.9.9.9/tcp/4001");
+    let mut swarm = FakeSwarm::with(|_| {}, &[(named, address(from))]);
+    let came = (0..400).filter(|i| swarm.accept(PeerId::random(), &own(*i)).is_some());
+    assert_eq!(came.count(), 192);
+    assert!(swarm.accept(named, from).is_some());
+}
+
+#[test]
 fn connections_with_one_peer_are_limited_in_both_directions_together() {
     let mut swarm = FakeSwarm::new(|_| {});
     let peer = PeerId::random();

@@ -21,21 +21,20 @@ use libp2p::{
 use super::{OnStream, Waiting};
 use crate::RequestError;
 
-/// The request protocol.
-const PROTOCOL: StreamProtocol = StreamProtocol::new("/gripfast/ask/1");
-
 /// How long the negotiation of a stream may take.
 const NEGOTIATION_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(in crate::kademlia) struct Handler {
+    protocol: StreamProtocol,
     peer: PeerId,
     on_stream: OnStream,
     waiting: VecDeque<Waiting>,
 }
 
 impl Handler {
-    pub(super) fn new(peer: PeerId, on_stream: OnStream) -> Self {
+    pub(super) fn new(protocol: StreamProtocol, peer: PeerId, on_stream: OnStream) -> Self {
         Self {
+            protocol,
             peer,
             on_stream,
             waiting: VecDeque::new(),
@@ -52,7 +51,8 @@ impl ConnectionHandler for Handler {
     type OutboundOpenInfo = Waiting;
 
     fn listen_protocol(&self) -> SubstreamProtocol<Self::InboundProtocol> {
-        SubstreamProtocol::new(ReadyUpgrade::new(PROTOCOL), ()).with_timeout(NEGOTIATION_TIMEOUT)
+        let protocol = ReadyUpgrade::new(self.protocol.clone());
+        SubstreamProtocol::new(protocol, ()).with_timeout(NEGOTIATION_TIMEOUT)
     }
 
     fn poll(
@@ -63,7 +63,8 @@ impl ConnectionHandler for Handler {
             if waiting.is_closed() {
                 continue;
             }
-            let protocol = SubstreamProtocol::new(ReadyUpgrade::new(PROTOCOL), waiting);
+            let protocol = ReadyUpgrade::new(self.protocol.clone());
+            let protocol = SubstreamProtocol::new(protocol, waiting);
             return Poll::Ready(ConnectionHandlerEvent::OutboundSubstreamRequest {
                 protocol: protocol.with_timeout(NEGOTIATION_TIMEOUT),
             });

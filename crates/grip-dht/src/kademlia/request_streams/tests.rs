@@ -9,7 +9,7 @@ use super::*;
 type Opened = Receiver<Result<Stream, RequestError>>;
 
 fn asking() -> RequestStreams {
-    RequestStreams::new(Arc::new(|_, _| {}))
+    RequestStreams::new(REQUEST_PROTOCOL, Arc::new(|_, _| {}))
 }
 
 fn place(port: u16) -> Vec<Multiaddr> {
@@ -76,6 +76,59 @@ fn the_failure_of_another_s_dial_is_not_ours_while_we_dial() {
     fails(&mut asking, peer, theirs, &DialError::NoAddresses);
     assert_eq!(failed(opened), RequestError::NoRoute);
     assert!(asking.dials.is_empty() && asking.waiting.is_empty());
+}
+
+/// The next actions of the behaviour: a dial as true, the end of all dials as false.
+fn actions(asking: &mut RequestStreams) -> Vec<bool> {
+    let mut actions = Vec::new();
+    let mut cx = Context::from_waker(Waker::noop());
+    while let Poll::Ready(action) = asking.poll(&mut cx) {
+        actions.push(match action {
+            ToSwarm::Dial { .. } => true,
+            ToSwarm::CloseConnection { .. } => false,
+            action => panic!("{action:?}"),
+        });
+    }
+    actions
+}
+
+#[test]
+fn a_dial_ends_when_the_last_caller_has_left() {
+    let (mut asking, peer) = (asking(), PeerId::random());
+    let first = open(&mut asking, peer, place(1));
+    let second = open(&mut asking, peer, place(2));
+    assert_eq!(actions(&mut asking), [true, true]);
+    drop(first);
+    assert!(actions(&mut asking).is_empty());
+    drop(second);
+    assert_eq!(actions(&mut asking), [false]);
+    assert!(asking.dials.is_empty() && asking.waiting.is_empty());
+    // Who comes later dials again.
+    let mut third = open(&mut asking, peer, place(1));
+    assert_eq!(actions(&mut asking), [true]);
+    let gone = ConnectionId::new_unchecked(usize::MAX);
+    fails(&mut asking, peer, gone, &DialError::Aborted);
+    assert!(waits(&mut third));
+}
+
+#[test]
+fn a_dial_that_another_behaviour_waits_for_goes_on() {
+    let dialled = DialError::DialPeerConditionFalse(PeerCondition::DisconnectedAndNotDialing);
+    let (mut asking, peer) = (asking(), PeerId::random());
+    let theirs = ConnectionId::new_unchecked(usize::MAX);
+    let opened = open(&mut asking, peer, place(1));
+    assert_eq!(actions(&mut asking), [true]);
+    fails(&mut asking, peer, theirs, &dialled);
+    drop(opened);
+    assert!(actions(&mut asking).is_empty());
+
+    let (mut asking, peer) = (self::asking(), PeerId::random());
+    let role = Endpoint::Dialer;
+    asking
+        .handle_pending_outbound_connection(theirs, Some(peer), &[], role)
+        .unwrap();
+    drop(open(&mut asking, peer, place(1)));
+    assert_eq!(actions(&mut asking), [true]);
 }
 
 #[test]

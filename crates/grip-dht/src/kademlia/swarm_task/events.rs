@@ -66,6 +66,7 @@ impl SwarmTask {
         for address in &good {
             self.kad().add_address(&peer, address.clone());
         }
+        // Its name alone is no address once it has named one.
         let named = |address| self.bootstrap.contains(&(peer, address));
         let old = before.into_iter().filter(|address| !good.contains(address));
         let old: Vec<_> = old.filter(|address| !named(address.clone())).collect();

@@ -3,10 +3,13 @@
 use std::time::Duration;
 
 use grip_testkit::{until, within};
-use libp2p::futures::{
-    AsyncReadExt as _, AsyncWriteExt as _, StreamExt as _,
-    future::{BoxFuture, join_all},
-    stream::FuturesUnordered,
+use libp2p::{
+    StreamProtocol,
+    futures::{
+        AsyncReadExt as _, AsyncWriteExt as _, StreamExt as _,
+        future::{BoxFuture, join_all},
+        stream::FuturesUnordered,
+    },
 };
 
 use super::support::{Node, Raw, key, options};
@@ -110,6 +113,71 @@ async fn requests_that_are_wrong_get_no_answer() {
     until("all are counted", broken).await.unwrap();
     let response = other.dht.request(&victim.peer(), &key("k")).await;
     assert!(response.is_ok(), "the node answers as before");
+}
+
+const KADEMLIA: StreamProtocol = StreamProtocol::new("/gripfast/kad/1");
+
+#[tokio::test]
+async fn a_peer_that_leaves_a_kademlia_stream_open_loses_its_connection_when_idle() {
+    let mut hurried = options(1);
+    hurried.idle_timeout = Duration::from_millis(300);
+    let victim = Node::start(hurried).await;
+    let raw = Raw::speaking(KADEMLIA).await;
+    let mut stream = raw.open(victim.peer()).await;
+    // A request first, so that it is one of those that may be reused.
+    let response = find_node(&mut stream, b"k").await;
+    assert!(!response.is_empty());
+    let read = within("it is closed", stream.read(&mut [0])).await.unwrap();
+    assert!(matches!(read, Ok(0) | Err(_)), "{read:?}");
+    let alone = || async { (victim.dht.status().connected_peers == 0).then_some(()) };
+    until("the connection is gone", alone).await.unwrap();
+    raw.stop().await;
+}
+
+/// Asks in the words of Kademlia for the nodes nearest to `key`.
+async fn find_node(stream: &mut libp2p::Stream, key: &[u8]) -> Vec<u8> {
+    // A message with its length in front: field 1 is the kind, 4 for FIND_NODE, field 2 the key.
+    let body = [&[0x08, 4, 0x12, key.len() as u8], key].concat();
+    let message = [&[body.len() as u8], &body[..]].concat();
+    stream.write_all(&message).await.unwrap();
+    stream.flush().await.unwrap();
+    let (mut length, mut shift) = (0_usize, 0);
+    loop {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).await.unwrap();
+        length |= usize::from(byte[0] & 0x7f) << shift;
+        shift += 7;
+        if byte[0] < 0x80 {
+            break;
+        }
+    }
+    let mut response = vec![0; length];
+    stream.read_exact(&mut response).await.unwrap();
+    response
+}
+
+#[tokio::test]
+async fn where_the_operator_says_that_a_peer_is_strangers_do_not_hear() {
+    let hidden = Node::start(options(1)).await;
+    let mut global = options(2);
+    global.allow_non_global = false;
+    global.bootstrap = vec![hidden.place()];
+    let node = Node::start(global).await;
+    let connected = || async { (node.dht.status().connected_peers == 1).then_some(()) };
+    until("the node has joined", connected).await.unwrap();
+    // Also in the routing table: it answers for those whom it knows.
+    let asked = || async { node.dht.request(&hidden.peer(), &key("k")).await.ok() };
+    until("the peer answers", asked).await.unwrap();
+
+    let raw = Raw::speaking(KADEMLIA).await;
+    let mut stream = raw.open(node.peer()).await;
+    let hears = |response: &[u8], what: &[u8]| response.windows(what.len()).any(|it| it == what);
+    let response = find_node(&mut stream, b"k").await;
+    let name = hidden.name().to_bytes();
+    assert!(hears(&response, &name), "the peer is named");
+    let place: libp2p::Multiaddr = hidden.peer().addresses[0].parse().unwrap();
+    assert!(!hears(&response, place.as_ref()), "{place} is told");
+    raw.stop().await;
 }
 
 /// A node that asks one peer as much as it likes.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use grip_testkit::{until, within};
 use libp2p::{kad, kad::KBucketKey};
-use tokio::net::TcpListener;
+use tokio::{io::AsyncReadExt as _, net::TcpListener};
 
 use super::support::{Node, key, options};
 use crate::{
@@ -88,6 +88,29 @@ async fn a_peer_is_found_where_the_caller_says_while_it_is_looked_for_elsewhere(
         asked = asking => assert!(asked.is_ok(), "{asked:?}"),
         () = looking => {}
     }
+}
+
+#[tokio::test]
+async fn dropping_a_request_ends_its_dial() {
+    let mut patient = options(1);
+    patient.connect_timeout = Duration::from_secs(600);
+    let one = Node::start(patient).await;
+    // Here connections are taken and nothing is ever said.
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let peer = Peer {
+        id: PeerName::parse("12D3KooWPjceQrSwdWXPyLLeABRXmuqt69Rg3sBYbU1Nft9HyQ6X").unwrap(),
+        addresses: vec![format!("/ip4/127.0.0.1/tcp/{port}")],
+    };
+    let key = key("k");
+    let (mut dial, _) = tokio::select! {
+        asked = one.dht.request(&peer, &key) => panic!("answered: {asked:?}"),
+        dial = silent.accept() => dial.unwrap(),
+    };
+    assert!(!one.dht.is_connected(&peer.id));
+    let mut received = Vec::new();
+    let end = within("the dial ends", dial.read_to_end(&mut received)).await;
+    assert!(end.is_ok(), "{end:?}");
 }
 
 #[tokio::test]

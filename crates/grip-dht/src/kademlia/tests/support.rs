@@ -11,7 +11,8 @@ use futures_util::future::BoxFuture;
 use grip_tasks::{Ended, TaskGroup};
 use grip_testkit::until;
 use libp2p::{
-    PeerId, Stream, Swarm, futures::StreamExt as _, identity::Keypair, swarm::SwarmEvent,
+    PeerId, Stream, StreamProtocol, Swarm, futures::StreamExt as _, identity::Keypair,
+    swarm::SwarmEvent,
 };
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -19,7 +20,9 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use crate::{
     Dht as _, LocalRecords, Peer, PeerName, RecordKey, RecordValidator, Verdict,
     kademlia::{
-        self, Kademlia, Options, behaviour, request_streams::RequestStreams, stats::Stats,
+        self, Kademlia, Options, behaviour,
+        request_streams::{REQUEST_PROTOCOL, RequestStreams, Waiting},
+        stats::Stats,
         swarm_task::Command,
     },
 };
@@ -200,11 +203,17 @@ impl Node {
 pub(super) struct Raw {
     pub peer: Peer,
     pub streams: mpsc::Receiver<(PeerId, Stream)>,
+    opens: mpsc::Sender<(Peer, Waiting)>,
     group: TaskGroup,
 }
 
 impl Raw {
     pub(super) async fn start() -> Self {
+        Self::speaking(REQUEST_PROTOCOL).await
+    }
+
+    /// A peer that speaks `protocol` instead.
+    pub(super) async fn speaking(protocol: StreamProtocol) -> Self {
         let keys = Keypair::generate_ed25519();
         let own = keys.public().to_peer_id();
         let name = kademlia::address::name(&own).unwrap();
@@ -213,7 +222,7 @@ impl Raw {
         let on_stream = Arc::new(move |peer, stream| {
             let _ = sender.try_send((peer, stream));
         });
-        let asking = RequestStreams::new(on_stream);
+        let asking = RequestStreams::new(protocol, on_stream);
         let transport = behaviour::transport(&options(0), &keys, HashSet::new(), &stats);
         let config = libp2p::swarm::Config::without_executor()
             .with_idle_connection_timeout(Duration::from_secs(60));
@@ -227,9 +236,17 @@ impl Raw {
             }
         };
         let group = TaskGroup::new("raw");
+        let (opens, mut opening) = mpsc::channel::<(Peer, Waiting)>(1);
         group.spawn("raw", async move {
             loop {
-                swarm.select_next_some().await;
+                tokio::select! {
+                    _ = swarm.select_next_some() => {}
+                    Some((peer, waiting)) = opening.recv() => {
+                        let id = kademlia::address::id(&peer.id).unwrap();
+                        let addresses = peer.addresses.iter().map(|it| it.parse().unwrap());
+                        swarm.behaviour_mut().open(id, addresses.collect(), waiting);
+                    }
+                }
             }
         });
         let peer = Peer {
@@ -239,8 +256,16 @@ impl Raw {
         Self {
             peer,
             streams,
+            opens,
             group,
         }
+    }
+
+    /// Opens a stream to `peer`.
+    pub(super) async fn open(&self, peer: Peer) -> Stream {
+        let (waiting, opened) = oneshot::channel();
+        assert!(self.opens.send((peer, waiting)).await.is_ok());
+        opened.await.unwrap().unwrap()
     }
 
     pub(super) async fn stop(self) {

@@ -286,7 +286,12 @@ fn g01_15a_6_leaving_with_a_served_announcement_withdraws_the_repository() {
     let owner = view.hosting(&[]);
     let decision = view.ask(&elsewhere(&owner, &[], 200));
     assert_eq!(refusal(&decision).0, Cause::NotListed);
-    assert_eq!(decision.effects, [Effect::Withdraw(addr(&owner))]);
+    let [Effect::RememberDeparture(left), Effect::Withdraw(withdrawn)] = &decision.effects[..]
+    else {
+        panic!("{:?}", decision.effects);
+    };
+    assert_eq!(left.created_at.as_secs(), 200);
+    assert_eq!(*withdrawn, addr(&owner));
 }
 
 #[test]

@@ -212,7 +212,7 @@ fn g01_49_a_pull_request_names_a_few_repositories_and_is_looked_up_through_a_few
     let mut view = FakeView::new();
     let owner = view.hosting(&[]);
     let tip = oid(7).to_hex();
-    let others: Vec<String> = (0..32)
+    let others: Vec<String> = (0..16)
         .map(|_| coordinate(30617, &Keys::generate().public_key()))
         .collect();
     let ours = coordinate(30617, &owner.public_key());
@@ -225,10 +225,20 @@ fn g01_49_a_pull_request_names_a_few_repositories_and_is_looked_up_through_a_few
     let (cause, text) = refusal(&view.ask(&sign_with(&tags)));
     assert_eq!(cause, Cause::Malformed);
     assert!(
-        text.starts_with("invalid: ") && text.contains("32"),
+        text.starts_with("invalid: ") && text.contains("16"),
         "{text}"
     );
-    assert_eq!(view.outcome(&sign_with(&tags[..33])), Outcome::Hold);
+    assert_eq!(view.outcome(&sign_with(&tags[..17])), Outcome::Hold);
+
+    // Each name costs a turn and a decision.
+    let key = owner.public_key().to_hex();
+    let named: Vec<String> = (0..4).map(|n| format!("30617:{key}:name{n}")).collect();
+    let mut tags: Vec<[&str; 2]> = vec![["c", &tip], ["a", &ours]];
+    tags.extend(named.iter().map(|other| ["a", other.as_str()]));
+    let (cause, text) = refusal(&view.ask(&sign_with(&tags)));
+    assert_eq!(cause, Cause::Malformed);
+    assert!(text.contains("4 different names"), "{text}");
+    assert_eq!(view.outcome(&sign_with(&tags[..5])), Outcome::Hold);
 
     // Of many events it continues, the first few are read.
     let ids: Vec<String> = (0..100)

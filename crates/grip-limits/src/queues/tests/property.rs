@@ -100,7 +100,9 @@ impl World {
         match step {
             Step::Arrive { host, key } => {
                 let host = name(host);
-                self.queues.enqueue(&host, key, HashSet::new()).unwrap();
+                self.queues
+                    .enqueue(&host, key, &[], HashSet::new())
+                    .unwrap();
                 self.waiting.insert((host, key));
             }
             Step::Turns(most) => self.take_turns(most).await,

@@ -43,7 +43,7 @@ fn g01_20_a_hidden_announcement_can_be_revived() {
             .restart_announcement_timer(&addr(&keys), later)
             .is_empty()
     );
-    assert_eq!(purgatory.revive(&addr(&keys), later).len(), 1);
+    assert_eq!(purgatory.revive(&addr(&keys), later).1.len(), 1);
     let entry = purgatory.find_announcement(&addr(&keys)).unwrap();
     assert_eq!(entry.phase, Phase::Shown);
     assert_eq!(entry.held.expires_at, later + LIFETIME);

@@ -242,7 +242,11 @@ fn a_name_full_of_announcements_is_open_to_the_next_owner() {
         let at = NOW + SECOND * u32::try_from(n + 1).unwrap();
         let one = from(Some(network(2)), Vec::new());
         announce_from(&mut purgatory, keys, one, at);
-        let (hidden, changes) = purgatory.make_room(&addr(keys), at);
+        let MadeRoom {
+            expired: hidden,
+            changes,
+            ..
+        } = purgatory.make_room(&addr(keys), at);
         let expected: &[Expired] = match n {
             // The owner is the oldest, but the flood comes from one network.
             2 => &[Expired::AnnouncementRepository(addr(&flood[0]))],
@@ -259,11 +263,66 @@ fn a_name_full_of_announcements_is_open_to_the_next_owner() {
     let one = from(Some(network(2)), Vec::new());
     let newest = Keys::generate();
     announce_from(&mut purgatory, &newest, one, NOW + MINUTE);
-    let (hidden, _) = purgatory.make_room(&addr(&newest), NOW + MINUTE);
+    let hidden = purgatory.make_room(&addr(&newest), NOW + MINUTE).expired;
     assert_eq!(hidden, [Expired::AnnouncementRepository(addr(&flood[3]))]);
     let phase = |keys: &Keys| purgatory.find_announcement(&addr(keys)).unwrap().phase;
     assert_eq!(phase(&honest), Phase::Shown);
     assert_eq!(phase(&maintainer), Phase::Shown);
+}
+
+#[test]
+fn room_that_was_made_for_what_could_not_be_journalled_is_given_back() {
+    // The second hides the first, which forgets the one hidden before it.
+    for hidden in [0, 2] {
+        let mut purgatory = Purgatory::new(Bounds {
+            per_identifier: 1,
+            hidden,
+            ..FEW
+        });
+        let (old, new) = (Keys::generate(), Keys::generate());
+        announce_from(&mut purgatory, &old, Origin::Synced.into(), NOW);
+        let before = purgatory.clone();
+        announce_from(&mut purgatory, &new, Origin::Synced.into(), NOW + MINUTE);
+        let made = purgatory.make_room(&addr(&new), NOW + MINUTE);
+        assert!(!made.expired.is_empty());
+        drop(purgatory.remove_announcement(&addr(&new)));
+        purgatory.put_back_announcements(made.before);
+        assert_eq!(purgatory, before);
+    }
+}
+
+#[test]
+fn pushed_tips_are_the_share_of_the_network_that_pushed_them() {
+    let mut purgatory = Purgatory::new(Bounds::default());
+    let repo =
+        |n: usize| RepoAddr::new(Keys::generate().public_key(), identifier(&format!("r{n}")));
+    let mut pushed = 0;
+    let mut push = |purgatory: &mut Purgatory, repo: &RepoAddr, network| {
+        let mut bytes = [7; 32];
+        bytes[..8].copy_from_slice(&u64::to_be_bytes(pushed));
+        pushed += 1;
+        let id = EventId::from_byte_array(bytes);
+        let noted = purgatory.add_pr_placeholder(id, oid('a'), repo.clone(), Some(network), NOW);
+        noted.map(drop)
+    };
+    // One repository: a quarter of what is free in it, so that others find room.
+    let victim = repo(0);
+    let flood: Vec<_> = (0..200)
+        .map(|_| push(&mut purgatory, &victim, network(1)))
+        .collect();
+    let taken = flood.iter().filter(|pushed| pushed.is_ok()).count();
+    assert!((30..=50).contains(&taken), "{taken}");
+    assert_eq!(push(&mut purgatory, &victim, network(2)), Ok(()));
+    // All repositories: an eighth of what is free.
+    let many: Vec<RepoAddr> = (1..400).map(repo).collect();
+    let mut rounds = many.iter().cycle().take(20_000);
+    let full = rounds.find_map(|repo| push(&mut purgatory, repo, network(1)).err());
+    assert_eq!(full.map(|full| full.which), Some(Which::Network));
+    assert!(purgatory.count().placeholders < 50_000 / 8);
+    assert_eq!(push(&mut purgatory, &many[0], network(2)), Ok(()));
+    let (_, changes) = purgatory.cleanup(NOW + PLACEHOLDER_LIFETIME);
+    assert!(!changes.is_empty());
+    assert_eq!(purgatory.usage, Default::default());
 }
 
 #[test]
@@ -339,7 +398,7 @@ fn g01_22_the_whole_is_bounded_in_entries_and_bytes() {
     let mut purgatory = Purgatory::new(FEW);
     let repo = addr(&Keys::generate());
     for n in 0..3 {
-        let added = purgatory.add_pr_placeholder(id(n), oid('a'), repo.clone(), NOW);
+        let added = purgatory.add_pr_placeholder(id(n), oid('a'), repo.clone(), None, NOW);
         let _ = added.unwrap();
     }
     add(&mut purgatory, &Keys::generate(), 1, "a").unwrap();
@@ -374,7 +433,7 @@ fn a_push_of_a_known_ref_and_a_newer_announcement_need_no_new_room() {
         let event = announcement(&keys, at);
         let added = purgatory.add_announcement(event, identifier("repo"), Origin::Submitted, NOW);
         assert!(added.is_ok());
-        let pushed = purgatory.add_pr_placeholder(id(1), oid('a'), addr(&keys), NOW);
+        let pushed = purgatory.add_pr_placeholder(id(1), oid('a'), addr(&keys), None, NOW);
         assert!(pushed.is_ok());
     }
     let mut stricter = purgatory.clone();

@@ -1,7 +1,7 @@
 use super::*;
 
 fn add(purgatory: &mut Purgatory, repo: &RepoAddr, commit: char, at: Millis) -> Vec<Change> {
-    let added = purgatory.add_pr_placeholder(id(7), oid(commit), repo.clone(), at);
+    let added = purgatory.add_pr_placeholder(id(7), oid(commit), repo.clone(), None, at);
     added.unwrap()
 }
 
@@ -59,8 +59,8 @@ fn a_pull_request_is_found_by_id_and_by_each_identifier() {
         assert!(purgatory.has_pending_events(identifier));
     }
     let late = NOW + LIFETIME - SECOND;
-    let _ = purgatory.extend_expiry(&two, &[event.id], EXTENSION, late);
-    assert_eq!(purgatory.next_deadline(), Some(late + EXTENSION));
+    let _ = purgatory.extend_expiry(&two, &[event.id], LIFETIME / 2, late);
+    assert_eq!(purgatory.next_deadline(), Some(late + LIFETIME / 2));
     assert_eq!(purgatory.remove_pr(&event.id).len(), 3);
     assert_eq!(purgatory, Purgatory::default());
 }
@@ -70,7 +70,7 @@ fn removing_a_pull_request_removes_both_halves() {
     let repo = addr(&Keys::generate());
     let event = pr(&Keys::generate(), 1);
     let mut purgatory = Purgatory::default();
-    let pushed = purgatory.add_pr_placeholder(event.id, oid('a'), repo, NOW);
+    let pushed = purgatory.add_pr_placeholder(event.id, oid('a'), repo, None, NOW);
     let _ = pushed.unwrap();
     let added = purgatory.add_pr(event.clone(), oid('b'), vec![], Origin::Submitted, NOW);
     let _ = added.unwrap();
@@ -87,7 +87,7 @@ fn an_expired_pull_request_names_its_identifiers_and_leaves_pushed_refs_alone() 
     let added = purgatory.add_pr(event.clone(), oid('b'), identifiers, Origin::Submitted, NOW);
     let _ = added.unwrap();
     let end = NOW + LIFETIME;
-    let pushed = purgatory.add_pr_placeholder(event.id, oid('a'), repo, end);
+    let pushed = purgatory.add_pr_placeholder(event.id, oid('a'), repo, None, end);
     let _ = pushed.unwrap();
     let (expired, _) = purgatory.cleanup(end);
     assert_eq!(

@@ -88,7 +88,7 @@ fn perform(purgatory: &mut Purgatory, verb: &Verb, now: Millis) -> Vec<Change> {
     match *verb {
         Verb::Add(event, name, origin) => add(purgatory, of(event).clone(), name, origin, now),
         Verb::Push(event, name, commit) => purgatory
-            .add_pr_placeholder(of(event).id, oid(commit), repo(event, name), now)
+            .add_pr_placeholder(of(event).id, oid(commit), repo(event, name), None, now)
             .unwrap_or_default(),
         Verb::Remove(event, name) => {
             let id = &of(event).id;
@@ -98,9 +98,9 @@ fn perform(purgatory: &mut Purgatory, verb: &Verb, now: Millis) -> Vec<Change> {
         }
         Verb::RemoveStates(name) => remove_states(purgatory, &named(name)),
         Verb::Extend(event, name) => {
-            purgatory.extend_expiry(&named(name), &[of(event).id], EXTENSION, now)
+            purgatory.extend_expiry(&named(name), &[of(event).id], LIFETIME / 2, now)
         }
-        Verb::Revive(event, name) => purgatory.revive(&repo(event, name), now),
+        Verb::Revive(event, name) => purgatory.revive(&repo(event, name), now).1,
         Verb::RestartTimer(event, name) => {
             purgatory.restart_announcement_timer(&repo(event, name), now)
         }
@@ -121,7 +121,7 @@ fn perform(purgatory: &mut Purgatory, verb: &Verb, now: Millis) -> Vec<Change> {
         Verb::CompleteSync(name) => purgatory.complete_sync(&named(name), now),
         Verb::SyncNow(name) => purgatory.sync_now(&named(name), now),
         Verb::Drop(event) => purgatory.drop_event(&of(event).id, now),
-        Verb::MakeRoom(event, name) => purgatory.make_room(&repo(event, name), now).1,
+        Verb::MakeRoom(event, name) => purgatory.make_room(&repo(event, name), now).changes,
         Verb::Cleanup => purgatory.cleanup(now).1,
     }
 }
@@ -199,8 +199,8 @@ proptest! {
 
         let restored = Purgatory::restore(journal.0.values().cloned(), TIGHT, now);
         prop_assert!(restored.unreadable.is_empty());
-        for entry in purgatory.all_wanted() {
-            for it in &entry.identifiers {
+        for wanted in purgatory.waiting().filter(|it| !it.is_held()) {
+            for it in wanted.identifiers() {
                 let latest = now + TIGHT.wanted_interval;
                 let due = purgatory.sync_entry(it).map(|entry| entry.next_attempt);
                 prop_assert!(due.is_some_and(|due| due <= latest), "wanted, and not looked for");

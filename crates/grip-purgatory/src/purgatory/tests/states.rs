@@ -69,19 +69,19 @@ fn an_extension_gives_at_least_15_minutes_and_never_takes_any() {
     let ids = [event.id];
     assert!(
         purgatory
-            .extend_expiry(&repo, &ids, EXTENSION, NOW)
+            .extend_expiry(&repo, &ids, LIFETIME / 2, NOW)
             .is_empty()
     );
     let late = NOW + LIFETIME - SECOND;
     let other = identifier("other");
     assert!(
         purgatory
-            .extend_expiry(&other, &ids, EXTENSION, late)
+            .extend_expiry(&other, &ids, LIFETIME / 2, late)
             .is_empty()
     );
-    let changes = purgatory.extend_expiry(&repo, &ids, EXTENSION, late);
+    let changes = purgatory.extend_expiry(&repo, &ids, LIFETIME / 2, late);
     assert!(matches!(&changes[..], [Change::Put(_)]));
-    assert_eq!(purgatory.next_deadline(), Some(late + EXTENSION));
+    assert_eq!(purgatory.next_deadline(), Some(late + LIFETIME / 2));
 }
 
 #[test]
@@ -146,4 +146,18 @@ fn removing_the_states_of_an_identifier_ends_the_search_for_their_data() {
     );
     assert_eq!(purgatory.remove_state_event(&repo, &events[1].id).len(), 2);
     assert_eq!(purgatory, Purgatory::default());
+}
+
+#[test]
+fn no_number_of_pushes_keeps_a_state_for_more_than_a_day() {
+    let mut purgatory = Purgatory::new(Bounds::default());
+    let event = state(&Keys::generate(), 1, &[]);
+    let added = purgatory.add_state(event.clone(), identifier("repo"), Origin::Submitted, NOW);
+    let _ = added.unwrap();
+    let mut now = NOW;
+    for _ in 0..200 {
+        now = now + LIFETIME / 4;
+        let _ = purgatory.extend_expiry(&identifier("repo"), &[event.id], LIFETIME / 2, now);
+    }
+    assert_eq!(purgatory.next_deadline(), Some(NOW + LIFETIME * 48));
 }

@@ -9,7 +9,7 @@ fn holding(origin: Origin) -> Purgatory {
 }
 
 fn next(purgatory: &Purgatory) -> Millis {
-    purgatory.next_sync().unwrap().0
+    purgatory.next_sync().unwrap()
 }
 
 #[test]
@@ -245,4 +245,42 @@ fn a_search_whose_row_is_lost_begins_again_at_the_start() {
     assert!((later..later + WANTED_INTERVAL).contains(&next(&wanted)));
     journal.apply(restored.changes);
     assert_eq!(journal.restore(later).purgatory, restored.purgatory);
+}
+
+#[test]
+fn authors_take_turns_however_many_names_one_of_them_has() {
+    let mut purgatory = Purgatory::default();
+    let (greedy, honest, owner) = (Keys::generate(), Keys::generate(), Keys::generate());
+    let mut created_at = 0;
+    let mut add = |keys: &Keys, name: &str, from: Provenance| {
+        created_at += 1;
+        let event = state(keys, created_at, &[]);
+        let added = purgatory.add_state(event, identifier(name), from, NOW);
+        let _ = added.unwrap();
+    };
+    for n in 0..90 {
+        add(&greedy, &format!("a{n:02}"), Origin::Synced.into());
+    }
+    add(&honest, "x", Origin::Synced.into());
+    let repository = RepoAddr::new(owner.public_key(), identifier("z"));
+    let served = Family {
+        repository,
+        granted: true,
+    };
+    let mut from = Provenance::from(Origin::Synced);
+    from.families = vec![served];
+    add(&owner, "z", from);
+    let due = NOW + MINUTE;
+    let mut begin = || purgatory.begin_sync(due).due().unwrap();
+    let order: Vec<_> = (0..5).map(|_| begin().to_string()).collect();
+    assert_eq!(
+        order,
+        ["z", "a00", "x", "a01", "a02"],
+        "what is served comes first"
+    );
+    let waiting: Vec<_> = purgatory.sync_queue().map(|(it, _)| it.as_str()).collect();
+    assert_eq!((waiting.len(), waiting[5]), (92, "a03"));
+    // One that nothing waits for any more leaves its line.
+    let _ = remove_states(&mut purgatory, &identifier("a03"));
+    assert_eq!(purgatory.begin_sync(due).due(), Some(identifier("a04")));
 }

@@ -77,7 +77,7 @@ fn g02_3_a_pull_request_that_expires_is_wanted_for_each_of_its_identifiers() {
 fn attempts_for_wanted_events_are_due_every_hour_and_are_counted() {
     let repo = identifier("repo");
     let mut purgatory = wanting(&naming(&Keys::generate(), 1), Origin::Synced);
-    let (first, _) = purgatory.next_sync().unwrap();
+    let first = purgatory.next_sync().unwrap();
     assert!(first <= EXPIRED + HOUR);
     let mut due = first;
     for count in 1..=3 {
@@ -101,12 +101,12 @@ fn attempts_for_wanted_events_are_due_every_hour_and_are_counted() {
     let soon = morning + SECOND * 20;
     assert_eq!(purgatory.begin_sync(soon).due(), Some(repo.clone()));
     let _ = purgatory.retry_sync(&repo, SECOND * 20, soon);
-    assert_eq!(purgatory.next_sync(), Some((soon + HOUR, &repo)));
+    assert_eq!(purgatory.next_sync(), Some(soon + HOUR));
     // One that has not come to its end goes on by itself.
     let _ = purgatory.sync_now(&repo, soon);
     let _ = purgatory.begin_sync(soon);
     let _ = purgatory.resume_sync(&repo, SECOND, soon);
-    assert_eq!(purgatory.next_sync(), Some((soon + SECOND, &repo)));
+    assert_eq!(purgatory.next_sync(), Some(soon + SECOND));
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn rows_of_versions_without_a_time_for_wanted_events_get_one_within_the_hour() {
         }
     }
     let restored = journal.restore(EXPIRED);
-    let (due, _) = restored.purgatory.next_sync().unwrap();
+    let due = restored.purgatory.next_sync().unwrap();
     assert!((EXPIRED..=EXPIRED + HOUR).contains(&due));
     journal.apply(restored.changes);
     assert_eq!(
@@ -144,7 +144,7 @@ fn while_something_is_held_beside_it_a_wanted_event_is_looked_for_more_often() {
     );
     let _ = purgatory.retry_sync(&repo, SECOND * 20, EXPIRED + SECOND);
     assert_eq!(
-        purgatory.next_sync().unwrap().0,
+        purgatory.next_sync().unwrap(),
         EXPIRED + SECOND * 21,
         "as for any held event"
     );
@@ -466,7 +466,8 @@ fn at_the_bound_of_all_states_outlive_pull_requests() {
         let _ = expire(&mut purgatory, event, &format!("pr{n}"), n);
     }
     let all = |purgatory: &Purgatory| -> BTreeSet<EventId> {
-        purgatory.all_wanted().map(|it| it.held.id()).collect()
+        let wanted = purgatory.waiting().filter(|it| !it.is_held());
+        wanted.map(|it| it.held().id()).collect()
     };
     let expected = [oldest.id, flood[3].id, flood[4].id];
     assert_eq!(all(&purgatory), expected.into());
@@ -532,7 +533,7 @@ fn holding_that_is_taken_back_leaves_everything_as_it_was() {
     let event = pr(&keys, 1);
     let mut purgatory = Purgatory::default();
     let _ = expire(&mut purgatory, &event, "repo", 0);
-    let pushed = purgatory.add_pr_placeholder(event.id, oid('a'), addr(&keys), EXPIRED);
+    let pushed = purgatory.add_pr_placeholder(event.id, oid('a'), addr(&keys), None, EXPIRED);
     let _ = pushed.unwrap();
     let earlier = purgatory.clone();
     let before = purgatory.before(&event.id, std::slice::from_ref(&repo));

@@ -61,7 +61,7 @@ async fn nothing_is_retried_once_the_breaker_is_open() {
     let shared = Network {
         own: scene.network.own.clone(),
         dht: Arc::clone(&scene.network.dht),
-        breakers: Breakers::new(breaker, MAX_PEERS),
+        breakers: PeerBreakers::new(breaker),
         budget: HedgeBudget::default(),
         counters: Arc::default(),
         group,
@@ -116,9 +116,13 @@ async fn a_peer_behind_an_open_breaker_may_have_what_the_others_have_not() {
     let scene = Scene::new(4);
     let open = &scene.memory.names()[1];
     for _ in 0..4 {
-        let permit = scene.network.breakers.acquire(open, ms(1));
+        let peer = grip_dht::Peer {
+            id: open.clone(),
+            addresses: vec![],
+        };
+        let permit = scene.network.breakers.acquire(&peer);
         let permit = permit.map_err(|_| "open").unwrap();
-        permit.settle(Some(Verdict::Failure));
+        permit.answered(Verdict::Failure);
     }
     let found = scene.lookup(&scene.by_id()).await;
     let Err(ResolveError::BreakerOpen { retry_after }) = found else {

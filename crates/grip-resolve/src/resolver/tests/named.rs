@@ -58,8 +58,8 @@ async fn providers_are_the_urls_of_the_owner_and_of_nodes_that_signed_theirs() {
     let mirror = format!("https://mirror.example/base/{npub}/x.git");
     let own = format!("http://git.example/{npub}/x.git");
     let by_node = NamedBy::Node(honest.peer().clone());
-    // The node record was signed just now, the announcement years ago.
-    assert_eq!(urls, [(&*mirror, &by_node), (&*own, &NamedBy::Owner)]);
+    // What the owner says comes first, however old it is.
+    assert_eq!(urls, [(&*own, &NamedBy::Owner), (&*mirror, &by_node)]);
     assert_eq!(node.resolver.counters().lies_total, 1);
 
     let asked = script.asked.load(Relaxed);
@@ -70,6 +70,39 @@ async fn providers_are_the_urls_of_the_owner_and_of_nodes_that_signed_theirs() {
     assert_eq!(again.unwrap().providers.len(), 1);
     // The node record of the honest one is remembered.
     assert_eq!(script.asked.load(Relaxed), asked + 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_record_from_the_future_is_ranked_as_an_old_one() {
+    let manifest = manifest_of(&Author::new(), "x", 1);
+    let now = crate::node_record::unix_now();
+    let records = [(1, now + 500), (2, now - 3_600)].map(|(seed, issued)| {
+        let key = NodeKey::from_seed(&[seed; 32]);
+        let url = Url::parse(&format!("https://node{seed}.example/")).unwrap();
+        let record = key.sign(vec![url], None, issued).unwrap();
+        (key.peer().clone(), record)
+    });
+    let providers = records.clone().map(|(id, _)| grip_dht::Peer {
+        id,
+        addresses: vec![],
+    });
+    let bytes = manifest.bytes().clone();
+    let script = Script::new(vec![peer(1), peer(2)], move |_, asked| {
+        let record = records.iter().find(|(id, _)| node_record_key(id) == *asked);
+        let value = record.map_or(&bytes, |(_, record)| record);
+        Ok(Response {
+            value: Some(value.clone()),
+            providers: providers.to_vec(),
+            closer: vec![],
+        })
+    });
+    let node = Node::new(Some(script), Options::default());
+    let key = Key::Name(manifest.name());
+    let params = ResolveParams::default();
+    let ranked = node.resolver.providers(&key, 9, None, params).await;
+    let ranked = ranked.unwrap().providers;
+    let hosts: Vec<_> = ranked.iter().filter_map(|it| it.url.host_str()).collect();
+    assert_eq!(hosts, ["git.example", "node2.example", "node1.example"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -33,6 +33,7 @@ impl Host {
             url: &url(at),
             wants: &oids(wants),
             first: &self.first,
+            meter: &crate::Meter::unpaid(),
         };
         look(&mut self.knowledge, job, self.now)
     }
@@ -76,7 +77,7 @@ fn remote_refs(numbers: &[u64]) -> Vec<RemoteRef> {
 }
 
 fn refs(numbers: &[u64]) -> Response {
-    Response::Refs(remote_refs(numbers))
+    Response::Refs(oids(numbers))
 }
 
 fn old(numbers: &[u64], capabilities: &[&str]) -> Advertisement {
@@ -84,6 +85,7 @@ fn old(numbers: &[u64], capabilities: &[&str]) -> Advertisement {
         version: Version::V0,
         capabilities: capabilities.iter().map(|&c| c.to_owned()).collect(),
         refs: remote_refs(numbers),
+        digest: numbers.iter().fold(0, |sum, n| sum + n + 1),
     }
 }
 

@@ -26,7 +26,7 @@ async fn steps(engine: &TestEngine, obstacle: Obstacle) -> Vec<Step> {
         let nothing_tried = HashSet::new();
         engine
             .queues
-            .enqueue(&host, identifier("y"), nothing_tried)
+            .enqueue(&host, identifier("y"), &[], nothing_tried)
             .unwrap();
         let mut turn: Turn<Identifier> = engine.queues.next().await;
         let permit = turn.take_permit().unwrap();
@@ -41,7 +41,7 @@ async fn steps(engine: &TestEngine, obstacle: Obstacle) -> Vec<Step> {
         let queues = engine.queues.clone();
         let joins = move || {
             queues
-                .enqueue(&host, identifier("z"), HashSet::new())
+                .enqueue(&host, identifier("z"), &[], HashSet::new())
                 .unwrap();
         };
         steps.insert(1, Box::new(joins));

@@ -90,7 +90,9 @@ async fn a_pause_does_not_cut_a_negotiation_short() {
     was_tried(&world, "x");
     let host = domain("a.example");
     for name in ["x", "y"] {
-        let joined = engine.queues.enqueue(&host, identifier(name), [].into());
+        let joined = engine
+            .queues
+            .enqueue(&host, identifier(name), &[], [].into());
         joined.unwrap();
     }
     for name in ["x", "y", "x"] {

@@ -7,7 +7,7 @@ use grip_web::api_types::WaitingEvents;
 
 use super::NamedEvent;
 use crate::commands::{
-    table::{BOLD, DIM, Table, more, short},
+    table::{BOLD, DIM, Table, counted, more, short},
     when::Now,
 };
 
@@ -73,10 +73,7 @@ pub(super) fn list(list: &WaitingEvents, now: Now) -> String {
 pub(super) fn plan(event: &NamedEvent, now: Now) -> String {
     let mut out = format!("would drop {BOLD}{}{BOLD:#}\n", event.name());
     if let Some(facts) = &event.facts {
-        let missing = match facts.missing {
-            1 => "1 object".to_owned(),
-            n => format!("{n} objects"),
-        };
+        let missing = counted(facts.missing as u64, "object");
         let _ = writeln!(out, "by {}", facts.author);
         let expiry = now.millis(facts.deadline);
         let _ = writeln!(out, "{missing} missing, expires {expiry} anyway");

@@ -2,10 +2,12 @@
 
 use std::{fmt::Write as _, time::Duration};
 
-use grip_web::{Backend, Breaker, HostBudget, UrlAttempt, api_types::SyncStatus};
+use grip_web::{
+    Backend, Breaker, HostBudget, RelayHealth, RelayStatus, UrlAttempt, api_types::SyncStatus,
+};
 
 use crate::commands::{
-    table::{BOLD, DIM, Table, YELLOW, gauge, more, section},
+    table::{BOLD, DIM, Table, YELLOW, counted, gauge, more, section},
     when::{self, Now},
 };
 
@@ -13,6 +15,8 @@ pub(super) fn page(status: &SyncStatus, now: Now) -> String {
     let mut out = head(status);
     section(&mut out, "next attempts", queue(status, now));
     more(&mut out, status.queue_length, status.queue.len());
+    section(&mut out, "relays", relays(status, now));
+    more(&mut out, status.relays_total, status.relays.len());
     section(&mut out, "hosts", hosts(status));
     more(&mut out, status.hosts_total, status.hosts.len());
     section(&mut out, "recent attempts", attempts(&status.tried, now));
@@ -27,8 +31,10 @@ fn head(status: &SyncStatus) -> String {
         );
     }
     let mut out = format!(
-        "{BOLD}{waiting}{BOLD:#} waiting, {} being fetched; {} requests fetched {} objects\n",
-        totals.running, totals.requests_total, totals.oids_fetched_total
+        "{BOLD}{waiting}{BOLD:#} waiting, {} being fetched; {} fetched {}\n",
+        totals.running,
+        counted(totals.requests_total, "request"),
+        counted(totals.oids_fetched_total, "object"),
     );
     let _ = match &status.throttle {
         Some(Backend::Fallback {
@@ -54,6 +60,53 @@ fn queue(status: &SyncStatus, now: Now) -> Option<String> {
         table.row([&queued.identifier, &next, &queued.attempts]);
     }
     (!status.queue.is_empty()).then(|| table.render())
+}
+
+fn relays(status: &SyncStatus, now: Now) -> Option<String> {
+    let titles = [
+        "relay",
+        "state",
+        "repositories",
+        "new events",
+        "subscriptions",
+        "note",
+    ];
+    let mut table = Table::new(titles, 0);
+    for relay in &status.relays {
+        table.row([
+            &relay.relay,
+            &relay_state(relay),
+            &relay.repositories,
+            &relay.events_taken,
+            &gauge(
+                relay.subscriptions as u32,
+                relay.subscription_limit as u32,
+                5,
+            ),
+            &note(relay, now),
+        ]);
+    }
+    (!status.relays.is_empty()).then(|| table.render())
+}
+
+fn relay_state(relay: &RelayStatus) -> &'static str {
+    match relay.health {
+        RelayHealth::Healthy if relay.is_reading_history => "reading history",
+        RelayHealth::Healthy => "ok",
+        RelayHealth::Disconnected => "not connected",
+        RelayHealth::Degraded => "history incomplete",
+        RelayHealth::Dead => "dead",
+        RelayHealth::RateLimited => "rate limited",
+        RelayHealth::PolicyLimited => "refuses requests",
+    }
+}
+
+fn note(relay: &RelayStatus, now: Now) -> String {
+    match (&relay.last_error, relay.next_attempt) {
+        (Some(error), Some(at)) => format!("{error}; next attempt {}", now.millis(at)),
+        (Some(error), None) => error.clone(),
+        (None, _) => String::new(),
+    }
 }
 
 fn hosts(status: &SyncStatus) -> Option<String> {
@@ -101,6 +154,12 @@ mod tests {
             assert!(line.chars().count() <= 80, "{line}");
         }
         page
+    }
+
+    #[test]
+    fn one_is_not_several() {
+        let page = shown(r#"{"enabled": true, "requests_total": 1, "oids_fetched_total": 1}"#);
+        assert!(page.contains("1 request fetched 1 object\n"), "{page}");
     }
 
     #[test]

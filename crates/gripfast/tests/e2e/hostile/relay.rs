@@ -174,3 +174,57 @@ async fn negentropy_garbage_is_an_error_not_an_end() -> Result<()> {
     ensure!(reason.starts_with("closed:"), "{answer}");
     scene.goes_on().await
 }
+
+#[tokio::test]
+async fn deletion_requests_of_one_key_are_bounded_in_bytes() -> Result<()> {
+    let mut scene = Scene::new().await?;
+    let author = Author::new();
+    let text = "x".repeat(100_000);
+    let mut refused = Vec::new();
+    for n in 0..13 {
+        let target = tag(["e", &format!("{n:064x}")]);
+        let answer = scene
+            .relay
+            .publish(&author.sign(5, &text, vec![target]))
+            .await?;
+        if !answer.accepted {
+            refused.push(answer.message);
+        }
+    }
+    ensure!(refused.len() == 2, "{refused:?}");
+    ensure!(refused.iter().all(|text| text.starts_with("rate-limited:")));
+    scene.goes_on().await
+}
+
+#[tokio::test]
+async fn the_event_store_is_compacted_under_load_and_a_kill_loses_nothing() -> Result<()> {
+    let mut scene = Scene::new().await?;
+    let author = Author::new();
+    let coordinate = scene.project.coordinate();
+    let mut taken = Vec::new();
+    for round in 0..3 {
+        let compacting = scene.node.command(&["compact"]).output();
+        let publishing = async {
+            for n in 0..40 {
+                let tags = vec![tag(["a", &coordinate]), tag(["subject", &n.to_string()])];
+                let event = author.sign(1621, &format!("{round} {n}"), tags);
+                scene.relay.publish_ok(&event).await?;
+                taken.push(event.id);
+            }
+            anyhow::Ok(())
+        };
+        let (compacted, published) = tokio::join!(compacting, publishing);
+        published?;
+        let compacted = compacted?;
+        ensure!(compacted.status.success(), "{compacted:?}");
+    }
+    // Killed while another is under way.
+    let compacting = scene.node.command(&["compact"]).spawn();
+    scene.node.crash_and_restart().await?;
+    drop(compacting);
+    scene.relay = scene.node.connect().await?;
+    for id in &taken {
+        ensure!(scene.relay.serves(id).await?, "{id} is gone");
+    }
+    scene.goes_on().await
+}

@@ -1,0 +1,221 @@
+//! One connection: the socket, the decisions on what it delivers, and the session between them.
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::{FutureExt as _, SinkExt as _, StreamExt as _, future::BoxFuture};
+use grip_egress::WebSocket;
+use grip_types::EventSource;
+use tokio::{
+    sync::{OwnedSemaphorePermit, watch},
+    time::{Instant, sleep_until, timeout},
+};
+use tokio_tungstenite::tungstenite::Message;
+
+use crate::{
+    intake::Decided,
+    plan::Plan,
+    session::{Fate, Item, Now, Output, Session},
+    worker::{Worker, unix},
+};
+
+/// How often the relay is pinged, and how long it may be silent.
+const PING_EVERY: Duration = Duration::from_secs(30);
+const MAX_SILENCE: Duration = Duration::from_secs(90);
+/// How long a message may take to be sent.
+const SEND_TIME: Duration = Duration::from_secs(30);
+/// Events of one connection that are forged or were not asked for: each costs a check.
+const MAX_WORTHLESS: usize = 2_000;
+/// How often a stream of events changes what is shown of the relay.
+const SHOW_EVERY: Duration = Duration::from_millis(250);
+/// How often progress is saved while nothing happens.
+const SAVE_EVERY: Duration = Duration::from_secs(60);
+
+/// Why a connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// The other side closed it, broke it, or fell silent.
+    Lost(&'static str),
+    /// It sends little else than what was not asked for or is forged.
+    Hostile,
+    /// Nothing is wanted of the relay any more, or the node stops.
+    Dropped,
+}
+
+pub(crate) struct Connection<'a> {
+    pub(crate) worker: &'a mut Worker,
+    pub(crate) socket: WebSocket,
+    pub(crate) session: Session,
+    pub(crate) source: EventSource,
+    pub(crate) plans: watch::Receiver<Arc<Plan>>,
+}
+
+impl Connection<'_> {
+    /// Runs until the connection ends, and leaves the progress with the worker.
+    pub(crate) async fn run(mut self) -> Ending {
+        let ending = self.follow().await;
+        self.worker.memory.progress = self.session.end();
+        ending
+    }
+
+    async fn follow(&mut self) -> Ending {
+        let stop = self.worker.shared.group.token();
+        let mut deciding: Option<BoxFuture<'static, Vec<Decided>>> = None;
+        let mut loading: Option<BoxFuture<'static, Option<Vec<Item>>>> = None;
+        let mut turn: Option<OwnedSemaphorePermit> = None;
+        let (mut heard, mut ping_at) = (Instant::now(), Instant::now() + PING_EVERY);
+        let mut save_at = Instant::now() + SAVE_EVERY;
+        let (mut shown, mut must_show) = (Instant::now(), true);
+        let (mut worthless, mut received) = (0, 0);
+        loop {
+            if let Some(ending) = self.carry_out(&mut loading).await {
+                return ending;
+            }
+            if deciding.is_none()
+                && let Some(batch) = self.session.inbox.take()
+            {
+                let (intake, source) = (Arc::clone(&self.worker.shared.intake), self.source);
+                let decide = async move { intake.decide(batch, source).await };
+                deciding = Some(decide.boxed());
+            }
+            let now = moment();
+            let wants_turn = self.session.wants_turn(now);
+            if !wants_turn && turn.take().is_some() {
+                self.session.set_turn(false, now);
+            }
+            if must_show || shown.elapsed() >= SHOW_EVERY {
+                shown = Instant::now();
+                self.worker.show(Some(self.session.status()));
+            }
+            must_show = true;
+            let turns = Arc::clone(&self.worker.shared.turns);
+            let wake_at = self.session.wake_at(now).min(ping_at).min(save_at);
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return Ending::Dropped,
+                decided = next(&mut deciding), if deciding.is_some() => {
+                    deciding = None;
+                    self.decided(&decided);
+                    worthless += decided.iter().filter(|it| it.2 == Fate::Worthless).count();
+                    received += decided.len();
+                    if worthless > MAX_WORTHLESS && worthless > received / 2 {
+                        return Ending::Hostile;
+                    }
+                }
+                items = next(&mut loading), if loading.is_some() => {
+                    loading = None;
+                    self.session.set_loaded(items, moment());
+                }
+                changed = self.plans.changed() => {
+                    let plan = Arc::clone(&self.plans.borrow_and_update());
+                    if changed.is_err() || plan.is_empty() {
+                        return Ending::Dropped;
+                    }
+                    self.worker.report.repositories = plan.repositories;
+                    self.session.set_plan(plan, moment());
+                }
+                permit = turns.acquire_owned(), if wants_turn && turn.is_none() => {
+                    turn = permit.ok();
+                    self.session.set_turn(turn.is_some(), moment());
+                }
+                frame = self.socket.next(), if !self.session.inbox.is_full() => {
+                    heard = Instant::now();
+                    must_show = false;
+                    match frame {
+                        Some(Ok(Message::Text(text))) => {
+                            self.session.hear(&text, moment());
+                        }
+                        Some(Ok(Message::Close(_))) | None => return Ending::Lost("the relay closed the connection"),
+                        Some(Ok(_)) => {}
+                        Some(Err(_)) => return Ending::Lost("the connection broke"),
+                    }
+                }
+                () = sleep_until(wake_at) => {
+                    // What we did not read is no silence.
+                    if self.session.inbox.is_full() {
+                        heard = Instant::now();
+                    }
+                    if heard.elapsed() >= MAX_SILENCE {
+                        return Ending::Lost("the relay fell silent");
+                    }
+                    if Instant::now() >= ping_at {
+                        ping_at = Instant::now() + PING_EVERY;
+                        if !self.send(Message::Ping(Default::default())).await {
+                            return Ending::Lost("the connection broke");
+                        }
+                    }
+                    if Instant::now() >= save_at {
+                        save_at = Instant::now() + SAVE_EVERY;
+                        self.session.confirm();
+                        self.save().await;
+                    }
+                    self.session.advance(moment());
+                }
+            }
+        }
+    }
+
+    fn decided(&mut self, decided: &[Decided]) {
+        for (_, _, fate) in decided {
+            self.worker.shared.board.count(*fate);
+            self.worker.report.taken += u64::from(*fate == Fate::Taken);
+        }
+        self.worker.report.received += decided.len() as u64;
+        self.session.inbox.decided();
+        self.session.admitted(decided, moment());
+        if decided.iter().any(|(_, _, fate)| *fate == Fate::Taken) {
+            self.worker.shared.arrived.notify_one();
+        }
+    }
+
+    /// Does what the session wants; says how the connection ended if it did.
+    async fn carry_out(
+        &mut self,
+        loading: &mut Option<BoxFuture<'static, Option<Vec<Item>>>>,
+    ) -> Option<Ending> {
+        let mut must_save = false;
+        for output in self.session.outputs() {
+            match output {
+                Output::Send(text) => {
+                    if !self.send(Message::text(text)).await {
+                        return Some(Ending::Lost("the connection broke"));
+                    }
+                }
+                Output::LoadSet(filter) => {
+                    let intake = Arc::clone(&self.worker.shared.intake);
+                    let load = async move { intake.load(filter).await };
+                    *loading = Some(load.boxed());
+                }
+                Output::Save => must_save = true,
+            }
+        }
+        if must_save {
+            self.save().await;
+        }
+        None
+    }
+
+    async fn save(&mut self) {
+        self.worker.memory.progress = self.session.progress.clone();
+        self.worker.show(Some(self.session.status()));
+        self.worker.save().await;
+    }
+
+    async fn send(&mut self, message: Message) -> bool {
+        let sent = timeout(SEND_TIME, self.socket.send(message)).await;
+        matches!(sent, Ok(Ok(())))
+    }
+}
+
+async fn next<T>(pending: &mut Option<BoxFuture<'static, T>>) -> T {
+    match pending {
+        Some(future) => future.await,
+        None => std::future::pending().await,
+    }
+}
+
+fn moment() -> Now {
+    Now {
+        at: Instant::now(),
+        unix: unix(),
+    }
+}

@@ -1,0 +1,245 @@
+//! The way of delivered events into the node: cheap looks first, then id and signature, then the
+//! rules for all events (G02-33).
+
+use std::{collections::HashSet, sync::Arc};
+
+use bytes::Bytes;
+use grip_nostr::{
+    Event, EventId, Filter, FollowedRepositories, Timestamp, first_value,
+    kinds::{self, Class},
+};
+use grip_relay::{Admission, Relay, WritePolicy};
+use grip_store::{EventStore, EventView as _, StoreError};
+use grip_tasks::TaskGroup;
+use grip_types::EventSource;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::{
+    refused::{Orphans, Refused},
+    session::{Delivery, Fate, Item},
+    threads,
+};
+
+/// Events of ours that one reconciliation compares.
+const MAX_ITEMS: usize = 200_000;
+/// Rounds of answers that an arrival brings.
+const MAX_ROUNDS: usize = 8;
+
+/// What every relay's events go through.
+pub(crate) struct Intake {
+    pub(crate) relay: Relay,
+    pub(crate) policy: Arc<dyn WritePolicy>,
+    pub(crate) store: EventStore,
+    pub(crate) followed: Arc<dyn FollowedRepositories>,
+    pub(crate) refused: Mutex<Refused>,
+    pub(crate) orphans: Mutex<Orphans>,
+    pub(crate) group: TaskGroup,
+}
+
+/// What became of one delivery: its request, the id it claims, and its fate.
+pub(crate) type Decided = (Option<u64>, [u8; 32], Fate);
+
+/// The fate of every event by its claimed id, and those that are worth a signature check.
+type Sorted = (Vec<([u8; 32], Fate)>, Vec<Candidate>);
+
+/// An event that is worth a signature check.
+struct Candidate {
+    /// Place among the deliveries.
+    at: usize,
+    event: Event,
+    text: Bytes,
+}
+
+impl Intake {
+    /// Decides on a batch. The decisions come in the order of the deliveries; events under way are
+    /// decided even if the future is dropped.
+    pub(crate) async fn decide(
+        self: &Arc<Self>,
+        batch: Vec<Delivery>,
+        source: EventSource,
+    ) -> Vec<Decided> {
+        let jobs: Vec<Option<u64>> = batch.iter().map(|delivery| delivery.job).collect();
+        let intake = Arc::clone(self);
+        let look = move || intake.look(batch);
+        let looked = self.group.spawn_blocking("follow.look", look).await;
+        let (mut decided, candidates) = match looked {
+            Ok(Ok(looked)) => looked,
+            Ok(Err(error)) => {
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "failed to look events up"
+                );
+                return jobs
+                    .into_iter()
+                    .map(|job| (job, [0; 32], Fate::Failed))
+                    .collect();
+            }
+            Err(_) => {
+                return jobs
+                    .into_iter()
+                    .map(|job| (job, [0; 32], Fate::Failed))
+                    .collect();
+            }
+        };
+        for (at, fate) in self.admit(candidates, source).await {
+            decided[at].1 = fate;
+        }
+        let whole = jobs.into_iter().zip(decided);
+        whole.map(|(job, (id, fate))| (job, id, fate)).collect()
+    }
+
+    /// Sorts out what was not asked for and what is known. Blocks.
+    fn look(&self, batch: Vec<Delivery>) -> Result<Sorted, StoreError> {
+        let view = self.store.read()?;
+        let mut fates = Vec::with_capacity(batch.len());
+        let mut candidates: Vec<Candidate> = Vec::new();
+        let mut seen = HashSet::new();
+        for (at, delivery) in batch.into_iter().enumerate() {
+            let Some(event) = wanted(&delivery) else {
+                fates.push(([0; 32], Fate::Worthless));
+                continue;
+            };
+            let id = event.id;
+            let now = Instant::now();
+            // By the claimed id: it marks nothing, and a forged copy of what we have costs nothing.
+            let is_known = view.contains(&id)? || self.followed.is_held(&id);
+            let is_refused = || self.refused.lock().contains(&id, now);
+            let waits = || self.orphans.lock().contains(&id);
+            let fate = if is_known {
+                Fate::Known
+            } else if is_refused() || waits() {
+                Fate::Refused
+            } else if seen.contains(&(id, event.sig)) {
+                Fate::Known
+            } else {
+                seen.insert((id, event.sig));
+                let text = Bytes::from(format!("[\"EVENT\",{}]", delivery.json));
+                candidates.push(Candidate { at, event, text });
+                Fate::Failed
+            };
+            fates.push((id.to_bytes(), fate));
+        }
+        candidates.sort_by_key(|candidate| order(&candidate.event));
+        Ok((fates, candidates))
+    }
+
+    async fn admit(
+        self: &Arc<Self>,
+        candidates: Vec<Candidate>,
+        source: EventSource,
+    ) -> Vec<(usize, Fate)> {
+        let texts = candidates.iter().map(|it| it.text.clone()).collect();
+        let admissions = self.relay.admit(&self.policy, texts, source).await;
+        let mut fates = Vec::new();
+        let mut arrived = Vec::new();
+        for (candidate, admission) in candidates.into_iter().zip(admissions) {
+            let Candidate { at, event, text } = candidate;
+            let fate = fate(&admission);
+            fates.push((at, fate));
+            self.note(event, text, fate, &mut arrived);
+        }
+        self.admit_children(arrived, source).await;
+        fates
+    }
+
+    /// Remembers a decision on an event whose signature was checked.
+    fn note(&self, event: Event, text: Bytes, fate: Fate, arrived: &mut Vec<Event>) {
+        let now = Instant::now();
+        match fate {
+            Fate::Taken => arrived.push(event),
+            // It may belong to something that comes later.
+            Fate::Refused if may_wait(&event) => self.orphans.lock().add(event, text, now),
+            Fate::Refused => self.refused.lock().add(&event, now),
+            Fate::Known | Fate::Worthless | Fate::Failed => {}
+        }
+    }
+
+    /// Admits what has waited for the arrived events, and what has waited for those.
+    async fn admit_children(self: &Arc<Self>, mut arrived: Vec<Event>, source: EventSource) {
+        for _ in 0..MAX_ROUNDS {
+            if arrived.is_empty() {
+                return;
+            }
+            let parents = std::mem::take(&mut arrived);
+            let mut children = self.orphans.lock().take_children(&parents, Instant::now());
+            children.sort_by_key(|(event, _)| order(event));
+            let texts = children.iter().map(|(_, text)| text.clone()).collect();
+            let admissions = self.relay.admit(&self.policy, texts, source).await;
+            for ((event, text), admission) in children.into_iter().zip(admissions) {
+                self.note(event, text, fate(&admission), &mut arrived);
+            }
+        }
+    }
+
+    /// Time and id of all that is here and matches; none if there is too much.
+    pub(crate) async fn load(self: &Arc<Self>, filter: Filter) -> Option<Vec<Item>> {
+        let intake = Arc::clone(self);
+        let load = move || intake.items(&filter);
+        match self.group.spawn_blocking("follow.look", load).await {
+            Ok(Ok(items)) => items,
+            Ok(Err(error)) => {
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "failed to read events"
+                );
+                None
+            }
+            Err(_) => None,
+        }
+    }
+
+    fn items(&self, filter: &Filter) -> Result<Option<Vec<Item>>, StoreError> {
+        let view = self.store.read()?;
+        let Some(mut items) = threads::items(&view, filter, MAX_ITEMS)? else {
+            return Ok(None);
+        };
+        items.extend(self.followed.held(filter));
+        if filter.tags.is_empty() && filter.since.is_none() {
+            items.extend(self.refused.lock().announcements(Instant::now()));
+        }
+        items.sort_unstable();
+        items.dedup();
+        Ok(Some(items))
+    }
+}
+
+/// The event of a delivery, if it is what was asked for and may be taken from another relay.
+fn wanted(delivery: &Delivery) -> Option<Event> {
+    let event: Event = serde_json::from_str(&delivery.json).ok()?;
+    let is_asked = delivery.filters.iter().any(|filter| filter.matches(&event));
+    // Ephemeral and protected events are never taken from elsewhere (G02-4).
+    let is_lasting = kinds::class(event.kind) != Class::Ephemeral;
+    let is_protected = event.tags.iter().any(|tag| tag.kind() == "-");
+    (is_asked && is_lasting && !is_protected).then_some(event)
+}
+
+/// Announcements before states before the rest, each by age: what others depend on comes first.
+fn order(event: &Event) -> (u8, Timestamp, EventId) {
+    let rank = match event.kind {
+        kind if kind == kinds::ANNOUNCEMENT => 0,
+        kind if kind == kinds::STATE => 1,
+        _ => 2,
+    };
+    (rank, event.created_at, event.id)
+}
+
+fn fate(admission: &Admission) -> Fate {
+    let answer = &admission.answer;
+    match answer.prefix() {
+        _ if !admission.is_authentic => Fate::Worthless,
+        Some("error" | "rate-limited") => Fate::Failed,
+        Some("duplicate") => Fate::Known,
+        _ if answer.accepted => Fate::Taken,
+        _ => Fate::Refused,
+    }
+}
+
+/// Says whether an event is refused for want of a relation that may still come.
+fn may_wait(event: &Event) -> bool {
+    let has_rules_of_its_own = [kinds::ANNOUNCEMENT, kinds::STATE, kinds::DELETION];
+    let names_something = ["e", "E", "a", "A", "q"]
+        .into_iter()
+        .any(|name| first_value(event, name).is_some());
+    !has_rules_of_its_own.contains(&event.kind) && names_something
+}

@@ -1,0 +1,26 @@
+#![doc = include_str!("../README.md")]
+
+mod connection;
+mod dial;
+mod follow;
+mod health;
+mod intake;
+mod memory;
+mod message;
+mod options;
+mod pause;
+mod plan;
+mod refusal;
+mod refused;
+mod relay_url;
+mod session;
+mod status;
+mod targets;
+mod threads;
+mod worker;
+
+pub use follow::{Follow, Parts};
+pub use health::Backoff;
+pub use options::Options;
+pub use relay_url::{InvalidRelayUrl, RelayUrl};
+pub use status::{FollowTotals, RelayHealth, RelayStatus};

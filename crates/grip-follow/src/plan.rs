@@ -1,0 +1,166 @@
+//! Plans: which events of one relay are wanted, as filters small enough for any relay.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use grip_nostr::{Filter, kinds};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+/// Bytes of tag values in one filter (G02-16).
+const FILTER_BYTES: usize = 32 << 10;
+/// Bytes of one REQ.
+pub(crate) const REQUEST_BYTES: usize = 96 << 10;
+/// What JSON adds to a value: quotes and a comma.
+const VALUE_EXTRA: usize = 3;
+
+/// A class of requests, the most important first (G02-15).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Class {
+    /// Announcements and grasp lists of everybody.
+    Announcements,
+    /// Announcements and states by identifier.
+    States,
+    /// What tags a repository.
+    Address,
+    /// What tags an issue, a patch or a pull request.
+    Event,
+    /// As `States`, for announcements that are held: anybody can have many of these.
+    Held,
+    RootEvent,
+    RootAddress,
+    /// What quotes one of both.
+    Quote,
+    /// What tags an answer to an issue, a patch or a pull request.
+    Descendant,
+}
+
+impl Class {
+    /// The filter for `values`; of announcements for everything.
+    pub(crate) fn filter<'a>(self, values: impl IntoIterator<Item = &'a Arc<str>>) -> Filter {
+        let mut values: Vec<String> = values.into_iter().map(|value| value.to_string()).collect();
+        values.sort_unstable();
+        let tagged = |letter| Filter {
+            tags: BTreeMap::from([(letter, values)]),
+            ..Filter::default()
+        };
+        let of_kinds =
+            |kinds: &[grip_nostr::Kind]| Some(kinds.iter().map(|k| k.as_u16()).collect());
+        match self {
+            Self::Announcements => Filter {
+                kinds: of_kinds(&[kinds::GRASP_LIST, kinds::ANNOUNCEMENT]),
+                ..Filter::default()
+            },
+            Self::States | Self::Held => Filter {
+                kinds: of_kinds(&[kinds::ANNOUNCEMENT, kinds::STATE]),
+                ..tagged('d')
+            },
+            Self::Address => tagged('a'),
+            Self::Event | Self::Descendant => tagged('e'),
+            Self::RootEvent => tagged('E'),
+            Self::RootAddress => tagged('A'),
+            Self::Quote => tagged('q'),
+        }
+    }
+}
+
+/// What is wanted of one relay: the values of each class.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Plan {
+    pub(crate) values: BTreeMap<Class, BTreeSet<Arc<str>>>,
+    /// How many repositories it is for.
+    pub(crate) repositories: usize,
+}
+
+impl Plan {
+    pub(crate) fn add(&mut self, class: Class, value: &Arc<str>) {
+        self.values
+            .entry(class)
+            .or_default()
+            .insert(Arc::clone(value));
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    pub(crate) fn contains(&self, class: Class, value: &Arc<str>) -> bool {
+        let values = self.values.get(&class);
+        values.is_some_and(|values| values.contains(value))
+    }
+
+    /// Tells plans with other values apart.
+    pub(crate) fn digest(&self) -> String {
+        let mut hash = Sha256::new();
+        for (class, values) in &self.values {
+            hash.update([*class as u8, 0]);
+            for value in values {
+                hash.update(value.as_bytes());
+                hash.update([0]);
+            }
+        }
+        faster_hex::hex_string(&hash.finalize()[..16])
+    }
+}
+
+/// Splits values into parts that each fit one filter.
+pub(crate) fn chunks(values: &[Arc<str>]) -> Vec<&[Arc<str>]> {
+    let mut parts = Vec::new();
+    let (mut start, mut bytes) = (0, 0);
+    for (at, value) in values.iter().enumerate() {
+        let size = value.len() + VALUE_EXTRA;
+        if bytes + size > FILTER_BYTES && at > start {
+            parts.push(&values[start..at]);
+            (start, bytes) = (at, 0);
+        }
+        bytes += size;
+    }
+    if start < values.len() {
+        parts.push(&values[start..]);
+    }
+    parts
+}
+
+/// Tells filters apart across restarts.
+pub(crate) fn digest(filter: &Filter) -> String {
+    let json = serde_json::Value::from(filter).to_string();
+    faster_hex::hex_string(&Sha256::digest(json)[..16])
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn g02_16_no_filter_is_too_long_and_no_value_is_lost(
+            sizes in proptest::collection::vec(1_usize..9_000, 0..60)
+        ) {
+            let values: Vec<Arc<str>> = sizes.iter().map(|size| "x".repeat(*size).into()).collect();
+            let parts = chunks(&values);
+            let bytes = |part: &&[Arc<str>]| -> usize {
+                part.iter().map(|value| value.len() + VALUE_EXTRA).sum()
+            };
+            prop_assert!(parts.iter().all(|part| !part.is_empty() && bytes(part) <= FILTER_BYTES));
+            prop_assert_eq!(parts.concat(), values);
+        }
+    }
+
+    #[test]
+    fn plans_with_other_values_have_other_digests() {
+        let mut plan = Plan::default();
+        plan.add(Class::States, &"ab".into());
+        let one = plan.digest();
+        plan.add(Class::States, &"c".into());
+        let two = plan.digest();
+        assert_ne!(one, two);
+        let mut other = Plan::default();
+        other.add(Class::Address, &"ab".into());
+        assert_ne!(one, other.digest());
+    }
+}

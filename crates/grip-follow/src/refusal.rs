@@ -1,0 +1,89 @@
+//! Refusals of relays, told apart by their words and never by numbers in them (G02-27 … G02-32).
+
+/// What a relay means by the text of a CLOSED, NEG-ERR or NOTICE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// It wants to be left alone for a while.
+    RateLimited,
+    /// The same, for the number of queries.
+    TooManyQueries,
+    /// One REQ had too many filters.
+    TooManyFilters,
+    /// It does not serve such requests, or not to us.
+    Policy,
+    Unknown,
+}
+
+impl Refusal {
+    pub(crate) fn read(text: &str) -> Self {
+        let text = text.to_lowercase();
+        let has = |word: &str| text.contains(word);
+        let any = |words: &[&str]| words.iter().any(|word| text.contains(word));
+        if has("filter")
+            && any(&[
+                "number of filters",
+                "filter count",
+                "too many filters",
+                "max filters",
+            ])
+        {
+            Self::TooManyFilters
+        } else if has("too many queries") {
+            Self::TooManyQueries
+        } else if (has("rate") && has("limit")) || any(&["too many", "slow down", "throttl"]) {
+            Self::RateLimited
+        } else if any(&[
+            "blocked",
+            "restricted",
+            "auth-required",
+            "member",
+            "request rejected",
+            "unsupported",
+            "too large",
+            "too big",
+        ]) {
+            Self::Policy
+        } else {
+            Self::Unknown
+        }
+    }
+
+    /// Says whether a NOTICE means that NIP-77 is not spoken.
+    pub(crate) fn is_about_nip77(text: &str) -> bool {
+        let text = text.to_lowercase();
+        let about = [
+            "neg-",
+            "negentropy",
+            "unknown message",
+            "unknown command",
+            "bad msg",
+        ];
+        about.iter().any(|word| text.contains(word))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn g02_27_the_words_of_real_relays_are_understood() {
+        use Refusal::*;
+        for (text, meaning) in [
+            ("rate-limited: slow down there chief", RateLimited),
+            ("ERROR: too many concurrent REQs", RateLimited),
+            ("too many queries: wait 30 seconds", TooManyQueries),
+            ("You are noting too much, throttled", RateLimited),
+            ("invalid: invalid number of filters: 11", TooManyFilters),
+            ("error: max filter count exceeded", TooManyFilters),
+            ("blocked: not on the list", Policy),
+            ("auth-required: we only serve members", Policy),
+            ("restricted: members only", Policy),
+            ("unsupported: filter key `#A`", Policy),
+            ("error: could not connect to the database", Unknown),
+            ("", Unknown),
+        ] {
+            assert_eq!(Refusal::read(text), meaning, "{text}");
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! The protocol with one connected relay: which requests are open, which come next, what their
+//! ends mean.
+//!
+//! Pure: messages, decisions about events and times go in, messages and batches come out. A
+//! request counts only after its EOSE and after everything delivered before it was decided
+//! (G02-21).
+
+mod history;
+mod inbox;
+mod live;
+mod progress;
+
+#[cfg(test)]
+mod tests;
+
+use std::{sync::Arc, time::Duration};
+
+use grip_nostr::Filter;
+use tokio::time::Instant;
+
+use self::{history::History, live::Live};
+use crate::{
+    message::{self, RelayMessage},
+    pause::POLITE,
+    plan::Plan,
+    refusal::Refusal,
+};
+
+pub(crate) use self::{
+    history::Item,
+    inbox::{Delivery, Fate, Inbox},
+    progress::Progress,
+};
+
+/// Subscriptions that a relay is taken to allow if it says nothing (G02-13).
+const DEFAULT_BUDGET: usize = 20;
+/// More than this is never used, whatever a relay says.
+const MAX_BUDGET: usize = 200;
+
+/// A moment by both clocks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Now {
+    pub(crate) at: Instant,
+    /// Seconds since 1970.
+    pub(crate) unix: u64,
+}
+
+/// What a relay says about itself (NIP-11).
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RemoteLimits {
+    pub(crate) max_subscriptions: Option<usize>,
+    /// None where it does not say which NIPs it knows.
+    pub(crate) knows_nip77: Option<bool>,
+}
+
+/// What the session wants done.
+#[derive(Debug)]
+pub(crate) enum Output {
+    Send(String),
+    /// Load time and id of all we have that matches, and call [`Session::set_loaded`].
+    LoadSet(Filter),
+    /// Progress that must survive a restart.
+    Save,
+}
+
+/// The session with one relay, from its connection to its end.
+pub(crate) struct Session {
+    plan: Arc<Plan>,
+    live: Live,
+    history: History,
+    pub(crate) inbox: Inbox,
+    pub(crate) progress: Progress,
+    names: Names,
+    out: Vec<Output>,
+    /// When anything was heard last, in seconds since 1970.
+    heard: u64,
+}
+
+/// Names of subscriptions: ours alone, never used twice on a connection (G02-34).
+#[derive(Default)]
+struct Names(u64);
+
+impl Names {
+    fn next(&mut self) -> String {
+        self.0 += 1;
+        format!("g{}", self.0)
+    }
+}
+
+impl Session {
+    /// Begins with what is known from earlier connections.
+    pub(crate) fn start(
+        limits: RemoteLimits,
+        uses_nip77: bool,
+        plan: Arc<Plan>,
+        mut progress: Progress,
+        now: Now,
+    ) -> Self {
+        let said = limits.max_subscriptions.filter(|most| *most > 0);
+        let budget = said.unwrap_or(DEFAULT_BUDGET).min(MAX_BUDGET);
+        progress.restore(&plan, now.unix);
+        let mut session = Self {
+            live: Live::new(budget),
+            history: History::new(uses_nip77 && limits.knows_nip77 != Some(false)),
+            inbox: Inbox::default(),
+            plan: Arc::default(),
+            names: Names::default(),
+            out: Vec::new(),
+            heard: now.unix,
+            progress,
+        };
+        session.history.begin_pass(&plan, &session.progress, now);
+        session.take_plan(plan, now);
+        session.advance(now);
+        session
+    }
+
+    /// Follows another plan from now on; what is new in it gets its history.
+    pub(crate) fn set_plan(&mut self, plan: Arc<Plan>, now: Now) {
+        self.history.add_new(&plan, &self.plan, now);
+        self.take_plan(plan, now);
+        self.advance(now);
+    }
+
+    fn take_plan(&mut self, plan: Arc<Plan>, now: Now) {
+        self.progress.forget_dropped(&plan);
+        self.live.set_plan(&plan);
+        self.plan = plan;
+        self.live
+            .open(&mut self.names, &self.progress, now, &mut self.out);
+    }
+
+    /// What has to be done, in this order.
+    pub(crate) fn outputs(&mut self) -> Vec<Output> {
+        std::mem::take(&mut self.out)
+    }
+
+    /// Hears a text frame.
+    pub(crate) fn hear(&mut self, text: &str, now: Now) {
+        self.heard = now.unix;
+        let Some(message) = RelayMessage::read(text) else {
+            return;
+        };
+        match message {
+            RelayMessage::Event {
+                subscription,
+                event,
+                created_at,
+            } => self.hear_event(&subscription, event, created_at, now),
+            RelayMessage::Eose(subscription) => {
+                self.history
+                    .eose(&subscription, &mut self.progress, now, &mut self.out);
+            }
+            RelayMessage::Closed { subscription, text } => self.closed(&subscription, &text, now),
+            RelayMessage::Notice(text) => self.notice(&text, now),
+            RelayMessage::Reconcile {
+                subscription,
+                message,
+            } => {
+                let history = &mut self.history;
+                history.reconcile(&subscription, &message, &mut self.names, now, &mut self.out);
+            }
+            RelayMessage::ReconcileError { subscription, text } => {
+                let refusal = Refusal::read(&text);
+                self.pause_for(refusal, now);
+                let history = &mut self.history;
+                history.reconcile_refused(
+                    &subscription,
+                    refusal,
+                    &mut self.names,
+                    now,
+                    &mut self.out,
+                );
+            }
+        }
+        self.advance(now);
+    }
+
+    fn hear_event(&mut self, subscription: &str, event: &str, created_at: u64, now: Now) {
+        if let Some(filters) = self.live.filters_of(subscription) {
+            self.inbox.push(event, filters, None);
+        } else if let Some((filters, job)) = self.history.deliver(subscription, created_at, now) {
+            self.inbox.push(event, filters, Some(job));
+        }
+    }
+
+    /// Hears what became of events that were taken from the inbox.
+    pub(crate) fn admitted(&mut self, fates: &[(Option<u64>, [u8; 32], Fate)], now: Now) {
+        self.history
+            .admitted(fates, &mut self.progress, now, &mut self.out);
+        self.advance(now);
+    }
+
+    /// Hears the set that a reconciliation compares with; none if it is too large or unreadable.
+    pub(crate) fn set_loaded(&mut self, items: Option<Vec<Item>>, now: Now) {
+        self.history
+            .set_loaded(items, &mut self.names, now, &mut self.out);
+        self.advance(now);
+    }
+
+    fn closed(&mut self, subscription: &str, text: &str, now: Now) {
+        let refusal = Refusal::read(text);
+        if self.live.knows(subscription) {
+            self.pause_for(refusal, now);
+            self.live
+                .closed(subscription, refusal, &mut self.progress, now);
+        } else if self.history.knows(subscription) {
+            self.pause_for(refusal, now);
+            self.history.refused(refusal, &mut self.progress, now);
+        }
+    }
+
+    fn notice(&mut self, text: &str, now: Now) {
+        let refusal = Refusal::read(text);
+        self.pause_for(refusal, now);
+        if Refusal::is_about_nip77(text) {
+            let history = &mut self.history;
+            history.nip77_unknown(&mut self.names, now, &mut self.out);
+        }
+    }
+
+    fn pause_for(&mut self, refusal: Refusal, now: Now) {
+        match refusal {
+            Refusal::RateLimited => self.progress.rate.hit(POLITE, now.unix),
+            Refusal::TooManyQueries => {
+                self.progress.rate.hit(POLITE, now.unix);
+                self.history.without_nip77();
+            }
+            Refusal::TooManyFilters | Refusal::Policy | Refusal::Unknown => {}
+        }
+    }
+
+    /// Says whether the turn for history is wanted or in use (G02-26).
+    pub(crate) fn wants_turn(&self, now: Now) -> bool {
+        self.history.has_work(&self.progress, now)
+    }
+
+    /// Gives the turn for history, or takes it back once it is not wanted any more.
+    pub(crate) fn set_turn(&mut self, has_turn: bool, now: Now) {
+        self.history.has_turn = has_turn;
+        self.advance(now);
+    }
+
+    /// Does what the time has come for.
+    pub(crate) fn advance(&mut self, now: Now) {
+        let waited = self.inbox.is_full();
+        self.history.expire(
+            waited,
+            &mut self.progress,
+            &mut self.names,
+            now,
+            &mut self.out,
+        );
+        if self.progress.is_full_due(now.unix) && !self.history.is_in_pass() {
+            self.progress.start_over();
+            self.history.begin_pass(&self.plan, &self.progress, now);
+        }
+        self.live
+            .open(&mut self.names, &self.progress, now, &mut self.out);
+        self.history.poll(self.live.polled(), now);
+        self.history
+            .start_next(&mut self.names, &self.progress, now, &mut self.out);
+        self.history
+            .end_pass(&self.plan, &mut self.progress, now, &mut self.out);
+    }
+
+    /// When [`Session::advance`] has something to do again, at the latest.
+    pub(crate) fn wake_at(&self, now: Now) -> Instant {
+        let live = self.live.wake_at(&self.progress, now);
+        let history = self.history.wake_at(&self.progress, now);
+        let next = live.min(history).min(now.at + Duration::from_secs(60));
+        next.max(now.at)
+    }
+
+    /// Ends with the connection. What was confirmed stays so up to the last message, if nothing was
+    /// under way and every subscription was open.
+    pub(crate) fn end(mut self) -> Progress {
+        self.confirm();
+        self.progress
+    }
+
+    /// Notes that everything up to the last message is here, if so.
+    pub(crate) fn confirm(&mut self) {
+        if self.live.is_whole() && !self.history.is_in_pass() && self.inbox.is_empty() {
+            self.progress.confirm(self.heard);
+        }
+    }
+
+    pub(crate) fn status(&self) -> SessionStatus {
+        SessionStatus {
+            subscriptions: self.live.count() + usize::from(self.history.is_active()),
+            budget: self.live.budget(),
+            filters: self.live.ceiling(),
+            page: self.history.page_size(),
+            is_in_pass: self.history.is_in_pass(),
+            has_failed: self.history.has_failed(),
+            by_nip77: self.history.uses_nip77(),
+        }
+    }
+}
+
+/// How a session stands (G02-45).
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SessionStatus {
+    pub(crate) subscriptions: usize,
+    pub(crate) budget: usize,
+    /// Most filters of one REQ.
+    pub(crate) filters: usize,
+    /// The largest page seen.
+    pub(crate) page: u64,
+    pub(crate) is_in_pass: bool,
+    /// Since the pass began.
+    pub(crate) has_failed: bool,
+    pub(crate) by_nip77: bool,
+}
+
+/// Sends the end of a subscription.
+fn close(name: &str, out: &mut Vec<Output>) {
+    out.push(Output::Send(message::close(name)));
+}

@@ -1,0 +1,149 @@
+//! Pieces of history that are asked for one after the other.
+
+use std::sync::Arc;
+
+use grip_nostr::Filter;
+
+use super::Wanted;
+use crate::plan::{self, Class};
+
+/// Ids of one fetch (G02-24).
+pub(super) const MAX_IDS: usize = 300;
+
+/// One filter's history, or a part of it.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) class: Class,
+    pub(super) filter: Filter,
+    /// Of the filter, under which its cursor is kept.
+    pub(super) digest: String,
+    pub(super) work: Work,
+}
+
+#[derive(Debug)]
+pub(super) enum Work {
+    History {
+        /// The next page ends here.
+        until: Option<u64>,
+        pages: u32,
+        may_reconcile: bool,
+    },
+    Poll {
+        until: Option<u64>,
+        pages: u32,
+        began: u64,
+    },
+    /// Single events that the relay said it has.
+    Fetch {
+        left: Vec<[u8; 32]>,
+        /// What the ids were found for; none for those that are asked for again.
+        origin: Option<Box<Job>>,
+        attempt: u32,
+    },
+}
+
+impl Job {
+    fn new(class: Class, filter: Filter, work: Work) -> Self {
+        Self {
+            class,
+            digest: plan::digest(&filter),
+            filter,
+            work,
+        }
+    }
+
+    /// The history of `values`, in as many filters as it takes.
+    pub(super) fn of_values(class: Class, values: &[Arc<str>], since: Option<u64>) -> Vec<Self> {
+        let parts = plan::chunks(values);
+        let job = |part: &[Arc<str>]| {
+            let filter = Filter {
+                since,
+                ..class.filter(part)
+            };
+            let work = Work::History {
+                until: None,
+                pages: 0,
+                may_reconcile: true,
+            };
+            Self::new(class, filter, work)
+        };
+        parts.into_iter().map(job).collect()
+    }
+
+    pub(super) fn poll(wanted: Wanted, since: u64, began: u64) -> Self {
+        let filter = Filter {
+            since: Some(since),
+            ..wanted.filter
+        };
+        let work = Work::Poll {
+            until: None,
+            pages: 0,
+            began,
+        };
+        Self::new(wanted.class, filter, work)
+    }
+
+    pub(super) fn fetch(ids: Vec<[u8; 32]>, origin: Self) -> Self {
+        Self::fetch_more(ids, Some(Box::new(origin)), 0)
+    }
+
+    pub(super) fn fetch_more(ids: Vec<[u8; 32]>, origin: Option<Box<Self>>, attempt: u32) -> Self {
+        let class = origin
+            .as_ref()
+            .map_or(Class::Announcements, |job| job.class);
+        let work = Work::Fetch {
+            left: ids,
+            origin,
+            attempt,
+        };
+        Self {
+            class,
+            filter: Filter::default(),
+            digest: String::new(),
+            work,
+        }
+    }
+
+    /// Asks again for events that did not come.
+    pub(super) fn missing((ids, attempt): (Vec<[u8; 32]>, u32)) -> Self {
+        Self::fetch_more(ids, None, attempt)
+    }
+
+    pub(super) fn may_reconcile(&self) -> bool {
+        matches!(
+            self.work,
+            Work::History {
+                may_reconcile: true,
+                until: None,
+                ..
+            }
+        )
+    }
+
+    pub(super) fn without_nip77(mut self) -> Self {
+        if let Work::History { may_reconcile, .. } = &mut self.work {
+            *may_reconcile = false;
+        }
+        self
+    }
+
+    /// Goes on with the page that ends at `until`; returns how many there were.
+    pub(super) fn next_page(&mut self, next: Option<u64>) -> u32 {
+        match &mut self.work {
+            Work::History { until, pages, .. } | Work::Poll { until, pages, .. } => {
+                *until = next;
+                *pages += 1;
+                *pages
+            }
+            Work::Fetch { .. } => 0,
+        }
+    }
+
+    pub(super) fn is_poll_of(&self, wanted: &Wanted) -> bool {
+        let bare = Filter {
+            since: None,
+            ..self.filter.clone()
+        };
+        self.class == wanted.class && bare == wanted.filter
+    }
+}

@@ -1,0 +1,282 @@
+//! Live subscriptions within the budget of a relay; what does not fit is polled (G02-13 … G02-17).
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use grip_nostr::Filter;
+use tokio::time::Instant;
+
+use super::{Names, Now, Output, Progress, close};
+use crate::{
+    message,
+    pause::POLITE,
+    plan::{Class, Plan, REQUEST_BYTES, chunks},
+    refusal::Refusal,
+};
+
+/// Most filters of one REQ, and what it falls to when a relay refuses (G02-17).
+const CEILINGS: [usize; 4] = [10, 5, 2, 1];
+/// Places that are kept for history.
+const RESERVED: usize = 2;
+/// How long after a close for no known reason a subscription is opened again, once (G02-31).
+const REPAIR: Duration = Duration::from_secs(65);
+
+/// One filter of a live subscription.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    pub(crate) class: Class,
+    pub(crate) filter: Filter,
+}
+
+pub(super) struct Live {
+    budget: usize,
+    ceiling: usize,
+    /// The values of the plan in the order in which they came, so that new ones change few
+    /// requests.
+    order: BTreeMap<Class, Vec<Arc<str>>>,
+    requests: Vec<Request>,
+    /// What does not fit, and how often that changed.
+    polled: Vec<Wanted>,
+    regrouped: u64,
+    must_regroup: bool,
+}
+
+struct Request {
+    wanted: Vec<Wanted>,
+    filters: Arc<[Filter]>,
+    state: State,
+    was_repaired: bool,
+}
+
+enum State {
+    /// To be opened, not before the moment if there is one.
+    Closed(Option<Instant>),
+    Open(String),
+}
+
+impl Live {
+    pub(super) fn new(budget: usize) -> Self {
+        Self {
+            budget,
+            ceiling: CEILINGS[0],
+            order: BTreeMap::new(),
+            requests: Vec::new(),
+            polled: Vec::new(),
+            regrouped: 0,
+            must_regroup: false,
+        }
+    }
+
+    pub(super) fn budget(&self) -> usize {
+        self.budget
+    }
+
+    pub(super) fn ceiling(&self) -> usize {
+        self.ceiling
+    }
+
+    /// Subscriptions that are open.
+    pub(super) fn count(&self) -> usize {
+        let open = |request: &&Request| matches!(request.state, State::Open(_));
+        self.requests.iter().filter(open).count()
+    }
+
+    /// Says whether everything that is wanted is subscribed to.
+    pub(super) fn is_whole(&self) -> bool {
+        self.polled.is_empty() && self.count() == self.requests.len()
+    }
+
+    /// What has no subscription, with a number that changes when it may have.
+    pub(super) fn polled(&self) -> (u64, &[Wanted]) {
+        (self.regrouped, &self.polled)
+    }
+
+    pub(super) fn set_plan(&mut self, plan: &Plan) {
+        self.order.retain(|class, values| {
+            values.retain(|value| plan.contains(*class, value));
+            !values.is_empty()
+        });
+        for (class, values) in &plan.values {
+            let order = self.order.entry(*class).or_default();
+            let known: std::collections::HashSet<Arc<str>> = order.iter().cloned().collect();
+            order.extend(
+                values
+                    .iter()
+                    .filter(|value| !known.contains(*value))
+                    .cloned(),
+            );
+        }
+        self.must_regroup = true;
+    }
+
+    /// Arranges the filters in as few requests as the relay allows. Requests that stay the same
+    /// stay open.
+    fn regroup(&mut self, progress: &Progress, now: Now, out: &mut Vec<Output>) {
+        self.must_regroup = false;
+        self.regrouped += 1;
+        let mut groups: Vec<Vec<Wanted>> = Vec::new();
+        let mut bytes = 0;
+        for (class, values) in &self.order {
+            if progress.refused(*class, now.unix).is_some() {
+                continue;
+            }
+            for part in chunks(values) {
+                let filter = class.filter(part);
+                let size = filter.size_bytes();
+                let fits = bytes + size <= REQUEST_BYTES;
+                let wanted = Wanted {
+                    class: *class,
+                    filter,
+                };
+                match groups.last_mut() {
+                    Some(group) if group.len() < self.ceiling && fits => {
+                        group.push(wanted);
+                        bytes += size;
+                    }
+                    _ => {
+                        groups.push(vec![wanted]);
+                        bytes = size;
+                    }
+                }
+            }
+        }
+        let places = self
+            .budget
+            .saturating_sub(RESERVED)
+            .max(self.budget / 2)
+            .max(1);
+        let rest = groups.split_off(places.min(groups.len()));
+        self.polled = rest.into_iter().flatten().collect();
+        let mut old = std::mem::take(&mut self.requests);
+        for group in groups {
+            let same = old.iter().position(|request| request.wanted == group);
+            let request = match same {
+                Some(at) => old.swap_remove(at),
+                None => Request::new(group),
+            };
+            self.requests.push(request);
+        }
+        for request in old {
+            if let State::Open(name) = request.state {
+                close(&name, out);
+            }
+        }
+    }
+
+    /// Opens what is to be open. Live requests wait for no turn, but for pauses by rate.
+    pub(super) fn open(
+        &mut self,
+        names: &mut Names,
+        progress: &Progress,
+        now: Now,
+        out: &mut Vec<Output>,
+    ) {
+        if self.must_regroup {
+            self.regroup(progress, now, out);
+        }
+        if progress.rate.left(POLITE, now.unix).is_some() {
+            return;
+        }
+        for request in &mut self.requests {
+            let State::Closed(not_before) = request.state else {
+                continue;
+            };
+            if not_before.is_some_and(|at| at > now.at) {
+                continue;
+            }
+            let name = names.next();
+            let mut filters: Vec<Filter> = request.filters.to_vec();
+            filters.iter_mut().for_each(|filter| filter.limit = Some(0));
+            out.push(Output::Send(message::req(&name, &filters)));
+            request.state = State::Open(name);
+        }
+    }
+
+    fn find(&mut self, subscription: &str) -> Option<&mut Request> {
+        let is_it = |request: &&mut Request| request.is_open_as(subscription);
+        self.requests.iter_mut().find(is_it)
+    }
+
+    pub(super) fn knows(&self, subscription: &str) -> bool {
+        let mut requests = self.requests.iter();
+        requests.any(|request| request.is_open_as(subscription))
+    }
+
+    pub(super) fn filters_of(&self, subscription: &str) -> Option<Arc<[Filter]>> {
+        let mut requests = self.requests.iter();
+        let request = requests.find(|request| request.is_open_as(subscription))?;
+        Some(Arc::clone(&request.filters))
+    }
+
+    /// Hears that the relay closed a subscription.
+    pub(super) fn closed(
+        &mut self,
+        subscription: &str,
+        refusal: Refusal,
+        progress: &mut Progress,
+        now: Now,
+    ) {
+        let ceiling = self.ceiling;
+        let Some(request) = self.find(subscription) else {
+            return;
+        };
+        request.state = State::Closed(Some(now.at + REPAIR));
+        let size = request.wanted.len();
+        match refusal {
+            // Reopened when the pause ends.
+            Refusal::RateLimited | Refusal::TooManyQueries => {
+                request.state = State::Closed(None);
+            }
+            // Several filters: each is asked for alone, to see which of them it is.
+            Refusal::TooManyFilters | Refusal::Policy if size > 1 => {
+                let lower = |refused: usize| CEILINGS.into_iter().find(|c| *c < refused);
+                let next = if refusal == Refusal::Policy {
+                    1
+                } else {
+                    lower(size.min(ceiling)).unwrap_or(1)
+                };
+                self.ceiling = next.min(ceiling);
+                self.must_regroup = true;
+            }
+            Refusal::TooManyFilters | Refusal::Policy => {
+                let class = request.wanted[0].class;
+                progress.refuse(class, now.unix);
+                self.must_regroup = true;
+            }
+            Refusal::Unknown if request.was_repaired => {
+                request.state = State::Closed(Some(now.at + 2 * REPAIR));
+            }
+            Refusal::Unknown => request.was_repaired = true,
+        }
+    }
+
+    pub(super) fn wake_at(&self, progress: &Progress, now: Now) -> Instant {
+        let far = now.at + Duration::from_secs(3_600);
+        let rate = progress.rate.left(POLITE, now.unix);
+        let due = self
+            .requests
+            .iter()
+            .filter_map(|request| match request.state {
+                State::Closed(at) => {
+                    Some(at.unwrap_or(now.at).max(now.at + rate.unwrap_or_default()))
+                }
+                State::Open(_) => None,
+            });
+        due.min().unwrap_or(far)
+    }
+}
+
+impl Request {
+    fn new(wanted: Vec<Wanted>) -> Self {
+        let filters = wanted.iter().map(|wanted| wanted.filter.clone()).collect();
+        Self {
+            wanted,
+            filters,
+            state: State::Closed(None),
+            was_repaired: false,
+        }
+    }
+
+    fn is_open_as(&self, subscription: &str) -> bool {
+        matches!(&self.state, State::Open(name) if name == subscription)
+    }
+}

@@ -1,0 +1,43 @@
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn g02_38_a_full_inbox_says_so_and_what_was_not_asked_for_is_not_kept() {
+    let mut scene = Scene::new(one(Class::States));
+    let (name, _) = scene.requests().remove(0);
+    for _ in 0..999 {
+        scene.deliver(&name, 1);
+    }
+    assert!(!scene.session.inbox.is_full());
+    scene.deliver(&name, 1);
+    assert!(scene.session.inbox.is_full());
+    scene.decide(Fate::Known);
+    assert!(!scene.session.inbox.is_full());
+    for _ in 0..5_000 {
+        scene.deliver("stranger", 1);
+    }
+    assert!(scene.session.inbox.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn g02_26_a_relay_that_is_paused_keeps_no_turn() {
+    let mut scene = Scene::new(one(Class::States));
+    let (name, _) = scene.requests().remove(0);
+    assert!(scene.session.wants_turn(scene.now));
+    scene.hear(json!(["CLOSED", name, "error: no"]));
+    assert!(!scene.session.wants_turn(scene.now));
+    scene.pass(65);
+    assert!(scene.session.wants_turn(scene.now));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_was_set_back_confirms_nothing() {
+    let plan = one(Class::States);
+    let mut scene = Scene::new(Arc::clone(&plan));
+    let (name, _) = scene.requests().remove(0);
+    scene.hear(json!(["EOSE", name]));
+    let progress = scene.session.end();
+    let mut now = start();
+    now.unix -= 100_000;
+    let mut again = Scene::at(now, plan, RemoteLimits::default(), false, progress);
+    assert!(again.requests().remove(0).1["since"].is_null());
+}

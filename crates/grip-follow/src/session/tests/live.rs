@@ -1,0 +1,149 @@
+use super::*;
+
+fn names(said: &[Value], kind: &str) -> Vec<String> {
+    let of_kind = said.iter().filter(|message| message[0] == kind);
+    of_kind
+        .map(|message| message[1].as_str().unwrap().to_owned())
+        .collect()
+}
+
+fn big_plan(filters: usize) -> Arc<Plan> {
+    // Each value fills more than half of a filter.
+    plan_of(
+        Class::States,
+        (0..filters).map(|n| format!("{n:05}{}", "x".repeat(20_000))),
+    )
+}
+
+#[tokio::test(start_paused = true)]
+async fn g02_5_live_subscriptions_begin_at_once_and_ask_for_nothing_stored() {
+    let mut scene = Scene::new(one(Class::States));
+    let said = scene.said();
+    assert_eq!(said[0][0], "REQ");
+    assert_eq!(said[0][2]["limit"], 0);
+    assert_eq!(said[0][2]["#d"], json!(["x"]));
+    let name = said[0][1].as_str().unwrap();
+    scene.deliver(name, 5);
+    assert_eq!(scene.decide(Fate::Taken), 1);
+    // A subscription that we did not open delivers nothing.
+    scene.deliver("g99", 5);
+    assert_eq!(scene.decide(Fate::Taken), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn g02_13_a_relay_that_closes_the_21st_subscription_never_has_to() {
+    for (said, most) in [(None, 20), (Some(5), 5), (Some(0), 20), (Some(1), 2)] {
+        let limits = RemoteLimits {
+            max_subscriptions: said,
+            knows_nip77: None,
+        };
+        let plan = big_plan(400);
+        let mut scene = Scene::with(plan, limits, false, Progress::default());
+        for _ in 0..10 {
+            let status = scene.session.status();
+            assert!(status.subscriptions <= most, "{said:?}: {status:?}");
+            scene.pass(1);
+        }
+        assert!(!scene.session.live.is_whole());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn g02_15_what_does_not_fit_is_polled_with_an_overlap() {
+    let mut scene = Scene::new(big_plan(200));
+    let polled = scene.session.live.polled().1.len();
+    assert!(polled > 0);
+    // Everything has its history first.
+    for _ in 0..3_000 {
+        for (name, _) in scene.requests() {
+            scene.hear(json!(["EOSE", name]));
+        }
+        if scene.is_complete() {
+            break;
+        }
+        scene.pass(1);
+    }
+    assert!(scene.is_complete());
+    scene.requests();
+    let began = scene.now.unix;
+    for _ in 0..3 {
+        scene.pass(5);
+    }
+    let requests = scene.requests();
+    assert!(!requests.is_empty(), "nothing was polled");
+    for (_, filter) in requests {
+        let since = filter["since"].as_u64().unwrap();
+        assert!(since <= began - 900, "{filter}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn g02_17_a_refusal_of_many_filters_lowers_the_ceiling_and_one_of_a_single_filter_pauses() {
+    let mut plan = Plan::default();
+    for class in [
+        Class::Announcements,
+        Class::States,
+        Class::Address,
+        Class::Event,
+    ] {
+        plan.add(class, &"x".into());
+    }
+    let mut scene = Scene::new(Arc::new(plan));
+    let mut open = names(&scene.said(), "REQ");
+    assert_eq!(scene.session.status().filters, 10);
+    let mut ceilings = Vec::new();
+    for _ in 0..3 {
+        let refused = open.remove(0);
+        scene.hear(json!(["CLOSED", refused, "invalid number of filters"]));
+        ceilings.push(scene.session.status().filters);
+        // Refusals of what is closed already are ignored.
+        scene.hear(json!(["CLOSED", refused, "invalid number of filters"]));
+        let said = scene.said();
+        let closed = names(&said, "CLOSE");
+        open.retain(|name| !closed.contains(name));
+        open.extend(names(&said, "REQ"));
+        open.retain(|name| scene.session.live.knows(name));
+    }
+    assert_eq!(ceilings, [2, 1, 1]);
+    assert!(scene.session.progress.is_refused(scene.now.unix));
+    assert!(!scene.session.progress.is_refused(scene.now.unix + 86_400));
+    // The others stay open.
+    assert_eq!(scene.session.live.count(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn g02_31_a_subscription_closed_without_a_known_reason_is_repaired_after_65_seconds() {
+    let mut scene = Scene::new(one(Class::States));
+    let name = names(&scene.said(), "REQ").remove(0);
+    scene.hear(json!(["CLOSED", name, "error: shutting down"]));
+    scene.pass(64);
+    assert_eq!(scene.session.live.count(), 0);
+    scene.pass(1);
+    assert_eq!(scene.session.live.count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn g02_27_a_rate_limit_stops_new_requests_and_the_subscription_comes_back_after_it() {
+    let mut scene = Scene::new(one(Class::States));
+    let name = names(&scene.said(), "REQ").remove(0);
+    scene.hear(json!(["CLOSED", name, "rate-limited: slow down"]));
+    scene.pass(64);
+    assert!(names(&scene.said(), "REQ").is_empty());
+    scene.pass(1);
+    assert_eq!(scene.session.live.count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn new_values_change_few_subscriptions() {
+    let first: Vec<String> = (0..4)
+        .map(|n| format!("b{n}{}", "x".repeat(30_000)))
+        .collect();
+    let mut scene = Scene::new(plan_of(Class::States, first.clone()));
+    scene.said();
+    let more = [first, vec!["a".to_owned()]].concat();
+    let plan = plan_of(Class::States, more);
+    scene.session.set_plan(plan, scene.now);
+    scene.collect();
+    let said = scene.said();
+    assert_eq!(names(&said, "CLOSE").len(), 1, "{}", said.len());
+}

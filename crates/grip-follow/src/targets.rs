@@ -1,0 +1,277 @@
+//! Targets: the relays that are followed, and what is wanted of each (G02-5, G02-10, G02-49).
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    sync::Arc,
+};
+
+use grip_nostr::{Address, EventId, FollowedRepository, kinds};
+
+use crate::{
+    RelayUrl,
+    plan::{Class, Plan},
+};
+
+/// Held announcements that one relay is asked about.
+const MAX_HELD_OF_ONE: usize = 1_000;
+/// Relays of one repository, in the order of its announcements.
+const MAX_RELAYS_OF_ONE: usize = 8;
+
+/// Issues, patches and pull requests of one repository, and the answers to them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Threads {
+    pub(crate) roots: Vec<EventId>,
+    pub(crate) descendants: Vec<EventId>,
+}
+
+/// Which addresses may be targets, and how many.
+pub(crate) struct Rules<'a> {
+    pub(crate) bootstrap: &'a [RelayUrl],
+    /// Refuses our own addresses and names that cannot be public.
+    pub(crate) may_follow: &'a dyn Fn(&RelayUrl) -> bool,
+    pub(crate) max_relays: usize,
+}
+
+/// A repository as it is wanted from every relay of it.
+struct Wanted {
+    values: Vec<(Class, Arc<str>)>,
+}
+
+/// The plan of each relay. Where there are more relays than are followed, those of the most served
+/// owners come first, so that nobody's announcements push out the relays of others.
+pub(crate) fn plan(
+    repositories: &[FollowedRepository],
+    threads: impl Fn(&FollowedRepository) -> Threads,
+    rules: &Rules<'_>,
+) -> BTreeMap<RelayUrl, Arc<Plan>> {
+    let mut targets: BTreeMap<RelayUrl, Target> = BTreeMap::new();
+    for (at, repository) in repositories.iter().enumerate() {
+        for url in relays(repository, rules) {
+            targets.entry(url).or_default().add(at, repository);
+        }
+    }
+    let mut ranked: Vec<(RelayUrl, Target)> = targets.into_iter().collect();
+    let is_first = |url: &RelayUrl| rules.bootstrap.contains(url);
+    ranked.sort_by_key(|(url, target)| {
+        std::cmp::Reverse((is_first(url), target.served.len(), target.held.len()))
+    });
+    ranked.truncate(rules.max_relays);
+    let wanted: BTreeMap<usize, Wanted> = {
+        let followed: BTreeSet<usize> = ranked
+            .iter()
+            .flat_map(|(_, target)| target.repositories.iter().copied())
+            .collect();
+        let one = |at: usize| (at, wanted(&repositories[at], &threads));
+        followed.into_iter().map(one).collect()
+    };
+    let mut plans: BTreeMap<RelayUrl, Plan> = BTreeMap::new();
+    for (url, target) in ranked {
+        let plan = plans.entry(url).or_default();
+        plan.repositories = target.repositories.len();
+        for at in target.repositories {
+            for (class, value) in &wanted[&at].values {
+                plan.add(*class, value);
+            }
+        }
+    }
+    for url in rules.bootstrap.iter().filter(|url| (rules.may_follow)(url)) {
+        let plan = plans.entry(url.clone()).or_default();
+        for repository in repositories
+            .iter()
+            .filter(|repository| repository.is_served)
+        {
+            plan.add(Class::States, &repository.addr.identifier.as_str().into());
+        }
+    }
+    for plan in plans.values_mut() {
+        plan.add(Class::Announcements, &Arc::from(""));
+    }
+    let shared = plans.into_iter();
+    shared.map(|(url, plan)| (url, Arc::new(plan))).collect()
+}
+
+#[derive(Default)]
+struct Target {
+    repositories: Vec<usize>,
+    /// Owners, so that one of them with many repositories counts once.
+    served: HashSet<grip_nostr::PublicKey>,
+    held: HashSet<grip_nostr::PublicKey>,
+    held_count: usize,
+}
+
+impl Target {
+    fn add(&mut self, at: usize, repository: &FollowedRepository) {
+        let owner = repository.addr.owner;
+        if repository.is_served {
+            self.served.insert(owner);
+        } else if self.held_count < MAX_HELD_OF_ONE {
+            self.held_count += 1;
+            self.held.insert(owner);
+        } else {
+            return;
+        }
+        self.repositories.push(at);
+    }
+}
+
+fn relays(repository: &FollowedRepository, rules: &Rules<'_>) -> BTreeSet<RelayUrl> {
+    let parsed = repository.relays.iter();
+    let parsed = parsed.filter_map(|text| RelayUrl::parse(text).ok());
+    let allowed = parsed.filter(|url| (rules.may_follow)(url));
+    let mut seen = BTreeSet::new();
+    for url in allowed {
+        if seen.len() == MAX_RELAYS_OF_ONE {
+            break;
+        }
+        seen.insert(url);
+    }
+    seen
+}
+
+fn wanted(
+    repository: &FollowedRepository,
+    threads: &impl Fn(&FollowedRepository) -> Threads,
+) -> Wanted {
+    let identifier: Arc<str> = repository.addr.identifier.as_str().into();
+    if !repository.is_served {
+        let values = vec![(Class::Held, identifier)];
+        return Wanted { values };
+    }
+    let mut values = vec![(Class::States, identifier)];
+    let announcement = Address::of_announcement(&repository.addr);
+    let state = Address {
+        kind: kinds::STATE,
+        ..announcement.clone()
+    };
+    for address in [announcement, state] {
+        let address: Arc<str> = address.to_string().into();
+        for class in [Class::Address, Class::RootAddress, Class::Quote] {
+            values.push((class, Arc::clone(&address)));
+        }
+    }
+    let threads = threads(repository);
+    for id in threads.roots {
+        let id: Arc<str> = id.to_hex().into();
+        for class in [Class::Event, Class::RootEvent, Class::Quote] {
+            values.push((class, Arc::clone(&id)));
+        }
+    }
+    for id in threads.descendants {
+        values.push((Class::Descendant, id.to_hex().into()));
+    }
+    Wanted { values }
+}
+
+#[cfg(test)]
+mod tests {
+    use grip_nostr::{PublicKey, RepoAddr};
+    use grip_types::Identifier;
+    use nostr::prelude::Keys;
+
+    use super::*;
+
+    fn repository(
+        owner: PublicKey,
+        name: &str,
+        is_served: bool,
+        relays: &[&str],
+    ) -> FollowedRepository {
+        FollowedRepository {
+            addr: RepoAddr::new(owner, Identifier::parse(name).unwrap()),
+            is_served,
+            relays: relays.iter().map(|relay| (*relay).to_owned()).collect(),
+        }
+    }
+
+    fn plans(
+        repositories: &[FollowedRepository],
+        bootstrap: &[RelayUrl],
+        max_relays: usize,
+    ) -> BTreeMap<RelayUrl, Arc<Plan>> {
+        let is_ours = |url: &RelayUrl| url.as_str() != "wss://ours.example";
+        let root = EventId::from_byte_array([7; 32]);
+        let threads = |_: &FollowedRepository| Threads {
+            roots: vec![root],
+            descendants: Vec::new(),
+        };
+        let rules = Rules {
+            bootstrap,
+            may_follow: &is_ours,
+            max_relays,
+        };
+        plan(repositories, threads, &rules)
+    }
+
+    fn classes(plan: &Plan) -> Vec<Class> {
+        plan.values.keys().copied().collect()
+    }
+
+    #[test]
+    fn g02_5_held_announcements_are_followed_for_states_and_served_ones_for_all() {
+        let owner = Keys::generate().public_key();
+        let held = repository(
+            owner,
+            "a",
+            false,
+            &["wss://one.example/", "wss://ours.example"],
+        );
+        let served = repository(owner, "b", true, &["wss://two.example"]);
+        let plans = plans(&[held, served], &[], 10);
+        let of = |url: &str| &plans[&RelayUrl::parse(url).unwrap()];
+        assert_eq!(plans.len(), 2);
+        assert_eq!(
+            classes(of("wss://one.example")),
+            [Class::Announcements, Class::Held]
+        );
+        assert_eq!(
+            classes(of("wss://two.example")),
+            [
+                Class::Announcements,
+                Class::States,
+                Class::Address,
+                Class::Event,
+                Class::RootEvent,
+                Class::RootAddress,
+                Class::Quote
+            ]
+        );
+    }
+
+    #[test]
+    fn relays_of_strangers_do_not_push_out_those_of_served_owners() {
+        let mut all: Vec<FollowedRepository> = (0..50)
+            .map(|n| {
+                let url = format!("wss://r{n}.stranger.example");
+                repository(Keys::generate().public_key(), "x", false, &[&url])
+            })
+            .collect();
+        // One key with many repositories is one voice.
+        let spammer = Keys::generate().public_key();
+        all.extend(
+            (0..50).map(|n| repository(spammer, &format!("s{n}"), true, &["wss://spam.example"])),
+        );
+        for _ in 0..2 {
+            let owner = Keys::generate().public_key();
+            all.push(repository(owner, "y", true, &["wss://honest.example"]));
+        }
+        let plans = plans(&all, &[], 1);
+        assert_eq!(
+            plans.keys().map(RelayUrl::as_str).collect::<Vec<_>>(),
+            ["wss://honest.example"]
+        );
+    }
+
+    #[test]
+    fn one_repository_names_a_few_relays_and_the_bootstrap_relay_is_always_there() {
+        let many: Vec<String> = (0..30).map(|n| format!("wss://r{n}.example")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        let owner = Keys::generate().public_key();
+        let bootstrap = [RelayUrl::parse("wss://first.example").unwrap()];
+        let plans = plans(&[repository(owner, "x", true, &many)], &bootstrap, 100);
+        assert_eq!(plans.len(), MAX_RELAYS_OF_ONE + 1);
+        assert_eq!(
+            classes(&plans[&bootstrap[0]]),
+            [Class::Announcements, Class::States]
+        );
+    }
+}

@@ -1,0 +1,199 @@
+//! The worker of one relay: dials when it may, follows while it can, remembers how it went.
+
+use std::sync::{Arc, atomic::Ordering};
+
+use grip_nostr::Timestamp;
+use grip_tasks::TaskGroup;
+use grip_types::{EventSource, Origin};
+use tokio::{
+    sync::{Notify, Semaphore, watch},
+    time::{Instant, sleep},
+};
+
+use crate::{
+    Options, RelayUrl,
+    connection::{Connection, Ending},
+    dial::Dialler,
+    health::Loss,
+    intake::Intake,
+    memory::{Memories, Memory},
+    plan::Plan,
+    session::{Now, Session, SessionStatus},
+    status::{Board, Report},
+};
+
+/// What all workers share.
+pub(crate) struct Shared {
+    pub(crate) options: Options,
+    pub(crate) dialler: Dialler,
+    pub(crate) intake: Arc<Intake>,
+    pub(crate) memories: Memories,
+    pub(crate) board: Board,
+    /// Turns for reading history.
+    pub(crate) turns: Arc<Semaphore>,
+    /// Something was taken: there may be more to follow.
+    pub(crate) arrived: Notify,
+    pub(crate) group: TaskGroup,
+}
+
+pub(crate) struct Worker {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) relay: RelayUrl,
+    pub(crate) memory: Memory,
+    pub(crate) report: Report,
+}
+
+impl Worker {
+    /// Follows a relay until its plan is gone or empty, or the node stops.
+    pub(crate) async fn run(
+        shared: Arc<Shared>,
+        relay: RelayUrl,
+        mut plans: watch::Receiver<Arc<Plan>>,
+    ) {
+        let memory = shared.memories.load(&relay).await;
+        let mut worker = Self {
+            shared,
+            relay,
+            memory,
+            report: Report::default(),
+        };
+        worker.report.repositories = plans.borrow().repositories;
+        worker.follow(&mut plans).await;
+        worker.save().await;
+        worker.shared.board.remove(&worker.relay);
+    }
+
+    async fn follow(&mut self, plans: &mut watch::Receiver<Arc<Plan>>) {
+        let stop = self.shared.group.token();
+        loop {
+            self.show(None);
+            let pause = self.memory.health.wait(unix());
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                gone = gone(plans) => {
+                    if gone {
+                        return;
+                    }
+                    continue;
+                }
+                () = sleep(pause) => {}
+            }
+            let dialled = tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                dialled = self.dial(plans) => dialled,
+            };
+            let Some(connection) = dialled else {
+                continue;
+            };
+            if self.talk(connection, plans.clone()).await == Ending::Dropped {
+                return;
+            }
+        }
+    }
+
+    async fn dial(
+        &mut self,
+        plans: &watch::Receiver<Arc<Plan>>,
+    ) -> Option<(grip_egress::Socket, Session)> {
+        let shared = Arc::clone(&self.shared);
+        shared.board.dials.fetch_add(1, Ordering::Relaxed);
+        let is_bootstrap = shared.options.bootstrap.contains(&self.relay);
+        let error = match shared.dialler.dial(&self.relay, is_bootstrap).await {
+            Ok((socket, limits)) => {
+                let now = Now {
+                    at: Instant::now(),
+                    unix: unix(),
+                };
+                self.memory.health.connected(now.unix);
+                self.report.last_error = None;
+                let plan = Arc::clone(&plans.borrow());
+                let progress = std::mem::take(&mut self.memory.progress);
+                let uses_nip77 = shared.options.uses_nip77;
+                let session = Session::start(limits, uses_nip77, plan, progress, now);
+                self.memory.progress = session.progress.clone();
+                tracing::info!(relay = %self.relay, "following relay");
+                return Some((socket, session));
+            }
+            Err(error) => error,
+        };
+        shared.board.dials_failed.fetch_add(1, Ordering::Relaxed);
+        let text = grip_types::ErrorChain(&error).to_string();
+        tracing::debug!(relay = %self.relay, error = text, "failed to dial relay");
+        match error.loss() {
+            Ok(loss) => self.lost(loss, text).await,
+            Err(wait) => {
+                self.memory.health.put_off(wait, unix());
+                self.report.last_error = Some(text);
+            }
+        }
+        None
+    }
+
+    async fn talk(
+        &mut self,
+        (socket, session): (grip_egress::Socket, Session),
+        plans: watch::Receiver<Arc<Plan>>,
+    ) -> Ending {
+        let networks = self.shared.options.networks;
+        let source = EventSource {
+            origin: Origin::Synced,
+            // What a relay sends counts for its network, as what a client sends does.
+            network: socket.address.map(|address| networks.network(address.ip())),
+        };
+        let connection = Connection {
+            worker: self,
+            socket: socket.stream,
+            session,
+            source,
+            plans,
+        };
+        let ending = connection.run().await;
+        match ending {
+            Ending::Lost(why) => self.lost(Loss::Failed, why.to_owned()).await,
+            Ending::Hostile => {
+                let why = "it sends forged events and such as were not asked for";
+                self.lost(Loss::Faulty, why.to_owned()).await;
+            }
+            Ending::Dropped => {}
+        }
+        ending
+    }
+
+    async fn lost(&mut self, loss: Loss, why: String) {
+        let now = unix();
+        self.memory
+            .health
+            .lost(loss, &self.shared.options.backoff, now);
+        let next = self.memory.health.wait(now);
+        tracing::info!(relay = %self.relay, why, ?next, "relay is not reached");
+        self.report.last_error = Some(why);
+        self.save().await;
+    }
+
+    pub(crate) fn show(&self, session: Option<SessionStatus>) {
+        let report = Report {
+            session,
+            ..self.report.clone()
+        };
+        self.shared
+            .board
+            .show(&self.relay, &self.memory, &report, unix());
+    }
+
+    pub(crate) async fn save(&self) {
+        self.shared.memories.save(&self.relay, &self.memory).await;
+    }
+}
+
+/// Waits for another plan; says whether nothing is wanted any more.
+async fn gone(plans: &mut watch::Receiver<Arc<Plan>>) -> bool {
+    let changed = plans.changed().await;
+    changed.is_err() || plans.borrow_and_update().is_empty()
+}
+
+/// Seconds since 1970.
+pub(crate) fn unix() -> u64 {
+    Timestamp::now().as_secs()
+}

@@ -1,0 +1,131 @@
+//! Damaged packs: noticed by their ends, without reading what is in between, and set aside.
+//!
+//! A pack ends with its checksum, which its index repeats. A file that was cut, lost or mixed up shows
+//! there; a flipped bit in the middle shows to `git fsck` alone.
+
+use std::{
+    fs::{self, File},
+    io::{self, Read as _, Seek as _, SeekFrom},
+    path::{Path, PathBuf},
+};
+
+use grip_types::Identifier;
+
+use super::{Packs, pack_dir};
+use crate::disk;
+
+const CHECKSUM: usize = 20;
+/// Magic, version, count and checksum.
+const SMALLEST_PACK: u64 = 32;
+/// Magic, version, fan-out and two checksums.
+const SMALLEST_INDEX: u64 = 1072;
+
+/// A pack that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DamagedPack {
+    /// The name of its files, without their extensions.
+    pub name: String,
+    pub reason: String,
+}
+
+impl Packs {
+    /// The damaged packs of an identifier; none if it has no store, or while it is repacked. The
+    /// caller holds the lock.
+    pub(crate) fn damaged(&self, identifier: &Identifier) -> io::Result<Vec<DamagedPack>> {
+        match self.find_damaged(identifier) {
+            Err(error) if !disk::is_absent(&error) => Err(error),
+            Ok(damaged) if self.repacking.held(identifier) == 0 => Ok(damaged),
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    fn find_damaged(&self, identifier: &Identifier) -> io::Result<Vec<DamagedPack>> {
+        let dir = pack_dir(&self.objects(identifier));
+        let mut damaged = Vec::new();
+        if !disk::is_real_dir(&dir)? {
+            return Ok(damaged);
+        }
+        for (file, _) in disk::entries(&dir)? {
+            let reason = match file.rsplit_once('.') {
+                Some((name, "pack")) => fault(&dir, name)?,
+                Some((name, "idx")) if !dir.join(format!("{name}.pack")).exists() => {
+                    Some((name, "its pack is missing".to_owned()))
+                }
+                _ => None,
+            };
+            damaged.extend(reason.map(|(name, reason)| DamagedPack {
+                name: name.to_owned(),
+                reason,
+            }));
+        }
+        Ok(damaged)
+    }
+
+    /// Moves damaged packs out of the store, where a person can look at them. What they held is
+    /// missing from now on, and can be fetched again.
+    pub(crate) fn set_aside(
+        &self,
+        identifier: &Identifier,
+        packs: &[DamagedPack],
+    ) -> io::Result<()> {
+        let dir = pack_dir(&self.objects(identifier));
+        let aside = self.layout.damaged(identifier);
+        disk::make_dirs(&self.layout.root, &aside)?;
+        for (file, _) in disk::entries(&dir)? {
+            let stem = file.split_once('.').map_or(&*file, |(stem, _)| stem);
+            let is_damaged = packs.iter().any(|pack| pack.name == stem);
+            // It names packs that are gone.
+            let is_index_of_all =
+                stem == "multi-pack-index" || file.starts_with("multi-pack-index");
+            if is_damaged {
+                fs::rename(dir.join(&file), aside.join(&file))?;
+            } else if is_index_of_all {
+                fs::remove_file(dir.join(&file))?;
+            }
+        }
+        disk::sync_dir(&dir)?;
+        self.changed(identifier);
+        Ok(())
+    }
+}
+
+/// What is wrong with a pack or its index.
+fn fault<'a>(dir: &Path, name: &'a str) -> io::Result<Option<(&'a str, String)>> {
+    let (pack, index) = (
+        dir.join(format!("{name}.pack")),
+        dir.join(format!("{name}.idx")),
+    );
+    let says = |reason: &str| Ok(Some((name, reason.to_owned())));
+    let Some((head, trailer)) = ends(&pack, SMALLEST_PACK, CHECKSUM)? else {
+        return says("it is cut short");
+    };
+    if head != *b"PACK" {
+        return says("it is no pack");
+    }
+    if !index.exists() {
+        return says("its index is missing");
+    }
+    let Some((head, trailers)) = ends(&index, SMALLEST_INDEX, 2 * CHECKSUM)? else {
+        return says("its index is cut short");
+    };
+    if head != *b"\xfftOc" {
+        return says("its index is of another format");
+    }
+    if trailers[..CHECKSUM] != trailer {
+        return says("its index belongs to another pack");
+    }
+    Ok(None)
+}
+
+/// The first four bytes and the last `count` of a file; none if it is smaller than `least`.
+fn ends(path: &PathBuf, least: u64, count: usize) -> io::Result<Option<([u8; 4], Vec<u8>)>> {
+    let mut file = File::open(path)?;
+    if file.metadata()?.len() < least {
+        return Ok(None);
+    }
+    let (mut head, mut tail) = ([0; 4], vec![0; count]);
+    file.read_exact(&mut head)?;
+    file.seek(SeekFrom::End(-(count as i64)))?;
+    file.read_exact(&mut tail)?;
+    Ok(Some((head, tail)))
+}

@@ -1,0 +1,95 @@
+//! The audit of everything, page by page, for the operator.
+
+use std::ops::Bound;
+
+use grip_nostr::RepoAddr;
+use grip_types::Identifier;
+
+use super::{Disagreement, Fault};
+use crate::{Grasp, LookError, error::GraspError, grasp::Core};
+
+/// A page of the audit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Checked {
+    /// How many identifiers were looked at.
+    pub identifiers: usize,
+    /// The last of them, unless it was the last of all.
+    pub next: Option<Identifier>,
+    pub found: Vec<Disagreement>,
+}
+
+/// How a check goes about it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CheckOptions {
+    /// Read every object too.
+    pub full: bool,
+    /// Settle what is found.
+    pub repair: bool,
+}
+
+impl Grasp {
+    /// Audits up to `limit` identifiers after `after`; the last page also tells what is on disk and
+    /// belongs to nobody.
+    pub async fn check(
+        &self,
+        after: Option<Identifier>,
+        limit: usize,
+        options: CheckOptions,
+    ) -> Result<Checked, LookError> {
+        let all = self.identifiers();
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let page = all.range((from, Bound::Unbounded)).take(limit);
+        let mut checked = Checked::default();
+        for identifier in page {
+            checked.identifiers += 1;
+            checked.next = Some(identifier.clone());
+            let mut found = self.audit(identifier).await?;
+            if options.full {
+                found.extend(self.core.fsck_all(identifier).await?);
+            }
+            if options.repair && !found.is_empty() {
+                self.settle(identifier).await;
+            }
+            checked.found.extend(found);
+        }
+        if checked.identifiers < limit {
+            checked.next = None;
+            let stray = self.core.blocking("grasp.audit", Core::stray_repositories);
+            checked.found.extend(stray.await??);
+        }
+        Ok(checked)
+    }
+}
+
+impl Core {
+    async fn fsck_all(&self, identifier: &Identifier) -> Result<Vec<Disagreement>, GraspError> {
+        let mut found = Vec::new();
+        for owner in self.hosted.owners(identifier).into_keys() {
+            let addr = RepoAddr::new(owner, identifier.clone());
+            let reason = match self.fsck(&addr).await {
+                Ok(reason) => reason,
+                // The audit has told what is wrong with it.
+                Err(_) => continue,
+            };
+            found.extend(reason.map(|reason| Disagreement {
+                identifier: identifier.clone(),
+                repository: Some(addr),
+                fault: Fault::Damaged { reason },
+            }));
+        }
+        Ok(found)
+    }
+
+    /// The repositories on disk that are not hosted. Blocks.
+    fn stray_repositories(&self) -> Result<Vec<Disagreement>, GraspError> {
+        let listed = self.repositories.list();
+        let mut stray = listed.map_err(|error| GraspError::Stores(Box::new(error)))?;
+        stray.retain(|addr| self.hosted.status(addr).is_none());
+        let stray = stray.into_iter().map(|addr| Disagreement {
+            identifier: addr.identifier.clone(),
+            repository: Some(addr),
+            fault: Fault::Unannounced,
+        });
+        Ok(stray.collect())
+    }
+}

@@ -1,0 +1,116 @@
+//! Endings of served events: taken out of the relay, and out of git what rests on them.
+
+use std::{collections::BTreeSet, fmt, sync::Arc};
+
+use grip_nostr::{Event, EventId, PullRequest, RepoAddr, kinds};
+use grip_store::EventView as _;
+use grip_types::{ErrorChain, Identifier};
+
+use super::settle::announced;
+use crate::{
+    admission::ViewError,
+    error::GraspError,
+    grasp::{Core, timestamp},
+    incoming::own_identifier,
+};
+
+/// Events that are ended in one step, so that nobody waits long for the writer.
+const BATCH: usize = 1_000;
+
+/// What a look for expired events came to.
+pub(crate) struct Ended(usize);
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} events had expired", self.0)
+    }
+}
+
+impl Core {
+    /// Ends the events whose own time is over (NIP-40), in relay and git.
+    pub(crate) async fn end_expired_now(self: Arc<Self>) -> Result<Ended, String> {
+        let ended = self.end_expired().await;
+        ended
+            .map(Ended)
+            .map_err(|error| ErrorChain(&error).to_string())
+    }
+
+    pub(crate) async fn end_expired(self: &Arc<Self>) -> Result<usize, GraspError> {
+        let mut ended = 0;
+        loop {
+            let look = |core: &Self| {
+                let events = core.store.read().map_err(ViewError::new)?;
+                events.expired(timestamp(), BATCH).map_err(ViewError::new)
+            };
+            let expired = self.blocking("grasp.look", look).await??;
+            let count = expired.len();
+            self.end_served(expired).await?;
+            ended += count;
+            if count < BATCH {
+                return Ok(ended);
+            }
+        }
+    }
+
+    /// Takes events out of the relay, and out of git what rests on them.
+    ///
+    /// A crash in between leaves nothing that the start, which settles every identifier, does not
+    /// see. That the owner of an announcement has left is remembered first: no older version of it
+    /// comes back.
+    pub(crate) async fn end_served(self: &Arc<Self>, events: Vec<Event>) -> Result<(), GraspError> {
+        let (git, others): (Vec<_>, Vec<_>) = events.into_iter().partition(is_about_git);
+        if !others.is_empty() {
+            let ids = others.iter().map(|event| event.id).collect();
+            self.commit.remove_events(ids).await?;
+        }
+        for event in git {
+            let identifiers = self.concerned_by_ending(&event).await?;
+            let _turns = self.turns(identifiers.iter().cloned().collect()).await?;
+            if let Some(addr) = announced(&event)
+                && self.hosted.status(&addr).is_some()
+            {
+                self.remember_departure(&addr, &event).await?;
+            }
+            self.commit.remove_events(vec![event.id]).await?;
+            tracing::info!(id = %event.id, kind = event.kind.as_u16(), "event ended");
+            for identifier in &identifiers {
+                if PullRequest::is_one(&event) {
+                    self.clear_tips(identifier, event.id).await?;
+                }
+                self.settle(identifier).await;
+                self.hosted.events_changed(identifier);
+            }
+        }
+        Ok(())
+    }
+
+    async fn concerned_by_ending(
+        self: &Arc<Self>,
+        event: &Event,
+    ) -> Result<BTreeSet<Identifier>, GraspError> {
+        if !PullRequest::is_one(event) {
+            return Ok(own_identifier(event).into_iter().collect());
+        }
+        Ok(self.concerned(event).await?.into_iter().collect())
+    }
+
+    /// Deletes `refs/nostr/<event>` in every repository of an identifier.
+    async fn clear_tips(
+        self: &Arc<Self>,
+        identifier: &Identifier,
+        event: EventId,
+    ) -> Result<(), GraspError> {
+        let identifier = identifier.clone();
+        let clear = move |core: &Self| {
+            for owner in core.hosted.owners(&identifier).into_keys() {
+                core.clear_tip(&RepoAddr::new(owner, identifier.clone()), &event, None)?;
+            }
+            Ok(())
+        };
+        self.blocking("git.refs", clear).await?
+    }
+}
+
+fn is_about_git(event: &Event) -> bool {
+    [kinds::ANNOUNCEMENT, kinds::STATE].contains(&event.kind) || PullRequest::is_one(event)
+}

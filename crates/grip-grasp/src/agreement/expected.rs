@@ -1,0 +1,127 @@
+//! The statement: which repositories of an identifier are here, and which refs they show.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use grip_nostr::{Event, EventId, PublicKey, RepoAddr, State};
+use grip_types::{Identifier, Oid};
+
+use crate::{
+    RepositoryStatus,
+    admission::{Announcements, EventStatus, View, ViewError, effective_state},
+    policy::Policy,
+    push_rules::{Alignment, Candidates, Refs, settlement},
+    release::served_states,
+};
+
+/// What the repositories of one identifier have to look like.
+pub(crate) struct Expected {
+    pub(crate) announcements: Announcements,
+    pub(crate) repositories: BTreeMap<RepoAddr, ExpectedRepository>,
+}
+
+/// What one of them has to look like.
+pub(crate) struct ExpectedRepository {
+    pub(crate) status: RepositoryStatus,
+    /// Its announcement.
+    pub(crate) event: Event,
+    pub(crate) proof: Proof,
+    /// `refs/nostr/*` of served pull requests whose tips are here.
+    pub(crate) tips: BTreeMap<EventId, Oid>,
+}
+
+/// What speaks for the branches and tags of a repository.
+pub(crate) enum Proof {
+    /// Nobody's states count, so that the refs stay as they were applied last (G01-73).
+    Nobody,
+    /// A push may have moved refs to what a held state says; all others are as the effective one,
+    /// if there is one, says.
+    States {
+        effective: Option<Box<State>>,
+        held: Vec<State>,
+    },
+}
+
+impl Expected {
+    /// Reads what is served and held. The tips of pull requests are added by the caller.
+    pub(crate) fn load(
+        identifier: &Identifier,
+        view: &dyn View,
+        policy: &Policy,
+    ) -> Result<Self, ViewError> {
+        let announcements = Announcements::load(identifier, view, policy)?;
+        let served = served_states(identifier, view)?;
+        let mut held = Vec::new();
+        for entry in view.held_states(identifier)? {
+            let event = view.held_event(&entry.id)?;
+            held.extend(event.and_then(|event| State::parse(event).ok()));
+        }
+        let mut repositories = BTreeMap::new();
+        for addr in announcements.hosted() {
+            let set = announcements.set_of(&addr.owner);
+            let Some((announcement, status)) = announcements.of(&addr.owner) else {
+                continue;
+            };
+            let proof = if set.is_empty() {
+                Proof::Nobody
+            } else {
+                let effective = effective_state(&set, &served);
+                let first = effective.map(|state| state.event.id);
+                let candidates = Candidates::new(&set, served.clone(), held.clone());
+                let held = candidates.iter().filter(|it| Some(it.event.id) != first);
+                Proof::States {
+                    held: held.cloned().collect(),
+                    effective: effective.cloned().map(Box::new),
+                }
+            };
+            let expected = ExpectedRepository {
+                status: match status {
+                    EventStatus::Served => RepositoryStatus::Served,
+                    EventStatus::Held | EventStatus::Hidden => RepositoryStatus::Held,
+                },
+                event: announcement.event.clone(),
+                proof,
+                tips: BTreeMap::new(),
+            };
+            repositories.insert(addr, expected);
+        }
+        Ok(Self {
+            announcements,
+            repositories,
+        })
+    }
+
+    /// The keys whose states can still be shown by somebody here.
+    pub(crate) fn trusted(&self) -> BTreeSet<PublicKey> {
+        self.announcements.maintainers(|_| true)
+    }
+}
+
+impl ExpectedRepository {
+    /// Says whether its announcement is served without anything that proves it.
+    pub(crate) fn is_unproven(&self) -> bool {
+        let no_state = matches!(
+            self.proof,
+            Proof::States {
+                effective: None,
+                ..
+            }
+        );
+        no_state && self.status == RepositoryStatus::Served
+    }
+
+    /// The state that speaks for it.
+    pub(crate) fn effective(&self) -> Option<&State> {
+        match &self.proof {
+            Proof::States { effective, .. } => effective.as_deref(),
+            Proof::Nobody => None,
+        }
+    }
+
+    /// What has to change on its branches, tags and HEAD.
+    pub(crate) fn settlement(&self, current: &Refs) -> Alignment {
+        match &self.proof {
+            Proof::Nobody => Alignment::default(),
+            Proof::States { effective, held } => settlement(effective.as_deref(), held, current),
+        }
+    }
+}

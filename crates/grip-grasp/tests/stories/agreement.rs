@@ -1,0 +1,356 @@
+//! Endings of every kind, after which relay and git tell the same story (G01-101).
+
+use std::{fs, time::Duration};
+
+use grip_grasp::{Millis, RepositoryStatus};
+use grip_nostr::Timestamp;
+use grip_testkit::{Author, until};
+
+use crate::{
+    expiry::in_minutes,
+    node::{HELD, Node, SERVICE, Scene, ZERO, addr, announce, announce_at, later, with_repository},
+};
+
+/// Two branches of which only the first was pushed; the state that names them waits for the other.
+async fn partial_push(scene: &Scene) -> (String, nostr::prelude::Event) {
+    let next = scene.commit("next");
+    let missing = "1".repeat(40);
+    let refs = [
+        ("refs/heads/main", next.as_str()),
+        ("refs/heads/other", &missing),
+    ];
+    let state = scene.owner.state_at("x", &refs, None, later(1));
+    scene.node.accepts(&state, HELD).await;
+    scene.push_main(&scene.tip, &next).await.taken("waits");
+    assert_eq!(scene.main(), next);
+    scene.node.agrees().await;
+    (next, state)
+}
+
+#[tokio::test]
+async fn g01_101_a_partial_push_is_taken_back_when_its_state_is_deleted() {
+    let scene = Scene::new().await;
+    let (_next, state) = partial_push(&scene).await;
+    let deletion = scene.owner.delete_events(&[state.id]);
+    scene.node.accepts(&deletion, "").await;
+    assert_eq!(scene.main(), scene.tip);
+    scene.node.agrees().await;
+}
+
+#[tokio::test]
+async fn g01_101_a_partial_push_is_taken_back_when_its_state_expires() {
+    let scene = Scene::new().await;
+    let (_next, _state) = partial_push(&scene).await;
+    scene.node.grasp().sweep(in_minutes(31)).await;
+    assert_eq!(scene.main(), scene.tip);
+    scene.node.agrees().await;
+}
+
+#[tokio::test]
+async fn g01_101_a_partial_push_is_taken_back_when_the_operator_drops_its_state() {
+    let scene = Scene::new().await;
+    let (_next, state) = partial_push(&scene).await;
+    assert!(scene.node.grasp().drop_waiting(&state.id).await.unwrap());
+    assert_eq!(scene.main(), scene.tip);
+    scene.node.agrees().await;
+}
+
+#[tokio::test]
+async fn g01_105_without_its_last_state_an_announcement_waits_again() {
+    let mut scene = Scene::new().await;
+    let deletion = scene.owner.delete_address(30618, "x");
+    scene.node.accepts(&deletion, "").await;
+    let status = scene.node.grasp().repository(&scene.repo);
+    assert_eq!(status, Some(RepositoryStatus::Held));
+    assert!(scene.node.refs(&scene.repo).is_empty());
+    scene.node.restart().await;
+    // The objects are still here: a new state of the same branch needs no push.
+    let refs = [("refs/heads/main", scene.tip.as_str())];
+    let state = scene.owner.state_at("x", &refs, None, later(2));
+    scene.node.accepts(&state, "").await;
+    assert_eq!(scene.main(), scene.tip);
+    let status = scene.node.grasp().repository(&scene.repo);
+    assert_eq!(status, Some(RepositoryStatus::Served));
+    scene.node.agrees().await;
+}
+
+#[tokio::test]
+async fn g01_64_an_old_announcement_does_not_bring_back_who_left_before_the_first_push() {
+    let (owner, mut node) = (Author::new(), Node::start().await);
+    let old = announce(&owner, "x", &[]);
+    node.accepts(&old, HELD).await;
+    let elsewhere = owner.announcement_at("other.example.com", "x", vec![], later(5));
+    node.refuses(&elsewhere, "blocked: ").await;
+    node.refuses(&old, "left this server").await;
+    node.restart().await;
+    node.refuses(&old, "left this server").await;
+    assert_eq!(node.grasp().repository(&addr(&owner, "x")), None);
+    node.accepts(&announce_at(&owner, "x", &[], later(9)), HELD)
+        .await;
+    node.agrees().await;
+}
+
+#[tokio::test]
+async fn g01_64_an_old_announcement_does_not_bring_back_who_left_later() {
+    let owner = Author::new();
+    let node = Node::start().await;
+    let old = announce(&owner, "x", &[]);
+    node.accepts(&old, HELD).await;
+    let tree = grip_testkit::WorkTree::with_commit().unwrap();
+    let tip = tree.tip("HEAD").unwrap();
+    let state = owner.state("x", &[("refs/heads/main", &tip)], None);
+    node.accepts(&state, HELD).await;
+    let repo = addr(&owner, "x");
+    let main = [(ZERO, tip.as_str(), "refs/heads/main")];
+    node.push(&repo, &tree, &main).await.taken("");
+    let elsewhere = owner.announcement_at("other.example.com", "x", vec![], later(5));
+    node.refuses(&elsewhere, "blocked: ").await;
+    let then = Millis::from(Timestamp::now()) + Duration::from_secs(25 * 3600);
+    assert_eq!(node.grasp().sweep(then).await.withdrawn, 1);
+    node.refuses(&old, "left this server").await;
+    assert!(!node.serves(&old));
+    assert_eq!(node.grasp().repository(&repo), None);
+    node.agrees().await;
+}
+
+#[tokio::test]
+async fn g01_122_an_expired_announcement_ends_its_repository_in_git_too() {
+    let (owner, mut node) = (Author::new(), Node::start().await);
+    let repo = addr(&owner, "x");
+    let older = announce(&owner, "x", &[]);
+    node.accepts(&older, HELD).await;
+    let ends = vec![vec!["expiration".into(), later(4).as_secs().to_string()]];
+    let announcement = owner.announcement_at(SERVICE, "x", ends, later(1));
+    node.accepts(&announcement, HELD).await;
+    let tree = grip_testkit::WorkTree::with_commit().unwrap();
+    let tip = tree.tip("HEAD").unwrap();
+    let state = owner.state("x", &[("refs/heads/main", &tip)], None);
+    node.accepts(&state, HELD).await;
+    let main = [(ZERO, tip.as_str(), "refs/heads/main")];
+    node.push(&repo, &tree, &main).await.taken("");
+    until("the repository is gone", || async {
+        let gone = node.grasp().repository(&repo).is_none();
+        (gone && !node.serves(&announcement) && !node.is_on_disk(&repo)).then_some(())
+    })
+    .await
+    .unwrap();
+    node.agrees().await;
+    node.refuses(&older, "left this server").await;
+    node.restart().await;
+    assert_eq!(node.grasp().repository(&repo), None);
+}
+
+#[tokio::test]
+async fn g01_122_an_expired_state_takes_its_refs_along() {
+    let scene = Scene::new().await;
+    let next = scene.commit("next");
+    let event = scene.owner.sign_at(
+        30618,
+        "",
+        vec![
+            vec!["d".into(), "x".into()],
+            vec!["refs/heads/main".into(), next.clone()],
+            vec!["expiration".into(), later(4).as_secs().to_string()],
+        ],
+        later(1),
+    );
+    scene.node.accepts(&event, HELD).await;
+    scene.push_main(&scene.tip, &next).await.taken("served");
+    until("its announcement waits again", || async {
+        let status = scene.node.grasp().repository(&scene.repo);
+        (status == Some(RepositoryStatus::Held)).then_some(())
+    })
+    .await
+    .unwrap();
+    assert!(scene.node.refs(&scene.repo).is_empty());
+    scene.node.agrees().await;
+}
+
+#[tokio::test]
+async fn g01_36_a_sibling_that_could_not_be_aligned_is_aligned_by_the_next_sweep() {
+    let (owner, second) = (Author::new(), Author::new());
+    let (node, tree, tip) = with_repository(&owner, "x").await;
+    node.accepts(&announce(&second, "x", &[&owner]), "").await;
+    let sibling = addr(&second, "x");
+    assert_eq!(node.refs(&sibling)["refs/heads/main"], tip);
+    let next = tree.commit("a", "next").unwrap();
+    let state = owner.state_at("x", &[("refs/heads/main", &next)], None, later(1));
+    node.accepts(&state, HELD).await;
+    // A directory in the place of the file: it can be neither read nor replaced.
+    let file = node.path_of(&sibling).join("packed-refs");
+    let aside = node.path_of(&sibling).join("aside");
+    fs::rename(&file, &aside).unwrap();
+    fs::create_dir_all(file.join("in-the-way")).unwrap();
+    let push = [(tip.as_str(), next.as_str(), "refs/heads/main")];
+    node.push(&addr(&owner, "x"), &tree, &push).await.taken("");
+    assert!(node.serves(&state));
+    fs::remove_dir_all(&file).unwrap();
+    fs::rename(&aside, &file).unwrap();
+    node.grasp().sweep(in_minutes(0)).await;
+    assert_eq!(node.refs(&sibling)["refs/heads/main"], next);
+    node.agrees().await;
+}
+
+#[tokio::test]
+async fn g01_31_who_is_struck_from_the_chain_loses_effect_at_once() {
+    let [owner, middle, last] = [Author::new(), Author::new(), Author::new()];
+    let (node, tree, tip) = with_repository(&owner, "x").await;
+    node.accepts(&announce_at(&owner, "x", &[&middle], later(1)), "")
+        .await;
+    let link = middle.announcement_at(
+        "other.example.com",
+        "x",
+        vec![vec!["maintainers".into(), last.hex()]],
+        later(1),
+    );
+    node.accepts(&link, "").await;
+    let next = tree.commit("a", "next").unwrap();
+    let state = last.state_at("x", &[("refs/heads/main", &next)], None, later(2));
+    node.accepts(&state, HELD).await;
+    let push = [(tip.as_str(), next.as_str(), "refs/heads/main")];
+    let repo = addr(&owner, "x");
+    node.push(&repo, &tree, &push).await.taken("");
+    assert_eq!(node.refs(&repo)["refs/heads/main"], next);
+    node.accepts(&middle.delete_events(&[link.id]), "").await;
+    assert_eq!(node.refs(&repo)["refs/heads/main"], tip);
+    node.agrees().await;
+}
+
+#[tokio::test]
+async fn a_database_failure_in_a_sweep_loses_no_clean_up() {
+    let (owner, node) = (Author::new(), Node::start().await);
+    node.accepts(&announce(&owner, "x", &[]), HELD).await;
+    assert!(node.is_on_disk(&addr(&owner, "x")));
+    node.close_journal().await;
+    node.grasp().sweep(in_minutes(31)).await;
+    assert!(!node.is_on_disk(&addr(&owner, "x")));
+    assert_eq!(node.grasp().repository(&addr(&owner, "x")), None);
+}
+
+#[tokio::test]
+async fn g01_49_an_owner_announced_later_gets_the_refs_of_served_pull_requests() {
+    let (owner, second, author) = (Author::new(), Author::new(), Author::new());
+    let (node, _tree, tip) = with_repository(&owner, "x").await;
+    let request = author.pull_request(&owner, "x", &tip, "https://elsewhere.example/x.git");
+    node.accepts(&request, "").await;
+    node.accepts(&announce(&second, "x", &[&owner]), "").await;
+    let name = format!("refs/nostr/{}", request.id.to_hex());
+    assert_eq!(node.refs(&addr(&second, "x"))[&name], tip);
+    node.agrees().await;
+    // Who strikes the owner has no part in the request any more.
+    node.accepts(&announce_at(&second, "x", &[], later(1)), "")
+        .await;
+    let refs = node.refs(&addr(&second, "x"));
+    assert!(!refs.contains_key(&name), "{refs:?}");
+    node.agrees().await;
+}
+
+#[tokio::test]
+async fn g01_123_a_ban_acts_on_what_is_served_and_held_without_a_restart() {
+    let scene = Scene::new().await;
+    let (next, held) = scene.hold_next().await;
+    let other = Author::new();
+    scene
+        .node
+        .accepts(&announce(&other, "x", &[&scene.owner]), "")
+        .await;
+    let banned = scene.owner.pubkey();
+    scene.node.set_policy(|policy| {
+        policy.event_blacklist.insert(banned);
+    });
+    until(
+        "the banned author's repository and states are gone",
+        || async {
+            let gone = scene.node.grasp().repository(&scene.repo).is_none();
+            (gone && !scene.node.holds(&held).await).then_some(())
+        },
+    )
+    .await
+    .unwrap();
+    assert!(!scene.node.is_on_disk(&scene.repo));
+    assert!(
+        scene.node.refs(&addr(&other, "x")).is_empty(),
+        "nothing proves it"
+    );
+    assert_ne!(next, scene.tip);
+    scene.node.agrees().await;
+    // A ban that is taken back has lost nothing.
+    scene
+        .node
+        .enforce(|policy| policy.event_blacklist.clear())
+        .await;
+    assert_eq!(scene.main(), scene.tip);
+    let status = scene.node.grasp().repository(&scene.repo);
+    assert_eq!(status, Some(RepositoryStatus::Served));
+    scene.node.agrees().await;
+}
+
+#[tokio::test]
+async fn g01_124_a_blacklisted_repository_leaves_without_a_restart() {
+    let scene = Scene::new().await;
+    scene.node.set_policy(|policy| {
+        policy.repository_blacklist = "x".parse().unwrap();
+    });
+    until("the repository is gone", || async {
+        scene
+            .node
+            .grasp()
+            .repository(&scene.repo)
+            .is_none()
+            .then_some(())
+    })
+    .await
+    .unwrap();
+    assert!(!scene.node.is_on_disk(&scene.repo));
+    scene.node.agrees().await;
+}
+
+#[tokio::test]
+async fn another_domain_keeps_what_was_acknowledged_under_the_old_one() {
+    let mut scene = Scene::new().await;
+    let (next, _state) = scene.hold_next().await;
+    let fresh = Author::new();
+    scene.node.accepts(&announce(&fresh, "y", &[]), HELD).await;
+    scene.node.restart_as("new.example.com").await;
+    assert_eq!(scene.main(), scene.tip);
+    assert_eq!(scene.node.waiting(), 2);
+    let told = scene.push_main(&scene.tip, &next).await;
+    told.taken("served");
+    scene.node.agrees().await;
+    scene.node.restart_as("new.example.com").await;
+    assert_eq!(scene.main(), next);
+    let old_name = announce(&Author::new(), "z", &[]);
+    scene
+        .node
+        .refuses(&old_name, "must list this service")
+        .await;
+}
+
+#[tokio::test]
+async fn what_a_crash_left_between_refs_and_event_is_taken_back_by_the_start() {
+    let mut scene = Scene::new().await;
+    let next = scene.commit("next");
+    // The objects come under the name of a pull request; then the refs move, and the event that
+    // says so is lost.
+    let request =
+        scene
+            .owner
+            .pull_request(&scene.owner, "x", &next, "https://elsewhere.example/x.git");
+    scene.node.accepts(&request, HELD).await;
+    let name = format!("refs/nostr/{}", request.id.to_hex());
+    scene.push(&[(ZERO, &next, &name)]).await.taken("");
+    scene.node.agrees().await;
+    let file = scene.node.path_of(&scene.repo).join("packed-refs");
+    let text = fs::read_to_string(&file).unwrap();
+    let moved = text.replace(
+        &format!("{} refs/heads/main", scene.tip),
+        &format!("{next} refs/heads/main"),
+    );
+    assert_ne!(text, moved);
+    scene
+        .node
+        .restart_after(|| fs::write(&file, &moved).unwrap())
+        .await;
+    assert_eq!(scene.main(), scene.tip);
+    scene.node.agrees().await;
+}

@@ -1,0 +1,377 @@
+use std::collections::BTreeMap;
+
+use nostr::prelude::{EventBuilder, FinalizeEvent, Keys, Tag};
+use proptest::prelude::*;
+
+use super::{roster::is_active, *};
+use crate::kinds;
+
+fn announce(keys: &Keys, tags: Vec<Vec<String>>) -> Announcement {
+    let mut all = vec![Tag::parse(["d", "x"]).unwrap()];
+    all.extend(tags.into_iter().map(|tag| Tag::parse(tag).unwrap()));
+    let event = EventBuilder::new(kinds::ANNOUNCEMENT, "")
+        .tags(all)
+        .finalize(keys)
+        .unwrap();
+    Announcement::parse(event).unwrap()
+}
+
+fn set(rule: MaintainerRule, owner: &Keys, all: &[Announcement]) -> MaintainerSet {
+    let of = |author: &PublicKey| all.iter().find(|a| a.owner() == *author);
+    maintainer_set(rule, &owner.public_key(), of)
+}
+
+/// People by their letters.
+struct People(BTreeMap<char, Keys>);
+
+impl People {
+    fn new() -> Self {
+        Self(['A', 'B', 'C'].map(|name| (name, Keys::generate())).into())
+    }
+
+    fn hex(&self, name: &str) -> String {
+        match name {
+            "" => String::new(),
+            name => self.0[&name.chars().next().unwrap()].public_key().to_hex(),
+        }
+    }
+
+    /// Reads `A:[B,C]`, `A:` or `A{M A, m B 100 200}`; `+` begins tags beside a list.
+    fn announcement(&self, text: &str) -> Announcement {
+        let keys = &self.0[&text.chars().next().unwrap()];
+        let (list, roles) = match text[1..].split_once('+') {
+            Some((list, roles)) => (list, roles),
+            None if text[1..].starts_with('{') => ("", text[1..].trim_matches(['{', '}'])),
+            None => (&text[1..], ""),
+        };
+        let mut tags = Vec::new();
+        let listed = list.trim_start_matches(':').trim_matches(['[', ']']);
+        if !listed.is_empty() {
+            let mut tag = vec!["maintainers".to_owned()];
+            tag.extend(listed.split(',').map(|name| self.hex(name)));
+            tags.push(tag);
+        }
+        for role in roles.split(", ").filter(|role| !role.is_empty()) {
+            let mut words = role.split(' ');
+            let name = words.next().unwrap().to_owned();
+            let key = words.next().map(|key| self.hex(key)).unwrap_or_default();
+            let boundaries = words.map(str::to_owned);
+            tags.push([name, key].into_iter().chain(boundaries).collect());
+        }
+        announce(keys, tags)
+    }
+
+    fn names<'a>(&self, keys: impl Iterator<Item = &'a PublicKey>) -> String {
+        let keys: Vec<PublicKey> = keys.copied().collect();
+        let names = self.0.iter();
+        names
+            .filter(|(_, person)| keys.contains(&person.public_key()))
+            .map(|(name, _)| *name)
+            .collect()
+    }
+}
+
+/// One row of the worked cases: announcements, then for each coordinate the set, the invited and
+/// why it is empty.
+type Case = (
+    u8,
+    &'static [&'static str],
+    &'static [(char, &'static str, &'static str, Option<WhyEmpty>)],
+    Option<&'static str>,
+);
+
+const CASES: &[Case] = &[
+    (1, &["A:"], &[('A', "A", "", None)], Some("A")),
+    (
+        2,
+        &["B:"],
+        &[('A', "", "", Some(WhyEmpty::Missing))],
+        Some(""),
+    ),
+    (3, &["A:[B]"], &[('A', "A", "B", None)], Some("AB")),
+    (
+        4,
+        &["A:[B]", "B:[A]"],
+        &[('A', "AB", "", None), ('B', "AB", "", None)],
+        Some("AB"),
+    ),
+    (
+        5,
+        &["A:[B]", "B:"],
+        &[('A', "A", "B", None), ('B', "B", "", None)],
+        Some("AB"),
+    ),
+    (
+        6,
+        &["A:[B]", "B:[C]"],
+        &[('A', "A", "B", None)],
+        Some("ABC"),
+    ),
+    // An announcement under another `d` is not looked at.
+    (7, &["A:[B]"], &[('A', "A", "B", None)], Some("AB")),
+    (
+        8,
+        &["A:[B]", "B:[A,C]", "C:[B]"],
+        &[('A', "ABC", "", None)],
+        Some("ABC"),
+    ),
+    (
+        9,
+        &["A:[B]", "B:[C]", "C:[B]"],
+        &[
+            ('A', "A", "B", None),
+            ('B', "BC", "", None),
+            ('C', "BC", "", None),
+        ],
+        Some("ABC"),
+    ),
+    (
+        10,
+        &["A{M A, m B}", "B{M A, m B}"],
+        &[('A', "AB", "", None), ('B', "AB", "", None)],
+        None,
+    ),
+    (
+        11,
+        &["A{M A}", "B{M A, m B}"],
+        &[('A', "A", "", None), ('B', "A", "", None)],
+        None,
+    ),
+    (
+        12,
+        &["A{M A, m B}", "B{M A, m B 100 200}"],
+        &[('A', "A", "", None), ('B', "A", "", None)],
+        None,
+    ),
+    (
+        13,
+        &["A{M A, m B 0 1700000000}", "B{M A, m B}"],
+        &[('A', "A", "", None), ('B', "A", "", None)],
+        None,
+    ),
+    (
+        14,
+        &["A{M A, m B 100 200 300}", "B{M A, m B}"],
+        &[('A', "AB", "", None), ('B', "AB", "", None)],
+        None,
+    ),
+    (
+        15,
+        &["A{M A, m B 100 defer}", "B{M A}"],
+        &[('A', "A", "", None), ('B', "A", "", None)],
+        None,
+    ),
+    (
+        16,
+        &["A{m A 100 200}"],
+        &[('A', "", "", Some(WhyEmpty::Inactive))],
+        None,
+    ),
+    (
+        17,
+        &["B{M A}"],
+        &[('B', "", "", Some(WhyEmpty::LeadMissing))],
+        None,
+    ),
+    (
+        18,
+        &["A:", "B{M A}"],
+        &[
+            ('A', "A", "", None),
+            ('B', "", "", Some(WhyEmpty::Incomplete)),
+        ],
+        None,
+    ),
+    (
+        19,
+        &["A{M A, M B}", "B{M B}"],
+        &[
+            ('A', "", "", Some(WhyEmpty::Ambiguous)),
+            ('B', "B", "", None),
+        ],
+        None,
+    ),
+    (
+        20,
+        &["A{M B}", "B{M A}"],
+        &[
+            ('A', "", "", Some(WhyEmpty::Cycle)),
+            ('B', "", "", Some(WhyEmpty::Cycle)),
+        ],
+        None,
+    ),
+    (
+        21,
+        &["A{M B}", "B{M C}", "C{M C, m A, m B}"],
+        &[
+            ('A', "ABC", "", None),
+            ('B', "ABC", "", None),
+            ('C', "ABC", "", None),
+        ],
+        None,
+    ),
+    (
+        22,
+        &["A{m A, m B}", "B{m B, m A}"],
+        &[('A', "AB", "", None), ('B', "AB", "", None)],
+        None,
+    ),
+    (
+        23,
+        &["A{M A, o B}", "B:[A]"],
+        &[('A', "A", "", None), ('B', "B", "A", None)],
+        None,
+    ),
+    (
+        24,
+        &["A:[B]+o C", "B:[A]"],
+        &[('A', "A", "", None), ('B', "B", "A", None)],
+        Some("AB"),
+    ),
+    (
+        25,
+        &["A{o A}"],
+        &[('A', "", "", Some(WhyEmpty::Inactive))],
+        None,
+    ),
+    (
+        26,
+        &["A{M A, m B}", "B:[A]+u A"],
+        &[('A', "AB", "", None), ('B', "AB", "", None)],
+        None,
+    ),
+    (
+        27,
+        &["A{M A, M A 100}", "B{M A}"],
+        &[('A', "A", "", None), ('B', "A", "", None)],
+        None,
+    ),
+    (28, &["A:[B]+M"], &[('A', "A", "", None)], Some("AB")),
+];
+
+#[test]
+fn g01_72_to_75_the_worked_cases_come_out_as_in_the_table() {
+    for (number, announcements, sets, legacy) in CASES {
+        let people = People::new();
+        let all: Vec<Announcement> = announcements
+            .iter()
+            .map(|text| people.announcement(text))
+            .collect();
+        for (owner, keys, invited, why) in *sets {
+            let set = set(MaintainerRule::Reciprocal, &people.0[owner], &all);
+            assert_eq!(
+                people.names(set.iter()),
+                *keys,
+                "case {number}, owner {owner}"
+            );
+            assert_eq!(
+                people.names(set.invited()),
+                *invited,
+                "case {number}, owner {owner}"
+            );
+            assert_eq!(set.why_empty(), *why, "case {number}, owner {owner}");
+        }
+        if let Some(legacy) = legacy {
+            let set = set(MaintainerRule::Legacy, &people.0[&'A'], &all);
+            assert_eq!(people.names(set.iter()), *legacy, "case {number}, legacy");
+        }
+    }
+}
+
+#[test]
+fn g01_70_boundaries_decide_what_is_active() {
+    for (boundaries, expected) in [
+        ("", true),
+        ("100", true),
+        ("100 200", false),
+        ("100 200 300", true),
+        ("100 200 300 400", false),
+        ("100 defer", false),
+        ("defer", false),
+        ("100 defer 300", false),
+        ("100 open", false),
+        ("soon", false),
+        ("+1", false),
+        ("-1", false),
+    ] {
+        let words = boundaries.split(' ').filter(|word| !word.is_empty());
+        let words: Vec<String> = words.map(str::to_owned).collect();
+        assert_eq!(is_active(&words), expected, "{boundaries}");
+    }
+}
+
+#[test]
+fn g01_29_being_listed_gives_no_right_over_the_listed_ones_repository() {
+    let people = People::new();
+    let all = [people.announcement("A:[B]"), people.announcement("B:")];
+    for rule in [MaintainerRule::Legacy, MaintainerRule::Reciprocal] {
+        let a = people.0[&'A'].public_key();
+        assert!(!set(rule, &people.0[&'B'], &all).contains(&a));
+    }
+}
+
+#[test]
+fn a_set_tells_how_its_keys_got_into_it() {
+    let people = People::new();
+    let all = ["A{M A, m B, m C}", "B{M A, m B}"].map(|text| people.announcement(text));
+    let set = set(MaintainerRule::Reciprocal, &people.0[&'B'], &all);
+    let of = |name: char| people.0[&name].public_key();
+    let links: Vec<_> = set
+        .links()
+        .iter()
+        .map(|link| (link.by, link.key, link.kind))
+        .collect();
+    assert_eq!(
+        links,
+        [
+            (of('B'), of('A'), LinkKind::Leads),
+            (of('A'), of('B'), LinkKind::Accepted),
+            (of('A'), of('C'), LinkKind::Invited)
+        ]
+    );
+    assert_eq!(set.lead(), Some(&of('A')));
+}
+
+#[test]
+fn g01_82_the_set_is_bounded() {
+    let owner = Keys::generate();
+    let many: Vec<Keys> = (0..100).map(|_| Keys::generate()).collect();
+    let mut list = vec!["maintainers".to_owned()];
+    list.extend(many.iter().map(|keys| keys.public_key().to_hex()));
+    let mut all = vec![announce(&owner, vec![list])];
+    let back = vec!["maintainers".to_owned(), owner.public_key().to_hex()];
+    all.extend(many.iter().map(|keys| announce(keys, vec![back.clone()])));
+    for rule in [MaintainerRule::Legacy, MaintainerRule::Reciprocal] {
+        let set = set(rule, &owner, &all);
+        assert!(set.len() <= MAX_KEYS && set.len() > 2, "{}", set.len());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever people announce: only who lists and is listed gets in, and every member of a set is
+    /// a member of the set of its lead.
+    #[test]
+    fn a_member_lists_a_member_and_is_listed_by_one(
+        lists in prop::collection::vec(prop::collection::vec(0..6_usize, 0..4), 6)
+    ) {
+        let keys: Vec<Keys> = (0..6).map(|_| Keys::generate()).collect();
+        let hex = |n: &usize| keys[*n].public_key().to_hex();
+        let announcement = |(n, list): (usize, &Vec<usize>)| {
+            let mut tag = vec!["maintainers".to_owned()];
+            tag.extend(list.iter().map(hex));
+            announce(&keys[n], vec![tag])
+        };
+        let all: Vec<Announcement> = lists.iter().enumerate().map(announcement).collect();
+        for (n, owner) in keys.iter().enumerate() {
+            let set = set(MaintainerRule::Reciprocal, owner, &all);
+            prop_assert!(set.contains(&owner.public_key()));
+            for (m, member) in keys.iter().enumerate().filter(|(m, k)| *m != n && set.contains(&k.public_key())) {
+                let lists_member = lists[m].iter().any(|k| *k != m && set.contains(&keys[*k].public_key()));
+                let is_listed = (0..6).any(|k| k != m && set.contains(&keys[k].public_key()) && lists[k].contains(&m));
+                prop_assert!(lists_member && is_listed, "{}", member.public_key());
+            }
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Byte budgets of what events make us download.
+//!
+//! Whose share is used up: an event of a few hundred bytes can name gigabytes. What comes is counted
+//! against its author, whether it is of use or not, and against a total, of which authors who are
+//! not served here leave a quarter. A fetch begins while anything is left and goes on to its end, so
+//! that a large one is not cut for nothing; what it took beyond is missing afterwards.
+//!
+//! What was used is forgotten evenly over the window. Nothing of it outlives the process.
+
+use std::{collections::HashMap, time::Duration};
+
+use grip_types::Owner;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+/// Authors remembered; beyond, those who used least are forgotten.
+const MAX_OWNERS: usize = 10_000;
+/// The part of the total that is for those who are served.
+const RESERVED: u64 = 4;
+
+/// How many bytes may be downloaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DownloadLimits {
+    /// For what one author signed, in a window; default 4 GiB.
+    pub per_author: u64,
+    /// In a window; default 64 GiB.
+    pub total: u64,
+    /// Default one hour.
+    pub window: Duration,
+}
+
+impl Default for DownloadLimits {
+    fn default() -> Self {
+        Self {
+            per_author: 4 << 30,
+            total: 64 << 30,
+            window: Duration::from_secs(3600),
+        }
+    }
+}
+
+/// Why an author's events make us download nothing at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Spent {
+    #[error("the download budget of its author is used up for now")]
+    Author,
+    #[error("the download budget of this node is used up for now")]
+    Total,
+}
+
+pub struct DownloadBudget {
+    limits: DownloadLimits,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    total: Level,
+    owners: HashMap<[u8; 32], Level>,
+    bytes_total: u64,
+}
+
+/// Bytes that count still.
+#[derive(Clone, Copy, Debug, Default)]
+struct Level {
+    used: u64,
+    at: Option<Instant>,
+}
+
+impl Level {
+    /// What is left of it now: a budget of `limit` is forgotten in a window.
+    fn now(self, limit: u64, window: Duration, now: Instant) -> u64 {
+        let age = self.at.map_or(Duration::ZERO, |at| now.duration_since(at));
+        let part = age.as_secs_f64() / window.as_secs_f64().max(1e-3);
+        let forgotten = (limit as f64 * part) as u64;
+        self.used.saturating_sub(forgotten)
+    }
+
+    fn add(&mut self, bytes: u64, limit: u64, window: Duration, now: Instant) {
+        self.used = self.now(limit, window, now).saturating_add(bytes);
+        self.at = Some(now);
+    }
+}
+
+impl DownloadBudget {
+    pub(crate) fn new(limits: DownloadLimits) -> Self {
+        Self {
+            limits,
+            state: Mutex::default(),
+        }
+    }
+
+    /// Says whether a fetch for an author may begin.
+    pub(crate) fn check(&self, owner: &Owner, now: Instant) -> Result<(), Spent> {
+        let DownloadLimits {
+            per_author,
+            total,
+            window,
+        } = self.limits;
+        let state = self.state.lock();
+        let most = if owner.is_served {
+            total
+        } else {
+            total - total / RESERVED
+        };
+        if state.total.now(total, window, now) >= most {
+            return Err(Spent::Total);
+        }
+        let own = state.owners.get(&owner.key);
+        if own.is_some_and(|own| own.now(per_author, window, now) >= per_author) {
+            return Err(Spent::Author);
+        }
+        Ok(())
+    }
+
+    /// Counts bytes that came, in equal parts against those who pay.
+    pub(crate) fn charge(&self, payers: &[Owner], bytes: u64, now: Instant) {
+        let DownloadLimits {
+            per_author,
+            total,
+            window,
+        } = self.limits;
+        let mut state = self.state.lock();
+        state.bytes_total = state.bytes_total.saturating_add(bytes);
+        state.total.add(bytes, total, window, now);
+        let part = bytes.div_ceil(payers.len().max(1) as u64);
+        for payer in payers {
+            if state.owners.len() >= MAX_OWNERS && !state.owners.contains_key(&payer.key) {
+                state.forget_some(self.limits, now);
+            }
+            let own = state.owners.entry(payer.key).or_default();
+            own.add(part, per_author, window, now);
+        }
+    }
+
+    /// Bytes of the total that are in use, the total, and all that ever came.
+    pub(crate) fn usage(&self, now: Instant) -> (u64, u64, u64) {
+        let (state, limits) = (self.state.lock(), self.limits);
+        let used = state.total.now(limits.total, limits.window, now);
+        (used, limits.total, state.bytes_total)
+    }
+}
+
+impl State {
+    /// Forgets half of the authors, those who used least.
+    fn forget_some(&mut self, limits: DownloadLimits, now: Instant) {
+        let levels = self.owners.iter();
+        let mut levels: Vec<(u64, [u8; 32])> = levels
+            .map(|(key, level)| (level.now(limits.per_author, limits.window, now), *key))
+            .collect();
+        let half = levels.len() / 2;
+        levels.select_nth_unstable(half);
+        for (_, key) in &levels[..half] {
+            self.owners.remove(key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    fn owner(n: u16, is_served: bool) -> Owner {
+        let mut key = [0; 32];
+        key[..2].copy_from_slice(&n.to_be_bytes());
+        Owner { key, is_served }
+    }
+
+    fn budget(per_author: u64, total: u64) -> DownloadBudget {
+        DownloadBudget::new(DownloadLimits {
+            per_author,
+            total,
+            window: MINUTE,
+        })
+    }
+
+    #[test]
+    fn an_author_who_used_his_budget_up_waits_and_nobody_else_does() {
+        let (budget, now) = (budget(100, 10_000), Instant::now());
+        let (one, two) = (owner(1, true), owner(2, false));
+        budget.charge(&[one], 99, now);
+        assert_eq!(budget.check(&one, now), Ok(()));
+        budget.charge(&[one], 51, now);
+        assert_eq!(budget.check(&one, now), Err(Spent::Author));
+        assert_eq!(budget.check(&two, now), Ok(()));
+        // Half of the budget is forgotten in half of the window; what went beyond counts too.
+        assert_eq!(budget.check(&one, now + MINUTE / 2), Err(Spent::Author));
+        assert_eq!(budget.check(&one, now + MINUTE / 2 + MINUTE / 50), Ok(()));
+    }
+
+    #[test]
+    fn any_number_of_keys_leave_a_quarter_to_those_who_are_served() {
+        let (budget, now) = (budget(100, 1_000), Instant::now());
+        let mut begun = 0;
+        for n in 0..1_000 {
+            if budget.check(&owner(n, false), now).is_ok() {
+                budget.charge(&[owner(n, false)], 100, now);
+                begun += 1;
+            }
+        }
+        assert_eq!(begun, 8);
+        let stranger = owner(2_000, false);
+        assert_eq!(budget.check(&stranger, now), Err(Spent::Total));
+        assert_eq!(budget.check(&owner(3_000, true), now), Ok(()));
+        assert_eq!(budget.usage(now), (800, 1_000, 800));
+    }
+
+    #[test]
+    fn those_who_want_the_same_share_its_price() {
+        let (budget, now) = (budget(100, 10_000), Instant::now());
+        let (one, two) = (owner(1, false), owner(2, false));
+        budget.charge(&[one, two], 198, now);
+        assert_eq!(budget.check(&one, now), Ok(()));
+        budget.charge(&[one], 1, now);
+        assert_eq!(budget.check(&one, now), Err(Spent::Author));
+        assert_eq!(budget.check(&two, now), Ok(()));
+    }
+
+    #[test]
+    fn a_flood_of_keys_makes_nobody_forget_who_used_most() {
+        let (budget, now) = (budget(100, u64::MAX / 2), Instant::now());
+        budget.charge(&[owner(u16::MAX, false)], 100, now);
+        for n in 0..3 * MAX_OWNERS {
+            budget.charge(&[owner(u16::try_from(n).unwrap(), false)], 1, now);
+        }
+        assert!(budget.state.lock().owners.len() <= MAX_OWNERS);
+        let greedy = budget.check(&owner(u16::MAX, false), now);
+        assert_eq!(greedy, Err(Spent::Author));
+    }
+}

@@ -1,0 +1,130 @@
+//! A relay that says what a test tells it to.
+
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use futures_util::{SinkExt as _, StreamExt as _};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::{
+    io::AsyncWriteExt as _,
+    net::{TcpListener, TcpStream},
+    task::JoinSet,
+};
+use tokio_tungstenite::tungstenite::Message;
+
+/// What is said to a message of a client.
+pub type Script = Arc<dyn Fn(&Value) -> Vec<Value> + Send + Sync>;
+
+/// A scripted relay; it ends when dropped.
+pub struct FakeRelay {
+    address: std::net::SocketAddr,
+    heard: Arc<Mutex<Vec<Value>>>,
+    _tasks: JoinSet<()>,
+}
+
+impl FakeRelay {
+    /// Listens on a loopback address such as `127.0.0.9`.
+    pub async fn start(address: &str, script: Script) -> Result<Self> {
+        let listener = TcpListener::bind((address, 0)).await?;
+        let address = listener.local_addr()?;
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let mut tasks = JoinSet::new();
+        let hearing = Arc::clone(&heard);
+        tasks.spawn(async move {
+            let mut connections = JoinSet::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                let (script, heard) = (Arc::clone(&script), Arc::clone(&hearing));
+                connections.spawn(async move {
+                    // A client that leaves in the middle is no failure of the test.
+                    let _ = serve(stream, &script, &heard).await;
+                });
+            }
+        });
+        Ok(Self {
+            address,
+            heard,
+            _tasks: tasks,
+        })
+    }
+
+    /// A relay without NIP-77 that has `events`.
+    pub async fn with_events(address: &str, events: Vec<Value>) -> Result<Self> {
+        let script = move |message: &Value| honest(message, &events);
+        Self::start(address, Arc::new(script)).await
+    }
+
+    pub fn url(&self) -> String {
+        format!("ws://{}", self.address)
+    }
+
+    /// All that clients said.
+    pub fn heard(&self) -> Vec<Value> {
+        self.heard.lock().clone()
+    }
+}
+
+async fn serve(stream: TcpStream, script: &Script, heard: &Mutex<Vec<Value>>) -> Result<()> {
+    let mut head = [0; 2048];
+    let read = stream.peek(&mut head).await?;
+    let head = String::from_utf8_lossy(&head[..read]).to_lowercase();
+    if !head.contains("upgrade: websocket") {
+        let mut stream = stream;
+        let answer = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+        stream.write_all(answer).await?;
+        return Ok(());
+    }
+    let mut socket = tokio_tungstenite::accept_async(stream).await?;
+    while let Some(message) = socket.next().await {
+        let Message::Text(text) = message? else {
+            continue;
+        };
+        let message: Value = serde_json::from_str(&text).context("a client sent no JSON")?;
+        heard.lock().push(message.clone());
+        for answer in script(&message) {
+            socket.send(Message::text(answer.to_string())).await?;
+        }
+    }
+    Ok(())
+}
+
+/// What a relay with `events` and without NIP-77 says, 500 events a page.
+pub fn honest(message: &Value, events: &[Value]) -> Vec<Value> {
+    let name = &message[1];
+    if message[0] == "NEG-OPEN" {
+        return vec![json!(["NOTICE", "ERROR: bad msg: unknown cmd"])];
+    }
+    if message[0] != "REQ" {
+        return Vec::new();
+    }
+    let filters = message.as_array().into_iter().flatten().skip(2);
+    let mut answers = Vec::new();
+    for filter in filters {
+        let limit = filter["limit"].as_u64().unwrap_or(500).min(500) as usize;
+        let mut found: Vec<&Value> = events.iter().filter(|it| matches(filter, it)).collect();
+        found.sort_by_key(|event| std::cmp::Reverse(event["created_at"].as_u64()));
+        let found = found.into_iter().take(limit);
+        answers.extend(found.map(|event| json!(["EVENT", name, event])));
+    }
+    answers.push(json!(["EOSE", name]));
+    answers
+}
+
+fn matches(filter: &Value, event: &Value) -> bool {
+    let contains = |list: &Value, item: &Value| {
+        let list = list.as_array();
+        list.is_none_or(|list| list.contains(item))
+    };
+    let at = event["created_at"].as_u64().unwrap_or_default();
+    let tags = filter.as_object().into_iter().flatten();
+    let mut tags = tags.filter_map(|(key, wanted)| Some((key.strip_prefix('#')?, wanted)));
+    contains(&filter["ids"], &event["id"])
+        && contains(&filter["kinds"], &event["kind"])
+        && filter["since"].as_u64().is_none_or(|since| at >= since)
+        && filter["until"].as_u64().is_none_or(|until| at <= until)
+        && tags.all(|(name, wanted)| {
+            let tags = event["tags"].as_array().into_iter().flatten();
+            tags.filter(|tag| tag[0] == name)
+                .any(|tag| contains(wanted, &tag[1]))
+        })
+}

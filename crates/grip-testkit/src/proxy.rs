@@ -1,0 +1,159 @@
+//! Real reverse proxies, nginx and Caddy, with the configuration that is shipped for them.
+
+use std::{fs, path::Path, process::Command};
+
+use anyhow::{Context as _, Result, ensure};
+use tempfile::TempDir;
+use tokio::net::TcpStream;
+
+use crate::{Node, node::free_port, process::Process};
+
+/// Where the shipped configurations expect the node.
+const NODE: &str = "127.0.0.1:7334";
+
+/// A proxy in front of a node, killed when dropped.
+#[derive(Debug)]
+pub struct ProxyServer {
+    port: u16,
+    tls_port: Option<u16>,
+    process: Process,
+    _dir: TempDir,
+}
+
+impl ProxyServer {
+    /// Starts nginx. It listens as the shipped server block says, with a certificate made for the
+    /// test, and without TLS on a second port.
+    pub async fn nginx(shipped: &str, node: &Node) -> Result<Self> {
+        let dir = TempDir::new()?;
+        let (port, tls_port) = (free_port()?, free_port()?);
+        let at = dir.path();
+        make_certificate(at)?;
+        let server = replaced(
+            shipped,
+            &[
+                ("[::]:443 ssl http2", &format!("127.0.0.1:{port}")),
+                ("443 ssl http2", &format!("127.0.0.1:{tls_port} ssl http2")),
+                (
+                    "/etc/letsencrypt/live/grasp.example.com/fullchain.pem",
+                    &at.join("certificate.pem").display().to_string(),
+                ),
+                (
+                    "/etc/letsencrypt/live/grasp.example.com/privkey.pem",
+                    &at.join("key.pem").display().to_string(),
+                ),
+                (NODE, &node.authority()),
+            ],
+        )?;
+        let at = at.display();
+        let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
+        let temporary = temporary.map(|name| format!("{name}_temp_path {at}/{name};"));
+        let text = format!(
+            "daemon off;\nuser root;\npid {at}/nginx.pid;\nerror_log stderr;\nevents {{}}\n\
+             http {{\naccess_log off;\n{}\n{server}\n}}\n",
+            temporary.join("\n")
+        );
+        let file = dir.path().join("nginx.conf");
+        fs::write(&file, text)?;
+        let mut command = program("nginx");
+        command.arg("-c").arg(file);
+        Self::start(dir, command, port, Some(tls_port)).await
+    }
+
+    /// Starts Caddy. It listens without TLS: its certificates come from the network.
+    pub async fn caddy(shipped: &str, node: &Node) -> Result<Self> {
+        let dir = TempDir::new()?;
+        let port = free_port()?;
+        let site = replaced(
+            shipped,
+            &[
+                (
+                    "grasp.example.com {",
+                    &format!("http://:{port} {{\n\tbind 127.0.0.1"),
+                ),
+                (NODE, &node.authority()),
+            ],
+        )?;
+        let file = dir.path().join("Caddyfile");
+        fs::write(&file, format!("{{\n\tadmin off\n}}\n{site}"))?;
+        let mut command = program("caddy");
+        command
+            .args(["run", "--adapter", "caddyfile", "--config"])
+            .arg(file)
+            .env("HOME", dir.path());
+        Self::start(dir, command, port, None).await
+    }
+
+    async fn start(
+        dir: TempDir,
+        mut command: Command,
+        port: u16,
+        tls_port: Option<u16>,
+    ) -> Result<Self> {
+        let mut process = Process::new(dir.path().join("proxy.log"));
+        process.redirect(&mut command)?;
+        process.child = Some(
+            command
+                .spawn()
+                .context("starting the proxy: is it installed?")?,
+        );
+        let listens = process
+            .until(async || TcpStream::connect(("127.0.0.1", port)).await.is_ok())
+            .await;
+        listens.with_context(|| process.log())?;
+        Ok(Self {
+            port,
+            tls_port,
+            process,
+            _dir: dir,
+        })
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The port with TLS, where the proxy has one.
+    pub fn tls_port(&self) -> Option<u16> {
+        self.tls_port
+    }
+
+    /// All that it has printed.
+    pub fn log(&self) -> String {
+        self.process.log()
+    }
+}
+
+impl Drop for ProxyServer {
+    fn drop(&mut self) {
+        self.process.kill();
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "tests run the real proxies")]
+fn program(name: &str) -> Command {
+    Command::new(name)
+}
+
+/// `text` with every pair replaced, each of which must be in it.
+fn replaced(text: &str, pairs: &[(&str, &str)]) -> Result<String> {
+    pairs.iter().try_fold(text.to_owned(), |text, (from, to)| {
+        ensure!(text.contains(from), "{from} is not in the configuration");
+        Ok(text.replace(from, to))
+    })
+}
+
+/// Makes `certificate.pem` and `key.pem`, valid for nobody but the test.
+fn make_certificate(dir: &Path) -> Result<()> {
+    let made = program("openssl")
+        .current_dir(dir)
+        .args([
+            "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2",
+        ])
+        .args(["-subj", "/CN=localhost", "-keyout", "key.pem"])
+        .args(["-out", "certificate.pem"])
+        .output()
+        .context("starting openssl: is it installed?")?;
+    let printed = String::from_utf8_lossy(&made.stderr);
+    ensure!(made.status.success(), "no certificate: {printed}");
+    Ok(())
+}

@@ -1,0 +1,35 @@
+//! The audit of what is served against what is on disk, page by page.
+
+use grip_grasp::CheckOptions;
+use grip_types::Identifier;
+use http::StatusCode;
+use serde_json::json;
+
+use super::{json, types::CheckPage};
+use crate::{
+    admin::Admin,
+    error::WebError,
+    query::{flag, query_text},
+    request_context::{HttpResult, RequestContext},
+};
+
+/// Identifiers of one page; of a full check one, since it reads every object.
+const PER_PAGE: usize = 100;
+
+/// Audits the identifiers after `after`; `full` reads every object, `repair` settles what is found.
+pub(crate) async fn run(cx: &RequestContext<'_>, admin: Admin) -> HttpResult {
+    let query = cx.query();
+    let options = CheckOptions {
+        full: flag(query, "full")?.unwrap_or(false),
+        repair: flag(query, "repair")?.unwrap_or(false),
+    };
+    let after = query_text(query, "after")?;
+    let after = after.as_deref().map(Identifier::parse).transpose();
+    let after = after.map_err(|e| WebError::Malformed(e.to_string()))?;
+    let limit = if options.full { 1 } else { PER_PAGE };
+    let audit = admin.begin("check", format!("{options:?}"));
+    let checked = cx.app.web.grasp.check(after, limit, options).await;
+    audit.end(if checked.is_ok() { "done" } else { "failed" });
+    let checked = checked.map_err(|e| WebError::internal("the audit failed", e))?;
+    json(StatusCode::OK, &json!(CheckPage::from(checked)))
+}

@@ -1,0 +1,51 @@
+// Comfort only: every page works without it.
+"use strict";
+(() => {
+  const copy = async (text) => {
+    if (navigator.clipboard) return navigator.clipboard.writeText(text);
+    const area = document.createElement("textarea");
+    area.value = text;
+    document.body.append(area);
+    area.select();
+    document.execCommand("copy");
+    area.remove();
+  };
+  for (const button of document.querySelectorAll("button[data-copy]")) {
+    button.hidden = false;
+    button.addEventListener("click", async () => {
+      const label = button.textContent;
+      try {
+        await copy(button.dataset.copy);
+        button.textContent = "Copied";
+      } catch {
+        button.textContent = "Not copied";
+      }
+      setTimeout(() => { button.textContent = label; }, 1500);
+    });
+  }
+  // #L5-L9 marks several lines; a shift-click on a number extends the mark.
+  const mark = () => {
+    for (const line of document.querySelectorAll("tr.marked")) line.classList.remove("marked");
+    const range = /^#L(\d+)(?:-L(\d+))?$/.exec(location.hash);
+    if (!range) return;
+    const first = Number(range[1]), last = Number(range[2] || range[1]);
+    for (let n = first; n <= Math.min(last, first + 5000); n++) {
+      document.getElementById("L" + n)?.classList.add("marked");
+    }
+    if (range[2]) document.getElementById("L" + first)?.scrollIntoView({ block: "center" });
+  };
+  addEventListener("hashchange", mark);
+  mark();
+  document.querySelector("table.code")?.addEventListener("click", (event) => {
+    const link = event.target.closest("a[href^='#L']");
+    const from = /^#L(\d+)/.exec(location.hash);
+    if (!link || !event.shiftKey || !from) return;
+    event.preventDefault();
+    const lines = [Number(from[1]), Number(link.hash.slice(2))].sort((a, b) => a - b);
+    location.hash = `L${lines[0]}-L${lines[1]}`;
+  });
+  // A list of branches leads to the one that is chosen.
+  for (const select of document.querySelectorAll("select[data-go]")) {
+    select.addEventListener("change", () => select.form.submit());
+  }
+})();

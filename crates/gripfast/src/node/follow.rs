@@ -1,0 +1,51 @@
+//! Repositories followed on other relays (GRASP-02), wired over the service.
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::Context as _;
+use grip_follow::{Backoff, Follow, Options, Parts};
+use grip_relay::Relay;
+use grip_store::EventStore;
+use grip_types::Domain;
+
+use super::base::Base;
+use crate::config::Settings;
+
+/// Starts to follow.
+pub(super) fn start(base: &Base<'_>, relay: &Relay, store: &EventStore) -> anyhow::Result<Follow> {
+    let options = options(base.settings, relay);
+    // What the operator configured may be inside of his network; what events name may not.
+    let hosts = options.bootstrap.iter();
+    let hosts = hosts.filter_map(|relay| Domain::of(&relay.url())).collect();
+    let set_up = "cannot set up connections to relays";
+    Ok(Follow::start(Parts {
+        relay: relay.clone(),
+        policy: Arc::new(base.grasp.clone()),
+        store: store.clone(),
+        followed: Arc::new(base.grasp.clone()),
+        db: base.db.clone(),
+        egress: base.egress(Vec::new()).context(set_up)?,
+        bootstrap_egress: base.egress(hosts).context(set_up)?,
+        options,
+        group: base.front.child("follow"),
+    }))
+}
+
+fn options(settings: &Settings, relay: &Relay) -> Options {
+    let sync = &settings.sync;
+    Options {
+        bootstrap: sync.sync_bootstrap_relay_url.clone(),
+        uses_nip77: !sync.sync_disable_negentropy,
+        allow_non_global: sync.sync_allow_non_global_targets,
+        backoff: Backoff {
+            base: Duration::from_secs(sync.sync_base_backoff_secs),
+            most: Duration::from_secs(sync.sync_max_backoff_secs),
+            faulty: Duration::from_secs(sync.naughty_list_expiration_hours * 3_600),
+        },
+        refused_lifetime: Duration::from_secs(sync.rejected_cold_index_expiry_secs),
+        max_relays: sync.sync_max_relays,
+        max_descendants: sync.sync_recursive_descendant_limit,
+        look_every: Duration::from_secs(sync.sync_disconnect_check_interval_secs),
+        networks: relay.limits().networks,
+    }
+}

@@ -1,0 +1,93 @@
+//! Relay and git tell the same story, and the operator is told when they cannot.
+
+use std::fs;
+
+use anyhow::{Context as _, Result, ensure};
+use grip_testkit::{LocalProject, Node, until, until_true};
+use rustix::process::Signal;
+
+use crate::BINARY;
+
+#[tokio::test]
+async fn the_check_agrees_with_a_sound_node_and_names_what_is_damaged() -> Result<()> {
+    let mut node = Node::start(BINARY).await?;
+    let sound = LocalProject::new("sound")?;
+    let harmed = LocalProject::new("harmed")?;
+    for project in [&sound, &harmed] {
+        project.announce(&node, 10).await?;
+        project.publish(&node, 5).await?;
+    }
+    let said = node.run(&["check"]).await?;
+    ensure!(
+        said.contains("2 identifiers: relay and git agree"),
+        "{said}"
+    );
+    let full = node.run(&["check", "--full"]).await?;
+    ensure!(full.contains("relay and git agree"), "{full}");
+
+    node.stop().await?;
+    let packs = node.data_dir().join("git/.objects/harmed.git/objects/pack");
+    for entry in fs::read_dir(&packs)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|it| it == "pack") {
+            fs::remove_file(path)?;
+        }
+    }
+    node.launch().await?;
+    ensure!(
+        node.log().contains("repository is damaged"),
+        "{}",
+        node.log()
+    );
+    let ready = node.json("/readyz").await?;
+    let named = ready["degraded"]["repositories"].as_str();
+    let named = named.context("the damaged repository is named")?;
+    ensure!(
+        named.contains("harmed") && ready["ready"] == true,
+        "{ready}"
+    );
+
+    let url = harmed.url(&node);
+    let listed = harmed.tree.git(["ls-remote", url.as_str()]);
+    ensure!(listed.is_err(), "what is damaged is not served");
+    let page = node.get(&format!("/{}", harmed.path())).await?;
+    page.must_be(503, &["is damaged"]);
+    sound.tree.git(["ls-remote", sound.url(&node).as_str()])?;
+
+    let output = node.command(&["check", "--json"]).output().await?;
+    ensure!(!output.status.success());
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+    let found = json["disagreements"].as_array().context("a list")?;
+    let is_named = |it: &&serde_json::Value| {
+        it["kind"] == "missing_object"
+            && it["repository"]
+                .as_str()
+                .is_some_and(|it| it.contains("harmed"))
+    };
+    ensure!(found.iter().any(|it| is_named(&it)), "{json:#}");
+    ensure!(!json.to_string().contains("sound"), "{json:#}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_ban_takes_effect_on_a_hangup() -> Result<()> {
+    let node = Node::start(BINARY).await?;
+    let project = LocalProject::new("banned")?;
+    project.announce(&node, 10).await?;
+    project.publish(&node, 5).await?;
+    let config = format!("event_blacklist = [\"{}\"]\n", project.owner.npub());
+    fs::write(node.work_dir().join("gripfast.toml"), config)?;
+    node.signal(Signal::HUP)?;
+    let directory = project.directory(&node);
+    until_true("its repository is gone", || !directory.exists()).await?;
+    let filter = serde_json::json!({ "authors": [project.owner.hex()] });
+    until("its events are gone", || async {
+        let mut relay = node.connect().await.ok()?;
+        let sub = relay.subscribe(std::slice::from_ref(&filter)).await.ok()?;
+        let stored = relay.stored(&sub).await.ok()?;
+        stored.is_empty().then_some(())
+    })
+    .await?;
+    node.run(&["check"]).await?;
+    Ok(())
+}

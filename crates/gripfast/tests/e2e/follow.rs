@@ -1,0 +1,7 @@
+//! Repositories followed on other relays (GRASP-02).
+
+mod hostile;
+mod operator;
+mod peers;
+mod restart;
+mod scene;

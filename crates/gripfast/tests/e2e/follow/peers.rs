@@ -1,0 +1,145 @@
+//! Nodes that heal each other.
+
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
+use grip_testkit::{Author, LocalProject, until_ok};
+use rustix::process::Signal;
+
+use super::scene::{
+    all_served, announce, events_of, node, node_with, publish, push, relays, same_refs, served,
+    until_relay,
+};
+
+#[tokio::test]
+async fn g02_1_a_push_to_one_node_is_served_by_the_other_within_seconds() -> Result<()> {
+    let (a, b) = (node().await?, node().await?);
+    let mut project = LocalProject::new("tides")?;
+    let announcement = announce(&project, &[&a, &b]).await?;
+    // Held on both, and followed from then on for its state.
+    let url = a.relay_url();
+    until_relay(&b, "b follows a", |relay| {
+        relay["relay"] == url.as_str() && relay["health"] == "healthy"
+    })
+    .await?;
+    let state = push(&project, &a, 50).await?;
+    let began = Instant::now();
+    all_served(&b, &[&announcement, &state]).await?;
+    println!(
+        "the first push to a was served by b after {:?}",
+        began.elapsed()
+    );
+    same_refs(&project, &a, &b).await?;
+    // An issue and its answers follow, live.
+    let reporter = Author::new();
+    let issue = reporter.issue(&project.owner, "tides", "ebb");
+    publish(&a, &issue).await?;
+    served(&b, &issue).await?;
+    let comment = reporter.comment(&issue, "still");
+    publish(&b, &comment).await?;
+    served(&a, &comment).await?;
+    // And the next push, now that everything is subscribed to.
+    project.tip = project.tree.commit("more", "1")?;
+    let state = project.state(0);
+    publish(&a, &state).await?;
+    project.push(&a).await?;
+    let began = Instant::now();
+    served(&b, &state).await?;
+    println!(
+        "the next push to a was served by b after {:?}",
+        began.elapsed()
+    );
+    same_refs(&project, &a, &b).await
+}
+
+#[tokio::test]
+async fn g02_49_a_node_that_knows_nothing_learns_everything_from_its_bootstrap_relay() -> Result<()>
+{
+    let a = node().await?;
+    let b = node_with(&[("NGIT_SYNC_BOOTSTRAP_RELAY_URL", &a.relay_url())]).await?;
+    let project = LocalProject::new("tides")?;
+    let announcement = project.announcement_at(&[&a, &b], &[], 60);
+    publish(&a, &announcement).await?;
+    let state = push(&project, &a, 50).await?;
+    let issue = Author::new().issue(&project.owner, "tides", "ebb");
+    publish(&a, &issue).await?;
+    let comment = Author::new().comment(&issue, "still");
+    publish(&a, &comment).await?;
+    all_served(&b, &[&announcement, &state, &issue, &comment]).await?;
+    same_refs(&project, &a, &b).await
+}
+
+#[tokio::test]
+async fn three_nodes_of_which_one_was_killed_and_one_cut_off_end_with_the_same_events_and_refs()
+-> Result<()> {
+    let (a, b, mut c) = (node().await?, node().await?, node().await?);
+    let project = LocalProject::new("tides")?;
+    announce(&project, &[&a, &b, &c]).await?;
+    let began = Instant::now();
+    c.kill();
+    let state = push(&project, &a, 50).await?;
+    served(&b, &state).await?;
+    b.signal(Signal::STOP)?;
+    let (reporter, other) = (Author::new(), Author::new());
+    let issue = reporter.issue(&project.owner, "tides", "ebb");
+    publish(&a, &issue).await?;
+    c.launch().await?;
+    let comment = reporter.comment(&issue, "still");
+    served(&c, &issue).await?;
+    publish(&c, &comment).await?;
+    b.signal(Signal::CONT)?;
+    let second = other.issue(&project.owner, "tides", "flood");
+    publish(&b, &second).await?;
+    let nodes = [&a, &b, &c];
+    for node in nodes {
+        all_served(node, &[&state, &issue, &comment, &second]).await?;
+        same_refs(&project, &a, node).await?;
+    }
+    until_ok("all serve the same", async || {
+        let (of_a, of_b, of_c) = (
+            events_of(&a).await?,
+            events_of(&b).await?,
+            events_of(&c).await?,
+        );
+        Ok((of_a == of_b && of_b == of_c).then_some(()))
+    })
+    .await?;
+    println!("three nodes agreed after {:?}", began.elapsed());
+    for node in nodes {
+        let relays = relays(node).await?;
+        let own = node.relay_url();
+        ensure!(
+            relays.iter().all(|relay| relay["relay"] != own.as_str()),
+            "{relays:?}"
+        );
+        let received: u64 = relays
+            .iter()
+            .filter_map(|it| it["events_received"].as_u64())
+            .sum();
+        println!("received from other relays: {received} events");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn g02_50_nodes_agree_without_nip77_too() -> Result<()> {
+    let env = [("NGIT_SYNC_DISABLE_NEGENTROPY", "true")];
+    let (a, b) = (node().await?, node_with(&env).await?);
+    let project = LocalProject::new("tides")?;
+    let state = push_to_one(&project, &a, &b).await?;
+    served(&b, &state).await?;
+    same_refs(&project, &a, &b).await
+}
+
+/// Has everything on `a` before `b` hears of it.
+async fn push_to_one(
+    project: &LocalProject,
+    a: &grip_testkit::Node,
+    b: &grip_testkit::Node,
+) -> Result<nostr::prelude::Event> {
+    let announcement = project.announcement_at(&[a, b], &[], 60);
+    publish(a, &announcement).await?;
+    let state = push(project, a, 50).await?;
+    publish(b, &announcement).await?;
+    Ok(state)
+}

@@ -1,0 +1,189 @@
+//! Honest people beside every kind of attacker.
+//!
+//! The same honest work is done twice on a node of its own: alone, then beside one attack from other
+//! addresses of this machine. Nobody honest may be refused, and what the attack leaves on the disk and
+//! in memory stays within its budget. How much slower the honest are is printed beside how much slower
+//! this machine itself was meanwhile, since attackers, clients and node share its processors.
+//!
+//! The short form runs with the other tests from one address; `cargo xtask campaign hostile` makes more
+//! rounds, from 1 and from 50 addresses, and prints one line for each attack.
+
+mod arena;
+mod connections;
+mod events;
+mod fetches;
+mod figures;
+mod honest;
+mod pushes;
+mod queries;
+mod remotes;
+mod web;
+
+use std::{net::Ipv4Addr, sync::Arc};
+
+use anyhow::{Result, ensure};
+use futures_util::future::BoxFuture;
+use grip_testkit::{Node, remote::Behaviour};
+
+use self::{
+    arena::Arena,
+    figures::{Figures, disk_bytes},
+    honest::{Honest, Outcomes},
+};
+use crate::BINARY;
+
+const MIB: u64 = 1 << 20;
+
+/// Addresses of clients count as what they are.
+const NO_PROXY: (&str, &str) = ("GRIPFAST_TRUSTED_PROXY_CIDRS", "192.0.2.0/24");
+
+/// What one kind of attacker does, and what it may cost.
+struct Attack {
+    name: &'static str,
+    /// Settings of the node, so that its budgets can be reached in a short time.
+    settings: &'static [(&'static str, &'static str)],
+    /// Bytes that may be on the disk afterwards, beyond those of the honest.
+    disk_budget: u64,
+    /// Size of the victim's repository, in MiB.
+    repository_mib: u64,
+    /// Events that are stored before it begins.
+    stored_events: usize,
+    /// How the hosts behave that the attacker's events name.
+    hosts: Option<fn() -> Behaviour>,
+    /// One attacker from one address. It goes on until it is stopped; if it ends, it is begun again.
+    run: fn(Arc<Arena>, Ipv4Addr) -> BoxFuture<'static, Result<()>>,
+}
+
+impl Attack {
+    const fn new(
+        name: &'static str,
+        run: fn(Arc<Arena>, Ipv4Addr) -> BoxFuture<'static, Result<()>>,
+    ) -> Self {
+        Self {
+            name,
+            settings: &[],
+            disk_budget: 4 * MIB,
+            repository_mib: 0,
+            stored_events: 0,
+            hosts: None,
+            run,
+        }
+    }
+}
+
+/// Resident memory that the node may take beyond what the honest alone make it take, and that all its
+/// git processes may take together.
+const NODE_BUDGET: u64 = 256 * MIB;
+const GIT_BUDGET: u64 = 768 * MIB;
+
+/// How much is done: a little, or what `cargo xtask campaign hostile` asks for.
+struct Scale {
+    rounds: usize,
+    clients: usize,
+    addresses: &'static [usize],
+}
+
+impl Scale {
+    fn chosen() -> Self {
+        let rounds = std::env::var("GRIPFAST_HOSTILE_ROUNDS").ok();
+        match rounds.and_then(|rounds| rounds.parse().ok()) {
+            Some(rounds) => Self {
+                rounds,
+                clients: 4,
+                addresses: &[1, 50],
+            },
+            None => Self {
+                rounds: 3,
+                clients: 2,
+                addresses: &[1],
+            },
+        }
+    }
+}
+
+/// Plays all attacks of a group; fails with all that went wrong.
+async fn play(attacks: &[Attack]) -> Result<()> {
+    let scale = Scale::chosen();
+    let mut faults = Vec::new();
+    figures::print_head();
+    for attack in attacks {
+        for addresses in scale.addresses {
+            let figures = play_one(attack, *addresses, &scale).await?;
+            println!("{figures}");
+            faults.extend(figures.faults());
+        }
+    }
+    ensure!(faults.is_empty(), "{}", faults.join("\n"));
+    Ok(())
+}
+
+async fn play_one(attack: &Attack, addresses: usize, scale: &Scale) -> Result<Figures> {
+    let node = Node::start_with(BINARY, &[&[NO_PROXY], attack.settings].concat()).await?;
+    let mut honest = Vec::new();
+    for n in 0..scale.clients {
+        let mib = if n == 0 { attack.repository_mib } else { 0 };
+        honest.push(Honest::new(&node, n, mib).await?);
+    }
+    let arena = Arena::new(&node, &honest[0], addresses, attack.hosts).await?;
+    arena.store_events(attack.stored_events).await?;
+    // The first round is for caches and connections, and does not count.
+    honest::work(&mut honest, &node, 1).await?;
+
+    let disk_before = disk_bytes(&node.data_dir());
+    let alone = honest::work(&mut honest, &node, scale.rounds).await?;
+    let disk_alone = disk_bytes(&node.data_dir());
+    let memory_alone = node.peak_rss_bytes()?;
+
+    let attackers = arena.attack(attack.run);
+    arena.is_under_way().await;
+    let beside = honest::work(&mut honest, &node, scale.rounds).await?;
+    drop(attackers);
+    Ok(Figures {
+        attack: attack.name,
+        addresses,
+        acts: arena.acts(),
+        git_memory: beside.git_memory,
+        alone,
+        beside,
+        disk: disk_bytes(&node.data_dir())
+            .saturating_sub(disk_alone)
+            .saturating_sub(disk_alone.saturating_sub(disk_before)),
+        disk_budget: attack.disk_budget,
+        memory: node.peak_rss_bytes()?.saturating_sub(memory_alone),
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn events_of_strangers() -> Result<()> {
+    play(events::ATTACKS).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn queries_of_strangers() -> Result<()> {
+    play(queries::ATTACKS).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn pushes_of_strangers() -> Result<()> {
+    play(pushes::ATTACKS).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn fetches_of_strangers() -> Result<()> {
+    play(fetches::ATTACKS).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn connections_of_strangers() -> Result<()> {
+    play(connections::ATTACKS).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn hosts_that_strangers_name() -> Result<()> {
+    play(remotes::ATTACKS).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn pages_webhooks_and_resolutions_of_strangers() -> Result<()> {
+    play(web::ATTACKS).await
+}
