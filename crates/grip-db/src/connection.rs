@@ -9,7 +9,7 @@ use crate::{
     value::{for_postgres, for_sqlite},
 };
 
-/// A row that both engines can give: a tuple, or a struct that derives [`sqlx::FromRow`].
+/// A row that both engines can give: a tuple, or a struct that has [`from_row!`](crate::from_row).
 pub trait FromRows:
     for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow> + Send + Unpin
 {

@@ -1,6 +1,7 @@
 //! The database handle: opening, reading, writing, closing.
 
 mod file;
+mod migrations;
 mod server;
 mod transaction;
 

@@ -4,6 +4,7 @@ mod clock;
 mod connection;
 mod database;
 mod error;
+mod from_row;
 mod statement;
 #[cfg(test)]
 mod test_rows;
@@ -12,6 +13,10 @@ mod testing;
 mod topics;
 mod value;
 mod writer;
+
+/// For [`from_row!`] alone.
+#[doc(hidden)]
+pub use {from_row::__converted, sqlx as __sqlx};
 
 pub use connection::{Connection, FromRows};
 pub use database::{Db, Engine, Location, Server, WritePermit, WriterStats};

@@ -153,7 +153,7 @@ fn why_not(tag: &VersionTag, error: &NotAModule, own: &Known, major: &Known) -> 
 }
 
 /// A tag that claims a version of a module.
-#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Claim {
     pub(crate) path: String,
     pub(crate) version: String,
@@ -165,6 +165,17 @@ pub(crate) struct Claim {
     pub(crate) claimed_ns: i64,
 }
 
+grip_db::from_row!(Claim {
+    path,
+    version,
+    org_repo_name,
+    tag_name,
+    commit_oid,
+    created,
+    proven,
+    claimed_ns,
+});
+
 /// Who is believed: a proof by place beats a choice of the operator, then the first wins.
 pub(crate) fn winner<'a>(claims: impl IntoIterator<Item = &'a Claim>) -> Option<&'a Claim> {
     claims.into_iter().min_by(|a, b| {
@@ -175,7 +186,7 @@ pub(crate) fn winner<'a>(claims: impl IntoIterator<Item = &'a Claim>) -> Option<
 }
 
 /// A version in the feed.
-#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Live {
     pub(crate) first_seen_ns: i64,
     pub(crate) path: String,
@@ -185,6 +196,16 @@ pub(crate) struct Live {
     pub(crate) tag_name: String,
     pub(crate) commit_oid: String,
 }
+
+grip_db::from_row!(Live {
+    first_seen_ns,
+    path,
+    version,
+    created,
+    org_repo_name,
+    tag_name,
+    commit_oid,
+});
 
 /// What happens to a version in the feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

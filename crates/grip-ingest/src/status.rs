@@ -60,7 +60,7 @@ impl SourceStatus {
 }
 
 /// Something that could not be read.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, sqlx::FromRow)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct RejectedEvent {
     pub source: String,
@@ -70,8 +70,16 @@ pub struct RejectedEvent {
     pub last_at: i64,
 }
 
+grip_db::from_row!(RejectedEvent {
+    source,
+    reason,
+    times,
+    bytes,
+    last_at
+});
+
 /// How far long work is.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, sqlx::FromRow)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct Progress {
     pub work: String,
@@ -82,6 +90,16 @@ pub struct Progress {
     pub updated_at: i64,
     pub finished_at: Option<i64>,
 }
+
+grip_db::from_row!(Progress {
+    work,
+    place,
+    done,
+    failed,
+    began_at,
+    updated_at,
+    finished_at
+});
 
 /// How much there is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

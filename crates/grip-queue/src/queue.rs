@@ -41,7 +41,6 @@ struct Inner {
     known: TableSize,
 }
 
-#[derive(sqlx::FromRow)]
 struct Claimed {
     id: i64,
     lease_token: i64,
@@ -53,6 +52,18 @@ struct Claimed {
     asked: i64,
     period_ms: Option<i64>,
 }
+
+grip_db::from_row!(Claimed {
+    id,
+    lease_token,
+    key,
+    payload,
+    attempts,
+    limited,
+    lost,
+    asked,
+    period_ms,
+});
 
 impl Queue {
     pub fn new(db: Db) -> Self {

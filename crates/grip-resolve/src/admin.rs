@@ -90,7 +90,7 @@ pub enum AdminError {
 }
 
 /// A pinned manifest.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, sqlx::FromRow)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Pin {
     pub id: String,
     pub name: String,
@@ -98,8 +98,15 @@ pub struct Pin {
     pub pinned_at: i64,
 }
 
+grip_db::from_row!(Pin {
+    id,
+    name,
+    pinned_by,
+    pinned_at
+});
+
 /// One executed command.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, sqlx::FromRow)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct AuditEntry {
     pub id: i64,
     pub at: i64,
@@ -109,6 +116,16 @@ pub struct AuditEntry {
     pub outcome: String,
     pub correlation: Option<String>,
 }
+
+grip_db::from_row!(AuditEntry {
+    id,
+    at,
+    actor,
+    action,
+    subject,
+    outcome,
+    correlation
+});
 
 impl Admin {
     /// Loads the pins of earlier runs.

@@ -8,19 +8,16 @@ use std::{
 
 use sqlx::{
     ConnectOptions as _, Connection as _,
-    migrate::Migrator,
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
 };
 use tokio::time;
 
-use super::{Db, Pool, Status, assemble};
+use super::{Db, Pool, Status, assemble, migrations};
 use crate::{
     OpenError,
     clock::{Clock, system_ms},
     writer::Writer,
 };
-
-static MIGRATIONS: Migrator = sqlx::migrate!("../../migrations/sqlite");
 
 /// How long a statement waits for a lock another process holds, such as a backup's.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -83,7 +80,9 @@ async fn migrate(path: &Path, options: &SqliteConnectOptions) -> Result<(), Open
     let path: PathBuf = path.to_owned();
     let failed = |source| OpenError::new(path.clone(), source);
     let mut connection = options.connect().await.map_err(failed)?;
-    let outcome = MIGRATIONS.run_direct(None, &mut connection, false).await;
+    let outcome = migrations::sqlite()
+        .run_direct(None, &mut connection, false)
+        .await;
     connection.close().await.map_err(failed)?;
     outcome.map_err(|source| OpenError::migration(path, source))
 }

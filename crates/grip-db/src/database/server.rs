@@ -13,18 +13,13 @@ pub(crate) mod pool;
 
 use std::{fmt, str::FromStr as _, sync::Arc, time::Duration};
 
-use sqlx::{
-    ConnectOptions as _, Connection as _, PgConnection, migrate::Migrator,
-    postgres::PgConnectOptions,
-};
+use sqlx::{ConnectOptions as _, Connection as _, PgConnection, postgres::PgConnectOptions};
 use tokio::time::{self, Instant, timeout};
 
 pub(crate) use self::host::Host;
 use self::{monitor::Monitor, pool::ConnectionPool};
-use super::{Db, Pool, Status, TIME_LIMIT, assemble};
+use super::{Db, Pool, Status, TIME_LIMIT, assemble, migrations};
 use crate::{DbError, OpenError, ServerError, clock::Clock, error::shown, writer::Writer};
-
-static MIGRATIONS: Migrator = sqlx::migrate!("../../migrations/postgres");
 
 /// How soon a server that starts at the same time is tried again.
 const RETRY_DELAY: Duration = Duration::from_millis(200);
@@ -125,7 +120,9 @@ async fn reach(host: &Host) -> Result<PgConnection, ServerError> {
 
 async fn migrate(host: &Host) -> Result<(), ServerError> {
     let mut link = reach(host).await?;
-    let migrated = MIGRATIONS.run_direct(None, &mut link, false).await;
+    let migrated = migrations::postgres()
+        .run_direct(None, &mut link, false)
+        .await;
     migrated.map_err(|error| ServerError::migration(&host.options, error))?;
     let fsync_off = "SELECT current_setting('fsync') = 'off'";
     let fsync_off = sqlx::query_scalar(fsync_off).fetch_one(&mut link).await;

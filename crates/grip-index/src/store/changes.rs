@@ -23,27 +23,33 @@ pub enum Op {
 }
 
 /// One change of the feed.
-#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// When it happened, in nanoseconds since 1970: unique, and the cursor of what follows.
     pub at_ns: i64,
-    #[sqlx(try_from = "String")]
     pub op: Op,
     pub path: String,
     pub version: String,
     /// The date of the tag in milliseconds since 1970.
-    #[sqlx(rename = "created")]
     pub created_ms: i64,
-    #[sqlx(rename = "org_repo_name")]
     pub repo: String,
-    #[sqlx(rename = "tag_name")]
     pub tag: String,
-    #[sqlx(rename = "commit_oid")]
     pub commit: String,
     /// The commit it was at before a move.
-    #[sqlx(rename = "previous_oid")]
     pub previous: Option<String>,
 }
+
+grip_db::from_row!(Change {
+    at_ns,
+    op: [String],
+    path,
+    version,
+    created_ms: "created",
+    repo: "org_repo_name",
+    tag: "tag_name",
+    commit: "commit_oid",
+    previous: "previous_oid",
+});
 
 /// A page of changes.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -20,7 +20,7 @@ pub struct Entry {
 }
 
 /// A version, and where it is.
-#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VersionAt {
     pub path: String,
     pub version: String,
@@ -28,13 +28,20 @@ pub struct VersionAt {
     pub first_seen_ns: i64,
     /// The date of the tag in milliseconds since 1970.
     pub created: i64,
-    #[sqlx(rename = "org_repo_name")]
     pub repo: String,
-    #[sqlx(rename = "tag_name")]
     pub tag: String,
-    #[sqlx(rename = "commit_oid")]
     pub commit: String,
 }
+
+grip_db::from_row!(VersionAt {
+    path,
+    version,
+    first_seen_ns,
+    created,
+    repo: "org_repo_name",
+    tag: "tag_name",
+    commit: "commit_oid",
+});
 
 impl Store {
     pub(crate) async fn feed(&self, query: &FeedQuery) -> Result<Page, DbError> {

@@ -3,7 +3,7 @@
 use grip_db::Column;
 
 /// A tag as it is kept.
-#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TagRow {
     pub(crate) tag_name: String,
     pub(crate) object_oid: String,
@@ -15,6 +15,18 @@ pub(crate) struct TagRow {
     pub(crate) why: Option<String>,
     pub(crate) settled: i64,
 }
+
+grip_db::from_row!(TagRow {
+    tag_name,
+    object_oid,
+    commit_oid,
+    created,
+    path,
+    version,
+    proven,
+    why,
+    settled,
+});
 
 impl TagRow {
     /// The version it claims.

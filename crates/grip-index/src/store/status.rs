@@ -45,21 +45,26 @@ pub struct SourceStatus {
 }
 
 /// How a repository is.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, sqlx::FromRow)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct RepoFacts {
-    #[sqlx(rename = "org_repo_name")]
     pub name: String,
-    #[sqlx(rename = "indexing_began")]
     pub began_ms: Option<i64>,
-    #[sqlx(rename = "indexing_finished")]
     pub finished_ms: Option<i64>,
-    #[sqlx(rename = "gone_at")]
     pub gone_ms: Option<i64>,
     pub tags: i64,
     /// Tags that claim a version.
     pub claims: i64,
 }
+
+grip_db::from_row!(RepoFacts {
+    name: "org_repo_name",
+    began_ms: "indexing_began",
+    finished_ms: "indexing_finished",
+    gone_ms: "gone_at",
+    tags,
+    claims,
+});
 
 /// How a tag is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
@@ -75,7 +80,6 @@ pub struct TagFacts {
     pub why: Option<String>,
 }
 
-#[derive(sqlx::FromRow)]
 struct SourceRow {
     source: String,
     indexing_began: Option<i64>,
@@ -84,6 +88,15 @@ struct SourceRow {
     next_page: Option<String>,
     found: i64,
 }
+
+grip_db::from_row!(SourceRow {
+    source,
+    indexing_began,
+    indexing_finished,
+    listings,
+    next_page,
+    found,
+});
 
 impl Store {
     pub(crate) async fn status(&self, configured: &[&str]) -> Result<Status, DbError> {

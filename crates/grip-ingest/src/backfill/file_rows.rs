@@ -34,7 +34,7 @@ grip_db::statements! {
     }
 }
 
-#[derive(Clone, Copy, Debug, sqlx::FromRow)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct FileRow {
     pub(super) lines: i64,
     pub(super) events: i64,
@@ -43,6 +43,15 @@ pub(super) struct FileRow {
     pub(super) last_at: Option<i64>,
     pub(super) finished_at: Option<i64>,
 }
+
+grip_db::from_row!(FileRow {
+    lines,
+    events,
+    rejected,
+    first_at,
+    last_at,
+    finished_at
+});
 
 impl Backfill {
     pub(super) async fn row(

@@ -43,7 +43,7 @@ grip_db::statements! {
 }
 
 /// What is compared of a push that is kept.
-#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Row {
     id: String,
     event_id: Option<String>,
@@ -55,6 +55,18 @@ struct Row {
     github_created_at: Option<i64>,
     created_at: i64,
 }
+
+grip_db::from_row!(Row {
+    id,
+    event_id,
+    delivery_id,
+    repository_id,
+    git_ref,
+    head,
+    before,
+    github_created_at,
+    created_at,
+});
 
 impl Row {
     fn at(&self) -> i64 {

@@ -19,7 +19,7 @@ const AT_ONCE: usize = 500;
 const AT_ONCE_BYTES: usize = 2 << 20;
 
 /// A push as it is kept.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, sqlx::FromRow)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct StoredEvent {
     pub id: String,
     /// GitHub's id of the event, once a list has shown it.
@@ -43,6 +43,24 @@ pub struct StoredEvent {
     #[serde(skip)]
     pub raw: String,
 }
+
+grip_db::from_row!(StoredEvent {
+    id,
+    event_id,
+    delivery_id,
+    actor_id,
+    actor_login,
+    repository_id,
+    repository_name,
+    push_id,
+    git_ref,
+    head,
+    before,
+    github_created_at,
+    source,
+    created_at,
+    raw,
+});
 
 /// Which events are listed, the latest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -20,12 +20,18 @@ pub(crate) enum RecordKind {
 }
 
 /// What is known about a person or a repository.
-#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Known {
     pub(crate) name: Option<String>,
     pub(crate) etag: Option<String>,
     pub(crate) fetched_at: i64,
 }
+
+grip_db::from_row!(Known {
+    name,
+    etag,
+    fetched_at
+});
 
 /// A person or a repository as it is kept.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -20,7 +20,7 @@ pub(crate) static CLOSED_GAPS: OldRows = [&sql::OLD_CLOSED_GAPS, &sql::DROP_CLOS
 pub(crate) static OPEN_GAPS: OldRows = [&sql::OLD_OPEN_GAPS, &sql::DROP_OPEN_GAPS];
 
 /// Numbers over all that is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Totals {
     pub(crate) users: i64,
     pub(crate) repositories: i64,
@@ -32,6 +32,16 @@ pub(crate) struct Totals {
     pub(crate) first_at: Option<i64>,
     pub(crate) last_at: Option<i64>,
 }
+
+grip_db::from_row!(Totals {
+    users,
+    repositories,
+    rejected,
+    open_gaps,
+    pushes_since,
+    first_at,
+    last_at,
+});
 
 impl Store {
     /// Says how many would go.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{Store, finish_in, sql};
 
 /// What is known about a list.
-#[derive(Clone, Debug, Default, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SourceRow {
     pub(crate) source: String,
     pub(crate) etag: Option<String>,
@@ -20,6 +20,19 @@ pub(crate) struct SourceRow {
     pub(crate) polls: i64,
     pub(crate) gaps: i64,
 }
+
+grip_db::from_row!(SourceRow {
+    source,
+    etag,
+    poll_interval_ms,
+    recent,
+    newest_id,
+    newest_at,
+    polled_at,
+    changed_at,
+    polls,
+    gaps,
+});
 
 /// What a list is like after it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +48,7 @@ pub(crate) enum Polled {
 }
 
 /// Something may have happened that we did not see, after one event and before another.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, sqlx::FromRow)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct Gap {
     pub id: i64,
@@ -50,6 +63,18 @@ pub struct Gap {
     pub closed_at: Option<i64>,
     pub closed_by: Option<String>,
 }
+
+grip_db::from_row!(Gap {
+    id,
+    source,
+    after_id,
+    after_at,
+    before_id,
+    before_at,
+    found_at,
+    closed_at,
+    closed_by,
+});
 
 /// A hole before it is a row.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -35,7 +35,7 @@ pub enum State {
 
 /// A job; its payload, which is nobody's business, is not serialised. Times are milliseconds since
 /// 1970.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, sqlx::FromRow)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct JobFacts {
     pub id: i64,
@@ -43,11 +43,9 @@ pub struct JobFacts {
     pub key: String,
     #[serde(skip)]
     pub payload: String,
-    #[sqlx(skip)]
     pub state: State,
     /// When it is due, or when its lease ends; None for one that is dead.
     #[serde(rename = "due")]
-    #[sqlx(rename = "visible_at")]
     pub due_ms: Option<i64>,
     pub period_ms: Option<i64>,
     pub attempts: i64,
@@ -59,12 +57,28 @@ pub struct JobFacts {
     pub holder: Option<String>,
     pub last_error: Option<String>,
     #[serde(rename = "enqueued")]
-    #[sqlx(rename = "enqueued_at")]
     pub enqueued_ms: i64,
     #[serde(rename = "dead")]
-    #[sqlx(rename = "dead_at")]
     pub dead_ms: Option<i64>,
 }
+
+grip_db::from_row!(JobFacts {
+    id,
+    kind,
+    key,
+    payload,
+    state: _,
+    due_ms: "visible_at",
+    period_ms,
+    attempts,
+    limited,
+    lost,
+    asked,
+    holder,
+    last_error,
+    enqueued_ms: "enqueued_at",
+    dead_ms: "dead_at",
+});
 
 impl Queue {
     /// Lists jobs by their ids, at most 1,000 at a time.

@@ -19,7 +19,7 @@ const FRESH: Duration = Duration::from_secs(5);
 const PART: u32 = 50;
 
 /// What there is of one kind.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, sqlx::FromRow)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct KindStats {
     pub kind: String,
@@ -34,6 +34,15 @@ pub struct KindStats {
     /// For how long the job has been due that has been due longest; 0 if none is.
     pub oldest_due_age_ms: i64,
 }
+
+grip_db::from_row!(KindStats {
+    kind,
+    due,
+    waiting,
+    leased,
+    dead,
+    oldest_due_age_ms
+});
 
 /// The last count.
 #[derive(Default)]
