@@ -6,6 +6,7 @@ pub mod push_request;
 pub mod remote;
 pub mod report;
 pub mod upload_request;
+pub mod user;
 
 mod bare;
 mod disk;

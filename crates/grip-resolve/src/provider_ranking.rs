@@ -82,6 +82,9 @@ pub struct Provider {
     pub score: f64,
     /// The breaker of its host is open: last resort.
     pub is_shut: bool,
+    /// The reasons for its place, in words.
+    #[serde(default)]
+    pub why: String,
 }
 
 /// The best `limit` of them, the best first; a URL named by several is there once, at its best.
@@ -151,6 +154,7 @@ fn score(candidate: Candidate, options: &Options, wanted: &str) -> Scored {
         provider: Provider {
             score: freshness(&candidate, options.half_life) * health(candidate.health) * near,
             is_shut: candidate.health.is_open,
+            why: why(&candidate, is_near),
             url: candidate.url,
             named_by: candidate.named_by,
             region: candidate.region,
@@ -173,6 +177,38 @@ fn freshness(candidate: &Candidate, half_life: Duration) -> f64 {
 fn health(health: HostHealth) -> f64 {
     let good = f64::from(health.successes) + 1.0;
     good / (good + f64::from(health.failures) + 1.0)
+}
+
+/// What speaks for and against a candidate, in the order in which it counts.
+fn why(candidate: &Candidate, is_near: bool) -> String {
+    let named = match candidate.named_by {
+        NamedBy::Owner => "named by the owner".to_owned(),
+        NamedBy::Node(_) => "offered by a node".to_owned(),
+    };
+    let HostHealth {
+        is_open,
+        successes,
+        failures,
+    } = candidate.health;
+    let health = match successes + failures {
+        _ if is_open => "failed recently".to_owned(),
+        0 => "not asked before".to_owned(),
+        all => format!("answered {successes} of {all} requests"),
+    };
+    let signed = format!("signed {} ago", rounded(candidate.age));
+    let near = candidate.region.iter().filter(|_| is_near);
+    let near = near.map(|region| format!("in {region}"));
+    let parts: Vec<String> = [named, health, signed].into_iter().chain(near).collect();
+    parts.join(", ")
+}
+
+/// A time in its largest unit.
+fn rounded(time: Duration) -> String {
+    const UNITS: [(u64, &str); 4] = [(86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")];
+    let seconds = time.as_secs();
+    let fits = UNITS.iter().find(|(unit, _)| seconds >= *unit);
+    let (unit, name) = fits.unwrap_or(&(1, "s"));
+    format!("{} {name}", seconds / unit)
 }
 
 fn is_denied(url: &Url, deny: &[Domain]) -> bool {

@@ -1,6 +1,10 @@
 //! The command line: commands, their arguments, and the options of the node as flags.
 
-use std::{ffi::OsString, path::PathBuf, process::ExitCode};
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches as _, Subcommand, value_parser};
 use clap_complete::Shell;
@@ -62,6 +66,14 @@ pub(crate) enum Command {
     Compact,
     /// Find a repository by its name or digest, here or in the network
     Resolve(ResolveQuery),
+    /// Fetch for `git clone grip://NPUB/IDENTIFIER`; git starts it as `git-remote-grip`
+    #[command(hide = true)]
+    RemoteHelper {
+        /// The remote's name, or its URL
+        remote: String,
+        /// The URL
+        url: String,
+    },
     /// Compare every repository with its events; exit 1 if they do not agree
     Check {
         /// Read every object too (git fsck), which takes a while
@@ -198,13 +210,16 @@ pub(crate) struct ResolveQuery {
     /// Also show where it can be had, the best place first
     #[arg(long)]
     pub(crate) providers: bool,
+    /// Print nothing but the best URL to clone from
+    #[arg(long = "clone-url", conflicts_with = "providers")]
+    pub(crate) is_url_only: bool,
 }
 
 /// Reads the command line.
 pub(crate) fn parse(
     arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>,
 ) -> Result<Invocation, clap::Error> {
-    let matches = command().try_get_matches_from(arguments)?;
+    let matches = command().try_get_matches_from(with_helper_name(arguments))?;
     // `sync status` and its like have their arguments one level further down.
     let sub = matches.subcommand().map_or(&matches, |(_, sub)| sub);
     let last = sub.subcommand().map_or(sub, |(_, last)| last);
@@ -220,6 +235,18 @@ pub(crate) fn parse(
         None => Command::Serve,
     };
     Ok(Invocation { command, node })
+}
+
+/// The arguments, where git has started the remote helper by its name: `git-remote-grip NAME URL`.
+fn with_helper_name(
+    arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>,
+) -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = arguments.into_iter().map(Into::into).collect();
+    let name = arguments.first().map(Path::new).and_then(Path::file_stem);
+    if name.is_some_and(|name| name == "git-remote-grip") {
+        arguments.insert(1, "remote-helper".into());
+    }
+    arguments
 }
 
 /// Prints help and version as asked, and mistakes with the exit code of a usage error.
@@ -263,7 +290,7 @@ pub(crate) fn command() -> clap::Command {
             "serve" => with_options(c),
             "config" => with_options(c).arg(json("Print JSON")),
             "version" => c.arg(json("Print JSON")),
-            "completions" => c,
+            "completions" | "remote-helper" => c,
             "healthcheck" => c.arg(url()).arg(config_file()),
             "explain" | "resolve" => asking(c),
             "check" | "compact" => asking(c).arg(plain_option("data_dir")),

@@ -36,6 +36,7 @@ fn main() -> ExitCode {
         Command::Queue(action) => commands::queue::run(node, action),
         Command::Index(action) => commands::index::run(node, action),
         Command::Ingest(action) => commands::ingest::run(node, action),
+        Command::RemoteHelper { remote: _, url } => commands::remote_helper::run(&url),
         Command::Resolve(query) => commands::resolve::run(&node, &query),
         Command::Check { full, repair } => commands::check::run(&node, full, repair),
         Command::Healthcheck => commands::healthcheck::run(&node),

@@ -51,15 +51,24 @@ impl<'a> Node<'a> {
         self.send(Method::GET, &self.url(path, &[]), None)
     }
 
+    /// The same as text, with parameters; anything but success is an error in the node's own words.
+    pub(crate) fn text(
+        &self,
+        path: &[&str],
+        parameters: &[(&str, &str)],
+    ) -> anyhow::Result<String> {
+        let response = self.send(Method::GET, &self.url(path, parameters), None)?;
+        self.check(&response)?;
+        Ok(response.body)
+    }
+
     /// The same as data; anything but success is an error in the node's own words.
     pub(crate) fn data<T: DeserializeOwned>(
         &self,
         path: &[&str],
         parameters: &[(&str, &str)],
     ) -> anyhow::Result<T> {
-        let response = self.send(Method::GET, &self.url(path, parameters), None)?;
-        self.check(&response)?;
-        serde_json::from_str(&response.body)
+        serde_json::from_str(&self.text(path, parameters)?)
             .with_context(|| format!("{} gave a response that cannot be read", self.name()))
     }
 

@@ -2,6 +2,7 @@
 
 mod render;
 
+use anyhow::Context as _;
 use grip_resolve::Ranked;
 use grip_web::api_types::ResolvedManifest;
 
@@ -19,6 +20,9 @@ pub(crate) fn run(request: &NodeRequest, query: &ResolveQuery) -> anyhow::Result
         .then_some(("fresh", "true"))
         .into_iter()
         .collect();
+    if query.is_url_only {
+        return print_url(&node, query, &fresh);
+    }
     if request.json {
         let with_providers = query.providers;
         let route = if with_providers {
@@ -37,5 +41,13 @@ pub(crate) fn run(request: &NodeRequest, query: &ResolveQuery) -> anyhow::Result
         let ranked: Ranked = node.data(&["providers", key], &[])?;
         anstream::print!("\n{}", render::providers(&ranked));
     }
+    Ok(())
+}
+
+/// Prints the best URL alone, for `git clone $(gripfast resolve --clone-url …)`.
+fn print_url(node: &Node<'_>, query: &ResolveQuery, fresh: &[(&str, &str)]) -> anyhow::Result<()> {
+    let ranked: Ranked = node.data(&["providers", &query.key], fresh)?;
+    let best = ranked.providers.first().context("no provider is known")?;
+    anstream::println!("{}", best.url);
     Ok(())
 }

@@ -2,4 +2,5 @@
 
 mod many;
 mod net;
+mod remote_helper;
 mod sync;

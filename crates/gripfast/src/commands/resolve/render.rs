@@ -79,20 +79,15 @@ pub(super) fn providers(ranked: &Ranked) -> String {
     let mut out = format!("{BOLD}providers, best first{BOLD:#}\n");
     for provider in &ranked.providers {
         // Never cut: it is there to be copied.
-        let _ = writeln!(
-            out,
-            "  {:.2}  {}",
-            provider.score,
-            plain(provider.url.as_str())
-        );
+        let _ = writeln!(out, "  {}", plain(provider.url.as_str()));
         let by = match &provider.named_by {
-            NamedBy::Owner => "named by the owner".to_owned(),
-            NamedBy::Node(peer) => format!("provided by {peer}"),
+            NamedBy::Owner => String::new(),
+            NamedBy::Node(peer) => format!(" · {peer}"),
         };
         let region = provider.region.iter().map(|region| format!(" · {region}"));
-        let shut = provider.is_shut.then(|| " · recently failed".to_owned());
-        let more: String = region.chain(shut).collect();
-        let _ = writeln!(out, "        {DIM}{}{DIM:#}", plain(&(by + &more)));
+        let more: String = region.chain([by]).collect();
+        let why = plain(&(provider.why.clone() + &more));
+        let _ = writeln!(out, "      {DIM}{why}{DIM:#}");
     }
     out
 }
@@ -133,9 +128,10 @@ mod tests {
         let ranked: Ranked = serde_json::from_value(
             json!({ "id": ID, "name": "npub1abc/tides", "source": "dht", "providers": [
                 { "url": "https://a.example/npub1abc/tides.git", "named_by": "owner", "score": 0.5,
-                  "is_shut": false },
+                  "is_shut": false, "why": "named by the owner, not asked before, signed 2 h ago" },
                 { "url": "https://c.example/npub1abc/tides.git", "named_by": { "node": "12D3Koo" },
-                  "region": "eu-west", "score": 0.25, "is_shut": true },
+                  "region": "eu-west", "score": 0.25, "is_shut": true,
+                  "why": "offered by a node, failed recently, signed 3 d ago" },
             ]}),
         )
         .unwrap();

@@ -1,0 +1,81 @@
+//! `git clone grip://<npub>/<identifier>` with stock git and hosts that fail it.
+
+use std::{env, os::unix::fs::symlink};
+
+use anyhow::{Context as _, Result, ensure};
+use grip_testkit::{
+    LocalProject, WorkTree, git,
+    remote::{Behaviour, RemoteHost},
+};
+use tempfile::TempDir;
+
+use crate::{
+    BINARY,
+    resolve::net::{self, Repo},
+};
+
+#[tokio::test]
+async fn a_clone_by_name_goes_on_until_a_provider_has_what_was_signed() -> Result<()> {
+    let tree = WorkTree::with_commit()?;
+    // They are tried in the order of their addresses: a node that is dead, then these.
+    let stale = RemoteHost::start("127.0.0.2").await?;
+    let mut urls = vec![stale.host(&tree, "x.git")?];
+    let mut hosts = vec![stale];
+    tree.commit_noise(4, 1)?;
+    for (address, behaviour) in [
+        ("127.0.0.3", Behaviour::CloseAfter { bytes: 1 << 20 }),
+        ("127.0.0.4", Behaviour::Page),
+        ("127.0.0.5", Behaviour::Serve),
+    ] {
+        let host = RemoteHost::start(address).await?;
+        urls.push(host.host(&tree, "x.git")?);
+        host.behave(behaviour);
+        hosts.push(host);
+    }
+    let repo = Repo(LocalProject::with_tree("x", tree)?);
+
+    let mut nodes = net::start(2).await?;
+    let mut relay = nodes[0].connect().await?;
+    relay
+        .publish_ok(&repo.0.announcement_at(&[&nodes[0]], &urls, 20))
+        .await?;
+    relay.publish(&repo.0.state(20)).await?;
+    repo.0.push(&nodes[0]).await?;
+    let id = repo.id(&nodes[0]).await?;
+    repo.is_found(&nodes[1], &id).await?;
+    nodes[0].kill();
+
+    let directory = TempDir::new()?;
+    symlink(BINARY, directory.path().join("git-remote-grip"))?;
+    let path = env::var("PATH").context("no PATH")?;
+    let path = format!("{}:{path}", directory.path().display());
+    let node = format!("grip.node={}", nodes[1].http_url());
+    let url = format!("grip://{}/x", repo.0.project.owner.npub());
+    let clone = git::command(
+        directory.path(),
+        ["-c", &node, "clone", "-q", &url, "clone"],
+    );
+    let cloned = tokio::process::Command::from(clone)
+        .env("PATH", &path)
+        .output()
+        .await?;
+    let told = String::from_utf8_lossy(&cloned.stderr);
+    ensure!(cloned.status.success(), "{told}");
+
+    let clone = directory.path().join("clone");
+    let head = git::run(&clone, ["rev-parse", "HEAD"]).await?.text()?;
+    ensure!(head.trim() == repo.0.tip, "{head}: {told}");
+    git::run(&clone, ["fsck", "--full", "--strict"])
+        .await?
+        .text()?;
+    // Each of them was asked, in this order, and the last had it.
+    for host in &hosts {
+        ensure!(
+            !host.requests().is_empty(),
+            "{} was not asked: {told}",
+            host.authority()
+        );
+    }
+    ensure!(told.contains("127.0.0.5"), "{told}");
+    Ok(())
+}
