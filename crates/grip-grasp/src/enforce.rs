@@ -1,15 +1,16 @@
-//! Bans and blacklists, applied to what is served and held already (G01-123, G01-124).
+//! Bans, blacklists and selections, applied to what is served and held already (G01-123, G01-124,
+//! G05-12).
 
 use std::{collections::BTreeSet, ops::ControlFlow, sync::Arc};
 
-use grip_nostr::{Address, Event, EventId, Filter, PublicKey, RepoAddr};
+use grip_nostr::{Address, Announcement, Event, EventId, Filter, PublicKey, RepoAddr};
 use grip_purgatory::Waiting;
 use grip_store::{EventView as _, Limits};
 use grip_types::Identifier;
 
 use crate::{
     Grasp, Policy,
-    admission::ViewError,
+    admission::{Announcements, ViewError},
     error::GraspError,
     grasp::{Core, now, timestamp},
 };
@@ -99,29 +100,70 @@ impl Core {
         policy: &Arc<Policy>,
     ) -> Result<(), GraspError> {
         let hosted = self.hosted.all().into_iter().map(|(addr, _)| addr);
-        let banned: Vec<RepoAddr> = hosted.filter(|addr| policy.bans(addr)).collect();
-        for addr in banned {
-            tracing::info!(repository = %addr, "repository is banned from now on");
-            let look = {
-                let addr = addr.clone();
-                move |core: &Self| {
-                    let view = core.store.read().map_err(ViewError::new)?;
-                    let found = view.latest(&Address::of_announcement(&addr));
-                    found.map_err(ViewError::new)
-                }
-            };
-            let announcement = self.blocking("grasp.look", look).await??;
-            self.put_on_hold(announcement.into_iter().collect()).await?;
+        let mut concerned = BTreeSet::new();
+        for addr in hosted {
+            if policy.bans(&addr) {
+                tracing::info!(repository = %addr, "repository is banned from now on");
+                let announcement = self.served_announcement(&addr).await?;
+                self.put_on_hold(announcement.into_iter().collect()).await?;
+            } else if let Some(event) = self.served_announcement(&addr).await?
+                && !is_hosted(&event, policy)
+            {
+                concerned.insert(addr.identifier);
+            }
+        }
+        for identifier in &concerned {
+            self.settle_in_turn(identifier).await;
         }
         Ok(())
     }
 
-    /// Drops the held events of banned keys and repositories.
+    async fn served_announcement(
+        self: &Arc<Self>,
+        addr: &RepoAddr,
+    ) -> Result<Option<Event>, GraspError> {
+        let addr = addr.clone();
+        let look = move |core: &Self| {
+            let view = core.store.read().map_err(ViewError::new)?;
+            let found = view.latest(&Address::of_announcement(&addr));
+            found.map_err(ViewError::new)
+        };
+        Ok(self.blocking("grasp.look", look).await??)
+    }
+
+    /// The operator does not host `addr` any more: its announcement, unless it is served for the
+    /// sake of discovery too, is taken out of service and kept. The caller has the turn.
+    pub(crate) async fn unselect(self: &Arc<Self>, addr: &RepoAddr) -> Result<(), GraspError> {
+        let look = {
+            let addr = addr.clone();
+            move |core: &Self| {
+                let policy = core.policy.load();
+                core.look(|view| {
+                    let announcements = Announcements::load(&addr.identifier, view, &policy)?;
+                    let served = view.latest(&Address::of_announcement(&addr))?;
+                    let is_unselected = |event: &Event| {
+                        !is_hosted(event, &policy) && !announcements.is_listed(&addr.owner)
+                    };
+                    Ok(served.filter(is_unselected))
+                })
+            }
+        };
+        let Some(event) = self.blocking("grasp.look", look).await?? else {
+            return Ok(());
+        };
+        tracing::info!(repository = %addr, "repository is not selected any more");
+        self.holding.put(std::slice::from_ref(&event), now().get()).await?;
+        self.commit.remove_events(vec![event.id]).await
+    }
+
+    /// Drops the held events of banned keys, and of repositories that are banned or not selected.
     async fn drop_banned(self: &Arc<Self>, policy: &Policy) -> Result<(), GraspError> {
         let banned: Vec<(EventId, Vec<Identifier>)> = {
             let purgatory = self.purgatory.lock();
             let is_banned = |waiting: &Waiting<'_>| match waiting {
-                Waiting::Announcement(entry) => policy.bans(&entry.addr),
+                Waiting::Announcement(entry) => {
+                    policy.bans(&entry.addr) || !is_hosted(&entry.held.event.unpack(), policy)
+                }
                 other => policy.bans_author(&other.held().author()),
             };
             let waiting = purgatory.waiting().filter(is_banned);
@@ -140,4 +182,10 @@ impl Core {
         }
         Ok(())
     }
+}
+
+/// Says whether an announcement has a repository here by the rules in force.
+pub(crate) fn is_hosted(event: &Event, policy: &Policy) -> bool {
+    let announcement = Announcement::parse(event.clone());
+    announcement.is_ok_and(|announcement| policy.hosts(&announcement))
 }

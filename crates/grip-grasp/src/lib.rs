@@ -4,6 +4,7 @@ mod admission;
 mod agreement;
 mod commit;
 mod damage;
+mod denials;
 mod departures;
 mod effects;
 mod enforce;
@@ -39,7 +40,9 @@ pub use grasp::{Grasp, Parts};
 pub use grip_purgatory::{AttemptEnd, Bounds, Millis, SyncContext, SyncDelays, UrlAttempt};
 pub use hosted_repositories::RepositoryStatus;
 pub use maintenance::Maintained;
-pub use policy::{InvalidSelection, Policy, Selection, parse_authors};
+pub use policy::{
+    Archive, ArchiveMode, InvalidSelection, Policy, Selection, TipRetention, parse_authors,
+};
 pub use push::PushReply;
 pub use recent_refusals::Refusal;
 pub use release::{DataSource, Released};

@@ -218,4 +218,13 @@ impl PushRefusal {
         }
         Self { summary, refs }
     }
+
+    /// Says more about why branches and tags are refused.
+    pub(crate) fn add(&mut self, text: &str) {
+        let state_refs = self.refs.iter_mut().filter(|of| of.name.is_state_ref());
+        for refusal in state_refs {
+            refusal.reason = format!("{}; {text}", refusal.reason);
+        }
+        self.summary = format!("{}; {text}", self.summary);
+    }
 }

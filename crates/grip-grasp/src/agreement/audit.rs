@@ -205,10 +205,10 @@ impl Core {
     }
 
     fn compare_waiting(&self, expected: &Expected, findings: &mut Findings<'_>) {
-        let trusted = expected.trusted();
+        let awaited = expected.awaited();
         let purgatory = self.purgatory.lock();
         for entry in purgatory.find_state(findings.identifier) {
-            if !trusted.contains(&entry.held.author()) {
+            if !awaited.contains(&entry.held.author()) {
                 let event = entry.held.id();
                 findings.add_to_all(Fault::HeldForNothing { event });
             }

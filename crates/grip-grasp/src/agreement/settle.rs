@@ -97,6 +97,7 @@ impl Core {
                     any = true;
                 }
                 (Fault::Unannounced, Some(addr)) => {
+                    self.unselect(&addr).await?;
                     self.end_withdrawal(&addr).await?;
                     self.blocking("git.remove", move |core| core.remove_or_archive(&addr))
                         .await??;

@@ -34,6 +34,11 @@ pub(super) enum Denied {
     NotHosted,
     #[error("read-only: its owner's newest announcement no longer lists this server")]
     Withdrawn,
+    #[error(
+        "read-only: this server is an archive that takes no pushes; push to a server that the \
+         repository's announcement names, and it is fetched from there"
+    )]
+    ReadOnly,
     #[error(transparent)]
     Refused(#[from] PushRefusal),
     /// A tip that is not there, or not what its ref needs.
