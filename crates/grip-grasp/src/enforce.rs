@@ -152,7 +152,9 @@ impl Core {
             return Ok(());
         };
         tracing::info!(repository = %addr, "repository is not selected any more");
-        self.holding.put(std::slice::from_ref(&event), now().get()).await?;
+        self.holding
+            .put(std::slice::from_ref(&event), now().get())
+            .await?;
         self.commit.remove_events(vec![event.id]).await
     }
 

@@ -24,6 +24,7 @@ mod policy;
 mod push;
 mod push_rules;
 mod recent_refusals;
+mod ref_moves;
 mod release;
 mod repositories;
 mod repository_events;
@@ -45,6 +46,7 @@ pub use policy::{
 };
 pub use push::PushReply;
 pub use recent_refusals::Refusal;
+pub use ref_moves::{ListedMove, ListedMoves};
 pub use release::{DataSource, Released};
 pub use start::StartError;
 pub use summary::{ListedRef, LookError, RepositorySummary, StateFacts, Stats};

@@ -219,12 +219,12 @@ impl PushRefusal {
         Self { summary, refs }
     }
 
-    /// Says more about why branches and tags are refused.
-    pub(crate) fn add(&mut self, text: &str) {
+    /// Has another reason for branches and tags; what git shows of one is short.
+    pub(crate) fn because(&mut self, text: &str) {
         let state_refs = self.refs.iter_mut().filter(|of| of.name.is_state_ref());
         for refusal in state_refs {
-            refusal.reason = format!("{}; {text}", refusal.reason);
+            refusal.reason = text.to_owned();
         }
-        self.summary = format!("{}; {text}", self.summary);
+        self.summary = text.to_owned();
     }
 }

@@ -232,7 +232,10 @@ impl Case<'_> {
         let addr = self.announcement.addr();
         match self.announcements.of(&addr.owner) {
             Some((_, EventStatus::Served)) if self.leaves() => {
-                trail.note("G01-15a 6", "the served version was hosted here: it is withdrawn");
+                trail.note(
+                    "G01-15a 6",
+                    "the served version was hosted here: it is withdrawn",
+                );
                 trail.then(Effect::Withdraw(addr));
             }
             Some((_, EventStatus::Held | EventStatus::Hidden)) => {

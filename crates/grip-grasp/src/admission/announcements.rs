@@ -206,7 +206,9 @@ impl Announcements {
     }
 
     fn grants_where(&self, is_it: impl Fn(&MaintainerSet) -> bool) -> Vec<Grant> {
-        let granting = self.owners().filter(|(owner, _)| is_it(&self.set_of(owner)));
+        let granting = self
+            .owners()
+            .filter(|(owner, _)| is_it(&self.set_of(owner)));
         let grants = granting.map(|(owner, status)| Grant {
             repository: RepoAddr::new(owner, self.identifier.clone()),
             status,
@@ -227,7 +229,10 @@ impl Announcements {
     /// move its refs.
     fn denial(&self, owner: &PublicKey, author: &PublicKey) -> Option<Denial> {
         let set = self.set_of(owner);
-        let by_legacy = || self.legacy_set_of(owner).is_some_and(|set| set.contains(author));
+        let by_legacy = || {
+            self.legacy_set_of(owner)
+                .is_some_and(|set| set.contains(author))
+        };
         if set.contains(author) || !(owner == author || by_legacy()) {
             return None;
         }
@@ -240,7 +245,9 @@ impl Announcements {
     /// Says whether somebody else with a repository here, or one of their maintainers, lists
     /// `author`: as a maintainer, or as one who is to become it (G01-6).
     pub(crate) fn is_listed(&self, author: &PublicKey) -> bool {
-        let mut others = self.hosted().filter(|repository| repository.owner != *author);
+        let mut others = self
+            .hosted()
+            .filter(|repository| repository.owner != *author);
         others.any(|repository| self.set_of(&repository.owner).names(author))
     }
 

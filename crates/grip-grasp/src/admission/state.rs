@@ -113,7 +113,11 @@ fn unauthorised(state: &State, announcements: &Announcements, mut trail: Trail) 
                  maintainer"
             .to_owned(),
     };
-    let rule = if denials.is_empty() { "G01-16 5" } else { "G01-73" };
+    let rule = if denials.is_empty() {
+        "G01-16 5"
+    } else {
+        "G01-73"
+    };
     trail.deny(denials);
     let reason = Reason::new(Prefix::Invalid, Cause::Unauthorised, text);
     trail.refuse(rule, reason)

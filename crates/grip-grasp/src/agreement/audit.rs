@@ -249,6 +249,7 @@ impl Core {
         self.look_at_suspects().await?;
         let mut disagreements = 0;
         for identifier in self.auditor.next(&self.identifiers(), PER_ROUND) {
+            self.prune_ref_moves(&identifier).await?;
             let found = self.audit(&identifier).await?;
             for disagreement in &found {
                 tracing::error!(%disagreement, "relay and git do not agree");

@@ -95,7 +95,7 @@ impl Core {
             Ok(authorised) => authorised,
             Err(mut refusal) => {
                 if let Some(text) = self.denial(push, &current, &known, &view)? {
-                    refusal.add(&text);
+                    refusal.because(&text);
                 }
                 return Err(refusal.into());
             }

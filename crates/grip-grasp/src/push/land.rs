@@ -215,7 +215,8 @@ impl Core {
             StageError::Full(full) => Denied::StagingFull(full),
             other => Denied::Failed(GraspError::staged(&push.addr)(other)),
         })?;
-        let changed = self.change_refs(&push.addr, &landing.edits, landing.head.as_ref());
+        let (edits, head) = (&landing.edits, landing.head.as_ref());
+        let changed = self.change_refs(&push.addr, edits, head, landing.state.as_ref());
         if changed.is_err()
             && let Err(error) = self.repositories.reclaim_staged(&push.addr)
         {

@@ -199,6 +199,10 @@ kinds! {
     Selection => Selection: List, "LIST",
         "comma-separated `npub`, `npub/identifier` or `identifier`",
         |text: &str| text.parse().map_err(|e| format!("has a wrong entry: {e}").into());
+    // Lets nobody in: what is wrong is said when settings are reviewed.
+    Archived => Selection: List, "LIST",
+        "comma-separated `npub`, `npub/identifier` or `identifier`",
+        |text: &str| Ok(Selection::parse_leniently(text).0);
     Authors => BTreeSet<PublicKey>: List, "LIST", "comma-separated npubs",
         |text| parse_authors(text).map_err(|e| format!("has a wrong entry: {e}").into());
     Vec<IpNet> => Vec<IpNet>: List, "CIDRS", "comma-separated networks, such as `10.0.0.0/8`",
