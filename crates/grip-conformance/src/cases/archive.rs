@@ -43,7 +43,9 @@ async fn listed(target: &Target) -> Result<()> {
 async fn held(target: &Target) -> Result<()> {
     target.restart_with(&ALL).await?;
     let mut fixture = Fixture::new(target).await?;
-    let event = fixture.owner.announcement(ELSEWHERE, &fixture.identifier, vec![]);
+    let event = fixture
+        .owner
+        .announcement(ELSEWHERE, &fixture.identifier, vec![]);
     fixture.held(&event).await?;
     let info = format!("{}/{INFO}", fixture.path());
     ensure!(target.status(&info).await? == 200, "it is reachable");
@@ -93,7 +95,10 @@ async fn shrinking(target: &Target) -> Result<()> {
     fixture.held(&event).await?;
     let info = format!("{}/{INFO}", fixture.path());
     ensure!(target.status(&info).await? == 200);
-    let fewer = [("NGIT_ARCHIVE_ALL", "false"), ("NGIT_ARCHIVE_WHITELIST", "other")];
+    let fewer = [
+        ("NGIT_ARCHIVE_ALL", "false"),
+        ("NGIT_ARCHIVE_WHITELIST", "other"),
+    ];
     target.restart_with(&fewer).await?;
     grip_testkit::until("the repository is gone", || async {
         let status = target.status(&info).await.ok()?;

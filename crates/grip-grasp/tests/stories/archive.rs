@@ -234,10 +234,9 @@ async fn a_rewrite_and_a_deletion_upstream_lose_no_tip() {
         .follow(&[(MAIN, &first), ("refs/tags/v1", &first)])
         .await;
     // Another root, forced over the first.
-    let rewritten = WorkTree::with_commit().unwrap();
-    rewritten.commit("a", "another history").unwrap();
-    let second = rewritten.tip("HEAD").unwrap();
-    mirror.tree = rewritten;
+    let rewrite = ["commit", "-q", "--amend", "-m", "another history"];
+    mirror.tree.git(rewrite).unwrap();
+    let second = mirror.tree.tip("HEAD").unwrap();
     let forced = mirror.follow(&[(MAIN, &second)]).await;
     assert_eq!(
         mirror.node.refs(&mirror.repo).keys().collect::<Vec<_>>(),
