@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, ops::ControlFlow, sync::Arc};
 
 use grip_nostr::{Address, Announcement, Event, EventId, Filter, PublicKey, RepoAddr};
 use grip_purgatory::Waiting;
-use grip_store::{EventView as _, Limits};
+use grip_store::Limits;
 use grip_types::Identifier;
 
 use crate::{
@@ -58,6 +58,7 @@ impl Core {
             self.end_author(author).await?;
         }
         self.end_banned_repositories(&policy).await?;
+        self.end_unselected_repositories(&policy).await?;
         self.drop_banned(&policy).await?;
         self.restore_from_holding(&policy).await
     }
@@ -100,35 +101,41 @@ impl Core {
         policy: &Arc<Policy>,
     ) -> Result<(), GraspError> {
         let hosted = self.hosted.all().into_iter().map(|(addr, _)| addr);
-        let mut concerned = BTreeSet::new();
-        for addr in hosted {
-            if policy.bans(&addr) {
-                tracing::info!(repository = %addr, "repository is banned from now on");
-                let announcement = self.served_announcement(&addr).await?;
-                self.put_on_hold(announcement.into_iter().collect()).await?;
-            } else if let Some(event) = self.served_announcement(&addr).await?
-                && !is_hosted(&event, policy)
-            {
-                concerned.insert(addr.identifier);
-            }
-        }
-        for identifier in &concerned {
-            self.settle_in_turn(identifier).await;
+        let banned: Vec<RepoAddr> = hosted.filter(|addr| policy.bans(addr)).collect();
+        for addr in banned {
+            tracing::info!(repository = %addr, "repository is banned from now on");
+            let look = {
+                let addr = addr.clone();
+                move |core: &Self| core.look(|view| view.latest(&Address::of_announcement(&addr)))
+            };
+            let announcement = self.blocking("grasp.look", look).await??;
+            self.put_on_hold(announcement.into_iter().collect()).await?;
         }
         Ok(())
     }
 
-    async fn served_announcement(
+    /// Settles the identifiers of repositories that are not selected any more, by which these leave.
+    async fn end_unselected_repositories(
         self: &Arc<Self>,
-        addr: &RepoAddr,
-    ) -> Result<Option<Event>, GraspError> {
-        let addr = addr.clone();
+        policy: &Arc<Policy>,
+    ) -> Result<(), GraspError> {
+        let policy = Arc::clone(policy);
         let look = move |core: &Self| {
-            let view = core.store.read().map_err(ViewError::new)?;
-            let found = view.latest(&Address::of_announcement(&addr));
-            found.map_err(ViewError::new)
+            core.look(|view| {
+                let mut concerned = BTreeSet::new();
+                for (addr, _) in core.hosted.all() {
+                    let served = view.latest(&Address::of_announcement(&addr))?;
+                    if served.is_some_and(|event| !is_hosted(&event, &policy)) {
+                        concerned.insert(addr.identifier);
+                    }
+                }
+                Ok(concerned)
+            })
         };
-        Ok(self.blocking("grasp.look", look).await??)
+        for identifier in self.blocking("grasp.look", look).await?? {
+            self.settle_in_turn(&identifier).await;
+        }
+        Ok(())
     }
 
     /// The operator does not host `addr` any more: its announcement, unless it is served for the

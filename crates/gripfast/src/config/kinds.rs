@@ -148,6 +148,8 @@ pub(crate) struct NodeName;
 pub(crate) struct List;
 /// Public keys of authors.
 pub(crate) struct Authors;
+/// Repositories as [`Selection`] names them; a wrong entry is left out.
+pub(crate) struct Archived;
 /// URL schemes.
 pub(crate) struct Schemes;
 /// Addresses of the network of nodes.
