@@ -39,10 +39,7 @@ async fn a_recorded_move_is_shown_to_no_client_and_to_git_on_this_machine() {
         let refs = sandbox.refs(&repo).unwrap();
         assert_eq!(refs_by_us(&refs).len(), before.len() - 1);
         let moves: Vec<_> = refs.moves().map(|it| (it.change, it.tip)).collect();
-        assert_eq!(
-            moves,
-            [(RefChange::Deleted, dev), (RefChange::Moved, main)]
-        );
+        assert_eq!(moves, [(RefChange::Deleted, dev), (RefChange::Moved, main)]);
         let shown = [
             refs.advertisement(GitService::UploadPack, Protocol::V0),
             refs.advertisement(GitService::UploadPack, Protocol::V1),
@@ -61,7 +58,10 @@ async fn a_recorded_move_is_shown_to_no_client_and_to_git_on_this_machine() {
         sandbox.reopen();
     }
     let path = sandbox.path(&repo);
-    let kept = git(&path, &["for-each-ref", "--format=%(objectname)", "refs/archive"]);
+    let kept = git(
+        &path,
+        &["for-each-ref", "--format=%(objectname)", "refs/archive"],
+    );
     assert_eq!(kept, format!("{dev}\n{main}"));
     assert_fsck_is_clean(&path);
 }
@@ -87,7 +87,10 @@ async fn roots_name_refs_and_recorded_tips_here_and_in_the_archive() {
     assert!(sandbox.refs(&repo).unwrap().is_empty() && has_both());
     // What has nothing but records is not taken for an empty repository.
     let removed = sandbox.remove_empty(&repo);
-    assert!(matches!(removed, Err(RepoError::NotEmpty(_))), "{removed:?}");
+    assert!(
+        matches!(removed, Err(RepoError::NotEmpty(_))),
+        "{removed:?}"
+    );
     sandbox.archive(&repo, 9).unwrap();
     assert!(has_both());
     assert!(sandbox.restore(&repo).unwrap());

@@ -70,6 +70,17 @@ mod tests {
              "state": null, "author": null},
         ]});
         let listed = serde_json::from_value(listed).unwrap();
-        insta::assert_snapshot!(unstyled(&render(&listed, Now::at(1000))));
+        let shown = unstyled(&render(&listed, Now::at(1000)));
+        let lines: Vec<&str> = shown.lines().collect();
+        assert_eq!(lines[0], "3 recorded moves");
+        let (a, b) = ("a1a1a1a1a1", "b2b2b2b2b2");
+        assert!(lines[3].contains("1m ago  refs/heads/main") && lines[3].contains(a));
+        assert!(
+            lines[3].contains(b) && lines[3].contains("99edac5d"),
+            "{shown}"
+        );
+        assert!(lines[4].contains(&"a1".repeat(20)), "{shown}");
+        assert!(lines[5].contains("refs/tags/v1") && lines[5].contains("repair"));
+        assert!(shown.contains("and 1 more"), "{shown}");
     }
 }

@@ -222,12 +222,13 @@ options! {
         archive_all: bool = "false", ngit, live;
         /// Repositories to mirror though they do not list this node: `npub`, `npub/identifier` or
         /// `identifier`. A wrong entry is left out with a warning.
-        archive_whitelist: Option<Archived>, ngit, live,
+        archive_whitelist: Archived, ngit, live,
             example("npub10xlxvlhemja6c4dqv22uapctqupfhlxm9h8z3k2e72q4k9hcz7vqpkge6d");
         /// Mirror all repositories that their owners have on these servers.
-        archive_grasp_services: Vec<Service>, ngit, live, example("grasp.example.com");
+        archive_grasp_services: Vec<Service>, ngit, live;
         /// Take nothing but what the archive settings name, and no pushes.
-        archive_read_only: Option<bool>, derived("true where an archive setting is on"), ngit, live;
+        archive_read_only: Option<bool>, derived("true where an archive setting is on"), ngit, live,
+            example("true");
         /// How long the tips are kept that branches and tags of a mirrored repository had before
         /// they were moved or deleted.
         archive_tip_lifetime: Option<Duration>, derived("for ever"), live, example("365days");
