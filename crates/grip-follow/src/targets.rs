@@ -76,11 +76,13 @@ pub(crate) fn plan(
     }
     for url in rules.bootstrap.iter().filter(|url| (rules.may_follow)(url)) {
         let plan = plans.entry(url.clone()).or_default();
-        for repository in repositories
-            .iter()
-            .filter(|repository| repository.is_served)
-        {
+        let (served, held): (Vec<_>, Vec<_>) = repositories.iter().partition(|it| it.is_served);
+        for repository in served {
             plan.add(Class::States, &repository.addr.identifier.as_str().into());
+        }
+        // What was learnt here may have its state nowhere else.
+        for repository in held.into_iter().take(MAX_HELD_OF_ONE) {
+            plan.add(Class::Held, &repository.addr.identifier.as_str().into());
         }
     }
     for plan in plans.values_mut() {

@@ -35,7 +35,7 @@ pub use objects::{
 pub use packs::{DamagedPack, Promoted, RepackError, Repacked};
 pub use process::GitMissing;
 pub use receive::{Caps, Pruned, Quarantine, ReceiveError};
-pub use refs::{Ref, RefSnapshot, RefUpdateError};
+pub use refs::{MoveRecord, Ref, RefChange, RefMove, RefSnapshot, RefUpdateError};
 pub use repositories::{
     AdoptError, DiskFull, Fsck, OpenError, Options, RepoError, Repositories, StageError, StagedTip,
 };

@@ -2,12 +2,15 @@
 
 mod advertise;
 mod edit;
+mod moves;
 mod packed;
 mod snapshot;
 
 pub use edit::RefUpdateError;
+pub use moves::{MoveRecord, RefChange, RefMove};
 pub use snapshot::{Ref, RefSnapshot};
 
 pub(crate) use advertise::AGENT;
 pub(crate) use edit::apply;
+pub(crate) use moves::record;
 pub(crate) use packed::{parse, write};

@@ -23,7 +23,7 @@ use crate::{
     memory::{self, MemoryBudget, MemoryUse, Payer},
     packs::Packs,
     process::{Git, GitMissing},
-    refs::{self, RefSnapshot, RefUpdateError},
+    refs::{self, MoveRecord, RefSnapshot, RefUpdateError},
     staged_uploads::{StagedUploads, StagingBudgets},
 };
 
@@ -280,6 +280,27 @@ impl Repositories {
         edits: &[RefEdit],
         head: Option<&RefName>,
     ) -> Result<Arc<RefSnapshot>, RefUpdateError> {
+        self.change_refs(repo, edits, head, None)
+    }
+
+    /// The same, and keeps every tip that a branch or tag loses, in the same step.
+    pub fn update_refs_recorded(
+        &self,
+        repo: &RepoAddr,
+        edits: &[RefEdit],
+        head: Option<&RefName>,
+        record: &MoveRecord,
+    ) -> Result<Arc<RefSnapshot>, RefUpdateError> {
+        self.change_refs(repo, edits, head, Some(record))
+    }
+
+    fn change_refs(
+        &self,
+        repo: &RepoAddr,
+        edits: &[RefEdit],
+        head: Option<&RefName>,
+        record: Option<&MoveRecord>,
+    ) -> Result<Arc<RefSnapshot>, RefUpdateError> {
         if let Some(head) = head.filter(|head| !head.is_head()) {
             return Err(RefUpdateError::Head(head.clone()));
         }
@@ -291,7 +312,11 @@ impl Repositories {
             self.inner.packs.reader(&repo.identifier)
         };
         let reader = reader.map_err(|e| unreachable_objects(&repo.identifier, e))?;
-        let after = refs::apply(&before, edits, &reader)?;
+        let mut all = edits.to_vec();
+        all.extend(record.map_or_else(Vec::new, |record| {
+            refs::record(before.kept(), edits, record)
+        }));
+        let after = refs::apply(&before, &all, &reader)?;
         let head = head.filter(|head| before.head() != Some(head));
         if after.is_none() && head.is_none() {
             return Ok(before);
@@ -308,7 +333,7 @@ impl Repositories {
             disk::replace(&path.join("HEAD"), bare::head_file(head).as_bytes())?;
             fault::point("git.head.written");
         }
-        let refs = after.unwrap_or_else(|| before.iter().cloned().collect());
+        let refs = after.unwrap_or_else(|| before.all());
         let head = head.or(before.head()).cloned();
         let after = self.inner.remember(repo, RefSnapshot::new(refs, head));
         if staged::touches_nostr(edits) {

@@ -21,7 +21,7 @@ mod tests;
 use grip_nostr::{Event, PullRequest, Timestamp, expiration, kinds};
 use grip_types::Origin;
 
-pub(crate) use announcements::{Announcements, EventStatus, Grant};
+pub(crate) use announcements::{Announcements, Denial, EventStatus, Grant, why_not};
 #[cfg(test)]
 pub(crate) use decision::HELD;
 pub(crate) use decision::{Cause, Decision, Effect, Outcome, Reason, Step};

@@ -19,7 +19,7 @@ mod journal;
 
 use futures_util::{FutureExt as _, future::BoxFuture};
 use grip_db::{Db, DbError, WritePermit};
-use grip_git::{Quarantine, RepoError, Repositories};
+use grip_git::{MoveRecord, Quarantine, RepoError, Repositories};
 use grip_nostr::{Event, EventId, RepoAddr};
 use grip_purgatory::{Change, Row};
 use grip_relay::Writer;
@@ -73,6 +73,19 @@ impl Commit {
         head: Option<&RefName>,
     ) -> Result<(), GraspError> {
         let changed = self.repositories.update_refs(addr, edits, head);
+        changed.map(drop).map_err(GraspError::refs(addr))
+    }
+
+    /// The same, and keeps the tips that are lost. Blocks.
+    pub(crate) fn refs_recorded(
+        &self,
+        addr: &RepoAddr,
+        edits: &[RefEdit],
+        head: Option<&RefName>,
+        record: &MoveRecord,
+    ) -> Result<(), GraspError> {
+        let repositories = &self.repositories;
+        let changed = repositories.update_refs_recorded(addr, edits, head, record);
         changed.map(drop).map_err(GraspError::refs(addr))
     }
 

@@ -1,15 +1,16 @@
-//! Bans and blacklists, applied to what is served and held already (G01-123, G01-124).
+//! Bans, blacklists and selections, applied to what is served and held already (G01-123, G01-124,
+//! G05-12).
 
 use std::{collections::BTreeSet, ops::ControlFlow, sync::Arc};
 
-use grip_nostr::{Address, Event, EventId, Filter, PublicKey, RepoAddr};
+use grip_nostr::{Address, Announcement, Event, EventId, Filter, PublicKey, RepoAddr};
 use grip_purgatory::Waiting;
-use grip_store::{EventView as _, Limits};
+use grip_store::Limits;
 use grip_types::Identifier;
 
 use crate::{
     Grasp, Policy,
-    admission::ViewError,
+    admission::{Announcements, ViewError},
     error::GraspError,
     grasp::{Core, now, timestamp},
 };
@@ -57,6 +58,7 @@ impl Core {
             self.end_author(author).await?;
         }
         self.end_banned_repositories(&policy).await?;
+        self.end_unselected_repositories(&policy).await?;
         self.drop_banned(&policy).await?;
         self.restore_from_holding(&policy).await
     }
@@ -104,11 +106,7 @@ impl Core {
             tracing::info!(repository = %addr, "repository is banned from now on");
             let look = {
                 let addr = addr.clone();
-                move |core: &Self| {
-                    let view = core.store.read().map_err(ViewError::new)?;
-                    let found = view.latest(&Address::of_announcement(&addr));
-                    found.map_err(ViewError::new)
-                }
+                move |core: &Self| core.look(|view| view.latest(&Address::of_announcement(&addr)))
             };
             let announcement = self.blocking("grasp.look", look).await??;
             self.put_on_hold(announcement.into_iter().collect()).await?;
@@ -116,12 +114,65 @@ impl Core {
         Ok(())
     }
 
-    /// Drops the held events of banned keys and repositories.
+    /// Settles the identifiers of repositories that are not selected any more, by which these leave.
+    async fn end_unselected_repositories(
+        self: &Arc<Self>,
+        policy: &Arc<Policy>,
+    ) -> Result<(), GraspError> {
+        let policy = Arc::clone(policy);
+        let look = move |core: &Self| {
+            core.look(|view| {
+                let mut concerned = BTreeSet::new();
+                for (addr, _) in core.hosted.all() {
+                    let served = view.latest(&Address::of_announcement(&addr))?;
+                    if served.is_some_and(|event| !is_hosted(&event, &policy)) {
+                        concerned.insert(addr.identifier);
+                    }
+                }
+                Ok(concerned)
+            })
+        };
+        for identifier in self.blocking("grasp.look", look).await?? {
+            self.settle_in_turn(&identifier).await;
+        }
+        Ok(())
+    }
+
+    /// The operator does not host `addr` any more: its announcement, unless it is served for the
+    /// sake of discovery too, is taken out of service and kept. The caller has the turn.
+    pub(crate) async fn unselect(self: &Arc<Self>, addr: &RepoAddr) -> Result<(), GraspError> {
+        let look = {
+            let addr = addr.clone();
+            move |core: &Self| {
+                let policy = core.policy.load();
+                core.look(|view| {
+                    let announcements = Announcements::load(&addr.identifier, view, &policy)?;
+                    let served = view.latest(&Address::of_announcement(&addr))?;
+                    let is_unselected = |event: &Event| {
+                        !is_hosted(event, &policy) && !announcements.is_listed(&addr.owner)
+                    };
+                    Ok(served.filter(is_unselected))
+                })
+            }
+        };
+        let Some(event) = self.blocking("grasp.look", look).await?? else {
+            return Ok(());
+        };
+        tracing::info!(repository = %addr, "repository is not selected any more");
+        self.holding
+            .put(std::slice::from_ref(&event), now().get())
+            .await?;
+        self.commit.remove_events(vec![event.id]).await
+    }
+
+    /// Drops the held events of banned keys, and of repositories that are banned or not selected.
     async fn drop_banned(self: &Arc<Self>, policy: &Policy) -> Result<(), GraspError> {
         let banned: Vec<(EventId, Vec<Identifier>)> = {
             let purgatory = self.purgatory.lock();
             let is_banned = |waiting: &Waiting<'_>| match waiting {
-                Waiting::Announcement(entry) => policy.bans(&entry.addr),
+                Waiting::Announcement(entry) => {
+                    policy.bans(&entry.addr) || !is_hosted(&entry.held.event.unpack(), policy)
+                }
                 other => policy.bans_author(&other.held().author()),
             };
             let waiting = purgatory.waiting().filter(is_banned);
@@ -140,4 +191,10 @@ impl Core {
         }
         Ok(())
     }
+}
+
+/// Says whether an announcement has a repository here by the rules in force.
+pub(crate) fn is_hosted(event: &Event, policy: &Policy) -> bool {
+    let announcement = Announcement::parse(event.clone());
+    announcement.is_ok_and(|announcement| policy.hosts(&announcement))
 }

@@ -23,6 +23,7 @@ use crate::{
     agreement::{Auditor, Unsettled},
     commit::Commit,
     damage::Damage,
+    denials::NotedDenials,
     departures::Departures,
     error::GraspError,
     holding::Holding,
@@ -86,6 +87,7 @@ pub(crate) struct Core {
     /// One sweep at a time: an entry that has ended in memory ends on disk before anybody audits it.
     pub(crate) sweeping: tokio::sync::Mutex<()>,
     pub(crate) refusals: RecentRefusals,
+    pub(crate) denials: NotedDenials,
     /// The pushes under way.
     pub(crate) pushes: Arc<PushPermits>,
     pub(crate) maintenance: PendingMaintenance,

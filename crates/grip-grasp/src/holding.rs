@@ -9,6 +9,7 @@ use grip_types::Origin;
 
 use crate::{
     Policy,
+    enforce::is_hosted,
     error::GraspError,
     grasp::{Core, now},
     incoming::own_identifier,
@@ -40,7 +41,7 @@ impl Holding {
         Self { db }
     }
 
-    async fn put(&self, events: &[Event], held_at: i64) -> Result<(), DbError> {
+    pub(crate) async fn put(&self, events: &[Event], held_at: i64) -> Result<(), DbError> {
         let rows: Vec<[Value; 5]> = events
             .iter()
             .map(|event| {
@@ -118,7 +119,11 @@ impl Core {
         let (mut after, mut back) = (String::new(), Vec::new());
         while let Some((last, events)) = self.holding.after(&after).await? {
             after = last;
-            back.extend(events.into_iter().filter(|event| !is_banned(event, policy)));
+            let may_return = |event: &Event| {
+                let is_taken = event.kind != kinds::ANNOUNCEMENT || is_hosted(event, policy);
+                is_taken && !is_banned(event, policy)
+            };
+            back.extend(events.into_iter().filter(may_return));
         }
         // What others rest on first.
         back.sort_by_key(|event| (rank(event), event.created_at));

@@ -139,6 +139,12 @@ impl Core {
         if decision.legacy_only {
             tracing::info!(id = %event.id, author = %event.pubkey, "authorised by the legacy maintainer rule alone");
         }
+        let what = if accepted {
+            "held a state"
+        } else {
+            "refused a state"
+        };
+        self.note_denials(what, &event.pubkey, &decision.denials);
         if let Outcome::Refuse(reason) = &decision.outcome {
             self.refusals.count(reason.cause.name());
             let steps = in_words(&decision.steps);

@@ -1,6 +1,6 @@
 //! Rules of the operator: one snapshot of settings, swapped whole on reload.
 
-use std::{collections::BTreeSet, str::FromStr};
+use std::{collections::BTreeSet, str::FromStr, time::Duration};
 
 use grip_nostr::{Announcement, MaintainerRule, PublicKey, RepoAddr};
 use grip_types::{Identifier, InvalidIdentifier, Service};
@@ -22,10 +22,65 @@ pub struct Policy {
     pub repository_blacklist: Selection,
     /// Whose events are refused, whatever they are (`NGIT_EVENT_BLACKLIST`).
     pub event_blacklist: BTreeSet<PublicKey>,
+    /// What is mirrored though it does not list this server.
+    pub archive: Archive,
+}
+
+/// Repositories that are mirrored though they do not list this server (GRASP-05).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Archive {
+    pub mode: Option<ArchiveMode>,
+    /// Nothing else is taken, and nothing is pushed (G05-8).
+    pub read_only: bool,
+    /// How long tips that refs had before are kept.
+    pub retention: TipRetention,
+}
+
+/// What the archive selects (G05-6).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ArchiveMode {
+    /// Every announcement met.
+    All,
+    Listed(Selection),
+    /// Announcements whose `clone` names their author's repository on one of these servers.
+    Services(Vec<Service>),
+}
+
+/// How long and how many tips are kept that refs of an archived repository had before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TipRetention {
+    /// From the move on; none for ever.
+    pub time: Option<Duration>,
+    /// Of one repository. Beyond it those go first that stood for the shortest time.
+    pub tips: usize,
+}
+
+impl Default for TipRetention {
+    fn default() -> Self {
+        Self {
+            time: None,
+            tips: 10_000,
+        }
+    }
+}
+
+impl Archive {
+    /// Says whether the operator archives what is announced. A private repository never is.
+    pub fn selects(&self, announcement: &Announcement) -> bool {
+        let is_selected = match &self.mode {
+            None => false,
+            Some(ArchiveMode::All) => true,
+            Some(ArchiveMode::Listed(list)) => list.contains(&announcement.addr()),
+            Some(ArchiveMode::Services(services)) => {
+                services.iter().any(|it| announcement.clones_from(it))
+            }
+        };
+        is_selected && !announcement.is_private()
+    }
 }
 
 impl Policy {
-    /// An open server: every repository that lists `service`, legacy maintainer rule.
+    /// An open server: every repository that lists `service`.
     pub fn open(service: Service) -> Self {
         Self {
             service,
@@ -35,6 +90,7 @@ impl Policy {
             repository_whitelist: Selection::default(),
             repository_blacklist: Selection::default(),
             event_blacklist: BTreeSet::new(),
+            archive: Archive::default(),
         }
     }
 
@@ -44,14 +100,14 @@ impl Policy {
         names.any(|name| name.has_authority(url))
     }
 
-    /// Says whether an announcement that was taken lists this server, by whatever name it had.
-    pub(crate) fn is_listed_in(&self, announcement: &Announcement) -> bool {
-        self.names().any(|name| announcement.lists(name))
-    }
-
-    /// The names under which repositories are here.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &Service> {
-        std::iter::once(&self.service).chain(&self.former)
+    /// Says whether what is announced has a repository here: because it lists this server, by
+    /// whatever name that had, or because it is archived (G05-9).
+    pub(crate) fn hosts(&self, announcement: &Announcement) -> bool {
+        let mut names = std::iter::once(&self.service).chain(&self.former);
+        let is_listed = !self.archive.read_only
+            && self.selects(&announcement.addr())
+            && names.any(|name| announcement.lists(name));
+        is_listed || self.archive.selects(announcement)
     }
 
     /// Says whether the operator takes this repository.
@@ -100,6 +156,15 @@ impl Selection {
         self.owners.contains(&addr.owner)
             || self.identifiers.contains(&addr.identifier)
             || self.repositories.contains(addr)
+    }
+
+    /// Reads entries as [`str::parse`] does, leaves out those that are no selection, and returns why.
+    pub fn parse_leniently(text: &str) -> (Self, Vec<InvalidSelection>) {
+        let (mut selection, mut invalid) = (Self::default(), Vec::new());
+        for entry in entries(text) {
+            invalid.extend(selection.add(entry).err());
+        }
+        (selection, invalid)
     }
 
     fn add(&mut self, entry: &str) -> Result<(), InvalidSelection> {

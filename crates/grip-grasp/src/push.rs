@@ -106,6 +106,11 @@ impl Push {
         }
     }
 
+    /// Says whether it names a branch or a tag.
+    fn moves_state_refs(&self) -> bool {
+        self.commands.iter().any(|edit| edit.name.is_state_ref())
+    }
+
     fn refused(&self, reason: &str) -> Bytes {
         let names = self
             .commands

@@ -218,4 +218,13 @@ impl PushRefusal {
         }
         Self { summary, refs }
     }
+
+    /// Has another reason for branches and tags; what git shows of one is short.
+    pub(crate) fn because(&mut self, text: &str) {
+        let state_refs = self.refs.iter_mut().filter(|of| of.name.is_state_ref());
+        for refusal in state_refs {
+            refusal.reason = text.to_owned();
+        }
+        self.summary = text.to_owned();
+    }
 }

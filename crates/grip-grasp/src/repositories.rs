@@ -77,16 +77,21 @@ impl Core {
             .map_err(GraspError::repository(addr))
     }
 
-    /// Makes the changes in one step, if the refs are still where they were.
+    /// Makes the changes in one step, if the refs are still where they were; `by` is the state that
+    /// they come from.
     pub(crate) fn change_refs(
         &self,
         addr: &RepoAddr,
         edits: &[RefEdit],
         head: Option<&RefName>,
+        by: Option<&State>,
     ) -> Result<Moved, GraspError> {
         let moved = Moved::count(edits, head.is_some());
         if !moved.is_nothing() {
-            self.commit.refs(addr, edits, head)?;
+            match self.move_record(addr, by)? {
+                Some(record) => self.commit.refs_recorded(addr, edits, head, &record)?,
+                None => self.commit.refs(addr, edits, head)?,
+            }
         }
         if edits.iter().any(|edit| edit.name.is_tag()) {
             self.hosted.tags.add(addr);
@@ -100,7 +105,7 @@ impl Core {
         if alignment.is_empty() {
             return Ok(Moved::default());
         }
-        self.change_refs(addr, &alignment.edits, alignment.head.as_ref())
+        self.change_refs(addr, &alignment.edits, alignment.head.as_ref(), Some(state))
     }
 
     /// Has `refs/nostr/<event>` at `tip`.
@@ -137,7 +142,7 @@ impl Core {
         if old == new {
             return Ok(Moved::default());
         }
-        self.change_refs(addr, &[RefEdit { name, old, new }], None)
+        self.change_refs(addr, &[RefEdit { name, old, new }], None, None)
     }
 }
 

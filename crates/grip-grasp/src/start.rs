@@ -142,6 +142,7 @@ impl Core {
             auditor: Default::default(),
             sweeping: Default::default(),
             refusals: Default::default(),
+            denials: Default::default(),
             pushes: Default::default(),
             maintenance: Default::default(),
             kept: Default::default(),
@@ -241,8 +242,7 @@ impl Core {
             let event = serde_json::from_slice(stored.json).ok();
             let announcement = event.and_then(|event| Announcement::parse(event).ok());
             if let Some(announcement) = announcement
-                && policy.is_listed_in(&announcement)
-                && policy.selects(&announcement.addr())
+                && policy.hosts(&announcement)
             {
                 found.insert(announcement.addr(), RepositoryStatus::Served);
             }

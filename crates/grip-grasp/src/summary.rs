@@ -33,8 +33,14 @@ pub struct RepositorySummary {
     pub nostr_url: String,
     /// Web pages the owner names.
     pub web: Vec<String>,
-    /// Who may move its refs, as npubs, its owner first.
+    /// Who may move its refs, as npubs, its owner first if it is one of them.
     pub maintainers: Vec<String>,
+    /// How they came to it, and who is invited, one sentence each.
+    #[serde(default)]
+    pub roles: Vec<String>,
+    /// It is here because the operator archives it (GRASP-05).
+    #[serde(default)]
+    pub is_archived: bool,
     pub head: Option<RefName>,
     pub branches: usize,
     pub tags: usize,
@@ -150,6 +156,8 @@ impl Core {
             nostr_url: format!("nostr://{}/{}", addr.npub(), addr.identifier.encoded()),
             web: Vec::new(),
             maintainers: Vec::new(),
+            roles: Vec::new(),
+            is_archived: false,
             head: snapshot.head_ref().map(|head| head.name.clone()),
             branches: count(RefName::is_head),
             tags: count(RefName::is_tag),
@@ -163,6 +171,7 @@ impl Core {
             let announcements = Announcements::load(&addr.identifier, view, &self.policy.load())?;
             if let Some((announcement, _)) = announcements.of(&addr.owner) {
                 summary.announce(announcement);
+                summary.is_archived = self.policy.load().archive.selects(announcement);
             }
             summary.speak_for(addr, &announcements, view)
         })?;
@@ -185,9 +194,10 @@ impl RepositorySummary {
         view: &dyn View,
     ) -> Result<(), ViewError> {
         let set = announcements.set_of(&addr.owner);
-        let others = set.iter().filter(|key| **key != addr.owner);
-        let keys = std::iter::once(&addr.owner).chain(others);
-        self.maintainers = keys.map(npub).collect();
+        let mut keys: Vec<_> = set.iter().collect();
+        keys.sort_by_key(|key| **key != addr.owner);
+        self.maintainers = keys.into_iter().map(npub).collect();
+        self.roles = set.in_words(npub);
         let states = served_states(&addr.identifier, view)?;
         self.state = effective_state(&set, &states).map(|state| StateFacts {
             id: state.event.id.to_hex(),

@@ -210,12 +210,12 @@ impl Core {
         };
         let announcement = self.blocking("git.archive", archive).await??;
         let policy = self.policy.load_full();
-        let lists_us = |event: &Event| {
+        let is_hosted = |event: &Event| {
             let parsed = Announcement::parse(event.clone());
-            parsed.is_ok_and(|announcement| policy.is_listed_in(&announcement))
+            parsed.is_ok_and(|announcement| policy.hosts(&announcement))
         };
         // What it says is not true any more: the repository is gone.
-        if let Some(event) = announcement.filter(lists_us) {
+        if let Some(event) = announcement.filter(is_hosted) {
             self.commit.remove_events(vec![event.id]).await?;
         }
         self.end_withdrawal(addr).await?;

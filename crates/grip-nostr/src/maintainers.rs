@@ -20,10 +20,10 @@ const MAX_KEYS: usize = 64;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MaintainerRule {
     /// Everyone a maintainer lists is one (published GRASP-01).
-    #[default]
     Legacy,
     /// The lead is followed from the owner; from there a listed key counts once its own
     /// announcement lists somebody already confirmed.
+    #[default]
     Reciprocal,
 }
 
@@ -81,8 +81,26 @@ pub enum LinkKind {
     Leads,
     /// `by` lists `key`, who lists a confirmed key.
     Accepted,
-    /// `by` lists `key`, who has not answered.
+    /// `by` lists `key`, who need not answer by the legacy rule.
+    Listed,
+    /// `by` lists `key`, who has announced nothing.
     Invited,
+    /// `by` lists `key`, whose own announcement lists no maintainer.
+    Unanswered,
+    /// `by` lists `key`, whose own announcement says that they have left.
+    Left,
+}
+
+impl LinkKind {
+    /// Why a listed key is no maintainer; none if it is one.
+    pub fn objection(self) -> Option<&'static str> {
+        match self {
+            Self::Leads | Self::Accepted | Self::Listed => None,
+            Self::Invited => Some("has not announced the repository"),
+            Self::Unanswered => Some("has not listed a maintainer in return"),
+            Self::Left => Some("has left"),
+        }
+    }
 }
 
 impl MaintainerSet {
@@ -121,9 +139,45 @@ impl MaintainerSet {
         self.lead.as_ref()
     }
 
-    /// How its keys got into it, in the order in which they did.
+    /// How its keys got into it, in the order in which they did; then those who nearly did.
     pub fn links(&self) -> &[Link] {
         &self.links
+    }
+
+    /// Says whether a maintainer lists `key`, whatever that key says itself.
+    pub fn names(&self, key: &PublicKey) -> bool {
+        self.contains(key) || self.links.iter().any(|link| link.key == *key)
+    }
+
+    /// Why `key` is no maintainer though one lists it.
+    pub fn objection(&self, key: &PublicKey) -> Option<&'static str> {
+        let mut links = self.links.iter().filter(|link| link.key == *key);
+        links.find_map(|link| link.kind.objection())
+    }
+
+    /// Who leads, and who got in how, one sentence each; `name` says what a key is called.
+    pub fn in_words(&self, name: impl Fn(&PublicKey) -> String) -> Vec<String> {
+        if let Some(why) = self.why_empty {
+            return vec![format!("nobody maintains it: {why}")];
+        }
+        let (leads, others): (Vec<&Link>, Vec<&Link>) = self
+            .links
+            .iter()
+            .partition(|link| link.kind == LinkKind::Leads);
+        let pointing = leads.into_iter().map(|link| {
+            let (by, key) = (name(&link.by), name(&link.key));
+            format!("{by} points to {key} as the lead")
+        });
+        let lead = self.lead.iter().map(|lead| format!("{} leads", name(lead)));
+        let others = others.into_iter().map(|link| {
+            let (by, key) = (name(&link.by), name(&link.key));
+            match link.kind.objection() {
+                Some(why) => format!("{by} invited {key}, who {why}"),
+                None if link.kind == LinkKind::Listed => format!("{by} lists {key}"),
+                None => format!("{by} invited {key}, {key} accepted"),
+            }
+        });
+        pointing.chain(lead).chain(others).collect()
     }
 
     fn empty(why: WhyEmpty) -> Self {

@@ -1,5 +1,6 @@
 //! The JSON API: what operators' tools read and order.
 
+pub(crate) mod archive;
 pub(crate) mod check;
 pub(crate) mod events;
 pub(crate) mod explain;

@@ -120,6 +120,7 @@ static ROUTES: &[Route] = &[
     get("/{npub}/{identifier}.git/compare", "browse", ByHandler, Handler::Immediate(browse::compare::redirect)),
     get("/{npub}/{identifier}.git/compare/{path...}", "browse-diff", Answer(Diff), read!(browse::compare::page)),
     get("/{npub}/{identifier}.git/refs", "browse", Answer(Page), read!(browse::refs::page)),
+    get("/{npub}/{identifier}.git/moves", "browse", Answer(Page), read!(browse::moves::page)),
     get("/{npub}/{identifier}.git/go", "browse", ByHandler, Handler::Immediate(browse::refs::go)),
     get("/{npub}/{identifier}.git/blame/{path...}", "browse-blame", Answer(Blame), read!(browse::blame::page)),
     get("/{npub}/{identifier}.git/grep/{path...}", "browse-grep", Answer(Grep), read!(browse::grep::page)),
@@ -165,6 +166,7 @@ static ROUTES: &[Route] = &[
 
     get("/api/v1/explain/{subject...}", "explain", Answer(Api), read!(api::explain::explain)),
     post("/api/v1/check", "check", Bulk(Api), operator!(api::check::run)),
+    get("/api/v1/archive/{npub}/{identifier}/log", "archive", Answer(Api), read!(api::archive::log)),
     get("/api/v1/tasks", "tasks", Answer(Api), Handler::Immediate(api::tasks::list)),
     get("/api/v1/sync", "sync", Answer(Api), Handler::Immediate(api::sync::status)),
     post("/api/v1/sync/{identifier}/now", "sync", Answer(Api), operator!(api::sync::now)),

@@ -53,6 +53,9 @@ pub(crate) enum Command {
     /// See and steer what waits for its git data
     #[command(subcommand)]
     Purgatory(PurgatoryAction),
+    /// See what the archive keeps
+    #[command(subcommand)]
+    Archive(ArchiveAction),
     /// See and steer work that is due later
     #[command(subcommand)]
     Queue(QueueAction),
@@ -124,6 +127,19 @@ pub(crate) struct WaitingEvent {
     /// The id of a waiting event, or how it begins
     #[arg(value_name = "EVENT")]
     pub(crate) id: String,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ArchiveAction {
+    /// List when branches and tags of a mirrored repository were moved, and the tips of before
+    Log {
+        /// A repository
+        #[arg(value_name = "NPUB/IDENTIFIER")]
+        repository: String,
+        /// Most moves that are listed, newest first
+        #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000))]
+        limit: u32,
+    },
 }
 
 #[derive(Debug, Subcommand)]

@@ -1,5 +1,6 @@
 //! One file per command; each only wires. The rest is what they share.
 
+pub(crate) mod archive;
 pub(crate) mod check;
 pub(crate) mod client;
 pub(crate) mod compact;

@@ -33,6 +33,7 @@ fn main() -> ExitCode {
         Command::Sync(action) => commands::sync::run(node, action),
         Command::Compact => commands::compact::run(node),
         Command::Purgatory(action) => commands::purgatory::run(node, action),
+        Command::Archive(action) => commands::archive::run(&node, &action),
         Command::Queue(action) => commands::queue::run(node, action),
         Command::Index(action) => commands::index::run(node, action),
         Command::Ingest(action) => commands::ingest::run(node, action),

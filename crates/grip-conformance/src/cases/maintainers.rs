@@ -1,4 +1,4 @@
-//! G01-26 … G01-29, G01-31: who may move refs.
+//! G01-26, G01-29, G01-31, G01-68 … G01-81: who may move refs.
 
 use anyhow::{Result, ensure};
 use grip_testkit::{Author, events::tag};
@@ -7,14 +7,26 @@ use super::cases;
 use crate::{Target, fixture::Fixture};
 
 cases! {
-    "G01-26" "maintainers are followed through the chain of announcements" Url => chain;
-    "G01-27" "under the reciprocal rule an invited key must name someone back" Control => reciprocal;
-    "G01-28" "by default a listed key authorises without an announcement of its own" Url => legacy_default;
+    "G01-26" "under the legacy rule maintainers are followed through the chain of announcements" Control => chain;
+    "G01-72" "a repository whose owner points to a lead follows the states of the lead" Url => lead;
+    "G01-73" "without a lead that can be resolved states and pushes are refused with the reason" Url => nobody;
+    "G01-74" "a listed key moves refs once its own announcement lists a maintainer" Url => reciprocal;
+    "G01-77" "under the legacy rule a listed key authorises without an announcement of its own" Control => legacy;
+    "G01-79" "an announcement that does not answer is served and gives no authority" Url => discovery;
+    "G01-80" "the state of an invited key is held and authorises nothing" Url => invited;
+    "G01-81" "refs move when an invited key accepts" Url => accepting;
     "G01-29" "being listed gives no right over the listed one's repository" Url => per_owner;
     "G01-31" "a removed maintainer moves no refs any more" Url => shrinking;
 }
 
+/// Has the server follow the rule of the published GRASP-01.
+async fn by_legacy_rule(target: &Target) -> Result<()> {
+    let settings = [("GRIPFAST_MAINTAINER_RULE", "legacy")];
+    target.restart_with(&settings).await
+}
+
 async fn chain(target: &Target) -> Result<()> {
+    by_legacy_rule(target).await?;
     let (middle, last) = (Author::new(), Author::new());
     let mut fixture =
         Fixture::served_with(target, vec![tag(["maintainers", &middle.hex()])]).await?;
@@ -45,22 +57,92 @@ async fn chain(target: &Target) -> Result<()> {
     Ok(())
 }
 
+async fn lead(target: &Target) -> Result<()> {
+    let mut fixture = Fixture::served(target).await?;
+    let lead = fixture.owner.clone();
+    let leading = fixture.announcement(vec![tag(["M", &lead.hex()])]);
+    fixture.accepted(&leading).await?;
+    let member = Author::new();
+    let pointing = member.announcement(
+        &target.authority,
+        &fixture.identifier,
+        vec![tag(["M", &lead.hex()]), tag(["m", &member.hex()])],
+    );
+    fixture.publish(&pointing).await?;
+    let tip = fixture.tree.commit("by-lead", "x")?;
+    fixture.publish_and_push().await?;
+    let url = fixture.clone_url_of(&member);
+    grip_testkit::git::until_ref(&url, "refs/heads/main", &tip).await?;
+    // The lead does not list them: their own states count for nobody.
+    let own = fixture.state_of(&member)?;
+    fixture.refused(&own).await.map(drop)
+}
+
+async fn nobody(target: &Target) -> Result<()> {
+    let mut fixture = Fixture::served(target).await?;
+    let before = fixture.tree.tip("HEAD")?;
+    let (owner, other) = (fixture.owner.hex(), Author::new().hex());
+    let ambiguous = fixture.announcement(vec![tag(["M", &owner]), tag(["M", &other])]);
+    fixture.publish(&ambiguous).await?;
+    fixture.tree.commit("by-owner", "x")?;
+    let state = fixture.own_state()?;
+    let reason = fixture.refused(&state).await?;
+    ensure!(reason.contains("lead"), "{reason}");
+    let reason = fixture.push_refused(&["main"]).await?;
+    ensure!(reason.contains("lead"), "{reason}");
+    fixture.ref_is("refs/heads/main", &before).await
+}
+
 async fn reciprocal(target: &Target) -> Result<()> {
-    target
-        .restart_with(&[("GRIPFAST_MAINTAINER_RULE", "reciprocal")])
-        .await?;
     let (mut fixture, helper) = Fixture::with_maintainer(target).await?;
-    fixture.tree.commit("by-helper", "x")?;
-    let state = fixture.state_of(&helper)?;
-    fixture.refused(&state).await?;
     let back = fixture.answers_back(&helper);
     fixture.publish(&back).await?;
-    fixture.publish(&state).await?;
+    fixture.tree.commit("by-helper", "x")?;
+    let state = fixture.state_of(&helper)?;
+    fixture.held(&state).await?;
     fixture.push_ok(&["main"]).await?;
     fixture.must_serve(&state.id).await
 }
 
-async fn legacy_default(target: &Target) -> Result<()> {
+async fn discovery(target: &Target) -> Result<()> {
+    let (mut fixture, helper) = Fixture::with_maintainer(target).await?;
+    let before = fixture.tree.tip("HEAD")?;
+    let elsewhere = helper.announcement("git.elsewhere.example", &fixture.identifier, vec![]);
+    fixture.accepted(&elsewhere).await?;
+    fixture.tree.commit("by-helper", "x")?;
+    let state = fixture.state_of(&helper)?;
+    fixture.relay.publish(&state).await?;
+    fixture.push_refused(&["main"]).await?;
+    fixture.ref_is("refs/heads/main", &before).await
+}
+
+async fn invited(target: &Target) -> Result<()> {
+    let (mut fixture, helper) = Fixture::with_maintainer(target).await?;
+    let before = fixture.tree.tip("HEAD")?;
+    fixture.tree.commit("by-helper", "x")?;
+    let state = fixture.state_of(&helper)?;
+    fixture.held(&state).await?;
+    fixture.push_refused(&["main"]).await?;
+    fixture.must_not_serve(&state.id).await?;
+    fixture.ref_is("refs/heads/main", &before).await?;
+    let stranger = fixture.state_of(&Author::new())?;
+    fixture.refused(&stranger).await.map(drop)
+}
+
+async fn accepting(target: &Target) -> Result<()> {
+    let (mut fixture, helper) = Fixture::with_maintainer(target).await?;
+    let tip = fixture.tree.tip("HEAD")?;
+    let state = fixture.state_naming(&helper, &[("refs/heads/theirs", &tip)], None);
+    fixture.held(&state).await?;
+    fixture.lacks_ref("refs/heads/theirs").await?;
+    let back = fixture.answers_back(&helper);
+    fixture.publish(&back).await?;
+    fixture.must_serve(&state.id).await?;
+    fixture.ref_is("refs/heads/theirs", &tip).await
+}
+
+async fn legacy(target: &Target) -> Result<()> {
+    by_legacy_rule(target).await?;
     let helper = Author::new();
     let mut fixture =
         Fixture::announced_with(target, vec![tag(["maintainers", &helper.hex()])]).await?;

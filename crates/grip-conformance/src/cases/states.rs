@@ -75,6 +75,8 @@ async fn state_first(target: &Target) -> Result<()> {
 
 async fn older_of_another(target: &Target) -> Result<()> {
     let (mut fixture, helper) = Fixture::with_maintainer(target).await?;
+    let back = fixture.answers_back(&helper);
+    fixture.publish(&back).await?;
     let first = fixture.tree.tip("HEAD")?;
     let older = fixture.state_naming(&helper, &[("refs/heads/main", &first)], None);
     let second = fixture.tree.commit("second", "x")?;

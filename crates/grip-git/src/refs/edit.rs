@@ -54,10 +54,11 @@ pub(crate) fn apply(
     if let Some(pair) = edits.windows(2).find(|pair| pair[0].name == pair[1].name) {
         return Err(RefUpdateError::Duplicate(pair[0].name.clone()));
     }
-    let mut after = Vec::with_capacity(snapshot.len() + edits.len());
+    let all = snapshot.all();
+    let mut after = Vec::with_capacity(all.len() + edits.len());
     let mut created = Vec::new();
     let mut changed = false;
-    let mut old = snapshot.iter().peekable();
+    let mut old = all.iter().peekable();
     for edit in edits {
         let mut current = None;
         while let Some(next) = old.peek() {

@@ -7,7 +7,10 @@ use grip_types::{Oid, RefName};
 
 use crate::upload_request::{GitService, LsRefs, Protocol};
 
-use super::advertise;
+use super::{
+    advertise,
+    moves::{RefMove, is_record},
+};
 
 /// One ref.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,10 +21,13 @@ pub struct Ref {
     pub peeled: Option<Oid>,
 }
 
-/// All refs of a repository at one moment, sorted by name, with what HEAD names.
+/// All refs of a repository at one moment, sorted by name, with what HEAD names. Records of moves are
+/// apart: nothing that shows refs to somebody meets them.
 #[derive(Debug, Default)]
 pub struct RefSnapshot {
     refs: Vec<Ref>,
+    /// Hidden refs, see [`RefMove`].
+    kept: Vec<Ref>,
     head: Option<RefName>,
     upload_v0: OnceLock<Bytes>,
     upload_v1: OnceLock<Bytes>,
@@ -32,8 +38,15 @@ impl RefSnapshot {
     /// Takes refs that are sorted by name and named once each.
     pub(crate) fn new(refs: Vec<Ref>, head: Option<RefName>) -> Self {
         debug_assert!(refs.is_sorted_by(|a, b| a.name < b.name));
+        let is_record = |found: &Ref| is_record(&found.name);
+        let (kept, refs) = if refs.iter().any(is_record) {
+            refs.into_iter().partition(is_record)
+        } else {
+            (Vec::new(), refs)
+        };
         Self {
             refs,
+            kept,
             head,
             ..Self::default()
         }
@@ -55,6 +68,34 @@ impl RefSnapshot {
 
     pub fn is_empty(&self) -> bool {
         self.refs.is_empty()
+    }
+
+    /// The recorded moves, oldest first.
+    pub fn moves(&self) -> impl Iterator<Item = RefMove> {
+        self.kept.iter().filter_map(RefMove::read)
+    }
+
+    /// What the recorded tips lead to, newest first, tags followed.
+    pub fn kept_commits(&self) -> impl Iterator<Item = Oid> {
+        let kept = self.kept.iter().rev();
+        kept.map(|found| found.peeled.unwrap_or(found.oid))
+    }
+
+    /// Says whether it has neither refs nor records of moves.
+    pub(crate) fn is_blank(&self) -> bool {
+        self.refs.is_empty() && self.kept.is_empty()
+    }
+
+    /// The records of moves, as refs.
+    pub(crate) fn kept(&self) -> &[Ref] {
+        &self.kept
+    }
+
+    /// Every ref and every record, sorted by name: what is written.
+    pub(crate) fn all(&self) -> Vec<Ref> {
+        let mut all = [&self.kept[..], &self.refs[..]].concat();
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        all
     }
 
     /// The branch HEAD names, whether or not it exists.
@@ -94,7 +135,9 @@ impl RefSnapshot {
         // A line holds the id and name, twice for a tag; three advertisements may be made.
         let line = |r: &Ref| r.name.as_str().len() + 48;
         let text: usize = self.refs.iter().map(|r| line(r) * 7 + 24).sum();
-        text + self.refs.capacity() * size_of::<Ref>() + 2048
+        let kept: usize = self.kept.iter().map(|r| line(r) + 24).sum();
+        let capacity = self.refs.capacity() + self.kept.capacity();
+        text + kept + capacity * size_of::<Ref>() + 2048
     }
 
     /// The refs whose names start with `prefix`.

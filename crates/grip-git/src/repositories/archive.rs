@@ -6,11 +6,12 @@ use std::{
     collections::BTreeSet,
     fs, io,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
-use grip_types::{Identifier, RepoAddr};
+use grip_types::{Identifier, Oid, RepoAddr};
 
-use crate::{disk, layout};
+use crate::{disk, layout, refs};
 
 use super::{Inner, RepoError, Repositories, unreachable_objects, unreachable_repo};
 
@@ -50,7 +51,7 @@ impl Repositories {
             return Ok(false);
         };
         self.inner.drop_staged(repo)?;
-        if !self.inner.load(repo)?.is_empty() {
+        if !self.inner.load(repo)?.is_blank() {
             return Err(RepoError::NotEmpty(repo.clone()));
         }
         self.inner.forget(repo);
@@ -58,6 +59,39 @@ impl Repositories {
             .discard(&path, &repo.identifier)
             .map_err(|source| unreachable_repo(repo, source))?;
         Ok(true)
+    }
+
+    /// Everything that the objects of an identifier are kept for: what the refs of all its owners and
+    /// the records of their moves point at, in service and withdrawn. An object that none of these
+    /// leads to is not needed. Refs that rest on staged uploads are not among them, for those objects
+    /// lie elsewhere. Refs that cannot be read are an error: they may need anything. Blocking.
+    pub fn roots(&self, identifier: &Identifier) -> Result<BTreeSet<Oid>, RepoError> {
+        let inner = &self.inner;
+        let _turn = inner.lock(identifier);
+        let failed = |source| unreachable_objects(identifier, source);
+        let mut roots = BTreeSet::new();
+        for repo in inner.holders(identifier).map_err(failed)? {
+            let refs = inner.load(&repo)?;
+            let kept = refs.kept().iter().map(|found| found.oid);
+            roots.extend(kept);
+            let stored = inner.without_staged(&repo, Arc::clone(&refs));
+            roots.extend(stored.iter().map(|found| found.oid));
+        }
+        let name = layout::directory(identifier);
+        let mut archived = Vec::new();
+        let found = inner.each_archive(|path| {
+            let path = path.join(&name);
+            if disk::is_real_dir(&path)? {
+                archived.push(disk::read(&path.join("packed-refs"))?.unwrap_or_default());
+            }
+            Ok(false)
+        });
+        found.map_err(failed)?;
+        for packed in archived {
+            let refs = refs::parse(&packed).map_err(|error| failed(io::Error::other(error)))?;
+            roots.extend(refs.into_iter().map(|found| found.oid));
+        }
+        Ok(roots)
     }
 
     /// The identifiers that have an object store. Blocking.

@@ -6,6 +6,7 @@ mod adopt;
 mod contents;
 mod hostile_remotes;
 mod layout;
+mod moves;
 mod prune;
 mod receive;
 mod refs;

@@ -46,9 +46,12 @@ pub(super) fn judge(
         policy,
     };
     match case.objection() {
-        None => case.accept(trail),
-        Some((rule, reason)) if reason.cause == Cause::Private => case.refuse(trail, rule, reason),
-        Some((rule, reason)) => {
+        Ok((rule, text)) => {
+            trail.note(rule, text);
+            case.accept(trail)
+        }
+        Err((rule, reason)) if reason.cause == Cause::Private => case.refuse(trail, rule, reason),
+        Err((rule, reason)) => {
             trail.note(rule, reason.text.clone());
             if case.is_exception() {
                 case.except(trail)
@@ -68,38 +71,48 @@ struct Case<'a> {
 }
 
 impl Case<'_> {
-    /// Why the author gets no repository here.
-    fn objection(&self) -> Option<(&'static str, Reason)> {
+    /// Why the author gets no repository here; else by which rule they get one (G05-9).
+    fn objection(&self) -> Result<(&'static str, &'static str), (&'static str, Reason)> {
         let blocked = |cause, text: String| Reason::new(Prefix::Blocked, cause, text);
         let service = &self.policy.service;
+        let lists_us = self.announcement.lists(service);
         if self.announcement.is_private() {
             let text = "this server has no private repositories, and a public copy would betray \
                         yours; announce it without the `private` tag or elsewhere";
-            return Some(("GRASP-08", blocked(Cause::Private, text.into())));
+            return Err(("GRASP-08", blocked(Cause::Private, text.into())));
         }
-        if !self.announcement.lists(service) {
-            let missing = match (
-                self.announcement.clones_from(service),
-                self.announcement.relays_through(service),
-            ) {
-                (true, _) => format!("`relays` lacks {}", service.relay_url()),
-                (_, true) => format!("`clone` lacks {}", self.clone_url()),
-                _ => format!(
-                    "`clone` lacks {} and `relays` lacks {}",
-                    self.clone_url(),
-                    service.relay_url()
-                ),
-            };
-            let text =
-                format!("announcement must list this service in clone and relays; {missing}");
-            return Some(("G01-2", blocked(Cause::NotListed, text)));
+        let is_selected = self.policy.selects(&self.announcement.addr());
+        let archive = &self.policy.archive;
+        if lists_us && is_selected && !archive.read_only {
+            return Ok(("G01-3", "clone and relays list this service"));
         }
-        if !self.policy.selects(&self.announcement.addr()) {
+        if archive.selects(&self.announcement) {
+            return Ok(("G05-6", "the operator archives this repository"));
+        }
+        if lists_us && archive.read_only {
+            let text = "this server is a read-only archive, and its operator has not chosen this \
+                        repository; announce it elsewhere";
+            return Err(("G05-8", blocked(Cause::NotSelected, text.into())));
+        }
+        if lists_us {
             let text = "this server hosts only repositories its operator has chosen; ask them, or \
                         announce it elsewhere";
-            return Some(("G01-5", blocked(Cause::NotSelected, text.into())));
+            return Err(("G01-5", blocked(Cause::NotSelected, text.into())));
         }
-        None
+        let missing = match (
+            self.announcement.clones_from(service),
+            self.announcement.relays_through(service),
+        ) {
+            (true, _) => format!("`relays` lacks {}", service.relay_url()),
+            (_, true) => format!("`clone` lacks {}", self.clone_url()),
+            _ => format!(
+                "`clone` lacks {} and `relays` lacks {}",
+                self.clone_url(),
+                service.relay_url()
+            ),
+        };
+        let text = format!("announcement must list this service in clone and relays; {missing}");
+        Err(("G01-2", blocked(Cause::NotListed, text)))
     }
 
     fn clone_url(&self) -> String {
@@ -110,10 +123,11 @@ impl Case<'_> {
     /// Serves a new version of what is served, or what has its data here; holds the rest.
     fn accept(self, mut trail: Trail) -> Result<Decision, ViewError> {
         let addr = self.announcement.addr();
-        trail.note("G01-3", "clone and relays list this service");
         trail.then(Effect::CreateRepository(addr.clone()));
         let known = self.announcements.of(&addr.owner).map(|(_, status)| status);
-        let outcome = if known == Some(EventStatus::Served) {
+        // One that is served for the sake of discovery alone has no repository to go on with.
+        let has_repository = self.announcements.is_hosted(&addr.owner);
+        let outcome = if known == Some(EventStatus::Served) && has_repository {
             trail.note("G01-14", "replaces a served version: nothing to wait for");
             Outcome::Serve
         } else if self.has_data()? {
@@ -130,7 +144,7 @@ impl Case<'_> {
             Outcome::Serve => EventStatus::Served,
             _ => EventStatus::Held,
         };
-        let after = self.announcements.with(&self.announcement, status);
+        let after = self.after(status);
         let grants = after.grants(&addr.owner);
         trail.find_room(grants.iter().map(Grant::family).collect());
         trail.drop_states(&addr.identifier, after.orphaned(self.view)?);
@@ -142,9 +156,7 @@ impl Case<'_> {
     /// anyone could have one served, and it proves no data.
     fn has_data(&self) -> Result<bool, ViewError> {
         let owner = self.announcement.owner();
-        let after = self
-            .announcements
-            .with(&self.announcement, EventStatus::Held);
+        let after = self.after(EventStatus::Held);
         let states = self.view.served_states(&self.announcement.identifier)?;
         let states = states
             .into_iter()
@@ -154,27 +166,33 @@ impl Case<'_> {
         Ok(effective.is_some_and(|state| !state.refs.is_empty()))
     }
 
-    /// Says whether somebody else who is hosted here trusts the author (G01-6).
+    /// The announcements of the identifier with this one among them.
+    fn after(&self, status: EventStatus) -> Announcements {
+        self.announcements
+            .with(&self.announcement, status, self.policy)
+    }
+
+    /// Says whether it is taken for discovery alone: somebody else who is hosted here lists its
+    /// author, or an earlier version was taken so (G01-6, G01-64).
     fn is_exception(&self) -> bool {
         let author = self.announcement.owner();
-        let after = self
-            .announcements
-            .with(&self.announcement, EventStatus::Served);
-        self.announcements
-            .hosted()
-            .filter(|repository| repository.owner != author)
-            .any(|repository| after.set_of(&repository.owner).contains(&author))
+        let is_served = |(_, status)| status == EventStatus::Served;
+        let was_exception = || {
+            self.announcements.of(&author).is_some_and(is_served)
+                && !self.announcements.is_hosted(&author)
+        };
+        self.after(EventStatus::Served).is_listed(&author)
+            || self.announcements.is_listed(&author)
+            || was_exception()
     }
 
     /// Serves a maintainer's announcement of another server: recursion runs through it.
     fn except(self, mut trail: Trail) -> Result<Decision, ViewError> {
         trail.note(
             "G01-6",
-            "its author maintains a repository hosted here: served, without a repository",
+            "a repository hosted here lists its author: served, without a repository",
         );
-        let after = self
-            .announcements
-            .with(&self.announcement, EventStatus::Served);
+        let after = self.after(EventStatus::Served);
         self.give_up(&mut trail, &after)?;
         let identifier = self.announcement.identifier.clone();
         trail.then(Effect::Reexamine(identifier));
@@ -198,7 +216,7 @@ impl Case<'_> {
         }
         let text = match reason.cause {
             Cause::Private => reason.text.clone(),
-            _ => "nobody hosted here has its author as a maintainer".into(),
+            _ => "no repository hosted here lists its author".into(),
         };
         trail.note(rule, text);
         Ok(trail.end(Outcome::Refuse(reason)))
@@ -206,16 +224,18 @@ impl Case<'_> {
 
     /// Says whether the owner has something here that this takes back.
     fn leaves(&self) -> bool {
-        let known = self.announcements.of(&self.announcement.owner());
-        known.is_some_and(|(old, _)| self.policy.is_listed_in(old))
+        self.announcements.is_hosted(&self.announcement.owner())
     }
 
     /// The owner left this server: what they had here goes (G01-18).
     fn give_up(&self, trail: &mut Trail, after: &Announcements) -> Result<(), ViewError> {
         let addr = self.announcement.addr();
         match self.announcements.of(&addr.owner) {
-            Some((old, EventStatus::Served)) if self.policy.is_listed_in(old) => {
-                trail.note("G01-15a 6", "the served version listed us: it is withdrawn");
+            Some((_, EventStatus::Served)) if self.leaves() => {
+                trail.note(
+                    "G01-15a 6",
+                    "the served version was hosted here: it is withdrawn",
+                );
                 trail.then(Effect::Withdraw(addr));
             }
             Some((_, EventStatus::Held | EventStatus::Hidden)) => {

@@ -7,10 +7,13 @@ use grip_nostr::{
     maintainer_set, supersedes,
 };
 use grip_purgatory::Family;
-use grip_types::{Identifier, Service};
+use grip_types::Identifier;
 
 use super::{Cause, Prefix, Reason, View, ViewError};
 use crate::policy::Policy;
+
+/// Repositories that one refusal speaks of.
+const MAX_DENIALS: usize = 8;
 
 /// The status of an event here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,23 +34,36 @@ impl Grant {
     }
 }
 
-/// The newest announcement of each author of one identifier (G01-28), banned ones left out.
+/// The newest announcement of each author of one identifier (G01-68), banned ones left out.
 #[derive(Clone, Debug)]
 pub(crate) struct Announcements {
     identifier: Identifier,
-    /// The names of this server.
-    names: Vec<Service>,
     rule: MaintainerRule,
-    by_author: BTreeMap<PublicKey, (Announcement, EventStatus)>,
+    by_author: BTreeMap<PublicKey, Known>,
 }
 
-/// An owner whose refs a key may move.
+#[derive(Clone, Debug)]
+struct Known {
+    announcement: Announcement,
+    status: EventStatus,
+    /// It has a repository on this server: it lists it, or is archived.
+    is_hosted: bool,
+}
+
+/// An owner whose refs a key may move, or is invited to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Grant {
     pub(crate) repository: RepoAddr,
     pub(crate) status: EventStatus,
-    /// The reciprocal rule would not grant it (G01-28).
+    /// The reciprocal rule would not grant it (G01-78).
     pub(crate) legacy_only: bool,
+}
+
+/// Why a key whom the legacy rule would trust may not move an owner's refs (G01-78).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Denial {
+    pub(crate) repository: RepoAddr,
+    pub(crate) why: String,
 }
 
 impl Announcements {
@@ -58,7 +74,6 @@ impl Announcements {
     ) -> Result<Self, ViewError> {
         let mut all = Self {
             identifier: identifier.clone(),
-            names: policy.names().cloned().collect(),
             rule: policy.maintainer_rule,
             by_author: BTreeMap::new(),
         };
@@ -77,25 +92,37 @@ impl Announcements {
             if let Ok(announcement) = Announcement::parse(event)
                 && !policy.bans(&announcement.addr())
             {
-                all.add(announcement, status);
+                all.add(announcement, status, policy);
             }
         }
         Ok(all)
     }
 
-    fn add(&mut self, announcement: Announcement, status: EventStatus) {
+    fn add(&mut self, announcement: Announcement, status: EventStatus, policy: &Policy) {
         let known = self.by_author.get(&announcement.owner());
-        if known.is_none_or(|(known, _)| supersedes(&announcement.event, &known.event)) {
-            let entry = (announcement, status);
-            self.by_author.insert(entry.0.owner(), entry);
+        if known.is_none_or(|known| supersedes(&announcement.event, &known.announcement.event)) {
+            self.put(announcement, status, policy);
         }
     }
 
+    fn put(&mut self, announcement: Announcement, status: EventStatus, policy: &Policy) {
+        let known = Known {
+            is_hosted: policy.hosts(&announcement),
+            status,
+            announcement,
+        };
+        self.by_author.insert(known.announcement.owner(), known);
+    }
+
     /// The same announcements once `announcement` has taken the place of its author's last one.
-    pub(crate) fn with(&self, announcement: &Announcement, status: EventStatus) -> Self {
+    pub(crate) fn with(
+        &self,
+        announcement: &Announcement,
+        status: EventStatus,
+        policy: &Policy,
+    ) -> Self {
         let mut all = self.clone();
-        let entry = (announcement.clone(), status);
-        all.by_author.insert(announcement.owner(), entry);
+        all.put(announcement.clone(), status, policy);
         all
     }
 
@@ -107,23 +134,24 @@ impl Announcements {
     }
 
     pub(crate) fn of(&self, owner: &PublicKey) -> Option<(&Announcement, EventStatus)> {
-        let (announcement, status) = self.by_author.get(owner)?;
-        Some((announcement, *status))
+        let known = self.by_author.get(owner)?;
+        Some((&known.announcement, known.status))
     }
 
-    /// Says whether nobody announced a repository of this identifier on this server.
+    /// Says whether the announcement of `owner` has a repository on this server.
+    pub(crate) fn is_hosted(&self, owner: &PublicKey) -> bool {
+        self.by_author.get(owner).is_some_and(|it| it.is_hosted)
+    }
+
+    /// Says whether no repository of this identifier is announced on this server.
     pub(crate) fn is_empty(&self) -> bool {
         self.owners().next().is_none()
     }
 
-    /// The owners who chose this server, with or without a repository at the moment.
+    /// The owners with a place on this server, with or without a repository at the moment.
     fn owners(&self) -> impl Iterator<Item = (PublicKey, EventStatus)> {
-        let lists_us = |(a, _): &&(Announcement, EventStatus)| {
-            let mut names = self.names.iter();
-            names.any(|name| a.lists(name))
-        };
-        let entries = self.by_author.values().filter(lists_us);
-        entries.map(|(a, status)| (a.owner(), *status))
+        let hosted = self.by_author.values().filter(|known| known.is_hosted);
+        hosted.map(|known| (known.announcement.owner(), known.status))
     }
 
     /// The repositories that are reachable here.
@@ -144,29 +172,83 @@ impl Announcements {
     }
 
     fn set_by(&self, rule: MaintainerRule, owner: &PublicKey) -> MaintainerSet {
-        maintainer_set(rule, owner, |author| Some(&self.by_author.get(author)?.0))
+        maintainer_set(rule, owner, |author| {
+            Some(&self.by_author.get(author)?.announcement)
+        })
     }
 
-    /// Says whether `key` is in `owner`'s set by the legacy rule alone (G01-28).
+    /// Says whether `key` is in `owner`'s set by the legacy rule alone (G01-78).
     pub(crate) fn is_legacy_only(&self, owner: &PublicKey, key: &PublicKey) -> bool {
         self.rule == MaintainerRule::Legacy
             && self.set_of(owner).contains(key)
             && !self.set_by(MaintainerRule::Reciprocal, owner).contains(key)
     }
 
+    /// The set of `owner` by the legacy rule, where another is in force.
+    pub(crate) fn legacy_set_of(&self, owner: &PublicKey) -> Option<MaintainerSet> {
+        let is_other = self.rule != MaintainerRule::Legacy;
+        is_other.then(|| self.set_by(MaintainerRule::Legacy, owner))
+    }
+
     /// The owners on this server whose refs `author` may move, the author first.
     pub(crate) fn grants(&self, author: &PublicKey) -> Vec<Grant> {
+        let mut grants = self.grants_where(|set| set.contains(author));
+        for grant in &mut grants {
+            grant.legacy_only = self.is_legacy_only(&grant.repository.owner, author);
+        }
+        grants.sort_by_key(|grant| grant.repository.owner != *author);
+        grants
+    }
+
+    /// The owners on this server who wait for `author` to accept (G01-75).
+    pub(crate) fn invitations(&self, author: &PublicKey) -> Vec<Grant> {
+        self.grants_where(|set| set.invites(author))
+    }
+
+    fn grants_where(&self, is_it: impl Fn(&MaintainerSet) -> bool) -> Vec<Grant> {
         let granting = self
             .owners()
-            .filter(|(owner, _)| self.set_of(owner).contains(author));
+            .filter(|(owner, _)| is_it(&self.set_of(owner)));
         let grants = granting.map(|(owner, status)| Grant {
             repository: RepoAddr::new(owner, self.identifier.clone()),
             status,
-            legacy_only: self.is_legacy_only(&owner, author),
+            legacy_only: false,
         });
-        let mut grants: Vec<Grant> = grants.collect();
-        grants.sort_by_key(|grant| grant.repository.owner != *author);
-        grants
+        grants.collect()
+    }
+
+    /// Why `author`, who owns repositories here or whom the legacy rule would trust with some, may
+    /// not move their refs (G01-73, G01-78); the first few.
+    pub(crate) fn denials(&self, author: &PublicKey) -> Vec<Denial> {
+        let owners = self.owners().map(|(owner, _)| owner);
+        let denials = owners.filter_map(|owner| self.denial(&owner, author));
+        denials.take(MAX_DENIALS).collect()
+    }
+
+    /// Why `author`, who owns the repository or whom the legacy rule would trust with it, may not
+    /// move its refs.
+    fn denial(&self, owner: &PublicKey, author: &PublicKey) -> Option<Denial> {
+        let set = self.set_of(owner);
+        let by_legacy = || {
+            self.legacy_set_of(owner)
+                .is_some_and(|set| set.contains(author))
+        };
+        if set.contains(author) || !(owner == author || by_legacy()) {
+            return None;
+        }
+        Some(Denial {
+            repository: RepoAddr::new(*owner, self.identifier.clone()),
+            why: why_not(&set, author),
+        })
+    }
+
+    /// Says whether somebody else with a repository here, or one of their maintainers, lists
+    /// `author`: as a maintainer, or as one who is to become it (G01-6).
+    pub(crate) fn is_listed(&self, author: &PublicKey) -> bool {
+        let mut others = self
+            .hosted()
+            .filter(|repository| repository.owner != *author);
+        others.any(|repository| self.set_of(&repository.owner).names(author))
     }
 
     /// Everybody who may move the refs of an owner of such a status.
@@ -202,12 +284,33 @@ impl Announcements {
         family.into_iter().map(|(_, known)| known).collect()
     }
 
-    /// Held states whose author may move nobody's refs any more (G01-31).
+    /// The keys whose states are held: who may move an owner's refs, and who is invited to (G01-80).
+    pub(crate) fn awaited(&self) -> BTreeSet<PublicKey> {
+        let sets = self.owners().map(|(owner, _)| self.set_of(&owner));
+        sets.flat_map(|set| set.iter().chain(set.invited()).copied().collect::<Vec<_>>())
+            .collect()
+    }
+
+    /// Held states whose author may move nobody's refs any more, and is not invited to (G01-31).
     pub(crate) fn orphaned(&self, view: &dyn View) -> Result<Vec<EventId>, ViewError> {
         let held = view.held_states(&self.identifier)?;
-        let trusted = self.maintainers(|_| true);
-        let orphaned = held.iter().filter(|state| !trusted.contains(&state.author));
+        if held.is_empty() {
+            return Ok(Vec::new());
+        }
+        let awaited = self.awaited();
+        let orphaned = held.iter().filter(|state| !awaited.contains(&state.author));
         Ok(orphaned.map(|state| state.id).collect())
+    }
+}
+
+/// Why `key` is not in `set`.
+pub(crate) fn why_not(set: &MaintainerSet, key: &PublicKey) -> String {
+    if let Some(why) = set.why_empty() {
+        return format!("nobody may move its refs: {why}");
+    }
+    match set.objection(key) {
+        Some(why) => format!("a maintainer lists the author, who {why}"),
+        None => "no confirmed maintainer lists the author".to_owned(),
     }
 }
 

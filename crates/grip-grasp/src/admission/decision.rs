@@ -6,7 +6,7 @@ use grip_nostr::{Event, EventId, RepoAddr};
 use grip_purgatory::{Family, Provenance};
 use grip_types::{EventSource, Identifier, Oid};
 
-use super::EventStatus;
+use super::{Denial, EventStatus};
 
 /// The `OK` text of a held event, exactly as GRASP-01 words it.
 pub(crate) const HELD: &str = "purgatory: won't be served until git data arrives";
@@ -29,8 +29,10 @@ pub(crate) struct Decision {
     pub(crate) families: Vec<Family>,
     /// The `OK` text if it is held.
     pub(crate) held_text: &'static str,
-    /// Only the legacy maintainer rule granted this (G01-28); the reciprocal one would not.
+    /// Only the legacy maintainer rule granted this; the reciprocal one would not.
     pub(crate) legacy_only: bool,
+    /// Why the legacy maintainer rule would have granted what the rule in force does not (G01-78).
+    pub(crate) denials: Vec<Denial>,
 }
 
 /// What becomes of an event.
@@ -222,6 +224,7 @@ pub(super) struct Trail {
     /// Another version of the same second counts, as long as it is there.
     loses_tie: bool,
     legacy_only: bool,
+    denials: Vec<Denial>,
 }
 
 impl Trail {
@@ -258,7 +261,12 @@ impl Trail {
 
     pub(super) fn flag_legacy_only(&mut self) {
         self.legacy_only = true;
-        self.note("G01-28", "only the legacy maintainer rule grants this");
+        self.note("G01-78", "only the legacy maintainer rule grants this");
+    }
+
+    /// Notes whom the rule in force keeps from what the legacy one would grant.
+    pub(super) fn deny(&mut self, denials: Vec<Denial>) {
+        self.denials = denials;
     }
 
     pub(super) fn refuse(mut self, rule: &'static str, reason: Reason) -> Decision {
@@ -274,6 +282,7 @@ impl Trail {
             families: self.families,
             held_text: if self.loses_tie { HELD_TIE } else { HELD },
             legacy_only: self.legacy_only,
+            denials: self.denials,
         }
     }
 }

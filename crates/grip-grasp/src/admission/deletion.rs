@@ -173,7 +173,7 @@ fn give_up(announcement: &Announcement, status: EventStatus, policy: &Policy, tr
     if status != EventStatus::Served {
         trail.note("G01-56", format!("the held announcement of {addr} goes"));
         trail.then(Effect::EvictAnnouncement(addr));
-    } else if policy.is_listed_in(announcement) {
+    } else if policy.hosts(announcement) {
         trail.note(
             "G01-57",
             format!("{addr} is served no longer, and archived"),

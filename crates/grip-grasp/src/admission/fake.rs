@@ -6,8 +6,8 @@ use std::{
 };
 
 use grip_nostr::{
-    Address, Announcement, Deletion, Event, EventId, Kind, PublicKey, RepoAddr, Timestamp,
-    address_of, first_value, kinds, references, supersedes,
+    Address, Announcement, Deletion, Event, EventId, Kind, MaintainerRule, PublicKey, RepoAddr,
+    Timestamp, address_of, first_value, kinds, references, supersedes,
 };
 use grip_types::{Identifier, Oid, Origin, Service};
 use nostr::prelude::{EventBuilder, FinalizeEvent, Keys, Tag};
@@ -40,7 +40,15 @@ pub(crate) struct FakeView {
 }
 
 impl FakeView {
+    /// A node of the legacy maintainer rule, by which being listed is enough: scenes are shorter.
     pub(crate) fn new() -> Self {
+        let mut view = Self::reciprocal();
+        view.policy.maintainer_rule = MaintainerRule::Legacy;
+        view
+    }
+
+    /// A node of the default rules.
+    pub(crate) fn reciprocal() -> Self {
         Self {
             policy: Policy::open(Service::parse(SERVICE).unwrap()),
             served: Vec::new(),

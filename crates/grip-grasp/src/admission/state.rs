@@ -1,15 +1,19 @@
 //! Kind 30618: what the refs of a repository are (G01-16, G01-30).
 
 use grip_nostr::{Address, Event, MaintainerSet, State, kinds, supersedes};
+use grip_purgatory::Family;
 use grip_types::RefName;
 
 use super::{
     Announcements, Cause, Decision, Effect, EventStatus, Found, Grant, HeldState, Outcome, Prefix,
     Reason, View, ViewError,
-    announcements::outdated,
+    announcements::{outdated, why_not},
     decision::{Step, Trail},
 };
-use crate::policy::Policy;
+use crate::{policy::Policy, summary::npub};
+
+/// Sentences about a maintainer set in one decision.
+const MAX_WORDS: usize = 8;
 
 /// The state that counts among those of a maintainer set: the latest, and of two made in the same
 /// second the one with the lowest id (G01-30).
@@ -51,12 +55,9 @@ pub(super) fn judge(
     }
     let grants = announcements.grants(&event.pubkey);
     if grants.is_empty() {
-        let text = "author not authorized for this repository: no owner here lists them as a \
-                    maintainer";
-        let reason = Reason::new(Prefix::Invalid, Cause::Unauthorised, text);
-        return Ok(trail.refuse("G01-16 5", reason));
+        return Ok(unauthorised(&state, &announcements, trail));
     }
-    note_grants(&grants, &mut trail);
+    note_grants(&grants, &announcements, &mut trail);
     trail.find_room(grants.iter().map(Grant::family).collect());
     let has_data = match look_for_data(&state, &grants, view)? {
         Data::Unfit(name) => {
@@ -78,6 +79,48 @@ pub(super) fn judge(
         return Ok(trail.end(Outcome::Serve));
     }
     Ok(trail.end(Outcome::Hold))
+}
+
+/// Holds the state of a key that is invited, which may accept within the second (G01-80), and
+/// refuses that of any other.
+fn unauthorised(state: &State, announcements: &Announcements, mut trail: Trail) -> Decision {
+    let author = &state.event.pubkey;
+    let denials = announcements.denials(author);
+    let invitations = announcements.invitations(author);
+    if let Some(first) = invitations.first() {
+        let set = announcements.set_of(&first.repository.owner);
+        let text = format!(
+            "{} waits for its author to accept: {}; it moves no refs until then",
+            first.repository,
+            why_not(&set, author)
+        );
+        trail.note("G01-80", text);
+        trail.deny(denials);
+        // What authorises nothing takes room among strangers.
+        let families = invitations.into_iter().map(|invitation| Family {
+            repository: invitation.repository,
+            granted: false,
+        });
+        trail.find_room(families.collect());
+        return trail.end(Outcome::Hold);
+    }
+    let text = match denials.first() {
+        Some(denial) => format!(
+            "author not authorized for {}: {}",
+            denial.repository, denial.why
+        ),
+        None => "author not authorized for this repository: no owner here lists them as a \
+                 maintainer"
+            .to_owned(),
+    };
+    let rule = if denials.is_empty() {
+        "G01-16 5"
+    } else {
+        "G01-73"
+    };
+    trail.deny(denials);
+    let reason = Reason::new(Prefix::Invalid, Cause::Unauthorised, text);
+    trail.refuse(rule, reason)
 }
 
 /// The author's other held versions.
@@ -133,7 +176,7 @@ fn overtaken(state: &State, held: &[HeldState]) -> Vec<grip_nostr::EventId> {
     held.iter().filter(is_older).map(|other| other.id).collect()
 }
 
-fn note_grants(grants: &[Grant], trail: &mut Trail) {
+fn note_grants(grants: &[Grant], announcements: &Announcements, trail: &mut Trail) {
     for grant in grants {
         let how = match grant.status {
             EventStatus::Served => "served",
@@ -141,9 +184,15 @@ fn note_grants(grants: &[Grant], trail: &mut Trail) {
             EventStatus::Hidden => "hidden, brought back",
         };
         let text = format!("its author maintains {} ({how})", grant.repository);
-        trail.note("G01-26", text);
+        trail.note("G01-74", text);
         if grant.status != EventStatus::Served {
             trail.then(Effect::KeepAlive(grant.repository.clone()));
+        }
+    }
+    if let Some(first) = grants.first() {
+        let set = announcements.set_of(&first.repository.owner);
+        for line in set.in_words(npub).into_iter().take(MAX_WORDS) {
+            trail.note("G01-74", line);
         }
     }
     if grants.iter().all(|grant| grant.legacy_only) {

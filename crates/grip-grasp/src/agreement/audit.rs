@@ -205,10 +205,10 @@ impl Core {
     }
 
     fn compare_waiting(&self, expected: &Expected, findings: &mut Findings<'_>) {
-        let trusted = expected.trusted();
+        let awaited = expected.awaited();
         let purgatory = self.purgatory.lock();
         for entry in purgatory.find_state(findings.identifier) {
-            if !trusted.contains(&entry.held.author()) {
+            if !awaited.contains(&entry.held.author()) {
                 let event = entry.held.id();
                 findings.add_to_all(Fault::HeldForNothing { event });
             }
@@ -249,6 +249,7 @@ impl Core {
         self.look_at_suspects().await?;
         let mut disagreements = 0;
         for identifier in self.auditor.next(&self.identifiers(), PER_ROUND) {
+            self.prune_ref_moves(&identifier).await?;
             let found = self.audit(&identifier).await?;
             for disagreement in &found {
                 tracing::error!(%disagreement, "relay and git do not agree");

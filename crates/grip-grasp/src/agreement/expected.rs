@@ -90,9 +90,9 @@ impl Expected {
         })
     }
 
-    /// The keys whose states can still be shown by somebody here.
-    pub(crate) fn trusted(&self) -> BTreeSet<PublicKey> {
-        self.announcements.maintainers(|_| true)
+    /// The keys whose states somebody here can show, or will once they accept.
+    pub(crate) fn awaited(&self) -> BTreeSet<PublicKey> {
+        self.announcements.awaited()
     }
 }
 

@@ -97,6 +97,7 @@ impl Core {
                     any = true;
                 }
                 (Fault::Unannounced, Some(addr)) => {
+                    self.unselect(&addr).await?;
                     self.end_withdrawal(&addr).await?;
                     self.blocking("git.remove", move |core| core.remove_or_archive(&addr))
                         .await??;
@@ -129,8 +130,10 @@ impl Core {
         }
         any |= !refs.is_empty() || !groundless.is_empty();
         for (addr, (edits, head)) in refs {
-            let change =
-                move |core: &Self| core.change_refs(&addr, &edits, head.as_ref()).map(drop);
+            let change = move |core: &Self| {
+                let changed = core.change_refs(&addr, &edits, head.as_ref(), None);
+                changed.map(drop)
+            };
             self.blocking("git.align", change).await??;
         }
         self.drop_states(identifier, &groundless).await;
@@ -183,6 +186,9 @@ impl Core {
         let empty = {
             let addr = addr.clone();
             move |core: &Self| {
+                if core.is_archived(&addr)? {
+                    return core.delete_state_refs(&addr);
+                }
                 let stamp = timestamp().as_secs();
                 core.commit.empty_repository(&addr, stamp)
             }

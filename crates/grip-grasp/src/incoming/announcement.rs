@@ -89,7 +89,7 @@ impl Core {
         let events = self.events()?;
         let view = NodeView::new(self, &events);
         let before = Announcements::load(identifier, &view, &policy)?;
-        let after = before.with(announcement, EventStatus::Served);
+        let after = before.with(announcement, EventStatus::Served, &policy);
         self.realign(identifier, &before, &after, &view).map(drop)
     }
 

@@ -2,17 +2,18 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use grip_nostr::{EventId, State};
+use grip_nostr::{EventId, MaintainerSet, State};
 use grip_types::Oid;
 
 use super::{Push, land::Denied, prolong::claims};
 use crate::{
-    admission::{Announcements, View, ViewError},
+    admission::{Announcements, Denial, View, ViewError, why_not},
     error::GraspError,
     grasp::Core,
     node_view::NodeView,
     push_rules::{Authorised, Candidates, Known, Refs, authorise, event_ids, known_event},
     release::served_states,
+    summary::npub,
 };
 
 /// An allowed push.
@@ -82,12 +83,23 @@ impl Core {
         if self.withdrawals.until(&push.addr).is_some() {
             return Err(Denied::Withdrawn);
         }
+        if self.policy.load().archive.read_only {
+            return Err(Denied::ReadOnly);
+        }
         let events = self.events()?;
         let view = NodeView::new(self, &events);
         let candidates = self.candidates(push, &view)?;
         let known = self.known(push, &view)?;
         let current = self.refs(&push.addr)?;
-        let authorised = authorise(&push.commands, &candidates, &current, &known)?;
+        let authorised = match authorise(&push.commands, &candidates, &current, &known) {
+            Ok(authorised) => authorised,
+            Err(mut refusal) => {
+                if let Some(text) = self.denial(push, &current, &known, &view)? {
+                    refusal.because(&text);
+                }
+                return Err(refusal.into());
+            }
+        };
         let by = |state: &&State| Some(state.event.id) == authorised.by;
         let state = candidates.iter().find(by).cloned();
         Ok(Judged {
@@ -98,17 +110,55 @@ impl Core {
     }
 
     fn candidates(&self, push: &Push, view: &dyn View) -> Result<Candidates, GraspError> {
-        if !push
-            .commands
-            .iter()
-            .any(|command| command.name.is_state_ref())
-        {
+        if !push.moves_state_refs() {
             return Ok(Candidates::default());
         }
         let identifier = &push.addr.identifier;
         let announcements = Announcements::load(identifier, view, &self.policy.load())?;
+        self.candidates_by(&announcements.set_of(&push.addr.owner), push, view)
+    }
+
+    /// Why the maintainer rule leaves a push without a state to rest on: nobody maintains the
+    /// repository (G01-73), or only the legacy rule would have had one (G01-78).
+    fn denial(
+        &self,
+        push: &Push,
+        current: &Refs,
+        known: &BTreeMap<EventId, Known>,
+        view: &dyn View,
+    ) -> Result<Option<String>, GraspError> {
+        let Push { addr, commands, .. } = push;
+        if !push.moves_state_refs() {
+            return Ok(None);
+        }
+        let announcements = Announcements::load(&addr.identifier, view, &self.policy.load())?;
+        let set = announcements.set_of(&addr.owner);
+        let Some(legacy) = announcements.legacy_set_of(&addr.owner) else {
+            return Ok(None);
+        };
+        let candidates = self.candidates_by(&legacy, push, view)?;
+        let allowed = authorise(commands, &candidates, current, known).ok();
+        let by = allowed.and_then(|allowed| allowed.by);
+        let state = candidates.iter().find(|it| Some(it.event.id) == by);
+        let Some(author) = state.map(|state| state.event.pubkey) else {
+            let why = set.why_empty();
+            return Ok(why.map(|why| format!("nobody may move its refs: {why}")));
+        };
+        let why = why_not(&set, &author);
+        let text = format!("a state of {} allows it, but {why}", npub(&author));
+        let repository = addr.clone();
+        self.note_denials("refused a push", &author, &[Denial { repository, why }]);
+        Ok(Some(text))
+    }
+
+    fn candidates_by(
+        &self,
+        set: &MaintainerSet,
+        push: &Push,
+        view: &dyn View,
+    ) -> Result<Candidates, GraspError> {
+        let identifier = &push.addr.identifier;
         let served = served_states(identifier, view)?;
-        let set = announcements.set_of(&push.addr.owner);
         // What strangers hold under the same name is not even read.
         let held: Vec<_> = {
             let purgatory = self.purgatory.lock();
@@ -119,7 +169,7 @@ impl Core {
         let held = held
             .iter()
             .filter_map(|event| State::parse(event.unpack()).ok());
-        Ok(Candidates::new(&set, served, held.collect()))
+        Ok(Candidates::new(set, served, held.collect()))
     }
 
     /// The events that the refs of the push name, as far as they are held or served.

@@ -34,6 +34,11 @@ pub(super) enum Denied {
     NotHosted,
     #[error("read-only: its owner's newest announcement no longer lists this server")]
     Withdrawn,
+    #[error(
+        "read-only: this server is an archive that takes no pushes; push to a server that the \
+         repository's announcement names, and it is fetched from there"
+    )]
+    ReadOnly,
     #[error(transparent)]
     Refused(#[from] PushRefusal),
     /// A tip that is not there, or not what its ref needs.
@@ -210,7 +215,8 @@ impl Core {
             StageError::Full(full) => Denied::StagingFull(full),
             other => Denied::Failed(GraspError::staged(&push.addr)(other)),
         })?;
-        let changed = self.change_refs(&push.addr, &landing.edits, landing.head.as_ref());
+        let (edits, head) = (&landing.edits, landing.head.as_ref());
+        let changed = self.change_refs(&push.addr, edits, head, landing.state.as_ref());
         if changed.is_err()
             && let Err(error) = self.repositories.reclaim_staged(&push.addr)
         {

@@ -8,7 +8,10 @@ use grip_testkit::{Author, until};
 
 use crate::{
     expiry::in_minutes,
-    node::{HELD, Node, SERVICE, Scene, ZERO, addr, announce, announce_at, later, with_repository},
+    node::{
+        HELD, Node, SERVICE, Scene, ZERO, addr, announce, announce_at, elsewhere, join, later,
+        with_repository,
+    },
 };
 
 /// Two branches of which only the first was pushed; the state that names them waits for the other.
@@ -170,7 +173,7 @@ async fn g01_122_an_expired_state_takes_its_refs_along() {
 async fn g01_36_a_sibling_that_could_not_be_aligned_is_aligned_by_the_next_sweep() {
     let (owner, second) = (Author::new(), Author::new());
     let (node, tree, tip) = with_repository(&owner, "x").await;
-    node.accepts(&announce(&second, "x", &[&owner]), "").await;
+    join(&node, &owner, &second).await;
     let sibling = addr(&second, "x");
     assert_eq!(node.refs(&sibling)["refs/heads/main"], tip);
     let next = tree.commit("a", "next").unwrap();
@@ -197,13 +200,10 @@ async fn g01_31_who_is_struck_from_the_chain_loses_effect_at_once() {
     let (node, tree, tip) = with_repository(&owner, "x").await;
     node.accepts(&announce_at(&owner, "x", &[&middle], later(1)), "")
         .await;
-    let link = middle.announcement_at(
-        "other.example.com",
-        "x",
-        vec![vec!["maintainers".into(), last.hex()]],
-        later(1),
-    );
+    let link = elsewhere(&middle, &[&owner, &last], later(1));
     node.accepts(&link, "").await;
+    let answer = elsewhere(&last, &[&middle], later(1));
+    node.accepts(&answer, "").await;
     let next = tree.commit("a", "next").unwrap();
     let state = last.state_at("x", &[("refs/heads/main", &next)], None, later(2));
     node.accepts(&state, HELD).await;
@@ -233,11 +233,13 @@ async fn g01_49_an_owner_announced_later_gets_the_refs_of_served_pull_requests()
     let (node, _tree, tip) = with_repository(&owner, "x").await;
     let request = author.pull_request(&owner, "x", &tip, "https://elsewhere.example/x.git");
     node.accepts(&request, "").await;
-    node.accepts(&announce(&second, "x", &[&owner]), "").await;
+    join(&node, &owner, &second).await;
     let name = format!("refs/nostr/{}", request.id.to_hex());
     assert_eq!(node.refs(&addr(&second, "x"))[&name], tip);
     node.agrees().await;
     // Who strikes the owner has no part in the request any more.
+    let own = second.state("x", &[("refs/heads/main", &tip)], None);
+    node.accepts(&own, "").await;
     node.accepts(&announce_at(&second, "x", &[], later(1)), "")
         .await;
     let refs = node.refs(&addr(&second, "x"));
@@ -250,10 +252,7 @@ async fn g01_123_a_ban_acts_on_what_is_served_and_held_without_a_restart() {
     let scene = Scene::new().await;
     let (next, held) = scene.hold_next().await;
     let other = Author::new();
-    scene
-        .node
-        .accepts(&announce(&other, "x", &[&scene.owner]), "")
-        .await;
+    join(&scene.node, &scene.owner, &other).await;
     let banned = scene.owner.pubkey();
     scene.node.set_policy(|policy| {
         policy.event_blacklist.insert(banned);
@@ -261,8 +260,10 @@ async fn g01_123_a_ban_acts_on_what_is_served_and_held_without_a_restart() {
     until(
         "the banned author's repository and states are gone",
         || async {
-            let gone = scene.node.grasp().repository(&scene.repo).is_none();
-            (gone && !scene.node.holds(&held).await).then_some(())
+            let grasp = scene.node.grasp();
+            let gone = grasp.repository(&scene.repo).is_none();
+            let emptied = grasp.repository(&addr(&other, "x")) == Some(RepositoryStatus::Held);
+            (gone && emptied && !scene.node.holds(&held).await).then_some(())
         },
     )
     .await

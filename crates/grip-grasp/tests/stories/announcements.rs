@@ -3,7 +3,7 @@
 use grip_grasp::RepositoryStatus;
 use grip_testkit::{Author, WorkTree};
 
-use crate::node::{HELD, Node, ZERO, addr, announce, announce_at, later, with_repository};
+use crate::node::{HELD, Node, ZERO, addr, announce, announce_at, join, later, with_repository};
 
 #[tokio::test]
 async fn g01_14_a_new_version_of_a_served_announcement_is_served_at_once() {
@@ -19,8 +19,7 @@ async fn g01_14_a_new_version_of_a_served_announcement_is_served_at_once() {
 async fn g01_15a_a_second_owner_of_known_data_is_served_at_once_and_aligned() {
     let (owner, second) = (Author::new(), Author::new());
     let (node, _tree, tip) = with_repository(&owner, "x").await;
-    let announcement = announce(&second, "x", &[&owner]);
-    node.accepts(&announcement, "").await;
+    let announcement = join(&node, &owner, &second).await;
     let repo = addr(&second, "x");
     assert!(node.serves(&announcement));
     assert_eq!(

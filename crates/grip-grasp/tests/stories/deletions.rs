@@ -2,7 +2,7 @@
 
 use grip_testkit::Author;
 
-use crate::node::{HELD, Node, addr, announce, announce_at, later, with_repository};
+use crate::node::{HELD, Node, addr, announce, announce_at, join, later, with_repository};
 
 #[tokio::test]
 async fn g01_54_a_deleted_held_state_no_longer_authorises() {
@@ -58,8 +58,13 @@ async fn g01_56_a_deleted_held_announcement_leaves_nothing() {
 async fn g01_57_a_deleted_repository_is_gone_at_once_and_comes_back_with_its_owner() {
     let (owner, second) = (Author::new(), Author::new());
     let (mut node, _tree, tip) = with_repository(&owner, "x").await;
-    node.accepts(&announce(&second, "x", &[&owner]), "").await;
-    node.accepts(&owner.delete_address(30617, "x"), "").await;
+    join(&node, &owner, &second).await;
+    // What only the owner's state proves would go with the owner.
+    let own = second.state("x", &[("refs/heads/main", &tip)], None);
+    node.accepts(&own, "").await;
+    let ending = vec![vec!["a".into(), format!("30617:{}:x", owner.hex())]];
+    node.accepts(&owner.sign_at(5, "", ending, later(2)), "")
+        .await;
     let repo = addr(&owner, "x");
     assert_eq!(node.grasp().repository(&repo), None);
     assert_eq!(

@@ -7,6 +7,7 @@
 
 mod agreement;
 mod announcements;
+mod archive;
 mod changes;
 mod damage;
 mod deletions;
@@ -17,6 +18,7 @@ mod node;
 mod pull_requests;
 mod pushes;
 mod restarts;
+mod roles;
 mod slow_uploads;
 mod staged;
 mod states;

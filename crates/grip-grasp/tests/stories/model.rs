@@ -349,18 +349,25 @@ fn newer(event: &Event, than: &Event) -> bool {
     (event.created_at, std::cmp::Reverse(event.id)) > (than.created_at, std::cmp::Reverse(than.id))
 }
 
-/// Everybody whom the owner, or somebody of theirs, lists.
+/// The owner, and everybody whom a maintainer lists and who lists one in return.
 fn maintainers(owner: usize, announced: &BTreeMap<usize, (&Said, bool)>) -> BTreeSet<usize> {
+    let listed = |who: usize| match announced.get(&who).map(|(said, _)| &said.what) {
+        Some(What::Announcement { maintainers, .. }) => maintainers.clone(),
+        _ => Vec::new(),
+    };
     let mut set = BTreeSet::from([owner]);
-    let mut next = vec![owner];
-    while let Some(who) = next.pop() {
-        if let Some((said, _)) = announced.get(&who)
-            && let What::Announcement { maintainers, .. } = &said.what
-        {
-            next.extend(maintainers.iter().filter(|it| set.insert(**it)));
+    loop {
+        let is_new = |who: &usize| {
+            let is_listed = set.iter().any(|member| listed(*member).contains(who));
+            let answers = listed(*who).iter().any(|it| it != who && set.contains(it));
+            !set.contains(who) && is_listed && answers
+        };
+        let new: Vec<usize> = (0..PEOPLE).filter(is_new).collect();
+        if new.is_empty() {
+            return set;
         }
+        set.extend(new);
     }
-    set
 }
 
 #[test]

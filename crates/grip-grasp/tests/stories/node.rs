@@ -425,6 +425,23 @@ pub(crate) fn announce_at(
     author.announcement_at(SERVICE, identifier, more, at)
 }
 
+/// Has two owners list each other: the first, who is served, and the second, whose announcement is
+/// served at once.
+pub(crate) async fn join(node: &Node, owner: &Author, second: &Author) -> Event {
+    let listing = announce_at(owner, "x", &[second], later(1));
+    node.accepts(&listing, "").await;
+    let beside = announce(second, "x", &[owner]);
+    node.accepts(&beside, "").await;
+    beside
+}
+
+/// An announcement on another server, which lists `maintainers`.
+pub(crate) fn elsewhere(author: &Author, maintainers: &[&Author], at: Timestamp) -> Event {
+    let mut tag = vec!["maintainers".to_owned()];
+    tag.extend(maintainers.iter().map(|maintainer| maintainer.hex()));
+    author.announcement_at("other.example.com", "x", vec![tag], at)
+}
+
 /// Seconds from now: states of one story follow each other in time.
 pub(crate) fn later(seconds: u64) -> Timestamp {
     Timestamp::from_secs(Timestamp::now().as_secs() + seconds)

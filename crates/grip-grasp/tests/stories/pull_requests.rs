@@ -3,7 +3,7 @@
 use grip_testkit::{Author, WorkTree};
 use nostr::prelude::Event;
 
-use crate::node::{HELD, ZERO, addr, announce, with_repository};
+use crate::node::{HELD, ZERO, addr, join, with_repository};
 
 fn nostr_ref(event: &Event) -> String {
     format!("refs/nostr/{}", event.id.to_hex())
@@ -35,7 +35,7 @@ async fn g01_43_git_first_then_the_event_is_served_at_once() {
 async fn g01_48_the_event_first_waits_for_its_tip_and_is_served_with_the_push() {
     let (owner, author, second) = (Author::new(), Author::new(), Author::new());
     let (node, tree, _tip) = with_repository(&owner, "x").await;
-    node.accepts(&announce(&second, "x", &[&owner]), "").await;
+    join(&node, &owner, &second).await;
     let tip = tree.commit("a", "proposal").unwrap();
     let event = author.pull_request(&owner, "x", &tip, "https://elsewhere.example/x.git");
     node.accepts(&event, HELD).await;

@@ -7,7 +7,7 @@ use nostr::prelude::Event;
 
 use crate::{
     expiry::in_minutes,
-    node::{HELD, Scene, Told, ZERO, addr, announce},
+    node::{HELD, Scene, Told, ZERO, addr, join},
 };
 
 /// A repository with a maintainer's beside it, and a commit that nobody has signed.
@@ -24,8 +24,7 @@ impl Proposal {
     async fn new() -> Self {
         let scene = Scene::new().await;
         let second = Author::new();
-        let beside = announce(&second, "x", &[&scene.owner]);
-        scene.node.accepts(&beside, "").await;
+        join(&scene.node, &scene.owner, &second).await;
         let author = Author::new();
         let tip = scene.commit("proposal");
         let event = author.pull_request(&scene.owner, "x", &tip, "https://elsewhere.example/x.git");

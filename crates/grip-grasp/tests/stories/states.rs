@@ -1,9 +1,12 @@
 //! States: held, satisfied, overtaken.
 
 use grip_grasp::RepositoryStatus;
+use grip_nostr::MaintainerRule;
 use grip_testkit::{Author, WorkTree};
 
-use crate::node::{HELD, Node, Scene, ZERO, addr, announce, announce_at, later, with_repository};
+use crate::node::{
+    HELD, Node, Scene, ZERO, addr, announce, announce_at, elsewhere, later, with_repository,
+};
 
 #[tokio::test]
 async fn g01_15_a_push_that_satisfies_the_state_serves_state_and_announcement() {
@@ -175,9 +178,10 @@ async fn a_state_that_comes_a_moment_before_its_announcement_is_held() {
 }
 
 #[tokio::test]
-async fn the_chain_of_maintainers_moves_the_owners_refs() {
+async fn g01_26_by_the_legacy_rule_everybody_who_is_listed_moves_the_owners_refs() {
     let (scene, m, r) = (Scene::new().await, Author::new(), Author::new());
     let node = &scene.node;
+    node.set_policy(|policy| policy.maintainer_rule = MaintainerRule::Legacy);
     let announcement = announce_at(&scene.owner, "x", &[&m], later(1));
     node.accepts(&announcement, "").await;
 
@@ -219,6 +223,8 @@ async fn g01_17_an_older_state_of_another_maintainer_moves_nothing() {
     let (scene, m) = (Scene::new().await, Author::new());
     let listing = announce_at(&scene.owner, "x", &[&m], later(1));
     scene.node.accepts(&listing, "").await;
+    let answer = elsewhere(&m, &[&scene.owner], later(1));
+    scene.node.accepts(&answer, "").await;
     let second = scene.commit("second");
     scene.hold(&second, 9).await;
     assert!(scene.push_main(&scene.tip, &second).await.accepted);
@@ -233,6 +239,8 @@ async fn g01_31_a_dropped_maintainer_loses_the_refs_and_the_held_state() {
     let (scene, m) = (Scene::new().await, Author::new());
     let listing = announce_at(&scene.owner, "x", &[&m], later(1));
     scene.node.accepts(&listing, "").await;
+    let answer = elsewhere(&m, &[&scene.owner], later(1));
+    scene.node.accepts(&answer, "").await;
     let second = scene.commit("second");
     let state = scene.hold_by(&m, &second, 2).await;
     assert!(scene.push_main(&scene.tip, &second).await.accepted);

@@ -32,7 +32,7 @@ pub(super) fn set<'a>(
                     links.push(Link {
                         by,
                         key: *key,
-                        kind: LinkKind::Accepted,
+                        kind: LinkKind::Listed,
                     });
                 }
             }

@@ -106,15 +106,18 @@ fn confirm(
     }
     let mut invited = BTreeSet::new();
     for (key, by) in listed {
-        let has_left = || roster(&key).is_some_and(|roster| !roster.is_author_active);
-        if !keys.contains(&key) && !has_left() {
-            invited.insert(key);
-            links.push(Link {
-                by,
-                key,
-                kind: LinkKind::Invited,
-            });
+        if keys.contains(&key) {
+            continue;
         }
+        let kind = match roster(&key) {
+            None => LinkKind::Invited,
+            Some(own) if own.is_author_active => LinkKind::Unanswered,
+            Some(_) => LinkKind::Left,
+        };
+        if kind != LinkKind::Left {
+            invited.insert(key);
+        }
+        links.push(Link { by, key, kind });
     }
     MaintainerSet {
         keys,

@@ -333,6 +333,60 @@ fn a_set_tells_how_its_keys_got_into_it() {
 }
 
 #[test]
+fn a_set_is_told_in_words() {
+    let people = People::new();
+    let name = |key: &PublicKey| {
+        let found = people.0.iter().find(|(_, keys)| keys.public_key() == *key);
+        found.map_or_else(String::new, |(name, _)| name.to_string())
+    };
+    for (announcements, owner, expected) in [
+        (
+            &["A{M A, m B, m C}", "B{M A, m B}"][..],
+            'B',
+            &[
+                "B points to A as the lead",
+                "A leads",
+                "A invited B, B accepted",
+                "A invited C, who has not announced the repository",
+            ][..],
+        ),
+        (
+            &["A:[B,C]", "B:", "C{m C 100 200}"],
+            'A',
+            &[
+                "A leads",
+                "A invited B, who has not listed a maintainer in return",
+                "A invited C, who has left",
+            ],
+        ),
+        (
+            &["A{M A, M B}"],
+            'A',
+            &["nobody maintains it: an announcement names several leads"],
+        ),
+    ] {
+        let all: Vec<_> = announcements
+            .iter()
+            .map(|text| people.announcement(text))
+            .collect();
+        let set = set(MaintainerRule::Reciprocal, &people.0[&owner], &all);
+        let mut words = set.in_words(name);
+        assert_eq!(words[0], expected[0]);
+        // Those who nearly got in come in the order of their keys, which are random here.
+        words.sort();
+        let mut expected = expected.to_vec();
+        expected.sort_unstable();
+        assert_eq!(words, expected);
+    }
+    let all = ["A:[B]"].map(|text| people.announcement(text));
+    let legacy = set(MaintainerRule::Legacy, &people.0[&'A'], &all);
+    assert_eq!(legacy.in_words(name), ["A leads", "A lists B"]);
+    let set = set(MaintainerRule::Reciprocal, &people.0[&'A'], &all);
+    let b = people.0[&'B'].public_key();
+    assert!(set.names(&b) && set.objection(&b).is_some() && legacy.objection(&b).is_none());
+}
+
+#[test]
 fn g01_82_the_set_is_bounded() {
     let owner = Keys::generate();
     let many: Vec<Keys> = (0..100).map(|_| Keys::generate()).collect();

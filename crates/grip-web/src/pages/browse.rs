@@ -17,6 +17,7 @@ pub(crate) mod grep;
 mod histories;
 mod links;
 pub(crate) mod log;
+pub(crate) mod moves;
 pub(crate) mod raw;
 pub(crate) mod refs;
 pub(super) mod visit;

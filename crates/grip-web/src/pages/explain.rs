@@ -36,6 +36,8 @@ struct ExplainPage {
     /// The page of the repository it is about.
     repository: Option<String>,
     chain: Vec<String>,
+    /// How its maintainers came to it.
+    roles: Vec<String>,
     missing: Vec<Missing>,
     more_missing: usize,
     searches: Vec<String>,
@@ -123,6 +125,9 @@ impl ExplainPage {
             attempts: attempts.take(LISTED).cloned().collect(),
             waiting: waiting.take(LISTED).cloned().collect(),
             refusals: refusals.collect(),
+            roles: explanation
+                .repository
+                .map_or_else(Vec::new, |repository| repository.roles),
             chain: explanation.chain,
             event: explanation.event,
             frame,

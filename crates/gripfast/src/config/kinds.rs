@@ -148,6 +148,9 @@ pub(crate) struct NodeName;
 pub(crate) struct List;
 /// Public keys of authors.
 pub(crate) struct Authors;
+/// Repositories as [`Selection`] names them; a wrong entry is left out. None where nothing is given,
+/// which is not the same as nothing that is right.
+pub(crate) struct Archived;
 /// URL schemes.
 pub(crate) struct Schemes;
 /// Addresses of the network of nodes.
@@ -199,6 +202,13 @@ kinds! {
     Selection => Selection: List, "LIST",
         "comma-separated `npub`, `npub/identifier` or `identifier`",
         |text: &str| text.parse().map_err(|e| format!("has a wrong entry: {e}").into());
+    // Lets nobody in: what is wrong is said when settings are reviewed.
+    Archived => Option<Selection>: List, "LIST",
+        "comma-separated `npub`, `npub/identifier` or `identifier`",
+        |text: &str| {
+            let is_given = !text.trim().is_empty();
+            Ok(is_given.then(|| Selection::parse_leniently(text).0))
+        };
     Authors => BTreeSet<PublicKey>: List, "LIST", "comma-separated npubs",
         |text| parse_authors(text).map_err(|e| format!("has a wrong entry: {e}").into());
     Vec<IpNet> => Vec<IpNet>: List, "CIDRS", "comma-separated networks, such as `10.0.0.0/8`",

@@ -108,9 +108,9 @@ options! {
     }
 
     "What it accepts" in acceptance: Acceptance {
-        /// Who counts as maintainer: everybody the owner's announcement leads to (`legacy`), or of
-        /// those only who names a maintainer back (`reciprocal`).
-        maintainer_rule: MaintainerRule = "legacy", live;
+        /// Who counts as maintainer: of those whom a maintainer lists, who lists one in return
+        /// (`reciprocal`), or all of them (`legacy`, the rule of the published GRASP-01).
+        maintainer_rule: MaintainerRule = "reciprocal", live;
         /// Only these repositories are accepted: `npub`, `npub/identifier` or `identifier`.
         repository_whitelist: Selection, ngit, live;
         /// These repositories are refused, even if a whitelist names them: `npub`,
@@ -216,16 +216,26 @@ options! {
         metrics_connection_per_ip_abuse_threshold: Any = "10", ngit;
     }
 
-    "Archive and pull request hosting" no effect yet {
-        /// Accept every announcement, whether it lists this node or not (GRASP-05).
-        archive_all: bool = "false", ngit;
+    "Archive and pull request hosting" in archive: Archiving {
+        /// Mirror every repository whose announcement is met, whether it lists this node or not
+        /// (GRASP-05).
+        archive_all: bool = "false", ngit, live;
         /// Repositories to mirror though they do not list this node: `npub`, `npub/identifier` or
-        /// `identifier`.
-        archive_whitelist: Selection, ngit;
-        /// Mirror all repositories of these servers.
-        archive_grasp_services: List, ngit;
-        /// Take nothing but what the archive settings name.
-        archive_read_only: Option<bool>, derived("true where an archive setting is on"), ngit;
+        /// `identifier`. A wrong entry is left out with a warning.
+        archive_whitelist: Archived, ngit, live,
+            example("npub10xlxvlhemja6c4dqv22uapctqupfhlxm9h8z3k2e72q4k9hcz7vqpkge6d");
+        /// Mirror all repositories that their owners have on these servers.
+        archive_grasp_services: Vec<Service>, ngit, live;
+        /// Take nothing but what the archive settings name, and no pushes.
+        archive_read_only: Option<bool>, derived("true where an archive setting is on"), ngit, live,
+            example("true");
+        /// How long the tips are kept that branches and tags of a mirrored repository had before
+        /// they were moved or deleted.
+        archive_tip_lifetime: Option<Duration>, derived("for ever"), live, example("365days");
+        /// Most such tips of one repository. Beyond it those go first that stood for the shortest
+        /// time.
+        archive_max_tips: Positive = "10000", live;
+    } no effect yet {
         /// Host pull requests of contributors below `/prs/` (GRASP-06).
         grasp06_enable: bool = "false", ngit;
     }

@@ -6,6 +6,7 @@ use std::{
 };
 
 use grip_github::Owner;
+use grip_grasp::{Archive, ArchiveMode, Selection, TipRetention};
 use grip_ingest::Keep;
 use grip_types::Service;
 use nostr::prelude::{PublicKey, ToBech32 as _};
@@ -161,6 +162,7 @@ impl Settings {
         self.review_names(values, notes);
         self.review_places(values, notes);
         self.review_tokens(values, notes);
+        self.review_archive(values, notes);
         if self.storage.database_backend != EventBackend::Lmdb {
             let source = &values["database_backend"].source;
             let warning = format!("{source}: database_backend: events are kept in LMDB");
@@ -221,6 +223,63 @@ impl Settings {
             let why = "would keep what amnesia must not: leave one of them out";
             notes.mistake(key, &values[key], why);
         }
+    }
+
+    /// What the archive selects, and whether it takes anything else.
+    pub(crate) fn archive(&self) -> Archive {
+        let archive = &self.archive;
+        let listed = archive.archive_whitelist.clone().map(ArchiveMode::Listed);
+        let services = archive.archive_grasp_services.clone();
+        let services = (!services.is_empty()).then_some(ArchiveMode::Services(services));
+        let all = archive.archive_all.then_some(ArchiveMode::All);
+        let mode = all.or(listed).or(services);
+        Archive {
+            read_only: archive.archive_read_only.unwrap_or(mode.is_some()),
+            mode,
+            retention: TipRetention {
+                time: archive.archive_tip_lifetime,
+                tips: archive.archive_max_tips,
+            },
+        }
+    }
+
+    /// Combinations of which nobody could say what they mean (G05-10).
+    fn review_archive(&self, values: &mut Values, notes: &mut Notes) {
+        let (archive, is_on) = (&self.archive, self.archive().mode.is_some());
+        let listed = values["archive_whitelist"].text.clone().unwrap_or_default();
+        for invalid in Selection::parse_leniently(&listed).1 {
+            let source = &values["archive_whitelist"].source;
+            let warning = format!("{source}: archive_whitelist: entry left out: {invalid}");
+            notes.warnings.push(warning);
+        }
+        let mut refuse = |key, why| notes.mistake(key, &values[key], why);
+        let has_services = !archive.archive_grasp_services.is_empty();
+        if has_services && archive.archive_all {
+            let why = "cannot be chosen beside archive_all, which takes everything";
+            refuse("archive_grasp_services", why);
+        }
+        if has_services && archive.archive_whitelist.is_some() {
+            let why = "cannot be chosen beside archive_whitelist: leave one of them out";
+            refuse("archive_grasp_services", why);
+        }
+        if archive.archive_read_only == Some(true) && !is_on {
+            let why = "needs archive_all, archive_whitelist or archive_grasp_services";
+            refuse("archive_read_only", why);
+        }
+        if self.archive().read_only && is_on && !self.acceptance.repository_whitelist.is_empty() {
+            let why = "chooses among repositories that list this node, of which a read-only \
+                       archive takes none: set archive_read_only to false, or leave it out";
+            refuse("repository_whitelist", why);
+        }
+        if is_on && !self.sync.sync_enabled {
+            let why = "leaves an archive without data: it cannot be switched off beside it";
+            refuse("sync_enabled", why);
+        }
+        show(
+            values,
+            "archive_read_only",
+            self.archive().read_only.to_string(),
+        );
     }
 
     fn review_tokens(&self, values: &Values, notes: &mut Notes) {

@@ -213,12 +213,70 @@ fn a_file_that_was_asked_for_must_be_there_and_right() {
 
 #[test]
 fn an_option_without_effect_is_accepted_and_named() {
-    let warnings = env("NGIT_ARCHIVE_ALL", "true")
+    let warnings = env("NGIT_GRASP06_ENABLE", "true")
         .env("NGIT_SYNC_MAX_BACKOFF_SECS", "3600")
         .env("NGIT_SYNC_DOMAIN_CONCURRENT", "5")
         .warnings();
-    let expected = "environment NGIT_ARCHIVE_ALL: archive_all is accepted but has no effect yet";
+    let expected =
+        "environment NGIT_GRASP06_ENABLE: grasp06_enable is accepted but has no effect yet";
     assert_eq!(warnings, [expected]);
+}
+
+#[test]
+fn g05_8_an_archive_is_read_only_unless_it_says_otherwise() {
+    let archive = |fake: Fake| fake.settings().archive();
+    assert!(!archive(Fake::default()).read_only && archive(Fake::default()).mode.is_none());
+    for (name, value) in [
+        ("NGIT_ARCHIVE_ALL", "true"),
+        ("NGIT_ARCHIVE_WHITELIST", "tides"),
+        ("NGIT_ARCHIVE_GRASP_SERVICES", "grasp.example.com"),
+    ] {
+        assert!(archive(env(name, value)).read_only, "{name}");
+        let open = env(name, value).env("NGIT_ARCHIVE_READ_ONLY", "false");
+        let open = archive(open);
+        assert!(!open.read_only && open.mode.is_some(), "{name}");
+    }
+}
+
+#[test]
+fn g05_6_a_wrong_entry_of_the_archive_is_left_out_with_a_warning() {
+    let fake = env("NGIT_ARCHIVE_WHITELIST", "tides, npub1wrong");
+    let warnings = fake.warnings();
+    assert!(warnings[0].contains("entry left out") && warnings[0].contains("npub1wrong"));
+    // Nothing left of it is no open server.
+    let archive = env("NGIT_ARCHIVE_WHITELIST", "npub1wrong")
+        .settings()
+        .archive();
+    assert!(archive.read_only && archive.mode.is_some());
+}
+
+#[test]
+fn g05_10_what_contradicts_an_archive_is_no_configuration() {
+    let services = || env("NGIT_ARCHIVE_GRASP_SERVICES", "grasp.example.com");
+    let all = || env("NGIT_ARCHIVE_ALL", "true");
+    for (fake, key) in [
+        (
+            services().env("NGIT_ARCHIVE_ALL", "true"),
+            "archive_grasp_services",
+        ),
+        (
+            services().env("NGIT_ARCHIVE_WHITELIST", "x"),
+            "archive_grasp_services",
+        ),
+        (env("NGIT_ARCHIVE_READ_ONLY", "true"), "archive_read_only"),
+        (
+            all().env("NGIT_REPOSITORY_WHITELIST", "x"),
+            "repository_whitelist",
+        ),
+        (all().env("GRIPFAST_SYNC_ENABLED", "false"), "sync_enabled"),
+    ] {
+        let mistakes = fake.mistakes();
+        assert!(mistakes[0].contains(key), "{key}: {mistakes:?}");
+    }
+    let open = all()
+        .env("NGIT_ARCHIVE_READ_ONLY", "false")
+        .env("NGIT_REPOSITORY_WHITELIST", "x");
+    assert!(!open.settings().archive().read_only);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use grip_grasp::{Bounds, Policy, SyncDelays};
+use grip_grasp::{ArchiveMode, Bounds, Policy, SyncDelays};
 use grip_relay::{Limits, Rate, Rates};
 use grip_types::{NetworkPrefixes, Service};
 use grip_web::{NodeInfo, WebLimits, WebSettings};
@@ -18,6 +18,7 @@ pub(crate) fn policy(settings: &Settings, service: &Service) -> Policy {
         repository_whitelist: settings.acceptance.repository_whitelist.clone(),
         repository_blacklist: settings.acceptance.repository_blacklist.clone(),
         event_blacklist: settings.acceptance.event_blacklist.clone(),
+        archive: settings.archive(),
         ..Policy::open(service.clone())
     }
 }
@@ -68,28 +69,52 @@ fn timeouts(timeouts: &Timeouts) -> grip_web::Timeouts {
 
 fn node(settings: &Settings) -> NodeInfo {
     let open = NodeInfo::default();
-    let curated = !settings.acceptance.repository_whitelist.is_empty();
+    let curation = curation(settings);
     NodeInfo {
         name: settings.relay_name(),
         description: settings.about.relay_description.clone(),
         contact: settings.about.relay_contact.clone(),
         icon: settings.about.relay_icon.clone(),
         owner: settings.owner(),
-        repo_acceptance_criteria: if curated {
-            "Only repositories that the operator chose".to_owned()
-        } else {
-            open.repo_acceptance_criteria.clone()
+        repo_acceptance_criteria: match curation {
+            Some(_) if settings.archive().read_only => READ_ONLY.to_owned(),
+            Some(_) => "Only repositories that the operator chose".to_owned(),
+            None => open.repo_acceptance_criteria.clone(),
         },
-        curation: curated.then(|| "Repositories are chosen by the operator".to_owned()),
+        curation: curation.map(str::to_owned),
         grasps: grasps(settings),
         ..open
+    }
+}
+
+/// Which repositories a read-only archive takes from clients.
+const READ_ONLY: &str = "Only repositories that this read-only archive mirrors";
+
+/// What is chosen here beyond spam, in the words of other servers (G05-11).
+fn curation(settings: &Settings) -> Option<&'static str> {
+    let archive = settings.archive();
+    match archive.mode {
+        Some(ArchiveMode::All) if archive.read_only => {
+            Some("Read-only sync of all repositories found on network")
+        }
+        Some(ArchiveMode::Listed(_)) if archive.read_only => {
+            Some("Read-only sync of whitelisted repositories and maintainers")
+        }
+        Some(ArchiveMode::Services(_)) if archive.read_only => {
+            Some("Read-only sync of repositories on selected grasp servers")
+        }
+        _ if !settings.acceptance.repository_whitelist.is_empty() => {
+            Some("Accepts only whitelisted repositories and maintainers that list this service")
+        }
+        _ => None,
     }
 }
 
 /// The numbers of the GRASP documents that are on.
 fn grasps(settings: &Settings) -> Vec<u8> {
     let follows = settings.sync.sync_enabled.then_some(2);
-    [1].into_iter().chain(follows).collect()
+    let archives = settings.archive().mode.is_some().then_some(5);
+    [1].into_iter().chain(follows).chain(archives).collect()
 }
 
 /// How much waits for git data, and how long.

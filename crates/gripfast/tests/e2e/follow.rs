@@ -1,5 +1,6 @@
 //! Repositories followed on other relays (GRASP-02).
 
+mod archive;
 mod hostile;
 mod operator;
 mod peers;

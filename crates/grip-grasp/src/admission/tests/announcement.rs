@@ -1,7 +1,10 @@
-use grip_nostr::{MaintainerRule, kinds};
+use grip_nostr::kinds;
 use nostr::prelude::Keys;
 
-use crate::admission::{Cause, Decision, Effect, Outcome, fake::*};
+use crate::{
+    admission::{Cause, Decision, Effect, Outcome, fake::*},
+    policy::ArchiveMode,
+};
 
 fn creates(decision: &Decision, keys: &Keys) -> bool {
     let created = Effect::CreateRepository(addr(keys));
@@ -166,13 +169,50 @@ fn g01_6_the_exception_is_scoped_to_owners_hosted_here() {
 }
 
 #[test]
-fn g01_27_under_the_reciprocal_rule_the_exception_needs_a_name_back() {
+fn g01_79_announcements_of_invited_keys_are_taken_whatever_they_say() {
     let m = Keys::generate();
-    let mut view = FakeView::new();
-    view.policy.maintainer_rule = MaintainerRule::Reciprocal;
+    let mut view = FakeView::reciprocal();
     let owner = view.hosting(&[&m]);
-    assert_eq!(view.cause(&elsewhere(&m, &[], 100)), Cause::NotListed);
-    assert_eq!(view.outcome(&elsewhere(&m, &[&owner], 100)), Outcome::Serve);
+    assert_eq!(view.taken(&elsewhere(&m, &[], 100)), Outcome::Serve);
+    assert_eq!(view.taken(&elsewhere(&m, &[&owner], 200)), Outcome::Serve);
+    // An earlier one is replaced freely, even by one who is not listed any more (G01-64).
+    view.take(&listing(&owner, &[], 300));
+    assert_eq!(view.outcome(&elsewhere(&m, &[], 400)), Outcome::Serve);
+    // Whom nobody confirmed lists is no exception: the chain ends at the invited.
+    let (n, r) = (Keys::generate(), Keys::generate());
+    view.take(&listing(&owner, &[&n], 500));
+    view.take(&elsewhere(&n, &[&r], 500));
+    assert_eq!(view.cause(&elsewhere(&r, &[], 500)), Cause::NotListed);
+}
+
+#[test]
+fn one_that_was_served_for_discovery_alone_waits_for_data_when_it_lists_this_server() {
+    let m = Keys::generate();
+    let mut view = FakeView::reciprocal();
+    view.hosting(&[&m]);
+    assert_eq!(view.taken(&elsewhere(&m, &[], 100)), Outcome::Serve);
+    assert_eq!(view.outcome(&listing(&m, &[], 200)), Outcome::Hold);
+}
+
+#[test]
+fn g05_9_the_order_of_decision() {
+    let keys = Keys::generate();
+    let mut view = FakeView::reciprocal();
+    view.policy.archive.mode = Some(ArchiveMode::All);
+    let foreign = elsewhere(&keys, &[], 100);
+    let decision = view.ask(&foreign);
+    assert_eq!(decision.outcome, Outcome::Hold);
+    assert!(creates(&decision, &keys));
+    view.policy.repository_blacklist = D.parse().unwrap();
+    assert_eq!(view.cause(&foreign), Cause::Banned);
+    view.policy.repository_blacklist = Default::default();
+    view.policy.archive.mode = Some(ArchiveMode::Listed("another".parse().unwrap()));
+    assert_eq!(view.cause(&foreign), Cause::NotListed);
+    assert_eq!(view.outcome(&listing(&keys, &[], 100)), Outcome::Hold);
+    view.policy.archive.read_only = true;
+    assert_eq!(view.cause(&listing(&keys, &[], 100)), Cause::NotSelected);
+    view.policy.archive.mode = Some(ArchiveMode::Listed(D.parse().unwrap()));
+    assert_eq!(view.outcome(&listing(&keys, &[], 100)), Outcome::Hold);
 }
 
 #[test]

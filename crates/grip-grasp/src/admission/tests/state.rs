@@ -264,7 +264,7 @@ fn g01_26_recursion_runs_through_a_held_announcement() {
 }
 
 #[test]
-fn g01_28_a_grant_of_the_legacy_rule_alone_is_flagged() {
+fn g01_78_a_grant_of_the_legacy_rule_alone_is_flagged() {
     let m = Keys::generate();
     let mut view = FakeView::new();
     let owner = view.hosting(&[&m]);
@@ -275,8 +275,30 @@ fn g01_28_a_grant_of_the_legacy_rule_alone_is_flagged() {
     assert!(!view.ask(&by_m).legacy_only);
     view.policy.maintainer_rule = MaintainerRule::Reciprocal;
     assert_eq!(view.outcome(&by_m), Outcome::Hold);
-    view.serve(&elsewhere(&m, &[], 200));
-    assert_eq!(view.cause(&by_m), Cause::Unauthorised);
+    assert!(view.ask(&by_m).denials.is_empty());
+}
+
+#[test]
+fn g01_80_the_state_of_an_invited_key_is_held_even_if_its_data_is_here() {
+    let m = Keys::generate();
+    let mut view = FakeView::reciprocal();
+    let owner = view.hosting(&[&m]);
+    view.has(&[oid(1)]);
+    let by_m = state(&m, &[(MAIN, oid(1))], 100);
+    let decision = view.ask(&by_m);
+    assert_eq!(decision.outcome, Outcome::Hold);
+    assert_eq!(decision.effects, []);
+    assert!(decision.families.iter().all(|family| !family.granted));
+    let [denial] = &decision.denials[..] else {
+        panic!("{decision:?}");
+    };
+    assert_eq!(denial.repository, addr(&owner));
+    assert!(denial.why.contains("has not announced"), "{}", denial.why);
+    view.serve(&elsewhere(&m, &[&owner], 100));
+    assert_eq!(view.outcome(&by_m), Outcome::Serve);
+    let stranger = state(&Keys::generate(), &[(MAIN, oid(1))], 100);
+    assert_eq!(view.cause(&stranger), Cause::Unauthorised);
+    assert!(view.ask(&stranger).denials.is_empty());
 }
 
 #[test]

@@ -41,6 +41,7 @@ struct RefsPage {
     header: Header,
     head: String,
     lines: Vec<RefLine>,
+    has_moves: bool,
     pager: Pager,
 }
 
@@ -94,6 +95,7 @@ pub(crate) async fn page(cx: &RequestContext<'_>) -> HttpResult {
         frame,
         head: head.map_or("", |head| head.short()).to_owned(),
         lines: shown.iter().map(line).collect(),
+        has_moves: visit.refs.moves().next().is_some(),
         pager: Pager::of(page, total.div_ceil(PER_PAGE), |page| {
             format!("{here}?page={page}")
         }),

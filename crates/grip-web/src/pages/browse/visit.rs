@@ -189,7 +189,19 @@ impl<'a> Visit<'a> {
             return Ok(true);
         }
         let proposed = self.proposed().await?;
-        Ok(!proposed.is_empty() && self.history(proposed).await?.contains(&oid))
+        if !proposed.is_empty() && self.history(proposed).await?.contains(&oid) {
+            return Ok(true);
+        }
+        let kept = self.kept();
+        Ok(!kept.is_empty() && self.history(kept).await?.contains(&oid))
+    }
+
+    /// The commits that branches and tags of an archived repository led to before.
+    fn kept(&self) -> Vec<Oid> {
+        let mut tips: Vec<Oid> = self.refs.kept_commits().take(MAX_TIPS).collect();
+        tips.sort_unstable();
+        tips.dedup();
+        tips
     }
 
     /// The tips of the pull requests whose events are served.

@@ -143,6 +143,7 @@ impl Page {
             line!(self, "  {url}");
         }
         self.list("maintainers", r.maintainers.iter().map(String::as_str));
+        self.list("roles", r.roles.iter().map(String::as_str));
     }
 
     fn held(&mut self, title: &str, events: &[EventFacts]) {
