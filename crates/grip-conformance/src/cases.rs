@@ -1,6 +1,7 @@
 //! The requirements, in the order of the specification.
 
 mod announcements;
+mod contributors;
 mod cors;
 mod deletion;
 mod git_service;
@@ -28,6 +29,7 @@ pub fn all() -> Vec<Case> {
         pull_requests::CASES,
         deletion::CASES,
         cors::CASES,
+        contributors::CASES,
     ]
     .concat()
 }

@@ -8,6 +8,7 @@ pub mod report;
 pub mod upload_request;
 
 mod bare;
+mod contributor_quotas;
 mod disk;
 mod inspect;
 mod layout;
@@ -22,6 +23,7 @@ mod request_head;
 mod staged_uploads;
 mod upload_pack;
 
+pub use contributor_quotas::{ContributorQuotas, Quota, Unit};
 pub use inspect::{
     ArchiveFormat, Blame, BlamedCommit, BlamedLine, GrepMatch, InspectBounds, InspectError,
 };

@@ -3,6 +3,7 @@
 mod admission;
 mod agreement;
 mod commit;
+mod contributors;
 mod damage;
 mod departures;
 mod effects;

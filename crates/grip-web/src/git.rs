@@ -53,11 +53,12 @@ pub(crate) async fn info_refs(cx: &RequestContext<'_>) -> HttpResult {
     Ok(response)
 }
 
-/// The repository, if it is hosted here, served or held.
+/// The repository, if it is hosted here, served or held, or a contributor's: all of those are here.
 fn hosted(cx: &RequestContext<'_>) -> Result<RepoAddr, WebError> {
     let addr = cx.repository()?;
-    match cx.app.web.grasp.repository(addr) {
-        Some(_) => match cx.app.web.grasp.damage(addr) {
+    let is_here = addr.is_contributor() || cx.app.web.grasp.repository(addr).is_some();
+    match is_here.then_some(()) {
+        Some(()) => match cx.app.web.grasp.damage(addr) {
             Some(reason) => Err(WebError::Damaged { reason }),
             None => Ok(addr.clone()),
         },

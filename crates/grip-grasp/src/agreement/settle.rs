@@ -120,6 +120,8 @@ impl Core {
                     self.held(|purgatory| ((), purgatory.sync_now(identifier, now())))
                         .await?;
                 }
+                // What a contributor repository has is nowhere else: it is left to a person.
+                (Fault::Damaged { .. }, Some(addr)) if addr.is_contributor() => {}
                 (Fault::Damaged { .. }, Some(addr)) => any |= self.mend(addr).await?,
                 (Fault::MissingObject { event, .. }, _) => {
                     self.look_again(identifier, event).await?;
@@ -129,6 +131,7 @@ impl Core {
         }
         any |= !refs.is_empty() || !groundless.is_empty();
         for (addr, (edits, head)) in refs {
+            self.mirror_missing(identifier, &edits).await?;
             let change =
                 move |core: &Self| core.change_refs(&addr, &edits, head.as_ref()).map(drop);
             self.blocking("git.align", change).await??;

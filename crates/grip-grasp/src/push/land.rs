@@ -32,6 +32,8 @@ pub(super) enum Denied {
     Displaced,
     #[error("this repository is not hosted here any more")]
     NotHosted,
+    #[error("the operator of this server takes nothing from this author or for this repository")]
+    Banned,
     #[error("read-only: its owner's newest announcement no longer lists this server")]
     Withdrawn,
     #[error(transparent)]
@@ -125,7 +127,7 @@ impl Core {
         };
         self.blocking("git.land", commit).await??;
         fault::point("push.refs_updated");
-        if !named.is_empty() {
+        if !named.is_empty() && !push.addr.is_contributor() {
             // To walk them takes a while, in which others have their turn.
             drop(turns);
             let prepared = self.prepare_tips(&push.addr, &named).await;
@@ -139,8 +141,11 @@ impl Core {
         }
         let released = self.release(identifier, DataSource::Push).await;
         released.log(identifier);
+        self.mirror_after(identifier, &released).await;
         drop(turns);
-        self.maintenance.add(identifier);
+        if !push.addr.is_contributor() {
+            self.maintenance.add(identifier);
+        }
         Ok(self.messages(push, state, waiting, &released))
     }
 
@@ -156,6 +161,7 @@ impl Core {
             authorised,
             state,
             current,
+            ..
         } = self.judge_push(push)?;
         let is_staged = |tip: &(EventId, Oid)| wanted.staged.get(&tip.0) == Some(&tip.1);
         let is_there = |(id, tip): &(EventId, Oid)| current.has_tip(id, tip);
@@ -172,8 +178,9 @@ impl Core {
         objects.check_tips()?;
         if !staged.is_empty() {
             let bytes = staged.bytes().map_err(ViewError::new)?;
-            let sender = push.sender.as_deref();
-            self.repositories.check_staging(&push.addr, sender, bytes)?;
+            let (sender, refs) = (push.sender.as_deref(), wanted.staged.len());
+            let repositories = &self.repositories;
+            repositories.check_staging(&push.addr, sender, bytes, refs)?;
         }
         let (mut edits, mut head) = (authorised.edits, authorised.head);
         if let Some(state) = &state

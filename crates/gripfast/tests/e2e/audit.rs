@@ -1,4 +1,5 @@
-//! The field's own suite, `grasp-audit`, against the real binary: requirements.
+//! The field's own suite, `grasp-audit`, against the real binary: requirements, and G06-12
+//! to G06-23.
 
 use std::time::Duration;
 
@@ -12,8 +13,8 @@ use crate::BINARY;
 const VERSION: &str = "0.2.0";
 /// One run takes half a minute on a busy machine of two cores.
 const DEADLINE: Duration = Duration::from_secs(150);
-/// How it closes the report of GRASP-01.
-const WHOLE: &str = "62/62 tests passed";
+/// How it closes the reports of GRASP-01 and of GRASP-06.
+const WHOLE: [&str; 2] = ["62/62 tests passed", "12/12 tests passed"];
 
 /// How often it is run: once, or as often as `cargo xtask campaign audit` says.
 fn runs() -> usize {
@@ -26,7 +27,11 @@ fn runs() -> usize {
 /// the unborn HEAD of version 2.
 #[expect(clippy::disallowed_methods, reason = "tests drive the real suite")]
 async fn audit() -> Result<String> {
-    let node = Node::start_with(BINARY, &[("GRIPFAST_MAINTAINER_RULE", "legacy")]).await?;
+    let settings = [
+        ("GRIPFAST_MAINTAINER_RULE", "legacy"),
+        ("NGIT_GRASP06_ENABLE", "true"),
+    ];
+    let node = Node::start_with(BINARY, &settings).await?;
     let home = TempDir::new()?;
     std::fs::write(
         home.path().join(".gitconfig"),
@@ -51,8 +56,10 @@ async fn audit() -> Result<String> {
 async fn every_test_of_grasp_audit_passes() -> Result<()> {
     for run in 1..=runs() {
         let report = audit().await?;
-        ensure!(report.contains(WHOLE), "run {run}:\n{report}");
-        println!("run {run}: {WHOLE}");
+        for whole in WHOLE {
+            ensure!(report.contains(whole), "run {run}:\n{report}");
+            println!("run {run}: {whole}");
+        }
     }
     Ok(())
 }
