@@ -57,6 +57,7 @@ impl Core {
             self.end_author(author).await?;
         }
         self.end_banned_repositories(&policy).await?;
+        self.end_banned_contributions(&policy).await?;
         self.drop_banned(&policy).await?;
         self.restore_from_holding(&policy).await
     }
@@ -112,6 +113,24 @@ impl Core {
             };
             let announcement = self.blocking("grasp.look", look).await??;
             self.put_on_hold(announcement.into_iter().collect()).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes the pull requests out of service that are here for banned repositories alone.
+    async fn end_banned_contributions(
+        self: &Arc<Self>,
+        policy: &Arc<Policy>,
+    ) -> Result<(), GraspError> {
+        for identifier in self.repositories.contributed() {
+            let look = {
+                let policy = Arc::clone(policy);
+                move |core: &Self| core.banned_contributions(&identifier, &policy)
+            };
+            let banned = self.blocking("grasp.look", look).await??;
+            if !banned.is_empty() {
+                self.put_on_hold(banned).await?;
+            }
         }
         Ok(())
     }

@@ -332,8 +332,8 @@ async fn clone_values(target: &Target) -> Result<()> {
     let mut it = Contributor::new(target).await?;
     let (url, npub, name) = (it.url(), it.author.npub(), it.identifier.clone());
     let (http, stranger) = (&target.http, Author::new());
-    let upper = url.replace(&target.authority, &target.authority.to_uppercase());
-    for good in [&url, &upper, &format!("{url}/")] {
+    let doubled = format!("{http}//prs//{npub}/{name}.git");
+    for good in [&url, &doubled, &format!("{url}/")] {
         let tags = it.tags(good, &it.tip);
         let event = it.author.sign(1618, good, tags);
         it.publish_held(&event)

@@ -47,7 +47,9 @@ pub(super) fn judge(
     }
     let targets = targets(&request, view, policy)?;
     let contributed = if policy.contributors {
-        contributor_repositories(&request, policy)
+        let mut named = contributor_repositories(&request, policy);
+        named.retain(|repository| !is_banned(&request, repository, policy));
+        named
     } else {
         Vec::new()
     };
@@ -109,14 +111,20 @@ pub(crate) fn contributor_repositories(request: &PullRequest, policy: &Policy) -
             continue;
         };
         let is_signers = repository.owner == request.event.pubkey;
-        let is_target = |target: &&RepoAddr| target.identifier == repository.identifier;
-        let mut targets = request.targets.iter().filter(is_target);
-        if is_signers && targets.any(|target| !policy.bans(target)) && !found.contains(&repository)
-        {
+        let is_target = |target: &RepoAddr| target.identifier == repository.identifier;
+        let is_named = is_signers && request.targets.iter().any(is_target);
+        if is_named && !found.contains(&repository) {
             found.push(repository);
         }
     }
     found
+}
+
+/// Says whether the operator bans a contributor repository, or all that `request` is for in it.
+pub(crate) fn is_banned(request: &PullRequest, repository: &RepoAddr, policy: &Policy) -> bool {
+    let is_target = |target: &&RepoAddr| target.identifier == repository.identifier;
+    let mut targets = request.targets.iter().filter(is_target);
+    policy.bans(repository) || targets.all(|target| policy.bans(target))
 }
 
 fn contributor_repository(value: &str, policy: &Policy) -> Option<RepoAddr> {

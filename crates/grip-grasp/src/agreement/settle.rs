@@ -130,8 +130,8 @@ impl Core {
             }
         }
         any |= !refs.is_empty() || !groundless.is_empty();
-        for (addr, (edits, head)) in refs {
-            self.mirror_missing(identifier, &edits).await?;
+        for (addr, (mut edits, head)) in refs {
+            self.mirror_missing(identifier, &mut edits).await?;
             let change =
                 move |core: &Self| core.change_refs(&addr, &edits, head.as_ref()).map(drop);
             self.blocking("git.align", change).await??;

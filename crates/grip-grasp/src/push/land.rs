@@ -127,10 +127,14 @@ impl Core {
         };
         self.blocking("git.land", commit).await??;
         fault::point("push.refs_updated");
-        if !named.is_empty() && !push.addr.is_contributor() {
+        if !named.is_empty() {
             // To walk them takes a while, in which others have their turn.
             drop(turns);
-            let prepared = self.prepare_tips(&push.addr, &named).await;
+            let prepared = if push.addr.is_contributor() {
+                self.prepare_mirrors(&named).await
+            } else {
+                self.prepare_tips(&push.addr, &named).await
+            };
             turns = self.turns(vec![identifier.clone()]).await?;
             for tip in prepared {
                 // The refs have moved: the release below tries it again.

@@ -86,7 +86,7 @@ impl Core {
 
     /// What is staged of the tips that `effects` set, ready to be promoted. Needs no turn.
     pub(crate) async fn prepare_tips_of(
-        &self,
+        self: &Arc<Self>,
         effects: &[Effect],
     ) -> Result<Vec<StagedTip>, GraspError> {
         let mut prepared = Vec::new();
@@ -134,12 +134,35 @@ impl Core {
         Ok(())
     }
 
+    /// What is staged of the tip of a waiting pull request, ready to be promoted. Needs no turn.
+    pub(crate) async fn prepare_waiting(
+        self: &Arc<Self>,
+        id: EventId,
+    ) -> Result<Vec<StagedTip>, GraspError> {
+        let judge = move |core: &Self| core.judge_waiting_pull_request(&id);
+        match self.blocking("grasp.judge", judge).await?? {
+            Some((_, decision)) if decision.outcome == Outcome::Serve => {
+                self.prepare_tips_of(&decision.effects).await
+            }
+            _ => Ok(Vec::new()),
+        }
+    }
+
     /// What a contributor repository has of a tip, ready to be copied into the store of an identifier
     /// that lacks it.
     pub(crate) async fn prepare_mirrored(
-        &self,
+        self: &Arc<Self>,
         mirrored: &Mirrored,
     ) -> Result<Option<StagedTip>, GraspError> {
+        let look = {
+            let (identifier, tip) = (mirrored.identifier.clone(), mirrored.tip);
+            move |core: &Self| core.repositories.kinds(&identifier, &[tip])
+        };
+        let stored = self.blocking("grasp.look", look).await?;
+        let stored = stored.map_err(|error| GraspError::Stores(Box::new(error)))?;
+        if stored.iter().any(Option::is_some) {
+            return Ok(None);
+        }
         let Mirrored {
             source,
             identifier,

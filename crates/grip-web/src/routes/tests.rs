@@ -54,7 +54,9 @@ fn g01_32_the_four_git_routes_and_the_page_are_told_apart() {
 
 #[test]
 fn g06_3_contributor_repositories_have_git_routes_and_no_page() {
-    let of = |path: &str| find(path, "", true);
+    fn of(path: &str) -> Matched<'_> {
+        find(path, "", true)
+    }
     let repository = format!("/prs/{NPUB}/my%20repo.git");
     let routes = [
         ("/info/refs", "prs-info-refs"),

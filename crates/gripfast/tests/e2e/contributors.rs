@@ -350,6 +350,26 @@ async fn expiry_and_ban_remove_the_ref_in_every_view() -> Result<()> {
     agrees(&node).await
 }
 
+/// G01-124: what is here for a banned repository alone leaves with it.
+#[tokio::test]
+async fn a_banned_identifier_takes_its_contributions_along() -> Result<()> {
+    let node = Node::start_with(BINARY, &[ON]).await?;
+    let (it, other) = (Contributor::new("sails")?, Contributor::new("masts")?);
+    let event = it.served(&node).await?;
+    let kept = other.served(&node).await?;
+    let config = "repository_blacklist = [\"sails\"]\n";
+    std::fs::write(node.work_dir().join("gripfast.toml"), config)?;
+    node.signal(Signal::HUP)?;
+    let directory = it.directory(&node);
+    until_true("the contribution is gone", || !directory.exists()).await?;
+    let mut relay = node.connect().await?;
+    ensure!(!relay.serves(&event.id).await? && relay.serves(&kept.id).await?);
+    let answer = relay.publish(&it.pull_request(&node)).await?;
+    ensure!(!answer.accepted, "{answer:?}");
+    ensure!(other.names(&node).await? == [name_of(&kept.id)]);
+    agrees(&node).await
+}
+
 /// G06-6: what waits, where its tip may be pushed to and what was pushed is told to those who ask.
 #[tokio::test]
 async fn what_waits_below_prs_is_explained_and_listed() -> Result<()> {
@@ -372,9 +392,10 @@ async fn what_waits_below_prs_is_explained_and_listed() -> Result<()> {
         "{told}"
     );
     let listed = node.admin_json("/api/v1/purgatory").await?.to_string();
-    ensure!(listed.contains(&held.id.to_hex()), "{listed}");
+    let is_listed = listed.contains(&held.id.to_hex()) && listed.contains(&path);
+    ensure!(is_listed, "{listed}");
     let page = node.get("/purgatory").await?;
-    page.must_be(200, &["sails"]);
+    page.must_be(200, &["sails", &format!("to be pushed to /{path}.git")]);
     let metrics = node.get("/metrics").await?;
     metrics.must_be(200, &["prs-receive-pack"]);
     Ok(())
