@@ -381,13 +381,17 @@ impl Inner {
             Some(_) => self.packs.ensure(&repo.identifier),
             None => Ok(()),
         };
-        store
-            .and_then(|()| disk::make_dirs(&self.layout.root, &self.layout.owner_of(repo)))
-            .and_then(|()| {
-                let quarantines = self.layout.quarantines();
-                bare::create(&quarantines, &target, alternates.as_deref())
-            })
-            .map_err(|source| unreachable_repo(repo, source))
+        let make = || {
+            disk::make_dirs(&self.layout.root, &self.layout.owner_of(repo))?;
+            let quarantines = self.layout.quarantines();
+            bare::create(&quarantines, &target, alternates.as_deref())
+        };
+        let made = store.and_then(|()| match make() {
+            // Another repository of the contributor was the last, and took their directory along.
+            Err(error) if disk::is_absent(&error) => make(),
+            made => made,
+        });
+        made.map_err(|source| unreachable_repo(repo, source))
     }
 
     /// The directory of a repository; an error if a symbolic link is in the way.

@@ -262,9 +262,15 @@ impl StagedUploads {
     }
 
     pub(crate) fn totals(&self) -> StagedTotals {
+        self.totals_of(|_| true)
+    }
+
+    /// What is staged in those repositories that `counts` names.
+    pub(crate) fn totals_of(&self, counts: impl Fn(&RepoAddr) -> bool) -> StagedTotals {
         let ledger = self.ledger.lock();
+        let uploads = ledger.uploads.iter().filter(|(repo, _)| counts(repo));
         let mut totals = StagedTotals::default();
-        for upload in ledger.uploads.values().flatten() {
+        for upload in uploads.flat_map(|(_, uploads)| uploads) {
             totals.uploads += 1;
             totals.refs += upload.tips.len();
             totals.bytes += upload.bytes;

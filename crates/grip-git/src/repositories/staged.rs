@@ -169,6 +169,11 @@ impl Repositories {
         Ok(())
     }
 
+    /// What contributor repositories have.
+    pub fn contributor_totals(&self) -> StagedTotals {
+        self.inner.staged.totals_of(RepoAddr::is_contributor)
+    }
+
     pub fn staged_totals(&self) -> StagedTotals {
         self.inner.staged.totals()
     }

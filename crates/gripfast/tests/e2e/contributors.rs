@@ -168,31 +168,48 @@ async fn pushes_and_deletions_at_the_same_time_lose_nothing() -> Result<()> {
     Ok(())
 }
 
-/// The steps of a push, a release and a removal.
-const POINTS: &[&str] = &[
-    "push.received",
-    "git.stage.recorded",
-    "git.promote.half",
-    "git.stage.done",
-    "git.refs.before",
-    "git.refs.written",
-    "push.refs_updated",
-    "git.stage.promoted",
-    "release.objects_durable",
-    "release.refs_aligned",
-    "release.event_saved",
-    "git.contributor.moved_away",
-];
-
 /// G06-10: a kill leaves all or nothing, and relay and git agree after it.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_kill_at_any_step_leaves_a_contributor_repository_whole_or_absent() -> Result<()> {
-    for point in POINTS {
+async fn killed_at_each(points: &[&str]) -> Result<()> {
+    for point in points {
         killed_at(point)
             .await
             .with_context(|| format!("fault point {point}"))?;
     }
     Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kill_while_a_tip_is_staged_leaves_all_or_nothing() -> Result<()> {
+    let points = [
+        "push.received",
+        "git.stage.recorded",
+        "git.promote.half",
+        "git.stage.done",
+    ];
+    killed_at_each(&points).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kill_while_refs_are_set_or_removed_leaves_all_or_nothing() -> Result<()> {
+    let removed = "git.contributor.moved_away";
+    let points = [
+        "git.refs.before",
+        "git.refs.written",
+        "push.refs_updated",
+        removed,
+    ];
+    killed_at_each(&points).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kill_while_a_tip_is_mirrored_leaves_all_or_nothing() -> Result<()> {
+    let mirrored = ["git.stage.promoted", "release.objects_durable"];
+    let points = [
+        &mirrored[..],
+        &["release.refs_aligned", "release.event_saved"],
+    ]
+    .concat();
+    killed_at_each(&points).await
 }
 
 async fn killed_at(point: &str) -> Result<()> {
@@ -397,7 +414,7 @@ async fn what_waits_below_prs_is_explained_and_listed() -> Result<()> {
     let page = node.get("/purgatory").await?;
     page.must_be(200, &["sails", &format!("to be pushed to /{path}.git")]);
     let metrics = node.get("/metrics").await?;
-    metrics.must_be(200, &["prs-receive-pack"]);
+    metrics.must_be(200, &["prs-receive-pack", "contributor_refs 1"]);
     Ok(())
 }
 

@@ -164,8 +164,9 @@ impl Story {
             .await?;
         let tip = self.bob.commit("elsewhere.txt", "x").await?;
         let server = format!("git-server={}", self.node.http_url());
-        let push = ["git", "push", "-o", "title=Elsewhere", "-o", &server];
-        let push = [&push[..], &["-u", "origin", "pr/elsewhere"]].concat();
+        let push = ["git", "push", "-o", "title=Elsewhere"];
+        let more = ["-o", "description=Below prs", "-o", &server];
+        let push = [&push[..], &more, &["-u", "origin", "pr/elsewhere"]].concat();
         self.bob.ok(&push).await?;
         let npub = events::npub(&self.bob_key);
         let url = format!("{}/prs/{npub}/{IDENTIFIER}.git", self.node.http_url());
