@@ -366,8 +366,26 @@ impl Inner {
             let is_live = |(name, tip): &(RefName, Oid)| {
                 refs.get(name).is_some_and(|found| found.oid == *tip)
             };
-            if !upload.tips.iter().any(is_live) {
+            let live: Vec<_> = upload.tips.iter().filter(|tip| is_live(tip)).collect();
+            if live.is_empty() {
                 self.remove_upload(repo, &upload);
+            } else if repo.is_contributor() && live.len() < upload.tips.len() {
+                // Each ref is somebody's share.
+                let tips = live.into_iter().cloned().collect();
+                let kept = StagedUpload {
+                    tips,
+                    ..upload.clone()
+                };
+                self.keep_tips(repo, kept);
+            }
+        }
+    }
+
+    fn keep_tips(&self, repo: &RepoAddr, upload: StagedUpload) {
+        match self.records(repo).write(&upload) {
+            Ok(()) => self.staged.set_tips(repo, &upload.pack, upload.tips),
+            Err(error) => {
+                tracing::warn!(%repo, pack = upload.pack, %error, "failed to write the record of a staged upload");
             }
         }
     }

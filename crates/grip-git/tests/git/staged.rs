@@ -356,6 +356,12 @@ async fn a_contributor_repository_is_whole_in_itself_and_gone_when_it_is_empty()
     for gone in [&one, &two] {
         assert!(path.exists());
         sandbox.set(&repo, &[delete(gone)]).unwrap();
+        let left = usize::from(gone == &one);
+        assert_eq!(
+            sandbox.contributor_totals().refs,
+            left,
+            "each ref frees its share"
+        );
     }
     assert!(!path.exists() && sandbox.refs(&repo).unwrap().is_empty());
     assert_eq!(sandbox.staged_totals(), StagedTotals::default());
