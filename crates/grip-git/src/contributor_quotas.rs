@@ -12,9 +12,9 @@
 //! Anyone may push below another's key until the event is missed, so a network has less than a key,
 //! and a key less than a target.
 
-use std::{collections::HashMap, fmt};
+use std::collections::HashMap;
 
-use grip_types::{Identifier, RepoAddr};
+use grip_types::RepoAddr;
 
 use crate::staged_uploads::{Bytes, StagedUpload, StagingBudget, StagingFull};
 
@@ -68,7 +68,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    pub(crate) fn amount(self, n: u64) -> impl fmt::Display {
+    pub(crate) fn amount(self, n: u64) -> String {
         match self {
             Self::Bytes => Bytes(n).to_string(),
             Self::Refs => format!("{n} refs"),
@@ -159,7 +159,7 @@ impl Contributed {
 fn budgets(repo: &RepoAddr, sender: Option<&str>) -> impl Iterator<Item = StagingBudget> {
     let address = sender.map(|sender| StagingBudget::ContributorAddress(sender.to_owned()));
     let key = StagingBudget::Key(repo.owner);
-    let target = StagingBudget::Target(Identifier::clone(&repo.identifier));
+    let target = StagingBudget::Target(repo.identifier.clone());
     address.into_iter().chain([key, target])
 }
 
