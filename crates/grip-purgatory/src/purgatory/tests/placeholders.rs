@@ -112,7 +112,7 @@ fn g06_8_a_placeholder_of_a_contributor_is_apart_and_comes_back_after_a_restart(
         Change::Put(row) => Some(row),
         Change::Remove { .. } => None,
     });
-    let restored = Purgatory::restore(rows.collect(), Bounds::default(), NOW).purgatory;
+    let restored = Purgatory::restore(rows, Bounds::default(), NOW).purgatory;
     assert_eq!(restored, purgatory);
     let placeholder = restored.find_pr_placeholder(&id(7)).unwrap();
     assert_eq!(
