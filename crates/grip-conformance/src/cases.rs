@@ -2,6 +2,7 @@
 
 mod announcements;
 mod archive;
+mod contributors;
 mod cors;
 mod deletion;
 mod git_service;
@@ -30,6 +31,7 @@ pub fn all() -> Vec<Case> {
         deletion::CASES,
         cors::CASES,
         archive::CASES,
+        contributors::CASES,
     ]
     .concat()
 }

@@ -21,6 +21,8 @@ pub enum Needs {
     Url,
     /// Restarts it, or runs it with other settings.
     Control,
+    /// GRASP-06, which is off in many.
+    Contributors,
 }
 
 type Running<'a> = Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>>;
@@ -41,7 +43,7 @@ pub struct Case {
 pub enum Outcome {
     Passed,
     Failed(anyhow::Error),
-    /// The case needs more than the URL of this server.
+    /// The case needs more than this server has, or than its URL.
     LeftOut,
 }
 
@@ -64,6 +66,13 @@ impl Case {
     pub async fn run(&self, target: &Target) -> Outcome {
         if self.needs == Needs::Control && target.control.is_none() {
             return Outcome::LeftOut;
+        }
+        if self.needs == Needs::Contributors {
+            match target.serves_contributors().await {
+                Ok(true) => {}
+                Ok(false) => return Outcome::LeftOut,
+                Err(error) => return Outcome::Failed(error),
+            }
         }
         let running = tokio::time::timeout(CASE_DEADLINE, (self.run)(target));
         match running
@@ -103,6 +112,8 @@ pub async fn run_and_print(target: &Target) -> bool {
         println!("{:<9} {result:<8} {}", case.id, case.title);
     }
     println!("\n{passed} passed, {failed} failed, {left_out} skipped");
-    println!("(skipped: needs to restart the server or to change its settings)");
+    println!(
+        "(skipped: needs to restart the server or to change its settings, or a GRASP that it lacks)"
+    );
     failed == 0
 }

@@ -72,6 +72,18 @@ impl Target {
         control.crash_and_restart(env).await
     }
 
+    /// Says whether the server lists GRASP-06, after switching it on where it can be.
+    pub(crate) async fn serves_contributors(&self) -> Result<bool> {
+        if self.control.is_some() {
+            self.restart_with(&[("NGIT_GRASP06_ENABLE", "true")])
+                .await?;
+        }
+        let accept = [("accept", "application/nostr+json")];
+        let document: serde_json::Value = self.get("/", &accept).await?.json().await?;
+        let grasps = document["supported_grasps"].as_array();
+        Ok(grasps.is_some_and(|grasps| grasps.iter().any(|grasp| grasp == "GRASP-06")))
+    }
+
     pub async fn connect(&self) -> Result<RelayClient> {
         RelayClient::connect(&self.relay).await
     }

@@ -3,7 +3,10 @@
 //! ```text
 //! <npub>/<encoded identifier>.git/     one owner's refs: HEAD, config, packed-refs
 //! .objects/<encoded identifier>.git/   the objects of an identifier, for all its owners
-//! .staged/<npub>/<…>.git/<pack>        records of uploads that no event names, see `staged_uploads`
+//! .prs/<npub>/<…>.git/                 tips of one contributor's pull requests, with their objects
+//! .prs/.empty.git/                     where git takes in what rests on nothing that is here
+//! .staged/<npub>/<…>.git/<pack>        records of uploads that no event names, see `staged_uploads`;
+//!                                      of contributor repositories below `.staged/.prs/`
 //! .quarantine/<n>/                     incoming packs and half-made repositories, emptied at open
 //! .archive/<npub>/<stamp>/<…>.git      withdrawn repositories
 //! .damaged/<…>.git/                    packs that were set aside because they cannot be read
@@ -12,6 +15,9 @@
 use std::path::PathBuf;
 
 use grip_types::{Identifier, RepoAddr};
+
+/// The directory of contributor repositories, and of their records.
+pub(crate) const CONTRIBUTORS: &str = ".prs";
 
 /// Says whether a directory is named as an owner is: plain lower-case text.
 pub(crate) fn is_npub(name: &str) -> bool {
@@ -29,8 +35,26 @@ impl Layout {
         self.root.join(npub)
     }
 
+    /// The directory of all repositories that `repo` shares its owner with.
+    pub(crate) fn owner_of(&self, repo: &RepoAddr) -> PathBuf {
+        if repo.is_contributor() {
+            self.contributors().join(repo.npub())
+        } else {
+            self.owner(&repo.npub())
+        }
+    }
+
     pub(crate) fn repository(&self, repo: &RepoAddr) -> PathBuf {
-        self.owner(&repo.npub()).join(directory(&repo.identifier))
+        self.owner_of(repo).join(directory(&repo.identifier))
+    }
+
+    pub(crate) fn contributors(&self) -> PathBuf {
+        self.root.join(CONTRIBUTORS)
+    }
+
+    /// A bare repository that never has an object.
+    pub(crate) fn empty(&self) -> PathBuf {
+        self.contributors().join(".empty.git")
     }
 
     pub(crate) fn stores(&self) -> PathBuf {

@@ -9,6 +9,7 @@ pub mod upload_request;
 pub mod user;
 
 mod bare;
+mod contributor_quotas;
 mod disk;
 mod inspect;
 mod layout;
@@ -23,6 +24,7 @@ mod request_head;
 mod staged_uploads;
 mod upload_pack;
 
+pub use contributor_quotas::{ContributorQuotas, Quota, Unit};
 pub use inspect::{
     ArchiveFormat, Blame, BlamedCommit, BlamedLine, GrepMatch, InspectBounds, InspectError,
 };

@@ -53,7 +53,7 @@ pub use quarantined::Promoted;
 pub(crate) use quarantined::{QuarantineDir, QuarantinedPack};
 pub(crate) use remove::remove_pack;
 pub use repack::{RepackError, Repacked};
-pub(crate) use size::MEMORY_PER_OBJECT;
+pub(crate) use size::{MEMORY_PER_OBJECT, StoreSize};
 
 /// Identifiers that share a generation by chance only reopen their stores more often.
 const STRIPES: usize = 64;

@@ -158,12 +158,39 @@ impl Repositories {
     where
         R: AsyncRead + Send + Unpin,
     {
+        self.receive_into(identifier, false, pack, caps).await
+    }
+
+    /// As [`Self::receive_within`], for a contributor repository: the pack has to be complete in
+    /// itself, and nothing that is here counts for it.
+    pub async fn receive_apart<R>(
+        &self,
+        identifier: &Identifier,
+        pack: R,
+        caps: Caps,
+    ) -> Result<Quarantine, ReceiveError>
+    where
+        R: AsyncRead + Send + Unpin,
+    {
+        self.receive_into(identifier, true, pack, caps).await
+    }
+
+    async fn receive_into<R>(
+        &self,
+        identifier: &Identifier,
+        is_apart: bool,
+        pack: R,
+        caps: Caps,
+    ) -> Result<Quarantine, ReceiveError>
+    where
+        R: AsyncRead + Send + Unpin,
+    {
         let options = &self.inner.options;
         self.has_free_space().await?;
         let budget = &self.inner.memory;
         let memory = budget.acquire(caps.payer, identifier, MEMORY_TO_TAKE_IN);
         let memory = memory.await?;
-        let dir = self.quarantine_dir(identifier).await?;
+        let dir = self.new_quarantine(identifier, is_apart).await?;
         let mut running = self.inner.git.start(self.index_pack(&dir), &memory).await?;
         // Bases that came without are added to the pack.
         running.limit_file_size(caps.max_pack_bytes.saturating_mul(2));
@@ -190,26 +217,46 @@ impl Repositories {
             return Err(git_error::from_complaint(status, &complaint));
         }
         let hash = said.trim().strip_prefix("pack\t").unwrap_or_default();
-        self.seal(identifier, dir, hash, caps.payer).await
+        let whole = self.quarantine(identifier, is_apart, None, caps.payer);
+        whole.seal(dir, hash).await
     }
 
     /// What a push that only deletes refs has instead of a pack.
     pub fn no_pack(&self, identifier: &Identifier) -> Quarantine {
-        self.quarantine(identifier, None, Payer::Unknown)
+        self.quarantine(identifier, false, None, Payer::Unknown)
+    }
+
+    /// The same for a contributor repository.
+    pub fn no_pack_apart(&self, identifier: &Identifier) -> Quarantine {
+        self.quarantine(identifier, true, None, Payer::Unknown)
     }
 
     pub(crate) fn quarantine(
         &self,
         identifier: &Identifier,
+        is_apart: bool,
         pack: Option<QuarantinedPack>,
         payer: Payer,
     ) -> Quarantine {
         Quarantine {
             repositories: self.clone(),
             identifier: identifier.clone(),
+            is_apart,
             pack,
             payer,
         }
+    }
+
+    async fn new_quarantine(
+        &self,
+        identifier: &Identifier,
+        is_apart: bool,
+    ) -> Result<QuarantineDir, ReceiveError> {
+        if !is_apart {
+            return self.quarantine_dir(identifier).await;
+        }
+        let (inner, identifier) = (self.inner.clone(), identifier.clone());
+        blocking(move || inner.packs.quarantine_dir_apart(&identifier)).await
     }
 
     pub(crate) async fn quarantine_dir(
@@ -225,22 +272,6 @@ impl Repositories {
             inner.packs.quarantine_dir(&identifier, in_use)
         })
         .await
-    }
-
-    /// Makes what git wrote durable, before the identifier's turn is taken for it.
-    async fn seal(
-        &self,
-        identifier: &Identifier,
-        dir: QuarantineDir,
-        hash: &str,
-        payer: Payer,
-    ) -> Result<Quarantine, ReceiveError> {
-        let hash: Oid = hash
-            .trim()
-            .parse()
-            .map_err(|_| ReceiveError::Refused("it did not name the pack".to_owned()))?;
-        let pack = blocking(move || dir.seal(&hash)).await?;
-        Ok(self.quarantine(identifier, pack, payer))
     }
 
     async fn has_free_space(&self) -> Result<(), ReceiveError> {
@@ -328,6 +359,18 @@ impl Repositories {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         command
+    }
+}
+
+impl Quarantine {
+    /// Makes what git wrote durable, before the identifier's turn is taken for it.
+    async fn seal(mut self, dir: QuarantineDir, hash: &str) -> Result<Self, ReceiveError> {
+        let hash: Oid = hash
+            .trim()
+            .parse()
+            .map_err(|_| ReceiveError::Refused("it did not name the pack".to_owned()))?;
+        self.pack = blocking(move || dir.seal(&hash)).await?;
+        Ok(self)
     }
 }
 

@@ -260,7 +260,8 @@ impl Repositories {
         self.inner.list()
     }
 
-    /// The refs as they are now; from memory if they were used recently.
+    /// The refs as they are now; from memory if they were used recently. A contributor repository that
+    /// is not there has none.
     pub fn refs(&self, repo: &RepoAddr) -> Result<Arc<RefSnapshot>, RepoError> {
         if let Some(known) = self.inner.snapshots.lock().get(repo) {
             return Ok(known);
@@ -306,7 +307,7 @@ impl Repositories {
         }
         let _turn = self.inner.lock(&repo.identifier);
         let before = self.inner.load(repo)?;
-        let reader = if staged::touches_nostr(edits) {
+        let reader = if staged::touches_nostr(edits) || repo.is_contributor() {
             self.inner.own_reader(repo)
         } else {
             self.inner.packs.reader(&repo.identifier)
@@ -339,6 +340,7 @@ impl Repositories {
         if staged::touches_nostr(edits) {
             self.inner.reclaim(repo, &after);
         }
+        self.inner.remove_if_idle(repo, &after);
         Ok(after)
     }
 
@@ -398,19 +400,29 @@ impl Inner {
         if self.find(repo)?.is_some() {
             return self.load(repo).map(drop);
         }
-        let alternates = layout::alternates(&repo.identifier);
         let target = self.layout.repository(repo);
-        self.packs
-            .ensure(&repo.identifier)
-            .and_then(|()| disk::make_dirs(&self.layout.root, &self.layout.owner(&repo.npub())))
-            .and_then(|()| bare::create(&self.layout.quarantines(), &target, Some(&alternates)))
-            .map_err(|source| unreachable_repo(repo, source))
+        let alternates = (!repo.is_contributor()).then(|| layout::alternates(&repo.identifier));
+        let store = match &alternates {
+            Some(_) => self.packs.ensure(&repo.identifier),
+            None => Ok(()),
+        };
+        let make = || {
+            disk::make_dirs(&self.layout.root, &self.layout.owner_of(repo))?;
+            let quarantines = self.layout.quarantines();
+            bare::create(&quarantines, &target, alternates.as_deref())
+        };
+        let made = store.and_then(|()| match make() {
+            // Another repository of the contributor was the last, and took their directory along.
+            Err(error) if disk::is_absent(&error) => make(),
+            made => made,
+        });
+        made.map_err(|source| unreachable_repo(repo, source))
     }
 
     /// The directory of a repository; an error if a symbolic link is in the way.
     pub(crate) fn find(&self, repo: &RepoAddr) -> Result<Option<PathBuf>, RepoError> {
         let path = self.layout.repository(repo);
-        let is_there = disk::is_real_dir(&self.layout.owner(&repo.npub()))
+        let is_there = disk::is_real_dir(&self.layout.owner_of(repo))
             .and_then(|owner| Ok(owner && disk::is_real_dir(&path)?));
         match is_there {
             Ok(is_there) => Ok(is_there.then_some(path)),
@@ -427,13 +439,21 @@ impl Inner {
         if let Some(known) = self.snapshots.lock().get(repo) {
             return Ok(known);
         }
-        let path = self
-            .find(repo)?
-            .ok_or_else(|| RepoError::NotFound(repo.clone()))?;
-        self.adopt(repo, &path).map_err(|source| RepoError::Adopt {
-            repo: repo.clone(),
-            source,
-        })?;
+        let Some(path) = self.find(repo)? else {
+            // Every contributor repository can be read, and is empty until something is in it. That is
+            // not remembered: anyone can name as many as he likes.
+            return if repo.is_contributor() {
+                Ok(Arc::default())
+            } else {
+                Err(RepoError::NotFound(repo.clone()))
+            };
+        };
+        if !repo.is_contributor() {
+            self.adopt(repo, &path).map_err(|source| RepoError::Adopt {
+                repo: repo.clone(),
+                source,
+            })?;
+        }
         let snapshot = read_snapshot(repo, &path)?;
         Ok(self.remember(repo, snapshot))
     }

@@ -14,17 +14,24 @@
 //!
 //! Bytes are the share of the network that sent them, and of the identifier they were sent for. The
 //! oldest upload is never removed to make room: who comes later is told which budget is full.
+//!
+//! All that a contributor repository has is staged for good: it has no store to be promoted into, and
+//! an event that names a tip copies it into those repositories that the event is meant for. So nothing
+//! of it can be read elsewhere before. Its shares are those of [`crate::contributor_quotas`].
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     fmt, fs, io,
     path::{Path, PathBuf},
 };
 
-use grip_types::{Identifier, Oid, RefName, RepoAddr};
+use grip_types::{Identifier, Oid, PublicKey, RefName, RepoAddr};
 use parking_lot::Mutex;
 
-use crate::{disk, layout};
+use crate::{
+    contributor_quotas::{Contributed, ContributorQuotas, Quota, Unit},
+    disk, layout,
+};
 
 /// Begins the line of a record that says where the upload came from.
 const SENDER: &str = "from ";
@@ -36,6 +43,8 @@ pub struct StagingBudgets {
     pub per_address: u64,
     /// For uploads to all repositories of one identifier; default 512 MiB.
     pub per_identifier: u64,
+    /// For contributor repositories, which take no part in the others.
+    pub contributors: ContributorQuotas,
 }
 
 impl Default for StagingBudgets {
@@ -43,41 +52,65 @@ impl Default for StagingBudgets {
         Self {
             per_address: 256 << 20,
             per_identifier: 512 << 20,
+            contributors: ContributorQuotas::DEFAULT,
         }
     }
 }
 
 /// A budget that an upload does not fit in.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "too large: uploads {budget} that no pull request event names yet may have {} in all, and {} are \
-     stored; publish the event of an earlier upload, or push again when it has expired",
-    Bytes(*.limit), Bytes(*.used)
-)]
+#[error("{}", self.sentence())]
 pub struct StagingFull {
     pub budget: StagingBudget,
     pub limit: u64,
-    /// Bytes staged already.
+    /// Staged already.
     pub used: u64,
+    pub unit: Unit,
+}
+
+impl StagingFull {
+    fn sentence(&self) -> String {
+        let (budget, unit) = (&self.budget, self.unit);
+        let (limit, used) = (unit.amount(self.limit), unit.amount(self.used));
+        match budget {
+            StagingBudget::Address | StagingBudget::Identifier(_) => format!(
+                "too large: uploads {budget} that no pull request event names yet may have {limit} in \
+                 all, and {used} are stored; publish the event of an earlier upload, or push again \
+                 when it has expired"
+            ),
+            _ => format!(
+                "over quota: pull requests {budget} may keep {limit} below /prs/, and {used} are \
+                 stored; delete one (kind 5), or wait until an upload without an event has expired"
+            ),
+        }
+    }
 }
 
 /// Whose share of the staged bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum StagingBudget {
     Address,
     Identifier(Identifier),
+    /// Of a network, for contributor repositories.
+    ContributorAddress(String),
+    /// Of the one in whose contributor repositories it is.
+    Key(PublicKey),
+    /// Of all contributor repositories of an identifier.
+    Target(Identifier),
 }
 
 impl fmt::Display for StagingBudget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Address => f.write_str("from your address"),
+            Self::Address | Self::ContributorAddress(_) => f.write_str("from your address"),
             Self::Identifier(identifier) => write!(f, "to repositories named {identifier}"),
+            Self::Key(_) => f.write_str("below this npub"),
+            Self::Target(identifier) => write!(f, "for repositories named {identifier}"),
         }
     }
 }
 
-struct Bytes(u64);
+pub(crate) struct Bytes(pub(crate) u64);
 
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -121,6 +154,9 @@ struct Ledger {
     uploads: BTreeMap<RepoAddr, Vec<StagedUpload>>,
     by_sender: HashMap<String, u64>,
     by_identifier: HashMap<Identifier, u64>,
+    contributed: Contributed,
+    /// Whose contributor repositories have something, by identifier.
+    contributors: BTreeMap<Identifier, BTreeSet<PublicKey>>,
 }
 
 impl StagedUploads {
@@ -132,7 +168,11 @@ impl StagedUploads {
         budgets: &StagingBudgets,
     ) -> Result<(), StagingFull> {
         let mut ledger = self.ledger.lock();
-        ledger.check(repo, upload.sender.as_deref(), upload.bytes, budgets)?;
+        let more = Quota {
+            bytes: upload.bytes,
+            refs: upload.tips.len() as u64,
+        };
+        ledger.check(repo, upload.sender.as_deref(), more, budgets)?;
         ledger.put(repo, upload);
         Ok(())
     }
@@ -150,7 +190,10 @@ impl StagedUploads {
         budgets: &StagingBudgets,
     ) -> Result<u64, StagingFull> {
         let ledger = self.ledger.lock();
-        ledger.check(repo, sender, 1, budgets)?;
+        ledger.check(repo, sender, Quota { bytes: 1, refs: 1 }, budgets)?;
+        if repo.is_contributor() {
+            return Ok(ledger.contributed.room(repo, sender, &budgets.contributors));
+        }
         let of_address = sender.map(|_| budgets.per_address - ledger.of_sender(sender));
         let of_identifier = budgets.per_identifier - ledger.of_identifier(repo);
         Ok(of_address.map_or(of_identifier, |room| room.min(of_identifier)))
@@ -160,10 +203,27 @@ impl StagedUploads {
         &self,
         repo: &RepoAddr,
         sender: Option<&str>,
-        bytes: u64,
+        more: Quota,
         budgets: &StagingBudgets,
     ) -> Result<(), StagingFull> {
-        self.ledger.lock().check(repo, sender, bytes, budgets)
+        self.ledger.lock().check(repo, sender, more, budgets)
+    }
+
+    /// The contributor repositories of an identifier that have something.
+    pub(crate) fn contributors(&self, identifier: &Identifier) -> Vec<RepoAddr> {
+        let ledger = self.ledger.lock();
+        let signers = ledger.contributors.get(identifier).into_iter().flatten();
+        let repo = |signer: &PublicKey| RepoAddr::contributor(*signer, identifier.clone());
+        signers.map(repo).collect()
+    }
+
+    pub(crate) fn has_contributors(&self) -> bool {
+        !self.ledger.lock().contributors.is_empty()
+    }
+
+    /// The identifiers of all contributor repositories.
+    pub(crate) fn contributed(&self) -> Vec<Identifier> {
+        self.ledger.lock().contributors.keys().cloned().collect()
     }
 
     pub(crate) fn of(&self, repo: &RepoAddr) -> Vec<StagedUpload> {
@@ -189,22 +249,28 @@ impl StagedUploads {
     }
 
     pub(crate) fn remove(&self, repo: &RepoAddr, pack: &str) {
-        self.ledger.lock().remove(repo, pack);
+        drop(self.ledger.lock().remove(repo, pack));
     }
 
     /// Replaces the refs that rest on an upload.
     pub(crate) fn set_tips(&self, repo: &RepoAddr, pack: &str, tips: Vec<(RefName, Oid)>) {
         let mut ledger = self.ledger.lock();
-        let uploads = ledger.uploads.get_mut(repo).into_iter().flatten();
-        for upload in uploads.filter(|upload| upload.pack == pack) {
-            upload.tips.clone_from(&tips);
+        if let Some(mut upload) = ledger.remove(repo, pack) {
+            upload.tips = tips;
+            ledger.put(repo, upload);
         }
     }
 
     pub(crate) fn totals(&self) -> StagedTotals {
+        self.totals_of(|_| true)
+    }
+
+    /// What is staged in those repositories that `counts` names.
+    pub(crate) fn totals_of(&self, counts: impl Fn(&RepoAddr) -> bool) -> StagedTotals {
         let ledger = self.ledger.lock();
+        let uploads = ledger.uploads.iter().filter(|(repo, _)| counts(repo));
         let mut totals = StagedTotals::default();
-        for upload in ledger.uploads.values().flatten() {
+        for upload in uploads.flat_map(|(_, uploads)| uploads) {
             totals.uploads += 1;
             totals.refs += upload.tips.len();
             totals.bytes += upload.bytes;
@@ -227,17 +293,22 @@ impl Ledger {
         &self,
         repo: &RepoAddr,
         sender: Option<&str>,
-        bytes: u64,
+        more: Quota,
         budgets: &StagingBudgets,
     ) -> Result<(), StagingFull> {
+        if repo.is_contributor() {
+            let quotas = &budgets.contributors;
+            return self.contributed.check(repo, sender, more, quotas);
+        }
         let fits = |budget, used: u64, limit| {
-            if used.saturating_add(bytes) <= limit {
+            if used.saturating_add(more.bytes) <= limit {
                 Ok(())
             } else {
                 Err(StagingFull {
                     budget,
                     limit,
                     used,
+                    unit: Unit::Bytes,
                 })
             }
         };
@@ -250,29 +321,49 @@ impl Ledger {
     }
 
     fn put(&mut self, repo: &RepoAddr, upload: StagedUpload) {
-        if let Some(sender) = &upload.sender {
-            *self.by_sender.entry(sender.clone()).or_default() += upload.bytes;
+        if repo.is_contributor() {
+            self.contributed.add(repo, &upload);
+            let signers = self.contributors.entry(repo.identifier.clone());
+            signers.or_default().insert(repo.owner);
+        } else {
+            if let Some(sender) = &upload.sender {
+                *self.by_sender.entry(sender.clone()).or_default() += upload.bytes;
+            }
+            let of_identifier = self.by_identifier.entry(repo.identifier.clone());
+            *of_identifier.or_default() += upload.bytes;
         }
-        let of_identifier = self.by_identifier.entry(repo.identifier.clone());
-        *of_identifier.or_default() += upload.bytes;
         self.uploads.entry(repo.clone()).or_default().push(upload);
     }
 
-    fn remove(&mut self, repo: &RepoAddr, pack: &str) {
-        let Some(uploads) = self.uploads.get_mut(repo) else {
-            return;
-        };
-        let Some(at) = uploads.iter().position(|upload| upload.pack == pack) else {
-            return;
-        };
+    fn remove(&mut self, repo: &RepoAddr, pack: &str) -> Option<StagedUpload> {
+        let uploads = self.uploads.get_mut(repo)?;
+        let at = uploads.iter().position(|upload| upload.pack == pack)?;
         let upload = uploads.swap_remove(at);
         if uploads.is_empty() {
             self.uploads.remove(repo);
+            self.forget_contributor(repo);
         }
-        if let Some(sender) = upload.sender {
-            take(&mut self.by_sender, &sender, upload.bytes);
+        if repo.is_contributor() {
+            self.contributed.remove(repo, &upload);
+            return Some(upload);
+        }
+        if let Some(sender) = &upload.sender {
+            take(&mut self.by_sender, sender, upload.bytes);
         }
         take(&mut self.by_identifier, &repo.identifier, upload.bytes);
+        Some(upload)
+    }
+
+    /// A repository has nothing left.
+    fn forget_contributor(&mut self, repo: &RepoAddr) {
+        if repo.is_contributor()
+            && let Some(signers) = self.contributors.get_mut(&repo.identifier)
+        {
+            signers.remove(&repo.owner);
+            if signers.is_empty() {
+                self.contributors.remove(&repo.identifier);
+            }
+        }
     }
 }
 
@@ -294,7 +385,7 @@ pub(crate) struct Records {
 
 impl Records {
     pub(crate) fn new(root: &Path, repo: &RepoAddr) -> Self {
-        let owner = root.join(".staged").join(repo.npub());
+        let owner = records(root, repo.is_contributor()).join(repo.npub());
         Self {
             dir: owner.join(layout::directory(&repo.identifier)),
             root: root.to_owned(),
@@ -346,17 +437,35 @@ impl Records {
     }
 }
 
+/// Where the records are.
+fn records(root: &Path, of_contributors: bool) -> PathBuf {
+    let staged = root.join(".staged");
+    if of_contributors {
+        staged.join(layout::CONTRIBUTORS)
+    } else {
+        staged
+    }
+}
+
 /// The repositories that have records, as far as their names can be read.
 pub(crate) fn recorded(root: &Path) -> io::Result<Vec<RepoAddr>> {
-    let staged = root.join(".staged");
     let mut found = Vec::new();
-    for (npub, _) in disk::entries(&staged)? {
-        let Some(owner) = RepoAddr::parse_npub(&npub) else {
-            continue;
-        };
-        let names = disk::entries(&staged.join(&npub))?.into_iter();
-        let identifiers = names.filter_map(|(name, _)| layout::identifier_of(&name));
-        found.extend(identifiers.map(|identifier| RepoAddr::new(owner, identifier)));
+    for (of_contributors, addr) in [
+        (
+            false,
+            RepoAddr::new as fn(PublicKey, Identifier) -> RepoAddr,
+        ),
+        (true, RepoAddr::contributor),
+    ] {
+        let staged = records(root, of_contributors);
+        for (npub, _) in disk::entries(&staged)? {
+            let Some(owner) = RepoAddr::parse_npub(&npub) else {
+                continue;
+            };
+            let names = disk::entries(&staged.join(&npub))?.into_iter();
+            let identifiers = names.filter_map(|(name, _)| layout::identifier_of(&name));
+            found.extend(identifiers.map(|identifier| addr(owner, identifier)));
+        }
     }
     Ok(found)
 }
@@ -413,7 +522,47 @@ mod tests {
     const SMALL: StagingBudgets = StagingBudgets {
         per_address: 100,
         per_identifier: 150,
+        contributors: ContributorQuotas {
+            per_address: Quota {
+                bytes: 100,
+                refs: 2,
+            },
+            per_key: Quota {
+                bytes: 150,
+                refs: 3,
+            },
+            per_target: Quota {
+                bytes: 200,
+                refs: 4,
+            },
+        },
     };
+
+    #[test]
+    fn a_contributor_uses_up_shares_of_address_key_and_target() {
+        let staged = StagedUploads::default();
+        let a = repo("a");
+        let contributor = RepoAddr::contributor(a.owner, a.identifier.clone());
+        let other = RepoAddr::contributor(a.owner, repo("b").identifier);
+        let put = |repo, pack, bytes, sender| staged.add(repo, upload(pack, bytes, sender), &SMALL);
+        put(&a, "0", 90, Some("x")).unwrap();
+        put(&contributor, "1", 60, Some("x")).unwrap();
+        let full = put(&contributor, "2", 41, Some("x")).unwrap_err();
+        assert!(matches!(full.budget, StagingBudget::ContributorAddress(_)));
+        put(&other, "2", 10, Some("x")).unwrap();
+        let full = put(&other, "3", 1, Some("x")).unwrap_err();
+        assert_eq!((full.unit, full.limit), (Unit::Refs, 2));
+        assert!(full.to_string().contains("2 refs below /prs/"), "{full}");
+        let full = put(&other, "3", 81, Some("y")).unwrap_err();
+        assert!(matches!(full.budget, StagingBudget::Key(_)));
+        assert_eq!(staged.room(&other, Some("y"), &SMALL), Ok(80));
+        assert_eq!(staged.contributors(&a.identifier), [contributor.clone()]);
+        for (repo, pack) in [(&a, "0"), (&contributor, "1"), (&other, "2")] {
+            staged.remove(repo, pack);
+        }
+        assert!(staged.contributed().is_empty());
+        assert_eq!(staged.room(&other, Some("y"), &SMALL), Ok(100));
+    }
 
     #[test]
     fn each_budget_is_the_share_of_its_own_key() {

@@ -62,8 +62,13 @@ impl Repositories {
         B: AsyncRead + Send + Unpin + 'static,
     {
         let in_use = self.inner.packs.borrow(&repo.identifier);
-        self.refs(repo)?;
-        let size = self.inner.packs.size(&repo.identifier);
+        let refs = self.refs(repo)?;
+        if repo.is_contributor() && refs.is_empty() {
+            let nothing = io::Error::other("there is nothing in this repository yet");
+            let packet = error_packet(&nothing);
+            return Ok(Box::pin(stream::once(async move { Ok(packet) })));
+        }
+        let size = self.inner.size(repo);
         let size = size.map_err(|source| unreachable_objects(&repo.identifier, source))?;
         let start = Start {
             in_use,

@@ -25,7 +25,9 @@ pub(crate) use announcements::{Announcements, Denial, EventStatus, Grant, why_no
 #[cfg(test)]
 pub(crate) use decision::HELD;
 pub(crate) use decision::{Cause, Decision, Effect, Outcome, Reason, Step};
-pub(crate) use pull_request::{belongs_to, is_relevant, roots, targets};
+pub(crate) use pull_request::{
+    belongs_to, contributor_repositories, is_banned, is_relevant, roots, targets,
+};
 pub(crate) use state::effective_state;
 pub(crate) use view::{Found, HeldAnnouncement, HeldState, View, ViewError};
 

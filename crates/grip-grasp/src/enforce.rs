@@ -59,6 +59,7 @@ impl Core {
         }
         self.end_banned_repositories(&policy).await?;
         self.end_unselected_repositories(&policy).await?;
+        self.end_banned_contributions(&policy).await?;
         self.drop_banned(&policy).await?;
         self.restore_from_holding(&policy).await
     }
@@ -134,6 +135,24 @@ impl Core {
         };
         for identifier in self.blocking("grasp.look", look).await?? {
             self.settle_in_turn(&identifier).await;
+        }
+        Ok(())
+    }
+
+    /// Takes the pull requests out of service that are here for banned repositories alone.
+    async fn end_banned_contributions(
+        self: &Arc<Self>,
+        policy: &Arc<Policy>,
+    ) -> Result<(), GraspError> {
+        for identifier in self.repositories.contributed() {
+            let look = {
+                let policy = Arc::clone(policy);
+                move |core: &Self| core.banned_contributions(&identifier, &policy)
+            };
+            let banned = self.blocking("grasp.look", look).await??;
+            if !banned.is_empty() {
+                self.put_on_hold(banned).await?;
+            }
         }
         Ok(())
     }

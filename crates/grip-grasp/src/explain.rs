@@ -3,7 +3,7 @@
 mod subject;
 mod waiting;
 
-use grip_nostr::{Address, Event, EventId, RepoAddr};
+use grip_nostr::{Address, Event, EventId, RepoAddr, kinds};
 use grip_purgatory::{Millis, Placeholder, Waiting};
 use grip_types::{Identifier, Oid};
 use serde::{Deserialize, Serialize};
@@ -164,7 +164,56 @@ impl Core {
         Ok(in_words(&decision.steps))
     }
 
+    /// What a contributor repository has; it is nowhere announced.
+    fn explain_contributor(&self, addr: &RepoAddr, to: &mut Explanation) -> Result<(), GraspError> {
+        to.identifiers = vec![addr.identifier.clone()];
+        to.refusals = self.refusals.about(&addr.to_string(), MAX_LISTED);
+        if !self.policy.load().contributors {
+            to.summary = "contributor repositories are switched off (grasp06_enable)".to_owned();
+            return Ok(());
+        }
+        let refs = self.repositories.refs(addr);
+        let refs = refs.map_err(GraspError::repository(addr))?;
+        let (mut served, mut pushed) = (0, 0);
+        let events = self.events()?;
+        let view = NodeView::new(self, &events);
+        for id in refs.iter().filter_map(|found| found.name.nostr_event_id()) {
+            let id = EventId::from_slice(&id).expect("32 bytes");
+            if view.served_kind(&id)?.is_some() {
+                served += 1;
+            } else {
+                pushed += 1;
+            }
+        }
+        let purgatory = self.purgatory.lock();
+        let waiting = purgatory.waiting_for(&addr.identifier).filter(|waiting| {
+            let held = waiting.held();
+            held.author() == addr.owner && held.event.kind() != kinds::STATE
+        });
+        let waiting = waiting.take(MAX_LISTED).map(Waiting::held);
+        to.held = waiting
+            .map(|held| facts(&held.event.unpack(), Some(held.deadline())))
+            .collect();
+        let text = format!(
+            "contributor repository with the tips of {served} served pull requests and {pushed} \
+             pushed tips whose events have not come; {} of its pull requests wait for their tips",
+            to.held.len()
+        );
+        to.is(
+            if refs.is_empty() {
+                Status::Unknown
+            } else {
+                Status::Served
+            },
+            text,
+        );
+        Ok(())
+    }
+
     fn explain_repository(&self, addr: &RepoAddr, to: &mut Explanation) -> Result<(), GraspError> {
+        if addr.is_contributor() {
+            return self.explain_contributor(addr, to);
+        }
         to.repository = self.summary(addr)?;
         to.identifiers = vec![addr.identifier.clone()];
         let announcement = {

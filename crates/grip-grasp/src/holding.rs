@@ -144,7 +144,12 @@ fn is_banned(event: &Event, policy: &Policy) -> bool {
     let is_announcement = event.kind == kinds::ANNOUNCEMENT;
     let addr = own_identifier(event).filter(|_| is_announcement);
     let addr = addr.map(|identifier| grip_nostr::RepoAddr::new(event.pubkey, identifier));
-    policy.bans_author(&event.pubkey) || addr.is_some_and(|addr| policy.bans(&addr))
+    let request = PullRequest::parse(event.clone()).ok();
+    let targets = request.map(|request| request.targets).unwrap_or_default();
+    let are_all_banned = !targets.is_empty() && targets.iter().all(|target| policy.bans(target));
+    policy.bans_author(&event.pubkey)
+        || addr.is_some_and(|addr| policy.bans(&addr))
+        || are_all_banned
 }
 
 fn rank(event: &Event) -> u8 {

@@ -37,6 +37,10 @@ pub(crate) struct HostedRepositories {
 
 impl HostedRepositories {
     pub(crate) fn status(&self, addr: &RepoAddr) -> Option<RepositoryStatus> {
+        // A contributor repository is announced by nobody, whatever its owner hosts under the name.
+        if addr.is_contributor() {
+            return None;
+        }
         let owners = self.owners.read();
         owners.get(&addr.identifier)?.get(&addr.owner).copied()
     }

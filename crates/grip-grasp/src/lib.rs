@@ -3,6 +3,7 @@
 mod admission;
 mod agreement;
 mod commit;
+mod contributors;
 mod damage;
 mod denials;
 mod departures;

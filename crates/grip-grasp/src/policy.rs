@@ -16,6 +16,8 @@ pub struct Policy {
     /// Names it had before: what was announced under one of them stays.
     pub former: Vec<Service>,
     pub maintainer_rule: MaintainerRule,
+    /// Pull requests are hosted below `/prs/` for repositories that are not here (GRASP-06).
+    pub contributors: bool,
     /// Repositories that may be announced here (`NGIT_REPOSITORY_WHITELIST`); empty = all.
     pub repository_whitelist: Selection,
     /// Repositories that may not (`NGIT_REPOSITORY_BLACKLIST`).
@@ -87,6 +89,7 @@ impl Policy {
             aliases: Vec::new(),
             former: Vec::new(),
             maintainer_rule: MaintainerRule::default(),
+            contributors: false,
             repository_whitelist: Selection::default(),
             repository_blacklist: Selection::default(),
             event_blacklist: BTreeSet::new(),

@@ -197,7 +197,7 @@ impl Core {
                 () = gone.cancelled() => return None,
             }
         } else {
-            Ok(self.repositories.no_pack(&push.addr.identifier))
+            Ok(self.no_pack(&push.addr))
         };
         // Until the end of the body is read it makes room like any upload: a bad pack may be followed
         // by a body that trickles.
@@ -244,22 +244,31 @@ impl Core {
             caps.max_pack_bytes = caps.max_pack_bytes.min(room()?);
         }
         let identifier = &push.addr.identifier;
-        let received = self
-            .repositories
-            .receive_within(identifier, upload, caps)
-            .await;
+        let repositories = &self.repositories;
+        let received = if push.addr.is_contributor() {
+            repositories.receive_apart(identifier, upload, caps).await
+        } else {
+            repositories.receive_within(identifier, upload, caps).await
+        };
         match received {
             Err(ReceiveError::TooBig { limit }) if limit < options.max_pack_bytes => {
                 let sender = push.sender.as_deref();
                 let full = self
                     .repositories
-                    .check_staging(&push.addr, sender, limit + 1);
+                    .check_staging(&push.addr, sender, limit + 1, 1);
                 Err(full
                     .err()
                     .map_or(Denied::Pack(ReceiveError::TooBig { limit }), Denied::from))
             }
             received => received.map_err(Denied::Pack),
         }
+    }
+
+    fn no_pack(&self, addr: &RepoAddr) -> Quarantine {
+        if addr.is_contributor() {
+            return self.repositories.no_pack_apart(&addr.identifier);
+        }
+        self.repositories.no_pack(&addr.identifier)
     }
 
     /// The answer that tells why nothing was done.

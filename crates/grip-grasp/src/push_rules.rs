@@ -98,6 +98,35 @@ pub(crate) fn authorise(
     }
 }
 
+/// Decides about a push to a contributor repository as a whole: `refs/nostr/<event-id>` and nothing
+/// else (G06-4, G06-8).
+pub(crate) fn authorise_contributor(
+    commands: &[RefEdit],
+    current: &Refs,
+    known: &BTreeMap<EventId, Known>,
+) -> Result<Authorised, PushRefusal> {
+    let mut faults = BTreeMap::new();
+    let mut authorised = Authorised::default();
+    let mut seen = BTreeSet::new();
+    for command in commands {
+        let judged = if seen.insert(&command.name) {
+            nostr_refs::judge(command, known, current, true)
+        } else {
+            Err(format!("{} is named twice in one push", command.name))
+        };
+        match judged {
+            Ok(nostr_refs::Tip::Known(id, tip)) => authorised.pull_requests.push((id, tip)),
+            Ok(nostr_refs::Tip::Placeholder(id, tip)) => authorised.placeholders.push((id, tip)),
+            Err(fault) => drop(faults.insert(command.name.clone(), fault)),
+        }
+    }
+    if !faults.is_empty() {
+        return Err(PushRefusal::new(commands, &faults));
+    }
+    plan(commands, None, current, &mut authorised);
+    Ok(authorised)
+}
+
 /// What speaks against a command by its name alone; notes the events that `refs/nostr/*` name.
 fn namespace_fault(
     command: &RefEdit,
@@ -108,7 +137,7 @@ fn namespace_fault(
     if command.name.is_state_ref() {
         return None;
     }
-    match nostr_refs::judge(command, known, current) {
+    match nostr_refs::judge(command, known, current, false) {
         Ok(nostr_refs::Tip::Known(id, tip)) => authorised.pull_requests.push((id, tip)),
         Ok(nostr_refs::Tip::Placeholder(id, tip)) => authorised.placeholders.push((id, tip)),
         Err(fault) => return Some(fault),

@@ -29,6 +29,7 @@ use crate::{
     repositories::Moved,
 };
 
+pub(crate) use pull_requests::Mirrored;
 use states::has_all;
 pub(crate) use states::{Plan, served_states};
 
@@ -105,6 +106,7 @@ impl Grasp {
             match core.turns(vec![identifier.clone()]).await {
                 Ok(_turns) => {
                     let released = core.release(&identifier, source).await;
+                    core.mirror_after(&identifier, &released).await;
                     if core.unsettled.contains(&identifier) {
                         core.settle(&identifier).await;
                     }

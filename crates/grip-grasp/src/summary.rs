@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use grip_git::MemoryUse;
+use grip_git::{MemoryUse, StagedTotals};
 use grip_nostr::{Announcement, PublicKey, RepoAddr, values};
 use grip_purgatory::Counts;
 use grip_types::{Oid, RefName};
@@ -77,6 +77,8 @@ pub struct Stats {
     /// How long the entry that waits longest has waited.
     pub oldest_wait: Option<Duration>,
     pub repositories: usize,
+    /// What is below `/prs/`.
+    pub contributed: StagedTotals,
     pub pushes: usize,
     pub git_memory: MemoryUse,
     /// Identifiers at work, and those who wait for them.
@@ -120,6 +122,7 @@ impl Grasp {
             purgatory,
             oldest_wait,
             repositories: core.hosted.len(),
+            contributed: core.repositories.contributor_totals(),
             pushes: core.pushes.total(),
             git_memory: core.repositories.memory_use(),
             turns: core.lanes.in_use(),

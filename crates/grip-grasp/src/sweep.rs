@@ -184,7 +184,8 @@ impl Core {
                     || purgatory.find_event(&id).is_some()
             };
             let served = core.look(|view| view.served_event(&id))?.is_some();
-            if waits || served || core.hosted.status(&addr).is_none() {
+            let is_here = addr.is_contributor() || core.hosted.status(&addr).is_some();
+            if waits || served || !is_here {
                 return Ok(false);
             }
             // At whatever commit: a push that failed after its note may have left an older one.

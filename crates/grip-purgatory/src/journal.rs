@@ -113,6 +113,8 @@ struct FamilyPayload {
     owner: PublicKey,
     identifier: Identifier,
     granted: bool,
+    #[serde(default, skip_serializing_if = "is_false")]
+    contributor: bool,
 }
 
 impl From<&Family> for FamilyPayload {
@@ -121,6 +123,7 @@ impl From<&Family> for FamilyPayload {
             owner: family.repository.owner,
             identifier: family.repository.identifier.clone(),
             granted: family.granted,
+            contributor: family.repository.is_contributor(),
         }
     }
 }
@@ -128,7 +131,7 @@ impl From<&Family> for FamilyPayload {
 impl From<FamilyPayload> for Family {
     fn from(payload: FamilyPayload) -> Self {
         Self {
-            repository: RepoAddr::new(payload.owner, payload.identifier),
+            repository: repo(payload.contributor, payload.owner, payload.identifier),
             granted: payload.granted,
         }
     }
@@ -154,6 +157,20 @@ struct PlaceholderPayload {
     owner: PublicKey,
     commit: Oid,
     added_at: Millis,
+    #[serde(default, skip_serializing_if = "is_false")]
+    contributor: bool,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+fn repo(is_contributor: bool, owner: PublicKey, identifier: Identifier) -> RepoAddr {
+    if is_contributor {
+        RepoAddr::contributor(owner, identifier)
+    } else {
+        RepoAddr::new(owner, identifier)
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -247,6 +264,7 @@ impl Change {
             owner: named.repo.owner,
             commit: named.pushed.commit,
             added_at: named.pushed.added_at,
+            contributor: named.repo.is_contributor(),
         };
         let key = placeholder_key(&named.event_id, named.repo);
         let (identifier, at) = (named.repo.identifier.as_str(), named.pushed.expires_at);
@@ -268,7 +286,8 @@ impl Change {
 }
 
 fn repo_key(addr: &RepoAddr) -> String {
-    format!("{}:{}", addr.owner.to_hex(), addr.identifier)
+    let prefix = if addr.is_contributor() { "prs:" } else { "" };
+    format!("{prefix}{}:{}", addr.owner.to_hex(), addr.identifier)
 }
 
 fn placeholder_key(id: &EventId, repo: &RepoAddr) -> String {
@@ -300,9 +319,10 @@ impl Stored {
             }
             Class::Placeholder => {
                 let payload: PlaceholderPayload = serde_json::from_str(&row.payload)?;
+                let identifier = Identifier::parse(&row.identifier)?;
                 Self::Placeholder {
                     event_id: payload.event_id,
-                    repo: RepoAddr::new(payload.owner, Identifier::parse(&row.identifier)?),
+                    repo: repo(payload.contributor, payload.owner, identifier),
                     pushed: PlaceholderRef {
                         commit: payload.commit,
                         added_at: payload.added_at,

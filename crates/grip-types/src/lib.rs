@@ -15,6 +15,9 @@ mod ref_name;
 mod repo_addr;
 mod service;
 
+/// The one thing of nostr that is known here.
+pub use nostr::prelude::PublicKey;
+
 pub use client_network::{ClientNetwork, NetworkPrefixes};
 pub use domain::{Domain, InvalidDomain};
 pub use error_chain::ErrorChain;
@@ -24,5 +27,5 @@ pub use oid::{InvalidOid, ObjectFormat, Oid};
 pub use origin::{EventSource, Origin};
 pub use ref_edit::RefEdit;
 pub use ref_name::{InvalidRefName, RefName};
-pub use repo_addr::RepoAddr;
+pub use repo_addr::{CONTRIBUTORS, RepoAddr};
 pub use service::{InvalidService, Service};

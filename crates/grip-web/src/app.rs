@@ -149,7 +149,9 @@ impl App {
         let busy = connection.activity.request();
         let settings = self.settings();
         let (head, body) = request.into_parts();
-        let matched = routes::find(head.uri.path(), settings.service.base());
+        let contributors = self.web.grasp.serves_contributors();
+        let base = settings.service.base();
+        let matched = routes::find(head.uri.path(), base, contributors);
         let label = matched.route.label;
         let id = self.ids.name(&head.headers);
         let span = tracing::info_span!("request", route = label, method = %head.method, id);

@@ -53,15 +53,16 @@ pub(crate) async fn info_refs(cx: &RequestContext<'_>) -> HttpResult {
     Ok(response)
 }
 
-/// The repository, if it is hosted here, served or held.
+/// The repository, if it is hosted here, served or held, or a contributor's: all of those are here.
 fn hosted(cx: &RequestContext<'_>) -> Result<RepoAddr, WebError> {
     let addr = cx.repository()?;
-    match cx.app.web.grasp.repository(addr) {
-        Some(_) => match cx.app.web.grasp.damage(addr) {
-            Some(reason) => Err(WebError::Damaged { reason }),
-            None => Ok(addr.clone()),
-        },
-        None => Err(WebError::NoSuchRepository),
+    let grasp = &cx.app.web.grasp;
+    if !addr.is_contributor() && grasp.repository(addr).is_none() {
+        return Err(WebError::NoSuchRepository);
+    }
+    match grasp.damage(addr) {
+        Some(reason) => Err(WebError::Damaged { reason }),
+        None => Ok(addr.clone()),
     }
 }
 

@@ -8,6 +8,7 @@ use Class::{Api, Archive, Blame, Diff, Feed, Grep, History, Page, Raw, Resolve};
 use Limit::{Answer, Bulk, ByHandler, Probe};
 use futures_util::future::BoxFuture;
 use grip_nostr::RepoAddr;
+use grip_types::CONTRIBUTORS;
 use http::Method;
 use hyper::body::Incoming;
 
@@ -97,6 +98,8 @@ const ANY: &str = "";
 
 /// What the paths of a repository begin with.
 const REPOSITORY: &str = "/{npub}/{identifier}.git";
+/// What the paths of a contributor repository begin with: it has no page (G06-3).
+const CONTRIBUTOR: &str = "/prs/{npub}/{identifier}.git";
 /// The path of an owner.
 const OWNER: &str = "/{npub}";
 
@@ -130,6 +133,9 @@ static ROUTES: &[Route] = &[
     get("/{npub}/{identifier}.git/issues", "browse", Answer(Page), read!(pages::conversation::issues)),
     get("/{npub}/{identifier}.git/proposals", "browse", Answer(Page), read!(pages::conversation::proposals)),
     get("/{npub}/{identifier}.git/topic/{event}", "browse", Answer(Page), read!(pages::conversation::topic)),
+    git("/prs/{npub}/{identifier}.git/info/refs", GET, "prs-info-refs", read!(git::info_refs)),
+    git("/prs/{npub}/{identifier}.git/git-upload-pack", POST, "prs-upload-pack", upload!(git::upload_pack)),
+    git("/prs/{npub}/{identifier}.git/git-receive-pack", POST, "prs-receive-pack", upload!(git::receive_pack)),
     get("/{npub}", "author", Answer(Page), read!(pages::author::page)),
 
     any("/", "root", read!(websocket::root)),
@@ -287,11 +293,20 @@ pub(crate) struct Matched<'p> {
 
 /// Finds the route of a path. `base` is the service's base path without slashes at its ends; a
 /// proxy may or may not have cut it off, so both forms are understood.
-pub(crate) fn find<'p>(path: &'p str, base: &str) -> Matched<'p> {
+///
+/// Where there are no `contributors`, nothing is below `/prs/` (G06-2).
+pub(crate) fn find<'p>(path: &'p str, base: &str, contributors: bool) -> Matched<'p> {
     let path = strip_base(path, base);
     let (first, rest) = next_segment(path).unwrap_or_default();
     if first.starts_with("npub1") {
         return find_of_repository(first, rest);
+    }
+    if first == CONTRIBUTORS {
+        return if contributors {
+            find_of_contributor(rest)
+        } else {
+            matched(&NOWHERE, [""; 2], None)
+        };
     }
     let initial = first.bytes().next();
     let alike = ROUTES
@@ -333,6 +348,24 @@ fn find_of_repository<'p>(npub: &'p str, rest: &'p str) -> Matched<'p> {
     });
     match found {
         Some((route, params)) => matched(route, params, Some(addr)),
+        None => matched(&NOWHERE, [""; 2], None),
+    }
+}
+
+/// Finds the route of a path behind `/prs`. The suffix `.git` may not be left out: it is part of the
+/// name that a pull request gives.
+fn find_of_contributor(rest: &str) -> Matched<'_> {
+    let (npub, rest) = next_segment(rest).unwrap_or_default();
+    let (name, rest) = next_segment(rest).unwrap_or_default();
+    let Some(addr) = RepoAddr::contributor_from_segments(npub, name) else {
+        return matched(&BAD_REPOSITORY, [""; 2], None);
+    };
+    let found = ROUTES.iter().find(|route| {
+        let below = route.path.strip_prefix(CONTRIBUTOR);
+        below.is_some_and(|below| match_path(below, rest).is_some())
+    });
+    match found {
+        Some(route) => matched(route, [""; 2], Some(addr)),
         None => matched(&NOWHERE, [""; 2], None),
     }
 }

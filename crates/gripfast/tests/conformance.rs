@@ -1,4 +1,4 @@
-//! Every requirement of GRASP-01 against the real binary, a fresh node for each case.
+//! Every requirement of GRASP-01 and GRASP-06 against the real binary, a fresh node for each case.
 
 use std::{pin::Pin, sync::Arc};
 

@@ -11,7 +11,7 @@ use std::{
 use grip_tasks::{Permit, fault};
 use grip_types::{Identifier, Oid};
 
-use crate::{disk, objects::Objects};
+use crate::{bare, disk, objects::Objects};
 
 use super::{Packs, pack_dir};
 
@@ -36,6 +36,8 @@ pub(crate) struct QuarantineDir {
     path: PathBuf,
     packs: Arc<Packs>,
     identifier: Identifier,
+    /// It rests on nothing that is here.
+    is_apart: bool,
     /// The pack is checked against what the store has, so the store must stay.
     _in_use: Permit<Identifier>,
 }
@@ -68,8 +70,28 @@ impl Packs {
             path,
             packs: Arc::clone(self),
             identifier: identifier.clone(),
+            is_apart: false,
             _in_use: in_use,
         })
+    }
+
+    /// A place for a pack that has to be complete in itself.
+    pub(crate) fn quarantine_dir_apart(
+        self: &Arc<Self>,
+        identifier: &Identifier,
+    ) -> io::Result<QuarantineDir> {
+        let empty = self.layout.empty();
+        if !disk::is_real_dir(&empty)? {
+            disk::make_dirs(&self.layout.root, &self.layout.contributors())?;
+            match bare::create(&self.layout.quarantines(), &empty, None) {
+                Err(error) if !disk::is_real_dir(&empty)? => return Err(error),
+                // Another one has just made it.
+                _ => {}
+            }
+        }
+        let mut dir = self.quarantine_dir(identifier, self.borrow(identifier))?;
+        dir.is_apart = true;
+        Ok(dir)
     }
 
     /// Makes a pack part of its store; durable on return. The caller holds the lock.
@@ -96,16 +118,22 @@ impl Packs {
 }
 
 impl QuarantineDir {
-    /// Makes git write into this directory only, and see the store, and `also`, beside it.
+    /// Makes git write into this directory only, and see the store, unless it is apart, and `also`
+    /// beside it.
     pub(crate) fn confine(&self, command: &mut Command, also: Option<&QuarantinedPack>) {
-        let packs = &self.packs;
-        let mut alternates = packs.objects(&self.identifier).into_os_string();
+        let layout = &self.packs.layout;
+        let base = if self.is_apart {
+            layout.empty()
+        } else {
+            layout.store(&self.identifier)
+        };
+        let mut alternates = base.join("objects").into_os_string();
         if let Some(also) = also {
             alternates.push(":");
             alternates.push(&also.dir.path);
         }
         command
-            .env("GIT_DIR", packs.layout.store(&self.identifier))
+            .env("GIT_DIR", base)
             .env("GIT_OBJECT_DIRECTORY", &self.path)
             .env("GIT_ALTERNATE_OBJECT_DIRECTORIES", alternates);
     }

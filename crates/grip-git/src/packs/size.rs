@@ -1,6 +1,6 @@
 //! The size of a store, and the memory that git takes to read it.
 
-use std::{fs, io};
+use std::{fs, io, path::Path};
 
 use grip_types::Identifier;
 
@@ -29,9 +29,15 @@ pub(crate) struct StoreSize {
 impl Packs {
     /// Adds up the packs of a store; nothing if there is none. Blocking.
     pub(crate) fn size(&self, identifier: &Identifier) -> io::Result<StoreSize> {
-        let dir = pack_dir(&self.objects(identifier));
+        StoreSize::of(&pack_dir(&self.objects(identifier)))
+    }
+}
+
+impl StoreSize {
+    /// Adds up the packs of a directory. Blocking.
+    pub(crate) fn of(dir: &Path) -> io::Result<Self> {
         let mut size = StoreSize::default();
-        for (name, _) in disk::entries(&dir)? {
+        for (name, _) in disk::entries(dir)? {
             // It may have been repacked since the directory was read.
             let len = fs::metadata(dir.join(&name)).map_or(0, |found| found.len());
             if name.ends_with(".idx") {

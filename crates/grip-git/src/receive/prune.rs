@@ -81,7 +81,7 @@ impl Quarantine {
     ///
     /// The second is complete once the first is promoted.
     pub async fn split(self, signed: &[Oid], staged: &[Oid]) -> Result<(Self, Self), ReceiveError> {
-        let nothing = self.repositories.no_pack(&self.identifier);
+        let nothing = self.nothing();
         if staged.is_empty() {
             return Ok((self.prune_to(signed).await?.quarantine, nothing));
         }
@@ -121,8 +121,14 @@ impl Quarantine {
         if compared.has_new {
             self.repack(pack, &marked).await
         } else {
-            Ok(self.repositories.no_pack(&self.identifier))
+            Ok(self.nothing())
         }
+    }
+
+    /// One of the same kind without a pack.
+    fn nothing(&self) -> Self {
+        let repositories = &self.repositories;
+        repositories.quarantine(&self.identifier, self.is_apart, None, self.payer)
     }
 
     fn pruned(self, arrived: Vec<Oid>) -> Pruned {
@@ -133,7 +139,7 @@ impl Quarantine {
     }
 
     async fn emptied(self, arrived: Vec<Oid>) -> Result<Pruned, ReceiveError> {
-        let nothing = self.repositories.no_pack(&self.identifier);
+        let nothing = self.nothing();
         self.replaced(nothing, arrived).await
     }
 
@@ -172,7 +178,11 @@ impl Quarantine {
         mut marked: Marked,
     ) -> Result<Marked, ReceiveError> {
         let (repositories, identifier) = (self.repositories.clone(), self.identifier.clone());
-        let tips = blocking(move || Ok(tips(&repositories, &identifier))).await??;
+        let tips = if self.is_apart {
+            Vec::new()
+        } else {
+            blocking(move || Ok(tips(&repositories, &identifier))).await??
+        };
         let wanted = wanted.iter().map(|oid| format!("{oid}\n"));
         let tips = tips.iter().map(|oid| format!("^{oid}\n"));
         let input: String = wanted.chain(tips).collect();
@@ -189,6 +199,13 @@ impl Quarantine {
 
     /// Says what the pack has for the store.
     async fn compare(&self, marked: Marked) -> Result<(Marked, Compared), ReceiveError> {
+        if self.is_apart {
+            let compared = Compared {
+                has_new: marked.all(true).next().is_some(),
+                has_extra: marked.all(false).next().is_some(),
+            };
+            return Ok((marked, compared));
+        }
         let (repositories, identifier) = (self.repositories.clone(), self.identifier.clone());
         let compare = move || Ok((marked.compare(&repositories, &identifier), marked));
         let (compared, marked) = blocking(compare).await?;
@@ -198,7 +215,8 @@ impl Quarantine {
     /// Packs the marked objects into a quarantine of their own; deltas are taken over as they are.
     async fn repack(&self, pack: &QuarantinedPack, marked: &Marked) -> Result<Self, ReceiveError> {
         let repositories = &self.repositories;
-        let dir = repositories.quarantine_dir(&self.identifier).await?;
+        let dir = repositories.new_quarantine(&self.identifier, self.is_apart);
+        let dir = dir.await?;
         let mut command = repositories.inner.git.command([
             "-c",
             "core.fsync=none",
@@ -220,9 +238,7 @@ impl Quarantine {
         self.run(command, objects, marked.lines(), output, most)
             .await?;
         let hash = String::from_utf8_lossy(&said);
-        repositories
-            .seal(&self.identifier, dir, &hash, self.payer)
-            .await
+        self.nothing().seal(dir, &hash).await
     }
 
     /// Runs git over a pack of so many objects.

@@ -17,6 +17,8 @@ pub struct Quarantine {
     pub(crate) repositories: Repositories,
     pub(super) identifier: Identifier,
     pub(crate) pack: Option<QuarantinedPack>,
+    /// What is not in it does not count as being here.
+    pub(super) is_apart: bool,
     /// Whose share of the memory its walks take.
     pub(super) payer: Payer,
 }
@@ -31,9 +33,14 @@ impl Quarantine {
         self.pack.is_none()
     }
 
-    /// What each object is, here or in the store; `None` for those in neither. Blocking.
+    /// What each object is, here or, unless it was received apart, in the store; `None` for those in
+    /// neither. Blocking.
     pub fn kinds(&self, oids: &[Oid]) -> Result<Vec<Option<ObjectKind>>, RepoError> {
-        let mut kinds = self.repositories.kinds(&self.identifier, oids)?;
+        let mut kinds = if self.is_apart {
+            vec![None; oids.len()]
+        } else {
+            self.repositories.kinds(&self.identifier, oids)?
+        };
         if let Some(pack) = &self.pack {
             let reader = pack.objects.reader();
             for (kind, oid) in kinds.iter_mut().zip(oids) {

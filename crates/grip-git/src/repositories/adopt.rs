@@ -71,7 +71,8 @@ impl Inner {
             tracing::warn!(%error, "failed to look through the archive");
         }
         self.packs.clean(all_adopted)?;
-        self.restore_staged()
+        self.restore_staged()?;
+        self.remove_idle()
     }
 
     /// Gives repositories whose directories have a space or an umlaut their encoded name.

@@ -8,13 +8,14 @@ use std::{
 };
 
 use grip_tasks::fault;
-use grip_types::{Oid, RefEdit, RefName, RepoAddr};
+use grip_types::{Identifier, Oid, RefEdit, RefName, RepoAddr};
 
 use crate::{
+    contributor_quotas::Quota,
     disk,
     memory::Payer,
     objects::{Objects, Reader},
-    packs::remove_pack,
+    packs::{StoreSize, remove_pack},
     receive::{Quarantine, ReceiveError, blocking},
     refs::{self, Ref, RefSnapshot},
     staged_uploads::{self, Records, StagedTotals, StagedUpload, StagingFull},
@@ -57,13 +58,13 @@ impl Quarantine {
         let _turn = inner.lock(&repo.identifier);
         // What the store has rests on nothing that may go, and one upload is enough for a ref.
         let oids: Vec<Oid> = tips.iter().map(|(_, tip)| *tip).collect();
-        let stored = inner.packs.kinds(&repo.identifier, &oids).map_err(failed)?;
+        let stored = inner.stored(repo, &oids).map_err(failed)?;
         let reader = pack.objects.reader();
         let rests_here = |(name, tip): &(RefName, Oid)| {
             reader.kind(tip).is_some() && inner.staged.find(repo, name, tip).is_none()
         };
         let tips = tips.into_iter().zip(stored);
-        let tips = tips.filter_map(|(tip, stored)| stored.is_none().then_some(tip));
+        let tips = tips.filter_map(|(tip, stored)| (!stored).then_some(tip));
         let tips: Vec<_> = tips.filter(rests_here).collect();
         if tips.is_empty() {
             return Ok(());
@@ -77,11 +78,18 @@ impl Quarantine {
         };
         let mut known = inner.staged.of(repo).into_iter();
         if let Some(known) = known.find(|known| known.pack == upload.pack) {
-            // The same objects again: more refs rest on them, and nobody's share grows.
+            // The same objects again: more refs rest on them, and nobody's bytes grow.
+            let known_tips = known.tips.len();
             upload.tips.extend(known.tips);
             upload.tips.sort_unstable();
             upload.tips.dedup();
             upload.sender = known.sender;
+            let more = Quota {
+                bytes: 0,
+                refs: upload.tips.len().saturating_sub(known_tips) as u64,
+            };
+            let (sender, budgets) = (upload.sender.as_deref(), &inner.options.staging);
+            inner.staged.check(repo, sender, more, budgets)?;
             inner.records(repo).write(&upload).map_err(failed)?;
             inner.staged.set_tips(repo, &upload.pack, upload.tips);
             return Ok(());
@@ -90,10 +98,16 @@ impl Quarantine {
         inner.staged.add(repo, upload.clone(), budgets)?;
         let moved = inner.records(repo).write(&upload).and_then(|()| {
             fault::point("git.stage.recorded");
+            if repo.is_contributor() {
+                inner.create(repo).map_err(io::Error::other)?;
+            }
             pack.move_to(&inner.own_packs(repo))
         });
         if let Err(error) = moved {
             inner.remove_upload(repo, &upload);
+            if let Ok(refs) = inner.load(repo) {
+                inner.remove_if_idle(repo, &refs);
+            }
             return Err(failed(error));
         }
         fault::point("git.stage.done");
@@ -108,17 +122,37 @@ impl Repositories {
         inner.staged.room(repo, sender, &inner.options.staging)
     }
 
-    /// The budget that `bytes` more would not fit in.
+    /// The budget that so much more would not fit in.
     pub fn check_staging(
         &self,
         repo: &RepoAddr,
         sender: Option<&str>,
         bytes: u64,
+        refs: usize,
     ) -> Result<(), StagingFull> {
         let inner = &self.inner;
+        let more = Quota {
+            bytes,
+            refs: refs as u64,
+        };
         inner
             .staged
-            .check(repo, sender, bytes, &inner.options.staging)
+            .check(repo, sender, more, &inner.options.staging)
+    }
+
+    /// The contributor repositories of an identifier that are on disk.
+    pub fn contributors(&self, identifier: &Identifier) -> Vec<RepoAddr> {
+        self.inner.staged.contributors(identifier)
+    }
+
+    /// Says whether there is any contributor repository on disk.
+    pub fn has_contributors(&self) -> bool {
+        self.inner.staged.has_contributors()
+    }
+
+    /// The identifiers that have a contributor repository on disk.
+    pub fn contributed(&self) -> Vec<Identifier> {
+        self.inner.staged.contributed()
     }
 
     /// Says whether `name` at `tip` rests on objects that no other repository can read.
@@ -131,7 +165,13 @@ impl Repositories {
         let _turn = self.inner.lock(&repo.identifier);
         let refs = self.inner.load(repo)?;
         self.inner.reclaim(repo, &refs);
+        self.inner.remove_if_idle(repo, &refs);
         Ok(())
+    }
+
+    /// What contributor repositories have.
+    pub fn contributor_totals(&self) -> StagedTotals {
+        self.inner.staged.totals_of(RepoAddr::is_contributor)
     }
 
     pub fn staged_totals(&self) -> StagedTotals {
@@ -148,10 +188,23 @@ impl Repositories {
         name: &RefName,
         tip: &Oid,
     ) -> Result<Option<StagedTip>, ReceiveError> {
+        self.prepare_staged_for(&repo.identifier, repo, name, tip)
+            .await
+    }
+
+    /// The same, to be promoted into the store of another identifier: what a contributor repository
+    /// has may be meant for several.
+    pub async fn prepare_staged_for(
+        &self,
+        identifier: &Identifier,
+        repo: &RepoAddr,
+        name: &RefName,
+        tip: &Oid,
+    ) -> Result<Option<StagedTip>, ReceiveError> {
         let Some(upload) = self.inner.staged.find(repo, name, tip) else {
             return Ok(None);
         };
-        let quarantine = self.reopen_staged(repo, &upload).await?;
+        let quarantine = self.reopen_staged(identifier, repo, &upload).await?;
         // Tips that are gone may have left objects in it that no event names.
         let quarantine = quarantine.prune_to(&[*tip]).await?.quarantine;
         Ok(Some(StagedTip {
@@ -165,13 +218,14 @@ impl Repositories {
     /// The pack of an upload, in a quarantine of its own beside the staged one.
     async fn reopen_staged(
         &self,
+        identifier: &Identifier,
         repo: &RepoAddr,
         upload: &StagedUpload,
     ) -> Result<Quarantine, ReceiveError> {
-        let dir = self.quarantine_dir(&repo.identifier).await?;
+        let dir = self.quarantine_dir(identifier).await?;
         let (from, pack) = (self.inner.own_packs(repo), upload.pack.clone());
         let reopened = blocking(move || dir.link(&from, &pack)).await?;
-        Ok(self.quarantine(&repo.identifier, Some(reopened), Payer::Unknown))
+        Ok(self.quarantine(identifier, false, Some(reopened), Payer::Unknown))
     }
 }
 
@@ -190,11 +244,20 @@ impl StagedTip {
         self.repo == *repo && self.tip == *tip
     }
 
-    /// Makes it part of the identifier's store. Blocking; durable on return.
+    /// Says whether it is for the store of this identifier.
+    pub fn is_for(&self, identifier: &Identifier) -> bool {
+        self.quarantine.identifier() == identifier
+    }
+
+    /// Makes it part of the identifier's store. Blocking; durable on return. A contributor repository
+    /// keeps what it has.
     pub fn promote(self) -> io::Result<()> {
         let repositories = self.quarantine.repositories.clone();
         self.quarantine.promote()?;
         fault::point("git.stage.promoted");
+        if self.repo.is_contributor() {
+            return Ok(());
+        }
         let inner = &repositories.inner;
         inner.forget_tip(&self.repo, &self.pack, &self.tip)
     }
@@ -209,9 +272,17 @@ impl Inner {
         self.layout.repository(repo).join("objects/pack")
     }
 
+    /// The packs that a fetch from `repo` reads. Blocking.
+    pub(crate) fn size(&self, repo: &RepoAddr) -> io::Result<StoreSize> {
+        if repo.is_contributor() {
+            return StoreSize::of(&self.own_packs(repo));
+        }
+        self.packs.size(&repo.identifier)
+    }
+
     /// Reads what `repo` can read: the shared store, and what is staged there.
     pub(super) fn own_reader(&self, repo: &RepoAddr) -> io::Result<Reader> {
-        if self.staged.has(repo) {
+        if self.staged.has(repo) || repo.is_contributor() {
             let objects = self.layout.repository(repo).join("objects");
             return Ok(Objects::open(objects)?.patient_reader());
         }
@@ -233,6 +304,60 @@ impl Inner {
         Arc::new(RefSnapshot::new(stored, refs.head().cloned()))
     }
 
+    /// Says which of the objects are in the store that `repo` borrows from.
+    fn stored(&self, repo: &RepoAddr, oids: &[Oid]) -> io::Result<Vec<bool>> {
+        if repo.is_contributor() {
+            return Ok(vec![false; oids.len()]);
+        }
+        let kinds = self.packs.kinds(&repo.identifier, oids)?;
+        Ok(kinds.iter().map(Option::is_some).collect())
+    }
+
+    /// Removes a contributor repository that has no refs, which can be read all the same; the caller
+    /// holds the lock. A failure leaves it to the next change, or the next start.
+    pub(super) fn remove_if_idle(&self, repo: &RepoAddr, refs: &RefSnapshot) {
+        if !repo.is_contributor() || !refs.is_empty() || self.staged.has(repo) {
+            return;
+        }
+        self.forget(repo);
+        let path = self.layout.repository(repo);
+        let removed = disk::move_away(&path, &self.layout.quarantines()).and_then(|away| {
+            fault::point("git.contributor.moved_away");
+            // Another repository of the contributor may be there.
+            let _ = fs::remove_dir(self.layout.owner_of(repo));
+            fs::remove_dir_all(away)
+        });
+        if let Err(error) = removed
+            && !disk::is_absent(&error)
+        {
+            tracing::warn!(%repo, %error, "failed to remove an idle contributor repository");
+        }
+    }
+
+    /// Removes contributor repositories that a crash left without refs; only for the start.
+    pub(super) fn remove_idle(&self) -> io::Result<()> {
+        let root = self.layout.contributors();
+        for (npub, _) in disk::entries(&root)? {
+            for (name, kind) in disk::entries(&root.join(&npub))? {
+                let repo = RepoAddr::contributor_from_segments(&npub, &name);
+                let Some(repo) = repo.filter(|_| kind.is_dir()) else {
+                    continue;
+                };
+                let path = self.layout.repository(&repo);
+                disk::remove_files(&path, |name| {
+                    name.starts_with('.') && name.ends_with(".new")
+                })?;
+                match self.load(&repo) {
+                    Ok(refs) => self.remove_if_idle(&repo, &refs),
+                    Err(error) => {
+                        tracing::warn!(%repo, %error, "failed to read refs; left as it is")
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Removes the staged packs that no ref of `repo` rests on any more; the caller holds the lock.
     ///
     /// A failure leaves them to the next change of such a ref, or the next start.
@@ -241,8 +366,26 @@ impl Inner {
             let is_live = |(name, tip): &(RefName, Oid)| {
                 refs.get(name).is_some_and(|found| found.oid == *tip)
             };
-            if !upload.tips.iter().any(is_live) {
+            let live: Vec<_> = upload.tips.iter().filter(|tip| is_live(tip)).collect();
+            if live.is_empty() {
                 self.remove_upload(repo, &upload);
+            } else if repo.is_contributor() && live.len() < upload.tips.len() {
+                // Each ref is somebody's share.
+                let tips = live.into_iter().cloned().collect();
+                let kept = StagedUpload {
+                    tips,
+                    ..upload.clone()
+                };
+                self.keep_tips(repo, kept);
+            }
+        }
+    }
+
+    fn keep_tips(&self, repo: &RepoAddr, upload: StagedUpload) {
+        match self.records(repo).write(&upload) {
+            Ok(()) => self.staged.set_tips(repo, &upload.pack, upload.tips),
+            Err(error) => {
+                tracing::warn!(%repo, pack = upload.pack, %error, "failed to write the record of a staged upload");
             }
         }
     }
@@ -324,8 +467,7 @@ impl Inner {
         };
         // A tip that the store has was promoted a moment before the crash.
         let tips: Vec<Oid> = upload.tips.iter().map(|(_, tip)| *tip).collect();
-        let stored = self.packs.kinds(&repo.identifier, &tips)?;
-        let mut stored = stored.iter().map(Option::is_some);
+        let mut stored = self.stored(repo, &tips)?.into_iter();
         let recorded = upload.tips.len();
         upload.tips.retain(|(name, tip)| {
             let is_stored = stored.next().unwrap_or(false);

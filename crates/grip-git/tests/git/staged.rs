@@ -1,6 +1,6 @@
 //! Uploads that no event names: kept for one repository, promoted, and gone with their last ref.
 
-use grip_git::{GitService, Protocol, Quarantine, StageError, StagedTotals, StagingBudgets};
+use grip_git::{Caps, GitService, Protocol, Quarantine, StageError, StagedTotals, StagingBudgets};
 use grip_types::{Oid, RefName, RepoAddr};
 
 use crate::support::*;
@@ -201,6 +201,7 @@ async fn what_does_not_fit_leaves_nothing_and_names_the_budget() {
             StagingBudgets {
                 per_address: 100,
                 per_identifier: 1 << 20,
+                ..StagingBudgets::default()
             },
             "from your address",
         ),
@@ -208,6 +209,7 @@ async fn what_does_not_fit_leaves_nothing_and_names_the_budget() {
             StagingBudgets {
                 per_address: 1 << 20,
                 per_identifier: 100,
+                ..StagingBudgets::default()
             },
             "named project",
         ),
@@ -296,4 +298,87 @@ async fn a_pack_for_both_is_divided() {
     sandbox.set(&repo, &edits).unwrap();
     assert!(sandbox.kind(&repo, signed).is_some() && sandbox.kind(&repo, tip).is_none());
     assert_fsck_is_clean(&sandbox.path(&repo));
+}
+
+/// A contributor repository, and a complete pack for it.
+async fn contribute(sandbox: &Sandbox, repo: &RepoAddr, work: &Work, tip: Oid, n: &str) {
+    let pack = work.pack(&format!("{tip}\n"), &[]);
+    let caps = Caps {
+        max_pack_bytes: 1 << 30,
+        stall: std::time::Duration::from_secs(60),
+        payer: grip_git::Payer::Unknown,
+    };
+    let received = sandbox.receive_apart(&repo.identifier, &pack[..], caps);
+    let (signed, staged) = received.await.unwrap().split(&[], &[tip]).await.unwrap();
+    assert!(signed.is_empty() && !staged.is_empty());
+    let tips = vec![(name(n), tip)];
+    staged.stage(repo, tips, Some(SENDER.to_owned())).unwrap();
+    sandbox.set(repo, &[set(n, tip)]).unwrap();
+}
+
+/// G06-10: it rests on nothing that is here, and goes with its last ref.
+#[tokio::test]
+async fn a_contributor_repository_is_whole_in_itself_and_gone_when_it_is_empty() {
+    let (mut sandbox, hosted, work, tip) = scene().await;
+    let repo = RepoAddr::contributor(hosted.owner, hosted.identifier.clone());
+    assert!(sandbox.refs(&repo).unwrap().is_empty() && !sandbox.exists(&repo));
+    let (one, two) = (nostr("ab"), nostr("cd"));
+    contribute(&sandbox, &repo, &work, tip, &one).await;
+    contribute(&sandbox, &repo, &work, tip, &two).await;
+    let path = sandbox.root().join(".prs").join(repo.npub());
+    let path = path.join("project.git");
+    assert_fsck_is_clean(&path);
+    let oid = tip.to_hex();
+    assert!(
+        try_git(&path, &["rev-list", "--objects", &oid], b"")
+            .0
+            .is_some()
+    );
+    assert!(!has(&sandbox, &hosted, tip), "no other repository reads it");
+    assert_eq!(sandbox.contributors(&repo.identifier), [repo.clone()]);
+    assert_eq!(sandbox.list().unwrap(), [hosted.clone()]);
+
+    sandbox.reopen();
+    assert_eq!(sandbox.refs(&repo).unwrap().len(), 2);
+    let totals = sandbox.staged_totals();
+    assert_eq!((totals.uploads, totals.refs), (1, 2));
+    let first = name(&one);
+    let mirrored = sandbox.prepare_staged_for(&hosted.identifier, &repo, &first, &tip);
+    mirrored.await.unwrap().expect("staged").promote().unwrap();
+    assert!(has(&sandbox, &hosted, tip) && sandbox.is_staged(&repo, &first, &tip));
+    sandbox.reopen();
+    assert_eq!(
+        sandbox.refs(&repo).unwrap().len(),
+        2,
+        "a mirror takes nothing away"
+    );
+
+    for gone in [&one, &two] {
+        assert!(path.exists());
+        sandbox.set(&repo, &[delete(gone)]).unwrap();
+        let left = usize::from(gone == &one);
+        assert_eq!(
+            sandbox.contributor_totals().refs,
+            left,
+            "each ref frees its share"
+        );
+    }
+    assert!(!path.exists() && sandbox.refs(&repo).unwrap().is_empty());
+    assert_eq!(sandbox.staged_totals(), StagedTotals::default());
+    assert!(has(&sandbox, &hosted, tip), "what was mirrored stays");
+}
+
+/// A pack that leans on objects of the hosted repository is refused for a contributor.
+#[tokio::test]
+async fn a_contributors_pack_must_be_complete() {
+    let (sandbox, hosted, work, tip) = scene().await;
+    let pack = work.pack(&format!("{tip}\n^main~1\n"), &[]);
+    let caps = Caps {
+        max_pack_bytes: 1 << 30,
+        stall: std::time::Duration::from_secs(60),
+        payer: grip_git::Payer::Unknown,
+    };
+    let received = sandbox.receive_apart(&hosted.identifier, &pack[..], caps);
+    assert!(received.await.is_err());
+    sandbox.assert_quarantine_is_empty();
 }

@@ -85,6 +85,8 @@ pub(crate) enum Effect {
         event: EventId,
         tip: Oid,
         repositories: Vec<RepoAddr>,
+        /// The contributor repository that has it, for those that do not (G06-9).
+        source: Option<RepoAddr>,
     },
     /// Delete `refs/nostr/<event>` in these repositories unless it is at `unless`.
     ClearPullRequestRef {

@@ -11,7 +11,7 @@ use grip_types::Identifier;
 use super::{
     Announcements, Decision, Effect, EventStatus, Outcome, Reason, View, ViewError,
     decision::Trail,
-    pull_request::{identifiers, named_by},
+    pull_request::{contributor_repositories, identifiers, named_by},
 };
 use crate::policy::Policy;
 
@@ -201,6 +201,7 @@ fn drop_pull_request(
         targets.extend(named_by(&root));
     }
     let mut repositories = view.placeholders(&event)?;
+    repositories.extend(contributor_repositories(request, policy));
     for identifier in identifiers(&targets) {
         repositories.extend(Announcements::load(identifier, view, policy)?.hosted());
     }

@@ -1,10 +1,12 @@
-//! Kinds 1618 and 1619: pull requests and their updates (G01-48 … G01-50).
+//! Kinds 1618 and 1619: pull requests and their updates (G01-48 … G01-50), also those whose tip is in
+//! a contributor repository here and whose target is not (G06-5 … G06-9).
 
 use std::collections::BTreeMap;
 
 use grip_nostr::{Address, Event, PublicKey, PullRequest, RepoAddr, kinds, references};
 use grip_purgatory::Family;
-use grip_types::Identifier;
+use grip_types::{CONTRIBUTORS, Identifier};
+use url::Url;
 
 use super::{
     Announcements, Cause, Decision, Effect, Found, Outcome, Prefix, Reason, View, ViewError,
@@ -18,6 +20,8 @@ use crate::policy::Policy;
 const MAX_TARGETS: usize = 16;
 /// Names of those, each of which costs a turn and a decision: few projects have more than one.
 const MAX_IDENTIFIERS: usize = 4;
+/// Clone URLs of one pull request that are looked at.
+const MAX_CLONE_URLS: usize = 64;
 /// Events that one pull request is looked up through.
 const MAX_ROOTS: usize = 8;
 
@@ -42,7 +46,14 @@ pub(super) fn judge(
         return Ok(trail.refuse("G01-49", Reason::invalid(text)));
     }
     let targets = targets(&request, view, policy)?;
-    if targets.is_empty() {
+    let contributed = if policy.contributors {
+        let mut named = contributor_repositories(&request, policy);
+        named.retain(|repository| !is_banned(&request, repository, policy));
+        named
+    } else {
+        Vec::new()
+    };
+    if targets.is_empty() && contributed.is_empty() {
         let (rule, reason) = if waits_itself(&request, view)? {
             ("G01-8", no_git_data())
         } else {
@@ -52,19 +63,29 @@ pub(super) fn judge(
     }
     let known = announcements(&targets, view, policy)?;
     let repositories = relevant(&targets, &known);
-    if repositories.is_empty() {
+    if repositories.is_empty() && contributed.is_empty() {
         return Ok(trail.refuse("G01-49", unrelated()));
     }
-    trail.find_room(families(&event.pubkey, &targets, &known));
+    let mut families = families(&event.pubkey, &targets, &known);
+    families.extend(contributed.iter().map(|repository| Family {
+        repository: repository.clone(),
+        granted: false,
+    }));
+    trail.find_room(families);
     for repository in &repositories {
         trail.note("G01-49", format!("its tip belongs into {repository}"));
     }
-    let Some(holders) = holders(&request, &repositories, view)? else {
+    for repository in &contributed {
+        trail.note("G06-5", format!("its tip may be in {repository}"));
+    }
+    let source = source(&request, &contributed, view)?;
+    let Some(holders) = holders(&request, &repositories, source.is_some(), view)? else {
         let text = format!("{} in its `c` tag is no commit", request.tip.short());
         return Ok(trail.refuse("G01-50", Reason::invalid(text)));
     };
-    clear_wrong_refs(&request, repositories, view, &mut trail)?;
-    if holders.is_empty() {
+    let all = repositories.into_iter().chain(contributed).collect();
+    clear_wrong_refs(&request, all, view, &mut trail)?;
+    if holders.is_empty() && source.is_none() {
         trail.note(
             "G01-48",
             format!("its tip {} is not here", request.tip.short()),
@@ -76,17 +97,73 @@ pub(super) fn judge(
         event: event.id,
         tip: request.tip,
         repositories: holders,
+        source,
     });
     Ok(trail.end(Outcome::Serve))
 }
 
-/// Says whether the tip of `request` belongs into `repository` (G01-45, G01-49).
+/// The contributor repositories that `request` names: by a `clone` value that is this service's
+/// `/prs/<npub of its signer>/<identifier of one of its targets>.git`, and nothing else (G06-7).
+pub(crate) fn contributor_repositories(request: &PullRequest, policy: &Policy) -> Vec<RepoAddr> {
+    let mut found = Vec::new();
+    for value in request.clone.iter().take(MAX_CLONE_URLS) {
+        let Some(repository) = contributor_repository(value, policy) else {
+            continue;
+        };
+        let is_signers = repository.owner == request.event.pubkey;
+        let is_target = |target: &RepoAddr| target.identifier == repository.identifier;
+        let is_named = is_signers && request.targets.iter().any(is_target);
+        if is_named && !found.contains(&repository) {
+            found.push(repository);
+        }
+    }
+    found
+}
+
+/// Says whether the operator bans a contributor repository, or all that `request` is for in it.
+pub(crate) fn is_banned(request: &PullRequest, repository: &RepoAddr, policy: &Policy) -> bool {
+    let is_target = |target: &&RepoAddr| target.identifier == repository.identifier;
+    let mut targets = request.targets.iter().filter(is_target);
+    policy.bans(repository) || targets.all(|target| policy.bans(target))
+}
+
+fn contributor_repository(value: &str, policy: &Policy) -> Option<RepoAddr> {
+    let url = Url::parse(value).ok()?;
+    if url.query().is_some() || url.fragment().is_some() || url.password().is_some() {
+        return None;
+    }
+    let mut names = policy.names();
+    let segments = names.find_map(|name| name.segments_of(&url, &["http", "https"]))?;
+    match segments[..] {
+        [CONTRIBUTORS, npub, name] => RepoAddr::contributor_from_segments(npub, name),
+        _ => None,
+    }
+}
+
+/// A contributor repository that has the tip.
+fn source(
+    request: &PullRequest,
+    contributed: &[RepoAddr],
+    view: &dyn View,
+) -> Result<Option<RepoAddr>, ViewError> {
+    for repository in contributed {
+        if view.is_staged(repository, &request.event.id, &request.tip)? {
+            return Ok(Some(repository.clone()));
+        }
+    }
+    Ok(None)
+}
+
+/// Says whether the tip of `request` belongs into `repository` (G01-45, G01-49, G06-8).
 pub(crate) fn belongs_to(
     request: &PullRequest,
     repository: &RepoAddr,
     view: &dyn View,
     policy: &Policy,
 ) -> Result<bool, ViewError> {
+    if repository.is_contributor() {
+        return Ok(contributor_repositories(request, policy).contains(repository));
+    }
     let targets = targets(request, view, policy)?;
     let known = announcements(&targets, view, policy)?;
     Ok(relevant(&targets, &known).contains(repository))
@@ -238,11 +315,12 @@ pub(super) fn identifiers(repositories: &[RepoAddr]) -> Vec<&Identifier> {
     identifiers
 }
 
-/// Those of `repositories` that have the tip, or will once what is staged in one of them is
-/// promoted; none at all if it turns out to be no commit.
+/// Those of `repositories` that have the tip, or will once what is staged in one of them, or what a
+/// contributor has, is promoted; none at all if it turns out to be no commit.
 fn holders(
     request: &PullRequest,
     repositories: &[RepoAddr],
+    is_contributed: bool,
     view: &dyn View,
 ) -> Result<Option<Vec<RepoAddr>>, ViewError> {
     let mut holders = Vec::new();
@@ -252,7 +330,7 @@ fn holders(
             Some(Found::Other) => return Ok(None),
             Some(Found::Commit) => true,
             Some(Found::Missing) | None => {
-                let mut is_staged = false;
+                let mut is_staged = is_contributed;
                 for repository in same() {
                     is_staged |= view.is_staged(repository, &request.event.id, &request.tip)?;
                 }

@@ -3,18 +3,19 @@
 use std::{collections::BTreeSet, ops::Bound, sync::Arc};
 
 use grip_git::RepoError;
-use grip_nostr::{EventId, RepoAddr};
+use grip_nostr::{EventId, PullRequest, RepoAddr};
 use grip_types::{ErrorChain, Identifier, Oid, RefName};
 use parking_lot::Mutex;
 
 use super::{Disagreement, Expected, Fault, expected::ExpectedRepository};
 use crate::{
-    Grasp, LookError,
-    admission::{View as _, ViewError},
+    Grasp, LookError, Policy,
+    admission::{View as _, ViewError, contributor_repositories},
     error::GraspError,
     grasp::Core,
     node_view::NodeView,
     push_rules::Refs,
+    repositories::refs_of,
 };
 
 /// Identifiers audited in one round.
@@ -44,6 +45,7 @@ impl Core {
             .map(|(addr, _)| addr.identifier);
         let mut all: BTreeSet<Identifier> = hosted.collect();
         all.extend(self.purgatory.lock().identifiers().cloned());
+        all.extend(self.repositories.contributed());
         all
     }
 
@@ -86,8 +88,62 @@ impl Core {
         for (addr, repository) in &expected.repositories {
             self.compare_repository(addr, repository, &view, &mut findings)?;
         }
+        for addr in self.repositories.contributors(identifier) {
+            self.compare_contributor(&addr, &policy, &view, &mut findings)?;
+        }
         self.compare_waiting(&expected, &mut findings);
         Ok(findings.list)
+    }
+
+    /// A contributor repository has `refs/nostr/<id>` for pull requests, served or held, that name it
+    /// and this tip, and for pushed refs that are noted; and it has their objects.
+    fn compare_contributor(
+        &self,
+        addr: &RepoAddr,
+        policy: &Policy,
+        view: &NodeView<'_>,
+        findings: &mut Findings<'_>,
+    ) -> Result<(), GraspError> {
+        let current = match self.repositories.refs(addr) {
+            Ok(refs) => refs_of(&refs),
+            Err(error) => {
+                let reason = ErrorChain(&error).to_string();
+                findings.add(addr, Fault::Damaged { reason });
+                return Ok(());
+            }
+        };
+        for (name, oid) in current.refs {
+            if !self.repositories.is_staged(addr, &name, &oid) {
+                let reason = format!("{name} rests on nothing that is here");
+                findings.add(addr, Fault::Damaged { reason });
+                continue;
+            }
+            let event = name.nostr_event_id();
+            let event = event.map(|id| EventId::from_slice(&id).expect("32 bytes"));
+            if event.is_some_and(|event| self.is_held_for(&event, addr)) {
+                continue;
+            }
+            let served = match event {
+                Some(event) => view.served_event(&event)?,
+                None => None,
+            };
+            let Some(served) = served else {
+                let fault = match event {
+                    Some(event) => Fault::OrphanRef { event },
+                    None => foreign(name, oid),
+                };
+                findings.add(addr, fault);
+                continue;
+            };
+            let request = PullRequest::parse(served);
+            let belongs = request.is_ok_and(|request| {
+                request.tip == oid && contributor_repositories(&request, policy).contains(addr)
+            });
+            if !belongs {
+                findings.add(addr, foreign(name, oid));
+            }
+        }
+        Ok(())
     }
 
     fn compare_repository(
@@ -190,15 +246,7 @@ impl Core {
                 findings.add(addr, Fault::OrphanRef { event });
             } else {
                 // Its event is served, and does not belong here, or not any more.
-                let (name, is) = (name.clone(), Some(*oid));
-                findings.add(
-                    addr,
-                    Fault::Ref {
-                        name,
-                        is,
-                        says: None,
-                    },
-                );
+                findings.add(addr, foreign(name.clone(), *oid));
             }
         }
         Ok(())
@@ -217,6 +265,15 @@ impl Core {
         if waits && purgatory.sync_entry(findings.identifier).is_none() {
             findings.add_to_all(Fault::NotLookedFor);
         }
+    }
+}
+
+/// A ref that has to go.
+fn foreign(name: RefName, oid: Oid) -> Fault {
+    Fault::Ref {
+        name,
+        is: Some(oid),
+        says: None,
     }
 }
 

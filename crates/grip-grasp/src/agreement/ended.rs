@@ -94,7 +94,7 @@ impl Core {
         Ok(self.concerned(event).await?.into_iter().collect())
     }
 
-    /// Deletes `refs/nostr/<event>` in every repository of an identifier.
+    /// Deletes `refs/nostr/<event>` in every repository of an identifier, contributors' too.
     async fn clear_tips(
         self: &Arc<Self>,
         identifier: &Identifier,
@@ -104,6 +104,9 @@ impl Core {
         let clear = move |core: &Self| {
             for owner in core.hosted.owners(&identifier).into_keys() {
                 core.clear_tip(&RepoAddr::new(owner, identifier.clone()), &event, None)?;
+            }
+            for addr in core.repositories.contributors(&identifier) {
+                core.clear_tip(&addr, &event, None)?;
             }
             Ok(())
         };

@@ -4,11 +4,11 @@ use std::{collections::BTreeMap, ops::ControlFlow};
 
 use grip_nostr::{Address, Event, EventId, Filter, PullRequest, kinds};
 use grip_store::{Limits, ReadView};
-use grip_types::Identifier;
+use grip_types::{Identifier, RefName};
 
 use super::Expected;
 use crate::{
-    admission::{Found, View, ViewError, is_relevant, targets},
+    admission::{Found, View, ViewError, contributor_repositories, is_relevant, targets},
     error::GraspError,
     grasp::{Core, timestamp},
     policy::Policy,
@@ -37,7 +37,17 @@ impl Core {
         let oids: Vec<_> = requests.iter().map(|(request, _)| request.tip).collect();
         let found = view.objects(identifier, &oids)?;
         for ((request, targets), found) in requests.iter().zip(found) {
-            if found != Found::Commit {
+            let is_contributed = || {
+                let mut sources = contributor_repositories(request, policy).into_iter();
+                let name = RefName::for_nostr_event(request.event.id.as_bytes());
+                sources.any(|addr| self.repositories.is_staged(&addr, &name, &request.tip))
+            };
+            let is_here = match found {
+                Found::Commit => true,
+                Found::Missing => is_contributed(),
+                Found::Other => false,
+            };
+            if !is_here {
                 continue;
             }
             for (addr, repository) in &mut expected.repositories {

@@ -121,6 +121,8 @@ impl Core {
                     self.held(|purgatory| ((), purgatory.sync_now(identifier, now())))
                         .await?;
                 }
+                // What a contributor repository has is nowhere else: it is left to a person.
+                (Fault::Damaged { .. }, Some(addr)) if addr.is_contributor() => {}
                 (Fault::Damaged { .. }, Some(addr)) => any |= self.mend(addr).await?,
                 (Fault::MissingObject { event, .. }, _) => {
                     self.look_again(identifier, event).await?;
@@ -129,7 +131,8 @@ impl Core {
             }
         }
         any |= !refs.is_empty() || !groundless.is_empty();
-        for (addr, (edits, head)) in refs {
+        for (addr, (mut edits, head)) in refs {
+            self.mirror_missing(identifier, &mut edits).await?;
             let change = move |core: &Self| {
                 let changed = core.change_refs(&addr, &edits, head.as_ref(), None);
                 changed.map(drop)

@@ -1,7 +1,7 @@
 //! The subject of an explanation, in any of its usual notations.
 
 use grip_nostr::{EventId, RepoAddr};
-use grip_types::Identifier;
+use grip_types::{CONTRIBUTORS, Identifier};
 use nostr::prelude::{FromBech32, Nip19Event};
 
 pub(super) enum Subject {
@@ -23,11 +23,17 @@ pub(super) fn parse(subject: &str) -> Option<Subject> {
         return Some(Subject::Event(event.event_id));
     }
     let (before, name) = subject.rsplit_once('/')?;
-    let owner = before.rsplit('/').next().unwrap_or(before);
-    let owner = RepoAddr::parse_npub(owner)?;
+    let mut segments = before.rsplit('/');
+    let owner = RepoAddr::parse_npub(segments.next().unwrap_or(before))?;
     let name = name.strip_suffix(".git").unwrap_or(name);
     let identifier = Identifier::from_encoded(name).ok()?;
-    Some(Subject::Repository(RepoAddr::new(owner, identifier)))
+    Some(Subject::Repository(
+        if segments.next() == Some(CONTRIBUTORS) {
+            RepoAddr::contributor(owner, identifier)
+        } else {
+            RepoAddr::new(owner, identifier)
+        },
+    ))
 }
 
 #[cfg(test)]
@@ -56,6 +62,13 @@ mod tests {
                 panic!("{text}")
             };
             assert_eq!(addr.identifier.as_str(), "a b");
+        }
+        for text in [
+            format!("prs/{npub}/x"),
+            format!("https://grasp.example.com/prs/{npub}/x.git"),
+        ] {
+            let found = parse(&text);
+            assert!(matches!(found, Some(Subject::Repository(addr)) if addr.is_contributor()));
         }
         assert!(parse("hello").is_none() && parse("a/b").is_none());
     }

@@ -8,9 +8,12 @@ use grip_nostr::{
 use grip_types::Identifier;
 
 use crate::{
-    admission::{View, ViewError, roots},
+    admission::{View, ViewError, contributor_repositories, roots},
     grasp::Core,
 };
+
+/// Contributor repositories of one pull request; admission takes none with more names.
+const MAX_CONTRIBUTED: usize = 4;
 
 /// The identifier of an announcement or state; none if it has no usable one.
 pub(crate) fn own_identifier(event: &Event) -> Option<Identifier> {
@@ -19,7 +22,8 @@ pub(crate) fn own_identifier(event: &Event) -> Option<Identifier> {
 
 impl Core {
     /// What a pull request or a deletion is about: only identifiers that something is hosted or
-    /// held for, so that their number is ours and not the sender's.
+    /// held for, so that their number is ours and not the sender's, and those of the few contributor
+    /// repositories it names.
     pub(super) fn concerns(
         &self,
         event: &Event,
@@ -46,6 +50,13 @@ impl Core {
             );
         }
         found.retain(|identifier| self.knows(identifier));
+        if let Ok(request) = PullRequest::parse(event.clone()) {
+            let contributed = contributor_repositories(&request, &self.policy.load());
+            let identifiers = contributed
+                .into_iter()
+                .map(|repository| repository.identifier);
+            found.extend(identifiers.take(MAX_CONTRIBUTED));
+        }
         Ok(found.into_iter().collect())
     }
 

@@ -11,7 +11,10 @@ use crate::{
     error::GraspError,
     grasp::Core,
     node_view::NodeView,
-    push_rules::{Authorised, Candidates, Known, Refs, authorise, event_ids, known_event},
+    push_rules::{
+        Authorised, Candidates, Known, Refs, authorise, authorise_contributor, event_ids,
+        known_event,
+    },
     release::served_states,
     summary::npub,
 };
@@ -23,6 +26,8 @@ pub(super) struct Judged {
     pub(super) state: Option<State>,
     /// The refs it was judged against.
     pub(super) current: Refs,
+    /// It is a push to a contributor repository.
+    is_contributor: bool,
 }
 
 /// The tips that a pack is taken for. Nothing beside these and what they need is kept of it: to
@@ -46,6 +51,15 @@ impl Judged {
         // A ref that is there already only gets more time.
         let placeholders = self.authorised.placeholders.iter();
         let staged = placeholders.filter(|(id, tip)| !self.current.has_tip(id, tip));
+        if self.is_contributor {
+            // Whoever signs it, it stays where it was pushed to.
+            let requests = self.authorised.pull_requests.iter();
+            let missing = requests.filter(|(id, tip)| !self.current.has_tip(id, tip));
+            return WantedTips {
+                staged: staged.chain(missing).copied().collect(),
+                ..WantedTips::default()
+            };
+        }
         WantedTips {
             signed: edits
                 .filter_map(|edit| edit.new)
@@ -77,6 +91,9 @@ impl Core {
 
     /// Judges a push against what is here now. Blocks.
     pub(super) fn judge_push(&self, push: &Push) -> Result<Judged, Denied> {
+        if push.addr.is_contributor() {
+            return self.judge_contribution(push);
+        }
         if self.hosted.status(&push.addr).is_none() {
             return Err(Denied::NotHosted);
         }
@@ -106,6 +123,27 @@ impl Core {
             authorised,
             state,
             current,
+            is_contributor: false,
+        })
+    }
+
+    /// The same for a push to a contributor repository. Blocks.
+    fn judge_contribution(&self, push: &Push) -> Result<Judged, Denied> {
+        let policy = self.policy.load();
+        if !policy.contributors {
+            return Err(Denied::NotHosted);
+        }
+        if policy.bans(&push.addr) {
+            return Err(Denied::Banned);
+        }
+        let events = self.events()?;
+        let known = self.known(push, &NodeView::new(self, &events))?;
+        let current = self.refs(&push.addr)?;
+        Ok(Judged {
+            authorised: authorise_contributor(&push.commands, &current, &known)?,
+            state: None,
+            current,
+            is_contributor: true,
         })
     }
 

@@ -32,6 +32,8 @@ pub(super) enum Denied {
     Displaced,
     #[error("this repository is not hosted here any more")]
     NotHosted,
+    #[error("the operator of this server takes nothing from this author or for this repository")]
+    Banned,
     #[error("read-only: its owner's newest announcement no longer lists this server")]
     Withdrawn,
     #[error(
@@ -133,7 +135,11 @@ impl Core {
         if !named.is_empty() {
             // To walk them takes a while, in which others have their turn.
             drop(turns);
-            let prepared = self.prepare_tips(&push.addr, &named).await;
+            let prepared = if push.addr.is_contributor() {
+                self.prepare_mirrors(&named).await
+            } else {
+                self.prepare_tips(&push.addr, &named).await
+            };
             turns = self.turns(vec![identifier.clone()]).await?;
             for tip in prepared {
                 // The refs have moved: the release below tries it again.
@@ -144,8 +150,11 @@ impl Core {
         }
         let released = self.release(identifier, DataSource::Push).await;
         released.log(identifier);
+        self.mirror_after(identifier, &released).await;
         drop(turns);
-        self.maintenance.add(identifier);
+        if !push.addr.is_contributor() {
+            self.maintenance.add(identifier);
+        }
         Ok(self.messages(push, state, waiting, &released))
     }
 
@@ -161,6 +170,7 @@ impl Core {
             authorised,
             state,
             current,
+            ..
         } = self.judge_push(push)?;
         let is_staged = |tip: &(EventId, Oid)| wanted.staged.get(&tip.0) == Some(&tip.1);
         let is_there = |(id, tip): &(EventId, Oid)| current.has_tip(id, tip);
@@ -177,8 +187,9 @@ impl Core {
         objects.check_tips()?;
         if !staged.is_empty() {
             let bytes = staged.bytes().map_err(ViewError::new)?;
-            let sender = push.sender.as_deref();
-            self.repositories.check_staging(&push.addr, sender, bytes)?;
+            let (sender, refs) = (push.sender.as_deref(), wanted.staged.len());
+            let repositories = &self.repositories;
+            repositories.check_staging(&push.addr, sender, bytes, refs)?;
         }
         let (mut edits, mut head) = (authorised.edits, authorised.head);
         if let Some(state) = &state

@@ -54,8 +54,14 @@ pub(super) fn judge(
     command: &RefEdit,
     known: &BTreeMap<EventId, Known>,
     current: &Refs,
+    is_contributor: bool,
 ) -> Result<Tip, String> {
     let name = &command.name;
+    if is_contributor && event_id(command).is_none() {
+        return Err(format!(
+            "GRASP-06: only pushes to refs/nostr/<event-id> are accepted ({name})"
+        ));
+    }
     if !name.is_under_nostr() {
         return Err(format!(
             "{name} is outside refs/heads, refs/tags and refs/nostr, which is all this server keeps"

@@ -1,11 +1,11 @@
 //! Releasing pull requests and their updates.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use grip_git::StagedTip;
 use grip_nostr::{Event, EventId, RepoAddr};
 use grip_tasks::fault;
-use grip_types::Oid;
+use grip_types::{Identifier, Oid, RefName};
 
 use super::{Released, again};
 use crate::{
@@ -86,12 +86,15 @@ impl Core {
 
     /// What is staged of the tips that `effects` set, ready to be promoted. Needs no turn.
     pub(crate) async fn prepare_tips_of(
-        &self,
+        self: &Arc<Self>,
         effects: &[Effect],
     ) -> Result<Vec<StagedTip>, GraspError> {
         let mut prepared = Vec::new();
         for (addr, event, tip) in tips_of(effects) {
             prepared.extend(self.prepare_tip(addr, event, tip).await?);
+        }
+        for mirrored in mirrored_by(effects) {
+            prepared.extend(self.prepare_mirrored(&mirrored).await?);
         }
         Ok(prepared)
     }
@@ -103,8 +106,8 @@ impl Core {
         mut prepared: Vec<StagedTip>,
     ) -> Result<(), GraspError> {
         for (addr, event, tip) in tips_of(effects) {
-            let ready = prepared.iter().position(|ready| ready.is_at(addr, &tip));
-            let ready = match ready {
+            let is_it = |ready: &StagedTip| ready.is_at(addr, &tip);
+            let ready = match prepared.iter().position(is_it) {
                 Some(place) => Some(prepared.swap_remove(place)),
                 None => self.prepare_tip(addr, event, tip).await?,
             };
@@ -112,7 +115,64 @@ impl Core {
                 self.promote_prepared(addr, ready).await?;
             }
         }
+        for mirrored in mirrored_by(effects) {
+            let Mirrored {
+                source,
+                identifier,
+                tip,
+                ..
+            } = &mirrored;
+            let is_it = |ready: &StagedTip| ready.is_at(source, tip) && ready.is_for(identifier);
+            let ready = match prepared.iter().position(is_it) {
+                Some(place) => Some(prepared.swap_remove(place)),
+                None => self.prepare_mirrored(&mirrored).await?,
+            };
+            if let Some(ready) = ready {
+                self.promote_prepared(source, ready).await?;
+            }
+        }
         Ok(())
+    }
+
+    /// What is staged of the tip of a waiting pull request, ready to be promoted. Needs no turn.
+    pub(crate) async fn prepare_waiting(
+        self: &Arc<Self>,
+        id: EventId,
+    ) -> Result<Vec<StagedTip>, GraspError> {
+        let judge = move |core: &Self| core.judge_waiting_pull_request(&id);
+        match self.blocking("grasp.judge", judge).await?? {
+            Some((_, decision)) if decision.outcome == Outcome::Serve => {
+                self.prepare_tips_of(&decision.effects).await
+            }
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// What a contributor repository has of a tip, ready to be copied into the store of an identifier
+    /// that lacks it.
+    pub(crate) async fn prepare_mirrored(
+        self: &Arc<Self>,
+        mirrored: &Mirrored,
+    ) -> Result<Option<StagedTip>, GraspError> {
+        let look = {
+            let (identifier, tip) = (mirrored.identifier.clone(), mirrored.tip);
+            move |core: &Self| core.repositories.kinds(&identifier, &[tip])
+        };
+        let stored = self.blocking("grasp.look", look).await?;
+        let stored = stored.map_err(|error| GraspError::Stores(Box::new(error)))?;
+        if stored.iter().any(Option::is_some) {
+            return Ok(None);
+        }
+        let Mirrored {
+            source,
+            identifier,
+            event,
+            tip,
+        } = mirrored;
+        let name = RefName::for_nostr_event(event.as_bytes());
+        let repositories = &self.repositories;
+        let prepared = repositories.prepare_staged_for(identifier, source, &name, tip);
+        prepared.await.map_err(GraspError::staged(source))
     }
 
     /// Carries out those effects that set or clear `refs/nostr/*`.
@@ -146,7 +206,7 @@ impl Core {
         };
         for addr in repositories
             .iter()
-            .filter(|addr| self.hosted.status(addr).is_some())
+            .filter(|addr| addr.is_contributor() || self.hosted.status(addr).is_some())
         {
             moved.push(match effect {
                 Effect::SetPullRequestRef { tip, .. } => self.set_tip(addr, event, *tip)?,
@@ -160,6 +220,39 @@ impl Core {
     }
 }
 
+/// A tip that is copied from a contributor repository into a store.
+pub(crate) struct Mirrored {
+    pub(crate) source: RepoAddr,
+    pub(crate) identifier: Identifier,
+    pub(crate) event: EventId,
+    pub(crate) tip: Oid,
+}
+
+/// The tips that `effects` set in repositories of an identifier, and that a contributor has.
+fn mirrored_by(effects: &[Effect]) -> Vec<Mirrored> {
+    let mut all = Vec::new();
+    for effect in effects {
+        let Effect::SetPullRequestRef {
+            repositories,
+            event,
+            tip,
+            source: Some(source),
+        } = effect
+        else {
+            continue;
+        };
+        let identifiers: BTreeSet<&Identifier> =
+            repositories.iter().map(|addr| &addr.identifier).collect();
+        all.extend(identifiers.into_iter().map(|identifier| Mirrored {
+            source: source.clone(),
+            identifier: identifier.clone(),
+            event: *event,
+            tip: *tip,
+        }));
+    }
+    all
+}
+
 /// The tips that `effects` set, each in a repository.
 fn tips_of<'a>(effects: &'a [Effect]) -> impl Iterator<Item = (&'a RepoAddr, &'a EventId, Oid)> {
     let of_effect = |effect: &'a Effect| match effect {
@@ -167,6 +260,7 @@ fn tips_of<'a>(effects: &'a [Effect]) -> impl Iterator<Item = (&'a RepoAddr, &'a
             repositories,
             event,
             tip,
+            ..
         } => Some(repositories.iter().map(move |addr| (addr, event, *tip))),
         _ => None,
     };

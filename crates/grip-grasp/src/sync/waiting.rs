@@ -2,15 +2,15 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use grip_nostr::{Event, EventId, RepoAddr};
+use grip_nostr::{Event, EventId, PullRequest, RepoAddr};
 use grip_purgatory::{Phase, Purgatory, Waiting, can_be_here};
 use grip_types::{Identifier, Origin};
 use serde::{Deserialize, Serialize};
 
 use super::SyncFacts;
 use crate::{
-    Grasp, LookError, Missing,
-    admission::{View, ViewError},
+    Grasp, LookError, Missing, Policy,
+    admission::{View, ViewError, contributor_repositories, targets},
     error::GraspError,
     explain::missing,
     grasp::{Core, now},
@@ -25,6 +25,9 @@ pub struct WaitingFacts {
     pub kind: u16,
     pub author: String,
     pub identifiers: Vec<String>,
+    /// The contributor repository that its tip may be pushed to, as a path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contributor: Option<String>,
     /// `announcement`, `state` or `pull_request`.
     pub class: Cow<'static, str>,
     pub status: WaitingStatus,
@@ -99,7 +102,8 @@ impl Core {
         };
         let events = self.events()?;
         let view = NodeView::new(self, &events);
-        let facts = waiting.into_iter().map(|it| it.complete(&view));
+        let policy = self.policy.load();
+        let facts = waiting.into_iter().map(|it| it.complete(&view, &policy));
         Ok(facts.collect::<Result<_, ViewError>>()?)
     }
 
@@ -163,6 +167,7 @@ fn snapshot(waiting: Waiting<'_>, purgatory: &Purgatory) -> Snapshot {
             .iter()
             .map(|it| it.as_str().to_owned())
             .collect(),
+        contributor: None,
         class: class.into(),
         status,
         origin: held.origin,
@@ -200,8 +205,16 @@ impl WaitingFacts {
 
 impl Snapshot {
     /// Looks up what is missing.
-    fn complete(mut self, view: &dyn View) -> Result<WaitingFacts, ViewError> {
+    fn complete(mut self, view: &dyn View, policy: &Policy) -> Result<WaitingFacts, ViewError> {
         let missing = missing(&self.event, view)?;
+        if let Ok(request) = PullRequest::parse(self.event.clone()) {
+            let contributed = contributor_repositories(&request, policy);
+            self.facts.contributor = contributed.first().map(RepoAddr::path);
+            // For a contributor repository alone nothing is fetched: its tip is pushed there.
+            if targets(&request, view, policy)?.is_empty() {
+                self.facts.searched(None);
+            }
+        }
         if !missing.iter().all(|missing| can_be_here(&missing.oid)) {
             self.facts.searched(None);
         }

@@ -133,6 +133,7 @@ async fn g01_98_a_full_budget_is_named_and_hinders_nobody_else() {
     let staging = StagingBudgets {
         per_address: bytes + bytes / 2,
         per_identifier: 2 * bytes + bytes / 2,
+        ..StagingBudgets::default()
     };
     proposal.scene.node.restart_with(staging).await;
     let again = |digits: &str, content: &str| {

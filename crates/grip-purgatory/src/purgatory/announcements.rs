@@ -63,7 +63,10 @@ impl Purgatory {
 
     /// The held announcement of a repository. Look at its phase: a hidden one has no repository.
     pub fn find_announcement(&self, addr: &RepoAddr) -> Option<&AnnouncementEntry> {
-        self.announcements.get(&addr.identifier)?.get(&addr.owner)
+        // Nobody announces a contributor repository.
+        let of_identifier = self.announcements.get(&addr.identifier);
+        let of_identifier = of_identifier.filter(|_| !addr.is_contributor());
+        of_identifier?.get(&addr.owner)
     }
 
     /// The held announcements of all owners of an identifier, hidden ones included.

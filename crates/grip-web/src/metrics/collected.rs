@@ -109,6 +109,8 @@ impl Collected {
         ];
         let refused = stats.refused.iter().map(|(cause, count)| (*cause, *count));
         let oldest = stats.oldest_wait.unwrap_or_default();
+        gauge(out, "contributor_refs", "Tips of pull requests below /prs/, with and without their event", stats.contributed.refs as u64)?;
+        gauge(out, "contributor_bytes", "Bytes of packs below /prs/", stats.contributed.bytes)?;
         gauge(out, "ngit_repositories_total", "Repositories hosted, served or held", stats.repositories as u64)?;
         gauges(out, "ngit_purgatory_entries", "What waits for its other half", "kind", kinds)?;
         gauge(out, "ngit_purgatory_oldest_age_seconds", "How long the oldest entry has waited", oldest.as_secs())?;

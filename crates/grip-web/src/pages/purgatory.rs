@@ -63,7 +63,9 @@ impl PurgatoryPage {
             since => format!("received {since}"),
         };
         let next = next(facts, self.now);
-        let details = [Some(missing(facts)), next, Some(received)];
+        let contributor = facts.contributor.as_ref();
+        let contributor = contributor.map(|path| format!("to be pushed to /{path}"));
+        let details = [Some(missing(facts)), contributor, next, Some(received)];
         let details: Vec<_> = details.into_iter().flatten().collect();
         details.join(" · ")
     }

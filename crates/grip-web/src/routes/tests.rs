@@ -16,7 +16,7 @@ fn addr(identifier: &str) -> RepoAddr {
 
 /// The pattern of the row that a path leads to; `bad` and `nowhere` for those that lead to none.
 fn row_of(path: &str, base: &str) -> &'static str {
-    let found = find(path, base).route;
+    let found = find(path, base, true).route;
     if std::ptr::eq(found, &BAD_REPOSITORY) {
         "bad"
     } else if std::ptr::eq(found, &NOWHERE) {
@@ -30,7 +30,7 @@ fn row_of(path: &str, base: &str) -> &'static str {
 fn g01_32_the_four_git_routes_and_the_page_are_told_apart() {
     let of = |rest: &str| {
         let path = format!("/{NPUB}/my%20repo.git{rest}");
-        let found = find(&path, "");
+        let found = find(&path, "", true);
         let is_found = found.repository.is_some();
         let is_it = found
             .repository
@@ -49,6 +49,42 @@ fn g01_32_the_four_git_routes_and_the_page_are_told_apart() {
     }
     for other in "/Info/refs /info/refs/x /git-upload-archive /config".split(' ') {
         assert_eq!(of(other).0, "nowhere", "{other}");
+    }
+}
+
+#[test]
+fn g06_3_contributor_repositories_have_git_routes_and_no_page() {
+    fn of(path: &str) -> Matched<'_> {
+        find(path, "", true)
+    }
+    let repository = format!("/prs/{NPUB}/my%20repo.git");
+    let routes = [
+        ("/info/refs", "prs-info-refs"),
+        ("/git-upload-pack", "prs-upload-pack"),
+        ("/git-receive-pack", "prs-receive-pack"),
+    ];
+    for (rest, label) in routes {
+        let path = format!("{repository}{rest}");
+        let (found, off) = (of(&path), find(&path, "", false));
+        assert_eq!(found.route.label, label);
+        let addr = found.repository.expect("it names one");
+        assert!(addr.is_contributor() && addr.identifier.as_str() == "my repo");
+        assert!(std::ptr::eq(off.route, &NOWHERE) && off.repository.is_none());
+    }
+    for page in ["", "/", "/HEAD", "/objects/info/packs", "/tree/main"] {
+        let path = format!("{repository}{page}");
+        assert!(std::ptr::eq(of(&path).route, &NOWHERE), "{path}");
+    }
+    let hex = "a".repeat(64);
+    for bad in [
+        "/prs".to_owned(),
+        format!("/prs/{NPUB}"),
+        format!("/prs/{hex}/x.git/info/refs"),
+        format!("/prs/{NPUB}/x/info/refs"),
+        format!("/prs/{NPUB}/a%2Fb.git/info/refs"),
+        format!("/prs/{}/x.git/info/refs", NPUB.to_uppercase()),
+    ] {
+        assert!(std::ptr::eq(of(&bad).route, &BAD_REPOSITORY), "{bad}");
     }
 }
 
@@ -83,7 +119,7 @@ fn traversal_in_any_spelling_leads_nowhere() {
         format!("/{NPUB}/x.git/../../y.git/info/refs"),
         format!("/{NPUB}/x.git/objects/../../../x"),
     ] {
-        let label = find(&path, "").route.label;
+        let label = find(&path, "", true).route.label;
         assert!(["nowhere", "dumb"].contains(&label), "{path}: {label}");
     }
 }
@@ -92,14 +128,14 @@ fn traversal_in_any_spelling_leads_nowhere() {
 fn escapes_are_decoded_once_in_either_case() {
     for (segment, identifier) in [("na%c3%afve%2525", "naïve%25"), ("a+b", "a+b")] {
         let path = format!("/{NPUB}/{segment}.git");
-        assert_eq!(find(&path, "").repository, Some(addr(identifier)));
+        assert_eq!(find(&path, "", true).repository, Some(addr(identifier)));
     }
 }
 
 #[test]
 fn g01_3_doubled_slashes_do_not_count() {
     let path = format!("//{NPUB}//x.git//info/refs");
-    assert_eq!(find(&path, "").route.label, "info-refs");
+    assert_eq!(find(&path, "", true).route.label, "info-refs");
     assert_eq!(row_of("//", ""), "/");
 }
 
@@ -123,14 +159,14 @@ fn the_suffix_of_a_repository_may_be_left_out() {
         "/issues",
     ] {
         let (bare, whole) = (format!("/{NPUB}/x{rest}"), format!("/{NPUB}/x.git{rest}"));
-        let (bare, whole) = (find(&bare, ""), find(&whole, ""));
+        let (bare, whole) = (find(&bare, "", true), find(&whole, "", true));
         assert_eq!(bare.route.path, whole.route.path, "{rest}");
         assert_ne!(bare.route.label, "nowhere", "{rest}");
         assert_eq!(bare.repository, Some(addr("x")), "{rest}");
         assert_eq!(bare.params, whole.params, "{rest}");
     }
     let found = format!("/{NPUB}");
-    assert_eq!(find(&found, "").route.label, "author");
+    assert_eq!(find(&found, "", true).route.label, "author");
     assert_eq!(row_of("/foo/bar", ""), "nowhere");
 }
 
@@ -176,7 +212,7 @@ fn parameters_stand_as_they_are_written() {
     ];
     for (path, row, params) in cases {
         assert_eq!(
-            (row_of(path, "b"), find(path, "b").params),
+            (row_of(path, "b"), find(path, "b", true).params),
             (row, params),
             "{path}"
         );
@@ -189,7 +225,7 @@ fn parameters_stand_as_they_are_written() {
 fn every_row_is_reached_by_its_own_path() {
     for route in ROUTES {
         let path = route.path.replace("{npub}", NPUB).replace("...}", "}");
-        let found = find(&path, "");
+        let found = find(&path, "", true);
         assert!(
             std::ptr::eq(found.route, route),
             "{path} leads to {}",
@@ -246,12 +282,12 @@ proptest! {
     fn any_path_is_read_without_panic_and_never_names_a_separator(
         path in "/[-a-zA-Z0-9%./_~+{}\\\\ ]{0,120}", base in "(|grasp|a/b)",
     ) {
-        check(find(&path, &base));
+        check(find(&path, &base, true));
     }
 
     #[test]
     fn any_identifier_segment_is_safe_or_refused(segment in "[%0-9a-fA-F.+\\\\é/]{0,60}") {
-        check(find(&format!("/{NPUB}/{segment}.git/info/refs"), ""));
+        check(find(&format!("/{NPUB}/{segment}.git/info/refs"), "", true));
     }
 }
 

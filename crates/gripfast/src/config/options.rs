@@ -216,7 +216,7 @@ options! {
         metrics_connection_per_ip_abuse_threshold: Any = "10", ngit;
     }
 
-    "Archive and pull request hosting" in archive: Archiving {
+    "Archive" in archive: Archiving {
         /// Mirror every repository whose announcement is met, whether it lists this node or not
         /// (GRASP-05).
         archive_all: bool = "false", ngit, live;
@@ -235,9 +235,23 @@ options! {
         /// Most such tips of one repository. Beyond it those go first that stood for the shortest
         /// time.
         archive_max_tips: Positive = "10000", live;
-    } no effect yet {
-        /// Host pull requests of contributors below `/prs/` (GRASP-06).
+    }
+
+    "Pull requests of contributors" in contributors: Contributors {
+        /// Host pull requests below `/prs/` for repositories that need not be here (GRASP-06).
         grasp06_enable: bool = "false", ngit;
+        /// Bytes below `/prs/` that came from one network of clients.
+        prs_max_bytes_per_address: Bytes = "256 MiB";
+        /// Pull requests below `/prs/` that came from one network of clients.
+        prs_max_refs_per_address: Count<u64, 1> = "64";
+        /// Bytes below `/prs/` of one contributor.
+        prs_max_bytes_per_key: Bytes = "512 MiB";
+        /// Pull requests below `/prs/` of one contributor.
+        prs_max_refs_per_key: Count<u64, 1> = "256";
+        /// Bytes below `/prs/` of all contributors to repositories of one name.
+        prs_max_bytes_per_target: Bytes = "4 GiB";
+        /// Pull requests below `/prs/` of all contributors to repositories of one name.
+        prs_max_refs_per_target: Count<u64, 1> = "2048";
     }
 
     "Sync with other servers" in sync: Sync {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use grip_git::{ContributorQuotas, Quota};
 use grip_grasp::{ArchiveMode, Bounds, Policy, SyncDelays};
 use grip_relay::{Limits, Rate, Rates};
 use grip_types::{NetworkPrefixes, Service};
@@ -15,6 +16,7 @@ pub(crate) fn policy(settings: &Settings, service: &Service) -> Policy {
         aliases: settings.reach.domain_aliases.clone(),
         former: Vec::new(),
         maintainer_rule: settings.acceptance.maintainer_rule,
+        contributors: settings.contributors.grasp06_enable,
         repository_whitelist: settings.acceptance.repository_whitelist.clone(),
         repository_blacklist: settings.acceptance.repository_blacklist.clone(),
         event_blacklist: settings.acceptance.event_blacklist.clone(),
@@ -114,7 +116,28 @@ fn curation(settings: &Settings) -> Option<&'static str> {
 fn grasps(settings: &Settings) -> Vec<u8> {
     let follows = settings.sync.sync_enabled.then_some(2);
     let archives = settings.archive().mode.is_some().then_some(5);
-    [1].into_iter().chain(follows).chain(archives).collect()
+    let contributors = settings.contributors.grasp06_enable.then_some(6);
+    let others = follows.into_iter().chain(archives).chain(contributors);
+    [1].into_iter().chain(others).collect()
+}
+
+/// What may be kept in contributor repositories.
+pub(super) fn contributor_quotas(settings: &Settings) -> ContributorQuotas {
+    let quotas = &settings.contributors;
+    ContributorQuotas {
+        per_address: Quota {
+            bytes: quotas.prs_max_bytes_per_address,
+            refs: quotas.prs_max_refs_per_address,
+        },
+        per_key: Quota {
+            bytes: quotas.prs_max_bytes_per_key,
+            refs: quotas.prs_max_refs_per_key,
+        },
+        per_target: Quota {
+            bytes: quotas.prs_max_bytes_per_target,
+            refs: quotas.prs_max_refs_per_target,
+        },
+    }
 }
 
 /// How much waits for git data, and how long.

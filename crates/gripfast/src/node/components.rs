@@ -280,6 +280,7 @@ async fn open(
             staging: grip_git::StagingBudgets {
                 per_address: settings.limits.staged_max_bytes_per_address,
                 per_identifier: settings.limits.staged_max_bytes_per_identifier,
+                contributors: component_settings::contributor_quotas(&settings),
             },
             ..defaults
         };

@@ -2,6 +2,7 @@
 
 mod agreement;
 mod audit;
+mod contributors;
 mod crash;
 mod follow;
 mod hostile;

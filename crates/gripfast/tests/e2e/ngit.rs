@@ -42,5 +42,6 @@ async fn tell(story: &mut Story) -> Result<()> {
     story.pull_request_seen_by_the_maintainer(&request).await?;
     story.issue().await?;
     story.merge(&request).await?;
-    story.survives_a_crash().await
+    story.survives_a_crash().await?;
+    story.pull_request_below_prs().await
 }

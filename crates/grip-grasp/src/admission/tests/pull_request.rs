@@ -25,6 +25,7 @@ fn update(root: &Event, tip: Oid) -> Event {
 
 fn set(event: &Event, tip: Oid, repositories: &[RepoAddr]) -> Effect {
     Effect::SetPullRequestRef {
+        source: None,
         event: event.id,
         tip,
         repositories: repositories.to_vec(),

@@ -99,3 +99,28 @@ fn an_expired_pull_request_names_its_identifiers_and_leaves_pushed_refs_alone() 
     );
     assert!(purgatory.find_pr_placeholder(&event.id).is_some());
 }
+
+#[test]
+fn g06_8_a_placeholder_of_a_contributor_is_apart_and_comes_back_after_a_restart() {
+    let keys = Keys::generate();
+    let hosted = addr(&keys);
+    let contributor = RepoAddr::contributor(hosted.owner, hosted.identifier.clone());
+    let mut purgatory = Purgatory::default();
+    let mut changes = add(&mut purgatory, &hosted, 'a', NOW);
+    changes.extend(add(&mut purgatory, &contributor, 'b', NOW));
+    let rows = changes.into_iter().filter_map(|change| match change {
+        Change::Put(row) => Some(row),
+        Change::Remove { .. } => None,
+    });
+    let restored = Purgatory::restore(rows, Bounds::default(), NOW).purgatory;
+    assert_eq!(restored, purgatory);
+    let placeholder = restored.find_pr_placeholder(&id(7)).unwrap();
+    assert_eq!(
+        placeholder.matching(oid('b')).collect::<Vec<_>>(),
+        [&contributor]
+    );
+    assert_eq!(
+        placeholder.matching(oid('a')).collect::<Vec<_>>(),
+        [&hosted]
+    );
+}

@@ -1,7 +1,7 @@
 //! Day of a maintainer and a contributor, step by step.
 
-use anyhow::{Context as _, Error, Result, anyhow, ensure};
-use grip_testkit::{Node, WorkTree, until};
+use anyhow::{Context as _, Error, Result, anyhow, bail, ensure};
+use grip_testkit::{Node, WorkTree, events, git, until};
 use nostr::prelude::{Event, PublicKey, Timestamp};
 
 use crate::{
@@ -30,7 +30,7 @@ pub struct Story {
 impl Story {
     /// Starts a node and gives both people an account.
     pub async fn begin(maintainer: Line, contributor: Line) -> Result<Self> {
-        let node = Node::start(BINARY).await?;
+        let node = Node::start_with(BINARY, &[("NGIT_GRASP06_ENABLE", "true")]).await?;
         let ada = Person::new("ada", maintainer, &node)?;
         let bob = Person::new("bob", contributor, &node)?;
         let served = Served::new(&node, &account(&ada).await?)?;
@@ -153,6 +153,30 @@ impl Story {
         self.proposes(&update, &tip).await?;
         self.as_expected("pull request").await?;
         Ok(request)
+    }
+
+    /// Opens a pull request at a grasp server of the contributor's own choice: below `/prs/`, from
+    /// where it comes into the repository too (G06-9).
+    pub async fn pull_request_below_prs(&self) -> Result<()> {
+        self.bob.ok(&["git", "checkout", "main"]).await?;
+        self.bob
+            .ok(&["git", "checkout", "-b", "pr/elsewhere"])
+            .await?;
+        let tip = self.bob.commit("elsewhere.txt", "x").await?;
+        let server = format!("git-server={}", self.node.http_url());
+        let push = ["git", "push", "-o", "title=Elsewhere"];
+        let more = ["-o", "description=Below prs", "-o", &server];
+        let push = [&push[..], &more, &["-u", "origin", "pr/elsewhere"]].concat();
+        self.bob.ok(&push).await?;
+        let npub = events::npub(&self.bob_key);
+        let url = format!("{}/prs/{npub}/{IDENTIFIER}.git", self.node.http_url());
+        let pushed = git::ls_remote(&url).await?;
+        let [(name, oid)] = &pushed[..] else {
+            bail!("one tip is below /prs/: {pushed:?}");
+        };
+        ensure!(*oid == tip, "{pushed:?}");
+        git::until_ref(self.served.url(), name, &tip).await?;
+        served::nothing_is_held(&self.node).await
     }
 
     pub async fn pull_request_seen_by_the_maintainer(&self, request: &Event) -> Result<()> {
