@@ -23,9 +23,10 @@ use crate::{
     FollowTotals, Options, RelayStatus, RelayUrl,
     dial::Dialler,
     intake::Intake,
+    kept::{self, Kept},
     memory::Memories,
-    plan::{Class, Plan},
-    refused::{Orphans, Refused},
+    plan::Plan,
+    refused::Refused,
     status::Board,
     targets::{self, Rules},
     threads,
@@ -71,7 +72,8 @@ impl Follow {
             store: parts.store,
             followed: parts.followed,
             refused: Mutex::new(Refused::new(parts.options.refused_lifetime)),
-            orphans: Mutex::new(Orphans::default()),
+            orphans: Mutex::new(Kept::new(kept::ORPHANS)),
+            hot: Mutex::new(Kept::new(kept::hot(parts.options.refused_kept_whole))),
             group: parts.group.clone(),
         };
         let shared = Arc::new(Shared {
@@ -106,13 +108,14 @@ type Workers = BTreeMap<RelayUrl, watch::Sender<Arc<Plan>>>;
 async fn look_for_ever(shared: Arc<Shared>) {
     let followed = Arc::clone(&shared.intake.followed);
     let mut workers = Workers::new();
-    let mut known = HashSet::new();
+    let mut known = BTreeMap::new();
     shared.memories.sweep().await;
     loop {
         let began = Instant::now();
         match look(&shared).await {
-            Ok(plans) => {
-                forget_refusals(&shared, &plans, &mut known);
+            Ok((plans, revisions)) => {
+                judge_again(&shared, &revisions, &known).await;
+                known = revisions;
                 assign(&shared, &mut workers, plans);
             }
             Err(error) => tracing::warn!(error = &*error, "failed to look for relays to follow"),
@@ -129,8 +132,10 @@ async fn look_for_ever(shared: Arc<Shared>) {
 }
 
 type Plans = BTreeMap<RelayUrl, Arc<Plan>>;
+/// What stands for the maintainers of each identifier.
+type Revisions = BTreeMap<Arc<str>, u64>;
 
-async fn look(shared: &Arc<Shared>) -> Result<Plans, Box<dyn Error + Send + Sync>> {
+async fn look(shared: &Arc<Shared>) -> Result<(Plans, Revisions), Box<dyn Error + Send + Sync>> {
     let looking = Arc::clone(shared);
     let look = move || {
         let (intake, options) = (&looking.intake, &looking.options);
@@ -149,23 +154,21 @@ async fn look(shared: &Arc<Shared>) -> Result<Plans, Box<dyn Error + Send + Sync
             may_follow: &may_follow,
             max_relays: options.max_relays,
         };
-        Ok(targets::plan(&repositories, threads, &rules))
+        let plans = targets::plan(&repositories, threads, &rules);
+        Ok((plans, targets::revisions(&repositories)))
     };
     shared.group.spawn_blocking("follow.targets", look).await?
 }
 
-/// Forgets refusals for identifiers that have come here since.
-fn forget_refusals(shared: &Shared, plans: &Plans, known: &mut HashSet<Arc<str>>) {
-    let classes = plans.values().flat_map(|plan| {
-        let names = |class| plan.values.get(&class).into_iter().flatten().cloned();
-        names(Class::States).chain(names(Class::Held))
-    });
-    let now: HashSet<Arc<str>> = classes.collect();
-    let new: HashSet<&str> = now.difference(known).map(|it| &**it).collect();
-    if !new.is_empty() {
-        shared.intake.refused.lock().forget(&new);
+/// Judges again what was refused for identifiers that are new or have other maintainers.
+async fn judge_again(shared: &Shared, now: &Revisions, known: &Revisions) {
+    let changed = now
+        .iter()
+        .filter(|(identifier, revision)| known.get(*identifier) != Some(*revision));
+    let changed: HashSet<&str> = changed.map(|(identifier, _)| &**identifier).collect();
+    if !changed.is_empty() {
+        shared.intake.judge_again(&changed).await;
     }
-    *known = now;
 }
 
 /// Gives each worker its plan; starts and ends workers as relays come and go.

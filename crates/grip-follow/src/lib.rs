@@ -5,6 +5,7 @@ mod dial;
 mod follow;
 mod health;
 mod intake;
+mod kept;
 mod memory;
 mod message;
 mod options;
@@ -16,6 +17,8 @@ mod relay_url;
 mod session;
 mod status;
 mod targets;
+#[cfg(test)]
+mod testing;
 mod threads;
 mod worker;
 

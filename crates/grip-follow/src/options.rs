@@ -18,6 +18,8 @@ pub struct Options {
     pub backoff: Backoff,
     /// How long a refused event is not fetched again: 7 days.
     pub refused_lifetime: Duration,
+    /// How long a refused announcement or state is kept whole, to be judged again: 120 s.
+    pub refused_kept_whole: Duration,
     /// Relays at once, the most named first: 256.
     pub max_relays: usize,
     /// Answers to one issue, patch or pull request whose own answers are followed: 500 (G02-12).
@@ -36,6 +38,7 @@ impl Default for Options {
             allow_non_global: false,
             backoff: Backoff::default(),
             refused_lifetime: Duration::from_secs(7 * 86_400),
+            refused_kept_whole: Duration::from_secs(120),
             max_relays: 256,
             max_descendants: 500,
             look_every: Duration::from_secs(60),

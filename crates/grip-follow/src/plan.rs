@@ -36,6 +36,10 @@ pub(crate) enum Class {
     Quote,
     /// What tags an answer to an issue, a patch or a pull request.
     Descendant,
+    /// What tags the address of such an answer.
+    DescendantAddress,
+    /// What quotes one of both.
+    DescendantQuote,
 }
 
 impl Class {
@@ -58,11 +62,11 @@ impl Class {
                 kinds: of_kinds(&[kinds::ANNOUNCEMENT, kinds::STATE]),
                 ..tagged('d')
             },
-            Self::Address => tagged('a'),
+            Self::Address | Self::DescendantAddress => tagged('a'),
             Self::Event | Self::Descendant => tagged('e'),
             Self::RootEvent => tagged('E'),
             Self::RootAddress => tagged('A'),
-            Self::Quote => tagged('q'),
+            Self::Quote | Self::DescendantQuote => tagged('q'),
         }
     }
 }
@@ -73,6 +77,9 @@ pub(crate) struct Plan {
     pub(crate) values: BTreeMap<Class, BTreeSet<Arc<str>>>,
     /// How many repositories it is for.
     pub(crate) repositories: usize,
+    /// For each identifier what stands for its maintainers: other ones may make events acceptable
+    /// that were refused before (G02-35).
+    pub(crate) revisions: BTreeMap<Arc<str>, u64>,
 }
 
 impl Plan {
@@ -81,6 +88,12 @@ impl Plan {
             .entry(class)
             .or_default()
             .insert(Arc::clone(value));
+    }
+
+    pub(crate) fn revise(&mut self, identifier: &Arc<str>, revisions: &BTreeMap<Arc<str>, u64>) {
+        if let Some(revision) = revisions.get(identifier) {
+            self.revisions.insert(Arc::clone(identifier), *revision);
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -92,10 +105,17 @@ impl Plan {
         values.is_some_and(|values| values.contains(value))
     }
 
-    /// Tells plans with other values apart.
-    pub(crate) fn digest(&self) -> String {
+    /// What stands for the maintainers of an identifier, where `value` is one.
+    pub(crate) fn revision(&self, class: Class, value: &Arc<str>) -> Option<u64> {
+        let is_identifier = matches!(class, Class::States | Class::Held);
+        let revision = self.revisions.get(value).copied();
+        revision.filter(|_| is_identifier)
+    }
+
+    /// Tells plans with other values in some classes apart.
+    pub(crate) fn digest_of(&self, counts: impl Fn(Class) -> bool) -> String {
         let mut hash = Sha256::new();
-        for (class, values) in &self.values {
+        for (class, values) in self.values.iter().filter(|(class, _)| counts(**class)) {
             hash.update([*class as u8, 0]);
             for value in values {
                 hash.update(value.as_bytes());
@@ -155,12 +175,13 @@ mod tests {
     fn plans_with_other_values_have_other_digests() {
         let mut plan = Plan::default();
         plan.add(Class::States, &"ab".into());
-        let one = plan.digest();
+        let one = plan.digest_of(|_| true);
         plan.add(Class::States, &"c".into());
-        let two = plan.digest();
+        let two = plan.digest_of(|_| true);
         assert_ne!(one, two);
+        assert_ne!(two, plan.digest_of(|class| class != Class::States));
         let mut other = Plan::default();
         other.add(Class::Address, &"ab".into());
-        assert_ne!(one, other.digest());
+        assert_ne!(one, other.digest_of(|_| true));
     }
 }

@@ -75,6 +75,10 @@ pub struct RelayStatus {
     pub full_at: Option<i64>,
     pub events_received: u64,
     pub events_taken: u64,
+    /// Messages and bytes of them since the start, both ways.
+    pub messages: u64,
+    pub bytes_received: u64,
+    pub bytes_sent: u64,
 }
 
 /// What a worker knows beside its memory.
@@ -85,6 +89,9 @@ pub(crate) struct Report {
     pub(crate) session: Option<SessionStatus>,
     pub(crate) received: u64,
     pub(crate) taken: u64,
+    pub(crate) messages: u64,
+    pub(crate) bytes_received: u64,
+    pub(crate) bytes_sent: u64,
 }
 
 /// The status of all relays, and counts over all of them.
@@ -181,6 +188,9 @@ fn status(relay: &RelayUrl, memory: &Memory, report: &Report, now: u64) -> Relay
         full_at: progress.full_at().map(millis),
         events_received: report.received,
         events_taken: report.taken,
+        messages: report.messages,
+        bytes_received: report.bytes_received,
+        bytes_sent: report.bytes_sent,
     }
 }
 

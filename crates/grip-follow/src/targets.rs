@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
+    hash::{DefaultHasher, Hash as _, Hasher as _},
     sync::Arc,
 };
 
@@ -22,6 +23,8 @@ const MAX_RELAYS_OF_ONE: usize = 8;
 pub(crate) struct Threads {
     pub(crate) roots: Vec<EventId>,
     pub(crate) descendants: Vec<EventId>,
+    /// Of those descendants that have one, and of the software of the repository.
+    pub(crate) addresses: Vec<Address>,
 }
 
 /// Which addresses may be targets, and how many.
@@ -35,6 +38,7 @@ pub(crate) struct Rules<'a> {
 /// A repository as it is wanted from every relay of it.
 struct Wanted {
     values: Vec<(Class, Arc<str>)>,
+    identifier: Arc<str>,
 }
 
 /// The plan of each relay. Where there are more relays than are followed, those of the most served
@@ -64,14 +68,17 @@ pub(crate) fn plan(
         let one = |at: usize| (at, wanted(&repositories[at], &threads));
         followed.into_iter().map(one).collect()
     };
+    let revisions = revisions(repositories);
     let mut plans: BTreeMap<RelayUrl, Plan> = BTreeMap::new();
     for (url, target) in ranked {
         let plan = plans.entry(url).or_default();
         plan.repositories = target.repositories.len();
         for at in target.repositories {
-            for (class, value) in &wanted[&at].values {
+            let Wanted { values, identifier } = &wanted[&at];
+            for (class, value) in values {
                 plan.add(*class, value);
             }
+            plan.revise(identifier, &revisions);
         }
     }
     for url in rules.bootstrap.iter().filter(|url| (rules.may_follow)(url)) {
@@ -80,7 +87,9 @@ pub(crate) fn plan(
             .iter()
             .filter(|repository| repository.is_served)
         {
-            plan.add(Class::States, &repository.addr.identifier.as_str().into());
+            let identifier: Arc<str> = repository.addr.identifier.as_str().into();
+            plan.add(Class::States, &identifier);
+            plan.revise(&identifier, &revisions);
         }
     }
     for plan in plans.values_mut() {
@@ -88,6 +97,23 @@ pub(crate) fn plan(
     }
     let shared = plans.into_iter();
     shared.map(|(url, plan)| (url, Arc::new(plan))).collect()
+}
+
+/// What stands for the owners and maintainers of each identifier.
+pub(crate) fn revisions(repositories: &[FollowedRepository]) -> BTreeMap<Arc<str>, u64> {
+    let mut hashers: BTreeMap<&str, DefaultHasher> = BTreeMap::new();
+    for repository in repositories {
+        let hasher = hashers
+            .entry(repository.addr.identifier.as_str())
+            .or_default();
+        repository.addr.owner.hash(hasher);
+        repository.is_served.hash(hasher);
+        repository.members.hash(hasher);
+    }
+    let ended = hashers.into_iter();
+    ended
+        .map(|(identifier, hasher)| (identifier.into(), hasher.finish()))
+        .collect()
 }
 
 #[derive(Default)]
@@ -134,10 +160,10 @@ fn wanted(
 ) -> Wanted {
     let identifier: Arc<str> = repository.addr.identifier.as_str().into();
     if !repository.is_served {
-        let values = vec![(Class::Held, identifier)];
-        return Wanted { values };
+        let values = vec![(Class::Held, Arc::clone(&identifier))];
+        return Wanted { values, identifier };
     }
-    let mut values = vec![(Class::States, identifier)];
+    let mut values = vec![(Class::States, Arc::clone(&identifier))];
     let announcement = Address::of_announcement(&repository.addr);
     let state = Address {
         kind: kinds::STATE,
@@ -157,9 +183,16 @@ fn wanted(
         }
     }
     for id in threads.descendants {
-        values.push((Class::Descendant, id.to_hex().into()));
+        let id: Arc<str> = id.to_hex().into();
+        values.push((Class::Descendant, Arc::clone(&id)));
+        values.push((Class::DescendantQuote, id));
     }
-    Wanted { values }
+    for address in threads.addresses {
+        let address: Arc<str> = address.to_string().into();
+        values.push((Class::DescendantAddress, Arc::clone(&address)));
+        values.push((Class::DescendantQuote, address));
+    }
+    Wanted { values, identifier }
 }
 
 #[cfg(test)]
@@ -179,6 +212,7 @@ mod tests {
         FollowedRepository {
             addr: RepoAddr::new(owner, Identifier::parse(name).unwrap()),
             is_served,
+            members: vec![owner],
             relays: relays.iter().map(|relay| (*relay).to_owned()).collect(),
         }
     }
@@ -192,7 +226,7 @@ mod tests {
         let root = EventId::from_byte_array([7; 32]);
         let threads = |_: &FollowedRepository| Threads {
             roots: vec![root],
-            descendants: Vec::new(),
+            ..Threads::default()
         };
         let rules = Rules {
             bootstrap,

@@ -309,6 +309,9 @@ options! {
         sync_max_relays: Positive = "256";
         /// How long a refused event is remembered, so as not to fetch it again.
         rejected_cold_index_expiry_secs: Count<u64, 0> = "604800", ngit;
+        /// How long a refused announcement or state of another relay is kept whole, to be judged
+        /// again when its repository or its maintainers change.
+        rejected_hot_cache_duration_secs: Count<u64, 0, 86_400> = "120", ngit;
         /// How long an address that is no relay is left alone.
         naughty_list_expiration_hours: Count<u64, 0, 8_760> = "12", ngit;
     } no effect yet {
@@ -318,8 +321,6 @@ options! {
         sync_plus_fallback_relays: List, ngit;
         /// Relays that know the relay lists of users.
         user_index_relays: List, ngit;
-        /// How long a refused announcement is kept whole, to be judged again.
-        rejected_hot_cache_duration_secs: Any = "120", ngit;
     }
 
     "Index of Go modules" in index: Index {

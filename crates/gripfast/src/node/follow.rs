@@ -43,6 +43,7 @@ fn options(settings: &Settings, relay: &Relay) -> Options {
             faulty: Duration::from_secs(sync.naughty_list_expiration_hours * 3_600),
         },
         refused_lifetime: Duration::from_secs(sync.rejected_cold_index_expiry_secs),
+        refused_kept_whole: Duration::from_secs(sync.rejected_hot_cache_duration_secs),
         max_relays: sync.sync_max_relays,
         max_descendants: sync.sync_recursive_descendant_limit,
         look_every: Duration::from_secs(sync.sync_disconnect_check_interval_secs),
