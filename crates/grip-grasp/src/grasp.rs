@@ -29,6 +29,7 @@ use crate::{
     hosted_repositories::{HostedRepositories, RepositoryStatus},
     maintenance::PendingMaintenance,
     node_view::NodeView,
+    profiles::Newcomers,
     push::PushPermits,
     recent_refusals::RecentRefusals,
     unused_stores::RetainedStores,
@@ -86,6 +87,8 @@ pub(crate) struct Core {
     /// One sweep at a time: an entry that has ended in memory ends on disk before anybody audits it.
     pub(crate) sweeping: tokio::sync::Mutex<()>,
     pub(crate) refusals: RecentRefusals,
+    /// Profiles of authors who are not known here yet.
+    pub(crate) newcomers: Newcomers,
     /// The pushes under way.
     pub(crate) pushes: Arc<PushPermits>,
     pub(crate) maintenance: PendingMaintenance,

@@ -31,6 +31,12 @@ pub trait WritePolicy: Send + Sync + 'static {
         false
     }
 
+    /// What such an event of `bytes` takes of its network's share; some are dearer than they are
+    /// long.
+    fn unrelated_bytes(&self, _event: &Event, bytes: usize) -> usize {
+        bytes
+    }
+
     /// Hears of events refused by `judge` or by the engine's own checks. The id of the event is
     /// true to its content; its signature may be the very thing that was wrong.
     fn noted(&self, _event: &Event, _answer: &Answer) {}
