@@ -2,6 +2,7 @@
 
 mod hostile;
 mod operator;
+mod other_makes;
 mod peers;
 mod restart;
 mod scene;
