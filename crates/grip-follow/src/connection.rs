@@ -13,9 +13,9 @@ use tokio_tungstenite::tungstenite::Message;
 
 use crate::{
     intake::Decided,
-    plan::Plan,
+    plan::{Class, Plan},
     session::{Fate, Item, Now, Output, Session},
-    worker::{Worker, unix},
+    worker::{Shared, Worker, unix},
 };
 
 /// How often the relay is pinged, and how long it may be silent.
@@ -213,6 +213,13 @@ impl Connection<'_> {
 
     async fn save(&mut self) {
         self.worker.memory.progress = self.session.progress.clone();
+        let Shared { options, board, .. } = &*self.worker.shared;
+        if options.is_index(&self.worker.relay) {
+            let asked = self.session.progress.covered(Class::Profiles);
+            if board.note_asked(&self.worker.relay, asked) {
+                self.worker.shared.arrived.notify_one();
+            }
+        }
         self.worker.show(Some(self.session.status()));
         self.worker.save().await;
     }

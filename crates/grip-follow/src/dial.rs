@@ -112,11 +112,11 @@ impl Dialler {
     pub(crate) async fn dial(
         &self,
         relay: &RelayUrl,
-        is_bootstrap: bool,
+        is_configured: bool,
     ) -> Result<(Socket, RemoteLimits), DialError> {
         let _permit = self.permits.acquire().await.expect("never closed");
         self.space().await;
-        let egress = if is_bootstrap {
+        let egress = if is_configured {
             &self.bootstrap
         } else {
             &self.egress

@@ -1,7 +1,8 @@
 //! The follower: keeps one worker for each relay that something is wanted of.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    cell::RefCell,
+    collections::{BTreeMap, HashMap, HashSet},
     error::Error,
     sync::Arc,
     time::Duration,
@@ -9,9 +10,9 @@ use std::{
 
 use grip_db::Db;
 use grip_egress::Egress;
-use grip_nostr::{FollowedRepositories, FollowedRepository};
+use grip_nostr::{FollowedRepositories, FollowedRepository, PublicKey};
 use grip_relay::{Relay, WritePolicy};
-use grip_store::EventStore;
+use grip_store::{EventStore, EventView as _};
 use grip_tasks::TaskGroup;
 use parking_lot::Mutex;
 use tokio::{
@@ -26,9 +27,10 @@ use crate::{
     kept::{self, Kept},
     memory::Memories,
     plan::Plan,
+    plus::{self, Participants, RelayList},
     refused::Refused,
     status::Board,
-    targets::{self, Rules},
+    targets::{self, Rules, Threads},
     threads,
     worker::{Shared, Worker},
 };
@@ -141,11 +143,17 @@ async fn look(shared: &Arc<Shared>) -> Result<(Plans, Revisions), Box<dyn Error 
         let (intake, options) = (&looking.intake, &looking.options);
         let repositories = intake.followed.followed()?;
         let view = intake.store.read()?;
+        let known = RefCell::new(HashMap::new());
         let threads = |repository: &FollowedRepository| {
-            threads::of(&view, &repository.addr, options.max_descendants)
+            let read = || threads::of(&view, &repository.addr, options.max_descendants);
+            let mut known = known.borrow_mut();
+            known
+                .entry(repository.addr.clone())
+                .or_insert_with(read)
+                .clone()
         };
         let may_follow = |relay: &RelayUrl| {
-            options.bootstrap.contains(relay)
+            options.is_configured(relay)
                 || (looking.dialler.may_follow(relay)
                     && (options.allow_non_global || relay.has_public_name()))
         };
@@ -154,10 +162,38 @@ async fn look(shared: &Arc<Shared>) -> Result<(Plans, Revisions), Box<dyn Error 
             may_follow: &may_follow,
             max_relays: options.max_relays,
         };
-        let plans = targets::plan(&repositories, threads, &rules);
+        let wishes = match &options.plus {
+            Some(plus) => {
+                let participants = participants(&repositories, threads);
+                let list_of = |author: &PublicKey| {
+                    let found = view.latest(&plus::list_address(*author)).ok()?;
+                    Some(RelayList::read(&found?, may_follow))
+                };
+                let asked = looking.board.asked();
+                plus::wishes(&participants, plus, &options.bootstrap, list_of, &asked)
+            }
+            None => Vec::new(),
+        };
+        let plans = targets::plan(&repositories, threads, wishes, &rules);
         Ok((plans, targets::revisions(&repositories)))
     };
     shared.group.spawn_blocking("follow.targets", look).await?
+}
+
+/// Owners and maintainers of what is served, then those who said something about it (G03-5).
+fn participants(
+    repositories: &[FollowedRepository],
+    threads: impl Fn(&FollowedRepository) -> Threads,
+) -> Participants {
+    let mut participants = Participants::default();
+    let served = || {
+        repositories
+            .iter()
+            .filter(|repository| repository.is_served)
+    };
+    served().for_each(|repository| participants.add_members(repository));
+    served().for_each(|repository| participants.add_threads(&threads(repository)));
+    participants
 }
 
 /// Judges again what was refused for identifiers that are new or have other maintainers.

@@ -13,6 +13,8 @@ use sha2::{Digest as _, Sha256};
 const FILTER_BYTES: usize = 32 << 10;
 /// Bytes of one REQ.
 pub(crate) const REQUEST_BYTES: usize = 96 << 10;
+/// Authors of one filter (G03-6).
+const MAX_AUTHORS: usize = 100;
 /// What JSON adds to a value: quotes and a comma.
 const VALUE_EXTRA: usize = 3;
 
@@ -40,6 +42,8 @@ pub(crate) enum Class {
     DescendantAddress,
     /// What quotes one of both.
     DescendantQuote,
+    /// Profiles, lists of relays and of grasp servers, by author (GRASP-03).
+    Profiles,
 }
 
 impl Class {
@@ -47,6 +51,8 @@ impl Class {
     pub(crate) fn filter<'a>(self, values: impl IntoIterator<Item = &'a Arc<str>>) -> Filter {
         let mut values: Vec<String> = values.into_iter().map(|value| value.to_string()).collect();
         values.sort_unstable();
+        let authors = values.iter().filter(|_| self == Self::Profiles);
+        let authors: Vec<[u8; 32]> = authors.filter_map(|value| key(value)).collect();
         let tagged = |letter| Filter {
             tags: BTreeMap::from([(letter, values)]),
             ..Filter::default()
@@ -67,6 +73,19 @@ impl Class {
             Self::RootEvent => tagged('E'),
             Self::RootAddress => tagged('A'),
             Self::Quote | Self::DescendantQuote => tagged('q'),
+            Self::Profiles => Filter {
+                authors: Some(authors),
+                kinds: of_kinds(&[kinds::PROFILE, kinds::RELAY_LIST, kinds::GRASP_LIST]),
+                ..Filter::default()
+            },
+        }
+    }
+
+    /// Splits values into parts that each fit one filter.
+    pub(crate) fn chunks(self, values: &[Arc<str>]) -> Vec<&[Arc<str>]> {
+        match self {
+            Self::Profiles => values.chunks(MAX_AUTHORS).collect(),
+            _ => chunks(values),
         }
     }
 }
@@ -88,6 +107,13 @@ impl Plan {
             .entry(class)
             .or_default()
             .insert(Arc::clone(value));
+    }
+
+    /// Wants what another plan wants, too.
+    pub(crate) fn merge(&mut self, other: Self) {
+        for (class, values) in other.values {
+            self.values.entry(class).or_default().extend(values);
+        }
     }
 
     pub(crate) fn revise(&mut self, identifier: &Arc<str>, revisions: &BTreeMap<Arc<str>, u64>) {
@@ -126,8 +152,14 @@ impl Plan {
     }
 }
 
-/// Splits values into parts that each fit one filter.
-pub(crate) fn chunks(values: &[Arc<str>]) -> Vec<&[Arc<str>]> {
+fn key(hex: &str) -> Option<[u8; 32]> {
+    let mut key = [0; 32];
+    faster_hex::hex_decode(hex.as_bytes(), &mut key).ok()?;
+    Some(key)
+}
+
+/// Splits values by their bytes.
+fn chunks(values: &[Arc<str>]) -> Vec<&[Arc<str>]> {
     let mut parts = Vec::new();
     let (mut start, mut bytes) = (0, 0);
     for (at, value) in values.iter().enumerate() {

@@ -133,7 +133,7 @@ impl Session {
 
     /// Follows another plan from now on; what is new in it gets its history.
     pub(crate) fn set_plan(&mut self, plan: Arc<Plan>, now: Now) {
-        self.history.add_new(&plan, &self.plan, now);
+        self.history.add_new(&plan, &self.plan, &self.progress, now);
         self.take_plan(plan, now);
         self.advance(now);
     }

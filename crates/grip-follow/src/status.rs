@@ -1,8 +1,11 @@
 //! The status of each relay, for operators and metrics (G02-45).
 
 use std::{
-    collections::BTreeMap,
-    sync::atomic::{AtomicU64, Ordering},
+    collections::{BTreeMap, HashSet},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use parking_lot::Mutex;
@@ -99,6 +102,8 @@ pub(crate) struct Report {
 pub(crate) struct Board {
     relays: Mutex<BTreeMap<RelayUrl, RelayStatus>>,
     counts: [AtomicU64; 5],
+    /// Authors whose lists of relays were looked up with success, by relay.
+    asked: Mutex<BTreeMap<RelayUrl, HashSet<Arc<str>>>>,
     pub(crate) dials: AtomicU64,
     pub(crate) dials_failed: AtomicU64,
 }
@@ -149,6 +154,22 @@ impl Board {
 
     pub(crate) fn remove(&self, relay: &RelayUrl) {
         self.relays.lock().remove(relay);
+        self.asked.lock().remove(relay);
+    }
+
+    /// Notes whose lists a relay was asked for; says whether that is news.
+    pub(crate) fn note_asked(&self, relay: &RelayUrl, authors: HashSet<Arc<str>>) -> bool {
+        let mut asked = self.asked.lock();
+        let is_new = asked.get(relay) != Some(&authors);
+        if is_new {
+            asked.insert(relay.clone(), authors);
+        }
+        is_new
+    }
+
+    /// Authors whose lists were looked up anywhere.
+    pub(crate) fn asked(&self) -> HashSet<Arc<str>> {
+        self.asked.lock().values().flatten().cloned().collect()
     }
 
     pub(crate) fn relays(&self) -> Vec<RelayStatus> {

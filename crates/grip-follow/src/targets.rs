@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use grip_nostr::{Address, EventId, FollowedRepository, kinds};
+use grip_nostr::{Address, EventId, FollowedRepository, PublicKey, kinds};
 
 use crate::{
     RelayUrl,
@@ -25,6 +25,16 @@ pub(crate) struct Threads {
     pub(crate) descendants: Vec<EventId>,
     /// Of those descendants that have one, and of the software of the repository.
     pub(crate) addresses: Vec<Address>,
+    /// Who takes part in which of the roots.
+    pub(crate) participants: Vec<TakenPart>,
+}
+
+/// Somebody's part in an issue, a patch or a pull request.
+#[derive(Clone, Debug)]
+pub(crate) struct TakenPart {
+    pub(crate) author: PublicKey,
+    pub(crate) root: EventId,
+    pub(crate) is_its_author: bool,
 }
 
 /// Which addresses may be targets, and how many.
@@ -46,6 +56,7 @@ struct Wanted {
 pub(crate) fn plan(
     repositories: &[FollowedRepository],
     threads: impl Fn(&FollowedRepository) -> Threads,
+    wishes: Vec<(RelayUrl, Plan)>,
     rules: &Rules<'_>,
 ) -> BTreeMap<RelayUrl, Arc<Plan>> {
     let mut targets: BTreeMap<RelayUrl, Target> = BTreeMap::new();
@@ -95,6 +106,13 @@ pub(crate) fn plan(
     for plan in plans.values_mut() {
         plan.add(Class::Announcements, &Arc::from(""));
     }
+    // What only the lists of participants name comes after all others (G03-11).
+    for (url, wish) in wishes {
+        let is_followed = plans.contains_key(&url);
+        if is_followed || plans.len() < rules.max_relays {
+            plans.entry(url).or_default().merge(wish);
+        }
+    }
     let shared = plans.into_iter();
     shared.map(|(url, plan)| (url, Arc::new(plan))).collect()
 }
@@ -120,8 +138,8 @@ pub(crate) fn revisions(repositories: &[FollowedRepository]) -> BTreeMap<Arc<str
 struct Target {
     repositories: Vec<usize>,
     /// Owners, so that one of them with many repositories counts once.
-    served: HashSet<grip_nostr::PublicKey>,
-    held: HashSet<grip_nostr::PublicKey>,
+    served: HashSet<PublicKey>,
+    held: HashSet<PublicKey>,
     held_count: usize,
 }
 
@@ -222,6 +240,15 @@ mod tests {
         bootstrap: &[RelayUrl],
         max_relays: usize,
     ) -> BTreeMap<RelayUrl, Arc<Plan>> {
+        plans_with(repositories, bootstrap, Vec::new(), max_relays)
+    }
+
+    fn plans_with(
+        repositories: &[FollowedRepository],
+        bootstrap: &[RelayUrl],
+        wishes: Vec<(RelayUrl, Plan)>,
+        max_relays: usize,
+    ) -> BTreeMap<RelayUrl, Arc<Plan>> {
         let is_ours = |url: &RelayUrl| url.as_str() != "wss://ours.example";
         let root = EventId::from_byte_array([7; 32]);
         let threads = |_: &FollowedRepository| Threads {
@@ -233,7 +260,7 @@ mod tests {
             may_follow: &is_ours,
             max_relays,
         };
-        plan(repositories, threads, &rules)
+        plan(repositories, threads, wishes, &rules)
     }
 
     fn classes(plan: &Plan) -> Vec<Class> {
@@ -269,6 +296,33 @@ mod tests {
                 Class::Quote
             ]
         );
+    }
+
+    #[test]
+    fn g03_11_relays_of_lists_come_after_those_of_announcements() {
+        let owner = Keys::generate().public_key();
+        let served = repository(owner, "b", true, &["wss://two.example"]);
+        let mut wish = Plan::default();
+        wish.add(Class::Profiles, &"ab".into());
+        let wishes = [
+            "wss://two.example",
+            "wss://list.example",
+            "wss://more.example",
+        ]
+        .map(|url| (RelayUrl::parse(url).unwrap(), wish.clone()));
+        let plans = plans_with(&[served], &[], wishes.to_vec(), 2);
+        let of = |url: &str| plans.get(&RelayUrl::parse(url).unwrap());
+        assert!(
+            of("wss://two.example")
+                .unwrap()
+                .values
+                .contains_key(&Class::Profiles)
+        );
+        assert_eq!(
+            classes(of("wss://list.example").unwrap()),
+            [Class::Profiles]
+        );
+        assert!(of("wss://more.example").is_none());
     }
 
     #[test]

@@ -6,11 +6,11 @@ use std::{
 };
 
 use grip_nostr::{
-    Address, Event, EventId, Filter, RepoAddr, Timestamp, address_of, kinds, references,
+    Address, Event, EventId, Filter, PublicKey, RepoAddr, Timestamp, address_of, kinds, references,
 };
 use grip_store::{Item, Limits, Match, Query, ReadView, StoreError};
 
-use crate::targets::Threads;
+use crate::targets::{TakenPart, Threads};
 
 /// Issues, patches and pull requests of one repository that are followed, the newest.
 const MAX_ROOTS: usize = 5_000;
@@ -46,8 +46,16 @@ fn read(
     addr: &RepoAddr,
     max_descendants: usize,
 ) -> Result<Threads, StoreError> {
-    let roots = roots(view, addr)?;
+    let found = roots(view, addr)?;
+    let roots: Vec<EventId> = found.iter().map(|(id, _)| *id).collect();
     let mut walk = Walk::below(&roots, max_descendants);
+    for (root, author) in found {
+        walk.participants.push(TakenPart {
+            author,
+            root,
+            is_its_author: true,
+        });
+    }
     for (id, address) in software(view, addr)? {
         walk.add_software(id, address, max_descendants);
     }
@@ -61,11 +69,12 @@ fn read(
         roots,
         descendants: walk.found,
         addresses: walk.addresses,
+        participants: walk.participants,
     })
 }
 
-/// The newest roots, the oldest of them first.
-fn roots(view: &ReadView<'_>, addr: &RepoAddr) -> Result<Vec<EventId>, StoreError> {
+/// The newest roots with their authors, the oldest of them first.
+fn roots(view: &ReadView<'_>, addr: &RepoAddr) -> Result<Vec<(EventId, PublicKey)>, StoreError> {
     let kinds = [kinds::PATCH, kinds::PULL_REQUEST, kinds::ISSUE];
     let filter = Filter {
         kinds: Some(kinds.iter().map(|kind| kind.as_u16()).collect()),
@@ -73,10 +82,17 @@ fn roots(view: &ReadView<'_>, addr: &RepoAddr) -> Result<Vec<EventId>, StoreErro
         limit: Some(MAX_ROOTS),
         ..Filter::default()
     };
-    let mut found = items(view, &filter, MAX_ROOTS)?.unwrap_or_default();
+    let mut found = Vec::new();
+    view.query(&[filter], UNLIMITED, Timestamp::now(), &mut |stored| {
+        found.push((stored.created_at, stored.id, stored.author));
+        ControlFlow::Continue(())
+    })?;
     found.sort_unstable();
-    let ids = found.into_iter();
-    Ok(ids.map(|(_, id)| EventId::from_byte_array(id)).collect())
+    let found = found.into_iter().map(|(_, id, author)| {
+        let author = PublicKey::from_byte_array(author);
+        (EventId::from_byte_array(id), author)
+    });
+    Ok(found.collect())
 }
 
 /// Applications, releases and images of a repository: what speaks of them names their addresses.
@@ -129,12 +145,15 @@ struct Walk {
     level: Vec<(EventId, Option<Address>)>,
     found: Vec<EventId>,
     addresses: Vec<Address>,
+    roots: Vec<EventId>,
+    participants: Vec<TakenPart>,
 }
 
 /// An answer that was found below a root.
 struct Answer {
     created_at: u64,
     id: EventId,
+    author: PublicKey,
     address: Option<Address>,
     root: usize,
 }
@@ -149,6 +168,8 @@ impl Walk {
             level: roots.iter().map(|id| (*id, None)).collect(),
             found: Vec::new(),
             addresses: Vec::new(),
+            roots: roots.to_vec(),
+            participants: Vec::new(),
         }
     }
 
@@ -177,6 +198,14 @@ impl Walk {
             *room -= 1;
             self.root_of.insert(answer.id, answer.root);
             self.found.push(answer.id);
+            // Software has a place, too, and is no root.
+            if let Some(root) = self.roots.get(answer.root) {
+                self.participants.push(TakenPart {
+                    author: answer.author,
+                    root: *root,
+                    is_its_author: false,
+                });
+            }
             if let Some(address) = &answer.address {
                 self.root_of_address.insert(address.clone(), answer.root);
                 self.addresses.push(address.clone());
@@ -217,6 +246,7 @@ impl Walk {
                 found.push(Answer {
                     created_at: stored.created_at,
                     id,
+                    author: event.pubkey,
                     address: address_of(&event),
                     root,
                 });

@@ -6,7 +6,7 @@ mod missing;
 mod request;
 
 use std::{
-    collections::{HashMap, HashSet, VecDeque},
+    collections::{BTreeSet, HashMap, VecDeque},
     sync::Arc,
     time::Duration,
 };
@@ -162,17 +162,26 @@ impl History {
     }
 
     /// Queues the values that are new in `plan`.
-    pub(super) fn add_new(&mut self, plan: &Plan, old: &Plan, now: Now) {
-        let queued: HashSet<String> = self.queue.iter().map(|job| job.digest.clone()).collect();
+    pub(super) fn add_new(&mut self, plan: &Plan, old: &Plan, progress: &Progress, now: Now) {
         for (class, values) in &plan.values {
             let is_new = |value: &&Arc<str>| {
                 !old.contains(*class, value)
                     || plan.revision(*class, value) != old.revision(*class, value)
             };
-            let new: Vec<Arc<str>> = values.iter().filter(is_new).cloned().collect();
-            let jobs = Job::of_values(*class, &new, None).into_iter();
-            self.queue
-                .extend(jobs.filter(|job| !queued.contains(&job.digest)));
+            let mut new: BTreeSet<Arc<str>> = values.iter().filter(is_new).cloned().collect();
+            if new.is_empty() {
+                continue;
+            }
+            // What waits already is asked for together with it: while a history comes, every batch
+            // brings values, and each request takes its second.
+            let waits = |job: &Job| {
+                job.class == *class && job.is_untouched() && progress.cursor(&job.digest).is_none()
+            };
+            let (joined, rest): (Vec<Job>, Vec<Job>) = self.queue.drain(..).partition(waits);
+            self.queue.extend(rest);
+            new.extend(joined.into_iter().flat_map(|job| job.values));
+            let new: Vec<Arc<str>> = new.into_iter().collect();
+            self.queue.extend(Job::of_values(*class, &new, None));
         }
         let is_history = |job: &Job| !matches!(job.work, Work::Poll { .. });
         if self.pass.is_none() && self.queue.iter().any(is_history) {

@@ -9,7 +9,7 @@ use super::{Names, Now, Output, Progress, close};
 use crate::{
     message,
     pause::POLITE,
-    plan::{Class, Plan, REQUEST_BYTES, chunks},
+    plan::{Class, Plan, REQUEST_BYTES},
     refusal::Refusal,
 };
 
@@ -144,7 +144,7 @@ impl Live {
             if progress.refused(*class, now.unix).is_some() {
                 continue;
             }
-            for part in chunks(values) {
+            for part in class.chunks(values) {
                 let filter = class.filter(part);
                 let size = filter.size_bytes();
                 let fits = bytes + size <= REQUEST_BYTES;

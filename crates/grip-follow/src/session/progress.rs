@@ -141,6 +141,11 @@ impl Progress {
         cursor.min(newest).saturating_sub(overlap)
     }
 
+    /// The values of a class whose history is here.
+    pub(crate) fn covered(&self, class: Class) -> HashSet<Arc<str>> {
+        self.covered.get(&class).cloned().unwrap_or_default()
+    }
+
     pub(super) fn forget_dropped(&mut self, plan: &Plan) {
         for (class, covered) in &mut self.covered {
             covered.retain(|value| plan.contains(*class, value));

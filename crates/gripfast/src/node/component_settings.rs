@@ -88,8 +88,13 @@ fn node(settings: &Settings) -> NodeInfo {
 
 /// The numbers of the GRASP documents that are on.
 fn grasps(settings: &Settings) -> Vec<u8> {
-    let follows = settings.sync.sync_enabled.then_some(2);
-    [1].into_iter().chain(follows).collect()
+    let sync = &settings.sync;
+    let follows = sync.sync_enabled.then_some(2);
+    let follows_people = (sync.sync_enabled && sync.sync_plus_enabled).then_some(3);
+    [1].into_iter()
+        .chain(follows)
+        .chain(follows_people)
+        .collect()
 }
 
 /// How much waits for git data, and how long.

@@ -4,5 +4,6 @@ mod hostile;
 mod operator;
 mod other_makes;
 mod peers;
+mod plus;
 mod restart;
 mod scene;

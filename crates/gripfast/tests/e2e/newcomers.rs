@@ -61,7 +61,8 @@ async fn g03_5_a_newcomer_needs_no_other_relay_and_what_names_a_profile_is_no_be
 
 #[tokio::test]
 async fn one_network_brings_few_newcomers_and_those_of_others_are_not_fewer_for_it() -> Result<()> {
-    let node = Node::start(BINARY).await?;
+    // Without a proxy in front, each address of this machine is a network.
+    let node = Node::start_with(BINARY, &[("NGIT_TRUSTED_PROXY_CIDRS", "192.0.2.0/24")]).await?;
     let (near, far) = ("127.0.0.21".parse()?, "127.0.0.22".parse()?);
     let port = node.port();
     let mut relay = grip_testkit::RelayClient::connect_from(near, port).await?;

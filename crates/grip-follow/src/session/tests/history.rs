@@ -547,3 +547,22 @@ async fn g02_35_other_maintainers_make_an_identifier_be_read_again() {
     scene.pass(2);
     assert!(scene.requests().is_empty() && scene.is_complete());
 }
+
+#[tokio::test(start_paused = true)]
+async fn values_that_come_while_others_wait_are_asked_for_together() {
+    let mut scene = Scene::new(one(Class::States));
+    let (first, _) = scene.requests().remove(0);
+    for n in 1..50 {
+        let values = (0..n).map(|n| format!("y{n}")).chain(["x".to_owned()]);
+        scene
+            .session
+            .set_plan(plan_of(Class::States, values), scene.now);
+        scene.collect();
+    }
+    scene.hear(json!(["EOSE", first]));
+    scene.pass(1);
+    let (name, filter) = scene.requests().remove(0);
+    assert_eq!(filter["#d"].as_array().unwrap().len(), 49);
+    scene.hear(json!(["EOSE", name]));
+    assert!(scene.is_complete());
+}
