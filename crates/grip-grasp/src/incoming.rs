@@ -79,8 +79,12 @@ impl WritePolicy for Grasp {
         git.contains(&event.kind) || PullRequest::is_one(event)
     }
 
-    fn is_unrelated(&self, event: &Event) -> bool {
-        kinds::TAKEN_FROM_ANYBODY.contains(&event.kind)
+    fn is_unrelated(&self, event: &Event, origin: Origin) -> bool {
+        match origin {
+            Origin::Submitted => kinds::TAKEN_FROM_ANYBODY.contains(&event.kind),
+            // Of all others, relays are asked for what relates to something here.
+            Origin::Synced => event.kind == kinds::GRASP_LIST,
+        }
     }
 
     fn unrelated_bytes(&self, event: &Event, bytes: usize) -> usize {

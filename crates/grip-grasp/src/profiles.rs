@@ -121,7 +121,8 @@ impl Core {
                 ControlFlow::Continue(())
             })
             .map_err(ViewError::new)?;
-            for (author, kind) in found {
+            // The oldest first, which are the first to go.
+            for (author, kind) in found.into_iter().rev() {
                 if !core.is_known(&author, &view)? {
                     core.newcomers.add(author, kind, now);
                 }

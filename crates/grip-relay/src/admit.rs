@@ -54,7 +54,7 @@ impl Relay {
         for event in checked {
             match event {
                 Ok(event) if !policy.defers(&event) => {
-                    let has_share = source.network.is_some() && policy.is_unrelated(&event);
+                    let has_share = policy.is_unrelated(&event, source.origin);
                     let beyond = || beyond_share(shared, policy.as_ref(), source.network, &event);
                     match has_share.then(beyond).flatten() {
                         None => run.push(event),

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream::FuturesOrdered};
 use grip_nostr::{Event, Timestamp};
+use grip_types::Origin;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use super::Connection;
@@ -132,7 +133,7 @@ pub(super) async fn write(connection: &Connection, mut checked: mpsc::Receiver<B
 /// Refuses an event that is taken from anybody if its network has sent too many bytes of those.
 fn within_share(connection: &Connection, checked: Checked) -> Checked {
     let event = match checked {
-        Checked::Event(event) if connection.policy.is_unrelated(&event) => event,
+        Checked::Event(event) if connection.policy.is_unrelated(&event, Origin::Submitted) => event,
         other => return other,
     };
     let Connection {

@@ -48,7 +48,7 @@ async fn g02_19_a_relay_from_the_python_package_index_is_read_by_pages_and_then_
     })
     .await?;
     println!(
-        "{} events after {:?}: {:?}",
+        "{} events after {:?}: {}",
         all.len(),
         began.elapsed(),
         traffic(&node).await?

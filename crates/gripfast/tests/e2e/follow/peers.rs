@@ -114,7 +114,7 @@ async fn three_nodes_one_killed_one_cut_off_and_one_with_a_wrong_clock_end_with_
             relays.iter().all(|relay| relay["relay"] != own.as_str()),
             "{relays:?}"
         );
-        println!("with other relays: {:?}", traffic(node).await?);
+        println!("with other relays: {}", traffic(node).await?);
     }
     Ok(())
 }

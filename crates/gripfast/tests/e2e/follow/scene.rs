@@ -1,5 +1,7 @@
 //! Nodes that follow relays on this machine.
 
+use std::fmt;
+
 use anyhow::{Context as _, Result, ensure};
 use grip_testkit::{LocalProject, Node, git, until_ok};
 use nostr::prelude::Event;
@@ -42,12 +44,27 @@ pub fn clock_off_by(seconds: i64) -> Result<Vec<(String, String)>> {
 }
 
 /// What a node has exchanged with other relays since its start.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Traffic {
     pub events: u64,
     pub messages: u64,
     pub received: u64,
     pub sent: u64,
+}
+
+impl fmt::Display for Traffic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            events,
+            messages,
+            received,
+            sent,
+        } = self;
+        write!(
+            f,
+            "{events} events, {messages} messages, {received} bytes received, {sent} sent"
+        )
+    }
 }
 
 pub async fn traffic(node: &Node) -> Result<Traffic> {
