@@ -192,7 +192,9 @@ fn participants(
             .filter(|repository| repository.is_served)
     };
     served().for_each(|repository| participants.add_members(repository));
-    served().for_each(|repository| participants.add_threads(&threads(repository)));
+    for repository in served() {
+        participants.add_threads(&repository.addr.owner, &threads(repository));
+    }
     participants
 }
 

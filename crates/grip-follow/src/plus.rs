@@ -19,6 +19,9 @@ use crate::{
 const MAX_RELAYS_OF_ONE: usize = 4;
 /// Authors whose relays are followed; owners and maintainers come first.
 const MAX_PARTICIPANTS: usize = 10_000;
+/// Those of them that come by the repositories of one owner, so that a crowd of made-up names in one
+/// leaves room for the people of others.
+const MAX_BY_ONE: usize = 500;
 /// Issues, patches and pull requests that one author's relays are asked about.
 const MAX_ROOTS_OF_ONE: usize = 200;
 /// Relays that are followed for the lists of authors alone, those of the most authors (G03-10).
@@ -33,7 +36,11 @@ pub struct PlusOptions {
 
 /// Everybody who takes part, and in what.
 #[derive(Debug, Default)]
-pub(crate) struct Participants(BTreeMap<PublicKey, Part>);
+pub(crate) struct Participants {
+    parts: BTreeMap<PublicKey, Part>,
+    /// How many came by the repositories of one owner.
+    introduced: HashMap<PublicKey, usize>,
+}
 
 /// What somebody takes part in.
 #[derive(Debug, Default)]
@@ -51,15 +58,15 @@ impl Participants {
         let address = Address::of_announcement(&repository.addr).to_string();
         let address: Arc<str> = address.into();
         for member in &repository.members {
-            if let Some(part) = self.entry(member) {
+            if let Some(part) = self.entry(member, &repository.addr.owner) {
                 part.repositories.insert(Arc::clone(&address));
             }
         }
     }
 
-    pub(crate) fn add_threads(&mut self, threads: &Threads) {
+    pub(crate) fn add_threads(&mut self, owner: &PublicKey, threads: &Threads) {
         for taken in &threads.participants {
-            let Some(part) = self.entry(&taken.author) else {
+            let Some(part) = self.entry(&taken.author, owner) else {
                 continue;
             };
             if part.roots.len() < MAX_ROOTS_OF_ONE {
@@ -71,9 +78,15 @@ impl Participants {
         }
     }
 
-    fn entry(&mut self, author: &PublicKey) -> Option<&mut Part> {
-        let has_room = self.0.len() < MAX_PARTICIPANTS || self.0.contains_key(author);
-        has_room.then(|| self.0.entry(*author).or_default())
+    fn entry(&mut self, author: &PublicKey, owner: &PublicKey) -> Option<&mut Part> {
+        if !self.parts.contains_key(author) {
+            let introduced = self.introduced.entry(*owner).or_default();
+            if self.parts.len() == MAX_PARTICIPANTS || *introduced == MAX_BY_ONE {
+                return None;
+            }
+            *introduced += 1;
+        }
+        Some(self.parts.entry(*author).or_default())
     }
 }
 
@@ -131,7 +144,7 @@ pub(crate) fn wishes(
 ) -> Vec<(RelayUrl, Plan)> {
     let mut by_lists: HashMap<RelayUrl, (usize, Plan)> = HashMap::new();
     let (mut index, mut fallback) = (Plan::default(), Plan::default());
-    for (author, part) in &participants.0 {
+    for (author, part) in &participants.parts {
         let key: Arc<str> = author.to_hex().into();
         index.add(Class::Profiles, &key);
         let Some(list) = list_of(author) else {

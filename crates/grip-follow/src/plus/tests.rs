@@ -28,10 +28,13 @@ fn scene() -> (Participants, [PublicKey; 3], EventId) {
         root,
         is_its_author,
     };
-    participants.add_threads(&Threads {
-        participants: vec![taken(author, true), taken(other, false)],
-        ..Threads::default()
-    });
+    participants.add_threads(
+        &owner,
+        &Threads {
+            participants: vec![taken(author, true), taken(other, false)],
+            ..Threads::default()
+        },
+    );
     participants.add_members(&FollowedRepository {
         addr: RepoAddr::new(owner, Identifier::parse("tides").unwrap()),
         is_served: true,
@@ -160,17 +163,21 @@ fn g03_10_relays_of_lists_are_few_and_those_of_most_authors() {
     let mut participants = Participants::default();
     let root = EventId::from_byte_array([7; 32]);
     let authors: Vec<PublicKey> = (0..40).map(|_| Keys::generate().public_key()).collect();
-    participants.add_threads(&Threads {
-        participants: authors
-            .iter()
-            .map(|author| TakenPart {
-                author: *author,
-                root,
-                is_its_author: false,
-            })
-            .collect(),
-        ..Threads::default()
-    });
+    let owner = authors[0];
+    participants.add_threads(
+        &owner,
+        &Threads {
+            participants: authors
+                .iter()
+                .map(|author| TakenPart {
+                    author: *author,
+                    root,
+                    is_its_author: false,
+                })
+                .collect(),
+            ..Threads::default()
+        },
+    );
     let list_of = |key: &PublicKey| {
         let own = format!("wss://{}.example", &key.to_hex()[..20]);
         Some(list(&[&["r", &own], &["r", "wss://common.example"]]))
@@ -184,4 +191,28 @@ fn g03_10_relays_of_lists_are_few_and_those_of_most_authors() {
     );
     assert_eq!(wishes.len(), MAX_RELAYS);
     assert_eq!(wishes[0].0.as_str(), "wss://common.example");
+}
+
+#[test]
+fn a_crowd_in_one_repository_leaves_room_for_the_people_of_others() {
+    let mut participants = Participants::default();
+    let root = EventId::from_byte_array([7; 32]);
+    let crowd = |count: u16, salt: u8| Threads {
+        participants: (0..count)
+            .map(|n| {
+                let mut key = [salt; 32];
+                key[..2].copy_from_slice(&n.to_be_bytes());
+                TakenPart {
+                    author: PublicKey::from_byte_array(key),
+                    root,
+                    is_its_author: false,
+                }
+            })
+            .collect(),
+        ..Threads::default()
+    };
+    let [spammer, honest] = [(); 2].map(|()| Keys::generate().public_key());
+    participants.add_threads(&spammer, &crowd(60_000, 1));
+    participants.add_threads(&honest, &crowd(3, 2));
+    assert_eq!(participants.parts.len(), MAX_BY_ONE + 3);
 }

@@ -162,7 +162,7 @@ fn announces(event: &Event, addr: &RepoAddr) -> bool {
 }
 
 fn relates(event: &Event) -> bool {
-    ![kinds::DELETION, kinds::GRASP_LIST].contains(&event.kind)
+    !kinds::TAKEN_FROM_ANYBODY.contains(&event.kind)
 }
 
 impl View for FakeView {
