@@ -13,9 +13,9 @@ use tokio_tungstenite::tungstenite::Message;
 
 use crate::{
     intake::Decided,
-    plan::Plan,
+    plan::{Class, Plan},
     session::{Fate, Item, Now, Output, Session},
-    worker::{Worker, unix},
+    worker::{Shared, Worker, unix},
 };
 
 /// How often the relay is pinged, and how long it may be silent.
@@ -108,6 +108,7 @@ impl Connection<'_> {
                 changed = self.plans.changed() => {
                     let plan = Arc::clone(&self.plans.borrow_and_update());
                     if changed.is_err() || plan.is_empty() {
+                        self.drain(deciding).await;
                         return Ending::Dropped;
                     }
                     self.worker.report.repositories = plan.repositories;
@@ -122,6 +123,8 @@ impl Connection<'_> {
                     must_show = false;
                     match frame {
                         Some(Ok(Message::Text(text))) => {
+                            self.worker.report.messages += 1;
+                            self.worker.report.bytes_received += text.len() as u64;
                             self.session.hear(&text, moment());
                         }
                         Some(Ok(Message::Close(_))) | None => return Ending::Lost("the relay closed the connection"),
@@ -154,6 +157,18 @@ impl Connection<'_> {
         }
     }
 
+    /// Decides on what has come; nothing more is asked for or read (G02-10).
+    async fn drain(&mut self, deciding: Option<BoxFuture<'static, Vec<Decided>>>) {
+        if let Some(deciding) = deciding {
+            let decided = deciding.await;
+            self.decided(&decided);
+        }
+        while let Some(batch) = self.session.inbox.take() {
+            let decided = self.worker.shared.intake.decide(batch, self.source).await;
+            self.decided(&decided);
+        }
+    }
+
     fn decided(&mut self, decided: &[Decided]) {
         for (_, _, fate) in decided {
             self.worker.shared.board.count(*fate);
@@ -176,6 +191,8 @@ impl Connection<'_> {
         for output in self.session.outputs() {
             match output {
                 Output::Send(text) => {
+                    self.worker.report.messages += 1;
+                    self.worker.report.bytes_sent += text.len() as u64;
                     if !self.send(Message::text(text)).await {
                         return Some(Ending::Lost("the connection broke"));
                     }
@@ -196,6 +213,13 @@ impl Connection<'_> {
 
     async fn save(&mut self) {
         self.worker.memory.progress = self.session.progress.clone();
+        let Shared { options, board, .. } = &*self.worker.shared;
+        if options.is_index(&self.worker.relay) {
+            let asked = self.session.progress.covered(Class::Profiles);
+            if board.note_asked(&self.worker.relay, asked) {
+                self.worker.shared.arrived.notify_one();
+            }
+        }
         self.worker.show(Some(self.session.status()));
         self.worker.save().await;
     }

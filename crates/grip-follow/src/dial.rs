@@ -90,6 +90,7 @@ struct Document {
 #[serde(default)]
 struct Limitation {
     max_subscriptions: Option<i64>,
+    default_limit: Option<i64>,
 }
 
 impl Dialler {
@@ -111,11 +112,11 @@ impl Dialler {
     pub(crate) async fn dial(
         &self,
         relay: &RelayUrl,
-        is_bootstrap: bool,
+        is_configured: bool,
     ) -> Result<(Socket, RemoteLimits), DialError> {
         let _permit = self.permits.acquire().await.expect("never closed");
         self.space().await;
-        let egress = if is_bootstrap {
+        let egress = if is_configured {
             &self.bootstrap
         } else {
             &self.egress
@@ -151,9 +152,13 @@ async fn limits(egress: &Egress, url: &Url) -> Result<RemoteLimits, DialError> {
     {
         return Err(DialError::Private);
     }
-    let said = document.limitation.max_subscriptions;
+    let Limitation {
+        max_subscriptions,
+        default_limit,
+    } = document.limitation;
     Ok(RemoteLimits {
-        max_subscriptions: said.and_then(|most| usize::try_from(most).ok()),
+        max_subscriptions: max_subscriptions.and_then(|most| usize::try_from(most).ok()),
+        default_limit: default_limit.and_then(|limit| u64::try_from(limit).ok()),
         knows_nip77: document
             .supported_nips
             .map(|nips| nips.iter().any(|nip| nip.as_u64() == Some(77))),

@@ -1,7 +1,8 @@
 //! The follower: keeps one worker for each relay that something is wanted of.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    cell::RefCell,
+    collections::{BTreeMap, HashMap, HashSet},
     error::Error,
     sync::Arc,
     time::Duration,
@@ -9,9 +10,9 @@ use std::{
 
 use grip_db::Db;
 use grip_egress::Egress;
-use grip_nostr::{FollowedRepositories, FollowedRepository};
+use grip_nostr::{FollowedRepositories, FollowedRepository, PublicKey};
 use grip_relay::{Relay, WritePolicy};
-use grip_store::EventStore;
+use grip_store::{EventStore, EventView as _};
 use grip_tasks::TaskGroup;
 use parking_lot::Mutex;
 use tokio::{
@@ -23,11 +24,13 @@ use crate::{
     FollowTotals, Options, RelayStatus, RelayUrl,
     dial::Dialler,
     intake::Intake,
+    kept::{self, Kept},
     memory::Memories,
-    plan::{Class, Plan},
-    refused::{Orphans, Refused},
+    plan::Plan,
+    plus::{self, Participants, RelayList},
+    refused::Refused,
     status::Board,
-    targets::{self, Rules},
+    targets::{self, Rules, Threads},
     threads,
     worker::{Shared, Worker},
 };
@@ -71,7 +74,8 @@ impl Follow {
             store: parts.store,
             followed: parts.followed,
             refused: Mutex::new(Refused::new(parts.options.refused_lifetime)),
-            orphans: Mutex::new(Orphans::default()),
+            orphans: Mutex::new(Kept::new(kept::ORPHANS)),
+            hot: Mutex::new(Kept::new(kept::hot(parts.options.refused_kept_whole))),
             group: parts.group.clone(),
         };
         let shared = Arc::new(Shared {
@@ -106,13 +110,14 @@ type Workers = BTreeMap<RelayUrl, watch::Sender<Arc<Plan>>>;
 async fn look_for_ever(shared: Arc<Shared>) {
     let followed = Arc::clone(&shared.intake.followed);
     let mut workers = Workers::new();
-    let mut known = HashSet::new();
+    let mut known = BTreeMap::new();
     shared.memories.sweep().await;
     loop {
         let began = Instant::now();
         match look(&shared).await {
-            Ok(plans) => {
-                forget_refusals(&shared, &plans, &mut known);
+            Ok((plans, revisions)) => {
+                judge_again(&shared, &revisions, &known).await;
+                known = revisions;
                 assign(&shared, &mut workers, plans);
             }
             Err(error) => tracing::warn!(error = &*error, "failed to look for relays to follow"),
@@ -129,18 +134,26 @@ async fn look_for_ever(shared: Arc<Shared>) {
 }
 
 type Plans = BTreeMap<RelayUrl, Arc<Plan>>;
+/// What stands for the maintainers of each identifier.
+type Revisions = BTreeMap<Arc<str>, u64>;
 
-async fn look(shared: &Arc<Shared>) -> Result<Plans, Box<dyn Error + Send + Sync>> {
+async fn look(shared: &Arc<Shared>) -> Result<(Plans, Revisions), Box<dyn Error + Send + Sync>> {
     let looking = Arc::clone(shared);
     let look = move || {
         let (intake, options) = (&looking.intake, &looking.options);
         let repositories = intake.followed.followed()?;
         let view = intake.store.read()?;
+        let known = RefCell::new(HashMap::new());
         let threads = |repository: &FollowedRepository| {
-            threads::of(&view, &repository.addr, options.max_descendants)
+            let read = || threads::of(&view, &repository.addr, options.max_descendants);
+            let mut known = known.borrow_mut();
+            known
+                .entry(repository.addr.clone())
+                .or_insert_with(read)
+                .clone()
         };
         let may_follow = |relay: &RelayUrl| {
-            options.bootstrap.contains(relay)
+            options.is_configured(relay)
                 || (looking.dialler.may_follow(relay)
                     && (options.allow_non_global || relay.has_public_name()))
         };
@@ -149,23 +162,51 @@ async fn look(shared: &Arc<Shared>) -> Result<Plans, Box<dyn Error + Send + Sync
             may_follow: &may_follow,
             max_relays: options.max_relays,
         };
-        Ok(targets::plan(&repositories, threads, &rules))
+        let wishes = match &options.plus {
+            Some(plus) => {
+                let participants = participants(&repositories, threads);
+                let list_of = |author: &PublicKey| {
+                    let found = view.latest(&plus::list_address(*author)).ok()?;
+                    Some(RelayList::read(&found?, may_follow))
+                };
+                let asked = looking.board.asked();
+                plus::wishes(&participants, plus, &options.bootstrap, list_of, &asked)
+            }
+            None => Vec::new(),
+        };
+        let plans = targets::plan(&repositories, threads, wishes, &rules);
+        Ok((plans, targets::revisions(&repositories)))
     };
     shared.group.spawn_blocking("follow.targets", look).await?
 }
 
-/// Forgets refusals for identifiers that have come here since.
-fn forget_refusals(shared: &Shared, plans: &Plans, known: &mut HashSet<Arc<str>>) {
-    let classes = plans.values().flat_map(|plan| {
-        let names = |class| plan.values.get(&class).into_iter().flatten().cloned();
-        names(Class::States).chain(names(Class::Held))
-    });
-    let now: HashSet<Arc<str>> = classes.collect();
-    let new: HashSet<&str> = now.difference(known).map(|it| &**it).collect();
-    if !new.is_empty() {
-        shared.intake.refused.lock().forget(&new);
+/// Owners and maintainers of what is served, then those who said something about it (G03-5).
+fn participants(
+    repositories: &[FollowedRepository],
+    threads: impl Fn(&FollowedRepository) -> Threads,
+) -> Participants {
+    let mut participants = Participants::default();
+    let served = || {
+        repositories
+            .iter()
+            .filter(|repository| repository.is_served)
+    };
+    served().for_each(|repository| participants.add_members(repository));
+    for repository in served() {
+        participants.add_threads(&repository.addr.owner, &threads(repository));
     }
-    *known = now;
+    participants
+}
+
+/// Judges again what was refused for identifiers that are new or have other maintainers.
+async fn judge_again(shared: &Shared, now: &Revisions, known: &Revisions) {
+    let changed = now
+        .iter()
+        .filter(|(identifier, revision)| known.get(*identifier) != Some(*revision));
+    let changed: HashSet<&str> = changed.map(|(identifier, _)| &**identifier).collect();
+    if !changed.is_empty() {
+        shared.intake.judge_again(&changed).await;
+    }
 }
 
 /// Gives each worker its plan; starts and ends workers as relays come and go.

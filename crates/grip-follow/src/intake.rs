@@ -1,7 +1,10 @@
 //! The way of delivered events into the node: cheap looks first, then id and signature, then the
 //! rules for all events (G02-33).
 
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+};
 
 use bytes::Bytes;
 use grip_nostr::{
@@ -16,8 +19,9 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::{
-    refused::{Orphans, Refused},
-    session::{Delivery, Fate, Item},
+    kept::{Kept, KeptEvent},
+    refused::Refused,
+    session::{Delivery, Fate, Item, UNKNOWN_ID},
     threads,
 };
 
@@ -33,7 +37,9 @@ pub(crate) struct Intake {
     pub(crate) store: EventStore,
     pub(crate) followed: Arc<dyn FollowedRepositories>,
     pub(crate) refused: Mutex<Refused>,
-    pub(crate) orphans: Mutex<Orphans>,
+    pub(crate) orphans: Mutex<Kept>,
+    /// Announcements and states that were refused a moment ago.
+    pub(crate) hot: Mutex<Kept>,
     pub(crate) group: TaskGroup,
 }
 
@@ -63,25 +69,15 @@ impl Intake {
         let intake = Arc::clone(self);
         let look = move || intake.look(batch);
         let looked = self.group.spawn_blocking("follow.look", look).await;
-        let (mut decided, candidates) = match looked {
-            Ok(Ok(looked)) => looked,
-            Ok(Err(error)) => {
-                tracing::warn!(
-                    error = &error as &dyn std::error::Error,
-                    "failed to look events up"
-                );
-                return jobs
-                    .into_iter()
-                    .map(|job| (job, [0; 32], Fate::Failed))
-                    .collect();
-            }
-            Err(_) => {
-                return jobs
-                    .into_iter()
-                    .map(|job| (job, [0; 32], Fate::Failed))
-                    .collect();
-            }
-        };
+        let looked = looked.unwrap_or_else(|_| Ok(Sorted::default()));
+        let (mut decided, candidates) = looked.unwrap_or_else(|error| {
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "failed to look events up"
+            );
+            Sorted::default()
+        });
+        decided.resize(jobs.len(), (UNKNOWN_ID, Fate::Failed));
         for (at, fate) in self.admit(candidates, source).await {
             decided[at].1 = fate;
         }
@@ -97,7 +93,7 @@ impl Intake {
         let mut seen = HashSet::new();
         for (at, delivery) in batch.into_iter().enumerate() {
             let Some(event) = wanted(&delivery) else {
-                fates.push(([0; 32], Fate::Worthless));
+                fates.push((UNKNOWN_ID, Fate::Worthless));
                 continue;
             };
             let id = event.id;
@@ -135,41 +131,82 @@ impl Intake {
         let mut arrived = Vec::new();
         for (candidate, admission) in candidates.into_iter().zip(admissions) {
             let Candidate { at, event, text } = candidate;
-            let fate = fate(&admission);
+            let fate = fate(&event, &admission);
             fates.push((at, fate));
-            self.note(event, text, fate, &mut arrived);
+            self.note(event, text, source, fate, &mut arrived);
         }
-        self.admit_children(arrived, source).await;
+        self.admit_answers(arrived).await;
         fates
     }
 
     /// Remembers a decision on an event whose signature was checked.
-    fn note(&self, event: Event, text: Bytes, fate: Fate, arrived: &mut Vec<Event>) {
+    fn note(
+        &self,
+        event: Event,
+        text: Bytes,
+        source: EventSource,
+        fate: Fate,
+        arrived: &mut Vec<Event>,
+    ) {
         let now = Instant::now();
         match fate {
             Fate::Taken => arrived.push(event),
             // It may belong to something that comes later.
-            Fate::Refused if may_wait(&event) => self.orphans.lock().add(event, text, now),
-            Fate::Refused => self.refused.lock().add(&event, now),
+            Fate::Refused if may_wait(&event) => self.orphans.lock().add(event, text, source, now),
+            Fate::Refused => {
+                self.refused.lock().add(&event, now);
+                if [kinds::ANNOUNCEMENT, kinds::STATE].contains(&event.kind) {
+                    self.hot.lock().add(event, text, source, now);
+                }
+            }
             Fate::Known | Fate::Worthless | Fate::Failed => {}
         }
     }
 
     /// Admits what has waited for the arrived events, and what has waited for those.
-    async fn admit_children(self: &Arc<Self>, mut arrived: Vec<Event>, source: EventSource) {
+    async fn admit_answers(&self, mut arrived: Vec<Event>) {
         for _ in 0..MAX_ROUNDS {
             if arrived.is_empty() {
                 return;
             }
-            let parents = std::mem::take(&mut arrived);
-            let mut children = self.orphans.lock().take_children(&parents, Instant::now());
-            children.sort_by_key(|(event, _)| order(event));
-            let texts = children.iter().map(|(_, text)| text.clone()).collect();
+            let answers = self.orphans.lock().take_answers(&arrived, Instant::now());
+            arrived = self.admit_kept(answers).await;
+        }
+    }
+
+    /// Judges again what was refused for identifiers that are new here or have other maintainers
+    /// (G02-35).
+    pub(crate) async fn judge_again(&self, identifiers: &HashSet<&str>) {
+        self.refused.lock().forget(identifiers);
+        let kept = self.hot.lock().take_of(identifiers, Instant::now());
+        let arrived = self.admit_kept(kept).await;
+        self.admit_answers(arrived).await;
+    }
+
+    /// Admits events that were kept, each as its relay sent it; returns those that were taken.
+    async fn admit_kept(&self, mut kept: Vec<KeptEvent>) -> Vec<Event> {
+        kept.sort_by_key(|kept| order(&kept.event));
+        let mut by_network: BTreeMap<_, Vec<KeptEvent>> = BTreeMap::new();
+        for kept in kept {
+            by_network
+                .entry(kept.source.network)
+                .or_default()
+                .push(kept);
+        }
+        let mut arrived = Vec::new();
+        for kept in by_network.into_values() {
+            let Some(source) = kept.first().map(|kept| kept.source) else {
+                continue;
+            };
+            let texts = kept.iter().map(|kept| kept.text.clone()).collect();
             let admissions = self.relay.admit(&self.policy, texts, source).await;
-            for ((event, text), admission) in children.into_iter().zip(admissions) {
-                self.note(event, text, fate(&admission), &mut arrived);
+            for (kept, admission) in kept.into_iter().zip(admissions) {
+                let KeptEvent { event, text, .. } = kept;
+                let fate = fate(&event, &admission);
+                self.note(event, text, source, fate, &mut arrived);
             }
         }
+        arrived
     }
 
     /// Time and id of all that is here and matches; none if there is too much.
@@ -195,9 +232,8 @@ impl Intake {
             return Ok(None);
         };
         items.extend(self.followed.held(filter));
-        if filter.tags.is_empty() && filter.since.is_none() {
-            items.extend(self.refused.lock().announcements(Instant::now()));
-        }
+        items.extend(self.refused.lock().items(filter, Instant::now()));
+        items.extend(self.orphans.lock().items(filter));
         items.sort_unstable();
         items.dedup();
         Ok(Some(items))
@@ -224,10 +260,12 @@ fn order(event: &Event) -> (u8, Timestamp, EventId) {
     (rank, event.created_at, event.id)
 }
 
-fn fate(admission: &Admission) -> Fate {
+fn fate(event: &Event, admission: &Admission) -> Fate {
     let answer = &admission.answer;
     match answer.prefix() {
         _ if !admission.is_authentic => Fate::Worthless,
+        // Lists of everybody within the share of the relay; the rest is not missed.
+        Some("rate-limited") if event.kind == kinds::GRASP_LIST => Fate::Refused,
         Some("error" | "rate-limited") => Fate::Failed,
         Some("duplicate") => Fate::Known,
         _ if answer.accepted => Fate::Taken,

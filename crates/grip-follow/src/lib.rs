@@ -5,22 +5,27 @@ mod dial;
 mod follow;
 mod health;
 mod intake;
+mod kept;
 mod memory;
 mod message;
 mod options;
 mod pause;
 mod plan;
+mod plus;
 mod refusal;
 mod refused;
 mod relay_url;
 mod session;
 mod status;
 mod targets;
+#[cfg(test)]
+mod testing;
 mod threads;
 mod worker;
 
 pub use follow::{Follow, Parts};
 pub use health::Backoff;
 pub use options::Options;
+pub use plus::PlusOptions;
 pub use relay_url::{InvalidRelayUrl, RelayUrl};
 pub use status::{FollowTotals, RelayHealth, RelayStatus};

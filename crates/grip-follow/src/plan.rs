@@ -13,6 +13,8 @@ use sha2::{Digest as _, Sha256};
 const FILTER_BYTES: usize = 32 << 10;
 /// Bytes of one REQ.
 pub(crate) const REQUEST_BYTES: usize = 96 << 10;
+/// Authors of one filter (G03-6).
+const MAX_AUTHORS: usize = 100;
 /// What JSON adds to a value: quotes and a comma.
 const VALUE_EXTRA: usize = 3;
 
@@ -36,6 +38,12 @@ pub(crate) enum Class {
     Quote,
     /// What tags an answer to an issue, a patch or a pull request.
     Descendant,
+    /// What tags the address of such an answer.
+    DescendantAddress,
+    /// What quotes one of both.
+    DescendantQuote,
+    /// Profiles, lists of relays and of grasp servers, by author (GRASP-03).
+    Profiles,
 }
 
 impl Class {
@@ -43,6 +51,8 @@ impl Class {
     pub(crate) fn filter<'a>(self, values: impl IntoIterator<Item = &'a Arc<str>>) -> Filter {
         let mut values: Vec<String> = values.into_iter().map(|value| value.to_string()).collect();
         values.sort_unstable();
+        let authors = values.iter().filter(|_| self == Self::Profiles);
+        let authors: Vec<[u8; 32]> = authors.filter_map(|value| key(value)).collect();
         let tagged = |letter| Filter {
             tags: BTreeMap::from([(letter, values)]),
             ..Filter::default()
@@ -58,11 +68,24 @@ impl Class {
                 kinds: of_kinds(&[kinds::ANNOUNCEMENT, kinds::STATE]),
                 ..tagged('d')
             },
-            Self::Address => tagged('a'),
+            Self::Address | Self::DescendantAddress => tagged('a'),
             Self::Event | Self::Descendant => tagged('e'),
             Self::RootEvent => tagged('E'),
             Self::RootAddress => tagged('A'),
-            Self::Quote => tagged('q'),
+            Self::Quote | Self::DescendantQuote => tagged('q'),
+            Self::Profiles => Filter {
+                authors: Some(authors),
+                kinds: of_kinds(&[kinds::PROFILE, kinds::RELAY_LIST, kinds::GRASP_LIST]),
+                ..Filter::default()
+            },
+        }
+    }
+
+    /// Splits values into parts that each fit one filter.
+    pub(crate) fn chunks(self, values: &[Arc<str>]) -> Vec<&[Arc<str>]> {
+        match self {
+            Self::Profiles => values.chunks(MAX_AUTHORS).collect(),
+            _ => chunks(values),
         }
     }
 }
@@ -73,6 +96,9 @@ pub(crate) struct Plan {
     pub(crate) values: BTreeMap<Class, BTreeSet<Arc<str>>>,
     /// How many repositories it is for.
     pub(crate) repositories: usize,
+    /// For each identifier what stands for its maintainers: other ones may make events acceptable
+    /// that were refused before (G02-35).
+    pub(crate) revisions: BTreeMap<Arc<str>, u64>,
 }
 
 impl Plan {
@@ -81,6 +107,19 @@ impl Plan {
             .entry(class)
             .or_default()
             .insert(Arc::clone(value));
+    }
+
+    /// Wants what another plan wants, too.
+    pub(crate) fn merge(&mut self, other: Self) {
+        for (class, values) in other.values {
+            self.values.entry(class).or_default().extend(values);
+        }
+    }
+
+    pub(crate) fn revise(&mut self, identifier: &Arc<str>, revisions: &BTreeMap<Arc<str>, u64>) {
+        if let Some(revision) = revisions.get(identifier) {
+            self.revisions.insert(Arc::clone(identifier), *revision);
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -92,10 +131,17 @@ impl Plan {
         values.is_some_and(|values| values.contains(value))
     }
 
-    /// Tells plans with other values apart.
-    pub(crate) fn digest(&self) -> String {
+    /// What stands for the maintainers of an identifier, where `value` is one.
+    pub(crate) fn revision(&self, class: Class, value: &Arc<str>) -> Option<u64> {
+        let is_identifier = matches!(class, Class::States | Class::Held);
+        let revision = self.revisions.get(value).copied();
+        revision.filter(|_| is_identifier)
+    }
+
+    /// Tells plans with other values in some classes apart.
+    pub(crate) fn digest_of(&self, counts: impl Fn(Class) -> bool) -> String {
         let mut hash = Sha256::new();
-        for (class, values) in &self.values {
+        for (class, values) in self.values.iter().filter(|(class, _)| counts(**class)) {
             hash.update([*class as u8, 0]);
             for value in values {
                 hash.update(value.as_bytes());
@@ -106,8 +152,14 @@ impl Plan {
     }
 }
 
-/// Splits values into parts that each fit one filter.
-pub(crate) fn chunks(values: &[Arc<str>]) -> Vec<&[Arc<str>]> {
+fn key(hex: &str) -> Option<[u8; 32]> {
+    let mut key = [0; 32];
+    faster_hex::hex_decode(hex.as_bytes(), &mut key).ok()?;
+    Some(key)
+}
+
+/// Splits values by their bytes.
+fn chunks(values: &[Arc<str>]) -> Vec<&[Arc<str>]> {
     let mut parts = Vec::new();
     let (mut start, mut bytes) = (0, 0);
     for (at, value) in values.iter().enumerate() {
@@ -155,12 +207,13 @@ mod tests {
     fn plans_with_other_values_have_other_digests() {
         let mut plan = Plan::default();
         plan.add(Class::States, &"ab".into());
-        let one = plan.digest();
+        let one = plan.digest_of(|_| true);
         plan.add(Class::States, &"c".into());
-        let two = plan.digest();
+        let two = plan.digest_of(|_| true);
         assert_ne!(one, two);
+        assert_ne!(two, plan.digest_of(|class| class != Class::States));
         let mut other = Plan::default();
         other.add(Class::Address, &"ab".into());
-        assert_ne!(one, other.digest());
+        assert_ne!(one, other.digest_of(|_| true));
     }
 }

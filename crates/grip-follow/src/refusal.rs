@@ -9,6 +9,8 @@ pub(crate) enum Refusal {
     TooManyQueries,
     /// One REQ had too many filters.
     TooManyFilters,
+    /// All open subscriptions together may have so many bytes (G02-18).
+    TooManyBytes(u64),
     /// It does not serve such requests, or not to us.
     Policy,
     Unknown,
@@ -19,7 +21,9 @@ impl Refusal {
         let text = text.to_lowercase();
         let has = |word: &str| text.contains(word);
         let any = |words: &[&str]| words.iter().any(|word| text.contains(word));
-        if has("filter")
+        if let Some(most) = max_active_bytes(&text) {
+            Self::TooManyBytes(most)
+        } else if has("filter")
             && any(&[
                 "number of filters",
                 "filter count",
@@ -62,6 +66,13 @@ impl Refusal {
     }
 }
 
+/// The one number that is read in the text of a relay.
+fn max_active_bytes(text: &str) -> Option<u64> {
+    let (_, rest) = text.split_once("active subscriptions exceed max size ")?;
+    let (number, _) = rest.split_once(" bytes")?;
+    number.trim().parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -80,6 +91,11 @@ mod tests {
             ("auth-required: we only serve members", Policy),
             ("restricted: members only", Policy),
             ("unsupported: filter key `#A`", Policy),
+            (
+                "ERROR: active subscriptions exceed max size 262144 bytes",
+                TooManyBytes(262_144),
+            ),
+            ("active subscriptions exceed max size -1 bytes", Unknown),
             ("error: could not connect to the database", Unknown),
             ("", Unknown),
         ] {

@@ -16,6 +16,7 @@ mod tests;
 use std::{sync::Arc, time::Duration};
 
 use grip_nostr::Filter;
+use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use self::{history::History, live::Live};
@@ -27,7 +28,7 @@ use crate::{
 };
 
 pub(crate) use self::{
-    history::Item,
+    history::{Item, UNKNOWN_ID},
     inbox::{Delivery, Fate, Inbox},
     progress::Progress,
 };
@@ -45,10 +46,18 @@ pub(crate) struct Now {
     pub(crate) unix: u64,
 }
 
+/// Spacing of requests after `too many queries`, at first and at most, and how far apart two such
+/// texts are that make it longer (G02-27).
+const FIRST_SPACING: Duration = Duration::from_millis(600);
+const MAX_SPACING: Duration = Duration::from_secs(10);
+const EPISODE: u64 = 60;
+
 /// What a relay says about itself (NIP-11).
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RemoteLimits {
     pub(crate) max_subscriptions: Option<usize>,
+    /// Events of one answer.
+    pub(crate) default_limit: Option<u64>,
     /// None where it does not say which NIPs it knows.
     pub(crate) knows_nip77: Option<bool>,
 }
@@ -74,6 +83,9 @@ pub(crate) struct Session {
     out: Vec<Output>,
     /// When anything was heard last, in seconds since 1970.
     heard: u64,
+    /// The least time between two requests, and since when it is so long.
+    spacing: Duration,
+    spaced_at: Option<u64>,
 }
 
 /// Names of subscriptions: ours alone, never used twice on a connection (G02-34).
@@ -98,15 +110,19 @@ impl Session {
     ) -> Self {
         let said = limits.max_subscriptions.filter(|most| *most > 0);
         let budget = said.unwrap_or(DEFAULT_BUDGET).min(MAX_BUDGET);
+        progress.hear_limits(limits);
         progress.restore(&plan, now.unix);
+        let by_nip77 = uses_nip77 && limits.knows_nip77 != Some(false);
         let mut session = Self {
             live: Live::new(budget),
-            history: History::new(uses_nip77 && limits.knows_nip77 != Some(false)),
+            history: History::new(by_nip77, limits.default_limit),
             inbox: Inbox::default(),
             plan: Arc::default(),
             names: Names::default(),
             out: Vec::new(),
             heard: now.unix,
+            spacing: Duration::ZERO,
+            spaced_at: None,
             progress,
         };
         session.history.begin_pass(&plan, &session.progress, now);
@@ -117,7 +133,7 @@ impl Session {
 
     /// Follows another plan from now on; what is new in it gets its history.
     pub(crate) fn set_plan(&mut self, plan: Arc<Plan>, now: Now) {
-        self.history.add_new(&plan, &self.plan, now);
+        self.history.add_new(&plan, &self.plan, &self.progress, now);
         self.take_plan(plan, now);
         self.advance(now);
     }
@@ -177,6 +193,9 @@ impl Session {
     }
 
     fn hear_event(&mut self, subscription: &str, event: &str, created_at: u64, now: Now) {
+        if self.live.knows(subscription) || self.history.knows(subscription) {
+            self.progress.hear_event(created_at, now.unix);
+        }
         if let Some(filters) = self.live.filters_of(subscription) {
             self.inbox.push(event, filters, None);
         } else if let Some((filters, job)) = self.history.deliver(subscription, created_at, now) {
@@ -225,9 +244,28 @@ impl Session {
             Refusal::TooManyQueries => {
                 self.progress.rate.hit(POLITE, now.unix);
                 self.history.without_nip77();
+                self.slow_down(now);
+            }
+            Refusal::TooManyBytes(most) => {
+                if self.progress.max_active_bytes != Some(most) {
+                    self.progress.max_active_bytes = Some(most);
+                    self.live.rearrange();
+                    self.out.push(Output::Save);
+                }
             }
             Refusal::TooManyFilters | Refusal::Policy | Refusal::Unknown => {}
         }
+    }
+
+    fn slow_down(&mut self, now: Now) {
+        let is_same = |at: u64| now.unix.saturating_sub(at) < EPISODE;
+        if self.spaced_at.is_some_and(is_same) {
+            return;
+        }
+        self.spaced_at = Some(now.unix);
+        self.spacing = (self.spacing * 2).clamp(FIRST_SPACING, MAX_SPACING);
+        self.live.set_spacing(self.spacing);
+        self.history.set_spacing(self.spacing);
     }
 
     /// Says whether the turn for history is wanted or in use (G02-26).
@@ -257,7 +295,7 @@ impl Session {
         }
         self.live
             .open(&mut self.names, &self.progress, now, &mut self.out);
-        self.history.poll(self.live.polled(), now);
+        self.history.poll(self.live.polled(), &self.progress, now);
         self.history
             .start_next(&mut self.names, &self.progress, now, &mut self.out);
         self.history
@@ -281,7 +319,7 @@ impl Session {
 
     /// Notes that everything up to the last message is here, if so.
     pub(crate) fn confirm(&mut self) {
-        if self.live.is_whole() && !self.history.is_in_pass() && self.inbox.is_empty() {
+        if self.live.is_whole() && self.history.is_settled() && self.inbox.is_empty() {
             self.progress.confirm(self.heard);
         }
     }
@@ -293,7 +331,7 @@ impl Session {
             filters: self.live.ceiling(),
             page: self.history.page_size(),
             is_in_pass: self.history.is_in_pass(),
-            has_failed: self.history.has_failed(),
+            has_failed: self.history.has_failed() || self.progress.is_degraded,
             by_nip77: self.history.uses_nip77(),
         }
     }
@@ -309,7 +347,7 @@ pub(crate) struct SessionStatus {
     /// The largest page seen.
     pub(crate) page: u64,
     pub(crate) is_in_pass: bool,
-    /// Since the pass began.
+    /// Since the pass began, or the last full one ended so.
     pub(crate) has_failed: bool,
     pub(crate) by_nip77: bool,
 }

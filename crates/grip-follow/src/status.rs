@@ -1,8 +1,11 @@
 //! The status of each relay, for operators and metrics (G02-45).
 
 use std::{
-    collections::BTreeMap,
-    sync::atomic::{AtomicU64, Ordering},
+    collections::{BTreeMap, HashSet},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use parking_lot::Mutex;
@@ -75,6 +78,10 @@ pub struct RelayStatus {
     pub full_at: Option<i64>,
     pub events_received: u64,
     pub events_taken: u64,
+    /// Messages and bytes of them since the start, both ways.
+    pub messages: u64,
+    pub bytes_received: u64,
+    pub bytes_sent: u64,
 }
 
 /// What a worker knows beside its memory.
@@ -85,6 +92,9 @@ pub(crate) struct Report {
     pub(crate) session: Option<SessionStatus>,
     pub(crate) received: u64,
     pub(crate) taken: u64,
+    pub(crate) messages: u64,
+    pub(crate) bytes_received: u64,
+    pub(crate) bytes_sent: u64,
 }
 
 /// The status of all relays, and counts over all of them.
@@ -92,6 +102,8 @@ pub(crate) struct Report {
 pub(crate) struct Board {
     relays: Mutex<BTreeMap<RelayUrl, RelayStatus>>,
     counts: [AtomicU64; 5],
+    /// Authors whose lists of relays were looked up with success, by relay.
+    asked: Mutex<BTreeMap<RelayUrl, HashSet<Arc<str>>>>,
     pub(crate) dials: AtomicU64,
     pub(crate) dials_failed: AtomicU64,
 }
@@ -142,6 +154,22 @@ impl Board {
 
     pub(crate) fn remove(&self, relay: &RelayUrl) {
         self.relays.lock().remove(relay);
+        self.asked.lock().remove(relay);
+    }
+
+    /// Notes whose lists a relay was asked for; says whether that is news.
+    pub(crate) fn note_asked(&self, relay: &RelayUrl, authors: HashSet<Arc<str>>) -> bool {
+        let mut asked = self.asked.lock();
+        let is_new = asked.get(relay) != Some(&authors);
+        if is_new {
+            asked.insert(relay.clone(), authors);
+        }
+        is_new
+    }
+
+    /// Authors whose lists were looked up anywhere.
+    pub(crate) fn asked(&self) -> HashSet<Arc<str>> {
+        self.asked.lock().values().flatten().cloned().collect()
     }
 
     pub(crate) fn relays(&self) -> Vec<RelayStatus> {
@@ -181,6 +209,9 @@ fn status(relay: &RelayUrl, memory: &Memory, report: &Report, now: u64) -> Relay
         full_at: progress.full_at().map(millis),
         events_received: report.received,
         events_taken: report.taken,
+        messages: report.messages,
+        bytes_received: report.bytes_received,
+        bytes_sent: report.bytes_sent,
     }
 }
 

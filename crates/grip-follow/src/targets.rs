@@ -2,10 +2,11 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
+    hash::{DefaultHasher, Hash as _, Hasher as _},
     sync::Arc,
 };
 
-use grip_nostr::{Address, EventId, FollowedRepository, kinds};
+use grip_nostr::{Address, EventId, FollowedRepository, PublicKey, kinds};
 
 use crate::{
     RelayUrl,
@@ -22,6 +23,18 @@ const MAX_RELAYS_OF_ONE: usize = 8;
 pub(crate) struct Threads {
     pub(crate) roots: Vec<EventId>,
     pub(crate) descendants: Vec<EventId>,
+    /// Of those descendants that have one, and of the software of the repository.
+    pub(crate) addresses: Vec<Address>,
+    /// Who takes part in which of the roots.
+    pub(crate) participants: Vec<TakenPart>,
+}
+
+/// Somebody's part in an issue, a patch or a pull request.
+#[derive(Clone, Debug)]
+pub(crate) struct TakenPart {
+    pub(crate) author: PublicKey,
+    pub(crate) root: EventId,
+    pub(crate) is_its_author: bool,
 }
 
 /// Which addresses may be targets, and how many.
@@ -35,6 +48,7 @@ pub(crate) struct Rules<'a> {
 /// A repository as it is wanted from every relay of it.
 struct Wanted {
     values: Vec<(Class, Arc<str>)>,
+    identifier: Arc<str>,
 }
 
 /// The plan of each relay. Where there are more relays than are followed, those of the most served
@@ -42,6 +56,7 @@ struct Wanted {
 pub(crate) fn plan(
     repositories: &[FollowedRepository],
     threads: impl Fn(&FollowedRepository) -> Threads,
+    wishes: Vec<(RelayUrl, Plan)>,
     rules: &Rules<'_>,
 ) -> BTreeMap<RelayUrl, Arc<Plan>> {
     let mut targets: BTreeMap<RelayUrl, Target> = BTreeMap::new();
@@ -64,21 +79,26 @@ pub(crate) fn plan(
         let one = |at: usize| (at, wanted(&repositories[at], &threads));
         followed.into_iter().map(one).collect()
     };
+    let revisions = revisions(repositories);
     let mut plans: BTreeMap<RelayUrl, Plan> = BTreeMap::new();
     for (url, target) in ranked {
         let plan = plans.entry(url).or_default();
         plan.repositories = target.repositories.len();
         for at in target.repositories {
-            for (class, value) in &wanted[&at].values {
+            let Wanted { values, identifier } = &wanted[&at];
+            for (class, value) in values {
                 plan.add(*class, value);
             }
+            plan.revise(identifier, &revisions);
         }
     }
     for url in rules.bootstrap.iter().filter(|url| (rules.may_follow)(url)) {
         let plan = plans.entry(url.clone()).or_default();
         let (served, held): (Vec<_>, Vec<_>) = repositories.iter().partition(|it| it.is_served);
         for repository in served {
-            plan.add(Class::States, &repository.addr.identifier.as_str().into());
+            let identifier: Arc<str> = repository.addr.identifier.as_str().into();
+            plan.add(Class::States, &identifier);
+            plan.revise(&identifier, &revisions);
         }
         // What was learnt here may have its state nowhere else.
         for repository in held.into_iter().take(MAX_HELD_OF_ONE) {
@@ -88,16 +108,40 @@ pub(crate) fn plan(
     for plan in plans.values_mut() {
         plan.add(Class::Announcements, &Arc::from(""));
     }
+    // What only the lists of participants name comes after all others (G03-11).
+    for (url, wish) in wishes {
+        let is_followed = plans.contains_key(&url);
+        if is_followed || plans.len() < rules.max_relays {
+            plans.entry(url).or_default().merge(wish);
+        }
+    }
     let shared = plans.into_iter();
     shared.map(|(url, plan)| (url, Arc::new(plan))).collect()
+}
+
+/// What stands for the owners and maintainers of each identifier.
+pub(crate) fn revisions(repositories: &[FollowedRepository]) -> BTreeMap<Arc<str>, u64> {
+    let mut hashers: BTreeMap<&str, DefaultHasher> = BTreeMap::new();
+    for repository in repositories {
+        let hasher = hashers
+            .entry(repository.addr.identifier.as_str())
+            .or_default();
+        repository.addr.owner.hash(hasher);
+        repository.is_served.hash(hasher);
+        repository.members.hash(hasher);
+    }
+    let ended = hashers.into_iter();
+    ended
+        .map(|(identifier, hasher)| (identifier.into(), hasher.finish()))
+        .collect()
 }
 
 #[derive(Default)]
 struct Target {
     repositories: Vec<usize>,
     /// Owners, so that one of them with many repositories counts once.
-    served: HashSet<grip_nostr::PublicKey>,
-    held: HashSet<grip_nostr::PublicKey>,
+    served: HashSet<PublicKey>,
+    held: HashSet<PublicKey>,
     held_count: usize,
 }
 
@@ -136,10 +180,10 @@ fn wanted(
 ) -> Wanted {
     let identifier: Arc<str> = repository.addr.identifier.as_str().into();
     if !repository.is_served {
-        let values = vec![(Class::Held, identifier)];
-        return Wanted { values };
+        let values = vec![(Class::Held, Arc::clone(&identifier))];
+        return Wanted { values, identifier };
     }
-    let mut values = vec![(Class::States, identifier)];
+    let mut values = vec![(Class::States, Arc::clone(&identifier))];
     let announcement = Address::of_announcement(&repository.addr);
     let state = Address {
         kind: kinds::STATE,
@@ -159,9 +203,16 @@ fn wanted(
         }
     }
     for id in threads.descendants {
-        values.push((Class::Descendant, id.to_hex().into()));
+        let id: Arc<str> = id.to_hex().into();
+        values.push((Class::Descendant, Arc::clone(&id)));
+        values.push((Class::DescendantQuote, id));
     }
-    Wanted { values }
+    for address in threads.addresses {
+        let address: Arc<str> = address.to_string().into();
+        values.push((Class::DescendantAddress, Arc::clone(&address)));
+        values.push((Class::DescendantQuote, address));
+    }
+    Wanted { values, identifier }
 }
 
 #[cfg(test)]
@@ -181,6 +232,7 @@ mod tests {
         FollowedRepository {
             addr: RepoAddr::new(owner, Identifier::parse(name).unwrap()),
             is_served,
+            members: vec![owner],
             relays: relays.iter().map(|relay| (*relay).to_owned()).collect(),
         }
     }
@@ -190,18 +242,27 @@ mod tests {
         bootstrap: &[RelayUrl],
         max_relays: usize,
     ) -> BTreeMap<RelayUrl, Arc<Plan>> {
+        plans_with(repositories, bootstrap, Vec::new(), max_relays)
+    }
+
+    fn plans_with(
+        repositories: &[FollowedRepository],
+        bootstrap: &[RelayUrl],
+        wishes: Vec<(RelayUrl, Plan)>,
+        max_relays: usize,
+    ) -> BTreeMap<RelayUrl, Arc<Plan>> {
         let is_ours = |url: &RelayUrl| url.as_str() != "wss://ours.example";
         let root = EventId::from_byte_array([7; 32]);
         let threads = |_: &FollowedRepository| Threads {
             roots: vec![root],
-            descendants: Vec::new(),
+            ..Threads::default()
         };
         let rules = Rules {
             bootstrap,
             may_follow: &is_ours,
             max_relays,
         };
-        plan(repositories, threads, &rules)
+        plan(repositories, threads, wishes, &rules)
     }
 
     fn classes(plan: &Plan) -> Vec<Class> {
@@ -237,6 +298,33 @@ mod tests {
                 Class::Quote
             ]
         );
+    }
+
+    #[test]
+    fn g03_11_relays_of_lists_come_after_those_of_announcements() {
+        let owner = Keys::generate().public_key();
+        let served = repository(owner, "b", true, &["wss://two.example"]);
+        let mut wish = Plan::default();
+        wish.add(Class::Profiles, &"ab".into());
+        let wishes = [
+            "wss://two.example",
+            "wss://list.example",
+            "wss://more.example",
+        ]
+        .map(|url| (RelayUrl::parse(url).unwrap(), wish.clone()));
+        let plans = plans_with(&[served], &[], wishes.to_vec(), 2);
+        let of = |url: &str| plans.get(&RelayUrl::parse(url).unwrap());
+        assert!(
+            of("wss://two.example")
+                .unwrap()
+                .values
+                .contains_key(&Class::Profiles)
+        );
+        assert_eq!(
+            classes(of("wss://list.example").unwrap()),
+            [Class::Profiles]
+        );
+        assert!(of("wss://more.example").is_none());
     }
 
     #[test]

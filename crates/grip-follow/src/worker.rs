@@ -99,8 +99,8 @@ impl Worker {
     ) -> Option<(grip_egress::Socket, Session)> {
         let shared = Arc::clone(&self.shared);
         shared.board.dials.fetch_add(1, Ordering::Relaxed);
-        let is_bootstrap = shared.options.bootstrap.contains(&self.relay);
-        let error = match shared.dialler.dial(&self.relay, is_bootstrap).await {
+        let is_configured = shared.options.is_configured(&self.relay);
+        let error = match shared.dialler.dial(&self.relay, is_configured).await {
             Ok((socket, limits)) => {
                 let now = Now {
                     at: Instant::now(),

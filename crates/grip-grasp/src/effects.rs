@@ -54,6 +54,8 @@ impl Core {
                 self.blocking("git.archive", move |core| core.archive(&addr))
                     .await?
             }
+            // Noted by the writer, before it stores the profile.
+            Effect::NoteNewcomer => Ok(()),
             Effect::Reexamine(identifier) => {
                 let released = self.release(&identifier, DataSource::Announcement).await;
                 released.log(&identifier);

@@ -2,7 +2,7 @@
 
 use std::{error::Error, pin::Pin};
 
-use grip_nostr::{EventId, Filter, FollowedRepositories, FollowedRepository, RepoAddr};
+use grip_nostr::{EventId, Filter, FollowedRepositories, FollowedRepository, PublicKey, RepoAddr};
 use grip_purgatory::CompactEvent;
 
 use crate::{
@@ -65,12 +65,17 @@ impl Core {
         for (addr, status) in repositories {
             let set = announcements.set_of(&addr.owner);
             let others = set.iter().filter(|key| **key != addr.owner);
-            let members = std::iter::once(&addr.owner).chain(others);
+            let members: Vec<PublicKey> = std::iter::once(&addr.owner)
+                .chain(others)
+                .copied()
+                .collect();
             let relays = members
+                .iter()
                 .filter_map(|key| announcements.of(key))
                 .flat_map(|(announcement, _)| announcement.relays.iter().cloned());
             followed.push(FollowedRepository {
                 relays: relays.take(MAX_RELAYS).collect(),
+                members,
                 is_served: *status == RepositoryStatus::Served,
                 addr: addr.clone(),
             });

@@ -30,6 +30,7 @@ use crate::{
     hosted_repositories::{HostedRepositories, RepositoryStatus},
     maintenance::PendingMaintenance,
     node_view::NodeView,
+    profiles::Newcomers,
     push::PushPermits,
     recent_refusals::RecentRefusals,
     unused_stores::RetainedStores,
@@ -88,6 +89,8 @@ pub(crate) struct Core {
     pub(crate) sweeping: tokio::sync::Mutex<()>,
     pub(crate) refusals: RecentRefusals,
     pub(crate) denials: NotedDenials,
+    /// Profiles of authors who are not known here yet.
+    pub(crate) newcomers: Newcomers,
     /// The pushes under way.
     pub(crate) pushes: Arc<PushPermits>,
     pub(crate) maintenance: PendingMaintenance,

@@ -51,6 +51,12 @@ impl HostedRepositories {
         owners.get(identifier).cloned().unwrap_or_default()
     }
 
+    /// Says whether somebody has a repository here, served or held.
+    pub(crate) fn is_owner(&self, key: &PublicKey) -> bool {
+        let owners = self.owners.read();
+        owners.values().any(|of_one| of_one.contains_key(key))
+    }
+
     pub(crate) fn set(&self, addr: &RepoAddr, status: RepositoryStatus) {
         let mut owners = self.owners.write();
         let of_identifier = owners.entry(addr.identifier.clone()).or_default();

@@ -20,10 +20,11 @@ use grip_types::{EventSource, Origin};
 
 use crate::{
     Grasp,
-    admission::{Arrival, Decision, Outcome, Step, admit},
+    admission::{Arrival, Decision, Effect, Outcome, Step, admit},
     error::GraspError,
     grasp::{Core, timestamp},
     node_view::NodeView,
+    profiles,
 };
 
 impl WritePolicy for Grasp {
@@ -51,6 +52,12 @@ impl WritePolicy for Grasp {
         Ok(match decision.outcome {
             Outcome::Serve => match core.repositories.check_free_space() {
                 Ok(()) => {
+                    let is_new = decision.effects.contains(&Effect::NoteNewcomer);
+                    if is_new && !core.newcomers.add(event.pubkey, event.kind, now.into()) {
+                        let text = "rate-limited: too many profiles of newcomers wait here; try \
+                                    again in a minute";
+                        return Ok(Verdict::Refuse(Answer::refused(text)));
+                    }
                     if [kinds::PATCH, kinds::ISSUE].contains(&event.kind) {
                         core.hosted.followed.notify_one();
                     }
@@ -72,8 +79,20 @@ impl WritePolicy for Grasp {
         git.contains(&event.kind) || PullRequest::is_one(event)
     }
 
-    fn is_unrelated(&self, event: &Event) -> bool {
-        [kinds::DELETION, kinds::GRASP_LIST].contains(&event.kind)
+    fn is_unrelated(&self, event: &Event, origin: Origin) -> bool {
+        match origin {
+            Origin::Submitted => kinds::TAKEN_FROM_ANYBODY.contains(&event.kind),
+            // Of all others, relays are asked for what relates to something here.
+            Origin::Synced => event.kind == kinds::GRASP_LIST,
+        }
+    }
+
+    fn unrelated_bytes(&self, event: &Event, bytes: usize) -> usize {
+        if profiles::KINDS.contains(&event.kind) {
+            bytes.max(profiles::SHARE_BYTES)
+        } else {
+            bytes
+        }
     }
 
     fn noted(&self, event: &Event, answer: &Answer) {

@@ -22,6 +22,7 @@ mod maintenance;
 mod node_view;
 mod orphan_refs;
 mod policy;
+mod profiles;
 mod push;
 mod push_rules;
 mod recent_refusals;

@@ -3,7 +3,9 @@
 use std::{collections::BTreeMap, ops::ControlFlow};
 
 use grip_git::ObjectKind;
-use grip_nostr::{Address, Event, EventId, Filter, Kind, RepoAddr, Timestamp, expiration, kinds};
+use grip_nostr::{
+    Address, Event, EventId, Filter, Kind, PublicKey, RepoAddr, Timestamp, expiration, kinds,
+};
 use grip_purgatory::{Phase, Purgatory, Waiting};
 use grip_store::{EventView, Limits, StoreError};
 use grip_types::{Identifier, Oid, RefName};
@@ -69,7 +71,7 @@ impl<'a> NodeView<'a> {
             default_limit: MAX_REFERRERS,
             max_limit: MAX_REFERRERS,
         };
-        let idle = [kinds::DELETION.as_u16(), kinds::GRASP_LIST.as_u16()];
+        let idle = kinds::TAKEN_FROM_ANYBODY.map(|kind| kind.as_u16());
         let (mut seen, mut relates) = (false, false);
         let view = self.core.store.read()?;
         view.query(&filters, limits, Timestamp::now(), &mut |found| {
@@ -172,6 +174,10 @@ impl View for NodeView<'_> {
     fn is_kept(&self, id: &EventId) -> Result<bool, ViewError> {
         let is_kept = self.purgatory(|purgatory| purgatory.contains(id))?;
         Ok(is_kept && self.shows(id))
+    }
+
+    fn is_known(&self, author: &PublicKey) -> Result<bool, ViewError> {
+        self.core.is_known(author, self.events)
     }
 
     fn is_announcement_held(&self, addr: &RepoAddr) -> Result<bool, ViewError> {

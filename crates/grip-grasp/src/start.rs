@@ -95,6 +95,9 @@ impl Grasp {
         if let Err(error) = core.remove_unused_stores().await {
             error.log("failed to look for unused object stores");
         }
+        if let Err(error) = core.restore_newcomers(now()).await {
+            error.log("failed to look for profiles of newcomers");
+        }
         let sweeping = Arc::clone(&core);
         let sweeper = Periodic::start(&core.group, "grasp.sweep", sweep_every, move || {
             Arc::clone(&sweeping).sweep_now()
@@ -143,6 +146,7 @@ impl Core {
             sweeping: Default::default(),
             refusals: Default::default(),
             denials: Default::default(),
+            newcomers: Default::default(),
             pushes: Default::default(),
             maintenance: Default::default(),
             kept: Default::default(),

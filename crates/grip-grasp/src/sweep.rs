@@ -27,6 +27,8 @@ pub struct Swept {
     pub refs: usize,
     /// Repositories archived because their owners had left.
     pub withdrawn: usize,
+    /// Profiles removed because their authors did not become known here.
+    pub profiles: usize,
     /// Object stores removed because nothing needs them any more.
     pub stores: usize,
     /// Points in which relay and git did not agree, of the identifiers audited.
@@ -40,13 +42,14 @@ impl fmt::Display for Swept {
             repositories,
             refs,
             withdrawn,
+            profiles,
             stores,
             disagreements,
         } = self;
         write!(
             f,
             "{events} events expired, {repositories} empty repositories and {refs} refs removed, \
-             {withdrawn} repositories archived, {stores} stores removed, \
+             {withdrawn} repositories archived, {profiles} profiles and {stores} stores removed, \
              {disagreements} disagreements found"
         )
     }
@@ -101,6 +104,7 @@ impl Core {
                 Err(error) => error.log("failed to archive a withdrawn repository"),
             }
         }
+        swept.profiles = self.end_newcomers(now).await?;
         swept.stores = self.remove_unused_stores().await?;
         swept.disagreements = self.audit_some().await?;
         journalled?;

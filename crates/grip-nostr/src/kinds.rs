@@ -2,15 +2,20 @@
 
 use nostr::prelude::Kind;
 
+pub const PROFILE: Kind = Kind::Custom(0);
 pub const DELETION: Kind = Kind::Custom(5);
 pub const PATCH: Kind = Kind::Custom(1617);
 pub const PULL_REQUEST: Kind = Kind::Custom(1618);
 pub const PULL_REQUEST_UPDATE: Kind = Kind::Custom(1619);
 pub const ISSUE: Kind = Kind::Custom(1621);
 pub const AUTH: Kind = Kind::Custom(22242);
+pub const RELAY_LIST: Kind = Kind::Custom(10002);
 pub const GRASP_LIST: Kind = Kind::Custom(10317);
 pub const ANNOUNCEMENT: Kind = Kind::Custom(30617);
 pub const STATE: Kind = Kind::Custom(30618);
+
+/// Kinds that anybody may store here: they relate nothing, else one would be a licence for spam.
+pub const TAKEN_FROM_ANYBODY: [Kind; 4] = [PROFILE, DELETION, RELAY_LIST, GRASP_LIST];
 
 /// What a relay does with an event of this kind (NIP-01).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

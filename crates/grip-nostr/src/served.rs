@@ -2,7 +2,7 @@
 
 use std::{error::Error, pin::Pin};
 
-use crate::{Event, EventId, Filter, RepoAddr};
+use crate::{Event, EventId, Filter, PublicKey, RepoAddr};
 
 /// The repositories that a node serves.
 pub trait ServedRepositories: Send + Sync + 'static {
@@ -55,6 +55,8 @@ pub struct FollowedRepository {
     pub addr: RepoAddr,
     /// Its announcement is served; of a held one, only announcements and states are of use.
     pub is_served: bool,
+    /// Its confirmed maintainers, the owner first.
+    pub members: Vec<PublicKey>,
     /// As the newest announcements of its maintainers write them, the owner's first.
     pub relays: Vec<String>,
 }

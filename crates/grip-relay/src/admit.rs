@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use grip_nostr::{Event, Timestamp};
-use grip_types::EventSource;
+use grip_types::{ClientNetwork, EventSource};
 
 use crate::{
     Answer, Relay, WritePolicy,
@@ -53,7 +53,17 @@ impl Relay {
         let mut run = Vec::new();
         for event in checked {
             match event {
-                Ok(event) if !policy.defers(&event) => run.push(event),
+                Ok(event) if !policy.defers(&event) => {
+                    let has_share = policy.is_unrelated(&event, source.origin);
+                    let beyond = || beyond_share(shared, policy.as_ref(), source.network, &event);
+                    match has_share.then(beyond).flatten() {
+                        None => run.push(event),
+                        Some(answer) => {
+                            admitted.extend(judge_run(shared, policy, &mut run, source).await);
+                            admitted.push(Admission::authentic(answer));
+                        }
+                    }
+                }
                 other => {
                     admitted.extend(judge_run(shared, policy, &mut run, source).await);
                     admitted.push(match other {
@@ -77,6 +87,26 @@ impl Admission {
             answer,
         }
     }
+}
+
+/// The refusal of an event that is taken from anybody, if its network has sent too many bytes of
+/// those.
+pub(crate) fn beyond_share(
+    shared: &Shared,
+    policy: &dyn WritePolicy,
+    network: Option<ClientNetwork>,
+    event: &Event,
+) -> Option<Answer> {
+    let bytes = serde_json::to_vec(event).map_or(usize::MAX, |json| json.len());
+    let kind = event.kind.as_u16();
+    let allowed = shared
+        .unrelated
+        .allows(network, policy.unrelated_bytes(event, bytes));
+    (!allowed).then(|| {
+        Answer::refused(format!(
+            "rate-limited: events of kind {kind} from your network take too many bytes; try again in an hour"
+        ))
+    })
 }
 
 fn authenticate(checked: Checked) -> Result<Event, Admission> {

@@ -3,7 +3,7 @@
 use futures_util::future::BoxFuture;
 use grip_nostr::{Event, Timestamp};
 use grip_store::{EventView, Put, StoreError};
-use grip_types::EventSource;
+use grip_types::{EventSource, Origin};
 
 /// The rules for events that passed the engine's own checks.
 pub trait WritePolicy: Send + Sync + 'static {
@@ -27,8 +27,14 @@ pub trait WritePolicy: Send + Sync + 'static {
 
     /// Says whether an event is taken from anybody, related to something served or not: the bytes of
     /// those are bounded by network.
-    fn is_unrelated(&self, _event: &Event) -> bool {
+    fn is_unrelated(&self, _event: &Event, _origin: Origin) -> bool {
         false
+    }
+
+    /// What such an event of `bytes` takes of its network's share; some are dearer than they are
+    /// long.
+    fn unrelated_bytes(&self, _event: &Event, bytes: usize) -> usize {
+        bytes
     }
 
     /// Hears of events refused by `judge` or by the engine's own checks. The id of the event is

@@ -120,6 +120,7 @@ fn matches(filter: &Value, event: &Value) -> bool {
     let mut tags = tags.filter_map(|(key, wanted)| Some((key.strip_prefix('#')?, wanted)));
     contains(&filter["ids"], &event["id"])
         && contains(&filter["kinds"], &event["kind"])
+        && contains(&filter["authors"], &event["pubkey"])
         && filter["since"].as_u64().is_none_or(|since| at >= since)
         && filter["until"].as_u64().is_none_or(|until| at <= until)
         && tags.all(|(name, wanted)| {

@@ -17,6 +17,8 @@ use crate::run;
 pub(crate) const NGIT_VERSIONS: &[&str] = &["3.0.3", "2.6.2"];
 /// The field's own suite for GRASP servers.
 const AUDIT_VERSION: &str = "0.2.0";
+/// A relay of another make, from the Python package index.
+const PYTHON_RELAY_VERSION: &str = "1.14";
 const NEXTEST_VERSION: &str = "0.9.143";
 const DENY_VERSION: &str = "0.20.2";
 
@@ -72,6 +74,9 @@ pub(crate) fn prepare() -> anyhow::Result<Tools> {
         }
         install(krate, version, krate, &root)?;
     }
+    python_relay(&cache.join(format!("nostr-relay-{PYTHON_RELAY_VERSION}")))?;
+    // A clock that is wrong, for one process.
+    system_program("faketime", "faketime")?;
     let fixtures_dir = fixtures::fetch(&cache)?;
     Ok(Tools {
         installed_dir: cache,
@@ -113,6 +118,26 @@ fn install(krate: &str, version: &str, program: &str, root: &Path) -> anyhow::Re
         .current_dir(env::temp_dir());
     run::succeed(&mut command)
         .with_context(|| format!("{krate} {version} is needed by the tests and cannot be had"))
+}
+
+/// Installs the relay into a virtual environment of its own, unless it is there.
+fn python_relay(root: &Path) -> anyhow::Result<()> {
+    if root.join("bin/nostr-relay").is_file() {
+        return Ok(());
+    }
+    let venv = || {
+        let mut command = run::command("python3");
+        command.args(["-m", "venv"]).arg(root);
+        run::succeed(&mut command)
+    };
+    // On Debian the module is a package of its own.
+    venv().or_else(|_| apt_install("python3-venv").and_then(|()| venv()))?;
+    let place = root.display();
+    eprintln!("installing nostr-relay {PYTHON_RELAY_VERSION} into {place} (once)");
+    let mut pip = run::command(root.join("bin/pip"));
+    pip.args(["install", "--quiet", "--disable-pip-version-check"])
+        .arg(format!("nostr-relay=={PYTHON_RELAY_VERSION}"));
+    run::succeed(&mut pip).context("nostr-relay is needed by the tests and cannot be had")
 }
 
 /// Sees that a program of the system is there.

@@ -6,7 +6,7 @@ mod missing;
 mod request;
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{BTreeSet, HashMap, VecDeque},
     sync::Arc,
     time::Duration,
 };
@@ -27,7 +27,7 @@ use crate::{
     refusal::Refusal,
 };
 
-pub(crate) use self::request::Item;
+pub(crate) use self::request::{Item, UNKNOWN_ID};
 
 /// The least time between the starts of two requests (G02-26).
 const SPACING: Duration = Duration::from_secs(1);
@@ -35,6 +35,11 @@ const SPACING: Duration = Duration::from_secs(1);
 /// again (G02-15).
 const POLL_EVERY: Duration = Duration::from_secs(60);
 const POLL_OVERLAP: u64 = 900;
+/// The same where the bytes of all subscriptions are limited (G02-18).
+const TIGHT_POLL_EVERY: Duration = Duration::from_secs(300);
+const TIGHT_POLL_OVERLAP: u64 = 60;
+/// The time between two polls.
+const POLL_TICK: Duration = Duration::from_secs(5);
 /// Pages of one filter, so that no relay keeps us busy for ever.
 const MAX_PAGES: u32 = 2_000;
 /// A page of fewer events is never taken for full.
@@ -47,14 +52,18 @@ pub(super) struct History {
     active: Option<Request>,
     missing: Missing,
     polls: Vec<Poll>,
+    next_poll: Option<Instant>,
+    poll_every: Duration,
     /// What the polls were made for.
     polls_version: u64,
     pass: Option<Pass>,
     has_failed: bool,
     nip77: Nip77,
-    /// The largest page seen on this connection.
+    /// The largest page seen on this connection, and what the relay says of its pages.
     page: u64,
+    default_limit: Option<u64>,
     next_id: u64,
+    spacing: Duration,
     not_before: Option<Instant>,
     /// History of all relays shares a few turns.
     pub(super) has_turn: bool,
@@ -65,6 +74,18 @@ struct Pass {
     began: u64,
     /// Nothing was left out for being confirmed.
     is_full: bool,
+    /// Something that the relay said it has was given up.
+    has_gaps: bool,
+}
+
+impl Pass {
+    fn partial(now: Now) -> Self {
+        Self {
+            began: now.unix,
+            is_full: false,
+            has_gaps: false,
+        }
+    }
 }
 
 struct Poll {
@@ -75,11 +96,11 @@ struct Poll {
 }
 
 impl Poll {
-    fn new(wanted: Wanted, now: Now) -> Self {
+    fn new(wanted: Wanted, every: Duration, now: Now) -> Self {
         Self {
             wanted,
             cursor: now.unix,
-            due: now.at + POLL_EVERY,
+            due: now.at + every,
             is_queued: false,
         }
     }
@@ -93,12 +114,14 @@ struct Nip77 {
 }
 
 impl History {
-    pub(super) fn new(uses_nip77: bool) -> Self {
+    pub(super) fn new(uses_nip77: bool, default_limit: Option<u64>) -> Self {
         Self {
             queue: VecDeque::new(),
             active: None,
             missing: Missing::default(),
             polls: Vec::new(),
+            next_poll: None,
+            poll_every: POLL_EVERY,
             polls_version: 0,
             pass: None,
             has_failed: false,
@@ -108,7 +131,9 @@ impl History {
                 not_before: None,
             },
             page: 0,
+            default_limit,
             next_id: 0,
+            spacing: SPACING,
             not_before: None,
             has_turn: false,
         }
@@ -131,28 +156,50 @@ impl History {
             self.queue.extend(Job::of_values(*class, &known, from));
         }
         self.pass = Some(Pass {
-            began: now.unix,
             is_full,
+            ..Pass::partial(now)
         });
     }
 
     /// Queues the values that are new in `plan`.
-    pub(super) fn add_new(&mut self, plan: &Plan, old: &Plan, now: Now) {
+    pub(super) fn add_new(&mut self, plan: &Plan, old: &Plan, progress: &Progress, now: Now) {
         for (class, values) in &plan.values {
-            let is_new = |value: &&Arc<str>| !old.contains(*class, value);
-            let new: Vec<Arc<str>> = values.iter().filter(is_new).cloned().collect();
+            let is_new = |value: &&Arc<str>| {
+                !old.contains(*class, value)
+                    || plan.revision(*class, value) != old.revision(*class, value)
+            };
+            let mut new: BTreeSet<Arc<str>> = values.iter().filter(is_new).cloned().collect();
+            if new.is_empty() {
+                continue;
+            }
+            // What waits already is asked for together with it: while a history comes, every batch
+            // brings values, and each request takes its second.
+            let waits = |job: &Job| {
+                job.class == *class && job.is_untouched() && progress.cursor(&job.digest).is_none()
+            };
+            let (joined, rest): (Vec<Job>, Vec<Job>) = self.queue.drain(..).partition(waits);
+            self.queue.extend(rest);
+            new.extend(joined.into_iter().flat_map(|job| job.values));
+            let new: Vec<Arc<str>> = new.into_iter().collect();
             self.queue.extend(Job::of_values(*class, &new, None));
         }
-        if self.pass.is_none() && !self.queue.is_empty() {
-            self.pass = Some(Pass {
-                began: now.unix,
-                is_full: false,
-            });
+        let is_history = |job: &Job| !matches!(job.work, Work::Poll { .. });
+        if self.pass.is_none() && self.queue.iter().any(is_history) {
+            self.pass = Some(Pass::partial(now));
         }
+    }
+
+    pub(super) fn set_spacing(&mut self, spacing: Duration) {
+        self.spacing = spacing.max(SPACING);
     }
 
     pub(super) fn is_in_pass(&self) -> bool {
         self.pass.is_some()
+    }
+
+    /// Says whether nothing is left to be asked for that is known to be there.
+    pub(super) fn is_settled(&self) -> bool {
+        self.pass.is_none() && self.missing.is_empty()
     }
 
     pub(super) fn is_active(&self) -> bool {
@@ -193,7 +240,19 @@ impl History {
     }
 
     /// Keeps the polls to what has no live subscription, and queues one that is due.
-    pub(super) fn poll(&mut self, (version, wanted): (u64, &[Wanted]), now: Now) {
+    pub(super) fn poll(
+        &mut self,
+        (version, wanted): (u64, &[Wanted]),
+        progress: &Progress,
+        now: Now,
+    ) {
+        let is_tight = progress.max_active_bytes.is_some();
+        let (every, overlap) = if is_tight {
+            (TIGHT_POLL_EVERY, TIGHT_POLL_OVERLAP)
+        } else {
+            (POLL_EVERY, POLL_OVERLAP)
+        };
+        self.poll_every = every;
         if self.polls_version != version {
             self.polls_version = version;
             let known = std::mem::take(&mut self.polls);
@@ -203,9 +262,12 @@ impl History {
                 .collect();
             let poll = |wanted: &Wanted| {
                 let known = known.remove(&plan::digest(&wanted.filter));
-                known.unwrap_or_else(|| Poll::new(wanted.clone(), now))
+                known.unwrap_or_else(|| Poll::new(wanted.clone(), every, now))
             };
             self.polls = wanted.iter().map(poll).collect();
+        }
+        if self.next_poll.is_some_and(|at| at > now.at) {
+            return;
         }
         let due = |poll: &&mut Poll| !poll.is_queued && poll.due <= now.at;
         if let Some(poll) = self
@@ -215,7 +277,8 @@ impl History {
             .min_by_key(|poll| poll.due)
         {
             poll.is_queued = true;
-            let since = poll.cursor.saturating_sub(POLL_OVERLAP);
+            self.next_poll = Some(now.at + POLL_TICK);
+            let since = progress.poll_since(poll.cursor, overlap);
             let job = Job::poll(poll.wanted.clone(), since, now.unix);
             self.queue.push_back(job);
         }
@@ -243,7 +306,11 @@ impl History {
                 None => return,
             },
         };
-        self.not_before = Some(now.at + SPACING);
+        self.not_before = Some(now.at + self.spacing);
+        // What was refused for a day is read in a pass of its own.
+        if self.pass.is_none() && !matches!(job.work, Work::Poll { .. }) {
+            self.pass = Some(Pass::partial(now));
+        }
         self.start(job, names, progress, now, out);
     }
 
@@ -423,6 +490,16 @@ impl History {
         now: Now,
         out: &mut Vec<Output>,
     ) {
+        // What a live subscription delivered and could not be decided is asked for again.
+        let is_lost = |(job, _, fate): &&(Option<u64>, [u8; 32], Fate)| {
+            job.is_none() && *fate == Fate::Failed
+        };
+        let lost = fates.iter().filter(is_lost).map(|(_, id, _)| *id);
+        let (unknown, lost): (Vec<_>, Vec<_>) = lost.partition(|id| *id == UNKNOWN_ID);
+        self.retry(&lost, 1, now);
+        if !unknown.is_empty() {
+            progress.look_again(now.unix);
+        }
         let Some(request) = self.active.as_mut() else {
             return;
         };
@@ -444,6 +521,10 @@ impl History {
         if request.has_failed {
             return self.failed(request.into_job(), progress, now);
         }
+        if !request.undecided.is_empty() {
+            self.has_failed = true;
+            self.retry(&request.undecided, 1, now);
+        }
         match &request.job.work {
             Work::Fetch { .. } => self.fetched(request, now),
             Work::History { .. } | Work::Poll { .. } => self.paged(request, progress, now),
@@ -453,7 +534,10 @@ impl History {
 
     fn paged(&mut self, request: Request, progress: &mut Progress, now: Now) {
         let least = (self.page * 9 / 10).max(MIN_FULL_PAGE);
-        let is_full = request.delivered >= least;
+        // A relay that caps its pages below what counts as full anyway says so, if at all, in its
+        // document; the next page shows whether that is so (G02-20).
+        let is_capped = self.default_limit == Some(request.delivered) && request.delivered > 0;
+        let is_full = request.delivered >= least || is_capped;
         self.page = self.page.max(request.delivered);
         let (until, oldest) = (request.until(), request.oldest);
         let mut job = request.job;
@@ -468,7 +552,10 @@ impl History {
         };
         match (next, job.next_page(next)) {
             (Some(until), pages) if pages <= MAX_PAGES => {
-                progress.move_cursor(&job.digest, until, now.unix);
+                // After a kill, what is still asked for by id would be passed over.
+                if self.missing.is_empty() {
+                    progress.move_cursor(&job.digest, until, now.unix);
+                }
                 self.queue.push_front(job);
             }
             (None, _) => self.done(job, progress, now),
@@ -496,10 +583,19 @@ impl History {
             // It names events that it does not give: ask for what was meant (G02-24).
             return self.queue.push_front(origin.without_nip77());
         }
-        self.missing.add(asked, attempt, now.at);
+        let asked: Vec<[u8; 32]> = asked.into_iter().collect();
+        self.retry(&asked, attempt, now);
         if !left.is_empty() {
             let job = Job::fetch_more(left, origin, attempt);
             self.queue.push_front(job);
+        }
+    }
+
+    /// Asks for single events again later, unless that was done often enough.
+    fn retry(&mut self, ids: &[[u8; 32]], attempt: u32, now: Now) {
+        let has_lost = self.missing.add(ids, attempt, now.at);
+        if let Some(pass) = &mut self.pass {
+            pass.has_gaps |= has_lost;
         }
     }
 
@@ -516,7 +612,7 @@ impl History {
         let is_it = |poll: &&mut Poll| job.is_poll_of(&poll.wanted);
         if let Some(poll) = polls.find(is_it) {
             poll.is_queued = false;
-            poll.due = now.at + POLL_EVERY;
+            poll.due = now.at + self.poll_every;
             if is_success {
                 poll.cursor = began;
             }
@@ -548,11 +644,12 @@ impl History {
                 self.put_back(request.into_job(), now);
             }
             Refusal::Policy | Refusal::TooManyFilters => {
-                self.has_failed = true;
                 progress.refuse(request.job.class, now.unix);
                 self.put_back(request.into_job(), now);
             }
-            Refusal::Unknown => self.failed(request.into_job(), progress, now),
+            Refusal::Unknown | Refusal::TooManyBytes(_) => {
+                self.failed(request.into_job(), progress, now);
+            }
         }
     }
 
@@ -594,14 +691,23 @@ impl History {
         now: Now,
         out: &mut Vec<Output>,
     ) {
-        let is_history = |job: &Job| !matches!(job.work, Work::Poll { .. });
-        let is_left = self.queue.iter().any(is_history) || !self.missing.is_empty();
+        // What the relay refuses by policy is not waited for; it stays queued for its probe.
+        let is_awaited = |job: &Job| {
+            !matches!(job.work, Work::Poll { .. })
+                && progress.refused(job.class, now.unix).is_none()
+        };
+        let is_left = self.queue.iter().any(is_awaited) || !self.missing.is_empty();
         if is_left || self.active.is_some() {
             return;
         }
         if let Some(pass) = self.pass.take() {
-            progress.pass_ended(plan, pass.is_full, pass.began);
             self.has_failed = false;
+            if pass.has_gaps {
+                progress.pass_failed(pass.began);
+                tracing::debug!("a relay did not give all that it said it has");
+                return out.push(Output::Save);
+            }
+            progress.pass_ended(plan, pass.is_full, pass.began, now.unix);
             tracing::debug!(
                 full = pass.is_full,
                 took = now.unix.saturating_sub(pass.began),
@@ -622,6 +728,7 @@ impl History {
         let missing = self.missing.due().map(|due| due.max(start));
         let polls = self.polls.iter().filter(|poll| !poll.is_queued);
         let poll = polls.map(|poll| poll.due).min();
+        let poll = poll.map(|due| due.max(self.next_poll.unwrap_or(due)));
         let next = [queued, missing, poll].into_iter().flatten().min();
         next.unwrap_or(far)
     }

@@ -9,16 +9,19 @@ use super::{Names, Now, Output, Progress, close};
 use crate::{
     message,
     pause::POLITE,
-    plan::{Class, Plan, REQUEST_BYTES, chunks},
+    plan::{Class, Plan, REQUEST_BYTES},
     refusal::Refusal,
 };
 
 /// Most filters of one REQ, and what it falls to when a relay refuses (G02-17).
 const CEILINGS: [usize; 4] = [10, 5, 2, 1];
-/// Places that are kept for history.
+/// Places that are kept for history (G02-14).
 const RESERVED: usize = 2;
-/// How long after a close for no known reason a subscription is opened again, once (G02-31).
+/// Bytes that are kept for one request of history where all requests together are limited (G02-18).
+const RESERVED_BYTES: u64 = REQUEST_BYTES as u64 + 256;
+/// How long after a close for no known reason a subscription is opened again; it doubles (G02-31).
 const REPAIR: Duration = Duration::from_secs(65);
+const MAX_REPAIR: Duration = Duration::from_secs(3_600);
 
 /// One filter of a live subscription.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,13 +41,17 @@ pub(super) struct Live {
     polled: Vec<Wanted>,
     regrouped: u64,
     must_regroup: bool,
+    /// The least time between two openings, where the relay asked for one.
+    spacing: Duration,
+    not_before: Option<Instant>,
 }
 
 struct Request {
     wanted: Vec<Wanted>,
     filters: Arc<[Filter]>,
     state: State,
-    was_repaired: bool,
+    /// How often it was closed for no known reason.
+    repairs: u32,
 }
 
 enum State {
@@ -63,7 +70,18 @@ impl Live {
             polled: Vec::new(),
             regrouped: 0,
             must_regroup: false,
+            spacing: Duration::ZERO,
+            not_before: None,
         }
+    }
+
+    pub(super) fn set_spacing(&mut self, spacing: Duration) {
+        self.spacing = spacing;
+    }
+
+    /// Arranges everything anew when something is opened next.
+    pub(super) fn rearrange(&mut self) {
+        self.must_regroup = true;
     }
 
     pub(super) fn budget(&self) -> usize {
@@ -88,6 +106,13 @@ impl Live {
     /// What has no subscription, with a number that changes when it may have.
     pub(super) fn polled(&self) -> (u64, &[Wanted]) {
         (self.regrouped, &self.polled)
+    }
+
+    /// Bytes of the filters of each subscription.
+    #[cfg(test)]
+    pub(super) fn sizes(&self) -> Vec<usize> {
+        let size = |request: &Request| request.filters.iter().map(Filter::size_bytes).sum();
+        self.requests.iter().map(size).collect()
     }
 
     pub(super) fn set_plan(&mut self, plan: &Plan) {
@@ -119,7 +144,7 @@ impl Live {
             if progress.refused(*class, now.unix).is_some() {
                 continue;
             }
-            for part in chunks(values) {
+            for part in class.chunks(values) {
                 let filter = class.filter(part);
                 let size = filter.size_bytes();
                 let fits = bytes + size <= REQUEST_BYTES;
@@ -139,11 +164,8 @@ impl Live {
                 }
             }
         }
-        let places = self
-            .budget
-            .saturating_sub(RESERVED)
-            .max(self.budget / 2)
-            .max(1);
+        let places = self.budget.saturating_sub(RESERVED).max(self.budget / 2);
+        let places = places.min(self.fitting(&groups, progress.max_active_bytes));
         let rest = groups.split_off(places.min(groups.len()));
         self.polled = rest.into_iter().flatten().collect();
         let mut old = std::mem::take(&mut self.requests);
@@ -160,6 +182,21 @@ impl Live {
                 close(&name, out);
             }
         }
+    }
+
+    /// How many of the first groups fit into the bytes that all subscriptions may have.
+    fn fitting(&self, groups: &[Vec<Wanted>], most: Option<u64>) -> usize {
+        let Some(most) = most else {
+            return groups.len();
+        };
+        let mut left = most.saturating_sub(RESERVED_BYTES);
+        let fits = |group: &&Vec<Wanted>| {
+            let filters = group.iter().map(|wanted| wanted.filter.size_bytes() as u64);
+            let rest = left.checked_sub(filters.sum());
+            left = rest.unwrap_or(left);
+            rest.is_some()
+        };
+        groups.iter().take_while(fits).count()
     }
 
     /// Opens what is to be open. Live requests wait for no turn, but for pauses by rate.
@@ -183,6 +220,10 @@ impl Live {
             if not_before.is_some_and(|at| at > now.at) {
                 continue;
             }
+            if self.not_before.is_some_and(|at| at > now.at) {
+                return;
+            }
+            self.not_before = (!self.spacing.is_zero()).then(|| now.at + self.spacing);
             let name = names.next();
             let mut filters: Vec<Filter> = request.filters.to_vec();
             filters.iter_mut().for_each(|filter| filter.limit = Some(0));
@@ -219,13 +260,13 @@ impl Live {
         let Some(request) = self.find(subscription) else {
             return;
         };
-        request.state = State::Closed(Some(now.at + REPAIR));
         let size = request.wanted.len();
+        request.state = State::Closed(None);
         match refusal {
             // Reopened when the pause ends.
-            Refusal::RateLimited | Refusal::TooManyQueries => {
-                request.state = State::Closed(None);
-            }
+            Refusal::RateLimited | Refusal::TooManyQueries => {}
+            // What does not fit is polled.
+            Refusal::TooManyBytes(_) => self.must_regroup = true,
             // Several filters: each is asked for alone, to see which of them it is.
             Refusal::TooManyFilters | Refusal::Policy if size > 1 => {
                 let lower = |refused: usize| CEILINGS.into_iter().find(|c| *c < refused);
@@ -242,23 +283,24 @@ impl Live {
                 progress.refuse(class, now.unix);
                 self.must_regroup = true;
             }
-            Refusal::Unknown if request.was_repaired => {
-                request.state = State::Closed(Some(now.at + 2 * REPAIR));
+            Refusal::Unknown => {
+                let pause = REPAIR * 2_u32.pow(request.repairs.min(10));
+                request.repairs += 1;
+                request.state = State::Closed(Some(now.at + pause.min(MAX_REPAIR)));
             }
-            Refusal::Unknown => request.was_repaired = true,
         }
     }
 
     pub(super) fn wake_at(&self, progress: &Progress, now: Now) -> Instant {
         let far = now.at + Duration::from_secs(3_600);
         let rate = progress.rate.left(POLITE, now.unix);
+        let start = self.not_before.unwrap_or(now.at);
+        let start = start.max(now.at + rate.unwrap_or_default());
         let due = self
             .requests
             .iter()
             .filter_map(|request| match request.state {
-                State::Closed(at) => {
-                    Some(at.unwrap_or(now.at).max(now.at + rate.unwrap_or_default()))
-                }
+                State::Closed(at) => Some(at.unwrap_or(now.at).max(start)),
                 State::Open(_) => None,
             });
         due.min().unwrap_or(far)
@@ -272,7 +314,7 @@ impl Request {
             wanted,
             filters,
             state: State::Closed(None),
-            was_repaired: false,
+            repairs: 0,
         }
     }
 

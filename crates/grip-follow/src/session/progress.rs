@@ -8,6 +8,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
+use super::RemoteLimits;
 use crate::{
     pause::{POLICY_PAUSE, POLITE, Pause},
     plan::{Class, Plan},
@@ -20,6 +21,8 @@ const OVERLAP: u64 = 900;
 /// The time between two full passes, give or take an hour.
 const FULL_EVERY: u64 = 23 * 3_600;
 const FULL_JITTER: u64 = 2 * 3_600;
+/// How soon everything is read again after something could not be decided.
+const LOOK_AGAIN: u64 = 65;
 /// Cursors of unfinished histories that are kept.
 const MAX_CURSORS: usize = 64;
 /// A cursor of an older history is of no use: too much is new.
@@ -31,6 +34,9 @@ const CURSOR_LIFETIME: u64 = 86_400;
 pub(crate) struct Progress {
     /// Everything before is here, of the values that are covered.
     confirmed_at: Option<u64>,
+    /// The newest event that the relay delivered: by our clock alone, one that is ahead would skip
+    /// what came meanwhile.
+    newest: Option<u64>,
     /// The last full pass began then.
     full_at: Option<u64>,
     /// The next one is due then.
@@ -45,6 +51,13 @@ pub(crate) struct Progress {
     pub(crate) incomplete: Pause,
     /// Classes that were refused by policy, and until when they are left alone.
     policy: BTreeMap<Class, u64>,
+    /// A pass ended without something that the relay said it has, and no full one succeeded since
+    /// (G02-46).
+    pub(super) is_degraded: bool,
+    /// Bytes that all open subscriptions may have together, where the relay said so (G02-18).
+    pub(super) max_active_bytes: Option<u64>,
+    /// What the relay said about itself the last time it said anything.
+    limits: Option<RemoteLimits>,
     /// Values whose history is here.
     #[serde(skip)]
     covered: BTreeMap<Class, HashSet<Arc<str>>>,
@@ -59,8 +72,9 @@ struct Cursor {
 impl Progress {
     /// Takes a saved plan for covered if it is still the plan.
     pub(super) fn restore(&mut self, plan: &Plan, now: u64) {
-        if self.covered.is_empty() && self.confirmed_at.is_some() && self.plan == plan.digest() {
-            self.cover(plan);
+        let digest = self.digest(plan, now);
+        if self.covered.is_empty() && self.confirmed_at.is_some() && self.plan == digest {
+            self.cover(plan, now);
         }
         // A clock that was set back must not make the future count as confirmed.
         if self.confirmed_at.is_some_and(|at| at > now) {
@@ -70,13 +84,32 @@ impl Progress {
             .retain(|_, cursor| now.saturating_sub(cursor.began) < CURSOR_LIFETIME);
     }
 
-    fn cover(&mut self, plan: &Plan) {
+    /// Notes what the relay says about itself; other limits than before make everything unknown
+    /// (G02-25). A relay that says nothing says nothing new.
+    pub(super) fn hear_limits(&mut self, limits: RemoteLimits) {
+        if limits == RemoteLimits::default() {
+            return;
+        }
+        if self.limits.is_some_and(|known| known != limits) {
+            self.start_over();
+            self.cursors.clear();
+        }
+        self.limits = Some(limits);
+    }
+
+    /// Covers what is asked for at the moment; classes that the relay refuses are not.
+    fn cover(&mut self, plan: &Plan, now: u64) {
         let owned =
             |values: &std::collections::BTreeSet<Arc<str>>| values.iter().cloned().collect();
-        let values = plan.values.iter();
-        self.covered = values
+        let asked = plan.values.iter();
+        let asked = asked.filter(|(class, _)| self.refused(**class, now).is_none());
+        self.covered = asked
             .map(|(class, values)| (*class, owned(values)))
             .collect();
+    }
+
+    fn digest(&self, plan: &Plan, now: u64) -> String {
+        plan.digest_of(|class| self.refused(class, now).is_none())
     }
 
     /// Everything counts as unknown again.
@@ -91,7 +124,26 @@ impl Progress {
             .confirmed_at
             .filter(|at| now.saturating_sub(*at) <= QUICK)?;
         let covered = self.covered.get(&class)?.contains(value);
+        let at = at.min(self.newest?);
         covered.then(|| at.saturating_sub(OVERLAP))
+    }
+
+    /// Notes when a delivered event says it was made.
+    pub(super) fn hear_event(&mut self, created_at: u64, now: u64) {
+        if created_at <= now {
+            self.newest = self.newest.max(Some(created_at));
+        }
+    }
+
+    /// From when on something is polled that was polled at `cursor`.
+    pub(super) fn poll_since(&self, cursor: u64, overlap: u64) -> u64 {
+        let newest = self.newest.unwrap_or_default();
+        cursor.min(newest).saturating_sub(overlap)
+    }
+
+    /// The values of a class whose history is here.
+    pub(crate) fn covered(&self, class: Class) -> HashSet<Arc<str>> {
+        self.covered.get(&class).cloned().unwrap_or_default()
     }
 
     pub(super) fn forget_dropped(&mut self, plan: &Plan) {
@@ -101,15 +153,33 @@ impl Progress {
     }
 
     /// Notes that a pass over all of `plan` has ended which began at `began`.
-    pub(super) fn pass_ended(&mut self, plan: &Plan, is_full: bool, began: u64) {
-        self.cover(plan);
-        self.plan = plan.digest();
+    pub(super) fn pass_ended(&mut self, plan: &Plan, is_full: bool, began: u64, now: u64) {
+        self.cover(plan, now);
+        self.plan = self.digest(plan, now);
         self.confirmed_at = Some(began);
         self.cursors.clear();
         if is_full {
             self.full_at = Some(began);
-            self.full_due = began + FULL_EVERY + rand::random_range(0..FULL_JITTER);
+            self.is_degraded = false;
+            self.plan_full(began);
         }
+    }
+
+    /// Notes that a pass ended without everything: nothing is confirmed by it.
+    pub(super) fn pass_failed(&mut self, began: u64) {
+        self.is_degraded = true;
+        self.start_over();
+        self.cursors.clear();
+        self.plan_full(began);
+    }
+
+    /// Something was delivered that cannot be asked for singly: everything is read again soon.
+    pub(super) fn look_again(&mut self, now: u64) {
+        self.full_due = now + LOOK_AGAIN;
+    }
+
+    fn plan_full(&mut self, began: u64) {
+        self.full_due = began + FULL_EVERY + rand::random_range(0..FULL_JITTER);
     }
 
     pub(super) fn confirm(&mut self, heard: u64) {
@@ -119,7 +189,7 @@ impl Progress {
     }
 
     pub(super) fn is_full_due(&self, now: u64) -> bool {
-        self.full_at.is_some() && now >= self.full_due
+        self.full_due > 0 && now >= self.full_due
     }
 
     pub(crate) fn full_at(&self) -> Option<u64> {

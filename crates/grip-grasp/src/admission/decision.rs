@@ -101,6 +101,8 @@ pub(crate) enum Effect {
     RememberDeparture(Box<Event>),
     /// The owner deleted the served announcement: archive the repository now (G01-57).
     Archive(RepoAddr),
+    /// The author of this profile is not known here: it stays for a day (G03-5).
+    NoteNewcomer,
     /// Look again at what is authorised and effective, and release what can be (G01-15a 7).
     Reexamine(Identifier),
 }

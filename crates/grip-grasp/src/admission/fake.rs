@@ -170,7 +170,7 @@ fn announces(event: &Event, addr: &RepoAddr) -> bool {
 }
 
 fn relates(event: &Event) -> bool {
-    ![kinds::DELETION, kinds::GRASP_LIST].contains(&event.kind)
+    !kinds::TAKEN_FROM_ANYBODY.contains(&event.kind)
 }
 
 impl View for FakeView {
@@ -189,6 +189,13 @@ impl View for FakeView {
     fn is_kept(&self, id: &EventId) -> Result<bool, ViewError> {
         self.looked();
         Ok(self.held.iter().any(|event| event.id == *id))
+    }
+
+    fn is_known(&self, author: &PublicKey) -> Result<bool, ViewError> {
+        self.looked();
+        let is_word = |event: &&Event| !kinds::TAKEN_FROM_ANYBODY.contains(&event.kind);
+        let mut said = self.served.iter().chain(&self.held).filter(is_word);
+        Ok(said.any(|event| event.pubkey == *author))
     }
 
     fn is_announcement_held(&self, addr: &RepoAddr) -> Result<bool, ViewError> {

@@ -6,8 +6,8 @@ use grip_nostr::{
     references,
 };
 
-use super::{Cause, Decision, Outcome, Prefix, Reason, View, ViewError, decision::Trail};
-use crate::policy::Policy;
+use super::{Cause, Decision, Effect, Outcome, Prefix, Reason, View, ViewError, decision::Trail};
+use crate::{policy::Policy, profiles};
 
 pub(super) fn judge(
     event: &Event,
@@ -22,6 +22,9 @@ pub(super) fn judge(
     if event.kind == kinds::GRASP_LIST {
         trail.note("G01-10", "a list of grasp servers is taken from anyone");
         return Ok(trail.end(Outcome::Serve));
+    }
+    if profiles::KINDS.contains(&event.kind) {
+        return profile(event, view, trail);
     }
     match relation(event, view, policy)? {
         Relation::Served(how) => {
@@ -40,6 +43,25 @@ pub(super) fn judge(
             Ok(trail.refuse("G01-7", reason))
         }
     }
+}
+
+/// Profiles and relay lists: of those who are known here, and of newcomers for a day (G03-5).
+fn profile(event: &Event, view: &dyn View, mut trail: Trail) -> Result<Decision, ViewError> {
+    if view.is_known(&event.pubkey)? {
+        trail.note("G03-5", "its author takes part in something served here");
+        return Ok(trail.end(Outcome::Serve));
+    }
+    if !profiles::is_small(event) {
+        let text = "the profile of somebody who takes part in nothing here may have 16 KiB";
+        let reason = Reason::new(Prefix::Blocked, Cause::Unrelated, text);
+        return Ok(trail.refuse("G03-5", reason));
+    }
+    trail.note(
+        "G03-5",
+        "its author is new here: it stays for a day, or until they take part in something",
+    );
+    trail.then(Effect::NoteNewcomer);
+    Ok(trail.end(Outcome::Serve))
 }
 
 pub(super) fn no_git_data() -> Reason {
@@ -68,9 +90,8 @@ fn unwanted(kind: Kind) -> Option<&'static str> {
     }
 }
 
-/// Events that anyone may store relate nothing: else one would be a licence for any spam.
 fn relates(kind: Kind) -> bool {
-    ![kinds::DELETION, kinds::GRASP_LIST].contains(&kind)
+    !kinds::TAKEN_FROM_ANYBODY.contains(&kind)
 }
 
 fn relation(event: &Event, view: &dyn View, policy: &Policy) -> Result<Relation, ViewError> {

@@ -28,6 +28,9 @@ pub(crate) trait View {
     /// As [`Self::is_referenced`], by `a`, `A` or `q`.
     fn is_address_referenced(&self, address: &Address) -> Result<bool, ViewError>;
 
+    /// Says whether somebody has a repository here, or has said something about one.
+    fn is_known(&self, author: &PublicKey) -> Result<bool, ViewError>;
+
     /// The served deletion request that covers this event.
     fn deletion_of(&self, event: &Event) -> Result<Option<EventId>, ViewError>;
 

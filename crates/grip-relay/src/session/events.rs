@@ -3,11 +3,12 @@
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream::FuturesOrdered};
 use grip_nostr::{Event, Timestamp};
+use grip_types::Origin;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use super::Connection;
 use crate::{
-    Answer, Limits, admit,
+    Limits, admit,
     event::{self, Checked},
     in_flight::InFlightPermit,
     reply,
@@ -132,23 +133,22 @@ pub(super) async fn write(connection: &Connection, mut checked: mpsc::Receiver<B
 /// Refuses an event that is taken from anybody if its network has sent too many bytes of those.
 fn within_share(connection: &Connection, checked: Checked) -> Checked {
     let event = match checked {
-        Checked::Event(event) if connection.policy.is_unrelated(&event) => event,
+        Checked::Event(event) if connection.policy.is_unrelated(&event, Origin::Submitted) => event,
         other => return other,
     };
-    let bytes = serde_json::to_vec(&event).map_or(usize::MAX, |json| json.len());
     let Connection {
-        shared, network, ..
+        shared,
+        network,
+        policy,
+        ..
     } = connection;
-    if shared.unrelated.allows(*network, bytes) {
-        return Checked::Event(event);
-    }
-    let kind = event.kind.as_u16();
-    Checked::Refused {
-        id: event.id.to_hex(),
-        answer: Answer::refused(format!(
-            "rate-limited: events of kind {kind} from your network take too many bytes; try again in an hour"
-        )),
-        event: Some(Box::new(event)),
+    match admit::beyond_share(shared, policy.as_ref(), *network, &event) {
+        None => Checked::Event(event),
+        Some(answer) => Checked::Refused {
+            id: event.id.to_hex(),
+            answer,
+            event: Some(Box::new(event)),
+        },
     }
 }
 

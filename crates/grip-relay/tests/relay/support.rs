@@ -82,7 +82,7 @@ impl WritePolicy for TestPolicy {
         event.kind == DEFERRED
     }
 
-    fn is_unrelated(&self, event: &Event) -> bool {
+    fn is_unrelated(&self, event: &Event, _origin: Origin) -> bool {
         event.kind == Kind::from(10_317)
     }
 

@@ -71,6 +71,9 @@ impl SyncReport for Figures {
             full_at: None,
             events_received: 7,
             events_taken: 5,
+            messages: 12,
+            bytes_received: 4_000,
+            bytes_sent: 900,
         }]
     }
 

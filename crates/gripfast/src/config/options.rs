@@ -333,17 +333,20 @@ options! {
         sync_max_relays: Positive = "256";
         /// How long a refused event is remembered, so as not to fetch it again.
         rejected_cold_index_expiry_secs: Count<u64, 0> = "604800", ngit;
+        /// How long a refused announcement or state of another relay is kept whole, to be judged
+        /// again when its repository or its maintainers change.
+        rejected_hot_cache_duration_secs: Count<u64, 0, 86_400> = "120", ngit;
         /// How long an address that is no relay is left alone.
         naughty_list_expiration_hours: Count<u64, 0, 8_760> = "12", ngit;
-    } no effect yet {
-        /// Keep events of users' own relays (GRASP-03).
+        /// Also follow the relays of those who take part in something served here, by their own
+        /// lists, and keep their profiles (GRASP-03).
         sync_plus_enabled: bool = "false", ngit;
-        /// Relays to ask where a user has none.
-        sync_plus_fallback_relays: List, ngit;
-        /// Relays that know the relay lists of users.
-        user_index_relays: List, ngit;
-        /// How long a refused announcement is kept whole, to be judged again.
-        rejected_hot_cache_duration_secs: Any = "120", ngit;
+        /// Relays at which the relay lists of participants are looked up, where that is on.
+        user_index_relays: Vec<RelayUrl> =
+            "wss://purplepag.es,wss://index.hzrd149.com,wss://indexer.coracle.social", ngit;
+        /// Relays of participants who have no list.
+        sync_plus_fallback_relays: Vec<RelayUrl> =
+            "wss://relay.ditto.pub,wss://relay.damus.io,wss://nos.lol,wss://relay.primal.net", ngit;
     }
 
     "Index of Go modules" in index: Index {

@@ -114,11 +114,16 @@ fn curation(settings: &Settings) -> Option<&'static str> {
 
 /// The numbers of the GRASP documents that are on.
 fn grasps(settings: &Settings) -> Vec<u8> {
-    let follows = settings.sync.sync_enabled.then_some(2);
-    let archives = settings.archive().mode.is_some().then_some(5);
-    let contributors = settings.contributors.grasp06_enable.then_some(6);
-    let others = follows.into_iter().chain(archives).chain(contributors);
-    [1].into_iter().chain(others).collect()
+    let sync = &settings.sync;
+    let documents = [
+        (1, true),
+        (2, sync.sync_enabled),
+        (3, sync.sync_enabled && sync.sync_plus_enabled),
+        (5, settings.archive().mode.is_some()),
+        (6, settings.contributors.grasp06_enable),
+    ];
+    let is_on = documents.into_iter().filter(|(_, is_on)| *is_on);
+    is_on.map(|(document, _)| document).collect()
 }
 
 /// What may be kept in contributor repositories.

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use anyhow::Context as _;
-use grip_follow::{Backoff, Follow, Options, Parts};
+use grip_follow::{Backoff, Follow, Options, Parts, PlusOptions};
 use grip_relay::Relay;
 use grip_store::EventStore;
 use grip_types::Domain;
@@ -15,7 +15,9 @@ use crate::config::Settings;
 pub(super) fn start(base: &Base<'_>, relay: &Relay, store: &EventStore) -> anyhow::Result<Follow> {
     let options = options(base.settings, relay);
     // What the operator configured may be inside of his network; what events name may not.
-    let hosts = options.bootstrap.iter();
+    let plus = options.plus.iter();
+    let plus = plus.flat_map(|plus| plus.index_relays.iter().chain(&plus.fallback_relays));
+    let hosts = options.bootstrap.iter().chain(plus);
     let hosts = hosts.filter_map(|relay| Domain::of(&relay.url())).collect();
     let set_up = "cannot set up connections to relays";
     Ok(Follow::start(Parts {
@@ -43,9 +45,14 @@ fn options(settings: &Settings, relay: &Relay) -> Options {
             faulty: Duration::from_secs(sync.naughty_list_expiration_hours * 3_600),
         },
         refused_lifetime: Duration::from_secs(sync.rejected_cold_index_expiry_secs),
+        refused_kept_whole: Duration::from_secs(sync.rejected_hot_cache_duration_secs),
         max_relays: sync.sync_max_relays,
         max_descendants: sync.sync_recursive_descendant_limit,
         look_every: Duration::from_secs(sync.sync_disconnect_check_interval_secs),
+        plus: sync.sync_plus_enabled.then(|| PlusOptions {
+            index_relays: sync.user_index_relays.clone(),
+            fallback_relays: sync.sync_plus_fallback_relays.clone(),
+        }),
         networks: relay.limits().networks,
     }
 }

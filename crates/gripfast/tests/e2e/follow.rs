@@ -3,6 +3,8 @@
 mod archive;
 mod hostile;
 mod operator;
+mod other_makes;
 mod peers;
+mod plus;
 mod restart;
 mod scene;

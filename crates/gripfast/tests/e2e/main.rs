@@ -9,6 +9,7 @@ mod hostile;
 mod index;
 mod lifecycle;
 mod memory;
+mod newcomers;
 mod ngit;
 mod pages;
 mod postgres;

@@ -17,6 +17,8 @@ pub(super) struct Job {
     pub(super) filter: Filter,
     /// Of the filter, under which its cursor is kept.
     pub(super) digest: String,
+    /// Those that the filter asks for, of a history that may be asked for together with others.
+    pub(super) values: Vec<Arc<str>>,
     pub(super) work: Work,
 }
 
@@ -48,13 +50,14 @@ impl Job {
             class,
             digest: plan::digest(&filter),
             filter,
+            values: Vec::new(),
             work,
         }
     }
 
     /// The history of `values`, in as many filters as it takes.
     pub(super) fn of_values(class: Class, values: &[Arc<str>], since: Option<u64>) -> Vec<Self> {
-        let parts = plan::chunks(values);
+        let parts = class.chunks(values);
         let job = |part: &[Arc<str>]| {
             let filter = Filter {
                 since,
@@ -65,9 +68,17 @@ impl Job {
                 pages: 0,
                 may_reconcile: true,
             };
-            Self::new(class, filter, work)
+            Self {
+                values: part.to_vec(),
+                ..Self::new(class, filter, work)
+            }
         };
         parts.into_iter().map(job).collect()
+    }
+
+    /// Says whether all of a history is asked for, and nothing of it has come.
+    pub(super) fn is_untouched(&self) -> bool {
+        self.filter.since.is_none() && self.may_reconcile()
     }
 
     pub(super) fn poll(wanted: Wanted, since: u64, began: u64) -> Self {
@@ -100,6 +111,7 @@ impl Job {
             class,
             filter: Filter::default(),
             digest: String::new(),
+            values: Vec::new(),
             work,
         }
     }

@@ -1,9 +1,6 @@
 //! Events that a relay said it has and did not give (G02-24).
 
-use std::{
-    collections::{HashSet, VecDeque},
-    time::Duration,
-};
+use std::{collections::VecDeque, time::Duration};
 
 use tokio::time::Instant;
 
@@ -28,23 +25,29 @@ struct Group {
 }
 
 impl Missing {
-    pub(super) fn add(&mut self, ids: HashSet<[u8; 32]>, attempt: u32, now: Instant) {
+    /// Keeps ids to be asked for again; says whether any were given up.
+    pub(super) fn add(&mut self, ids: &[[u8; 32]], attempt: u32, now: Instant) -> bool {
         if ids.is_empty() || attempt + 1 > MAX_ATTEMPTS {
-            return;
+            return !ids.is_empty();
         }
         // The first time again at once.
         let pause = match attempt {
             0 => Duration::ZERO,
             n => (FIRST_PAUSE * 2_u32.pow(n.min(10) - 1)).min(MAX_PAUSE),
         };
-        if self.groups.len() == MAX_GROUPS {
-            self.groups.pop_front();
+        let mut has_lost = false;
+        for part in ids.chunks(MAX_IDS) {
+            if self.groups.len() == MAX_GROUPS {
+                self.groups.pop_front();
+                has_lost = true;
+            }
+            self.groups.push_back(Group {
+                ids: part.to_vec(),
+                attempt: attempt + 1,
+                due: now + pause,
+            });
         }
-        self.groups.push_back(Group {
-            ids: ids.into_iter().take(MAX_IDS).collect(),
-            attempt: attempt + 1,
-            due: now + pause,
-        });
+        has_lost
     }
 
     pub(super) fn is_empty(&self) -> bool {

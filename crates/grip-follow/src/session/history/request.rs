@@ -27,6 +27,9 @@ const MAX_NEEDED: usize = 20_000;
 /// Bytes of one of our messages of a reconciliation, before they become hex.
 const FRAME_BYTES: u64 = 60_000;
 
+/// What stands for the id of an event that could not even be looked at.
+pub(crate) const UNKNOWN_ID: [u8; 32] = [0; 32];
+
 /// `created_at` and id of an event we have.
 pub(crate) type Item = (u64, [u8; 32]);
 
@@ -47,7 +50,10 @@ pub(super) struct Request {
     pub(super) oldest: Option<u64>,
     /// Its EOSE came.
     pub(super) is_ended: bool,
+    /// Something could not be decided of which not even the id is known.
     pub(super) has_failed: bool,
+    /// Ids of events of a page that could not be decided: they are asked for again (G02-22).
+    pub(super) undecided: Vec<[u8; 32]>,
 }
 
 pub(super) enum Phase {
@@ -94,6 +100,7 @@ impl Request {
             oldest: None,
             is_ended: false,
             has_failed: false,
+            undecided: Vec::new(),
         }
     }
 
@@ -197,11 +204,12 @@ impl Request {
 
     pub(super) fn decided(&mut self, id: &[u8; 32], fate: Fate) {
         self.pending = self.pending.saturating_sub(1);
-        self.has_failed |= fate == Fate::Failed;
-        if let Phase::Ids { asked, .. } = &mut self.phase
-            && fate.is_authentic()
-        {
-            asked.remove(id);
+        match &mut self.phase {
+            Phase::Ids { asked, .. } if fate.is_authentic() => {
+                asked.remove(id);
+            }
+            Phase::Page if fate == Fate::Failed && *id != UNKNOWN_ID => self.undecided.push(*id),
+            _ => self.has_failed |= fate == Fate::Failed && *id == UNKNOWN_ID,
         }
     }
 

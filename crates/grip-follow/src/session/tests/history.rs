@@ -125,6 +125,8 @@ async fn g02_25_after_a_short_break_only_what_is_new_is_asked_for() {
     let plan = one(Class::States);
     let mut scene = Scene::new(Arc::clone(&plan));
     let (name, _) = scene.requests().remove(0);
+    scene.deliver(&name, start().unix);
+    scene.decide(Fate::Known);
     scene.hear(json!(["EOSE", name]));
     assert!(scene.is_complete());
     let mut now = scene.now;
@@ -145,6 +147,21 @@ async fn g02_25_after_a_short_break_only_what_is_new_is_asked_for() {
     now.unix += 400;
     let mut late = Scene::at(now, plan, limits, false, progress);
     assert!(late.requests().remove(0).1["since"].is_null());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_ahead_skips_nothing() {
+    let plan = one(Class::States);
+    let mut scene = Scene::new(Arc::clone(&plan));
+    let (name, _) = scene.requests().remove(0);
+    // Everybody else is two hours behind us.
+    scene.deliver(&name, start().unix - 7_200);
+    scene.decide(Fate::Taken);
+    scene.hear(json!(["EOSE", name]));
+    let (now, progress) = (scene.now, scene.session.end());
+    let mut again = Scene::at(now, plan, RemoteLimits::default(), false, progress);
+    let (_, filter) = again.requests().remove(0);
+    assert_eq!(filter["since"], start().unix - 7_200 - 900);
 }
 
 #[tokio::test(start_paused = true)]
@@ -205,8 +222,8 @@ fn items(range: std::ops::Range<u8>) -> Vec<Item> {
 
 fn reconciling(ours: Vec<Item>) -> (Scene, Value) {
     let limits = RemoteLimits {
-        max_subscriptions: None,
         knows_nip77: Some(true),
+        ..RemoteLimits::default()
     };
     let mut scene = Scene::with(one(Class::States), limits, true, Progress::default());
     assert!(scene.wants_set);
@@ -311,10 +328,240 @@ async fn g02_29_a_refused_class_is_left_alone_for_a_day_and_others_go_on() {
     scene.pass(1);
     let (name, filter) = scene.requests().remove(0);
     assert_eq!(filter["#a"], json!(["y"]));
+    scene.deliver(&name, start().unix);
+    scene.decide(Fate::Known);
+    scene.hear(json!(["EOSE", name]));
+    // What is refused is not waited for, and not confirmed.
+    assert!(scene.is_complete() && scene.session.progress.is_refused(scene.now.unix));
+    let since = |scene: &Scene, class, value: &str| {
+        scene
+            .session
+            .progress
+            .since(class, &value.into(), scene.now.unix)
+    };
+    assert!(since(&scene, Class::Address, "y").is_some());
+    assert!(since(&scene, Class::States, "x").is_none());
+    // The daily reading of the rest goes on; the class itself waits for its probe.
+    scene.pass(86_398);
+    for (name, filter) in scene.requests() {
+        assert!(filter["#d"].is_null(), "{filter}");
+        scene.hear(json!(["EOSE", name]));
+    }
+    let mut probes = 0;
+    for _ in 0..10 {
+        scene.pass(2);
+        for (name, filter) in scene.requests() {
+            probes += usize::from(filter["#d"] == json!(["x"]));
+            scene.hear(json!(["EOSE", name]));
+        }
+    }
+    assert_eq!(probes, 1);
+    assert!(since(&scene, Class::States, "x").is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn g02_22_what_could_not_be_decided_is_asked_for_by_id_and_no_kill_passes_it_over() {
+    let plan = one(Class::States);
+    let mut scene = Scene::new(Arc::clone(&plan));
+    let (name, _) = scene.requests().remove(0);
+    for n in 0..100 {
+        scene.deliver(&name, 10_000 - n);
+    }
+    let batch = scene.session.inbox.take().unwrap();
+    let fates: Vec<_> = batch
+        .iter()
+        .enumerate()
+        .map(|(n, it)| match n {
+            7 => (it.job, [7; 32], Fate::Failed),
+            _ => (it.job, [1; 32], Fate::Taken),
+        })
+        .collect();
+    scene.session.inbox.decided();
+    scene.session.admitted(&fates, scene.now);
+    scene.hear(json!(["EOSE", name]));
+    // The pages go on, but a kill now starts where nothing was left out.
+    let saved = serde_json::to_string(&scene.session.progress).unwrap();
+    let saved: Progress = serde_json::from_str(&saved).unwrap();
+    let mut again = Scene::with(plan, RemoteLimits::default(), false, saved);
+    assert!(again.requests().remove(0).1["until"].is_null());
+    scene.pass(1);
+    let (name, filter) = scene.requests().remove(0);
+    assert_eq!(filter["until"], 9_901);
     scene.hear(json!(["EOSE", name]));
     assert!(!scene.is_complete());
-    scene.pass(86_398);
-    assert!(scene.requests().is_empty());
+    scene.pass(30);
+    let (name, filter) = scene.requests().remove(0);
+    assert_eq!(filter["ids"], json!(["07".repeat(32)]));
+    scene.deliver(&name, 1);
+    let batch = scene.session.inbox.take().unwrap();
+    scene.session.inbox.decided();
+    scene
+        .session
+        .admitted(&[(batch[0].job, [7; 32], Fate::Taken)], scene.now);
+    scene.hear(json!(["EOSE", name]));
+    assert!(scene.is_complete());
+}
+
+#[tokio::test(start_paused = true)]
+async fn g02_20_a_page_that_is_exactly_as_long_as_the_relay_says_is_followed_by_another() {
+    let limits = RemoteLimits {
+        default_limit: Some(50),
+        ..RemoteLimits::default()
+    };
+    let mut scene = Scene::with(one(Class::States), limits, false, Progress::default());
+    let (name, _) = scene.requests().remove(0);
+    for n in 0..50 {
+        scene.deliver(&name, 10_000 - n);
+    }
+    scene.decide(Fate::Taken);
+    scene.hear(json!(["EOSE", name]));
+    assert!(!scene.is_complete());
+    scene.pass(1);
+    let (name, filter) = scene.requests().remove(0);
+    assert_eq!(filter["until"], 9_951);
+    scene.deliver(&name, 9_951);
+    scene.decide(Fate::Known);
+    scene.hear(json!(["EOSE", name]));
+    assert!(scene.is_complete());
+}
+
+#[tokio::test(start_paused = true)]
+async fn g02_25_other_limits_than_before_make_everything_unknown() {
+    let plan = one(Class::States);
+    let limits = RemoteLimits {
+        max_subscriptions: Some(10),
+        ..RemoteLimits::default()
+    };
+    let mut scene = Scene::with(Arc::clone(&plan), limits, false, Progress::default());
+    let (name, _) = scene.requests().remove(0);
+    scene.deliver(&name, start().unix);
+    scene.decide(Fate::Known);
+    scene.hear(json!(["EOSE", name]));
+    let (now, progress) = (scene.now, scene.session.end());
+    // A document that could not be read says nothing new.
+    for (limits, is_known) in [
+        (limits, true),
+        (RemoteLimits::default(), true),
+        (
+            RemoteLimits {
+                max_subscriptions: Some(9),
+                ..limits
+            },
+            false,
+        ),
+    ] {
+        let mut again = Scene::at(now, Arc::clone(&plan), limits, false, progress.clone());
+        let (_, filter) = again.requests().remove(0);
+        assert_eq!(filter["since"].is_u64(), is_known, "{limits:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn g02_46_a_pass_with_gaps_confirms_nothing_and_counts_until_a_full_one_succeeds() {
+    let (mut scene, open) = reconciling(Vec::new());
+    let answer = Peer::new(&items(0..5)).answer(&open[3]);
+    scene.hear(json!(["NEG-MSG", open[1], answer]));
+    let mut now = 0;
+    while !scene.is_complete() && now < 5 * 3_600 {
+        for (name, _) in scene.requests() {
+            scene.hear(json!(["EOSE", name]));
+        }
+        scene.pass(1);
+        now += 1;
+    }
+    assert!(scene.is_complete() && scene.session.status().has_failed);
+    assert_eq!(scene.session.progress.confirmed_at(), None);
+    assert_eq!(scene.session.progress.full_at(), None);
+    // A day later everything is compared again, and this time nothing is missing.
+    scene.pass(25 * 3_600);
+    assert!(scene.wants_set);
+    scene.session.set_loaded(Some(items(0..5)), scene.now);
+    scene.collect();
+    let open = scene.said().pop().unwrap();
+    let answer = Peer::new(&items(0..5)).answer(&open[3]);
+    scene.hear(json!(["NEG-MSG", open[1], answer]));
+    assert!(scene.is_complete() && !scene.session.status().has_failed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn g02_23_nip77_that_failed_is_tried_again_ever_more_rarely() {
+    let mut pauses = Vec::new();
+    let limits = RemoteLimits::default();
+    let plan = one(Class::States);
+    let mut scene = Scene::with(Arc::clone(&plan), limits, true, Progress::default());
+    let mut failed_at = None;
+    for n in 0..30_000_u64 {
+        // A new value each minute gives it reason to compare.
+        if n % 60 == 0 {
+            let values = ["x".to_owned(), format!("y{n}")];
+            scene
+                .session
+                .set_plan(plan_of(Class::States, values), scene.now);
+            scene.collect();
+        }
+        if std::mem::take(&mut scene.wants_set) {
+            pauses.extend(failed_at.map(|at| n - at));
+            scene.session.set_loaded(Some(Vec::new()), scene.now);
+            scene.collect();
+            failed_at = Some(n);
+        }
+        for message in scene.said() {
+            match message[0].as_str() {
+                Some("NEG-OPEN") => scene.hear(json!(["NEG-ERR", message[1], "error: broken"])),
+                Some("REQ") => scene.hear(json!(["EOSE", message[1]])),
+                _ => {}
+            }
+        }
+        scene.pass(1);
+    }
+    for (pause, least) in pauses.iter().zip([60, 300, 1_800, 7_200]) {
+        assert!(*pause >= least && *pause < least + 120, "{pauses:?}");
+    }
+    assert!(pauses.len() >= 4, "{pauses:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn g02_35_other_maintainers_make_an_identifier_be_read_again() {
+    let mut plan = Plan::default();
+    plan.add(Class::States, &"x".into());
+    plan.add(Class::Address, &"y".into());
+    plan.revisions.insert("x".into(), 1);
+    let mut scene = Scene::new(Arc::new(plan.clone()));
+    for _ in 0..3 {
+        for (name, _) in scene.requests() {
+            scene.hear(json!(["EOSE", name]));
+        }
+        scene.pass(1);
+    }
+    assert!(scene.is_complete());
+    plan.revisions.insert("x".into(), 2);
+    for _ in 0..3 {
+        scene.session.set_plan(Arc::new(plan.clone()), scene.now);
+    }
+    scene.collect();
+    let asked = scene.requests();
+    assert_eq!(asked.len(), 1);
+    assert_eq!(asked[0].1["#d"], json!(["x"]));
+    scene.hear(json!(["EOSE", asked[0].0]));
     scene.pass(2);
-    assert_eq!(scene.requests().len(), 1);
+    assert!(scene.requests().is_empty() && scene.is_complete());
+}
+
+#[tokio::test(start_paused = true)]
+async fn values_that_come_while_others_wait_are_asked_for_together() {
+    let mut scene = Scene::new(one(Class::States));
+    let (first, _) = scene.requests().remove(0);
+    for n in 1..50 {
+        let values = (0..n).map(|n| format!("y{n}")).chain(["x".to_owned()]);
+        scene
+            .session
+            .set_plan(plan_of(Class::States, values), scene.now);
+        scene.collect();
+    }
+    scene.hear(json!(["EOSE", first]));
+    scene.pass(1);
+    let (name, filter) = scene.requests().remove(0);
+    assert_eq!(filter["#d"].as_array().unwrap().len(), 49);
+    scene.hear(json!(["EOSE", name]));
+    assert!(scene.is_complete());
 }

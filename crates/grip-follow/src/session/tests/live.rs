@@ -32,10 +32,16 @@ async fn g02_5_live_subscriptions_begin_at_once_and_ask_for_nothing_stored() {
 
 #[tokio::test(start_paused = true)]
 async fn g02_13_a_relay_that_closes_the_21st_subscription_never_has_to() {
-    for (said, most) in [(None, 20), (Some(5), 5), (Some(0), 20), (Some(1), 2)] {
+    for (said, most) in [
+        (None, 20),
+        (Some(5), 5),
+        (Some(0), 20),
+        (Some(2), 2),
+        (Some(1), 1),
+    ] {
         let limits = RemoteLimits {
             max_subscriptions: said,
-            knows_nip77: None,
+            ..RemoteLimits::default()
         };
         let plan = big_plan(400);
         let mut scene = Scene::with(plan, limits, false, Progress::default());
@@ -64,13 +70,25 @@ async fn g02_15_what_does_not_fit_is_polled_with_an_overlap() {
         scene.pass(1);
     }
     assert!(scene.is_complete());
-    scene.requests();
-    let began = scene.now.unix;
-    for _ in 0..3 {
-        scene.pass(5);
+    // What became due meanwhile.
+    for _ in 0..120 {
+        for (name, _) in scene.requests() {
+            scene.hear(json!(["EOSE", name]));
+        }
+        scene.pass(1);
     }
-    let requests = scene.requests();
-    assert!(!requests.is_empty(), "nothing was polled");
+    let began = scene.now.unix;
+    let mut requests = Vec::new();
+    for _ in 0..30 {
+        scene.pass(1);
+        let asked = scene.requests();
+        for (name, _) in &asked {
+            scene.hear(json!(["EOSE", name]));
+        }
+        requests.extend(asked);
+    }
+    // One every five seconds.
+    assert!((5..=7).contains(&requests.len()), "{}", requests.len());
     for (_, filter) in requests {
         let since = filter["since"].as_u64().unwrap();
         assert!(since <= began - 900, "{filter}");
@@ -120,6 +138,87 @@ async fn g02_31_a_subscription_closed_without_a_known_reason_is_repaired_after_6
     assert_eq!(scene.session.live.count(), 0);
     scene.pass(1);
     assert_eq!(scene.session.live.count(), 1);
+    // The next time it is left alone for longer.
+    let name = names(&scene.said(), "REQ").pop().unwrap();
+    scene.hear(json!(["CLOSED", name, "error: shutting down"]));
+    scene.pass(129);
+    assert_eq!(scene.session.live.count(), 0);
+    scene.pass(1);
+    assert_eq!(scene.session.live.count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn g02_31_the_duty_to_repair_outlives_a_pause_by_rate() {
+    let mut scene = Scene::new(one(Class::States));
+    let name = names(&scene.said(), "REQ").remove(0);
+    scene.pass(60);
+    scene.hear(json!(["CLOSED", name, "error: shutting down"]));
+    scene.pass(10);
+    scene.hear(json!(["NOTICE", "rate limited"]));
+    scene.pass(64);
+    assert_eq!(scene.session.live.count(), 0);
+    scene.pass(1);
+    assert_eq!(scene.session.live.count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn g02_18_a_limit_of_bytes_is_remembered_and_what_does_not_fit_is_polled_every_five_minutes()
+{
+    let plan = big_plan(30);
+    let mut scene = Scene::new(Arc::clone(&plan));
+    let before = scene.session.live.count();
+    assert!(before > 2 && scene.session.live.polled().1.is_empty());
+    let text = "ERROR: active subscriptions exceed max size 200000 bytes";
+    scene.hear(json!(["NOTICE", text]));
+    let bytes = |scene: &Scene| -> usize {
+        let live = scene.session.live.sizes();
+        live.into_iter().sum()
+    };
+    assert!(
+        bytes(&scene) <= 200_000 - (96 << 10) - 256,
+        "{}",
+        bytes(&scene)
+    );
+    assert!(scene.session.live.count() > 0);
+    let polled = scene.session.live.polled().1.len();
+    assert!(polled > 0);
+    // It holds for the next connection.
+    let (now, progress) = (scene.now, scene.session.end());
+    let mut again = Scene::at(now, plan, RemoteLimits::default(), false, progress);
+    assert_eq!(again.session.live.polled().1.len(), polled);
+    for _ in 0..200 {
+        for (name, _) in again.requests() {
+            again.deliver(&name, now.unix);
+            again.decide(Fate::Known);
+            again.hear(json!(["EOSE", name]));
+        }
+        again.pass(1);
+    }
+    assert!(again.is_complete() && again.requests().is_empty());
+    again.pass(100);
+    let (_, filter) = again.requests().remove(0);
+    assert_eq!(filter["since"], now.unix - 60);
+}
+
+#[tokio::test(start_paused = true)]
+async fn g02_27_too_many_queries_space_requests_and_end_nip77() {
+    let mut plan = Plan::default();
+    for n in 0..3 {
+        plan.add(Class::States, &format!("{n}{}", "x".repeat(20_000)).into());
+    }
+    let limits = RemoteLimits::default();
+    let mut scene = Scene::with(Arc::new(plan), limits, true, Progress::default());
+    assert!(scene.session.status().by_nip77);
+    scene.hear(json!(["NOTICE", "too many queries"]));
+    // The same episode.
+    scene.hear(json!(["NOTICE", "too many queries"]));
+    assert_eq!(scene.session.spacing, Duration::from_millis(600));
+    assert!(!scene.session.status().by_nip77);
+    for seconds in [1_200_u64, 2_400, 4_800, 9_600, 10_000, 10_000] {
+        scene.pass(60);
+        scene.hear(json!(["NOTICE", "too many queries"]));
+        assert_eq!(scene.session.spacing, Duration::from_millis(seconds));
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -24,6 +24,7 @@ fn act() -> impl Strategy<Value = Act> {
         "error: whatever",
         "unknown message NEG-OPEN",
         "too many queries",
+        "active subscriptions exceed max size 1000 bytes",
     ]);
     let fates = prop::sample::select(vec![
         Fate::Taken,
@@ -51,7 +52,7 @@ fn messages(acts: Vec<Act>, nip77: bool) -> Result<(), TestCaseError> {
     }
     let limits = RemoteLimits {
         max_subscriptions: Some(4),
-        knows_nip77: None,
+        ..RemoteLimits::default()
     };
     let mut scene = Scene::with(Arc::new(plan), limits, nip77, Progress::default());
     let mut ended = 0;

@@ -1,7 +1,7 @@
 use grip_nostr::{Event, Kind, kinds};
 use nostr::prelude::Keys;
 
-use crate::admission::{Cause, Outcome, fake::*};
+use crate::admission::{Cause, Effect, Outcome, fake::*};
 
 const COMMENT: Kind = Kind::Custom(1111);
 const NOTE: Kind = Kind::Custom(1);
@@ -239,4 +239,48 @@ fn g01_7_a_judgement_looks_once_by_key_for_each_thing_named_and_reads_no_event()
     let related = sign_with(&[["e", &large]]);
     assert_eq!(view.outcome(&related), Outcome::Serve);
     assert_eq!(view.reads.get(), 0);
+}
+
+#[test]
+fn g03_5_a_profile_is_taken_from_anybody_and_is_noted_unless_its_author_is_known() {
+    let mut view = FakeView::new();
+    let owner = view.hosting(&[]);
+    let newcomer = Keys::generate();
+    for kind in [kinds::PROFILE, kinds::RELAY_LIST] {
+        let decision = view.ask(&sign(&newcomer, kind, &[], 100));
+        assert_eq!(decision.outcome, Outcome::Serve);
+        assert_eq!(decision.effects, [Effect::NoteNewcomer]);
+        let decision = view.ask(&sign(&owner, kind, &[], 100));
+        assert_eq!(
+            (decision.outcome, decision.effects),
+            (Outcome::Serve, vec![])
+        );
+    }
+    let long = "x".repeat(17 << 10);
+    let event = sign(&newcomer, kinds::PROFILE, &[&["i", &long]], 100);
+    assert_eq!(view.cause(&event), Cause::Unrelated);
+    // Once they have said something about a repository, they are known.
+    let repo = coordinate(30617, &owner.public_key());
+    view.take(&sign(&newcomer, kinds::ISSUE, &[&["a", &repo]], 100));
+    assert_eq!(view.ask(&event).effects, []);
+}
+
+#[test]
+fn g03_5_a_profile_relates_nothing() {
+    let mut view = FakeView::new();
+    let newcomer = Keys::generate();
+    let named = by_stranger(NOTE, &[]);
+    let profile = sign(
+        &newcomer,
+        kinds::PROFILE,
+        &[&["e", &named.id.to_hex()]],
+        100,
+    );
+    assert_eq!(view.taken(&profile), Outcome::Serve);
+    assert_eq!(view.cause(&named), Cause::Unrelated);
+    let address = format!("0:{}:", newcomer.public_key().to_hex());
+    for (tag, value) in [("e", profile.id.to_hex()), ("a", address)] {
+        let note = by_stranger(NOTE, &[&[tag, &value]]);
+        assert_eq!(view.cause(&note), Cause::Unrelated, "{tag}");
+    }
 }

@@ -45,11 +45,18 @@ async fn g02_45_relays_are_shown_with_their_health_their_error_and_their_next_at
 
 #[tokio::test]
 async fn nip_11_lists_exactly_the_grasps_that_are_on() -> Result<()> {
-    for (enabled, grasps) in [
-        ("true", vec!["GRASP-01", "GRASP-02"]),
-        ("false", vec!["GRASP-01"]),
+    for (enabled, plus, grasps) in [
+        ("true", "false", vec!["GRASP-01", "GRASP-02"]),
+        ("true", "true", vec!["GRASP-01", "GRASP-02", "GRASP-03"]),
+        ("false", "true", vec!["GRASP-01"]),
     ] {
-        let node = node_with(&[("GRIPFAST_SYNC_ENABLED", enabled)]).await?;
+        let env = [
+            ("GRIPFAST_SYNC_ENABLED", enabled),
+            ("NGIT_SYNC_PLUS_ENABLED", plus),
+            ("NGIT_USER_INDEX_RELAYS", ""),
+            ("NGIT_SYNC_PLUS_FALLBACK_RELAYS", ""),
+        ];
+        let node = node_with(&env).await?;
         let accept = [("accept", "application/nostr+json")];
         let document: Value = node.ask("GET", "/", &accept, b"").await?.json()?;
         ensure!(

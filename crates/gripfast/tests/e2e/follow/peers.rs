@@ -7,8 +7,8 @@ use grip_testkit::{Author, LocalProject, until_ok};
 use rustix::process::Signal;
 
 use super::scene::{
-    all_served, announce, events_of, node, node_with, publish, push, relays, same_refs, served,
-    until_relay,
+    all_served, announce, clock_off_by, events_of, node, node_with, publish, push, relays,
+    same_refs, served, traffic, until_relay,
 };
 
 #[tokio::test]
@@ -70,9 +70,11 @@ async fn g02_49_a_node_that_knows_nothing_learns_everything_from_its_bootstrap_r
 }
 
 #[tokio::test]
-async fn three_nodes_of_which_one_was_killed_and_one_cut_off_end_with_the_same_events_and_refs()
+async fn three_nodes_one_killed_one_cut_off_and_one_with_a_wrong_clock_end_with_the_same_events_and_refs()
 -> Result<()> {
-    let (a, b, mut c) = (node().await?, node().await?, node().await?);
+    let wrong = clock_off_by(7_200)?;
+    let wrong: Vec<(&str, &str)> = wrong.iter().map(|(k, v)| (&**k, &**v)).collect();
+    let (a, b, mut c) = (node_with(&wrong).await?, node().await?, node().await?);
     let project = LocalProject::new("tides")?;
     announce(&project, &[&a, &b, &c]).await?;
     let began = Instant::now();
@@ -112,11 +114,7 @@ async fn three_nodes_of_which_one_was_killed_and_one_cut_off_end_with_the_same_e
             relays.iter().all(|relay| relay["relay"] != own.as_str()),
             "{relays:?}"
         );
-        let received: u64 = relays
-            .iter()
-            .filter_map(|it| it["events_received"].as_u64())
-            .sum();
-        println!("received from other relays: {received} events");
+        println!("with other relays: {}", traffic(node).await?);
     }
     Ok(())
 }
@@ -129,6 +127,19 @@ async fn g02_50_nodes_agree_without_nip77_too() -> Result<()> {
     let state = push_to_one(&project, &a, &b).await?;
     served(&b, &state).await?;
     same_refs(&project, &a, &b).await
+}
+
+#[tokio::test]
+async fn g02_44_a_relay_that_no_repository_needs_is_left() -> Result<()> {
+    let (a, b) = (node().await?, node().await?);
+    let project = LocalProject::new("tides")?;
+    announce(&project, &[&a, &b]).await?;
+    until_relay(&a, "a follows b", |relay| relay["health"] == "healthy").await?;
+    publish(&a, &project.announcement_at(&[&a], &[], 0)).await?;
+    until_ok("a has left b", async || {
+        Ok(relays(&a).await?.is_empty().then_some(()))
+    })
+    .await
 }
 
 /// Has everything on `a` before `b` hears of it.

@@ -3,7 +3,9 @@
 use anyhow::{Result, ensure};
 use grip_testkit::{Author, LocalProject, until_ok};
 
-use super::scene::{events_of, node, node_with, publish, push, same_refs};
+use super::scene::{
+    clock_off_by, events_of, node, node_with, publish, push, relays, same_refs, traffic,
+};
 
 /// Enough for several fetches by id.
 const ISSUES: usize = 700;
@@ -52,4 +54,68 @@ async fn a_kill_during_the_first_reading_loses_nothing_and_starts_nothing_over()
         "{received} events for {missing} missing ones"
     );
     same_refs(&project, &a, &b).await
+}
+
+#[tokio::test]
+async fn a_second_full_reading_with_nothing_new_receives_almost_nothing() -> Result<()> {
+    let a = node().await?;
+    let project = LocalProject::new("tides")?;
+    let mut b = node_with(&[("NGIT_SYNC_BOOTSTRAP_RELAY_URL", &a.relay_url())]).await?;
+    b.kill();
+    publish(&a, &project.announcement_at(&[&a, &b], &[], 60)).await?;
+    push(&project, &a, 50).await?;
+    let reporter = Author::new();
+    let issues: Vec<_> = (0..ISSUES)
+        .map(|n| reporter.issue(&project.owner, "tides", &n.to_string()))
+        .collect();
+    let mut relay = a.connect().await?;
+    for part in issues.chunks(100) {
+        for issue in part {
+            relay.send(serde_json::json!(["EVENT", issue])).await?;
+        }
+        for issue in part {
+            ensure!(relay.answer(&issue.id).await?.accepted);
+        }
+    }
+    let expected = events_of(&a).await?;
+    b.launch().await?;
+    until_ok("every event is here", async || {
+        Ok((events_of(&b).await? == expected).then_some(()))
+    })
+    .await?;
+    until_ok("everything was read", async || {
+        let relays = relays(&b).await?;
+        let is_read = relays
+            .iter()
+            .all(|relay| relay["is_reading_history"] == false && relay["full_at"].is_u64());
+        Ok(is_read.then_some(()))
+    })
+    .await?;
+    let first = traffic(&b).await?;
+    // Two days later everything is read again.
+    b.kill();
+    for (name, value) in clock_off_by(2 * 86_400)? {
+        b.set_env(&name, &value);
+    }
+    b.launch().await?;
+    let second = until_ok("everything was read again", async || {
+        let relays = relays(&b).await?;
+        let is_later = |at: &serde_json::Value| {
+            let now = nostr::prelude::Timestamp::now().as_secs() * 1_000;
+            at.as_u64().is_some_and(|at| at > now + 86_400_000)
+        };
+        let is_read = relays
+            .iter()
+            .any(|relay| relay["is_reading_history"] == false && is_later(&relay["full_at"]));
+        Ok(if is_read {
+            Some(traffic(&b).await?)
+        } else {
+            None
+        })
+    })
+    .await?;
+    println!("first: {first}\nsecond: {second}");
+    ensure!(second.events == 0, "{second}");
+    ensure!(second.received * 100 < first.received, "{first}; {second}");
+    Ok(())
 }

@@ -1,5 +1,7 @@
 //! Nodes that follow relays on this machine.
 
+use std::fmt;
+
 use anyhow::{Context as _, Result, ensure};
 use grip_testkit::{LocalProject, Node, git, until_ok};
 use nostr::prelude::Event;
@@ -24,6 +26,56 @@ pub async fn node() -> Result<Node> {
 /// Such a node with further settings.
 pub async fn node_with(env: &[(&str, &str)]) -> Result<Node> {
     Node::start_with(BINARY, &[NEAR, env].concat()).await
+}
+
+/// Settings under which the clock of a node is wrong by so many seconds.
+pub fn clock_off_by(seconds: i64) -> Result<Vec<(String, String)>> {
+    let found = std::fs::read_dir("/usr/lib")?.flatten();
+    let mut libraries = found.map(|dir| dir.path().join("faketime/libfaketimeMT.so.1"));
+    let library = libraries.find(|library| library.is_file());
+    let library = library.context("faketime is not installed: run `cargo xtask test`")?;
+    let set = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    Ok(vec![
+        set("LD_PRELOAD", &library.display().to_string()),
+        set("FAKETIME", &format!("{seconds:+}s")),
+        set("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
+        set("FAKETIME_NO_CACHE", "1"),
+    ])
+}
+
+/// What a node has exchanged with other relays since its start.
+#[derive(Clone, Copy, Debug)]
+pub struct Traffic {
+    pub events: u64,
+    pub messages: u64,
+    pub received: u64,
+    pub sent: u64,
+}
+
+impl fmt::Display for Traffic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            events,
+            messages,
+            received,
+            sent,
+        } = self;
+        write!(
+            f,
+            "{events} events, {messages} messages, {received} bytes received, {sent} sent"
+        )
+    }
+}
+
+pub async fn traffic(node: &Node) -> Result<Traffic> {
+    let relays = relays(node).await?;
+    let sum = |name: &str| relays.iter().filter_map(|relay| relay[name].as_u64()).sum();
+    Ok(Traffic {
+        events: sum("events_received"),
+        messages: sum("messages"),
+        received: sum("bytes_received"),
+        sent: sum("bytes_sent"),
+    })
 }
 
 /// Waits until `node` serves an event.

@@ -284,16 +284,8 @@ async fn in_order(person: &Person, last: &Event) -> Result<()> {
 
 /// Makes an account and returns its npub.
 async fn account(person: &Person) -> Result<String> {
-    // A GRASP relay keeps no profiles of strangers, so there is nowhere to publish one.
-    let mut create = vec![
-        "ngit",
-        "account",
-        "create",
-        "-d",
-        "--offline",
-        "--name",
-        person.name,
-    ];
+    // The node is the only relay there is, and takes the profile of somebody new (G03-5).
+    let mut create = vec!["ngit", "account", "create", "-d", "--name", person.name];
     if person.line == Line::Three {
         // The other places would be the machine's own, shared by everybody on it.
         create.extend(["--secret-storage", "file"]);

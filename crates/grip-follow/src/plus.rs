@@ -1,0 +1,214 @@
+//! Sync plus (GRASP-03): the relays of those who take part in something served here, by their own
+//! lists (NIP-65).
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    sync::Arc,
+};
+
+use grip_nostr::{Address, Event, EventId, FollowedRepository, PublicKey, kinds};
+
+use crate::{
+    RelayUrl,
+    plan::{Class, Plan},
+    targets::Threads,
+};
+
+/// Relays of one author for one purpose, in the order of their list (G03-7).
+const MAX_RELAYS_OF_ONE: usize = 4;
+/// Authors whose relays are followed; owners and maintainers come first.
+const MAX_PARTICIPANTS: usize = 10_000;
+/// Those of them that come by the repositories of one owner, so that a crowd of made-up names in one
+/// leaves room for the people of others.
+const MAX_BY_ONE: usize = 500;
+/// Issues, patches and pull requests that one author's relays are asked about.
+const MAX_ROOTS_OF_ONE: usize = 200;
+/// Relays that are followed for the lists of authors alone, those of the most authors (G03-10).
+const MAX_RELAYS: usize = 32;
+
+/// Where lists of relays are looked up, and where those without one are looked for.
+#[derive(Clone, Debug, Default)]
+pub struct PlusOptions {
+    pub index_relays: Vec<RelayUrl>,
+    pub fallback_relays: Vec<RelayUrl>,
+}
+
+/// Everybody who takes part, and in what.
+#[derive(Debug, Default)]
+pub(crate) struct Participants {
+    parts: BTreeMap<PublicKey, Part>,
+    /// How many came by the repositories of one owner.
+    introduced: HashMap<PublicKey, usize>,
+}
+
+/// What somebody takes part in.
+#[derive(Debug, Default)]
+struct Part {
+    /// Issues, patches and pull requests.
+    roots: BTreeSet<EventId>,
+    /// Those of them that are theirs.
+    own: BTreeSet<EventId>,
+    /// Repositories that they maintain.
+    repositories: BTreeSet<Arc<str>>,
+}
+
+impl Participants {
+    pub(crate) fn add_members(&mut self, repository: &FollowedRepository) {
+        let address = Address::of_announcement(&repository.addr).to_string();
+        let address: Arc<str> = address.into();
+        for member in &repository.members {
+            if let Some(part) = self.entry(member, &repository.addr.owner) {
+                part.repositories.insert(Arc::clone(&address));
+            }
+        }
+    }
+
+    pub(crate) fn add_threads(&mut self, owner: &PublicKey, threads: &Threads) {
+        for taken in &threads.participants {
+            let Some(part) = self.entry(&taken.author, owner) else {
+                continue;
+            };
+            if part.roots.len() < MAX_ROOTS_OF_ONE {
+                part.roots.insert(taken.root);
+                if taken.is_its_author {
+                    part.own.insert(taken.root);
+                }
+            }
+        }
+    }
+
+    fn entry(&mut self, author: &PublicKey, owner: &PublicKey) -> Option<&mut Part> {
+        if !self.parts.contains_key(author) {
+            let introduced = self.introduced.entry(*owner).or_default();
+            if self.parts.len() == MAX_PARTICIPANTS || *introduced == MAX_BY_ONE {
+                return None;
+            }
+            *introduced += 1;
+        }
+        Some(self.parts.entry(*author).or_default())
+    }
+}
+
+/// The relays of an author (kind 10002), each kind at most four.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RelayList {
+    write: Vec<RelayUrl>,
+    read: Vec<RelayUrl>,
+}
+
+impl RelayList {
+    /// Reads a list; an address that is not usable is left out, never the whole list (G03-9).
+    pub(crate) fn read(event: &Event, may_follow: impl Fn(&RelayUrl) -> bool) -> Self {
+        let mut list = Self::default();
+        for tag in event.tags.iter().filter(|tag| tag.kind() == "r") {
+            let parts = tag.as_slice();
+            let Some(url) = parts.get(1).and_then(|text| usable(text)) else {
+                continue;
+            };
+            let marker = parts.get(2).map(String::as_str).unwrap_or_default();
+            let purposes = [
+                (&mut list.write, ["", "write"].contains(&marker)),
+                (&mut list.read, ["", "read"].contains(&marker)),
+            ];
+            for (urls, is_meant) in purposes {
+                let is_new = is_meant && urls.len() < MAX_RELAYS_OF_ONE && !urls.contains(&url);
+                if is_new && may_follow(&url) {
+                    urls.push(url.clone());
+                }
+            }
+        }
+        list
+    }
+}
+
+/// An address that looks like a relay, not like a trap for those who follow lists.
+fn usable(text: &str) -> Option<RelayUrl> {
+    let relay = RelayUrl::parse(text).ok()?;
+    let url = relay.url();
+    let host = url.host_str()?.to_owned();
+    let is_key =
+        |segment: &str| segment.len() == 64 && segment.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let mut segments = url.path().split('/');
+    let is_trap = segments.any(|segment| is_key(segment) || segment.eq_ignore_ascii_case(&host));
+    (!is_trap).then_some(relay)
+}
+
+/// What is wanted of relays beside those that announcements name, the most important first.
+pub(crate) fn wishes(
+    participants: &Participants,
+    options: &PlusOptions,
+    bootstrap: &[RelayUrl],
+    list_of: impl Fn(&PublicKey) -> Option<RelayList>,
+    was_asked: &HashSet<Arc<str>>,
+) -> Vec<(RelayUrl, Plan)> {
+    let mut by_lists: HashMap<RelayUrl, (usize, Plan)> = HashMap::new();
+    let (mut index, mut fallback) = (Plan::default(), Plan::default());
+    for (author, part) in &participants.parts {
+        let key: Arc<str> = author.to_hex().into();
+        index.add(Class::Profiles, &key);
+        let Some(list) = list_of(author) else {
+            // Only where a look that succeeded found no list (G03-8).
+            if was_asked.contains(&key) {
+                fallback.add(Class::Profiles, &key);
+                part.add_threads(&mut fallback, &part.roots);
+            }
+            continue;
+        };
+        for url in &list.write {
+            let (authors, plan) = by_lists.entry(url.clone()).or_default();
+            *authors += 1;
+            plan.add(Class::Profiles, &key);
+            part.add_threads(plan, &part.roots);
+        }
+        for url in &list.read {
+            if part.own.is_empty() && part.repositories.is_empty() {
+                continue;
+            }
+            let (authors, plan) = by_lists.entry(url.clone()).or_default();
+            *authors += 1;
+            part.add_threads(plan, &part.own);
+            for address in &part.repositories {
+                for class in [Class::Address, Class::RootAddress, Class::Quote] {
+                    plan.add(class, address);
+                }
+            }
+        }
+    }
+    let configured = |urls: &[RelayUrl], plan: &Plan| -> Vec<(RelayUrl, Plan)> {
+        let urls = urls.iter().filter(|_| !plan.is_empty());
+        urls.map(|url| (url.clone(), plan.clone())).collect()
+    };
+    let mut wishes = configured(&options.index_relays, &index);
+    wishes.extend(configured(bootstrap, &index));
+    wishes.extend(configured(&options.fallback_relays, &fallback));
+    let mut ranked: Vec<_> = by_lists.into_iter().collect();
+    ranked.sort_by(|(a, (of_a, _)), (b, (of_b, _))| (Reverse(of_a), a).cmp(&(Reverse(of_b), b)));
+    let ranked = ranked.into_iter().take(MAX_RELAYS);
+    wishes.extend(ranked.map(|(url, (_, plan))| (url, plan)));
+    wishes
+}
+
+impl Part {
+    /// What tags these issues, patches and pull requests (G03-2).
+    fn add_threads(&self, plan: &mut Plan, roots: &BTreeSet<EventId>) {
+        for id in roots {
+            let id: Arc<str> = id.to_hex().into();
+            for class in [Class::Event, Class::RootEvent, Class::Quote] {
+                plan.add(class, &id);
+            }
+        }
+    }
+}
+
+/// The address of an author's list.
+pub(crate) fn list_address(author: PublicKey) -> Address {
+    Address {
+        kind: kinds::RELAY_LIST,
+        author,
+        d: String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,93 @@
+//! Relays of those who take part in something (GRASP-03).
+
+use std::sync::Arc;
+
+use anyhow::{Result, ensure};
+use grip_testkit::{
+    Author, FakeRelay, LocalProject,
+    events::tag,
+    fake_relay::{Script, honest},
+};
+use nostr::prelude::Event;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use super::scene::{all_served, node_with, publish, push, served};
+
+type Events = Arc<Mutex<Vec<Value>>>;
+
+fn having(events: &Events) -> Script {
+    let events = Arc::clone(events);
+    Arc::new(move |message: &Value| honest(message, &events.lock()))
+}
+
+fn add(events: &Events, event: &Event) {
+    events.lock().push(json!(event));
+}
+
+#[tokio::test]
+async fn g03_2_participants_are_followed_by_their_lists_and_those_without_one_by_the_fallback()
+-> Result<()> {
+    let [at_index, at_own, at_fallback] = [(); 3].map(|()| Events::default());
+    let index = FakeRelay::start("127.0.0.31", having(&at_index)).await?;
+    let own = FakeRelay::start("127.0.0.32", having(&at_own)).await?;
+    let fallback = FakeRelay::start("127.0.0.33", having(&at_fallback)).await?;
+    let (listed, unlisted) = (Author::new(), Author::new());
+    let profile = listed.sign(0, r#"{"name":"Ada"}"#, vec![]);
+    let list = listed.sign(10002, "", vec![tag(["r".to_owned(), own.url()])]);
+    add(&at_index, &profile);
+    add(&at_index, &list);
+    let node = node_with(&[
+        ("NGIT_SYNC_PLUS_ENABLED", "true"),
+        ("NGIT_USER_INDEX_RELAYS", &index.url()),
+        ("NGIT_SYNC_PLUS_FALLBACK_RELAYS", &fallback.url()),
+    ])
+    .await?;
+    let project = LocalProject::new("tides")?;
+    publish(&node, &project.announcement_at(&[&node], &[], 60)).await?;
+    push(&project, &node, 50).await?;
+    let of_listed = listed.issue(&project.owner, "tides", "ebb");
+    let of_unlisted = unlisted.issue(&project.owner, "tides", "flood");
+    let elsewhere = Author::new().comment(&of_listed, "still");
+    let far = Author::new().comment(&of_unlisted, "higher");
+    add(&at_own, &elsewhere);
+    add(&at_fallback, &far);
+    publish(&node, &of_listed).await?;
+    publish(&node, &of_unlisted).await?;
+    all_served(&node, &[&profile, &list, &elsewhere, &far]).await?;
+    // Nothing is published there (G02-51), and the fallback is not asked about who has a list.
+    for relay in [&index, &own, &fallback] {
+        let heard = relay.heard();
+        ensure!(
+            heard.iter().all(|message| message[0] != "EVENT"),
+            "{heard:?}"
+        );
+    }
+    let asked = json!(fallback.heard()).to_string();
+    ensure!(asked.contains(&unlisted.hex()) && !asked.contains(&listed.hex()));
+    Ok(())
+}
+
+#[tokio::test]
+async fn g03_13_where_it_is_off_no_index_is_asked() -> Result<()> {
+    let events = Events::default();
+    let index = FakeRelay::start("127.0.0.34", having(&events)).await?;
+    let node = node_with(&[("NGIT_USER_INDEX_RELAYS", &index.url())]).await?;
+    let other = FakeRelay::start("127.0.0.35", having(&events)).await?;
+    let project = LocalProject::new("tides")?;
+    let tags = vec![
+        tag(["d", "tides"]),
+        tag(["clone".to_owned(), project.url(&node)]),
+        tag(["relays".to_owned(), node.relay_url(), other.url()]),
+    ];
+    publish(&node, &project.owner.sign(30617, "", tags)).await?;
+    push(&project, &node, 50).await?;
+    // Until another relay has been read.
+    let issue = Author::new().issue(&project.owner, "tides", "ebb");
+    let comment = Author::new().comment(&issue, "still");
+    add(&events, &comment);
+    publish(&node, &issue).await?;
+    served(&node, &comment).await?;
+    ensure!(index.heard().is_empty(), "{:?}", index.heard());
+    Ok(())
+}
