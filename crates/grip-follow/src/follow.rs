@@ -20,7 +20,7 @@ use tokio::{
 };
 
 use crate::{
-    FollowTotals, Options, RelayStatus, RelayUrl,
+    FollowTotals, Options, PrivatePeers, RelayStatus, RelayUrl,
     dial::Dialler,
     intake::Intake,
     memory::Memories,
@@ -51,6 +51,8 @@ pub struct Parts {
     pub egress: Egress,
     /// For those that the operator configured.
     pub bootstrap_egress: Egress,
+    /// Set where this service is private itself; a public one never dials those that are (G08-18).
+    pub private: Option<Arc<PrivatePeers>>,
     pub options: Options,
     /// Owns every task of the follower.
     pub group: TaskGroup,
@@ -75,7 +77,8 @@ impl Follow {
             group: parts.group.clone(),
         };
         let shared = Arc::new(Shared {
-            dialler: Dialler::new(parts.egress, parts.bootstrap_egress),
+            dialler: Dialler::new(parts.egress, parts.bootstrap_egress, parts.private.clone()),
+            private: parts.private,
             options: parts.options,
             intake: Arc::new(intake),
             memories: Memories(parts.db),
@@ -113,6 +116,9 @@ async fn look_for_ever(shared: Arc<Shared>) {
         match look(&shared).await {
             Ok(plans) => {
                 forget_refusals(&shared, &plans, &mut known);
+                if let Some(peers) = &shared.private {
+                    peers.set_plans(&plans);
+                }
                 assign(&shared, &mut workers, plans);
             }
             Err(error) => tracing::warn!(error = &*error, "failed to look for relays to follow"),

@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, str::FromStr};
 
 use grip_nostr::{Announcement, MaintainerRule, PublicKey, RepoAddr};
+use grip_relay::Members;
 use grip_types::{Identifier, InvalidIdentifier, Service};
 use url::Url;
 
@@ -22,6 +23,10 @@ pub struct Policy {
     pub repository_blacklist: Selection,
     /// Whose events are refused, whatever they are (`NGIT_EVENT_BLACKLIST`).
     pub event_blacklist: BTreeSet<PublicKey>,
+    /// The key of this service, whose own events need no relation (E-4).
+    pub service_key: Option<PublicKey>,
+    /// Who may announce repositories of a private service (GRASP-08); none = a public one.
+    pub members: Option<Members>,
 }
 
 impl Policy {
@@ -35,6 +40,8 @@ impl Policy {
             repository_whitelist: Selection::default(),
             repository_blacklist: Selection::default(),
             event_blacklist: BTreeSet::new(),
+            service_key: None,
+            members: None,
         }
     }
 
@@ -64,9 +71,14 @@ impl Policy {
         self.repository_blacklist.contains(addr) || self.bans_author(&addr.owner)
     }
 
+    /// Says whether this is the key of the service itself.
+    pub(crate) fn is_service(&self, key: &PublicKey) -> bool {
+        self.service_key.as_ref() == Some(key)
+    }
+
     /// Says whether everything this key signs is refused.
     pub fn bans_author(&self, author: &PublicKey) -> bool {
-        self.event_blacklist.contains(author)
+        self.event_blacklist.contains(author) && !self.is_service(author)
     }
 }
 

@@ -7,10 +7,11 @@ use grip_relay::{Limits, Rate, Rates};
 use grip_types::{NetworkPrefixes, Service};
 use grip_web::{NodeInfo, WebLimits, WebSettings};
 
+use super::identity::Identity;
 use crate::config::{Settings, options::Timeouts};
 
 /// What admission reads.
-pub(crate) fn policy(settings: &Settings, service: &Service) -> Policy {
+pub(super) fn policy(settings: &Settings, service: &Service, identity: &Identity) -> Policy {
     Policy {
         aliases: settings.reach.domain_aliases.clone(),
         former: Vec::new(),
@@ -18,6 +19,8 @@ pub(crate) fn policy(settings: &Settings, service: &Service) -> Policy {
         repository_whitelist: settings.acceptance.repository_whitelist.clone(),
         repository_blacklist: settings.acceptance.repository_blacklist.clone(),
         event_blacklist: settings.acceptance.event_blacklist.clone(),
+        service_key: Some(identity.keys.public_key()),
+        members: identity.members(),
         ..Policy::open(service.clone())
     }
 }
@@ -26,14 +29,14 @@ pub(crate) fn policy(settings: &Settings, service: &Service) -> Policy {
 const BOUNDLESS: u32 = 50_000_000;
 
 /// What the edge reads.
-pub(crate) fn web(settings: &Settings, service: &Service) -> WebSettings {
+pub(super) fn web(settings: &Settings, service: &Service, identity: &Identity) -> WebSettings {
     let limits = &settings.limits;
     let http_rate = match limits.http_requests_per_second {
         0 => BOUNDLESS,
         rate => rate,
     };
     WebSettings {
-        node: node(settings),
+        node: node(settings, identity),
         limits: WebLimits {
             connections: limits.max_connections,
             connections_per_ip: limits.max_connections_per_ip,
@@ -51,6 +54,7 @@ pub(crate) fn web(settings: &Settings, service: &Service) -> WebSettings {
         },
         trusted_proxies: settings.reach.trusted_proxy_cidrs.clone(),
         metrics: settings.logs.metrics_enabled,
+        private: identity.access(settings, service),
         ..WebSettings::new(service.clone())
     }
 }
@@ -66,16 +70,22 @@ fn timeouts(timeouts: &Timeouts) -> grip_web::Timeouts {
     }
 }
 
-fn node(settings: &Settings) -> NodeInfo {
+fn node(settings: &Settings, identity: &Identity) -> NodeInfo {
     let open = NodeInfo::default();
+    let own_key = identity.keys.public_key();
+    let is_private = settings.acceptance.private_mode;
     let curated = !settings.acceptance.repository_whitelist.is_empty();
     NodeInfo {
         name: settings.relay_name(),
         description: settings.about.relay_description.clone(),
         contact: settings.about.relay_contact.clone(),
         icon: settings.about.relay_icon.clone(),
-        owner: settings.owner(),
-        repo_acceptance_criteria: if curated {
+        // Other private services let in the key that is told here (G08-13, E-7).
+        owner: settings.owner().filter(|_| !is_private).or(Some(own_key)),
+        own_key: Some(own_key),
+        repo_acceptance_criteria: if is_private {
+            "Repositories of members that list this service in clone and relays".to_owned()
+        } else if curated {
             "Only repositories that the operator chose".to_owned()
         } else {
             open.repo_acceptance_criteria.clone()
@@ -89,7 +99,8 @@ fn node(settings: &Settings) -> NodeInfo {
 /// The numbers of the GRASP documents that are on.
 fn grasps(settings: &Settings) -> Vec<u8> {
     let follows = settings.sync.sync_enabled.then_some(2);
-    [1].into_iter().chain(follows).collect()
+    let private = settings.acceptance.private_mode.then_some(8);
+    [1].into_iter().chain(follows).chain(private).collect()
 }
 
 /// How much waits for git data, and how long.
@@ -120,12 +131,21 @@ pub(crate) fn relay(settings: &Settings) -> Limits {
     let defaults = Limits::default();
     let mut state = defaults.state;
     state.bytes = limits.relay_max_message_bytes;
+    let mut event = defaults.event;
+    event.bytes = limits.relay_max_event_size_bytes.min(state.bytes);
+    // What an operator chose counts for filters without a limit too, as for ngit-grasp.
+    let default_limit = if limits.relay_filter_limit == defaults.max_limit {
+        defaults.default_limit
+    } else {
+        limits.relay_filter_limit
+    };
     Limits {
         message_bytes: limits.relay_max_message_bytes,
         state,
+        event,
         subscriptions: limits.relay_max_subscriptions,
         max_limit: limits.relay_filter_limit,
-        default_limit: defaults.default_limit.min(limits.relay_filter_limit),
+        default_limit,
         connection_rates: rates(
             limits.relay_events_per_second,
             limits.relay_requests_per_second,
