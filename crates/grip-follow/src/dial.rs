@@ -55,6 +55,8 @@ pub(crate) enum DialError {
     Egress(#[from] EgressError),
     #[error("it advertises GRASP-08, and a public service does not follow private ones")]
     Private,
+    #[error("it is not known to be private, and what is asked for would tell it what is here")]
+    Public,
     #[error("it is a private service and does not let this node in: {0}")]
     NotLetIn(String),
 }
@@ -86,7 +88,7 @@ impl DialError {
             }
             // It lets us in as soon as it serves an announcement that names us (G08-13), which may
             // be at any moment; after a day it is asked once a day (G08-17).
-            Self::Egress(_) | Self::NotLetIn(_) => Ok(Loss::Failed),
+            Self::Egress(_) | Self::NotLetIn(_) | Self::Public => Ok(Loss::Failed),
         }
     }
 }
@@ -150,7 +152,10 @@ impl Dialler {
                 if let Some(document) = document {
                     peers.note(relay, document.is_private().then(|| document.key()));
                 }
-                peers.is_private(&url).then_some(&peers.keys)
+                if !peers.is_private(&url) {
+                    return Err(DialError::Public);
+                }
+                Some(&peers.keys)
             }
         };
         let domain = egress.check_websocket(&url)?;

@@ -157,6 +157,11 @@ async fn two_members_work_with_plain_git_and_a_stranger_gets_nothing() -> Result
     ensure!(!bob.clone_into(&url, "again").await?.ok);
     ada.clone_into(&url, "again").await?.text()?;
     ensure!(relay.serves(&state.id).await?, "what he did stays");
+    // The service says who it is (E-6, E-7).
+    let names = node.json("/.well-known/nostr.json").await?;
+    let accept = [("accept", "application/nostr+json")];
+    let about = node.ask("GET", "/", &accept, b"").await?.json()?;
+    ensure!(names["names"]["_"].is_string() && names["names"]["_"] == about["pubkey"]);
     // The operator's commands work on the machine.
     ensure!(node.run(&["purgatory", "ls"]).await.is_ok());
     Ok(())
