@@ -169,9 +169,3 @@ impl Login {
         }
     }
 }
-
-/// Says whether only its author may publish an event (NIP-70).
-pub(crate) fn is_protected(event: &Event) -> bool {
-    let mut tags = event.tags.iter().map(|tag| tag.as_slice());
-    tags.any(|tag| tag.first().is_some_and(|name| name == "-"))
-}

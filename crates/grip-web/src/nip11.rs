@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// The NIPs the relay keeps to.
-const NIPS: [u16; 8] = [1, 9, 11, 34, 40, 45, 70, 77];
+const NIPS: [u16; 7] = [1, 9, 11, 34, 40, 45, 77];
 /// Those beside them that a private service keeps to.
 const PRIVATE_NIPS: [u16; 2] = [42, 98];
 

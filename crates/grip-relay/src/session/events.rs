@@ -7,9 +7,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use super::Connection;
 use crate::{
-    Answer, Limits,
-    access::{Login, is_protected},
-    admit,
+    Answer, Limits, admit,
     event::{self, Checked},
     in_flight::InFlightPermit,
     reply,
@@ -104,7 +102,7 @@ pub(super) async fn write(connection: &Connection, mut checked: mpsc::Receiver<B
         }
         let mut run = Run::default();
         for (event, permits) in batch {
-            match within_share(connection, of_its_author(connection, event)) {
+            match within_share(connection, event) {
                 Checked::Event(event) if connection.policy.defers(&event) => {
                     judge(connection, std::mem::take(&mut run)).await;
                     settle(connection, event).await;
@@ -128,28 +126,6 @@ pub(super) async fn write(connection: &Connection, mut checked: mpsc::Receiver<B
             }
         }
         judge(connection, run).await;
-    }
-}
-
-/// Refuses a protected event (NIP-70) of anybody but the one who has proved to be its author.
-fn of_its_author(connection: &Connection, checked: Checked) -> Checked {
-    let event = match checked {
-        Checked::Event(event) if is_protected(&event) => event,
-        other => return other,
-    };
-    let login = connection.login.as_ref();
-    if login.and_then(Login::member) == Some(event.pubkey) {
-        return Checked::Event(event);
-    }
-    let text = if login.is_some() {
-        "auth-required: this event is protected (NIP-70): its author has to publish it"
-    } else {
-        "blocked: this event is protected (NIP-70), and nobody can authenticate here"
-    };
-    Checked::Refused {
-        id: event.id.to_hex(),
-        answer: Answer::refused(text),
-        event: Some(Box::new(event)),
     }
 }
 
