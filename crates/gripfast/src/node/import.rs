@@ -21,7 +21,7 @@ use grip_git::Repositories;
 use grip_grasp::Grasp;
 use grip_nostr::RepoAddr;
 use grip_relay::{Relay, WritePolicy};
-use grip_store::nostr_lmdb;
+use grip_store::{EventStore, EventView as _, nostr_lmdb};
 use grip_tasks::{Ended, TaskGroup};
 use grip_types::{EventSource, Origin};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -164,6 +164,7 @@ fn bar(what: &'static str, count: usize) -> ProgressBar {
 struct Target {
     relay: Relay,
     policy: Arc<dyn WritePolicy>,
+    store: EventStore,
     repositories: Repositories,
     db: grip_db::Db,
     group: TaskGroup,
@@ -180,7 +181,7 @@ impl Target {
         let limits = component_settings::relay(settings);
         let (relay, writer) = Relay::start(store.clone(), limits, &group);
         let grasp = Grasp::start(grip_grasp::Parts {
-            store,
+            store: store.clone(),
             writer,
             db: db.clone(),
             repositories: repositories.clone(),
@@ -194,6 +195,7 @@ impl Target {
         Ok(Self {
             relay,
             policy: Arc::new(grasp),
+            store,
             repositories,
             db,
             group,
@@ -210,6 +212,7 @@ impl Target {
         }
         events::order(&mut waiting, report);
         let bar = bar("events", waiting.len());
+        let mut held = Vec::new();
         loop {
             let mut refused = Vec::new();
             let before = waiting.len();
@@ -224,7 +227,7 @@ impl Target {
                     let counts = &mut report.events;
                     match answer.prefix() {
                         Some("duplicate") => counts.already_here += 1,
-                        Some("purgatory") => counts.held += 1,
+                        Some("purgatory") => held.push(event.id),
                         _ if answer.accepted => counts.taken += 1,
                         _ => {
                             refused.push((event, answer.message));
@@ -248,6 +251,14 @@ impl Target {
             waiting = again.into_iter().map(|(event, _)| event).collect();
         }
         bar.finish_and_clear();
+        // What was held may have been released by what came after it.
+        let view = self.store.read().context("cannot read the events")?;
+        for id in held {
+            let is_served = view.contains(&id).context("cannot read the events")?;
+            let counts = &mut report.events;
+            counts.taken += u64::from(is_served);
+            counts.held += u64::from(!is_served);
+        }
         Ok(())
     }
 
