@@ -18,11 +18,20 @@ pub struct InvalidBearer;
 
 impl Bearer {
     pub fn new(token: &str) -> Result<Self, InvalidBearer> {
+        Self::of("Bearer", token)
+    }
+
+    /// A proof by NIP-98, in base64.
+    pub fn nostr(token: &str) -> Result<Self, InvalidBearer> {
+        Self::of("Nostr", token)
+    }
+
+    fn of(scheme: &str, token: &str) -> Result<Self, InvalidBearer> {
         let fits = (1..=MAX_BYTES).contains(&token.len());
         if !fits || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(InvalidBearer);
         }
-        let value = HeaderValue::try_from(format!("Bearer {token}"));
+        let value = HeaderValue::try_from(format!("{scheme} {token}"));
         let mut value = value.map_err(|_| InvalidBearer)?;
         // Keeps it out of the client's own debug output and out of header compression.
         value.set_sensitive(true);

@@ -1,20 +1,26 @@
 //! Dials: first what the relay says about itself, then the websocket, both by the egress guard and
 //! within the limits of the host (G02-39, G02-42, G02-52 … G02-55).
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use grip_egress::{Egress, EgressError, FaultKind, Forbidden, Request, RequestPolicy, Socket};
+use futures_util::{SinkExt as _, StreamExt as _};
+use grip_egress::{
+    Egress, EgressError, FaultKind, Forbidden, Request, RequestPolicy, Socket, WebSocket,
+};
 use grip_limits::{Lane, Refused};
+use grip_nostr::{PublicKey, relay_proof};
 use http::{HeaderMap, HeaderValue, Method, header::ACCEPT};
+use nostr::prelude::Keys;
 use serde::Deserialize;
 use tokio::{
     io::AsyncReadExt as _,
     sync::{Mutex, Semaphore},
     time::{Instant, sleep_until, timeout},
 };
+use tokio_tungstenite::tungstenite::Message;
 use url::Url;
 
-use crate::{RelayUrl, health::Loss, session::RemoteLimits};
+use crate::{PrivatePeers, RelayUrl, health::Loss, session::RemoteLimits};
 
 /// Dials at once, and the time between their starts.
 const MAX_DIALS: usize = 8;
@@ -22,6 +28,8 @@ const DIAL_SPACING: Duration = Duration::from_millis(250);
 /// How long the document of a relay may take, and its size.
 const DOCUMENT_TIME: Duration = Duration::from_secs(3);
 const DOCUMENT_BYTES: u64 = 256 << 10;
+/// How long a private service may take to let us in.
+const LOGIN_TIME: Duration = Duration::from_secs(10);
 /// Longest message: a state of 20,000 refs, in its frame.
 const MAX_MESSAGE_BYTES: usize = 4 << 20;
 
@@ -30,6 +38,8 @@ pub(crate) struct Dialler {
     egress: Egress,
     /// For what the operator configured, which may be inside of his network.
     bootstrap: Egress,
+    /// Set on a private service.
+    private: Option<Arc<PrivatePeers>>,
     permits: Semaphore,
     next: Mutex<Instant>,
 }
@@ -45,6 +55,10 @@ pub(crate) enum DialError {
     Egress(#[from] EgressError),
     #[error("it advertises GRASP-08, and a public service does not follow private ones")]
     Private,
+    #[error("it is not known to be private, and what is asked for would tell it what is here")]
+    Public,
+    #[error("it is a private service and does not let this node in: {0}")]
+    NotLetIn(String),
 }
 
 impl DialError {
@@ -72,7 +86,9 @@ impl DialError {
             {
                 Ok(Loss::Faulty)
             }
-            Self::Egress(_) => Ok(Loss::Failed),
+            // It lets us in as soon as it serves an announcement that names us (G08-13), which may
+            // be at any moment; after a day it is asked once a day (G08-17).
+            Self::Egress(_) | Self::NotLetIn(_) | Self::Public => Ok(Loss::Failed),
         }
     }
 }
@@ -83,6 +99,7 @@ impl DialError {
 struct Document {
     supported_nips: Option<Vec<serde_json::Value>>,
     supported_grasps: Vec<String>,
+    pubkey: Option<String>,
     limitation: Limitation,
 }
 
@@ -94,10 +111,15 @@ struct Limitation {
 }
 
 impl Dialler {
-    pub(crate) fn new(egress: Egress, bootstrap: Egress) -> Self {
+    pub(crate) fn new(
+        egress: Egress,
+        bootstrap: Egress,
+        private: Option<Arc<PrivatePeers>>,
+    ) -> Self {
         Self {
             egress,
             bootstrap,
+            private,
             permits: Semaphore::new(MAX_DIALS),
             next: Mutex::new(Instant::now()),
         }
@@ -122,11 +144,32 @@ impl Dialler {
             &self.egress
         };
         let url = relay.url();
-        let limits = limits(egress, &url).await?;
+        let document = describe(egress, &url).await?;
+        let keys = match (&self.private, &document) {
+            (None, Some(document)) if document.is_private() => return Err(DialError::Private),
+            (None, _) => None,
+            (Some(peers), document) => {
+                // What said nothing this time may be what it was before.
+                if let Some(document) = document {
+                    peers.note(relay, document.is_private().then(|| document.key()));
+                }
+                if !peers.is_private(&url) {
+                    return Err(DialError::Public);
+                }
+                Some(&peers.keys)
+            }
+        };
         let domain = egress.check_websocket(&url)?;
         let permit = egress.throttle().acquire(&domain, Lane::Api).await?;
-        let socket = egress.websocket(&url, MAX_MESSAGE_BYTES, permit).await?;
-        Ok((socket, limits))
+        let mut socket = egress.websocket(&url, MAX_MESSAGE_BYTES, permit).await?;
+        if let Some(keys) = keys {
+            let logging_in = log_in(&mut socket.stream, relay, keys);
+            let too_slow = |_| Err(DialError::NotLetIn("it did not answer in time".into()));
+            timeout(LOGIN_TIME, logging_in)
+                .await
+                .unwrap_or_else(too_slow)?;
+        }
+        Ok((socket, document.unwrap_or_default().limits()))
     }
 
     async fn space(&self) {
@@ -138,34 +181,77 @@ impl Dialler {
     }
 }
 
-/// What a relay says about itself; one that says nothing is taken with the defaults.
-async fn limits(egress: &Egress, url: &Url) -> Result<RemoteLimits, DialError> {
-    let document = match timeout(DOCUMENT_TIME, document(egress, url)).await {
-        Ok(Ok(document)) => document,
-        Ok(Err(error @ (DialError::Forbidden(_) | DialError::Throttled(_)))) => return Err(error),
-        Ok(Err(_)) | Err(_) => Document::default(),
-    };
-    if document
-        .supported_grasps
-        .iter()
-        .any(|grasp| grasp == "GRASP-08")
-    {
-        return Err(DialError::Private);
+/// The document of a relay; none where it cannot be had.
+async fn describe(egress: &Egress, url: &Url) -> Result<Option<Document>, DialError> {
+    match timeout(DOCUMENT_TIME, document(egress, url)).await {
+        Ok(Ok(document)) => Ok(document),
+        Ok(Err(error @ (DialError::Forbidden(_) | DialError::Throttled(_)))) => Err(error),
+        Ok(Err(_)) | Err(_) => Ok(None),
     }
-    let Limitation {
-        max_subscriptions,
-        default_limit,
-    } = document.limitation;
-    Ok(RemoteLimits {
-        max_subscriptions: max_subscriptions.and_then(|most| usize::try_from(most).ok()),
-        default_limit: default_limit.and_then(|limit| u64::try_from(limit).ok()),
-        knows_nip77: document
-            .supported_nips
-            .map(|nips| nips.iter().any(|nip| nip.as_u64() == Some(77))),
-    })
 }
 
-async fn document(egress: &Egress, url: &Url) -> Result<Document, DialError> {
+impl Document {
+    fn is_private(&self) -> bool {
+        self.supported_grasps.iter().any(|it| it == "GRASP-08")
+    }
+
+    /// The key of the service (E-7).
+    fn key(&self) -> Option<PublicKey> {
+        PublicKey::from_hex(self.pubkey.as_deref()?).ok()
+    }
+
+    fn limits(&self) -> RemoteLimits {
+        let Limitation {
+            max_subscriptions,
+            default_limit,
+        } = self.limitation;
+        let nips = self.supported_nips.as_ref();
+        RemoteLimits {
+            max_subscriptions: max_subscriptions.and_then(|most| usize::try_from(most).ok()),
+            default_limit: default_limit.and_then(|limit| u64::try_from(limit).ok()),
+            knows_nip77: nips.map(|nips| nips.iter().any(|nip| nip.as_u64() == Some(77))),
+        }
+    }
+}
+
+/// Proves our key to a private service (NIP-42, G08-15).
+async fn log_in(socket: &mut WebSocket, relay: &RelayUrl, keys: &Keys) -> Result<(), DialError> {
+    let lost = || DialError::NotLetIn("the connection broke".into());
+    let mut proved = None;
+    while let Some(frame) = socket.next().await {
+        let Message::Text(text) = frame.map_err(|_| lost())? else {
+            continue;
+        };
+        let Ok(serde_json::Value::Array(parts)) = serde_json::from_str(&text) else {
+            continue;
+        };
+        let part = |at: usize| parts.get(at).and_then(|part| part.as_str());
+        match (part(0), &proved) {
+            (Some("AUTH"), None) => {
+                let challenge = part(1).unwrap_or_default();
+                let proof = relay_proof(keys, relay.as_str(), challenge);
+                let proof = proof.ok_or_else(|| DialError::NotLetIn("no proof".into()))?;
+                let message = serde_json::json!(["AUTH", proof]).to_string();
+                let sent = socket.send(Message::text(message)).await;
+                sent.map_err(|_| lost())?;
+                proved = Some(proof.id.to_hex());
+            }
+            (Some("OK"), Some(id)) if part(1) == Some(id) => {
+                return match parts.get(2) {
+                    Some(serde_json::Value::Bool(true)) => Ok(()),
+                    _ => {
+                        let why = part(3).unwrap_or_default().chars().take(100);
+                        Err(DialError::NotLetIn(why.collect()))
+                    }
+                };
+            }
+            _ => {}
+        }
+    }
+    Err(lost())
+}
+
+async fn document(egress: &Egress, url: &Url) -> Result<Option<Document>, DialError> {
     let mut http = url.as_str().replacen("ws", "http", 1);
     if !matches!(url.scheme(), "ws" | "wss") {
         http = url.to_string();
@@ -189,6 +275,5 @@ async fn document(egress: &Egress, url: &Url) -> Result<Document, DialError> {
     let mut text = Vec::new();
     // Whatever is wrong with it, the relay may be all right.
     let read = reply.body.read_to_end(&mut text).await;
-    let document = read.ok().and_then(|_| serde_json::from_slice(&text).ok());
-    Ok(document.unwrap_or_default())
+    Ok(read.ok().and_then(|_| serde_json::from_slice(&text).ok()))
 }

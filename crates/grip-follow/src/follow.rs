@@ -21,7 +21,7 @@ use tokio::{
 };
 
 use crate::{
-    FollowTotals, Options, RelayStatus, RelayUrl,
+    FollowTotals, Options, PrivatePeers, RelayStatus, RelayUrl,
     dial::Dialler,
     intake::Intake,
     kept::{self, Kept},
@@ -54,6 +54,8 @@ pub struct Parts {
     pub egress: Egress,
     /// For those that the operator configured.
     pub bootstrap_egress: Egress,
+    /// Set where this service is private itself; a public one never dials those that are (G08-18).
+    pub private: Option<Arc<PrivatePeers>>,
     pub options: Options,
     /// Owns every task of the follower.
     pub group: TaskGroup,
@@ -79,7 +81,8 @@ impl Follow {
             group: parts.group.clone(),
         };
         let shared = Arc::new(Shared {
-            dialler: Dialler::new(parts.egress, parts.bootstrap_egress),
+            dialler: Dialler::new(parts.egress, parts.bootstrap_egress, parts.private.clone()),
+            private: parts.private,
             options: parts.options,
             intake: Arc::new(intake),
             memories: Memories(parts.db),
@@ -118,6 +121,9 @@ async fn look_for_ever(shared: Arc<Shared>) {
             Ok((plans, revisions)) => {
                 judge_again(&shared, &revisions, &known).await;
                 known = revisions;
+                if let Some(peers) = &shared.private {
+                    peers.set_plans(&plans);
+                }
                 assign(&shared, &mut workers, plans);
             }
             Err(error) => tracing::warn!(error = &*error, "failed to look for relays to follow"),

@@ -11,7 +11,7 @@ use tokio::{
 };
 
 use crate::{
-    Options, RelayUrl,
+    Options, PrivatePeers, RelayUrl,
     connection::{Connection, Ending},
     dial::Dialler,
     health::Loss,
@@ -26,6 +26,8 @@ use crate::{
 pub(crate) struct Shared {
     pub(crate) options: Options,
     pub(crate) dialler: Dialler,
+    /// Set where this service is private.
+    pub(crate) private: Option<Arc<PrivatePeers>>,
     pub(crate) intake: Arc<Intake>,
     pub(crate) memories: Memories,
     pub(crate) board: Board,

@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, str::FromStr, time::Duration};
 
 use grip_nostr::{Announcement, MaintainerRule, PublicKey, RepoAddr};
+use grip_relay::Members;
 use grip_types::{Identifier, InvalidIdentifier, Service};
 use url::Url;
 
@@ -26,6 +27,10 @@ pub struct Policy {
     pub event_blacklist: BTreeSet<PublicKey>,
     /// What is mirrored though it does not list this server.
     pub archive: Archive,
+    /// The key of this service, whose own events need no relation (E-4).
+    pub service_key: Option<PublicKey>,
+    /// Who may announce repositories of a private service (GRASP-08); none = a public one.
+    pub members: Option<Members>,
 }
 
 /// Repositories that are mirrored though they do not list this server (GRASP-05).
@@ -94,6 +99,8 @@ impl Policy {
             repository_blacklist: Selection::default(),
             event_blacklist: BTreeSet::new(),
             archive: Archive::default(),
+            service_key: None,
+            members: None,
         }
     }
 
@@ -123,9 +130,14 @@ impl Policy {
         self.repository_blacklist.contains(addr) || self.bans_author(&addr.owner)
     }
 
+    /// Says whether this is the key of the service itself.
+    pub(crate) fn is_service(&self, key: &PublicKey) -> bool {
+        self.service_key.as_ref() == Some(key)
+    }
+
     /// Says whether everything this key signs is refused.
     pub fn bans_author(&self, author: &PublicKey) -> bool {
-        self.event_blacklist.contains(author)
+        self.event_blacklist.contains(author) && !self.is_service(author)
     }
 }
 

@@ -5,6 +5,7 @@ mod deletion;
 mod filter;
 pub mod kinds;
 mod maintainers;
+mod proofs;
 mod pull_request;
 mod relation;
 mod served;
@@ -17,6 +18,7 @@ pub use filter::{Filter, InvalidFilter};
 pub use grip_types::RepoAddr;
 pub use maintainers::{Link, LinkKind, MaintainerRule, MaintainerSet, WhyEmpty, maintainer_set};
 pub use nostr::prelude::{Event, EventId, Kind, PublicKey, Timestamp};
+pub use proofs::{relay_proof, repository_proof, repository_root};
 pub use pull_request::{InvalidPullRequest, PullRequest};
 pub use relation::{Address, References, address_of, references};
 pub use served::{

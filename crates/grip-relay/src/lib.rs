@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod access;
 mod admit;
 mod event;
 mod frame;
@@ -21,6 +22,7 @@ mod subscriptions;
 mod thread_pool;
 mod writer;
 
+pub use access::{Access, Members};
 pub use admit::Admission;
 pub use frame::{Frame, Peer};
 pub use limits::{EventLimits, HourlyBytes, Limits, Rate, Rates};

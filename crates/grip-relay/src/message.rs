@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use grip_nostr::Filter;
+use grip_nostr::{Event, Filter};
+use serde::Deserialize as _;
 use serde_json::Value;
 
 use crate::{Limits, event, reply};
@@ -24,6 +25,7 @@ pub(crate) enum Message {
     },
     Auth {
         id: Option<String>,
+        event: Option<Box<Event>>,
     },
     ReconcileOpen {
         sub: String,
@@ -89,6 +91,10 @@ pub(crate) fn parse(text: &[u8], limits: &Limits) -> Result<Message, Refusal> {
         "EVENT" => Ok(Message::Event),
         "AUTH" => Ok(Message::Auth {
             id: rest.first().and_then(claimed_id),
+            event: rest
+                .first()
+                .and_then(|event| Event::deserialize(event).ok())
+                .map(Box::new),
         }),
         "REQ" => {
             filters(&label, rest, limits).map(|(sub, filters)| Message::Request { sub, filters })

@@ -8,7 +8,7 @@ use grip_tasks::TaskGroup;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::{
-    Frame, Limits, Peer, Stats, WritePolicy, Writer,
+    Access, Frame, Limits, Peer, Stats, WritePolicy, Writer,
     in_flight::InFlight,
     quota::Quota,
     rate_limits::{AddressRates, UnrelatedBytes},
@@ -93,7 +93,21 @@ impl Relay {
     where
         S: Stream<Item = Result<Frame, E>> + Sink<Frame> + Send,
     {
-        session::serve(Arc::clone(&self.shared), policy, socket, peer).await;
+        session::serve(Arc::clone(&self.shared), policy, None, socket, peer).await;
+    }
+
+    /// Serves one connection of a private relay: nothing is taken or told before the client has
+    /// proved that it is a member.
+    pub async fn serve_members<S, E>(
+        &self,
+        policy: Arc<dyn WritePolicy>,
+        access: Access,
+        socket: S,
+        peer: Peer,
+    ) where
+        S: Stream<Item = Result<Frame, E>> + Sink<Frame> + Send,
+    {
+        session::serve(Arc::clone(&self.shared), policy, Some(access), socket, peer).await;
     }
 
     pub(crate) fn shared(&self) -> &Shared {

@@ -28,6 +28,10 @@ pub(crate) fn closed(sub: &str, text: &str) -> Bytes {
     frame("CLOSED", &[sub, text])
 }
 
+pub(crate) fn auth(challenge: &str) -> Bytes {
+    frame("AUTH", &[challenge])
+}
+
 pub(crate) fn eose(sub: &str) -> Bytes {
     frame("EOSE", &[sub])
 }

@@ -21,8 +21,13 @@ use tokio::{
 use requests::Requests;
 
 use crate::{
-    Frame, Peer, WritePolicy, rate_limits::ConnectionRates, relay::Shared, reply,
-    send_queue::SendQueue, stats::Raised,
+    Access, Frame, Peer, WritePolicy,
+    access::{Lockout, Login},
+    rate_limits::ConnectionRates,
+    relay::Shared,
+    reply,
+    send_queue::SendQueue,
+    stats::Raised,
 };
 
 /// Batches that may be checked while an earlier one is being written; they are written together.
@@ -38,6 +43,8 @@ struct Connection {
     policy: Arc<dyn WritePolicy>,
     send_queue: Arc<SendQueue>,
     requests: Requests,
+    /// Set on a private relay.
+    login: Option<Login>,
     rates: ConnectionRates,
     /// Whose share it uses up; `None` if it is nobody's.
     network: Option<ClientNetwork>,
@@ -61,6 +68,12 @@ enum Ending {
     /// Half-received messages of its network take too much memory.
     Crowded,
     Stopping,
+    /// A private relay was shown no member's key in time, or three invalid proofs.
+    Unauthenticated,
+    /// A private relay was shown the key of a stranger.
+    Stranger,
+    /// The key is no longer a member's.
+    Revoked,
 }
 
 impl Ending {
@@ -88,6 +101,16 @@ impl Ending {
                 1012,
                 "restart",
             ),
+            Self::Unauthenticated => (
+                "auth-required: this relay is private; authenticate (NIP-42) within 30 seconds",
+                1008,
+                "auth required",
+            ),
+            Self::Stranger | Self::Revoked => (
+                "restricted: this relay is for its members",
+                1008,
+                "restricted",
+            ),
         };
         let close = Frame::Close(code, reason.into());
         vec![Frame::Text(reply::notice(text)), close]
@@ -97,6 +120,7 @@ impl Ending {
 pub(crate) async fn serve<S, E>(
     shared: Arc<Shared>,
     policy: Arc<dyn WritePolicy>,
+    access: Option<Access>,
     socket: S,
     peer: Peer,
 ) where
@@ -116,6 +140,7 @@ pub(crate) async fn serve<S, E>(
             Arc::clone(&stats),
         )),
         requests: Requests::new(&shared, shared.memory.holder(counted)),
+        login: access.map(Login::new),
         network: counted,
         rates: ConnectionRates::new(limits.connection_rates, network),
         source: EventSource {
@@ -126,6 +151,10 @@ pub(crate) async fn serve<S, E>(
         shared: Arc::clone(&shared),
         policy,
     };
+    if let Some(login) = &connection.login {
+        let challenge = reply::auth(&login.challenge);
+        connection.send_queue.answer([challenge]);
+    }
     let ending = run(&connection, socket).await;
     if ending == Ending::SlowReader {
         stats.slow_readers_cut.add(1);
@@ -170,11 +199,17 @@ where
             // Out of time or not, nobody reads the answers.
             let _ = timeout(DRAIN_TIMEOUT, events).await;
         }
-        Ending::SlowReader => {
+        Ending::SlowReader | Ending::Revoked => {
             send_queue.close(ending.closing_frames(), true);
             let _ = timeout(CLOSE_TIMEOUT, sending).await;
         }
-        Ending::Gone | Ending::Silent | Ending::TooLong | Ending::Crowded | Ending::Stopping => {
+        Ending::Gone
+        | Ending::Silent
+        | Ending::TooLong
+        | Ending::Crowded
+        | Ending::Stopping
+        | Ending::Unauthenticated
+        | Ending::Stranger => {
             let drained = async {
                 // Ends the race when nobody can be answered any more.
                 tokio::select! { _ = &mut events => {}, () = &mut sending => {} }
@@ -197,6 +232,10 @@ async fn watch(connection: &Connection) -> Ending {
         tokio::select! {
             () = stop.cancelled() => return Ending::Stopping,
             () = connection.send_queue.overflowed() => return Ending::SlowReader,
+            lockout = locked_out(connection) => return match lockout {
+                Lockout::TooLate => Ending::Unauthenticated,
+                Lockout::Revoked => Ending::Revoked,
+            },
             _ = tick.tick() => {}
         }
         let now = connection.send_queue.progress();
@@ -211,5 +250,12 @@ async fn watch(connection: &Connection) -> Ending {
         connection
             .send_queue
             .control(Frame::Ping(bytes::Bytes::new()));
+    }
+}
+
+async fn locked_out(connection: &Connection) -> Lockout {
+    match &connection.login {
+        Some(login) => login.locked_out().await,
+        None => std::future::pending().await,
     }
 }

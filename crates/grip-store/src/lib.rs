@@ -4,6 +4,7 @@ mod compaction;
 mod error;
 mod keys;
 mod lookup;
+pub mod nostr_lmdb;
 mod query;
 mod record;
 mod store;

@@ -12,7 +12,7 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use grip_egress::{Egress, Forbidden};
+use grip_egress::{Bearer, Egress, Forbidden, RequestPolicy};
 use grip_git::{
     Caps, Payer, RepoError, Repositories,
     remote::{self, RemoteRef, Version},
@@ -72,12 +72,16 @@ impl Default for GitOptions {
     }
 }
 
+/// Makes the credential for a clone URL; none where its host is shown none.
+pub type Credentials = Arc<dyn Fn(&Url) -> Option<Bearer> + Send + Sync>;
+
 /// Fetches over the one way out into the repositories. Cheap to clone; clones know the same.
 #[derive(Clone)]
 pub struct GitFetch {
     egress: Egress,
     repositories: Repositories,
     options: GitOptions,
+    credentials: Credentials,
     knowledge: Arc<Mutex<Negotiations>>,
     floor: Arc<FreeSpace>,
 }
@@ -88,9 +92,16 @@ impl GitFetch {
             egress,
             repositories,
             options,
+            credentials: Arc::new(|_| None),
             knowledge: Arc::default(),
             floor: Arc::new(FreeSpace::new(options.min_free_bytes)),
         }
+    }
+
+    /// Shows what `credentials` makes for a clone URL to its host, and to no other.
+    pub fn with_credentials(mut self, credentials: Credentials) -> Self {
+        self.credentials = credentials;
+        self
     }
 
     /// Does one step, and says what the answer means.
@@ -162,7 +173,12 @@ impl GitFetch {
         request: grip_egress::Request,
         permit: Permit,
     ) -> Result<Metered<'a, grip_egress::Body>, FetchError> {
-        let body = self.egress.send(request, permit).await?.body;
+        let policy = RequestPolicy {
+            bearer: (self.credentials)(job.url),
+            ..RequestPolicy::default()
+        };
+        let reply = self.egress.send_with(&policy, request, permit).await?;
+        let body = reply.body;
         let minimum = MinimumRate {
             bytes_per_second: self.options.min_rate,
             grace: self.options.rate_grace,

@@ -23,7 +23,7 @@ mod testing;
 
 pub use download_budget::DownloadLimits;
 pub use fetch::{Fetch, FetchError, Fetched, Job};
-pub use git::{GitFetch, GitOptions};
+pub use git::{Credentials, GitFetch, GitOptions};
 pub use meter::Meter;
 pub use options::{Backoff, Options, Random, UrlPause};
 pub use sync::{Parts, Status, Sync};

@@ -1,5 +1,6 @@
 //! Builders for the events that people send.
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use nostr::prelude::{
     Event, EventBuilder, EventId, FinalizeEvent, Keys, Kind, PublicKey, Tag, Timestamp, ToBech32,
 };
@@ -61,6 +62,13 @@ impl Author {
             .custom_created_at(at)
             .finalize(&self.keys)
             .expect("signing with a fresh key works")
+    }
+
+    /// An `Authorization` that proves this key for `url` (NIP-98), as GRASP-08 wants it.
+    pub fn authorization(&self, url: &str) -> String {
+        let proof = self.sign(27_235, "", vec![tag(["u", url]), tag(["method", "GET"])]);
+        let json = serde_json::to_vec(&proof).expect("an event can be written");
+        format!("Nostr {}", STANDARD.encode(json))
     }
 
     /// The clone URL of `identifier` at the service `authority` (`host:port`).

@@ -244,6 +244,13 @@ impl Node {
         self.json_as(path, &[("authorization", &bearer)]).await
     }
 
+    /// The response to the operator's GET of `path`.
+    pub async fn admin_get(&self, path: &str) -> Result<Response> {
+        let bearer = format!("Bearer {}", self.admin_token()?);
+        self.ask("GET", path, &[("authorization", &bearer)], b"")
+            .await
+    }
+
     async fn json_as(&self, path: &str, headers: &[(&str, &str)]) -> Result<Value> {
         let response = self.ask("GET", path, headers, b"").await?;
         ensure!(response.status == 200, "{path}: {}", response.text());

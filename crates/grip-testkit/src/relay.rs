@@ -12,7 +12,7 @@ use tokio_tungstenite::{
     tungstenite::{Message, protocol::WebSocketConfig},
 };
 
-use crate::{http::dial, wait::within};
+use crate::{Author, events::tag, http::dial, wait::within};
 
 /// One connection to a relay.
 #[derive(Debug)]
@@ -134,6 +134,16 @@ impl RelayClient {
             }
             self.heard.push_back(message);
         }
+    }
+
+    /// Answers the challenge of a private relay.
+    pub async fn log_in(&mut self, author: &Author, relay: &str) -> Result<Answer> {
+        let challenge = self.expect("a challenge", |m| m[0] == "AUTH").await?;
+        let challenge = challenge[1].as_str().context("a challenge is text")?;
+        let tags = vec![tag(["relay", relay]), tag(["challenge", challenge])];
+        let proof = author.sign(22_242, "", tags);
+        self.send(json!(["AUTH", proof])).await?;
+        self.answer(&proof.id).await
     }
 
     /// Publishes `event` and returns the relay's answer.

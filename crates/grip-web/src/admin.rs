@@ -4,13 +4,13 @@
 //! Invariant: what changes anything takes an [`Admin`], which only [`admit`] makes, and leaves
 //! exactly one record at the target `audit`, also where the request is cut off half way.
 
-mod signed;
+pub(crate) mod signature;
 
 use std::{fmt, hint::black_box, net::SocketAddr};
 
 use http::{HeaderMap, header};
 
-pub(crate) use self::signed::{
+pub(crate) use self::signature::{
     InvalidSignature, SignedRequest, UsedSignatures, VerifiedSignature, authorization, verify,
 };
 use crate::{error::WebError, metrics::unix_now};

@@ -24,6 +24,7 @@ use crate::{
     limits::Limits,
     metrics::{Collected, DatabaseSamples, Domains, Metrics, unix_now},
     pages::{browse::Browsing, catalog::CatalogCache},
+    private,
     request_context::RequestContext,
     request_id::{self, RequestIds},
     respond::WithHeader as _,
@@ -169,9 +170,10 @@ impl App {
         let mut response = cx.respond(body).instrument(span.clone()).await;
 
         cors::allow(response.headers_mut());
-        response
-            .headers_mut()
-            .insert(request_id::HEADER, request_id::value(&id));
+        if response.extensions().get::<private::Refused>().is_none() {
+            let headers = response.headers_mut();
+            headers.insert(request_id::HEADER, request_id::value(&id));
+        }
         let connection = &cx.connection;
         connection.responds();
         let is_last = connection.refusal().is_some() || self.is_draining();

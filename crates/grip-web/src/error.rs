@@ -61,6 +61,8 @@ pub(crate) enum WebError {
     WrongToken,
     #[error("something of the operator's was asked for from another machine")]
     NotLocal,
+    #[error("no proof of a member was shown to a private service")]
+    NotAMember,
     #[error("nothing waits under this name")]
     NothingWaits { what: &'static str },
     #[error("there is no such job")]
@@ -172,6 +174,7 @@ impl WebError {
             Self::NotLocal => FORBIDDEN,
                 "This is for the operator on the machine itself: connect to the node's own address \
                  from there, not through a proxy.";
+            Self::NotAMember => UNAUTHORIZED, "";
             Self::NothingWaits { what } => NOT_FOUND,
                 format!("No {what} of this name waits for git data.");
             Self::NoSuchJob => NOT_FOUND, "There is no such job; `gripfast queue ls` lists them.";

@@ -16,6 +16,7 @@ mod metrics;
 mod negotiation;
 mod nip11;
 mod pages;
+mod private;
 mod probes;
 mod query;
 mod readiness;
@@ -50,7 +51,7 @@ pub use self::{
     readiness::Readiness,
     resolve::Resolve,
     server::{serve, serve_to_the_end},
-    settings::{NodeInfo, Timeouts, WebLimits, WebSettings},
+    settings::{NodeInfo, Private, Timeouts, WebLimits, WebSettings},
     sync::{
         Backend, Breaker, FollowTotals, HostBudget, RelayHealth, RelayStatus, SyncHandle,
         SyncReport, SyncTotals, UrlAttempt,

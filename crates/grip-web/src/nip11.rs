@@ -13,6 +13,8 @@ use crate::{
 
 /// The NIPs the relay keeps to.
 const NIPS: [u16; 7] = [1, 9, 11, 34, 40, 45, 77];
+/// Those beside them that a private service keeps to.
+const PRIVATE_NIPS: [u16; 2] = [42, 98];
 
 const SOFTWARE: &str = "https://github.com/gripfast/gripfast";
 
@@ -29,7 +31,7 @@ struct Document<'a> {
     own_key: Option<String>,
     software: &'static str,
     version: String,
-    supported_nips: &'static [u16],
+    supported_nips: Vec<u16>,
     supported_grasps: Vec<String>,
     repo_acceptance_criteria: &'a str,
     /// Absent, not empty, where nothing is curated.
@@ -79,6 +81,10 @@ pub(crate) fn document(
     limitation: Limitation,
 ) -> HttpResult {
     let node = &settings.node;
+    let limitation = Limitation {
+        auth_required: settings.private.is_some(),
+        ..limitation
+    };
     let document = Document {
         name: &node.name,
         description: &node.description,
@@ -88,7 +94,7 @@ pub(crate) fn document(
         own_key: node.own_key.map(|key| key.to_hex()),
         software: SOFTWARE,
         version: build.full_version(),
-        supported_nips: &NIPS,
+        supported_nips: nips(settings),
         supported_grasps: node
             .grasps
             .iter()
@@ -103,6 +109,13 @@ pub(crate) fn document(
     let response = respond::typed(StatusCode::OK, "application/nostr+json", json);
     // The same path is a page for others.
     Ok(response.with(header::VARY, "accept"))
+}
+
+fn nips(settings: &WebSettings) -> Vec<u16> {
+    let private = settings.private.iter().flat_map(|_| PRIVATE_NIPS);
+    let mut nips: Vec<u16> = NIPS.into_iter().chain(private).collect();
+    nips.sort_unstable();
+    nips
 }
 
 fn icon(settings: &WebSettings) -> String {

@@ -35,7 +35,9 @@ pub(crate) fn ready(cx: &RequestContext<'_>) -> HttpResult {
     };
     // Parts that work, but not as they were meant to.
     let mut degraded: BTreeMap<_, _> = warning.map(|why| ("redis", why)).into_iter().collect();
-    degraded.extend(damaged(cx).map(|why| ("repositories", why)));
+    if cx.settings.private.is_none() || cx.is_operator() {
+        degraded.extend(damaged(cx).map(|why| ("repositories", why)));
+    }
     let answer = json!({ "ready": ready, "missing": missing, "degraded": degraded });
     respond::json(status, &answer).map(uncached)
 }
@@ -77,6 +79,15 @@ pub(crate) fn icon(_: &RequestContext<'_>) -> HttpResult {
     let svg = include_str!("../templates/icon.svg");
     let response = respond::typed(StatusCode::OK, "image/svg+xml", svg);
     Ok(response.with(header::CACHE_CONTROL, "public, max-age=86400"))
+}
+
+/// The key of the service under its own name (NIP-05, E-6).
+pub(crate) fn nip05(cx: &RequestContext<'_>) -> HttpResult {
+    let key = cx.settings.node.own_key;
+    let is_root = cx.settings.service.base().is_empty();
+    let key = key.filter(|_| is_root).ok_or(WebError::NoSuchPage)?;
+    let names = json!({ "names": { "_": key.to_hex() } });
+    respond::json(StatusCode::OK, &names)
 }
 
 /// Crawlers may read the pages of branches and tags. Git and API paths are of no use to them, and of

@@ -19,7 +19,8 @@ use crate::{
     limits::{Class, RequestPermit},
     negotiation,
     pages::{self, Frame},
-    routes::{Failures, Handler, Limit, Matched},
+    private,
+    routes::{Failures, Handler, Limit, Matched, Reader},
     server::Connection,
     settings::WebSettings,
 };
@@ -47,11 +48,22 @@ impl<'a> RequestContext<'a> {
             return cors::preflight();
         }
         let error = match AssertUnwindSafe(self.dispatch(body)).catch_unwind().await {
-            Ok(Ok(response)) => return response,
+            Ok(Ok(mut response)) => {
+                if self.settings.private.is_some() && self.matched.route.reader == Reader::Member {
+                    private::keep_out_of_caches(response.headers_mut());
+                }
+                return response;
+            }
             Ok(Err(error)) => error,
             Err(_) => WebError::Panic,
         };
         error.log();
+        if let Some(private) = &self.settings.private
+            && (matches!(error, WebError::NotAMember)
+                || self.matched.route.reader == Reader::Signed)
+        {
+            return private::refusal(private);
+        }
         let failures = self.matched.route.failures;
         if failures != Failures::Git
             && negotiation::wants_page(self.headers())
@@ -66,11 +78,16 @@ impl<'a> RequestContext<'a> {
         }
     }
 
-    /// Checks limits, method and operator in this order, then runs the handler of the route.
+    /// Checks limits, membership, method and operator in this order, then runs the handler of the route.
     async fn dispatch(&self, body: Incoming) -> HttpResult {
         let route = self.matched.route;
-        if route.limit != Limit::Probe {
+        let is_gated = self.settings.private.is_some() && route.reader == Reader::Member;
+        // A proof costs a check of its signature: of whoever shows one, the rate counts.
+        if route.limit != Limit::Probe || (is_gated && !self.is_operator()) {
             self.check_limits()?;
+        }
+        if is_gated {
+            private::check(self)?;
         }
         route.check_method(&self.head.method)?;
         let work = match route.handler {

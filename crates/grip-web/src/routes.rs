@@ -34,7 +34,19 @@ pub(crate) struct Route {
     pub(crate) label: &'static str,
     pub(crate) limit: Limit,
     pub(crate) failures: Failures,
+    pub(crate) reader: Reader,
     pub(crate) handler: Handler,
+}
+
+/// Who reaches a route of a private service (GRASP-08); on a public one everybody does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reader {
+    /// Who shows a proof: what a row says nothing else about.
+    Member,
+    /// Everybody: it tells nothing of what is here.
+    Anybody,
+    /// Who signs the request for its handler; whatever that refuses is refused as by the gate.
+    Signed,
 }
 
 /// What bounds the work of a route.
@@ -138,23 +150,24 @@ static ROUTES: &[Route] = &[
     git("/prs/{npub}/{identifier}.git/git-receive-pack", POST, "prs-receive-pack", upload!(git::receive_pack)),
     get("/{npub}", "author", Answer(Page), read!(pages::author::page)),
 
-    any("/", "root", read!(websocket::root)),
-    get("/healthz", "healthz", Probe, Handler::Immediate(probes::health)),
-    get("/readyz", "readyz", Probe, Handler::Immediate(probes::ready)),
+    any("/", "root", read!(websocket::root)).public(),
+    get("/healthz", "healthz", Probe, Handler::Immediate(probes::health)).public(),
+    get("/readyz", "readyz", Probe, Handler::Immediate(probes::ready)).public(),
     get("/version", "version", Probe, Handler::Immediate(probes::version)),
     get("/metrics", "metrics", Probe, Handler::Immediate(probes::metrics)),
     get("/robots.txt", "robots", Probe, Handler::Immediate(probes::robots)),
-    get("/style.css", "asset", ByHandler, Handler::Immediate(pages::assets::style)),
-    get("/script.js", "asset", ByHandler, Handler::Immediate(pages::assets::script)),
-    get("/icon.svg", "icon", ByHandler, Handler::Immediate(probes::icon)),
-    get("/icon.png", "icon", ByHandler, Handler::Immediate(probes::icon)),
-    get("/favicon.ico", "icon", ByHandler, Handler::Immediate(probes::icon)),
+    get("/.well-known/nostr.json", "nip05", ByHandler, Handler::Immediate(probes::nip05)).public(),
+    get("/style.css", "asset", ByHandler, Handler::Immediate(pages::assets::style)).public(),
+    get("/script.js", "asset", ByHandler, Handler::Immediate(pages::assets::script)).public(),
+    get("/icon.svg", "icon", ByHandler, Handler::Immediate(probes::icon)).public(),
+    get("/icon.png", "icon", ByHandler, Handler::Immediate(probes::icon)).public(),
+    get("/favicon.ico", "icon", ByHandler, Handler::Immediate(probes::icon)).public(),
 
     get("/resolve/{key...}", "resolve", Answer(Resolve), read!(resolve::manifest)).json(),
     get("/providers/{key...}", "providers", Answer(Resolve), read!(resolve::providers)).json(),
-    post("/admin/pin", "resolve-api", ByHandler, upload!(resolve::order, Action::Pin)).json(),
-    post("/admin/unpin", "resolve-api", ByHandler, upload!(resolve::order, Action::Unpin)).json(),
-    post("/admin/reindex", "resolve-api", ByHandler, upload!(resolve::order, Action::Reindex)).json(),
+    post("/admin/pin", "resolve-api", ByHandler, upload!(resolve::order, Action::Pin)).json().signed(),
+    post("/admin/unpin", "resolve-api", ByHandler, upload!(resolve::order, Action::Unpin)).json().signed(),
+    post("/admin/reindex", "resolve-api", ByHandler, upload!(resolve::order, Action::Reindex)).json().signed(),
     get("/api/v1/resolve", "resolve-api", Answer(Api), read!(api::resolve::status)).json(),
 
     get("/index", "index", Answer(Feed), read!(index_feed::versions)),
@@ -188,7 +201,7 @@ static ROUTES: &[Route] = &[
     get("/api/v1/index/repos", "index-api", Answer(Api), read!(api::index::repos)),
     get("/api/v1/index/repos/{name...}", "index-api", Answer(Api), read!(api::index::repo)),
 
-    post("/webhooks/github", "webhook", ByHandler, upload!(webhook::receive)),
+    post("/webhooks/github", "webhook", ByHandler, upload!(webhook::receive)).signed(),
     get("/api/v1/github/events", "github", Answer(Api), read!(api::github::events)),
     get("/api/v1/github/users/{user}", "github", Answer(Api), read!(api::github::user)),
     get("/api/v1/github/repos/{name...}", "github", Answer(Api), read!(api::github::repo)),
@@ -228,6 +241,7 @@ const fn row(
         label,
         limit,
         failures: Failures::Negotiated,
+        reader: Reader::Member,
         handler,
     }
 }
@@ -262,6 +276,18 @@ const fn git(
 impl Route {
     const fn json(mut self) -> Self {
         self.failures = Failures::Json;
+        self
+    }
+
+    /// A row that a private service shows to everybody (G08-3).
+    const fn public(mut self) -> Self {
+        self.reader = Reader::Anybody;
+        self
+    }
+
+    /// A row whose requests are signed for their handler.
+    const fn signed(mut self) -> Self {
+        self.reader = Reader::Signed;
         self
     }
 
@@ -406,6 +432,21 @@ fn next_segment(path: &str) -> Option<(&str, &str)> {
     let path = path.trim_start_matches('/');
     let end = path.find('/').unwrap_or(path.len());
     (!path.is_empty()).then(|| path.split_at(end))
+}
+
+/// The path that a proof of membership is made for: of a repository its root, up to and including
+/// `.git`, else the whole of it. With the base path, whether a proxy has cut it off or not.
+pub(crate) fn proof_path(path: &str, base: &str) -> String {
+    let rest = strip_base(path, base);
+    let root = next_segment(rest).and_then(|(npub, below)| {
+        let (name, _) = next_segment(below)?;
+        let suffix = if name.ends_with(".git") { "" } else { ".git" };
+        npub.starts_with("npub1")
+            .then(|| format!("/{npub}/{name}{suffix}"))
+    });
+    let slash = if base.is_empty() { "" } else { "/" };
+    let rest = root.as_deref().unwrap_or(rest);
+    format!("{slash}{base}{rest}")
 }
 
 fn strip_base<'a>(path: &'a str, base: &str) -> &'a str {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use grip_relay::Access;
 use grip_types::{NetworkPrefixes, Service};
 use ipnet::IpNet;
 use nostr::prelude::PublicKey;
@@ -20,6 +21,17 @@ pub struct WebSettings {
     pub trusted_proxies: Vec<IpNet>,
     /// Whether `/metrics` answers. Default: yes.
     pub metrics: bool,
+    /// Set where only members are served (GRASP-08). Default: none, everybody is.
+    pub private: Option<Private>,
+}
+
+/// The access of a private service.
+#[derive(Clone, Debug)]
+pub struct Private {
+    /// Scheme, host and port that proofs are made for; what a request says of its host does not
+    /// count (G08-8).
+    pub origin: String,
+    pub access: Access,
 }
 
 impl WebSettings {
@@ -31,6 +43,7 @@ impl WebSettings {
             timeouts: Timeouts::default(),
             trusted_proxies: loopback(),
             metrics: true,
+            private: None,
         }
     }
 }

@@ -187,7 +187,13 @@ async fn serve(upgrade: OnUpgrade, session: Session) {
         told: 0,
         is_too_long: false,
     };
-    relay.serve(policy, &mut frames, peer).await;
+    match app.settings().private.clone() {
+        Some(private) => {
+            let access = private.access;
+            relay.serve_members(policy, access, &mut frames, peer).await;
+        }
+        None => relay.serve(policy, &mut frames, peer).await,
+    }
     frames.drain().await;
     app.metrics.socket_closed(began.elapsed());
     drop((connection, permit, connection_permit));

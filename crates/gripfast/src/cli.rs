@@ -86,6 +86,32 @@ pub(crate) enum Command {
         #[arg(long)]
         repair: bool,
     },
+    /// Let git into repositories of private services: a credential helper
+    #[command(after_long_help = CREDENTIAL_HELP)]
+    Credential {
+        /// File with your private key (nsec1… or hex), which only you can read
+        #[arg(long, value_name = "PATH")]
+        key_file: PathBuf,
+        /// What git wants: get, store or erase
+        #[arg(value_name = "get | store | erase")]
+        operation: String,
+    },
+    /// Move in from ngit-grasp while both are stopped; may be repeated
+    #[command(name = "import-ngit-grasp")]
+    ImportNgitGrasp {
+        /// Say what there is, and change nothing
+        #[arg(long)]
+        dry_run: bool,
+        /// Take over its key as well, from this file (.relay-owner.nsec)
+        #[arg(long, value_name = "FILE")]
+        key: Option<PathBuf>,
+        /// Its directory of repositories (NGIT_GIT_DATA_PATH)
+        #[arg(value_name = "GIT_DIR")]
+        git: PathBuf,
+        /// Its directory of events (NGIT_RELAY_DATA_PATH), or a file with an event a line
+        #[arg(value_name = "RELAY_DIR")]
+        relay: PathBuf,
+    },
     /// Ask the running node whether it is ready; exit 0 if so
     Healthcheck,
     /// Print shell completions
@@ -306,7 +332,8 @@ pub(crate) fn command() -> clap::Command {
             "serve" => with_options(c),
             "config" => with_options(c).arg(json("Print JSON")),
             "version" => c.arg(json("Print JSON")),
-            "completions" | "remote-helper" => c,
+            "completions" | "credential" | "remote-helper" => c,
+            "import-ngit-grasp" => with_options(c).arg(json("Print the report as JSON")),
             "healthcheck" => c.arg(url()).arg(config_file()),
             "explain" | "resolve" => asking(c),
             "check" | "compact" => asking(c).arg(plain_option("data_dir")),
@@ -327,6 +354,16 @@ const LONG_ABOUT: &str = "\
 A self-hosted git node that never shows a claim it cannot prove.
 
 `gripfast` alone serves on http://127.0.0.1:7334 and keeps its data in ./data.";
+
+const CREDENTIAL_HELP: &str = "\
+Set up once for each private service; then plain git works:
+
+  git config --global credential.https://git.example.com.useHttpPath true
+  git config --global credential.https://git.example.com.helper \\
+    '!gripfast credential --key-file ~/.config/nostr/key'
+  git clone https://git.example.com/npub1…/tides.git
+
+The key never leaves this machine: git gets a signature that opens one repository for a minute.";
 
 const AFTER_HELP: &str = "\
 Every option can also be set as GRIPFAST_<NAME> (or NGIT_<NAME>, as for ngit-grasp) in the \
@@ -382,10 +419,10 @@ fn plain_option(key: &str) -> Arg {
 fn argument(option: &'static Opt) -> Arg {
     let help = option.help();
     let (first, _) = help.split_once(". ").unwrap_or((help, ""));
-    let idle = if option.has_effect {
-        ""
-    } else {
-        " (no effect yet)"
+    let idle = match option.meaningless {
+        Some(_) => " (no meaning here)",
+        None if option.has_effect => "",
+        None => " (no effect yet)",
     };
     let note = match option.default.or(option.derived) {
         Some(text) => format!("{idle} [default: {}]", text.replace('`', "")),

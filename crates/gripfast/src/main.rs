@@ -14,6 +14,7 @@ use std::process::ExitCode;
 use clap_complete::Shell;
 use cli::{Command, Invocation};
 use config::{Flags, ProcessEnvironment};
+use node::import::Directories;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -40,6 +41,19 @@ fn main() -> ExitCode {
         Command::RemoteHelper { remote: _, url } => commands::remote_helper::run(&url),
         Command::Resolve(query) => commands::resolve::run(&node, &query),
         Command::Check { full, repair } => commands::check::run(&node, full, repair),
+        Command::Credential {
+            key_file,
+            operation,
+        } => commands::credential::run(&key_file, &operation),
+        Command::ImportNgitGrasp {
+            dry_run,
+            key,
+            git,
+            relay,
+        } => {
+            let from = Directories { git, relay, key };
+            commands::import::run(&node, &from, dry_run)
+        }
         Command::Healthcheck => commands::healthcheck::run(&node),
         Command::Completions { shell } => print_completions(shell),
         Command::Version => commands::version::run(node.json),

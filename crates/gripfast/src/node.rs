@@ -9,6 +9,8 @@ mod descriptors;
 mod egress;
 mod follow;
 mod github;
+mod identity;
+pub(crate) mod import;
 mod index;
 mod lock;
 mod reload;

@@ -27,6 +27,11 @@ pub(crate) fn take(path: &Path) -> io::Result<String> {
     Ok(secret)
 }
 
+/// Keeps a secret that was made elsewhere.
+pub(crate) fn put(path: &Path, secret: &str) -> io::Result<()> {
+    write(path, secret)
+}
+
 /// Reads what a node that runs, or ran, keeps there.
 pub(crate) fn read(path: &Path) -> io::Result<String> {
     let text = fs::read_to_string(path)?;

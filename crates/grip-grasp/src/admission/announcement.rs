@@ -1,6 +1,7 @@
 //! Kind 30617: which repositories live here (G01-2 … G01-6, G01-15a).
 
 use grip_nostr::{Announcement, Event, State};
+use grip_relay::Members;
 
 use super::{
     Announcements, Cause, Decision, Effect, EventStatus, Grant, Outcome, Prefix, Reason, View,
@@ -23,6 +24,12 @@ pub(super) fn judge(
         let text = "the operator of this server does not take this repository";
         let reason = Reason::new(Prefix::Blocked, Cause::Banned, text);
         return Ok(trail.refuse("G01-9", reason));
+    }
+    let is_stranger = |members: &Members| !members.contains(&addr.owner);
+    if policy.members.as_ref().is_some_and(is_stranger) {
+        let text = "this service is private, and the author is not one of its members";
+        let reason = Reason::new(Prefix::Blocked, Cause::NotAMember, text);
+        return Ok(trail.refuse("G08-12", reason));
     }
     let announcements = Announcements::load(&announcement.identifier, view, policy)?;
     if let Some((known, _)) = announcements.of(&addr.owner)
@@ -76,7 +83,7 @@ impl Case<'_> {
         let blocked = |cause, text: String| Reason::new(Prefix::Blocked, cause, text);
         let service = &self.policy.service;
         let lists_us = self.announcement.lists(service);
-        if self.announcement.is_private() {
+        if self.announcement.is_private() && self.policy.members.is_none() {
             let text = "this server has no private repositories, and a public copy would betray \
                         yours; announce it without the `private` tag or elsewhere";
             return Err(("GRASP-08", blocked(Cause::Private, text.into())));

@@ -166,6 +166,8 @@ pub(crate) enum Cause {
     NotListed,
     NotSelected,
     Private,
+    /// A private service takes announcements of its members alone.
+    NotAMember,
     /// No announcement lists this server for the identifier. Clients send both at once, so it
     /// may come within the second.
     Unannounced,
@@ -189,6 +191,7 @@ impl Cause {
             Self::NotListed => "not_listed",
             Self::NotSelected => "not_selected",
             Self::Private => "private",
+            Self::NotAMember => "not_a_member",
             Self::Unannounced => "unannounced",
             Self::Unauthorised => "unauthorised",
             Self::NoGitData => "no_git_data",

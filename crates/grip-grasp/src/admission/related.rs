@@ -23,10 +23,14 @@ pub(super) fn judge(
         trail.note("G01-10", "a list of grasp servers is taken from anyone");
         return Ok(trail.end(Outcome::Serve));
     }
-    if profiles::KINDS.contains(&event.kind) {
+    let found = if policy.is_service(&event.pubkey) {
+        Relation::Served("E-4: this service speaks itself")
+    } else if profiles::KINDS.contains(&event.kind) {
         return profile(event, view, trail);
-    }
-    match relation(event, view, policy)? {
+    } else {
+        relation(event, view, policy)?
+    };
+    match found {
         Relation::Served(how) => {
             trail.note("G01-7", how);
             let ephemeral = kinds::class(event.kind) == Class::Ephemeral;
@@ -85,6 +89,9 @@ fn unwanted(kind: Kind) -> Option<&'static str> {
     match kind.as_u16() {
         // Direct messages and their wrappings: nobody looks for them on a git server.
         4 | 13..=15 | 1059 | 21_059 => Some("private messages are not taken here"),
+        // Records that another server keeps about its own removals.
+        9_905..=9_907 => Some("records of a server about itself are not taken here"),
+        10_318 => Some("lists of private servers are kept on ordinary relays"),
         _ if kind == kinds::AUTH => Some("kind 22242 belongs into an AUTH message"),
         _ => None,
     }

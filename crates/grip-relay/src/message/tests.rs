@@ -102,10 +102,19 @@ fn the_label_is_read_without_parsing() {
 fn relay_6_auth_is_understood_enough_to_be_refused() {
     let id = "a".repeat(64);
     let text = json!(["AUTH", {"id": id}]).to_string();
-    assert_eq!(parsed(&text), Ok(Message::Auth { id: Some(id) }));
+    assert_eq!(
+        parsed(&text),
+        Ok(Message::Auth {
+            id: Some(id),
+            event: None
+        })
+    );
     assert_eq!(
         parsed(r#"["AUTH","challenge"]"#),
-        Ok(Message::Auth { id: None })
+        Ok(Message::Auth {
+            id: None,
+            event: None
+        })
     );
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _, stream::SplitStream};
+use grip_nostr::{Event, Timestamp};
 use tokio::{
     sync::{Semaphore, mpsc},
     time::Instant,
@@ -12,6 +13,7 @@ use tokio::{
 use super::{Connection, Ending, events::Raw, requests::Request};
 use crate::{
     Frame, Limits,
+    access::Proof,
     message::{self, Ended, Message, Refusal},
     quota::Held,
     rate_limits::Cost,
@@ -23,6 +25,10 @@ const OWN_BYTES: usize = 64 << 10;
 
 /// Longer messages are parsed off the runtime.
 const INLINE_BYTES: usize = 64 << 10;
+
+/// Answers to those who have not proved a key to a private relay (G08-4).
+const LOCKED: &str = "auth-required: this relay is private; authenticate first (NIP-42)";
+const LOCKED_EVENT: &str = "auth-required: authenticate before publishing";
 
 const BINARY: &str = "invalid: binary frames are not understood here; send text";
 
@@ -54,7 +60,11 @@ where
     while let Some(Ok(frame)) = stream.next().await {
         *connection.silent_since.lock() = None;
         match frame {
-            Frame::Text(text) => reader.text(text).await,
+            Frame::Text(text) => {
+                if let Some(ending) = reader.text(text).await {
+                    return ending;
+                }
+            }
             Frame::Binary => reader.binary().await,
             Frame::Partial(bytes) => {
                 if !reader.received.resize(bytes.saturating_sub(OWN_BYTES)) {
@@ -94,31 +104,36 @@ impl Reader<'_> {
         self.received.resize(0);
     }
 
-    async fn text(&mut self, text: Bytes) {
+    async fn text(&mut self, text: Bytes) -> Option<Ending> {
         // Who does not read its answers is not read from.
         self.connection.send_queue.has_room().await;
         let label = message::label(&text);
         let stats = &self.connection.shared.stats;
         stats.message(label.unwrap_or_default());
         let allowed = self.allows(Cost::Message);
-        if label == Some("EVENT") {
+        let ending = if label == Some("EVENT") {
             self.event(text, allowed).await;
+            None
         } else {
-            self.other(text, allowed).await;
-        }
+            self.other(text, allowed).await
+        };
         self.received.resize(0);
+        ending
     }
 
-    async fn other(&mut self, text: Bytes, allowed: bool) {
+    async fn other(&mut self, text: Bytes, allowed: bool) -> Option<Ending> {
         let most = self.limits().message_bytes;
         if text.len() > most {
             let refusal = format!("invalid: a message has at most {most} bytes");
-            return self.notice(&refusal);
+            self.notice(&refusal);
+            return None;
         }
         match parse(self.connection, text.clone()).await {
             Ok(Message::Event) => self.event(text, allowed).await,
-            Ok(message) if allowed => self.handle(message).await,
-            Ok(message) => self.too_many(message),
+            Ok(message) if !allowed => self.too_many(message),
+            Ok(Message::Auth { id, event }) => return self.auth(id, event.as_deref()),
+            Ok(message) if self.is_locked() => self.refuse(message, LOCKED),
+            Ok(message) => self.handle(message).await,
             Err(Refusal { frame, ends }) => {
                 match ends {
                     Some(Ended::Subscription(sub)) => {
@@ -130,10 +145,23 @@ impl Reader<'_> {
                 self.send(frame);
             }
         }
+        None
+    }
+
+    /// Says whether the client of a private relay has still to prove its key.
+    fn is_locked(&self) -> bool {
+        let login = self.connection.login.as_ref();
+        login.is_some_and(|login| login.member().is_none())
     }
 
     /// Queues an event for its checks; waits when too much is in flight.
     async fn event(&mut self, text: Bytes, allowed: bool) {
+        if self.is_locked() {
+            return match message::id_of_unreadable(&text) {
+                Some(id) => self.send(reply::ok(&id, false, LOCKED_EVENT)),
+                None => self.notice(LOCKED_EVENT),
+            };
+        }
         let limited = !allowed || !self.allows(Cost::Event);
         // One that is larger than the bound takes all of it, and comes alone.
         let bytes = text.len().min(self.limits().in_flight_bytes);
@@ -155,8 +183,7 @@ impl Reader<'_> {
         let request = match message {
             Message::ReconcileClose { sub } => return requests.close_exchange(&sub),
             Message::Close { sub } => return requests.close(&sub),
-            Message::Auth { id } => return self.auth(id),
-            Message::Event => unreachable!("events are checked elsewhere"),
+            Message::Auth { .. } | Message::Event => unreachable!("handled before"),
             asked if !self.allows(Cost::Request) => return self.too_many(asked),
             Message::Request { sub, filters } => {
                 let prepared = self.connection.shared.subscriptions.prepare(filters);
@@ -174,32 +201,53 @@ impl Reader<'_> {
         }
     }
 
-    /// Refuses for the sake of the rate, in the way the message is answered; whatever frees
-    /// something is done all the same.
+    /// Refuses for the sake of the rate.
     fn too_many(&self, message: Message) {
-        const TEXT: &str = "rate-limited: too many messages; slow down";
+        self.refuse(message, "rate-limited: too many messages; slow down");
+    }
+
+    /// Refuses in the way the message is answered; whatever frees something is done all the same.
+    fn refuse(&self, message: Message, text: &str) {
         let requests = &self.connection.requests;
         match message {
             Message::Request { sub, .. } => {
                 requests.close_subscription(&sub);
-                self.send(reply::closed(&sub, TEXT));
+                self.send(reply::closed(&sub, text));
             }
-            Message::Count { sub, .. } => self.send(reply::closed(&sub, TEXT)),
+            Message::Count { sub, .. } => self.send(reply::closed(&sub, text)),
             Message::ReconcileOpen { sub, .. } | Message::Reconcile { sub, .. } => {
                 requests.close_exchange(&sub);
-                self.send(reply::neg_err(&sub, TEXT));
+                self.send(reply::neg_err(&sub, text));
             }
             Message::ReconcileClose { sub } => requests.close_exchange(&sub),
             Message::Close { sub } => requests.close(&sub),
-            Message::Auth { .. } | Message::Event => self.notice(TEXT),
+            Message::Auth { .. } | Message::Event => self.notice(text),
         }
     }
 
-    fn auth(&self, id: Option<String>) {
-        const TEXT: &str = "error: authentication (NIP-42) is not offered here";
-        match id {
-            Some(id) => self.send(reply::ok(&id, false, TEXT)),
-            None => self.notice(TEXT),
+    /// Judges a proof (G08-5).
+    fn auth(&self, id: Option<String>, event: Option<&Event>) -> Option<Ending> {
+        let answer = |accepted, text: &str| match &id {
+            Some(id) => self.send(reply::ok(id, accepted, text)),
+            None => self.notice(text),
+        };
+        let Some(login) = &self.connection.login else {
+            answer(false, "error: authentication (NIP-42) is not offered here");
+            return None;
+        };
+        match login.prove(event, Timestamp::now()) {
+            Proof::Member => {
+                answer(true, "");
+                None
+            }
+            Proof::Stranger => {
+                answer(false, "restricted: authenticated pubkey is not whitelisted");
+                Some(Ending::Stranger)
+            }
+            Proof::Invalid { why, is_last } => {
+                answer(false, &format!("invalid: {why}"));
+                is_last.then_some(Ending::Unauthenticated)
+            }
         }
     }
 }

@@ -5,6 +5,7 @@
     reason = "helpers of tests fail their test by panicking"
 )]
 
+mod access;
 mod closing;
 mod events;
 mod live;

@@ -9,7 +9,7 @@ use std::{
 
 use futures_util::{Sink, Stream, future::BoxFuture};
 use grip_nostr::{Event, Kind, Timestamp};
-use grip_relay::{Answer, Frame, Limits, Peer, Rates, Relay, Verdict, WritePolicy, Writer};
+use grip_relay::{Access, Answer, Frame, Limits, Peer, Rates, Relay, Verdict, WritePolicy, Writer};
 use grip_store::{EventStore, EventView, Options, StoreError};
 use grip_tasks::{JoinHandle, TaskGroup};
 use grip_types::{EventSource, Origin};
@@ -134,6 +134,15 @@ impl Node {
     }
 
     pub fn connect_as(&self, ip: &str, room: usize) -> Client {
+        self.open(ip, room, None)
+    }
+
+    /// Connects to it as to a private relay.
+    pub fn connect_private(&self, access: Access) -> Client {
+        self.open("192.0.2.1", 1_024, Some(access))
+    }
+
+    fn open(&self, ip: &str, room: usize, access: Option<Access>) -> Client {
         let (to_relay, from_client) = mpsc::channel(1_024);
         let (to_client, from_relay) = mpsc::channel(room);
         let socket = Socket {
@@ -147,7 +156,10 @@ impl Node {
             connection: 1,
         };
         let served = self.group.spawn("connection", async move {
-            relay.serve(policy, socket, peer).await;
+            match access {
+                Some(access) => relay.serve_members(policy, access, socket, peer).await,
+                None => relay.serve(policy, socket, peer).await,
+            }
         });
         Client {
             to_relay: Some(to_relay),

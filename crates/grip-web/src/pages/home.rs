@@ -6,6 +6,7 @@ use http::StatusCode;
 use super::{CounterView, Frame, catalog::RepositoryLine, counters, time::Now};
 use crate::{
     app::App,
+    private,
     request_context::{HttpResult, RequestContext},
 };
 
@@ -25,10 +26,15 @@ pub(super) struct Home {
     pub(super) grasps: String,
     pub(super) criteria: String,
     pub(super) curation: Option<String>,
+    /// Nothing of what is here is shown.
+    pub(super) is_private: bool,
 }
 
 pub(crate) async fn page(cx: &RequestContext<'_>) -> HttpResult {
     let (app, frame, now) = (cx.app, cx.frame(), Now::new());
+    if !private::is_member(cx) {
+        return closed(cx, frame);
+    }
     let catalog = app.catalog.get(app).await?;
     let newest = catalog.iter().take(LISTED);
     let lines: Vec<_> = newest
@@ -45,6 +51,25 @@ pub(crate) async fn page(cx: &RequestContext<'_>) -> HttpResult {
         grasps: grasps.collect::<Vec<_>>().join(", "),
         criteria: node.repo_acceptance_criteria.clone(),
         curation: node.curation.clone(),
+        is_private: false,
+        frame,
+    };
+    super::render(StatusCode::OK, &page)
+}
+
+/// The page of a private service for those who have shown no proof.
+fn closed(cx: &RequestContext<'_>, frame: Frame) -> HttpResult {
+    let node = &cx.settings.node;
+    let page = Home {
+        description: node.description.clone(),
+        counters: Vec::new(),
+        lines: Vec::new(),
+        total: 0,
+        more: 0,
+        grasps: String::new(),
+        criteria: node.repo_acceptance_criteria.clone(),
+        curation: None,
+        is_private: true,
         frame,
     };
     super::render(StatusCode::OK, &page)

@@ -32,6 +32,7 @@ fn home(lines: Vec<RepositoryLine>) -> Home {
         grasps: "GRASP-01".into(),
         criteria: "None".into(),
         curation: None,
+        is_private: false,
     }
 }
 

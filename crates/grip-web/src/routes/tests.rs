@@ -221,6 +221,50 @@ fn parameters_stand_as_they_are_written() {
     assert_eq!(row_of(&long, ""), "/go/{path...}");
 }
 
+/// G08-3: a private service shows everybody these and no other.
+#[test]
+fn what_is_public_of_a_private_service_is_listed_here() {
+    let public = ROUTES.iter().filter(|row| row.reader == Reader::Anybody);
+    let public: Vec<_> = public.map(|row| row.path).collect();
+    let listed = "/ /healthz /readyz /.well-known/nostr.json /style.css /script.js /icon.svg /icon.png /favicon.ico";
+    assert_eq!(public, listed.split(' ').collect::<Vec<_>>());
+    assert_eq!(NOWHERE.reader, Reader::Member);
+    assert_eq!(BAD_REPOSITORY.reader, Reader::Member);
+}
+
+/// G08-7
+#[test]
+fn a_proof_is_for_the_root_of_a_repository_or_the_whole_path() {
+    for (path, base, expected) in [
+        (
+            format!("/{NPUB}/x.git/info/refs"),
+            "",
+            format!("/{NPUB}/x.git"),
+        ),
+        (
+            format!("/{NPUB}/x/tree/main/b.git"),
+            "",
+            format!("/{NPUB}/x.git"),
+        ),
+        (
+            format!("/{NPUB}/a.git.git/HEAD"),
+            "",
+            format!("/{NPUB}/a.git.git"),
+        ),
+        (format!("/g/{NPUB}/x.git"), "g", format!("/g/{NPUB}/x.git")),
+        (
+            format!("/{NPUB}/my%20x.git"),
+            "g",
+            format!("/g/{NPUB}/my%20x.git"),
+        ),
+        (format!("/{NPUB}"), "", format!("/{NPUB}")),
+        ("/index".into(), "g", "/g/index".into()),
+        ("/".into(), "", "/".into()),
+    ] {
+        assert_eq!(proof_path(&path, base), expected);
+    }
+}
+
 #[test]
 fn every_row_is_reached_by_its_own_path() {
     for route in ROUTES {
@@ -240,7 +284,7 @@ fn the_documented_routes_are_those_of_the_table() {
     let mut text = "# Routes\n\nMade from the table in `grip-web/src/routes.rs`. *Limit* is the \
                     pool of permits that a request takes one of: beyond it the answer is 429. \
                     Probes are answered however loaded the node is.\n\n\
-                    | methods | path | limit | metric label | for |\n|---|---|---|---|---|\n"
+                    | methods | path | limit | metric label | for | of a private service for |\n|---|---|---|---|---|---|\n"
         .to_owned();
     for route in ROUTES {
         let methods = route.methods.trim_end_matches(", OPTIONS");
@@ -263,8 +307,14 @@ fn the_documented_routes_are_those_of_the_table() {
             Handler::Operator(_) => "the operator",
             _ => "anybody",
         };
+        let private = match (route.reader, route.handler) {
+            (_, Handler::Operator(_)) => "the operator",
+            (Reader::Member, _) => "members",
+            (Reader::Anybody, _) => "anybody",
+            (Reader::Signed, _) => "who signs the request",
+        };
         let label = route.label;
-        text += &format!("| {methods} | `{path}` | {limit} | `{label}` | {reader} |\n");
+        text += &format!("| {methods} | `{path}` | {limit} | `{label}` | {reader} | {private} |\n");
     }
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/routes.md");
     if std::env::var_os("UPDATE_DOCS").is_some() {

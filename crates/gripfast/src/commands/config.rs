@@ -47,8 +47,17 @@ fn as_table(loaded: &Loaded) -> String {
         let options = group.options.iter().filter(|o| o.has_effect).collect();
         section(&mut out, group.title, loaded, options);
     }
-    let idle = options::all().filter(|o| !o.has_effect).collect();
+    let is_idle = |o: &&Opt| !o.has_effect && o.meaningless.is_none();
+    let idle = options::all().filter(is_idle).collect();
     section(&mut out, "Accepted, has no effect yet", loaded, idle);
+    let meaningless = options::all().filter(|o| o.meaningless.is_some());
+    let meaningless = meaningless.collect();
+    section(
+        &mut out,
+        "Accepted, means nothing here",
+        loaded,
+        meaningless,
+    );
     out
 }
 

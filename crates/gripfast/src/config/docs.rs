@@ -67,10 +67,10 @@ fn markdown_entry(option: &Opt) -> String {
     let (key, help, kind) = (option.key, option.help(), (option.describe)());
     let (flag, names, default) = (option.flag(), env_names(option), default(option));
     let live = if option.live { " · live" } else { "" };
-    let note = if option.has_effect {
-        ""
-    } else {
-        "**Accepted, has no effect yet.** "
+    let note = match option.meaningless {
+        Some(why) => format!("**Accepted, means nothing here:** {why}. "),
+        None if option.has_effect => String::new(),
+        None => "**Accepted, has no effect yet.** ".to_owned(),
     };
     format!(
         "\n### `{key}`\n\n{note}{help}\n\n`--{flag}` · {names} · {kind} · default: {default}{live}\n"

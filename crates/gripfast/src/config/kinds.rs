@@ -137,7 +137,10 @@ use kinds;
 pub(crate) struct Bytes;
 /// A number of bytes that are held in memory.
 pub(crate) struct MemoryBytes;
-/// A private key, of which the public one is kept.
+/// A number of bytes that an event may have.
+pub(crate) struct EventBytes;
+/// Scheme, host and port.
+pub(crate) struct Origin;
 pub(crate) struct PrivateKey;
 /// A level or filter directives.
 pub(crate) struct LogFilter;
@@ -164,6 +167,11 @@ kinds! {
     MemoryBytes => usize: Size, "SIZE", "size, such as `500 MB` or `2 GiB`", |text: &str| {
         bytes(text).map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX))
     };
+    EventBytes => usize: Size, "SIZE", "size up to `5 MiB`", |text: &str| match bytes(text)? {
+        bytes if bytes > MAX_EVENT_BYTES => Err("is more than 5 MiB".into()),
+        bytes => Ok(usize::try_from(bytes).unwrap_or(usize::MAX)),
+    };
+    Origin => String: Text, "ORIGIN", "`https://host` or `http://host:port`", origin;
     Duration => Duration: Text, "DURATION", "duration, such as `500ms` or `5s`", duration;
     Service => Service: Text, "HOST", "host name, with port if it is not the usual one", |text| {
         let hint = "is no host name; write it as `grasp.example.com` or `localhost:7334`";
@@ -172,9 +180,9 @@ kinds! {
     SocketAddr => SocketAddr: Text, "IP:PORT", "IP:PORT", |text: &str| {
         text.parse().map_err(|_| "is no IP:PORT such as 127.0.0.1:7334 or [::]:7334".into())
     };
-    PrivateKey => PublicKey: Secret, "NSEC", "private key (nsec or hex)", |text: &str| {
+    PrivateKey => Keys: Secret, "NSEC", "private key (nsec or hex)", |text: &str| {
         let hint = "is no private key; it should start with `nsec1` or be 64 hex digits";
-        Keys::parse(text.trim()).map(|keys| keys.public_key()).map_err(|_| hint.into())
+        Keys::parse(text.trim()).map_err(|_| hint.into())
     };
     PublicKey => PublicKey: Text, "NPUB", "npub or hex public key", |text| {
         let hint = "is no public key; it should start with `npub1` or be 64 hex digits";
@@ -311,6 +319,9 @@ pub(crate) struct HostLimit {
     pub(crate) concurrent: u32,
     pub(crate) per_minute: u32,
 }
+
+/// The largest event that ngit-grasp can be told to take.
+const MAX_EVENT_BYTES: u64 = 5 << 20;
 
 /// The items of a list.
 fn items(text: &str) -> impl Iterator<Item = String> {
@@ -459,6 +470,22 @@ fn multiaddrs(text: &str) -> Result<Vec<String>, ParseError> {
         let address = (item.starts_with('/') && has_port).then(|| item.to_owned());
         address.ok_or("which is no address such as `/ip4/0.0.0.0/tcp/7335`")
     })
+}
+
+fn origin(text: &str) -> Result<String, ParseError> {
+    let wrong = || "is no origin such as https://git.example.com or http://localhost:7334".into();
+    let url = Url::parse(text).map_err(|_| wrong())?;
+    let is_plain = url.path() == "/"
+        && !text.ends_with('/')
+        && url.query().is_none()
+        && url.fragment().is_none()
+        && url.username().is_empty()
+        && url.password().is_none();
+    if matches!(url.scheme(), "http" | "https") && url.has_host() && is_plain {
+        Ok(url.origin().ascii_serialization())
+    } else {
+        Err(wrong())
+    }
 }
 
 fn redis_url(text: &str) -> Result<SecretText, ParseError> {

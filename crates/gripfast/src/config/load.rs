@@ -29,6 +29,18 @@ const OTHER_NAMES: &[&str] = &[
     "GRIPFAST_TOOLS_DIR",
     "NGIT_GRASP_DEFAULT_SET",
     "NGIT_RELAY_DEFAULT_SET",
+    "NGIT_TEST",
+    "NGIT_TEST_LISTENER_FD",
+];
+
+/// Names that documents of ngit-grasp mention and no version of it reads (S-3).
+const NOWHERE: &[&str] = &[
+    "NGIT_AUTH_REQUIRED",
+    "NGIT_RATE_LIMIT_ENABLED",
+    "NGIT_SYNC_BATCH_WINDOW_MS",
+    "NGIT_SYNC_RECONNECT_DELAY_SECS",
+    "NGIT_SYNC_RECONNECT_LOOKBACK_DAYS",
+    "NGIT_SYNC_STARTUP_DELAY_SECS",
 ];
 
 /// What the command line says: key to text.
@@ -270,7 +282,11 @@ impl Loader {
         }
         for Variable { name, source, .. } in variables {
             let is_ours = name.starts_with("NGIT_") || name.starts_with("GRIPFAST_");
-            if is_ours && !known.contains(name) && !OTHER_NAMES.contains(&name.as_str()) {
+            if NOWHERE.contains(&name.as_str()) {
+                self.warn(format!(
+                    "{name} has no effect, and none in ngit-grasp either"
+                ));
+            } else if is_ours && !known.contains(name) && !OTHER_NAMES.contains(&name.as_str()) {
                 let hint = hint(name, known.iter().cloned());
                 let place = match source {
                     Source::File { .. } => format!("{source}: {name}"),
@@ -294,8 +310,11 @@ impl Loader {
             let option = find(key).expect("only keys of options are collected");
             let is_changed = option.default.is_none() || value.text.as_deref() != option.default;
             if !option.has_effect && is_changed {
-                let warning = format!("{}: {key} is accepted but has no effect yet", value.source);
-                self.notes.warnings.push(warning);
+                let source = &value.source;
+                self.notes.warnings.push(match option.meaningless {
+                    Some(why) => format!("{source}: {key} means nothing here: {why}"),
+                    None => format!("{source}: {key} is accepted but has no effect yet"),
+                });
             }
         }
     }

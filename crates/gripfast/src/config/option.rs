@@ -25,6 +25,8 @@ pub(crate) struct Opt {
     pub(crate) live: bool,
     /// Whether it does something in this version; else it is known and checked only.
     pub(crate) has_effect: bool,
+    /// Why it cannot do anything here, whatever the version.
+    pub(crate) meaningless: Option<&'static str>,
     /// Whether ngit-grasp has it, so that `NGIT_…` is read too.
     pub(super) ngit: bool,
     /// A name in the environment that other programs use for the same thing.
@@ -48,6 +50,7 @@ impl Opt {
             example: None,
             live: false,
             has_effect: effect,
+            meaningless: None,
             ngit: false,
             env_alias: None,
             common: false,

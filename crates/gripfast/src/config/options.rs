@@ -101,7 +101,7 @@ options! {
             example("npub10xlxvlhemja6c4dqv22uapctqupfhlxm9h8z3k2e72q4k9hcz7vqpkge6d");
         /// Private key of the relay. Prefer `relay_owner_nsec_file` or a systemd credential.
         relay_owner_nsec: Option<PrivateKey>,
-            derived("the systemd credential `relay_owner_nsec`, else the file `.relay-owner.nsec`, where there is one"),
+            derived("the systemd credential `relay_owner_nsec`, else the file `.relay-owner.nsec`, else made once and kept in `relay.key` in the data directory"),
             ngit;
         /// File that holds the private key of the relay.
         relay_owner_nsec_file: Option<PathBuf>, ngit, example("/etc/gripfast/relay.nsec");
@@ -119,9 +119,16 @@ options! {
         /// Events of these authors (npubs) are refused, before any other check.
         event_blacklist: Authors, ngit, live,
             example("npub10xlxvlhemja6c4dqv22uapctqupfhlxm9h8z3k2e72q4k9hcz7vqpkge6d");
-        /// Private repositories (GRASP-08) are not part of this version: the node refuses to start
-        /// with it rather than serve to everybody.
+        /// Serve members alone (GRASP-08): relay, git, pages and API want the proof of a key that
+        /// `private_members` names. It cannot be combined with `dht_enabled` or `grasp06_enable`.
         private_mode: bool = "false", ngit;
+        /// Members of a private service (npubs). Private services that a served announcement names
+        /// are members too. Who is struck off loses open connections at once.
+        private_members: Authors, ngit, live;
+        /// Scheme, host and port that members' proofs for git are made for.
+        private_public_origin: Option<Origin>,
+            derived("`https://<domain>`, or `http://…` where the domain is an address or localhost"),
+            ngit;
     }
 
     "Limits" in limits: Limits {
@@ -164,9 +171,12 @@ options! {
         relay_requests_per_second: Rate = "200";
         /// Longest message and longest state event; one with 20,000 refs takes about 1.6 MB.
         relay_max_message_bytes: MemoryBytes = "2 MiB";
+        /// Largest event other than a state; at most 5 MiB.
+        relay_max_event_size_bytes: EventBytes = "128 KiB", ngit;
         /// Most open subscriptions of one connection.
         relay_max_subscriptions: Positive = "300", ngit;
-        /// Most stored events that one filter brings.
+        /// Most stored events that one filter brings; with the default, 500 where it names no
+        /// limit of its own.
         relay_filter_limit: Positive = "5000", ngit;
         /// Most events that wait for git data and whose authors maintain nothing that is served here;
         /// as many again may wait of those who do. One network of clients gets an eighth of what is
@@ -211,9 +221,14 @@ options! {
         metrics_enabled: bool = "true", ngit, live;
     } no effect yet {
         /// How many repositories have bandwidth series of their own.
-        metrics_top_n_repos: Any = "10", ngit;
+        metrics_top_n_repos: Any = "10", ngit,
+            meaningless("no series carries the name of a repository, because strangers choose those");
         /// Connections from one address from which the metrics count it as suspicious.
-        metrics_connection_per_ip_abuse_threshold: Any = "10", ngit;
+        metrics_connection_per_ip_abuse_threshold: Any = "10", ngit,
+            meaningless("connections of one network are bounded by max_connections_per_ip, and refusals are counted");
+        /// Identifiers to which the integrity pass at start is limited.
+        startup_integrity_identifiers: List, ngit,
+            meaningless("the pass at start finishes what a crash cut off, so it looks at every identifier");
     }
 
     "Archive" in archive: Archiving {

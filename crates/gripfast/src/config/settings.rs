@@ -9,12 +9,12 @@ use grip_github::Owner;
 use grip_grasp::{Archive, ArchiveMode, Selection, TipRetention};
 use grip_ingest::Keep;
 use grip_types::Service;
-use nostr::prelude::{PublicKey, ToBech32 as _};
+use nostr::prelude::{Keys, PublicKey, ToBech32 as _};
 use url::Url;
 
 use super::{
     DatabasePlace, Settings, Source, Values, Watched,
-    kinds::{EventBackend, HostToken, IndexedOwner, PUBLIC, SecretText},
+    kinds::{EventBackend, HostToken, IndexedOwner, Kind, PUBLIC, SecretText},
     load::Notes,
     options::{Watch, find},
 };
@@ -108,7 +108,8 @@ impl Settings {
 
     /// The operator's public key: named outright, or that of the relay's private key.
     pub(crate) fn owner(&self) -> Option<PublicKey> {
-        self.about.owner_npub.or(self.about.relay_owner_nsec)
+        let relay = self.about.relay_owner_nsec.as_ref();
+        self.about.owner_npub.or(relay.map(Keys::public_key))
     }
 
     /// The watched host: the one named, or github.com where only webhooks report pushes.
@@ -168,15 +169,53 @@ impl Settings {
             let warning = format!("{source}: database_backend: events are kept in LMDB");
             notes.warnings.push(warning);
         }
+        self.review_privacy(values, notes);
         let mut refuse = |key, why| notes.mistake(key, &values[key], why);
-        if self.acceptance.private_mode {
-            let why = "cannot be kept: this version serves every repository to everybody";
-            refuse("private_mode", why);
-        }
         if self.index.go_proxy_max_zip_bytes > GO_MAX_ZIP_BYTES {
             let why = "is more than the go command takes, which is 500 MiB";
             refuse("go_proxy_max_zip_bytes", why);
         }
+    }
+
+    /// Refuses what a private service cannot be, or would betray (G08-2).
+    fn review_privacy(&self, values: &mut Values, notes: &mut Notes) {
+        let acceptance = &self.acceptance;
+        let has_members = !acceptance.private_members.is_empty();
+        if !acceptance.private_mode {
+            if has_members {
+                let why = "would keep nobody out without private_mode = true";
+                notes.mistake("private_members", &values["private_members"], why);
+            }
+            if acceptance.private_public_origin.is_some() {
+                let source = &values["private_public_origin"].source;
+                let warning = format!("{source}: private_public_origin is used with private_mode");
+                notes.warnings.push(warning);
+            }
+            return;
+        }
+        if !has_members {
+            let why = "lets nobody in: name members in private_members";
+            notes.mistake("private_mode", &values["private_mode"], why);
+        }
+        if self.discovery.dht_enabled {
+            let why = "would tell other nodes what a private service has: leave one of them out";
+            notes.mistake("dht_enabled", &values["dht_enabled"], why);
+        }
+        let pull_requests = values["grasp06_enable"].text.as_deref().unwrap_or_default();
+        if <bool as Kind>::parse(pull_requests) == Ok(true) {
+            let why = "takes pull requests of strangers, whom private_mode keeps out: leave one of \
+                       them out";
+            notes.mistake("grasp06_enable", &values["grasp06_enable"], why);
+        }
+        if self.try_service().is_some() {
+            show(values, "private_public_origin", self.private_origin());
+        }
+    }
+
+    /// The origin that members' proofs are made for (G08-8).
+    pub(crate) fn private_origin(&self) -> String {
+        let given = self.acceptance.private_public_origin.clone();
+        given.unwrap_or_else(|| origin_of(&self.service()))
     }
 
     fn review_names(&self, values: &mut Values, notes: &mut Notes) {
@@ -317,6 +356,12 @@ fn authority(host: Option<&Service>) -> String {
 
 fn text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
+}
+
+/// Scheme, host and port of a service.
+pub(crate) fn origin_of(service: &Service) -> String {
+    let url = Url::parse(&service.http_url()).expect("a service has a URL");
+    url.origin().ascii_serialization()
 }
 
 /// Shows a derived value in its place, unless one was given.

@@ -468,9 +468,37 @@ fn the_database_is_a_file_of_the_data_directory_or_where_the_url_says() {
 #[test]
 fn combinations_that_cannot_be_kept_are_refused() {
     let path = || env("NGIT_BASE_PATH", "a?b");
-    let everybody = "serves every repository to everybody";
+    let nobody = "name members in private_members";
+    let members = || env("NGIT_PRIVATE_MEMBERS", NPUB);
+    let private = || members().env("NGIT_PRIVATE_MODE", "true");
     for (fake, why) in [
-        (env("NGIT_PRIVATE_MODE", "true"), everybody),
+        (env("NGIT_PRIVATE_MODE", "true"), nobody),
+        (members(), "would keep nobody out"),
+        (
+            private().env("NGIT_GRASP06_ENABLE", "true"),
+            "pull requests of strangers",
+        ),
+        (
+            private().env("GRIPFAST_DHT_ENABLED", "true"),
+            "would tell other nodes",
+        ),
+        (
+            private().env("NGIT_PRIVATE_PUBLIC_ORIGIN", "git.example"),
+            "is no origin",
+        ),
+        (
+            private().env("NGIT_PRIVATE_PUBLIC_ORIGIN", "https://git.example/x"),
+            "is no origin",
+        ),
+        (
+            private().env("NGIT_PRIVATE_MEMBERS", "npub1x"),
+            "has a wrong entry",
+        ),
+        (
+            env("NGIT_RELAY_MAX_EVENT_SIZE_BYTES", "6 MiB"),
+            "is more than 5 MiB",
+        ),
+        (env("NGIT_RELAY_MAX_EVENT_SIZE_BYTES", "0"), "is no size"),
         (env("GRIPFAST_GO_PROXY_MAX_ZIP_BYTES", "1 GiB"), "500 MiB"),
         (path(), "is no path such as `/git`"),
         (path().env("NGIT_DOMAIN", "example.com"), "is no path"),
@@ -480,6 +508,54 @@ fn combinations_that_cannot_be_kept_are_refused() {
     }
     let warnings = env("NGIT_DATABASE_BACKEND", "memory").warnings();
     assert!(warnings[0].contains("kept in LMDB"), "{warnings:?}");
+}
+
+/// S-1, S-3
+#[test]
+fn every_setting_of_ngit_grasp_is_known_and_says_what_it_does_not_do() {
+    let named = "DOMAIN BASE_PATH BIND_ADDRESS TRUSTED_PROXY_CIDRS RELAY_OWNER_NSEC RELAY_NAME \
+                 RELAY_DESCRIPTION GIT_DATA_PATH RELAY_DATA_PATH DATABASE_BACKEND \
+                 STARTUP_INTEGRITY_IDENTIFIERS METRICS_ENABLED \
+                 METRICS_CONNECTION_PER_IP_ABUSE_THRESHOLD METRICS_TOP_N_REPOS \
+                 SYNC_BOOTSTRAP_RELAY_URL SYNC_PLUS_ENABLED USER_INDEX_RELAYS \
+                 SYNC_PLUS_FALLBACK_RELAYS SYNC_RECURSIVE_DESCENDANT_LIMIT SYNC_BASE_BACKOFF_SECS \
+                 SYNC_MAX_BACKOFF_SECS SYNC_DISCONNECT_CHECK_INTERVAL_SECS \
+                 SYNC_DISABLE_NEGENTROPY SYNC_ALLOW_NON_GLOBAL_TARGETS \
+                 REJECTED_HOT_CACHE_DURATION_SECS REJECTED_COLD_INDEX_EXPIRY_SECS \
+                 NAUGHTY_LIST_EXPIRATION_HOURS ARCHIVE_ALL ARCHIVE_WHITELIST \
+                 ARCHIVE_GRASP_SERVICES ARCHIVE_READ_ONLY GRASP06_ENABLE PRIVATE_MODE \
+                 PRIVATE_MEMBERS PRIVATE_PUBLIC_ORIGIN REPOSITORY_WHITELIST REPOSITORY_BLACKLIST \
+                 EVENT_BLACKLIST MAX_CONNECTIONS RELAY_MAX_SUBSCRIPTIONS \
+                 RELAY_MAX_EVENT_SIZE_BYTES RELAY_FILTER_LIMIT LOG_LEVEL OWNER_NPUB \
+                 RELAY_OWNER_NSEC_FILE SYNC_DEFAULT_DELAY_SECS SYNC_IMMEDIATE_DELAY_MS \
+                 SYNC_LOOP_INTERVAL_MS SYNC_DOMAIN_CONCURRENT SYNC_DOMAIN_RATE_LIMIT";
+    let known: Vec<_> = options::all().flat_map(Opt::env_names).collect();
+    for name in named.split_whitespace().map(|name| format!("NGIT_{name}")) {
+        assert!(known.contains(&name), "{name}");
+    }
+    let warnings = env("NGIT_METRICS_TOP_N_REPOS", "3").warnings();
+    assert!(warnings[0].contains("metrics_top_n_repos means nothing here: no series"));
+    let warnings = env("NGIT_AUTH_REQUIRED", "true")
+        .env("NGIT_TEST", "1")
+        .warnings();
+    let expected = "NGIT_AUTH_REQUIRED has no effect, and none in ngit-grasp either";
+    assert_eq!(warnings, [expected]);
+}
+
+/// G08-8
+#[test]
+fn the_origin_of_a_private_service_follows_from_its_domain_unless_it_is_given() {
+    let private = || env("NGIT_PRIVATE_MODE", "true").env("NGIT_PRIVATE_MEMBERS", NPUB);
+    for (domain, origin) in [
+        ("git.example.com", "https://git.example.com"),
+        ("localhost:7334", "http://localhost:7334"),
+        ("https://git.example.com/grasp", "https://git.example.com"),
+    ] {
+        let settings = private().env("NGIT_DOMAIN", domain).settings();
+        assert_eq!(settings.private_origin(), origin);
+    }
+    let given = private().env("NGIT_PRIVATE_PUBLIC_ORIGIN", "https://g.example:8443");
+    assert_eq!(given.settings().private_origin(), "https://g.example:8443");
 }
 
 #[test]
@@ -596,7 +672,7 @@ fn the_example_loads_when_every_line_is_switched_on() {
     let from_file = options::all().filter(is_from_file).count();
     let active = options::all().filter(|o| o.has_effect).count();
     assert!(
-        from_file + 5 >= active,
+        from_file + 7 >= active,
         "nearly every active option is in the example"
     );
 }

@@ -11,7 +11,7 @@ use grip_queue::Queue;
 use grip_tasks::TaskGroup;
 use grip_types::{Domain, Service};
 
-use super::egress::egress_options;
+use super::{egress::egress_options, identity::Identity};
 use crate::config::Settings;
 
 pub(super) struct Base<'a> {
@@ -19,6 +19,7 @@ pub(super) struct Base<'a> {
     pub(super) service: &'a Service,
     /// Where we listen.
     pub(super) address: SocketAddr,
+    pub(super) identity: &'a Identity,
     pub(super) db: &'a Db,
     pub(super) queue: &'a Queue,
     pub(super) repositories: &'a Repositories,

@@ -8,10 +8,11 @@ use grip_relay::{Limits, Rate, Rates};
 use grip_types::{NetworkPrefixes, Service};
 use grip_web::{NodeInfo, WebLimits, WebSettings};
 
+use super::identity::Identity;
 use crate::config::{Settings, options::Timeouts};
 
 /// What admission reads.
-pub(crate) fn policy(settings: &Settings, service: &Service) -> Policy {
+pub(super) fn policy(settings: &Settings, service: &Service, identity: &Identity) -> Policy {
     Policy {
         aliases: settings.reach.domain_aliases.clone(),
         former: Vec::new(),
@@ -21,6 +22,8 @@ pub(crate) fn policy(settings: &Settings, service: &Service) -> Policy {
         repository_blacklist: settings.acceptance.repository_blacklist.clone(),
         event_blacklist: settings.acceptance.event_blacklist.clone(),
         archive: settings.archive(),
+        service_key: Some(identity.keys.public_key()),
+        members: identity.members(),
         ..Policy::open(service.clone())
     }
 }
@@ -29,14 +32,14 @@ pub(crate) fn policy(settings: &Settings, service: &Service) -> Policy {
 const BOUNDLESS: u32 = 50_000_000;
 
 /// What the edge reads.
-pub(crate) fn web(settings: &Settings, service: &Service) -> WebSettings {
+pub(super) fn web(settings: &Settings, service: &Service, identity: &Identity) -> WebSettings {
     let limits = &settings.limits;
     let http_rate = match limits.http_requests_per_second {
         0 => BOUNDLESS,
         rate => rate,
     };
     WebSettings {
-        node: node(settings),
+        node: node(settings, identity),
         limits: WebLimits {
             connections: limits.max_connections,
             connections_per_ip: limits.max_connections_per_ip,
@@ -54,6 +57,7 @@ pub(crate) fn web(settings: &Settings, service: &Service) -> WebSettings {
         },
         trusted_proxies: settings.reach.trusted_proxy_cidrs.clone(),
         metrics: settings.logs.metrics_enabled,
+        private: identity.access(settings, service),
         ..WebSettings::new(service.clone())
     }
 }
@@ -69,16 +73,23 @@ fn timeouts(timeouts: &Timeouts) -> grip_web::Timeouts {
     }
 }
 
-fn node(settings: &Settings) -> NodeInfo {
+fn node(settings: &Settings, identity: &Identity) -> NodeInfo {
     let open = NodeInfo::default();
     let curation = curation(settings);
+    let own_key = identity.keys.public_key();
+    let is_private = settings.acceptance.private_mode;
     NodeInfo {
         name: settings.relay_name(),
         description: settings.about.relay_description.clone(),
         contact: settings.about.relay_contact.clone(),
         icon: settings.about.relay_icon.clone(),
-        owner: settings.owner(),
+        // Other private services let in the key that is told here (G08-13, E-7).
+        owner: settings.owner().filter(|_| !is_private).or(Some(own_key)),
+        own_key: Some(own_key),
         repo_acceptance_criteria: match curation {
+            _ if is_private => {
+                "Repositories of members that list this service in clone and relays".to_owned()
+            }
             Some(_) if settings.archive().read_only => READ_ONLY.to_owned(),
             Some(_) => "Only repositories that the operator chose".to_owned(),
             None => open.repo_acceptance_criteria.clone(),
@@ -121,6 +132,7 @@ fn grasps(settings: &Settings) -> Vec<u8> {
         (3, sync.sync_enabled && sync.sync_plus_enabled),
         (5, settings.archive().mode.is_some()),
         (6, settings.contributors.grasp06_enable),
+        (8, settings.acceptance.private_mode),
     ];
     let is_on = documents.into_iter().filter(|(_, is_on)| *is_on);
     is_on.map(|(document, _)| document).collect()
@@ -173,12 +185,21 @@ pub(crate) fn relay(settings: &Settings) -> Limits {
     let defaults = Limits::default();
     let mut state = defaults.state;
     state.bytes = limits.relay_max_message_bytes;
+    let mut event = defaults.event;
+    event.bytes = limits.relay_max_event_size_bytes.min(state.bytes);
+    // What an operator chose counts for filters without a limit too, as for ngit-grasp.
+    let default_limit = if limits.relay_filter_limit == defaults.max_limit {
+        defaults.default_limit
+    } else {
+        limits.relay_filter_limit
+    };
     Limits {
         message_bytes: limits.relay_max_message_bytes,
         state,
+        event,
         subscriptions: limits.relay_max_subscriptions,
         max_limit: limits.relay_filter_limit,
-        default_limit: defaults.default_limit.min(limits.relay_filter_limit),
+        default_limit,
         connection_rates: rates(
             limits.relay_events_per_second,
             limits.relay_requests_per_second,

@@ -16,7 +16,8 @@ use grip_web::{AdminToken, Build, Readiness, Web, WebSettings};
 use tokio::{net::TcpSocket, time::Instant};
 
 use super::{
-    base::Base, component_settings, database, egress, github::Gateways, index, resolve, sync, watch,
+    base::Base, component_settings, database, egress, github::Gateways, identity::Identity, index,
+    resolve, sync, watch,
 };
 use crate::{
     admin_token,
@@ -34,6 +35,7 @@ const FINAL_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 /// Everything that runs.
 pub(crate) struct Components {
     service: Service,
+    identity: Identity,
     grasp: Grasp,
     web: Arc<ArcSwap<WebSettings>>,
     resolve: Arc<ArcSwap<grip_resolve::Options>>,
@@ -73,11 +75,12 @@ impl Components {
                 settings.storage.data_dir.display()
             )
         })?;
+        let identity = Identity::open(settings)?;
         let policy = Arc::new(ArcSwap::from_pointee(component_settings::policy(
-            settings, &service,
+            settings, &service, &identity,
         )));
         let web = Arc::new(ArcSwap::from_pointee(component_settings::web(
-            settings, &service,
+            settings, &service, &identity,
         )));
         let (relay, writer) =
             Relay::start(store.clone(), component_settings::relay(settings), &front);
@@ -98,6 +101,7 @@ impl Components {
             settings,
             service: &service,
             address,
+            identity: &identity,
             db: &db,
             queue: &queue,
             repositories: &repositories,
@@ -108,6 +112,7 @@ impl Components {
         };
         let resolving = resolve::start(&base).await?;
         let sync = sync::start(&base, &resolving.resolver, &relay, &store)?;
+        identity.start(&front);
         let gateways = Gateways::open(&base)?;
         let indexed = index::start(&base, &gateways).await?;
         let watched = watch::start(&base, indexed.index.as_ref(), &gateways).await?;
@@ -140,6 +145,7 @@ impl Components {
         tracing::info!(%address, url = service.http_url(), "ready");
         Ok(Self {
             service,
+            identity,
             grasp,
             web,
             resolve: resolving.options,
@@ -181,9 +187,11 @@ impl Components {
 
     /// Swaps in settings that may change while we run.
     pub(crate) fn apply(&self, settings: &Settings) -> anyhow::Result<()> {
-        let policy = component_settings::policy(settings, &self.service);
-        self.web
-            .store(Arc::new(component_settings::web(settings, &self.service)));
+        let (service, identity) = (&self.service, &self.identity);
+        identity.configure(settings);
+        let policy = component_settings::policy(settings, service, identity);
+        let web = component_settings::web(settings, service, identity);
+        self.web.store(Arc::new(web));
         self.grasp.set_policy(policy);
         let resolve = resolve::options(&settings.discovery);
         self.resolve.store(Arc::new(resolve));
@@ -259,7 +267,7 @@ fn bind(wanted: SocketAddr) -> anyhow::Result<(TcpSocket, SocketAddr)> {
 }
 
 /// Opens what lies on disk, where it may block.
-async fn open(
+pub(super) async fn open(
     settings: &Settings,
     group: &TaskGroup,
 ) -> anyhow::Result<(EventStore, Repositories)> {

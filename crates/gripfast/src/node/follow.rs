@@ -28,6 +28,11 @@ pub(super) fn start(base: &Base<'_>, relay: &Relay, store: &EventStore) -> anyho
         db: base.db.clone(),
         egress: base.egress(Vec::new()).context(set_up)?,
         bootstrap_egress: base.egress(hosts).context(set_up)?,
+        private: base
+            .identity
+            .membership
+            .as_ref()
+            .map(|it| Arc::clone(&it.peers)),
         options,
         group: base.front.child("follow"),
     }))

@@ -43,6 +43,10 @@ pub(super) fn start(
             ..GitOptions::default()
         },
     );
+    let fetch = match base.identity.credentials() {
+        Some(credentials) => fetch.with_credentials(credentials),
+        None => fetch,
+    };
     let running = Sync::start(grip_sync::Parts {
         context: base.grasp.clone(),
         providers: Arc::new(resolver.clone()),

@@ -1,5 +1,9 @@
+use std::{collections::BTreeSet, sync::Arc};
+
 use grip_nostr::kinds;
+use grip_relay::Members;
 use nostr::prelude::Keys;
+use tokio::sync::watch;
 
 use crate::{
     admission::{Cause, Decision, Effect, Outcome, fake::*},
@@ -384,4 +388,24 @@ fn grasp_08_a_private_announcement_is_refused_even_from_a_maintainer() {
             .effects
             .contains(&Effect::EvictAnnouncement(addr(&keys)))
     );
+}
+
+/// G08-12, G08-19: a private service takes announcements of members alone, flagged or not.
+#[test]
+fn grasp_08_a_private_service_takes_announcements_of_its_members_alone() {
+    let (mut view, member) = (FakeView::new(), Keys::generate());
+    let keys = watch::Sender::new(Arc::new(BTreeSet::from([member.public_key()])));
+    view.policy.members = Some(Members::new(&keys));
+    let relay = format!("wss://{SERVICE}");
+    let flagged = |keys: &Keys| {
+        let tags: [&[&str]; 1] = [&["private", "true"]];
+        announce(keys, &clone_url(keys), &relay, &tags, 100)
+    };
+    assert_eq!(view.outcome(&flagged(&member)), Outcome::Hold);
+    assert_eq!(view.outcome(&listing(&member, &[], 100)), Outcome::Hold);
+    let stranger = Keys::generate();
+    assert_eq!(view.cause(&flagged(&stranger)), Cause::NotAMember);
+    assert_eq!(view.cause(&listing(&stranger, &[], 100)), Cause::NotAMember);
+    keys.send_replace(Arc::default());
+    assert_eq!(view.cause(&listing(&member, &[], 100)), Cause::NotAMember);
 }

@@ -31,6 +31,85 @@ fn g01_7_an_event_that_tags_a_served_announcement_is_served() {
     );
 }
 
+/// E-1: application, release and asset hang on a repository by any stored address.
+#[test]
+fn releases_are_served_by_the_address_of_their_application() {
+    let mut view = FakeView::new();
+    let owner = view.hosting(&[]);
+    let repo = coordinate(30617, &owner.public_key());
+    let author = Keys::generate();
+    let address = |kind: u16, d: &str| format!("{kind}:{}:{d}", author.public_key().to_hex());
+    let asset = sign(
+        &author,
+        Kind::Custom(3063),
+        &[&["i", "app"], &["x", "00"]],
+        100,
+    );
+    let release = sign(
+        &author,
+        Kind::Custom(30063),
+        &[
+            &["d", "app@1.0"],
+            &["a", &address(32267, "app")],
+            &["e", &asset.id.to_hex()],
+            // E-2: a channel, not a commit.
+            &["c", "main"],
+        ],
+        100,
+    );
+    let application = sign(
+        &author,
+        Kind::Custom(32267),
+        &[&["d", "app"], &["a", &repo]],
+        100,
+    );
+    assert_eq!(view.cause(&asset), Cause::Unrelated);
+    assert_eq!(view.cause(&release), Cause::Unrelated);
+    for event in [&application, &release, &asset] {
+        assert_eq!(view.taken(event), Outcome::Serve, "{}", event.kind);
+    }
+}
+
+/// §17: lists of repositories by their addresses, container images, labels; CI in passing.
+#[test]
+fn user_lists_images_and_runs_are_taken_by_relation() {
+    let mut view = FakeView::new();
+    let owner = view.hosting(&[]);
+    let repo = coordinate(30617, &owner.public_key());
+    for kind in [1624, 1985, 10_018, 10_617, 30_624, 9_841, 19_843, 39_842] {
+        let event = by_stranger(Kind::Custom(kind), &[&["d", "x"], &["a", &repo]]);
+        assert_eq!(view.outcome(&event), Outcome::Serve, "{kind}");
+    }
+    let run = by_stranger(Kind::Custom(29_846), &[&["a", &repo]]);
+    assert_eq!(view.outcome(&run), Outcome::Broadcast);
+    for kind in [9_905, 9_906, 9_907, 10_318] {
+        let event = by_stranger(Kind::Custom(kind), &[&["a", &repo]]);
+        assert_eq!(view.cause(&event), Cause::Kind, "{kind}");
+    }
+    let people = by_stranger(
+        Kind::Custom(10_017),
+        &[&["p", &owner.public_key().to_hex()]],
+    );
+    assert_eq!(view.cause(&people), Cause::Unrelated);
+}
+
+/// E-4
+#[test]
+fn events_of_the_service_itself_need_no_relation() {
+    let mut view = FakeView::new();
+    let own = Keys::generate();
+    let event = sign(
+        &own,
+        Kind::Custom(10_002),
+        &[&["r", "wss://x.example"]],
+        100,
+    );
+    assert_eq!(view.cause(&event), Cause::Unrelated);
+    view.policy.service_key = Some(own.public_key());
+    view.policy.event_blacklist.insert(own.public_key());
+    assert_eq!(view.outcome(&event), Outcome::Serve);
+}
+
 #[test]
 fn g01_7_acceptance_is_transitive() {
     let mut view = FakeView::new();

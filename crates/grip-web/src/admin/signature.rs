@@ -15,9 +15,9 @@ use sha2::{Digest as _, Sha256};
 use super::Admin;
 
 /// The kind of events that open something.
-const KIND: u16 = 27_235;
+pub(crate) const KIND: u16 = 27_235;
 /// How far the moment of signing may be from now, in seconds.
-const WINDOW: u64 = 60;
+pub(crate) const WINDOW: u64 = 60;
 /// Longest text of an event.
 const MAX_TEXT: usize = 8 << 10;
 /// Signatures remembered at once; more orders within two minutes are refused.
@@ -88,7 +88,7 @@ pub(crate) fn verify(
     request: &SignedRequest<'_>,
 ) -> Result<VerifiedSignature, InvalidSignature> {
     let owner = request.owner.ok_or(InvalidSignature::NoOwner)?;
-    let event = event(encoded).ok_or(InvalidSignature::Form)?;
+    let event = decode(encoded).ok_or(InvalidSignature::Form)?;
     let [url, method, payload] = ["u", "method", "payload"].map(|name| values(&event, name));
     let ([url], [method], [] | [_]) = (&url[..], &method[..], &payload[..]) else {
         return Err(InvalidSignature::Kind);
@@ -182,7 +182,8 @@ fn must_be_near(signed: u64, now: u64) -> Result<(), InvalidSignature> {
     }
 }
 
-fn event(text: &str) -> Option<Event> {
+/// Reads an event in base64.
+pub(crate) fn decode(text: &str) -> Option<Event> {
     if text.len() > MAX_TEXT {
         return None;
     }
@@ -190,7 +191,8 @@ fn event(text: &str) -> Option<Event> {
     serde_json::from_slice(&json).ok()
 }
 
-fn values<'a>(event: &'a Event, name: &str) -> Vec<&'a str> {
+/// The first values of all tags of a name.
+pub(crate) fn values<'a>(event: &'a Event, name: &str) -> Vec<&'a str> {
     let tags = event.tags.iter().map(|tag| tag.as_slice());
     let named = tags.filter(|tag| tag.first().is_some_and(|first| first == name));
     named

@@ -1,0 +1,118 @@
+//! Private services among the followed relays (GRASP-08), as a private service sees them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use grip_nostr::PublicKey;
+use nostr::prelude::Keys;
+use parking_lot::Mutex;
+use url::Url;
+
+use crate::{
+    RelayUrl,
+    plan::{Class, Plan},
+};
+
+/// The key of this service, and the private services that it has found.
+pub struct PrivatePeers {
+    pub(crate) keys: Keys,
+    found: Mutex<Found>,
+}
+
+#[derive(Default)]
+struct Found {
+    /// Relays that advertise GRASP-08, with the key of their service; among those that are
+    /// followed.
+    services: BTreeMap<RelayUrl, Option<PublicKey>>,
+    /// Relays that a served announcement names.
+    served: BTreeSet<RelayUrl>,
+}
+
+impl PrivatePeers {
+    /// Nothing is found yet by the service with these keys.
+    pub fn new(keys: Keys) -> Self {
+        Self {
+            keys,
+            found: Mutex::default(),
+        }
+    }
+
+    /// Keys of the services that served announcements name (G08-13).
+    pub fn members(&self) -> BTreeSet<PublicKey> {
+        let found = self.found.lock();
+        let named = found.services.iter();
+        let named = named.filter(|(relay, _)| found.served.contains(*relay));
+        named.filter_map(|(_, key)| *key).collect()
+    }
+
+    /// Says whether `url` leads to the host, port and kind of connection of a relay that
+    /// advertises GRASP-08 (G08-16).
+    pub fn is_private(&self, url: &Url) -> bool {
+        let place = |url: &Url| {
+            let is_secure = matches!(url.scheme(), "https" | "wss");
+            let host = url.host_str().map(str::to_owned);
+            (is_secure, host, url.port_or_known_default())
+        };
+        let wanted = place(url);
+        let found = self.found.lock();
+        found
+            .services
+            .keys()
+            .any(|relay| place(&relay.url()) == wanted)
+    }
+
+    /// Notes what a relay says of itself; none where it is a public one.
+    pub(crate) fn note(&self, relay: &RelayUrl, service: Option<Option<PublicKey>>) {
+        let mut found = self.found.lock();
+        match service {
+            Some(key) => drop(found.services.insert(relay.clone(), key)),
+            None => drop(found.services.remove(relay)),
+        }
+    }
+
+    /// Notes what is followed from now on, and forgets all else.
+    pub(crate) fn set_plans<P: AsRef<Plan>>(&self, plans: &BTreeMap<RelayUrl, P>) {
+        let mut found = self.found.lock();
+        found.services.retain(|relay, _| plans.contains_key(relay));
+        let is_served = |plan: &Plan| plan.values.contains_key(&Class::Address);
+        let served = plans.iter().filter(|(_, plan)| is_served(plan.as_ref()));
+        found.served = served.map(|(relay, _)| relay.clone()).collect();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    /// G08-13, G08-16
+    #[test]
+    fn keys_count_while_a_served_announcement_names_their_relay() {
+        let peers = PrivatePeers::new(Keys::generate());
+        let key = Keys::generate().public_key();
+        let relay = RelayUrl::parse("wss://git.example:8443").unwrap();
+        peers.note(&relay, Some(Some(key)));
+        assert!(peers.members().is_empty(), "nothing served names it");
+        let plan = |class| {
+            let mut plan = Plan::default();
+            plan.add(class, &"x".into());
+            BTreeMap::from([(relay.clone(), Arc::new(plan))])
+        };
+        peers.set_plans(&plan(Class::Held));
+        assert!(peers.members().is_empty());
+        peers.set_plans(&plan(Class::Address));
+        assert_eq!(peers.members(), BTreeSet::from([key]));
+        let is_private = |url: &str| peers.is_private(&Url::parse(url).unwrap());
+        assert!(is_private("https://git.example:8443/npub1x/x.git"));
+        for other in [
+            "http://git.example:8443/x.git",
+            "https://git.example/x.git",
+            "https://other.example:8443/x.git",
+        ] {
+            assert!(!is_private(other), "{other}");
+        }
+        peers.set_plans::<Arc<Plan>>(&BTreeMap::new());
+        assert!(peers.members().is_empty());
+        assert!(!is_private("https://git.example:8443/x.git"));
+    }
+}

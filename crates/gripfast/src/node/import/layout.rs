@@ -1,0 +1,258 @@
+//! Repositories as ngit-grasp lays them out: complete ones (1.x, 2.x), or views over families of
+//! shared objects (3.x).
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, bail};
+use grip_nostr::RepoAddr;
+use grip_types::Identifier;
+
+/// Levels of directories that are copied; git needs fewer.
+const MAX_DEPTH: usize = 16;
+/// Longest file of refs that is read.
+const MAX_REFS_BYTES: u64 = 256 << 20;
+
+/// What a repository is made of here, beside objects and refs: the start takes it over as one of
+/// another server.
+const CONFIG: &str = "[core]\n\trepositoryformatversion = 0\n\tbare = true\n";
+
+/// The layout of a directory of repositories.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Layout {
+    Complete,
+    Families,
+}
+
+/// One owner's repository.
+#[derive(Debug)]
+pub(super) struct View {
+    pub(super) addr: RepoAddr,
+    path: PathBuf,
+    /// Objects that it shares with others of its name.
+    family: Option<PathBuf>,
+}
+
+/// Finds out which version wrote a directory (L-1).
+pub(super) fn detect(git: &Path) -> anyhow::Result<Layout> {
+    if !git.is_dir() {
+        bail!("{} is no directory of repositories", git.display());
+    }
+    let own = git.join(".grasp");
+    match fs::read_to_string(own.join("storage-version")) {
+        Ok(version) if version.trim() == "1" => Ok(Layout::Families),
+        Ok(version) => bail!(
+            "{} has storage version {:?}, and only 1 is known here",
+            git.display(),
+            version.trim()
+        ),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !own.exists() => {
+            Ok(Layout::Complete)
+        }
+        Err(error) => Err(error).with_context(|| format!("cannot read {}", own.display())),
+    }
+}
+
+impl Layout {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Complete => "1.x or 2.x",
+            Self::Families => "3.x",
+        }
+    }
+
+    /// Every repository, in the order of owners and names; and why others are left out.
+    pub(super) fn views(self, git: &Path) -> anyhow::Result<(Vec<View>, Vec<String>)> {
+        let (mut views, mut strange) = (Vec::new(), Vec::new());
+        for owner in directories(git)? {
+            let Some(key) = RepoAddr::parse_npub(&owner) else {
+                continue;
+            };
+            for name in directories(&git.join(&owner))? {
+                let Some(identifier) = identifier(&name) else {
+                    strange.push(format!("{owner}/{name}: is no repository"));
+                    continue;
+                };
+                let path = git.join(&owner).join(&name);
+                if is_sha256(&path) {
+                    strange.push(format!(
+                        "{owner}/{name}: SHA-256 repositories are not served"
+                    ));
+                    continue;
+                }
+                let families = git.join(".grasp/families/sha1");
+                let family = (self == Self::Families).then(|| families.join(&name));
+                views.push(View {
+                    addr: RepoAddr::new(key, identifier),
+                    path,
+                    family,
+                });
+            }
+        }
+        if git.join("prs").is_dir() {
+            strange
+                .push("prs: pull requests of contributors (GRASP-06) stay where they are".into());
+        }
+        if git.join(".archive").is_dir() {
+            strange.push(".archive: removed repositories stay where they are".into());
+        }
+        Ok((views, strange))
+    }
+}
+
+impl View {
+    /// Its place below the directory of repositories here.
+    pub(super) fn place(&self) -> PathBuf {
+        self.addr.path().into()
+    }
+
+    /// Copies it below `root` in one step; says whether there was anything to do.
+    pub(super) fn copy(&self, root: &Path) -> anyhow::Result<bool> {
+        let to = root.join(self.place());
+        if to.exists() {
+            return Ok(false);
+        }
+        // A half copy of a run that was cut off is made again.
+        let half = root.join(".import");
+        if half.exists() {
+            fs::remove_dir_all(&half)?;
+        }
+        let objects = half.join("objects");
+        fs::create_dir_all(objects.join("info"))?;
+        fs::create_dir_all(objects.join("pack"))?;
+        fs::create_dir_all(half.join("refs"))?;
+        fs::write(half.join("config"), CONFIG)?;
+        let head = fs::read(self.path.join("HEAD")).unwrap_or_default();
+        fs::write(half.join("HEAD"), head)?;
+        if let Some(family) = &self.family {
+            take_objects(&family.join("objects"), &objects)?;
+        }
+        take_objects(&self.path.join("objects"), &objects)?;
+        fs::write(half.join("packed-refs"), self.packed_refs()?)?;
+        let owner = to.parent().context("a repository lies below its owner")?;
+        fs::create_dir_all(owner)?;
+        fs::rename(&half, &to)?;
+        Ok(true)
+    }
+
+    /// Branches, tags and `refs/nostr` by name.
+    pub(super) fn refs(&self) -> anyhow::Result<BTreeMap<String, String>> {
+        let mut refs = BTreeMap::new();
+        let packed = read_bounded(&self.path.join("packed-refs"))?;
+        for line in packed.lines().filter(|line| !line.starts_with(['#', '^'])) {
+            if let Some((oid, name)) = line.split_once(' ') {
+                refs.insert(name.to_owned(), oid.to_owned());
+            }
+        }
+        loose_refs(&self.path.join("refs"), "refs", 0, &mut refs)?;
+        let is_kept = |name: &str| {
+            ["refs/heads/", "refs/tags/", "refs/nostr/"]
+                .iter()
+                .any(|start| name.starts_with(start))
+        };
+        refs.retain(|name, _| is_kept(name));
+        Ok(refs)
+    }
+
+    fn packed_refs(&self) -> anyhow::Result<String> {
+        let lines = self.refs()?.into_iter();
+        Ok(lines.map(|(name, oid)| format!("{oid} {name}\n")).collect())
+    }
+}
+
+fn identifier(directory: &str) -> Option<Identifier> {
+    let stem = directory.strip_suffix(".git")?;
+    let encoded = Identifier::from_encoded(stem);
+    encoded.or_else(|_| Identifier::parse(stem)).ok()
+}
+
+fn is_sha256(repository: &Path) -> bool {
+    let config = fs::read_to_string(repository.join("config")).unwrap_or_default();
+    let config: String = config.to_ascii_lowercase().split_whitespace().collect();
+    config.contains("objectformat=sha256")
+}
+
+/// Names of the directories in one, in their order; links are none.
+fn directories(path: &Path) -> anyhow::Result<Vec<String>> {
+    let entries = fs::read_dir(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let mut names = Vec::new();
+    for entry in entries {
+        let entry = entry?;
+        if entry.file_type()?.is_dir()
+            && let Ok(name) = entry.file_name().into_string()
+        {
+            names.push(name);
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// Links or copies packs and loose objects; objects never change, so both servers may have them.
+fn take_objects(from: &Path, to: &Path) -> anyhow::Result<()> {
+    if !from.is_dir() {
+        return Ok(());
+    }
+    let is_loose = |name: &str| name.len() == 2 && name.bytes().all(|b| b.is_ascii_hexdigit());
+    for directory in directories(from)? {
+        if directory != "pack" && !is_loose(&directory) {
+            continue;
+        }
+        fs::create_dir_all(to.join(&directory))?;
+        for entry in fs::read_dir(from.join(&directory))? {
+            let entry = entry?;
+            if !entry.file_type()?.is_file() {
+                continue;
+            }
+            let place = to.join(&directory).join(entry.file_name());
+            match fs::hard_link(entry.path(), &place) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                // On another file system.
+                Err(_) => drop(fs::copy(entry.path(), &place)?),
+            }
+        }
+    }
+    Ok(())
+}
+
+fn loose_refs(
+    path: &Path,
+    name: &str,
+    depth: usize,
+    refs: &mut BTreeMap<String, String>,
+) -> anyhow::Result<()> {
+    if depth > MAX_DEPTH || !path.is_dir() {
+        return Ok(());
+    }
+    for entry in fs::read_dir(path)? {
+        let entry = entry?;
+        let Ok(last) = entry.file_name().into_string() else {
+            continue;
+        };
+        let (below, kind) = (format!("{name}/{last}"), entry.file_type()?);
+        if kind.is_dir() {
+            loose_refs(&entry.path(), &below, depth + 1, refs)?;
+        } else if kind.is_file() {
+            let oid = read_bounded(&entry.path())?;
+            let oid = oid.trim();
+            if oid.len() == 40 && oid.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+                refs.insert(below, oid.to_owned());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The text of a file; empty where there is none.
+fn read_bounded(path: &Path) -> anyhow::Result<String> {
+    match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+        Err(error) => Err(error.into()),
+        Ok(file) if file.len() > MAX_REFS_BYTES => bail!("{} is too long", path.display()),
+        Ok(_) => Ok(String::from_utf8_lossy(&fs::read(path)?).into_owned()),
+    }
+}

@@ -1,0 +1,250 @@
+//! Moving in from ngit-grasp: directories as its versions lay them out.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use grip_store::nostr_lmdb::testing;
+use grip_testkit::{Author, Node, WorkTree, events::tag, git, until_true};
+use nostr::prelude::{Event, Keys};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::BINARY;
+
+const MAIN: &str = "refs/heads/main";
+
+/// What another server left behind.
+struct Left {
+    dir: TempDir,
+    owner: Author,
+    tip: String,
+    names: Vec<String>,
+    events: Vec<Event>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Version {
+    One,
+    Three,
+}
+
+impl Left {
+    /// Repositories with their events, in the layout of a version.
+    fn make(version: Version, count: usize, service: &Node) -> Result<Self> {
+        let (dir, owner, tree) = (TempDir::new()?, Author::new(), WorkTree::with_commit()?);
+        let git = dir.path().join("git");
+        let mut left = Self {
+            tip: tree.tip("HEAD")?,
+            names: (0..count).map(|n| format!("r{n}")).collect(),
+            events: Vec::new(),
+            owner,
+            dir,
+        };
+        for name in &left.names {
+            let view = git.join(left.owner.npub()).join(format!("{name}.git"));
+            fs::create_dir_all(view.join("refs/heads"))?;
+            fs::write(view.join("refs/heads/main"), format!("{}\n", left.tip))?;
+            fs::write(view.join("HEAD"), "ref: refs/heads/main\n")?;
+            fs::write(
+                view.join("config"),
+                "[core]\n\tbare = true\n[gc]\n\tauto = 0\n",
+            )?;
+            fs::create_dir_all(view.join("objects/info"))?;
+            let objects = if version == Version::Three {
+                let family = git.join(format!(".grasp/families/sha1/{name}.git/objects"));
+                let text = format!("{}\n", family.display());
+                fs::write(view.join("objects/info/alternates"), text)?;
+                family
+            } else {
+                view.join("objects")
+            };
+            copy(&tree.path().join(".git/objects"), &objects)?;
+        }
+        if version == Version::Three {
+            fs::write(git.join(".grasp/storage-version"), "1\n")?;
+        }
+        left.make_events(service);
+        testing::write(&left.relay(), &left.events);
+        let held = left.owner.sign(30618, "", vec![tag(["d", "waiting"])]);
+        let purgatory = json!({ "version": 1, "state_events": { "x": { "event": held } } });
+        fs::write(git.join("purgatory-state.json"), purgatory.to_string())?;
+        Ok(left)
+    }
+
+    fn make_events(&mut self, service: &Node) {
+        let stranger = Author::new();
+        for name in &self.names {
+            let (owner, authority) = (&self.owner, service.authority());
+            let issue = stranger.issue(owner, name, "ebb");
+            self.events.extend([
+                owner.announcement(&authority, name, vec![]),
+                owner.state(name, &[(MAIN, &self.tip)], Some(MAIN)),
+                stranger.comment(&issue, "flow"),
+                issue,
+            ]);
+        }
+        // What it keeps about itself, and what belongs to nothing.
+        self.events.push(stranger.sign(9905, "", vec![]));
+        self.events.push(stranger.sign(1, "spam", vec![]));
+    }
+
+    fn git(&self) -> PathBuf {
+        self.dir.path().join("git")
+    }
+
+    fn relay(&self) -> PathBuf {
+        self.dir.path().join("relay")
+    }
+
+    fn arguments(&self) -> [String; 3] {
+        let text = |path: PathBuf| path.to_string_lossy().into_owned();
+        [
+            "import-ngit-grasp".into(),
+            text(self.git()),
+            text(self.relay()),
+        ]
+    }
+
+    async fn import(&self, node: &Node, more: &[&str]) -> Result<Value> {
+        let arguments = self.arguments();
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let printed = node
+            .run(&[&arguments[..], more, &["--json"]].concat())
+            .await?;
+        serde_json::from_str(&printed).with_context(|| printed.clone())
+    }
+
+    /// Everything below it, with its contents.
+    fn snapshot(&self) -> Result<Vec<(PathBuf, Vec<u8>)>> {
+        let mut files = Vec::new();
+        collect(self.dir.path(), &mut files)?;
+        files.sort();
+        Ok(files)
+    }
+
+    /// Starts the node and looks for all that was left.
+    async fn must_be_served(&self, node: &mut Node) -> Result<()> {
+        node.launch().await?;
+        let mut relay = node.connect().await?;
+        let (served, lost) = self.events.split_at(self.events.len() - 2);
+        for event in served {
+            ensure!(relay.serves(&event.id).await?, "{}", event.kind.as_u16());
+        }
+        for event in lost {
+            ensure!(!relay.serves(&event.id).await?, "{}", event.kind.as_u16());
+        }
+        for name in &self.names {
+            let url = self.owner.clone_url(&node.authority(), name);
+            let refs = git::branches_and_tags(&url).await?;
+            ensure!(refs == [(MAIN.to_owned(), self.tip.clone())], "{refs:?}");
+        }
+        let url = self.owner.clone_url(&node.authority(), &self.names[0]);
+        let clone = WorkTree::clone(&url, &[]).await?;
+        ensure!(clone.tip("HEAD")? == self.tip);
+        Ok(())
+    }
+}
+
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let place = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy(&entry.path(), &place)?;
+        } else {
+            fs::copy(entry.path(), place)?;
+        }
+    }
+    Ok(())
+}
+
+fn collect(path: &Path, files: &mut Vec<(PathBuf, Vec<u8>)>) -> Result<()> {
+    for entry in fs::read_dir(path)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            collect(&entry.path(), files)?;
+        } else {
+            files.push((entry.path(), fs::read(entry.path())?));
+        }
+    }
+    Ok(())
+}
+
+/// L-1 … L-6, L-8, L-10: the same refs and events, nothing of the source changed, and a second run
+/// finds everything there.
+#[tokio::test]
+async fn directories_of_each_version_are_moved_in_and_a_second_run_changes_nothing() -> Result<()> {
+    for version in [Version::One, Version::Three] {
+        let mut node = Node::prepare(BINARY, &[])?;
+        let left = Left::make(version, 3, &node)?;
+        let before = left.snapshot()?;
+        let looked = left.import(&node, &["--dry-run"]).await?;
+        ensure!(looked["repositories"]["found"] == 3, "{looked}");
+        ensure!(!node.data_dir().exists(), "a dry run writes nothing");
+        let report = left.import(&node, &[]).await?;
+        ensure!(report["repositories"]["taken"] == 3, "{report:#}");
+        ensure!(report["events"]["taken"] == 12, "{report:#}");
+        ensure!(report["differing_refs"] == json!([]), "{report:#}");
+        let again = left.import(&node, &[]).await?;
+        ensure!(again["repositories"]["taken"] == 0, "{again:#}");
+        ensure!(again["events"]["taken"] == 0, "{again:#}");
+        ensure!(again["events"]["already_here"] == 12, "{again:#}");
+        ensure!(again["differing_refs"] == json!([]), "{again:#}");
+        ensure!(left.snapshot()? == before, "the source was changed");
+        left.must_be_served(&mut node).await?;
+    }
+    Ok(())
+}
+
+/// L-10
+#[tokio::test]
+async fn an_import_that_is_killed_goes_on_where_it_was() -> Result<()> {
+    let mut node = Node::prepare(BINARY, &[])?;
+    let left = Left::make(Version::Three, 40, &node)?;
+    let owner = node.data_dir().join("git").join(left.owner.npub());
+    let arguments = left.arguments();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    for at_least in [1, 20, 40] {
+        let mut child = node.command(&arguments).spawn()?;
+        until_true("some of it is here", || {
+            fs::read_dir(&owner).map_or(0, Iterator::count) >= at_least
+        })
+        .await?;
+        child.kill().await?;
+    }
+    let report = left.import(&node, &[]).await?;
+    ensure!(report["differing_refs"] == json!([]), "{report:#}");
+    left.must_be_served(&mut node).await
+}
+
+/// L-11: the key is taken when it is asked for.
+#[tokio::test]
+async fn the_key_of_the_service_is_taken_only_when_asked_for() -> Result<()> {
+    let node = Node::prepare(BINARY, &[])?;
+    let left = Left::make(Version::One, 1, &node)?;
+    let (keys, key) = (Keys::generate(), left.dir.path().join("key"));
+    fs::write(&key, keys.secret_key().to_secret_hex())?;
+    let kept = || fs::read_to_string(node.data_dir().join("relay.key"));
+    ensure!(left.import(&node, &[]).await?["key_taken"] == false);
+    ensure!(kept()?.trim() != keys.secret_key().to_secret_hex());
+    let file = key.to_string_lossy();
+    ensure!(left.import(&node, &["--key", &file]).await?["key_taken"] == true);
+    ensure!(kept()?.trim() == keys.secret_key().to_secret_hex());
+    Ok(())
+}
+
+/// L-1
+#[tokio::test]
+async fn a_layout_that_is_not_known_is_refused() -> Result<()> {
+    let node = Node::prepare(BINARY, &[])?;
+    let left = Left::make(Version::Three, 1, &node)?;
+    fs::write(left.git().join(".grasp/storage-version"), "2")?;
+    let error = left.import(&node, &[]).await.unwrap_err().to_string();
+    ensure!(error.contains("only 1 is known"), "{error}");
+    ensure!(!node.data_dir().join("git").exists());
+    Ok(())
+}
