@@ -49,6 +49,7 @@ pub(crate) struct App {
     pub(crate) webhook_bytes: Arc<Semaphore>,
     /// Signatures of the operator that were used.
     pub(crate) used_signatures: admin::UsedSignatures,
+    pub(crate) started: Instant,
 }
 
 impl App {
@@ -78,6 +79,7 @@ impl App {
             samples,
             webhook_bytes: Arc::new(Semaphore::new(webhook::MAX_BYTES)),
             used_signatures: admin::UsedSignatures::since(admin::now()),
+            started: Instant::now(),
             limits,
             group,
             web,

@@ -28,7 +28,7 @@ pub(crate) use self::{
     load::{Flags, Loaded, load},
     option::Opt,
     options::Settings,
-    settings::{GithubHost, service_at},
+    settings::{GithubHost, local_url, service_at},
     values::{Source, Value, Values},
 };
 
