@@ -154,10 +154,12 @@ impl App {
         let matched = routes::find(head.uri.path(), settings.service.base());
         let label = matched.route.label;
         let id = self.ids.name(&head.headers);
-        let span = tracing::info_span!("request", route = label, method = %head.method, id);
         let proxies = &settings.trusted_proxies;
+        let client = Client::find(connection.peer.ip(), &head.headers, proxies);
+        let from = client.ip;
+        let span = tracing::info_span!("request", route = label, method = %head.method, %from, id);
         let cx = RequestContext {
-            client: Client::find(connection.peer.ip(), &head.headers, proxies),
+            client,
             app: &self,
             head: &head,
             matched,

@@ -51,7 +51,7 @@ pub(crate) enum Command {
     },
     /// Show on one screen what is served, waits and fails, and how full it is
     Status,
-    /// Try everything once, on a temporary node or on a running one; exit 1 if something fails
+    /// Try everything once, on a temporary node or a running one; exit 1 if it fails
     Selftest,
     /// Copy all state of the node to a directory, while it runs
     Backup(BackupRequest),
@@ -411,8 +411,8 @@ const COMMAND_GROUPS: &[(&str, &[&str])] = &[
     ("Besides", &["completions", "man", "version"]),
 ];
 
-const EXAMPLES: &str = "\
-  gripfast                               serve on http://127.0.0.1:7334, data in ./data
+const EXAMPLES: &str =
+    "  gripfast                               serve on http://127.0.0.1:7334, data in ./data
   gripfast --domain grasp.example.com    serve under a name, behind a proxy that speaks TLS
   gripfast status                        how is the node of this machine?
   gripfast explain npub1…/tides          why is a repository served, held or refused?

@@ -12,6 +12,7 @@ use crate::{
     error::GraspError,
     grasp::{Core, now, timestamp},
     release::DataSource,
+    repositories::ChangedBy,
 };
 
 /// A repair may show the next fault: a repository that was made anew has refs to get.
@@ -129,8 +130,10 @@ impl Core {
         }
         any |= !refs.is_empty() || !groundless.is_empty();
         for (addr, (edits, head)) in refs {
-            let change =
-                move |core: &Self| core.change_refs(&addr, &edits, head.as_ref()).map(drop);
+            let change = move |core: &Self| {
+                let changed = core.change_refs(&addr, &edits, head.as_ref(), ChangedBy::Agreement);
+                changed.map(drop)
+            };
             self.blocking("git.align", change).await??;
         }
         self.drop_states(identifier, &groundless).await;

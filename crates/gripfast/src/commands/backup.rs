@@ -5,7 +5,10 @@ use std::{fs::File, path::Path};
 use anyhow::{Context as _, bail};
 use grip_web::api_types::FrozenState;
 use reqwest::Method;
-use rustix::fs::{FlockOperation, flock};
+use rustix::{
+    fs::{FlockOperation, Mode, flock},
+    process::umask,
+};
 use serde_json::json;
 
 use crate::{
@@ -25,6 +28,8 @@ pub(crate) fn run(request: &NodeRequest, backup: &BackupRequest) -> anyhow::Resu
     if backup.list {
         return list(request, &backup.to);
     }
+    // There are keys among what is copied.
+    umask(Mode::RWXG | Mode::RWXO);
     let settings = config::load(&request.flags, &ProcessEnvironment)?.settings;
     let node = Node::new(request)?;
     let directory = Directory::open_or_make(&backup.to)?;
@@ -80,8 +85,8 @@ fn of_stopped(settings: &Settings, data_dir: &Path, directory: &Directory) -> an
 
 fn lock(data_dir: &Path) -> anyhow::Result<File> {
     let path = data_dir.join(LOCK);
-    let mut options = File::options();
-    let opened = options.create(true).truncate(false).write(true).open(&path);
+    // One that somebody else made will do: it is locked, not written.
+    let opened = File::open(&path).or_else(|_| File::create(&path));
     let file = opened.with_context(|| {
         format!(
             "cannot write to {}; run this as the user of the node, or as root",

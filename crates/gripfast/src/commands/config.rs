@@ -56,7 +56,7 @@ pub(crate) fn run_service(request: &NodeRequest) -> anyhow::Result<()> {
     for group in GROUPS {
         let rows = config.options.iter();
         let rows = rows.filter(|row| group.options.iter().any(|option| option.key == row.key));
-        let mut table = Table::new(["option", "value", "source"], 1);
+        let mut table = Table::new(["option", "value", "source"], 2);
         for row in rows {
             let value = row.value.as_deref().unwrap_or("–");
             table.row([&row.key, &value, &source(&row.source)]);
