@@ -168,6 +168,18 @@ impl Db {
         self.inner.status.name_taken.cancelled().await;
     }
 
+    /// Writes a copy of the file as it is at this moment, while it is read and written; false where the
+    /// database is a server, which has ways of its own. The copy must not be there yet.
+    pub async fn copy_to(&self, path: &Path) -> Result<bool, DbError> {
+        match &self.inner.pool {
+            Pool::Sqlite(pool) => {
+                file::copy(pool, path).await?;
+                Ok(true)
+            }
+            Pool::Postgres(_) => Ok(false),
+        }
+    }
+
     /// Reads; each statement sees its own moment. Cancel safe.
     pub async fn read<T, F>(&self, work: F) -> Result<T, DbError>
     where

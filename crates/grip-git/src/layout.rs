@@ -10,6 +10,7 @@
 //! .quarantine/<n>/                     incoming packs and half-made repositories, emptied at open
 //! .archive/<npub>/<stamp>/<…>.git      withdrawn repositories
 //! .damaged/<…>.git/                    packs that were set aside because they cannot be read
+//! .frozen/                             the tree of one moment, for a backup; emptied at open
 //! ```
 
 use std::path::PathBuf;
@@ -73,6 +74,10 @@ impl Layout {
     /// Packs of an identifier that were set aside.
     pub(crate) fn damaged(&self, identifier: &Identifier) -> PathBuf {
         self.root.join(".damaged").join(directory(identifier))
+    }
+
+    pub(crate) fn frozen(&self) -> PathBuf {
+        self.root.join(".frozen")
     }
 
     pub(crate) fn archive(&self, npub: &str) -> PathBuf {

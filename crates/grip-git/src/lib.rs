@@ -39,7 +39,8 @@ pub use process::GitMissing;
 pub use receive::{Caps, Pruned, Quarantine, ReceiveError};
 pub use refs::{MoveRecord, Ref, RefChange, RefMove, RefSnapshot, RefUpdateError};
 pub use repositories::{
-    AdoptError, DiskFull, Fsck, OpenError, Options, RepoError, Repositories, StageError, StagedTip,
+    AdoptError, Disk, DiskFull, Frozen, Fsck, KeptObjects, OpenError, Options, RepoError,
+    Repositories, StageError, StagedTip,
 };
 pub use staged_uploads::{StagedTotals, StagingBudget, StagingBudgets, StagingFull};
 pub use upload_pack::PackStream;

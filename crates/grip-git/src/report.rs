@@ -1,7 +1,8 @@
 //! Answers to a push, in the form the client asked for.
 //!
 //! A refusal is sent with status 200, fails the `unpack` line and names every command: stock git,
-//! libgit2 and plain report-status clients then all show the reason.
+//! libgit2 and plain report-status clients then all show the reason. The `unpack` line itself says no
+//! more than that it failed: stock git would print the reason a third time.
 
 use bytes::Bytes;
 use grip_types::RefName;
@@ -49,8 +50,7 @@ pub fn refused<'a>(
     let reason = one_line(reason);
     let mut report = Vec::new();
     if capabilities.report_status {
-        let unpack: [&[u8]; 3] = [b"unpack rejected: ", reason.as_bytes(), b"\n"];
-        pktline::put_parts(&mut report, &unpack);
+        pktline::put(&mut report, b"unpack rejected\n");
         for name in names {
             put_ng(&mut report, name, &reason);
         }
@@ -145,7 +145,7 @@ mod tests {
             [&b"refs/heads/main"[..], b"refs/tags/v1"],
             "no state\nallows it",
         );
-        let inner = "0028unpack rejected: no state allows it\n\
+        let inner = "0014unpack rejected\n\
                      002ang refs/heads/main no state allows it\n\
                      0027ng refs/tags/v1 no state allows it\n0000";
         let expected = format!(
@@ -164,7 +164,7 @@ mod tests {
         );
         assert_eq!(
             &reply[..],
-            b"0018unpack rejected: no\n0017ng refs/heads/a no\n0000"
+            b"0014unpack rejected\n0017ng refs/heads/a no\n0000"
         );
     }
 

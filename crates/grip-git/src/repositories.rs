@@ -30,13 +30,15 @@ use crate::{
 mod adopt;
 mod archive;
 mod free_space;
+mod freeze;
 mod objects;
 mod staged;
 mod suspects;
 mod tips;
 
 pub use adopt::AdoptError;
-pub use free_space::DiskFull;
+pub use free_space::{Disk, DiskFull};
+pub use freeze::{Frozen, KeptObjects};
 pub use staged::{StageError, StagedTip};
 pub(crate) use suspects::Suspects;
 

@@ -5,6 +5,7 @@ mod waiting;
 
 use grip_nostr::{Address, Event, EventId, RepoAddr, kinds};
 use grip_purgatory::{Millis, Placeholder, Waiting};
+use grip_store::EventView as _;
 use grip_types::{Identifier, Oid};
 use serde::{Deserialize, Serialize};
 use url::Url;
@@ -26,6 +27,8 @@ use crate::{
 
 /// How many missing objects and refusals are listed.
 const MAX_LISTED: usize = 50;
+/// How many events are named where the beginning of an id is that of several.
+const MAX_NAMED: usize = 5;
 
 /// The answer to "what about this event, or this repository?".
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -94,7 +97,7 @@ pub struct Missing {
 }
 
 impl Grasp {
-    /// Explains an event (hex id, `note1…`, `nevent1…`) or a repository (`npub/identifier`, or
+    /// Explains an event (hex id or how it begins, `note1…`, `nevent1…`) or a repository (`npub/identifier`, or
     /// its URL).
     pub async fn explain(&self, subject: &str) -> Result<Explanation, LookError> {
         let mut explanation = Explanation::new(subject);
@@ -102,6 +105,16 @@ impl Grasp {
         let look = move |core: &Core| {
             match parsed {
                 Some(Subject::Event(id)) => core.explain_event(&id, &mut explanation)?,
+                Some(Subject::Beginning(digits)) => match &core.events_beginning_with(&digits)?[..]
+                {
+                    [id] => core.explain_event(id, &mut explanation)?,
+                    [] => {}
+                    several => {
+                        let named = several.iter().map(EventId::to_hex).collect::<Vec<_>>();
+                        let text = "several events begin with it; name more of it";
+                        explanation.summary = format!("{text}: {}", named.join(", "));
+                    }
+                },
                 Some(Subject::Repository(addr)) => {
                     core.explain_repository(&addr, &mut explanation)?;
                 }
@@ -132,6 +145,25 @@ impl Explanation {
 }
 
 impl Core {
+    /// A few of the events that are known here and whose ids begin with these digits.
+    fn events_beginning_with(&self, digits: &str) -> Result<Vec<EventId>, GraspError> {
+        let mut found: Vec<EventId> = {
+            let purgatory = self.purgatory.lock();
+            let waiting = purgatory.waiting().map(|waiting| waiting.held().event.id());
+            waiting
+                .filter(|id| id.to_hex().starts_with(digits))
+                .take(MAX_NAMED)
+                .collect()
+        };
+        found.extend(self.refusals.beginning_with(digits, MAX_NAMED));
+        let served = self.events()?.beginning_with(digits, MAX_NAMED);
+        found.extend(served.map_err(ViewError::new)?);
+        found.sort_unstable();
+        found.dedup();
+        found.truncate(MAX_NAMED);
+        Ok(found)
+    }
+
     fn explain_event(&self, id: &EventId, to: &mut Explanation) -> Result<(), GraspError> {
         let refusal = self.refusals.of_event(id);
         let waiting = self.waiting_claim(id);

@@ -101,6 +101,19 @@ impl RecentRefusals {
             .cloned()
     }
 
+    /// Refused events whose ids begin with these hex digits.
+    pub(crate) fn beginning_with(&self, digits: &str, max: usize) -> Vec<EventId> {
+        let ring = self.ring.lock();
+        let refused = ring.iter().rev().filter_map(|refusal| refusal.event);
+        let mut found: Vec<_> = refused
+            .filter(|id| id.to_hex().starts_with(digits))
+            .collect();
+        found.sort_unstable();
+        found.dedup();
+        found.truncate(max);
+        found
+    }
+
     /// Refused pushes and events about `subject`, newest first.
     pub(crate) fn about(&self, subject: &str, max: usize) -> Vec<Refusal> {
         let ring = self.ring.lock();

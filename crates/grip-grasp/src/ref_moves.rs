@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use grip_git::{MoveRecord, RefChange, RefMove, RefSnapshot};
-use grip_nostr::{Address, Announcement, Event, RepoAddr, State};
+use grip_nostr::{Address, Announcement, Event, RepoAddr};
 use grip_types::{Identifier, Oid, RefEdit, RefName};
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +16,7 @@ use crate::{
     error::GraspError,
     grasp::{Core, now},
     node_view::NodeView,
+    repositories::ChangedBy,
     summary::npub,
 };
 
@@ -109,8 +110,8 @@ fn list(refs: &RefSnapshot, skip: usize, limit: usize) -> ListedMoves {
 }
 
 /// The state that made a change, as a source: its id and its author.
-fn source(state: &State) -> String {
-    let (id, author) = (state.event.id.to_hex(), state.event.pubkey.to_hex());
+fn source(state: &Event) -> String {
+    let (id, author) = (state.id.to_hex(), state.pubkey.to_hex());
     format!("{id}.{author}")
 }
 
@@ -125,7 +126,7 @@ impl Core {
     pub(crate) fn move_record(
         &self,
         addr: &RepoAddr,
-        by: Option<&State>,
+        by: Option<&Event>,
     ) -> Result<Option<MoveRecord>, ViewError> {
         if !self.is_archived(addr)? {
             return Ok(None);
@@ -173,7 +174,8 @@ impl Core {
             new: None,
         });
         let edits: Vec<RefEdit> = edits.collect();
-        self.change_refs(addr, &edits, None, None).map(drop)
+        self.change_refs(addr, &edits, None, ChangedBy::Agreement)
+            .map(drop)
     }
 
     /// Drops the records of an identifier that are older than they are kept.

@@ -1,7 +1,9 @@
 //! Repositories on disk: made, aligned, withdrawn. Everything here blocks.
 
+use std::fmt;
+
 use grip_git::RefSnapshot;
-use grip_nostr::{EventId, RepoAddr, State};
+use grip_nostr::{Event, EventId, RepoAddr, State};
 use grip_types::{Oid, RefEdit, RefName};
 
 use crate::{
@@ -9,7 +11,61 @@ use crate::{
     grasp::{Core, timestamp},
     hosted_repositories::RepositoryStatus,
     push_rules::{Refs, alignment},
+    summary::npub,
 };
+
+/// Refs of one change that the log names.
+const MAX_LOGGED: usize = 10;
+
+/// What changes refs, for the log.
+pub(crate) enum ChangedBy<'a> {
+    /// A push, and the state that allows it.
+    Push(Option<&'a Event>),
+    State(&'a Event),
+    PullRequest(&'a EventId),
+    /// They were not what the served events say.
+    Agreement,
+}
+
+impl<'a> ChangedBy<'a> {
+    /// The state that the change comes from.
+    fn state(&self) -> Option<&'a Event> {
+        match self {
+            Self::Push(state) => *state,
+            Self::State(state) => Some(state),
+            Self::PullRequest(_) | Self::Agreement => None,
+        }
+    }
+}
+
+impl fmt::Display for ChangedBy<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Push(Some(state)) => {
+                write!(f, "push by state {} of {}", state.id, npub(&state.pubkey))
+            }
+            Self::Push(None) => f.write_str("push ahead of its event"),
+            Self::State(state) => write!(f, "state {} of {}", state.id, npub(&state.pubkey)),
+            Self::PullRequest(event) => write!(f, "pull request {event}"),
+            Self::Agreement => f.write_str("agreement with the served events"),
+        }
+    }
+}
+
+/// `refs/heads/main 1f2e… → 3d4c…`, the first few.
+fn in_words(edits: &[RefEdit]) -> String {
+    let short = |oid: &Option<Oid>| {
+        let hex = oid.as_ref().map(Oid::to_hex);
+        hex.map_or("none".to_owned(), |hex| hex[..10].to_owned())
+    };
+    let edit =
+        |edit: &RefEdit| format!("{} {} → {}", edit.name, short(&edit.old), short(&edit.new));
+    let mut words: Vec<_> = edits.iter().take(MAX_LOGGED).map(edit).collect();
+    if edits.len() > MAX_LOGGED {
+        words.push(format!("and {} more", edits.len() - MAX_LOGGED));
+    }
+    words.join(", ")
+}
 
 /// How many refs a change created, moved and deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,21 +133,24 @@ impl Core {
             .map_err(GraspError::repository(addr))
     }
 
-    /// Makes the changes in one step, if the refs are still where they were; `by` is the state that
-    /// they come from.
+    /// Makes the changes in one step, if the refs are still where they were. Each leaves a line in
+    /// the log; that of a push also has the address of its client, from the span of the request.
+    /// Those of an archived repository are recorded with the state that they come from.
     pub(crate) fn change_refs(
         &self,
         addr: &RepoAddr,
         edits: &[RefEdit],
         head: Option<&RefName>,
-        by: Option<&State>,
+        by: ChangedBy<'_>,
     ) -> Result<Moved, GraspError> {
         let moved = Moved::count(edits, head.is_some());
         if !moved.is_nothing() {
-            match self.move_record(addr, by)? {
+            match self.move_record(addr, by.state())? {
                 Some(record) => self.commit.refs_recorded(addr, edits, head, &record)?,
                 None => self.commit.refs(addr, edits, head)?,
             }
+            let head = head.map(RefName::as_str);
+            tracing::info!(repository = %addr, refs = in_words(edits), head, %by, "refs changed");
         }
         if edits.iter().any(|edit| edit.name.is_tag()) {
             self.hosted.tags.add(addr);
@@ -105,7 +164,8 @@ impl Core {
         if alignment.is_empty() {
             return Ok(Moved::default());
         }
-        self.change_refs(addr, &alignment.edits, alignment.head.as_ref(), Some(state))
+        let (edits, head) = (&alignment.edits, alignment.head.as_ref());
+        self.change_refs(addr, edits, head, ChangedBy::State(&state.event))
     }
 
     /// Has `refs/nostr/<event>` at `tip`.
@@ -142,7 +202,8 @@ impl Core {
         if old == new {
             return Ok(Moved::default());
         }
-        self.change_refs(addr, &[RefEdit { name, old, new }], None, None)
+        let edit = RefEdit { name, old, new };
+        self.change_refs(addr, &[edit], None, ChangedBy::PullRequest(event))
     }
 }
 

@@ -24,7 +24,7 @@ use crate::{
     tables::{Table, Tables},
 };
 
-const DATA_FILE: &str = "data.mdb";
+pub(crate) const DATA_FILE: &str = "data.mdb";
 /// Where new files are made, and the lock of the one in use stays.
 const DIRECTORY: &str = ".compact-";
 /// Changes are applied while writes go on until so few are left, or so many rounds were made.

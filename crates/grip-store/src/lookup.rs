@@ -49,6 +49,23 @@ impl<'t> Lookup<'t> {
         Ok(events)
     }
 
+    /// At most `max` ids that begin with these hex digits, in lower case.
+    pub(crate) fn beginning_with(&self, hex: &str, max: usize) -> Result<Vec<EventId>, StoreError> {
+        let Ok(first) = EventId::from_hex(&format!("{hex:0<64}")) else {
+            return Ok(Vec::new());
+        };
+        let range = (Bound::Included(&first.as_bytes()[..]), Bound::Unbounded);
+        let mut found = Vec::new();
+        for entry in self.tables.ids.range(self.txn, &range)? {
+            let id = read_id(entry?.0)?;
+            if found.len() == max || !id.to_hex().starts_with(hex) {
+                break;
+            }
+            found.push(id);
+        }
+        Ok(found)
+    }
+
     pub(crate) fn expired(&self, now: u64, max: usize) -> Result<Vec<Event>, StoreError> {
         let last = keys::expiration(now, &[0xff; 32]);
         let range = (Bound::Unbounded, Bound::Included(&last[..]));

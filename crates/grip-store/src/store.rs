@@ -2,11 +2,12 @@
 
 use std::{
     fs,
+    io::Write as _,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError, RwLock},
 };
 
-use heed::{Env, EnvOpenOptions, WithoutTls};
+use heed::{CompactionOption, Env, EnvOpenOptions, WithoutTls};
 
 use crate::{
     CompactError, Compacted, OpenError, ReadView, StoreError, WriteView,
@@ -136,6 +137,22 @@ impl EventStore {
     /// takes the old one's place in one step, with everything that was written until then.
     pub fn compact(&self) -> Result<Compacted, CompactError> {
         compaction::run(&self.shared)
+    }
+
+    /// Writes the store as it is at this moment into a new file that [`EventStore::open`] can be given
+    /// the directory of. Blocks for as long as that takes; reads and writes go on.
+    ///
+    /// Pages stay where they are, free ones included, so that two copies differ where the store does.
+    pub fn copy_to(&self, directory: &Path) -> Result<(), StoreError> {
+        fs::create_dir_all(directory).map_err(heed::Error::Io)?;
+        let file = directory.join(compaction::DATA_FILE);
+        // A compaction replaces the environment, and waits for none who uses the old one.
+        let Opened { env, .. } = self.current();
+        let mut copy = env.copy_to_path(file, CompactionOption::Disabled)?;
+        copy.flush()
+            .and_then(|()| copy.sync_all())
+            .map_err(heed::Error::Io)?;
+        Ok(())
     }
 
     pub fn stats(&self) -> Result<Stats, StoreError> {

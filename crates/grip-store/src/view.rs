@@ -16,6 +16,9 @@ pub trait EventView {
 
     fn get(&self, id: &EventId) -> Result<Option<Event>, StoreError>;
 
+    /// At most `max` events whose ids begin with these hex digits, in lower case.
+    fn beginning_with(&self, hex: &str, max: usize) -> Result<Vec<EventId>, StoreError>;
+
     /// The kind of an event, of which no more than the head is read.
     fn kind(&self, id: &EventId) -> Result<Option<Kind>, StoreError>;
 
@@ -63,6 +66,10 @@ impl<T: Transaction> EventView for T {
     fn get(&self, id: &EventId) -> Result<Option<Event>, StoreError> {
         let lookup = self.lookup();
         lookup.event(lookup.serial_of(id.as_bytes())?)
+    }
+
+    fn beginning_with(&self, hex: &str, max: usize) -> Result<Vec<EventId>, StoreError> {
+        self.lookup().beginning_with(hex, max)
     }
 
     fn kind(&self, id: &EventId) -> Result<Option<Kind>, StoreError> {

@@ -1,7 +1,9 @@
 //! The JSON API: what operators' tools read and order.
 
 pub(crate) mod archive;
+pub(crate) mod backup;
 pub(crate) mod check;
+pub(crate) mod config;
 pub(crate) mod events;
 pub(crate) mod explain;
 pub(crate) mod github;
@@ -9,6 +11,7 @@ pub(crate) mod index;
 pub(crate) mod purgatory;
 pub(crate) mod queue;
 pub(crate) mod resolve;
+pub(crate) mod status;
 pub(crate) mod sync;
 pub(crate) mod tasks;
 pub mod types;

@@ -50,6 +50,7 @@ pub(crate) struct App {
     pub(crate) webhook_bytes: Arc<Semaphore>,
     /// Signatures of the operator that were used.
     pub(crate) used_signatures: admin::UsedSignatures,
+    pub(crate) started: Instant,
 }
 
 impl App {
@@ -79,6 +80,7 @@ impl App {
             samples,
             webhook_bytes: Arc::new(Semaphore::new(webhook::MAX_BYTES)),
             used_signatures: admin::UsedSignatures::since(admin::now()),
+            started: Instant::now(),
             limits,
             group,
             web,
@@ -155,10 +157,12 @@ impl App {
         let matched = routes::find(head.uri.path(), base, contributors);
         let label = matched.route.label;
         let id = self.ids.name(&head.headers);
-        let span = tracing::info_span!("request", route = label, method = %head.method, id);
         let proxies = &settings.trusted_proxies;
+        let client = Client::find(connection.peer.ip(), &head.headers, proxies);
+        let from = client.ip;
+        let span = tracing::info_span!("request", route = label, method = %head.method, %from, id);
         let cx = RequestContext {
-            client: Client::find(connection.peer.ip(), &head.headers, proxies),
+            client,
             app: &self,
             head: &head,
             matched,

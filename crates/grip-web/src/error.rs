@@ -226,6 +226,12 @@ impl WebError {
         }
     }
 
+    /// Says whether the same request may succeed later, without anybody changing anything.
+    pub(crate) fn is_worth_another_try(&self) -> bool {
+        let is_ours = matches!(self, Self::Deadline | Self::Internal { .. } | Self::Panic);
+        is_ours || self.retry_after().is_some()
+    }
+
     /// Writes the one log line of a failed request. What a client did wrong is no warning, nor is
     /// a refusal: those who flood us would flood the log, and the metrics count each.
     pub(crate) fn log(&self) {

@@ -84,5 +84,7 @@ pub struct Web {
     pub resolve: Option<Resolve>,
     /// Opens what changes something by hand.
     pub admin: AdminToken,
+    /// The configuration in force with its sources, secrets masked; swapped on reload.
+    pub config: Arc<ArcSwap<serde_json::Value>>,
     pub build: Build,
 }

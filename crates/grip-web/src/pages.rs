@@ -286,7 +286,8 @@ fn hints(error: &WebError, frame: &Frame) -> Vec<String> {
         WebError::NoToken | WebError::WrongToken | WebError::NotLocal => {
             vec!["`gripfast sync` and `gripfast purgatory` on its machine do it for you.".into()]
         }
-        _ => vec!["Try again in a moment.".into()],
+        error if error.is_worth_another_try() => vec!["Try again in a moment.".into()],
+        _ => Vec::new(),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Small responses that never wait: health, readiness, version, metrics.
+//! Small responses that do not wait: health, readiness, version, metrics.
 
 use std::collections::BTreeMap;
 
@@ -6,14 +6,18 @@ use http::{Response, StatusCode, header};
 use serde_json::json;
 
 use crate::{
+    app::App,
     body::Body,
     error::WebError,
+    metrics::unix_now_ms,
     request_context::{HttpResult, RequestContext},
     respond::{self, WithHeader as _},
 };
 
 /// Damaged repositories that are named.
 const NAMED_DAMAGED: usize = 5;
+/// How long the next attempt may be overdue while none is under way.
+const STALLED_MINUTES: i64 = 10;
 
 /// The process lives.
 pub(crate) fn health(_: &RequestContext<'_>) -> HttpResult {
@@ -27,24 +31,66 @@ pub(crate) fn ready(cx: &RequestContext<'_>) -> HttpResult {
     if cx.app.is_draining() {
         web.readiness.drain();
     }
-    let warning = web.sync.backend().and_then(|backend| backend.warning());
-    let missing = web.readiness.missing();
+    let Condition {
+        missing,
+        mut degraded,
+    } = condition(cx.app);
     let (ready, status) = match missing.len() {
         0 => (true, StatusCode::OK),
         _ => (false, StatusCode::SERVICE_UNAVAILABLE),
     };
-    // Parts that work, but not as they were meant to.
-    let mut degraded: BTreeMap<_, _> = warning.map(|why| ("redis", why)).into_iter().collect();
-    if cx.settings.private.is_none() || cx.is_operator() {
-        degraded.extend(damaged(cx).map(|why| ("repositories", why)));
+    if cx.settings.private.is_some() && !cx.is_operator() {
+        degraded.remove("repositories");
     }
     let answer = json!({ "ready": ready, "missing": missing, "degraded": degraded });
     respond::json(status, &answer).map(uncached)
 }
 
+/// What stops the node, and what hinders it; part by part, each with its reason.
+pub(crate) struct Condition {
+    pub(crate) missing: BTreeMap<String, String>,
+    /// Parts that work, but not as they were meant to.
+    pub(crate) degraded: BTreeMap<String, String>,
+}
+
+pub(crate) fn condition(app: &App) -> Condition {
+    let web = &app.web;
+    let named = |(part, why): (&'static str, String)| (part.to_owned(), why);
+    let redis = web.sync.backend().and_then(|backend| backend.warning());
+    let found = [
+        ("redis", redis),
+        ("repositories", damaged(app)),
+        ("sync", stalled(app)),
+    ];
+    let found = found
+        .into_iter()
+        .filter_map(|(part, why)| Some((part, why?)));
+    let noted = web.readiness.degraded().into_iter();
+    Condition {
+        missing: web.readiness.missing().into_iter().map(named).collect(),
+        degraded: noted.chain(found).map(named).collect(),
+    }
+}
+
+/// Says for how long data should have been looked for, where nothing is.
+fn stalled(app: &App) -> Option<String> {
+    let report = app.web.sync.get()?;
+    if report.totals().running > 0 {
+        return None;
+    }
+    let (identifier, next) = app.web.grasp.sync_queue(1).pop()?;
+    let minutes = (unix_now_ms() - next.next_attempt.get()) / 60_000;
+    (minutes >= STALLED_MINUTES).then(|| {
+        format!(
+            "nothing is fetched, and the data of {identifier} has been due for {minutes} minutes; \
+             `gripfast sync status` shows what is waited for"
+        )
+    })
+}
+
 /// The damaged repositories, the first few by name.
-fn damaged(cx: &RequestContext<'_>) -> Option<String> {
-    let damaged = cx.app.web.grasp.damaged();
+fn damaged(app: &App) -> Option<String> {
+    let damaged = app.web.grasp.damaged();
     let named = damaged.iter().take(NAMED_DAMAGED);
     let named: Vec<_> = named.map(|(addr, why)| format!("{addr} ({why})")).collect();
     let more = damaged.len() - named.len();
@@ -64,11 +110,11 @@ pub(crate) fn version(cx: &RequestContext<'_>) -> HttpResult {
 }
 
 /// The metrics as they are; what must be read from the database is read for the next scrape.
-pub(crate) fn metrics(cx: &RequestContext<'_>) -> HttpResult {
+pub(crate) async fn metrics(cx: &RequestContext<'_>) -> HttpResult {
     if !cx.settings.metrics {
         return Err(WebError::NoSuchPage);
     }
-    cx.app.samples.scraped();
+    cx.app.samples.scraped().await;
     let text = cx.app.metrics.render();
     let text = text.map_err(|e| WebError::internal("metrics cannot be written", e))?;
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";

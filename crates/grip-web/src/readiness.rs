@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 #[derive(Clone, Default)]
 pub struct Readiness {
     missing: Arc<Mutex<BTreeMap<&'static str, String>>>,
+    degraded: Arc<Mutex<BTreeMap<&'static str, String>>>,
 }
 
 impl Readiness {
@@ -35,6 +36,20 @@ impl Readiness {
     /// What is missing, part by part.
     pub fn missing(&self) -> BTreeMap<&'static str, String> {
         self.missing.lock().clone()
+    }
+
+    /// Says that `part` works, but not as it was meant to; `None` says that it does again.
+    pub fn degrade(&self, part: &'static str, reason: Option<String>) {
+        let mut degraded = self.degraded.lock();
+        match reason {
+            Some(reason) => degraded.insert(part, reason),
+            None => degraded.remove(part),
+        };
+    }
+
+    /// What works, but not as it was meant to, part by part.
+    pub fn degraded(&self) -> BTreeMap<&'static str, String> {
+        self.degraded.lock().clone()
     }
 
     /// Says that the node is on its way down: intake has stopped for good.

@@ -30,6 +30,15 @@ pub(crate) struct NodeRequest {
     pub(crate) flags: Flags,
     pub(crate) url: Option<String>,
     pub(crate) json: bool,
+    /// How many entries of a list are wanted.
+    pub(crate) limit: Option<usize>,
+}
+
+impl NodeRequest {
+    /// The parameter of the API for the length of a list; `usual` where nobody says.
+    pub(crate) fn limit(&self, usual: usize) -> String {
+        self.limit.unwrap_or(usual).to_string()
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -38,9 +47,20 @@ pub(crate) enum Command {
     Serve,
     /// Show the effective configuration and where each value comes from
     Config {
+        /// Show what the running node uses, instead of what would be used here
+        #[arg(long)]
+        service: bool,
         #[arg(long, hide = true, value_parser = ["reference", "example"])]
         docs: Option<String>,
     },
+    /// Show on one screen what is served, waits and fails, and how full it is
+    Status,
+    /// Try everything once, on a temporary node or a running one; exit 1 if it fails
+    Selftest,
+    /// Copy all state of the node to a directory, while it runs
+    Backup(BackupRequest),
+    /// Bring the state of a backup back into an empty data directory
+    Restore(RestoreRequest),
     /// Say why an event or repository is served, held or refused
     Explain {
         /// An event id (hex or note1/nevent1) or a repository
@@ -116,8 +136,43 @@ pub(crate) enum Command {
     Healthcheck,
     /// Print shell completions
     Completions { shell: Shell },
+    /// Print the manual page, or write one of each command
+    Man {
+        /// Write the pages of all commands into this directory
+        #[arg(long, value_name = "PATH")]
+        dir: Option<PathBuf>,
+    },
     /// Print the version
     Version,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BackupRequest {
+    /// Directory of the backups; made at the first, and each later one adds what is new
+    #[arg(value_name = "DIRECTORY")]
+    pub(crate) to: PathBuf,
+    /// Keep so many backups and remove older ones afterwards
+    #[arg(long, value_name = "NUMBER", value_parser = value_parser!(u32).range(1..))]
+    pub(crate) keep: Option<u32>,
+    /// Restore the new backup into a temporary directory beside it and check all of it
+    #[arg(long)]
+    pub(crate) verify: bool,
+    /// Make none: list those that are there
+    #[arg(long, conflicts_with_all = ["keep", "verify"])]
+    pub(crate) list: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RestoreRequest {
+    /// Directory of the backups
+    #[arg(value_name = "DIRECTORY")]
+    pub(crate) from: PathBuf,
+    /// Which of them, as `gripfast backup --list` names it [default: the newest]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) backup: Option<String>,
+    /// Read every object afterwards (git fsck)
+    #[arg(long)]
+    pub(crate) full: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -267,10 +322,12 @@ pub(crate) fn parse(
     let last = sub.subcommand().map_or(sub, |(_, last)| last);
     let url = last.try_get_one::<String>("url").ok().flatten();
     let json = last.try_get_one::<bool>("json").ok().flatten();
+    let limit = last.try_get_one::<usize>("limit").ok().flatten();
     let node = NodeRequest {
         flags: flags(&[&matches, sub, last]),
         url: url.cloned(),
         json: json.copied().unwrap_or_default(),
+        limit: limit.copied(),
     };
     let command = match matches.subcommand() {
         Some(_) => Command::from_arg_matches(&matches)?,
@@ -318,37 +375,74 @@ fn flags(places: &[&ArgMatches]) -> Flags {
     flags
 }
 
-/// The whole command line, for parsing and for completions.
+/// The whole command line, for parsing, completions and manual pages.
 pub(crate) fn command() -> clap::Command {
     let root = clap::Command::new("gripfast")
         .about("A self-hosted git node that never shows a claim it cannot prove")
         .long_about(LONG_ABOUT)
         .version(env!("CARGO_PKG_VERSION"))
-        .disable_help_subcommand(true)
-        .after_help(AFTER_HELP);
-    let root = Command::augment_subcommands(with_options(root)).subcommand_required(false);
-    root.arg_required_else_help(false)
-        .mut_subcommands(|c| match c.get_name() {
-            "serve" => with_options(c),
-            "config" => with_options(c).arg(json("Print JSON")),
-            "version" => c.arg(json("Print JSON")),
-            "completions" | "credential" | "remote-helper" => c,
-            "import-ngit-grasp" => with_options(c).arg(json("Print the report as JSON")),
-            "healthcheck" => c.arg(url()).arg(config_file()),
-            "explain" | "resolve" => asking(c),
-            "check" | "compact" => asking(c).arg(plain_option("data_dir")),
-            _ => group(c).mut_subcommands(|leaf| match leaf.get_name() {
-                // It needs no running node: it writes into the node's database.
-                "backfill" => asking(leaf)
-                    .mut_arg("url", |url| url.hide(true))
-                    .args(["data_dir", "database_url"].map(plain_option)),
-                "now" | "retry" | "drop" | "reextract" | "retention" => {
-                    asking(leaf).arg(plain_option("data_dir"))
+        .disable_help_subcommand(true);
+    let root =
+        Command::augment_subcommands(with_options(root, |_| false)).subcommand_required(false);
+    let root =
+        root.arg_required_else_help(false)
+            .mut_subcommands(|c| match c.get_name() {
+                "serve" => with_options(c, |option| option.common).after_help(SERVE_HELP),
+                "config" => with_options(c, |_| true).arg(url()).arg(json("Print JSON")),
+                "version" => c.arg(json("Print JSON")),
+                "completions" | "credential" | "man" | "remote-helper" => c,
+                "import-ngit-grasp" => {
+                    with_options(c, |_| true).arg(json("Print the report as JSON"))
                 }
-                _ => asking(leaf),
-            }),
-        })
+                "healthcheck" => c.arg(url()).arg(json("Print JSON")).arg(config_file()),
+                "explain" | "resolve" | "status" => asking(c),
+                "selftest" => c
+                    .arg(url().help(
+                        "A running node to try, as clients reach it [default: a temporary one]",
+                    ))
+                    .arg(json("Print the report as JSON"))
+                    .arg(config_file())
+                    .args(["data_dir", "git_program"].map(plain_option)),
+                "check" | "compact" => asking(c).arg(plain_option("data_dir")),
+                "backup" => asking(c)
+                    .mut_arg("json", |json| json.help("Print JSON"))
+                    .args(PLACES.map(plain_option)),
+                "restore" => c
+                    .arg(json("Print JSON"))
+                    .arg(config_file())
+                    .args(PLACES.map(plain_option)),
+                _ => {
+                    let of = c.get_name().to_owned();
+                    group(c).mut_subcommands(move |leaf| below(&of, leaf))
+                }
+            });
+    let help = root_help(&root);
+    root.override_help(help)
 }
+
+/// A command below another one.
+fn below(parent: &str, leaf: clap::Command) -> clap::Command {
+    match (parent, leaf.get_name()) {
+        // It needs no running node: it writes into the node's database.
+        (_, "backfill") => asking(leaf)
+            .mut_arg("url", |url| url.hide(true))
+            .args(["data_dir", "database_url"].map(plain_option)),
+        (_, "now" | "retry" | "drop" | "reextract" | "retention") => {
+            asking(leaf).arg(plain_option("data_dir"))
+        }
+        ("sync", "status") | (_, "ls" | "gaps" | "repo") => asking(leaf).arg(limit()),
+        _ => asking(leaf),
+    }
+}
+
+/// The places that a backup is made of.
+const PLACES: [&str; 5] = [
+    "data_dir",
+    "git_data_path",
+    "relay_data_path",
+    "database_url",
+    "git_program",
+];
 
 const LONG_ABOUT: &str = "\
 A self-hosted git node that never shows a claim it cannot prove.
@@ -365,14 +459,104 @@ Set up once for each private service; then plain git works:
 
 The key never leaves this machine: git gets a signature that opens one repository for a minute.";
 
-const AFTER_HELP: &str = "\
-Every option can also be set as GRIPFAST_<NAME> (or NGIT_<NAME>, as for ngit-grasp) in the \
-environment or a .env file, or as <name> in gripfast.toml. `gripfast config` shows what counts.";
+const SERVE_HELP: &str = "\
+These are the options that most people need; `gripfast config --help` lists all. Each can also be \
+set as GRIPFAST_<NAME> in the environment or a .env file, or as <name> in gripfast.toml.";
 
-fn with_options(command: clap::Command) -> clap::Command {
+/// The commands by what they are for, as `gripfast --help` shows them.
+const COMMAND_GROUPS: &[(&str, &[&str])] = &[
+    (
+        "Run a node",
+        &["serve", "config", "selftest", "healthcheck"],
+    ),
+    (
+        "See how it is",
+        &[
+            "status",
+            "explain",
+            "resolve",
+            "sync",
+            "purgatory",
+            "queue",
+            "index",
+            "ingest",
+        ],
+    ),
+    (
+        "Decide what is on it",
+        &["repos", "events", "holding", "archive", "credential"],
+    ),
+    (
+        "Look after it",
+        &["check", "backup", "restore", "compact", "import-ngit-grasp"],
+    ),
+    ("Besides", &["completions", "man", "version"]),
+];
+
+const EXAMPLES: &str =
+    "  gripfast                               serve on http://127.0.0.1:7334, data in ./data
+  gripfast --domain grasp.example.com    serve under a name, behind a proxy that speaks TLS
+  gripfast status                        how is the node of this machine?
+  gripfast explain npub1…/tides          why is a repository served, held or refused?
+  gripfast backup /mnt/backup            copy everything while it runs
+";
+
+/// The help of the program: every command with a line, by groups, and examples.
+fn root_help(root: &clap::Command) -> String {
+    let mut out = String::from(
+        "A self-hosted git node that never shows a claim it cannot prove\n\n\
+         Usage: gripfast [COMMAND] [OPTIONS]\n",
+    );
+    let commands: Vec<_> = root
+        .get_subcommands()
+        .filter(|c| !c.is_hide_set())
+        .collect();
+    let width = commands
+        .iter()
+        .map(|c| c.get_name().len())
+        .max()
+        .unwrap_or(0);
+    let is_grouped = |name: &str| {
+        COMMAND_GROUPS
+            .iter()
+            .any(|(_, names)| names.contains(&name))
+    };
+    let mut put = |title: &str, listed: &[&&clap::Command]| {
+        if listed.is_empty() {
+            return;
+        }
+        out.push_str(&format!("\n{title}:\n"));
+        for command in listed {
+            let about = command
+                .get_about()
+                .map(ToString::to_string)
+                .unwrap_or_default();
+            out.push_str(&format!("  {:width$}  {about}\n", command.get_name()));
+        }
+    };
+    for (title, names) in COMMAND_GROUPS {
+        let find = |name: &&str| commands.iter().find(|c| c.get_name() == *name);
+        put(title, &names.iter().filter_map(find).collect::<Vec<_>>());
+    }
+    let others = commands.iter().filter(|c| !is_grouped(c.get_name()));
+    put("More", &others.collect::<Vec<_>>());
+    out.push_str(&format!(
+        "\nExamples:\n{EXAMPLES}\n\
+         `gripfast <command> --help` says more. The {} options of the node: `gripfast config --help`.\n",
+        options::all().count()
+    ));
+    out
+}
+
+/// Adds every option; those that are not `shown` are taken and not listed in the help.
+fn with_options(command: clap::Command, shown: impl Fn(&Opt) -> bool) -> clap::Command {
     let headed = GROUPS.iter().flat_map(|group| {
-        let arguments = group.options.iter().map(argument);
-        arguments.map(|argument| argument.help_heading(group.title))
+        let options = group.options.iter();
+        options.map(|option| {
+            argument(option)
+                .help_heading(group.title)
+                .hide(!shown(option))
+        })
     });
     command.args(headed).arg(config_file())
 }
@@ -402,6 +586,14 @@ fn json(help: &'static str) -> Arg {
         .help(help)
 }
 
+fn limit() -> Arg {
+    Arg::new("limit")
+        .long("limit")
+        .value_name("NUMBER")
+        .value_parser(value_parser!(usize))
+        .help("How many entries of each list are shown, up to 1000")
+}
+
 fn config_file() -> Arg {
     Arg::new("config")
         .long("config")
@@ -413,7 +605,7 @@ fn config_file() -> Arg {
 /// An option of the node among the arguments of another command.
 fn plain_option(key: &str) -> Arg {
     let option = options::find(key).expect("it is an option");
-    argument(option).hide_short_help(false)
+    argument(option)
 }
 
 fn argument(option: &'static Opt) -> Arg {
@@ -434,7 +626,6 @@ fn argument(option: &'static Opt) -> Arg {
         .value_name(option.placeholder)
         .help(format!("{}{note}", first.trim_end_matches('.')))
         .long_help(format!("{help}{note}"))
-        .hide_short_help(!option.common)
         .allow_hyphen_values(true)
         .require_equals(is_bool);
     if is_bool {

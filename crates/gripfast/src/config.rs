@@ -28,7 +28,7 @@ pub(crate) use self::{
     load::{Flags, Loaded, load},
     option::Opt,
     options::Settings,
-    settings::{GithubHost, origin_of, service_at},
+    settings::{GithubHost, local_url, origin_of, service_at},
     values::{Source, Value, Values},
 };
 

@@ -19,9 +19,17 @@ impl LogLevel {
     }
 }
 
-/// Levels of targets that the setting does not name: changes by an operator are always logged, and
-/// of the swarm only its warnings.
-const TARGETS: [(&str, &str); 2] = [("audit", "info"), ("libp2p_swarm", "warn")];
+/// Levels of targets that the setting does not name: changes by an operator are always logged. What
+/// libraries say of single connections is no news to an operator: where it matters we say it
+/// ourselves, in our words.
+const TARGETS: [(&str, &str); 6] = [
+    ("audit", "info"),
+    ("libp2p", "error"),
+    ("multistream_select", "error"),
+    ("yamux", "error"),
+    ("netlink", "error"),
+    ("hickory", "error"),
+];
 
 fn filter(level: &str) -> anyhow::Result<EnvFilter> {
     let mut text = level.to_owned();

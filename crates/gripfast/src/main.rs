@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod admin_token;
+mod backup;
 mod cli;
 mod commands;
 mod config;
@@ -8,6 +9,7 @@ mod failure;
 mod logging;
 mod node;
 mod private_file;
+mod running;
 
 use std::process::ExitCode;
 
@@ -29,7 +31,12 @@ fn main() -> ExitCode {
     };
     let outcome = match command {
         Command::Serve => serve(node.flags),
-        Command::Config { docs } => commands::config::run(&node, docs.as_deref()),
+        Command::Config { service: true, .. } => commands::config::run_service(&node),
+        Command::Config { docs, .. } => commands::config::run(&node, docs.as_deref()),
+        Command::Status => commands::status::run(&node),
+        Command::Selftest => commands::selftest::run(&node),
+        Command::Backup(backup) => commands::backup::run(&node, &backup),
+        Command::Restore(restore) => commands::restore::run(&node, &restore),
         Command::Explain { subject } => commands::explain::run(&node, &subject),
         Command::Sync(action) => commands::sync::run(node, action),
         Command::Compact => commands::compact::run(node),
@@ -56,6 +63,7 @@ fn main() -> ExitCode {
         }
         Command::Healthcheck => commands::healthcheck::run(&node),
         Command::Completions { shell } => print_completions(shell),
+        Command::Man { dir } => commands::man::run(dir.as_deref()),
         Command::Version => commands::version::run(node.json),
     };
     outcome.map_or_else(failure::report, |()| ExitCode::SUCCESS)

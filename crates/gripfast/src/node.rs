@@ -6,6 +6,7 @@ mod component_settings;
 mod components;
 mod database;
 mod descriptors;
+mod disk;
 mod egress;
 mod follow;
 mod github;
@@ -22,18 +23,21 @@ mod watch;
 
 use std::time::Duration;
 
+pub(crate) use self::lock::{DirLock, LockError, is_data_dir};
 use anyhow::{Context as _, bail};
+use rustix::{fs::Mode, process::umask};
 
 use self::{
     amnesia::Amnesia,
     components::Components,
-    lock::DirLock,
     signals::{SignalAction, Signals},
     systemd::ServiceManager,
 };
 use crate::{
+    backup,
     config::{Flags, Loaded, ProcessEnvironment},
     logging::{self, LogLevel},
+    running::{Record, RunningNode},
 };
 
 /// How long threads that block may hold the exit up, once every task has ended.
@@ -41,6 +45,9 @@ const BLOCKING_SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Serves until a signal stops it, or until a component fails.
 pub(crate) fn run(flags: Flags, loaded: Loaded) -> anyhow::Result<()> {
+    // Events, refs and keys are nobody's business on this machine, whatever the umask was.
+    let before = umask(Mode::empty());
+    umask(before | Mode::RWXO | Mode::WGRP);
     let log = logging::start(&loaded.settings)?;
     for warning in &loaded.warnings {
         tracing::warn!("{warning}");
@@ -77,14 +84,25 @@ async fn serve(
         &settings.git_data_path(),
         &settings.relay_data_path(),
     ])?;
+    backup::check_finished(&settings.storage.data_dir)?;
     let components = tokio::select! {
-        components = Components::start(settings) => components?,
+        components = Components::start(&loaded) => components?,
         signal = signals.stop() => {
             tracing::info!(signal, "stopped before it was ready; the next start continues the recovery");
             return Ok(());
         }
     };
     let url = components.url();
+    let _record = if amnesia.is_some() {
+        None
+    } else {
+        let node = RunningNode {
+            pid: std::process::id(),
+            url: components.local_url(),
+            data_dir: std::path::absolute(&settings.storage.data_dir)?,
+        };
+        Record::write(&node, &ProcessEnvironment)
+    };
     service_manager.ready(&format!("serving {url}"));
     anstream::println!("{}", components.welcome());
     Node {
@@ -117,6 +135,7 @@ impl Node {
                         break None;
                     }
                 },
+                () = self.service_manager.report_due() => self.service_manager.alive(),
                 reason = self.components.failed() => {
                     tracing::error!(%reason, "component failed, stopping the node");
                     break Some(reason);
@@ -152,7 +171,7 @@ impl Node {
 
     fn try_reload(&mut self) -> anyhow::Result<()> {
         let reloaded = reload::read(&self.loaded, &self.flags, &ProcessEnvironment)?;
-        self.components.apply(&reloaded.loaded.settings)?;
+        self.components.apply(&reloaded.loaded)?;
         self.log.set(&reloaded.loaded.settings.logs.log_level)?;
         for warning in &reloaded.loaded.warnings {
             tracing::warn!("{warning}");

@@ -61,17 +61,106 @@ fn must_fail(output: &Output, because: &str) {
 }
 
 #[test]
-fn short_help_shows_what_most_people_need() {
-    let output = gripfast(dir().path(), &["-h"], &[]);
-    assert!(output.status.success());
-    insta::assert_snapshot!("short_help", stdout(&output));
+fn help_is_one_screen() {
+    let short = gripfast(dir().path(), &["-h"], &[]);
+    let long = gripfast(dir().path(), &["--help"], &[]);
+    assert!(short.status.success() && long.status.success());
+    assert_eq!(stdout(&short), stdout(&long));
+    let text = stdout(&long);
+    assert!(text.lines().count() <= 50, "{text}");
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 100),
+        "{text}"
+    );
+    insta::assert_snapshot!("help", text);
 }
 
 #[test]
-fn long_help_shows_every_option() {
-    let output = gripfast(dir().path(), &["--help"], &[]);
-    assert!(output.status.success());
-    insta::assert_snapshot!("long_help", stdout(&output));
+fn the_help_of_serve_shows_what_most_people_need() {
+    let output = gripfast(dir().path(), &["serve", "--help"], &[]);
+    let text = stdout(&output);
+    assert!(
+        text.contains("--domain") && !text.contains("--sync-max-tasks"),
+        "{text}"
+    );
+    assert!(text.lines().count() <= 70, "{text}");
+    insta::assert_snapshot!("serve_help", text);
+}
+
+#[test]
+fn the_help_of_config_shows_every_option() {
+    let output = gripfast(dir().path(), &["config", "--help"], &[]);
+    let text = stdout(&output);
+    let json = gripfast(dir().path(), &["config", "--json"], &[]);
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    for option in json["options"].as_array().unwrap() {
+        let flag = format!("--{}", option["key"].as_str().unwrap().replace('_', "-"));
+        assert!(text.contains(&flag), "{flag}");
+    }
+    assert!(!text.contains("relay- owner"), "{text}");
+}
+
+#[test]
+fn manual_pages_are_made_of_every_command() {
+    let dir = dir();
+    let page = gripfast(dir.path(), &["man"], &[]);
+    assert!(
+        stdout(&page).contains(".TH gripfast 1"),
+        "{}",
+        stdout(&page)
+    );
+    let written = gripfast(dir.path(), &["man", "--dir", "pages"], &[]);
+    assert!(written.status.success(), "{}", stderr(&written));
+    for name in ["gripfast.1", "gripfast-backup.1", "gripfast-sync-status.1"] {
+        assert!(dir.path().join("pages").join(name).exists(), "{name}");
+    }
+    let config = fs::read_to_string(dir.path().join("pages/gripfast-config.1")).unwrap();
+    assert!(config.contains("max\\-pack\\-bytes"), "{config}");
+}
+
+/// Headings as the pages of a forge link to them.
+fn anchor(heading: &str) -> String {
+    let kept = |c: char| c.is_alphanumeric() || c == ' ' || c == '-';
+    let plain: String = heading.chars().filter(|c| kept(*c)).collect();
+    plain.trim().to_lowercase().replace(' ', "-")
+}
+
+#[test]
+fn every_alert_leads_to_what_can_be_done_about_it() {
+    let rules = include_str!("../../../packaging/prometheus/gripfast.rules.yml");
+    let page = include_str!("../../../docs/troubleshooting.md");
+    let headings = page.lines().filter_map(|line| line.strip_prefix("## "));
+    let anchors: Vec<_> = headings.map(anchor).collect();
+    let alerts = rules.split("- alert: ").skip(1);
+    for alert in alerts {
+        let name = alert.lines().next().unwrap().trim();
+        let (_, link) = alert
+            .split_once("troubleshooting.md#")
+            .unwrap_or_else(|| panic!("{name}"));
+        let link = link.split('"').next().unwrap();
+        assert!(
+            anchors.iter().any(|anchor| anchor == link),
+            "{name}: {link}"
+        );
+        assert!(page.contains(&format!("`{name}`")), "{name}");
+    }
+}
+
+#[test]
+fn a_node_keeps_its_files_to_itself() {
+    let dir = dir();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    // It ends at once, after it took its directory.
+    gripfast(dir.path(), &["--bind-address", &address], &[]);
+    let mode = |name: &str| {
+        fs::metadata(dir.path().join(name))
+            .unwrap()
+            .permissions()
+            .mode()
+    };
+    assert_eq!(mode("data") & 0o777, 0o750);
+    assert_eq!(mode("data/gripfast.lock") & 0o027, 0);
 }
 
 #[test]

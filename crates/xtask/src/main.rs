@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod check;
+mod dist;
 mod docs;
 mod measure;
 mod run;
@@ -27,6 +28,8 @@ enum Command {
     Check,
     /// Licences, sources, banned crates and, where their database can be had, advisories
     Deny,
+    /// Build what is released: an archive and a Debian package, in target/packages
+    Dist,
     /// Write the documents that are made from the table of options
     Docs,
     /// Try every order in which threads can run, on what is built for it
@@ -57,6 +60,7 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Check => check::run(),
         Command::Deny => test::deny(),
+        Command::Dist => dist::build(),
         Command::Docs => docs::write(),
         Command::Loom => test::loom(),
         Command::Test { rest } => test::run(&rest),

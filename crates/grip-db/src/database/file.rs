@@ -7,14 +7,14 @@ use std::{
 };
 
 use sqlx::{
-    ConnectOptions as _, Connection as _,
+    ConnectOptions as _, Connection as _, SqlitePool,
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
 };
 use tokio::time;
 
 use super::{Db, Pool, Status, assemble, migrations};
 use crate::{
-    OpenError,
+    DbError, OpenError,
     clock::{Clock, system_ms},
     writer::Writer,
 };
@@ -53,6 +53,14 @@ impl Db {
             }
         });
     }
+}
+
+/// Writes what one read transaction sees into a new file.
+pub(super) async fn copy(pool: &SqlitePool, path: &Path) -> Result<(), DbError> {
+    let mut link = pool.acquire().await.map_err(DbError::of_file)?;
+    let into = sqlx::query("VACUUM INTO ?").bind(path.to_string_lossy().into_owned());
+    into.execute(&mut *link).await.map_err(DbError::of_file)?;
+    Ok(())
 }
 
 async fn create_directory(path: &Path) -> Result<(), OpenError> {

@@ -55,6 +55,7 @@ impl Inner {
                 fs::remove_file(path)?;
             }
         }
+        self.thaw()?;
         self.rename_raw_names()?;
         let mut all_adopted = true;
         for repo in self.list()? {

@@ -3,7 +3,7 @@
 //! The disk is everybody's share: a stranger who fills it would stop the owner's next push in the
 //! middle. So writes end while there is room for what is under way.
 
-use std::{io, path::Path};
+use std::{fs, io, os::unix::fs::MetadataExt as _, path::Path};
 
 use super::Repositories;
 
@@ -14,7 +14,46 @@ pub struct DiskFull {
     pub floor: u64,
 }
 
+/// A disk that is kept from filling up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Disk {
+    /// The last part of each path that lies on it.
+    pub holds: String,
+    pub free_bytes: u64,
+    pub total_bytes: u64,
+}
+
 impl Repositories {
+    /// The disks of all directories that [`Options::min_free_bytes`] applies to, each once; those
+    /// that do not say how full they are left out. Blocking.
+    ///
+    /// [`Options::min_free_bytes`]: crate::Options::min_free_bytes
+    pub fn disks(&self) -> Vec<Disk> {
+        let root = std::iter::once(&self.inner.layout.root);
+        let mut disks: Vec<(u64, Disk)> = Vec::new();
+        for place in root.chain(&self.inner.options.also_kept_free) {
+            let (Ok(disk), Ok(metadata)) = (rustix::fs::statvfs(place), fs::metadata(place)) else {
+                continue;
+            };
+            let name = place
+                .file_name()
+                .unwrap_or(place.as_os_str())
+                .to_string_lossy();
+            let device = metadata.dev();
+            if let Some((_, known)) = disks.iter_mut().find(|(known, _)| *known == device) {
+                known.holds = format!("{}, {name}", known.holds);
+                continue;
+            }
+            let disk = Disk {
+                holds: name.into_owned(),
+                free_bytes: disk.f_bavail.saturating_mul(disk.f_frsize),
+                total_bytes: disk.f_blocks.saturating_mul(disk.f_frsize),
+            };
+            disks.push((device, disk));
+        }
+        disks.into_iter().map(|(_, disk)| disk).collect()
+    }
+
     /// Free bytes of the disk that the repositories are on. Blocking.
     pub fn free_bytes(&self) -> io::Result<u64> {
         free_bytes(&self.inner.layout.root)

@@ -12,6 +12,7 @@ use crate::{
     error::GraspError,
     grasp::{Core, now, timestamp},
     release::DataSource,
+    repositories::ChangedBy,
 };
 
 /// A repair may show the next fault: a repository that was made anew has refs to get.
@@ -134,7 +135,7 @@ impl Core {
         for (addr, (mut edits, head)) in refs {
             self.mirror_missing(identifier, &mut edits).await?;
             let change = move |core: &Self| {
-                let changed = core.change_refs(&addr, &edits, head.as_ref(), None);
+                let changed = core.change_refs(&addr, &edits, head.as_ref(), ChangedBy::Agreement);
                 changed.map(drop)
             };
             self.blocking("git.align", change).await??;

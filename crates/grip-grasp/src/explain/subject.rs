@@ -4,8 +4,13 @@ use grip_nostr::{EventId, RepoAddr};
 use grip_types::{CONTRIBUTORS, Identifier};
 use nostr::prelude::{FromBech32, Nip19Event};
 
+/// Fewest digits that name an event: what is printed has eight.
+const FEWEST_DIGITS: usize = 4;
+
 pub(super) enum Subject {
     Event(EventId),
+    /// The first digits of an id, in lower case.
+    Beginning(String),
     Repository(RepoAddr),
 }
 
@@ -21,6 +26,10 @@ pub(super) fn parse(subject: &str) -> Option<Subject> {
     }
     if let Ok(event) = Nip19Event::from_bech32(bare) {
         return Some(Subject::Event(event.event_id));
+    }
+    let is_hex = bare.bytes().all(|b| b.is_ascii_hexdigit());
+    if is_hex && (FEWEST_DIGITS..64).contains(&bare.len()) {
+        return Some(Subject::Beginning(bare.to_ascii_lowercase()));
     }
     let (before, name) = subject.rsplit_once('/')?;
     let mut segments = before.rsplit('/');
@@ -70,6 +79,7 @@ mod tests {
             let found = parse(&text);
             assert!(matches!(found, Some(Subject::Repository(addr)) if addr.is_contributor()));
         }
-        assert!(parse("hello").is_none() && parse("a/b").is_none());
+        assert!(matches!(parse("AB12cd"), Some(Subject::Beginning(short)) if short == "ab12cd"));
+        assert!(parse("hello").is_none() && parse("a/b").is_none() && parse("abc").is_none());
     }
 }

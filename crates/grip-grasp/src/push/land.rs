@@ -18,6 +18,7 @@ use crate::{
     grasp::{Core, now},
     push_rules::{Alignment, PushRefusal, Refs, alignment},
     release::{DataSource, Released},
+    repositories::ChangedBy,
 };
 
 /// Why nothing of a push was carried out.
@@ -226,8 +227,9 @@ impl Core {
             StageError::Full(full) => Denied::StagingFull(full),
             other => Denied::Failed(GraspError::staged(&push.addr)(other)),
         })?;
+        let by = ChangedBy::Push(landing.state.as_ref().map(|state| &state.event));
         let (edits, head) = (&landing.edits, landing.head.as_ref());
-        let changed = self.change_refs(&push.addr, edits, head, landing.state.as_ref());
+        let changed = self.change_refs(&push.addr, edits, head, by);
         if changed.is_err()
             && let Err(error) = self.repositories.reclaim_staged(&push.addr)
         {

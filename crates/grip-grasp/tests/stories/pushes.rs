@@ -17,7 +17,7 @@ async fn a_refused_push_leaves_no_object_and_tells_why() {
     let unsigned = scene.commit("nobody signed this");
     let told = scene.push_main(&scene.tip, &unsigned).await;
     told.refused("");
-    assert!(told.text.contains("unpack rejected: ") && told.text.contains("ng refs/heads/main"));
+    assert!(told.text.contains("unpack rejected\n") && told.text.contains("ng refs/heads/main"));
     assert!(told.text.contains("publish a new state first"), "{told:?}");
     assert!(!scene.node.has_object("x", &unsigned));
     assert_eq!(scene.main(), scene.tip);

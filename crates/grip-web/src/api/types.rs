@@ -2,6 +2,8 @@
 //!
 //! Where a feature has a report of its own, that is serialised as it is.
 
+use std::collections::BTreeMap;
+
 use grip_grasp::{Explanation, WaitingFacts};
 use grip_index::{RepoFacts, SourceStatus, Status, TagFacts};
 use grip_ingest::{Gap, Retained};
@@ -12,6 +14,83 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{Backend, FollowTotals, HostBudget, RelayStatus, SyncTotals, UrlAttempt};
+
+/// `GET /api/v1/status`
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+pub struct NodeStatus {
+    pub version: String,
+    pub commit: Option<String>,
+    /// Where clients reach it, as announcements list it.
+    pub url: String,
+    pub uptime_seconds: u64,
+    pub ready: bool,
+    /// What it cannot work without, part by part; empty if it is ready.
+    pub missing: BTreeMap<String, String>,
+    /// What works, but not as it was meant to.
+    pub degraded: BTreeMap<String, String>,
+    /// Those that lists show.
+    pub repositories: u64,
+    pub events: u64,
+    pub relay_clients: u64,
+    /// Pushes under way.
+    pub pushes: u64,
+    /// Events that are held until their git data arrives.
+    pub waiting: u64,
+    /// Those that expired and whose data is still looked for.
+    pub wanted: u64,
+    pub oldest_wait_seconds: Option<u64>,
+    pub sync: SyncSummary,
+    pub jobs: JobTotals,
+    /// Events and pushes refused since the start, by cause.
+    pub refused: BTreeMap<String, u64>,
+    pub disks: Vec<DiskStatus>,
+    pub store: StoreStatus,
+}
+
+/// The sync with other servers in a few figures.
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+pub struct SyncSummary {
+    pub enabled: bool,
+    /// Identifiers that wait for their next attempt.
+    pub queue_length: u64,
+    /// Those that are fetched at this moment.
+    pub running: u64,
+    pub relays: u64,
+    pub relays_failing: u64,
+    pub hosts: u64,
+    pub hosts_failing: u64,
+}
+
+/// Jobs of the work queue, of all kinds.
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+pub struct JobTotals {
+    pub due: u64,
+    /// Failed for good, until the operator tries again.
+    pub dead: u64,
+}
+
+/// A disk that the node writes to.
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+pub struct DiskStatus {
+    /// What lies on it.
+    pub holds: String,
+    pub free_bytes: u64,
+    pub total_bytes: u64,
+    /// Below it pushes and events are refused.
+    pub floor_bytes: u64,
+}
+
+/// How full the event store is.
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+pub struct StoreStatus {
+    pub used_bytes: u64,
+    pub limit_bytes: u64,
+}
 
 /// `GET /api/v1/sync`
 #[derive(Debug, Default, Deserialize, Serialize)]
@@ -168,6 +247,19 @@ pub struct Gaps {
 pub struct Retention {
     pub dry_run: bool,
     pub gone: Retained,
+}
+
+/// `POST /api/v1/backup`
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+pub struct FrozenState {
+    /// Directories and files of the machine that the node runs on.
+    pub git: String,
+    pub events: String,
+    /// None where the database is a server.
+    pub database: Option<String>,
+    /// Files of the repositories.
+    pub links: u64,
 }
 
 /// `POST /api/v1/check`

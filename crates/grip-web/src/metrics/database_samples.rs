@@ -1,6 +1,7 @@
 //! Figures of the database, as they were at the last sample.
 //!
-//! Invariant: a scraper is shown the last sample and never waits for one.
+//! Invariant: a scraper is shown the last sample and never waits for one, but for the first, and for
+//! that no longer than a moment.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -8,12 +9,12 @@ use grip_db::DbError;
 use grip_index::{Index, SourceStatus, Status};
 use grip_ingest::{Ingest, Stats};
 use grip_queue::{KindStats, Queue};
-use grip_tasks::TaskGroup;
+use grip_tasks::{CancellationToken, TaskGroup};
 use parking_lot::Mutex;
 use prometheus_client::{encoding::DescriptorEncoder, metrics::MetricType};
 use tokio::{
     sync::Notify,
-    time::{Instant, timeout_at},
+    time::{Instant, timeout, timeout_at},
 };
 
 use super::{
@@ -26,6 +27,8 @@ use crate::{Web, pages::unsigned};
 /// How often is counted, and for how long after the last scrape: nothing is where nobody reads it.
 const EVERY: Duration = Duration::from_secs(10);
 const WATCHED: Duration = Duration::from_secs(300);
+/// How long a scrape waits for the first sample.
+const FIRST: Duration = Duration::from_secs(2);
 /// Sources that have a series of their own.
 const SOURCES: usize = 100;
 
@@ -36,6 +39,8 @@ pub(crate) struct DatabaseSamples {
     ingest: Option<Arc<Ingest>>,
     last: Mutex<Sample>,
     scraped: Notify,
+    /// Cancelled by the first sample.
+    sampled: CancellationToken,
     index_status: CachedCount<Status>,
     watch_status: CachedCount<grip_ingest::Status>,
     watch_stats: CachedCount<Stats>,
@@ -58,6 +63,7 @@ impl DatabaseSamples {
             ingest: web.watch.as_ref().map(|watch| Arc::clone(&watch.ingest)),
             last: Mutex::default(),
             scraped: Notify::new(),
+            sampled: CancellationToken::new(),
             index_status: CachedCount::default(),
             watch_status: CachedCount::default(),
             watch_stats: CachedCount::default(),
@@ -73,6 +79,8 @@ impl DatabaseSamples {
     }
 
     async fn keep_sampling(&self) {
+        // The first scrape after a start has its figures too.
+        self.refresh().await;
         loop {
             self.scraped.notified().await;
             let mut until = Instant::now() + WATCHED;
@@ -86,22 +94,27 @@ impl DatabaseSamples {
         }
     }
 
-    /// Notes a scrape: the next sample is taken.
-    pub(crate) fn scraped(&self) {
+    /// Notes a scrape: the next sample is taken. Waits where there was none yet.
+    pub(crate) async fn scraped(&self) {
         self.scraped.notify_one();
+        // A database that does not answer is no reason to show nothing at all.
+        let _ = timeout(FIRST, self.sampled.cancelled()).await;
     }
 
     /// Looks once; where that fails, the last counts stay.
     async fn refresh(&self) {
         let counted = self.count().await;
-        let mut last = self.last.lock();
-        match counted {
-            Ok(counted) => *last = counted,
-            Err(error) => {
-                tracing::debug!(%error, "failed to sample the database");
-                last.is_away = is_away(&error);
+        {
+            let mut last = self.last.lock();
+            match counted {
+                Ok(counted) => *last = counted,
+                Err(error) => {
+                    tracing::debug!(%error, "failed to sample the database");
+                    last.is_away = is_away(&error);
+                }
             }
         }
+        self.sampled.cancel();
     }
 
     async fn count(&self) -> Result<Sample, DbError> {
@@ -197,8 +210,13 @@ fn of_this_node(kinds: Vec<KindStats>, node: &str) -> Vec<KindStats> {
 
 impl Sample {
     /// The jobs that may be claimed, by kind.
-    pub(super) fn due(&self) -> impl Iterator<Item = (&str, u64)> {
+    pub(crate) fn due(&self) -> impl Iterator<Item = (&str, u64)> {
         self.column(|kind| kind.due)
+    }
+
+    /// The jobs that failed for good, by kind.
+    pub(crate) fn dead(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.column(|kind| kind.dead)
     }
 
     fn column(&self, of: fn(&KindStats) -> i64) -> impl Iterator<Item = (&str, u64)> {
@@ -224,8 +242,7 @@ impl Sample {
         let oldest = self.column(|kind| kind.oldest_due_age_ms / 1000);
         gauges(out, "queue_oldest_age_seconds", help, "queue", oldest)?;
         let help = "Jobs that failed for good and wait for the operator, by queue";
-        let dead = self.column(|kind| kind.dead);
-        gauges(out, "queue_dead_total", help, "queue", dead)?;
+        gauges(out, "queue_dead_total", help, "queue", self.dead())?;
         let rows = self.kinds.iter().flat_map(|kind| {
             let states = [
                 ("due", kind.due),

@@ -1,6 +1,7 @@
 //! The landing page.
 
 use askama::Template;
+use grip_browse::catalog::Catalog;
 use http::StatusCode;
 
 use super::{CounterView, Frame, catalog::RepositoryLine, counters, time::Now};
@@ -44,7 +45,7 @@ pub(crate) async fn page(cx: &RequestContext<'_>) -> HttpResult {
     let grasps = node.grasps.iter().map(|n| format!("GRASP-{n:02}"));
     let page = Home {
         description: node.description.clone(),
-        counters: figures(app, catalog.events),
+        counters: figures(app, &catalog),
         total: catalog.len(),
         more: catalog.len().saturating_sub(lines.len()),
         lines,
@@ -75,12 +76,14 @@ fn closed(cx: &RequestContext<'_>, frame: Frame) -> HttpResult {
     super::render(StatusCode::OK, &page)
 }
 
-pub(super) fn figures(app: &App, events: u64) -> Vec<CounterView> {
+/// What is served and waits. Repositories are those that the lists show: one that waits for its first
+/// push is on disk and not among them.
+pub(super) fn figures(app: &App, catalog: &Catalog) -> Vec<CounterView> {
     let stats = app.web.grasp.stats();
     let waiting = stats.purgatory.announcements + stats.purgatory.states + stats.purgatory.prs;
     counters([
-        ("repositories", stats.repositories as u64),
-        ("events served", events),
+        ("repositories", catalog.len() as u64),
+        ("events served", catalog.events),
         ("waiting for git data", waiting as u64),
         ("relay clients", app.web.relay.stats().connections.get()),
     ])

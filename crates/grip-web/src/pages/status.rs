@@ -25,7 +25,7 @@ pub(crate) async fn page(cx: &RequestContext<'_>) -> HttpResult {
         frame: cx.frame().about("Status", "How this node is at present"),
         missing: web.readiness.missing(),
         warning: web.sync.backend().and_then(|backend| backend.warning()),
-        counters: home::figures(cx.app, catalog.events),
+        counters: home::figures(cx.app, &catalog),
         metrics: cx.settings.metrics,
     };
     super::render(StatusCode::OK, &page)

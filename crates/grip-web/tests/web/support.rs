@@ -131,6 +131,7 @@ impl Node {
             watch,
             resolve,
             admin: AdminToken::new(TOKEN),
+            config: Arc::new(ArcSwap::from_pointee(serde_json::json!({ "options": [] }))),
             relay,
             repositories,
             store,

@@ -1,6 +1,9 @@
 //! Requests to the running node.
 
-use std::{net::IpAddr, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anyhow::{Context as _, bail};
 use reqwest::Method;
@@ -10,12 +13,16 @@ use url::Url;
 use crate::{
     admin_token,
     cli::NodeRequest,
-    commands::{table::plain, when::Now},
-    config::{self, Flags, ProcessEnvironment},
+    commands::{cause, table::plain, when::Now},
+    config::{self, Environment, ProcessEnvironment, local_url},
+    node, running,
 };
 
 /// Handlers read stores and may take longer than a probe.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Longer than the node gives such work itself.
+const LONG_PATIENCE: Duration = Duration::from_secs(310);
 
 /// An HTTP response, read whole.
 #[derive(Debug)]
@@ -28,17 +35,28 @@ pub(crate) struct Response {
 #[derive(Debug)]
 pub(crate) struct Node<'a> {
     base: Url,
+    /// Where it keeps its token.
+    data_dir: PathBuf,
     request: &'a NodeRequest,
 }
 
 impl<'a> Node<'a> {
     pub(crate) fn new(request: &'a NodeRequest) -> anyhow::Result<Self> {
-        let base = base_url(request.url.as_deref(), &request.flags)?;
-        let base = Url::parse(&base).with_context(|| format!("{base} is no URL"))?;
+        let Place { url, data_dir } = place(request, &ProcessEnvironment)?;
+        let base = Url::parse(&url).with_context(|| format!("{url} is no URL"))?;
         if base.cannot_be_a_base() {
             bail!("{base} is no URL of a node");
         }
-        Ok(Self { base, request })
+        Ok(Self {
+            base,
+            data_dir,
+            request,
+        })
+    }
+
+    /// The data directory of the node, as far as this machine knows it.
+    pub(crate) fn data_dir(&self) -> &Path {
+        &self.data_dir
     }
 
     /// How the node is called in sentences.
@@ -107,6 +125,16 @@ impl<'a> Node<'a> {
         Ok(response.body.trim_end().to_owned())
     }
 
+    /// The same for what may take minutes.
+    pub(crate) fn change_slowly(&self, method: Method, path: &[&str]) -> anyhow::Result<String> {
+        let token = self.token()?;
+        let url = self.url(path, &[]);
+        let response = ask(method, url.as_str(), Some(&token), LONG_PATIENCE)
+            .with_context(|| format!("no response from {}; is the node running?", self.name()))?;
+        self.check(&response)?;
+        Ok(response.body)
+    }
+
     /// Changes something and says so: the response itself for `--json`, else `done`.
     pub(crate) fn order(
         &self,
@@ -145,8 +173,7 @@ impl<'a> Node<'a> {
     }
 
     fn token(&self) -> anyhow::Result<String> {
-        let settings = config::load(&self.request.flags, &ProcessEnvironment)?.settings;
-        let path = admin_token::path(&settings.storage.data_dir);
+        let path = admin_token::path(&self.data_dir);
         admin_token::read(&path).with_context(|| {
             let hint = match path.try_exists() {
                 Ok(true) => "run this as the user of the node",
@@ -202,30 +229,61 @@ async fn ask(
     if let Some(token) = token {
         request = request.bearer_auth(token);
     }
-    let response = request.send().await?;
+    let in_words = |error: reqwest::Error| anyhow::anyhow!(cause::in_words(&error));
+    let response = request.send().await.map_err(in_words)?;
     Ok(Response {
         status: response.status().as_u16(),
-        body: response.text().await?,
+        body: response.text().await.map_err(in_words)?,
     })
 }
 
-/// The node to ask: the one named, else the one configured here, by its own address.
-pub(crate) fn base_url(named: Option<&str>, flags: &Flags) -> anyhow::Result<String> {
-    if let Some(url) = named {
-        return Ok(url.trim_end_matches('/').to_owned());
-    }
-    let settings = config::load(flags, &ProcessEnvironment)?.settings;
-    let mut address = settings.reach.bind_address;
-    if address.ip().is_unspecified() {
-        address.set_ip(match address.ip() {
-            IpAddr::V4(_) => IpAddr::from([127, 0, 0, 1]),
-            IpAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
+/// Where a node answers, and where it keeps its token.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) url: String,
+    pub(crate) data_dir: PathBuf,
+}
+
+/// The node to ask: the one named, else the one configured here, else the one that runs on this
+/// machine.
+pub(crate) fn place(request: &NodeRequest, env: &dyn Environment) -> anyhow::Result<Place> {
+    let loaded = config::load(&request.flags, env)?;
+    let settings = &loaded.settings;
+    let configured = Place {
+        url: local_url(settings.reach.bind_address, settings.service().base()),
+        data_dir: settings.storage.data_dir.clone(),
+    };
+    let is_given = |key: &str| !loaded.values[key].source.is_default();
+    let named = request
+        .url
+        .as_deref()
+        .map(|url| url.trim_end_matches('/').to_owned());
+    let is_here = is_given("data_dir") || node::is_data_dir(&configured.data_dir);
+    if is_here || (named.is_none() && is_given("bind_address")) {
+        return Ok(Place {
+            url: named.unwrap_or(configured.url),
+            ..configured
         });
     }
-    let service = settings.service();
-    Ok(format!("http://{address}/{}", service.base())
-        .trim_end_matches('/')
-        .to_owned())
+    let mut running = running::nodes(env);
+    if let Some(url) = &named {
+        running.retain(|node| node.url == *url);
+    }
+    match &running[..] {
+        [] => Ok(Place {
+            url: named.unwrap_or(configured.url),
+            ..configured
+        }),
+        [node] => Ok(Place {
+            url: node.url.clone(),
+            data_dir: node.data_dir.clone(),
+        }),
+        several => {
+            let all = several.iter().map(|node| format!("--url {}", node.url));
+            let all = all.collect::<Vec<_>>().join(", ");
+            bail!("several nodes run on this machine; name one of them: {all}")
+        }
+    }
 }
 
 /// The text of a response for people: all of it, or the message of a JSON error.
@@ -235,4 +293,54 @@ fn message(body: &str) -> String {
         .as_ref()
         .and_then(|shape| shape["error"]["message"].as_str());
     message.map_or_else(|| body.trim().to_owned(), plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        config::{Flags, tests::Fake},
+        running::{Record, RunningNode},
+    };
+
+    fn request(url: Option<&str>) -> NodeRequest {
+        NodeRequest {
+            flags: Flags::default(),
+            url: url.map(str::to_owned),
+            json: false,
+            limit: None,
+        }
+    }
+
+    #[test]
+    fn the_node_that_runs_on_this_machine_is_found_without_being_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let env = || Fake::default().env("XDG_RUNTIME_DIR", dir.path().to_str().unwrap());
+        let node = RunningNode {
+            pid: std::process::id(),
+            url: "http://127.0.0.1:4711".to_owned(),
+            data_dir: "/srv/gripfast".into(),
+        };
+        let _record = Record::write(&node, &env()).unwrap();
+        let found = place(&request(None), &env()).unwrap();
+        assert_eq!(
+            (found.url, found.data_dir),
+            (node.url.clone(), node.data_dir.clone())
+        );
+        let named = place(&request(Some("http://127.0.0.1:4711/")), &env()).unwrap();
+        assert_eq!(named.data_dir, node.data_dir);
+        // What was said counts.
+        let told = env().env("GRIPFAST_BIND_ADDRESS", "127.0.0.1:99");
+        assert_eq!(
+            place(&request(None), &told).unwrap().url,
+            "http://127.0.0.1:99"
+        );
+        let told = env().env("GRIPFAST_DATA_DIR", "/elsewhere");
+        assert_eq!(
+            place(&request(None), &told).unwrap().data_dir,
+            Path::new("/elsewhere")
+        );
+        let other = place(&request(Some("https://other.example")), &env()).unwrap();
+        assert_eq!(other.url, "https://other.example");
+    }
 }

@@ -1,11 +1,17 @@
 //! `gripfast config`: the effective configuration and its sources.
 
 use anstyle::Style;
-use serde_json::{Value as Json, json};
+use anyhow::Context as _;
+use reqwest::Method;
+use serde::Deserialize;
+use serde_json::Value;
 
 use crate::{
     cli::NodeRequest,
-    commands::table::{BOLD, DIM, YELLOW},
+    commands::{
+        client::Node,
+        table::{BOLD, DIM, Table, YELLOW, plain},
+    },
     config::{
         self, Loaded, Opt, ProcessEnvironment, Source, docs,
         options::{self, GROUPS},
@@ -26,7 +32,7 @@ pub(crate) fn run(request: &NodeRequest, docs: Option<&str>) -> anyhow::Result<(
     }
     let loaded = config::load(&request.flags, &ProcessEnvironment)?;
     if request.json {
-        anstream::println!("{:#}", as_json(&loaded));
+        anstream::println!("{:#}", loaded.to_json());
     } else {
         anstream::print!("{}", as_table(&loaded));
         for warning in &loaded.warnings {
@@ -34,6 +40,58 @@ pub(crate) fn run(request: &NodeRequest, docs: Option<&str>) -> anyhow::Result<(
         }
     }
     Ok(())
+}
+
+/// Prints the configuration that the running node uses.
+pub(crate) fn run_service(request: &NodeRequest) -> anyhow::Result<()> {
+    let node = Node::new(request)?;
+    let answer = node.change(Method::GET, &["api", "v1", "config"], &[])?;
+    let config: ServiceConfig = serde_json::from_str(&answer)
+        .with_context(|| format!("{} gave a response that cannot be read", node.name()))?;
+    if request.json {
+        anstream::println!("{:#}", serde_json::from_str::<Value>(&answer)?);
+        return Ok(());
+    }
+    anstream::println!("{DIM}{} uses, from{DIM:#}", node.name());
+    for group in GROUPS {
+        let rows = config.options.iter();
+        let rows = rows.filter(|row| group.options.iter().any(|option| option.key == row.key));
+        let mut table = Table::new(["option", "value", "source"], 2);
+        for row in rows {
+            let value = row.value.as_deref().unwrap_or("–");
+            table.row([&row.key, &value, &source(&row.source)]);
+        }
+        anstream::print!("\n{BOLD}{}{BOLD:#}\n{}", group.title, table.render());
+    }
+    for warning in &config.warnings {
+        anstream::eprintln!("{YELLOW}warning:{YELLOW:#} {}", plain(warning));
+    }
+    Ok(())
+}
+
+/// What the node says of its configuration.
+#[derive(Deserialize)]
+struct ServiceConfig {
+    options: Vec<ServiceOption>,
+    warnings: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct ServiceOption {
+    key: String,
+    value: Option<String>,
+    source: Value,
+}
+
+/// A source as the node writes it, in the words of [`Source`].
+fn source(source: &Value) -> String {
+    let text = |key: &str| source[key].as_str().unwrap_or_default();
+    match text("kind") {
+        "file" => format!("{}:{}", text("path"), source["line"]),
+        "derived" => format!("default: {}", text("how")),
+        "default" => "default".to_owned(),
+        kind => format!("{kind} {}{}", text("name"), text("path")),
+    }
 }
 
 fn shown(option: &Opt, loaded: &Loaded) -> Option<String> {
@@ -85,17 +143,4 @@ fn section(out: &mut String, title: &str, loaded: &Loaded, options: Vec<&Opt>) {
             "  {key:key_width$}  {text:text_width$}  {style}{source}{style:#}\n"
         ));
     }
-}
-
-fn as_json(loaded: &Loaded) -> Json {
-    let options = options::all().map(|option| {
-        json!({
-            "key": option.key,
-            "value": shown(option, loaded),
-            "source": loaded.values[option.key].source,
-            "has_effect": option.has_effect,
-            "live": option.live,
-        })
-    });
-    json!({ "options": options.collect::<Vec<_>>(), "warnings": loaded.warnings })
 }

@@ -2,14 +2,16 @@
 
 mod render;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
+use grip_grasp::Status;
+use grip_web::api_types::Explained;
 
 use crate::{
     cli::NodeRequest,
-    commands::{client::Node, when::Now},
+    commands::{client::Node, table::plain, when::Now},
 };
 
-/// Prints why the subject is served, held or refused.
+/// Prints why the subject is served, held or refused; fails if nothing is known of it.
 pub(crate) fn run(request: &NodeRequest, subject: &str) -> anyhow::Result<()> {
     let node = Node::new(request)?;
     let mut path = vec!["api", "v1", "explain"];
@@ -19,12 +21,15 @@ pub(crate) fn run(request: &NodeRequest, subject: &str) -> anyhow::Result<()> {
     if response.status != 404 {
         node.check(&response)?;
     }
+    let explained: Explained = serde_json::from_str(&response.body)
+        .with_context(|| format!("{} gave something else than an explanation", node.name()))?;
     if request.json {
         anstream::println!("{}", response.body.trim_end());
-        return Ok(());
+    } else {
+        anstream::print!("{}", render::page(&explained, Now::new()));
     }
-    let explanation = serde_json::from_str(&response.body)
-        .with_context(|| format!("{} gave something else than an explanation", node.name()))?;
-    anstream::print!("{}", render::page(&explanation, Now::new()));
+    if explained.explanation.status == Status::Unknown {
+        bail!("nothing is known of {}", plain(subject));
+    }
     Ok(())
 }

@@ -6,7 +6,8 @@ use anyhow::{Context as _, bail};
 
 use crate::{
     cli::NodeRequest,
-    commands::client::{base_url, fetch},
+    commands::client::{fetch, place},
+    config::ProcessEnvironment,
 };
 
 /// Longer than a node that is well ever needs to answer.
@@ -14,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Succeeds when the node says that it is ready.
 pub(crate) fn run(request: &NodeRequest) -> anyhow::Result<()> {
-    let base = base_url(request.url.as_deref(), &request.flags)?;
+    let base = place(request, &ProcessEnvironment)?.url;
     let url = format!("{base}/readyz");
     let answer = fetch(&url, PATIENCE).with_context(|| format!("no response from {url}"))?;
     match answer.status {

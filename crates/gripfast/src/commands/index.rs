@@ -11,7 +11,7 @@ use crate::{
 
 const PATH: [&str; 3] = ["api", "v1", "index"];
 /// How many tags of a repository are shown.
-const LISTED: (&str, &str) = ("limit", "200");
+const LISTED: usize = 200;
 
 /// Shows the index, or indexes a source or repository now.
 pub(crate) fn run(request: NodeRequest, action: IndexAction) -> anyhow::Result<()> {
@@ -20,7 +20,7 @@ pub(crate) fn run(request: NodeRequest, action: IndexAction) -> anyhow::Result<(
         IndexAction::Status => node.show(&PATH, &[], render::status),
         IndexAction::Repo { name } => {
             let path = [&PATH[..], &["repos", &name]].concat();
-            node.show(&path, &[LISTED], render::repo)
+            node.show(&path, &[("limit", &request.limit(LISTED))], render::repo)
         }
         IndexAction::Now { name } => {
             let path = [&PATH[..], &["now"]].concat();

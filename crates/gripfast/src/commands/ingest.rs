@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// How many gaps are listed.
-const LISTED: (&str, &str) = ("limit", "500");
+const LISTED: usize = 500;
 
 /// Shows what is known of GitHub, reads files of events, or has stored events read again.
 pub(crate) fn run(request: NodeRequest, action: IngestAction) -> anyhow::Result<()> {
@@ -22,7 +22,8 @@ pub(crate) fn run(request: NodeRequest, action: IngestAction) -> anyhow::Result<
         IngestAction::Status => node()?.show(&path("status"), &[], render::status),
         IngestAction::Gaps { all } => {
             let open = if all { "false" } else { "true" };
-            let parameters = [LISTED, ("open", open)];
+            let limit = request.limit(LISTED);
+            let parameters = [("limit", limit.as_str()), ("open", open)];
             let render = |gaps: &_, now| render::gaps(gaps, all, now);
             node()?.show(&path("gaps"), &parameters, render)
         }

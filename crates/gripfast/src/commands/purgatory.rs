@@ -14,13 +14,16 @@ use crate::{
 
 const PATH: [&str; 3] = ["api", "v1", "purgatory"];
 /// How many events are listed, and looked through for one that is named by its beginning.
-const LISTED: (&str, &str) = ("limit", "1000");
+const LISTED: usize = 1000;
 
 /// Lists waiting events, fetches the data of one at once, or drops it.
 pub(crate) fn run(request: NodeRequest, action: PurgatoryAction) -> anyhow::Result<()> {
     let node = Node::new(&request)?;
     match action {
-        PurgatoryAction::Ls => node.show(&PATH, &[LISTED], render::list),
+        PurgatoryAction::Ls => {
+            let limit = request.limit(LISTED);
+            node.show(&PATH, &[("limit", &limit)], render::list)
+        }
         PurgatoryAction::Retry(WaitingEvent { id }) => {
             let event = find(&node, &id)?;
             let path = [&PATH[..], &[&event.id, "retry"]].concat();
@@ -60,7 +63,7 @@ struct NamedEvent {
 
 /// Finds the one event that is named, whole or by its beginning.
 fn find(node: &Node<'_>, id: &str) -> anyhow::Result<NamedEvent> {
-    let list: WaitingEvents = node.data(&PATH, &[LISTED])?;
+    let list: WaitingEvents = node.data(&PATH, &[("limit", &LISTED.to_string())])?;
     let named = list.waiting.into_iter().map(|facts| NamedEvent {
         id: facts.id.clone(),
         facts: Some(facts),

@@ -13,14 +13,15 @@ use crate::{
 
 const PATH: [&str; 3] = ["api", "v1", "queue"];
 /// How many jobs are listed.
-const LISTED: (&str, &str) = ("limit", "1000");
+const LISTED: usize = 1000;
 
 /// Lists jobs, runs one now, or drops it.
 pub(crate) fn run(request: NodeRequest, action: QueueAction) -> anyhow::Result<()> {
     let node = Node::new(&request)?;
     match action {
         QueueAction::Ls { kind, state } => {
-            let mut parameters = vec![LISTED];
+            let limit = request.limit(LISTED);
+            let mut parameters = vec![("limit", limit.as_str())];
             parameters.extend(kind.as_deref().map(|kind| ("kind", kind)));
             parameters.extend(state.as_deref().map(|state| ("state", state)));
             let is_narrowed = kind.is_some() || state.is_some();

@@ -41,6 +41,7 @@ pub(crate) fn run(url: &str) -> anyhow::Result<()> {
         flags: Flags::default(),
         url: grip_git::user::config(NODE_SETTING)?,
         json: false,
+        limit: None,
     };
     let node = Node::new(&request)
         .with_context(|| format!("git config {NODE_SETTING} names the node that resolves"))?;

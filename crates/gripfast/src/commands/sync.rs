@@ -3,31 +3,25 @@
 mod render;
 
 use anyhow::bail;
-use grip_web::api_types::SyncStatus;
 use reqwest::Method;
 
 pub(crate) use self::render::attempts;
 use crate::{
     cli::{NodeRequest, SyncAction},
-    commands::{client::Node, when::Now},
+    commands::client::Node,
 };
 
 const PATH: [&str; 3] = ["api", "v1", "sync"];
 /// How much of each list is shown.
-const LISTED: &str = "20";
+const LISTED: usize = 20;
 
 /// Shows the search for missing data, or fetches at once.
 pub(crate) fn run(request: NodeRequest, action: SyncAction) -> anyhow::Result<()> {
     let node = Node::new(&request)?;
     match action {
-        SyncAction::Status if request.json => {
-            let response = node.get(&PATH)?;
-            node.check(&response)?;
-            anstream::println!("{}", response.body.trim_end());
-        }
         SyncAction::Status => {
-            let status: SyncStatus = node.data(&PATH, &[("limit", LISTED)])?;
-            anstream::print!("{}", render::page(&status, Now::new()));
+            let limit = request.limit(LISTED);
+            node.show(&PATH, &[("limit", &limit)], render::page)?;
         }
         SyncAction::Now { subject } => {
             let identifier = identifier(&subject)?;

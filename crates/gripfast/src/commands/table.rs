@@ -1,6 +1,10 @@
-//! Tables for people: columns as wide as they need to be, and never wider than a terminal.
+//! Tables for people: columns as wide as they need to be, and no wider than the terminal. Nothing is cut:
+//! what is too long goes on in the next line.
 
-use std::fmt::{Display, Write as _};
+use std::{
+    fmt::{Display, Write as _},
+    io::IsTerminal as _,
+};
 
 use anstyle::{AnsiColor, Color, Style};
 
@@ -9,13 +13,15 @@ pub(crate) const DIM: Style = Style::new().dimmed();
 pub(crate) const YELLOW: Style = Style::new().fg_color(Some(Color::Ansi(AnsiColor::Yellow)));
 /// Where lines end on a terminal that does not say.
 const WIDTH: usize = 80;
+/// The fewest columns of a text that gives way.
+const LEAST: usize = 12;
 const INDENT: &str = "  ";
 const GAP: &str = "  ";
 
 /// Rows under one head.
 pub(crate) struct Table<const N: usize> {
     head: [&'static str; N],
-    /// The column that gives way where a line would be too long.
+    /// The column that is parted into several lines where one would be too long.
     flexible: usize,
     rows: Vec<([String; N], Option<String>)>,
 }
@@ -49,14 +55,23 @@ impl<const N: usize> Table<N> {
             }
         }
         let all = widths.iter().sum::<usize>() + INDENT.len() + GAP.len() * (N - 1);
-        let least = self.head[self.flexible].chars().count().max(8);
-        let spare = widths[self.flexible].saturating_sub(all.saturating_sub(WIDTH));
+        let least = self.head[self.flexible].chars().count().max(LEAST);
+        let spare = widths[self.flexible].saturating_sub(all.saturating_sub(screen_width()));
         widths[self.flexible] = spare.max(least.min(widths[self.flexible]));
         let mut out = String::new();
         let head = line(&self.head.map(str::to_owned), &widths);
         let _ = writeln!(out, "{DIM}{head}{DIM:#}");
         for (row, note) in &self.rows {
-            let _ = writeln!(out, "{}", line(row, &widths));
+            let mut row = row.clone();
+            let wrapped = wrap(&row[self.flexible], widths[self.flexible]);
+            let mut wrapped = wrapped.into_iter();
+            row[self.flexible] = wrapped.next().unwrap_or_default();
+            let _ = writeln!(out, "{}", line(&row, &widths));
+            for rest in wrapped {
+                let mut below = [const { String::new() }; N];
+                below[self.flexible] = rest;
+                let _ = writeln!(out, "{}", line(&below, &widths));
+            }
             if let Some(note) = note {
                 let _ = writeln!(out, "{INDENT}{INDENT}{DIM}{note}{DIM:#}");
             }
@@ -67,9 +82,20 @@ impl<const N: usize> Table<N> {
 
 fn line<const N: usize>(cells: &[String; N], widths: &[usize; N]) -> String {
     let padded = cells.iter().zip(widths);
-    let padded = padded.map(|(cell, width)| format!("{:width$}", cut(cell, *width)));
+    let padded = padded.map(|(cell, width)| format!("{cell:width$}"));
     let line = padded.collect::<Vec<_>>().join(GAP);
     format!("{INDENT}{line}").trim_end().to_owned()
+}
+
+/// The columns that lines may have: those of the terminal, and any number for a file or a program.
+pub(crate) fn screen_width() -> usize {
+    if cfg!(test) {
+        return WIDTH;
+    }
+    if !std::io::stdout().is_terminal() {
+        return usize::MAX;
+    }
+    terminal_size::terminal_size().map_or(WIDTH, |(width, _)| usize::from(width.0))
 }
 
 /// A text of somebody else without what a terminal would obey.
@@ -78,13 +104,30 @@ pub(crate) fn plain(text: &str) -> String {
     text.chars().map(harmless).collect()
 }
 
-/// The beginning of `text`, with an ellipsis where something is left out.
-fn cut(text: &str, width: usize) -> String {
-    if text.chars().count() <= width {
-        return text.to_owned();
+/// A text in lines of at most `width` characters: parted at spaces where there are some, and nothing
+/// is left out.
+fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    let mut used = 0;
+    for word in text.split(' ') {
+        let mut word: Vec<char> = word.chars().collect();
+        if used > 0 && used + 1 + word.len() <= width {
+            used += 1;
+            lines.last_mut().expect("there is a line").push(' ');
+        } else if used > 0 {
+            lines.push(String::new());
+            used = 0;
+        }
+        while word.len() > width {
+            let rest = word.split_off(width);
+            let last = lines.last_mut().expect("there is a line");
+            last.extend(std::mem::replace(&mut word, rest));
+            lines.push(String::new());
+        }
+        used += word.len();
+        lines.last_mut().expect("there is a line").extend(word);
     }
-    let kept: String = text.chars().take(width.saturating_sub(1)).collect();
-    format!("{kept}…")
+    lines
 }
 
 /// A table under a title, unless there is none.
@@ -137,15 +180,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_fits_a_terminal_and_says_where_it_was_cut() {
+    fn a_table_fits_a_terminal_and_nothing_is_cut() {
         let mut table = Table::new(["host", "what it said", "when"], 1);
         table.row([&"a.example", &"no answer ".repeat(20), &"now"]);
-        table.row([&"b.example", &"fine", &"in 3m"]);
+        table.row([&"b.example", &"x".repeat(150), &"in 3m"]);
         let text = unstyled(&table.render());
         for line in text.lines() {
             assert!(line.chars().count() <= WIDTH, "{line}");
         }
-        assert!(text.contains("…  now"), "{text}");
+        assert_eq!(text.matches("answer").count(), 20, "{text}");
+        assert_eq!(text.matches('x').count(), 150 + 2, "{text}");
         assert!(text.lines().next().unwrap().starts_with("  host"));
     }
 

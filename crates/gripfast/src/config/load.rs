@@ -60,6 +60,23 @@ pub(crate) struct Loaded {
     pub(crate) warnings: Vec<String>,
 }
 
+impl Loaded {
+    /// Every option with its value and its source, secrets masked.
+    pub(crate) fn to_json(&self) -> serde_json::Value {
+        let options = options::all().map(|option| {
+            let value = &self.values[option.key];
+            serde_json::json!({
+                "key": option.key,
+                "value": value.text.as_deref().map(|text| option.shown(text)),
+                "source": value.source,
+                "has_effect": option.has_effect,
+                "live": option.live,
+            })
+        });
+        serde_json::json!({ "options": options.collect::<Vec<_>>(), "warnings": self.warnings })
+    }
+}
+
 /// Reads all sources and checks every value.
 pub(crate) fn load(flags: &Flags, env: &dyn Environment) -> Result<Loaded, ConfigError> {
     let mut loader = Loader::default();

@@ -450,7 +450,8 @@ options! {
         dht_enabled: bool = "false", common;
         /// Where other nodes reach this one.
         dht_listen: Multiaddrs = "/ip4/0.0.0.0/tcp/7335";
-        /// Addresses to tell other nodes beside those that are listened on; needed behind a NAT.
+        /// Addresses to tell other nodes beside those that are listened on; needed behind a NAT. A
+        /// name (`/dns4/…`) is looked up once, at the start: other nodes are told its addresses.
         dht_external: Multiaddrs, example("/dns4/grasp.example.com/tcp/7335");
         /// Nodes to begin with, each with its name at the end (`…/p2p/12D3KooW…`). Without any,
         /// this node waits to be found.

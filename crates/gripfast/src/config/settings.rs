@@ -1,7 +1,7 @@
 //! Settings derived from several options, and combinations that are refused.
 
 use std::{
-    net::SocketAddr,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     path::{Path, PathBuf},
 };
 
@@ -51,6 +51,18 @@ impl GithubHost {
 /// The name of a node without a `domain`: the address it listens on.
 pub(crate) fn service_at(address: SocketAddr, base: &str) -> Service {
     try_service_at(address, base).expect("an address and a checked path make a service")
+}
+
+/// Where a node that listens on `address` answers on its machine.
+pub(crate) fn local_url(mut address: SocketAddr, base: &str) -> String {
+    if address.ip().is_unspecified() {
+        address.set_ip(match address.ip() {
+            IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        });
+    }
+    let url = format!("http://{address}/{base}");
+    url.trim_end_matches('/').to_owned()
 }
 
 fn try_service_at(address: SocketAddr, base: &str) -> Option<Service> {

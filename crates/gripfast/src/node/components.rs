@@ -16,13 +16,13 @@ use grip_web::{AdminToken, Build, Readiness, Web, WebSettings};
 use tokio::{net::TcpSocket, time::Instant};
 
 use super::{
-    base::Base, component_settings, database, egress, github::Gateways, identity::Identity, index,
-    resolve, sync, watch,
+    base::Base, component_settings, database, disk, egress, github::Gateways, identity::Identity,
+    index, resolve, sync, watch,
 };
 use crate::{
     admin_token,
     commands::version,
-    config::{Settings, service_at},
+    config::{Loaded, Settings, local_url, service_at},
 };
 
 /// Connections that may wait to be accepted; beyond it the kernel makes clients try again.
@@ -36,8 +36,10 @@ const FINAL_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 pub(crate) struct Components {
     service: Service,
     identity: Identity,
+    address: SocketAddr,
     grasp: Grasp,
     web: Arc<ArcSwap<WebSettings>>,
+    config: Arc<ArcSwap<serde_json::Value>>,
     resolve: Arc<ArcSwap<grip_resolve::Options>>,
     /// Connections and what they asked for: told to stop first.
     front: TaskGroup,
@@ -52,7 +54,8 @@ pub(crate) struct Components {
 
 impl Components {
     /// Opens everything, recovers, and begins to listen; nothing answers before all is there.
-    pub(crate) async fn start(settings: &Settings) -> anyhow::Result<Self> {
+    pub(crate) async fn start(loaded: &Loaded) -> anyhow::Result<Self> {
+        let settings = &loaded.settings;
         // Bound first, so that a taken port is found out before anything is touched, but not yet
         // listening: a port that accepts and does not answer would fool every probe.
         let (socket, address) = bind(settings.reach.bind_address)?;
@@ -66,6 +69,7 @@ impl Components {
         let db = database::open(settings).await?;
         let readiness = Readiness::ready();
         database::watch(&db, &readiness, &back);
+        disk::watch(&repositories, &readiness, &back);
         let queue = Queue::new(db.clone());
         let reclaimed = queue.reclaim().await;
         reclaimed.context("cannot reclaim the jobs of the last run")?;
@@ -82,6 +86,7 @@ impl Components {
         let web = Arc::new(ArcSwap::from_pointee(component_settings::web(
             settings, &service, &identity,
         )));
+        let config = Arc::new(ArcSwap::from_pointee(loaded.to_json()));
         let (relay, writer) =
             Relay::start(store.clone(), component_settings::relay(settings), &front);
         let grasp = Grasp::start(grip_grasp::Parts {
@@ -136,6 +141,7 @@ impl Components {
                 admin: resolving.admin,
             }),
             admin: AdminToken::new(admin),
+            config: Arc::clone(&config),
             build: BUILD,
         };
         let (group, end) = (front.clone(), last.clone());
@@ -146,8 +152,10 @@ impl Components {
         Ok(Self {
             service,
             identity,
+            address,
             grasp,
             web,
+            config,
             resolve: resolving.options,
             front,
             back,
@@ -160,6 +168,11 @@ impl Components {
 
     pub(crate) fn url(&self) -> String {
         self.service.http_url()
+    }
+
+    /// Where it answers on its machine.
+    pub(crate) fn local_url(&self) -> String {
+        local_url(self.address, self.service.base())
     }
 
     /// The line that greets the operator.
@@ -186,7 +199,9 @@ impl Components {
     }
 
     /// Swaps in settings that may change while we run.
-    pub(crate) fn apply(&self, settings: &Settings) -> anyhow::Result<()> {
+    pub(crate) fn apply(&self, loaded: &Loaded) -> anyhow::Result<()> {
+        let settings = &loaded.settings;
+        self.config.store(Arc::new(loaded.to_json()));
         let (service, identity) = (&self.service, &self.identity);
         identity.configure(settings);
         let policy = component_settings::policy(settings, service, identity);

@@ -28,6 +28,11 @@ fn holder(pid: &Option<u32>) -> String {
 
 pub(super) const NAME: &str = "gripfast.lock";
 
+/// Says whether a node has used the directory for its data.
+pub(crate) fn is_data_dir(dir: &Path) -> bool {
+    dir.join(NAME).exists()
+}
+
 /// Holds directories until it is dropped; the kernel frees them if the process dies.
 #[must_use = "the directories are free again as soon as the lock is dropped"]
 #[derive(Debug)]
@@ -36,6 +41,16 @@ pub(crate) struct DirLock {
 }
 
 impl DirLock {
+    /// Takes a directory that a node has used, for as long as none uses it.
+    pub(crate) fn try_take(dir: &Path) -> Result<Self, LockError> {
+        let _files = if is_data_dir(dir) {
+            vec![lock(dir)?]
+        } else {
+            Vec::new()
+        };
+        Ok(Self { _files })
+    }
+
     /// Makes the directories if need be and takes them. Those inside an earlier one come with it.
     pub(crate) fn take(dirs: &[&Path]) -> Result<Self, LockError> {
         let mut files = Vec::new();

@@ -1,6 +1,6 @@
 //! Wiring of the resolver and of the network in which other nodes find this one.
 
-use std::{path::Path, sync::Arc};
+use std::{io, net::IpAddr, path::Path, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use arc_swap::ArcSwap;
@@ -8,6 +8,7 @@ use grip_dht::{
     Dht,
     kademlia::{self, Kademlia},
 };
+use grip_egress::Special;
 use grip_limits::{Lane, Throttle};
 use grip_resolve::{
     Admin, HealthOf, HostHealth, Identity, LocalManifests, NodeKey, Options, Parts, RankingOptions,
@@ -15,6 +16,7 @@ use grip_resolve::{
 };
 use grip_tasks::TaskGroup;
 use grip_types::Service;
+use tokio::{net::lookup_host, time::timeout};
 use url::Url;
 
 use super::base::Base;
@@ -22,6 +24,9 @@ use crate::{config::options::Discovery, private_file};
 
 /// The file in the data directory with the secret key of this node in the network.
 const KEY_FILE: &str = "node.key";
+
+/// How long the start waits for the addresses of a name of ours.
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The running resolver.
 pub(super) struct Resolving {
@@ -105,7 +110,7 @@ async fn start_dht(
 ) -> anyhow::Result<Arc<dyn Dht>> {
     let options = kademlia::Options {
         listen: discovery.dht_listen.clone(),
-        external: discovery.dht_external.clone(),
+        external: external(discovery, &SystemNames).await,
         bootstrap: discovery.dht_bootstrap.clone(),
         lan_only: discovery.dht_lan_only,
         ..kademlia::Options::new(seed)
@@ -127,6 +132,74 @@ async fn start_dht(
     Ok(Arc::new(dht))
 }
 
+/// Addresses of host names.
+trait Names {
+    async fn addresses(&self, host: &str) -> io::Result<Vec<IpAddr>>;
+}
+
+struct SystemNames;
+
+impl Names for SystemNames {
+    async fn addresses(&self, host: &str) -> io::Result<Vec<IpAddr>> {
+        let found = timeout(LOOKUP_TIMEOUT, lookup_host((host, 0))).await??;
+        Ok(found.map(|address| address.ip()).collect())
+    }
+}
+
+/// The addresses to tell other nodes. Those dial no names, so a name of ours is told as the addresses
+/// that it has at the start. One that cannot be used is left out: the node serves all the same.
+async fn external(discovery: &Discovery, names: &impl Names) -> Vec<String> {
+    let mut external = Vec::new();
+    for text in &discovery.dht_external {
+        let Some((version, host, rest)) = named(text) else {
+            external.push(text.clone());
+            continue;
+        };
+        let found = match names.addresses(host).await {
+            Ok(found) => found,
+            Err(error) => {
+                tracing::warn!(address = text, %error, "failed to look up the name in dht_external: other nodes are not told of it");
+                continue;
+            }
+        };
+        let is_usable = |ip: &IpAddr| match Special::of(*ip) {
+            None => !discovery.dht_lan_only,
+            Some(Special::Private | Special::LinkLocal | Special::Loopback) => {
+                discovery.dht_lan_only
+            }
+            Some(_) => false,
+        };
+        let is_meant = |ip: &IpAddr| match version {
+            "dns4" => ip.is_ipv4(),
+            "dns6" => ip.is_ipv6(),
+            _ => true,
+        };
+        let before = external.len();
+        for ip in found.into_iter().filter(is_meant).filter(is_usable) {
+            let protocol = if ip.is_ipv4() { "ip4" } else { "ip6" };
+            let address = format!("/{protocol}/{ip}/{rest}");
+            if !external.contains(&address) {
+                external.push(address);
+            }
+        }
+        if external.len() == before {
+            tracing::warn!(
+                address = text,
+                "the name in dht_external leads to no address that other nodes would dial: they \
+                 are not told of it"
+            );
+        }
+    }
+    external
+}
+
+/// The parts of an address that begins with a host name.
+fn named(address: &str) -> Option<(&str, &str, &str)> {
+    let (version, rest) = address.strip_prefix('/')?.split_once('/')?;
+    let (host, rest) = rest.split_once('/')?;
+    matches!(version, "dns" | "dns4" | "dns6").then_some((version, host, rest))
+}
+
 /// The secret key of this node, the same at every start.
 fn seed(data_dir: &Path) -> anyhow::Result<[u8; 32]> {
     let file = data_dir.join(KEY_FILE);
@@ -143,4 +216,48 @@ fn identity(seed: &[u8; 32], service: &Service) -> anyhow::Result<Identity> {
         key: NodeKey::from_seed(seed),
         urls: vec![url],
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::tests::Fake;
+
+    struct Table(Vec<(&'static str, &'static str)>);
+
+    impl Names for Table {
+        async fn addresses(&self, host: &str) -> io::Result<Vec<IpAddr>> {
+            let found = self.0.iter().filter(|(name, _)| *name == host);
+            let found: Vec<_> = found.map(|(_, ip)| ip.parse().unwrap()).collect();
+            if found.is_empty() {
+                return Err(io::ErrorKind::NotFound.into());
+            }
+            Ok(found)
+        }
+    }
+
+    #[tokio::test]
+    async fn a_name_of_ours_is_told_as_its_addresses_and_stops_no_start() {
+        let names = Table(vec![
+            ("node.example", "1.2.3.4"),
+            ("node.example", "2606:4700::1"),
+            ("lan.example", "10.0.0.1"),
+        ]);
+        let told = async |addresses: &str| {
+            let set = Fake::default().env("GRIPFAST_DHT_EXTERNAL", addresses);
+            external(&set.loaded().settings.discovery, &names).await
+        };
+        assert_eq!(
+            told("/dns4/node.example/tcp/7335").await,
+            ["/ip4/1.2.3.4/tcp/7335"]
+        );
+        assert_eq!(
+            told("/dns/node.example/tcp/1").await,
+            ["/ip4/1.2.3.4/tcp/1", "/ip6/2606:4700::1/tcp/1"]
+        );
+        assert_eq!(told("/ip4/5.6.7.8/tcp/1").await, ["/ip4/5.6.7.8/tcp/1"]);
+        for useless in ["/dns4/lan.example/tcp/1", "/dns4/nowhere.example/tcp/1"] {
+            assert!(told(useless).await.is_empty(), "{useless}");
+        }
+    }
 }

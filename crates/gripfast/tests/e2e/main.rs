@@ -12,6 +12,7 @@ mod lifecycle;
 mod memory;
 mod newcomers;
 mod ngit;
+mod operate;
 mod pages;
 mod postgres;
 mod private;

@@ -1,0 +1,215 @@
+//! The tree of one moment: hard links to all files, for a backup to read while the node goes on.
+//!
+//! Files here are never written in place: packs are immutable, refs are replaced whole. So a link is a
+//! copy that costs nothing, and what is repacked or removed meanwhile stays in the tree.
+//!
+//! Refs are linked before objects: whatever a ref names was durable before the ref was, so the tree has
+//! it. An index over several packs is left out, since it may name packs that went meanwhile; it is
+//! written again by maintenance.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use grip_tasks::Permit;
+use grip_types::{Identifier, RepoAddr};
+
+use super::{Inner, Repositories};
+use crate::{disk, layout};
+
+/// How often a directory is read again because something in it went while it was linked.
+const MAX_LOOKS: usize = 20;
+
+/// A tree of links.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frozen {
+    /// Laid out as the root of the repositories is.
+    pub git: PathBuf,
+    pub files: u64,
+}
+
+/// No object goes while it lives.
+#[must_use = "objects may go as soon as it is dropped"]
+pub struct KeptObjects {
+    _permits: Vec<Permit<Identifier>>,
+}
+
+impl Repositories {
+    /// Where a frozen tree lies, and what belongs to it.
+    pub fn frozen_path(&self) -> PathBuf {
+        self.inner.layout.frozen()
+    }
+
+    /// Keeps the objects of all repositories that are there now for as long as the result lives. Taken
+    /// before the events are copied that speak of them. Blocking.
+    pub fn keep_objects(&self) -> io::Result<KeptObjects> {
+        let packs = &self.inner.packs;
+        let identifiers = packs.identifiers()?;
+        let kept = identifiers
+            .iter()
+            .map(|identifier| packs.borrow(identifier));
+        Ok(KeptObjects {
+            _permits: kept.collect(),
+        })
+    }
+
+    /// Links every file of every repository into a tree of its own, which takes the place of an
+    /// earlier one. Blocking, for a moment for each repository.
+    pub fn freeze(&self, _kept: &KeptObjects) -> io::Result<Frozen> {
+        let inner = &self.inner;
+        let git = inner.layout.frozen().join("git");
+        remove_tree(&git)?;
+        fs::create_dir_all(&git)?;
+        let mut linking = Linking {
+            root: &inner.layout.root,
+            to: &git,
+            files: 0,
+        };
+        for repo in inner.list()? {
+            let _turn = inner.lock(&repo.identifier);
+            linking.tree(&inner.layout.repository(&repo))?;
+            linking.tree(&inner.staged_records(&repo))?;
+        }
+        linking.tree(&inner.layout.root.join(".archive"))?;
+        linking.tree(&inner.layout.root.join(".damaged"))?;
+        for identifier in inner.packs.identifiers()? {
+            linking.tree(&inner.layout.store(&identifier))?;
+        }
+        let files = linking.files;
+        Ok(Frozen { git, files })
+    }
+
+    /// Removes the frozen tree, if there is one. Blocking.
+    pub fn thaw(&self) -> io::Result<()> {
+        self.inner.thaw()
+    }
+}
+
+impl Inner {
+    pub(super) fn thaw(&self) -> io::Result<()> {
+        remove_tree(&self.layout.frozen())
+    }
+
+    fn staged_records(&self, repo: &RepoAddr) -> PathBuf {
+        let of_owner = self.layout.root.join(".staged").join(repo.npub());
+        of_owner.join(layout::directory(&repo.identifier))
+    }
+}
+
+fn remove_tree(path: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(error) if !disk::is_absent(&error) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+struct Linking<'a> {
+    root: &'a Path,
+    to: &'a Path,
+    files: u64,
+}
+
+impl Linking<'_> {
+    /// Links all that is below a directory; nothing if that is not there.
+    fn tree(&mut self, from: &Path) -> io::Result<()> {
+        for _ in 0..MAX_LOOKS {
+            match self.try_tree(from) {
+                // A pack was rolled up: what replaced it was there before it went. All of it again, lest
+                // an index stays without its pack.
+                Err(error) if disk::is_absent(&error) => {
+                    let below = from.strip_prefix(self.root).map_err(io::Error::other)?;
+                    fs::remove_dir_all(self.to.join(below))?;
+                }
+                done => return done,
+            }
+        }
+        Err(io::Error::other(format!(
+            "{} changes faster than it can be read",
+            from.display()
+        )))
+    }
+
+    fn try_tree(&mut self, from: &Path) -> io::Result<()> {
+        let entries = disk::entries(from)?;
+        if entries.is_empty() {
+            return Ok(());
+        }
+        let below = from.strip_prefix(self.root).map_err(io::Error::other)?;
+        let to = self.to.join(below);
+        fs::create_dir_all(&to)?;
+        for (name, kind) in entries {
+            let (from, to) = (from.join(&name), to.join(&name));
+            if kind.is_dir() {
+                // Also an empty one: git wants `refs` and `objects`.
+                fs::create_dir_all(&to)?;
+                self.try_tree(&from)?;
+            } else if kind.is_file() && !is_left_out(&name) {
+                self.link(&from, &to)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn link(&mut self, from: &Path, to: &Path) -> io::Result<()> {
+        match fs::hard_link(from, to) {
+            Ok(()) => self.files += 1,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) if disk::is_absent(&error) => return Err(error),
+            // A file system without links, or one whose links are used up.
+            Err(_) => {
+                fs::copy(from, to)?;
+                self.files += 1;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a file is half written, or can be made again from the others.
+fn is_left_out(name: &str) -> bool {
+    let is_half = name.ends_with(".new") || name.ends_with(".lock") || name.starts_with("tmp_");
+    is_half || name.starts_with("multi-pack-index") || name.ends_with(".bitmap")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Options;
+
+    #[test]
+    fn a_frozen_tree_keeps_what_is_replaced_or_removed_later() {
+        let dir = tempfile::tempdir().unwrap();
+        let repositories = Repositories::open(Options::new(dir.path())).unwrap();
+        let owner =
+            RepoAddr::parse_npub("npub10xlxvlhemja6c4dqv22uapctqupfhlxm9h8z3k2e72q4k9hcz7vqpkge6d")
+                .unwrap();
+        let repo = RepoAddr::new(owner, Identifier::parse("tides").unwrap());
+        repositories.create(&repo).unwrap();
+        let pack = dir.path().join(".objects/tides.git/objects/pack");
+        fs::write(pack.join("pack-1.pack"), "one").unwrap();
+        fs::write(pack.join("multi-pack-index"), "names pack-1").unwrap();
+        let kept = repositories.keep_objects().unwrap();
+        let frozen = repositories.freeze(&kept).unwrap();
+        fs::remove_file(pack.join("pack-1.pack")).unwrap();
+        let head = frozen.git.join(repo.path()).join("HEAD");
+        let before = fs::read(&head).unwrap();
+        disk::replace(&dir.path().join(repo.path()).join("HEAD"), b"other").unwrap();
+        assert_eq!(fs::read(&head).unwrap(), before);
+        let kept = frozen.git.join(".objects/tides.git/objects/pack");
+        assert_eq!(fs::read(kept.join("pack-1.pack")).unwrap(), b"one");
+        assert!(!kept.join("multi-pack-index").exists());
+        assert!(frozen.git.join(repo.path()).join("refs").is_dir());
+        // The next one knows nothing of the last, and neither does the next start.
+        let again = repositories.freeze(&kept).unwrap();
+        assert!(
+            !again
+                .git
+                .join(".objects/tides.git/objects/pack/pack-1.pack")
+                .exists()
+        );
+        drop((repositories, kept));
+        let opened = Repositories::open(Options::new(dir.path())).unwrap();
+        assert!(!opened.frozen_path().exists());
+    }
+}

@@ -1,0 +1,100 @@
+//! How the node is at present: what is served, waits and fails, and how full it is.
+
+use grip_git::Disk;
+use http::StatusCode;
+
+use super::{
+    json,
+    types::{DiskStatus, JobTotals, NodeStatus, StoreStatus, SyncSummary},
+};
+use crate::{
+    Breaker, RelayHealth,
+    app::App,
+    error::WebError,
+    probes::condition,
+    request_context::{HttpResult, RequestContext},
+};
+
+/// The state of the node, on one screen.
+pub(crate) async fn status(cx: &RequestContext<'_>) -> HttpResult {
+    let (app, web) = (cx.app, &cx.app.web);
+    // The figures of the pages: both count what lists show.
+    let catalog = app.catalog.get(app).await?;
+    let (disks, store) = places(app).await?;
+    let stats = web.grasp.stats();
+    let held = stats.purgatory;
+    let condition = condition(app);
+    let status = NodeStatus {
+        version: web.build.version.to_owned(),
+        commit: web.build.commit.map(str::to_owned),
+        url: cx.settings.service.http_url(),
+        uptime_seconds: app.started.elapsed().as_secs(),
+        ready: condition.missing.is_empty(),
+        missing: condition.missing,
+        degraded: condition.degraded,
+        repositories: catalog.len() as u64,
+        events: catalog.events,
+        relay_clients: web.relay.stats().connections.get(),
+        pushes: stats.pushes as u64,
+        waiting: (held.announcements + held.states + held.prs) as u64,
+        wanted: held.wanted as u64,
+        oldest_wait_seconds: stats.oldest_wait.map(|wait| wait.as_secs()),
+        sync: sync(app),
+        jobs: jobs(app),
+        refused: stats
+            .refused
+            .into_iter()
+            .map(|(cause, n)| (cause.to_owned(), n))
+            .collect(),
+        disks,
+        store,
+    };
+    json(StatusCode::OK, &status)
+}
+
+async fn places(app: &App) -> Result<(Vec<DiskStatus>, StoreStatus), WebError> {
+    let (repositories, store) = (app.web.repositories.clone(), app.web.store.clone());
+    let look = move || (repositories.disks(), store.stats());
+    let (disks, stats) = app.blocking("status", look).await?;
+    let stats = stats.map_err(|e| WebError::internal("the event store cannot be read", e))?;
+    let floor = app.web.repositories.options().min_free_bytes;
+    let disk = |disk: Disk| DiskStatus {
+        holds: disk.holds,
+        free_bytes: disk.free_bytes,
+        total_bytes: disk.total_bytes,
+        floor_bytes: floor,
+    };
+    let store = StoreStatus {
+        used_bytes: stats.used_bytes,
+        limit_bytes: stats.map_bytes,
+    };
+    Ok((disks.into_iter().map(disk).collect(), store))
+}
+
+fn sync(app: &App) -> SyncSummary {
+    let sync = &app.web.sync;
+    let (relays, hosts) = (sync.relays(), sync.hosts());
+    let is_failing = |health: RelayHealth| health != RelayHealth::Healthy;
+    SyncSummary {
+        enabled: sync.get().is_some(),
+        queue_length: app.web.grasp.sync_queue_len() as u64,
+        running: sync
+            .get()
+            .map_or(0, |report| report.totals().running as u64),
+        relays: relays.len() as u64,
+        relays_failing: relays.iter().filter(|r| is_failing(r.health)).count() as u64,
+        hosts: hosts.len() as u64,
+        hosts_failing: hosts
+            .iter()
+            .filter(|h| h.breaker != Breaker::Passing)
+            .count() as u64,
+    }
+}
+
+fn jobs(app: &App) -> JobTotals {
+    let sample = app.samples.look();
+    JobTotals {
+        due: sample.due().map(|(_, n)| n).sum(),
+        dead: sample.dead().map(|(_, n)| n).sum(),
+    }
+}

@@ -1,0 +1,222 @@
+//! Backups: a directory of blocks by content, and a list of files for each backup.
+//!
+//! ```text
+//! <directory>/
+//! ├── gripfast-backup            the format
+//! ├── blocks/ab/abcd…            up to 4 MiB of a file, named by BLAKE3; each once
+//! └── backups/<time>.json        files of one backup: path, mode, size, blocks
+//! ```
+//!
+//! Packs are immutable and named by their content, so those of an earlier backup are not read again;
+//! pages of the event store that did not change are blocks that are there already. A backup is its list,
+//! which is written last: whatever ends the work before leaves blocks that the next one finds. A block
+//! that no list names is read before it is trusted, since it may be half written.
+//!
+//! Nothing in a backup knows its host name or path: it can be restored to others.
+
+mod blocks;
+mod make;
+mod restore;
+mod sources;
+
+use std::{
+    collections::HashMap,
+    fs, io,
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use anyhow::{Context as _, bail};
+use serde::{Deserialize, Serialize};
+
+use self::blocks::{Blocks, Digest};
+pub(crate) use self::{
+    make::{Made, make},
+    restore::{Restored, Target, check_finished, restore},
+    sources::{frozen, stopped},
+};
+
+/// What `gripfast-backup` says.
+const FORMAT: &str = "gripfast backup 1\n";
+const FORMAT_FILE: &str = "gripfast-backup";
+
+/// A directory of backups.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    root: PathBuf,
+    blocks: Blocks,
+}
+
+/// What one backup consists of.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct Snapshot {
+    /// Unix seconds.
+    pub(crate) made_at: u64,
+    /// The version that made it.
+    pub(crate) gripfast: String,
+    /// The name of the node at that time; it may have another one later.
+    pub(crate) url: String,
+    /// The database is a server, and not in here.
+    pub(crate) is_without_database: bool,
+    pub(crate) files: Vec<FileEntry>,
+}
+
+/// A file, or a directory that is empty.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub(crate) struct FileEntry {
+    /// Below the data directory of a node whose settings say nothing of places.
+    pub(crate) path: String,
+    pub(crate) mode: u32,
+    pub(crate) size: u64,
+    /// None for a directory.
+    pub(crate) blocks: Option<Vec<Digest>>,
+}
+
+impl Snapshot {
+    pub(crate) fn bytes(&self) -> u64 {
+        self.files.iter().map(|file| file.size).sum()
+    }
+
+    pub(crate) fn made_at(&self) -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(self.made_at)
+    }
+
+    fn digests(&self) -> impl Iterator<Item = &Digest> {
+        self.files
+            .iter()
+            .flat_map(|file| file.blocks.iter().flatten())
+    }
+}
+
+impl Directory {
+    /// Opens a directory that has backups.
+    pub(crate) fn open(root: &Path) -> anyhow::Result<Self> {
+        let shown = root.display();
+        match fs::read_to_string(root.join(FORMAT_FILE)) {
+            Ok(text) if text == FORMAT => {}
+            Ok(_) => {
+                bail!("the backups in {shown} are of a format that this version does not know")
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                bail!("there are no backups in {shown}")
+            }
+            Err(error) => return Err(error).with_context(|| format!("cannot read {shown}")),
+        }
+        Ok(Self {
+            root: root.to_owned(),
+            blocks: Blocks::new(root.join("blocks")),
+        })
+    }
+
+    /// Opens a directory, or makes one of an empty or missing directory.
+    pub(crate) fn open_or_make(root: &Path) -> anyhow::Result<Self> {
+        let shown = root.display();
+        let failed = || format!("cannot write to {shown}");
+        fs::create_dir_all(root).with_context(failed)?;
+        if !root.join(FORMAT_FILE).exists() {
+            let is_empty = fs::read_dir(root).with_context(failed)?.next().is_none();
+            if !is_empty {
+                bail!("{shown} has something else in it than backups: name an empty directory");
+            }
+            for directory in ["blocks", "backups"] {
+                fs::create_dir(root.join(directory)).with_context(failed)?;
+            }
+            // Last, so that it is only there in a directory that is complete.
+            fs::write(root.join(FORMAT_FILE), FORMAT).with_context(failed)?;
+        }
+        Self::open(root)
+    }
+
+    /// The names of all backups, the oldest first.
+    pub(crate) fn names(&self) -> anyhow::Result<Vec<String>> {
+        let entries = fs::read_dir(self.lists()).context("cannot list the backups")?;
+        let mut names = Vec::new();
+        for entry in entries {
+            let name = entry?.file_name().to_string_lossy().into_owned();
+            names.extend(name.strip_suffix(".json").map(str::to_owned));
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    pub(crate) fn read(&self, name: &str) -> anyhow::Result<Snapshot> {
+        if name.contains(['/', '\0']) || name.starts_with('.') {
+            bail!("`{name}` is no name of a backup; `gripfast backup --list` lists them");
+        }
+        let path = self.lists().join(format!("{name}.json"));
+        let text = fs::read_to_string(&path)
+            .with_context(|| format!("there is no backup {name} in {}", self.root.display()))?;
+        let snapshot: Snapshot = serde_json::from_str(&text)
+            .with_context(|| format!("the list {} cannot be read", path.display()))?;
+        for file in &snapshot.files {
+            if !is_below(&file.path) {
+                bail!("the list {} names the path {:?}", path.display(), file.path);
+            }
+        }
+        Ok(snapshot)
+    }
+
+    /// The newest backup, with its name.
+    pub(crate) fn newest(&self) -> anyhow::Result<Option<(String, Snapshot)>> {
+        let Some(name) = self.names()?.pop() else {
+            return Ok(None);
+        };
+        let snapshot = self.read(&name)?;
+        Ok(Some((name, snapshot)))
+    }
+
+    /// Writes a list once all of its blocks are on the disk; returns its name.
+    fn write(&self, snapshot: &Snapshot) -> anyhow::Result<String> {
+        sync_file_system(&self.root)?;
+        let time = humantime::format_rfc3339_seconds(snapshot.made_at()).to_string();
+        let time = time.replace(':', "");
+        let is_free = |name: &String| !self.lists().join(format!("{name}.json")).exists();
+        let further = (2..).map(|n| format!("{time}-{n}"));
+        let mut names = std::iter::once(time.clone()).chain(further);
+        let name = names.find(is_free).expect("there is always one more");
+        let path = self.lists().join(format!("{name}.json"));
+        let half = path.with_extension("half");
+        fs::write(&half, serde_json::to_vec(snapshot)?)?;
+        fs::File::open(&half)?.sync_all()?;
+        fs::rename(&half, &path)?;
+        fs::File::open(self.lists())?.sync_all()?;
+        Ok(name)
+    }
+
+    /// Removes all backups but the newest `keep`, and the blocks that no other one names; returns how
+    /// many backups went.
+    pub(crate) fn prune(&self, keep: usize) -> anyhow::Result<usize> {
+        let mut names = self.names()?;
+        let kept = names.split_off(names.len().saturating_sub(keep));
+        for name in &names {
+            fs::remove_file(self.lists().join(format!("{name}.json")))?;
+        }
+        fs::File::open(self.lists())?.sync_all()?;
+        let mut needed = HashMap::new();
+        for name in &kept {
+            needed.extend(self.read(name)?.digests().map(|digest| (*digest, ())));
+        }
+        self.blocks.retain(|digest| needed.contains_key(digest))?;
+        Ok(names.len())
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.root
+    }
+
+    fn lists(&self) -> PathBuf {
+        self.root.join("backups")
+    }
+}
+
+/// Whether a path stays below where it is joined to.
+fn is_below(path: &str) -> bool {
+    let is_plain = |part: &str| !matches!(part, "" | "." | "..") && !part.contains('\0');
+    path.split('/').all(is_plain)
+}
+
+fn sync_file_system(path: &Path) -> io::Result<()> {
+    let directory = fs::File::open(path)?;
+    rustix::fs::syncfs(&directory)?;
+    Ok(())
+}

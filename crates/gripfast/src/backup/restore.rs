@@ -1,0 +1,270 @@
+//! The state of a backup, brought back.
+
+use std::{
+    fs::{self, File, Permissions},
+    io::{self, Write as _},
+    os::unix::fs::{DirBuilderExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, bail};
+use grip_git::{Options, Repositories};
+use grip_store::EventStore;
+
+use super::{
+    Directory, FileEntry, Snapshot,
+    blocks::{self, BLOCK, Digest},
+    sync_file_system,
+};
+use crate::{
+    commands::progress::Progress,
+    config::{DatabasePlace, Settings},
+};
+
+/// Lies in a data directory until all of a backup is in it.
+const MARK: &str = "restoring";
+
+/// Where a backup is brought to.
+#[derive(Debug)]
+pub(crate) struct Target {
+    pub(crate) data_dir: PathBuf,
+    pub(crate) git: PathBuf,
+    pub(crate) relay: PathBuf,
+    pub(crate) database: PathBuf,
+    pub(crate) git_program: PathBuf,
+}
+
+/// What came back.
+#[derive(Debug, serde::Serialize)]
+pub(crate) struct Restored {
+    pub(crate) backup: String,
+    pub(crate) files: usize,
+    pub(crate) bytes: u64,
+    pub(crate) repositories: usize,
+    pub(crate) events: u64,
+    /// Every object was read.
+    pub(crate) full: bool,
+    pub(crate) is_without_database: bool,
+}
+
+impl Target {
+    /// The places that the settings name.
+    pub(crate) fn of(settings: &Settings) -> Self {
+        let database = match settings.database() {
+            DatabasePlace::File(path) => path,
+            // The backup has no file then, unless it was made with one: it goes where nothing reads it.
+            DatabasePlace::Server(_) => settings.storage.data_dir.join("gripfast.sqlite"),
+        };
+        Self {
+            data_dir: settings.storage.data_dir.clone(),
+            git: settings.git_data_path(),
+            relay: settings.relay_data_path(),
+            database,
+            git_program: settings.storage.git_program.clone(),
+        }
+    }
+
+    /// The places below one directory.
+    pub(crate) fn below(data_dir: &Path, git_program: &Path) -> Self {
+        Self {
+            data_dir: data_dir.to_owned(),
+            git: data_dir.join("git"),
+            relay: data_dir.join("relay"),
+            database: data_dir.join("gripfast.sqlite"),
+            git_program: git_program.to_owned(),
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        if let Some(rest) = name.strip_prefix("git/") {
+            return self.git.join(rest);
+        }
+        if let Some(rest) = name.strip_prefix("relay/") {
+            return self.relay.join(rest);
+        }
+        if let Some(suffix) = name.strip_prefix("gripfast.sqlite") {
+            let mut path = self.database.clone().into_os_string();
+            path.push(suffix);
+            return path.into();
+        }
+        self.data_dir.join(name)
+    }
+
+    /// Takes empty directories, or those of a restore that did not end.
+    fn prepare(&self) -> anyhow::Result<()> {
+        let mark = self.data_dir.join(MARK);
+        for place in [&self.data_dir, &self.git, &self.relay] {
+            let failed = || format!("cannot write to {}", place.display());
+            let mut made = fs::DirBuilder::new();
+            made.recursive(true)
+                .mode(0o750)
+                .create(place)
+                .with_context(failed)?;
+            let mut entries = fs::read_dir(place).with_context(failed)?;
+            // The lock is ours, taken before we look.
+            let is_used = entries.any(|entry| {
+                let is_lock = |entry: &fs::DirEntry| entry.file_name() == "gripfast.lock";
+                !entry.as_ref().is_ok_and(is_lock)
+            });
+            if is_used && !mark.exists() {
+                bail!(
+                    "{} is not empty; name an empty directory with --data-dir, or move this one aside",
+                    place.display()
+                );
+            }
+            if place == &self.data_dir {
+                fs::write(&mark, "gripfast restore did not end; run it again\n")?;
+                File::open(&mark)?.sync_all()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Refuses a data directory that has only a part of a backup.
+pub(crate) fn check_finished(data_dir: &Path) -> anyhow::Result<()> {
+    if data_dir.join(MARK).exists() {
+        bail!(
+            "the restore into {} did not end: run `gripfast restore` again, it goes on where it was",
+            data_dir.display()
+        );
+    }
+    Ok(())
+}
+
+/// Writes all files, checks what they are, and gives the directory free. What is there already from an
+/// attempt that was stopped is read and kept.
+pub(crate) async fn restore(
+    directory: &Directory,
+    name: &str,
+    snapshot: &Snapshot,
+    target: &Target,
+    full: bool,
+) -> anyhow::Result<Restored> {
+    target.prepare()?;
+    // Left by a check that was stopped: they belong to another state of the file.
+    for suffix in ["-wal", "-shm"] {
+        let mut beside = target.database.clone().into_os_string();
+        beside.push(suffix);
+        remove_file(Path::new(&beside))?;
+    }
+    let mut progress = Progress::new("restore", snapshot.bytes());
+    for file in &snapshot.files {
+        let path = target.path(&file.path);
+        let written = write(directory, file, &path, &mut progress);
+        written.with_context(|| format!("cannot restore {}", path.display()))?;
+        grip_tasks::fault::point("restore.file");
+    }
+    progress.finish();
+    for place in [&target.data_dir, &target.git, &target.relay] {
+        sync_file_system(place)?;
+    }
+    let (repositories, events) = check(target, full).await?;
+    fs::remove_file(target.data_dir.join(MARK))?;
+    File::open(&target.data_dir)?.sync_all()?;
+    Ok(Restored {
+        backup: name.to_owned(),
+        files: snapshot.files.len(),
+        bytes: snapshot.bytes(),
+        repositories,
+        events,
+        full,
+        is_without_database: snapshot.is_without_database,
+    })
+}
+
+fn write(
+    directory: &Directory,
+    file: &FileEntry,
+    path: &Path,
+    progress: &mut Progress,
+) -> io::Result<()> {
+    let mut make = fs::DirBuilder::new();
+    make.recursive(true).mode(0o750);
+    let Some(digests) = &file.blocks else {
+        return make.create(path);
+    };
+    if let Some(parent) = path.parent() {
+        make.create(parent)?;
+    }
+    if is_there(file, digests, path)? {
+        progress.add(file.size);
+        return Ok(());
+    }
+    let half = path.with_added_extension("half");
+    let mut out = File::create(&half)?;
+    // Before anything is in it: some of them are secrets.
+    out.set_permissions(Permissions::from_mode(file.mode))?;
+    for digest in digests {
+        let bytes = directory.blocks.get(digest)?;
+        out.write_all(&bytes)?;
+        progress.add(bytes.len() as u64);
+    }
+    fs::rename(half, path)
+}
+
+fn remove_file(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Whether the file was written before, whole.
+fn is_there(file: &FileEntry, digests: &[Digest], path: &Path) -> io::Result<bool> {
+    let mut found = match File::open(path) {
+        Ok(found) => found,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(error),
+    };
+    if found.metadata()?.len() != file.size {
+        return Ok(false);
+    }
+    let mut buffer = Vec::with_capacity(BLOCK);
+    for digest in digests {
+        blocks::next(&mut found, &mut buffer)?;
+        if Digest::of(&buffer) != *digest {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Opens all as a node would: every ref must lead to an object that is there.
+async fn check(target: &Target, full: bool) -> anyhow::Result<(usize, u64)> {
+    let options = Options {
+        git: target.git_program.clone(),
+        ..Options::new(&target.git)
+    };
+    let repositories = Repositories::open(options).context("the repositories cannot be opened")?;
+    let store = EventStore::open(&target.relay.join("events"), grip_store::Options::default())
+        .context("the event store cannot be opened")?;
+    if target.database.exists() {
+        let db = grip_db::Db::open(&target.database).await;
+        db.context("the database cannot be opened")?.close().await;
+    }
+    let all = repositories
+        .list()
+        .context("the repositories cannot be listed")?;
+    for repo in &all {
+        let refs = repositories.refs(repo)?;
+        // Those of pull requests may rest on packs of the repository alone.
+        let shared = refs.iter().filter(|found| !found.name.is_under_nostr());
+        let (names, oids): (Vec<_>, Vec<_>) = shared.map(|found| (&found.name, found.oid)).unzip();
+        let kinds = repositories.kinds(&repo.identifier, &oids)?;
+        if let Some(at) = kinds.iter().position(Option::is_none) {
+            bail!("{repo} lacks the object of {}", names[at]);
+        }
+        if full {
+            let fsck = repositories.fsck(repo).await?;
+            if !fsck.is_clean {
+                bail!("git fsck finds fault with {repo}: {}", fsck.report.trim());
+            }
+        }
+    }
+    let events = store
+        .stats()
+        .context("the event store cannot be read")?
+        .events;
+    Ok((all.len(), events))
+}

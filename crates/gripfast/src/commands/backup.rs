@@ -1,0 +1,179 @@
+//! `gripfast backup`.
+
+use std::{fs::File, path::Path};
+
+use anyhow::{Context as _, bail};
+use grip_web::api_types::FrozenState;
+use reqwest::Method;
+use rustix::{
+    fs::{FlockOperation, Mode, flock},
+    process::umask,
+};
+use serde_json::json;
+
+use crate::{
+    backup::{self, Directory, Made, Restored, Target},
+    cli::{BackupRequest, NodeRequest},
+    commands::{client::Node, progress::size, table::Table, when::Now},
+    config::{self, ProcessEnvironment, Settings},
+    node::{DirLock, LockError},
+};
+
+const PATH: [&str; 3] = ["api", "v1", "backup"];
+/// One backup of a data directory at a time.
+const LOCK: &str = "backup.lock";
+
+/// Makes a backup of the running node, or of one that does not run.
+pub(crate) fn run(request: &NodeRequest, backup: &BackupRequest) -> anyhow::Result<()> {
+    if backup.list {
+        return list(request, &backup.to);
+    }
+    // There are keys among what is copied.
+    umask(Mode::RWXG | Mode::RWXO);
+    let settings = config::load(&request.flags, &ProcessEnvironment)?.settings;
+    let node = Node::new(request)?;
+    let directory = Directory::open_or_make(&backup.to)?;
+    let _lock = lock(node.data_dir())?;
+    let made = match DirLock::try_take(node.data_dir()) {
+        Ok(_held) if request.url.is_none() => of_stopped(&settings, node.data_dir(), &directory)?,
+        Ok(_) | Err(LockError::InUse { .. }) => of_running(&node, &directory)?,
+        Err(error) => return Err(error.into()),
+    };
+    let verified = if backup.verify {
+        Some(verify(&directory, &made.name, &settings)?)
+    } else {
+        None
+    };
+    let removed = match backup.keep {
+        Some(keep) => directory.prune(keep as usize)?,
+        None => 0,
+    };
+    print(request, &made, verified.as_ref(), removed);
+    Ok(())
+}
+
+fn of_running(node: &Node<'_>, directory: &Directory) -> anyhow::Result<Made> {
+    let answer = node.change_slowly(Method::POST, &PATH)?;
+    let state: FrozenState = serde_json::from_str(&answer).context("the answer cannot be read")?;
+    let made = backup::frozen(&state, node.data_dir())
+        .context("run this as the user of the node, or as root")
+        .and_then(|sources| backup::make(directory, &sources, node.name()));
+    // Also where it failed: links keep the space of what goes meanwhile.
+    let ended = node.change_slowly(Method::POST, &[&PATH[..], &["end"]].concat());
+    let made = made?;
+    ended.context("the backup is complete, but the node could not clear up behind it")?;
+    Ok(made)
+}
+
+fn of_stopped(settings: &Settings, data_dir: &Path, directory: &Directory) -> anyhow::Result<Made> {
+    if data_dir != settings.storage.data_dir {
+        bail!(
+            "the node of {} does not run; name its data directory with --data-dir",
+            data_dir.display()
+        );
+    }
+    if !crate::node::is_data_dir(data_dir) {
+        bail!(
+            "no node runs, and {} holds none; name its data directory with --data-dir",
+            data_dir.display()
+        );
+    }
+    backup::check_finished(data_dir)?;
+    let sources = backup::stopped(settings)?;
+    backup::make(directory, &sources, &settings.service().http_url())
+}
+
+fn lock(data_dir: &Path) -> anyhow::Result<File> {
+    let path = data_dir.join(LOCK);
+    // One that somebody else made will do: it is locked, not written.
+    let opened = File::open(&path).or_else(|_| File::create(&path));
+    let file = opened.with_context(|| {
+        format!(
+            "cannot write to {}; run this as the user of the node, or as root",
+            data_dir.display()
+        )
+    })?;
+    if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        bail!("another backup of {} is under way", data_dir.display());
+    }
+    Ok(file)
+}
+
+/// Restores into a directory of its own, and removes that again.
+#[tokio::main(flavor = "current_thread")]
+async fn verify(
+    directory: &Directory,
+    name: &str,
+    settings: &Settings,
+) -> anyhow::Result<Restored> {
+    let place = tempfile::Builder::new()
+        .prefix(".verify-")
+        .tempdir_in(directory.path())
+        .context("there is no room to restore the backup")?;
+    let target = Target::below(&place.path().join("data"), &settings.storage.git_program);
+    let snapshot = directory.read(name)?;
+    let restored = backup::restore(directory, name, &snapshot, &target, true).await;
+    restored.context("the backup was made, and cannot be restored")
+}
+
+fn print(request: &NodeRequest, made: &Made, verified: Option<&Restored>, removed: usize) {
+    if request.json {
+        let report = json!({ "made": made, "verified": verified, "removed": removed });
+        anstream::println!("{report:#}");
+        return;
+    }
+    anstream::println!(
+        "backup {}: {} files, {}, of which {} are new",
+        made.name,
+        made.files,
+        size(made.bytes),
+        size(made.new_bytes)
+    );
+    if let Some(restored) = verified {
+        anstream::println!(
+            "restored and checked: repositories {}, events {}",
+            restored.repositories,
+            restored.events
+        );
+    }
+    if removed > 0 {
+        anstream::println!("removed older backups: {removed}");
+    }
+    if made.is_without_database {
+        anstream::println!(
+            "the database is a server and not part of the backup: dump it with pg_dump before each \
+             `gripfast backup`, and restore both"
+        );
+    }
+}
+
+fn list(request: &NodeRequest, root: &Path) -> anyhow::Result<()> {
+    let directory = Directory::open(root)?;
+    let mut backups = Vec::new();
+    for name in directory.names()? {
+        let snapshot = directory.read(&name)?;
+        backups.push((name, snapshot));
+    }
+    if request.json {
+        let rows = backups.iter().map(|(name, snapshot)| {
+            json!({
+                "name": name, "made_at": snapshot.made_at, "url": snapshot.url,
+                "files": snapshot.files.len(), "bytes": snapshot.bytes(),
+            })
+        });
+        anstream::println!("{:#}", json!({ "backups": rows.collect::<Vec<_>>() }));
+        return Ok(());
+    }
+    if backups.is_empty() {
+        anstream::println!("no backups");
+        return Ok(());
+    }
+    let mut table = Table::new(["backup", "made", "files", "size", "node"], 4);
+    let now = Now::new();
+    for (name, snapshot) in &backups {
+        let (when, bytes) = (now.seconds(snapshot.made_at), size(snapshot.bytes()));
+        table.row([name, &when, &snapshot.files.len(), &bytes, &snapshot.url]);
+    }
+    anstream::print!("{}", table.render());
+    Ok(())
+}

@@ -1,0 +1,6 @@
+//! The operator's day: how the node is, whether it works, and how it comes back.
+
+mod backup;
+mod commands;
+mod package;
+mod selftest;

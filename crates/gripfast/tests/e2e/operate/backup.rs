@@ -1,0 +1,274 @@
+//! Backups of a node at work, and what comes back.
+
+use std::{fs, path::Path};
+
+use anyhow::{Context as _, Result, ensure};
+use grip_testkit::{LocalProject, Node, WorkTree, git, until};
+use nostr::prelude::Event;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::BINARY;
+
+/// Repositories with something to copy in them.
+const REPOSITORIES: usize = 3;
+const NOISE_MIB: u64 = 3;
+
+/// A node that serves repositories and holds a state.
+struct Scene {
+    node: Node,
+    served: Vec<LocalProject>,
+    held: LocalProject,
+    state: Event,
+    backups: TempDir,
+}
+
+impl Scene {
+    async fn start() -> Result<Self> {
+        let node = Node::start(BINARY).await?;
+        let mut served = Vec::new();
+        for n in 0..REPOSITORIES {
+            let tree = WorkTree::init()?;
+            tree.commit_noise(NOISE_MIB, 1)?;
+            let project = LocalProject::with_tree(&format!("served-{n}"), tree)?;
+            project.publish(&node, 100).await?;
+            served.push(project);
+        }
+        let held = LocalProject::new("held")?;
+        let state = held.announce(&node, 100).await?;
+        Ok(Self {
+            node,
+            served,
+            held,
+            state,
+            backups: TempDir::new()?,
+        })
+    }
+
+    fn place(&self) -> String {
+        self.backups
+            .path()
+            .join("of-node")
+            .to_string_lossy()
+            .into_owned()
+    }
+
+    async fn back_up(&self) -> Result<Value> {
+        let said = self.node.run(&["backup", &self.place(), "--json"]).await?;
+        Ok(serde_json::from_str(&said)?)
+    }
+
+    /// A node on another path and port with what is in the backups.
+    async fn restored(&self) -> Result<Node> {
+        let mut node = Node::prepare(BINARY, &[])?;
+        node.run(&["restore", &self.place(), "--full"]).await?;
+        node.launch().await?;
+        Ok(node)
+    }
+
+    /// Fails unless both nodes have the same refs and events, and the held state waits.
+    async fn must_agree(&self, other: &Node) -> Result<()> {
+        for project in &self.served {
+            let ours = git::ls_remote(&project.url(&self.node)).await?;
+            let theirs = git::ls_remote(&project.url(other)).await?;
+            ensure!(
+                ours == theirs,
+                "{}: {ours:?} {theirs:?}",
+                project.identifier
+            );
+        }
+        ensure!(events(&self.node).await? == events(other).await?);
+        self.must_wait(other).await
+    }
+
+    async fn must_wait(&self, other: &Node) -> Result<()> {
+        let explained = other.explain(&self.state.id.to_hex()).await?;
+        ensure!(explained["status"] == "held", "{explained}");
+        Ok(())
+    }
+}
+
+async fn events(node: &Node) -> Result<Vec<String>> {
+    let mut relay = node.connect().await?;
+    let found = relay.query(&[json!({ "limit": 500 })]).await?;
+    let mut ids: Vec<_> = found.iter().map(|event| event.id.to_hex()).collect();
+    ids.sort();
+    Ok(ids)
+}
+
+/// Pushes commit after commit until the flag is raised; returns how many.
+async fn push_until(node: &Node, project: &LocalProject, stop: &Path) -> Result<usize> {
+    let (mut relay, url) = (node.connect().await?, project.url(node));
+    for n in 1.. {
+        let tip = project.tree.commit("load", &n.to_string())?;
+        let age = 90_u64.saturating_sub(n as u64);
+        relay
+            .publish_ok(&project.project.state_at(&[("refs/heads/main", &tip)], age))
+            .await?;
+        project.tree.push_ok(&url, &["main"]).await?;
+        if stop.exists() {
+            return Ok(n);
+        }
+    }
+    Ok(0)
+}
+
+#[tokio::test]
+async fn a_backup_under_push_load_is_restored_to_another_path_and_name() -> Result<()> {
+    let scene = Scene::start().await?;
+    let busy = LocalProject::new("busy")?;
+    busy.publish(&scene.node, 100).await?;
+    let stop = scene.backups.path().join("stop");
+    let backing_up = async {
+        let made = scene.back_up().await?;
+        // So that something was surely pushed meanwhile.
+        until("pushes went on", || async {
+            let log = busy.tree.git(["log", "--oneline"]).ok()?;
+            (log.lines().count() > 3).then_some(())
+        })
+        .await?;
+        fs::write(&stop, "")?;
+        anyhow::Ok(made)
+    };
+    let (made, pushed) = tokio::join!(backing_up, push_until(&scene.node, &busy, &stop));
+    let (made, pushed) = (made?, pushed?);
+    ensure!(
+        pushed >= 1 && made["made"]["new_bytes"].as_u64() > Some(NOISE_MIB << 20),
+        "{made}"
+    );
+    let frozen = scene.node.data_dir().join("git/.frozen");
+    ensure!(!frozen.exists(), "the node has cleared up");
+
+    // Of the busy one it has a moment: refs and events of that moment agree.
+    let other = scene.restored().await?;
+    other.run(&["check", "--full"]).await?;
+    let refs = git::branches_and_tags(&busy.url(&other)).await?;
+    let (tip, _) = refs.first().context("main is there")?;
+    busy.tree
+        .git(["merge-base", "--is-ancestor", tip, "main"])?;
+    for project in &scene.served {
+        let (ours, theirs) = (project.url(&scene.node), project.url(&other));
+        ensure!(git::ls_remote(&ours).await? == git::ls_remote(&theirs).await?);
+    }
+    scene.must_wait(&other).await?;
+
+    // What waited is served when its data comes, to where the node is now.
+    scene.held.push(&other).await?;
+    let mut relay = other.connect().await?;
+    ensure!(relay.serves(&scene.state.id).await?);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_second_backup_stores_what_is_new_and_old_ones_can_go() -> Result<()> {
+    let scene = Scene::start().await?;
+    let first = scene.back_up().await?;
+    let second = scene.back_up().await?;
+    let new = |made: &Value| made["made"]["new_bytes"].as_u64().context("a number");
+    let packs = REPOSITORIES as u64 * (NOISE_MIB << 20);
+    ensure!(
+        new(&first)? > packs && new(&second)? < packs / 2,
+        "{first} {second}"
+    );
+
+    let place = scene.place();
+    let kept = scene
+        .node
+        .run(&["backup", &place, "--keep", "1", "--verify"])
+        .await?;
+    ensure!(
+        kept.contains("restored and checked") && kept.contains("removed older backups: 2"),
+        "{kept}"
+    );
+    let list: Value = serde_json::from_str(
+        &scene
+            .node
+            .run(&["backup", &place, "--list", "--json"])
+            .await?,
+    )?;
+    ensure!(
+        list["backups"].as_array().is_some_and(|all| all.len() == 1),
+        "{list}"
+    );
+    let other = scene.restored().await?;
+    scene.must_agree(&other).await
+}
+
+#[tokio::test]
+async fn a_backup_that_is_killed_goes_on_with_the_next() -> Result<()> {
+    let scene = Scene::start().await?;
+    let place = scene.place();
+    let mut killed = scene.node.command(&["backup", &place]);
+    killed.env("GRIPFAST_FAULT", "backup.block:4");
+    ensure!(
+        !killed.output().await?.status.success(),
+        "it died on the way"
+    );
+    let none = scene.node.command(&["restore", &place]).output().await?;
+    ensure!(!none.status.success(), "half a backup is none");
+    scene.back_up().await?;
+    let other = scene.restored().await?;
+    scene.must_agree(&other).await
+}
+
+#[tokio::test]
+async fn a_restore_that_is_killed_is_no_node_until_it_was_run_again() -> Result<()> {
+    let mut scene = Scene::start().await?;
+    // Of a node that does not run.
+    let before = events(&scene.node).await?;
+    let refs = git::ls_remote(&scene.served[0].url(&scene.node)).await?;
+    scene.node.stop().await?;
+    let place = scene.place();
+    scene.node.run(&["backup", &place]).await?;
+
+    let mut other = Node::prepare(BINARY, &[])?;
+    let mut killed = other.command(&["restore", &place]);
+    killed.env("GRIPFAST_FAULT", "restore.file:9");
+    ensure!(
+        !killed.output().await?.status.success(),
+        "it died on the way"
+    );
+    let refused = other.command(&["serve"]).output().await?;
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    ensure!(
+        refused.status.code() == Some(1) && said.contains("run `gripfast restore` again"),
+        "{said}"
+    );
+    other.run(&["restore", &place]).await?;
+    let again = other.command(&["restore", &place]).output().await?;
+    let said = String::from_utf8_lossy(&again.stderr).into_owned();
+    ensure!(
+        !again.status.success() && said.contains("is not empty"),
+        "{said}"
+    );
+    other.launch().await?;
+    ensure!(events(&other).await? == before);
+    ensure!(git::ls_remote(&scene.served[0].url(&other)).await? == refs);
+    scene.must_wait(&other).await
+}
+
+#[tokio::test]
+async fn a_damaged_block_is_named_and_not_restored() -> Result<()> {
+    let scene = Scene::start().await?;
+    scene.back_up().await?;
+    let blocks = Path::new(&scene.place()).join("blocks");
+    let mut largest = (0, blocks.clone());
+    for directory in fs::read_dir(&blocks)? {
+        for block in fs::read_dir(directory?.path())? {
+            let block = block?;
+            largest = largest.max((block.metadata()?.len(), block.path()));
+        }
+    }
+    let mut bytes = fs::read(&largest.1)?;
+    bytes[100] ^= 1;
+    fs::write(&largest.1, bytes)?;
+    let other = Node::prepare(BINARY, &[])?;
+    let output = other.command(&["restore", &scene.place()]).output().await?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    ensure!(
+        !output.status.success() && said.contains("is damaged"),
+        "{said}"
+    );
+    ensure!(other.data_dir().join("restoring").exists());
+    Ok(())
+}

@@ -1,0 +1,137 @@
+//! Commands that find their node, and exit codes that scripts can use.
+
+use anyhow::{Context as _, Result, ensure};
+use grip_testkit::{LocalProject, Node, http::must_contain};
+use tempfile::TempDir;
+
+use crate::BINARY;
+
+#[tokio::test]
+async fn a_node_is_found_by_commands_that_were_told_nothing() -> Result<()> {
+    let runtime = TempDir::new()?;
+    let directory = runtime.path().to_string_lossy().into_owned();
+    let mut node = Node::start_with(BINARY, &[("XDG_RUNTIME_DIR", &directory)]).await?;
+    let elsewhere = TempDir::new()?;
+    let run = |arguments: &[&str]| {
+        let mut command = node.command(arguments);
+        command
+            .current_dir(elsewhere.path())
+            .env_remove("NGIT_BIND_ADDRESS")
+            .env_remove("NGIT_DOMAIN")
+            .env_remove("GRIPFAST_DATA_DIR")
+            .env("XDG_RUNTIME_DIR", &directory);
+        command.output()
+    };
+    let status = run(&["status"]).await?;
+    let text = String::from_utf8_lossy(&status.stdout).into_owned();
+    ensure!(
+        status.status.success() && text.contains(&node.http_url()),
+        "{text}"
+    );
+    // One that needs the token of the data directory.
+    let config = run(&["config", "--service"]).await?;
+    let text = String::from_utf8_lossy(&config.stdout).into_owned();
+    must_contain(
+        &text,
+        &[
+            "environment NGIT_DOMAIN",
+            &node.authority(),
+            "max_pack_bytes",
+        ],
+    );
+    let json = run(&["config", "--service", "--json"]).await?;
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout)?;
+    let options = json["options"].as_array().context("a list")?;
+    let data_dir = options.iter().find(|option| option["key"] == "data_dir");
+    let data_dir = data_dir.context("it has a data directory")?;
+    ensure!(
+        data_dir["value"] == node.data_dir().to_string_lossy().as_ref(),
+        "{data_dir}"
+    );
+    node.stop().await?;
+    let gone = std::fs::read_dir(runtime.path().join("gripfast"))?
+        .next()
+        .is_none();
+    ensure!(gone, "the record goes with the node");
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_event_is_named_by_its_first_digits_wherever_it_is_printed() -> Result<()> {
+    let node = Node::start(BINARY).await?;
+    let project = LocalProject::new("tides")?;
+    let state = project.announce(&node, 10).await?.id.to_hex();
+    let retried = node.run(&["purgatory", "retry", &state[..8]]).await?;
+    let hint = format!("gripfast explain {}", &state[..8]);
+    ensure!(retried.contains(&hint), "{retried}");
+    let held = node.run(&["explain", &state[..8]]).await?;
+    ensure!(held.starts_with("held"), "{held}");
+    project.push(&node).await?;
+    let served = node.run(&["explain", &state[..8]]).await?;
+    ensure!(served.starts_with("served"), "{served}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_nobody_knows_ends_with_1() -> Result<()> {
+    let node = Node::start(BINARY).await?;
+    for subject in ["0123456789abcdef", "hello", &"ab".repeat(32)] {
+        for arguments in [&["explain", subject][..], &["explain", subject, "--json"]] {
+            let output = node.command(arguments).output().await?;
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            ensure!(
+                output.status.code() == Some(1) && said.contains("nothing is known of"),
+                "{said}"
+            );
+            ensure!(!output.stdout.is_empty());
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_first_scrape_after_a_start_has_the_counts_of_the_database() -> Result<()> {
+    let node = Node::start(BINARY).await?;
+    let metrics = node.get("/metrics").await?.text();
+    must_contain(&metrics, &["index_versions 0", "database_up 1"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn pages_and_api_count_the_same_repositories() -> Result<()> {
+    let node = Node::start(BINARY).await?;
+    let served = LocalProject::new("served")?;
+    served.publish(&node, 10).await?;
+    // On disk, and not served before its first push.
+    LocalProject::new("held")?.announce(&node, 10).await?;
+    grip_testkit::until("all count one repository", || async {
+        let status = node.json("/api/v1/status").await.ok()?;
+        let home = node.get("/").await.ok()?.text();
+        let listed = node.get("/repositories").await.ok()?.text();
+        let is_one = status["repositories"] == 1 && listed.contains("1 repository");
+        (is_one && !home.contains("2 repositories")).then_some(())
+    })
+    .await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_refusal_is_printed_once_for_the_push_and_once_for_its_ref() -> Result<()> {
+    let node = Node::start(BINARY).await?;
+    let project = LocalProject::new("tides")?;
+    project.announce(&node, 10).await?;
+    project.tree.commit("more", "of it")?;
+    let refused = project.tree.push(&project.url(&node), &["main"]).await?;
+    ensure!(!refused.ok);
+    let reason = refused
+        .stderr
+        .lines()
+        .find_map(|line| line.strip_prefix("remote: "));
+    let reason = reason.context("the reason is there")?.trim().to_owned();
+    ensure!(
+        refused.stderr.matches(&reason).count() == 2,
+        "{}",
+        refused.stderr
+    );
+    Ok(())
+}

@@ -1,0 +1,148 @@
+//! The packages as they are built: what is in them, and that it serves.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use grip_testkit::{LocalProject, Node};
+use tempfile::TempDir;
+
+use crate::BINARY;
+
+const BUILD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/build");
+
+/// Runs a program to its end and returns what it printed.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "packages are made and read by Debian's tools"
+)]
+fn run(program: &str, arguments: &[&Path], env: &[(&str, &str)]) -> Result<String> {
+    let mut command = Command::new(program);
+    let output = command.args(arguments).envs(env.iter().copied()).output();
+    let output = output.with_context(|| format!("cannot run {program}"))?;
+    if !output.status.success() {
+        bail!("{program}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Packages a binary; the paths of what was made, sorted.
+fn build(binary: &Path, out: &Path) -> Result<Vec<PathBuf>> {
+    let env = [("QUICK", "1"), ("SOURCE_DATE_EPOCH", "1700000000")];
+    run(BUILD, &[binary, out], &env)?;
+    let made = fs::read_dir(out)?.map(|entry| Ok(entry?.path()));
+    let mut made = made.collect::<Result<Vec<_>>>()?;
+    made.sort();
+    Ok(made)
+}
+
+#[tokio::test]
+async fn the_package_has_all_it_needs_and_serves_as_its_unit_says() -> Result<()> {
+    let dir = TempDir::new()?;
+    let made = build(Path::new(BINARY), &dir.path().join("out"))?;
+    let deb = made
+        .iter()
+        .find(|path| path.extension().is_some_and(|it| it == "deb"));
+    let deb = deb.context("a Debian package")?;
+    let archive = made
+        .iter()
+        .find(|path| path.to_string_lossy().ends_with(".tar.gz"));
+    let listed = run(
+        "tar",
+        &[Path::new("-tzf"), archive.context("an archive")?],
+        &[],
+    )?;
+    for part in [
+        "/gripfast",
+        "/gripfast.example.toml",
+        "/man/gripfast.1",
+        "/docs/install.md",
+    ] {
+        ensure!(
+            listed.lines().any(|line| line.ends_with(part)),
+            "{part}: {listed}"
+        );
+    }
+
+    let (root, control) = (dir.path().join("root"), dir.path().join("control"));
+    run("dpkg-deb", &[Path::new("--extract"), deb, &root], &[])?;
+    run("dpkg-deb", &[Path::new("--control"), deb, &control], &[])?;
+    for part in [
+        "usr/share/man/man1/gripfast-backup.1.gz",
+        "usr/share/bash-completion/completions/gripfast",
+        "usr/share/doc/gripfast/copyright",
+        "etc/gripfast/gripfast.toml",
+    ] {
+        ensure!(root.join(part).is_file(), "{part}");
+    }
+    for script in ["postinst", "prerm", "postrm"] {
+        let path = control.join(script);
+        run("sh", &[Path::new("-n"), &path], &[])?;
+        ensure!(
+            fs::metadata(&path)?.permissions().mode() & 0o111 != 0,
+            "{script}"
+        );
+    }
+    let described = fs::read_to_string(control.join("control"))?;
+    ensure!(
+        described.contains("Depends: git") && !described.contains('@'),
+        "{described}"
+    );
+
+    // As the unit starts it, with its own configuration, beneath another root.
+    let unit = fs::read_to_string(root.join("usr/lib/systemd/system/gripfast.service"))?;
+    let setting = |key: &str| {
+        let line = unit
+            .lines()
+            .find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+        line.with_context(|| format!("the unit has {key}"))
+    };
+    ensure!(setting("User")? == "gripfast" && setting("Type")? == "notify");
+    let start = setting("ExecStart")?;
+    let binary = start.strip_suffix(" serve").context("it serves")?;
+    let binary = root.join(binary.trim_start_matches('/'));
+    let configuration = root.join("etc/gripfast");
+    let env = [(
+        "CONFIGURATION_DIRECTORY",
+        configuration.to_str().context("a path")?,
+    )];
+    let node = Node::start_with(&binary, &env).await?;
+    LocalProject::new("packaged")?.publish(&node, 5).await?;
+    let said = node.run(&["check"]).await?;
+    ensure!(said.contains("relay and git agree"), "{said}");
+    Ok(())
+}
+
+#[test]
+fn the_same_binary_makes_the_same_packages() -> Result<()> {
+    let dir = TempDir::new()?;
+    // A small one that answers as the real one does.
+    let binary = dir.path().join("gripfast");
+    fs::write(&binary, format!("#!/bin/sh\nexec {BINARY} \"$@\"\n"))?;
+    fs::set_permissions(&binary, fs::Permissions::from_mode(0o755))?;
+    let first = build(&binary, &dir.path().join("a"))?;
+    let second = build(&binary, &dir.path().join("b"))?;
+    ensure!(first.len() == 2 && second.len() == 2, "{first:?}");
+    for (one, other) in first.iter().zip(&second) {
+        ensure!(fs::read(one)? == fs::read(other)?, "{}", one.display());
+    }
+    Ok(())
+}
+
+#[test]
+fn the_unit_is_sound() -> Result<()> {
+    let unit = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../packaging/gripfast.service"
+    );
+    let unit = Path::new(unit);
+    // A score from 0 (closed) to 10 (open).
+    let arguments = ["security", "--offline=true", "--threshold=20"].map(Path::new);
+    let said = run("systemd-analyze", &[&arguments[..], &[unit]].concat(), &[])?;
+    ensure!(said.contains("Overall exposure level"), "{said}");
+    Ok(())
+}
