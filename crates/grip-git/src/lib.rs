@@ -31,12 +31,13 @@ pub use objects::{
     Listing, ObjectKind, PathEntry, PeelError, Person, TagFacts, TreeBounds, TreeEntry, TreeError,
     Version,
 };
-pub use packs::{DamagedPack, Promoted, RepackError, Repacked};
+pub use packs::{Collected, DamagedPack, Promoted, RepackError, Repacked};
 pub use process::GitMissing;
 pub use receive::{Caps, Pruned, Quarantine, ReceiveError};
 pub use refs::{Ref, RefSnapshot, RefUpdateError};
 pub use repositories::{
-    AdoptError, DiskFull, Fsck, OpenError, Options, RepoError, Repositories, StageError, StagedTip,
+    AdoptError, DiskFull, Fsck, Garbage, GarbageRemoval, OpenError, Options, RepoError,
+    Repositories, StageError, StagedTip,
 };
 pub use staged_uploads::{StagedTotals, StagingBudget, StagingBudgets, StagingFull};
 pub use upload_pack::PackStream;
