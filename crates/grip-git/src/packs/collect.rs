@@ -19,7 +19,7 @@ use std::{
     ffi::OsString,
     hash::{BuildHasher as _, Hash},
     io,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -38,6 +38,8 @@ use crate::disk;
 const MAX_REWRITTEN: u64 = 20;
 /// Roots that a later walk is told to stop at; without the others it is longer, but right.
 const MAX_TIPS: usize = 1000;
+/// File of a store that names the packs which are being removed.
+const NOTE: &str = "collecting";
 /// Ids handed to git at a time.
 const BATCH: usize = 1024;
 
@@ -64,6 +66,7 @@ pub(crate) struct Unreachable {
     walked: Vec<WalkedPack>,
     roots: Roots,
     written: Option<QuarantinedPack>,
+    goes: Collected,
     /// No other change of packs meanwhile, and the store stays where it is.
     _permits: [Permit<Identifier>; 2],
 }
@@ -99,21 +102,30 @@ impl Packs {
         if list.has_loose || !list.packs.iter().any(|pack| pack.modified < since) {
             return Ok(None);
         }
+        let start = roots.oids.iter().copied().collect();
         let mut found = Unreachable {
             packs: Arc::clone(self),
             identifier: identifier.clone(),
             walked: self.opened(identifier, list.packs)?,
             roots,
             written: None,
+            goes: Collected::default(),
             _permits: [repacking, in_use],
         };
-        let roots: Vec<Oid> = found.roots.oids.iter().copied().collect();
-        found.walk(roots, Vec::new()).await?;
-        found.choose(since);
-        found.walk_what_stays().await?;
-        if found.unmarked().next().is_none() {
+        found.walk(start, Vec::new()).await?;
+        let (mut found, staying) = found
+            .blocking(move |found| {
+                found.choose(since);
+                found.unmarked_that_stay()
+            })
+            .await?;
+        let tips = found.tips();
+        found.walk(staying, tips).await?;
+        let (mut found, goes) = found.blocking(Unreachable::count).await?;
+        if goes.objects == 0 {
             return Ok(None);
         }
+        found.goes = goes;
         found.write().await?;
         Ok(Some(found))
     }
@@ -225,22 +237,37 @@ impl Unreachable {
         }
     }
 
-    /// Marks what packs that stay link to, reachable or not: they must not link into nothing.
-    async fn walk_what_stays(&mut self) -> Result<(), RepackError> {
+    /// Runs what looks at every object where it may take a while.
+    async fn blocking<T: Send + 'static>(
+        mut self,
+        work: impl FnOnce(&mut Self) -> T + Send + 'static,
+    ) -> Result<(Self, T), RepackError> {
+        let done = blocking(move || {
+            let done = work(&mut self);
+            Ok((self, done))
+        });
+        Ok(done.await?)
+    }
+
+    /// What packs that stay have beside what is marked. It is walked from as well: they must not link
+    /// into nothing.
+    fn unmarked_that_stay(&mut self) -> Vec<Oid> {
         let staying = self.walked.iter().filter(|pack| !pack.goes);
-        let from: Vec<Oid> = staying.flat_map(|pack| pack.marked.all(false)).collect();
-        let tips = self.tips();
-        self.walk(from, tips).await
+        staying.flat_map(|pack| pack.marked.all(false)).collect()
+    }
+
+    /// The objects that go; one that is in several packs is counted several times.
+    fn count(&mut self) -> Collected {
+        let mut goes = Collected::default();
+        for pack in self.walked.iter().filter(|pack| pack.goes) {
+            goes.objects += pack.marked.all(false).count() as u64;
+            goes.bytes += pack.unmarked_bytes();
+        }
+        goes
     }
 
     fn tips(&self) -> Vec<Oid> {
         self.roots.oids.iter().copied().take(MAX_TIPS).collect()
-    }
-
-    /// The objects that go; one that is in several packs is named several times.
-    fn unmarked(&self) -> impl Iterator<Item = Oid> {
-        let going = self.walked.iter().filter(|pack| pack.goes);
-        going.flat_map(|pack| pack.marked.all(false))
     }
 
     /// Writes what stays of the packs that go.
@@ -284,23 +311,21 @@ impl Unreachable {
         }
         let going: Vec<&WalkedPack> = self.walked.iter().filter(|pack| pack.goes).collect();
         let dir = pack_dir(&packs.objects(&identifier));
-        let mut done = Collected::default();
         if let Some(written) = &self.written {
             let newest = going.iter().map(|pack| pack.file.modified).max();
             written.set_modified(newest)?;
             written.move_to(&dir)?;
             fault::point("git.collect.written");
         }
-        // An index over packs that are gone would lead nowhere.
-        disk::remove_files(&dir, |name| name.starts_with("multi-pack-index"))?;
-        for pack in going {
-            done.objects += pack.marked.all(false).count() as u64;
-            done.bytes += pack.unmarked_bytes();
-            remove_pack(&dir, &pack.file.name)?;
-            fault::point("git.collect.removed");
-        }
+        let names: Vec<&str> = going.iter().map(|pack| &*pack.file.name).collect();
+        let note = packs.layout.store(&identifier).join(NOTE);
+        disk::replace(&note, names.join("\n").as_bytes())?;
+        let removed = remove_packs(&dir, names.into_iter());
         packs.changed(&identifier);
-        Ok(Removal::Done(done))
+        // Also after a failure: what is left may be needed by the next start.
+        disk::remove_file(&note)?;
+        removed?;
+        Ok(Removal::Done(self.goes))
     }
 
     /// Says whether there is something that was not walked from.
@@ -320,21 +345,43 @@ impl Unreachable {
 
     /// Walks what has come since; none if it reaches what would have gone.
     pub(crate) async fn go_on(mut self, roots: Roots) -> Result<Option<Self>, RepackError> {
-        let before = self.unmarked().count();
         let list = PackList::read(&self.packs.objects(&self.identifier))?;
         let mut new = list.packs;
         new.retain(|file| !self.walked.iter().any(|pack| pack.file.name == file.name));
-        self.walked
-            .extend(self.packs.opened(&self.identifier, new)?);
-        let mut from: Vec<Oid> = roots.oids.difference(&self.roots.oids).copied().collect();
-        let staying = self.walked.iter().filter(|pack| !pack.goes);
-        from.extend(staying.flat_map(|pack| pack.marked.all(false)));
+        let opened = self.packs.opened(&self.identifier, new)?;
+        self.walked.extend(opened);
         let tips = self.tips();
         self.roots.staged = roots.staged;
-        self.walk(from, tips).await?;
-        self.roots.oids.extend(roots.oids);
-        Ok((self.unmarked().count() == before).then_some(self))
+        let named: Vec<Oid> = roots.oids.difference(&self.roots.oids).copied().collect();
+        let (mut found, mut from) = self.blocking(Self::unmarked_that_stay).await?;
+        from.extend(named);
+        found.walk(from, tips).await?;
+        found.roots.oids.extend(roots.oids);
+        let (found, goes) = found.blocking(Self::count).await?;
+        Ok((goes == found.goes).then_some(found))
     }
+}
+
+/// Ends a collection that a crash has cut: half of it would leave objects that link into nothing. Only
+/// for the start.
+pub(super) fn finish(store: &Path) -> io::Result<()> {
+    let note = store.join(NOTE);
+    let Some(names) = disk::read(&note)? else {
+        return Ok(());
+    };
+    let names = String::from_utf8_lossy(&names).into_owned();
+    remove_packs(&pack_dir(&store.join("objects")), names.lines())?;
+    disk::remove_file(&note)
+}
+
+fn remove_packs<'a>(dir: &Path, names: impl Iterator<Item = &'a str>) -> io::Result<()> {
+    // An index over packs that are gone would lead nowhere.
+    disk::remove_files(dir, |name| name.starts_with("multi-pack-index"))?;
+    for name in names {
+        remove_pack(dir, name)?;
+        fault::point("git.collect.removed");
+    }
+    Ok(())
 }
 
 /// The time before which packs must have come, and refs gone, to be looked at.

@@ -7,6 +7,7 @@ use std::{
 
 use futures_util::StreamExt as _;
 use grip_git::{Collected, GarbageRemoval, Payer, Protocol, RepackError};
+use grip_tasks::fault;
 use grip_types::{Oid, RepoAddr};
 
 use crate::support::*;
@@ -272,5 +273,30 @@ async fn a_little_that_is_unreachable_is_not_worth_writing_all_again() {
     let (sandbox, repo) = Sandbox::published(&work).await;
     sandbox.set(&repo, &[set("refs/heads/main", kept)]).unwrap();
     let done = collect(&sandbox, &repo, &[], after(1)).await;
+    assert_eq!(done, Collected::default());
+}
+
+/// Half of a collection would leave commits whose files are gone: presence would mean nothing.
+#[tokio::test]
+async fn a_collection_that_a_crash_cuts_is_finished_by_the_next_start() {
+    let (mut sandbox, repo, work, kept, left) = moved_back(1_000).await;
+    let next = work.commit("next", "next\n");
+    sandbox
+        .promote(&repo, &work.pack("HEAD\n^HEAD~1\n", &["--thin"]))
+        .await;
+    let garbage = sandbox.find_garbage(&repo.identifier, &[], KEEP, after(1));
+    let garbage = garbage.await.unwrap().expect("there is some");
+    fault::meet("git.collect.removed", || panic!("as a crash would"));
+    let cut = tokio::task::spawn_blocking(move || garbage.remove(&[]).map(drop)).await;
+    assert!(cut.is_err());
+    fault::meet("git.collect.removed", || {});
+    let is_there = |oid| sandbox.kind(&repo, oid).is_some();
+    assert!(is_there(left) != is_there(next), "one of two packs is gone");
+    sandbox.reopen();
+    let is_there = |oid| sandbox.kind(&repo, oid).is_some();
+    assert!(!is_there(left) && !is_there(next) && is_there(kept));
+    assert!(sandbox.damaged_packs(&repo.identifier).unwrap().is_empty());
+    assert_fsck_is_clean(&sandbox.path(&repo));
+    let done = collect(&sandbox, &repo, &[], after(2)).await;
     assert_eq!(done, Collected::default());
 }
