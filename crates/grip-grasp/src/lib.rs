@@ -2,6 +2,7 @@
 
 mod admission;
 mod agreement;
+mod collection;
 mod commit;
 mod damage;
 mod departures;
@@ -18,6 +19,7 @@ mod hosted_repositories;
 mod incoming;
 mod maintenance;
 mod node_view;
+mod operator;
 mod orphan_refs;
 mod policy;
 mod push;
@@ -34,11 +36,13 @@ mod unused_stores;
 mod withdrawal;
 
 pub use agreement::{CheckOptions, Checked, Disagreement, Fault};
+pub use collection::Keep;
 pub use explain::{EventFacts, Explanation, Missing, Status};
 pub use grasp::{Grasp, Parts};
 pub use grip_purgatory::{AttemptEnd, Bounds, Millis, SyncContext, SyncDelays, UrlAttempt};
 pub use hosted_repositories::RepositoryStatus;
 pub use maintenance::Maintained;
+pub use operator::{Block, Removal, Removed, RepositoryFacts};
 pub use policy::{InvalidSelection, Policy, Selection, parse_authors};
 pub use push::PushReply;
 pub use recent_refusals::Refusal;

@@ -22,6 +22,8 @@ pub struct Policy {
     pub repository_blacklist: Selection,
     /// Whose events are refused, whatever they are (`NGIT_EVENT_BLACKLIST`).
     pub event_blacklist: BTreeSet<PublicKey>,
+    /// What the operator has blocked by order: repositories, and everything of a key.
+    pub blocked: Selection,
 }
 
 impl Policy {
@@ -35,6 +37,7 @@ impl Policy {
             repository_whitelist: Selection::default(),
             repository_blacklist: Selection::default(),
             event_blacklist: BTreeSet::new(),
+            blocked: Selection::default(),
         }
     }
 
@@ -61,12 +64,18 @@ impl Policy {
 
     /// Says whether the operator bans this repository.
     pub fn bans(&self, addr: &RepoAddr) -> bool {
-        self.repository_blacklist.contains(addr) || self.bans_author(&addr.owner)
+        self.repository_blacklist.contains(addr)
+            || self.blocked.contains(addr)
+            || self.bans_author(&addr.owner)
     }
 
     /// Says whether everything this key signs is refused.
     pub fn bans_author(&self, author: &PublicKey) -> bool {
-        self.event_blacklist.contains(author)
+        self.event_blacklist.contains(author) || self.blocked.owners.contains(author)
+    }
+
+    pub(crate) fn banned_authors(&self) -> impl Iterator<Item = &PublicKey> {
+        self.event_blacklist.union(&self.blocked.owners)
     }
 }
 
@@ -102,7 +111,7 @@ impl Selection {
             || self.repositories.contains(addr)
     }
 
-    fn add(&mut self, entry: &str) -> Result<(), InvalidSelection> {
+    pub(crate) fn add(&mut self, entry: &str) -> Result<(), InvalidSelection> {
         let identifier = |text: &str| {
             Identifier::parse(text).map_err(|source| InvalidSelection::Identifier {
                 entry: entry.to_owned(),

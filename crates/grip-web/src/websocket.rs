@@ -207,6 +207,7 @@ impl Frames {
     /// what the client should read with it.
     async fn drain(mut self) {
         if self.is_too_long {
+            self.socket.get_mut().is_silent = true;
             let mut rest = self.socket.get_mut().take(MAX_DRAINED_BYTES);
             let mut nowhere = tokio::io::sink();
             let reading = tokio::io::copy(&mut rest, &mut nowhere);
@@ -236,6 +237,10 @@ struct Counted {
     lengths: FrameLengths,
     /// How much of the message under way the relay was told of.
     told: usize,
+    /// Messages that had ended by then.
+    ended: u64,
+    /// Nobody listens any more.
+    is_silent: bool,
 }
 
 impl Counted {
@@ -244,11 +249,13 @@ impl Counted {
             io,
             lengths: FrameLengths::default(),
             told: 0,
+            ended: 0,
+            is_silent: false,
         }
     }
 
     fn has_news(&self) -> bool {
-        self.lengths.message >= self.told.saturating_add(PARTIAL_STEP)
+        !self.is_silent && self.lengths.message >= self.told.saturating_add(PARTIAL_STEP)
     }
 
     /// The length of the message under way, if the relay does not know it yet.
@@ -274,7 +281,10 @@ impl AsyncRead for Counted {
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.io).poll_read(cx, buffer);
         self.lengths.read(&buffer.filled()[before..]);
-        self.told = self.told.min(self.lengths.message);
+        if self.ended != self.lengths.ended {
+            self.ended = self.lengths.ended;
+            self.told = 0;
+        }
         read
     }
 }

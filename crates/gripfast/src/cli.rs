@@ -49,6 +49,12 @@ pub(crate) enum Command {
     /// See and steer what waits for its git data
     #[command(subcommand)]
     Purgatory(PurgatoryAction),
+    /// See, remove and block repositories
+    #[command(subcommand)]
+    Repos(ReposAction),
+    /// Remove events
+    #[command(subcommand)]
+    Events(EventsAction),
     /// See and steer work that is due later
     #[command(subcommand)]
     Queue(QueueAction),
@@ -112,6 +118,77 @@ pub(crate) struct WaitingEvent {
     /// The id of a waiting event, or how it begins
     #[arg(value_name = "EVENT")]
     pub(crate) id: String,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ReposAction {
+    /// List hosted repositories by name
+    Ls {
+        /// Most that are listed
+        #[arg(long, default_value_t = 100, value_parser = value_parser!(u16).range(1..=1000))]
+        limit: u16,
+    },
+    /// Show one repository
+    Show {
+        #[arg(value_name = "NPUB/IDENTIFIER")]
+        repository: String,
+    },
+    /// List hosted repositories, the largest first (on the node's machine)
+    Size {
+        /// Most that are listed
+        #[arg(long, default_value_t = 20, value_parser = value_parser!(u16).range(1..=1000))]
+        limit: u16,
+    },
+    /// Remove a repository from relay and git; it stays in the archive for a while (on the node's
+    /// machine)
+    Rm {
+        #[arg(value_name = "NPUB/IDENTIFIER")]
+        repository: String,
+        /// Do it; without this only what would be removed is shown
+        #[arg(long)]
+        execute: bool,
+    },
+    /// Keep a repository, a name or all of an author out of relay and git (on the node's machine)
+    Block {
+        #[arg(value_name = "NPUB | NPUB/IDENTIFIER | IDENTIFIER")]
+        subject: String,
+        /// A note that is shown with the block
+        #[arg(long, default_value = "")]
+        reason: String,
+        /// Do it; without this nothing is changed
+        #[arg(long)]
+        execute: bool,
+    },
+    /// Lift a block; what it took out of service comes back (on the node's machine)
+    Unblock {
+        #[arg(value_name = "NPUB | NPUB/IDENTIFIER | IDENTIFIER")]
+        subject: String,
+        /// Do it; without this nothing is changed
+        #[arg(long)]
+        execute: bool,
+    },
+    /// List what is blocked (on the node's machine)
+    Blocks,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum EventsAction {
+    /// Remove an event, or all of an author, from relay and git (on the node's machine)
+    Rm {
+        /// The id of an event, hex or note1…
+        #[arg(
+            value_name = "EVENT",
+            required_unless_present = "author",
+            conflicts_with = "author"
+        )]
+        event: Option<String>,
+        /// Every event of this key
+        #[arg(long, value_name = "NPUB")]
+        author: Option<String>,
+        /// Do it; without this only what would be removed is counted
+        #[arg(long)]
+        execute: bool,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -272,9 +349,8 @@ pub(crate) fn command() -> clap::Command {
                 "backfill" => asking(leaf)
                     .mut_arg("url", |url| url.hide(true))
                     .args(["data_dir", "database_url"].map(plain_option)),
-                "now" | "retry" | "drop" | "reextract" | "retention" => {
-                    asking(leaf).arg(plain_option("data_dir"))
-                }
+                "now" | "retry" | "drop" | "reextract" | "retention" | "size" | "rm" | "block"
+                | "unblock" | "blocks" => asking(leaf).arg(plain_option("data_dir")),
                 _ => asking(leaf),
             }),
         })

@@ -10,6 +10,7 @@ pub(crate) mod index;
 pub(crate) mod ingest;
 pub(crate) mod purgatory;
 pub(crate) mod queue;
+pub(crate) mod repos;
 pub(crate) mod resolve;
 pub(crate) mod sync;
 pub(crate) mod table;

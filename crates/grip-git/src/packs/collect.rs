@@ -82,7 +82,7 @@ struct WalkedPack {
 pub(crate) enum Removal {
     Done(Collected),
     /// Something came since the walk, which has to go on.
-    Changed(Unreachable),
+    Changed(Box<Unreachable>),
 }
 
 impl Packs {
@@ -307,7 +307,7 @@ impl Unreachable {
         let list = PackList::read(&packs.objects(&identifier))?;
         let is_known = |file: &PackFile| self.walked.iter().any(|pack| pack.file.name == file.name);
         if !list.packs.iter().all(is_known) || self.lacks(&roots) {
-            return Ok(Removal::Changed(self));
+            return Ok(Removal::Changed(Box::new(self)));
         }
         let going: Vec<&WalkedPack> = self.walked.iter().filter(|pack| pack.goes).collect();
         let dir = pack_dir(&packs.objects(&identifier));

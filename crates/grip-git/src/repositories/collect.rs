@@ -26,7 +26,7 @@ pub struct Garbage {
 pub enum GarbageRemoval {
     Removed(Collected),
     /// Something came since it was found: [`Garbage::look_again`].
-    Changed(Garbage),
+    Changed(Box<Garbage>),
 }
 
 impl Repositories {
@@ -144,12 +144,12 @@ impl Garbage {
         drop(turn);
         Ok(match removal {
             Removal::Done(done) => GarbageRemoval::Removed(done),
-            Removal::Changed(found) => GarbageRemoval::Changed(Self {
+            Removal::Changed(found) => GarbageRemoval::Changed(Box::new(Self {
                 repositories,
                 identifier,
-                found,
+                found: *found,
                 since,
-            }),
+            })),
         })
     }
 

@@ -138,9 +138,8 @@ async fn a_pack_that_comes_again_while_it_is_rolled_up_is_there_as_a_whole() {
         again.push(sandbox.receive(&repo, pack).await.unwrap());
     }
     let again = Mutex::new(Some(again));
-    let (put, all_put) = mpsc::channel();
-    let is_put = Mutex::new(all_put);
-    let is_put = Arc::new(is_put);
+    let (put, all_put) = mpsc::sync_channel(16);
+    let is_put = Arc::new(Mutex::new(all_put));
     let waiting = Arc::clone(&is_put);
     fault::meet("git.pack.removing", move || {
         let Some(again) = again.lock().unwrap().take() else {

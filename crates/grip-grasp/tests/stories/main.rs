@@ -8,12 +8,14 @@
 mod agreement;
 mod announcements;
 mod changes;
+mod collection;
 mod damage;
 mod deletions;
 mod expiry;
 mod explain;
 mod model;
 mod node;
+mod operator;
 mod pull_requests;
 mod pushes;
 mod restarts;

@@ -10,6 +10,8 @@ const CONTROL: u8 = 0x8;
 pub(super) struct FrameLengths {
     /// Bytes of the frames of the message, those not yet read included.
     pub(super) message: usize,
+    /// Messages that have ended.
+    pub(super) ended: u64,
     head: Vec<u8>,
     /// Bytes of the frame that are still to come.
     left: u64,
@@ -51,6 +53,7 @@ impl FrameLengths {
     fn end_if_whole(&mut self) {
         if self.left == 0 && self.is_last {
             self.message = 0;
+            self.ended += 1;
         }
     }
 }
@@ -95,7 +98,16 @@ mod tests {
         lengths.read(&vec![0; 1_999_999]);
         assert_eq!(lengths.message, 2_000_000);
         lengths.read(&[0]);
-        assert_eq!(lengths.message, 0);
+        assert_eq!((lengths.message, lengths.ended), (0, 1));
+    }
+
+    #[test]
+    fn a_message_that_begins_where_another_ends_is_another() {
+        let mut lengths = FrameLengths::default();
+        lengths.read(&head(0x81, 100_000));
+        let next = [&vec![0; 100_000][..], &head(0x81, 100_000)].concat();
+        lengths.read(&next);
+        assert_eq!((lengths.message, lengths.ended), (100_000, 1));
     }
 
     #[test]
@@ -130,6 +142,7 @@ mod tests {
                 pieces.read(piece);
             }
             prop_assert_eq!(whole.message, pieces.message);
+            prop_assert_eq!(whole.ended, pieces.ended);
         }
 
         #[test]

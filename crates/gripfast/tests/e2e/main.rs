@@ -9,6 +9,7 @@ mod index;
 mod lifecycle;
 mod memory;
 mod ngit;
+mod operator;
 mod pages;
 mod postgres;
 mod proxies;
